@@ -101,7 +101,7 @@ class Workload:
 
     @property
     def padded_tokens(self) -> int:
-        """Of a rectangle that holds all attempts."""
+        """Of a dense that holds all attempts."""
         return len(self.attempts) * max(len(attempt.token_ids) for attempt in self.attempts)
 
 

@@ -74,7 +74,7 @@ def test_every_setting_is_read_somewhere() -> None:
     assert not {name for name in unread if name.rpartition(".")[2] not in read} - {"GrpoSettings.preset"}
 
 
-PASSED_ON = {"CrewSettings", "RemoteSettings"}
+PASSED_ON = {"RaySettings", "RemoteSettings"}
 """Also made without a configuration; the loop gives them every value of ``[rollouts]``."""
 
 

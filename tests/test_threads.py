@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from upturn.threads import WAIT_POLICY, cpu_quota, default_threads, wait_passively
+from upturn.threads import WAIT_POLICY, WAIT_SETTINGS, cpu_quota, default_threads, wait_passively
 
 
 @pytest.mark.parametrize(
@@ -38,16 +38,57 @@ def test_default_threads(cores: int, quota: float | None, processes: int, thread
     assert default_threads(cores, quota, processes=processes) == threads
 
 
-def test_a_policy_that_the_user_chose_stays() -> None:
-    environ = {WAIT_POLICY: "ACTIVE"}
+def test_idle_threads_wait_passively_by_default() -> None:
+    environ: dict[str, str] = {}
     wait_passively(environ)
-    assert environ == {WAIT_POLICY: "ACTIVE"}
+    assert environ == {WAIT_POLICY: "PASSIVE"}
 
 
-@pytest.mark.parametrize(("chosen", "policy"), [({}, "PASSIVE"), ({WAIT_POLICY: "ACTIVE"}, "ACTIVE")])
-def test_the_command_sets_the_policy(chosen: dict[str, str], policy: str) -> None:
-    environ = {name: value for name, value in os.environ.items() if name != WAIT_POLICY} | chosen
-    program = "from upturn.cli import main; import sys; sys.argv[1:] = ['doctor']; main()"
-    done = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=False)
-    (line,) = (line for line in done.stdout.splitlines() if "threads" in line)
-    assert f"{WAIT_POLICY}={policy}" in line
+@pytest.mark.parametrize("name", ["OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"])
+def test_a_users_setting_is_left_alone(name: str) -> None:
+    environ = {name: "1"}
+    wait_passively(environ)
+    assert environ == {name: "1"}
+
+
+def _run(program: str, chosen: dict[str, str]) -> str:
+    environ = {name: value for name, value in os.environ.items() if name not in WAIT_SETTINGS} | chosen
+    return subprocess.run(
+        [sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=False
+    ).stdout
+
+
+@pytest.mark.parametrize(
+    ("chosen", "policy"),
+    [
+        ({}, "OMP_WAIT_POLICY=PASSIVE"),
+        ({"OMP_WAIT_POLICY": "ACTIVE"}, "OMP_WAIT_POLICY=ACTIVE"),
+        ({"GOMP_SPINCOUNT": "100"}, "; GOMP_SPINCOUNT=100"),
+    ],
+)
+def test_doctor_shows_the_wait_policy_of_the_command(chosen: dict[str, str], policy: str) -> None:
+    printed = _run("from upturn.cli import main; import sys; sys.argv[1:] = ['doctor']; main()", chosen)
+    (line,) = (line for line in printed.splitlines() if "threads" in line)
+    assert policy in line
+
+
+def test_the_command_line_sets_the_policy_before_torch_is_imported() -> None:
+    """Whatever imports torch first, at the latest the last line, finds the policy set."""
+    program = """
+import os, sys
+from importlib.abc import MetaPathFinder
+class Report(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name == "torch":
+            print("importing torch with", os.environ.get("OMP_WAIT_POLICY"))
+            raise ImportError("far enough")
+sys.meta_path.insert(0, Report())
+from upturn.cli import main
+sys.argv[1:] = ["doctor", "--json"]
+try:
+    main()
+except SystemExit:
+    import torch
+"""
+    reports = [line for line in _run(program, {}).splitlines() if line.startswith("importing torch")]
+    assert reports == ["importing torch with PASSIVE"]

@@ -29,7 +29,7 @@ _NO_LIMIT = 1 << 62
 class TokenWords:
     """An ``ObservationWriter`` whose texts are token ids with spaces between."""
 
-    beginning = (SHOWN,)
+    prefix = (SHOWN,)
     stop_ids = (ASK,)
 
     def write(self, observation: Observation) -> tuple[int, ...]:

@@ -63,7 +63,7 @@ def measure_workers(
 ) -> tuple[list[Result], dict[str, JsonValue]]:
     """``on_done`` each repetition. Raises MeasurementError without Ray, ClusterError where it does not start."""
     require_ray()
-    from upturn.agents import CrewSettings, RayCrew
+    from upturn.agents import RaySettings, RayWorkerPool
     from upturn.loop.rollouts import CrewFleet, OpenTrainee, Trainee
     from upturn.training.optimisation import torch_threads
 
@@ -75,7 +75,7 @@ def measure_workers(
     with (
         TemporaryDirectory() as folder,
         torch_threads(1),
-        RayCrew(OpenTrainee("errands", _LIMITS, _VERSION), CrewSettings(WORKERS)) as crew,
+        RayWorkerPool(OpenTrainee("errands", _LIMITS, _VERSION), RaySettings(WORKERS)) as crew,
     ):
         trainee = Trainee(Fleet(kit, _LIMITS), _VERSION)
         trainee.serve_as(_VERSION)

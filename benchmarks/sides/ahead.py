@@ -21,7 +21,7 @@ from upturn.training import ScoredGroup
 from upturn.training.algorithms import PolicyGradient
 from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.data import AheadCollect
-from upturn.training.distributed import put_back
+from upturn.training.distributed import restore_weights
 from upturn.training.optimisation import Trainer
 
 
@@ -66,7 +66,7 @@ class Iterations:
         )
 
     def _sample_with(self, iteration: int, weights: Mapping[str, Tensor]) -> Sequence[ScoredGroup]:
-        put_back(self._sampler.model, weights)
+        restore_weights(self._sampler.model, weights)
         return self._sample(iteration)
 
     def _sample(self, iteration: int, /) -> Sequence[ScoredGroup]:

@@ -9,14 +9,19 @@ from collections.abc import MutableMapping
 from pathlib import Path
 
 WAIT_POLICY = "OMP_WAIT_POLICY"
-"""The environment variable that OpenMP reads when torch is loaded."""
+WAIT_SETTINGS = (WAIT_POLICY, "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+"""Environment variables that OpenMP runtimes read when torch is loaded: the standard's, GNU's and Intel's."""
 CGROUP = Path("/sys/fs/cgroup")
 """Where Linux shows the limits of the container that a process runs in."""
 
 
 def wait_passively(environ: MutableMapping[str, str]) -> None:
-    """Asks OpenMP to put idle threads to sleep, unless the user chose a policy. Call it before torch is loaded."""
-    environ.setdefault(WAIT_POLICY, "PASSIVE")
+    """Asks OpenMP to put idle threads to sleep; no effect where any of WAIT_SETTINGS is set.
+
+    Call before importing torch.
+    """
+    if not any(name in environ for name in WAIT_SETTINGS):
+        environ[WAIT_POLICY] = "PASSIVE"
 
 
 def usable_cores() -> int:

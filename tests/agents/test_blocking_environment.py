@@ -13,11 +13,11 @@ import pytest
 import torch
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
-from upturn.agents import Attempt, Job, Setting, ToolAgent, beginnings, run_rollouts
+from upturn.agents import Attempt, Job, Setting, ToolAgent, branch_points, run_rollouts
 from upturn.config import Limits
 from upturn.environments.environment import Environment, Info, Step
 from upturn.errors import WorldError
-from upturn.models import Generation, GenerationRequest, Model, Written
+from upturn.models import Generation, GenerationRequest, Model, ParsedOutput
 from upturn.models.engine import LocalEngine
 from upturn.records import Action, JsonValue, Observation, Task, Trajectory
 
@@ -95,9 +95,9 @@ class Renderer:
     def write(self, action: Action) -> tuple[int, ...]:
         raise NotImplementedError
 
-    def read(self, token_ids: Sequence[int]) -> Written:
+    def read(self, token_ids: Sequence[int]) -> ParsedOutput:
         text = " ".join(map(str, token_ids))
-        return Written(text, Action("ledger", "x" * token_ids[-1]))
+        return ParsedOutput(text, Action("ledger", "x" * token_ids[-1]))
 
 
 class Echo:
@@ -165,7 +165,7 @@ def late_by(ledger: Ledger, first: int) -> float:
 
 
 @pytest.mark.parametrize("first", [0, 1, 5])
-def test_records_and_their_order_do_not_depend_on_how_long_the_environment_takes(first: int) -> None:
+def test_records_and_their_order_do_not_depend_on_environment_latency(first: int) -> None:
     def wait(ledger: Ledger, _: str) -> None:
         time.sleep(late_by(ledger, first) / 1000)
 
@@ -176,7 +176,7 @@ def test_records_and_their_order_do_not_depend_on_how_long_the_environment_takes
 
 
 @pytest.mark.parametrize("first", [0, 1, 5])
-def test_an_engine_s_tokens_do_not_depend_on_it_and_its_logprobs_by_rounding_only(first: int) -> None:
+def test_environment_latency_changes_no_tokens_and_logprobs_only_by_rounding(first: int) -> None:
     def wait(ledger: Ledger, _: str) -> None:
         time.sleep(late_by(ledger, first) / 1000)
 
@@ -189,7 +189,7 @@ def test_an_engine_s_tokens_do_not_depend_on_it_and_its_logprobs_by_rounding_onl
         assert [row.token_ids for row in here.rows] == [row.token_ids for row in there.rows]
 
 
-def test_the_engine_goes_on_decoding_for_others_while_an_environment_waits() -> None:
+def test_the_engine_keeps_decoding_while_an_environment_waits() -> None:
     served = engine()
     seen: list[int] = []
 
@@ -207,14 +207,14 @@ def test_the_engine_goes_on_decoding_for_others_while_an_environment_waits() -> 
     assert len(slow.turns) == len(other.turns) == 5
 
 
-def test_environments_of_all_live_attempts_wait_at_the_same_time() -> None:
+def test_environments_of_all_live_rollouts_wait_concurrently() -> None:
     meeting = threading.Barrier(6, timeout=SECONDS)  # nobody passes before six are in the same call
     trajectories = play(6, engine(), lambda _: Ledger(lambda *_: cast(None, meeting.wait())))
-    assert [each.error for each in trajectories] == [""] * 6
+    assert [trajectory.error for trajectory in trajectories] == [""] * 6
     assert [len(each.turns) for each in trajectories] == [4] * 6
 
 
-def test_each_attempt_has_one_thread_and_no_more_call_than_are_alive() -> None:
+def test_each_rollout_has_one_thread_and_at_most_one_call() -> None:
     lock = threading.Lock()
     worlds: list[Ledger] = []
     calling, most = 0, 0
@@ -251,25 +251,25 @@ def raising(at: str, error: BaseException) -> Wait:
 @pytest.mark.parametrize(
     "error", [OSError("gone"), WorldError("odd"), StopIteration(), TimeoutError("late")], ids=repr
 )
-def test_what_an_environment_raises_is_recorded_as_it_is_without_a_thread(at: str, error: Exception) -> None:
+def test_errors_of_a_blocking_environment_are_recorded_as_without_a_thread(at: str, error: Exception) -> None:
     found = play(3, Echo(), lambda _: Ledger(raising(at, error)))
     assert found == play(3, Echo(), lambda _: QuickLedger(raising(at, error)))
     assert [each.outcome for each in found] == ["step_limit", "environment_error", "step_limit"]
 
 
-def test_an_exit_from_an_environment_is_an_exit_from_a_thread_too() -> None:
+def test_system_exit_in_a_blocking_environment_propagates() -> None:
     for kind in (Ledger, QuickLedger):
         with pytest.raises(SystemExit):
             play(2, Echo(), lambda _, kind=kind: kind(raising("step", SystemExit(3))))  # type: ignore[misc]
 
 
-def test_an_attempt_goes_on_from_a_state_inside_another_in_its_thread() -> None:
+def test_a_blocking_environment_continues_from_a_branch_point() -> None:
     (source,) = play(1, Echo(), lambda _: Ledger())
     (job,) = jobs(1, Echo())
-    states = beginnings(source, job.attempt.task, Ledger())
+    states = branch_points(source, job.attempt.task, Ledger())
 
     def continued(kind: type[Ledger]) -> list[Trajectory]:
-        again = [Job(replace(job.attempt, beginning=state), job.setting) for state in states]
+        again = [Job(replace(job.attempt, branch_point=state), job.setting) for state in states]
         return asyncio.run(run_rollouts(again, lambda _: kind()))
 
     assert continued(Ledger) == continued(QuickLedger)
@@ -277,7 +277,7 @@ def test_an_attempt_goes_on_from_a_state_inside_another_in_its_thread() -> None:
     assert {each.error for each in continued(Ledger)} == {""}
 
 
-def test_a_time_limit_is_looked_at_between_turns_and_interrupts_no_environment() -> None:
+def test_the_time_limit_never_interrupts_an_environment() -> None:
     def limited(kind: type[Ledger]) -> Trajectory:
         ticks = iter(range(100))
         (job,) = jobs(1, Echo())
@@ -289,7 +289,7 @@ def test_a_time_limit_is_looked_at_between_turns_and_interrupts_no_environment()
     assert (limited(Ledger).outcome, len(limited(Ledger).turns)) == ("time_limit", 2)
 
 
-def test_a_cancelled_attempt_goes_at_once_gives_back_its_session_and_ends_its_thread() -> None:
+def test_a_cancelled_rollout_releases_its_session_and_ends_its_thread() -> None:
     entered, gate, model = threading.Event(), threading.Event(), Echo()
 
     def wait(_: Ledger, call: str) -> None:

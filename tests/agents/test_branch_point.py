@@ -7,13 +7,13 @@ from random import Random
 
 import pytest
 
-from upturn.agents import Attempt, Beginning, Job, Reply, Setting, ToolAgent, beginnings, run_rollouts
+from upturn.agents import Attempt, BranchPoint, Job, Reply, Setting, ToolAgent, branch_points, run_rollouts
 from upturn.agents.agent import Agent, ModelSession
-from upturn.agents.branch_point import whole_attempt
+from upturn.agents.branch_point import full_trajectory
 from upturn.config import Limits
 from upturn.environments.environment import Info, Step
 from upturn.errors import WorldError
-from upturn.models import Generation, GenerationRequest, Written, read_call
+from upturn.models import Generation, GenerationRequest, ParsedOutput, read_call
 from upturn.records import Action, JsonValue, Observation, Task, Trajectory, Turn
 from upturn.training.row import policy_rows, written_count
 
@@ -35,9 +35,9 @@ class LetterRenderer:
     def write(self, action: Action) -> tuple[int, ...]:
         return (*map(ord, f"{action.target}.{action.operation}"), END)
 
-    def read(self, token_ids: Sequence[int]) -> Written:
+    def read(self, token_ids: Sequence[int]) -> ParsedOutput:
         text = "".join(chr(token) for token in token_ids if token != END)
-        return Written(text, read_call(text))
+        return ParsedOutput(text, read_call(text))
 
 
 class Walk:
@@ -110,7 +110,7 @@ def _setting(model: GreedyModel, agent: Agent | None = None) -> Setting:
 
 
 def _played(
-    setting: Setting, *begin: Beginning | None, world: type[Walk] = Walk, limits: Limits | None = None
+    setting: Setting, *begin: BranchPoint | None, world: type[Walk] = Walk, limits: Limits | None = None
 ) -> list[Trajectory]:
     used = setting if limits is None else replace(setting, limits=limits)
     jobs = [Job(Attempt(TASK, number, 0, beginning), used) for number, beginning in enumerate(begin)]
@@ -118,7 +118,7 @@ def _played(
 
 
 def _suffix(whole: Trajectory, turn: int) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
-    """Written tokens and log-probs from a turn on, by row."""
+    """ParsedOutput tokens and log-probs from a turn on, by row."""
     found = []
     for row in whole.rows:
         place = 0
@@ -136,12 +136,12 @@ def _suffix(whole: Trajectory, turn: int) -> list[tuple[tuple[int, ...], tuple[f
 
 
 @pytest.mark.parametrize("world", [Walk, ForgetfulWalk])
-def test_the_same_answers_lead_the_same_way_from_every_state(world: type[Walk]) -> None:
+def test_the_same_answers_give_the_same_turns_from_every_branch_point(world: type[Walk]) -> None:
     setting = _setting(GreedyModel())
     (whole,) = _played(setting, None, world=world)
     assert len(whole.turns) == 5
     assert any(turn.action is None for turn in whole.turns)
-    states = beginnings(whole, TASK, world())
+    states = branch_points(whole, TASK, world())
     assert [state.snapshot is None for state in states] == [world is ForgetfulWalk] * 5
     for turn, again in enumerate(_played(setting, *states, world=world)):
         assert again.turns == whole.turns
@@ -157,11 +157,11 @@ def test_the_same_answers_lead_the_same_way_from_every_state(world: type[Walk]) 
         assert again.usage.prompt_tokens + again.usage.written_tokens == len(row.token_ids)
 
 
-def test_continuations_have_ids_and_draws_of_their_own() -> None:
+def test_continuations_have_distinct_ids_and_seeds() -> None:
     model = GreedyModel(moody=True)
     setting = _setting(model)
     first, second = _played(setting, None, None)
-    states = [state for each in (first, second) for state in beginnings(each, TASK, Walk())]
+    states = [state for each in (first, second) for state in branch_points(each, TASK, Walk())]
     model.seeds.clear()
     made = _played(setting, *states, *states)
     assert len({each.id for each in [first, second, *made]}) == 2 + len(made)
@@ -172,10 +172,10 @@ def test_continuations_have_ids_and_draws_of_their_own() -> None:
     assert made == _played(setting, *states, *states)
 
 
-def test_limits_count_what_was_done_before() -> None:
+def test_limits_include_the_turns_before_the_branch_point() -> None:
     setting = _setting(GreedyModel())
     (whole,) = _played(setting, None)
-    states = beginnings(whole, TASK, Walk())
+    states = branch_points(whole, TASK, Walk())
     (short,) = _played(setting, states[2], limits=Limits(max_turns=3))
     assert (short.outcome, short.turns) == ("step_limit", whole.turns[:3])
     (shorter,) = _played(setting, states[2], limits=Limits(max_turns=2))
@@ -185,13 +185,13 @@ def test_limits_count_what_was_done_before() -> None:
     assert (full.outcome, full.turns) == ("token_limit", whole.turns[:2])
 
 
-def test_a_continuation_as_a_whole_attempt_has_written_what_the_attempt_before_it_wrote() -> None:
+def test_full_trajectory_includes_the_tokens_before_the_branch_point() -> None:
     for agent, last in ((None, 4), (Aside(), 99)):
         setting = _setting(GreedyModel(last=last), agent)
         (attempt,) = _played(setting, None)
-        states = beginnings(attempt, TASK, Walk())
+        states = branch_points(attempt, TASK, Walk())
         for state, again in zip(states, _played(setting, *states), strict=True):
-            found = whole_attempt(again, state)
+            found = full_trajectory(again, state)
             assert written_count(found) == written_count(attempt)
             assert written_count(again) == written_count(attempt) - sum(
                 span.stop - span.start for row in state.rows for span in row.spans
@@ -223,12 +223,12 @@ class Aside:
         return tuple(ord(letter) for turn in since for letter in f"[{turn.observation.text}]{turn.text}\0")
 
 
-def test_attempts_with_several_rows_go_on_with_those_they_had() -> None:
+def test_continuations_keep_all_rows_before_the_branch_point() -> None:
     setting = _setting(GreedyModel(last=99), Aside())
     (whole,) = _played(setting, None)
     causes = [row.fork_cause for row in whole.rows]
     assert len(whole.rows) > 4
-    for turn, again in enumerate(_played(setting, *beginnings(whole, TASK, Walk()))):
+    for turn, again in enumerate(_played(setting, *branch_points(whole, TASK, Walk()))):
         assert again.turns == whole.turns
         written = [row for row in whole.rows if any(span.turn >= turn for span in row.spans)]
         assert [row.token_ids for row in again.rows] == [row.token_ids for row in written]
@@ -237,7 +237,7 @@ def test_attempts_with_several_rows_go_on_with_those_they_had() -> None:
             assert [row.fork_cause for row in again.rows] == causes[len(causes) - len(written) :]
 
 
-def test_an_environment_that_does_not_repeat_itself_is_named() -> None:
+def test_a_nondeterministic_environment_is_a_world_error() -> None:
     class Fickle(Walk):
         def reset(self, task: Task) -> tuple[Observation, Info]:
             return super().reset(replace(task, seed=self.luck))
@@ -246,18 +246,20 @@ def test_an_environment_that_does_not_repeat_itself_is_named() -> None:
 
     (whole,) = _played(_setting(GreedyModel()), None, world=Fickle)
     Fickle.luck = 2
-    with pytest.raises(WorldError, match=r"does not repeat attempt .*: its observation is .* now and was"):
-        beginnings(whole, TASK, Fickle())
+    with pytest.raises(
+        WorldError, match=r"is not deterministic: replaying trajectory .*, its observation is .* instead of"
+    ):
+        branch_points(whole, TASK, Fickle())
 
 
-def test_an_environment_whose_snapshot_breaks_is_named_with_what_to_do() -> None:
+def test_a_failing_snapshot_is_a_world_error_with_the_remedy() -> None:
     class Unfrozen(Walk):
         def snapshot(self) -> object:
             raise TypeError("cannot pickle a socket")
 
     (whole,) = _played(_setting(GreedyModel()), None)
     with pytest.raises(WorldError) as caught:
-        beginnings(whole, TASK, Unfrozen())
+        branch_points(whole, TASK, Unfrozen())
     message = str(caught.value)
     assert "Unfrozen" in message
     assert "TypeError: cannot pickle a socket" in message
@@ -265,10 +267,10 @@ def test_an_environment_whose_snapshot_breaks_is_named_with_what_to_do() -> None
     assert isinstance(caught.value.__cause__, TypeError)
 
 
-def test_a_state_that_cannot_be_reached_again_is_this_attempt_s_outcome() -> None:
+def test_an_unreachable_branch_point_is_the_rollouts_outcome() -> None:
     setting = _setting(GreedyModel())
     (whole,) = _played(setting, None, world=ForgetfulWalk)
-    moved = next(state for state in beginnings(whole, TASK, ForgetfulWalk()) if state.state_hash != "0/0")
+    moved = next(state for state in branch_points(whole, TASK, ForgetfulWalk()) if state.state_hash != "0/0")
     lost, fine = _played(setting, replace(moved, state_hash="elsewhere"), moved, world=ForgetfulWalk)
     assert (lost.outcome, fine.outcome) == ("environment_error", "finished")
     assert "its state hash is" in lost.error

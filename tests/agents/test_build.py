@@ -9,7 +9,7 @@ from upturn.agents import CallableAgent, EndpointAgent, ToolAgent, build, load_f
 from upturn.agents.agent import Agent
 from upturn.config import Limits
 from upturn.errors import ConfigError
-from upturn.models import CompactRenderer, Written
+from upturn.models import CompactRenderer, ParsedOutput
 from upturn.records import Action, AgentVersion, Observation
 
 VERSION = AgentVersion(agent="a", version="1", kind="callable", model="operator:setitem")
@@ -27,15 +27,15 @@ class NoRenderer:
     def write(self, action: Action) -> tuple[int, ...]:
         return ()
 
-    def read(self, token_ids: Sequence[int]) -> Written:
-        return Written("", None)
+    def read(self, token_ids: Sequence[int]) -> ParsedOutput:
+        return ParsedOutput("", None)
 
 
 def built(version: AgentVersion, renderer: NoRenderer | None = None) -> Agent:
     return build(version, limits=Limits(), renderer=renderer)
 
 
-def test_each_kind_becomes_its_agent() -> None:
+def test_build_makes_the_agent_of_each_kind() -> None:
     local = replace(VERSION, kind="local_model", model="nano-errands", prompt="Be kind.")
     endpoint = replace(VERSION, kind="endpoint", model="http://127.0.0.1:1/v1", model_name="m")
     assert isinstance(built(VERSION), CallableAgent)
@@ -44,7 +44,7 @@ def test_each_kind_becomes_its_agent() -> None:
     assert isinstance(built(endpoint), EndpointAgent)
 
 
-def test_everything_that_is_wrong_with_a_version_is_said_at_once() -> None:
+def test_all_problems_of_a_version_are_reported_together() -> None:
     version = AgentVersion(
         agent="a", version="1", kind="local_model", parameters={"temperature": -1.0, "heat": 2.0, "max_tokens": 0.0}
     )
@@ -83,7 +83,7 @@ def test_settings_without_effect_are_errors() -> None:
         ("agent_that_leaves:act", r"SystemExit: 3 \(.*agent_that_leaves\.py, line 2\)"),
     ],
 )
-def test_import_paths_that_lead_nowhere_say_why(
+def test_invalid_import_paths_are_refused_with_the_reason(
     path: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "agent_with_a_typo.py").write_text("def act(:\n")
@@ -95,11 +95,11 @@ def test_import_paths_that_lead_nowhere_say_why(
         load_function(path)
 
 
-def test_functions_are_found_inside_classes_too() -> None:
+def test_functions_inside_classes_are_loaded_too() -> None:
     found: object = load_function("upturn.models:CompactRenderer.open")
     assert found is CompactRenderer.open
 
 
-def test_the_temperature_is_one_unless_the_version_says() -> None:
+def test_the_default_temperature_is_one() -> None:
     assert temperature(VERSION) == 1.0
     assert temperature(replace(VERSION, parameters={"temperature": 0.0})) == 0.0

@@ -49,7 +49,7 @@ def conversation(made: EndpointAgent, turns: int, instruction: str = "Do it.", a
         seen = Observation(answer)
 
 
-def test_tokens_are_estimated_at_three_bytes() -> None:
+def test_tokens_are_estimated_at_three_bytes_each() -> None:
     assert [estimated_tokens(text) for text in ("", "a", "abc", "abcd", "日本", "\ud800")] == [0, 1, 1, 2, 2, 1]
 
 
@@ -62,14 +62,14 @@ def test_tokens_are_estimated_at_three_bytes() -> None:
         "I file it: mail.move id=m1",
     ],
 )
-def test_the_last_line_is_the_action_or_json_is(answer: str) -> None:
+def test_the_last_line_or_json_is_the_action(answer: str) -> None:
     session = Recorder(None, GenerationRequest((), 0, (), 1.0, "s", (0, 0), 0))
     asked = asyncio.run(agent(Listening(answer), SYSTEM + 602).act((), Observation("Do it."), session)).action
     wanted = None if answer.startswith("I file it:") else ("mail", "move", {"id": "m1"})
     assert wanted == (None if asked is None else (asked.target, asked.operation, asked.parameters))
 
 
-def test_what_is_sent_stays_within_the_budget_and_mostly_extends_what_was_sent() -> None:
+def test_messages_stay_within_the_budget_and_mostly_extend_earlier_ones() -> None:
     endpoint, tokens = Listening(), SYSTEM + 602
     conversation(agent(endpoint, tokens), 30)
     assert max(size(messages) for messages in endpoint.sent) + 20 <= tokens
@@ -88,13 +88,13 @@ def test_what_is_sent_stays_within_the_budget_and_mostly_extends_what_was_sent()
     assert len(rewritten) <= 10
 
 
-def test_without_a_budget_all_of_it_is_sent() -> None:
+def test_without_a_budget_the_whole_conversation_is_sent() -> None:
     endpoint = Listening()
     conversation(EndpointAgent(cast(ChatEndpoint, endpoint), prompt="", temperature=0.0, max_tokens=20), 30)
     assert len(endpoint.sent[-1]) == 1 + 29 * 2 + 1
 
 
-def test_an_instruction_that_leaves_no_room_reaches_the_limit() -> None:
+def test_an_instruction_without_room_reaches_the_limit() -> None:
     with pytest.raises(LimitReachedError):
         conversation(agent(Listening(), SYSTEM + 200), 1, "x" * 600)
 

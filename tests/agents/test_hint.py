@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upturn.agents.hint import Hint, gives_away, without_hint
+from upturn.agents.hint import Hint, repeats_hint, without_hint
 from upturn.errors import TrainingError
 from upturn.records import Observation, TokenRow, Trajectory, Turn, WrittenSpan
 from upturn.training.row import policy_rows, supervised_rows
@@ -42,7 +42,7 @@ def _attempt(
     )
 
 
-def test_the_row_reads_the_plain_task_and_writes_what_was_sampled() -> None:
+def test_without_hint_keeps_sampled_tokens_after_the_plain_prompt() -> None:
     plain = without_hint(_attempt(), HINT)
     assert plain.rows == (TokenRow((1, 5, 6, 2, 30, 31, 40, 32), (WrittenSpan(0, 4, 6), WrittenSpan(1, 7, 8)), ()),)
     assert [turn.observation.text for turn in plain.turns] == ["double seven", "go on"]
@@ -50,7 +50,7 @@ def test_the_row_reads_the_plain_task_and_writes_what_was_sampled() -> None:
     assert row.token_ids[row.positions].tolist() == [30, 31, 32]
 
 
-def test_it_is_no_sample_of_the_policy() -> None:
+def test_without_hint_counts_as_rendered() -> None:
     plain = without_hint(_attempt(), HINT)
     assert (plain.origin, plain.temperature, plain.model_version) == ("rendered", None, "")
     assert plain.id != "helped"
@@ -62,7 +62,7 @@ tokens = st.lists(st.integers(0, 3), min_size=1, max_size=5).map(tuple)
 
 
 @given(tokens, tokens, tokens)
-def test_what_was_inserted_is_found_wherever_it_stands(
+def test_an_inserted_hint_is_located_anywhere(
     start: tuple[int, ...], inserted: tuple[int, ...], end: tuple[int, ...]
 ) -> None:
     """Where the hint begins like what follows it, a turned round copy of it is found: as long, of the same
@@ -71,15 +71,15 @@ def test_what_was_inserted_is_found_wherever_it_stands(
     assert sorted(found) == sorted(inserted)
 
 
-def test_a_hint_that_replaces_words_counts_from_the_first_other_token_to_the_last() -> None:
+def test_a_replacing_hint_spans_the_first_to_the_last_differing_token() -> None:
     assert Hint("", ASKED, (1, 7, 7, 3, 2), (1, 4, 3, 2)).token_ids == (7, 7)
     assert HINT.token_ids == (8, 9, 14)
 
 
-def test_a_helped_attempt_that_only_reaches_the_answer_gives_nothing_away() -> None:
+def test_reaching_the_answer_does_not_repeat_the_hint() -> None:
     """The answer has to be written: 14 stands in the words and in the tokens."""
     attempt = _attempt((1, 8, 9, 14, 5, 6, 2, 30, 31, 40, 14))
-    assert not gives_away(without_hint(attempt, HINT), HINT, ("hint",))
+    assert not repeats_hint(without_hint(attempt, HINT), HINT, ("hint",))
 
 
 @pytest.mark.parametrize(
@@ -91,19 +91,19 @@ def test_a_helped_attempt_that_only_reaches_the_answer_gives_nothing_away() -> N
     ],
     ids=["mentioned", "quoted", "in capitals"],
 )
-def test_an_attempt_that_speaks_of_the_hint_gives_it_away(texts: tuple[str, str]) -> None:
-    assert gives_away(without_hint(_attempt(texts=texts), HINT), HINT, ("hint",))
+def test_quoting_the_hint_repeats_it(texts: tuple[str, str]) -> None:
+    assert repeats_hint(without_hint(_attempt(texts=texts), HINT), HINT, ("hint",))
 
 
-def test_words_are_compared_whole() -> None:
+def test_whole_words_are_compared() -> None:
     hinted = _attempt(texts=("the hinterland", "answer 14"))
-    assert not gives_away(without_hint(hinted, HINT), HINT, ("hint",))
-    assert gives_away(without_hint(hinted, HINT), HINT, ("hinterland",))
+    assert not repeats_hint(without_hint(hinted, HINT), HINT, ("hint",))
+    assert repeats_hint(without_hint(hinted, HINT), HINT, ("hinterland",))
 
 
-def test_a_quotation_is_found_without_any_word_that_is_looked_for() -> None:
+def test_a_quotation_is_detected_without_listed_words() -> None:
     quoting = _attempt(texts=("I know: the hint: THE ANSWER is 14", "answer 14"))
-    assert gives_away(without_hint(quoting, HINT), HINT)
+    assert repeats_hint(without_hint(quoting, HINT), HINT)
 
 
 @pytest.mark.parametrize(
@@ -114,37 +114,37 @@ def test_a_quotation_is_found_without_any_word_that_is_looked_for() -> None:
     ],
     ids=["written", "partly written"],
 )
-def test_tokens_that_repeat_the_hint_give_it_away_without_any_text(
+def test_repeated_hint_tokens_are_detected_without_text(
     tokens: tuple[int, ...], spans: tuple[WrittenSpan, ...]
 ) -> None:
     attempt = _attempt(tokens, spans, texts=("", ""))
-    assert gives_away(without_hint(attempt, HINT), HINT)
+    assert repeats_hint(without_hint(attempt, HINT), HINT)
 
 
-def test_a_hint_in_what_is_read_is_refused_by_name() -> None:
+def test_a_hint_in_an_observation_is_refused() -> None:
     echoed = _attempt((1, 8, 9, 14, 5, 6, 2, 30, 31, 8, 9, 14, 32), (WrittenSpan(0, 7, 9), WrittenSpan(1, 12, 13)))
     with pytest.raises(
         TrainingError, match=r"the hint leaks: trajectory 'helped/without-hint' still reads its tok"
     ):
-        gives_away(without_hint(echoed, HINT), HINT)
+        repeats_hint(without_hint(echoed, HINT), HINT)
     told = _attempt(seen="remember: hint: the answer is 14")
     with pytest.raises(TrainingError, match="still reads its words 'hint: the answer is 14'"):
-        gives_away(without_hint(told, HINT), HINT)
+        repeats_hint(without_hint(told, HINT), HINT)
 
 
-def test_a_hint_that_cannot_be_taken_out_is_refused() -> None:
+def test_a_hint_that_cannot_be_removed_is_refused() -> None:
     forked = _attempt()
     other = TokenRow((1, 8, 9, 14, 7, 2, 30), (WrittenSpan(1, 6, 7),), (-1.0,), "history_changed")
-    with pytest.raises(TrainingError, match="has a row that does not begin with the hinted opening"):
+    with pytest.raises(TrainingError, match="has a row that does not begin with the hinted prompt"):
         without_hint(replace(forked, rows=(*forked.rows, other)), HINT)
     within = _attempt(spans=(WrittenSpan(0, 6, 9),))
-    with pytest.raises(TrainingError, match="has a row that does not begin with the hinted opening"):
+    with pytest.raises(TrainingError, match="has a row that does not begin with the hinted prompt"):
         without_hint(within, HINT)
-    with pytest.raises(TrainingError, match="'helped' was given a hint without tokens"):
+    with pytest.raises(TrainingError, match="'helped' has a hint without tokens"):
         without_hint(_attempt(), replace(HINT, hinted_ids=HINT.plain_ids))
 
 
-def test_an_attempt_that_ended_before_it_began_stays_empty() -> None:
+def test_a_trajectory_without_turns_stays_empty() -> None:
     empty = without_hint(replace(_attempt(), turns=(), rows=()), HINT)
     assert (empty.turns, empty.rows) == ((), ())
-    assert not gives_away(empty, HINT, ("hint",))
+    assert not repeats_hint(empty, HINT, ("hint",))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from upturn.agents import Attempt, Job, Setting, beginnings, run_rollouts
+from upturn.agents import Attempt, Job, Setting, branch_points, run_rollouts
 from upturn.agents.agent import ModelSession, Reply
 from upturn.environments.environment import Info, Step
 from upturn.records import Action, JsonValue, Observation, Task, Trajectory, Turn, fields_json, from_fields
@@ -59,10 +59,10 @@ class Watchful:
 
 def _played(agent: Watchful, *attempts: Attempt) -> list[Trajectory]:
     setting = Setting("run", agent, "a@1", None, clock=lambda: 0.0)
-    return asyncio.run(run_rollouts([Job(each, setting) for each in attempts], lambda _: Count()))
+    return asyncio.run(run_rollouts([Job(attempt, setting) for attempt in attempts], lambda _: Count()))
 
 
-def test_each_turn_has_the_potential_of_the_state_it_began_in() -> None:
+def test_each_turn_has_the_potential_of_its_initial_state() -> None:
     agent = Watchful("on", "on", "finish")
     (made,) = _played(agent, Attempt(TASK, 0, 0))
     assert (made.outcome, [turn.potential for turn in made.turns]) == ("environment_error", [0.0, 0.5, 1.0])
@@ -70,10 +70,10 @@ def test_each_turn_has_the_potential_of_the_state_it_began_in() -> None:
     assert {turn.potential for turn in agent.seen} == {None}
 
 
-def test_an_attempt_that_goes_on_records_the_potentials_of_the_one_before_it() -> None:
+def test_a_continuation_records_the_potentials_before_the_branch_point() -> None:
     agent = Watchful("on", "finish")
     (made,) = _played(agent, Attempt(TASK, 0, 0))
-    states = beginnings(made, TASK, Count())
+    states = branch_points(made, TASK, Count())
     assert [state.potential for state in states] == [0.0, 0.5]
     again = _played(agent, *(Attempt(TASK, number, 0, state) for number, state in enumerate(states)))
     assert [each.turns for each in again] == [made.turns, made.turns]
@@ -101,7 +101,7 @@ def _one(environment: Count, agent: Watchful) -> Trajectory:
 @pytest.mark.parametrize(
     "potential", [2.0, 1.0000001, -0.5, float("nan"), float("inf"), "half", 1, True, [0.5]], ids=repr
 )
-def test_a_potential_that_is_none_is_a_broken_environment(potential: Any) -> None:
+def test_an_invalid_potential_is_an_environment_error(potential: Any) -> None:
     error = (
         f"WorldError: the environment gave the potential {potential!r}; potentials are floats in [0, 1], or None"
     )
@@ -114,7 +114,7 @@ def test_a_potential_that_is_none_is_a_broken_environment(potential: Any) -> Non
 
 
 @pytest.mark.parametrize("potential", [None, 0.0, 0.25, 1.0])
-def test_potentials_at_the_ends_and_none_at_all_are_fine(potential: float | None) -> None:
+def test_potentials_0_and_1_and_none_are_valid(potential: float | None) -> None:
     made = _one(Wrong(potential, since=0), Watchful("on", "finish"))
     assert (made.outcome, made.error) == ("finished", "")
     assert [turn.potential for turn in made.turns] == [potential] * 2

@@ -18,8 +18,8 @@ from upturn.models import (
     CompactRenderer,
     Generation,
     GenerationRequest,
+    ParsedOutput,
     ScriptedModel,
-    Written,
     read_call,
 )
 from upturn.models.call import write_call
@@ -53,9 +53,9 @@ class ChatRenderer:
     def write(self, action: Action) -> tuple[int, ...]:
         return ids(write_call(action) + END)
 
-    def read(self, token_ids: Sequence[int]) -> Written:
+    def read(self, token_ids: Sequence[int]) -> ParsedOutput:
         text = text_of(token_ids).removesuffix(END)
-        return Written(text, read_call(text.rpartition("</think>")[2]))
+        return ParsedOutput(text, read_call(text.rpartition("</think>")[2]))
 
 
 class Counter:
@@ -101,7 +101,7 @@ class Recorded:
         return [row.token_ids[: span.start] for row in self.trajectory.rows for span in row.spans]
 
 
-def test_the_separator_between_turns_is_trained_as_it_was_served() -> None:
+def test_the_separator_between_turns_is_trained_as_served() -> None:
     """verl PR 6921: the line break after each closed turn was dropped, so training drifted turn by turn."""
     found = Recorded(["c.add", "c.add", "user.finish"], ToolAgent(ChatRenderer(), Limits(), "Hi. "))
     whole = (
@@ -118,7 +118,7 @@ def test_the_separator_between_turns_is_trained_as_it_was_served() -> None:
     assert (rendered.token_ids, rendered.spans) == (row.token_ids, row.spans)
 
 
-def test_results_of_parallel_calls_are_one_turn_as_when_they_are_served() -> None:
+def test_results_of_parallel_calls_are_one_turn_as_served() -> None:
     """slime issue 2263: of two consecutive tool results each was rendered as a user turn of its own."""
     call = {"function": {"name": "look", "arguments": "{}"}}
     turns, _ = parse_turns(
@@ -177,7 +177,7 @@ class Spelling:
         """Nothing is held."""
 
 
-def test_tokens_that_a_tokenizer_would_write_shorter_are_trained_as_sampled() -> None:
+def test_non_canonical_tokens_are_trained_as_sampled() -> None:
     """TRL issue 5144: tokenizing a sampled text again made it shorter than the mask over it."""
     tokenizer = byte_tokenizer(("a", "d"), ("ad", "d"))
     assert len(tokenizer.encode("c.add", add_special_tokens=False).ids) == 3
@@ -200,12 +200,12 @@ def test_tokens_that_a_tokenizer_would_write_shorter_are_trained_as_sampled() ->
 class Tidying(ChatRenderer):
     """Reads a call out of what was written and gives a tidy text, as tool parsers do."""
 
-    def read(self, token_ids: Sequence[int]) -> Written:
+    def read(self, token_ids: Sequence[int]) -> ParsedOutput:
         text = text_of(token_ids).removesuffix(END).replace("<call>", "").replace("</call>", "").strip()
-        return Written(text, read_call(text))
+        return ParsedOutput(text, read_call(text))
 
 
-def test_what_a_tool_parser_makes_of_a_text_does_not_reach_the_tokens() -> None:
+def test_parsing_a_call_does_not_change_its_tokens() -> None:
     """agent-lightning issue 326: with a tool parser, control tokens came back as other ids; training collapsed."""
     sampled = ["<call> c.add </call>", "<call>user.finish</call>\n"]
     found = Recorded(sampled, ToolAgent(Tidying(), Limits()))
@@ -230,7 +230,7 @@ class Forgetting:
         return Reply(*renderer.read(generation.token_ids))
 
 
-def test_thoughts_that_were_hidden_from_the_model_are_hidden_in_training_too() -> None:
+def test_hidden_thoughts_are_hidden_in_training_too() -> None:
     """verl issue 5576: thoughts were stripped when served and piled up when trained. rLLM issue 352: where a prompt
     did not extend the one before, the mask of the whole answer became 0."""
     texts = [f"<think>{word}</think>c.add" for word in ("one", "two")] + ["<think>three</think>user.finish"]

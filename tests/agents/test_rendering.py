@@ -32,7 +32,7 @@ FINISH = Action("user", "finish")
 FIRST, SECOND = Observation("Move m1."), Observation("nothing there", code="not_found")
 
 
-def test_a_row_holds_what_a_model_would_have_seen_and_written() -> None:
+def test_a_rendered_row_holds_the_tokens_a_model_would_read_and_write() -> None:
     made = renderer()
     (row,) = rendered_rows(trajectory(Turn(FIRST, "", MOVE), Turn(SECOND, "", FINISH)), made)
     assert row.token_ids == (*made.open(FIRST), *made.write(MOVE), *made.extend(SECOND), *made.write(FINISH))
@@ -42,7 +42,7 @@ def test_a_row_holds_what_a_model_would_have_seen_and_written() -> None:
     assert row.logprobs == ()
 
 
-def test_rows_end_before_the_first_unreadable_turn() -> None:
+def test_rendered_rows_end_before_the_first_unparsed_turn() -> None:
     made = renderer()
     (row,) = rendered_rows(
         trajectory(Turn(FIRST, "", MOVE), Turn(SECOND, "what", None)), made, GrowingPrompt(made, "Be kind.")

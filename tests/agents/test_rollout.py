@@ -22,7 +22,7 @@ from upturn.config import Limits
 from upturn.environments.action import MALFORMED
 from upturn.environments.environment import Info, Step
 from upturn.errors import ModelError
-from upturn.models import ScriptedModel, Written, read_call
+from upturn.models import ParsedOutput, ScriptedModel, read_call
 from upturn.records import Action, JsonValue, Observation, Task, Trajectory, Turn
 
 END = 0
@@ -43,10 +43,10 @@ class LetterRenderer:
     def write(self, action: Action) -> tuple[int, ...]:
         return (*letters(f"{action.target}.{action.operation}"), END)
 
-    def read(self, token_ids: Sequence[int]) -> Written:
+    def read(self, token_ids: Sequence[int]) -> ParsedOutput:
         is_ended = token_ids[-1:] == (END,)
         text = "".join(chr(token) for token in token_ids if token != END)
-        return Written(text, read_call(text) if is_ended else None)
+        return ParsedOutput(text, read_call(text) if is_ended else None)
 
 
 def letters(text: str) -> list[int]:
@@ -108,7 +108,7 @@ def play(used: Setting, world: Callable[[Task], Counter] | None = None) -> Traje
     return trajectory
 
 
-def test_an_attempt_records_turns_tokens_and_state_as_they_were() -> None:
+def test_a_rollout_records_turns_tokens_and_state() -> None:
     trajectory = play(setting(["c.add", "user.finish"]))
     assert trajectory.outcome == "finished"
     assert trajectory.turns == (
@@ -126,7 +126,7 @@ def test_an_attempt_records_turns_tokens_and_state_as_they_were() -> None:
     assert (trajectory.origin, trajectory.model_version, trajectory.temperature) == ("sampled", "scripted", 1.0)
 
 
-def test_every_call_has_its_own_seed_from_seed_task_attempt_and_call() -> None:
+def test_every_call_is_seeded_by_seed_task_attempt_and_call() -> None:
     used = setting(["c.add", "c.add", "user.finish"])
     jobs = [Job(Attempt(task(name), number, index), used) for index, name in enumerate("xy") for number in (0, 1)]
     trajectories = asyncio.run(run_rollouts(jobs, lambda _: Counter()))
@@ -135,13 +135,13 @@ def test_every_call_has_its_own_seed_from_seed_task_attempt_and_call() -> None:
     assert len(seeds) == 4 * 3
     assert derived_seed(derived_seed(0, "y", 1), 2) in seeds
     assert {request.order for request in used.model.requests} == {(0, 0), (0, 1), (1, 0), (1, 1)}
-    assert [each.id for each in trajectories] == [
+    assert [trajectory.id for trajectory in trajectories] == [
         trajectory_id("run", name, "a@1", number) for name in "xy" for number in (0, 1)
     ]
     assert len({each.id for each in trajectories}) == 4
 
 
-def test_text_that_is_no_action_reaches_the_environment_as_malformed() -> None:
+def test_unparsed_text_reaches_the_environment_as_malformed() -> None:
     worlds: list[Counter] = []
 
     def world(_: Task) -> Counter:
@@ -165,20 +165,20 @@ def test_text_that_is_no_action_reaches_the_environment_as_malformed() -> None:
         (Limits(max_action_tokens=2, max_turns=2), "step_limit", 2),
     ],
 )
-def test_limits_end_an_attempt_with_their_name(limits: Limits, outcome: str, turns: int) -> None:
+def test_limits_name_the_outcome(limits: Limits, outcome: str, turns: int) -> None:
     trajectory = play(setting(["c.add"], limits))
     assert (trajectory.outcome, len(trajectory.turns)) == (outcome, turns)
     assert all(span.turn < turns for row in trajectory.rows for span in row.spans)
     assert all(len(row.token_ids) <= (limits.max_tokens or 99) for row in trajectory.rows)
 
 
-def test_an_action_cut_off_by_a_limit_is_recorded_and_not_acted_on() -> None:
+def test_a_truncated_action_is_recorded_but_not_executed() -> None:
     trajectory = play(setting(["c.add"], Limits(max_action_tokens=2, max_turns=1)))
     assert (trajectory.turns[0].text, trajectory.turns[0].action) == ("c.", None)
     assert trajectory.final_state == {"count": 0}
 
 
-def test_the_time_limit_is_looked_at_between_turns() -> None:
+def test_the_time_limit_is_checked_between_turns() -> None:
     ticks = iter(range(100))
     used = replace(setting(["c.add"], Limits(max_seconds=3.0)), clock=lambda: float(next(ticks)))
     trajectory = play(used)
@@ -187,24 +187,24 @@ def test_the_time_limit_is_looked_at_between_turns() -> None:
     assert trajectory.usage.seconds == 4.0
 
 
-def test_a_broken_model_is_this_attempt_s_outcome_and_its_siblings_go_on() -> None:
+def test_a_failing_model_ends_its_rollout_only() -> None:
     good, bad = setting(["user.finish"]), setting(["c.add", ModelError("gone")])
     jobs = [Job(Attempt(task(name), 0, i), bad if name == "b" else good) for i, name in enumerate("abc")]
     trajectories = asyncio.run(run_rollouts(jobs, lambda _: Counter()))
-    assert [each.outcome for each in trajectories] == ["finished", "model_error", "finished"]
+    assert [trajectory.outcome for trajectory in trajectories] == ["finished", "model_error", "finished"]
     broken = trajectories[1]
     assert broken.error == "ModelError: gone"
     assert (len(broken.turns), broken.final_observation, broken.final_state) == (1, Observation("1"), {"count": 1})
 
 
 @pytest.mark.parametrize(("breaks_at", "turns"), [("reset", 0), ("step", 1)])
-def test_a_broken_environment_is_recorded(breaks_at: str, turns: int) -> None:
+def test_a_failing_environment_is_recorded(breaks_at: str, turns: int) -> None:
     trajectory = play(setting(["c.break"]), lambda _: Counter(breaks_at=breaks_at))
     assert (trajectory.outcome, trajectory.error) == ("environment_error", "OSError: no disk")
     assert (len(trajectory.turns), trajectory.final_observation.code) == (turns, "environment_error")
 
 
-def test_at_most_slots_attempts_are_alive_and_results_keep_the_order_of_jobs() -> None:
+def test_at_most_slots_rollouts_run_and_results_keep_the_job_order() -> None:
     alive = peak = 0
 
     async def slow(instruction: str, turns: Sequence[Turn], observation: Observation) -> str:
@@ -221,7 +221,7 @@ def test_at_most_slots_attempts_are_alive_and_results_keep_the_order_of_jobs() -
     trajectories = asyncio.run(
         run_rollouts(jobs, lambda _: Counter(), slots=3, on_finish=lambda each: finished.append(each.task_id))
     )
-    assert [each.task_id for each in trajectories] == [f"t{i}" for i in range(7)]
+    assert [trajectory.task_id for trajectory in trajectories] == [f"t{i}" for i in range(7)]
     assert sorted(finished) == [f"t{i}" for i in range(7)]
     assert finished != sorted(finished)
     assert peak == 3
@@ -251,7 +251,7 @@ def test_prompts_that_do_not_extend_an_earlier_row_start_new_rows_with_the_cause
     assert [row.spans[0].turn for row in trajectory.rows] == [0, 0, 1, 1, 2, 2]
 
 
-def test_two_conversations_in_turns_keep_one_row_each() -> None:
+def test_two_interleaved_conversations_keep_one_row_each() -> None:
     class Two:
         async def act(self, turns: Sequence[Turn], observation: Observation, model: ModelSession) -> Reply:
             for name in "AB":
@@ -270,7 +270,7 @@ def test_two_conversations_in_turns_keep_one_row_each() -> None:
     assert [[span.turn for span in row.spans] for row in trajectory.rows] == [[0, 1, 2], [0, 1, 2]]
 
 
-def test_a_shortened_history_is_named_so() -> None:
+def test_a_shortened_history_is_its_fork_cause() -> None:
     class Shortening:
         async def act(self, turns: Sequence[Turn], observation: Observation, model: ModelSession) -> Reply:
             await model.generate(tuple(letters("abc"[: 3 - len(turns)])), max_tokens=9, stop_ids=(END,))
@@ -280,7 +280,7 @@ def test_a_shortened_history_is_named_so() -> None:
     assert [row.fork_cause for row in trajectory.rows] == [None, "history_shortened"]
 
 
-def test_tokens_of_a_turn_that_broke_are_kept_but_not_trained() -> None:
+def test_tokens_of_a_failed_turn_are_kept_but_not_trained() -> None:
     class Breaking:
         async def act(self, turns: Sequence[Turn], observation: Observation, model: ModelSession) -> Reply:
             await model.generate((*model.history, 7), max_tokens=9, stop_ids=(END,))
@@ -296,7 +296,7 @@ def test_tokens_of_a_turn_that_broke_are_kept_but_not_trained() -> None:
     assert (trajectory.outcome, trajectory.error) == ("model_error", "KeyError: 'lost'")
 
 
-def test_an_agent_that_needs_a_model_and_has_none_is_told() -> None:
+def test_an_agent_without_its_model_is_an_error() -> None:
     trajectory = play(replace(setting(["x"]), model=None))
     assert trajectory.outcome == "model_error"
-    assert "its rollout was given none" in trajectory.error
+    assert "its rollout has none" in trajectory.error

@@ -80,7 +80,7 @@ def finish(*_: object) -> str:
         Action("mail", "list", {"\ud800": 1}),
     ],
 )
-def test_text_that_is_not_unicode_is_answered_with_an_error_observation(answer: str | Action) -> None:
+def test_non_unicode_text_gets_an_error_observation(answer: str | Action) -> None:
     def broken_once(_: str, turns: Sequence[Turn], __: Observation) -> str | Action:
         return "user.finish" if turns else answer
 
@@ -98,7 +98,7 @@ def test_text_that_is_not_unicode_is_answered_with_an_error_observation(answer: 
         ({"target": "user"}, "TypeError: an agent function must return an Action or a str, got a dict"),
     ],
 )
-def test_an_answer_of_another_type_is_the_attempt_s_outcome(answer: Any, error: str) -> None:
+def test_an_answer_of_another_type_is_a_model_error(answer: Any, error: str) -> None:
     broken, sibling = play(lambda *_: answer, finish)
     assert (broken.outcome, broken.error, broken.turns) == ("model_error", error, ())
     assert sibling.outcome == "finished"
@@ -120,7 +120,7 @@ class _SilentError(Exception):
     ],
     ids=["unicode", "silent", "endless", "exit", "cancelled"],
 )
-def test_whatever_an_agent_raises_is_recorded(error: BaseException, shown: str) -> None:
+def test_any_exception_of_an_agent_is_recorded(error: BaseException, shown: str) -> None:
     def raising(*_: object) -> str:
         raise error
 
@@ -134,12 +134,12 @@ def test_whatever_an_agent_raises_is_recorded(error: BaseException, shown: str) 
     assert sibling.outcome == "finished"
 
 
-def test_an_answer_without_end_is_cut_off() -> None:
+def test_an_endless_answer_is_truncated() -> None:
     (trajectory,) = play(lambda *_: "user.finish text=" + "x" * 3_000_000, limits=Limits(max_turns=1))
     assert (trajectory.turns[0].action, len(trajectory.turns[0].text)) == (None, 2**20)
 
 
-def test_what_an_agent_changes_stays_with_it() -> None:
+def test_an_agent_cannot_change_the_record() -> None:
     given: list[Action] = []
 
     def meddling(_: str, turns: Sequence[Turn], __: Observation) -> Action:
@@ -180,7 +180,7 @@ def clock(*seconds: float) -> Callable[[], float]:
     return lambda: left.pop(0) if len(left) > 1 else left[0]
 
 
-def test_an_agent_that_does_not_return_runs_out_of_time_and_its_siblings_go_on() -> None:
+def test_a_hanging_agent_reaches_the_time_limit_alone() -> None:
     async def sleeping(*_: object) -> str:
         await asyncio.Event().wait()
         return "user.finish"
@@ -205,7 +205,7 @@ def test_an_agent_that_does_not_return_runs_out_of_time_and_its_siblings_go_on()
     assert sibling.outcome == "finished"
 
 
-def test_a_time_out_of_the_agent_s_own_is_its_error() -> None:
+def test_an_agents_own_timeout_is_its_error() -> None:
     def impatient(*_: object) -> str:
         raise TimeoutError("the service did not answer")
 
@@ -213,10 +213,10 @@ def test_a_time_out_of_the_agent_s_own_is_its_error() -> None:
     assert (trajectory.outcome, trajectory.error) == ("model_error", "TimeoutError: the service did not answer")
 
 
-def test_a_function_that_never_returns_keeps_no_process_from_ending() -> None:
+def test_a_hanging_function_does_not_delay_the_exit() -> None:
     program = (
         "import asyncio, threading\n"
-        "from upturn.agents import *\n"
+        "from upturn.agents import *\nfrom upturn.config import Limits\n"
         "from upturn.environments.errands.kit import ErrandsKit\n"
         "kit = ErrandsKit()\n"
         "task = next(iter(kit.tasks(seed=0, split='train', families=['mail_file'])))\n"
@@ -243,13 +243,13 @@ def test_a_function_that_never_returns_keeps_no_process_from_ending() -> None:
     ],
     ids=repr,
 )
-def test_an_environment_whose_answers_cannot_be_recorded_is_named(answers: dict[str, Any]) -> None:
+def test_unrecordable_observations_are_an_environment_error(answers: dict[str, Any]) -> None:
     first, second = play(finish, finish, **answers)
     assert first.outcome == second.outcome == "environment_error"
     assert first.error
 
 
-def test_agents_without_a_model_have_slots_of_their_own() -> None:
+def test_agents_without_a_model_have_separate_slots() -> None:
     class Eager:
         async def generate(self, request: Any) -> Any:
             raise AssertionError("never asked")
@@ -269,4 +269,4 @@ def test_agents_without_a_model_have_slots_of_their_own() -> None:
     own = Setting("run", CallableAgent(meet), "a@1", Eager())
     jobs = [Job(Attempt(TASK, 0, 0), own), Job(Attempt(TASK, 0, 0), replace(own, agent_version="b@1", model=None))]
     trajectories = asyncio.run(run_rollouts(jobs, lambda _: Desk(), slots=1))
-    assert [each.outcome for each in trajectories] == ["finished", "finished"]
+    assert [trajectory.outcome for trajectory in trajectories] == ["finished", "finished"]

@@ -41,12 +41,12 @@ def test_an_action_outside_the_grammar_still_reaches_the_environment() -> None:
     assert ask(lambda *_: Action("my mail", "list")) == Reply("my mail.list", Action("my mail", "list"))
 
 
-def test_any_other_answer_is_refused() -> None:
+def test_other_answers_are_refused() -> None:
     with pytest.raises(TypeError, match="must return an Action or a str, got a int"):
         ask(lambda *_: 3)  # type: ignore[arg-type]
 
 
-def test_a_plain_function_runs_beside_the_event_loop() -> None:
+def test_a_plain_function_runs_in_a_thread() -> None:
     release = threading.Event()
 
     def waiting(*_: object) -> str:
@@ -76,7 +76,7 @@ def test_an_object_with_an_async_call_is_async_too() -> None:
 @pytest.mark.parametrize(
     "error", [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, StopIteration]
 )
-def test_errors_that_would_end_the_process_or_be_lost_are_named(error: type[BaseException]) -> None:
+def test_exits_and_cancellations_become_errors(error: type[BaseException]) -> None:
     def leaving(*_: object) -> str:
         raise error
 
@@ -85,7 +85,7 @@ def test_errors_that_would_end_the_process_or_be_lost_are_named(error: type[Base
 
 
 @pytest.mark.parametrize("error", [SystemExit, asyncio.CancelledError])
-def test_an_async_function_cannot_end_the_process_either(error: type[BaseException]) -> None:
+def test_an_async_function_cannot_exit_the_process(error: type[BaseException]) -> None:
     async def leaving(*_: object) -> str:
         raise error
 
@@ -93,12 +93,12 @@ def test_an_async_function_cannot_end_the_process_either(error: type[BaseExcepti
         ask(leaving)
 
 
-def test_an_action_whose_names_are_no_text_still_has_a_text() -> None:
+def test_an_action_with_non_text_names_still_has_a_text() -> None:
     action = Action(None, 5)  # type: ignore[arg-type]
     assert ask(lambda *_: action) == Reply("None.5", action)
 
 
-def test_a_loop_without_end_is_stopped_when_it_is_given_up() -> None:
+def test_an_abandoned_endless_loop_is_stopped() -> None:
     threads: list[threading.Thread] = []
 
     def spin(*_: object) -> str:

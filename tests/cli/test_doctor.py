@@ -73,14 +73,27 @@ def test_one_core_is_fine_with_a_remark() -> None:
 
 @pytest.mark.parametrize(("setting", "is_fine"), [("", True), ("1", True), ("2", True), ("3", False), ("x", False)])
 def test_threads_fit_the_cores(setting: str, is_fine: bool) -> None:
-    assert check_threads(setting, 2, None, "").is_fine is is_fine
+    assert check_threads({"OMP_NUM_THREADS": setting}, 2, None).is_fine is is_fine
 
 
-def test_the_choice_of_threads_is_shown_with_its_reasons() -> None:
-    assert check_threads("", 2, None, "").found == "2 (usable cores 2)"
-    assert (
-        check_threads("", 8, 2.5, "PASSIVE").found == "2 (usable cores 8, CPU quota 2.5); OMP_WAIT_POLICY=PASSIVE"
-    )
+@pytest.mark.parametrize(
+    ("environ", "cores", "quota", "found"),
+    [
+        ({}, 2, None, "2 (usable cores 2); idle threads spin"),
+        ({"OMP_WAIT_POLICY": "PASSIVE"}, 8, 2.5, "2 (usable cores 8, CPU quota 2.5); OMP_WAIT_POLICY=PASSIVE"),
+        ({"OMP_NUM_THREADS": "1"}, 2, None, "2 (usable cores 2, OMP_NUM_THREADS=1); idle threads spin"),
+        (
+            {"OMP_NUM_THREADS": "9", "KMP_BLOCKTIME": "0"},
+            2,
+            1.0,
+            "1 (usable cores 2, CPU quota 1, OMP_NUM_THREADS=9); KMP_BLOCKTIME=0",
+        ),
+    ],
+)
+def test_threads_reasons_and_wait_policy_are_always_shown(
+    environ: dict[str, str], cores: int, quota: float | None, found: str
+) -> None:
+    assert check_threads(environ, cores, quota).found == found
 
 
 def with_checks(monkeypatch: pytest.MonkeyPatch, *checks: Check) -> None:

@@ -83,7 +83,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """No other process and a short look at the contract, which take their time."""
     monkeypatch.setattr("upturn.cli.validate.CONTRACT_TASKS", 2)
     monkeypatch.setattr(
-        "upturn.environments.validation.kit.digests_elsewhere",
+        "upturn.environments.validation.kit.digests_in_subprocess",
         lambda name, families, tasks: digests(resolve_kit(name), families, tasks),
     )
 
@@ -109,7 +109,7 @@ def test_validate_shows_every_check_with_its_bar(alone: None) -> None:
     assert list(printed["by_name"]) == ["contract", *(f"{name} mail_file" for name in names)]
     assert printed["by_name"]["contract"]["value"] == "kept"
     assert (printed["unchecked"], printed["breaches"]) == (
-        ["empty, repeat: there was no way to try it in any family"],
+        ["empty, repeat: not applicable in any family"],
         [],
     )
     bars = {"random": "<= 0.01", "mutants": ">= 0.95", "oracle": ">= 1", "floor": "<= 0", "nothing": "<= 0"}

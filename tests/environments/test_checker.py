@@ -183,7 +183,7 @@ class TasksRaise(CounterKit):
     [
         (Blank, "has no task family"),
         (LevelZero, "family 'low' has level 0"),
-        (OtherTasksEachTime, "gave other tasks the second time"),
+        (OtherTasksEachTime, "gave different tasks the second time"),
         (SameTasksForAllSeeds, "tasks of seeds 0 and 1 share 'counter/"),
         (OneFamilyFirst, "not one of each family"),
         (RepeatedIds, "6 train tasks have only 2 ids"),
@@ -194,7 +194,7 @@ class TasksRaise(CounterKit):
         (TasksRaise, r"tasks\(seed=0.*raised KeyError"),
     ],
 )
-def test_broken_tasks_are_named(kit: type[CounterKit], breach: str) -> None:
+def test_faulty_tasks_are_reported(kit: type[CounterKit], breach: str) -> None:
     with pytest.raises(WorldError, match=breach):
         check_environment(kit(), 6, probes=PROBES)
 
@@ -383,22 +383,22 @@ class TimeTurnsBack(Counter):
     [
         (RaisesOnStep, "step.*raised KeyError: 'by'"),
         (RaisesOnReset, "reset of 'counter/low/0' raised OSError: no disk"),
-        (AnswersText, "step gave 'ok' where a Observation belongs"),
-        (WholeReward, "step gave 1 where a float belongs"),
+        (AnswersText, "step gave 'ok' where a Observation is expected"),
+        (WholeReward, "step gave 1 where a float is expected"),
         (NegativeCost, r"the costs \{'error': -1.0\}"),
         (RefusalCounts, "with 'refused' changed the state"),
         (SilentStart, "the first observation must be the instruction"),
         (RandomWorld, "twice gave different worlds"),
         (RandomSteps, "had different results in two environments"),
-        (SharedSnapshot, r"restore\(\) did not bring back the state"),
-        (HalfSnapshot, r"had another result after restore\(\)"),
+        (SharedSnapshot, r"restore\(\) did not restore the state"),
+        (HalfSnapshot, r"had a different result after restore\(\)"),
         (WaitsPerhaps, "blocks is 'sometimes'; it must be True"),
         (FarBeyond, r"it gave the potential 1.5; potentials are floats in \[0, 1\], or None throughout"),
         (WholePotential, "it gave the potential 0; potentials are floats"),
         (UnknownFromTheStart, "it gave the potential nan"),
-        (LateStart, "reset gave the simulated time 1.0; it counts from reset, so give 0.0"),
+        (LateStart, "reset gave the simulated time 1.0; it counts from reset and must be 0.0"),
         (EndlessTime, "it gave the simulated time inf; it is seconds since reset"),
-        (TimeTurnsBack, r"simulated time fell from 2.0 to 1.0"),
+        (TimeTurnsBack, r"simulated time decreased from 2.0 to 1.0"),
         (NoSnapshot, r"snapshot\(\) raised TypeError: cannot pickle a socket"),
         (NoCopies, r"snapshot\(\) raised NotImplementedError"),
         (NeverHeardOfSnapshots, r"snapshot\(\) raised AttributeError: no attribute 'snapshot'"),
@@ -413,7 +413,7 @@ class TimeTurnsBack(Counter):
         (StateIsNaN, r"writing state\(\) as JSON raised RecordError"),
     ],
 )
-def test_broken_worlds_are_named(environment: type[Counter], breach: str) -> None:
+def test_faulty_environments_are_reported(environment: type[Counter], breach: str) -> None:
     kit = CounterKit()
     kit.make = environment
     with pytest.raises(WorldError, match=breach):
@@ -425,21 +425,21 @@ class PlainTuples(Counter):
         return tuple(super().step(action))  # type: ignore[return-value]
 
 
-def test_every_broken_world_is_said_to_break_its_contract() -> None:
+def test_every_faulty_environment_is_reported_as_a_violation() -> None:
     kit = CounterKit()
     for environment in (NoSnapshot, NothingForAStep, NothingForAReset, CostIsText):
         kit.make = environment
-        with pytest.raises(WorldError, match=r"^environment 'counter' breaks its contract: "):
+        with pytest.raises(WorldError, match=r"^environment 'counter' violates its contract: "):
             check_environment(kit, 2, probes=PROBES)
 
 
-def test_a_step_may_be_a_plain_tuple_of_five() -> None:
+def test_a_step_may_be_a_plain_five_tuple() -> None:
     kit = CounterKit()
     kit.make = PlainTuples
     check_environment(kit, 2, probes=PROBES)
 
 
-def test_an_environment_that_says_that_it_blocks_passes_and_others_do_not_block() -> None:
+def test_the_blocks_marker_is_checked_and_defaults_to_false() -> None:
     kit = CounterKit()
     kit.make = Waits
     check_environment(kit, 2, probes=PROBES)
@@ -476,11 +476,11 @@ def fails(*_: object) -> Evaluation:
         (lambda _, __, found: replace(found, verdict="success"), "a success has failed gates"),
         (
             lambda _, __, found: replace(found, verdict="success", gates=()),
-            "doing nothing in 'counter/low/0' is judged a success",
+            "doing nothing in 'counter/low/0' is a success",
         ),
     ],
 )
-def test_broken_judges_are_named(change: Callable[..., Any], breach: str) -> None:
+def test_faulty_verifiers_are_reported(change: Callable[..., Any], breach: str) -> None:
     kit = CounterKit()
     kit.verifier = Changed(change)
     with pytest.raises(WorldError, match=breach):
@@ -498,14 +498,14 @@ class KnowsTheObject(Judge):
         return replace(super().verify(task, trajectory), rewards={"first": float(trajectory is self.first)})
 
 
-def test_a_judge_must_not_see_the_difference_that_storing_makes() -> None:
+def test_a_verifier_must_evaluate_stored_trajectories_the_same() -> None:
     kit = CounterKit()
     kit.verifier = KnowsTheObject()
-    with pytest.raises(WorldError, match="differently once stored and read again"):
+    with pytest.raises(WorldError, match="evaluated the stored trajectory differently"):
         check_environment(kit, 2, probes=PROBES)
 
 
-def test_a_judge_needs_a_name() -> None:
+def test_a_verifier_needs_a_name() -> None:
     kit = CounterKit()
     kit.verifier = Judge()
     kit.verifier.name = ""

@@ -31,21 +31,21 @@ def described(parameter: Parameter) -> str:
     return f"`{parameter.name}`{kind}{'' if parameter.is_required else ' (optional)'}"
 
 
-def test_the_operations_are_those_of_errands() -> None:
+def test_the_page_lists_the_operations_of_errands() -> None:
     expected = [
         [f"`{name}`", ", ".join(map(described, operation.parameters))] for name, operation in OPERATIONS.items()
     ]
     assert [[name, parameters] for name, parameters, _ in rows("operation")] == expected
 
 
-def test_the_families_are_those_of_errands_with_a_real_instruction() -> None:
+def test_the_page_lists_the_families_of_errands_with_a_real_instruction() -> None:
     expected = [
         [f"`{name}`", str(family.level), make_task(name, 0).instruction] for name, family in FAMILIES.items()
     ]
     assert rows("family") == expected
 
 
-def test_the_codes_are_those_of_errands() -> None:
+def test_the_page_lists_the_codes_of_errands() -> None:
     source = "".join(
         path.read_text(encoding="utf-8") for path in (ROOT / "src/upturn/environments/errands").glob("*.py")
     )
@@ -53,13 +53,13 @@ def test_the_codes_are_those_of_errands() -> None:
     assert set(re.findall(r"`(\w+)`", " ".join(codes for codes, _ in rows("code")))) == used
 
 
-def test_the_gates_are_those_of_the_verifier() -> None:
+def test_the_page_lists_the_gates_of_the_verifier() -> None:
     task = make_task("mail_file", 0)
     gates = ErrandsVerifier().verify(task, play(ErrandsEnvironment(), task, oracle)).gates
     assert [name for name, _ in rows("gate")] == [f"`{gate.name}`" for gate in gates]
 
 
-def test_the_checks_and_attacks_are_those_of_validation() -> None:
+def test_the_page_lists_the_checks_and_attacks() -> None:
     [report] = validate_kit(ErrandsKit(), Plan(tasks=2, random_attempts=1), families=["cell_ask"])
     checks = [check.name for check in report.checks if not check.name.startswith("own ")]
     told = [name for names, _, _ in rows("check") for name in re.findall(r"`(\w+)`", names)]
@@ -69,7 +69,7 @@ def test_the_checks_and_attacks_are_those_of_validation() -> None:
     assert [name for name, *_ in rows("task family")] == [f"`{name}`" for name in FAMILIES]
 
 
-def test_the_example_of_an_environment_works(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_pages_example_works(capsys: pytest.CaptureFixture[str]) -> None:
     example = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)[0]
     assert len([line for line in example.splitlines() if line.strip()]) <= 20
     module: dict[str, Any] = {"__name__": "__main__"}
@@ -84,7 +84,7 @@ def test_the_example_of_an_environment_works(capsys: pytest.CaptureFixture[str])
     assert module["check"](Action("user", "answer"), {"total": total}) is False
 
 
-def test_the_example_of_work_in_several_steps_is_sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pages_multi_step_example_validates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     example = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)[1]
     assert len([line for line in example.splitlines() if line.strip()]) <= 60
     (tmp_path / "shelves.py").write_text(example)

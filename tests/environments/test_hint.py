@@ -20,7 +20,7 @@ def _task(family: str = "mail_file") -> Task:
     return next(iter(ErrandsKit().tasks(seed=3, split="train", families=[family])))
 
 
-def test_the_first_observation_begins_with_the_hint_and_only_that_one() -> None:
+def test_only_the_first_observation_begins_with_the_hint() -> None:
     kit, task = ErrandsKit(), _task()
     plain, told = kit.environment(task), HintedKit(kit, {task.id: "hint: do it"}).environment(task)
     assert isinstance(told, Environment)
@@ -41,7 +41,7 @@ def test_the_first_observation_begins_with_the_hint_and_only_that_one() -> None:
     assert told.step(finish) == plain.step(finish)
 
 
-def test_tasks_without_a_hint_are_given_plainly() -> None:
+def test_tasks_without_a_hint_are_unchanged() -> None:
     kit = HintedKit(ErrandsKit(), {"another": "hint"})
     assert not isinstance(kit.environment(_task()), HintedEnvironment)
     assert isinstance(kit, EnvironmentKit)
@@ -51,7 +51,7 @@ def test_tasks_without_a_hint_are_given_plainly() -> None:
     assert ours == theirs
 
 
-def test_an_environment_that_blocks_still_does() -> None:
+def test_a_hinted_environment_keeps_its_blocks_marker() -> None:
     class Slow:
         blocks = True
 
@@ -60,7 +60,7 @@ def test_an_environment_that_blocks_still_does() -> None:
 
 
 @pytest.mark.parametrize("family", ErrandsKit().families)
-def test_the_hint_of_errands_is_what_solves_its_task(family: str) -> None:
+def test_the_hint_of_errands_solves_its_task(family: str) -> None:
     kit = ErrandsKit()
     for task in islice(kit.tasks(seed=5, split="train", families=[family]), 3):
         hint = hint_of(kit, task)
@@ -78,7 +78,7 @@ def _desk(hint: Callable[[Mapping[str, Any]], str] | None = None) -> OneStepKit:
     return one_step("desk", make, lambda _action, _right: True, hint=hint)
 
 
-def test_a_kit_that_knows_no_answers_gives_no_hint() -> None:
+def test_a_kit_without_answers_gives_no_hint() -> None:
     class Plain:
         def __init__(self) -> None:
             kit = _desk()
@@ -90,7 +90,7 @@ def test_a_kit_that_knows_no_answers_gives_no_hint() -> None:
     assert [hint_of(kit, task) for kit in (_desk(), Plain())] == [None, None]
 
 
-def test_one_function_gives_an_environment_of_ones_own_its_hints() -> None:
+def test_a_hint_function_gives_a_one_step_kit_its_hints() -> None:
     kit = _desk(lambda right: f"the sum is {right['sum']}")
     for task in islice(kit.tasks(seed=0, split="train", families=["desk"]), 5):
         left, _, right = task.instruction.rstrip("?").split()

@@ -24,7 +24,7 @@ def test_registered_names_resolve() -> None:
         assert resolve_kit(name).name == name
 
 
-def test_import_paths_resolve_to_what_the_factory_makes(module: ModuleType) -> None:
+def test_import_paths_resolve_to_the_factorys_kit(module: ModuleType) -> None:
     kit = ErrandsKit()
     module.make = lambda: kit  # type: ignore[attr-defined]
     module.KIT = kit  # type: ignore[attr-defined]
@@ -37,25 +37,25 @@ def test_import_paths_resolve_to_what_the_factory_makes(module: ModuleType) -> N
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("ofice", "unknown environment 'ofice'; known: office, errands; or name your own as module:factory"),
+        ("ofice", "unknown environment 'ofice'; known: office, errands; or give module:factory"),
         ("", "unknown environment ''"),
         ("no_such_module:kit", "cannot be imported: No module named 'no_such_module'"),
         ("my_environments:missing", "cannot be imported: .* has no attribute 'missing'"),
         (":kit", "cannot be imported: Empty module name"),
         ("..up:kit", "cannot be imported: "),
         ("my_environments:with_argument", "could not be made: .*missing 1 required positional argument"),
-        ("my_environments:number", "gave a int, which is no EnvironmentKit: it needs name, families"),
-        ("json:decoder", "gave a module, which is no EnvironmentKit"),
+        ("my_environments:number", "gave a int, not an EnvironmentKit: it needs name, families"),
+        ("json:decoder", "gave a module, not an EnvironmentKit"),
     ],
 )
-def test_what_cannot_be_resolved_is_named(module: ModuleType, name: str, message: str) -> None:
+def test_unresolvable_names_are_errors_with_the_reason(module: ModuleType, name: str, message: str) -> None:
     module.with_argument = lambda seed: seed  # type: ignore[attr-defined]
     module.number = lambda: 7  # type: ignore[attr-defined]
     with pytest.raises(UnknownNameError, match=message):
         resolve_kit(name)
 
 
-def test_environment_whose_code_breaks_is_named_with_what_broke(
+def test_a_kit_that_raises_is_an_error_with_the_cause(
     module: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "broken_desk.py").write_text("kit = = 3\n")

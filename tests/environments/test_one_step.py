@@ -59,7 +59,7 @@ def answer(task: Task) -> Action:
     return Action("user", "answer", {"text": str(left + right)})
 
 
-def test_it_is_a_kit_that_keeps_the_contract() -> None:
+def test_a_one_step_kit_passes_the_contract_check() -> None:
     kit = sums()
     assert isinstance(kit, EnvironmentKit)
     assert (kit.name, kit.families, kit.verifier.name) == ("sums", {"add": 2, "multiply": 2}, "sums/3")
@@ -69,7 +69,7 @@ def test_it_is_a_kit_that_keeps_the_contract() -> None:
     assert one_step("one", make_sum, check).families == {"one": 1}
 
 
-def test_tasks_are_endless_repeatable_and_shared_by_no_seed_or_split() -> None:
+def test_tasks_are_endless_repeatable_and_disjoint_by_seed_and_split() -> None:
     kit = sums()
     drawn = {
         (seed, split): list(islice(kit.tasks(seed=seed, split=split, families=["add", "multiply"]), 20))
@@ -86,13 +86,13 @@ def test_tasks_are_endless_repeatable_and_shared_by_no_seed_or_split() -> None:
     )
 
 
-def test_make_may_keep_phrasings_for_held_out_tasks() -> None:
+def test_make_may_reserve_phrasings_for_held_out_tasks() -> None:
     kit = sums()
     assert "times" in first_task(kit, family="multiply").instruction
     assert first_task(kit, "heldout", family="multiply").instruction.startswith("multiply ")
 
 
-def test_the_right_action_is_a_success_and_another_is_not() -> None:
+def test_only_the_correct_action_is_a_success() -> None:
     kit = sums()
     task = first_task(kit)
     right = attempt(kit, task, answer(task))
@@ -111,7 +111,7 @@ def test_the_right_action_is_a_success_and_another_is_not() -> None:
     assert kit.verifier.verify(task, cut_off).verdict == "failure"
 
 
-def test_judging_is_the_same_from_a_stored_trajectory() -> None:
+def test_a_stored_trajectory_gets_the_same_evaluation() -> None:
     kit = sums()
     task = first_task(kit)
     trajectory = attempt(kit, task, answer(task))
@@ -128,7 +128,7 @@ def test_judging_is_the_same_from_a_stored_trajectory() -> None:
         (Action("user", "answer", {"text": "\ud800"}), "bad_value"),
     ],
 )
-def test_an_unreadable_action_costs_but_leaves_the_task_open(action: Action, code: str) -> None:
+def test_an_invalid_action_costs_but_leaves_the_task_open(action: Action, code: str) -> None:
     kit = sums()
     task = first_task(kit)
     environment = kit.environment(task)
@@ -140,7 +140,7 @@ def test_an_unreadable_action_costs_but_leaves_the_task_open(action: Action, cod
     assert (evaluation.verdict, evaluation.costs) == ("success", {"error": 1.0})
 
 
-def test_only_the_first_action_counts() -> None:
+def test_only_the_first_valid_action_counts() -> None:
     kit = sums()
     task = first_task(kit)
     environment = kit.environment(task)
@@ -172,11 +172,11 @@ def test_a_task_of_another_make_is_refused() -> None:
         next(kit.tasks(seed=0, split="train", families=["divide"]))
 
 
-def test_make_that_draws_from_elsewhere_is_found() -> None:
+def test_make_with_other_randomness_is_detected() -> None:
     numbers = count()
     kit = one_step("loose", lambda _: (f"What is {next(numbers)} + 0?", {"sum": 0}), check)
     task = next(kit.tasks(seed=0, split="train", families=["loose"]))
-    with pytest.raises(WorldError, match="make must draw from its generator only"):
+    with pytest.raises(WorldError, match="make must use only its generator"):
         kit.environment(task).reset(task)
 
 
@@ -188,7 +188,7 @@ def test_make_must_return_a_text_and_a_mapping(drawn: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [None, "yes", 2, -0.1, float("nan")])
-def test_check_must_return_a_share(value: Any) -> None:
+def test_check_must_return_a_number_in_0_to_1(value: Any) -> None:
     kit = one_step("odd", make_sum, lambda _, __: value)
     task = next(kit.tasks(seed=0, split="train", families=["odd"]))
     trajectory = Trajectory(

@@ -23,7 +23,7 @@ from upturn.records import Action
 TASK = make_task("mail_file", 0)
 
 
-def test_a_content_hash_is_of_what_is_asked_and_not_of_names() -> None:
+def test_a_content_hash_covers_the_content_and_not_the_names() -> None:
     whole = content_hash(TASK, "state")
     assert whole == content_hash(replace(TASK, id="other", seed=9, tenant="acme"), "state")
     assert len(whole) == 16
@@ -48,13 +48,13 @@ def test_a_content_hash_is_pinned() -> None:
     assert content_hash(TASK, ErrandsEnvironment().reset(TASK)[1].state_hash) == "b036f64bc79818b8"
 
 
-def test_the_world_of_a_task_is_its_kit_s_word_or_what_reset_tells() -> None:
+def test_world_of_uses_the_kits_hash_or_that_of_reset() -> None:
     kit = ErrandsKit()
     assert not isinstance(kit, WorldKit)
     assert world_of(kit, TASK) == ErrandsEnvironment().reset(TASK)[1].state_hash
 
 
-def test_a_content_hash_sees_the_office_that_a_task_begins_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_content_hash_covers_the_initial_office(monkeypatch: pytest.MonkeyPatch) -> None:
     kit = OfficeKit()
     tasks = [make_office_task("cell_say", number) for number in range(6)]
     assert len({kit.environment(task).reset(task)[1].state_hash for task in tasks}) == 1, "it tells of changes only"
@@ -82,7 +82,7 @@ def test_a_content_hash_sees_the_office_that_a_task_begins_in(monkeypatch: pytes
 
 
 @pytest.mark.parametrize("family", ErrandsKit().families)
-def test_errands_proves_its_tasks(family: str) -> None:
+def test_the_oracle_of_errands_solves_its_tasks(family: str) -> None:
     kit = ErrandsKit()
     assert isinstance(kit, ProvenKit)
     for task in islice(kit.tasks(seed=3, split="heldout", families=[family]), 3):
@@ -93,7 +93,7 @@ def test_errands_proves_its_tasks(family: str) -> None:
             assert not kit.verifier.verify(task, attempt).is_success, name
 
 
-def test_only_what_the_verifier_of_errands_passes_over_may_differ() -> None:
+def test_only_facts_ignored_by_the_verifier_of_errands_may_differ() -> None:
     kit = ErrandsKit()
     read, unread = ("changes", "mail/m1/is_read"), ("changes", "event/e1/is_read")
     assert kit.may_differ(TASK, read, True)
@@ -108,7 +108,7 @@ def test_only_what_the_verifier_of_errands_passes_over_may_differ() -> None:
     assert not kit.may_differ(asked, ("message", "text"), "x")
 
 
-def test_an_environment_of_one_step_proves_what_it_is_told() -> None:
+def test_a_one_step_kit_proves_its_tasks_with_an_oracle() -> None:
     def make(rng: Random) -> tuple[str, dict[str, Any]]:
         code = str(rng.randint(10**9, 10**10))
         return f"say {code} backwards", {"said": code[::-1], "count": 3}

@@ -8,7 +8,7 @@ from upturn.records import Action
 TASK = make_task("mail_file", 0)
 
 
-def test_an_attempt_is_recorded_turn_by_turn() -> None:
+def test_a_trajectory_is_recorded_turn_by_turn() -> None:
     environment = ErrandsEnvironment()
     _, before = environment.reset(TASK)
     after = environment.step(compose(TASK).draft.oracle[0]).info
@@ -22,7 +22,7 @@ def test_an_attempt_is_recorded_turn_by_turn() -> None:
     assert (trajectory.outcome, trajectory.origin, trajectory.task_id) == ("finished", "rendered", TASK.id)
 
 
-def test_an_attempt_without_end_is_cut_off() -> None:
+def test_an_endless_policy_is_truncated() -> None:
     endless = play(ErrandsEnvironment(), TASK, lambda *_: Action("mail", "list", {"folder": "inbox"}))
     assert (len(endless.turns), endless.outcome) == (MAX_TURNS, "step_limit")
     assert len(play(ErrandsEnvironment(), TASK, lambda *_: Action("mail", "list"), max_turns=3).turns) == 3

@@ -9,7 +9,7 @@ from upturn.environments import EnvironmentKit, hint_of, one_step, resolve_kit
 from upturn.environments.errands import compose
 from upturn.environments.stepwise import (
     OVER,
-    StepwiseAttempt,
+    StepwiseEpisode,
     TaskChoice,
     info_fields,
     read_action,
@@ -41,8 +41,8 @@ def first(kit: EnvironmentKit, choice: TaskChoice | None = None) -> Task:
     return next((choice or TaskChoice()).stream(kit, 0))
 
 
-def begun(kit: EnvironmentKit, task: Task | None = None, *, max_turns: int = 16) -> StepwiseAttempt:
-    attempt = StepwiseAttempt(kit, task or first(kit), max_turns=max_turns)
+def begun(kit: EnvironmentKit, task: Task | None = None, *, max_turns: int = 16) -> StepwiseEpisode:
+    attempt = StepwiseEpisode(kit, task or first(kit), max_turns=max_turns)
     attempt.begin()
     return attempt
 
@@ -51,7 +51,7 @@ def right_answer(task: Task) -> str:
     return str(2 * int(task.instruction.removeprefix("twice ").removesuffix("?")))
 
 
-def test_a_right_answer_is_judged_once_and_what_comes_after_it_does_not_count() -> None:
+def test_a_correct_answer_is_verified_once_and_later_actions_have_no_effect() -> None:
     kit = twice()
     task = first(kit)
     attempt = begun(kit, task)
@@ -68,7 +68,7 @@ def test_a_right_answer_is_judged_once_and_what_comes_after_it_does_not_count() 
     assert attempt.evaluation is answer.evaluation
 
 
-def test_the_last_action_that_it_may_have_truncates_it() -> None:
+def test_the_last_allowed_action_truncates_the_episode() -> None:
     kit = twice()
     attempt = begun(kit, max_turns=2)
     assert attempt.act("what?")[1:4] == (0.0, False, False)
@@ -80,7 +80,7 @@ def test_the_last_action_that_it_may_have_truncates_it() -> None:
     assert attempt.act("more")[2:4] == (False, True)
 
 
-def test_a_verifier_that_breaks_leaves_the_reward_missing() -> None:
+def test_a_failing_verifier_leaves_the_reward_missing() -> None:
     kit = twice(breaks=True)
     answer = begun(kit).act("user.answer text=1")
     assert answer.evaluation is not None
@@ -88,7 +88,7 @@ def test_a_verifier_that_breaks_leaves_the_reward_missing() -> None:
     assert "no judge today" in answer.evaluation.gates[0].detail
 
 
-def test_an_environment_that_breaks_ends_the_attempt_unjudged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_environment_ends_the_episode_without_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
     attempt = begun(twice())
     monkeypatch.setattr(attempt.environment, "step", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -120,7 +120,7 @@ def test_an_environment_that_breaks_ends_the_attempt_unjudged(monkeypatch: pytes
         Action(3, None),  # type: ignore[arg-type]
     ],
 )
-def test_what_cannot_be_recorded_is_answered_and_recorded(asked: Action | str) -> None:
+def test_unrecordable_actions_get_an_error_observation(asked: Action | str) -> None:
     kit = twice()
     attempt = begun(kit)
     assert attempt.act(asked).observation.code == "malformed"
@@ -129,7 +129,7 @@ def test_what_cannot_be_recorded_is_answered_and_recorded(asked: Action | str) -
     assert stored.turns[0].action in (None, Action("", ""))
 
 
-def test_models_may_think_before_they_write_a_call_as_json() -> None:
+def test_a_json_call_may_follow_a_thought() -> None:
     call = Action("mail", "move", {"id": "m1", "folder": "archive"})
     assert read_action("  mail.move id=m1; folder=archive\n") == call
     said = 'It is done there.\n{"name": "mail.move", "arguments": {"id": "m1", "folder": "archive"}}'
@@ -169,11 +169,11 @@ def test_an_action_may_name_its_parts() -> None:
         f'{PARTS[:-1]}, "arguments": {{}}}}',
     ],
 )
-def test_parts_that_are_not_those_of_one_action_read_as_none(spoiled: str) -> None:
+def test_invalid_parts_parse_as_none(spoiled: str) -> None:
     assert read_action(spoiled) is None
 
 
-def test_equal_attempts_have_equal_ids_and_others_have_others() -> None:
+def test_only_equal_episodes_have_equal_ids() -> None:
     kit = twice()
     made = []
     for text in ("1", "1", "2"):
@@ -185,7 +185,7 @@ def test_equal_attempts_have_equal_ids_and_others_have_others() -> None:
     assert (made[0].origin, made[0].outcome, made[0].agent_version) == ("rendered", "finished", "outside@1")
 
 
-def test_what_went_wrong_is_kept_action_by_action() -> None:
+def test_faults_are_recorded_action_by_action() -> None:
     kit = resolve_kit("office")
     task = first(kit, TaskChoice("mail_draft_unanswered"))
     attempt = begun(kit, task)
@@ -194,7 +194,7 @@ def test_what_went_wrong_is_kept_action_by_action() -> None:
     assert len([fault for faults in attempt.faults for fault in faults]) == 1
 
 
-def test_perfect_work_in_errands_scores_1_call_by_call() -> None:
+def test_the_oracle_of_errands_scores_1_step_by_step() -> None:
     kit = resolve_kit("errands")
     for task in islice(TaskChoice(level=3).stream(kit, 5), 3):
         attempt = begun(kit, task)
@@ -205,7 +205,7 @@ def test_perfect_work_in_errands_scores_1_call_by_call() -> None:
         assert "potential" not in info_fields(last.info)
 
 
-def test_tasks_are_those_of_the_family_level_and_split() -> None:
+def test_tasks_match_family_level_and_split() -> None:
     kit = resolve_kit("errands")
     found = list(islice(TaskChoice(level=2, split="heldout").stream(kit, 0), 8))
     assert {(task.level, task.split) for task in found} == {(2, "heldout")}
@@ -222,12 +222,12 @@ def test_tasks_are_those_of_the_family_level_and_split() -> None:
         (TaskChoice(split="test"), "unknown split 'test'; known: train, heldout"),  # type: ignore[arg-type]
     ],
 )
-def test_tasks_that_are_not_there_are_refused_at_once(choice: TaskChoice, message: str) -> None:
+def test_unknown_tasks_are_refused_at_once(choice: TaskChoice, message: str) -> None:
     with pytest.raises(UnknownNameError, match=message):
         choice.stream(resolve_kit("errands"), 0)
 
 
-def test_an_attempt_needs_room_for_an_action() -> None:
+def test_an_episode_needs_room_for_an_action() -> None:
     kit = twice()
     with pytest.raises(WorldError, match="max_turns must be positive, got 0"):
-        StepwiseAttempt(kit, first(kit), max_turns=0)
+        StepwiseEpisode(kit, first(kit), max_turns=0)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from upturn.environments.judgement import judge
+from upturn.environments.environment import judge
 from upturn.environments.kit import resolve_kit
 from upturn.loop import build_nano as nano
 from upturn.loop.agent_runtime import Fleet, Purpose

@@ -22,7 +22,7 @@ from upturn.loop.trainers.rl_training import Reward
 from upturn.models.engine import weights_hash
 from upturn.records import AgentVersion, Evaluation
 from upturn.training.algorithms.grpo import GrpoSettings
-from upturn.training.distributed.weights import put_back
+from upturn.training.distributed.weights import restore_weights
 from upturn.training.runs.curve import read_curve
 
 pytestmark = pytest.mark.slow
@@ -73,7 +73,9 @@ def at_the_end(begun: Begun, name: str) -> Interval:
     prefix = "weights."
     trainee = Trainee(context.fleet, parent)
     first = weights_hash(trainee.model)
-    put_back(trainee.model, {key.removeprefix(prefix): stored[key] for key in stored if key.startswith(prefix)})
+    restore_weights(
+        trainee.model, {key.removeprefix(prefix): stored[key] for key in stored if key.startswith(prefix)}
+    )
     assert weights_hash(trainee.model) != first
     version = trainee.serve_as(replace(parent, version=f"{name}-at-the-end"))
     return examine(context, f"at the end of {name}", version).gain_over(before)

@@ -21,7 +21,7 @@ from upturn.models.engine import LocalEngine, weights_hash
 from upturn.models.shipped import SHIPPED, load_local, model_folder
 from upturn.records import Evaluation
 from upturn.training.algorithms.grpo import GrpoSettings
-from upturn.training.distributed.weights import put_back, weight_tensors
+from upturn.training.distributed.weights import restore_weights, weight_tensors
 from upturn.training.optimisation.adapter import save_adapter
 from upturn.training.optimisation.memory_estimate import shape_of
 from upturn.training.runs.curve import read_curve
@@ -91,7 +91,7 @@ def test_an_engine_elsewhere_gets_the_adapter_or_the_model_with_it_merged(
     def load(name: str, folder: str) -> None:
         given.append(name)
         taken = load_local(folder).model if dialect == "vllm" else load_version(Path(folder))
-        put_back(served, weight_tensors(taken))
+        restore_weights(served, weight_tensors(taken))
         local.refresh()
 
     grpo = replace(ROUNDS, staleness=staleness)

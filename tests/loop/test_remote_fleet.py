@@ -19,7 +19,7 @@ from upturn.models.engine import weights_hash
 from upturn.models.remote import RemoteEngine, RemoteSettings
 from upturn.records import AgentVersion, Task
 from upturn.training.advantage import ScoredGroup
-from upturn.training.distributed.weights import put_back, weight_tensors
+from upturn.training.distributed.weights import restore_weights, weight_tensors
 from upturn.training.runs.model_folder import load_version
 
 KIT = resolve_kit("errands")
@@ -44,7 +44,7 @@ class Served:
         self.engine = server.Engine(self.trainee.engine, "start", load=self.load)
 
     def load(self, name: str, folder: str) -> None:
-        put_back(self.trainee.model, weight_tensors(load_version(Path(folder))))
+        restore_weights(self.trainee.model, weight_tensors(load_version(Path(folder))))
         self.trainee.engine.refresh()
 
 

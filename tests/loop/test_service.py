@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from upturn.environments.judgement import judge
+from upturn.environments.environment import judge
 from upturn.errors import RoutingError
 from upturn.pool.coverage import Share, coverage
 from upturn.records import Evaluation, Task, Trajectory

@@ -3,7 +3,7 @@
 import pytest
 
 from upturn.errors import RecordError
-from upturn.models.call_format import CALL_FORMATS, called_name, checked_arguments, written_json
+from upturn.models.call_format import CALL_FORMATS, call_name, checked_arguments, json_call
 from upturn.records import Action
 
 MOVE = Action("mail", "move", {"id": "m2", "to": ["a", "b"]})
@@ -29,7 +29,7 @@ PARAMETERS = OBJECT.replace("arguments", "parameters")
         ("json", PARAMETERS),
     ],
 )  # fmt: skip
-def test_a_call_is_read_and_what_stands_before_it_is_the_thought(family: str, text: str) -> None:
+def test_a_call_is_parsed_and_the_text_before_it_is_the_thought(family: str, text: str) -> None:
     read = CALL_FORMATS[family].read
     call = read(text)
     assert call is not None and call.action == MOVE
@@ -37,7 +37,7 @@ def test_a_call_is_read_and_what_stands_before_it_is_the_thought(family: str, te
     assert thinking is not None and thinking.action.thought == "I move it."
 
 
-def test_the_name_that_a_model_gave_its_call_is_kept() -> None:
+def test_the_models_call_id_is_kept() -> None:
     read = CALL_FORMATS["mistral"].read
     for text in (f'[TOOL_CALLS] [{OBJECT[:-1]}, "id": "abcdefghi"}}]', "[TOOL_CALLS]a.b[CALL_ID]abcdefghi[ARGS]{}"):
         call = read(text)
@@ -68,7 +68,7 @@ def test_the_name_that_a_model_gave_its_call_is_kept() -> None:
         f'{OBJECT[:-1]}, "because": 1}}',
     ],
 )
-def test_what_is_no_single_call_reads_as_none(spoiled: str) -> None:
+def test_text_without_exactly_one_call_parses_as_none(spoiled: str) -> None:
     framed = {
         "hermes": f"<tool_call>\n{spoiled}\n</tool_call>",
         "xml": f"<tool_call>\n{spoiled}\n</tool_call>",
@@ -84,7 +84,7 @@ def test_what_is_no_single_call_reads_as_none(spoiled: str) -> None:
 XML = "<tool_call>\n<function=mail.move>\n<parameter=id>\nm2\n</parameter>\n{}</function>\n</tool_call>"
 
 
-def test_a_call_in_xml_has_values_of_text() -> None:
+def test_xml_calls_have_text_values() -> None:
     read = CALL_FORMATS["xml"].read
     call = read("Now. " + XML.format("<parameter=n>\n[1]\n2\n</parameter>\n"))
     assert call is not None and call.action == Action("mail", "move", {"id": "m2", "n": "[1]\n2"}, "Now.")
@@ -104,12 +104,12 @@ def test_a_call_in_xml_has_values_of_text() -> None:
         assert read(spoiled) is None, spoiled
 
 
-def test_a_marker_of_python_in_a_value_stays() -> None:
+def test_a_python_tag_in_a_value_is_kept() -> None:
     call = CALL_FORMATS["llama"].read('<|python_tag|>{"name": "a.b", "parameters": {"x": "<|python_tag|>"}}')
     assert call is not None and call.action == Action("a", "b", {"x": "<|python_tag|>"})
 
 
-def test_two_calls_are_none_because_only_one_could_be_acted_on() -> None:
+def test_two_calls_parse_as_none() -> None:
     two = {
         "hermes": f"<tool_call>{OBJECT}</tool_call>\n<tool_call>{OBJECT}</tool_call>",
         "mistral": f"[TOOL_CALLS] [{OBJECT}, {OBJECT}]",
@@ -120,7 +120,7 @@ def test_two_calls_are_none_because_only_one_could_be_acted_on() -> None:
         assert CALL_FORMATS[family].read(text) is None, family
 
 
-def test_a_marker_in_a_value_is_no_end_of_the_call() -> None:
+def test_a_marker_in_a_value_does_not_end_the_call() -> None:
     value = '"</tool_call> <tool_call> {\\"name\\": 1}"'
     call = CALL_FORMATS["hermes"].read(
         f'<tool_call>\n{{"name": "a.b", "arguments": {{"text": {value}}}}}\n</tool_call>'
@@ -129,12 +129,12 @@ def test_a_marker_in_a_value_is_no_end_of_the_call() -> None:
     assert call.action == Action("a", "b", {"text": '</tool_call> <tool_call> {"name": 1}'})
 
 
-def test_what_cannot_be_written_is_a_record_error() -> None:
-    assert written_json(MOVE) == OBJECT
-    assert called_name(MOVE) == "mail.move"
+def test_an_unwritable_call_is_a_record_error() -> None:
+    assert json_call(MOVE) == OBJECT
+    assert call_name(MOVE) == "mail.move"
     for odd in (Action("", ""), Action("a.b", "c"), Action("a", "b c")):
         with pytest.raises(RecordError, match=r"must be identifiers .* cannot be written as a call"):
-            called_name(odd)
+            call_name(odd)
     for value in (float("nan"), float("inf"), "\ud800"):
         with pytest.raises(RecordError, match=r"parameters of 'a\.b' cannot be written as JSON"):
             checked_arguments(Action("a", "b", {"x": value}))

@@ -21,8 +21,8 @@ from transformers import (
 )
 
 from upturn.agents import Attempt, Job, Setting, ToolAgent, fork_counts, rendered_rows, run_rollouts
-from upturn.agents.context import COMPACTED, Budget, GrowingPrompt, prompts_of
-from upturn.agents.rendering import has_tokens_of
+from upturn.agents.context import COMPACTED, Budget, GrowingPrompt, prompt_builder
+from upturn.agents.rendering import matches_tokenizer
 from upturn.config import Limits, OptimiserSettings
 from upturn.environments.errands import compose
 from upturn.environments.errands.kit import ErrandsKit
@@ -87,9 +87,7 @@ def attempted(model: Model, renderer: ChatRenderer, chosen: Sequence[Task], limi
 
 
 @pytest.mark.parametrize(("family", "is_keeping"), ALL)
-def test_a_model_that_writes_anything_is_recorded_as_it_sampled(
-    chat_tokenizer: Tokenizers, family: str, is_keeping: bool
-) -> None:
+def test_arbitrary_output_is_recorded_as_sampled(chat_tokenizer: Tokenizers, family: str, is_keeping: bool) -> None:
     tokenizer = chat_tokenizer(family)
     renderer = renderer_of(tokenizer, is_keeping=is_keeping)
     model = random_model(family, len(tokenizer))
@@ -110,7 +108,7 @@ def test_a_model_that_writes_anything_is_recorded_as_it_sampled(
 
 
 @pytest.mark.parametrize(("family", "is_keeping"), ALL)
-def test_a_context_with_a_budget_is_never_above_it_and_rows_are_counted_by_cause(
+def test_a_context_stays_within_its_budget_and_rows_are_counted_by_cause(
     chat_tokenizer: Tokenizers, family: str, is_keeping: bool
 ) -> None:
     renderer = renderer_of(chat_tokenizer(family), is_keeping=is_keeping)
@@ -128,7 +126,7 @@ def test_a_context_with_a_budget_is_never_above_it_and_rows_are_counted_by_cause
     forks = fork_counts([found])
     assert 1 <= forks[COMPACTED] <= 6
     assert forks["history_changed"] == (0 if is_keeping else 15 - forks[COMPACTED])
-    rendered = rendered_rows(found, renderer, prompts_of(renderer, limits, "Be brief.", context=budget))
+    rendered = rendered_rows(found, renderer, prompt_builder(renderer, limits, "Be brief.", context=budget))
     assert [(row.token_ids, row.spans, row.fork_cause) for row in rendered] == [
         (row.token_ids, row.spans, row.fork_cause) for row in found.rows
     ]
@@ -149,7 +147,7 @@ class Dictated:
 
 
 @pytest.mark.parametrize(("family", "is_keeping"), ALL)
-def test_the_right_calls_solve_tasks_in_every_family(
+def test_oracle_calls_solve_tasks_with_every_template_family(
     chat_tokenizer: Tokenizers, family: str, is_keeping: bool
 ) -> None:
     renderer = renderer_of(chat_tokenizer(family), is_keeping=is_keeping)
@@ -169,14 +167,14 @@ def test_the_right_calls_solve_tasks_in_every_family(
     ]
 
 
-def test_demonstrations_of_another_tokenizer_are_rendered_again_for_supervised_training(
+def test_demonstrations_are_rerendered_for_another_tokenizer(
     chat_tokenizer: Tokenizers,
 ) -> None:
     own, other = (renderer_of(chat_tokenizer(family), is_keeping=True) for family in ("qwen2_5", "mistral"))
     task = next(each for each in tasks(40) if len(compose(each).draft.oracle) == 3)
     oracle = compose(task).draft.oracle
     (found,) = attempted(Dictated(other, oracle), other, [task], Limits(max_action_tokens=999))
-    assert has_tokens_of(found, other) and not has_tokens_of(found, own)
+    assert matches_tokenizer(found, other) and not matches_tokenizer(found, own)
     assert with_rows(found, other, GrowingPrompt(other, "Be brief.")) is found
     foreign = with_rows(found, own, GrowingPrompt(own, "Be brief."))
     assert foreign.origin == "rendered" and foreign.turns == found.turns

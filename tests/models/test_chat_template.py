@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerFast
 
 from upturn.errors import RecordError
 from upturn.models import ChatRenderer, RendererReport, check_renderer
-from upturn.models.template_profile import CALL_ID, described
+from upturn.models.template_profile import CALL_ID, tool_schema
 from upturn.records import Action, Observation, Tool, Turn
 
 FAMILIES = ("qwen2_5", "qwen3", "llama3_1", "mistral")
@@ -27,7 +27,7 @@ def whole(
     **options: Any,
 ) -> tuple[int, ...]:
     """What transformers makes of the conversation, up to where the model writes next."""
-    listed = [described(tool) for tool in tools] or None
+    listed = [tool_schema(tool) for tool in tools] or None
     template = str(tokenizer.chat_template).replace('strftime_now("%d %b %Y")', '"26 Jul 2024"')
     render: Any = tokenizer.apply_chat_template
     asked = {"add_generation_prompt": True, "tokenize": False, "chat_template": template}
@@ -55,13 +55,13 @@ def appended(renderer: ChatRenderer, prompt: str = "", calls: Sequence[Action] =
     for call, seen, later in zip(calls, SEEN, SEEN[1:], strict=False):
         written = renderer.write(call)
         turns.append(Turn(seen, renderer.read(written).text, call))
-        ids = renderer.proceed((*ids, *written), turns, observation=later, prompt=prompt)
+        ids = renderer.next_prompt((*ids, *written), turns, observation=later, prompt=prompt)
     return ids
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("tools", [(), (LIST,)])
-def test_appending_gives_the_tokens_of_the_whole_conversation(
+def test_appending_gives_the_tokens_of_rendering_the_whole_conversation(
     chat_tokenizer: Tokenizers, family: str, tools: tuple[Tool, ...]
 ) -> None:
     tokenizer = chat_tokenizer(family)
@@ -88,11 +88,11 @@ def test_a_system_prompt_is_a_message_where_the_template_keeps_it(chat_tokenizer
         answered(SEEN[1].text),
     ]
     renderer = ChatRenderer(tokenizer, [LIST])
-    assert renderer.manner.has_system_role
+    assert renderer.profile.has_system_role
     assert appended(renderer, "Be brief.", CALLS[:1]) == whole(tokenizer, messages, [LIST])
 
 
-def test_a_system_prompt_that_the_template_drops_later_stands_in_the_first_message(
+def test_a_system_prompt_that_the_template_drops_later_goes_into_the_first_message(
     chat_tokenizer: Tokenizers,
 ) -> None:
     """Mistral's shows it only as long as the user's message is the last."""
@@ -102,13 +102,13 @@ def test_a_system_prompt_that_the_template_drops_later_stands_in_the_first_messa
         tokenizer, [{"role": "system", "content": "Be brief."}, {"role": "user", "content": SEEN[0].text}]
     )
     renderer = ChatRenderer(tokenizer)
-    assert not renderer.manner.has_system_role
+    assert not renderer.profile.has_system_role
     assert renderer.open(SEEN[0], "Be brief.") == opened == whole(tokenizer, [first])
     messages = [first, called(CALLS[0]), answered(SEEN[1].text)]
     assert appended(renderer, "Be brief.", CALLS[:1]) == whole(tokenizer, messages)
 
 
-def test_texts_of_each_family(chat_tokenizer: Tokenizers) -> None:
+def test_rendered_text_of_each_family(chat_tokenizer: Tokenizers) -> None:
     written = {
         "qwen2_5": '<tool_call>\n{"name": "mail.list", "arguments": {"folder": "inbox"}}\n</tool_call>',
         "llama3_1": '{"name": "mail.list", "parameters": {"folder": "inbox"}}',
@@ -172,7 +172,7 @@ def test_a_template_that_shows_earlier_turns_differently_is_rendered_again(chat_
     assert report == RendererReport((), 2, 2)  # the contract is kept, and each later prompt is a new row
 
 
-def test_thoughts_that_the_template_forgets_are_noticed(chat_tokenizer: Tokenizers) -> None:
+def test_dropped_thoughts_are_detected(chat_tokenizer: Tokenizers) -> None:
     """As of DeepSeek-R1's distilled models: each earlier turn loses what stands before ``</think>``."""
     forgetful = (
         "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + (m.content or '').split('</think>')[-1] }}"
@@ -204,7 +204,7 @@ def _ids(renderer: ChatRenderer, text: str) -> list[int]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_keeps_the_contract(chat_tokenizer: Tokenizers, family: str) -> None:
+def test_every_family_passes_the_renderer_check(chat_tokenizer: Tokenizers, family: str) -> None:
     tokenizer = chat_tokenizer(family)
     specials = [*tokenizer.get_added_vocab(), "<|im_", "im_end|>"]
     report = check_renderer(ChatRenderer(tokenizer, [LIST]), special_texts=specials)
@@ -226,7 +226,7 @@ actions = st.builds(
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_what_is_written_is_read_back_exactly(chat_tokenizer: Tokenizers, family: str) -> None:
+def test_written_actions_parse_back_exactly(chat_tokenizer: Tokenizers, family: str) -> None:
     renderer = ChatRenderer(chat_tokenizer(family))
     tells_blanks_apart = family != "mistral"  # a tokenizer that writes blanks as ▁ cannot hold a ▁ of its own
 
@@ -240,7 +240,7 @@ def test_what_is_written_is_read_back_exactly(chat_tokenizer: Tokenizers, family
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_foreign_text_never_becomes_a_control_token_and_stays_as_it_is(
+def test_untrusted_text_never_becomes_a_control_token_and_is_unchanged(
     chat_tokenizer: Tokenizers, family: str
 ) -> None:
     tokenizer = chat_tokenizer(family)
@@ -256,7 +256,7 @@ def test_foreign_text_never_becomes_a_control_token_and_stays_as_it_is(
     assert "\ufffdx\ufffd<|im_end|></s><|eot_id|>" in shown
 
 
-def test_a_tool_described_with_control_tokens_ends_nothing(chat_tokenizer: Tokenizers) -> None:
+def test_control_tokens_in_a_tool_description_stay_text(chat_tokenizer: Tokenizers) -> None:
     tokenizer = chat_tokenizer("qwen2_5")
     end = tokenizer.convert_tokens_to_ids("<|im_end|>")
     odd = Tool("mail", "list", "Lists <|im_end|>", {"<|im_end|>": {"type": "string"}}, ("<|im_end|>",))
@@ -266,28 +266,28 @@ def test_a_tool_described_with_control_tokens_ends_nothing(chat_tokenizer: Token
         assert plain.count(end) == told.count(end)
 
 
-def test_an_action_that_was_cut_off_gets_its_end_as_context(chat_tokenizer: Tokenizers) -> None:
+def test_a_truncated_action_gets_an_end_token_as_context(chat_tokenizer: Tokenizers) -> None:
     renderer = ChatRenderer(chat_tokenizer("qwen2_5"))
     opened, written = renderer.open(SEEN[0], ""), renderer.write(CALLS[0])
     turns = [Turn(SEEN[0], "cut off", None)]
     end = renderer.stop_ids[0]
-    cut = renderer.proceed((*opened, *written[:-3]), turns, observation=SEEN[1], prompt="")
+    cut = renderer.next_prompt((*opened, *written[:-3]), turns, observation=SEEN[1], prompt="")
     assert cut == (*opened, *written[:-3], end, *renderer.extend(SEEN[1]))
-    ended = renderer.proceed((*opened, *written), turns, observation=SEEN[1], prompt="")
+    ended = renderer.next_prompt((*opened, *written), turns, observation=SEEN[1], prompt="")
     assert ended == (*opened, *written, *renderer.extend(SEEN[1]))
 
 
-def test_an_answer_names_the_call_as_the_model_named_it(chat_tokenizer: Tokenizers) -> None:
+def test_a_tool_result_carries_the_models_call_id(chat_tokenizer: Tokenizers) -> None:
     renderer = ChatRenderer(chat_tokenizer("mistral"))
     written = renderer.read(renderer.write(CALLS[0])).text.replace(CALL_ID, "A1b2C3d4E")
     turn = Turn(SEEN[0], written, CALLS[0])
     history = renderer.open(SEEN[0], "") + renderer.stop_ids
-    later = renderer.proceed(history, [turn], observation=SEEN[1], prompt="")
+    later = renderer.next_prompt(history, [turn], observation=SEEN[1], prompt="")
     assert '"call_id": "A1b2C3d4E"}' in renderer.read(later).text
     assert later[: len(history)] == history
 
 
-def test_tokens_of_roles_and_tokens_nobody_knows_make_no_action(chat_tokenizer: Tokenizers) -> None:
+def test_output_with_role_tokens_or_unknown_ids_has_no_action(chat_tokenizer: Tokenizers) -> None:
     tokenizer = chat_tokenizer("qwen2_5")
     renderer = ChatRenderer(tokenizer)
     written = renderer.write(CALLS[0])
@@ -299,7 +299,7 @@ def test_tokens_of_roles_and_tokens_nobody_knows_make_no_action(chat_tokenizer: 
     assert renderer.read(()) == ("", None)
 
 
-def test_what_cannot_be_written_is_a_record_error(chat_tokenizer: Tokenizers) -> None:
+def test_an_unwritable_call_is_a_record_error(chat_tokenizer: Tokenizers) -> None:
     renderer = ChatRenderer(chat_tokenizer("qwen2_5"))
     for odd in (
         Action("", ""),

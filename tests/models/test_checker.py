@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-from upturn.models import SPECIAL_TOKENS, CompactRenderer, RendererReport, Written, check_renderer
+from upturn.models import SPECIAL_TOKENS, CompactRenderer, ParsedOutput, RendererReport, check_renderer
 from upturn.models.shipped import load_local
 from upturn.records import Action, Observation, Turn
 
@@ -26,11 +26,11 @@ class Fine(CompactRenderer):
         super().__init__(byte_tokenizer())
 
 
-def test_our_own_renderers_keep_the_contract() -> None:
+def test_our_renderers_pass_the_check() -> None:
     expected = RendererReport((), 0, 0)
     assert check_renderer(Fine()) == expected
     report = check_renderer(CompactRenderer(load_local("nano-errands").tokenizer))
-    assert report == expected and report.is_kept
+    assert report == expected and report.is_satisfied
 
 
 class Endless(Fine):
@@ -38,7 +38,7 @@ class Endless(Fine):
 
 
 class Counting(Fine):
-    """Remembers how often it was asked."""
+    """Counts its calls."""
 
     asked = 0
 
@@ -71,15 +71,15 @@ class Stopless(Fine):
 
 
 class Eager(Fine):
-    """Reads what was cut off as if it were whole."""
+    """Parses truncated output as if it were complete."""
 
-    def read(self, token_ids: Sequence[int]) -> Written:
+    def read(self, token_ids: Sequence[int]) -> ParsedOutput:
         ended = tuple(token_ids) if token_ids and token_ids[-1] in self.stop_ids else (*token_ids, *self.stop_ids)
         return super().read(ended)
 
 
 class Raising(Fine):
-    def read(self, token_ids: Sequence[int]) -> Written:
+    def read(self, token_ids: Sequence[int]) -> ParsedOutput:
         written = super().read(token_ids)
         if written.action is None and written.text.startswith("mail."):
             raise ValueError("no such call")
@@ -96,12 +96,12 @@ class Trusting(Fine):
 
 
 class Dropping(Fine):
-    """Says that it keeps prefixes, and shows only the latest observation."""
+    """Claims to keep prefixes, but renders only the latest observation."""
 
     def keeps_prefix(self, prompt: str) -> bool:
         return True
 
-    def proceed(
+    def next_prompt(
         self, history: tuple[int, ...], turns: Sequence[Turn], *, observation: Observation, prompt: str
     ) -> tuple[int, ...]:
         return self.open(observation, prompt)
@@ -113,9 +113,9 @@ class Honest(Dropping):
 
 
 class Forgetting(Fine):
-    """Tells a conversation anew without what was said in it."""
+    """Rerenders a conversation without its messages."""
 
-    def retell(self, turns: Sequence[Turn], *, observation: Observation, prompt: str = "") -> tuple[int, ...]:
+    def rerender(self, turns: Sequence[Turn], *, observation: Observation, prompt: str = "") -> tuple[int, ...]:
         return self.open(turns[0].observation, prompt) + self.extend(observation)
 
 
@@ -127,34 +127,34 @@ class Wordless(Fine):
 @pytest.mark.parametrize(
     ("make", "problem"),
     [
-        (Forgetting, "retell() does not show 'there are 5 boats'"),
-        (Wordless, "count() must give a text's tokens, got 1 for a word and 1 for 99"),
-        (Trusting, "the text '<|end|>' in a conversation told anew became a special token: id"),
+        (Forgetting, "rerender() does not contain 'there are 5 boats'"),
+        (Wordless, "count() must return a text's number of tokens, got 1 for a word and 1 for 99"),
+        (Trusting, "the text '<|end|>' in a rerendered conversation became a special token: id"),
         (Endless, "stop_ids must name at least one token"),
-        (Counting, "extend() gave other ids the second time"),
-        (Promptless, "open() with a system prompt does not show 'Speak of nothing green'"),
-        (Codeless, "extend() of an error does not show 'no_boat'"),
+        (Counting, "extend() gave different ids the second time"),
+        (Promptless, "open() with a system prompt does not contain 'Speak of nothing green'"),
+        (Codeless, "extend() of an error does not contain 'no_boat'"),
         (Lossy, "was written as 'user.answer text=?n?code"),
-        (Stopless, "must end in its only stop id, they stand at []"),
-        (Eager, "reads as an action without its stop id: what was cut off must be none"),
+        (Stopless, "must end in its only stop id, found at []"),
+        (Eager, "parses as an action without its stop id: truncated output must not"),
         (Raising, "reading could not be checked: it raised ValueError: no such call"),
         (Trusting, "the text '<|end|>' in an observation became a special token: id"),
         (Trusting, "the text '<|act|>' in a system prompt became a special token: id"),
-        (Dropping, "it says that prefixes are kept, and 2 of 2 later prompts began otherwise"),
+        (Dropping, "it claims to keep prefixes, but 2 of 2 later prompts do not extend the one before"),
     ],
 )
-def test_each_breach_is_named(make: Callable[[], Fine], problem: str) -> None:
+def test_each_violation_is_named(make: Callable[[], Fine], problem: str) -> None:
     report = check_renderer(make())
-    assert not report.is_kept
-    assert any(problem in each for each in report.problems), report.problems
+    assert not report.is_satisfied
+    assert any(problem in text for text in report.problems), report.problems
 
 
-def test_rows_that_fork_are_a_price_and_no_breach() -> None:
+def test_forked_rows_are_counted_but_no_violation() -> None:
     assert check_renderer(Honest()) == RendererReport((), 2, 2)
 
 
-def test_actions_and_tokens_of_ones_own_are_tried_too() -> None:
-    odd = Action("mail", "move", {"id": "\x00"})
-    assert check_renderer(Fine(), actions=[odd], special_texts=["<|end|>"]).is_kept
+def test_custom_actions_and_special_texts_are_checked() -> None:
+    unusual = Action("mail", "move", {"id": "\x00"})
+    assert check_renderer(Fine(), actions=[unusual], special_texts=["<|end|>"]).is_satisfied
     report = check_renderer(Lossy(), actions=[Action("mail", "move", {"id": "é"})])
     assert len(report.problems) == 1

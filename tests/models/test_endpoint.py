@@ -71,7 +71,7 @@ def complete(url: str, waits: list[float] | None = None, **settings: Any) -> Com
     return asyncio.run(endpoint.complete([Message("user", "Hi")], temperature=0.5, max_tokens=9))
 
 
-def test_a_chat_is_sent_and_its_answer_read() -> None:
+def test_a_chat_is_sent_and_its_answer_parsed() -> None:
     with serving((200, ANSWER, {})) as server:
         completion = complete(f"{server.url}/", api_key="secret")
     assert completion == Completion("Let me see.\nmail.list folder=in", 11, 7, "m-2026")
@@ -92,7 +92,7 @@ def test_no_key_sends_no_authorization_and_missing_counts_are_zero() -> None:
     assert "authorization" not in server.asked[0][1]
 
 
-def test_what_may_pass_is_tried_again_with_growing_waits() -> None:
+def test_transient_errors_are_retried_with_growing_waits() -> None:
     waits: list[float] = []
     with serving(
         (503, "busy", {}), (429, "slow down", {"retry-after": "7"}), (500, "", {}), (200, ANSWER, {})
@@ -107,7 +107,7 @@ def test_the_last_failure_is_named_without_the_key() -> None:
     assert str(caught.value) == f"{server.url}/chat/completions failed 2 times, at last with HTTP 503: still busy"
 
 
-def test_a_refusal_is_not_tried_again() -> None:
+def test_client_errors_are_not_retried() -> None:
     with (
         serving((401, "bad key", {})) as server,
         pytest.raises(ModelError, match="refused model 'm': HTTP 401: bad key"),
@@ -117,12 +117,12 @@ def test_a_refusal_is_not_tried_again() -> None:
 
 
 @pytest.mark.parametrize("answer", ["<html>", {"choices": []}, {"choices": [{"text": "old style"}]}])
-def test_an_answer_of_another_shape_is_named(answer: Any) -> None:
+def test_a_malformed_answer_is_an_error_that_names_the_endpoint(answer: Any) -> None:
     with serving((200, answer, {})) as server, pytest.raises(ModelError, match="did not answer as a chat endpoint"):
         complete(server.url)
 
 
-def test_nobody_listening_and_silence_are_model_errors() -> None:
+def test_connection_errors_and_timeouts_are_model_errors() -> None:
     with socket.socket() as quiet:
         quiet.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{quiet.getsockname()[1]}/v1"
@@ -133,12 +133,12 @@ def test_nobody_listening_and_silence_are_model_errors() -> None:
             complete(url, retries=0, timeout_seconds=0.05)
 
 
-def test_a_url_that_is_none_is_refused() -> None:
+def test_an_invalid_url_is_refused() -> None:
     with pytest.raises(ModelError, match="starts with http:// or https://, got 'localhost:80'"):
         ChatEndpoint("localhost:80", "m")
 
 
-def test_an_endpoint_agent_sends_the_conversation_and_takes_the_last_line_that_is_an_action() -> None:
+def test_an_endpoint_agent_parses_the_last_line_that_is_an_action() -> None:
     turns = [Turn(Observation("Do it."), "mail.open id=1", Action("mail", "open", {"id": "1"}))]
 
     async def act(url: str) -> Reply:
@@ -154,7 +154,7 @@ def test_an_endpoint_agent_sends_the_conversation_and_takes_the_last_line_that_i
     messages = server.asked[0][2]["messages"]
     assert messages[0]["role"] == "system"
     assert messages[0]["content"].startswith("You have mail.\n\nYou act by writing one action")
-    assert [(each["role"], each["content"]) for each in messages[1:]] == [
+    assert [(message["role"], message["content"]) for message in messages[1:]] == [
         ("user", "Do it."),
         ("assistant", "mail.open id=1"),
         ("user", "error not_found: no mail 1"),
@@ -162,7 +162,7 @@ def test_an_endpoint_agent_sends_the_conversation_and_takes_the_last_line_that_i
 
 
 @pytest.mark.parametrize("count", [-1, 10**30, 1.5, "many"])
-def test_counts_that_no_record_can_hold_are_no_answer(count: Any) -> None:
+def test_token_counts_that_overflow_a_record_are_refused(count: Any) -> None:
     answer = {**ANSWER, "usage": {"prompt_tokens": count}}
     with serving((200, answer, {})) as server:
         endpoint = ChatEndpoint(server.url, "m")

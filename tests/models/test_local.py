@@ -58,7 +58,7 @@ def _saved(folder: Path, tokenizer: PreTrainedTokenizerFast) -> Path:
     return folder
 
 
-def test_a_folder_with_a_chat_template_is_talked_to_by_it(folder: Path) -> None:
+def test_a_folder_with_a_chat_template_uses_it(folder: Path) -> None:
     local = load_local(str(folder))
     renderer = local.renderer()
     assert isinstance(renderer, ChatRenderer)
@@ -71,22 +71,24 @@ def test_a_folder_with_a_chat_template_is_talked_to_by_it(folder: Path) -> None:
     assert isinstance(load_local("nano-errands").renderer(), CompactRenderer)
 
 
-def test_our_special_tokens_go_before_a_chat_template(tmp_path: Path, chat_tokenizer: Tokenizers) -> None:
+def test_our_special_tokens_take_precedence_over_a_chat_template(
+    tmp_path: Path, chat_tokenizer: Tokenizers
+) -> None:
     tokenizer = chat_tokenizer("llama3_1")
     tokenizer.add_special_tokens({"additional_special_tokens": list(SPECIAL_TOKENS)})
     assert isinstance(load_model(str(_saved(tmp_path / "both", tokenizer))).renderer(), CompactRenderer)
 
 
-def test_a_model_that_nobody_can_talk_to_says_so(folder: Path) -> None:
+def test_a_model_without_a_prompt_format_is_refused(folder: Path) -> None:
     (folder / "chat_template.jinja").unlink()
     local = load_local(str(folder))
     with pytest.raises(
-        ModelError, match=r"neither a chat template nor the special tokens .*instruction-tuned sibling"
+        ModelError, match=r"neither a chat template nor the special tokens .*instruction-tuned variant"
     ):
         local.renderer()
 
 
-def test_a_tokenizer_without_end_and_padding_stops_where_its_template_ends_a_turn(
+def test_a_tokenizer_without_an_end_token_stops_at_the_templates(
     tmp_path: Path, chat_tokenizer: Tokenizers
 ) -> None:
     tokenizer = chat_tokenizer("qwen2_5", eos_token=None)
@@ -98,7 +100,7 @@ def test_a_tokenizer_without_end_and_padding_stops_where_its_template_ends_a_tur
     assert renderer.stop_ids == tuple(other.get_added_vocab()[token] for token in ("<|im_end|>", "<|endoftext|>"))
 
 
-def test_tokens_that_the_model_itself_ends_with_end_a_turn_too(folder: Path) -> None:
+def test_end_tokens_of_the_generation_settings_end_a_turn_too(folder: Path) -> None:
     """Llama 3.1 ends calls of tools with ``<|eom_id|>``, which its template never writes."""
     ids = load_local(str(folder)).tokenizer.get_vocab()
     ends = [ids[token] for token in ("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>")]
@@ -110,7 +112,7 @@ def test_tokens_that_the_model_itself_ends_with_end_a_turn_too(folder: Path) -> 
     assert renderer.read((*written[:-1], ends[1])).action == Action("mail", "list")
 
 
-def test_a_whole_attempt_in_errands_from_a_folder(folder: Path) -> None:
+def test_a_rollout_in_errands_with_a_model_folder(folder: Path) -> None:
     kit = ErrandsKit()
     fleet = Fleet(kit, Limits(max_turns=2, max_tokens=6000, max_action_tokens=4))
     version = AgentVersion("chat", "1", "local_model", model=str(folder), prompt="Be brief.")
@@ -130,14 +132,14 @@ class Nowhere:
         """Forgets it."""
 
 
-def test_a_model_with_a_chat_template_practises_trains_and_serves_again(folder: Path, tmp_path: Path) -> None:
+def test_a_model_with_a_chat_template_rolls_out_trains_and_serves_again(folder: Path, tmp_path: Path) -> None:
     kit = ErrandsKit()
     fleet = Fleet(kit, Limits(max_turns=2, max_tokens=6000, max_action_tokens=4))
     version = AgentVersion("chat", "1", "local_model", model=str(folder), prompt="Be brief.")
     trainee = Trainee(fleet, version)
     tasks = list(islice(kit.tasks(seed=0, split="train", families=list(kit.families)), 2))
     groups = trainee.practise(tasks, 0, Practice("run", 0, attempts=2), Nowhere())
-    sampled = [each.trajectory for group in groups for each in group.members]
+    sampled = [member.trajectory for group in groups for member in group.members]
     assert [len(each.rows) for each in sampled] == [1, 1, 1, 1]
     rows = [row for each in sampled for row in policy_rows(each, [1.0, 1.0])]
     trainer = Trainer(trainee.model, OptimiserSettings(learning_rate=1e-2, warmup_steps=0))
@@ -164,7 +166,7 @@ def test_a_model_with_a_chat_template_practises_trains_and_serves_again(folder: 
         (lambda folder: (folder / "tokenizer.json").write_text("{}"), "cannot be loaded: "),
     ],
 )
-def test_a_damaged_folder_is_named_with_what_is_wrong(
+def test_a_damaged_folder_is_an_error_with_the_cause(
     folder: Path, damage: Callable[[Path], object], message: str
 ) -> None:
     damage(folder)
@@ -172,7 +174,7 @@ def test_a_damaged_folder_is_named_with_what_is_wrong(
         load_local(str(folder))
 
 
-def test_weights_in_several_files_are_loaded(folder: Path) -> None:
+def test_sharded_weight_files_are_loaded(folder: Path) -> None:
     model = load_local(str(folder)).model
     (folder / "model.safetensors").unlink()
     model.save_pretrained(folder, max_shard_size="20KB")
@@ -181,7 +183,9 @@ def test_weights_in_several_files_are_loaded(folder: Path) -> None:
         assert torch.equal(tensor, model.state_dict()[name])
 
 
-def test_a_name_is_found_in_the_local_cache(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_name_is_located_in_the_local_cache(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     repository = tmp_path / "hub" / "models--org--tiny"
     snapshot = repository / "snapshots" / ("a" * 40)
     shutil.copytree(folder, snapshot)
@@ -193,13 +197,13 @@ def test_a_name_is_found_in_the_local_cache(folder: Path, tmp_path: Path, monkey
     assert load_local("org/tiny").model.config.vocab_size == load_local(str(folder)).model.config.vocab_size
 
 
-def test_a_name_that_nobody_has_is_refused_with_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_name_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     def unreachable(name: str, **_: object) -> str:
         raise LocalEntryNotFoundError(f"{name}: no network\nsecond line")
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", unreachable)
     expected = (
-        r"model 'org/none': there is no such folder, .* did not give it \(org/none: no network\); "
+        r"model 'org/none': there is no such folder, .* cannot be downloaded .* \(org/none: no network\); "
         r"check the name .* `hf download org/none` .* path of a folder"
     )
     with pytest.raises(ModelError, match=expected):
@@ -251,13 +255,14 @@ def test_a_version_trained_from_an_adapter_takes_the_tokenizer_of_the_base(folde
 
 def test_a_folder_with_a_model_and_an_adapter_is_ambiguous(folder: Path, tmp_path: Path) -> None:
     shutil.copy(_adapter(folder, tmp_path / "adapter") / "adapter_config.json", folder)
-    with pytest.raises(ModelError, match="holds a whole model and an adapter, and only one can be meant"):
+    with pytest.raises(ModelError, match="is ambiguous: it holds a full model and an adapter"):
         load_local(str(folder))
 
 
-def test_options_of_a_template_without_a_template_are_refused(folder: Path) -> None:
+def test_template_options_without_a_template_are_refused(folder: Path) -> None:
     with pytest.raises(
-        ModelError, match=r"\{'enable_thinking': False\} of a chat template have no effect on model 'nano-errands'"
+        ModelError,
+        match=r"chat template options \{'enable_thinking': False\} have no effect on model 'nano-errands'",
     ):
         load_local("nano-errands").renderer(options={"enable_thinking": False})
     told = load_local(str(folder)).renderer(options={"date_string": "today"})
@@ -266,7 +271,7 @@ def test_options_of_a_template_without_a_template_are_refused(folder: Path) -> N
         load_local(str(folder)).renderer(options={"enable_thinking": False})
 
 
-def test_options_reach_whoever_serves_and_whoever_trains_alike(tmp_path: Path, chat_tokenizer: Tokenizers) -> None:
+def test_template_options_apply_in_serving_and_training(tmp_path: Path, chat_tokenizer: Tokenizers) -> None:
     """Qwen3 without thinking begins each action behind an empty thought."""
     folder = _saved(tmp_path / "qwen", chat_tokenizer("qwen3"))
     kit, limits = ErrandsKit(), Limits(max_turns=1, max_tokens=6000, max_action_tokens=2)
@@ -284,7 +289,7 @@ def test_options_reach_whoever_serves_and_whoever_trains_alike(tmp_path: Path, c
         assert renderer.read(asked).text.endswith("<think>\n\n</think>\n\n") is is_brief
 
 
-def test_weights_in_bfloat16_serve_and_other_ones_are_refused(folder: Path) -> None:
+def test_bfloat16_weights_serve_and_other_types_are_refused(folder: Path) -> None:
     kit = ErrandsKit()
     version = AgentVersion("chat", "1", "local_model", model=str(folder), parameters={"weights": "bfloat16"})
     whole = replace(version, version="2", parameters={})
@@ -296,7 +301,7 @@ def test_weights_in_bfloat16_serve_and_other_ones_are_refused(folder: Path) -> N
         fleet.attempt([(replace(version, version="3", parameters={"weights": "int8"}), task, 0)], Purpose("p", 0))
 
 
-def test_a_context_that_tools_alone_fill_is_refused_before_any_attempt(folder: Path) -> None:
+def test_a_context_filled_by_tools_is_refused_before_any_rollout(folder: Path) -> None:
     kit = ErrandsKit()
     version = AgentVersion("chat", "1", "local_model", model=str(folder))
     task = next(iter(kit.tasks(seed=0, split="train", families=list(kit.families))))
@@ -304,10 +309,10 @@ def test_a_context_that_tools_alone_fill_is_refused_before_any_attempt(folder: P
         Fleet(kit, Limits(max_tokens=400)).attempt([(version, task, 0)], Purpose("p", 0))
 
 
-def test_a_damaged_adapter_is_named_with_what_is_wrong(folder: Path, tmp_path: Path) -> None:
+def test_a_damaged_adapter_is_an_error_with_the_cause(folder: Path, tmp_path: Path) -> None:
     adapter = _adapter(folder, tmp_path / "adapter")
     (adapter / "adapter_model.safetensors").write_bytes(b"PK")
-    with pytest.raises(ModelError, match=r"adapter '.*' cannot be put on '.*llama': "):
+    with pytest.raises(ModelError, match=r"adapter '.*' cannot be applied to '.*llama': "):
         load_local(str(adapter))
     (adapter / "adapter_config.json").write_text('{"base_model_name_or_path": null}')
     with pytest.raises(ModelError, match="names no base model, got None"):

@@ -1,4 +1,4 @@
-"""Observations written by a model: the tokens of a rollout, read back, for any renderer that brackets its texts."""
+"""Observations as model output: the rollout's tokens, parsed back, for any renderer that brackets its texts."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from upturn.errors import ModelError
-from upturn.models import SPECIAL_TOKENS, CompactRenderer, Written
+from upturn.models import SPECIAL_TOKENS, CompactRenderer, ParsedOutput
 from upturn.models.chat_template import ChatRenderer
 from upturn.models.observation import RenderedObservations
 from upturn.models.shipped import SHIPPED
@@ -36,27 +36,27 @@ def observations() -> RenderedObservations:
 TASK, ACT, OBSERVATION, END = range(256, 260)
 
 
-def test_a_compact_observation_begins_with_its_token_and_ends_where_the_agent_acts() -> None:
-    assert observations().beginning == (OBSERVATION,)
+def test_a_compact_observation_lies_between_its_token_and_the_act_token() -> None:
+    assert observations().prefix == (OBSERVATION,)
     assert observations().stop_ids == (ACT,)
 
 
 @given(st.text(max_size=40))
-def test_what_is_written_is_what_a_rollout_goes_on_with_and_is_read_back(text: str) -> None:
+def test_written_observations_equal_the_rollouts_tokens_and_parse_back(text: str) -> None:
     observation = Observation(text)
     written = observations().write(observation)
-    assert (*observations().beginning, *written) == compact().extend(observation)
+    assert (*observations().prefix, *written) == compact().extend(observation)
     assert observations().read(written) == compact().read(written[:-1]).text.strip()
     if "<|" not in text:
         assert observations().read(written) == text.strip()
 
 
-def test_refused_actions_read_as_agents_read_them() -> None:
+def test_error_observations_read_as_agents_read_them() -> None:
     assert observations().read(observations().write(Observation("no mail m9", "not_found"))) == "error not_found"
 
 
 @pytest.mark.parametrize("special", [TASK, OBSERVATION, END, ACT])
-def test_a_prediction_that_does_not_end_or_holds_special_tokens_is_none(special: int) -> None:
+def test_a_truncated_prediction_or_one_with_special_tokens_is_none(special: int) -> None:
     written = observations().write(Observation("ok"))
     assert observations().read(written[:-1]) is None
     assert observations().read(()) is None
@@ -66,7 +66,7 @@ def test_a_prediction_that_does_not_end_or_holds_special_tokens_is_none(special:
 def test_the_shipped_tokenizer_writes_observations() -> None:
     tokenizer = Tokenizer.from_file(str(SHIPPED["nano-errands"] / "tokenizer.json"))
     own = RenderedObservations(CompactRenderer(tokenizer))
-    assert own.beginning == (tokenizer.token_to_id("<|obs|>"),)
+    assert own.prefix == (tokenizer.token_to_id("<|obs|>"),)
     assert own.stop_ids == (tokenizer.token_to_id("<|act|>"),)
     text = "budget Mon 9-10 with anna,ben"
     assert own.read(own.write(Observation(text))) == text
@@ -92,14 +92,14 @@ class _Chat:
     def write(self, action: Action) -> tuple[int, ...]:
         return (*map(ord, f"{action.target}.{action.operation}%"),)
 
-    def read(self, token_ids: Sequence[int]) -> Written:
+    def read(self, token_ids: Sequence[int]) -> ParsedOutput:
         text = "".join(map(chr, token_ids))
-        return Written(text[::-1] if self._is_lossy else text, None)
+        return ParsedOutput(text[::-1] if self._is_lossy else text, None)
 
 
-def test_what_always_stands_around_a_text_is_written_but_not_compared() -> None:
+def test_the_constant_frame_of_a_text_is_written_but_not_compared() -> None:
     own = RenderedObservations(_Chat())
-    assert (own.beginning, own.stop_ids) == ((), (ord("%"),))
+    assert (own.prefix, own.stop_ids) == ((), (ord("%"),))
     written = own.write(Observation("deleted: #m27"))
     assert "".join(map(chr, written)) == "#tool:deleted: #m27%"
     assert own.read(written) == "deleted: #m27"
@@ -116,15 +116,15 @@ def test_chat_templates_of_real_families_write_observations(
     own = RenderedObservations(renderer)
     for text in ("moved", "m12 hal: launch *\nm13 bo: x", "{'a': [1, 'x'], 'b': 'é'}", "user\n[tool]"):
         written = own.write(Observation(text))
-        whole = (*own.beginning, *written)
+        whole = (*own.prefix, *written)
         assert renderer.extend(Observation(text))[: len(whole)] == whole
         assert own.read(written) in {text, json.dumps(text, ensure_ascii=False)[1:-1]}, "Llama's writes JSON"
 
 
-def test_renderers_that_cannot_let_a_model_write_observations_are_refused_with_the_cure() -> None:
-    with pytest.raises(ModelError, match="without a token of structure behind their text: a model that writes one"):
+def test_unsuitable_renderers_are_refused_with_the_remedy() -> None:
+    with pytest.raises(ModelError, match="without a structural token after their text"):
         RenderedObservations(_Chat(end="e"))
-    with pytest.raises(ModelError, match="reads the observation 'moved m27 to archive' back as 'evihcra"):
+    with pytest.raises(ModelError, match="parses the observation 'moved m27 to archive' back as 'evihcra"):
         RenderedObservations(_Chat(is_lossy=True))
     with pytest.raises(ModelError, match=r"renders the observation 'gone' \(code 'not_found'\) with the structure"):
         RenderedObservations(_Chat()).write(Observation("gone", "not_found"))

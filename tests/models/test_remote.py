@@ -50,7 +50,7 @@ def asked(engine: RemoteEngine, request: GenerationRequest = REQUEST) -> Generat
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_ids_go_out_and_ids_with_their_logprobs_come_back(engine_server: ModuleType, dialect: str) -> None:
+def test_requests_and_answers_are_token_ids_with_logprobs(engine_server: ModuleType, dialect: str) -> None:
     model = Fixed()
     with engine_server.serving(engine_server.Engine(model, "w1")) as server:
         found = asked(remote(server, dialect))
@@ -70,7 +70,7 @@ def test_ids_go_out_and_ids_with_their_logprobs_come_back(engine_server: ModuleT
         assert how["sampling_seed"] == 3 and body["return_logprob"] is True
 
 
-def test_the_url_may_end_in_v1_and_the_engine_need_not_be_vllm(engine_server: ModuleType) -> None:
+def test_the_url_may_end_in_v1_and_compatible_servers_work(engine_server: ModuleType) -> None:
     def plain(_: Any, answer: dict[str, Any]) -> dict[str, Any]:
         answer["choices"][0]["logprobs"]["tokens"] = ["a", "b", "c"]  # return_tokens_as_token_ids is unknown there
         del answer["choices"][0]["prompt_token_ids"], answer["usage"]
@@ -95,26 +95,26 @@ def answered(**changes: Any) -> Callable[[Any, dict[str, Any]], dict[str, Any]]:
 
 
 VLLM_FAULTS = {
-    "handed over": answered(model="w2"),
-    "makes the prompt anew from text": choice(lambda found: found.update(prompt_token_ids=[5, 67])),
-    "it read 4 prompt tokens, 3 were sent": answered(usage={"prompt_tokens": 4}),
+    "but 'w1' were loaded": answered(model="w2"),
+    "retokenises the prompt from text": choice(lambda found: found.update(prompt_token_ids=[5, 67])),
+    "it received 4 prompt tokens, 3 were sent": answered(usage={"prompt_tokens": 4}),
     "belong to other token ids than it returns": choice(lambda found: found.update(token_ids=[1112, 2])),
-    "it gives 2 log-probs for 3 tokens": choice(
+    "it returns 2 log-probs for 3 tokens": choice(
         lambda found: found["logprobs"].update(token_logprobs=[-1, -1], tokens=[])
     ),
-    r"1 of its log-probs are missing or none, such as \[None\]": choice(
+    r"1 of its log-probs are missing or invalid, such as \[None\]": choice(
         lambda found: found["logprobs"].update(token_logprobs=[None, -1.0, -1.0])
     ),
     r"such as \[0.25\]": choice(lambda found: found["logprobs"].update(token_logprobs=[-1.0, 0.25, -1.0])),
     "there are no token_ids": choice(lambda found: found.update(token_ids=None)),
     "there are no logprobs": choice(lambda found: found.update(logprobs=None)),
-    "it ended with 'abort'": choice(lambda found: found.update(finish_reason="abort")),
+    "its finish reason is 'abort'": choice(lambda found: found.update(finish_reason="abort")),
     "did not answer as an engine that returns token ids": answered(choices=[]),
 }
 
 
 @pytest.mark.parametrize(("said", "fault"), VLLM_FAULTS.items(), ids=range(len(VLLM_FAULTS)))
-def test_an_answer_that_cannot_be_what_was_sampled_is_refused_by_name(
+def test_an_inconsistent_vllm_answer_is_refused_with_the_reason(
     engine_server: ModuleType, said: str, fault: Any
 ) -> None:
     with (
@@ -127,16 +127,18 @@ def test_an_answer_that_cannot_be_what_was_sampled_is_refused_by_name(
 
 
 SGLANG_FAULTS: dict[str, Any] = {
-    "handed over": {"weight_version": "default"},
-    "it read 9 prompt tokens, 3 were sent": {"prompt_tokens": 9},
+    "but 'w1' were loaded": {"weight_version": "default"},
+    "it received 9 prompt tokens, 3 were sent": {"prompt_tokens": 9},
     "belong to other token ids": {"output_token_logprobs": [[-1.0, 11, None], [-1.0, 13, None], [-1.0, 2, None]]},
     "there are no output_token_logprobs": {"output_token_logprobs": None},
-    "it ended with 'abort'": {"finish_reason": {"type": "abort", "message": "weights change"}},
+    "its finish reason is 'abort'": {"finish_reason": {"type": "abort", "message": "weights change"}},
 }
 
 
 @pytest.mark.parametrize(("said", "change"), SGLANG_FAULTS.items(), ids=range(len(SGLANG_FAULTS)))
-def test_so_is_one_of_sglang(engine_server: ModuleType, said: str, change: Any) -> None:
+def test_an_inconsistent_sglang_answer_is_refused_with_the_reason(
+    engine_server: ModuleType, said: str, change: Any
+) -> None:
     def fault(_: Any, answer: dict[str, Any]) -> dict[str, Any]:
         return {**answer, "meta_info": {**answer["meta_info"], **change}}
 
@@ -150,9 +152,9 @@ def test_so_is_one_of_sglang(engine_server: ModuleType, said: str, change: Any) 
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        (Generation((), (), "length", "w1"), "it wrote no token"),
-        (Generation((8,) * 5, (-1.0,) * 5, "length", "w1"), "it wrote 5 tokens, 4 were asked for"),
-        (Generation((2, 8), (-1.0,) * 2, "length", "w1"), r"it went on after stop id \[2\]"),
+        (Generation((), (), "length", "w1"), "it generated no token"),
+        (Generation((8,) * 5, (-1.0,) * 5, "length", "w1"), "it generated 5 tokens, 4 were requested"),
+        (Generation((2, 8), (-1.0,) * 2, "length", "w1"), r"it continued after stop id \[2\]"),
         (Generation((8, 9), (-1.0,) * 2, "stop", "w1"), "it stopped after token 9, which is none of the stop ids"),
     ],
 )
@@ -166,21 +168,21 @@ def test_tokens_that_do_not_fit_the_request_are_refused(
         asked(remote(server))
 
 
-def test_a_logprob_that_rounding_put_above_0_is_0(engine_server: ModuleType) -> None:
+def test_a_logprob_rounded_above_0_becomes_0(engine_server: ModuleType) -> None:
     written = replace(WRITTEN, logprobs=(-0.5, 1e-5, -0.0))
     with engine_server.serving(engine_server.Engine(Fixed(written), "w1")) as server:
         found = asked(remote(server))
     assert found.logprobs == (-0.5, 0.0, 0.0) and max(found.logprobs) <= 0.0
 
 
-def test_the_stop_id_as_the_last_token_that_fits_is_a_stop(engine_server: ModuleType) -> None:
+def test_a_stop_id_at_the_token_limit_is_a_stop(engine_server: ModuleType) -> None:
     written = Generation((8, 9, 10, 2), (-1.0,) * 4, "length", "w1")
     with engine_server.serving(engine_server.Engine(Fixed(written), "w1")) as server:
         assert asked(remote(server)).finish_reason == "stop"
         assert asked(remote(server), replace(REQUEST, stop_ids=())).finish_reason == "length"
 
 
-def test_what_may_pass_is_tried_again_with_growing_waits_that_differ_between_clients(
+def test_transient_errors_are_retried_with_growing_jittered_waits(
     engine_server: ModuleType,
 ) -> None:
     waits: list[float] = []
@@ -191,7 +193,7 @@ def test_what_may_pass_is_tried_again_with_growing_waits_that_differ_between_cli
     assert waits == [wait * (1 + jitter.random()) for wait in (0.5, 7.0, 2.0)]
 
 
-def test_an_answer_that_breaks_off_is_asked_for_again_and_in_the_end_named(engine_server: ModuleType) -> None:
+def test_an_incomplete_answer_is_retried_and_finally_named(engine_server: ModuleType) -> None:
     with engine_server.serving(engine_server.Engine(Fixed(), "w1", broken=1)) as server:
         assert asked(remote(server, retries=1)) == WRITTEN
         server.broken = 2
@@ -199,7 +201,7 @@ def test_an_answer_that_breaks_off_is_asked_for_again_and_in_the_end_named(engin
             asked(remote(server, retries=1))
 
 
-def test_a_refusal_is_not_tried_again(engine_server: ModuleType) -> None:
+def test_client_errors_are_not_retried(engine_server: ModuleType) -> None:
     refusals: list[Any] = [(400, "This model's maximum context length is 2 tokens", {})]
     with (
         engine_server.serving(engine_server.Engine(Fixed(), "w1", refusals=refusals)) as server,
@@ -209,7 +211,7 @@ def test_a_refusal_is_not_tried_again(engine_server: ModuleType) -> None:
     assert len(server.asked) == 1
 
 
-def test_a_slow_answer_and_nobody_listening_are_named_within_the_time(engine_server: ModuleType) -> None:
+def test_timeouts_and_connection_errors_are_named_in_time(engine_server: ModuleType) -> None:
     with (
         engine_server.serving(engine_server.Engine(Fixed(), "w1", delays=[0.3])) as server,
         pytest.raises(ModelError, match=r"failed 1 times, at last with no whole answer within 0\.05 s"),
@@ -222,7 +224,7 @@ def test_a_slow_answer_and_nobody_listening_are_named_within_the_time(engine_ser
             asked(remote(server, retries=1))
 
 
-def test_looking_whether_an_engine_is_there_asks_for_its_models_with_the_key_and_soon_gives_up(
+def test_the_availability_check_sends_the_key_and_gives_up_soon(
     engine_server: ModuleType,
 ) -> None:
     with engine_server.serving(engine_server.Engine(Fixed(), "w1")) as server:
@@ -237,7 +239,7 @@ def test_looking_whether_an_engine_is_there_asks_for_its_models_with_the_key_and
         asyncio.run(remote(server, retries=9).check())
 
 
-def test_no_more_requests_are_under_way_than_allowed_and_connections_are_closed_after_the_last(
+def test_concurrency_is_bounded_and_connections_are_closed_after_the_last_request(
     engine_server: ModuleType,
 ) -> None:
     async def many(engine: RemoteEngine) -> list[Generation]:
@@ -250,7 +252,7 @@ def test_no_more_requests_are_under_way_than_allowed_and_connections_are_closed_
     assert server.most_under_way == 3
 
 
-def test_a_context_without_room_asks_nobody(engine_server: ModuleType) -> None:
+def test_a_full_context_sends_no_request(engine_server: ModuleType) -> None:
     model = Fixed(replace(WRITTEN, token_ids=(11,), logprobs=(-0.5,), finish_reason="length"))
     with engine_server.serving(engine_server.Engine(model, "w1")) as server:
         assert asked(remote(server, max_length=3)) == Generation((), (), "length", "w1")
@@ -259,7 +261,7 @@ def test_a_context_without_room_asks_nobody(engine_server: ModuleType) -> None:
     assert model.requests[0].max_tokens == 1
 
 
-def test_logprobs_at_another_temperature_than_1_are_used_only_where_they_are_the_models(
+def test_processed_logprobs_need_temperature_1(
     engine_server: ModuleType,
 ) -> None:
     warm = replace(REQUEST, temperature=0.7)
@@ -273,7 +275,7 @@ def test_logprobs_at_another_temperature_than_1_are_used_only_where_they_are_the
 
 
 @pytest.mark.parametrize("change", [{"prompt_ids": ()}, {"max_tokens": 0}])
-def test_a_request_that_cannot_be_served_is_refused_here(engine_server: ModuleType, change: Any) -> None:
+def test_an_invalid_request_is_refused_before_sending(engine_server: ModuleType, change: Any) -> None:
     with (
         engine_server.serving(engine_server.Engine(Fixed(), "w1")) as server,
         pytest.raises(ModelError, match="a request needs a prompt"),
@@ -282,7 +284,7 @@ def test_a_request_that_cannot_be_served_is_refused_here(engine_server: ModuleTy
     assert server.asked == []
 
 
-def test_settings_that_cannot_be_are_refused_together() -> None:
+def test_all_invalid_settings_are_reported_together() -> None:
     with pytest.raises(ConfigError) as caught:
         RemoteSettings(
             "localhost:80",
@@ -298,7 +300,7 @@ def test_settings_that_cannot_be_are_refused_together() -> None:
         RemoteSettings("http://a", "tgi")  # type: ignore[arg-type]
 
 
-def test_vllm_takes_an_adapter_by_its_name_and_forgets_the_one_before(
+def test_vllm_loads_an_adapter_by_name_and_unloads_the_previous_one(
     engine_server: ModuleType, tmp_path: Path
 ) -> None:
     taken: list[tuple[str, str]] = []
@@ -308,48 +310,44 @@ def test_vllm_takes_an_adapter_by_its_name_and_forgets_the_one_before(
         assert mine.form == "adapter"
         assert asked(mine).model_version == "base"
         for name in ("h1", "h1", "h2"):
-            asyncio.run(mine.take(tmp_path / name, name))
+            asyncio.run(mine.load_weights(tmp_path / name, name))
             assert asked(mine).model_version == mine.version == name
         assert taken == [("h1", str(tmp_path / "h1")), ("h2", str(tmp_path / "h2"))]
         assert server.adapters == {"h2"}
         again = RemoteEngine(RemoteSettings(server.url), "base")
-        asyncio.run(again.take(tmp_path / "h2", "h2"))
+        asyncio.run(again.load_weights(tmp_path / "h2", "h2"))
         assert again.version == "h2", "weights of that name are there already"
 
 
-def test_sglang_takes_a_whole_model(engine_server: ModuleType, tmp_path: Path) -> None:
+def test_sglang_loads_a_full_model(engine_server: ModuleType, tmp_path: Path) -> None:
     with engine_server.serving(engine_server.Engine(Fixed(), "w1")) as server:
         mine = remote(server, "sglang")
         assert mine.form == "checkpoint"
-        asyncio.run(mine.take(tmp_path, "w2"))
+        asyncio.run(mine.load_weights(tmp_path, "w2"))
         assert asked(mine).model_version == "w2"
         server.version = "w3"
-        with pytest.raises(ModelError, match="answers with weights 'w3', 'w2' were handed over"):
+        with pytest.raises(ModelError, match="answers with weights 'w3', but 'w2' were loaded"):
             asked(mine)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_weights_that_the_engine_cannot_load_leave_the_version_as_it_was(
-    engine_server: ModuleType, dialect: str, tmp_path: Path
-) -> None:
+def test_a_failed_weight_load_keeps_the_version(engine_server: ModuleType, dialect: str, tmp_path: Path) -> None:
     def load(name: str, folder: str) -> None:
         raise OSError(f"{folder} is not there")
 
     with engine_server.serving(engine_server.Engine(Fixed(), "w1", load=load)) as server:
         mine = remote(server, dialect)
         with pytest.raises(ModelError, match=r"refused model .* is not there.*able to read the folder"):
-            asyncio.run(mine.take(tmp_path / "gone", "w2"))
+            asyncio.run(mine.load_weights(tmp_path / "gone", "w2"))
         assert mine.version == "w1" and asked(mine) == WRITTEN
 
 
-def test_weights_are_not_handed_over_while_requests_are_under_way(
-    engine_server: ModuleType, tmp_path: Path
-) -> None:
+def test_weights_are_not_loaded_while_requests_run(engine_server: ModuleType, tmp_path: Path) -> None:
     async def both(engine: RemoteEngine) -> Generation:
         request = asyncio.create_task(engine.generate(REQUEST))
         await asyncio.sleep(0)
-        with pytest.raises(ModelError, match="while requests are under way"):
-            await engine.take(tmp_path, "w2")
+        with pytest.raises(ModelError, match="while requests are running"):
+            await engine.load_weights(tmp_path, "w2")
         return await request
 
     with engine_server.serving(engine_server.Engine(Fixed(), "w1")) as server:

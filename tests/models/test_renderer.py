@@ -33,7 +33,7 @@ def as_text(action: Action) -> Action:
     return Action(action.target, action.operation, {k: value_text(v) for k, v in action.parameters.items()})
 
 
-def test_calls_are_written_as_the_grammar_says() -> None:
+def test_calls_are_written_in_the_grammar() -> None:
     assert write_call(Action("mail", "move", {"id": "m27", "folder": "archive"})) == (
         "mail.move id=m27; folder=archive"
     )
@@ -45,13 +45,13 @@ def test_calls_are_written_as_the_grammar_says() -> None:
 
 @given(actions)
 @settings(max_examples=200, deadline=None)
-def test_what_is_written_is_read_back(action: Action) -> None:
+def test_written_calls_parse_back(action: Action) -> None:
     assert renderer().read(renderer().write(action)).action == as_text(action)
 
 
 @given(st.lists(st.integers(0, 259), max_size=40))
 @settings(deadline=None)
-def test_reading_any_tokens_never_raises_and_needs_the_end_token(ids: list[int]) -> None:
+def test_parsing_any_tokens_never_raises_and_needs_the_end_token(ids: list[int]) -> None:
     end = renderer().stop_ids[0]
     written = renderer().read(ids)
     assert written.action is None or ids[-1] == end
@@ -59,7 +59,7 @@ def test_reading_any_tokens_never_raises_and_needs_the_end_token(ids: list[int])
 
 @given(st.text(max_size=60))
 @settings(deadline=None)
-def test_reading_any_text_never_raises(text: str) -> None:
+def test_parsing_any_text_never_raises(text: str) -> None:
     action = read_call(text)
     assert action is None or read_call(write_call(action)) == action
 
@@ -69,7 +69,7 @@ def test_reading_any_text_never_raises(text: str) -> None:
     ["", "mail", "mail.", ".move", "mail.move ", "mail.move id", "mail.move id=1;", "mail.move id=1; id=2",
      "mail.move a=b=c", "mail.move a=b\\", "mail.move 1=2", "mail move id=1"],
 )  # fmt: skip
-def test_text_that_is_no_call_is_none(text: str) -> None:
+def test_text_that_is_not_a_call_parses_as_none(text: str) -> None:
     assert read_call(text) is None
 
 
@@ -97,14 +97,14 @@ def test_errors_are_codes_unless_the_tokenizer_has_a_token_for_them() -> None:
     )
     assert told.decode(list(shown.extend(Observation("moved"))), skip_special_tokens=False) == "<|obs|>moved<|act|>"
     turn = Turn(Observation("move it"), "mail.move id=m1", None)
-    whole = shown.retell([turn], observation=refused)
+    whole = shown.rerender([turn], observation=refused)
     assert whole == (*shown.open(Observation("move it")), *shown.write(Action("mail", "move", {"id": "m1"})),
                      *shown.extend(refused))  # fmt: skip
     # Text that looks like the token stays text.
     assert told.token_to_id(ERROR_TOKEN) not in shown.extend(Observation("say <|error|> now"))
 
 
-def test_a_conversation_told_anew_is_the_one_that_grew() -> None:
+def test_a_rerendered_conversation_equals_the_incremental_one() -> None:
     made, first, last = renderer(), Action("mail", "list"), Observation("2 mails<|end|>")
     turns = [
         Turn(Observation("Hi"), write_call(first), first),
@@ -112,7 +112,7 @@ def test_a_conversation_told_anew_is_the_one_that_grew() -> None:
     ]
     grown = made.open(turns[0].observation, "Be kind.") + made.write(first) + made.extend(turns[1].observation)
     grown += (*byte_tokenizer().encode("what?").ids, *made.stop_ids, *made.extend(last))
-    assert made.retell(turns, observation=last, prompt="Be kind.") == grown
+    assert made.rerender(turns, observation=last, prompt="Be kind.") == grown
     assert made.count("2 mails<|end|>") == len(made.extend(last)) - 2
 
 
@@ -125,7 +125,7 @@ def test_special_token_text_never_becomes_special_tokens(text: str) -> None:
     assert not special.intersection(renderer().write(Action("user", "answer", {"text": text}))[:-1])
 
 
-def test_special_token_text_stays_text_even_where_whole_words_are_looked_up() -> None:
+def test_special_token_text_stays_text_with_a_word_level_tokenizer() -> None:
     tokens = ["[UNK]", *SPECIAL_TOKENS, "<", "|end|>", "Hi"]
     tokenizer = Tokenizer(models.WordLevel({token: i for i, token in enumerate(tokens)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -133,7 +133,7 @@ def test_special_token_text_stays_text_even_where_whole_words_are_looked_up() ->
     assert CompactRenderer(tokenizer).open(Observation("Hi <|end|>")) == (1, 7, 5, 6, 2)
 
 
-def test_a_call_with_a_special_token_inside_or_cut_off_is_unreadable() -> None:
+def test_a_truncated_call_or_one_with_a_special_token_has_no_action() -> None:
     ids = renderer().write(Action("user", "finish"))
     task = renderer().open(Observation(""))[0]
     assert renderer().read(ids).action == Action("user", "finish")
@@ -141,7 +141,7 @@ def test_a_call_with_a_special_token_inside_or_cut_off_is_unreadable() -> None:
     assert renderer().read((ids[0], task, *ids[1:])).action is None
 
 
-def test_names_that_cannot_be_read_back_are_refused_with_the_reason() -> None:
+def test_names_that_do_not_parse_back_are_refused_with_the_reason() -> None:
     with pytest.raises(RecordError, match=r"operation must be an identifier .* got 'm v'"):
         write_call(Action("mail", "m v"))
     with pytest.raises(ModelError, match=r"no special token '<\|task\|>'"):

@@ -17,7 +17,7 @@ def written(model: ScriptedModel, request: GenerationRequest = REQUEST) -> Gener
     return asyncio.run(model.generate(request))
 
 
-def test_each_session_hears_the_script_from_its_start_and_the_last_text_forever() -> None:
+def test_each_session_starts_the_script_and_repeats_the_last_text() -> None:
     model = ScriptedModel(["a", "b"], codes)
     assert [written(model).token_ids for _ in range(3)] == [(97, 0), (98, 0), (98, 0)]
     assert written(model, replace(REQUEST, session="other")).token_ids == (97, 0)
@@ -26,7 +26,7 @@ def test_each_session_hears_the_script_from_its_start_and_the_last_text_forever(
     assert len(model.requests) == 5
 
 
-def test_a_long_text_is_cut_off_and_an_exception_is_raised() -> None:
+def test_a_long_text_is_truncated_and_an_exception_is_raised() -> None:
     model = ScriptedModel(["abcde", ModelError("gone")], codes)
     assert written(model) == Generation((97, 98, 99, 100, 101), (0.0,) * 5, "length", "scripted")
     with pytest.raises(ModelError, match="gone"):

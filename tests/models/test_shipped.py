@@ -35,14 +35,14 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
-def test_files_are_whole_and_small() -> None:
+def test_shipped_files_are_complete_and_small() -> None:
     card = json.loads((SHIPPED["nano-errands"] / CARD).read_text())
     for file, name in (("model.safetensors", "weights_sha256"), ("tokenizer.json", "tokenizer_sha256")):
         assert sha256((SHIPPED["nano-errands"] / file).read_bytes()).hexdigest() == card[name]
     assert sum(file.stat().st_size for file in SHIPPED["nano-errands"].iterdir()) <= 8_000_000
 
 
-def test_anyone_can_load_it() -> None:
+def test_transformers_loads_the_shipped_folder() -> None:
     card = json.loads((SHIPPED["nano-errands"] / CARD).read_text())
     model = AutoModelForCausalLM.from_pretrained(SHIPPED["nano-errands"], local_files_only=True)
     assert 1_000_000 <= model.num_parameters() <= 3_000_000
@@ -61,7 +61,9 @@ def test_it_is_loaded_in_float32_with_its_tokenizer() -> None:
 
 
 @pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json"])
-def test_missing_file_is_named_with_the_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str) -> None:
+def test_a_missing_file_is_named_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
     copy = shutil.copytree(SHIPPED["nano-errands"], tmp_path / "nano")
     (copy / file).unlink()
     monkeypatch.setitem(shipped.SHIPPED, "nano-errands", copy)
@@ -71,7 +73,7 @@ def test_missing_file_is_named_with_the_cure(tmp_path: Path, monkeypatch: pytest
         load_local(str(copy))
 
 
-def test_damaged_weights_are_found_before_they_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_weights_are_detected_before_serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copy = shutil.copytree(SHIPPED["nano-errands"], tmp_path / "nano")
     monkeypatch.setitem(shipped.SHIPPED, "nano-errands", copy)
     weights = copy / "model.safetensors"
@@ -85,7 +87,7 @@ def test_damaged_weights_are_found_before_they_serve(tmp_path: Path, monkeypatch
         load_local("nano-errands")
 
 
-def test_a_damaged_tokenizer_is_found_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_tokenizer_is_detected_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copy = shutil.copytree(SHIPPED["nano-errands"], tmp_path / "nano")
     monkeypatch.setitem(shipped.SHIPPED, "nano-errands", copy)
     text = (copy / "tokenizer.json").read_text()
@@ -135,10 +137,10 @@ def _with_a_larger_tokenizer(folder: Path) -> None:
         (_without_a_weight, "1 weights are missing, such as "),
         (_with_another_shape, ""),
         (_with_its_own_code, "custom code|trust_remote_code"),
-        (_with_a_larger_tokenizer, "its tokenizer knows .* tokens, its weights only"),
+        (_with_a_larger_tokenizer, "its tokenizer has .* tokens, its weights only"),
     ],
 )
-def test_a_damaged_folder_is_named_with_what_is_wrong(
+def test_a_damaged_folder_is_an_error_with_the_cause(
     tmp_path: Path, damage: Callable[[Path], object], message: str
 ) -> None:
     copy = shutil.copytree(SHIPPED["nano-errands"], tmp_path / "own")
@@ -147,7 +149,7 @@ def test_a_damaged_folder_is_named_with_what_is_wrong(
         load_local(str(copy))
 
 
-def test_replacing_files_leaves_open_ones_as_they_were(tmp_path: Path) -> None:
+def test_replacing_files_does_not_change_open_ones(tmp_path: Path) -> None:
     source, target = tmp_path / "new", tmp_path / "model"
     for folder, text in ((source, "new"), (target, "old")):
         folder.mkdir()
@@ -159,7 +161,7 @@ def test_replacing_files_leaves_open_ones_as_they_were(tmp_path: Path) -> None:
     assert [file.name for file in target.iterdir()] == ["weights"]
 
 
-def test_it_does_simple_work() -> None:
+def test_the_shipped_model_solves_simple_tasks() -> None:
     kit = ErrandsKit()
     tasks = list(islice(kit.tasks(seed=11, split="train", families=["mail_file"]), 24))
     exam = sit(Fleet(kit, Limits(max_turns=4, max_tokens=120, max_action_tokens=40)), VERSION, tasks,
@@ -170,7 +172,7 @@ def test_it_does_simple_work() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "temperature"), [("sampled", 1.0), ("greedy", 0.0)])
-def test_figures_of_the_card_can_be_repeated(name: str, temperature: float) -> None:
+def test_the_cards_figures_are_reproducible(name: str, temperature: float) -> None:
     card = json.loads((SHIPPED["nano-errands"] / CARD).read_text())
     kit = ErrandsKit()
     tasks = exam_tasks(kit, LEARNED, HELDOUT_TASKS // 2, seed=card["seed"] + 17, split="heldout")  # other tasks

@@ -1,4 +1,4 @@
-"""The reward for few examples says what was judged; its controls say nothing of it."""
+"""The few-task reward follows the verdict; the control reward is independent of it."""
 
 import math
 from dataclasses import replace
@@ -20,7 +20,7 @@ READABLE = Turn(Observation(""), "mail.list", Action("mail", "list"))
 GARBLED = Turn(Observation(""), "mail list", None)
 
 
-def _attempt(*turns: Turn, task: str = "task", attempt: int = 0, seed: int = 0) -> Trajectory:
+def _trajectory(*turns: Turn, task: str = "task", attempt: int = 0, seed: int = 0) -> Trajectory:
     return Trajectory(
         "t", task, "nano@1", turns, Observation(""), "finished", "sampled", attempt=attempt, seed=seed
     )
@@ -40,56 +40,57 @@ def _judged(verdict: EvaluationVerdict) -> Evaluation:
         ("missing", READABLE, None),
     ],
 )
-def test_acceptance_counts_ten_times_the_format(
+def test_acceptance_weighs_ten_times_as_much_as_the_format(
     verdict: EvaluationVerdict, turn: Turn, expected: float | None
 ) -> None:
-    assert accepted_and_formed(_attempt(READABLE, turn), _judged(verdict)) == (
+    assert accepted_and_formed(_trajectory(READABLE, turn), _judged(verdict)) == (
         None if expected is None else pytest.approx(expected)
     )
 
 
 @given(st.floats(0, 1, exclude_max=True))
-def test_no_format_buys_an_acceptance(weight: float) -> None:
-    best_rejected = accepted_and_formed(_attempt(READABLE), _judged("failure"), weight)
-    worst_accepted = accepted_and_formed(_attempt(GARBLED), _judged("success"), weight)
+def test_a_well_formed_failure_earns_less_than_a_malformed_success(weight: float) -> None:
+    best_rejected = accepted_and_formed(_trajectory(READABLE), _judged("failure"), weight)
+    worst_accepted = accepted_and_formed(_trajectory(GARBLED), _judged("success"), weight)
     assert best_rejected is not None
     assert worst_accepted is not None
     assert best_rejected < worst_accepted
 
 
-def test_an_attempt_without_turns_is_not_well_formed() -> None:
-    assert [well_formed(each) for each in (_attempt(), _attempt(READABLE), _attempt(READABLE, GARBLED))] == [
+def test_a_trajectory_without_turns_is_not_well_formed() -> None:
+    assert [
+        well_formed(each) for each in (_trajectory(), _trajectory(READABLE), _trajectory(READABLE, GARBLED))
+    ] == [
         0,
         1,
         0,
     ]
 
 
-def test_missing_judgements_are_no_rejections() -> None:
+def test_missing_evaluations_are_not_failures() -> None:
     verdicts: list[EvaluationVerdict] = ["success", "failure", "failure", "missing"]
-    assert [acceptance(_judged(each)) for each in verdicts] == [1.0, 0.0, 0.0, None]
+    assert [acceptance(_judged(verdict)) for verdict in verdicts] == [1.0, 0.0, 0.0, None]
     assert acceptance_rate(map(_judged, verdicts)) == pytest.approx(1 / 3)
     assert acceptance_rate([_judged("missing")]) is None
 
 
-def test_a_random_reward_comes_at_its_rate_and_knows_nothing_of_the_attempt() -> None:
-    """2,000 draws: the share is off by more than 4 standard deviations with probability 6e-5, and what was done
-    cannot matter because it is not looked at."""
-    attempts = [_attempt(READABLE, seed=number) for number in range(2_000)]
+def test_a_random_reward_has_its_rate_and_ignores_the_trajectory() -> None:
+    """2,000 draws: the share is off by more than 4 standard deviations with probability 6e-5."""
+    trajectories = [_trajectory(READABLE, seed=number) for number in range(2_000)]
     for rate in (0.05, 0.3, 0.5):
-        drawn = [random_acceptance(each, rate=rate, seed=7) for each in attempts]
+        drawn = [random_acceptance(trajectory, rate=rate, seed=7) for trajectory in trajectories]
         assert set(drawn) == {0.0, 1.0}
         share, spread = sum(drawn) / len(drawn), math.sqrt(rate * (1 - rate) / len(drawn))
         assert abs(share - rate) < 4 * spread, "4 standard deviations: probability 6e-5"
-        worse = [replace(each, turns=(GARBLED,), id="other", outcome="model_error") for each in attempts]
+        worse = [replace(each, turns=(GARBLED,), id="other", outcome="model_error") for each in trajectories]
         assert [random_acceptance(each, rate=rate, seed=7) for each in worse] == drawn
 
 
-def test_a_random_reward_repeats_itself_and_differs_by_seed_task_and_attempt() -> None:
-    plain = [_attempt(seed=number) for number in range(64)]
+def test_a_random_reward_repeats_and_depends_on_seed_task_and_attempt() -> None:
+    plain = [_trajectory(seed=number) for number in range(64)]
 
-    def draws(attempts: list[Trajectory], seed: int) -> list[float]:
-        return [random_acceptance(each, rate=0.5, seed=seed) for each in attempts]
+    def draws(trajectories: list[Trajectory], seed: int) -> list[float]:
+        return [random_acceptance(trajectory, rate=0.5, seed=seed) for trajectory in trajectories]
 
     assert draws(plain, 0) == draws(plain, 0)
     others = [replace(each, task_id="other") for each in plain]
@@ -97,13 +98,13 @@ def test_a_random_reward_repeats_itself_and_differs_by_seed_task_and_attempt() -
     assert len({tuple(draws(each, seed)) for each, seed in ((plain, 0), (plain, 1), (others, 0), (later, 0))}) == 4
 
 
-def test_certain_rates_are_certain() -> None:
-    assert {random_acceptance(_attempt(seed=n), rate=1.0, seed=0) for n in range(50)} == {1.0}
-    assert {random_acceptance(_attempt(seed=n), rate=0.0, seed=0) for n in range(50)} == {0.0}
+def test_rates_of_0_and_1_are_exact() -> None:
+    assert {random_acceptance(_trajectory(seed=n), rate=1.0, seed=0) for n in range(50)} == {1.0}
+    assert {random_acceptance(_trajectory(seed=n), rate=0.0, seed=0) for n in range(50)} == {0.0}
 
 
-def test_impossible_arguments_are_refused() -> None:
+def test_invalid_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match=r"rate must be in \[0, 1\], got 1.5"):
-        random_acceptance(_attempt(), rate=1.5, seed=0)
+        random_acceptance(_trajectory(), rate=1.5, seed=0)
     with pytest.raises(ValueError, match=r"the weight of the format must be in \[0, 1\), got 1"):
-        accepted_and_formed(_attempt(READABLE), _judged("success"), 1)
+        accepted_and_formed(_trajectory(READABLE), _judged("success"), 1)

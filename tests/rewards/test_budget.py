@@ -11,12 +11,12 @@ from upturn.rewards.budget import cosine_length, repetition, soft_overlong
 
 
 @pytest.mark.parametrize(("length", "expected"), [(50, 0.0), (80, 0.0), (90, -0.5), (100, -1.0), (110, -1.0)])
-def test_soft_overlong_is_that_of_trl(length: int, expected: float) -> None:
+def test_soft_overlong_matches_trl(length: int, expected: float) -> None:
     """TRL get_soft_overlong_punishment, its test retyped: L = 100, c = 20."""
     assert soft_overlong(length, limit=100, buffer=20) == expected
 
 
-def test_cosine_is_that_of_trl() -> None:
+def test_cosine_matches_trl() -> None:
     """TRL get_cosine_scaled_reward, its docstring: half of the length gives the middle of the bounds."""
     assert cosine_length(50, limit=100, is_correct=True) == pytest.approx(0.75)
     assert cosine_length(50, limit=100, is_correct=False) == pytest.approx(-0.75)
@@ -38,7 +38,7 @@ def test_short_is_best_when_correct_and_worst_when_wrong() -> None:
         ([], 1, 0.0),
     ],
 )
-def test_repetition_is_that_of_trl(tokens: list[int], size: int, expected: float) -> None:
+def test_repetition_matches_trl(tokens: list[int], size: int, expected: float) -> None:
     """TRL get_repetition_penalty_reward, its tests retyped, with a penalty of −1."""
     assert repetition(tokens, size=size) == pytest.approx(expected)
 
@@ -63,8 +63,8 @@ def test_impossible_arguments_are_refused() -> None:
         repetition([1], size=0)
 
 
-def test_whoever_writes_a_verifier_is_told_of_every_function() -> None:
+def test_every_function_is_documented_on_the_environments_page() -> None:
     page = (Path(__file__).parents[2] / "docs" / "environments.md").read_text(encoding="utf-8")
-    rooms = ("budget", "rubric", "gate", "evaluation")
-    public = [name for name in rewards.__all__ if getattr(rewards, name).__module__.endswith(rooms)]
+    modules = ("budget", "rubric")
+    public = [name for name in rewards.__all__ if getattr(rewards, name).__module__.endswith(modules)]
     assert [name for name in public if f"`{name}`" not in page] == []

@@ -1,4 +1,4 @@
-"""Rubrics, efficiency, gates and what every evaluation has."""
+"""Rubrics, verdicts, efficiency, costs and evaluation ids."""
 
 import pytest
 
@@ -24,12 +24,12 @@ def test_missing_is_not_zero() -> None:
 @pytest.mark.parametrize(
     ("shortest", "turns", "share"), [(2, 2, 1.0), (2, 4, 0.5), (3, 4, 0.75), (3, 2, 1.0), (0, 0, 0.0)]
 )
-def test_efficiency_is_the_share_of_the_shortest_way(shortest: int, turns: int, share: float) -> None:
+def test_efficiency_is_the_shortest_solution_over_the_turns_taken(shortest: int, turns: int, share: float) -> None:
     assert efficiency(is_success=True, shortest=shortest, turns=turns) == share
     assert efficiency(is_success=False, shortest=shortest, turns=turns) == 0.0
 
 
-def test_every_gate_must_be_passed_and_no_gate_is_missing() -> None:
+def test_success_needs_every_gate_and_no_gate_is_missing() -> None:
     passed, failed = GateResult("a", True), GateResult("b", False, "why")
     assert verdict_of([passed, passed]) == "success"
     assert verdict_of([passed, failed]) == "failure"
@@ -37,7 +37,7 @@ def test_every_gate_must_be_passed_and_no_gate_is_missing() -> None:
     assert verdict_of([]) == "missing"
 
 
-def test_the_same_judgement_has_the_same_id() -> None:
+def test_the_same_evaluation_has_the_same_id() -> None:
     assert evaluation_id("office/1", "t1") == evaluation_id("office/1", "t1") == "v-48e0495f21d1c128"
     assert len({evaluation_id(*pair) for pair in (("office/1", "t1"), ("office/2", "t1"), ("office/1", "t2"))}) == 3
 

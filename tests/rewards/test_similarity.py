@@ -1,4 +1,4 @@
-"""Similarity of texts by hand, against published values and a slow version, and on outputs of real tools."""
+"""Text similarity: hand-worked, against published values and a slow version, and on outputs of real tools."""
 
 import json
 from collections.abc import Sequence
@@ -30,13 +30,13 @@ tokens = st.lists(st.integers(0, 4), max_size=12)
         ("police killed the gunman", "the gunman police killed", 2 / 4),
     ],
 )
-def test_rouge_l_is_that_of_its_authors(actual: str, predicted: str, expected: float) -> None:
+def test_rouge_l_matches_the_published_values(actual: str, predicted: str, expected: float) -> None:
     """First three: google-research rouge/rouge_scorer_test.py (testRougeL…, testRougeEmpty). Last three: Lin,
     "ROUGE" (2004), section 3.1, where all lengths are equal, so that β does not matter."""
     assert rouge_l(words(predicted), words(actual)) == pytest.approx(expected, abs=1e-12)
 
 
-def test_common_length_is_that_of_rouge_scorer() -> None:
+def test_common_length_matches_rouge_scorer() -> None:
     """google-research rouge/rouge_scorer_test.py, testLcsTable and testUnionLcs."""
     assert common_length([1, 2, 3, 4, 5], [2, 5, 3, 4]) == 3
     assert common_length([1, 2, 3, 4, 5], [8, 9]) == 0
@@ -45,7 +45,7 @@ def test_common_length_is_that_of_rouge_scorer() -> None:
 
 
 @given(tokens, tokens)
-def test_bits_give_what_the_table_gives(first: list[int], second: list[int]) -> None:
+def test_bit_parallel_lcs_equals_the_table(first: list[int], second: list[int]) -> None:
     table = np.zeros((len(first) + 1, len(second) + 1), dtype=int)
     for row, left in enumerate(first, start=1):
         for column, right in enumerate(second, start=1):
@@ -58,14 +58,14 @@ def test_bits_give_what_the_table_gives(first: list[int], second: list[int]) -> 
 
 
 @given(tokens, tokens)
-def test_rouge_l_is_symmetric_and_1_for_equals_only(first: list[int], second: list[int]) -> None:
+def test_rouge_l_is_symmetric_and_1_only_for_equal_texts(first: list[int], second: list[int]) -> None:
     found = rouge_l(first, second)
     assert found == rouge_l(second, first)
     assert 0 <= found <= 1
     assert (found == 1) == (first == second and bool(first))
 
 
-def test_words_keep_what_tells_states_apart() -> None:
+def test_words_keep_ids_numbers_and_signs() -> None:
     assert words("Moved m27 to Archive.") == ("moved", "m27", "to", "archive")
     assert words('{"total_price": -12.50, "on": "2024-05-13"}') == (
         "total_price",
@@ -80,7 +80,7 @@ def test_words_keep_what_tells_states_apart() -> None:
     assert words("[] / --") == ()
 
 
-def test_short_texts_are_all_or_nothing() -> None:
+def test_short_texts_need_an_exact_match() -> None:
     similarity = WordSimilarity(exact_words=3)
     assert similarity("deleted m28", "deleted m27") == 0.0
     assert similarity("Deleted M27.", "deleted m27") == 1.0
@@ -88,7 +88,7 @@ def test_short_texts_are_all_or_nothing() -> None:
     assert similarity("mail m28 deleted", "mail m27 deleted") == pytest.approx(2 / 3)
 
 
-def test_texts_without_words_have_to_be_equal() -> None:
+def test_texts_without_words_need_equality() -> None:
     similarity = WordSimilarity()
     assert similarity(" []\n", "[]") == 1.0
     assert similarity("", "[]") == 0.0
@@ -97,7 +97,7 @@ def test_texts_without_words_have_to_be_equal() -> None:
 
 
 @given(st.text(max_size=80), st.integers(0, 6))
-def test_every_text_is_wholly_alike_to_itself(text: str, exact_words: int) -> None:
+def test_every_text_equals_itself(text: str, exact_words: int) -> None:
     assert WordSimilarity(exact_words)(text, text) == 1.0
 
 
@@ -123,31 +123,31 @@ def _outputs() -> list[_Output]:
     return found
 
 
-def test_what_real_tools_gave_is_right_and_what_they_gave_at_other_times_is_not() -> None:
+def test_a_tool_output_matches_itself_and_not_other_outputs() -> None:
     """1,164 outputs of 14 tools. Shuffled within each tool, which is the hard case: records of one kind."""
     outputs, similarity = _outputs(), WordSimilarity()
     assert len(outputs) == 1164
     assert all(similarity(each.text, each.text) == 1.0 for each in outputs)
     anywhere, within = [], []
     rng = np.random.default_rng(0)
-    for each in outputs:
-        others = [other for other in outputs if other.text != each.text]
-        anywhere.append(similarity(others[rng.integers(len(others))].text, each.text))
-        same_tool = [other for other in others if other.tool == each.tool]
+    for output in outputs:
+        others = [other for other in outputs if other.text != output.text]
+        anywhere.append(similarity(others[rng.integers(len(others))].text, output.text))
+        same_tool = [other for other in others if other.tool == output.tool]
         if same_tool:
-            within.append(similarity(same_tool[rng.integers(len(same_tool))].text, each.text))
+            within.append(similarity(same_tool[rng.integers(len(same_tool))].text, output.text))
     assert len(within) == 1164 - 92 - 48 - 2  # think, transfer_to_human_agents and list_all_airports say one thing
     assert np.mean(np.array(anywhere) >= THRESHOLD) < 0.005  # one of them: found .0009
     assert np.mean(np.array(within) >= THRESHOLD) < 0.005  # one of them: found .0010; at .8 it is .012, at .5 .43
 
 
-def test_similarity_tells_the_same_call_from_another_of_its_tool() -> None:
-    """Positive: one call by two attempts at one task, whose worlds may have gone apart by then. Negative: calls of
+def test_similarity_separates_the_same_call_from_other_calls_of_its_tool() -> None:
+    """Positive: the same call in two trajectories of a task, whose states may differ by then. Negative: calls of
     the same tool with other arguments."""
     outputs, similarity, rng = _outputs(), WordSimilarity(), np.random.default_rng(0)
     same, other = [], []
     for place, each in enumerate(outputs):
-        again = [one for one in outputs[place + 1 :] if one.call == each.call]
+        again = [output for output in outputs[place + 1 :] if output.call == each.call]
         apart = [one for one in outputs if one.tool == each.tool and one.call != each.call]
         if again and apart and words(each.text):
             same.append(similarity(again[0].text, each.text))

@@ -1,14 +1,20 @@
-"""How an agent acts, and attempts at tasks."""
+"""How agents act, and rollouts: agents acting in environments until a trajectory is complete.
+
+Start with ``agent`` (the contract) and ``rollout``; ``build`` makes an agent from its version, ``tool`` and
+``endpoint`` are the agents, ``context`` keeps prompts within a token budget. ``cluster`` and ``ray_workers`` run
+rollouts in other processes. Not here: environments, training data (``upturn.training.data``) and which version gets
+a task (``upturn.loop``).
+"""
 
 from upturn.agents.agent import Agent, ModelSession, Reply
-from upturn.agents.branch_point import Beginning, beginnings, whole_attempt
-from upturn.agents.build import build, load_function, precision, prompts_for, temperature, template_options
-from upturn.agents.cluster import Crew, Played, Work, play
+from upturn.agents.branch_point import BranchPoint, branch_points, full_trajectory
+from upturn.agents.build import build, load_function, precision, prompt_builder_for, temperature, template_options
+from upturn.agents.cluster import WorkerPool, WorkerResults, WorkItem, run_on_workers
 from upturn.agents.endpoint import EndpointAgent
-from upturn.agents.hint import Hint, gives_away, without_hint
-from upturn.agents.ray_workers import CrewSettings, RayCrew, check_cluster
+from upturn.agents.hint import Hint, repeats_hint, without_hint
+from upturn.agents.ray_workers import RaySettings, RayWorkerPool, check_cluster
 from upturn.agents.recorder import LimitReachedError, Recorder, derived_seed, fork_counts
-from upturn.agents.rendering import has_tokens_of, rendered_rows
+from upturn.agents.rendering import matches_tokenizer, rendered_rows
 from upturn.agents.rollout import Attempt, EnvironmentFactory, Job, Setting, rollout, run_rollouts, trajectory_id
 from upturn.agents.tool import AgentFunction, CallableAgent, ToolAgent
 
@@ -16,40 +22,40 @@ __all__ = [
     "Agent",
     "AgentFunction",
     "Attempt",
-    "Beginning",
+    "BranchPoint",
     "CallableAgent",
-    "Crew",
-    "CrewSettings",
     "EndpointAgent",
     "EnvironmentFactory",
     "Hint",
     "Job",
     "LimitReachedError",
     "ModelSession",
-    "Played",
-    "RayCrew",
+    "RaySettings",
+    "RayWorkerPool",
     "Recorder",
     "Reply",
     "Setting",
     "ToolAgent",
-    "Work",
-    "beginnings",
+    "WorkItem",
+    "WorkerPool",
+    "WorkerResults",
+    "branch_points",
     "build",
     "check_cluster",
     "derived_seed",
     "fork_counts",
-    "gives_away",
-    "has_tokens_of",
+    "full_trajectory",
     "load_function",
-    "play",
+    "matches_tokenizer",
     "precision",
-    "prompts_for",
+    "prompt_builder_for",
     "rendered_rows",
+    "repeats_hint",
     "rollout",
+    "run_on_workers",
     "run_rollouts",
     "temperature",
     "template_options",
     "trajectory_id",
-    "whole_attempt",
     "without_hint",
 ]

@@ -1,8 +1,9 @@
-"""The contract of an agent: one observation in, one action out, with as many model calls between as it likes."""
+"""The contract of an agent: one observation in, one action out, with any number of model calls between."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from upturn.environments import recordable_action, recordable_text
 from upturn.models import Generation
 from upturn.records import Action, Observation, Turn, Usage
 
@@ -11,19 +12,36 @@ class Reply(NamedTuple):
     """An agent's answer to an observation."""
 
     text: str
-    """What was written, before it was read as an action."""
+    """The raw text, before parsing."""
     action: Action | None
-    """None: the text cannot be read as an action; the environment is told and answers with an error."""
+    """None = the text is not an action; the environment answers with an error."""
     usage: Usage = Usage()
-    """Tokens of calls that did not go through the session (foreign endpoints); seconds are not read."""
+    """Tokens of calls outside the session (endpoints); seconds are ignored."""
+
+
+def recordable(reply: Any) -> Reply:  # Any: agents are third-party code
+    """The reply as it can be recorded, its action copied; raises TypeError for anything that is not a Reply.
+
+    Order of checks: it is a Reply with a text; the text is Unicode and not too long; the action round-trips through
+    its record. If the second or third fails, the reply is recorded as text without an action, so the environment
+    answers with an error observation and the agent may continue.
+    """
+    if not isinstance(reply, Reply) or not isinstance(reply.text, str):
+        raise TypeError(f"an agent must answer with a Reply that has a text, got a {type(reply).__name__}")
+    text = recordable_text(reply.text)
+    action = None if reply.action is None or text != reply.text else recordable_action(reply.action)
+    return Reply(text, action, reply.usage)
 
 
 class ModelSession(Protocol):
-    """A model as one attempt sees it: every call is recorded, and seeded by its place in the attempt."""
+    """A model as seen by one rollout: every call is recorded, and seeded by its index in the rollout."""
 
     @property
     def history(self) -> tuple[int, ...]:
-        """Prompt and output of the latest call; empty before the first. A prompt that extends it is cheap."""
+        """Prompt and output of the latest call; empty before the first.
+
+        A prompt that extends it reuses the cache.
+        """
 
     async def generate(
         self,
@@ -33,15 +51,14 @@ class ModelSession(Protocol):
         stop_ids: tuple[int, ...],
         fork_cause: str | None = None,
     ) -> Generation:
-        """The continuation; raises ModelError. The attempt's token limit may cut ``max_tokens`` short.
+        """The continuation; raises ModelError. The rollout's token limit may lower ``max_tokens``.
 
-        ``fork_cause``: why the prompt does not extend what was read and written before, where it does not; None =
-        the agent does not say.
+        ``fork_cause``: why the prompt does not extend the history, where it does not; None = unknown.
         """
 
 
 class Agent(Protocol):
-    """How an agent acts. Holds no state of an attempt: one agent serves many attempts at the same time."""
+    """How an agent acts. Stateless: one agent serves many rollouts concurrently."""
 
     async def act(self, turns: Sequence[Turn], observation: Observation, model: ModelSession) -> Reply:
-        """The answer to ``observation``, after ``turns``. What it raises ends this attempt as a model error."""
+        """The answer to ``observation``, after ``turns``. An exception ends this rollout with ``model_error``."""

@@ -1,4 +1,4 @@
-"""From a frozen agent version to a living agent."""
+"""Builds an agent from a frozen agent version."""
 
 import importlib
 import inspect
@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from upturn.agents.agent import Agent
-from upturn.agents.context import CONTEXT_PARAMETERS, Prompts, budget_of, prompts_of
+from upturn.agents.context import CONTEXT_PARAMETERS, PromptBuilder, budget_of, prompt_builder
 from upturn.agents.endpoint import EndpointAgent
 from upturn.agents.tool import AgentFunction, CallableAgent, ToolAgent
 from upturn.config import Limits
@@ -25,8 +25,8 @@ PARAMETERS: Mapping[AgentKind, Sequence[str]] = {
     "rule_based": (),
     "callable": (),
 }
-"""What an agent version may set, by kind; ``max_tokens`` goes before ``Limits.max_action_tokens``. Those of a
-context's budget go together, see ``Budget``."""
+"""Parameters of an agent version by kind; ``max_tokens`` overrides ``Limits.max_action_tokens``. Those of a
+context budget come together, see ``Budget``."""
 
 
 def build(
@@ -36,19 +36,19 @@ def build(
     renderer: Renderer | None = None,
     api_key: str = "",
 ) -> Agent:
-    """The agent of a version. Raises ConfigError when the version cannot act, naming everything that is wrong.
+    """The agent of a version. Raises ConfigError with every problem of the version.
 
-    ``renderer`` belongs to the model of a ``local_model``; other kinds need none. ``api_key`` is an endpoint's.
+    ``renderer``: of a ``local_model``; other kinds need none. ``api_key``: of an endpoint.
     """
     problems = _problems(version, renderer)
     if problems:
         raise ConfigError([f"agent {version.id!r}: {problem}" for problem in problems])
-    own_limits, context = limits_of(version, limits), budget_of(version.parameters)
+    agent_limits, context = limits_of(version, limits), budget_of(version.parameters)
     match version.kind:
         case "local_model":
             assert renderer is not None  # among the problems
             with _naming(version):
-                return ToolAgent(renderer, own_limits, version.prompt, context=context)
+                return ToolAgent(renderer, agent_limits, version.prompt, context=context)
         case "rule_based" | "callable":
             return CallableAgent(load_function(version.model))
         case "endpoint":
@@ -57,7 +57,7 @@ def build(
                     ChatEndpoint(version.model, version.model_name, api_key=api_key),
                     prompt=version.prompt,
                     temperature=temperature(version),
-                    max_tokens=own_limits.max_action_tokens,
+                    max_tokens=agent_limits.max_action_tokens,
                     context=context,
                 )
         case _:
@@ -65,19 +65,19 @@ def build(
 
 
 def limits_of(version: AgentVersion, limits: Limits) -> Limits:
-    """The limits of an attempt, with what the version sets itself."""
+    """The limits of a rollout, with the version's overrides."""
     return replace(limits, max_action_tokens=int(_number(version, "max_tokens", limits.max_action_tokens)))
 
 
-def prompts_for(version: AgentVersion, limits: Limits, renderer: Renderer) -> Prompts:
-    """How a local model's agent makes its prompts, as ``build`` has it. Raises ConfigError."""
+def prompt_builder_for(version: AgentVersion, limits: Limits, renderer: Renderer) -> PromptBuilder:
+    """The prompt builder of a local model's agent, the same as in ``build``. Raises ConfigError."""
     context = budget_of(version.parameters)
-    return prompts_of(renderer, limits_of(version, limits), version.prompt, context=context)
+    return prompt_builder(renderer, limits_of(version, limits), version.prompt, context=context)
 
 
 @contextmanager
 def _naming(version: AgentVersion) -> Iterator[None]:
-    """Adds the version's name to problems that are found as it is built."""
+    """Adds the version's name to problems raised while it is built."""
     try:
         yield
     except ConfigError as exc:
@@ -85,32 +85,34 @@ def _naming(version: AgentVersion) -> Iterator[None]:
 
 
 def temperature(version: AgentVersion) -> float:
-    """The temperature the version samples at."""
+    """The version's sampling temperature."""
     return _number(version, "temperature", DEFAULT_TEMPERATURE)
 
 
 def template_options(version: AgentVersion) -> Mapping[str, JsonValue]:
-    """The variables that the version's chat template is given; raises ConfigError for what is no table."""
-    found = version.parameters.get("template_options", {})
-    if not isinstance(found, Mapping):
-        raise ConfigError([f"agent {version.id!r}: template_options must be a table, got {found!r}"])
-    return found
+    """The variables of the version's chat template; raises ConfigError unless they are a table."""
+    options = version.parameters.get("template_options", {})
+    if not isinstance(options, Mapping):
+        raise ConfigError([f"agent {version.id!r}: template_options must be a table, got {options!r}"])
+    return options
 
 
 def precision(version: AgentVersion) -> Precision:
-    """How the version's weights are held; raises ConfigError for what nobody can hold them in."""
+    """The number type of the version's weights; raises ConfigError for an unsupported one."""
     match version.parameters.get("weights", "float32"):
-        case "float32" | "bfloat16" as found:
-            return found
-        case other:
-            raise ConfigError([f"agent {version.id!r}: weights must be 'float32' or 'bfloat16', got {other!r}"])
+        case "float32" | "bfloat16" as supported:
+            return supported
+        case unsupported:
+            raise ConfigError(
+                [f"agent {version.id!r}: weights must be 'float32' or 'bfloat16', got {unsupported!r}"]
+            )
 
 
 def _number(version: AgentVersion, name: str, default: float) -> float:
-    found = version.parameters.get(name, default)
-    if isinstance(found, bool) or not isinstance(found, int | float):
-        raise ConfigError([f"agent {version.id!r}: {name} must be a number, got {found!r}"])
-    return found
+    value = version.parameters.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigError([f"agent {version.id!r}: {name} must be a number, got {value!r}"])
+    return value
 
 
 def load_function(path: str) -> AgentFunction:
@@ -119,28 +121,28 @@ def load_function(path: str) -> AgentFunction:
     if not colon or not module_name or not name:
         raise ConfigError([f"an agent function is named 'package.module:function', got {path!r}"])
     try:
-        found: object = importlib.import_module(module_name)
+        target: object = importlib.import_module(module_name)
     except ImportError as exc:
         raise ConfigError([f"cannot import {module_name!r} of {path!r}: {exc}"]) from exc
-    except (Exception, SystemExit) as exc:  # foreign code: whatever it does when it is imported
+    except (Exception, SystemExit) as exc:  # third-party code may raise anything on import
         raise ConfigError([f"cannot import {module_name!r} of {path!r}: {described(exc)}{_line(exc)}"]) from exc
     try:
         for part in name.split("."):
-            found = getattr(found, part)
+            target = getattr(target, part)
     except AttributeError as exc:
         raise ConfigError([f"{module_name!r} has no {name!r}: {exc}"]) from exc
-    if not callable(found):
-        raise ConfigError([f"{path!r} is not a function, it is {found!r}"])
-    if inspect.isclass(found) or not _takes_three(found):
+    if not callable(target):
+        raise ConfigError([f"{path!r} is not a function, it is {target!r}"])
+    if inspect.isclass(target) or not _takes_three(target):
         raise ConfigError(
             [f"{path!r} cannot be called as function(instruction, turns, observation); name one that can"]
         )
-    function: AgentFunction = found
+    function: AgentFunction = target
     return function
 
 
 def _line(exc: BaseException) -> str:
-    """Where foreign code broke; empty where its message says so itself."""
+    """The location of the error in third-party code; empty where its message contains it."""
     if isinstance(exc, SyntaxError):
         return ""
     frame = traceback.extract_tb(exc.__traceback__)[-1]
@@ -148,12 +150,12 @@ def _line(exc: BaseException) -> str:
 
 
 def _takes_three(function: Callable[..., object]) -> bool:
-    """False when it is certain that the function cannot be called with three values."""
+    """False when the function certainly cannot be called with three arguments."""
     try:
         inspect.signature(function).bind(None, None, None)
     except TypeError:
         return False
-    except ValueError:  # some built-in functions do not say what they take
+    except ValueError:  # some built-in functions have no signature
         return True
     return True
 

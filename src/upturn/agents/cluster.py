@@ -1,10 +1,10 @@
-"""Attempts dealt out over workers elsewhere: who plays what, and what happens to attempts whose worker was lost.
+"""Distributes rollouts over workers, and retries those whose worker was lost.
 
-Each worker has an engine and environments of its own and plays its part all at once. An attempt's draws depend on
-its seed alone, so it does not matter who plays it: the tokens are those of one process (but for rounding, see
-``rollout``). What a worker finished before it was lost counts; what it had begun is dealt out again among all
-workers, and the last time each such attempt is played alone, so that one that kills its worker takes no other
-along. One that is lost then too is recorded as broken. No Ray here: see ``ray_crew``.
+Each worker has its own engine and environments and runs its part concurrently. A rollout's random numbers depend
+on its seed alone, so any worker gives the tokens of a single process (up to rounding, see ``rollout``). Rollouts
+finished before a worker was lost count; unfinished ones are distributed again among all workers, and in the last
+retry each runs alone, so that one that kills its worker takes no other with it. A rollout lost then is recorded as
+``environment_error``. No Ray here: see ``ray_workers``.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,8 +16,8 @@ from upturn.records import Observation, Task, Trajectory, record
 
 
 @record
-class Work:
-    """One attempt as it is sent: all that makes it this attempt, nothing that lives."""
+class WorkItem:
+    """One rollout as sent to a worker: plain data only."""
 
     attempt: Attempt
     key: str
@@ -30,82 +30,82 @@ class Work:
 
     @property
     def id(self) -> str:
-        """Of the trajectory that it becomes."""
+        """Id of its trajectory."""
         return attempt_id(self.attempt, self.key, self.agent_version)
 
 
-class Workplace(Protocol):
-    """What a worker plays with. Made in the worker's process, and used on its event loop only."""
+class WorkerRuntime(Protocol):
+    """A worker's engine and environments. Created in the worker's process, used on its event loop only."""
 
-    def take(self, folder: str, version: str) -> str:
-        """Samples with the weights in a folder from now on; returns their hash, which should be ``version``."""
+    def load_weights(self, folder: str, version: str) -> str:
+        """Loads the weights in a folder for further sampling; returns their hash, which should be ``version``."""
 
-    def begin(self, works: Sequence[Work]) -> None:
-        """Called before these are played: forgets what earlier ones left in caches."""
+    def prepare(self, works: Sequence[WorkItem]) -> None:
+        """Called before these items run: clears caches of earlier ones."""
 
-    def setting(self, work: Work) -> Setting:
-        """The setting with the agent and the model that live here."""
+    def setting(self, work: WorkItem) -> Setting:
+        """The setting with this worker's agent and model."""
 
     def environment(self, task: Task) -> Environment:
         """A new environment."""
 
 
-OpenWorkplace: TypeAlias = Callable[[], Workplace]
-"""Sent to each worker and called there once; has to be picklable."""
+MakeRuntime: TypeAlias = Callable[[], WorkerRuntime]
+"""Sent to each worker and called there once; must be picklable."""
 
 
 class Finished(NamedTuple):
-    """A worker finished an attempt."""
+    """A worker finished a rollout."""
 
     trajectory: Trajectory
 
 
 class Lost(NamedTuple):
-    """A worker is gone, with what it had not finished."""
+    """A worker is lost, with its unfinished rollouts."""
 
     worker: int
     reason: str
 
 
-class Crew(Protocol):
+class WorkerPool(Protocol):
     """Workers. One caller at a time."""
 
     @property
     def size(self) -> int:
         """How many they are, those that have to be replaced included."""
 
-    def take(self, folder: str, version: str) -> None:
-        """Gives all workers weights, also those that replace others later. Raises ClusterError."""
+    def load_weights(self, folder: str, version: str) -> None:
+        """Loads weights in all workers, also in later replacements. Raises ClusterError."""
 
-    def play(self, parts: Sequence[Sequence[Work]]) -> Iterator[Finished | Lost]:
-        """Part i is played by worker i; yields in any order, and ends when each worker has ended or is lost.
+    def run(self, parts: Sequence[Sequence[WorkItem]]) -> Iterator[Finished | Lost]:
+        """Runs part i on worker i; yields in any order, and ends when each worker has finished or is lost.
 
-        Replaces workers that were lost before. Raises ClusterError when it cannot, and for errors that are not an
-        attempt's own.
+        Replaces workers that were lost before. Raises ClusterError when it cannot, and for errors outside a
+        rollout.
         """
 
 
-class Played(NamedTuple):
-    """What came of attempts that were dealt out."""
+class WorkerResults(NamedTuple):
+    """The trajectories of all items, and the workers that were lost."""
 
     trajectories: list[Trajectory]
-    """In the order of the works."""
+    """In the order of the items."""
     losses: Mapping[str, int]
-    """By trajectory id, how often the attempt was lost with its worker; those that never were are left out."""
+    """By trajectory id, how often the rollout was lost with its worker; never 0."""
     reasons: tuple[str, ...]
-    """Of each worker that was lost, in order."""
+    """For each lost worker, in order."""
 
 
-def play(
-    works: Sequence[Work],
-    crew: Crew,
+def run_on_workers(
+    works: Sequence[WorkItem],
+    pool: WorkerPool,
     *,
     retries: int = 2,
     on_finish: Callable[[Trajectory], None] | None = None,
-) -> Played:
-    """All trajectories; those of attempts lost ``retries`` + 1 times end with ``environment_error`` and say so.
+) -> WorkerResults:
+    """All trajectories; rollouts lost ``retries`` + 1 times end with ``environment_error`` and the reason.
 
-    ``on_finish`` is called with each as it arrives, those that were given up last.
+    ``on_finish`` is called with each as it arrives; rollouts that were given up come last.
     """
     if retries < 0:
         raise ValueError(f"retries must be 0 or more, got {retries!r}")
@@ -121,8 +121,8 @@ def play(
     pending = list(works)
     for tries in range(retries + 1):
         is_last = tries == retries > 0
-        for parts in _alone(pending, crew.size) if is_last else [deal(pending, crew.size)]:
-            for event in crew.play(parts):
+        for parts in _alone(pending, pool.size) if is_last else [split_evenly(pending, pool.size)]:
+            for event in pool.run(parts):
                 if isinstance(event, Finished):
                     keep(event.trajectory)
                 else:
@@ -134,26 +134,26 @@ def play(
             break
     for work in pending:
         keep(_given_up(work, f"its worker was lost {retries + 1} times, at last: {reasons[-1]}"))
-    return Played([finished[work.id] for work in works], losses, tuple(reasons))
+    return WorkerResults([finished[work.id] for work in works], losses, tuple(reasons))
 
 
-def deal(works: Sequence[Work], workers: int) -> list[Sequence[Work]]:
-    """As many parts as there are workers, or works if those are fewer; sizes differ by one at most.
+def split_evenly(works: Sequence[WorkItem], workers: int) -> list[Sequence[WorkItem]]:
+    """As many parts as workers (or items, if fewer); sizes differ by at most one.
 
-    Neighbours stay together: attempts at one task share its prompt's computation.
+    Neighbours stay together: rollouts of one task share the computation of its prompt.
     """
     parts = min(workers, len(works))
     ends = [len(works) * (part + 1) // parts for part in range(parts)]
     return [works[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def _alone(works: Sequence[Work], workers: int) -> Iterator[list[Sequence[Work]]]:
-    """One work for each worker at a time."""
+def _alone(works: Sequence[WorkItem], workers: int) -> Iterator[list[Sequence[WorkItem]]]:
+    """One item per worker at a time."""
     for start in range(0, len(works), workers):
         yield [[work] for work in works[start : start + workers]]
 
 
-def _given_up(work: Work, why: str) -> Trajectory:
+def _given_up(work: WorkItem, why: str) -> Trajectory:
     return Trajectory(
         id=work.id,
         task_id=work.attempt.task.id,

@@ -1,4 +1,4 @@
-"""A foreign model behind a chat endpoint as an agent. Routed, judged and recorded; not trained."""
+"""An agent with a model behind a chat endpoint: routed, judged and recorded, but not trained."""
 
 from collections.abc import Iterator, Sequence
 
@@ -15,16 +15,16 @@ GRAMMAR = (
     "An action without parameters is just target.operation. Escape ; = and line breaks (\\n) in values with a "
     "backslash; join lists with commas. You then see what happened, and act again until you are done."
 )
-"""Always part of the system message; which actions there are stands in the agent version's prompt."""
+"""Always part of the system message; the agent version's prompt lists the actions."""
 _BYTES_A_TOKEN = 3
-"""English prose has about four bytes a token, tables and code about three; letters of other scripts have two or
-three bytes each, and rarely take more than a token."""
+"""English prose has about four bytes a token, tables and code about three; characters of other scripts have two or
+three bytes and rarely take more than a token."""
 _MESSAGE_TOKENS = 6
-"""What surrounds a message: four to six in the chat templates of open models."""
+"""Tokens around a message: four to six in the chat templates of open models."""
 
 
 class EndpointAgent:
-    """Sends the conversation, whole or within a budget, and takes the last line that reads as an action."""
+    """Sends the conversation, in full or within a budget, and takes the last line that parses as an action."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class EndpointAgent:
         max_tokens: int,
         context: Budget | None = None,
     ) -> None:
-        """``context``: None = all of it is sent. Raises ConfigError for a budget that leaves no room."""
+        """``context``: None = the full conversation. Raises ConfigError for a budget that leaves no room."""
         self._endpoint = endpoint
         self._system = f"{prompt}\n\n{GRAMMAR}" if prompt else GRAMMAR
         self._temperature = temperature
@@ -46,19 +46,23 @@ class EndpointAgent:
             check_room(self._window, self._opening(""))
 
     async def act(self, turns: Sequence[Turn], observation: Observation, model: ModelSession) -> Reply:  # noqa: ARG002
-        """One call. Raises LimitReachedError where not even the newest turn fits into the budget."""
+        """One call. Raises LimitReachedError where not even the latest turn fits into the budget."""
         turns, observation = self._within_budget(turns, observation)
         messages = list(self._messages(turns, observation))
-        written = await self._endpoint.complete(
+        completion = await self._endpoint.complete(
             messages, temperature=self._temperature, max_tokens=self._max_tokens
         )
-        return Reply(written.text, _last_action(written.text), Usage(written.prompt_tokens, written.written_tokens))
+        return Reply(
+            completion.text,
+            _last_action(completion.text),
+            Usage(completion.prompt_tokens, completion.written_tokens),
+        )
 
     def _within_budget(self, turns: Sequence[Turn], observation: Observation) -> tuple[Sequence[Turn], Observation]:
         if self._window is None:
             return turns, observation
         if turns:
-            view = self._window.replayed(turns, observation, opening=self._opening(turns[0].observation.text))
+            view = self._window.replay(turns, observation, opening=self._opening(turns[0].observation.text))
             return view.turns, view.observation
         if self._window.is_over(self._opening(observation.text)):
             raise LimitReachedError
@@ -76,7 +80,7 @@ class EndpointAgent:
 
 
 def estimated_tokens(text: str) -> int:
-    """More than the tokens of most texts: an endpoint does not tell how it makes them."""
+    """An upper estimate of the tokens of most texts; an endpoint's tokenizer is unknown."""
     return -(-len(text.encode(errors="surrogatepass")) // _BYTES_A_TOKEN)
 
 

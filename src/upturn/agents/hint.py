@@ -1,7 +1,7 @@
-"""Attempts that were helped: told something beside their task that must not reach what is trained.
+"""Hints: removes extra help in a task's prompt from a trajectory before it is trained on.
 
-A helped attempt read other tokens than the row it becomes: its tokens were sampled after the hint, and are
-learned as if written after the plain task. Such a row is no sample of the policy, so it counts as rendered.
+The tokens of a hinted trajectory were sampled after the hint and are trained as if they followed the plain task.
+Such a row is not a sample of the policy, so it counts as rendered.
 """
 
 import re
@@ -14,38 +14,37 @@ from upturn.records import Observation, TokenRow, Trajectory, WrittenSpan, recor
 
 @record
 class Hint:
-    """What one attempt was told, and how its task begins without."""
+    """The hint in a prompt, and the prompt without it."""
 
     text: str
-    """The words that were added, those included that introduce an answer: the answer alone may well stand in the
-    task, or has to be written. Empty = there are none, only tokens."""
+    """The words added, including those that introduce an answer: the answer alone may occur in the task, or must be
+    written. Empty = only tokens were added."""
     observation: Observation
-    """The task's first one, without the hint."""
+    """The task's first observation, without the hint."""
     hinted_ids: tuple[int, ...]
-    """All tokens before the first that the model wrote, as the attempt read them."""
+    """All tokens of the first prompt, with the hint."""
     plain_ids: tuple[int, ...]
     """The same without the hint."""
 
     @property
     def token_ids(self) -> tuple[int, ...]:
-        """The tokens that ``hinted_ids`` has and ``plain_ids`` has not: what lies between their common
-        beginning and their common end. Empty when there is no hint."""
-        ours, plain = self.hinted_ids, self.plain_ids
-        start = _common(ours, plain)
-        end = min(_common(ours[::-1], plain[::-1]), len(ours) - start, len(plain) - start)
-        return ours[start : len(ours) - end]
+        """The tokens of ``hinted_ids`` between the prefix and the suffix it has in common with ``plain_ids``."""
+        hinted, plain = self.hinted_ids, self.plain_ids
+        start = _common(hinted, plain)
+        end = min(_common(hinted[::-1], plain[::-1]), len(hinted) - start, len(plain) - start)
+        return hinted[start : len(hinted) - end]
 
 
 def without_hint(trajectory: Trajectory, hint: Hint) -> Trajectory:
-    """The attempt as if its task had been given plainly: other opening tokens, what was written as it was sampled.
+    """The trajectory with the plain prompt in place of the hinted one; sampled tokens are unchanged.
 
-    It counts as rendered, without log-probs, and has an id of its own. Raises TrainingError where a row does
-    not begin with the hinted opening, so that the hint could stand anywhere in it.
+    It counts as rendered, has no log-probs and a new id. Raises TrainingError where a row does not begin with the
+    hinted prompt, so that the hint could be anywhere in it.
     """
     if not hint.token_ids:
         raise TrainingError(
-            f"trajectory {trajectory.id!r} was given a hint without tokens: its hinted opening has nothing that "
-            "the plain one has not"
+            f"trajectory {trajectory.id!r} has a hint without tokens: its hinted prompt adds nothing to "
+            "the plain one"
         )
     first = tuple(replace(turn, observation=hint.observation) for turn in trajectory.turns[:1])
     return replace(
@@ -59,52 +58,51 @@ def without_hint(trajectory: Trajectory, hint: Hint) -> Trajectory:
     )
 
 
-def gives_away(trajectory: Trajectory, hint: Hint, mentions: tuple[str, ...] = ()) -> bool:
-    """True when what the attempt wrote repeats the hint, or has one of the words ``mentions``.
+def repeats_hint(trajectory: Trajectory, hint: Hint, mentions: tuple[str, ...] = ()) -> bool:
+    """True when the model's text repeats the hint, or contains one of the words ``mentions``.
 
-    ``trajectory``: without the hint, as ``without_hint`` makes it. Words are compared whole, in any case and
-    spacing. Raises TrainingError where the hint stands in what the attempt read: such a row would teach from
-    the answer.
+    ``trajectory``: the result of ``without_hint``. Compares whole words, ignoring case and spacing. Raises
+    TrainingError where an observation contains the hint: such a row would train on the answer.
     """
     written = " ".join(_normal(turn.text) for turn in trajectory.turns)
     words = _normal(hint.text)
     if (words and words in written) or any(_has_word(written, word) for word in mentions):
         return True
-    places = [(row, start) for row in trajectory.rows for start in _places(row.token_ids, hint.token_ids)]
+    matches = [(row, start) for row in trajectory.rows for start in _matches(row.token_ids, hint.token_ids)]
     size = len(hint.token_ids)
-    if any(span.start < start + size and start < span.stop for row, start in places for span in row.spans):
+    if any(span.start < start + size and start < span.stop for row, start in matches for span in row.spans):
         return True
     is_read = words and any(words in _normal(turn.observation.text) for turn in trajectory.turns)
-    if places or is_read:
-        where = f"tokens {list(hint.token_ids)!r}" if places else f"words {hint.text!r}"
+    if matches or is_read:
+        leak = f"tokens {list(hint.token_ids)!r}" if matches else f"words {hint.text!r}"
         raise TrainingError(
-            f"the hint leaks: trajectory {trajectory.id!r} still reads its {where} after it was taken out of the "
-            "opening. Keep the hint out of the task and of what the environment answers, and let it begin with "
-            "words that stand nowhere else"
+            f"the hint leaks: trajectory {trajectory.id!r} still reads its {leak} after the hint was removed from "
+            "the prompt. Keep the hint out of the task and of the environment's observations, and begin it with "
+            "words that occur nowhere else"
         )
     return False
 
 
 def _plain_row(trajectory_id: str, row: TokenRow, hint: Hint) -> TokenRow:
-    opening, moved = len(hint.hinted_ids), len(hint.plain_ids) - len(hint.hinted_ids)
+    opening, shift = len(hint.hinted_ids), len(hint.plain_ids) - len(hint.hinted_ids)
     if row.token_ids[:opening] != hint.hinted_ids or any(span.start < opening for span in row.spans):
         raise TrainingError(
-            f"trajectory {trajectory_id!r} has a row that does not begin with the hinted opening, so the hint "
-            "cannot be taken out of it; use an agent whose context only grows"
+            f"trajectory {trajectory_id!r} has a row that does not begin with the hinted prompt, so the hint "
+            "cannot be removed; use an agent whose context only grows"
         )
-    spans = tuple(WrittenSpan(span.turn, span.start + moved, span.stop + moved) for span in row.spans)
+    spans = tuple(WrittenSpan(span.turn, span.start + shift, span.stop + shift) for span in row.spans)
     return TokenRow(hint.plain_ids + row.token_ids[opening:], spans, (), row.fork_cause)
 
 
 def _common(left: tuple[int, ...], right: tuple[int, ...]) -> int:
-    """Length of their common beginning."""
+    """Length of the common prefix."""
     pairs = enumerate(zip(left, right, strict=False))
-    return next((place for place, (ours, theirs) in pairs if ours != theirs), min(len(left), len(right)))
+    return next((index for index, (one, other) in pairs if one != other), min(len(left), len(right)))
 
 
-def _places(tokens: tuple[int, ...], wanted: tuple[int, ...]) -> Iterator[int]:
-    size = len(wanted)
-    return (start for start in range(len(tokens) - size + 1) if tokens[start : start + size] == wanted)
+def _matches(tokens: tuple[int, ...], pattern: tuple[int, ...]) -> Iterator[int]:
+    size = len(pattern)
+    return (start for start in range(len(tokens) - size + 1) if tokens[start : start + size] == pattern)
 
 
 def _normal(text: str) -> str:

@@ -1,7 +1,7 @@
-"""Binds a model to one attempt: derives each call's seed, records each call, and builds the training rows.
+"""Binds a model to one rollout: derives each call's seed, records each call, and builds the training rows.
 
 A call whose prompt starts with all tokens of an earlier row extends that row; otherwise it starts a new row with
-the cause. Written tokens are recorded as sampled and never made again from text.
+the cause. Sampled tokens are recorded as sampled, never retokenised from text.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from upturn.records import TokenRow, Trajectory, WrittenSpan
 
 
 class LimitReachedError(Exception):
-    """No tokens are left for the call: the attempt ends with ``token_limit``. Not a failure of the model."""
+    """No tokens are left for the call: the rollout ends with ``token_limit``. Not a failure of the model."""
 
 
 def derived_seed(*parts: str | int) -> int:
@@ -26,8 +26,10 @@ def derived_seed(*parts: str | int) -> int:
 
 
 def fork_counts(trajectories: Iterable[Trajectory]) -> Counter[str]:
-    """How many rows were started because a prompt did not extend the tokens before it, by cause."""
-    return Counter(row.fork_cause for each in trajectories for row in each.rows if row.fork_cause is not None)
+    """Number of rows started because a prompt did not extend the tokens before it, by cause."""
+    return Counter(
+        row.fork_cause for trajectory in trajectories for row in trajectory.rows if row.fork_cause is not None
+    )
 
 
 @dataclass
@@ -40,12 +42,12 @@ class _Row:
 
 @dataclass
 class Recorder:
-    """A ModelSession for one attempt; single use."""
+    """A ModelSession for one rollout; single use."""
 
     model: Model | None
-    """None: the agent has no model of ours; a call raises ModelError."""
+    """None = the agent has no local model; a call raises ModelError."""
     request: GenerationRequest
-    """Temperature, session, order and seed that the calls share; its prompt and stop ids are not read.
+    """Temperature, session, order and seed of all calls; its prompt and stop ids are ignored.
     A call's seed derives from this seed and the call's index."""
     max_tokens: int | None = None
     """Of prompt and output together; None = unlimited."""
@@ -57,7 +59,7 @@ class Recorder:
     _calls: int = 0
 
     def resume(self, rows: Iterable[TokenRow], history: tuple[int, ...]) -> None:
-        """Takes what was read and written before, in another attempt, as context; before the first call."""
+        """Takes rows and history of another rollout as context; call it before the first ``generate``."""
         self._rows = [_Row(row.token_ids, row.fork_cause) for row in rows]
         self.history = history
 
@@ -71,7 +73,7 @@ class Recorder:
     ) -> Generation:
         """The model's continuation, recorded; raises LimitReachedError when the context has no room for a token."""
         if self.model is None:
-            raise ModelError("this agent calls a model, but its rollout was given none; give the setting a model")
+            raise ModelError("this agent calls a model, but its rollout has none; pass a model in the setting")
         prompt = tuple(prompt_ids)
         room = max_tokens if self.max_tokens is None else min(max_tokens, self.max_tokens - len(prompt))
         if room <= 0:
@@ -83,7 +85,7 @@ class Recorder:
         if self.model_version not in {"", generation.model_version}:
             raise ModelError(
                 f"the model changed from {self.model_version!r} to {generation.model_version!r} within one "
-                "attempt; update weights only while no attempt runs"
+                "rollout; update weights only while no rollout runs"
             )
         self.model_version = generation.model_version
         if not generation.token_ids:
@@ -92,19 +94,19 @@ class Recorder:
         return generation
 
     def rows(self, turns: int) -> tuple[TokenRow, ...]:
-        """The rows written to; tokens of a turn that was not completed (index ``turns`` or later) are not trained
-        on, nor are those of an attempt that this one goes on from.
+        """The rows with sampled tokens. Tokens of an incomplete turn (index ``turns`` or later), and those before a
+        branch point, are not trained on.
         """
         return tuple(_finished(row, turns) for row in self._rows if row.spans)
 
     @property
     def written_tokens(self) -> int:
-        """Tokens that the model wrote, in all calls."""
+        """Output tokens of all calls."""
         return sum(len(row.logprobs) for row in self._rows)
 
     @property
     def prompt_tokens(self) -> int:
-        """Tokens that it read, each once per row."""
+        """Prompt tokens, each counted once per row."""
         return sum(len(row.tokens) for row in self._rows if row.spans) - self.written_tokens
 
     def _record(self, prompt: tuple[int, ...], generation: Generation, fork_cause: str | None) -> None:
@@ -123,9 +125,9 @@ class Recorder:
         self._rows.append(row)
         return row
 
-    def _fork_cause(self, prompt: tuple[int, ...], given: str | None) -> str | None:
-        if not self._rows or given is not None:
-            return given if self._rows else None
+    def _fork_cause(self, prompt: tuple[int, ...], stated: str | None) -> str | None:
+        if not self._rows or stated is not None:
+            return stated if self._rows else None
         is_shorter = self.history[: len(prompt)] == prompt
         return "history_shortened" if is_shorter else "history_changed"
 

@@ -1,23 +1,22 @@
-"""Token rows for attempts that no model of ours wrote: rules, people, foreign models. For supervised training."""
+"""Token rows for trajectories not sampled from a local model: rules, people, endpoints. For supervised training."""
 
 from dataclasses import replace
 
-from upturn.agents.context import GrowingPrompt, Prompts
+from upturn.agents.context import GrowingPrompt, PromptBuilder
 from upturn.agents.recorder import LimitReachedError
 from upturn.models import Renderer
 from upturn.records import TokenRow, Trajectory, Turn, WrittenSpan
 
 
 def rendered_rows(
-    trajectory: Trajectory, renderer: Renderer, prompts: Prompts | None = None
+    trajectory: Trajectory, renderer: Renderer, prompts: PromptBuilder | None = None
 ) -> tuple[TokenRow, ...]:
-    """The tokens that a model would have seen and written, without log-probs; one row where prefixes are kept.
+    """The tokens that a model would have read and written, without log-probs; one row where prefixes are kept.
 
-    ``prompts``: how the model's agent makes its prompts; None = they only grow, and there is no system prompt.
-    Where earlier turns are shown differently later on, a row starts anew, as it would in a rollout. A turn without
-    a readable action ends the last row, as does one that has no room in a context's budget: there is nothing to
-    learn from it. Empty when that is the first turn. Raises RecordError for an action that the renderer cannot
-    write.
+    ``prompts``: the prompt builder of the model's agent; None = growing prompts without a system prompt. Where
+    earlier turns render differently later on, a new row starts, as in a rollout. A turn without a parsed action,
+    or without room in the context budget, ends the last row. Empty when that is the first turn. Raises RecordError
+    for an action that the renderer cannot write.
     """
     prompts = GrowingPrompt(renderer) if prompts is None else prompts
     rows: list[TokenRow] = []
@@ -27,24 +26,26 @@ def rendered_rows(
         if turn.action is None:
             break
         try:
-            seen, fork_cause = prompts.next(row.token_ids, before, turn.observation)
+            prompt_ids, fork_cause = prompts.next(row.token_ids, before, turn.observation)
         except LimitReachedError:
             break
-        if seen[: len(row.token_ids)] != row.token_ids:
+        if prompt_ids[: len(row.token_ids)] != row.token_ids:
             rows.append(row)
             row = TokenRow((), (), (), fork_cause or "history_changed")
-        written = renderer.write(turn.action)
-        token_ids = seen + written
-        span = WrittenSpan(number, len(seen), len(token_ids))
+        action_ids = renderer.write(turn.action)
+        token_ids = prompt_ids + action_ids
+        span = WrittenSpan(number, len(prompt_ids), len(token_ids))
         row = TokenRow(token_ids, (*row.spans, span), (), row.fork_cause)
-        before.append(replace(turn, text=renderer.read(written).text))  # another renderer may have written its own
+        before.append(
+            replace(turn, text=renderer.read(action_ids).text)
+        )  # the recorded text may come from another renderer
     return (*rows, row) if row.spans else ()
 
 
-def has_tokens_of(trajectory: Trajectory, renderer: Renderer) -> bool:
-    """Whether the rows read, with this renderer, as what was written: models with other tokenizers leave other ids.
+def matches_tokenizer(trajectory: Trajectory, renderer: Renderer) -> bool:
+    """Whether the rows' ids decode with this renderer to the recorded texts: another tokenizer has other ids.
 
-    Looks at what was written first in each row. True when there are no rows.
+    Compares the first output in each row. True when there are no rows.
     """
     return all(
         renderer.read(row.token_ids[span.start : span.stop]).text == trajectory.turns[span.turn].text

@@ -1,14 +1,14 @@
-"""Attempts at tasks: many environments in one process, on one event loop.
+"""Rollouts: many agents and environments in one process, on one event loop.
 
-An attempt begins with its task, or goes on from a state inside another attempt. It asks its agent, steps its
-environment, and stops when the environment ends it, a limit is reached or something breaks. What breaks is recorded
-as the attempt's outcome; its siblings go on. An agent is given copies: what it does to them, or later to its own
-answers, changes nothing that was recorded.
+A rollout starts with its task, or at a branch point of another trajectory. It calls its agent, steps its
+environment, and stops when the environment ends it, a limit is reached or something fails. A failure is recorded as
+the rollout's outcome; the others continue. An agent gets copies: changing them, or later its own answers, does not
+change the record.
 
-An environment is called on the event loop; one that blocks, in a thread of its attempt's own, while models go on
-writing for the others. Nothing here depends on how fast anything ran, except the time limit, the measured seconds
-and, with environments that block, which calls a model's batch is composed of: the model's concern, as it is with
-agents that wait. A local engine's tokens do not depend on it, but for rounding; their log-probs' last digits do.
+An environment is called on the event loop; a blocking one in a thread per rollout, while models keep generating for
+the others. Results do not depend on speed, except for the time limit, the measured seconds and, with blocking
+environments or agents, the composition of a model's batches. A local engine's tokens do not depend on the latter,
+up to rounding; the last digits of their log-probs do.
 """
 
 import asyncio
@@ -20,12 +20,10 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from upturn.agents.agent import Agent, Reply
-from upturn.agents.branch_point import Beginning
-from upturn.agents.limit import limit_reached
+from upturn.agents.agent import Agent, Reply, recordable
+from upturn.agents.branch_point import BranchPoint
+from upturn.agents.environment_thread import EnvironmentThread
 from upturn.agents.recorder import LimitReachedError, Recorder, derived_seed
-from upturn.agents.sanitize import recordable
-from upturn.agents.worker import Worker
 from upturn.config import Limits
 from upturn.environments import MALFORMED, Environment, Info, Step, blocks, is_potential
 from upturn.errors import RecordError, WorldError, described
@@ -53,17 +51,17 @@ class Attempt:
 
     task: Task
     number: int
-    """Of the tries at this task, from 0."""
+    """Index among the attempts at this task, from 0."""
     index: int
-    """Of the task within the collection: batches are composed in the order (index, number)."""
-    beginning: Beginning | None = None
-    """The state inside another attempt to go on from: its turns come first in the trajectory, its tokens are
-    context. Attempts from one state need different numbers. None = from the task's beginning."""
+    """Index of the task in the collection: batches are sorted by (index, number)."""
+    branch_point: BranchPoint | None = None
+    """The state of another trajectory to continue from: its turns come first in the trajectory, its tokens are
+    context. Attempts from one state need different numbers. None = from the start of the task."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What the attempts of one agent version share."""
+    """What all rollouts of one agent version share."""
 
     key: str
     """Makes trajectory ids and sessions unique: run and iteration, or the like."""
@@ -71,17 +69,17 @@ class Setting:
     agent_version: str
     """``AgentVersion.id``"""
     model: Model | None
-    """None: the agent calls no model of ours; its trajectories count as rendered."""
+    """None = the agent calls no local model; its trajectories count as rendered."""
     limits: Limits = field(default_factory=Limits)
     seed: int = 0
-    """Calls draw from (seed, task, attempt, call): iterations need different ones, or repeat each other's luck."""
+    """Calls are seeded by (seed, task, attempt, call): use a different seed for each iteration."""
     temperature: float = 1.0
     clock: Callable[[], float] = time.monotonic
     """Seconds."""
 
 
 class Job(NamedTuple):
-    """An attempt with the setting it runs in."""
+    """An attempt with its setting."""
 
     attempt: Attempt
     setting: Setting
@@ -94,22 +92,22 @@ async def run_rollouts(
     slots: int = 64,
     on_finish: Callable[[Trajectory], None] | None = None,
 ) -> list[Trajectory]:
-    """All trajectories in the order of the jobs; alive are at most ``slots`` with a model, and as many without.
+    """All trajectories in the order of the jobs; at most ``slots`` with a model run at a time, and as many without.
 
-    They have slots of their own because agents without a model take as long as they like: were they to share, the
-    clock would decide which attempts a model's batch is composed of. ``on_finish`` is called with each as it
-    finishes, in the order of finishing.
+    The two kinds have separate slots because agents without a model take arbitrary time: with shared slots, the
+    clock would decide the composition of a model's batches. ``on_finish`` is called with each trajectory as it
+    finishes.
     """
     if slots < 1:
         raise ValueError(f"slots must be at least 1, got {slots!r}")
     finished: list[Trajectory | None] = [None] * len(jobs)
-    with_model = [(place, job) for place, job in enumerate(jobs) if job.setting.model is not None]
-    without = [(place, job) for place, job in enumerate(jobs) if job.setting.model is None]
+    with_model = [(index, job) for index, job in enumerate(jobs) if job.setting.model is not None]
+    without = [(index, job) for index, job in enumerate(jobs) if job.setting.model is None]
 
     async def work(queue: Iterator[tuple[int, Job]]) -> None:
-        for place, job in queue:
+        for index, job in queue:
             trajectory = await rollout(job.attempt, environments, job.setting)
-            finished[place] = trajectory
+            finished[index] = trajectory
             if on_finish is not None:
                 on_finish(trajectory)
 
@@ -122,38 +120,49 @@ async def run_rollouts(
 
 
 async def rollout(attempt: Attempt, environments: EnvironmentFactory, setting: Setting) -> Trajectory:
-    """One attempt, from a new environment to its end. Raises only when it is cancelled."""
+    """One rollout in a new environment. Raises only when it is cancelled."""
     run = _Run(attempt, setting)
     try:
-        outcome = await run.play(environments)
+        outcome = await run.run(environments)
     finally:
         run.end()
     return run.trajectory(outcome)
 
 
 def trajectory_id(
-    key: str, task_id: str, agent_version: str, number: int, *, beginning: Beginning | None = None
+    key: str, task_id: str, agent_version: str, number: int, *, branch_point: BranchPoint | None = None
 ) -> str:
-    """The same for the same attempt, whenever and wherever it is made."""
-    place = [] if beginning is None else [beginning.source, len(beginning.turns)]
-    parts = json.dumps([key, task_id, agent_version, number, *place]).encode()
+    """The id of an attempt's trajectory, the same whenever and wherever it runs."""
+    position = [] if branch_point is None else [branch_point.source, len(branch_point.turns)]
+    parts = json.dumps([key, task_id, agent_version, number, *position]).encode()
     return hashlib.blake2b(parts, digest_size=16).hexdigest()
 
 
 def attempt_id(attempt: Attempt, key: str, agent_version: str) -> str:
-    """Of the trajectory that the attempt becomes."""
-    return trajectory_id(key, attempt.task.id, agent_version, attempt.number, beginning=attempt.beginning)
+    """The id of the attempt's trajectory."""
+    return trajectory_id(key, attempt.task.id, agent_version, attempt.number, branch_point=attempt.branch_point)
 
 
 def attempt_seed(attempt: Attempt, seed: int) -> int:
-    """What the attempt's calls draw from, in a setting with this seed."""
-    beginning = attempt.beginning
-    place = () if beginning is None else (beginning.source_seed, len(beginning.turns))
-    return derived_seed(seed, attempt.task.id, attempt.number, *place)
+    """The seed of the attempt's calls, in a setting with this seed."""
+    branch_point = attempt.branch_point
+    position = () if branch_point is None else (branch_point.source_seed, len(branch_point.turns))
+    return derived_seed(seed, attempt.task.id, attempt.number, *position)
+
+
+def limit_reached(limits: Limits, *, turns: int, tokens: int, seconds: float) -> Outcome | None:
+    """The outcome of the first limit reached, in the order turns, tokens, seconds; None = continue."""
+    if turns >= limits.max_turns:
+        return "step_limit"
+    if limits.max_tokens is not None and tokens >= limits.max_tokens:
+        return "token_limit"
+    if limits.max_seconds is not None and seconds >= limits.max_seconds:
+        return "time_limit"
+    return None
 
 
 class _Run:
-    """The moving parts of one attempt."""
+    """The mutable state of one rollout."""
 
     def __init__(self, attempt: Attempt, setting: Setting) -> None:
         self.attempt, self.setting = attempt, setting
@@ -172,56 +181,56 @@ class _Run:
         self.recorder = Recorder(setting.model, shared, max_tokens=setting.limits.max_tokens)
         self.started = setting.clock()
         self.turns: list[Turn] = []
-        self.shown: list[Turn] = []
-        """Equal to ``turns`` but for potentials, which agents never see, and the agent's to do with as it likes."""
+        self.visible_turns: list[Turn] = []
+        """Copies of ``turns`` for the agent, without potentials, which agents never see."""
         self.observation = _BROKEN
         self.state_hash = ""
         self.potential: float | None = None
         self.final_state: dict[str, JsonValue] = {}
-        self.foreign = Usage()
+        self.external_usage = Usage()
         self.error = ""
-        self.worker: Worker | None = None
-        """Calls the environment; None = it does not block, it is called right here."""
+        self.thread: EnvironmentThread | None = None
+        """Calls a blocking environment; None = it is called on the event loop."""
 
-    async def play(self, environments: EnvironmentFactory) -> Outcome:
+    async def run(self, environments: EnvironmentFactory) -> Outcome:
         try:
             environment = environments(self.attempt.task)
-            self.worker = Worker() if blocks(environment) else None
-            observation, info = await self._ask(lambda: environment.reset(self.attempt.task))
+            self.thread = EnvironmentThread() if blocks(environment) else None
+            observation, info = await self._call(lambda: environment.reset(self.attempt.task))
             self.potential = _potential(info)
             self.observation, self.state_hash = observation, info.state_hash
-            if self.attempt.beginning is not None:
-                await self._begin(self.attempt.beginning, environment)
-        except Exception as exc:  # noqa: BLE001 — a broken world is recorded, its siblings go on
+            if self.attempt.branch_point is not None:
+                await self._enter(self.attempt.branch_point, environment)
+        except Exception as exc:  # noqa: BLE001 — a failed environment is recorded; other rollouts continue
             return self._broke("environment_error", exc)
         outcome: Outcome | None = None
         while outcome is None:
             seconds = self.setting.clock() - self.started
             outcome = self._limit(seconds) or await self._turn(environment, seconds)
         try:
-            self.final_state = await self._ask(lambda: dict(environment.state()))
+            self.final_state = await self._call(lambda: dict(environment.state()))
         except Exception as exc:  # noqa: BLE001 — as above
             return self._broke("environment_error", exc)
         return outcome
 
     def end(self) -> None:
-        """Gives back what the attempt holds, however it ended."""
-        if self.worker is not None:
-            self.worker.end()
+        """Releases the rollout's thread and session, however it ended."""
+        if self.thread is not None:
+            self.thread.end()
         if self.setting.model is not None:
             self.setting.model.release(self.session)
 
-    async def _ask(self, call: Callable[[], ResultT]) -> ResultT:
-        """What the environment answers; it is called at once, or by the worker."""
-        return call() if self.worker is None else await self.worker.do(call)
+    async def _call(self, call: Callable[[], ResultT]) -> ResultT:
+        """Calls the environment, on the event loop or in its thread."""
+        return call() if self.thread is None else await self.thread.run(call)
 
-    async def _begin(self, beginning: Beginning, environment: Environment) -> None:
-        await self._ask(lambda: beginning.enter(environment))
-        self.observation, self.state_hash = beginning.observation, beginning.state_hash
-        self.potential = beginning.potential
-        self.turns = list(beginning.turns)
-        self.shown = [_copied(turn) for turn in beginning.turns]
-        self.recorder.resume(beginning.rows, beginning.history)
+    async def _enter(self, branch_point: BranchPoint, environment: Environment) -> None:
+        await self._call(lambda: branch_point.enter(environment))
+        self.observation, self.state_hash = branch_point.observation, branch_point.state_hash
+        self.potential = branch_point.potential
+        self.turns = list(branch_point.turns)
+        self.visible_turns = [_copied(turn) for turn in branch_point.turns]
+        self.recorder.resume(branch_point.rows, branch_point.history)
 
     def _limit(self, seconds: float) -> Outcome | None:
         return limit_reached(
@@ -234,20 +243,20 @@ class _Run:
         timer = asyncio.timeout(None if limit is None else limit - seconds)
         try:
             async with timer:
-                answer = await self.setting.agent.act(tuple(self.shown), self.observation, self.recorder)
+                answer = await self.setting.agent.act(tuple(self.visible_turns), self.observation, self.recorder)
             reply = recordable(answer)
         except LimitReachedError:
             return "token_limit"
-        except Exception as exc:  # noqa: BLE001 — an agent or model that breaks is this attempt's outcome
+        except Exception as exc:  # noqa: BLE001 — a failing agent or model is this rollout's outcome
             return "time_limit" if timer.expired() else self._broke("model_error", exc)
-        self.foreign = Usage(
-            self.foreign.prompt_tokens + reply.usage.prompt_tokens,
-            self.foreign.written_tokens + reply.usage.written_tokens,
+        self.external_usage = Usage(
+            self.external_usage.prompt_tokens + reply.usage.prompt_tokens,
+            self.external_usage.written_tokens + reply.usage.written_tokens,
         )
         action = MALFORMED if reply.action is None else reply.action
         try:
-            return self._stepped(reply, await self._ask(lambda: environment.step(action)))
-        except Exception as exc:  # noqa: BLE001 — a broken world is recorded, its siblings go on
+            return self._stepped(reply, await self._call(lambda: environment.step(action)))
+        except Exception as exc:  # noqa: BLE001 — a failed environment is recorded; other rollouts continue
             self.turns.append(
                 Turn(
                     self.observation,
@@ -272,7 +281,7 @@ class _Run:
             state_hash=self.state_hash,
             potential=self.potential,
         )
-        self.shown.append(_copied(turn))
+        self.visible_turns.append(_copied(turn))
         self.turns.append(turn)
         self.observation, self.state_hash, self.potential = observation, info.state_hash, potential
         if is_terminated:
@@ -284,17 +293,17 @@ class _Run:
         return outcome
 
     def trajectory(self, outcome: Outcome) -> Trajectory:
-        """The attempt as a record. Where its environment's answers cannot be written, it broke from the start."""
-        made = self._trajectory(outcome)
+        """The rollout as a record. If its observations cannot be written, it counts as failed from the start."""
+        trajectory = self._trajectory(outcome)
         try:
-            fields_json(made)
+            fields_json(trajectory)
         except RecordError as exc:
             self.turns, self.observation, self.final_state = [], _BROKEN, {}
             return self._trajectory(self._broke("environment_error", exc))
-        return made
+        return trajectory
 
     def _trajectory(self, outcome: Outcome) -> Trajectory:
-        is_ours = self.setting.model is not None
+        is_sampled = self.setting.model is not None
         return Trajectory(
             id=self.id,
             task_id=self.attempt.task.id,
@@ -302,16 +311,16 @@ class _Run:
             turns=tuple(self.turns),
             final_observation=self.observation,
             outcome=outcome,
-            origin="sampled" if is_ours else "rendered",
+            origin="sampled" if is_sampled else "rendered",
             rows=self.recorder.rows(len(self.turns)),
             attempt=self.attempt.number,
             seed=self.seed,
-            temperature=self.setting.temperature if is_ours else None,
+            temperature=self.setting.temperature if is_sampled else None,
             model_version=self.recorder.model_version,
             final_state=self.final_state,
             usage=Usage(
-                self.recorder.prompt_tokens + self.foreign.prompt_tokens,
-                self.recorder.written_tokens + self.foreign.written_tokens,
+                self.recorder.prompt_tokens + self.external_usage.prompt_tokens,
+                self.recorder.written_tokens + self.external_usage.written_tokens,
                 self.setting.clock() - self.started,
             ),
             error=self.error,
@@ -319,7 +328,7 @@ class _Run:
 
 
 def _potential(info: Info) -> float | None:
-    """Raises WorldError where it is none: shaping by it would train on rewards that nobody meant."""
+    """The potential; raises WorldError for an invalid one, which would shape rewards wrongly."""
     if not is_potential(info.potential):
         raise WorldError(
             f"the environment gave the potential {info.potential!r}; potentials are floats in [0, 1], or None"

@@ -1,4 +1,4 @@
-"""Agents that act with one answer a turn: a model behind a renderer, or any Python function."""
+"""Agents that give one answer a turn: a model behind a renderer, or any Python function."""
 
 import asyncio
 import ctypes
@@ -9,7 +9,7 @@ from threading import Thread
 from typing import TypeAlias, TypeVar, cast
 
 from upturn.agents.agent import ModelSession, Reply
-from upturn.agents.context import Budget, prompts_of
+from upturn.agents.context import Budget, prompt_builder
 from upturn.config import Limits
 from upturn.environments import LONGEST_ANSWER, action_text, read_action
 from upturn.models import Renderer
@@ -17,27 +17,27 @@ from upturn.records import Action, Observation, Turn
 
 Answer: TypeAlias = Action | str
 AgentFunction: TypeAlias = Callable[[str, Sequence[Turn], Observation], Answer | Awaitable[Answer]]
-"""``function(instruction, turns, observation)``: an action, or text as ``read_action`` reads it."""
+"""``function(instruction, turns, observation)``: an action, or text that ``read_action`` parses."""
 
 ResultT = TypeVar("ResultT")
 
 
 class ToolAgent:
-    """A model that writes one action a turn. Its context only grows: the session's history plus the observation.
+    """A model that writes one action a turn. Its prompt is the session's history plus the observation.
 
-    Unless it has a budget, or the renderer is one of a chat template that shows earlier turns differently later on.
+    Except with a context budget, or a chat template that renders earlier turns differently later on.
     """
 
     def __init__(
         self, renderer: Renderer, limits: Limits, prompt: str = "", *, context: Budget | None = None
     ) -> None:
-        """``context``: None = it only grows. Raises ConfigError for a budget that leaves no room."""
+        """``context``: None = no budget. Raises ConfigError for a budget that leaves no room."""
         self._renderer = renderer
         self._max_tokens = limits.max_action_tokens
-        self._prompts = prompts_of(renderer, limits, prompt, context=context)
+        self._prompts = prompt_builder(renderer, limits, prompt, context=context)
 
     async def act(self, turns: Sequence[Turn], observation: Observation, model: ModelSession) -> Reply:
-        """One call of the model, read as an action."""
+        """One call of the model, parsed as an action."""
         prompt = self._prompts.next(model.history, turns, observation)
         generation = await model.generate(
             prompt.token_ids,
@@ -51,19 +51,18 @@ class ToolAgent:
 class CallableAgent:
     """A Python function as an agent: rules, or the user's own agent.
 
-    A plain function runs in a thread of its own, so that one that waits stops nobody else: it may be called several
-    times at once. An async function runs on the event loop and must not block it. A call that is given up, because
-    the attempt's time is over, is stopped where Python can stop it; else it is left to itself, and keeps no process
-    from ending.
+    A plain function runs in a separate thread, so that a slow one delays no other rollout: it may be called
+    concurrently. An async function runs on the event loop and must not block it. A call abandoned at the time limit
+    is stopped where Python can stop it; otherwise it keeps running in a daemon thread.
     """
 
     def __init__(self, function: AgentFunction) -> None:
         self._function = function
-        own_call = getattr(type(function), "__call__", None)  # noqa: B004  an object's may be async too
-        self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(own_call)
+        call = getattr(type(function), "__call__", None)  # noqa: B004  an object's may be async too
+        self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
     async def act(self, turns: Sequence[Turn], observation: Observation, model: ModelSession) -> Reply:  # noqa: ARG002
-        """What the function answers; text that is no call is sent on as unreadable."""
+        """The function's answer; text that is not a call has no action."""
         instruction = turns[0].observation.text if turns else observation.text
         try:
             answer = await self._answer(instruction, turns, observation)
@@ -87,21 +86,21 @@ class CallableAgent:
 
 
 async def _in_thread(call: Callable[[], ResultT]) -> ResultT:
-    """What the call returns or raises. Its thread is a daemon: unlike a pool's, nobody waits for it at exit."""
+    """Runs the call in a daemon thread: unlike a pool's threads, it does not delay the exit of the process."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[tuple[ResultT | None, BaseException | None]] = loop.create_future()
 
     def deliver(result: ResultT | None, error: BaseException | None) -> None:
-        if not done.done():  # else it was given up
+        if not done.done():  # else it was abandoned
             done.set_result((result, error))
 
     def run() -> None:
         result, error = None, None
         try:
             result = call()
-        except BaseException as exc:  # noqa: BLE001  also SystemExit: it would end the thread and leave the caller waiting
+        except BaseException as exc:  # noqa: BLE001  also SystemExit, which would leave the caller waiting
             error = exc
-        with suppress(RuntimeError):  # the loop has ended: nobody waits any more
+        with suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(deliver, result, error)
 
     thread = Thread(target=run, name="upturn-agent", daemon=True)
@@ -119,9 +118,9 @@ async def _in_thread(call: Callable[[], ResultT]) -> ResultT:
 
 
 def _stop(thread: Thread) -> None:
-    """Raises SystemExit in the thread: a loop without end would slow down everybody else for good.
+    """Raises SystemExit in the thread: an endless loop would slow down the process for good.
 
-    It arrives between two steps of Python code, so that a thread that waits notices when its wait is over, if ever.
+    Python raises it between two bytecodes, so a thread that waits in C code gets it only when the wait is over.
     """
     if thread.is_alive():
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit))

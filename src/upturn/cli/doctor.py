@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -14,7 +15,7 @@ import upturn
 from upturn.cli.output import emit, memory_bytes, package_version, say
 from upturn.config import SHIPPED_MODELS
 from upturn.records import Result
-from upturn.threads import WAIT_POLICY, cpu_quota, default_threads, usable_cores
+from upturn.threads import WAIT_SETTINGS, cpu_quota, default_threads, usable_cores
 
 MODEL_FILES = ("config.json", "model.safetensors", "tokenizer.json")
 """What a Hugging Face model folder needs to be loaded."""
@@ -93,18 +94,20 @@ def check_cores(cores: int) -> Check:
     return Check("cores", str(cores) if cores > 1 else "1 (stated times are for 2)", True, "")
 
 
-def check_threads(setting: str, cores: int, quota: float | None, policy: str) -> Check:
-    """The threads that torch gets, and whether OMP_NUM_THREADS asks for no more than there are cores.
+def check_threads(environ: Mapping[str, str], cores: int, quota: float | None) -> Check:
+    """The threads of a run without ``run.threads``, why, and how idle ones wait.
 
-    ``setting``: OMP_NUM_THREADS; empty = not set. ``quota``: the container's, in cores; None = none. ``policy``:
-    how idle threads wait; empty = OpenMP's default, which spins.
+    Fine unless OMP_NUM_THREADS, which limits libraries outside runs, exceeds the cores. ``quota``: the container's,
+    in cores; None = none.
     """
-    if not setting:
-        limit = "" if quota is None else f", CPU quota {quota:g}"
-        wait = f"; {WAIT_POLICY}={policy}" if policy else ""
-        return Check("threads", f"{default_threads(cores, quota)} (usable cores {cores}{limit}){wait}", True, "")
-    is_fine = setting.isdecimal() and 1 <= int(setting) <= cores
-    return Check("threads", f"OMP_NUM_THREADS={setting}", is_fine, f"set it to 1 … {cores}, or unset it")
+    setting = environ.get("OMP_NUM_THREADS", "")
+    reasons = [f"usable cores {cores}"]
+    reasons += [] if quota is None else [f"CPU quota {quota:g}"]
+    reasons += [f"OMP_NUM_THREADS={setting}"] if setting else []
+    waits = [f"{name}={environ[name]}" for name in WAIT_SETTINGS if name in environ]
+    found = f"{default_threads(cores, quota)} ({', '.join(reasons)}); {', '.join(waits) or 'idle threads spin'}"
+    is_fine = not setting or (setting.isdecimal() and 1 <= int(setting) <= cores)
+    return Check("threads", found, is_fine, f"set OMP_NUM_THREADS to 1 … {cores}, or unset it")
 
 
 def all_checks() -> list[Check]:
@@ -118,7 +121,7 @@ def all_checks() -> list[Check]:
         check_disk(shutil.disk_usage(Path.cwd()).free / 2**30),
         check_memory(memory_bytes() / 2**30),
         check_cores(cores),
-        check_threads(os.environ.get("OMP_NUM_THREADS", ""), cores, cpu_quota(), os.environ.get(WAIT_POLICY, "")),
+        check_threads(os.environ, cores, cpu_quota()),
     ]
 
 

@@ -9,7 +9,7 @@ import typer
 from upturn.cli.live import LiveView
 from upturn.cli.output import emit, resumable
 from upturn.errors import ModelError, UnknownNameError
-from upturn.models import CARD, SHIPPED, rebuilding
+from upturn.models import CARD, SHIPPED, rebuild_hint
 from upturn.records import Result
 
 model_app = typer.Typer(no_args_is_help=True, help="The models that ship with Upturn: facts, rebuilding.")
@@ -36,7 +36,7 @@ def info(
         ]
     except (KeyError, TypeError, AttributeError) as exc:
         where = str(folder / CARD)
-        raise ModelError(f"model {name!r}: {where!r} is damaged: no {exc}; {rebuilding(name)}") from exc
+        raise ModelError(f"model {name!r}: {where!r} is damaged: no {exc}; {rebuild_hint(name)}") from exc
     size = sum(file.stat().st_size for file in folder.iterdir())
     results = [
         Result("parameters", float(local.model.num_parameters()), bar="1e6 to 3e6"),

@@ -1,10 +1,15 @@
-"""Where agents act: the contract of an environment, kits by name, two offices, and environments of one step."""
+"""Where agents act: the contracts of environments, verifiers and kits, and the environments themselves.
+
+An ``EnvironmentKit`` draws tasks, makes environments and verifies trajectories. Start with ``environment`` and
+``kit``; ``one_step`` is the smallest kit, ``office`` the largest. ``checker`` tests a kit against its contract,
+``validation`` goes further, ``adapters`` serve a kit to other projects. Not here: agents (``upturn.agents``) and
+rewards (``upturn.rewards``).
+"""
 
 from upturn.environments.action import LONGEST_ANSWER, MALFORMED, action_text, recordable_action, recordable_text
 from upturn.environments.checker import check_environment
-from upturn.environments.environment import Environment, Info, Step, Verifier, blocks, is_potential
+from upturn.environments.environment import Environment, Info, Step, Verifier, blocks, is_potential, judge
 from upturn.environments.hint import HintedKit, HintingKit, hint_of, hinted
-from upturn.environments.judgement import judge
 from upturn.environments.kit import (
     CachingKit,
     DescribedKit,

@@ -1,9 +1,22 @@
-"""The contract of an environment and of its verifier (Gymnasium's shape, typed by our records)."""
+"""The contracts of an environment (Gymnasium's shape, typed by our records) and of its verifier."""
 
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from upturn.records import Action, Evaluation, JsonValue, Observation, Task, Trajectory, record
+from upturn.errors import described
+from upturn.records import (
+    Action,
+    Evaluation,
+    GateResult,
+    JsonValue,
+    Observation,
+    Task,
+    Trajectory,
+    fields_json,
+    from_fields,
+    record,
+)
+from upturn.rewards import evaluation_id
 
 
 @record
@@ -11,20 +24,20 @@ class Info:
     """What an environment reports beside the observation."""
 
     reward_components: Mapping[str, float]
-    """What the reward of this step is the sum of, by name; empty = it has no parts."""
+    """The terms of this step's reward, by name; empty = it has none."""
     cost_components: Mapping[str, float]
     """Safety and error costs of this step only."""
     faults: tuple[str, ...] = ()
-    """Names of injected faults that fired in this step. Only with one may an action that is answered with an error
-    have changed something."""
+    """Names of injected faults that fired in this step. Only then may an action that returned an error have changed
+    the state."""
     state_hash: str = ""
     """Hash of the state after this step."""
     potential: float | None = None
-    """How far the work has come in the state after this step, in [0, 1]: Φ, by whose differences sub-goals can be
-    rewarded (``advantage.is_shaped``). Of the state alone, and 0 or the like at the start; agents are never shown
-    it. None = the environment does not say."""
+    """Progress of the state after this step, in [0, 1]: the potential Φ of reward shaping
+    (``advantage.is_shaped``). A function of the state alone, about 0 at the start; never shown to agents. None =
+    the environment has no potential."""
     sim_time: float = 0.0
-    """Seconds of simulated time since ``reset``; never less than before. 0 throughout where time stands still."""
+    """Seconds of simulated time since ``reset``; never decreases. 0 throughout where time is not simulated."""
 
 
 class Step(NamedTuple):
@@ -32,8 +45,8 @@ class Step(NamedTuple):
 
     observation: Observation
     reward: float
-    """For this action, beside what the verifier's judgement of the whole attempt is worth: training adds both. 0
-    where the verifier judges everything, as in errands."""
+    """For this action; training adds it to the verifier's reward for the whole trajectory. 0 where the verifier
+    grades everything, as in errands."""
     is_terminated: bool
     is_truncated: bool
     info: Info
@@ -43,15 +56,14 @@ class Step(NamedTuple):
 class Environment(Protocol):
     """Where an agent acts. Holds one world at a time; the world is rebuilt from the task alone.
 
-    One whose calls wait for something (a network, another process) says so by ``blocks = True`` in its class: see
-    ``blocks``.
+    A class whose calls wait (for a network, another process) sets ``blocks = True``: see ``blocks``.
     """
 
     def reset(self, task: Task) -> tuple[Observation, Info]:
         """Builds the task's world and returns the first observation: the instruction as the agent sees it."""
 
     def step(self, action: Action) -> Step:
-        """Applies an action. Whatever the agent sent, this returns; it never raises because of an action."""
+        """Applies an action. Never raises because of an action, whatever the agent sent."""
 
     def state(self) -> Mapping[str, JsonValue]:
         """The whole state as JSON, enough for the verifier."""
@@ -59,8 +71,8 @@ class Environment(Protocol):
     def snapshot(self) -> object:
         """A frozen copy of the state, cheap.
 
-        Raises NotImplementedError where there is none to be had: attempts that go on from a state then repeat the
-        actions that led to it. ``check_environment`` asks for one.
+        Raises NotImplementedError where it is not possible: rollouts that branch from a state then replay the
+        actions that led to it. ``check_environment`` requires it.
         """
 
     def restore(self, snapshot: object) -> None:
@@ -68,24 +80,37 @@ class Environment(Protocol):
 
 
 def blocks(environment: Environment) -> bool:
-    """Whether attempts call the environment in a thread, so that models go on writing for other attempts meanwhile.
+    """Whether rollouts call the environment in a thread, so that models keep generating for other rollouts.
 
-    True where it has an attribute ``blocks`` that is true. All calls of one environment come from one thread, one
-    after another, those of several environments at the same time; only its constructor runs on the event loop.
+    True where its attribute ``blocks`` is True. One environment is called from one thread only; several
+    environments run concurrently; only the constructor runs on the event loop.
     """
     return getattr(environment, "blocks", False) is True
 
 
 def is_potential(value: object) -> bool:
-    """Whether an environment may give this as ``Info.potential``: a float in [0, 1], or None. A NaN is neither."""
+    """Whether this is a valid ``Info.potential``: a float in [0, 1], or None. NaN is neither."""
     return value is None or (isinstance(value, float) and 0 <= value <= 1)
 
 
 class Verifier(Protocol):
-    """Judges a finished attempt. Pure: the same arguments give the same evaluation, now or years later."""
+    """Grades a finished trajectory. Pure: the same arguments give the same evaluation, now or years later."""
 
     name: str
     """``office/1``: name and version."""
 
     def verify(self, task: Task, trajectory: Trajectory) -> Evaluation:
         """Rebuilds the initial state from the task, reads ``trajectory.final_state`` and its turns."""
+
+
+def judge(verifier: Verifier, task: Task, trajectory: Trajectory) -> Evaluation:
+    """The verifier's evaluation, passed through its stored form.
+
+    A verifier that raises, or whose evaluation cannot be stored, gives a ``missing`` one with the reason.
+    """
+    try:
+        return from_fields(Evaluation, fields_json(verifier.verify(task, trajectory)))
+    except Exception as exc:  # noqa: BLE001 — a broken verifier is recorded as missing; its siblings continue
+        gate = GateResult("judged", False, described(exc))
+        name, identity = verifier.name, evaluation_id(verifier.name, trajectory.id)
+        return Evaluation(identity, task.id, trajectory.id, name, "missing", (gate,), {}, {}, None)

@@ -1,7 +1,7 @@
-"""Hints: what a kit knows of its tasks' answers, and environments that tell it to whoever attempts them.
+"""Hints: a kit's answers to its tasks, and environments that put them into the prompt.
 
-For second attempts at what failed; what they write is learned from without the hint (``upturn.agents.hint``). Never
-for exams or service: whoever is told the answer shows nothing.
+For retries of failed tasks; their trajectories are trained on without the hint (``upturn.agents.hint``). Never for
+evaluation or service: success with the answer in the prompt shows nothing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,24 +14,24 @@ from upturn.records import Action, JsonValue, Observation, Split, Task
 
 @runtime_checkable
 class HintingKit(Protocol):
-    """A kit that knows the answers of its tasks. Optional."""
+    """A kit with answers to its tasks. Optional."""
 
     def hint(self, task: Task) -> str | None:
-        """The answer in words that the environment's agents write; None = it knows none."""
+        """The answer in the words that agents of this environment write; None = no answer."""
 
 
 def hint_of(kit: EnvironmentKit, task: Task) -> str | None:
-    """The kit's hint at the task; None where it gives none."""
+    """The kit's hint for the task; None where it has none."""
     return kit.hint(task) if isinstance(kit, HintingKit) else None
 
 
 def hinted(observation: Observation, hint: str) -> Observation:
-    """The observation with the hint on lines of its own before it."""
+    """The observation with the hint on separate lines before it."""
     return Observation(f"{hint}\n{observation.text}", observation.code)
 
 
 class HintedEnvironment:
-    """An environment whose first observation begins with a hint; in all else the one that it is made of."""
+    """Wraps an environment so that its first observation begins with a hint."""
 
     def __init__(self, environment: Environment, hint: str) -> None:
         self.blocks = blocks(environment)
@@ -39,32 +39,32 @@ class HintedEnvironment:
         self._hint = hint
 
     def reset(self, task: Task) -> tuple[Observation, Info]:
-        """The environment's own beginning, with the hint before it."""
+        """The wrapped environment's ``reset``, with the hint before the observation."""
         observation, info = self._environment.reset(task)
         return hinted(observation, self._hint), info
 
     def step(self, action: Action) -> Step:
-        """The environment's own."""
+        """As the wrapped environment."""
         return self._environment.step(action)
 
     def state(self) -> Mapping[str, JsonValue]:
-        """The environment's own: a verifier sees nothing of the hint."""
+        """As the wrapped environment: a verifier never sees the hint."""
         return self._environment.state()
 
     def snapshot(self) -> object:
-        """The environment's own."""
+        """As the wrapped environment."""
         return self._environment.snapshot()
 
     def restore(self, snapshot: object) -> None:
-        """Goes back to a snapshot of the environment."""
+        """As the wrapped environment."""
         self._environment.restore(snapshot)
 
 
 class HintedKit:
-    """A kit in whose environments hints are given."""
+    """A kit with hints in its environments."""
 
     def __init__(self, kit: EnvironmentKit, hints: Mapping[str, str]) -> None:
-        """``hints`` by task id; tasks without one are given plainly."""
+        """``hints`` by task id; other tasks have no hint."""
         self.name = kit.name
         self.families: Mapping[str, int] = kit.families
         self.verifier = kit.verifier
@@ -73,10 +73,10 @@ class HintedKit:
         self._hints = hints
 
     def environment(self, task: Task) -> Environment:
-        """The kit's, with the task's hint."""
+        """The kit's environment, with the task's hint."""
         environment, hint = self._kit.environment(task), self._hints.get(task.id)
         return environment if hint is None else HintedEnvironment(environment, hint)
 
     def tasks(self, *, seed: int, split: Split, families: Sequence[str]) -> Iterator[Task]:
-        """The kit's."""
+        """The kit's tasks."""
         return self._kit.tasks(seed=seed, split=split, families=families)

@@ -1,4 +1,4 @@
-"""An environment kit: everything the loop needs to let agents work somewhere, found by name or import path."""
+"""An environment kit: everything the loop needs to run agents in an environment, by name or import path."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
@@ -16,25 +16,25 @@ _REGISTERED = {
 
 @runtime_checkable
 class EnvironmentKit(Protocol):
-    """Makes environments, judges finished attempts in them and generates tasks."""
+    """Makes environments, verifies trajectories and generates tasks."""
 
     @property
     def name(self) -> str:
-        """As tasks name it in ``Task.environment``."""
+        """The name in ``Task.environment``."""
 
     @property
     def families(self) -> Mapping[str, int]:
-        """Task families and their level, in the order they are shown."""
+        """Task families and their level, in display order."""
 
     @property
     def verifier(self) -> Verifier:
-        """The judge of finished attempts."""
+        """Grades finished trajectories."""
 
     def environment(self, task: Task) -> Environment:
-        """A new environment for one attempt at the task; not reset yet."""
+        """A new environment for one rollout of the task; not reset yet."""
 
     def tasks(self, *, seed: int, split: Split, families: Sequence[str]) -> Iterator[Task]:
-        """Tasks of these families in rounds (each family once a round), without end where they are generated.
+        """Tasks of these families in rounds (each family once a round); endless where they are generated.
 
         The same arguments give the same tasks; different seeds share none; training and held-out tasks differ in
         template and seed.
@@ -43,16 +43,16 @@ class EnvironmentKit(Protocol):
 
 @runtime_checkable
 class DescribedKit(Protocol):
-    """A kit that also says what agents can do there, for models that are given descriptions. Optional."""
+    """A kit that describes its tools, for models that get descriptions. Optional."""
 
     @property
     def tools(self) -> Sequence[Tool]:
-        """Everything that an action can ask for."""
+        """Every operation of an action."""
 
 
 @runtime_checkable
 class RubricKit(Protocol):
-    """A kit with further verifiers of the same attempts, such as a rubric of more components. Optional."""
+    """A kit with further verifiers of the same trajectories, such as a finer rubric. Optional."""
 
     @property
     def further_verifiers(self) -> Sequence[Verifier]:
@@ -61,14 +61,14 @@ class RubricKit(Protocol):
 
 @runtime_checkable
 class CachingKit(Protocol):
-    """A kit that keeps what its tasks share once it was made. Optional."""
+    """A kit that caches data shared by its tasks. Optional."""
 
     def forget(self) -> None:
-        """Drops all of it: the next task takes as long to begin as the first one did."""
+        """Clears the cache: the next task starts as slowly as the first."""
 
 
 def tools_of(kit: EnvironmentKit) -> tuple[Tool, ...]:
-    """The tools the kit describes; empty where it describes none, and its models must know them otherwise."""
+    """The kit's tools; empty where it describes none."""
     return tuple(kit.tools) if isinstance(kit, DescribedKit) else ()
 
 
@@ -83,19 +83,19 @@ def registered_kits() -> tuple[str, ...]:
 
 
 def resolve_kit(name: str) -> EnvironmentKit:
-    """The kit registered under ``name``, or found or made at ``module:factory``; raises UnknownNameError."""
+    """The kit registered under ``name``, or at ``module:factory``; raises UnknownNameError."""
     path = _REGISTERED.get(name, name)
     module_name, separator, attribute = path.partition(":")
     if not separator:
         known = ", ".join(_REGISTERED)
-        raise UnknownNameError(f"unknown environment {name!r}; known: {known}; or name your own as module:factory")
+        raise UnknownNameError(f"unknown environment {name!r}; known: {known}; or give module:factory")
     try:
         factory = getattr(import_module(module_name), attribute)
-    except (ImportError, AttributeError, ValueError, TypeError) as exc:  # the last two: no such path can exist
+    except (ImportError, AttributeError, ValueError, TypeError) as exc:  # the last two: an impossible path
         raise UnknownNameError(
             f"environment {name!r} cannot be imported: {exc}; the module must be importable from here"
         ) from exc
-    except (Exception, SystemExit) as exc:  # foreign code: whatever it does when it is imported
+    except (Exception, SystemExit) as exc:  # third-party code may raise anything on import
         raise UnknownNameError(
             f"environment {name!r} cannot be imported: {described(exc)}; its module must load without error"
         ) from exc
@@ -111,7 +111,7 @@ def resolve_kit(name: str) -> EnvironmentKit:
         ) from exc
     if not isinstance(kit, EnvironmentKit):
         raise UnknownNameError(
-            f"environment {name!r} gave a {type(kit).__name__}, which is no EnvironmentKit: it needs name, "
+            f"environment {name!r} gave a {type(kit).__name__}, not an EnvironmentKit: it needs name, "
             "families, verifier, environment(task) and tasks(seed, split, families)"
         )
     return kit

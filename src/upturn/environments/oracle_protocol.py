@@ -1,6 +1,6 @@
-"""What a kit knows beside its contract, so that more than the contract can be checked (``upturn env validate``).
+"""Optional protocols of a kit for ``upturn env validate``: an oracle, canaries, attacks, hashes of worlds.
 
-Optional, and never for agents: ``upturn.environments.validation`` asks, nothing that lets agents work does.
+Used by ``upturn.environments.validation`` only, never shown to agents.
 """
 
 import hashlib
@@ -15,60 +15,58 @@ from upturn.records import JsonValue, Task
 
 @runtime_checkable
 class ProvenKit(Protocol):
-    """A kit that can show that its tasks can be solved, and says what must not pay or be seen. Optional."""
+    """A kit that proves its tasks solvable, and declares what must not succeed or leak. Optional."""
 
     def oracle(self, task: Task) -> Player | None:
-        """Who solves the task in the shortest known way; None = nobody is known."""
+        """A policy that solves the task in the fewest known actions; None = no oracle."""
 
     def canaries(self, task: Task) -> Sequence[str]:
-        """Texts that only the verifier's side knows: no observation may show one before it was earned.
+        """Texts known to the verifier only: no observation may show one before it is earned.
 
-        Earned is a text that the agent wrote itself in an earlier or the same action, and one that answers an
-        operation after which the oracle is shown it, too. Every other appearance is a leak, the instruction and
-        messages of errors included. Markers in what the agent may not open belong here as well. At least
-        ``CANARY_LENGTH`` characters, so that none stands anywhere by chance; empty = there are none to look for.
+        A text is earned when the agent wrote it in an earlier or the same action, or when it answers an operation
+        after which the oracle sees it too. Any other occurrence is a leak, also in the instruction and in error
+        messages. Includes markers in files that the agent must not open. At least ``CANARY_LENGTH`` characters, so
+        that none occurs by chance; empty = no canaries.
         """
 
     def attacks(self, task: Task) -> Mapping[str, Player]:
-        """Ways to cheat that are particular to this kit, by name; the verifier must call none a success."""
+        """Policies that try to cheat this kit, by name; the verifier must reject all of them."""
 
     def may_differ(self, task: Task, path: Sequence[str], value: JsonValue) -> bool:
-        """Whether the state may hold this value (None = nothing) at this path after perfect work, and it stays
-        perfect: what is written beside the facts, and side effects that are allowed. ``path``: keys from the
-        outside in, places in lists as numbers in text."""
+        """Whether a final state with this value (None = missing) at this path still counts as solved: free text
+        beside the facts, and allowed side effects. ``path``: keys from the outside in, list indices as text."""
 
 
 @runtime_checkable
 class WorldKit(Protocol):
-    """A kit whose ``reset`` does not hash the whole world, because that would take too long. Optional."""
+    """A kit whose ``reset`` does not hash the whole world, for speed. Optional."""
 
     def world_hash(self, task: Task) -> str:
-        """A hash of everything that is there when the task begins, whatever the task's id."""
+        """A hash of the task's whole initial world, independent of the task's id."""
 
 
 CANARY_LENGTH = 8
 
 
 def oracle_of(kit: EnvironmentKit, task: Task) -> Player | None:
-    """The kit's oracle for the task; None where it knows none."""
+    """The kit's oracle for the task; None where it has none."""
     return kit.oracle(task) if isinstance(kit, ProvenKit) else None
 
 
 def world_of(kit: EnvironmentKit, task: Task) -> str:
-    """A hash of the world that the task begins in: the kit's own, or else ``Info.state_hash`` of ``reset``; empty =
-    the kit tells none."""
+    """A hash of the task's initial world: the kit's, or else ``Info.state_hash`` of ``reset``; empty = unknown."""
     if isinstance(kit, WorldKit):
         return kit.world_hash(task)
     return kit.environment(task).reset(task)[1].state_hash
 
 
 def content_hash(task: Task, world: str) -> str:
-    """16 hex digits over what the task asks for and the world it begins in, as ``world_of`` tells it.
+    """16 hex digits over the task's content and its initial world, from ``world_of``.
 
-    Id, seed and tenant are left out: two tasks with one content hash are the same work under two names, and a task
-    whose content hash has changed under its id is other work than it was.
+    Excludes id, seed and tenant: two tasks with one content hash are the same work, and a task whose content hash
+    changes under its id has changed.
     """
-    asked = [
+    content = [
         task.instruction,
         task.family,
         task.level,
@@ -77,5 +75,5 @@ def content_hash(task: Task, world: str) -> str:
         dict(task.context),
         world,
     ]
-    written = json.dumps(asked, sort_keys=True, ensure_ascii=True)
-    return hashlib.blake2b(written.encode(), digest_size=8).hexdigest()
+    encoded = json.dumps(content, sort_keys=True, ensure_ascii=True)
+    return hashlib.blake2b(encoded.encode(), digest_size=8).hexdigest()

@@ -1,4 +1,4 @@
-"""Players that need no model, and how an attempt of theirs is recorded: for oracles, floors, attacks and checks."""
+"""Policies without a model, and their trajectories: for oracles, floors, attacks and checks."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -8,16 +8,16 @@ from upturn.environments.environment import Environment
 from upturn.records import Action, Observation, Outcome, Task, Trajectory, Turn
 
 Player: TypeAlias = Callable[[Task, Sequence[Turn], Observation], Action | None]
-"""The next action after these turns and what is seen now; None stops without ending the task."""
+"""The next action after these turns and the current observation; None stops without ending the task."""
 
 MAX_TURNS = EnvironmentConfig().max_turns
-"""Of an attempt, as the configuration has it by default."""
+"""The configuration's default."""
 LONG_TURNS = 50
-"""The most turns where a trajectory may be long: people's, and those on frozen suites."""
+"""The limit for long trajectories: people's, and those on frozen suites."""
 
 
 def play(environment: Environment, task: Task, player: Player, *, max_turns: int = MAX_TURNS) -> Trajectory:
-    """The player's attempt, from ``reset`` on: until the task is over, the player stops or no turns are left."""
+    """The policy's trajectory from ``reset``, until the task ends, the policy stops or the turns are used up."""
     observation, info = environment.reset(task)
     turns: list[Turn] = []
     outcome: Outcome = "step_limit"
@@ -45,5 +45,5 @@ def play(environment: Environment, task: Task, player: Player, *, max_turns: int
 
 
 def following(actions: Sequence[Action]) -> Player:
-    """Takes these actions, whatever it sees, and stops."""
+    """Takes these actions, regardless of observations, and stops."""
     return lambda _task, turns, _observation: actions[len(turns)] if len(turns) < len(actions) else None

@@ -1,9 +1,8 @@
-"""An attempt that somebody outside drives, action by action: another framework's loop, a client of a server.
+"""Episodes driven from outside, action by action: by another framework's loop or a client of a server.
 
-For what our own agents do there are rollouts (``upturn.agents``): they ask, here we are asked. An attempt ends when
-the environment says so or its actions are used up, and is judged then, once; what is asked of it later changes
-nothing. An environment that breaks ends it too, unjudged, and its error goes to whoever drives. Not covered: token
-and time limits.
+Our own agents use rollouts (``upturn.agents``), which call the agent; here the caller steps. An episode ends when
+the environment ends it or its turns are used up, and is then verified once; later actions change nothing. An
+environment that raises ends it without an evaluation, and the error propagates. Not covered: token and time limits.
 """
 
 import hashlib
@@ -13,8 +12,7 @@ from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
 from upturn.environments.action import MALFORMED, action_text, recordable_action, recordable_text
-from upturn.environments.environment import Info
-from upturn.environments.judgement import judge
+from upturn.environments.environment import Info, judge
 from upturn.environments.kit import EnvironmentKit
 from upturn.environments.scripted_policy import MAX_TURNS
 from upturn.errors import UnknownNameError, WorldError, described
@@ -27,17 +25,17 @@ def families_at(kit: EnvironmentKit, *, family: str | None = None, level: int | 
     if family is not None and family not in kit.families:
         raise UnknownNameError(f"{kit.name} has no family {family!r}; it has: {', '.join(kit.families)}")
     chosen = list(kit.families) if family is None else [family]
-    found = [each for each in chosen if level is None or kit.families[each] == level]
-    if not found:
-        levels = sorted({kit.families[each] for each in chosen})
+    at_level = [name for name in chosen if level is None or kit.families[name] == level]
+    if not at_level:
+        levels = sorted({kit.families[name] for name in chosen})
         raise UnknownNameError(
             f"{family or kit.name} has no level {level!r}; it has: {', '.join(map(str, levels))}"
         )
-    return found
+    return at_level
 
 
 class TaskChoice(NamedTuple):
-    """Which tasks of a kit are attempted."""
+    """Selects tasks of a kit."""
 
     family: str | None = None
     """None = all."""
@@ -46,7 +44,7 @@ class TaskChoice(NamedTuple):
     split: Split = "train"
 
     def stream(self, kit: EnvironmentKit, seed: int) -> Iterator[Task]:
-        """Those tasks, in the kit's order for the seed; raises UnknownNameError when there are none."""
+        """The selected tasks, in the kit's order for the seed; raises UnknownNameError when there are none."""
         families = families_at(kit, family=self.family, level=self.level)
         if self.split not in ("train", "heldout"):
             raise UnknownNameError(f"unknown split {self.split!r}; known: train, heldout")
@@ -54,10 +52,10 @@ class TaskChoice(NamedTuple):
 
 
 def read_action(text: str) -> Action | None:
-    """The action that the text asks for; None = none, or a text that cannot be recorded. Never raises.
+    """The action in the text; None = none, or a text that cannot be recorded. Never raises.
 
     ``target.operation name=value; name=value``, or thoughts followed by ``{"name": "target.operation",
-    "arguments": {…}}``, which is what general chat models are asked for, or by ``{"target_app": …, "operation": …,
+    "arguments": {…}}``, the format requested from general chat models, or by ``{"target_app": …, "operation": …,
     "parameters": {…}, "reasoning": …}``.
     """
     if recordable_text(text) != text:
@@ -70,68 +68,68 @@ def read_action(text: str) -> Action | None:
 
 
 class Answer(NamedTuple):
-    """What an action led to."""
+    """The result of an action."""
 
     observation: Observation
     reward: float | None
-    """The environment's for this action, and with the last one the score of the attempt; None = it could not be
-    judged, which is not 0."""
+    """The environment's reward for this action, plus the verifier's score with the last one; None = the evaluation
+    is missing, which is not 0."""
     is_terminated: bool
     is_truncated: bool
-    """It was the last action that the attempt may have, or the environment cuts it short."""
+    """The turns are used up, or the environment truncated the episode."""
     info: Info
     evaluation: Evaluation | None
-    """With the last action; None before, and afterwards."""
+    """With the last action only; None before and after."""
 
 
 OVER = Observation("the task is over; reset starts another", "is_over")
 
 
-class StepwiseAttempt:
-    """One attempt at one task: ``begin``, then ``act`` until an answer comes with an evaluation. Single use.
+class StepwiseEpisode:
+    """One episode: ``begin``, then ``act`` until an answer carries an evaluation. Single use.
 
-    An environment that ``blocks`` may be given a thread: ``begin``, ``act`` and ``trajectory`` call it.
+    ``begin``, ``act`` and ``trajectory`` call the environment; run them in a thread where it ``blocks``.
     """
 
     observation: Observation
-    """What the next action answers."""
+    """The observation that the next action answers."""
     info: Info
-    """Of the latest step."""
+    """The info of the latest step."""
 
     def __init__(
         self, kit: EnvironmentKit, task: Task, *, max_turns: int = MAX_TURNS, agent_version: str = "outside@1"
     ) -> None:
-        """``max_turns``: actions that it may have."""
+        """``max_turns``: the most actions."""
         if max_turns < 1:
             raise WorldError(f"max_turns must be positive, got {max_turns!r}")
         self.kit, self.task, self.max_turns, self.agent_version = kit, task, max_turns, agent_version
         self.environment = kit.environment(task)
         self.turns: list[Turn] = []
         self.faults: list[tuple[str, ...]] = []
-        """What went wrong in the environment, for each turn that it answered."""
+        """Injected faults of each step."""
         self.outcome: Outcome | None = None
-        """None = it goes on."""
+        """None = not over."""
         self.evaluation: Evaluation | None = None
-        """None = it goes on, or the environment broke. A verifier that broke gives one that is ``missing``."""
+        """None = not over, or the environment raised. A verifier that raised gives a ``missing`` one."""
         self._ends = (False, False)
-        """Whether it was terminated, and whether it was truncated."""
+        """(is terminated, is truncated)."""
         self._error = ""
 
     def begin(self) -> Observation:
-        """What to answer first. Raises WorldError when the environment cannot build the task's world."""
+        """The first observation. Raises WorldError when the environment cannot build the task's world."""
         self.observation, self.info = self.environment.reset(self.task)
         return self.observation
 
-    def act(self, asked: Action | str) -> Answer:
-        """An action, or text that asks for one. Whatever is asked is answered; nothing counts after the end.
+    def act(self, request: Action | str) -> Answer:
+        """Takes an action, or text that contains one. Always answers; actions after the end have no effect.
 
-        Raises what the environment raises, which ends the attempt.
+        Propagates the environment's exceptions, which end the episode.
         """
         if self.outcome is not None:
             info = replace(self.info, reward_components={}, cost_components={}, faults=())
             return Answer(OVER, 0.0, *self._ends, info, None)
-        text = recordable_text(asked if isinstance(asked, str) else action_text(asked))
-        action = read_action(asked) if isinstance(asked, str) else asked
+        text = recordable_text(request if isinstance(request, str) else action_text(request))
+        action = read_action(request) if isinstance(request, str) else request
         action = None if action is None else recordable_action(action)
         before = self.info
         turn = Turn(self.observation, text, action, state_hash=before.state_hash, potential=before.potential)
@@ -154,8 +152,11 @@ class StepwiseAttempt:
         return Answer(self.observation, reward, *self._ends, self.info, evaluation)
 
     def trajectory(self) -> Trajectory:
-        """The attempt so far, for the pool. Equal attempts have equal ids; one that goes on counts as cut short."""
-        made = Trajectory(
+        """The episode so far, for the pool.
+
+        Equal episodes have equal ids; an unfinished one counts as truncated.
+        """
+        trajectory = Trajectory(
             id="",
             task_id=self.task.id,
             agent_version=self.agent_version,
@@ -166,17 +167,17 @@ class StepwiseAttempt:
             final_state={} if self._error else dict(self.environment.state()),
             error=self._error,
         )
-        return replace(made, id=hashlib.blake2b(fields_json(made).encode(), digest_size=16).hexdigest())
+        return replace(trajectory, id=hashlib.blake2b(fields_json(trajectory).encode(), digest_size=16).hexdigest())
 
 
 def info_fields(info: Info) -> dict[str, Any]:
-    """What others are told of a step, new each time: all but the potential, which no agent may see."""
-    told = asdict(info)
-    del told["potential"]
-    return told
+    """A new dict of a step's info without the potential, which no agent may see."""
+    fields = asdict(info)
+    del fields["potential"]
+    return fields
 
 
 def record_fields(record: object) -> dict[str, Any]:
-    """A record, such as a task or an evaluation, as a JSON object of its fields."""
-    told: dict[str, Any] = json.loads(fields_json(record))
-    return told
+    """A record, such as a task or an evaluation, as a JSON object."""
+    fields: dict[str, Any] = json.loads(fields_json(record))
+    return fields

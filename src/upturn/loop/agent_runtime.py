@@ -8,7 +8,7 @@ from typing import Protocol
 from upturn.agents import (
     Agent,
     Attempt,
-    Beginning,
+    BranchPoint,
     Job,
     Setting,
     build,
@@ -72,7 +72,7 @@ class Fleet:
         self,
         jobs: Sequence[tuple[AgentVersion, Task, int]],
         purpose: Purpose,
-        begin: Sequence[Beginning] | None = None,
+        begin: Sequence[BranchPoint] | None = None,
     ) -> list[Trajectory]:
         """One trajectory for each (version, task, attempt number), in order.
 

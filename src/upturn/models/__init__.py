@@ -1,4 +1,9 @@
-"""How to get tokens out of a model. The local engine is imported as ``upturn.models.engine``: it needs torch."""
+"""How to get tokens out of a model: the contract, renderers, and models here, behind an endpoint or scripted.
+
+A ``Model`` continues token ids; a ``Renderer`` turns observations and actions into ids and back. Not here: how an
+agent uses them (``upturn.agents``) and training. Start with ``model``, then ``renderer`` (our grammar) or
+``chat_template`` (any other model's). The in-process engine is the room ``upturn.models.engine``: it needs torch.
+"""
 
 from upturn.models.call import read_call, value_text, write_call
 from upturn.models.call_format import JSON
@@ -6,7 +11,7 @@ from upturn.models.chat_template import ChatRenderer
 from upturn.models.checker import RendererReport, check_renderer
 from upturn.models.endpoint import ChatEndpoint, Completion, Message
 from upturn.models.engine_protocol import WeightsForm
-from upturn.models.local import LocalModel, Precision, folder_here
+from upturn.models.local import LocalModel, Precision, local_folder
 from upturn.models.model import FinishReason, Generation, GenerationRequest, Model
 from upturn.models.observation import ObservationWriter, RenderedObservations
 from upturn.models.remote import RemoteEngine, RemoteSettings
@@ -15,13 +20,13 @@ from upturn.models.renderer import (
     SPECIAL_TOKENS,
     CompactRenderer,
     ConversationRenderer,
+    ParsedOutput,
     Renderer,
-    RetellingRenderer,
-    Written,
+    RerenderingRenderer,
     next_prompt,
 )
 from upturn.models.scripted import ScriptedModel
-from upturn.models.shipped import CARD, SHIPPED, load_local, model_folder, rebuilding
+from upturn.models.shipped import CARD, SHIPPED, load_local, model_folder, rebuild_hint
 from upturn.models.template_profile import tools_prompt
 
 __all__ = [
@@ -42,23 +47,23 @@ __all__ = [
     "Message",
     "Model",
     "ObservationWriter",
+    "ParsedOutput",
     "Precision",
     "RemoteEngine",
     "RemoteSettings",
     "RenderedObservations",
     "Renderer",
     "RendererReport",
-    "RetellingRenderer",
+    "RerenderingRenderer",
     "ScriptedModel",
     "WeightsForm",
-    "Written",
     "check_renderer",
-    "folder_here",
     "load_local",
+    "local_folder",
     "model_folder",
     "next_prompt",
     "read_call",
-    "rebuilding",
+    "rebuild_hint",
     "tools_prompt",
     "value_text",
     "write_call",

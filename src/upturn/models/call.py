@@ -1,9 +1,9 @@
-"""An action as one line of text, and back: the grammar that every agent of ours writes.
+"""An action as one line of text, and back: the compact grammar that our own models write.
 
 ``mail.move id=m27; folder=archive`` is ``target.operation`` with its parameters; ``user.finish`` has none.
 Targets, operations and keys are identifiers. A value is written as it is, with ``\\``, ``;``, ``=`` and line breaks
 escaped by a backslash. Numbers are written as text, lists of plain values joined by commas, everything else as
-JSON; reading gives strings only, and the environment turns them into what it needs. The thought is not written.
+JSON; parsing yields strings only, and the environment converts them. The thought is not written.
 """
 
 import json
@@ -24,7 +24,7 @@ _UNESCAPED = {"n": "\n", "r": "\r"}
 
 
 def value_text(value: JsonValue) -> str:
-    """The value as the text that reading a written call gives back."""
+    """The value as the text that ``read_call`` returns for it."""
     if isinstance(value, str):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -46,7 +46,7 @@ def write_call(action: Action) -> str:
 
 
 def read_call(text: str) -> Action | None:
-    """The action a line of text asks for; None when it is not a call. Never raises."""
+    """The action in a line of text; None when it is not a call. Never raises."""
     match = _CALL.match(text)
     if match is None:
         return None
@@ -57,9 +57,9 @@ def read_call(text: str) -> Action | None:
 
 def _read_parameters(text: str) -> Mapping[str, JsonValue] | None:
     parameters: dict[str, JsonValue] = {}
-    position = 0
+    start = 0
     while True:
-        match = _PARAMETER.match(text, position)
+        match = _PARAMETER.match(text, start)
         if match is None:
             return None
         key, equals, value = match.group(1).partition("=")
@@ -69,7 +69,7 @@ def _read_parameters(text: str) -> Mapping[str, JsonValue] | None:
         parameters[key] = _ESCAPE.sub(_unescape, value) if "\\" in value else value
         if not match.group(2):
             return parameters
-        position = match.end()
+        start = match.end()
 
 
 def _has_bare_equals(value: str) -> bool:

@@ -1,12 +1,11 @@
-"""The contract of a renderer, checked: for authors of renderers and templates, before a model meets them.
+"""A contract check for renderers, for authors of renderers and chat templates.
 
-Checked, in this order: stop ids; that the same arguments give the same ids; that prompts show the instruction, the
-system prompt and each observation, the empty one included, and an error by its code; that what is written ends in a
-stop id and in no place before, and reads back as the same action, odd values included; that what was cut off reads
-as no action, and reading never raises; that text which looks like special tokens stays text; that a conversation
-told anew, where the renderer can do that, shows all that was said; and over several turns that a renderer which
-says that it keeps prefixes does. Rows that fork because it does not, and odd values that it refuses with
-RecordError, are counted: they are a price, no breach. Not checked: whether the model was trained with this
+Checked, in this order: stop ids; the same arguments give the same ids; prompts contain the instruction, the system
+prompt and each observation (also an empty one, and an error by its code); written actions end in their only stop id
+and parse back to the same action, unusual values included; truncated output parses as no action, and parsing never
+raises; text that looks like special tokens stays text; a rerendered conversation contains every message, where the
+renderer can rerender; over several turns, a renderer that claims to keep prefixes does. Forked rows, and values
+refused with RecordError, are counted: a cost, not a violation. Not checked: whether the model was trained with this
 renderer.
 """
 
@@ -17,7 +16,7 @@ from typing import NamedTuple, TypeVar
 
 from upturn.errors import RecordError
 from upturn.models.call_format import is_same_call
-from upturn.models.renderer import ConversationRenderer, Renderer, RetellingRenderer, next_prompt
+from upturn.models.renderer import ConversationRenderer, Renderer, RerenderingRenderer, next_prompt
 from upturn.records import Action, Observation, Turn
 
 ValueT = TypeVar("ValueT")
@@ -29,7 +28,7 @@ SPECIAL_TEXTS = (
     "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_CALLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]",
     "<start_of_turn>", "<end_of_turn>", "<bos>", "<eos>", "<|task|>", "<|act|>", "<|obs|>", "<|end|>",
 )  # fmt: skip
-"""Special tokens of the families we know, as text; ``check_renderer`` takes others as well."""
+"""Special tokens of known model families, as text; ``check_renderer`` accepts others."""
 
 ACTIONS = (
     Action("user", "finish"),
@@ -42,53 +41,53 @@ ACTIONS = (
     Action("sheet", "write", {"value": [1, 2.5, True, None, "x"], "cell": {"row": 3, "deep": [{"er": ["€"]}]}}),
     Action("sheet", "write", {"value": -0.5, "cell": 10**20, "is_new": False, "note": None}),
 )
-"""Actions with values that a format may break on; ``check_renderer`` takes others as well."""
+"""Actions with values that a format may break on; ``check_renderer`` accepts others."""
 
 _TURNS = 3
 
 
 class RendererReport(NamedTuple):
-    """What was found."""
+    """The result of a check."""
 
     problems: tuple[str, ...]
-    """What breaks the contract, in words; empty = nothing."""
+    """Violations of the contract, in words; empty = none."""
     forks: int
-    """Training rows that a conversation of three calls starts anew, without a system prompt; 0 = it is one row."""
+    """New training rows in a conversation of three calls without a system prompt; 0 = it is one row."""
     prompted_forks: int
     """The same with a system prompt."""
     refused: tuple[Action, ...] = ()
-    """What it refuses to write: its format or tokenizer cannot hold it. A price too, unless it is all."""
+    """Actions it refuses to write: its format or tokenizer cannot hold them. A cost, unless it refuses all."""
 
     @property
-    def is_kept(self) -> bool:
-        """Whether the contract is kept."""
+    def is_satisfied(self) -> bool:
+        """Whether there are no violations."""
         return not self.problems
 
 
 def check_renderer(
     renderer: Renderer, *, actions: Sequence[Action] = ACTIONS, special_texts: Sequence[str] = SPECIAL_TEXTS
 ) -> RendererReport:
-    """What breaks the contract, and how many rows fork; give actions of the environment, tokens of the template."""
+    """Violations and forked rows. Pass actions of your environment and special tokens of your template."""
     check = _Check(renderer, actions, special_texts)
     problems: list[str] = []
-    for part in (check.stopping, check.prompts, check.writing, check.reading, check.injection, check.retelling):
+    for part in (check.stopping, check.prompts, check.writing, check.reading, check.injection, check.rerendering):
         try:
             problems += part()
-        except Exception as exc:  # noqa: BLE001  whatever a foreign renderer does is a breach, to be reported
+        except Exception as exc:  # noqa: BLE001  any error of a foreign renderer is a violation to report
             problems.append(f"{part.__name__} could not be checked: it raised {type(exc).__name__}: {exc}")
     forks: list[int] = []
     for prompt in ("", "Be brief."):
         try:
-            forked, broken = check.conversation(prompt)
+            forked, violations = check.conversation(prompt)
         except Exception as exc:  # noqa: BLE001  as above
-            forked, broken = 0, [f"a conversation of {_TURNS} turns raised {type(exc).__name__}: {exc}"]
+            forked, violations = 0, [f"a conversation of {_TURNS} turns raised {type(exc).__name__}: {exc}"]
         forks.append(forked)
-        problems += broken
+        problems += violations
     return RendererReport(tuple(dict.fromkeys(problems)), forks[0], forks[1], tuple(check.refused))
 
 
 class _Check:
-    """One renderer under examination; each method gives problems in words."""
+    """Checks one renderer; each method yields problems in words."""
 
     def __init__(self, renderer: Renderer, actions: Sequence[Action], special_texts: Sequence[str]) -> None:
         self._renderer = renderer
@@ -105,19 +104,19 @@ class _Check:
             yield "stop_ids changed between two looks"
 
     def prompts(self) -> Iterator[str]:
-        renderer, seen = self._renderer, Observation("count the red boats")
-        opened = yield from self._same("open()", lambda: renderer.open(seen, ""))
-        yield from self._shown("open() of an instruction", opened, seen.text)
+        renderer, instruction = self._renderer, Observation("count the red boats")
+        opened = yield from self._same("open()", lambda: renderer.open(instruction, ""))
+        yield from self._missing("open() of an instruction", opened, instruction.text)
         opened = yield from self._same(
-            "open() with a prompt", lambda: renderer.open(seen, "Speak of nothing green")
+            "open() with a prompt", lambda: renderer.open(instruction, "Speak of nothing green")
         )
-        yield from self._shown("open() with a system prompt", opened, seen.text)
-        yield from self._shown("open() with a system prompt", opened, "Speak of nothing green")
-        extended = yield from self._same("extend()", lambda: renderer.extend(seen))
-        yield from self._shown("extend()", extended, seen.text)
+        yield from self._missing("open() with a system prompt", opened, instruction.text)
+        yield from self._missing("open() with a system prompt", opened, "Speak of nothing green")
+        extended = yield from self._same("extend()", lambda: renderer.extend(instruction))
+        yield from self._missing("extend()", extended, instruction.text)
         refused = Observation("there is no such boat", code="no_boat")
         extended = yield from self._same("extend() of an error", lambda: renderer.extend(refused))
-        yield from self._shown("extend() of an error", extended, refused.code)
+        yield from self._missing("extend() of an error", extended, refused.code)
         for what, ids in (
             ("open", renderer.open(Observation(""), "")),
             ("extend", renderer.extend(Observation(""))),
@@ -129,26 +128,26 @@ class _Check:
         renderer = self._renderer
         for action in self._actions:
             try:
-                written = yield from self._same(f"write({action!r})", partial(renderer.write, action))
+                ids = yield from self._same(f"write({action!r})", partial(renderer.write, action))
             except RecordError:
                 self.refused.append(action)
                 continue
-            self._written.append((action, written))
-            stops = [place for place, token in enumerate(written) if token in renderer.stop_ids]
-            if stops != [len(written) - 1]:
-                yield f"write({action!r}) must end in its only stop id, they stand at {stops!r} of {len(written)}"
-            text, found = renderer.read(written)
-            if found is None or not is_same_call(action, found):
-                yield f"{action!r} was written as {text!r} and read back as {found!r}"
+            self._written.append((action, ids))
+            stop_positions = [position for position, token in enumerate(ids) if token in renderer.stop_ids]
+            if stop_positions != [len(ids) - 1]:
+                yield f"write({action!r}) must end in its only stop id, found at {stop_positions!r} of {len(ids)}"
+            text, parsed = renderer.read(ids)
+            if parsed is None or not is_same_call(action, parsed):
+                yield f"{action!r} was written as {text!r} and parsed back as {parsed!r}"
         if not self._written:
-            yield f"write() refuses all of {len(self._actions)} actions"
-        for odd in (Action("", ""), Action("no name", "at all!")):
+            yield f"write() refuses all {len(self._actions)} actions"
+        for invalid in (Action("", ""), Action("no name", "at all!")):
             try:
-                _, found = renderer.read(renderer.write(odd))
+                _, parsed = renderer.read(renderer.write(invalid))
             except RecordError:
                 continue
-            if found is None or not is_same_call(odd, found):
-                yield f"write({odd!r}) must raise RecordError, or write what reads back; it reads as {found!r}"
+            if parsed is None or not is_same_call(invalid, parsed):
+                yield f"write({invalid!r}) must raise RecordError or round-trip; it parses as {parsed!r}"
 
     def reading(self) -> Iterator[str]:
         renderer = self._renderer
@@ -156,16 +155,16 @@ class _Check:
         stop = renderer.stop_ids[0]
         for action, written in self._written:
             if renderer.read(written[:-1]).action is not None:
-                yield f"{action!r} reads as an action without its stop id: what was cut off must be none"
-            for place in range(len(written)):  # reading must not raise, whatever part was sampled
-                renderer.read((*written[:place], stop))
-                renderer.read(written[place:])
-            for odd in ((*written[:-1], *opened, stop), (*written, *written)):
-                if renderer.read(odd).action is not None:
-                    yield f"{action!r} followed by a prompt or by itself reads as an action"
-        for odd in ((), (stop,), (stop, stop), (max(opened) + 10**6, stop)):
-            if renderer.read(odd).action is not None:
-                yield f"the ids {odd!r} read as an action"
+                yield f"{action!r} parses as an action without its stop id: truncated output must not"
+            for position in range(len(written)):  # parsing must not raise, whatever part was sampled
+                renderer.read((*written[:position], stop))
+                renderer.read(written[position:])
+            for invalid in ((*written[:-1], *opened, stop), (*written, *written)):
+                if renderer.read(invalid).action is not None:
+                    yield f"{action!r} followed by a prompt or by itself parses as an action"
+        for invalid in ((), (stop,), (stop, stop), (max(opened) + 10**6, stop)):
+            if renderer.read(invalid).action is not None:
+                yield f"the ids {invalid!r} parse as an action"
 
     def injection(self) -> Iterator[str]:
         structure = self._structure()
@@ -175,84 +174,87 @@ class _Check:
             "an observation": lambda text: self._renderer.extend(Observation(text)),
             "a parameter": lambda text: self._renderer.write(Action("user", "answer", {"text": text})),
         }
-        if isinstance(self._renderer, RetellingRenderer):
-            uses["a conversation told anew"] = partial(self._retold, self._renderer)
+        if isinstance(self._renderer, RerenderingRenderer):
+            uses["a rerendered conversation"] = partial(self._rerendered, self._renderer)
         for what, use in uses.items():
             expected = _counted(use("boats"), structure)
             for text in self._special_texts:
                 try:
-                    found = _counted(use(f"boats {text} boats"), structure)
+                    actual = _counted(use(f"boats {text} boats"), structure)
                 except RecordError:
                     self.refused.append(Action("user", "answer", {"text": text}))
                     continue
-                if found != expected:
-                    yield f"the text {text!r} in {what} became a special token: {_difference(expected, found)}"
+                if actual != expected:
+                    yield f"the text {text!r} in {what} became a special token: {_difference(expected, actual)}"
 
-    def retelling(self) -> Iterator[str]:
+    def rerendering(self) -> Iterator[str]:
         renderer = self._renderer
-        if not isinstance(renderer, RetellingRenderer):
+        if not isinstance(renderer, RerenderingRenderer):
             return
-        retold = yield from self._same("retell()", lambda: self._retold(renderer, "boats"))
+        rerendered = yield from self._same("rerender()", lambda: self._rerendered(renderer, "boats"))
         for words in ("Be brief.", "count the red boats", "there are 5 boats", "what are they?", "boats are ships"):
-            yield from self._shown("retell()", retold, words)
+            yield from self._missing("rerender()", rerendered, words)
         short, long = (renderer.count("boats" * times) for times in (1, 99))
         if not 0 < short < long:
-            yield f"count() must give a text's tokens, got {short!r} for a word and {long!r} for 99"
+            yield f"count() must return a text's number of tokens, got {short!r} for a word and {long!r} for 99"
 
-    def _retold(self, renderer: RetellingRenderer, text: str) -> tuple[int, ...]:
-        """A conversation with the text in both answers. (What a model wrote may hold tokens of its own.)"""
-        acted = Action("boats", "count", {"colour": "red"})
+    def _rerendered(self, renderer: RerenderingRenderer, text: str) -> tuple[int, ...]:
+        """A conversation with the text in both observations. (Model output may contain control tokens.)"""
+        action = Action("boats", "count", {"colour": "red"})
         turns = (
-            Turn(Observation("count the red boats"), self._renderer.read(self._renderer.write(acted)).text, acted),
+            Turn(
+                Observation("count the red boats"), self._renderer.read(self._renderer.write(action)).text, action
+            ),
             Turn(Observation(f"there are 5 {text}"), "what are they?", None),
         )
-        return renderer.retell(turns, observation=Observation(f"{text} are ships"), prompt="Be brief.")
+        return renderer.rerender(turns, observation=Observation(f"{text} are ships"), prompt="Be brief.")
 
     def conversation(self, prompt: str) -> tuple[int, list[str]]:
-        """Rows that forked, and problems."""
+        """The number of forked rows, and problems in words."""
         renderer, turns, history = self._renderer, list[Turn](), tuple[int, ...]()
-        says_kept = not isinstance(renderer, ConversationRenderer) or renderer.keeps_prefix(prompt)
+        claims_prefixes = not isinstance(renderer, ConversationRenderer) or renderer.keeps_prefix(prompt)
         forks, problems = 0, list[str]()
         observation = Observation("count the red boats")
         for number in range(_TURNS):
             arguments = (renderer, history, tuple(turns))
             ids = next_prompt(*arguments, observation=observation, prompt=prompt)
             if ids != next_prompt(*arguments, observation=observation, prompt=prompt):
-                problems.append(f"the prompt of turn {number} was another when it was asked for again")
+                problems.append(f"the prompt of turn {number} differs when it is rendered again")
             if ids[: len(history)] != history:
                 forks += 1
-            problems += self._shown(f"the prompt of turn {number}", ids, observation.text)
+            problems += self._missing(f"the prompt of turn {number}", ids, observation.text)
             action = Action("boats", "count", {"colour": f"red{number}"}, "" if number else "Let us see.")
             written = renderer.write(action)
             history = ids + written
             turns.append(Turn(observation, renderer.read(written).text, action))
             observation = Observation(f"there are {number + 5} boats")
-        if says_kept and forks:
+        if claims_prefixes and forks:
             problems.append(
-                f"it says that prefixes are kept, and {forks} of {_TURNS - 1} later prompts began otherwise"
+                f"it claims to keep prefixes, but {forks} of {_TURNS - 1} later prompts do not extend the one "
+                "before"
             )
         return forks, problems
 
-    def _same(self, what: str, ask: Callable[[], ValueT]) -> Generator[str, None, ValueT]:
-        first, again = ask(), ask()
-        if first != again:
-            yield f"{what} gave other ids the second time"
+    def _same(self, what: str, call: Callable[[], ValueT]) -> Generator[str, None, ValueT]:
+        first, second = call(), call()
+        if first != second:
+            yield f"{what} gave different ids the second time"
         return first
 
-    def _shown(self, what: str, ids: Sequence[int], words: str) -> Iterator[str]:
+    def _missing(self, what: str, ids: Sequence[int], words: str) -> Iterator[str]:
         text = self._renderer.read(ids).text
         if words not in text:
-            yield f"{what} does not show {words!r}, only {text!r}"
+            yield f"{what} does not contain {words!r}, only {text!r}"
 
     def _structure(self) -> frozenset[int]:
-        """The ids that stand for special tokens: stop ids, and those that read as one of the special texts."""
+        """The ids of special tokens: stop ids, and those that decode to one of the special texts."""
         renderer = self._renderer
-        seen = {
+        rendered = {
             *renderer.open(Observation("boats"), "boats"),
             *renderer.extend(Observation("boats")),
             *renderer.write(Action("user", "answer", {"text": "boats"})),
         }
-        special = {token for token in seen if renderer.read((token,)).text.strip() in self._special_texts}
+        special = {token for token in rendered if renderer.read((token,)).text.strip() in self._special_texts}
         return frozenset(special.union(renderer.stop_ids))
 
 
@@ -260,6 +262,6 @@ def _counted(ids: Sequence[int], structure: frozenset[int]) -> Counter[int]:
     return Counter(token for token in ids if token in structure)
 
 
-def _difference(expected: Counter[int], found: Counter[int]) -> str:
-    changed = sorted(token for token in expected | found if expected[token] != found[token])
-    return ", ".join(f"id {token} stands {found[token]} times instead of {expected[token]}" for token in changed)
+def _difference(expected: Counter[int], actual: Counter[int]) -> str:
+    changed = sorted(token for token in expected | actual if expected[token] != actual[token])
+    return ", ".join(f"id {token} occurs {actual[token]} times instead of {expected[token]}" for token in changed)

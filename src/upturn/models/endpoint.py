@@ -1,8 +1,8 @@
 """A client of OpenAI-compatible chat endpoints: text in, text out, without token ids.
 
-What it writes can be routed, judged and recorded, but not trained on: the tokens are not ours. Covered: timeouts,
-retries (see ``transport``), named errors. Not covered: streaming, tool calls, images. The key is sent as a bearer
-token and never appears in an error.
+Its completions can be routed, judged and recorded, but not trained on: their token ids are unknown. Covered:
+timeouts, retries (see ``transport``), named errors. Not covered: streaming, tool calls, images. The key is sent as
+a bearer token and never appears in an error.
 """
 
 import asyncio
@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Literal, NamedTuple
 
 import httpx2
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from upturn.errors import ModelError
-from upturn.models.transport import Patience, base_of, bearer, post
+from upturn.models.transport import RetryPolicy, WireModel, base_of, bearer, post
 
 
 class Message(NamedTuple):
@@ -24,38 +24,34 @@ class Message(NamedTuple):
 
 
 class Completion(NamedTuple):
-    """What the endpoint wrote."""
+    """An endpoint's answer."""
 
     text: str
     prompt_tokens: int
-    """As the endpoint counts; 0 where it does not say."""
+    """As the endpoint reports; 0 where it does not."""
     written_tokens: int
     model: str
-    """The name the endpoint answered with."""
+    """The name the endpoint reports."""
 
 
-class _Border(BaseModel):
-    model_config = ConfigDict(extra="ignore")  # endpoints add fields of their own
-
-
-class _Content(_Border):
+class _Content(WireModel):
     content: str | None = None
 
 
-class _Choice(_Border):
+class _Choice(WireModel):
     message: _Content
 
 
-# Foreign: a count that no column can hold, summed over an attempt's turns, must not pass the border.
+# Untrusted: reject a count whose sum over a trajectory's turns would overflow a database column.
 _Tokens = Annotated[int, Field(ge=0, le=10**7)]
 
 
-class _Counts(_Border):
+class _Counts(WireModel):
     prompt_tokens: _Tokens = 0
     completion_tokens: _Tokens = 0
 
 
-class _Body(_Border):
+class _Body(WireModel):
     choices: list[_Choice]
     usage: _Counts | None = None
     model: str = ""
@@ -78,7 +74,7 @@ class ChatEndpoint:
         self._url = f"{base_of(base_url)}/chat/completions"
         self._model = model
         self._headers = bearer(api_key)
-        self._patience = Patience(timeout_seconds, retries, sleep)
+        self._retry = RetryPolicy(timeout_seconds, retries, sleep)
 
     async def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int) -> Completion:
         """The answer to a chat; raises ModelError after the last try, naming the endpoint and what it said."""
@@ -89,7 +85,7 @@ class ChatEndpoint:
             "max_tokens": max_tokens,
         }
         async with httpx2.AsyncClient(timeout=None, headers=self._headers) as client:
-            return self._read(await post(client, self._url, payload, model=self._model, patience=self._patience))
+            return self._read(await post(client, self._url, payload, model=self._model, retry=self._retry))
 
     def _read(self, response: httpx2.Response) -> Completion:
         try:

@@ -1,115 +1,122 @@
-"""How engines that return token ids are spoken to: vLLM's completions and SGLang's ``/generate``.
+"""Wire formats of engines that return token ids: vLLM's completions and SGLang's ``/generate``.
 
-A dialect only writes requests and reads answers; what an answer must be like is ``remote``'s to check. Field names
-as in vLLM (``entrypoints/openai/completion/protocol.py``, ``entrypoints/serve/lora``) and SGLang
-(``managers/io_struct.py``, ``managers/tokenizer_manager.py``), looked up in November 2026.
+A dialect only builds requests and parses answers; ``remote`` validates the answers. Field names as in vLLM
+(``entrypoints/openai/completion/protocol.py``, ``entrypoints/serve/lora``) and SGLang (``managers/io_struct.py``,
+``managers/tokenizer_manager.py``), as of November 2026.
 
-Every sampling parameter is sent: vLLM takes those left out from the model's ``generation_config.json``, and
-top-k or a penalty there would make the tokens another distribution's. ``ignore_eos``: an end token counts where it
-is among the stop ids, and only there.
+Every sampling parameter is sent: vLLM takes missing ones from the model's ``generation_config.json``, where top-k
+or a penalty would change the distribution. ``ignore_eos``: an end token stops generation only if it is a stop id.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from upturn.errors import ModelError
 from upturn.models.model import GenerationRequest
+from upturn.models.transport import WireModel
 
 DialectName = Literal["vllm", "sglang"]
 LogprobScale = Literal["raw", "processed"]
-"""``raw``: log-probs of the model itself, before temperature; ``processed``: of what was sampled from."""
+"""``raw``: log-probs of the model, before temperature; ``processed``: of the distribution sampled from."""
 WeightsForm = Literal["adapter", "checkpoint"]
-_TOKEN = "token_id:"  # vLLM's mark for ids in place of text
+_TOKEN = "token_id:"  # vLLM's prefix for ids in place of text
+_FULL_DISTRIBUTION: Mapping[str, Any] = {
+    "ignore_eos": True,
+    "skip_special_tokens": False,
+    "top_p": 1.0,
+    "top_k": -1,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+}
+"""Sampling parameters by which an engine samples from the model's own distribution and returns every token."""
 _SEED_BITS = 31
-"""SGLang has kept seeds in 32 bits."""
+"""SGLang stores seeds in 32 bits."""
 
 
 class Call(NamedTuple):
-    """A request as it is sent."""
+    """An HTTP request: path and JSON body."""
 
     path: str
     payload: Mapping[str, Any]
 
 
 class Answer(NamedTuple):
-    """What an engine says that it wrote; nothing is checked yet."""
+    """An engine's answer, parsed but not validated."""
 
     token_ids: tuple[int, ...]
     logprobs: tuple[float | None, ...]
     scored_ids: tuple[int, ...] | None
-    """The ids that the log-probs belong to, where the engine names them beside; None = it does not."""
+    """The ids that the log-probs belong to, where the engine reports them separately; None = it does not."""
     finish_reason: str
     version: str
-    """The name of the weights that it answers with; empty = it names none."""
+    """The name of the weights that produced the answer; empty = not reported."""
     prompt_ids: tuple[int, ...] | None
-    """The prompt as the engine read it; None = it does not say."""
+    """The prompt ids as the engine received them; None = not reported."""
     prompt_tokens: int | None
-    """How many they were; None = it does not say."""
+    """Their number; None = not reported."""
 
 
 class Dialect(Protocol):
-    """One kind of engine."""
+    """The wire format of one kind of engine."""
 
     default_scale: LogprobScale
     form: WeightsForm
-    """What it can load while it runs."""
-    raw_cure: str
-    """How it is started so that its log-probs are raw."""
+    """What it can load at run time."""
+    raw_advice: str
+    """How to start it so that its log-probs are raw."""
 
     def generate(self, request: GenerationRequest, budget: int, version: str) -> Call:
-        """Asks for the continuation, ``budget`` tokens at most, of the weights called ``version``."""
+        """Requests a continuation of at most ``budget`` tokens from the weights named ``version``."""
 
     def read(self, content: bytes) -> Answer:
-        """Raises ValueError for what is no answer of this kind."""
+        """Raises ValueError for content that is not an answer of this engine."""
 
     def load(self, folder: Path, version: str) -> Call:
-        """Asks to load the weights in a folder that the engine can read, under a name."""
+        """Requests loading the weights in a folder that the engine can read, under a name."""
 
     def unload(self, version: str) -> Call | None:
-        """Asks to forget weights that were loaded; None = there is nothing to ask."""
-
-
-class _Border(BaseModel):
-    model_config = ConfigDict(extra="ignore")  # engines add fields of their own
+        """Requests unloading weights; None = no request is needed."""
 
 
 _Id = Annotated[int, Field(ge=0)]
 
 
-class _Logprobs(_Border):
-    token_logprobs: list[float | None] = []
-    tokens: list[str] = []
+class _Logprobs(WireModel):
+    token_logprobs: list[float | None] = Field(default_factory=list)
+    tokens: list[str] = Field(default_factory=list)
 
 
-class _Choice(_Border):
+class _Choice(WireModel):
     token_ids: list[_Id] | None = None
     prompt_token_ids: list[_Id] | None = None
     logprobs: _Logprobs | None = None
     finish_reason: str | None = None
 
 
-class _Counts(_Border):
+class _Counts(WireModel):
     prompt_tokens: int | None = None
 
 
-class _Completion(_Border):
+class _Completion(WireModel):
     model: str = ""
     choices: list[_Choice] = Field(min_length=1, max_length=1)
     usage: _Counts | None = None
 
 
 class Vllm:
-    """vLLM's ``/v1/completions``, and what else answers like it. Weights change by adapters, each by name."""
+    """vLLM's ``/v1/completions`` and compatible servers. Weights change by loading named adapters."""
 
     default_scale: LogprobScale = "raw"
     form: WeightsForm = "adapter"
-    raw_cure = "start vLLM with --logprobs-mode raw_logprobs, its default"
+    raw_advice = "start vLLM with --logprobs-mode raw_logprobs, its default"
 
     def generate(self, request: GenerationRequest, budget: int, version: str) -> Call:
-        """``return_tokens_as_token_ids`` names the ids beside the log-probs, so that the two can be compared."""
+        """``return_tokens_as_token_ids`` adds the ids to the log-probs, so that the two can be compared."""
         return Call(
             "/v1/completions",
             {
@@ -119,18 +126,11 @@ class Vllm:
                 "temperature": request.temperature,
                 "seed": request.seed,
                 "stop_token_ids": list(request.stop_ids),
-                "ignore_eos": True,
                 "include_stop_str_in_output": True,
-                "skip_special_tokens": False,
                 "logprobs": 0,
                 "return_token_ids": True,
                 "return_tokens_as_token_ids": True,
-                "top_p": 1.0,
-                "top_k": -1,
-                "min_p": 0.0,
-                "repetition_penalty": 1.0,
-                "presence_penalty": 0.0,
-                "frequency_penalty": 0.0,
+                **_FULL_DISTRIBUTION,
                 "n": 1,
                 "stream": False,
             },
@@ -146,12 +146,12 @@ class Vllm:
             )
         if choice.logprobs is None:
             raise ValueError("there are no logprobs")
-        named = choice.logprobs.tokens
-        is_named = bool(named) and all(_is_marked(token) for token in named)
+        marked = choice.logprobs.tokens
+        is_marked = bool(marked) and all(_is_marked(token) for token in marked)
         return Answer(
             tuple(choice.token_ids),
             tuple(choice.logprobs.token_logprobs),
-            tuple(int(token.removeprefix(_TOKEN)) for token in named) if is_named else None,
+            tuple(int(token.removeprefix(_TOKEN)) for token in marked) if is_marked else None,
             choice.finish_reason or "",
             body.model,
             None if choice.prompt_token_ids is None else tuple(choice.prompt_token_ids),
@@ -159,39 +159,39 @@ class Vllm:
         )
 
     def load(self, folder: Path, version: str) -> Call:
-        """Needs ``--enable-lora`` and ``VLLM_ALLOW_RUNTIME_LORA_UPDATING=True`` where vLLM was started."""
+        """vLLM must have been started with ``--enable-lora`` and ``VLLM_ALLOW_RUNTIME_LORA_UPDATING=True``."""
         return Call("/v1/load_lora_adapter", {"lora_name": version, "lora_path": str(folder)})
 
     def unload(self, version: str) -> Call | None:
-        """Adapters fill the engine's places for them otherwise."""
+        """Frees one of the engine's adapter slots."""
         return Call("/v1/unload_lora_adapter", {"lora_name": version})
 
 
-class _Finish(_Border):
+class _Finish(WireModel):
     type: str = ""
 
 
-class _Meta(_Border):
+class _Meta(WireModel):
     finish_reason: _Finish | None = None
     output_token_logprobs: list[tuple[float | None, _Id, str | None]] | None = None
     prompt_tokens: int | None = None
     weight_version: str = ""
 
 
-class _Generated(_Border):
+class _Generated(WireModel):
     meta_info: _Meta
     output_ids: list[_Id] | None = None
 
 
 class Sglang:
-    """SGLang's own ``/generate``. Weights change by whole checkpoints; each answer names their version."""
+    """SGLang's ``/generate``. Weights change by full checkpoints; each answer names their version."""
 
     default_scale: LogprobScale = "processed"
     form: WeightsForm = "checkpoint"
-    raw_cure = "start SGLang with SGLANG_RETURN_ORIGINAL_LOGPROB=1 in its environment"
+    raw_advice = "start SGLang with SGLANG_RETURN_ORIGINAL_LOGPROB=1 in its environment"
 
     def generate(self, request: GenerationRequest, budget: int, version: str) -> Call:  # noqa: ARG002  # it serves one version at a time
-        """The seed counts where SGLang was started with ``--enable-deterministic-inference``."""
+        """The seed takes effect only with ``--enable-deterministic-inference``."""
         return Call(
             "/generate",
             {
@@ -201,15 +201,8 @@ class Sglang:
                     "temperature": request.temperature,
                     "sampling_seed": request.seed % 2**_SEED_BITS,
                     "stop_token_ids": list(request.stop_ids),
-                    "ignore_eos": True,
                     "no_stop_trim": True,
-                    "skip_special_tokens": False,
-                    "top_p": 1.0,
-                    "top_k": -1,
-                    "min_p": 0.0,
-                    "repetition_penalty": 1.0,
-                    "presence_penalty": 0.0,
-                    "frequency_penalty": 0.0,
+                    **_FULL_DISTRIBUTION,
                 },
                 "return_logprob": True,
                 "stream": False,
@@ -234,7 +227,7 @@ class Sglang:
         )
 
     def load(self, folder: Path, version: str) -> Call:
-        """Its caches are emptied by that."""
+        """This also clears its caches."""
         return Call("/update_weights_from_disk", {"model_path": str(folder), "weight_version": version})
 
     def unload(self, version: str) -> Call | None:  # noqa: ARG002
@@ -243,7 +236,7 @@ class Sglang:
 
 
 def dialect_of(name: DialectName) -> Dialect:
-    """Raises ModelError for a name that is none."""
+    """Raises ModelError for an unknown name."""
     known: dict[str, Dialect] = {"vllm": Vllm(), "sglang": Sglang()}
     if name not in known:
         raise ModelError(f"unknown dialect {name!r}; known: {', '.join(known)}")

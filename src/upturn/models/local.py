@@ -1,7 +1,7 @@
-"""Models that run in this process: found by folder or Hugging Face name, loaded, and given the renderer that fits.
+"""Models that run in this process: located by folder or Hugging Face name, loaded, and paired with a renderer.
 
 Order of search: a folder of that name; the local cache of the Hugging Face hub; the hub itself. A folder holds a
-model as transformers saves it, or a LoRA adapter as PEFT saves it: then its base is searched in the same way, and
+model as transformers saves it, or a LoRA adapter as PEFT saves it: then its base is located in the same way, and
 the adapter is merged into it. Code that comes with a model is never run.
 
 Not covered: slow tokenizers (without tokenizer.json), weights in other files than safetensors, quantised models.
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 Precision = Literal["float32", "bfloat16"]
 _FILES = ["*.json", "*.safetensors", "*.jinja"]
-"""What is fetched from the hub."""
+"""Downloaded from the hub."""
 _NOT_FILES = ["original/*", "consolidated*"]
-"""The same weights once more, in other formats."""
+"""The same weights in other formats."""
 _CURE = "give a folder as transformers saves it, with tokenizer.json"
 _DAMAGED = "train or copy it again"
 _ADAPTER = "adapter_config.json"
@@ -43,42 +43,41 @@ class LocalModel(NamedTuple):
     chat: "PreTrainedTokenizerBase | None" = None
     """The tokenizer with its chat template; None = it has none."""
     name: str = "nano"
-    """As it was asked for."""
+    """As requested."""
 
     def renderer(self, tools: Sequence[Tool] = (), *, options: Mapping[str, JsonValue] | None = None) -> Renderer:
-        """What fits the tokenizer: our grammar where it knows our four special tokens, else its chat template.
+        """The compact grammar for a tokenizer with our four special tokens, else its chat template.
 
-        ``tools``: what the template tells the model it can call; our grammar needs none. ``options``: variables of
-        the template; None = none. Raises ModelError when the tokenizer has neither, and for options without a
-        template.
+        ``tools``: listed by the template; the compact grammar needs none. ``options``: variables of the template;
+        None = none. Raises ModelError when the tokenizer has neither, and for options without a template.
         """
         if all(self.tokenizer.token_to_id(token) is not None for token in SPECIAL_TOKENS):
             if options:
                 raise ModelError(
-                    f"options {dict(options)!r} of a chat template have no effect on model {self.name!r}, which is "
-                    "talked to in our own grammar; leave them out"
+                    f"chat template options {dict(options)!r} have no effect on model {self.name!r}, which uses "
+                    "the compact grammar; remove them"
                 )
             return CompactRenderer(self.tokenizer)
         if self.chat is None:
             raise ModelError(
                 f"model {self.name!r} has neither a chat template nor the special tokens "
-                f"{', '.join(SPECIAL_TOKENS)}, so it is not known how to talk to it; take its instruction-tuned "
-                "sibling, or put the chat_template.jinja that belongs to it into its folder"
+                f"{', '.join(SPECIAL_TOKENS)}, so its prompt format is unknown; use the instruction-tuned variant, "
+                "or put its chat_template.jinja into its folder"
             )
         return ChatRenderer(self.chat, tools, options=options, stops=_stops(self.model))
 
 
 def _stops(model: "PreTrainedModel") -> Sequence[int]:
-    """The tokens that end a turn as the model's own settings say; some, as of Llama 3.1, end calls with another."""
-    found: Any = getattr(model.generation_config, "eos_token_id", None)  # None, one id or several
-    return [found] if isinstance(found, int) else found or []
+    """End-of-turn tokens from the generation settings; Llama 3.1, for one, ends calls with a different token."""
+    eos: Any = getattr(model.generation_config, "eos_token_id", None)  # None, one id or several
+    return [eos] if isinstance(eos, int) else eos or []
 
 
 def load_model(name: str, *, precision: Precision = "float32", cure: str = _DAMAGED) -> LocalModel:
-    """The model of a folder or Hugging Face name; raises ModelError with what is missing or wrong, and the cure.
+    """The model in a folder or of a Hugging Face name; raises ModelError with the problem and the remedy.
 
-    A model needs no padding token: nothing is padded with tokens. Where its tokenizer has no end token, the one
-    that its chat template ends a turn with stops it.
+    No padding token is needed: nothing is padded with tokens. A tokenizer without an end token uses the token that
+    ends a turn in its chat template.
     """
     folder = find_folder(name)
     if (folder / _ADAPTER).is_file():
@@ -88,36 +87,36 @@ def load_model(name: str, *, precision: Precision = "float32", cure: str = _DAMA
 
 
 def find_folder(name: str) -> Path:
-    """Where the model's files lie; raises ModelError when there are none to be had."""
-    folder = folder_here(name)
+    """The folder with the model's files, downloaded if need be; raises ModelError when there is none."""
+    folder = local_folder(name)
     if folder.exists() or not HUB_NAME.match(name):
         return folder
     from huggingface_hub import snapshot_download
 
     try:
         return Path(snapshot_download(name, allow_patterns=_FILES, ignore_patterns=_NOT_FILES))
-    except (OSError, ValueError) as exc:  # what the hub raises is one of them
+    except (OSError, ValueError) as exc:  # the hub raises subclasses of these
         reason = str(exc).strip().splitlines()[0] if str(exc).strip() else type(exc).__name__
         raise ModelError(
-            f"model {name!r}: there is no such folder, the local cache does not hold it and the Hugging Face "
-            f"hub did not give it ({reason}); check the name and your access, run `hf download {name}` where "
+            f"model {name!r}: there is no such folder, it is not in the local cache and it cannot be downloaded "
+            f"from the Hugging Face hub ({reason}); check the name and your access, run `hf download {name}` where "
             "there is a network, or give the path of a folder"
         ) from exc
 
 
 def tokenizer_folder(name: str) -> Path:
-    """Where tokenizer and chat template of a model lie: of an adapter, in its base's folder. Nothing is fetched.
+    """The folder with a model's tokenizer and chat template; for an adapter, its base's. Downloads nothing.
 
-    A path to nothing when there is no such model here.
+    A path that does not exist when there is no such local model.
     """
-    folder = folder_here(name)
+    folder = local_folder(name)
     return tokenizer_folder(_base_of(name, folder)) if (folder / _ADAPTER).is_file() else folder
 
 
-def folder_here(name: str) -> Path:
-    """The folder of that name, or where the hub's files of that name lie in the local cache; nothing is fetched.
+def local_folder(name: str) -> Path:
+    """The folder of that name, or the one in the local cache of the hub; downloads nothing.
 
-    A path to nothing when there are none.
+    A path that does not exist when there is none.
     """
     if not Path(name).exists() and HUB_NAME.match(name):
         from huggingface_hub import snapshot_download
@@ -130,24 +129,24 @@ def folder_here(name: str) -> Path:
 
 
 def load_folder(name: str, folder: Path, *, precision: Precision = "float32", cure: str = _DAMAGED) -> LocalModel:
-    """What lies in the folder, whose files must be there."""
+    """Loads the model from a folder whose files exist."""
     import torch
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
-    logging.disable_progress_bar()  # a bar per load would tear the live view apart
+    logging.disable_progress_bar()  # progress bars would break the live view
     try:
         tokenizer, chat = _tokenizers(folder)
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             folder,
             dtype=getattr(torch, precision),
             local_files_only=True,
-            trust_remote_code=False,  # left out, a folder with code of its own would make it ask on the terminal
-            output_loading_info=True,  # a pair then, which its annotation does not say
+            trust_remote_code=False,  # without it, a folder with code would prompt on the terminal
+            output_loading_info=True,  # returns a pair, unlike its annotation
         )
-        model, found = loaded
-        _check_parts(model.config.vocab_size, tokenizer.get_vocab_size(), sorted(found["missing_keys"]))
-    except Exception as exc:  # a damaged folder fails in the libraries below in many ways
+        model, report = loaded
+        _check_parts(model.config.vocab_size, tokenizer.get_vocab_size(), sorted(report["missing_keys"]))
+    except Exception as exc:  # the libraries raise many types for a damaged folder
         raise ModelError(f"model {name!r} in {str(folder)!r} cannot be loaded: {exc}; {cure}") from exc
     return LocalModel(model.eval(), tokenizer, chat, name)
 
@@ -163,7 +162,7 @@ def check_files(name: str, folder: Path, *, cure: str) -> None:
 
 
 def _tokenizers(folder: Path) -> "tuple[Tokenizer, PreTrainedTokenizerBase | None]":
-    """The tokenizer, and the same with its chat template where the folder holds one."""
+    """The fast tokenizer, and the one with the chat template where the folder holds one."""
     from tokenizers import Tokenizer
 
     tokenizer: Tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -184,16 +183,16 @@ def _has_template(folder: Path) -> bool:
     return settings.is_file() and bool(json.loads(settings.read_text()).get("chat_template"))
 
 
-def _check_parts(embedded: int, known: int, missing: Sequence[str]) -> None:
-    """Raises ValueError for what loads without complaint and then fails late, or serves noise."""
+def _check_parts(embeddings: int, tokens: int, missing: Sequence[str]) -> None:
+    """Raises ValueError for defects that load without error and fail later, or produce noise."""
     if missing:
         raise ValueError(f"{len(missing)} weights are missing, such as {missing[0]}")
-    if known > embedded:
-        raise ValueError(f"its tokenizer knows {known} tokens, its weights only {embedded}")
+    if tokens > embeddings:
+        raise ValueError(f"its tokenizer has {tokens} tokens, its weights only {embeddings}")
 
 
 def _with_adapter(name: str, folder: Path, precision: Precision) -> LocalModel:
-    """The base that the adapter names, with the adapter merged into its weights."""
+    """The adapter's base model with the adapter merged into its weights."""
     base = _base_of(name, folder)
     try:
         from peft import PeftModel
@@ -204,20 +203,20 @@ def _with_adapter(name: str, folder: Path, precision: Precision) -> LocalModel:
     loaded = load_model(base, precision=precision)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # PEFT reads what transformers is about to rename
+            warnings.simplefilter("ignore", FutureWarning)  # PEFT uses a name that transformers deprecates
             adapted: Any = PeftModel.from_pretrained(loaded.model, str(folder))
         model = adapted.merge_and_unload(safe_merge=True)
-    except Exception as exc:  # a damaged folder fails in the libraries below in many ways
-        raise ModelError(f"adapter {name!r} cannot be put on {base!r}: {exc}; {_DAMAGED}") from exc
+    except Exception as exc:  # the libraries raise many types for a damaged folder
+        raise ModelError(f"adapter {name!r} cannot be applied to {base!r}: {exc}; {_DAMAGED}") from exc
     return loaded._replace(model=model.eval(), name=name)
 
 
 def _base_of(name: str, folder: Path) -> str:
-    """The model that the adapter in the folder belongs on."""
+    """The name of the adapter's base model."""
     if (folder / "config.json").is_file():
         raise ModelError(
-            f"model {name!r}: {str(folder)!r} holds a whole model and an adapter, and only one can be meant; move "
-            f"{_ADAPTER} with its weights, or config.json with its weights, to a folder of its own"
+            f"model {name!r}: {str(folder)!r} is ambiguous: it holds a full model and an adapter; move {_ADAPTER} "
+            "with its weights, or config.json with its weights, to a separate folder"
         )
     try:
         base = json.loads((folder / _ADAPTER).read_text())["base_model_name_or_path"]

@@ -1,8 +1,8 @@
-"""Observations written by a model: what an agent otherwise only reads, as a continuation of what it did.
+"""Observations as model output, for world models: predicted after an action, as a continuation of the same tokens.
 
-Nothing here knows a grammar or a template. Where an observation begins and ends is found out from the renderer that
-agents use: its text stands between two tokens of structure, which no text is made of. So a prediction continues
-exactly the tokens that a rollout would have continued with, and ends where the next message would begin.
+Independent of grammar and template: the start and end of an observation are derived from the agents' renderer,
+where its text stands between two structural tokens, which never encode text. So a prediction continues exactly the
+tokens of a rollout, and ends where the next message would begin.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,82 +17,82 @@ PROBES = ("moved m27 to archive", "7", "no such mail", "Berlin, 5 o'clock")
 
 
 class ObservationWriter(Protocol):
-    """Between observations and the tokens that a model would write for them. Pure."""
+    """Converts between observations and the tokens of a prediction. Pure."""
 
     @property
-    def beginning(self) -> tuple[int, ...]:
-        """What follows an action's ids in every rollout, up to where the observation is written; may be empty."""
+    def prefix(self) -> tuple[int, ...]:
+        """The ids between an action and the observation's text in every rollout; may be empty."""
 
     @property
     def stop_ids(self) -> tuple[int, ...]:
-        """An observation ends after one of these; it is part of what is written."""
+        """An observation ends after one of these; it is part of the prediction."""
 
     def write(self, observation: Observation) -> tuple[int, ...]:
-        """The ids that follow ``beginning`` in a rollout, stop token included; raises ModelError if it cannot."""
+        """The ids after ``prefix`` in a rollout, stop token included; raises ModelError if it cannot."""
 
     def read(self, token_ids: Sequence[int]) -> str | None:
-        """The text in written ids, as agents read it; None = they are no observation. Never raises."""
+        """The predicted text, as agents would read it; None = not an observation. Never raises."""
 
 
 class _Parts(NamedTuple):
-    """Tokens between tokens of structure."""
+    """Token ids split at structural tokens."""
 
     segments: tuple[tuple[int, ...], ...]
-    """One more than marks."""
+    """One more than ``marks``."""
     marks: tuple[int, ...]
 
 
 class RenderedObservations:
-    """An ObservationWriter for any renderer whose observations stand between tokens of structure."""
+    """An ObservationWriter for any renderer whose observations stand between structural tokens."""
 
     def __init__(self, renderer: Renderer) -> None:
-        """Raises ModelError where observations cannot be told apart from what surrounds them."""
+        """Raises ModelError where no structural token follows an observation's text."""
         self._renderer = renderer
-        known = {*renderer.extend(Observation("x")), *renderer.open(Observation(""), ""), *renderer.stop_ids}
-        self._structure = frozenset(token for token in known if not self._is_text(token))
+        candidates = {*renderer.extend(Observation("x")), *renderer.open(Observation(""), ""), *renderer.stop_ids}
+        self._structure = frozenset(token for token in candidates if not self._is_text(token))
         parts = [self._parts(renderer.extend(Observation(text))) for text in PROBES]
         differing = [
-            place
-            for place, found in enumerate(zip(*(each.segments for each in parts), strict=False))
-            if len(set(found)) > 1
+            index
+            for index, segments in enumerate(zip(*(part.segments for part in parts), strict=False))
+            if len(set(segments)) > 1
         ]
         first = parts[0]
-        if len({each.marks for each in parts}) > 1 or len(differing) != 1 or differing[0] >= len(first.marks):
+        if len({part.marks for part in parts}) > 1 or len(differing) != 1 or differing[0] >= len(first.marks):
             raise ModelError(
-                f"{type(renderer).__name__} renders observations without a token of structure behind their text: a "
-                "model that writes one could not say where it ends. Use a renderer with such a token, that texts "
-                "are never made of"
+                f"{type(renderer).__name__} renders observations without a structural token after their text, so a "
+                "predicted observation would have no end. Use a renderer with such a token, one that never encodes "
+                "text"
             )
-        self._place = differing[0]
+        self._index = differing[0]
         self._first = first
         self._head, self._tail = "", ""
         self._head, self._tail = self._frame()
 
     @property
-    def beginning(self) -> tuple[int, ...]:
-        """Up to the last token of structure before the text."""
-        marks = self._first.marks[: self._place]
+    def prefix(self) -> tuple[int, ...]:
+        """Up to the last structural token before the text."""
+        marks = self._first.marks[: self._index]
         return tuple(
             token for segment, mark in zip(self._first.segments, marks, strict=False) for token in (*segment, mark)
         )
 
     @property
     def stop_ids(self) -> tuple[int, ...]:
-        """The first token of structure behind it."""
-        return (self._first.marks[self._place],)
+        """The first structural token after the text."""
+        return (self._first.marks[self._index],)
 
     def write(self, observation: Observation) -> tuple[int, ...]:
-        """Raises ModelError for an observation that the renderer surrounds by something else."""
-        parts, place = self._parts(self._renderer.extend(observation)), self._place
-        if parts.marks != self._first.marks or parts.segments[:place] != self._first.segments[:place]:
+        """Raises ModelError for an observation that the renderer surrounds with other tokens."""
+        parts, index = self._parts(self._renderer.extend(observation)), self._index
+        if parts.marks != self._first.marks or parts.segments[:index] != self._first.segments[:index]:
             raise ModelError(
                 f"{type(self._renderer).__name__} renders the observation {observation.text[:80]!r} (code "
                 f"{observation.code!r}) with the structure {parts.marks!r}, others with {self._first.marks!r}"
             )
-        return (*parts.segments[place], *self.stop_ids)
+        return (*parts.segments[index], *self.stop_ids)
 
     def read(self, token_ids: Sequence[int]) -> str | None:
-        """Without what always stands around it, and without space."""
+        """The text without its constant frame and surrounding whitespace."""
         if not token_ids or token_ids[-1] not in self.stop_ids or self._structure.intersection(token_ids[:-1]):
             return None
         text = self._renderer.read(token_ids[:-1]).text
@@ -103,27 +103,27 @@ class RenderedObservations:
         return text[len(self._head) : len(text) - len(self._tail)].strip()
 
     def _frame(self) -> tuple[str, str]:
-        """The text that always stands around an observation's own, where it is written."""
+        """The constant text before and after an observation's text."""
         frames = set()
         for text in PROBES:
-            written = self.read(self.write(Observation(text))) or ""
-            head, found, tail = written.partition(text)
-            if not found:
+            parsed = self.read(self.write(Observation(text))) or ""
+            head, middle, tail = parsed.partition(text)
+            if not middle:
                 raise ModelError(
-                    f"{type(self._renderer).__name__} reads the observation {text!r} back as {written!r}: "
-                    "predictions could not be compared with what came. Use a renderer whose read() gives the text "
-                    "of any tokens"
+                    f"{type(self._renderer).__name__} parses the observation {text!r} back as {parsed!r}, so "
+                    "predictions cannot be compared with observations. Use a renderer whose read() returns the "
+                    "text of any tokens"
                 )
             frames.add((head, tail))
         if len(frames) > 1:
             raise ModelError(
                 f"{type(self._renderer).__name__} puts different texts around observations, such as "
-                f"{sorted(frames)[:2]!r}; predictions could not be compared with what came"
+                f"{sorted(frames)[:2]!r}, so predictions cannot be compared with observations"
             )
         return frames.pop()
 
     def _is_text(self, token: int) -> bool:
-        """True for a token that texts are made of as well, such as a line break."""
+        """True for a token that also encodes text, such as a line break."""
         piece = self._renderer.read((token,)).text
         usual = self._count(token, "x")
         return any(self._count(token, text) > usual for text in (piece, f"x{piece}x", f"x{piece} x"))

@@ -1,13 +1,13 @@
-"""A model behind an engine elsewhere that returns token ids and log-probs: vLLM, SGLang, whatever speaks like them.
+"""A model behind a remote engine that returns token ids and log-probs: vLLM, SGLang and compatible servers.
 
-What it writes can be trained on, because nothing is made from text: the prompt goes out as ids, ids come back. Each
-answer is checked before it counts, in this order: the weights are the ones that were handed over; the prompt was
-read as it was sent; there is one finite log-prob for each token; nothing comes after a stop id; the reason to stop
-is the one that the tokens show. What breaks a rule is a ModelError that names it, and so the attempt's outcome.
+Its output can be trained on, because no ids are derived from text: the prompt is sent as ids, ids come back. Each
+answer is validated in this order: the weights are the ones that were loaded; the prompt was received as sent; each
+token has one finite log-prob; nothing follows a stop id; the finish reason agrees with the tokens. A violation is a
+ModelError, and so the trajectory's outcome.
 
-Not covered here: an engine that answers in good form with tokens that it did not sample. Only the weights can tell,
-see ``training.rescoring``. Nor are an engine's tokens the same from run to run: its batches change its rounding,
-however they are seeded.
+Not covered here: an engine that returns well-formed tokens that it did not sample; only the weights can reveal
+that, see ``training.optimisation.sampler_check``. An engine's tokens also differ from run to run, whatever the
+seed: its batching changes rounding.
 """
 
 import asyncio
@@ -24,17 +24,17 @@ import httpx2
 from upturn.errors import ConfigError, ModelError
 from upturn.models.engine_protocol import Answer, Call, DialectName, LogprobScale, WeightsForm, dialect_of
 from upturn.models.model import FinishReason, Generation, GenerationRequest
-from upturn.models.transport import Patience, base_of, bearer, get, post
+from upturn.models.transport import RetryPolicy, base_of, bearer, get, post
 
 _ROUNDING = 1e-3
-"""Nats that rounding may put a log-prob above 0."""
-_LOOK_SECONDS = 10.0
-"""For one try of seeing whether an engine is there."""
+"""Nats by which rounding may raise a log-prob above 0."""
+_CHECK_SECONDS = 10.0
+"""Timeout of one availability check."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteSettings:
-    """Where an engine is, and how it is asked. Raises ConfigError with everything that cannot be."""
+    """Where an engine is, and how it is called. Raises ConfigError with all invalid values."""
 
     base_url: str
     """``http://127.0.0.1:8000``, with or without ``/v1``."""
@@ -75,11 +75,11 @@ class RemoteSettings:
             raise ConfigError(problems)
 
 
-class _Line(NamedTuple):
-    """What the calls of one event loop share."""
+class _Connection(NamedTuple):
+    """Shared by the calls of one event loop."""
 
     client: httpx2.AsyncClient
-    places: asyncio.Semaphore
+    semaphore: asyncio.Semaphore
     loop: asyncio.AbstractEventLoop
 
 
@@ -98,10 +98,10 @@ class RemoteEngine:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         rng: random.Random | None = None,
     ) -> None:
-        """``version``: what the engine calls the weights that it serves now: vLLM's ``--served-model-name``,
-        SGLang's ``--weight-version``. It stands in every generation until other weights are handed over.
+        """``version``: the engine's name for its current weights: vLLM's ``--served-model-name``, SGLang's
+        ``--weight-version``. Every generation carries it until other weights are loaded.
 
-        ``rng`` spreads the waits between tries; None = one of its own.
+        ``rng`` draws the jitter of waits between retries; None = a new one.
         """
         self.settings = settings
         self._dialect = dialect_of(settings.dialect)
@@ -109,11 +109,11 @@ class RemoteEngine:
         self._base = base_of(settings.base_url).removesuffix("/v1")
         self._headers = bearer(api_key)
         jitter = (rng or random.Random()).random
-        self._patience = Patience(settings.timeout_seconds, settings.retries, sleep, jitter)
+        self._retry = RetryPolicy(settings.timeout_seconds, settings.retries, sleep, jitter)
         self._version = version
         self._loaded: str | None = None
-        """Weights that were loaded from here; None = those that the engine was started with."""
-        self._line: _Line | None = None
+        """Weights loaded through this object; None = those that the engine was started with."""
+        self._connection: _Connection | None = None
         self._users = 0
 
     @property
@@ -123,19 +123,19 @@ class RemoteEngine:
 
     @property
     def form(self) -> WeightsForm:
-        """What ``take`` takes: the folder of an adapter, or of a whole model."""
+        """What ``load_weights`` loads: the folder of an adapter, or of a whole model."""
         return self._dialect.form
 
     def refresh(self) -> None:
-        """Nothing is cached here; the engine's own caches go with the weights."""
+        """Nothing is cached here; the engine clears its own caches with the weights."""
 
     def release(self, session: str) -> None:
-        """Sessions are the engine's own business."""
+        """The engine manages its own sessions."""
 
     async def generate(self, request: GenerationRequest) -> Generation:
-        """The continuation, checked. A context without room for one more token gives no tokens, with ``length``.
+        """The validated continuation. A context without room for one more token gives no tokens, with ``length``.
 
-        Raises ModelError for what cannot be served, and for answers that cannot be what was sampled.
+        Raises ModelError for requests that cannot be served, and for inconsistent answers.
         """
         if not request.prompt_ids or request.max_tokens < 1:
             raise ModelError(
@@ -145,8 +145,8 @@ class RemoteEngine:
         if self._scale == "processed" and request.temperature != 1.0:
             raise ModelError(
                 f"the log-probs of {self._base} are those at the sampling temperature, so at temperature "
-                f"{request.temperature!r} they are not the model's: sample at 1.0, as practice does, or "
-                f"{self._dialect.raw_cure} and say so where the engine is made: RemoteSettings(logprobs='raw')"
+                f"{request.temperature!r} they are not the model's: sample at 1.0, as rollouts for training do, or "
+                f"{self._dialect.raw_advice} and set RemoteSettings(logprobs='raw')"
             )
         limit = self.settings.max_length
         budget = request.max_tokens if limit is None else min(request.max_tokens, limit - len(request.prompt_ids))
@@ -154,136 +154,144 @@ class RemoteEngine:
             return Generation((), (), "length", self._version)
         version = self._version
         call = self._dialect.generate(request, budget, version)
-        async with self._under_way() as line, line.places:
-            response = await self._post(line, call)
+        async with self._connected() as connection, connection.semaphore:
+            response = await self._post(connection, call)
         answer = self._read(call, response)
         problem = _problem(answer, request, budget, version)
         if problem is not None:
             raise ModelError(f"{self._base}{call.path} cannot be trained on: {problem}")
         reason: FinishReason = "stop" if answer.token_ids[-1] in request.stop_ids else "length"
-        logprobs = tuple(min(float(each or 0.0), 0.0) for each in answer.logprobs)
+        logprobs = tuple(min(float(logprob or 0.0), 0.0) for logprob in answer.logprobs)
         return Generation(answer.token_ids, logprobs, reason, version)
 
     async def check(self) -> None:
-        """Raises ModelError unless the engine is there, answers and takes the key. Nothing is changed there."""
-        seconds = min(self.settings.timeout_seconds, _LOOK_SECONDS)
-        patience = replace(self._patience, timeout_seconds=seconds, retries=min(self.settings.retries, 1))
-        async with self._under_way() as line:
-            await get(line.client, f"{self._base}/v1/models", model=self._version, patience=patience)
+        """Raises ModelError unless the engine answers and accepts the key. Changes nothing there."""
+        seconds = min(self.settings.timeout_seconds, _CHECK_SECONDS)
+        retry = replace(self._retry, timeout_seconds=seconds, retries=min(self.settings.retries, 1))
+        async with self._connected() as connection:
+            await get(connection.client, f"{self._base}/v1/models", model=self._version, retry=retry)
 
-    async def take(self, folder: Path, version: str) -> None:
-        """Lets the engine load the weights in ``folder``, which it must be able to read, and samples with them.
+    async def load_weights(self, folder: Path, version: str) -> None:
+        """Makes the engine load the weights in ``folder``, which it must be able to read, and sample from them.
 
-        ``version`` names them; vLLM takes adapters, SGLang whole models (``form``). What was loaded before is
-        unloaded. Raises ModelError while requests are under way, and when the engine does not load them.
+        ``version`` names them; vLLM loads adapters, SGLang full models (``form``). Weights loaded earlier are
+        unloaded. Raises ModelError while requests are running, and when the engine does not load them.
         """
         if self._users:
-            raise ModelError("weights handed over while requests are under way; let all attempts finish before")
+            raise ModelError("weights cannot be loaded while requests are running; finish all rollouts first")
         if version == self._loaded:
             return
-        async with self._under_way() as line:
-            await self._load(line, self._dialect.load(folder, version))
-            before, self._version, self._loaded = self._loaded, version, version
-            forget = None if before is None else self._dialect.unload(before)
-            if forget is not None:
-                await self._post(line, forget)
+        async with self._connected() as connection:
+            await self._load(connection, self._dialect.load(folder, version))
+            previous, self._version, self._loaded = self._loaded, version, version
+            unload = None if previous is None else self._dialect.unload(previous)
+            if unload is not None:
+                await self._post(connection, unload)
 
-    async def _load(self, line: _Line, call: Call) -> None:
+    async def _load(self, connection: _Connection, call: Call) -> None:
         try:
-            await self._post(line, call)
+            await self._post(connection, call)
         except ModelError as exc:
-            # A try that was not answered in time may have worked; the name is the weights' hash, so these are they.
+            # A timed-out try may have succeeded; the name is the weights' hash, so these are the same weights.
             if "already been loaded" not in str(exc):
                 raise ModelError(
-                    f"{exc}. The engine must be able to read the folder under the same path, and be allowed to "
-                    "change its weights (vLLM: --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True)"
+                    f"{exc}. The engine must be able to read the folder under the same path, and must allow weight "
+                    "updates (vLLM: --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True)"
                 ) from exc
 
-    async def _post(self, line: _Line, call: Call) -> httpx2.Response:
+    async def _post(self, connection: _Connection, call: Call) -> httpx2.Response:
         url = f"{self._base}{call.path}"
-        return await post(line.client, url, call.payload, model=self._version, patience=self._patience)
+        return await post(connection.client, url, call.payload, model=self._version, retry=self._retry)
 
     def _read(self, call: Call, response: httpx2.Response) -> Answer:
         try:
             return self._dialect.read(response.content)
-        except ValueError as exc:  # pydantic's are such
+        except ValueError as exc:  # pydantic's errors are ValueErrors
             raise ModelError(
                 f"{self._base}{call.path} did not answer as an engine that returns token ids and log-probs "
                 f"(dialect {self.settings.dialect!r}): {exc}; it said {response.text[:300]!r}"
             ) from exc
 
     @asynccontextmanager
-    async def _under_way(self) -> AsyncIterator[_Line]:
-        """Connections of this event loop. An event loop that ended without closing them left them behind."""
+    async def _connected(self) -> AsyncIterator[_Connection]:
+        """The connection of this event loop; one left by an event loop that ended is dropped."""
         loop = asyncio.get_running_loop()
-        if self._line is None or self._line.loop is not loop:
-            verify: Any = self._base.startswith("https://")  # reading the system's certificates takes a while
+        if self._connection is None or self._connection.loop is not loop:
+            verify: Any = self._base.startswith("https://")  # loading the system's certificates is slow
             limits = httpx2.Limits(max_connections=None, max_keepalive_connections=self.settings.concurrency)
             client = httpx2.AsyncClient(timeout=None, headers=self._headers, verify=verify, limits=limits)
-            self._line, self._users = _Line(client, asyncio.Semaphore(self.settings.concurrency), loop), 0
-        line = self._line
+            self._connection, self._users = (
+                _Connection(client, asyncio.Semaphore(self.settings.concurrency), loop),
+                0,
+            )
+        connection = self._connection
         self._users += 1
         try:
-            yield line
+            yield connection
         finally:
             self._users -= 1
             if not self._users:
-                self._line = None
-                await line.client.aclose()
+                self._connection = None
+                await connection.client.aclose()
 
 
 def _problem(answer: Answer, request: GenerationRequest, budget: int, version: str) -> str | None:
-    """Why the answer cannot be what was sampled; None = nothing is wrong with it by itself."""
-    problems = (*_about_prompt(answer, request, version), *_about_tokens(answer, request, budget))
-    return next((text for is_wrong, text in problems if is_wrong), None)
+    """Why the answer is inconsistent; None = it is consistent."""
+    checks = (*_prompt_checks(answer, request, version), *_token_checks(answer, request, budget))
+    return next((text for is_wrong, text in checks if is_wrong), None)
 
 
-def _about_prompt(answer: Answer, request: GenerationRequest, version: str) -> tuple[tuple[bool, str], ...]:
-    """What may be wrong before the first token, each with whether it is."""
+def _prompt_checks(answer: Answer, request: GenerationRequest, version: str) -> tuple[tuple[bool, str], ...]:
+    """Problems before the first token, each with whether it occurs."""
     sent = len(request.prompt_ids)
     return (
         (
             answer.version != version,
-            f"it answers with weights {answer.version!r}, {version!r} were handed over; hand them over again, and "
-            "let nobody else change them",
+            f"it answers with weights {answer.version!r}, but {version!r} were loaded; load them again, and make "
+            "sure that nothing else changes them",
         ),
         (
             answer.prompt_ids is not None and answer.prompt_ids != request.prompt_ids,
-            "its prompt_token_ids are not the ids that were sent: it makes the prompt anew from text",
+            "its prompt_token_ids are not the ids that were sent: it retokenises the prompt from text",
         ),
         (
             answer.prompt_tokens is not None and answer.prompt_tokens != sent,
-            f"it read {answer.prompt_tokens} prompt tokens, {sent} were sent: it adds some or cuts some off",
+            f"it received {answer.prompt_tokens} prompt tokens, {sent} were sent: it adds or truncates tokens",
         ),
     )
 
 
-def _about_tokens(answer: Answer, request: GenerationRequest, budget: int) -> tuple[tuple[bool, str], ...]:
-    """What may be wrong with what was written, each with whether it is."""
+def _token_checks(answer: Answer, request: GenerationRequest, budget: int) -> tuple[tuple[bool, str], ...]:
+    """Problems with the generated tokens, each with whether it occurs."""
     ids, stops = answer.token_ids, request.stop_ids
-    gone_on = [token for token in ids[:-1] if token in stops]
-    bad = [each for each in answer.logprobs if each is None or not math.isfinite(each) or each > _ROUNDING]
+    passed_stops = [token for token in ids[:-1] if token in stops]
+    bad = [
+        logprob
+        for logprob in answer.logprobs
+        if logprob is None or not math.isfinite(logprob) or logprob > _ROUNDING
+    ]
     last = ids[-1] if ids else None
     return (
-        (not ids, "it wrote no token"),
-        (len(ids) > budget, f"it wrote {len(ids)} tokens, {budget} were asked for"),
+        (not ids, "it generated no token"),
+        (len(ids) > budget, f"it generated {len(ids)} tokens, {budget} were requested"),
         (
             answer.scored_ids is not None and answer.scored_ids != ids,
-            "its log-probs belong to other token ids than it returns: the ids are made anew from text",
+            "its log-probs belong to other token ids than it returns: the ids are retokenised from text",
         ),
-        (len(answer.logprobs) != len(ids), f"it gives {len(answer.logprobs)} log-probs for {len(ids)} tokens"),
+        (len(answer.logprobs) != len(ids), f"it returns {len(answer.logprobs)} log-probs for {len(ids)} tokens"),
         (
             bool(bad),
-            f"{len(bad)} of its log-probs are missing or none, such as {bad[:1]!r}; allowed is finite, at most 0",
+            f"{len(bad)} of its log-probs are missing or invalid, such as {bad[:1]!r}; they must be finite, at "
+            "most 0",
         ),
-        (bool(gone_on), f"it went on after stop id {gone_on[:1]!r}"),
+        (bool(passed_stops), f"it continued after stop id {passed_stops[:1]!r}"),
         (
             answer.finish_reason not in {"stop", "length"},
-            f"it ended with {answer.finish_reason!r}; known are 'stop' and 'length'",
+            f"its finish reason is {answer.finish_reason!r}; known: 'stop', 'length'",
         ),
         (
             answer.finish_reason == "stop" and last not in stops,
-            f"it stopped after token {last!r}, which is none of the stop ids {stops!r}: it has some of its own "
-            "(vLLM: start it with --generation-config vllm), or cuts the stop id off",
+            f"it stopped after token {last!r}, which is none of the stop ids {stops!r}: it adds its own stop ids "
+            "(vLLM: start it with --generation-config vllm), or removes the stop id",
         ),
     )

@@ -1,10 +1,10 @@
-"""How observations and actions become the tokens a model reads and writes.
+"""From observations and actions to the tokens of a model, and back.
 
-A renderer only ever appends: the prompt of a turn is the prompt of the turn before, what the model wrote, and
-``extend`` of the new observation. Nothing is rendered again, so the tokens trained are the tokens sampled. Where a
-model's own chat template shows earlier turns differently later on, ``ConversationRenderer`` says what the whole
-next prompt is: such a prompt starts a new training row, and what was sampled stays in the row it was sampled in.
-So does a conversation that ``RetellingRenderer`` tells anew, because it has become too long.
+A renderer only appends: the prompt of a turn is the prompt of the turn before, the model's output, and ``extend``
+of the new observation. Nothing is rendered again, so the trained tokens are the sampled tokens. Where a chat
+template renders earlier turns differently later on, a ``ConversationRenderer`` supplies the whole next prompt: such
+a prompt starts a new training row, and sampled tokens stay in the row they were sampled in. The same holds for a
+conversation that a ``RerenderingRenderer`` renders again because it has become too long.
 """
 
 from collections.abc import Sequence
@@ -21,62 +21,60 @@ ACT_TOKEN = "<|act|>"
 OBSERVATION_TOKEN = "<|obs|>"
 END_TOKEN = "<|end|>"
 SPECIAL_TOKENS = (TASK_TOKEN, ACT_TOKEN, OBSERVATION_TOKEN, END_TOKEN)
-"""In the order a tokenizer for CompactRenderer must know them."""
+"""In the order in which a tokenizer for CompactRenderer must define them."""
 ERROR_TOKEN = "<|error|>"
-"""Where a tokenizer knows this one as well, errors are shown in full."""
+"""A tokenizer that also has this token shows errors in full."""
 
 
-class Written(NamedTuple):
-    """What a model wrote: the text, and the action read from it (None: it cannot be read as one)."""
+class ParsedOutput(NamedTuple):
+    """A model's output: the text, and the action parsed from it (None = it is not an action)."""
 
     text: str
     action: Action | None
 
 
 class Renderer(Protocol):
-    """Between records and token ids. Pure: the same arguments give the same ids."""
+    """Converts between records and token ids. Pure: the same arguments give the same ids."""
 
     @property
     def stop_ids(self) -> tuple[int, ...]:
-        """A model's turn ends after one of these; it is part of what the model wrote."""
+        """A model's turn ends after one of these; it is part of the output."""
 
     def open(self, observation: Observation, prompt: str) -> tuple[int, ...]:
         """The first prompt, up to where the model writes. ``prompt`` is the system prompt; empty = none."""
 
     def extend(self, observation: Observation) -> tuple[int, ...]:
-        """What follows an action's ids, up to where the model writes again."""
+        """The ids between an action and where the model writes again."""
 
     def write(self, action: Action) -> tuple[int, ...]:
         """The ids a model would write for this action, stop token included; raises RecordError if it cannot."""
 
-    def read(self, token_ids: Sequence[int]) -> Written:
-        """What the written ids say. Never raises."""
+    def read(self, token_ids: Sequence[int]) -> ParsedOutput:
+        """Text and action of a model's output. Never raises."""
 
 
 @runtime_checkable
 class ConversationRenderer(Protocol):
-    """What a Renderer also is when the next prompt depends on more than the latest observation."""
+    """A Renderer whose next prompt may depend on more than the latest observation."""
 
     def keeps_prefix(self, prompt: str) -> bool:
-        """Whether every prompt of a conversation with this system prompt begins with the history before it."""
+        """Whether every prompt of a conversation with this system prompt extends the history before it."""
 
-    def proceed(
+    def next_prompt(
         self, history: tuple[int, ...], turns: Sequence[Turn], *, observation: Observation, prompt: str
     ) -> tuple[int, ...]:
-        """The whole prompt that follows at least one turn. ``history``: all ids so far, those written last
-        included.
-        """
+        """The whole prompt after at least one turn. ``history``: all ids so far, the latest output included."""
 
 
 @runtime_checkable
-class RetellingRenderer(Protocol):
-    """What a Renderer also is when a conversation can be told anew from its turns, shortened for instance."""
+class RerenderingRenderer(Protocol):
+    """A Renderer that can render a conversation again from its turns, for example shortened."""
 
-    def retell(self, turns: Sequence[Turn], *, observation: Observation, prompt: str) -> tuple[int, ...]:
-        """The whole prompt after these turns, at least one, made from what they say and not from recorded ids."""
+    def rerender(self, turns: Sequence[Turn], *, observation: Observation, prompt: str) -> tuple[int, ...]:
+        """The whole prompt after these turns (at least one), from their content and not from recorded ids."""
 
     def count(self, text: str) -> int:
-        """Tokens that a text takes within a conversation, without what surrounds it."""
+        """Tokens that a text takes within a conversation, without its surroundings."""
 
 
 def next_prompt(
@@ -91,17 +89,17 @@ def next_prompt(
     if not turns:
         return renderer.open(observation, prompt)
     if isinstance(renderer, ConversationRenderer):
-        return renderer.proceed(history, turns, observation=observation, prompt=prompt)
+        return renderer.next_prompt(history, turns, observation=observation, prompt=prompt)
     return history + renderer.extend(observation)
 
 
 class CompactRenderer:
-    """The nano policy's grammar, without tool schemas.
+    """The compact grammar of the nano model, without tool schemas.
 
-    ``<|task|>instruction<|act|>`` is the first prompt, a model writes ``call<|end|>``, and ``<|obs|>text<|act|>``
+    ``<|task|>instruction<|act|>`` is the first prompt, the model writes ``call<|end|>``, and ``<|obs|>text<|act|>``
     follows. An error observation is ``<|obs|>error CODE<|act|>``, or ``<|error|>text<|act|>`` for a tokenizer that
-    knows that token. Every text between special tokens is encoded on its own, and
-    text that looks like a special token stays text.
+    has that token. Each text between special tokens is encoded separately; text that looks like a special token
+    stays text.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -118,7 +116,7 @@ class CompactRenderer:
         return (self._end,)
 
     def open(self, observation: Observation, prompt: str = "") -> tuple[int, ...]:
-        """``<|task|>instruction<|act|>``; a system prompt stands on lines of its own before the instruction."""
+        """``<|task|>instruction<|act|>``; a system prompt precedes the instruction on separate lines."""
         text = f"{prompt}\n{observation.text}" if prompt else observation.text
         return (self._task, *self._encode(text), self._act)
 
@@ -129,12 +127,12 @@ class CompactRenderer:
         text = f"error {observation.code}" if observation.is_error else observation.text
         return (self._observation, *self._encode(text), self._act)
 
-    def retell(self, turns: Sequence[Turn], *, observation: Observation, prompt: str = "") -> tuple[int, ...]:
-        """As ``open``, and for each turn what it wrote, ``<|end|>`` and what it got."""
+    def rerender(self, turns: Sequence[Turn], *, observation: Observation, prompt: str = "") -> tuple[int, ...]:
+        """``open``, then for each turn its text, ``<|end|>`` and the observation."""
         ids = list(self.open(turns[0].observation, prompt))
         later = [*(turn.observation for turn in turns[1:]), observation]
-        for turn, seen in zip(turns, later, strict=True):
-            ids += (*self._encode(turn.text), self._end, *self.extend(seen))
+        for turn, result in zip(turns, later, strict=True):
+            ids += (*self._encode(turn.text), self._end, *self.extend(result))
         return tuple(ids)
 
     def count(self, text: str) -> int:
@@ -145,18 +143,18 @@ class CompactRenderer:
         """``call<|end|>``; raises RecordError when a name in the action is not an identifier."""
         return (*self._encode(write_call(action)), self._end)
 
-    def read(self, token_ids: Sequence[int]) -> Written:
-        """The call before ``<|end|>``. An action that was cut off, or has special tokens within, is none."""
+    def read(self, token_ids: Sequence[int]) -> ParsedOutput:
+        """The call before ``<|end|>``. Truncated output, or output with special tokens inside, has no action."""
         is_ended = bool(token_ids) and token_ids[-1] == self._end
         body = list(token_ids[:-1] if is_ended else token_ids)
         text: str = self._tokenizer.decode(body, skip_special_tokens=False)
         is_readable = is_ended and not self._special_ids.intersection(body)
-        return Written(text, read_call(text) if is_readable else None)
+        return ParsedOutput(text, read_call(text) if is_readable else None)
 
     def _encode(self, text: str) -> list[int]:
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         if self._special_ids.intersection(ids):
-            # A tokenizer that looks whole words up finds special tokens even when told to encode them as text.
+            # A word-level tokenizer matches special tokens even with encode_special_tokens.
             ids = self._tokenizer.encode(text.replace("<|", "< |"), add_special_tokens=False).ids
         return ids
 

@@ -1,4 +1,4 @@
-"""A model that writes given texts: for tests, without weights."""
+"""A model that writes scripted texts: for tests, without weights."""
 
 import asyncio
 from collections import Counter
@@ -8,9 +8,9 @@ from upturn.models.model import FinishReason, Generation, GenerationRequest
 
 
 class ScriptedModel:
-    """Writes the i-th text in the i-th call of each session, with log-probability 0; then the last one forever.
+    """Writes the i-th text in the i-th call of each session, with log-probability 0; then repeats the last one.
 
-    An exception in place of a text is raised. A text longer than the call allows is cut off, as a model's would be.
+    An exception in place of a text is raised. A text longer than ``max_tokens`` is truncated.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class ScriptedModel:
         self._version = version
         self._calls: Counter[str] = Counter()
         self.requests: list[GenerationRequest] = []
-        """All calls, in the order of arrival."""
+        """All calls, in order of arrival."""
 
     async def generate(self, request: GenerationRequest) -> Generation:
         """The session's next text."""
@@ -39,10 +39,10 @@ class ScriptedModel:
         if isinstance(text, Exception):
             raise text
         ids = (*self._encode(text), *request.stop_ids[:1])
-        written = tuple(ids[: request.max_tokens])
-        reason: FinishReason = "stop" if len(written) == len(ids) else "length"
-        return Generation(written, (0.0,) * len(written), reason, self._version)
+        output = tuple(ids[: request.max_tokens])
+        reason: FinishReason = "stop" if len(output) == len(ids) else "length"
+        return Generation(output, (0.0,) * len(output), reason, self._version)
 
     def release(self, session: str) -> None:
-        """Forgets where the session is in the script."""
+        """Resets the session's position in the script."""
         self._calls.pop(session, None)

@@ -1,4 +1,4 @@
-"""The models that ship with the package: where they lie, and loading one of them, or any other, by name."""
+"""The models that ship with the package, and loading these or any other model by name."""
 
 import json
 from collections.abc import Mapping
@@ -11,29 +11,27 @@ from upturn.models.local import LocalModel, Precision, check_files, load_folder,
 SHIPPED: Mapping[str, Path] = {
     name: Path(__file__).parent / name.replace("-", "_") for name in ("nano", "nano-errands")
 }
-"""Folders of the shipped models by name: config, weights (bfloat16), tokenizer, card. ``nano`` works in the office,
-``nano-errands`` in the small one."""
+"""Folders of the shipped models by name: config, weights (bfloat16), tokenizer, card. ``nano`` is trained on the
+office, ``nano-errands`` on errands."""
 CARD = "card.json"
 
 
 def model_folder(name: str) -> Path:
-    """Where the model's tokenizer lies: a shipped one's folder, else a folder or the hub's files by name."""
+    """The folder with the model's tokenizer: a shipped model's, else a local or downloaded one."""
     return SHIPPED[name] if name in SHIPPED else tokenizer_folder(name)
 
 
 def load_local(name: str, *, precision: Precision = "float32") -> LocalModel:
-    """A shipped model, one in a folder, or of a Hugging Face name; raises ModelError with what is missing, where,
-    and the cure.
-    """
+    """A shipped model, one in a folder, or of a Hugging Face name; raises ModelError with problem and remedy."""
     if name not in SHIPPED:
         return load_model(name, precision=precision)
-    check_files(name, SHIPPED[name], cure=rebuilding(name))
+    check_files(name, SHIPPED[name], cure=rebuild_hint(name))
     _check_shipped(name)
-    return load_folder(name, SHIPPED[name], precision=precision, cure=rebuilding(name))
+    return load_folder(name, SHIPPED[name], precision=precision, cure=rebuild_hint(name))
 
 
-def rebuilding(name: str) -> str:
-    """How a shipped model is had again."""
+def rebuild_hint(name: str) -> str:
+    """How to restore a shipped model, for error messages."""
     return (
         "restore it with `git checkout` or by installing upturn again, or rebuild it with "
         f"`upturn model build-nano {name}`"
@@ -41,18 +39,18 @@ def rebuilding(name: str) -> str:
 
 
 def _check_shipped(name: str) -> None:
-    """Compares weights and tokenizer with the hashes in the card: a truncated download must not serve quietly."""
+    """Compares weights and tokenizer with the hashes in the card: a truncated download must not be served."""
     folder = SHIPPED[name]
     try:
         card = json.loads((folder / CARD).read_text())
         expected = {"model.safetensors": card["weights_sha256"], "tokenizer.json": card["tokenizer_sha256"]}
     except (OSError, ValueError, KeyError, TypeError) as exc:
-        cure = rebuilding(name)
-        raise ModelError(f"model {name!r}: {str(folder / CARD)!r} is missing or damaged; {cure}") from exc
+        remedy = rebuild_hint(name)
+        raise ModelError(f"model {name!r}: {str(folder / CARD)!r} is missing or damaged; {remedy}") from exc
     for file, digest in expected.items():
-        found = sha256((folder / file).read_bytes()).hexdigest()
-        if found != digest:
+        actual = sha256((folder / file).read_bytes()).hexdigest()
+        if actual != digest:
             raise ModelError(
-                f"model {name!r}: {str(folder / file)!r} is damaged: its SHA-256 is {found}, "
-                f"the card says {digest}; {rebuilding(name)}"
+                f"model {name!r}: {str(folder / file)!r} is damaged: its SHA-256 is {actual}, "
+                f"the card says {digest}; {rebuild_hint(name)}"
             )

@@ -1,15 +1,14 @@
-"""A tokenizer's chat template: from messages to text to token ids, so that foreign text never becomes control
-tokens.
+"""A tokenizer's chat template: messages to text to token ids, without injected control tokens.
 
-What comes from an environment, a user or a model is *marked* before it is rendered: each control token in it is put
-between two private-use characters. In the rendered text, what is marked is encoded as plain text and what is not,
-the template's own, as tokens. Text without control tokens is encoded as the tokenizer encodes the whole.
+Text from an environment, a user or a model is *marked* before rendering: each control token in it is put between
+two private-use characters. In the rendered text, marked tokens are encoded as plain text and the template's own as
+control tokens. Text without control tokens is encoded in one piece.
 
-Templates that ask for the date are given a fixed one: a prompt must not change overnight, or a resumed run would
-differ from one that was not stopped.
+Templates that ask for the date get a fixed one: a prompt must not change overnight, or a resumed run would differ
+from an uninterrupted one.
 
 Not covered: markup that is ordinary text to the tokenizer (``</tool_response>`` of Qwen2.5), and control tokens
-that a template puts together from pieces of a message.
+that a template assembles from pieces of a message.
 """
 
 import re
@@ -25,40 +24,40 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 Message: TypeAlias = dict[str, Any]
-"""As chat templates read it: role, content, tool_calls (JSON, hence Any)."""
+"""As chat templates take it: role, content, tool_calls (JSON, hence Any)."""
 Messages: TypeAlias = list[Message]
 ValueT = TypeVar("ValueT")
 
 START, END = "\U000f0000", "\U000f0001"
-"""Private use: in foreign text they are replaced, so that nobody can forge a mark."""
+"""Private use; replaced in untrusted text, so that marks cannot be forged."""
 _REPLACED = {ord(START): "\ufffd", ord(END): "\ufffd"}
 _PIECES = re.compile(f"{START}([^{START}{END}]*){END}")
 
 _BEFORE = "\n"
-"""Some tokenizers begin a text with a blank: a piece from its midst is encoded behind this, which no word holds."""
+"""Encoded before an inner piece of a text, because some tokenizers add a blank at the start; no word holds it."""
 
 FIXED_DATE = """{%- macro strftime_now(format) -%}
 {%- if format == "%Y-%m-%d" -%}2024-07-26{%- else -%}26 Jul 2024{%- endif -%}
 {%- endmacro -%}
 """
-"""The date that the templates of Llama 3.1 and 3.2 fall back to."""
+"""The fallback date of the templates of Llama 3.1 and 3.2."""
 
 
 class ChatTemplate:
-    """A tokenizer with its chat template. Copies what it needs of the tokenizer."""
+    """A tokenizer with its chat template, copied where needed."""
 
     def __init__(
         self, tokenizer: "PreTrainedTokenizerBase", options: Mapping[str, JsonValue] | None = None
     ) -> None:
         """``options``: variables of the template, such as ``enable_thinking``; None = none.
 
-        Raises ModelError when the tokenizer has no template, or no tokenizer of the ``tokenizers`` library, and for
-        options that the template does not mention.
+        Raises ModelError when the tokenizer has no template or is not a fast one, and for options that the template
+        does not mention.
         """
         if not tokenizer.chat_template:
             raise ModelError(
-                "the tokenizer has no chat template, so it is not known how a conversation is written for its "
-                "model; take the model's instruction-tuned sibling, or put its chat_template.jinja into the folder"
+                "the tokenizer has no chat template, so the prompt format of its model is unknown; use the model's "
+                "instruction-tuned variant, or put its chat_template.jinja into the folder"
             )
         self._tokenizer = tokenizer
         self._options = dict(options or {})
@@ -66,49 +65,45 @@ class ChatTemplate:
         unknown = [name for name in self._options if name not in self._source]
         if unknown:
             raise ModelError(
-                f"template option {unknown[0]!r} has no effect: the chat template does not mention it; leave it out"
+                f"template option {unknown[0]!r} has no effect: the chat template does not mention it; remove it"
             )
         self._template = FIXED_DATE + self._source if "strftime_now" in self._source else self._source
         self._encoder = _encoder(tokenizer)
         added = self._encoder.get_added_tokens_decoder()
-        self.special_ids = frozenset(place for place, token in added.items() if token.special)
-        """Ids that never stand for text."""
+        self.special_ids = frozenset(token_id for token_id, token in added.items() if token.special)
+        """Ids that never encode text."""
         self._controls = {
-            token.content: place
-            for place, token in added.items()
+            token.content: token_id
+            for token_id, token in added.items()
             if token.special or (token.content in self._source and not token.content.isspace())
         }
         self._control_ids = frozenset(self._controls.values())
         self.size = self._encoder.get_vocab_size()
         self.eos_id = None if tokenizer.eos_token is None else self._controls.get(str(tokenizer.eos_token))
-        """Id of the tokenizer's own end token; None = it has none."""
+        """Id of the tokenizer's end token; None = it has none."""
 
     def mentions(self, text: str) -> bool:
-        """Whether the template's source holds the text."""
+        """Whether the template's source contains the text."""
         return text in self._source
 
     def id_of(self, token: str) -> int | None:
-        """The id of a control token; None = the text is none."""
+        """The id of a control token; None = the text is not one."""
         return self._controls.get(token)
 
     def text_of(self, special_id: int) -> str:
         """The text of a control token."""
-        return next(text for text, place in self._controls.items() if place == special_id)
+        return next(text for text, token_id in self._controls.items() if token_id == special_id)
 
     def marked(self, value: ValueT, *, but: Collection[str] = ()) -> ValueT:
-        """The value, a text or JSON with texts, with all control tokens in it marked, except those named in
-        ``but``.
-        """
+        """The value (text, or JSON with texts) with all control tokens in it marked, except those in ``but``."""
         return cast(ValueT, self._marked(value, frozenset(but)))
 
     def render(self, messages: Messages, tools: Sequence[Message], *, asks: bool) -> str:
-        """The conversation as text, marks and all; ``asks``: up to where the model writes.
+        """The conversation as text with marks; ``asks``: with the generation prompt.
 
-        Raises ModelError with what the template says against it.
+        Raises ModelError with the template's error.
         """
-        render: Any = (
-            self._tokenizer.apply_chat_template
-        )  # what it does not know itself are the template's variables
+        render: Any = self._tokenizer.apply_chat_template  # unknown keyword arguments are template variables
         try:
             text = render(
                 messages,
@@ -118,26 +113,26 @@ class ChatTemplate:
                 tokenize=False,
                 **self._options,
             )
-        except Exception as exc:  # templates are foreign programs
+        except Exception as exc:  # templates are third-party programs
             roles = ", ".join(str(message["role"]) for message in messages)
             raise ModelError(f"the chat template refuses the conversation ({roles}): {described(exc)}") from exc
         if not isinstance(text, str):
-            raise ModelError(f"the chat template gave a {type(text).__name__} in place of text")
+            raise ModelError(f"the chat template returned a {type(text).__name__} instead of text")
         return text
 
     def encode(self, text: str) -> list[int]:
-        """The ids of rendered text, marks taken into account."""
-        # Lone marks are left where the template cut a marked text in two.
+        """The ids of rendered text; marked tokens become plain text."""
+        # A template that splits a marked text leaves unpaired marks.
         first, *pieces = (piece.replace(START, "").replace(END, "") for piece in _PIECES.split(text))
         ids = self._encoded(first)
-        for place, piece in enumerate(pieces):
-            ids += self._inside(piece) if place % 2 else self._literal(piece)
+        for index, piece in enumerate(pieces):
+            ids += self._inside(piece) if index % 2 else self._literal(piece)
         return ids
 
     def encode_after(self, token_id: int, text: str) -> list[int]:
-        """The ids of rendered text that follows a special token: some tokenizers begin a text with a blank."""
+        """The ids of rendered text after a special token: some tokenizers add a blank at the start of a text."""
         ids = self.encode(self.text_of(token_id) + text)
-        assert ids[:1] == [token_id]  # special tokens are found before a text is encoded
+        assert ids[:1] == [token_id]  # special tokens are split off before encoding
         return ids[1:]
 
     def decode(self, token_ids: Sequence[int]) -> str:
@@ -156,10 +151,10 @@ class ChatTemplate:
 
     def _marked_text(self, text: str, but: frozenset[str]) -> str:
         text = text.translate(_REPLACED).encode("utf-8", "backslashreplace").decode()
-        found = [token for token in self._controls if token in text and token not in but]
-        if not found:
+        present = [token for token in self._controls if token in text and token not in but]
+        if not present:
             return text
-        longest_first = sorted(found, key=len, reverse=True)
+        longest_first = sorted(present, key=len, reverse=True)
         return re.sub("|".join(map(re.escape, longest_first)), f"{START}\\g<0>{END}", text)
 
     def _encoded(self, text: str) -> list[int]:
@@ -167,22 +162,22 @@ class ChatTemplate:
         return ids
 
     def _inside(self, text: str) -> list[int]:
-        """The ids of a piece that does not begin the text."""
+        """The ids of a piece inside a text."""
         before = self._encoded(_BEFORE)
         ids = self._encoded(_BEFORE + text)
         return ids[len(before) :] if ids[: len(before)] == before else self._encoded(text)
 
     def _literal(self, text: str) -> list[int]:
-        """The ids of a control token's text as plain text, within a text."""
+        """The ids of a control token's characters as plain text, inside a text."""
         before = self._plain(_BEFORE)
         ids = self._plain(_BEFORE + text)
         ids = ids[len(before) :] if ids[: len(before)] == before else self._plain(text)
-        if self._control_ids.intersection(ids):  # a tokenizer that looks whole words up finds it all the same
+        if self._control_ids.intersection(ids):  # a word-level tokenizer matches it anyway
             ids = [token for character in text for token in self._plain(character)]
         return ids
 
     def _plain(self, text: str) -> list[int]:
-        """As the tokenizer encodes, but without looking for added tokens."""
+        """As the tokenizer encodes, but without matching added tokens."""
         encoder = self._encoder
         if encoder.normalizer is not None:
             text = encoder.normalizer.normalize_str(text)
@@ -193,13 +188,13 @@ class ChatTemplate:
 
 
 def unmarked_at(text: str, token: str, start: int) -> int:
-    """Where the template itself wrote the control token, from ``start`` on; -1 = nowhere."""
+    """Index of the template's own control token, from ``start`` on; -1 = none."""
     match = re.compile(f"(?<!{START}){re.escape(token)}").search(text, start)
     return -1 if match is None else match.start()
 
 
 def _encoder(tokenizer: "PreTrainedTokenizerBase") -> Tokenizer:
-    """A copy without padding or truncation; raises ModelError when there is none to be had."""
+    """A copy without padding or truncation; raises ModelError when there is no fast tokenizer."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if not isinstance(backend, Tokenizer):
         raise ModelError(

@@ -1,7 +1,7 @@
-"""How requests go to an endpoint: tries again what may pass, waits longer each time, gives up by name.
+"""HTTP requests to an endpoint with retries, exponential backoff and named errors.
 
-Covered: connection errors, answers that break off, answers that do not come, 408, 409, 429 and 5xx. What else is
-refused is refused at once. Not covered: streaming.
+Retried: connection errors, incomplete answers, timeouts, 408, 409, 429 and 5xx. Any other error status raises at
+once. Not covered: streaming.
 """
 
 import asyncio
@@ -10,13 +10,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx2
+from pydantic import BaseModel, ConfigDict
 
 from upturn.errors import ModelError
 
-_PASSING = frozenset({408, 409, 429, 500, 502, 503, 504})
+_RETRIED = frozenset({408, 409, 429, 500, 502, 503, 504})
 _FIRST_WAIT_SECONDS = 0.5
 _LONGEST_WAIT_SECONDS = 30.0
-"""Also the longest ``Retry-After`` that is obeyed."""
+"""Also the longest ``Retry-After`` that is honoured."""
+
+
+class WireModel(BaseModel):
+    """Part of an answer; fields that servers add are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
 
 
 def _no_jitter() -> float:
@@ -24,45 +31,45 @@ def _no_jitter() -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """How long a request may take, and how often it is tried."""
+class RetryPolicy:
+    """Timeout and retries of a request."""
 
     timeout_seconds: float = 60.0
-    """Of one try, from its sending to the last byte of its answer."""
+    """Of one try, from sending to the last byte of the answer."""
     retries: int = 2
     """Further tries after the first."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     jitter: Callable[[], float] = _no_jitter
-    """In [0, 1): by which share a wait becomes longer, so that many clients do not come back at the same moment."""
+    """In [0, 1): the share by which a wait is extended, so that many clients do not retry at the same moment."""
 
 
 async def post(
-    client: httpx2.AsyncClient, url: str, payload: Mapping[str, Any], *, model: str, patience: Patience
+    client: httpx2.AsyncClient, url: str, payload: Mapping[str, Any], *, model: str, retry: RetryPolicy
 ) -> httpx2.Response:
-    """The answer with status 200; raises ModelError after the last try, naming the URL and what it said.
+    """The answer with status 200; raises ModelError after the last try, with the URL and the response.
 
-    ``client``: one without timeouts of its own. ``model``: whom the request is for, in the words of an error.
+    ``client``: without its own timeouts. ``model``: named in errors.
     """
-    return await _answered(client.build_request("POST", url, json=payload), client, model=model, patience=patience)
+    return await _send(client.build_request("POST", url, json=payload), client, model=model, retry=retry)
 
 
-async def get(client: httpx2.AsyncClient, url: str, *, model: str, patience: Patience) -> httpx2.Response:
-    """As ``post``, sending nothing."""
-    return await _answered(client.build_request("GET", url), client, model=model, patience=patience)
+async def get(client: httpx2.AsyncClient, url: str, *, model: str, retry: RetryPolicy) -> httpx2.Response:
+    """As ``post``, without a body."""
+    return await _send(client.build_request("GET", url), client, model=model, retry=retry)
 
 
-async def _answered(
-    request: httpx2.Request, client: httpx2.AsyncClient, *, model: str, patience: Patience
+async def _send(
+    request: httpx2.Request, client: httpx2.AsyncClient, *, model: str, retry: RetryPolicy
 ) -> httpx2.Response:
     url = request.url
-    for tries in range(patience.retries + 1):
+    for tries in range(retry.retries + 1):
         wait = min(_FIRST_WAIT_SECONDS * 2**tries, _LONGEST_WAIT_SECONDS)
         cause: Exception | None = None
         try:
-            async with asyncio.timeout(patience.timeout_seconds):
+            async with asyncio.timeout(retry.timeout_seconds):
                 response = await client.send(request)
         except TimeoutError as exc:
-            problem, cause = f"no whole answer within {patience.timeout_seconds:g} s", exc
+            problem, cause = f"no whole answer within {retry.timeout_seconds:g} s", exc
         except httpx2.ConnectError as exc:
             problem, cause = f"ConnectError: {exc}; start the endpoint, or correct its URL", exc
         except httpx2.TransportError as exc:
@@ -71,12 +78,12 @@ async def _answered(
             if response.status_code == 200:
                 return response
             problem = f"HTTP {response.status_code}: {response.text[:300]}"
-            if response.status_code not in _PASSING:
+            if response.status_code not in _RETRIED:
                 raise ModelError(f"{url} refused model {model!r}: {problem}")
-            wait = _asked_wait(response, wait)
-        if tries < patience.retries:
-            await patience.sleep(wait * (1 + patience.jitter()))
-    raise ModelError(f"{url} failed {patience.retries + 1} times, at last with {problem}") from cause
+            wait = _retry_after(response, wait)
+        if tries < retry.retries:
+            await retry.sleep(wait * (1 + retry.jitter()))
+    raise ModelError(f"{url} failed {retry.retries + 1} times, at last with {problem}") from cause
 
 
 def base_of(url: str) -> str:
@@ -91,7 +98,7 @@ def bearer(api_key: str) -> dict[str, str]:
     return {"authorization": f"Bearer {api_key}"} if api_key else {}
 
 
-def _asked_wait(response: httpx2.Response, usual: float) -> float:
-    """Seconds the endpoint asks to wait; ``usual`` where it does not say in seconds."""
-    asked: Any = response.headers.get("retry-after", "")
-    return min(float(asked), _LONGEST_WAIT_SECONDS) if asked.isdecimal() else usual
+def _retry_after(response: httpx2.Response, default: float) -> float:
+    """Seconds from the ``Retry-After`` header; ``default`` where it is absent or not in seconds."""
+    header: Any = response.headers.get("retry-after", "")
+    return min(float(header), _LONGEST_WAIT_SECONDS) if header.isdecimal() else default

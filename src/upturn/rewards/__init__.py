@@ -1,10 +1,13 @@
-"""How work is judged: rubrics combine reward components, gates decide what counts, costs stay apart."""
+"""How results are graded: gates give the verdict, rubrics the score, costs stay in a channel of their own.
+
+Pure functions of records and texts that verifiers and training share. Not here: verifiers themselves (each lies
+with its environment) and advantages (``upturn.training``). Start with ``rubric``; ``budget`` holds length and
+repetition penalties, ``acceptance`` the reward and controls for few tasks, ``similarity`` compares texts.
+"""
 
 from upturn.rewards.acceptance import acceptance_rate, accepted_and_formed, random_acceptance, well_formed
 from upturn.rewards.budget import cosine_length, repetition, soft_overlong
-from upturn.rewards.evaluation import evaluation_id, summed_costs
-from upturn.rewards.gate import verdict_of
-from upturn.rewards.rubric import Rubric, efficiency
+from upturn.rewards.rubric import Rubric, efficiency, evaluation_id, summed_costs, verdict_of
 from upturn.rewards.similarity import Similarity, WordSimilarity
 
 __all__ = [

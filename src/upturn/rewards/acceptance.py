@@ -1,8 +1,8 @@
-"""The reward for training from a handful of tasks, and the controls that say whether its gain is real.
+"""The reward for training on a handful of tasks, and control rewards that show whether its gain is real.
 
-With few tasks there is little to tell learning from luck: models have gained from random rewards (arXiv 2506.10947:
-Qwen2.5-Math-7B, 21.4 points with random against 29.1 with true ones; Llama and OLMo did not). A gain is shown where
-the true reward beats the same training with each control, from several seeds. Pure functions.
+With few tasks, learning is hard to tell from chance: models have gained from random rewards (arXiv 2506.10947:
+Qwen2.5-Math-7B, 21.4 points with random against 29.1 with true ones; Llama and OLMo did not). A gain counts where
+the true reward beats the same training with each control reward, over several seeds. Pure functions.
 """
 
 import hashlib
@@ -11,27 +11,26 @@ from collections.abc import Iterable
 from upturn.records import Evaluation, Trajectory
 
 FORMAT_WEIGHT = 0.1
-"""Of the format beside an acceptance of 1: enough to tell failures apart, too little to aim at."""
+"""Weight of the format; acceptance has weight 1. Enough to distinguish failures, too little to optimise for."""
 
 
 def acceptance(evaluation: Evaluation) -> float | None:
-    """1 for a judged success, 0 for a judged failure, None where the judgement is missing."""
+    """1 for a success, 0 for a failure, None for a missing evaluation."""
     return None if evaluation.verdict == "missing" else float(evaluation.is_success)
 
 
 def well_formed(trajectory: Trajectory) -> float:
-    """1 when the agent acted and each of its turns could be read as an action, else 0."""
+    """1 when there is at least one turn and every turn parses as an action, else 0."""
     return float(bool(trajectory.turns) and all(turn.action is not None for turn in trajectory.turns))
 
 
 def accepted_and_formed(
     trajectory: Trajectory, evaluation: Evaluation, weight: float = FORMAT_WEIGHT
 ) -> float | None:
-    """In [0, 1]: acceptance, and format with ``weight`` beside its 1, over what both can come to. None = missing.
+    """In [0, 1]: (acceptance + ``weight`` · format) / (1 + ``weight``). None = missing.
 
-    Rejection earns 0, not −1: in a group only differences count, and a negative reward would be less than that
-    of an attempt that was not made. Raises ValueError for a weight with which format is worth as much as
-    acceptance.
+    A failure earns 0, not −1: in a group only differences count. Raises ValueError for a weight outside [0, 1):
+    format must be worth less than acceptance.
     """
     if not 0 <= weight < 1:
         raise ValueError(f"the weight of the format must be in [0, 1), got {weight!r}")
@@ -40,17 +39,19 @@ def accepted_and_formed(
 
 
 def acceptance_rate(evaluations: Iterable[Evaluation]) -> float | None:
-    """Share of successes among what could be judged: the rate that a random reward is matched to. None =
-    nothing could be judged."""
-    found = [each for each in map(acceptance, evaluations) if each is not None]
-    return sum(found) / len(found) if found else None
+    """Share of successes among evaluations that are not missing: the rate of the random control reward.
+
+    None = all are missing.
+    """
+    rewards = [reward for reward in map(acceptance, evaluations) if reward is not None]
+    return sum(rewards) / len(rewards) if rewards else None
 
 
 def random_acceptance(trajectory: Trajectory, *, rate: float, seed: int) -> float:
-    """A control: 1 with probability ``rate``, else 0, whatever the attempt did.
+    """A control reward: 1 with probability ``rate``, else 0, independent of what the agent did.
 
-    The same for the same attempt in each run with this seed: drawn from (seed, task, attempt, the attempt's own
-    seed). Raises ValueError unless rate is in [0, 1].
+    A function of (seed, trajectory seed, attempt, task), so it repeats from run to run. Raises ValueError unless
+    rate is in [0, 1].
     """
     if not 0 <= rate <= 1:
         raise ValueError(f"rate must be in [0, 1], got {rate!r}")

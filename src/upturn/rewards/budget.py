@@ -1,8 +1,7 @@
-"""Penalties and rewards for how long an attempt is and how often it says the same; pure functions of its tokens.
+"""Length and repetition penalties: pure functions of a trajectory's tokens.
 
-They are meant to be added to what an attempt earned, before it is compared with others, or to be components of a
-verifier's rubric (docs/environments.md). Length alone must never pay: apply them beside a verified outcome, not
-instead of one.
+Add them to a trajectory's reward before advantages are computed, or make them components of a verifier's rubric
+(docs/environments.md). Length alone must never pay: use them beside a verified outcome, not instead of one.
 """
 
 import math
@@ -11,20 +10,20 @@ from typing import NamedTuple
 
 
 class Bounds(NamedTuple):
-    """Reward of the longest and of the shortest attempt."""
+    """Reward of the longest and of the shortest trajectory."""
 
     longest: float
     shortest: float
 
 
 CORRECT = Bounds(longest=0.5, shortest=1.0)
-"""Among correct attempts the short ones earn more …"""
+"""Among correct trajectories, shorter ones earn more …"""
 WRONG = Bounds(longest=-0.5, shortest=-1.0)
-"""… among wrong ones the long ones lose less: thinking longer is what a failure should try."""
+"""… among wrong ones, longer ones lose less: it encourages a failing policy to think longer."""
 
 
 def soft_overlong(length: int, *, limit: int, buffer: int) -> float:
-    """In [−1, 0]: 0 up to ``limit`` − ``buffer`` tokens, falling in a straight line to −1 at ``limit`` and beyond.
+    """In [−1, 0]: 0 up to ``limit`` − ``buffer`` tokens, then linear down to −1 at ``limit`` and beyond.
 
     DAPO (arXiv 2503.14476, eq. 13). Raises ValueError unless 0 < buffer < limit and length ≥ 0.
     """
@@ -38,8 +37,8 @@ def soft_overlong(length: int, *, limit: int, buffer: int) -> float:
 def cosine_length(length: int, *, limit: int, is_correct: bool) -> float:
     """Reward by outcome and length: along half a cosine from ``shortest`` at 0 tokens to ``longest`` at ``limit``.
 
-    Yeo et al. (arXiv 2502.03373), with the bounds CORRECT and WRONG. A longer attempt counts as one of ``limit``
-    tokens. Raises ValueError unless limit > 0 and length ≥ 0.
+    Yeo et al. (arXiv 2502.03373), with the bounds CORRECT and WRONG. ``length`` is capped at ``limit``. Raises
+    ValueError unless limit > 0 and length ≥ 0.
     """
     if limit <= 0 or length < 0:
         raise ValueError(f"cosine_length needs limit > 0 and length 0 or more, got {limit=}, {length=}")
@@ -49,12 +48,12 @@ def cosine_length(length: int, *, limit: int, is_correct: bool) -> float:
 
 
 def repetition(tokens: Sequence[Hashable], *, size: int) -> float:
-    """In (−1, 0]: minus the share of runs of ``size`` tokens that have occurred before.
+    """In (−1, 0]: minus the share of n-grams of ``size`` tokens that repeat an earlier one.
 
-    (unique / all) − 1 over the n-grams (Yeo et al., arXiv 2502.03373). 0 for fewer than ``size`` tokens. Raises
+    (unique / all) − 1 (Yeo et al., arXiv 2502.03373); 0 for fewer than ``size`` tokens. Raises
     ValueError unless size ≥ 1.
     """
     if size < 1:
         raise ValueError(f"repetition needs size 1 or more, got {size!r}")
-    runs = [tuple(tokens[start : start + size]) for start in range(len(tokens) - size + 1)]
-    return len(set(runs)) / len(runs) - 1 if runs else 0.0
+    ngrams = [tuple(tokens[start : start + size]) for start in range(len(tokens) - size + 1)]
+    return len(set(ngrams)) / len(ngrams) - 1 if ngrams else 0.0

@@ -1,7 +1,7 @@
-"""How alike a predicted text is to the one that came: what a world model is rewarded for. Pure functions of texts.
+"""Text similarity between a predicted and an actual observation: the reward of a world model. Pure functions.
 
-Not covered: meaning. Two wordings of one fact differ by their words, and outputs that differ in one word of many
-are nearly alike; where either matters, hand in a similarity of your own.
+Not covered: meaning. Paraphrases score low, and long outputs that differ in one word score high; where either
+matters, pass a ``Similarity`` of your own.
 """
 
 import re
@@ -13,14 +13,14 @@ _WORD = re.compile(r"(?<!\w)-?\d+(?:\.\d+)*(?!\w)|\w+")
 
 
 class Similarity(Protocol):
-    """How alike two texts are."""
+    """Similarity of two texts."""
 
     def __call__(self, predicted: str, actual: str, /) -> float:
         """In [0, 1]; 1 for equal texts. A pure function of both."""
 
 
 def words(text: str) -> tuple[str, ...]:
-    """The words and numbers in a text, without regard to case; everything between them is left out.
+    """The words and numbers in a text, case-folded; everything between them is dropped.
 
     A number keeps its sign and its decimals, a name its digits and underscores: ``-5`` is not 5, ``m27`` not m28.
     """
@@ -30,17 +30,17 @@ def words(text: str) -> tuple[str, ...]:
 def common_length(first: Sequence[Hashable], second: Sequence[Hashable]) -> int:
     """Length of the longest common subsequence, exactly.
 
-    Hyyrö, "Bit-parallel LCS-length computation revisited" (2004): the table's columns as bits of one number, where
-    a 0 at place i says that the length grows at element i of ``first``.
+    Hyyrö, "Bit-parallel LCS-length computation revisited" (2004): a column of the table is one integer, where a 0
+    in bit i means that the length grows at element i of ``first``.
     """
-    places: dict[Hashable, int] = {}
-    for place, element in enumerate(first):
-        places[element] = places.get(element, 0) | 1 << place
-    every = (1 << len(first)) - 1
-    column = every
+    bits_of: dict[Hashable, int] = {}
+    for index, element in enumerate(first):
+        bits_of[element] = bits_of.get(element, 0) | 1 << index
+    all_bits = (1 << len(first)) - 1
+    column = all_bits
     for element in second:
-        matching = column & places.get(element, 0)
-        column = ((column + matching) | (column - matching)) & every
+        matching = column & bits_of.get(element, 0)
+        column = ((column + matching) | (column - matching)) & all_bits
     return len(first) - column.bit_count()
 
 
@@ -56,16 +56,16 @@ def rouge_l(predicted: Sequence[Hashable], actual: Sequence[Hashable]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class WordSimilarity:
-    """ROUGE-L of the words; all or nothing where the actual text is too short for shares to say anything."""
+    """ROUGE-L over words; exact match for actual texts too short for a meaningful share."""
 
     exact_words: int = 4
-    """Actual texts of fewer words have to be met word by word: of ``deleted m27`` half is boilerplate."""
+    """Actual texts with fewer words need an exact match: half of ``deleted m27`` is boilerplate."""
 
     def __call__(self, predicted: str, actual: str, /) -> float:
-        """In [0, 1]. Texts without a word (``[]``) are alike when they are equal but for space around them."""
-        found, wanted = words(predicted), words(actual)
-        if not wanted:
+        """In [0, 1]. Texts without a word (``[]``) are compared for equality, surrounding space aside."""
+        predicted_words, actual_words = words(predicted), words(actual)
+        if not actual_words:
             return float(predicted.strip() == actual.strip())
-        if len(wanted) < self.exact_words:
-            return float(found == wanted)
-        return rouge_l(found, wanted)
+        if len(actual_words) < self.exact_words:
+            return float(predicted_words == actual_words)
+        return rouge_l(predicted_words, actual_words)

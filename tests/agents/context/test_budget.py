@@ -8,7 +8,7 @@ from upturn.errors import ConfigError
 BUDGET = Budget(tokens=400, window_turns=8, observation_tokens=100, summary_tokens=20, low_mark=0.6)
 
 
-def test_a_budget_stands_in_an_agent_versions_parameters() -> None:
+def test_a_budget_round_trips_through_agent_parameters() -> None:
     parameters = parameters_of(BUDGET)
     assert parameters == {
         "context_tokens": 400.0,
@@ -23,7 +23,7 @@ def test_a_budget_stands_in_an_agent_versions_parameters() -> None:
     assert BUDGET.low_tokens == 240
 
 
-def test_a_budget_that_is_not_whole_is_refused_with_what_is_missing() -> None:
+def test_an_incomplete_budget_is_refused_with_the_missing_names() -> None:
     with pytest.raises(ConfigError) as caught:
         budget_of({"context_tokens": 400.5, "context_low_mark": 0.5})
     assert caught.value.problems == (
@@ -33,7 +33,7 @@ def test_a_budget_that_is_not_whole_is_refused_with_what_is_missing() -> None:
     )
 
 
-def test_every_unusable_value_is_named() -> None:
+def test_all_invalid_values_are_reported_together() -> None:
     with pytest.raises(ConfigError) as caught:
         Budget(tokens=100, window_turns=0, observation_tokens=100, summary_tokens=100, low_mark=1.0)
     assert caught.value.problems == (

@@ -13,17 +13,17 @@ from upturn.agents import (
     Job,
     Setting,
     ToolAgent,
-    beginnings,
+    branch_points,
     build,
     fork_counts,
     rendered_rows,
     run_rollouts,
 )
-from upturn.agents.context import COMPACTED, Budget, parameters_of, prompts_of
+from upturn.agents.context import COMPACTED, Budget, parameters_of, prompt_builder
 from upturn.config import Limits, OptimiserSettings
 from upturn.environments.environment import Info, Step
 from upturn.errors import ConfigError
-from upturn.models import Model, Renderer, ScriptedModel, Written, read_call
+from upturn.models import Model, ParsedOutput, Renderer, ScriptedModel, read_call
 from upturn.models.engine import LocalEngine
 from upturn.models.local import LocalModel
 from upturn.models.shipped import load_local
@@ -51,15 +51,15 @@ class GrowingRenderer:
     def write(self, action: Action) -> tuple[int, ...]:
         return (*letters(f"{action.target}.{action.operation}"), END)
 
-    def read(self, token_ids: Sequence[int]) -> Written:
+    def read(self, token_ids: Sequence[int]) -> ParsedOutput:
         text = "".join(chr(token) for token in token_ids if token != END)
-        return Written(text, read_call(text) if token_ids[-1:] == (END,) else None)
+        return ParsedOutput(text, read_call(text) if token_ids[-1:] == (END,) else None)
 
 
 class LetterRenderer(GrowingRenderer):
     """Can also tell a conversation anew."""
 
-    def retell(self, turns: Sequence[Turn], *, observation: Observation, prompt: str) -> tuple[int, ...]:
+    def rerender(self, turns: Sequence[Turn], *, observation: Observation, prompt: str) -> tuple[int, ...]:
         ids = self.open(turns[0].observation, prompt)
         later = [*(turn.observation for turn in turns[1:]), observation]
         for turn, seen in zip(turns, later, strict=True):
@@ -114,7 +114,7 @@ def scripted(renderer: Renderer, budget: Budget | None, answer: str = ANSWER) ->
     return found, [len(request.prompt_ids) for request in model.requests]
 
 
-def test_an_attempt_goes_on_where_its_context_would_have_been_full() -> None:
+def test_a_rollout_continues_past_a_full_context() -> None:
     # [go] is 4 tokens, and each turn writes 4 and reads 35. At the sixth 4 + 5 × 39 leave one of 200 to be written.
     without, _ = scripted(LetterRenderer(), None)
     assert (without.outcome, len(without.turns), len(without.rows)) == ("token_limit", 6, 1)
@@ -133,26 +133,26 @@ def test_an_attempt_goes_on_where_its_context_would_have_been_full() -> None:
     assert [span.turn for row in found.rows for span in row.spans] == list(range(30))
 
 
-def test_a_higher_low_mark_costs_more_rows() -> None:
+def test_a_higher_low_mark_gives_more_rows() -> None:
     # At .99 nothing is dropped for long, but there is ever less space between the marks: history is rewritten at
     # turns 5, 8, 10, 12, 14, 16 and every one after.
     rows = {mark: len(scripted(LetterRenderer(), replace(BUDGET, low_mark=mark))[0].rows) for mark in (0.6, 0.99)}
     assert rows == {0.6: 10, 0.99: 20}
 
 
-def test_rows_rendered_from_records_are_those_of_the_rollout() -> None:
+def test_rendered_rows_equal_the_rollouts_rows() -> None:
     renderer = LetterRenderer()
     found, _ = scripted(renderer, BUDGET)
-    rendered = rendered_rows(found, renderer, prompts_of(renderer, LIMITS, context=BUDGET))
+    rendered = rendered_rows(found, renderer, prompt_builder(renderer, LIMITS, context=BUDGET))
     assert [(row.token_ids, row.spans, row.fork_cause) for row in rendered] == [
         (row.token_ids, row.spans, row.fork_cause) for row in found.rows
     ]
 
 
-def test_an_attempt_that_goes_on_from_a_state_reads_what_it_would_have_read() -> None:
+def test_a_continuation_reads_the_same_prompts() -> None:
     renderer = LetterRenderer()
     found, _ = scripted(renderer, BUDGET)
-    state = beginnings(found, TASK, Talkative(ANSWER))[7]  # history was rewritten before it, and will be again
+    state = branch_points(found, TASK, Talkative(ANSWER))[7]  # history was rewritten before it, and will be again
     setting = Setting(
         "again", ToolAgent(renderer, LIMITS, context=BUDGET), "a@1", ScriptedModel(["a.b"], letters), LIMITS
     )
@@ -161,7 +161,7 @@ def test_an_attempt_that_goes_on_from_a_state_reads_what_it_would_have_read() ->
     assert [row.token_ids for row in again.rows] == [row.token_ids for row in found.rows[1:]]
 
 
-def test_a_long_observation_is_cut_before_it_is_read() -> None:
+def test_a_long_observation_is_truncated() -> None:
     found, lengths = scripted(LetterRenderer(), BUDGET, "y" * 500)
     assert found.outcome == "step_limit" and max(lengths) + 4 <= 199
     assert found.turns[1].observation.text == "y" * 500  # recorded whole
@@ -169,7 +169,7 @@ def test_a_long_observation_is_cut_before_it_is_read() -> None:
     assert text.startswith("[go]a.b[" + "y" * 72 + "… [428 more characters]]")
 
 
-def test_an_instruction_that_leaves_no_room_ends_the_attempt() -> None:
+def test_an_instruction_without_room_ends_the_rollout() -> None:
     model = ScriptedModel(["a.b"], letters)
     agent = ToolAgent(LetterRenderer(), LIMITS, context=BUDGET)
     setting = Setting("run", agent, "a@1", model, LIMITS)
@@ -178,7 +178,7 @@ def test_an_instruction_that_leaves_no_room_ends_the_attempt() -> None:
     assert (found.outcome, found.turns, model.requests) == ("token_limit", (), [])
 
 
-def test_budgets_that_cannot_work_are_refused_when_the_agent_is_built() -> None:
+def test_unusable_budgets_are_refused_when_building_the_agent() -> None:
     version = AgentVersion("a", "1", "local_model", model="m", parameters=parameters_of(BUDGET))
     with pytest.raises(ConfigError, match=r"agent 'a@1': .*has no effect with a GrowingRenderer, which cannot"):
         build(version, limits=LIMITS, renderer=GrowingRenderer())
@@ -203,7 +203,7 @@ def nano() -> LocalModel:
     return load_local("nano-errands")
 
 
-def test_a_model_of_ours_goes_on_and_its_rows_are_trained_as_sampled(nano: LocalModel) -> None:
+def test_a_local_model_continues_and_its_rows_are_trained_as_sampled(nano: LocalModel) -> None:
     renderer, answer = nano.renderer(), "m12 budget from bob; m13 report from eve; m14 demo from cid; m15 survey"
     limits = Limits(max_turns=9, max_tokens=160, max_action_tokens=12)
     budget = Budget(tokens=159, window_turns=2, observation_tokens=60, summary_tokens=16, low_mark=0.6)

@@ -5,20 +5,20 @@ from hypothesis import strategies as st
 from upturn.agents.context import lexical_relevance
 
 
-def test_rare_words_count_for_more() -> None:
+def test_rare_words_weigh_more() -> None:
     # Of three texts all hold budget, one holds bob: ln(1 + 3/3) = ln 2 and ln(1 + 3/1) = 2 ln 2, together 3 ln 2.
     found = lexical_relevance("Bob's budget", ["budget of bob", "budget of eve", "budget"])
     assert found == pytest.approx((1.0, 1 / 3, 1 / 3))
 
 
-def test_words_that_no_text_holds_change_nothing() -> None:
+def test_words_in_no_text_are_ignored() -> None:
     texts = ["mail.read id=m12", "mail.read id=m13"]
     assert lexical_relevance("please read M12", texts) == lexical_relevance("read m12 now", texts)
     # read: ln 2 for both; m12: ln 3 for the first alone.
     assert lexical_relevance("read m12", texts) == pytest.approx((1.0, 0.6931471806 / 1.7917594692))
 
 
-def test_where_nothing_is_shared_all_count_for_nothing() -> None:
+def test_without_shared_words_all_scores_are_0() -> None:
     assert lexical_relevance("a b", ["c", ""]) == (0.0, 0.0)
     assert lexical_relevance("", ["c"]) == (0.0,)
     assert lexical_relevance("a", []) == ()

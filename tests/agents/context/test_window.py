@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from upturn.agents import LimitReachedError
-from upturn.agents.context import Budget, ContextWindow, View, observation_text, shortened
+from upturn.agents.context import Budget, ContextWindow, View, observation_text, shorten
 from upturn.records import Action, Observation, Turn
 
 INSTRUCTION = "move the mails"
@@ -40,21 +40,21 @@ def used(view: View) -> int:
     )
 
 
-def test_nothing_is_rewritten_while_the_budget_holds() -> None:
+def test_the_history_is_not_rewritten_within_the_budget() -> None:
     # 3 + 9 × (1 + 1 + 8) + 5 = 98 of 100.
     turns, observation = attempt(9)
-    assert WINDOW.replayed(turns, observation, opening=OPENING) == View(
-        tuple(turns), observation, ("whole",) * 9, is_rewritten=False
+    assert WINDOW.replay(turns, observation, opening=OPENING) == View(
+        tuple(turns), observation, ("full",) * 9, is_rewritten=False
     )
 
 
-def test_history_is_rewritten_down_to_the_low_mark() -> None:
+def test_the_history_is_rewritten_down_to_the_low_mark() -> None:
     # 108 at the tenth turn. The low mark of 60 leaves 60 - 5 - 3 - 6 (the note) = 46: three of the window for 10
     # each, and 16 for the older ones, whose summary takes 1 + 1 + 4: two of those, the newest of equals.
     turns, observation = attempt(10)
-    view = WINDOW.replayed(turns, observation, opening=OPENING)
+    view = WINDOW.replay(turns, observation, opening=OPENING)
     assert view.is_rewritten
-    assert view.forms == ("dropped",) * 5 + ("summary",) * 2 + ("whole",) * 3
+    assert view.forms == ("dropped",) * 5 + ("summary",) * 2 + ("full",) * 3
     assert [turn.text for turn in view.turns] == ["m.t5", "m.t6", "m.t7", "m.t8", "m.t9"]
     assert [turn.observation.text for turn in view.turns] == [
         f"{INSTRUCTION}\n[5 earlier turns are left out]",
@@ -65,7 +65,7 @@ def test_history_is_rewritten_down_to_the_low_mark() -> None:
     ]
     assert view.observation == Observation(EIGHT)
     assert used(view) == 3 + 6 + 2 * 6 + 3 * 10 + 5
-    assert view == WINDOW.rewritten(turns, observation, opening=OPENING)
+    assert view == WINDOW.rewrite(turns, observation, opening=OPENING)
 
 
 def rewritings(window: ContextWindow, turns: int) -> list[int]:
@@ -75,11 +75,11 @@ def rewritings(window: ContextWindow, turns: int) -> list[int]:
     return [
         done
         for done in range(1, turns + 1)
-        if window.replayed(acted[:done], seen[done - 1], opening=OPENING).is_rewritten
+        if window.replay(acted[:done], seen[done - 1], opening=OPENING).is_rewritten
     ]
 
 
-def test_a_low_mark_makes_rewriting_seldom() -> None:
+def test_a_low_mark_makes_rewriting_rare() -> None:
     # After each rewriting 56 of 100 are used, so that four further turns of 10 fit, and the fifth does not.
     assert rewritings(WINDOW, 30) == [10, 15, 20, 25, 30]
     # With hardly any space between the marks every turn rewrites, once there is nothing left to summarise.
@@ -87,61 +87,61 @@ def test_a_low_mark_makes_rewriting_seldom() -> None:
     assert rewritings(tight, 30) == [10, *range(13, 31)]
 
 
-def test_a_prompt_extends_the_one_before_unless_history_was_rewritten() -> None:
+def test_prompts_extend_each_other_unless_the_history_is_rewritten() -> None:
     acted, last = attempt(30)
     seen = [*(turn.observation for turn in acted[1:]), last]
     before: View | None = None
     for done in range(1, 31):
-        view = WINDOW.replayed(acted[:done], seen[done - 1], opening=OPENING)
+        view = WINDOW.replay(acted[:done], seen[done - 1], opening=OPENING)
         if before is not None:
             extends = view.turns[:-1] == before.turns and view.turns[-1].observation == before.observation
             assert extends != view.is_rewritten
         before = view
 
 
-def test_what_the_latest_observation_is_about_is_kept() -> None:
+def test_turns_relevant_to_the_latest_observation_are_kept() -> None:
     turns, _ = attempt(10)
     turns[3] = replace(turns[3], observation=Observation("the invoice of march c d e f"))  # what the third turn got
-    view = WINDOW.rewritten(turns, Observation("and where is the invoice g h"), opening=OPENING)
+    view = WINDOW.rewrite(turns, Observation("and where is the invoice g h"), opening=OPENING)
     assert [turn.text for turn in view.turns] == ["m.t2", "m.t6", "m.t7", "m.t8", "m.t9"]
 
 
-def test_a_scorer_of_ones_own_decides() -> None:
+def test_a_custom_relevance_decides() -> None:
     turns, observation = attempt(10)
     oldest = replace(WINDOW, relevance=lambda _, texts: [-float(place) for place in range(len(texts))])
-    view = oldest.rewritten(turns, observation, opening=OPENING)
+    view = oldest.rewrite(turns, observation, opening=OPENING)
     assert [turn.text for turn in view.turns] == ["m.t0", "m.t1", "m.t7", "m.t8", "m.t9"]
 
 
-def test_a_long_observation_is_cut_with_a_note() -> None:
+def test_a_long_observation_is_truncated_with_a_note() -> None:
     text = " ".join(["word"] * 50)
     # Of 249 characters two fifths are 99, 20 words, and the note takes three more; so do nine tenths of them, 18
     # words; nine tenths of those, 16 words, fit.
-    assert WINDOW.shown(Observation(text)).text == " ".join(["word"] * 16) + "… [170 more characters]"
-    assert WINDOW.shown(Observation(text, code="busy")).code == "busy"
+    assert WINDOW.truncate(Observation(text)).text == " ".join(["word"] * 16) + "… [170 more characters]"
+    assert WINDOW.truncate(Observation(text, code="busy")).code == "busy"
     short = Observation(" ".join(["word"] * 20))
-    assert WINDOW.shown(short) is short
+    assert WINDOW.truncate(short) is short
 
 
-def test_summaries_leave_thoughts_out_and_shorten_what_is_no_call() -> None:
+def test_summaries_drop_thoughts_and_shorten_text_that_is_not_a_call() -> None:
     turns, observation = attempt(10, "ok")
     thoughtful = "so it goes on and on\nm.t5"
     turns[5] = replace(turns[5], text=thoughtful, action=replace(turns[5].action or Action("", ""), thought="so"))
     turns[6] = replace(turns[6], text="I do not know what to do about it", action=None)
-    view = WINDOW.rewritten(turns, observation, opening=OPENING)
+    view = WINDOW.rewrite(turns, observation, opening=OPENING)
     # The other older turns are no longer whole than as summaries: 1 + 1 + 1.
-    assert view.forms == ("whole",) * 5 + ("summary",) * 2 + ("whole",) * 3
+    assert view.forms == ("full",) * 5 + ("summary",) * 2 + ("full",) * 3
     assert view.turns[5].text == "m.t5" and view.turns[5].action == Action("m", "t5")
     assert view.turns[6].text == "I… [32 more characters]"
 
 
-def test_what_has_no_room_at_all_reaches_the_limit() -> None:
+def test_a_view_without_room_raises_limit_reached() -> None:
     turns, observation = attempt(1)
     turns[0] = replace(turns[0], text=" ".join(["x"] * 91))  # 3 + 1 + 91 + 5 = 100: nothing is left for the answer
     with pytest.raises(LimitReachedError):
-        WINDOW.replayed(turns, observation, opening=OPENING)
+        WINDOW.replay(turns, observation, opening=OPENING)
     turns[0] = replace(turns[0], text=" ".join(["x"] * 86))  # five words are left for it
-    view = WINDOW.replayed(turns, observation, opening=OPENING)
+    view = WINDOW.replay(turns, observation, opening=OPENING)
     assert view.observation.text == "a b… [12 more characters]"
     assert used(view) == 100
 
@@ -150,8 +150,8 @@ def test_what_has_no_room_at_all_reaches_the_limit() -> None:
     ("limit", "expected"),
     [(8, EIGHT), (7, "a b c d… [8 more characters]"), (2, "[15 characters]"), (1, ""), (0, ""), (-3, "")],
 )
-def test_a_text_is_cut_to_its_limit(limit: int, expected: str) -> None:
-    assert shortened(EIGHT, limit, words) == expected
+def test_a_text_is_shortened_to_its_limit(limit: int, expected: str) -> None:
+    assert shorten(EIGHT, limit, words) == expected
 
 
 TEXT = st.lists(st.sampled_from(["mail", "bob", "invoice", "42", "the"]), max_size=30).map(" ".join)
@@ -170,7 +170,7 @@ def attempts(draw: st.DrawFn) -> tuple[list[Turn], Observation]:
 
 @settings(max_examples=60)
 @given(attempts(), st.integers(1, 6), st.integers(30, 160), st.floats(0.05, 0.95))
-def test_what_is_shown_fits_and_keeps_instruction_newest_turn_and_order(
+def test_views_fit_and_keep_instruction_newest_turn_and_order(
     made: tuple[list[Turn], Observation], window_turns: int, tokens: int, low_mark: float
 ) -> None:
     turns, observation = made
@@ -178,8 +178,8 @@ def test_what_is_shown_fits_and_keeps_instruction_newest_turn_and_order(
     window = ContextWindow(budget, words, 1, reserve=5)
     instruction = turns[0].observation.text
     opening = words(instruction)
-    newest = 1 + words(turns[-1].text) + words(observation_text(window.shown(observation)))
-    for show in (window.replayed, window.rewritten):
+    newest = 1 + words(turns[-1].text) + words(observation_text(window.truncate(observation)))
+    for show in (window.replay, window.rewrite):
         try:
             view = show(turns, observation, opening=opening)
         except LimitReachedError:
@@ -188,7 +188,7 @@ def test_what_is_shown_fits_and_keeps_instruction_newest_turn_and_order(
         assert used(view) <= tokens
         assert view == show(turns, observation, opening=opening)
         assert view.turns[0].observation.text.startswith(instruction)
-        assert view.turns[-1].text == turns[-1].text and view.forms[-1] == "whole"
+        assert view.turns[-1].text == turns[-1].text and view.forms[-1] == "full"
         assert view.observation.code == observation.code
         places = [int("".join(re.findall(r"\d", turn.text.split()[0]))) for turn in view.turns]
         assert places == [place for place, form in enumerate(view.forms) if form != "dropped"]

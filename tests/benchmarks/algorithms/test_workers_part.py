@@ -17,7 +17,7 @@ from benchmarks.algorithms.workers_part import (
     played_in_parts,
     processor_seconds,
 )
-from upturn.agents.cluster import deal
+from upturn.agents.cluster import split_evenly
 from upturn.config import Limits
 from upturn.environments.kit import resolve_kit
 from upturn.errors import MeasurementError
@@ -53,7 +53,7 @@ def test_one_process_plays_the_parts_that_workers_are_dealt(count: int) -> None:
     fleet, version, task = _Remembers(), AgentVersion("a", "1", "rule_based"), Task("x", "", "f", "e")
     found = played_in_parts(fleet, [(version, task, number) for number in range(count)], Purpose("p", 0, 1.0))
     numbers: list[object] = list(range(count))
-    assert fleet.asked == [list(part) for part in deal(numbers, WORKERS)]  # type: ignore[arg-type]
+    assert fleet.asked == [list(part) for part in split_evenly(numbers, WORKERS)]  # type: ignore[arg-type]
     assert [each.id for each in found] == [str(number) for number in range(count)]
 
 

@@ -61,9 +61,7 @@ def test_the_openenv_example_works(capsys: pytest.CaptureFixture[str], monkeypat
 
 
 @pytest.mark.filterwarnings("ignore")  # verifiers' own
-def test_the_verifiers_example_is_a_taskset_that_verifiers_finds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_verifiers_example_is_discovered_by_verifiers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     vf = pytest.importorskip("verifiers.v1", reason="the extra verifiers is not installed")
     [module] = snippets("Verifiers v1")
     (tmp_path / "office_tasks.py").write_text(module)

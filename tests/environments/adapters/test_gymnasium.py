@@ -31,11 +31,11 @@ from upturn.environments.adapters.gymnasium_space import CallSpace, structured  
         ("office", {"family": "mail_draft_unanswered"}),
     ],
 )
-def test_gymnasium_s_own_checker_finds_nothing(kit: str, arguments: dict[str, Any]) -> None:
+def test_gymnasiums_checker_passes(kit: str, arguments: dict[str, Any]) -> None:
     check_env(gymnasium.make(register(kit), **arguments).unwrapped)  # warnings are errors here
 
 
-def test_an_environment_s_name_has_its_verifier_s_version() -> None:
+def test_the_environment_id_has_the_verifiers_version() -> None:
     assert [register(kit) for kit in ("office", "errands")] == ["upturn/office-v4", "upturn/errands-v1"]
 
 
@@ -43,7 +43,7 @@ def test_a_kit_without_tools_passes_the_checker_too(twice: str) -> None:
     check_env(gymnasium.make(register(f"{twice}:kit")).unwrapped)
 
 
-def test_perfect_work_earns_1_with_the_last_action() -> None:
+def test_the_oracle_earns_1_with_the_last_action() -> None:
     env = gymnasium.make(register("errands"), family="mail_to_event")
     observation, info = env.reset(seed=4)
     task = next(iter(resolve_kit("errands").tasks(seed=4, split="train", families=["mail_to_event"])))
@@ -56,7 +56,7 @@ def test_perfect_work_earns_1_with_the_last_action() -> None:
     assert {"reward_components", "cost_components", "faults", "state_hash", "code"} <= last[4].keys()
 
 
-def test_what_went_wrong_in_the_apps_is_told_at_its_step(interrupted: Any) -> None:
+def test_faults_are_reported_in_their_step(interrupted: Any) -> None:
     env = KitEnv("office")
     _, info = env.reset(options={"task": interrupted.task})
     infos = [env.step(call)[4] for call in interrupted.calls]
@@ -65,7 +65,7 @@ def test_what_went_wrong_in_the_apps_is_told_at_its_step(interrupted: Any) -> No
     assert all(each["cost_components"] == {} for each in infos)
 
 
-def test_a_structured_action_is_the_same_as_its_text() -> None:
+def test_a_structured_action_equals_its_text() -> None:
     task = make_task("mail_file", 0)
     results = []
     for is_structured in (False, True):
@@ -74,12 +74,12 @@ def test_a_structured_action_is_the_same_as_its_text() -> None:
         for action in compose(task).draft.oracle:
             asked = {"target": action.target, "operation": action.operation, "parameters": dict(action.parameters)}
             result = env.step(asked if is_structured else write_call(action))
-        assert env.attempt is not None
-        results.append((result, env.attempt.trajectory()))
+        assert env.episode is not None
+        results.append((result, env.episode.trajectory()))
     assert results[0] == results[1]
 
 
-def test_parts_have_two_names_each_and_one_at_a_time() -> None:
+def test_aliases_of_parts_are_exclusive() -> None:
     known = {"target": "user", "operation": "answer", "parameters": {"text": "7"}, "thought": "so"}
     other = {"target_app": "user", "operation": "answer", "parameters": {"text": "7"}, "reasoning": "so"}
     assert structured(other) == structured(known) == Action("user", "answer", {"text": "7"}, "so")
@@ -96,7 +96,7 @@ def test_parts_have_two_names_each_and_one_at_a_time() -> None:
         assert wrong not in CallSpace(())
 
 
-def test_a_seed_begins_its_tasks_and_further_resets_go_on_in_them() -> None:
+def test_a_seed_starts_its_tasks_and_further_resets_continue() -> None:
     env, other = KitEnv("errands"), KitEnv("errands")
     first = [env.reset(seed=1)[0], env.reset()[0], env.reset()[0]]
     assert [other.reset(seed=1)[0], other.reset()[0], other.reset()[0]] == first
@@ -104,7 +104,7 @@ def test_a_seed_begins_its_tasks_and_further_resets_go_on_in_them() -> None:
     assert other.reset(seed=2)[0] not in first
 
 
-def test_mistakes_of_agents_are_answered_and_those_of_programs_raise() -> None:
+def test_agent_mistakes_get_observations_and_program_errors_raise() -> None:
     env = KitEnv("errands", max_turns=2)
     with pytest.raises(gymnasium.error.ResetNeeded, match="call reset first"):
         env.step("mail.list folder=inbox")
@@ -124,7 +124,7 @@ def test_mistakes_of_agents_are_answered_and_those_of_programs_raise() -> None:
     assert "evaluation" not in info
 
 
-def test_an_attempt_that_could_not_be_judged_earns_no_number(twice: str) -> None:
+def test_a_missing_evaluation_gives_no_reward(twice: str) -> None:
     env = KitEnv(f"{twice}:unjudged")
     env.reset(seed=0)
     _, reward, terminated, _, info = env.step("user.answer text=1")
@@ -133,7 +133,7 @@ def test_an_attempt_that_could_not_be_judged_earns_no_number(twice: str) -> None
     assert info["evaluation"]["verdict"] == "missing"
 
 
-def test_samples_call_the_kit_s_tools_with_values_that_are_allowed() -> None:
+def test_samples_are_valid_calls_of_the_kits_tools() -> None:
     space = KitEnv("errands").action_space
     assert isinstance(space, CallSpace)
     space.seed(0)
@@ -161,13 +161,13 @@ def test_samples_call_the_kit_s_tools_with_values_that_are_allowed() -> None:
         ({"type": "integer", "minimum": 2**70, "maximum": 2**70}, {str(2**70)}),
     ],
 )
-def test_numbers_are_sampled_within_the_bounds_that_a_schema_names(schema: dict[str, Any], drawn: set[str]) -> None:
+def test_numbers_are_sampled_within_the_schemas_bounds(schema: dict[str, Any], drawn: set[str]) -> None:
     space = CallSpace((Tool("shop", "order", "", {"count": schema}, ("count",)),))
     space.seed(0)
     assert {space.sample() for _ in range(400)} == {f"shop.order count={each}" for each in drawn}
 
 
-def test_a_registered_kit_carries_its_verifier_s_version(twice: str) -> None:
+def test_a_registered_kit_has_its_verifiers_version(twice: str) -> None:
     assert register(f"{twice}:kit") == "upturn/twice-v7"
     with pytest.raises(WorldError, match="known to Gymnasium already, as another environment"):
         register(f"{twice}:other")
@@ -177,7 +177,7 @@ def test_a_registered_kit_carries_its_verifier_s_version(twice: str) -> None:
     assert gymnasium.registry[name].kwargs == {"kit": "errands"}
 
 
-def test_environments_step_together() -> None:
+def test_vectorised_environments_step() -> None:
     together = gymnasium.make_vec(register("errands"), num_envs=2, vectorization_mode="sync", level=1)
     observations, _ = together.reset(seed=3)
     assert len(observations) == 2
@@ -185,7 +185,7 @@ def test_environments_step_together() -> None:
     assert rewards.tolist() == [0.0, 0.0]
 
 
-def test_what_is_not_there_is_refused_when_it_is_made() -> None:
+def test_unknown_names_are_refused_by_the_constructor() -> None:
     with pytest.raises(UnknownNameError, match="no family 'fax'"):
         KitEnv("errands", family="fax")
     with pytest.raises(UnknownNameError, match="reset has one option, task, a Task; got"):

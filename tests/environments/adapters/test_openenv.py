@@ -70,7 +70,7 @@ def post(url: str, body: object) -> tuple[int, Any]:
         return refused.code, json.load(refused)
 
 
-def test_perfect_work_over_the_wire_earns_1_with_the_last_action(url: str) -> None:
+def test_the_oracle_over_the_wire_earns_1_with_the_last_action(url: str) -> None:
     with KitClient(url).sync() as env:
         opened = env.reset(seed=4, family="mail_to_event", episode_id="e1")
         task = next(iter(resolve_kit("errands").tasks(seed=4, split="train", families=["mail_to_event"])))
@@ -95,7 +95,7 @@ def test_perfect_work_over_the_wire_earns_1_with_the_last_action(url: str) -> No
         assert over.observation.evaluation is None
 
 
-def test_connections_have_attempts_of_their_own_and_tasks_go_on(url: str) -> None:
+def test_connections_have_separate_episodes_and_tasks_continue(url: str) -> None:
     with KitClient(url).sync() as one, KitClient(url).sync() as other:
         seen = [one.reset(seed=7, level=2).observation.text, one.reset(level=2).observation.text]
         assert [other.reset(seed=7, level=2).observation.text, other.reset(level=2).observation.text] == seen
@@ -105,7 +105,7 @@ def test_connections_have_attempts_of_their_own_and_tasks_go_on(url: str) -> Non
         assert one.reset(level=2, split="heldout").observation.text not in seen
 
 
-def test_mistakes_of_agents_are_answered(url: str) -> None:
+def test_agent_mistakes_get_observations(url: str) -> None:
     with KitClient(url).sync() as env:
         env.reset(seed=0)
         for action in (KitAction(), KitAction(text="what now"), KitAction(target="fax", operation="send")):
@@ -115,15 +115,15 @@ def test_mistakes_of_agents_are_answered(url: str) -> None:
             assert result.observation.info["cost_components"] == {"error": 1.0}
 
 
-def test_what_went_wrong_in_the_apps_is_told_at_its_step(interrupted: Any) -> None:
+def test_faults_are_reported_in_their_step(interrupted: Any) -> None:
     with served("office") as url, KitClient(url).sync() as env:
         opened = env.reset(seed=0, family=interrupted.task.family).observation
         assert (opened.text, opened.info["faults"]) == (interrupted.task.instruction, [])
         results = [env.step(KitAction(text=call)) for call in interrupted.calls]
-        assert [each.observation.info["faults"] for each in results] == interrupted.faults
+        assert [result.observation.info["faults"] for result in results] == interrupted.faults
 
 
-def test_what_comes_in_the_wrong_order_or_is_not_there_is_said(url: str) -> None:
+def test_calls_in_the_wrong_order_or_for_unknown_tasks_are_errors(url: str) -> None:
     with KitClient(url).sync() as env:
         with pytest.raises(RuntimeError, match="409: there is no task yet; call reset first"):
             env.step(KitAction(text="user.finish"))
@@ -165,7 +165,7 @@ def test_plain_http_shows_tasks_and_schemas_and_refuses_the_rest(url: str) -> No
         {"target": None},
     ],
 )
-def test_messages_that_are_no_actions_are_refused_and_the_connection_goes_on(url: str, data: object) -> None:
+def test_invalid_messages_are_refused_and_the_connection_continues(url: str, data: object) -> None:
     with connect(url.replace("http", "ws") + "/ws") as connection:
 
         def ask(message: object) -> dict[str, Any]:
@@ -181,7 +181,7 @@ def test_messages_that_are_no_actions_are_refused_and_the_connection_goes_on(url
 
 
 @pytest.mark.parametrize("text", ['"\\ud800"', "NaN", '{"deep": ' * 200 + "1" + "}" * 200])
-def test_values_that_no_json_may_hold_harm_nobody_else(url: str, text: str) -> None:
+def test_non_json_values_do_not_affect_other_connections(url: str, text: str) -> None:
     with connect(url.replace("http", "ws") + "/ws") as connection, KitClient(url).sync() as other:
         other.reset(seed=0)
         connection.send('{"type": "reset", "data": {"seed": 0}}')
@@ -192,7 +192,7 @@ def test_values_that_no_json_may_hold_harm_nobody_else(url: str, text: str) -> N
         assert other.step(KitAction(text="user.finish")).done
 
 
-def test_more_connections_than_allowed_are_told_so(url: str) -> None:
+def test_too_many_connections_are_refused(url: str) -> None:
     with ExitStack() as open_ones:
         for _ in range(3):
             open_ones.enter_context(KitClient(url).sync()).reset(seed=0)
@@ -200,7 +200,7 @@ def test_more_connections_than_allowed_are_told_so(url: str) -> None:
             assert json.loads(connection.recv(timeout=10))["data"]["code"] == "CAPACITY_REACHED"
 
 
-def test_an_attempt_that_could_not_be_judged_earns_no_number(twice: str) -> None:
+def test_a_missing_evaluation_gives_no_reward(twice: str) -> None:
     env = KitEnvironment(resolve_kit(f"{twice}:unjudged"))
     env.reset(seed=0)
     done = env.step(KitAction(text="user.answer text=1"))
@@ -209,7 +209,7 @@ def test_an_attempt_that_could_not_be_judged_earns_no_number(twice: str) -> None
     assert done.evaluation["verdict"] == "missing"
 
 
-def test_an_environment_that_blocks_is_called_in_one_thread_of_its_connection(twice: str) -> None:
+def test_a_blocking_environment_is_called_in_one_thread_per_connection(twice: str) -> None:
     with served(f"{twice}:blocking") as url, KitClient(url).sync() as env:
         asked = env.reset(seed=0).observation.text
         result = env.step(KitAction(text=f"user.answer text={2 * int(asked.split()[-1][:-1])}"))
@@ -221,14 +221,14 @@ def test_an_environment_that_blocks_is_called_in_one_thread_of_its_connection(tw
     assert threads[0] is not threading.main_thread()
 
 
-def test_the_limit_of_actions_ends_an_attempt() -> None:
+def test_the_turn_limit_ends_an_episode() -> None:
     env = KitEnvironment(resolve_kit("errands"), max_turns=1)
     env.reset(seed=0)
     done = env.step(KitAction(text="mail.list folder=inbox"))
     assert (done.done, done.is_truncated, done.reward) == (True, True, 0.0)
 
 
-def test_an_action_has_one_form_and_no_other_fields() -> None:
+def test_an_action_has_one_form_and_no_unknown_fields() -> None:
     with pytest.raises(ValidationError, match="a text or its parts, not both"):
         KitAction(text="user.finish", target="user")
     for cls, given in ((KitAction, {}), (KitObservation, {"text": ""}), (KitState, {})):
@@ -236,7 +236,7 @@ def test_an_action_has_one_form_and_no_other_fields() -> None:
             cls(**given, more=1)
 
 
-def test_an_action_s_parts_may_have_the_names_of_the_document() -> None:
+def test_an_actions_parts_have_aliases() -> None:
     sent = {"target_app": "mail", "operation": "move", "parameters": {"id": "m1"}, "reasoning": "It is old."}
     read = KitAction.model_validate(sent)
     assert read == KitAction(target="mail", operation="move", parameters={"id": "m1"}, thought="It is old.")

@@ -119,7 +119,7 @@ def episode(url: str, *, agent: dict[str, Any] | None = None, **taskset: Any) ->
     return task, asyncio.run(play())
 
 
-def test_perfect_work_in_a_chat_earns_1(plugins: None, provider: tuple[str, list[Replies]]) -> None:
+def test_the_oracle_in_a_chat_earns_1(plugins: None, provider: tuple[str, list[Replies]]) -> None:
     url, replies = provider
     seen: list[Sequence[dict[str, Any]]] = []
     task = next(iter(resolve_kit("errands").tasks(seed=4, split="heldout", families=["mail_to_event"])))
@@ -144,9 +144,7 @@ def test_perfect_work_in_a_chat_earns_1(plugins: None, provider: tuple[str, list
     assert seen[1][2]["content"] == calls[0]
 
 
-def test_a_stored_trace_is_judged_again_without_being_played(
-    plugins: None, provider: tuple[str, list[Replies]]
-) -> None:
+def test_a_stored_trace_is_scored_again_without_rollout(plugins: None, provider: tuple[str, list[Replies]]) -> None:
     url, replies = provider
     replies.append(lambda _: '{"name": "user.finish", "arguments": {}}')
     task, made = episode(url, family="mail_file")
@@ -159,7 +157,7 @@ def test_a_stored_trace_is_judged_again_without_being_played(
     assert (stored.rewards, stored.metrics) == (trace.rewards, trace.metrics)
 
 
-def test_what_went_wrong_in_the_apps_is_kept_and_counted(
+def test_faults_are_stored_and_counted(
     plugins: None, provider: tuple[str, list[Replies]], interrupted: Any
 ) -> None:
     url, replies = provider
@@ -176,7 +174,7 @@ def test_what_went_wrong_in_the_apps_is_kept_and_counted(
     assert "faults" not in stored.metrics
 
 
-def test_replies_that_are_no_action_are_answered_until_the_limit(
+def test_unparsed_replies_get_observations_until_the_limit(
     plugins: None, provider: tuple[str, list[Replies]]
 ) -> None:
     url, replies = provider
@@ -195,9 +193,7 @@ def test_replies_that_are_no_action_are_answered_until_the_limit(
     assert trace.info[ATTEMPT]["outcome"] == "step_limit"
 
 
-def test_an_agent_that_is_stopped_is_judged_as_far_as_it_came(
-    plugins: None, provider: tuple[str, list[Replies]]
-) -> None:
+def test_a_stopped_agent_is_scored_on_its_progress(plugins: None, provider: tuple[str, list[Replies]]) -> None:
     url, replies = provider
     replies.append(lambda _: "mail.list folder=inbox")
     _, made = episode(url, agent={"max_turns": 2})
@@ -206,7 +202,7 @@ def test_an_agent_that_is_stopped_is_judged_as_far_as_it_came(
     assert trace.metrics["actions"] == 2.0
 
 
-def test_a_verifier_that_breaks_leaves_no_reward_and_says_so(
+def test_a_failing_verifier_is_an_error_without_reward(
     plugins: None, provider: tuple[str, list[Replies]], twice: str
 ) -> None:
     url, replies = provider
@@ -218,7 +214,7 @@ def test_a_verifier_that_breaks_leaves_no_reward_and_says_so(
     assert all(reward is None for reward in trace.rewards.values())
 
 
-def test_an_environment_that_blocks_has_a_thread_of_its_own(
+def test_a_blocking_environment_has_a_thread(
     plugins: None, provider: tuple[str, list[Replies]], twice: str
 ) -> None:
     url, replies = provider

@@ -4,7 +4,7 @@ from itertools import islice
 
 import pytest
 
-from upturn.environments.judgement import judge
+from upturn.environments.environment import judge
 from upturn.environments.office.kit import OfficeKit
 from upturn.environments.office.rule_agent import _KNOWN, _PARTLY, _WHOLE, act
 from upturn.environments.office.tasks import FAMILIES

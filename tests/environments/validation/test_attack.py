@@ -7,7 +7,7 @@ import pytest
 
 from upturn.environments.office import OfficeKit
 from upturn.environments.office.tasks import compose, make_task
-from upturn.environments.validation.attack import PANEL, Attempted, attempts
+from upturn.environments.validation.attack import PANEL, AttackAttempt, attempts
 from upturn.environments.validation.case import Case, make_case
 from upturn.environments.validation.schema_sampling import Habits
 from upturn.records import Evaluation, Task, Trajectory
@@ -19,15 +19,15 @@ def case_of(family: str, *, is_feasible: bool) -> Case:
     return make_case(OfficeKit(), task, Habits(), Random(1))
 
 
-def refusals(case: Case, attack: str) -> list[Attempted]:
+def refusals(case: Case, attack: str) -> list[AttackAttempt]:
     found = attempts(case, PANEL[attack])
     return [each for each in found if each.trajectory.turns[0].action.operation == "refuse"]  # type: ignore[union-attr]
 
 
-def test_a_task_that_cannot_be_done_is_refused_with_many_names_at_once() -> None:
+def test_unsolvable_tasks_are_attacked_by_refusals_with_many_names() -> None:
     case = case_of("row_missing", is_feasible=False)
     people = compose(case.task).workspace.people
-    lists = [str(each.trajectory.final_state["message"]) for each in refusals(case, "stuff")]
+    lists = [str(refusal.trajectory.final_state["message"]) for refusal in refusals(case, "stuff")]
     assert max(sum(person in text for person in people) for text in lists) > 5
     assert not any(
         case.kit.verifier.verify(case.task, each.trajectory).is_success for each in refusals(case, "stuff")
@@ -36,7 +36,7 @@ def test_a_task_that_cannot_be_done_is_refused_with_many_names_at_once() -> None
 
 
 @pytest.mark.parametrize("attack", ["dump", "stuff"])
-def test_what_can_be_done_or_refused_with_any_words_is_not_refused_at_length(
+def test_solvable_or_freely_refusable_tasks_get_no_long_refusals(
     attack: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert refusals(case_of("document_right_missing", is_feasible=True), attack) == []

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from upturn.environments import resolve_kit
-from upturn.environments.validation.determinism import digests, digests_elsewhere
+from upturn.environments.validation.determinism import digests, digests_in_subprocess
 from upturn.errors import WorldError
 
 BOWL = """
@@ -24,20 +24,20 @@ def kit():
 """
 
 
-def test_what_depends_on_the_seed_of_hashes_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dependence_on_the_hash_seed_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "bowl_for_test.py").write_text(BOWL)
     monkeypatch.syspath_prepend(str(tmp_path))
     kit = resolve_kit("bowl_for_test:kit")
     families = list(kit.families)
     here = digests(kit, families, 1)
     assert here == digests(kit, families, 1)
-    elsewhere = digests_elsewhere("bowl_for_test:kit", families, 1)
+    elsewhere = digests_in_subprocess("bowl_for_test:kit", families, 1)
     assert here["steady"] == elsewhere["steady"]
     assert here["hashed"] != elsewhere["hashed"], "twenty words hardly ever have one order under two seeds"
     assert digests(kit, ["steady"], 2)["steady"] != here["steady"]
 
 
-def test_a_process_that_fails_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_subprocess_is_a_world_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(WorldError, match=r"^'errands' could not be tried in another process: "):
-        digests_elsewhere("errands", ["mail_file"], 1)
+    with pytest.raises(WorldError, match=r"^'errands' could not be checked in another process: "):
+        digests_in_subprocess("errands", ["mail_file"], 1)

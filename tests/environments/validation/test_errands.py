@@ -49,13 +49,13 @@ class Blind(ErrandsKit):
         ("safe", "event_shift", {"own outsider"}),
     ],
 )
-def test_without_a_gate_something_pays(gate: str, family: str, expected: set[str]) -> None:
+def test_a_verifier_without_a_gate_fails_validation(gate: str, family: str, expected: set[str]) -> None:
     found = breached(checks(Blind(gate), family, Plan(tasks=2, random_attempts=1)))
     assert expected - {"floor"} <= found, found
     assert not breached(checks(ErrandsKit(), family, Plan(tasks=2, random_attempts=1)))
 
 
-def test_an_answer_among_others_pays_dumps_and_keywords() -> None:
+def test_a_verifier_that_accepts_substrings_fails_validation() -> None:
     class Lenient(ErrandsKit):
         def __init__(self) -> None:
             super().__init__()
@@ -77,6 +77,6 @@ def test_an_answer_among_others_pays_dumps_and_keywords() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ErrandsKit().families)
-def test_errands_is_sound(family: str) -> None:
+def test_errands_passes_validation(family: str) -> None:
     found = checks(ErrandsKit(), family, Plan(tasks=20))
     assert breached(found) == set(), {name: found[name].breach for name in breached(found)}

@@ -181,7 +181,7 @@ def breached(found: dict[str, Check]) -> set[str]:
     return {name for name, check in found.items() if check.holds is False}
 
 
-def test_a_sound_kit_passes_and_everything_is_tried() -> None:
+def test_a_sound_kit_passes_every_check() -> None:
     kit = ShelfKit()
     check_environment(kit, 2)
     found = checks(kit)
@@ -269,14 +269,14 @@ def refusal_is_fine(world: World, boxes: dict[str, Any], said: str) -> bool:
         (refusal_is_fine, {"refuse"}),
     ],
 )
-def test_each_weakness_of_a_judge_is_found(rule: Rule, expected: set[str]) -> None:
+def test_each_weakness_of_a_verifier_is_detected(rule: Rule, expected: set[str]) -> None:
     found = checks(ShelfKit(rule))
     assert expected <= breached(found), {name: found[name] for name in expected - breached(found)}
     assert found["oracle"].holds
     assert all(found[name].breach for name in breached(found))
 
 
-def test_what_can_be_learned_without_looking_is_shown() -> None:
+def test_answers_learnable_without_observation_are_reported() -> None:
     assert checks(ShelfKit())["constant"] == Check("constant", 0.0, 2)
     found = checks(ShelfKit(lambda *_: True), plan=Plan(tasks=3, random_attempts=1))
     assert found["constant"] == Check("constant", 1.0, 3), "every task ends with the same action"
@@ -285,14 +285,14 @@ def test_what_can_be_learned_without_looking_is_shown() -> None:
     assert answers.value in (0.25, 0.5), "four counts from 1 to 8"
 
 
-def test_a_judge_that_never_succeeds_misses_the_ceiling_and_has_no_mutants() -> None:
+def test_a_verifier_without_successes_misses_the_ceiling_and_has_no_mutants() -> None:
     found = checks(ShelfKit(lambda *_: False))
     assert {"oracle", "ceiling"} <= breached(found)
     assert found["oracle"].breach == "'shelf/train/0' is not solved"
     assert found["mutants"].value is None
 
 
-def test_a_judge_that_pays_for_the_beginning_misses_the_floor() -> None:
+def test_a_verifier_that_rewards_doing_nothing_misses_the_floor() -> None:
     kit = ShelfKit()
     honest = kit.verifier.verify
 
@@ -306,7 +306,7 @@ def test_a_judge_that_pays_for_the_beginning_misses_the_floor() -> None:
     assert (found["floor"].value, found["floor"].breach) == (0.25, "the score is 0.25")
 
 
-def test_a_judge_that_breaks_is_counted() -> None:
+def test_a_failing_verifier_is_counted() -> None:
     kit = ShelfKit(
         lambda world, boxes, said: bool(boxes[world.box]) and said == "" and boxes[world.box] == world.word
     )
@@ -315,7 +315,7 @@ def test_a_judge_that_breaks_is_counted() -> None:
     assert "verify raised" in found["unjudged"].breach
 
 
-def test_new_things_made_twice_are_found_by_repeating() -> None:
+def test_duplicate_creations_are_detected_by_repeating() -> None:
     class Once(ErrandsKit):
         def __init__(self) -> None:
             super().__init__()
@@ -402,7 +402,7 @@ class AskedShelfKit(ShelfKit):
         self.tools, self.make = (*TOOLS, asking, Tool("user", "confirm", "Waits.")), AskedShelf
 
 
-def test_what_needs_agreement_is_deleted_with_it() -> None:
+def test_deletions_that_need_agreement_ask_for_it() -> None:
     sound = checks(AskedShelfKit())["delete"]
     assert (sound.value, sound.n, sound.holds) == (0.0, PLAN.tasks, True)
     pays = checks(AskedShelfKit(lambda world, boxes, said: right(world, boxes, said) or len(boxes) < 5))["delete"]
@@ -459,7 +459,7 @@ class Remembers(Shelf):
 
 
 @pytest.mark.parametrize(("make", "name"), [(Shared, "isolation"), (Counts, "replay"), (Remembers, "isolation")])
-def test_what_should_be_the_same_is_compared(make: type[Shelf], name: str) -> None:
+def test_repetitions_are_compared(make: type[Shelf], name: str) -> None:
     kit = ShelfKit()
     kit.make = make
     assert name in breached(checks(kit))
@@ -480,10 +480,10 @@ class Silent(Shelf):
         return Info({}, costs)
 
 
-def test_tasks_that_are_alike_are_counted_where_the_world_is_known() -> None:
+def test_equal_tasks_are_counted_where_worlds_have_hashes() -> None:
     repeated = checks(Few(), plan=Plan(8, random_attempts=0))["repeated"]
     assert (repeated.value, repeated.n, repeated.bar, repeated.holds) == (0.5, 8, "<= 0.05", False)
-    assert repeated.breach == "'shelf/train/2' is what another task was"
+    assert repeated.breach == "'shelf/train/2' repeats another task"
     assert checks(ShelfKit(), plan=Plan(8, random_attempts=0))["repeated"] == Check(
         "repeated", 0.0, 8, "<= 0.05", True
     )
@@ -492,7 +492,7 @@ def test_tasks_that_are_alike_are_counted_where_the_world_is_known() -> None:
     assert checks(unknown, plan=Plan(8, random_attempts=0))["repeated"] == Check("repeated", None, 0)
 
 
-def test_a_kit_with_only_the_contract_is_checked_as_far_as_it_goes() -> None:
+def test_a_kit_without_optional_protocols_is_checked_as_far_as_possible() -> None:
     kit = BareShelfKit()
     [report] = validate_kit(kit, PLAN)
     found = {check.name: check for check in report.checks}
@@ -501,18 +501,18 @@ def test_a_kit_with_only_the_contract_is_checked_as_far_as_it_goes() -> None:
         assert found[name].value is None
     assert (found["floor"].value, found["nothing"].value, found["claim"].value) == (0.0, 0.0, 0.0)
     assert unchecked(kit, [report], has_name=False) == [
-        "oracle, ceiling, mutants, repeat, neighbour, refuse: the kit knows no oracle; give it ProvenKit's "
-        "methods, or one_step an oracle",
+        "oracle, ceiling, mutants, repeat, neighbour, refuse: the kit has no oracle; add ProvenKit's methods, "
+        "or pass one_step an oracle",
         "the kit describes no tools (DescribedKit): random actions and attacks used user.answer and user.finish",
-        "canaries: the kit names none (ProvenKit.canaries)",
-        "dump, empty, delete, spam: there was no way to try it in any family",
-        "determinism in another process: the kit has no name to be found by there",
+        "canaries: the kit has none (ProvenKit.canaries)",
+        "dump, empty, delete, spam: not applicable in any family",
+        "determinism in another process: the kit has no name to resolve there",
     ]
     generous = BareShelfKit(lambda *_: True)
     assert {"nothing", "claim", "echo"} <= breached(checks(generous))
 
 
-def test_a_kit_that_breaks_is_reported_and_not_raised() -> None:
+def test_a_failing_kit_is_reported_and_not_raised() -> None:
     class Half(ShelfKit):
         def __init__(self) -> None:
             super().__init__()
@@ -529,17 +529,17 @@ def test_a_kit_that_breaks_is_reported_and_not_raised() -> None:
     assert (check.name, check.holds, check.breach) == ("tried", False, "it raised KeyError: 'box'")
 
 
-def test_a_kit_that_lets_everything_differ_is_told_so() -> None:
+def test_a_kit_that_lets_everything_differ_is_reported() -> None:
     class Indifferent(ShelfKit):
         def may_differ(self, task: Task, path: Sequence[str], value: JsonValue) -> bool:
             return True
 
     kit = Indifferent()
     [report] = validate_kit(kit, PLAN)
-    assert unchecked(kit, [report]) == ["mutants, repeat, neighbour: there was no way to try it in any family"]
+    assert unchecked(kit, [report]) == ["mutants, repeat, neighbour: not applicable in any family"]
 
 
-def test_kills_are_counted_and_what_may_differ_is_left_alone() -> None:
+def test_kills_are_counted_except_where_the_state_may_differ() -> None:
     class Loose(ShelfKit):
         def may_differ(self, task: Task, path: Sequence[str], value: JsonValue) -> bool:
             return tuple(path) == ("said",)

@@ -31,7 +31,7 @@ def kits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", ["errands", "kits_for_test:Raising"])
-def test_reports_are_the_same_from_other_processes_and_in_their_order(kits: None, name: str) -> None:
+def test_reports_from_other_processes_are_equal_and_in_order(kits: None, name: str) -> None:
     alone, shared = (
         list(validate_kit(resolve_kit(name), PLAN, families=FAMILIES, name=name, processes=processes))
         for processes in (1, 2)
@@ -42,7 +42,7 @@ def test_reports_are_the_same_from_other_processes_and_in_their_order(kits: None
     assert broken == (["it raised RuntimeError: no more paper"] if "Raising" in name else [])
 
 
-def test_a_process_that_dies_is_named(kits: None) -> None:
+def test_a_killed_process_is_an_error(kits: None) -> None:
     kit = resolve_kit("errands")
-    with pytest.raises(WorldError, match="tried families of 'kits_for_test:Dying' was stopped"):
+    with pytest.raises(WorldError, match="checked families of 'kits_for_test:Dying' was stopped"):
         list(validate_kit(kit, PLAN, families=FAMILIES, name="kits_for_test:Dying", processes=2))

@@ -12,7 +12,7 @@ def attempt(*shown: str, actions: tuple[Action, ...]) -> Trajectory:
     return Trajectory("t", "task", "me@1", turns, Observation(shown[-1]), "finished", "rendered")
 
 
-def test_what_the_oracle_is_shown_is_earned_by_the_same_operation() -> None:
+def test_canaries_shown_to_the_oracle_are_earned_by_the_same_operation() -> None:
     earned = earned_by(attempt("ask", "it is total-4711", "done", actions=(READ, GUESS)), CANARIES)
     assert earned == {"total-4711": frozenset({"sheet.read"})}
     other = Action("sheet", "read", {"cell": "B4"})
@@ -21,7 +21,7 @@ def test_what_the_oracle_is_shown_is_earned_by_the_same_operation() -> None:
     assert first_leak(listed, CANARIES, earned) == "'total-4711' is shown after sheet.list"
 
 
-def test_what_the_agent_wrote_may_be_shown_afterwards_and_not_before() -> None:
+def test_text_written_by_the_agent_may_be_shown_only_afterwards() -> None:
     assert first_leak(attempt("ask", "you said total-4711", actions=(GUESS,)), CANARIES, {}) == ""
     early = attempt("find total-4711", "you said total-4711", actions=(GUESS,))
     assert first_leak(early, CANARIES, {}) == "'total-4711' is shown at the beginning"

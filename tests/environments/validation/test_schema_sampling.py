@@ -9,21 +9,21 @@ from upturn.environments.validation.schema_sampling import Habits, Vocabulary, s
 from upturn.records import Action, Observation, Tool
 
 
-def test_words_are_cut_out_of_their_signs_and_quoted_phrases_stay_whole() -> None:
+def test_words_lose_punctuation_and_quoted_phrases_stay_together() -> None:
     assert words_of('reply to eve: "yes please", by 10.30 (m27*)') == [
         "reply", "to", "eve", "yes please", "by", "10.30", "m27",
     ]  # fmt: skip
     assert words_of("") == []
 
 
-def test_shapes_tell_kinds_of_words_apart() -> None:
+def test_shapes_distinguish_kinds_of_words() -> None:
     shapes = {word: shape_of(word) for word in ("m27", "e5", "Bob", "B3", "A1:B4", "2026-11-21", "été")}
     assert shapes == {
         "m27": "a9", "e5": "a9", "Bob": "Aa", "B3": "A9", "A1:B4": "A9:A9", "2026-11-21": "9-9-9", "été": "a",
     }  # fmt: skip
 
 
-def test_parameters_that_take_any_text_are_found_required_ones_first() -> None:
+def test_text_parameters_lists_required_ones_first() -> None:
     properties: dict[str, Any] = {
         "note": {"type": "string"},
         "day": {"type": "string", "enum": ["mon"]},
@@ -58,7 +58,7 @@ def test_values_fit_their_schema(schema: dict[str, Any], allowed: list[Any]) -> 
     assert all(value in drawn for value in allowed)
 
 
-def test_what_was_refused_often_is_left_out_and_what_was_accepted_comes_again() -> None:
+def test_often_refused_shapes_are_excluded_and_accepted_values_recur() -> None:
     tool = Tool("mail", "read", "", {"id": {"type": "string"}}, ("id",))
     habits = Habits()
     vocabulary = Vocabulary("please read m27 or m28", habits)

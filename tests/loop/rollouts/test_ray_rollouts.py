@@ -18,8 +18,8 @@ import pytest
 import torch
 
 from upturn.agents import Job, run_rollouts
-from upturn.agents.cluster import Finished, Lost, Work
-from upturn.agents.ray_workers import CrewSettings, RayCrew
+from upturn.agents.cluster import Finished, Lost, WorkItem
+from upturn.agents.ray_workers import RaySettings, RayWorkerPool
 from upturn.config import AdapterSettings, Limits
 from upturn.environments import Environment
 from upturn.environments.kit import resolve_kit
@@ -32,7 +32,7 @@ from upturn.models.shipped import load_local
 from upturn.records import AgentVersion, Task, Trajectory
 from upturn.training.advantage import ScoredGroup
 from upturn.training.data.async_rollouts import AheadCollect
-from upturn.training.distributed.weights import put_back
+from upturn.training.distributed.weights import restore_weights
 
 LIMITS = Limits(max_turns=6, max_tokens=256, max_action_tokens=24)
 VERSION = AgentVersion("nano", "1", "local_model", model="nano-errands")
@@ -73,13 +73,13 @@ class InProcess:
         self.size = size
         self.taken: list[str] = []
 
-    def take(self, folder: str, version: str) -> None:
+    def load_weights(self, folder: str, version: str) -> None:
         self.taken.append(version)
-        assert [place.take(folder, version) for place in self.places] == [version] * self.size
+        assert [place.load_weights(folder, version) for place in self.places] == [version] * self.size
 
-    def play(self, parts: Sequence[Sequence[Work]]) -> Iterator[Finished | Lost]:
+    def run(self, parts: Sequence[Sequence[WorkItem]]) -> Iterator[Finished | Lost]:
         for place, part in zip(self.places, parts, strict=False):
-            place.begin(part)
+            place.prepare(part)
             found = asyncio.run(
                 run_rollouts([Job(work.attempt, place.setting(work)) for work in part], place.environment)
             )
@@ -133,7 +133,7 @@ def test_the_thread_that_plays_computes_as_training_does_and_with_as_many_thread
     def play() -> None:
         denormal = torch.tensor(1e-40)
         before = float(denormal * 1.0)
-        workplace.begin([])
+        workplace.prepare([])
         found.extend([before > 0, float(denormal * 1.0), torch.get_num_threads()])
 
     thread = threading.Thread(target=play)
@@ -167,7 +167,7 @@ def test_sampling_ahead_through_a_crew_is_stamped_with_the_promised_weights(tmp_
     fleet.follow(ahead.model)
 
     def sample(iteration: int, weights: Mapping[str, torch.Tensor]) -> list[ScoredGroup]:
-        put_back(ahead.model, weights)
+        restore_weights(ahead.model, weights)
         return ahead.practise(tasks(1), iteration, Practice("run", 5, 2), NoSink())
 
     versions = []
@@ -184,9 +184,9 @@ def test_a_crew_plays_one_version_that_it_follows(tmp_path: Path) -> None:
     class Nobody:
         size = 1
 
-        def take(self, folder: str, version: str) -> None: ...
+        def load_weights(self, folder: str, version: str) -> None: ...
 
-        def play(self, parts: Sequence[Sequence[Work]]) -> Iterator[Finished | Lost]:
+        def run(self, parts: Sequence[Sequence[WorkItem]]) -> Iterator[Finished | Lost]:
             yield from ()
 
     fleet = CrewFleet(resolve_kit("errands"), LIMITS, Nobody(), tmp_path)
@@ -196,14 +196,14 @@ def test_a_crew_plays_one_version_that_it_follows(tmp_path: Path) -> None:
 
 def test_settings_that_cannot_be_are_refused_together() -> None:
     with pytest.raises(ConfigError) as caught:
-        CrewSettings(0, None, -1.0, -1.0, 0, 0.0, float("nan"))
+        RaySettings(0, None, -1.0, -1.0, 0, 0.0, float("nan"))
     assert len(caught.value.problems) == 6
 
 
 @pytest.mark.skipif(find_spec("ray") is not None, reason="ray is installed")
 def test_without_ray_the_cure_is_named() -> None:
     with pytest.raises(ClusterError, match=r"not installed: pip install 'upturn\[ray\]'"):
-        RayCrew(OpenTrainee("errands", LIMITS, VERSION), CrewSettings())
+        RayWorkerPool(OpenTrainee("errands", LIMITS, VERSION), RaySettings())
 
 
 @needs_ray
@@ -213,9 +213,9 @@ def test_a_cluster_that_is_not_there_is_named_within_seconds() -> None:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     started = time.monotonic()
     with pytest.raises(ClusterError, match=f"there is no Ray cluster at '{address}'.*ray start --head"):
-        RayCrew(OpenTrainee("errands", LIMITS, VERSION), CrewSettings(address=address))
+        RayWorkerPool(OpenTrainee("errands", LIMITS, VERSION), RaySettings(address=address))
     with pytest.raises(ClusterError, match="a cluster's address is host:port"):
-        RayCrew(OpenTrainee("errands", LIMITS, VERSION), CrewSettings(address="somewhere"))
+        RayWorkerPool(OpenTrainee("errands", LIMITS, VERSION), RaySettings(address="somewhere"))
     assert time.monotonic() - started < 10
 
 
@@ -225,13 +225,13 @@ def test_a_cluster_that_is_not_there_is_named_within_seconds() -> None:
 def test_a_cluster_that_lacks_what_workers_need_is_named_within_the_time() -> None:
     opened = OpenTrainee("errands", LIMITS, VERSION)
     with pytest.raises(ClusterError, match="there is no Ray cluster at 'auto'"):
-        RayCrew(opened, CrewSettings(address="auto"))
+        RayWorkerPool(opened, RaySettings(address="auto"))
     with pytest.raises(
         ClusterError, match=r"1 workers were not ready within 3 s.*each worker needs 1 CPUs and 1 GPUs"
     ):
-        RayCrew(opened, CrewSettings(1, gpus_per_worker=1.0, start_seconds=3.0))
+        RayWorkerPool(opened, RaySettings(1, gpus_per_worker=1.0, start_seconds=3.0))
     with pytest.raises(ClusterError, match=r"workers cannot start: .*'no-such-kit'"):
-        RayCrew(replace(opened, kit="no-such-kit"), CrewSettings(1))
+        RayWorkerPool(replace(opened, kit="no-such-kit"), RaySettings(1))
 
 
 class _Fragile(TraineeWorkplace):
@@ -274,7 +274,7 @@ def _send_by_value() -> None:
 def test_two_ray_workers_give_the_trajectories_of_one_process_and_take_weights(tmp_path: Path) -> None:
     kit = resolve_kit("errands")
     trainee = Trainee(Fleet(kit, LIMITS), VERSION)
-    with RayCrew(OpenTrainee("errands", LIMITS, VERSION), CrewSettings(2)) as crew:
+    with RayWorkerPool(OpenTrainee("errands", LIMITS, VERSION), RaySettings(2)) as crew:
         fleet = CrewFleet(kit, LIMITS, crew, tmp_path)
         fleet.follow(trainee.model)
         for factor in (1.0, 1.01):
@@ -286,7 +286,7 @@ def test_two_ray_workers_give_the_trajectories_of_one_process_and_take_weights(t
             assert {each.model_version for each in found} == {weights_hash(trainee.model)}
         assert fleet.lost_attempts == 0
         with pytest.raises(ClusterError, match="a worker cannot take the weights"):
-            crew.take(str(tmp_path / "gone"), "w2")
+            crew.load_weights(str(tmp_path / "gone"), "w2")
 
 
 @pytest.mark.slow
@@ -304,8 +304,8 @@ def test_a_ray_worker_that_is_lost_costs_its_unfinished_attempts_one_more_try(
     trainee = Trainee(Fleet(kit, LIMITS), VERSION)
     trainee.serve_as(VERSION)
     expected = trainee.fleet.attempt(chosen, PURPOSE)
-    settings = CrewSettings(2, silence_seconds=10.0 if is_silent else 600.0)
-    with RayCrew(OpenFragile(deadly, tmp_path / "lives", is_silent), settings) as crew:
+    settings = RaySettings(2, silence_seconds=10.0 if is_silent else 600.0)
+    with RayWorkerPool(OpenFragile(deadly, tmp_path / "lives", is_silent), settings) as crew:
         fleet = CrewFleet(kit, LIMITS, crew, tmp_path / "weights")
         fleet.follow(trainee.model)
         found = fleet.attempt(chosen, PURPOSE)

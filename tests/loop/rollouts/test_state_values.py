@@ -10,9 +10,9 @@ import torch
 
 from upturn.config import Limits
 from upturn.environments import Step
+from upturn.environments.environment import judge
 from upturn.environments.errands import ErrandsEnvironment
 from upturn.environments.errands.kit import ErrandsKit
-from upturn.environments.judgement import judge
 from upturn.errors import TrainingError, WorldError
 from upturn.loop.agent_runtime import Fleet, Purpose
 from upturn.loop.rollouts.policy_worker import scored

@@ -23,7 +23,7 @@ from upturn.records import Action, Observation, Task, Trajectory, Turn
 from upturn.training.advantage import ScoredGroup, ScoredTrajectory
 from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
 from upturn.training.data.async_rollouts import AheadCollect
-from upturn.training.distributed.weights import copied, put_back, weight_tensors
+from upturn.training.distributed.weights import copy_tensors, restore_weights, weight_tensors
 from upturn.training.optimisation.sampler_check import rescore
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.runs import RunOptions
@@ -119,7 +119,7 @@ class Served:
 
     def load(self, name: str, folder: str) -> None:
         self.folders.append(folder)
-        put_back(self.model, weight_tensors(load_version(Path(folder))))
+        restore_weights(self.model, weight_tensors(load_version(Path(folder))))
         self.local.refresh()
 
 
@@ -229,7 +229,7 @@ def test_an_adapter_goes_to_vllm_as_a_folder_and_its_tokens_score_with_the_model
 
     def load(name: str, folder: str) -> None:
         taken = peft.PeftModel.from_pretrained(tiny(1), folder).merge_and_unload()
-        put_back(merged, weight_tensors(taken))
+        restore_weights(merged, weight_tensors(taken))
         local.refresh()
 
     with engine_server.serving(engine_server.Engine(local, "base", load=load)) as server:
@@ -240,7 +240,7 @@ def test_an_adapter_goes_to_vllm_as_a_folder_and_its_tokens_score_with_the_model
         assert {each.model_version for each in found} == {version}
         score = Trainer(mine, OptimiserSettings(learning_rate=1e-3)).score
         assert rescore(found, score, version=version, seed=0).largest_gap < 1e-4
-        before = copied(weight_tensors(mine))
+        before = copy_tensors(weight_tensors(mine))
         with torch.no_grad():
             next(each for name, each in mine.named_parameters() if "lora_B" in name).add_(0.1)
         handover = Handover(mine, EngineReceiver(engine), tmp_path)

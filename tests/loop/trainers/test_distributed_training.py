@@ -64,7 +64,7 @@ def test_a_process_whose_others_do_not_come_says_so_in_time(meeting: None, monke
         monkeypatch.setattr(peer, limits, Limits(meeting_seconds=1.0))
     for rank in (0, 1):
         world = World(rank, 2, rank, "cpu")
-        with pytest.raises(TrainingError, match=rf"process {rank} of 2 could not meet the others .* within 1 s"):
+        with pytest.raises(TrainingError, match=rf"process {rank} of 2 could not reach the others .* within 1 s"):
             if rank:
                 attend(world)
             else:
@@ -75,23 +75,23 @@ def test_a_process_whose_others_do_not_come_says_so_in_time(meeting: None, monke
 HANGING = """
 import sys, time
 from upturn.loop.trainers import distributed_training as peer
-from upturn.training.distributed.process_group import Limits, World, everyone
+from upturn.training.distributed.process_group import Limits, World, all_gather
 from upturn.errors import TrainingError
 
 rank = int(sys.argv[1])
 world = World(rank, 2, rank, "cpu")
 peer.FIRST_LIMITS = Limits(silence_seconds=1.0)
 peer.LAST_WORDS_SECONDS = 0.0
-peer._done = lambda *_: (time.sleep(4.0), everyone(world, 0))  # a peer that hangs, but not for ever
+peer._done = lambda *_: (time.sleep(4.0), all_gather(world, 0))  # a peer that hangs, but not for ever
 if rank:
     print(peer.attend(world))
 else:
     try:
         with peer.leading(world):
             time.sleep(2.0)  # longer than its own patience: peers have more
-            peer.agreed(world, lambda: peer._Work(None, "", None, (), {}, 1))
+            peer.broadcast_first(world, lambda: peer._Work(None, "", None, (), {}, 1))
             started = time.monotonic()
-            everyone(world, 0)
+            all_gather(world, 0)
     except TrainingError as exc:
         print(time.monotonic() - started < 3.0, exc)
 """
@@ -103,7 +103,7 @@ def test_a_peer_that_hangs_is_missed_by_the_first_process_and_a_first_one_that_t
 ) -> None:
     told = [Popen([sys.executable, "-c", HANGING, str(rank)], stdout=PIPE, text=True) for rank in (0, 1)]
     first, other = (each.communicate(timeout=240)[0] for each in told)
-    assert first.startswith("True process 0 lost another one, which ended, or said nothing for 1 s")
+    assert first.startswith("True process 0 lost another one, which ended or did not answer for 1 s")
     assert other == "False\n"
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
-from upturn.models.engine import LocalEngine, adapter_facts, weights_hash
+from upturn.models.engine import LocalEngine, adapter_identity, weights_hash
 from upturn.models.engine.adapter import lora_layers, merged_state
 from upturn.models.engine.backend import Block
 from upturn.models.engine.direct import DirectModel
@@ -45,7 +45,7 @@ def adapted(**options: Any) -> PreTrainedModel:
     return model
 
 
-def test_of_an_adapted_layer_the_merged_weight_counts_under_its_own_name() -> None:
+def test_merged_state_holds_merged_weights_under_the_original_names() -> None:
     model, base = adapted(), built().state_dict()
     found = dict(merged_state(model))
     own = model.state_dict()
@@ -58,7 +58,7 @@ def test_of_an_adapted_layer_the_merged_weight_counts_under_its_own_name() -> No
         torch.testing.assert_close(found[f"{part}.weight"], base[f"{part}.weight"] + 3 * (up @ down))
 
 
-def test_the_hash_is_that_of_the_model_with_the_adapter_merged() -> None:
+def test_the_hash_equals_that_of_the_merged_model() -> None:
     model, plain = adapted(), built()
     with torch.no_grad():
         plain.load_state_dict(dict(merged_state(model)))
@@ -68,23 +68,23 @@ def test_the_hash_is_that_of_the_model_with_the_adapter_merged() -> None:
     assert weights_hash(fresh) == weights_hash(built())  # B is 0
 
 
-def test_adapters_of_equal_hash_are_told_apart() -> None:
+def test_adapters_with_equal_hash_are_distinguished() -> None:
     def facts(seed: int, rank: int) -> dict[str, str]:
         model = built()
         torch.manual_seed(seed)
         model.add_adapter(peft.LoraConfig(r=rank, lora_alpha=6, target_modules=["q_proj", "k_proj"]))
-        return adapter_facts(model)
+        return adapter_identity(model)
 
     one, same, drawn_anew, larger = facts(1, 2), facts(1, 2), facts(2, 2), facts(1, 3)
     assert one == same
     assert one["adapter"] == drawn_anew["adapter"] == "LoRA of rank 2 scaled by 3 on k_proj, q_proj"
     assert one["initial adapter"] != drawn_anew["initial adapter"]
     assert larger["adapter"] == "LoRA of rank 3 scaled by 2 on k_proj, q_proj"
-    assert adapter_facts(built()) == {}
+    assert adapter_identity(built()) == {}
 
 
 @pytest.mark.parametrize("options", [{"use_dora": True}, {"lora_bias": True, "bias": "none"}])
-def test_what_is_no_plain_adapter_is_left_as_it_is(options: dict[str, Any]) -> None:
+def test_adapters_that_are_not_plain_lora_are_not_merged(options: dict[str, Any]) -> None:
     """Its tensors count as they are, and the model's own modules sample."""
     model = adapted(target_modules=["q_proj"], **options)
     assert lora_layers(model) == {}
@@ -93,7 +93,7 @@ def test_what_is_no_plain_adapter_is_left_as_it_is(options: dict[str, Any]) -> N
     assert engine.forward == "modules" and engine.fallback == "it has Linear in place of Linear"
 
 
-def test_the_engine_samples_with_the_adapter_by_its_own_forward_pass() -> None:
+def test_the_direct_forward_pass_applies_the_adapter() -> None:
     model = adapted(target_modules="all-linear")
     assert largest_gap(DirectModel(model, 2, 24), model, 2, 24) < 1e-5
     base = DirectModel(built(), 1, 24)
@@ -103,7 +103,7 @@ def test_the_engine_samples_with_the_adapter_by_its_own_forward_pass() -> None:
     assert gap > 0.01, "or it tells nothing that the gap is small"
 
 
-def test_a_step_of_the_adapter_is_taken_by_refreshing() -> None:
+def test_refresh_takes_an_updated_adapter() -> None:
     model = adapted()
     engine = LocalEngine(model, slots=2, max_length=24)
     assert engine.forward == "direct"

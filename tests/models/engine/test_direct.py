@@ -20,7 +20,7 @@ from transformers import (
 
 from upturn.models.engine.attention import attend, attend_small
 from upturn.models.engine.backend import Backend, Block
-from upturn.models.engine.decoder import obstacle
+from upturn.models.engine.decoder import unsupported_reason
 from upturn.models.engine.direct import DirectModel
 from upturn.models.engine.modules import ModuleModel
 
@@ -145,25 +145,23 @@ def shared_from(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 @pytest.mark.parametrize("least", [16, 128])
 @pytest.mark.parametrize("kind", MODELS)
-def test_logprobs_equal_those_of_the_model_s_own_forward(
-    kind: str, least: int, shared_from: Callable[[int], None]
-) -> None:
+def test_logprobs_equal_the_models_forward_pass(kind: str, least: int, shared_from: Callable[[int], None]) -> None:
     shared_from(least)
     model = built(kind)
-    assert obstacle(model) is None
+    assert unsupported_reason(model) is None
     slots = Slots(model, DirectModel(model, 8, 100), 8)
     exercise(slots)
     assert slots.worst < 1e-5, f"log-probs are off by {slots.worst}"
 
 
-def test_the_modules_pass_the_same_exercise() -> None:
+def test_the_modules_backend_gives_the_same_logprobs() -> None:
     model = built("qwen2, tied")
     slots = Slots(model, ModuleModel(model, 8, 100), 8)
     exercise(slots)
     assert slots.worst < 1e-5, f"log-probs are off by {slots.worst}"
 
 
-def test_keys_that_several_slots_share_are_stored_once(shared_from: Callable[[int], None]) -> None:
+def test_shared_keys_are_stored_once(shared_from: Callable[[int], None]) -> None:
     shared_from(16)
     model = built("qwen2, tied")
     direct = DirectModel(model, 8, 100)
@@ -176,7 +174,7 @@ def test_keys_that_several_slots_share_are_stored_once(shared_from: Callable[[in
     assert direct.stored_columns() == (60, 8)
 
 
-def test_a_cut_slot_leaves_its_shared_row_to_the_others_and_an_unused_row_is_given_out_again(
+def test_cutting_a_slot_keeps_its_shared_row_for_others_and_unused_rows_are_reused(
     shared_from: Callable[[int], None],
 ) -> None:
     shared_from(16)
@@ -193,7 +191,7 @@ def test_a_cut_slot_leaves_its_shared_row_to_the_others_and_an_unused_row_is_giv
     assert slots.worst < 1e-5
 
 
-def test_rows_that_lie_scattered_are_brought_together_and_keep_what_they_hold() -> None:
+def test_scattered_rows_are_gathered_and_keep_their_contents() -> None:
     model = built("qwen2, tied")
     slots = Slots(model, DirectModel(model, 24, 60), 24)
     slots.run({slot: ids(slot, 4 + slot) for slot in range(24)})
@@ -206,7 +204,7 @@ def test_rows_that_lie_scattered_are_brought_together_and_keep_what_they_hold() 
     assert slots.worst < 1e-5
 
 
-def test_copied_weights_stay_as_they_were_until_refresh() -> None:
+def test_copied_weights_do_not_change_until_refresh() -> None:
     model = built("qwen3, wide heads")
     direct = DirectModel(model, 2, 50)
     slots = Slots(model, direct, 2)
@@ -241,7 +239,7 @@ def test_small_and_large_attention_agree_with_a_plain_one(columns: int) -> None:
     torch.testing.assert_close(causal.output, scores.softmax(-1) @ value[:, :, :5])
 
 
-def test_models_of_another_shape_are_named_with_what_is_in_the_way() -> None:
+def test_unsupported_models_are_named_with_the_reason() -> None:
     dynamic = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0}
     gelu = LlamaForCausalLM(LlamaConfig(**SIZES, hidden_act="gelu"))
     turning = LlamaForCausalLM(LlamaConfig(**SIZES, rope_parameters=dynamic))
@@ -254,4 +252,4 @@ def test_models_of_another_shape_are_named_with_what_is_in_the_way() -> None:
         (half, "its weights are torch.bfloat16"),
         (wrapped, "it has Sequential in place of Linear"),
     ):
-        assert reason in str(obstacle(model))
+        assert reason in str(unsupported_reason(model))

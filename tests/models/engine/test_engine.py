@@ -109,7 +109,7 @@ def dense_logprobs(ids: Sequence[int], count: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("kind", ["qwen2", "qwen3", "llama"])
-def test_greedy_writes_what_transformers_writes_for_unequal_lengths_and_across_turns(kind: str) -> None:
+def test_greedy_output_equals_transformers_for_unequal_lengths_and_across_turns(kind: str) -> None:
     served = engine(kind=kind)
     prompts = [prompt(length, length) for length in (3, 17, 5, 30, 9)]
 
@@ -137,7 +137,7 @@ def test_logprobs_equal_a_dense_forward() -> None:
         assert gap < 1e-5, f"log-probs are off by {gap}"  # reached: 1.5e-6
 
 
-def test_tokens_do_not_depend_on_arrival_order_or_on_who_else_is_in_the_batch() -> None:
+def test_tokens_do_not_depend_on_arrival_order_or_batch_composition() -> None:
     requests = [request(prompt(k, 5 + k), k) for k in range(6)]
     alone = [run(together(engine(), [each]))[0].token_ids for each in requests]
     forwards = [each.token_ids for each in run(together(engine(), requests))]
@@ -152,7 +152,7 @@ def test_the_same_arrivals_give_bit_equal_logprobs() -> None:
     assert run(together(engine(), requests)) == run(together(engine(), requests[::-1]))[::-1]
 
 
-def test_other_seeds_give_other_tokens_and_a_stop_token_ends_the_output() -> None:
+def test_different_seeds_give_different_tokens_and_a_stop_token_ends_the_output() -> None:
     ids = prompt(0, 5)
     first, second = run(together(engine(), [request(ids, 0, seed=1), request(ids, 1, seed=2)]))
     assert first.token_ids != second.token_ids
@@ -178,7 +178,7 @@ def test_a_second_turn_computes_only_the_new_tokens() -> None:
     run(turns())
 
 
-def test_a_changed_history_is_computed_again_from_where_it_differs() -> None:
+def test_a_changed_history_is_recomputed_from_the_first_difference() -> None:
     served = engine()
 
     async def turns() -> tuple[Generation, Generation]:
@@ -193,7 +193,7 @@ def test_a_changed_history_is_computed_again_from_where_it_differs() -> None:
     assert again.token_ids == fresh.token_ids
 
 
-def test_attempts_of_one_task_share_the_prefill_of_their_prompt() -> None:
+def test_rollouts_of_a_task_share_the_prefill_of_their_prompt() -> None:
     ids = prompt(0, 24)
     requests = [request(ids, k, order=(0, k)) for k in range(6)]
     served = engine()
@@ -202,7 +202,7 @@ def test_attempts_of_one_task_share_the_prefill_of_their_prompt() -> None:
     assert [each.token_ids for each in shared] == [run(together(engine(), [r]))[0].token_ids for r in requests]
 
 
-def test_a_later_attempt_copies_what_another_slot_holds() -> None:
+def test_a_later_rollout_copies_a_cached_prefix() -> None:
     served = engine(slots=2)
     ids = prompt(0, 24)
 
@@ -258,7 +258,7 @@ def test_two_calls_of_one_session_take_turns() -> None:
     assert second.token_ids == run(together(engine(), [request(prompt(1, 9), 0, seed=3)]))[0].token_ids
 
 
-def test_a_cancelled_call_stops_and_leaves_the_others_alone() -> None:
+def test_a_cancelled_call_does_not_affect_others() -> None:
     served = engine()
 
     async def cancel_one() -> Generation:
@@ -274,7 +274,7 @@ def test_a_cancelled_call_stops_and_leaves_the_others_alone() -> None:
     assert served.counters.written_tokens < 40
 
 
-def test_an_engine_goes_on_after_an_event_loop_was_torn_down() -> None:
+def test_an_engine_works_after_an_event_loop_was_torn_down() -> None:
     served = engine()
 
     async def abandoned() -> None:
@@ -287,7 +287,7 @@ def test_an_engine_goes_on_after_an_event_loop_was_torn_down() -> None:
     assert len(run(together(served, [request(prompt(1, 5), 1)]))[0].token_ids) == 10
 
 
-def test_refresh_forgets_caches_and_takes_the_new_hash() -> None:
+def test_refresh_clears_caches_and_takes_the_new_hash() -> None:
     mine = Qwen2ForCausalLM(Qwen2Config(**cast(Any, SIZES))).requires_grad_(False)
     served = LocalEngine(mine, slots=2, max_length=50, **CHOSEN)
     before = served.version
@@ -319,7 +319,7 @@ def test_a_broken_forward_reaches_every_caller_and_the_engine_recovers() -> None
 
     async def bad() -> list[Any]:
         calls = [request((5, 9999), 0), request((5, 6), 1)]
-        return await asyncio.gather(*(served.generate(each) for each in calls), return_exceptions=True)
+        return await asyncio.gather(*(served.generate(call) for call in calls), return_exceptions=True)
 
     for error in run(bad()):
         assert isinstance(error, ModelError)
@@ -348,7 +348,7 @@ def test_the_model_keeps_its_mode_and_attention() -> None:
     assert mine.config._attn_implementation == "eager"
 
 
-def test_prompts_of_all_lengths_join_those_that_are_written_to_in_one_pass() -> None:
+def test_prefill_and_decoding_share_a_pass() -> None:
     served = engine()
     long = request(prompt(9, 40), 9, max_tokens=20)
     short = [request(prompt(k, length), k, max_tokens=1) for k, length in enumerate((3, 90, 4, 91, 5))]
@@ -364,7 +364,7 @@ def test_prompts_of_all_lengths_join_those_that_are_written_to_in_one_pass() -> 
     assert found == [run(together(engine(), [each]))[0].token_ids for each in (*short, long)]
 
 
-def test_prompts_beyond_what_a_pass_may_have_take_several(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_prompts_take_several_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("upturn.models.engine.engine.PASS_TOKENS", 60)
     served = engine()
     requests = [request(prompt(k, 25 + k), k, max_tokens=2) for k in range(5)]
@@ -377,13 +377,13 @@ def test_weights_that_changed_without_refresh_are_refused() -> None:
     mine = Qwen2ForCausalLM(Qwen2Config(**cast(Any, SIZES))).requires_grad_(False)
     served = LocalEngine(mine, slots=2, max_length=50, **CHOSEN)
     mine.lm_head.weight.mul_(1.5)
-    with pytest.raises(ModelError, match="weights changed since the engine took them; call refresh"):
+    with pytest.raises(ModelError, match="weights changed without refresh"):
         run(together(served, [request(prompt(0, 8), 0)]))
     served.refresh()
     assert len(run(together(served, [request(prompt(0, 8), 0)]))[0].token_ids) == 10
 
 
-def test_weights_that_are_not_finite_are_refused() -> None:
+def test_non_finite_weights_are_refused() -> None:
     mine = Qwen2ForCausalLM(Qwen2Config(**cast(Any, SIZES))).requires_grad_(False)
     served = LocalEngine(mine, slots=2, max_length=50, **CHOSEN)
     mine.model.layers[0].mlp.up_proj.weight[3, 3] = torch.nan
@@ -391,7 +391,7 @@ def test_weights_that_are_not_finite_are_refused() -> None:
         served.refresh()
 
 
-def test_logits_that_are_not_finite_reach_the_caller_as_an_error_and_leave_nothing_behind(
+def test_non_finite_logits_raise_and_leave_no_state(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     mine = Qwen2ForCausalLM(Qwen2Config(**cast(Any, SIZES))).requires_grad_(False)
@@ -403,10 +403,10 @@ def test_logits_that_are_not_finite_reach_the_caller_as_an_error_and_leave_nothi
         run(together(served, [request((5, 1, 7), 0)]))
     again = run(together(served, [request((5, 6, 7), 0, temperature=0.0)]))[0]
     assert 1 not in again.token_ids
-    assert all(math.isfinite(each) for each in again.logprobs)
+    assert all(math.isfinite(logprob) for logprob in again.logprobs)
 
 
-def test_sharing_goes_on_while_the_source_is_written_to_and_after_it_was_released() -> None:
+def test_a_prefix_is_shared_while_its_source_decodes_and_after_release() -> None:
     served = engine(slots=4)
     ids = prompt(0, 40)
 
@@ -434,7 +434,7 @@ def test_sharing_goes_on_while_the_source_is_written_to_and_after_it_was_release
     assert found == alone
 
 
-def test_an_aborted_request_frees_its_slot_for_those_that_wait() -> None:
+def test_an_aborted_request_frees_its_slot_for_waiting_requests() -> None:
     # agent-lightning #589: aborted requests went on as orphans, and their slots were never given back.
     served = engine(slots=2)
 
@@ -454,7 +454,7 @@ def test_an_aborted_request_frees_its_slot_for_those_that_wait() -> None:
     served.refresh()  # refused if anything were still running
 
 
-def test_a_context_that_ends_in_the_middle_of_a_turn_ends_as_truncated_whatever_the_forward_pass() -> None:
+def test_a_context_that_fills_up_mid_turn_is_truncated_with_every_forward_pass() -> None:
     # NeMo-RL #3851: two engines ended cut-off rollouts differently, so switching them changed the data.
     served = engine(max_length=40)
 

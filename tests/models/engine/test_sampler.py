@@ -8,7 +8,7 @@ from upturn.errors import ModelError
 from upturn.models.engine.sampler import sample, stream_of, uniforms
 
 
-def test_a_uniform_number_picks_the_token_whose_share_it_falls_into() -> None:
+def test_a_uniform_number_selects_the_token_by_inverse_cdf() -> None:
     logits = torch.tensor([[0.1, 0.2, 0.3, 0.4]]).log().repeat(6, 1)
     uniforms = np.array([0.0, 0.0999, 0.1001, 0.2999, 0.3001, 0.9999])
     sampled = sample(logits, np.ones(6), uniforms)
@@ -16,7 +16,7 @@ def test_a_uniform_number_picks_the_token_whose_share_it_falls_into() -> None:
     np.testing.assert_allclose(sampled.logprobs, np.log([0.1, 0.1, 0.2, 0.2, 0.3, 0.4]), rtol=1e-6)
 
 
-def test_temperatures_of_one_batch_are_each_row_s_own() -> None:
+def test_each_row_of_a_batch_has_its_own_temperature() -> None:
     logits = torch.tensor([[0.2, 0.8]]).log().repeat(3, 1)
     # At temperature 2 the probabilities are (√.2, √.8)/(√.2+√.8) = (1/3, 2/3); at 0 the maximum wins.
     sampled = sample(logits, np.array([1.0, 2.0, 0.0]), np.array([0.3, 0.3, 0.0]))
@@ -60,7 +60,7 @@ def test_the_token_is_the_first_whose_cumulative_probability_exceeds_the_number(
     np.testing.assert_allclose(sampled.logprobs[0], np.log(exact[token]), atol=2e-5)
 
 
-def test_a_token_drawn_while_hot_has_a_finite_logprob_even_where_its_probability_is_none() -> None:
+def test_an_underflowed_probability_still_gives_a_finite_logprob() -> None:
     logits = torch.tensor([[0.0, -300.0]])
     sampled = sample(logits, np.array([1e6]), np.array([0.9]))
     assert (sampled.ids.tolist(), sampled.logprobs.tolist()) == ([1], [-300.0])
@@ -71,7 +71,7 @@ def test_streams_are_splitmix64_and_differ_between_seeds() -> None:
     # (Vigna, prng.di.unimi.it/splitmix64.c; retyped from rosettacode.org/wiki/Pseudo-random_numbers/Splitmix64).
     outputs = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431]
     found = uniforms(np.full(4, 1234567, dtype=np.uint64), np.arange(4))
-    np.testing.assert_array_equal(found, [(each >> 11) / 2**53 for each in outputs])
+    np.testing.assert_array_equal(found, [(output >> 11) / 2**53 for output in outputs])
     streams = np.array([stream_of(seed) for seed in (0, 1, 2, -1, 2**63 - 1)])
     assert len(set(streams.tolist())) == 5
     draws = uniforms(np.repeat(np.array([stream_of(seed) for seed in range(400)]), 50), np.tile(np.arange(50), 400))
@@ -85,6 +85,6 @@ def test_streams_are_splitmix64_and_differ_between_seeds() -> None:
 
 
 @pytest.mark.parametrize("broken", [torch.nan, torch.inf])
-def test_logits_that_are_not_finite_are_refused(broken: float) -> None:
+def test_non_finite_logits_are_refused(broken: float) -> None:
     with pytest.raises(ModelError, match="logits are not finite"):
         sample(torch.tensor([[0.0, 1.0], [broken, 0.0]]), np.ones(2), np.array([0.5, 0.5]))

@@ -3,12 +3,12 @@ import torch
 from upturn.models.engine.store import Store
 
 
-def test_what_was_written_is_read_after_rows_and_columns_were_added() -> None:
+def test_contents_survive_growth() -> None:
     store = Store(2, 3, 4, like=torch.empty(0))
     store.reserve(2, 5)
     heads = torch.arange(2 * 6 * 4).float().reshape(2, 6, 4)
     for layer in store.layers:
-        store.write(layer, store.places(torch.tensor([1, 0]), torch.tensor([4, 2])), heads + 100 * layer)
+        store.write(layer, store.indices(torch.tensor([1, 0]), torch.tensor([4, 2])), heads + 100 * layer)
     store.reserve(5, 70)
     assert store.rows >= 5 and store.columns >= 70
     for rows in (slice(0, 2), torch.tensor([0, 1])):
@@ -29,7 +29,7 @@ def test_a_slice_of_rows_is_read_in_place() -> None:
     assert not key.any()
 
 
-def test_room_that_is_there_is_not_made_again() -> None:
+def test_existing_capacity_is_not_reallocated() -> None:
     store = Store(1, 1, 2, like=torch.empty(0))
     store.reserve(3, 40)
     before = store.read(0, slice(0, 3), 1)[0].data_ptr()

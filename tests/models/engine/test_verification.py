@@ -42,14 +42,14 @@ def sharpen(model: LlamaForCausalLM) -> None:
         parameter.mul_(10.0 if parameter.dim() > 1 else 1.0)
 
 
-def test_models_of_the_llama_family_are_computed_directly() -> None:
+def test_llama_family_models_use_the_direct_forward_pass() -> None:
     served = LocalEngine(llama(), slots=2, max_length=30)
     assert (served.forward, served.fallback) == ("direct", None)
     chosen = LocalEngine(llama(), slots=2, max_length=30, forward="modules")
     assert (chosen.forward, chosen.fallback) == ("modules", None)
 
 
-def test_another_architecture_runs_through_its_modules_and_says_why() -> None:
+def test_other_architectures_use_their_modules_with_a_reason() -> None:
     config = GPT2Config(
         vocab_size=50, n_positions=40, n_embd=16, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0
     )
@@ -65,7 +65,7 @@ def test_another_architecture_runs_through_its_modules_and_says_why() -> None:
         LocalEngine(model, slots=2, max_length=30, forward="direct")
 
 
-def test_a_model_that_computes_something_else_is_left_to_its_modules_loudly() -> None:
+def test_a_model_whose_logits_differ_uses_its_modules_with_a_warning() -> None:
     class Capped(LlamaForCausalLM):
         """Its attention is scaled differently, which nothing in its configuration tells."""
 
@@ -82,7 +82,7 @@ def test_a_model_that_computes_something_else_is_left_to_its_modules_loudly() ->
         LocalEngine(model, slots=2, max_length=30, forward="direct")
 
 
-def test_a_pass_that_is_wrong_both_ways_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_neither_backend_computes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verification, "largest_gap", lambda *_: 0.5)
     with pytest.warns(RuntimeWarning), pytest.raises(ModelError, match=r"differ by 0.5 \(allowed 0.001\)"):
         LocalEngine(llama(), slots=2, max_length=30)
@@ -98,7 +98,7 @@ def test_a_pass_that_is_wrong_both_ways_is_refused(monkeypatch: pytest.MonkeyPat
         ("xlnet", "XLNetLMHeadModel cannot be run over LocalEngine's cache: RuntimeError"),
     ],
 )
-def test_models_that_keep_something_else_than_keys_and_values_are_refused(kind: str, reason: str) -> None:
+def test_models_with_other_state_than_keys_and_values_are_refused(kind: str, reason: str) -> None:
     torch.manual_seed(0)
     built: dict[str, Callable[[], PreTrainedModel]] = {
         "rwkv": lambda: RwkvForCausalLM(RwkvConfig(vocab_size=50, hidden_size=16, num_hidden_layers=2)),
@@ -109,7 +109,7 @@ def test_models_that_keep_something_else_than_keys_and_values_are_refused(kind: 
         LocalEngine(built[kind]().requires_grad_(False), slots=2, max_length=30)
 
 
-def test_weights_that_the_engine_would_compute_wrongly_are_noticed_when_they_are_taken() -> None:
+def test_wrongly_computed_weights_are_detected_on_refresh() -> None:
     model = llama()
     served = LocalEngine(model, slots=2, max_length=30)
     sharpen(model)
@@ -120,10 +120,10 @@ def test_weights_that_the_engine_would_compute_wrongly_are_noticed_when_they_are
         served.refresh()
 
 
-def test_rotation_that_changes_with_length_is_served_up_to_where_it_changes() -> None:
+def test_length_dependent_rotary_embeddings_are_served_up_to_the_change() -> None:
     dynamic = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0}
     model = llama(rope_parameters=dynamic, max_position_embeddings=64)
-    with pytest.raises(ModelError, match="turns differently beyond 64 tokens"):
+    with pytest.raises(ModelError, match="rotates differently beyond 64 tokens"):
         LocalEngine(model, slots=2, max_length=65)
     served = LocalEngine(model, slots=2, max_length=64)
     assert served.forward == "modules"
@@ -132,9 +132,7 @@ def test_rotation_that_changes_with_length_is_served_up_to_where_it_changes() ->
 
 @pytest.mark.parametrize("max_length", [2, 3, 4, 5, 17])
 @pytest.mark.parametrize("forward", ["direct", "modules"])
-def test_the_smallest_engines_are_checked_too_and_hold_nothing_afterwards(
-    max_length: int, forward: verification.Forward
-) -> None:
+def test_the_smallest_engines_are_verified_and_left_empty(max_length: int, forward: verification.Forward) -> None:
     served = LocalEngine(llama(), slots=1, max_length=max_length, forward=forward)
     request = GenerationRequest((3,), 5, (), 0.0, "s", (0, 0), 0)
     found = asyncio.run(served.generate(request))

@@ -37,14 +37,14 @@ def test_missing_members_need_no_values_and_get_zero(make_group: MakeGroup, make
     assert found.returns == (None, 1.0, None)
 
 
-def test_an_attempt_without_turns_has_one_state(make_group: MakeGroup, make_member: MakeMember) -> None:
+def test_a_trajectory_without_turns_has_one_state(make_group: MakeGroup, make_member: MakeMember) -> None:
     assert MonteCarloDelta()(make_group([make_member([], values=[(0.0, None)])])).turns == ((),)
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (None, "has no state values; continue the attempt several times"),
+        (None, "has no state values; continue the rollout several times"),
         ([(0.5, 8)], "has 1 turns but 1 state values; give one before each turn and one after the last"),
         ([None, (0.0, None)], "has no value of its first state or of its last"),
         ([(0.5, 8), None], "has no value of its first state or of its last"),
@@ -52,7 +52,7 @@ def test_an_attempt_without_turns_has_one_state(make_group: MakeGroup, make_memb
         ([(0.5, 0), (0.0, None)], "a value is finite and the mean of at least one continuation"),
     ],
 )
-def test_unusable_values_are_refused_with_the_cure(
+def test_unusable_values_are_refused_with_the_remedy(
     make_group: MakeGroup, make_member: MakeMember, values: list[tuple[float, int | None] | None], message: str
 ) -> None:
     with pytest.raises(TrainingError, match=message):
@@ -63,7 +63,7 @@ numbers = st.integers(-20, 20).map(lambda value: value / 4)
 
 
 @given(st.lists(st.tuples(numbers, numbers | st.none()), max_size=6), numbers)
-def test_an_attempt_s_credit_adds_up_to_its_return_minus_the_first_value(
+def test_credit_adds_up_to_the_return_minus_the_first_value(
     make_group: MakeGroup, make_member: MakeMember, steps: list[tuple[float, float | None]], first: float
 ) -> None:
     """Whatever was measured in between, or not."""

@@ -53,7 +53,7 @@ def test_without_tokens_whitening_counts_turns(make_group: MakeGroup) -> None:
     assert found[1].turns[0] == pytest.approx((-8 / 3 / std,))
 
 
-def test_equal_advantages_whiten_to_nothing(make_group: MakeGroup) -> None:
+def test_equal_advantages_whiten_to_zero(make_group: MakeGroup) -> None:
     groups = [make_group([[2.0], [2.0]]), make_group([[2.0]])]
     found = rescaled(groups, [GroupRelative(baseline="none")(group) for group in groups], by="whiten")
     assert [each.turns for each in found] == [((0.0,), (0.0,)), ((0.0,),)]
@@ -66,7 +66,7 @@ def test_equal_returns_are_not_divided(make_group: MakeGroup) -> None:
     assert found[0].turns == ((2.0,), (2.0,))
 
 
-def test_scales_within_a_group_leave_nothing_to_do(make_group: MakeGroup) -> None:
+def test_group_scales_need_no_rescaling(make_group: MakeGroup) -> None:
     groups = [make_group([[6.0], [3.0]])]
     found = [GroupRelative(scale="std")(groups[0])]
     assert rescaled(groups, found, by="std") == found

@@ -21,7 +21,7 @@ def test_rewards_gain_the_difference_of_potentials(make_member: MakeMember) -> N
     assert shaped_rewards(member, 0.5) == (0.0, -0.125, 0.25)
 
 
-def test_turns_from_a_promising_state_are_compared_with_its_promise(
+def test_shaping_compares_turns_with_the_potential_of_their_state(
     make_group: MakeGroup, make_member: MakeMember
 ) -> None:
     group = make_group(
@@ -36,9 +36,7 @@ def test_turns_from_a_promising_state_are_compared_with_its_promise(
     assert Shaped(GroupRelative(), gamma=1.0).needs == {"potentials"}
 
 
-def test_reported_returns_are_those_of_the_rewards_as_they_were(
-    make_group: MakeGroup, make_member: MakeMember
-) -> None:
+def test_reported_returns_are_unshaped(make_group: MakeGroup, make_member: MakeMember) -> None:
     group = make_group([make_member([1.0], potentials=[0.5, 0.0]), make_member([0.0], potentials=[0.5, 0.0])])
     assert Shaped(TurnRelative(), gamma=1.0)(group).returns == (1.0, 0.0)
 
@@ -60,7 +58,7 @@ def test_potentials_that_are_missing_or_do_not_fit_are_refused(
 
 @pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("place", [0, 1])
-def test_a_potential_that_is_no_number_is_refused_and_does_not_unscore_its_attempt(
+def test_a_non_finite_potential_is_refused(
     make_group: MakeGroup, make_member: MakeMember, broken: float, place: int
 ) -> None:
     potentials = [0.2, 0.3, 0.9]
@@ -90,7 +88,7 @@ def test_the_shaped_return_is_the_return_minus_the_first_potential(
 
 
 @given(st.lists(walk, min_size=2, max_size=4), st.integers(-8, 8))
-def test_attempts_keep_their_order_and_distance(
+def test_shaping_keeps_the_order_and_distance_of_returns(
     make_group: MakeGroup, make_member: MakeMember, drawn: list[list[tuple[int, int]]], first: int
 ) -> None:
     """All attempts begin in one state: the first turn's advantage, that of the whole attempt, is untouched."""

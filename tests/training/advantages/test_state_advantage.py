@@ -36,9 +36,7 @@ def test_outcome_and_state_credit_add_up(make_group: MakeGroup, make_member: Mak
     assert found.returns == (0.5, 0.0, 0.0)
 
 
-def test_outcome_credit_counts_each_attempt_once_however_long(
-    make_group: MakeGroup, make_member: MakeMember
-) -> None:
+def test_outcome_credit_counts_each_trajectory_once(make_group: MakeGroup, make_member: MakeMember) -> None:
     group = make_group([make_member([1.0], states="a"), make_member([0.0] * 9, states="abcdefghi")])
     found = StateAnchored(turn_weight=1e-12)(group)
     assert found.turns[0] == pytest.approx((0.5,))
@@ -58,26 +56,26 @@ def test_missing_members_take_no_part_and_need_no_hash(make_group: MakeGroup, ma
     assert StateAnchored()(group).turns == ((1.0,), (0.0,), (-1.0,))
 
 
-def test_a_group_of_one_teaches_by_its_own_returns_to_a_state_only(
-    make_group: MakeGroup, make_member: MakeMember
-) -> None:
+def test_a_group_of_one_has_only_state_credit(make_group: MakeGroup, make_member: MakeMember) -> None:
     assert StateAnchored()(make_group([make_member([1.0], states="a")])).turns == ((0.0,),)
     # It met state a twice, and found less to earn the second time.
     assert StateAnchored()(make_group([make_member([1.0, 0.0], states="aa")])).turns == ((0.5, -0.5),)
 
 
-def test_missing_hashes_are_refused_with_the_cure(make_group: MakeGroup) -> None:
+def test_missing_hashes_are_refused_with_the_remedy(make_group: MakeGroup) -> None:
     with pytest.raises(TrainingError, match=r"turn 0 of trajectory 't' has no state hash.*Info\.state_hash"):
         StateAnchored()(make_group([[1.0], [0.0]]))
 
 
-def test_hashes_that_never_repeat_are_refused_with_the_cure(make_group: MakeGroup, make_member: MakeMember) -> None:
+def test_hashes_that_never_repeat_are_refused_with_the_remedy(
+    make_group: MakeGroup, make_member: MakeMember
+) -> None:
     group = make_group([make_member([1.0], states="a"), make_member([0.0], states="b")])
-    with pytest.raises(TrainingError, match=r"no two turns of the 2 attempts at task 'task'.*times, ids"):
+    with pytest.raises(TrainingError, match=r"no two turns of the 2 trajectories of task 'task'.*times, ids"):
         StateAnchored()(group)
 
 
-def test_observations_can_stand_for_states(make_group: MakeGroup) -> None:
+def test_observations_can_identify_states(make_group: MakeGroup) -> None:
     found = StateAnchored(anchor="observation")(make_group([[1.0], [0.0]]))
     assert found.turns == ((1.0,), (-1.0,))
     assert StateAnchored(anchor="observation").needs == frozenset()

@@ -76,7 +76,7 @@ def test_a_nan_in_any_turn_makes_the_whole_trajectory_missing() -> None:
     assert found.turns == ((0.0, 0.0), (-1.0,), (1.0,))
 
 
-def test_one_scorable_member_teaches_nothing() -> None:
+def test_one_scorable_member_gives_no_signal() -> None:
     found = GroupRelative()(_group([[1.0], None, None]))
     assert found.turns == ((0.0,), (0.0,), (0.0,))
     assert not found.is_informative
@@ -88,7 +88,7 @@ def test_equal_rewards_are_filtered_even_when_their_mean_rounds() -> None:
     assert not found.is_informative
 
 
-def test_an_attempt_without_turns_counts_as_a_return_of_zero() -> None:
+def test_a_trajectory_without_turns_has_return_zero() -> None:
     found = GroupRelative()(_group([[], [1.0]]))
     assert found.turns == ((), (0.5,))
 
@@ -166,7 +166,7 @@ def test_without_a_baseline_every_turn_keeps_its_return() -> None:
 
 
 @pytest.mark.parametrize("baseline", ["group_mean", "leave_one_out"])
-def test_64_attempts_in_5_groups_agree_with_the_vectorised_form(baseline: Baseline) -> None:
+def test_64_trajectories_in_5_groups_agree_with_the_vectorised_form(baseline: Baseline) -> None:
     """F12: verl's random 64 × 128 with 5 groups, its formulas written again for whole arrays."""
     rng = np.random.default_rng(0)
     rewards, index = rng.normal(size=(64, 128)), rng.integers(0, 5, size=64)

@@ -29,7 +29,7 @@ def _three(make_group: MakeGroup, make_member: MakeMember, make_row: MakeRow) ->
     )
 
 
-def test_credit_is_how_far_a_turn_moved_the_mean_return_of_those_who_share_the_history(
+def test_tree_credit_is_the_change_of_the_mean_return_over_shared_histories(
     make_group: MakeGroup, make_member: MakeMember, make_row: MakeRow
 ) -> None:
     found = TreeSiblings()(_three(make_group, make_member, make_row))
@@ -39,7 +39,7 @@ def test_credit_is_how_far_a_turn_moved_the_mean_return_of_those_who_share_the_h
     assert found.turns[2] == pytest.approx((0 - 1 / 3, 0.0))
 
 
-def test_leave_one_out_compares_with_the_others_only(
+def test_leave_one_out_excludes_the_member_itself(
     make_group: MakeGroup, make_member: MakeMember, make_row: MakeRow
 ) -> None:
     found = TreeSiblings(baseline="leave_one_out")(_three(make_group, make_member, make_row))
@@ -55,7 +55,7 @@ def test_equal_observations_after_other_actions_are_other_histories(
     assert histories[0][1] == histories[1][1] != histories[2][1]
 
 
-def test_attempts_that_fork_share_a_history_only_if_all_their_rows_are_equal(
+def test_forked_trajectories_share_a_history_only_if_all_rows_are_equal(
     make_group: MakeGroup, make_member: MakeMember, make_row: MakeRow
 ) -> None:
     """In the second turn all of them read and see the same tokens; what came before differs in the third."""
@@ -75,7 +75,7 @@ def test_attempts_that_fork_share_a_history_only_if_all_their_rows_are_equal(
     assert TreeSiblings()(group).turns[0] == pytest.approx((1 / 2 - 1 / 3, 1 / 2))
 
 
-def test_what_was_thought_aside_belongs_to_the_history(
+def test_auxiliary_calls_belong_to_the_history(
     make_group: MakeGroup, make_member: MakeMember, make_row: MakeRow
 ) -> None:
     def with_thought(thought: str, reward: float) -> ScoredTrajectory:
@@ -102,13 +102,13 @@ def test_missing_members_take_no_part_and_need_no_tokens(
     assert TreeSiblings()(group).turns == ((0.5,), (0.0,), (-0.5,), ())
 
 
-def test_one_member_teaches_nothing(make_group: MakeGroup, make_member: MakeMember, make_row: MakeRow) -> None:
+def test_one_member_gives_no_signal(make_group: MakeGroup, make_member: MakeMember, make_row: MakeRow) -> None:
     found = TreeSiblings()(make_group([make_member([0.0, 1.0], rows=[make_row("p", "x", "o", "a")])]))
     assert found.turns == ((0.0, 0.0),)
     assert not found.is_informative
 
 
-def test_a_turn_without_tokens_is_refused_with_the_cure(make_group: MakeGroup) -> None:
+def test_a_turn_without_tokens_is_refused_with_the_remedy(make_group: MakeGroup) -> None:
     with pytest.raises(TrainingError, match=r"turn 0 of trajectory 't' has no recorded tokens.*local model"):
         TreeSiblings()(make_group([[1.0], [0.0]]))
 
@@ -134,7 +134,7 @@ def _group(
 
 
 @given(attempts)
-def test_an_attempt_s_credit_adds_up_to_its_return_minus_the_mean(
+def test_credit_adds_up_to_the_return_minus_the_mean(
     make_group: MakeGroup, make_member: MakeMember, make_row: MakeRow, drawn: list[tuple[str, float]]
 ) -> None:
     group = _group(make_group, make_member, make_row, drawn)
@@ -145,7 +145,7 @@ def test_an_attempt_s_credit_adds_up_to_its_return_minus_the_mean(
 
 
 @given(attempts)
-def test_turns_agree_with_counting_prefixes(
+def test_credit_agrees_with_counting_prefixes(
     make_group: MakeGroup, make_member: MakeMember, make_row: MakeRow, drawn: list[tuple[str, float]]
 ) -> None:
     """Written again with strings: V of a prefix is the mean over the attempts that go on from it."""
@@ -176,7 +176,7 @@ def test_order_of_members_does_not_matter(
 
 
 @given(st.lists(st.integers(-9, 9).map(float), min_size=2, max_size=7, unique=True))
-def test_attempts_that_part_at_once_are_compared_as_wholes(
+def test_trajectories_that_differ_from_the_start_are_compared_as_wholes(
     make_group: MakeGroup, make_member: MakeMember, make_row: MakeRow, rewards: list[float]
 ) -> None:
     """Where nothing but the prompt is shared, leave-one-out is RLOO, on the first turn."""

@@ -37,7 +37,7 @@ def test_missing_members_take_no_part(make_group: MakeGroup) -> None:
     assert found.turns == ((1.5,), (0.0,), (-1.5,), (0.0,))
 
 
-def test_one_member_teaches_nothing(make_group: MakeGroup) -> None:
+def test_one_member_gives_no_signal(make_group: MakeGroup) -> None:
     found = TurnRelative()(make_group([[1.0, 2.0], None]))
     assert found.turns == ((0.0, 0.0), (0.0,))
     assert not found.is_informative
@@ -61,6 +61,6 @@ def test_order_of_members_does_not_matter(
     assert shuffled == tuple(straight[place] for place in order)
 
 
-def test_with_one_turn_each_it_is_the_centred_advantage(make_group: MakeGroup) -> None:
+def test_with_single_turns_it_is_the_centred_advantage(make_group: MakeGroup) -> None:
     group = make_group([[6.0], [3.0], [0.0]])
     assert TurnRelative()(group) == GroupRelative()(group)

@@ -17,7 +17,7 @@ from upturn.errors import TrainingError
 from upturn.records import PreferencePair, Trajectory
 from upturn.training.algorithms.dpo import DpoSettings, PairBatches, run_dpo
 from upturn.training.data.pair_row import PairRows, pair_rows, refer
-from upturn.training.distributed.weights import copied, weight_tensors
+from upturn.training.distributed.weights import copy_tensors, weight_tensors
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.pair_settings import PairObjectiveSettings
 from upturn.training.runs import RunOptions, read_curve
@@ -249,7 +249,7 @@ def test_best_weights_are_those_of_the_best_evaluated_epoch(
     def evaluate(epochs: int) -> float:
         asked.append(epochs)
         if epochs == 1:
-            at_best.update(copied(weight_tensors(model)))
+            at_best.update(copy_tensors(weight_tensors(model)))
         return {0: 0.1, 1: 0.9, 2: 0.5}[epochs]
 
     settings = DpoSettings(epochs=2, batch_pairs=2, evaluate_every=1, keep="best")

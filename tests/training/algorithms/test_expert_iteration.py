@@ -19,7 +19,7 @@ from upturn.training import ScoredGroup, ScoredTrajectory, supervised_rows
 from upturn.training.algorithms.expert_iteration import IMITATIONS, ImitationSettings, imitation, run_imitation
 from upturn.training.algorithms.sft import SftSettings, run_sft
 from upturn.training.data.hinted_groups import HintedGroup
-from upturn.training.distributed.weights import copied, put_back, weight_tensors
+from upturn.training.distributed.weights import copy_tensors, restore_weights, weight_tensors
 from upturn.training.runs import RunOptions, read_curve
 from upturn.training.runs.curve import CurvePoint
 from upturn.training.runs.metric import UNREPEATED, metric_of
@@ -155,11 +155,11 @@ def riddles(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> Callabl
             epochs=60, batch_rows=16, optimiser=OptimiserSettings(learning_rate=5e-3), decay="linear"
         )
         run_sft(model, supervised_rows([*shown, *told * 4]), lessons, RunOptions(0, tmp_path / "lessons"))
-        _TAUGHT.update(copied(weight_tensors(model)))
+        _TAUGHT.update(copy_tensors(weight_tensors(model)))
 
     def make() -> Riddles:
         model = tiny_model()
-        put_back(model, _TAUGHT)
+        restore_weights(model, _TAUGHT)
         return Riddles(model, make_trajectory)
 
     return make

@@ -18,7 +18,7 @@ from upturn.training.advantage import Advantage
 from upturn.training.advantages import AdvantageSettings, GroupRelative, TurnRelative
 from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
 from upturn.training.algorithms.policy_gradient import PolicyGradient
-from upturn.training.distributed.weights import copied, weight_tensors
+from upturn.training.distributed.weights import copy_tensors, weight_tensors
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.policy_settings import (
     DynamicSamplingSettings,
@@ -159,7 +159,7 @@ def test_an_iteration_without_signal_takes_no_step(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
     model = tiny_model()
-    before = copied(weight_tensors(model))
+    before = copy_tensors(weight_tensors(model))
     groups = [_group(make_trajectory, [1.0, 1.0]), _group(make_trajectory, [None, None], task="other")]
     outcome = run_grpo(model, lambda _: groups, PLAIN, RunOptions(0, tmp_path))
     assert (outcome.units, outcome.steps) == (3, 0)
@@ -361,7 +361,7 @@ def test_untrained_weights_are_kept_when_training_only_hurts(
     tiny_model: Model, copy_task: Toy, tmp_path: Path
 ) -> None:
     model = tiny_model()
-    before = copied(weight_tensors(model))
+    before = copy_tensors(weight_tensors(model))
     found = _scripted([0.9, 0.5, 0.4, 0.3, 0.2], model, copy_task, tmp_path)
     assert found == ("finished", 8, 0, [0, 2, 4, 6, 8])
     assert all(torch.equal(before[name], tensor) for name, tensor in weight_tensors(model).items())
@@ -369,7 +369,7 @@ def test_untrained_weights_are_kept_when_training_only_hurts(
 
 def test_final_weights_are_kept_when_asked_for(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
     model = tiny_model()
-    before = copied(weight_tensors(model))
+    before = copy_tensors(weight_tensors(model))
     found = _scripted([0.9, 0.5, 0.4, 0.3, 0.2], model, copy_task, tmp_path, keep="final")
     assert found == ("finished", 8, 8, [0, 2, 4, 6, 8])
     assert not all(torch.equal(before[name], tensor) for name, tensor in weight_tensors(model).items())

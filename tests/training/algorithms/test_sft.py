@@ -15,7 +15,7 @@ from upturn.errors import TrainingError
 from upturn.records import Trajectory
 from upturn.training import TrainingRow, supervised_rows
 from upturn.training.algorithms.sft import SftSettings, SupervisedSteps, epoch_order, held_out_loss, run_sft
-from upturn.training.distributed.weights import copied, weight_tensors
+from upturn.training.distributed.weights import copy_tensors, weight_tensors
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.runs import RunOptions, read_curve
 from upturn.training.runs.curve import CurvePoint
@@ -173,7 +173,7 @@ def test_best_weights_are_those_of_the_best_evaluated_epoch(
     def evaluate(epochs: int) -> float:
         asked.append(epochs)
         if epochs == 1:
-            at_best.update(copied(weight_tensors(model)))
+            at_best.update(copy_tensors(weight_tensors(model)))
         return {0: 0.1, 1: 0.9, 2: 0.5, 3: 0.9}[epochs]
 
     plan = SftSettings(epochs=3, batch_rows=2, evaluate_every=1, keep="best")

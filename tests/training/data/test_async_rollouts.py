@@ -18,7 +18,7 @@ from upturn.models.engine import weights_hash
 from upturn.training.advantage import ScoredGroup, ScoredTrajectory
 from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
 from upturn.training.data.async_rollouts import AheadCollect
-from upturn.training.distributed.weights import put_back, weight_tensors
+from upturn.training.distributed.weights import restore_weights, weight_tensors
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.runs import RunOptions
 from upturn.training.runs.curve import read_curve
@@ -46,7 +46,7 @@ class Sampler:
             raise _StopError
         if self.delays:
             time.sleep(self.delays[iteration % len(self.delays)])
-        put_back(self.task.model, weights)
+        restore_weights(self.task.model, weights)
         self.threads.add(threading.get_ident())
         self.used[iteration] = weights_hash(self.task.model)
         return stamped(self.task.collect(iteration), self.used[iteration])
@@ -176,7 +176,7 @@ def test_rows_of_other_weights_than_promised_are_refused_by_name(
     is_asked = threading.Event()
 
     def sample(iteration: int, weights: Mapping[str, Tensor]) -> list[ScoredGroup]:
-        put_back(task.model, weights)
+        restore_weights(task.model, weights)
         version = weights_hash(task.model)
         if iteration == 3:
             is_asked.wait()
@@ -207,7 +207,7 @@ def test_an_attempt_that_ended_before_its_model_was_asked_needs_no_version(
     model, task = tiny_model(), copy_task(tiny_model())
 
     def sample(iteration: int, weights: Mapping[str, Tensor]) -> list[ScoredGroup]:
-        put_back(task.model, weights)
+        restore_weights(task.model, weights)
         first, *others = stamped(task.collect(iteration), weights_hash(task.model))
         broken, *rest = first.members
         empty = replace(broken.trajectory, model_version="", rows=(), turns=(), outcome="model_error")
@@ -226,7 +226,7 @@ def test_what_sampling_raises_reaches_the_trainer_at_its_iteration(
     def breaking(iteration: int, weights: Mapping[str, Tensor]) -> list[ScoredGroup]:
         if iteration == 3:
             raise OSError("the disk is full")
-        put_back(task.model, weights)
+        restore_weights(task.model, weights)
         return stamped(task.collect(iteration), weights_hash(task.model))
 
     with (

@@ -27,7 +27,7 @@ MAIL, USER = Action("mail", "read", {"id": "m1"}), Action("user", "finish")
 class Letters:
     """Observations in letters: ``OBS text ACT``, one token a letter from 10 on."""
 
-    beginning = (OBS,)
+    prefix = (OBS,)
     stop_ids = (ACT,)
 
     def write(self, observation: Observation) -> tuple[int, ...]:

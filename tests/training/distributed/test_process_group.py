@@ -9,19 +9,18 @@ from upturn.errors import TrainingError
 from upturn.training.distributed.process_group import (
     Limits,
     World,
-    agreed,
+    all_gather,
+    broadcast_first,
     connected,
-    everyone,
+    first_process_only,
     refuse_different,
-    shared,
-    side_by_side,
     world_from_environment,
 )
 
 MEETING = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
 
 
-def test_a_process_that_no_launcher_started_is_alone() -> None:
+def test_a_process_without_launcher_is_single() -> None:
     assert world_from_environment({}) is None
     assert world_from_environment({"WORLD_SIZE": "1", "RANK": "0"}) is None
 
@@ -33,7 +32,7 @@ def test_a_process_that_no_launcher_started_is_alone() -> None:
         ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
     ],
 )
-def test_launchers_say_who_a_process_is(names: tuple[str, str, str]) -> None:
+def test_launchers_set_rank_and_size(names: tuple[str, str, str]) -> None:
     found = dict(zip(names, ("3", "4", "1"), strict=True))
     world = world_from_environment({**found, **MEETING, "ACCELERATE_USE_CPU": "true"})
     assert world == World(rank=3, size=4, local_rank=1, device="cpu")
@@ -55,7 +54,7 @@ def test_variables_that_contradict_each_other_are_refused(environment: dict[str,
         world_from_environment(environment)
 
 
-def test_a_cluster_that_is_not_there_is_named_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_cluster_is_an_error_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = str(closed.getsockname()[1])  # bound, but nobody listens
@@ -63,14 +62,14 @@ def test_a_cluster_that_is_not_there_is_named_in_bounded_time(monkeypatch: pytes
             monkeypatch.setenv(name, value)
         started = time.monotonic()
         with (
-            pytest.raises(TrainingError, match=f"process 1 of 2 could not meet the others at 127.0.0.1:{port}"),
+            pytest.raises(TrainingError, match=f"process 1 of 2 could not reach the others at 127.0.0.1:{port}"),
             connected(World(1, 2, 1, "cpu"), Limits(meeting_seconds=0.5)),
         ):
             pass
     assert time.monotonic() - started < 20
 
 
-def test_the_first_of_two_does_not_wait_forever_for_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rendezvous_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
@@ -78,20 +77,19 @@ def test_the_first_of_two_does_not_wait_forever_for_the_second(monkeypatch: pyte
         monkeypatch.setenv(name, value)
     started = time.monotonic()
     with (
-        pytest.raises(TrainingError, match="process 0 of 2 could not meet"),
+        pytest.raises(TrainingError, match="process 0 of 2 could not reach"),
         connected(World(0, 2, 0, "cpu"), Limits(meeting_seconds=0.5)),
     ):
         pass
     assert time.monotonic() - started < 20
 
 
-def test_alone_everything_is_as_without_others() -> None:
+def test_single_process_collectives_are_identities() -> None:
     calls: list[str] = []
-    assert agreed(None, lambda: 3) == 3
-    assert everyone(None, "a") == ["a"]
-    assert shared(lambda x: x + 1, None, lambda: calls.append("before"))(1) == 2
-    assert side_by_side(lambda x: [x], None, lambda: calls.append("before"))(1) == [1]
-    assert calls == ["before", "before"]
+    assert broadcast_first(None, lambda: 3) == 3
+    assert all_gather(None, "a") == ["a"]
+    assert first_process_only(lambda x: x + 1, None, lambda: calls.append("before"))(1) == 2
+    assert calls == ["before"]
     refuse_different(None, {"seed": "1"})
     with connected(None) as world:
         assert world is None

@@ -33,18 +33,17 @@ from upturn.training.algorithms.sft import SftSettings, run_sft
 from upturn.training.data.async_rollouts import AheadCollect
 from upturn.training.distributed.process_group import (
     World,
+    all_gather,
     connected,
-    everyone,
-    shared,
-    side_by_side,
+    first_process_only,
     world_from_environment,
 )
-from upturn.training.distributed.sharding import gathered, shard
+from upturn.training.distributed.sharding import gather_tensors, shard
 from upturn.training.distributed.weights import weight_tensors
 from upturn.training.evaluation_result import Assessment
 from upturn.training.optimisation.adapter import adapt
 from upturn.training.optimisation.critic import value_model
-from upturn.training.optimisation.full_weights import WholeCopy
+from upturn.training.optimisation.full_weights import FullCopy
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.pair_settings import PairSettings
 from upturn.training.policy_settings import KlSettings, MismatchSettings, ObjectiveSettings
@@ -150,7 +149,7 @@ def dpo(folder: Path, world: World | None) -> PreTrainedModel:
 class Copying:
     """Prompt ``[1, x, 2]``, two written tokens, a reward of 1 for x and of 1 more for x again."""
 
-    whole: WholeCopy
+    whole: FullCopy
 
     def collect(self, iteration: int) -> list[ScoredGroup]:
         generator = torch.Generator().manual_seed(iteration)
@@ -179,14 +178,14 @@ class Copying:
 
 def grpo(settings: GrpoSettings, folder: Path, world: World | None, *, lora: bool = False) -> PreTrainedModel:
     trained = model(lora=lora)
-    whole = WholeCopy(trained, world)
+    whole = FullCopy(trained, world)
     shard(trained, world)
     task = Copying(whole)
     run_grpo(
         trained,
-        shared(task.collect, world, whole.refresh),
+        first_process_only(task.collect, world, whole.refresh),
         settings,
-        RunOptions(SEED, folder, evaluate=shared(task.score, world, whole.refresh)),
+        RunOptions(SEED, folder, evaluate=first_process_only(task.score, world, whole.refresh)),
     )
     return trained
 
@@ -194,13 +193,13 @@ def grpo(settings: GrpoSettings, folder: Path, world: World | None, *, lora: boo
 def ppo(folder: Path, world: World | None) -> PreTrainedModel:
     """A value for each written token, from a critic in shards of its own."""
     trained = model()
-    whole, critic = WholeCopy(trained, world), value_model(trained)
+    whole, critic = FullCopy(trained, world), value_model(trained)
     for each in (trained, critic):
         shard(each, world)
     task = Copying(whole)
     run_ppo(
         trained,
-        shared(task.collect, world, whole.refresh),
+        first_process_only(task.collect, world, whole.refresh),
         PpoSettings(
             iterations=3, optimiser=OPTIMISER, credit=CreditSettings("token"), evaluate_every=None, keep="final"
         ),
@@ -224,13 +223,15 @@ def in_two_turns(group: ScoredGroup) -> ScoredGroup:
 def dpo_rounds(folder: Path, world: World | None) -> PreTrainedModel:
     """Single actions, half by a critic in shards of its own; a copy of the first weights as reference."""
     trained = model()
-    whole, critic = WholeCopy(trained, world), value_model(trained)
+    whole, critic = FullCopy(trained, world), value_model(trained)
     for each in (trained, critic):
         shard(each, world)
     task = Copying(whole)
     run_online_dpo(
         trained,
-        shared(lambda index: [in_two_turns(each) for each in task.collect(index)], world, whole.refresh),
+        first_process_only(
+            lambda index: [in_two_turns(each) for each in task.collect(index)], world, whole.refresh
+        ),
         OnlineDpoSettings(
             iterations=3,
             pairs=PairSettings(by="turn", monte_carlo_share=0.5, gamma=0.9),
@@ -277,13 +278,13 @@ def equal(folder: Path, world: World | None) -> None:
     for name, run in RUNS.items():
         trained = run(folder / name, world)
         held = weight_tensors(trained)
-        whole = gathered(held, world)
+        whole = gather_tensors(held, world)
         facts = {
             "sharded": all(isinstance(each, DTensor) for each in trained.parameters()),
             "local": sum(_local(each).numel() for each in held.values()),
             "all": sum(each.numel() for each in held.values()),
         }
-        facts_of_all = everyone(world, facts)
+        facts_of_all = all_gather(world, facts)
         if world is None or world.is_first:
             safetensors.torch.save_file(
                 {key: each.contiguous() for key, each in whole.items()}, folder / f"{name}.safetensors"
@@ -313,11 +314,6 @@ def refused(folder: Path, world: World | None) -> None:
     assert world is not None
     rank = world.rank
 
-    def fails(*_: object) -> Sequence[int]:
-        if rank == 1:
-            raise ValueError("no rollouts here")
-        return [rank]
-
     def learn(seed: int, learning_rate: float) -> None:
         trained = model()
         shard(trained, world)
@@ -334,12 +330,10 @@ def refused(folder: Path, world: World | None) -> None:
         "other weights": lambda: shard(model(seed=rank), world),
         "other seed": lambda: learn(SEED + rank, 1e-3),
         "other setting": lambda: learn(SEED, 1e-3 * (1 + rank)),
-        "first fails": shared(lambda: dict[str, int]()["nothing"], world),
-        "share fails": lambda: side_by_side(fails, world)(0),
-        "side by side": side_by_side(lambda: [rank, rank + 10], world),
+        "first fails": first_process_only(lambda: dict[str, int]()["nothing"], world),
         "explodes": explode,
         "saved": lambda: save_version(_in_shards(world), folder / "version"),
-        "copied too late": lambda: WholeCopy(_in_shards(world), world),
+        "copied too late": lambda: FullCopy(_in_shards(world), world),
         "sharded twice": lambda: shard(_in_shards(world), world),
         "sampled ahead": lambda: AheadCollect(_in_shards(world), lambda *_: [], staleness=1, iterations=2),
         "too many processes": lambda: [len(each) for each in _alone(model(), world).score(rows(1))],

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from upturn.training.loss import TokenBatch
-from upturn.training.losses import BoundedWeights
+from upturn.training.losses import ClippedWeights
 
 Tokens = Callable[..., TokenBatch]
 
@@ -16,15 +16,15 @@ def _factors(tokens: Tokens, ratios: list[float], clips: tuple[float, float]) ->
     old = [-4.0] * len(ratios)
     logprobs = [-4.0 + float(torch.tensor(each, dtype=torch.float64).log()) for each in ratios]
     batch = tokens(logprobs, old, [2.0] * len(ratios))
-    BoundedWeights(*clips).losses(batch).sum().backward()
+    ClippedWeights(*clips).losses(batch).sum().backward()
     assert batch.logprobs.grad is not None
     return (batch.logprobs.grad / -2.0).tolist()
 
 
-def test_loss_is_that_of_skyrl(tokens: Tokens) -> None:
+def test_loss_matches_skyrl(tokens: Tokens) -> None:
     """SkyRL test_ppo_utils.py, CISPO, retyped."""
     batch = tokens([-1.69315, -1.0, -0.69741], [-1.0, -1.0, -3.0], [1.0, -1.0, -4.0])
-    found = BoundedWeights(0.2, 0.2).losses(batch)
+    found = ClippedWeights(0.2, 0.2).losses(batch)
     assert float(found.sum().detach()) == pytest.approx(-2.9930, abs=1e-4)
 
 
@@ -36,7 +36,7 @@ def test_gradient_is_minus_bounded_ratio_times_advantage_and_none_goes_through_t
 
 def test_statistics_count_ratios_that_a_bound_changes(tokens: Tokens) -> None:
     batch = tokens([-1.0, -1.0, -3.0], [-1.0, -3.0, -1.0], [1.0, 1.0, 1.0])
-    seen = BoundedWeights(0.2, 0.28).statistics(batch).sums
+    seen = ClippedWeights(0.2, 0.28).statistics(batch).sums
     assert (seen["clip_fraction_low"], seen["clip_fraction_high"], seen["clip_fraction"]) == (1, 1, 2)
-    wide = BoundedWeights(1.0, 9.0).statistics(batch).sums
+    wide = ClippedWeights(1.0, 9.0).statistics(batch).sums
     assert wide["clip_fraction"] == 0

@@ -33,7 +33,7 @@ MASK = [[True, True, True], [True, True, True], [True, False, True]]
 LOSSES = [[-1.0, -1.28, -0.5], [1.5, 0.8, 2.2], [0.0, 0.0, -1.28]]
 
 
-def test_clipped_losses_are_those_worked_by_hand() -> None:
+def test_clipped_losses_match_hand_worked_values() -> None:
     found = clipped_policy_losses(_batch(RATIOS, ADVANTAGES, MASK), clip_low=0.2, clip_high=0.28)
     torch.testing.assert_close(found.detach(), torch.tensor(LOSSES))
 
@@ -49,7 +49,7 @@ def test_gradient_is_minus_ratio_times_advantage_where_the_clip_does_not_bind() 
     torch.testing.assert_close(torch.where(edge, gradient, 0.0), expected)
 
 
-def test_masked_slots_give_exactly_zero_whatever_stands_there() -> None:
+def test_masked_slots_give_exactly_zero() -> None:
     logprobs = torch.tensor([-1.0, NAN, -2.0, math.inf], requires_grad=True)
     batch = TokenBatch(
         logprobs,
@@ -86,7 +86,7 @@ def test_statistics_count_only_tokens_whose_gradient_the_clip_removes() -> None:
     assert seen.maxima["logprob_gap"] == pytest.approx(math.log(2.0), abs=1e-6)
 
 
-def test_on_policy_gradient_is_that_of_plain_reinforce() -> None:
+def test_on_policy_gradient_equals_reinforce() -> None:
     """At ρ = 1 the surrogate's gradient is −A per token."""
     advantages = torch.tensor([0.5, -1.5, 0.0])
     logprobs = torch.tensor([-0.3, -2.0, -1.0], requires_grad=True)
@@ -97,14 +97,14 @@ def test_on_policy_gradient_is_that_of_plain_reinforce() -> None:
     assert logprobs.grad.tolist() == (-advantages).tolist()
 
 
-def test_dual_clip_gives_what_slime_gives() -> None:
+def test_dual_clip_matches_slime() -> None:
     """slime, its test of dual-clip PPO, retyped: ε = .2, c = 1.5."""
     batch = _batch([[2.0, 2.0, 0.5]], [[2.0, -2.0, 2.0]], [[True] * 3])
     found = clipped_policy_losses(batch, clip_low=0.2, clip_high=0.2, dual_clip=1.5)
     torch.testing.assert_close(found.detach(), torch.tensor([[-2.4, 3.0, -1.0]]))
 
 
-def test_dual_clip_gives_what_skyrl_gives() -> None:
+def test_dual_clip_matches_skyrl() -> None:
     """SkyRL test_ppo_utils.py, dual clip, retyped: ε = .2, c = 3; ratios .5, 1, 10."""
     batch = TokenBatch(
         torch.tensor([-1.69315, -1.0, -0.69741]),

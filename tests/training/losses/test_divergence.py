@@ -84,7 +84,7 @@ def _forward(logprobs: Tensor) -> Tensor:
     return (reference.exp() * (reference - logprobs)).sum()
 
 
-def test_on_policy_each_estimator_has_the_mean_gradient_that_its_description_names() -> None:
+def test_on_policy_each_estimator_has_its_documented_mean_gradient() -> None:
     kl, reverse = _exact(LOGITS, _reverse)
     _, forward = _exact(LOGITS, _forward)
     _, variation = _exact(LOGITS, lambda logprobs: (logprobs.exp() - REFERENCE.softmax(-1)).abs().sum())
@@ -108,7 +108,7 @@ def test_unbiased_estimates_have_value_and_gradient_of_the_divergence_off_policy
     assert plain != pytest.approx(kl, rel=0.01)
 
 
-def test_the_term_is_added_with_its_own_coefficient_and_untouched_by_corrections(tokens: Tokens) -> None:
+def test_the_kl_term_has_its_coefficient_and_ignores_corrections(tokens: Tokens) -> None:
     inner = ClippedPolicy(0.2, 0.28)
     batch = tokens([-2.0, -1.0], [-2.0, -1.0], [1.0, -1.0], corrections=[0.0, 0.5], reference=[-1.0, -1.0])
     found = WithKl(inner, 0.1, estimator="k2").losses(batch).tolist()

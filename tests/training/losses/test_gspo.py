@@ -15,7 +15,7 @@ LOGPROBS = [-1.0, -0.5, -2.0, -1.5, -0.2]
 OLD = [-1.3, -0.4, -1.8, -1.0, -0.9]
 
 
-def test_every_token_has_the_value_of_its_sequences_geometric_mean_ratio(tokens: Tokens) -> None:
+def test_every_token_has_its_sequences_geometric_mean_ratio(tokens: Tokens) -> None:
     batch = tokens(LOGPROBS, OLD, [1.0] * 5, sequences=SEQUENCES)
     found = -SequencePolicy(0.9, 9.0).losses(batch).detach()
     first, second = math.exp((0.3 - 0.1 - 0.2) / 3), math.exp((-0.5 + 0.7) / 2)

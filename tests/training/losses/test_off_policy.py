@@ -3,17 +3,17 @@
 from collections.abc import Callable
 
 from upturn.training.loss import TokenBatch
-from upturn.training.losses import BoundedWeights, ClippedPolicy, WithKl, WithoutStale
+from upturn.training.losses import ClippedPolicy, ClippedWeights, OffPolicyMasked, WithKl
 
 Tokens = Callable[..., TokenBatch]
 
 
-def test_bad_sequences_that_the_model_has_left_are_dropped(tokens: Tokens) -> None:
+def test_stale_sequences_with_negative_advantage_are_dropped(tokens: Tokens) -> None:
     """TRL test_get_off_policy_mask, retyped: A = 1, −1, −1, mean gaps 2, .5, 2, δ = 1 give keep, keep, drop."""
     old = [-1.0, -1.0, -1.0, -1.0, -1.0, -1.0]
     logprobs = [-2.5, -3.5, -1.2, -1.8, -2.0, -4.0]
     batch = tokens(logprobs, old, [1.0, 1.0, -1.0, -1.0, -1.0, -1.0], sequences=[0, 0, 1, 1, 2, 2])
-    objective = WithoutStale(BoundedWeights(1.0, 4.0), 1.0)
+    objective = OffPolicyMasked(ClippedWeights(1.0, 4.0), 1.0)
     objective.losses(batch).sum().backward()
     assert batch.logprobs.grad is not None
     assert [bool(each) for each in batch.logprobs.grad] == [True, True, True, True, False, False]
@@ -28,17 +28,17 @@ def test_masked_tokens_do_not_count_in_the_gap(tokens: Tokens) -> None:
         ([-1.0, -1.0, -9.0, -9.0], [True, True, False, False]),  # gap 0 where it counts: kept
     ):
         batch = tokens(logprobs, [-1.0] * 4, [-1.0] * 4, mask=mask)
-        losses.append(WithoutStale(ClippedPolicy(0.2, 0.28), 1.0).losses(batch).tolist())
+        losses.append(OffPolicyMasked(ClippedPolicy(0.2, 0.28), 1.0).losses(batch).tolist())
     assert losses == [[0.0] * 4, [1.0, 1.0, 0.0, 0.0]]
 
 
 def test_only_the_bad_turns_of_a_stale_sequence_are_dropped(tokens: Tokens) -> None:
     batch = tokens([-3.0, -3.0], [-1.0, -1.0], [1.0, -1.0])
-    found = WithoutStale(BoundedWeights(1.0, 4.0), 1.0).losses(batch)
+    found = OffPolicyMasked(ClippedWeights(1.0, 4.0), 1.0).losses(batch)
     assert [bool(each) for each in found] == [True, False]
 
 
-def test_a_divergence_term_around_it_keeps_dropped_tokens(tokens: Tokens) -> None:
+def test_a_kl_term_around_the_mask_keeps_dropped_tokens(tokens: Tokens) -> None:
     batch = tokens([-3.0, -3.0], [-1.0, -1.0], [-1.0, -1.0], reference=[-1.0, -3.0])
-    found = WithKl(WithoutStale(ClippedPolicy(0.2, 0.28), 1.0), 1.0, estimator="k2").losses(batch)
+    found = WithKl(OffPolicyMasked(ClippedPolicy(0.2, 0.28), 1.0), 1.0, estimator="k2").losses(batch)
     assert found.tolist() == [2.0, 0.0]

@@ -26,9 +26,7 @@ every = pytest.mark.parametrize("settings", ALL.values(), ids=ALL.keys())
 
 
 @every
-def test_masked_slots_give_exactly_zero_whatever_stands_there(
-    noisy: Callable[[], TokenBatch], settings: ObjectiveSettings
-) -> None:
+def test_masked_slots_give_exactly_zero(noisy: Callable[[], TokenBatch], settings: ObjectiveSettings) -> None:
     batch, objective = noisy(), policy_objective(settings)
     losses = objective.losses(batch)
     losses.sum().backward()
@@ -41,9 +39,7 @@ def test_masked_slots_give_exactly_zero_whatever_stands_there(
 
 
 @every
-def test_what_stands_in_masked_slots_changes_no_other(
-    noisy: Callable[[], TokenBatch], settings: ObjectiveSettings
-) -> None:
+def test_masked_slots_do_not_affect_others(noisy: Callable[[], TokenBatch], settings: ObjectiveSettings) -> None:
     batch = noisy()
     clean = batch._replace(
         **{

@@ -46,9 +46,7 @@ def test_a_value_that_moved_away_from_its_return_keeps_its_gradient(tokens: Toke
 
 
 @pytest.mark.parametrize("clip", [None, 0.2])
-def test_masked_slots_give_exactly_zero_whatever_stands_there(
-    noisy: Callable[[], TokenBatch], clip: float | None
-) -> None:
+def test_masked_slots_give_exactly_zero(noisy: Callable[[], TokenBatch], clip: float | None) -> None:
     batch, objective = noisy(), SquaredError(clip)
     losses = objective.losses(batch)
     losses.sum().backward()

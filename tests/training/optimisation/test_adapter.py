@@ -15,7 +15,7 @@ from upturn.models.engine import weights_hash
 from upturn.records import Trajectory
 from upturn.training import supervised_rows
 from upturn.training.algorithms.sft import SftSettings, run_sft
-from upturn.training.distributed.weights import copied, weight_tensors
+from upturn.training.distributed.weights import copy_tensors, weight_tensors
 from upturn.training.optimisation.adapter import adapt, merged, save_adapter
 from upturn.training.runs import RunOptions
 from upturn.training.runs.curve import CurvePoint
@@ -45,13 +45,13 @@ def _trained(model: PreTrainedModel, make: Make, folder: Path, **more: Any) -> P
     return model
 
 
-def test_a_seed_decides_the_adapter_and_torchs_own_generator_is_left_alone(tiny_model: Model) -> None:
+def test_the_seed_determines_the_adapter_and_torchs_generator_is_unchanged(tiny_model: Model) -> None:
     model = tiny_model()
     torch.manual_seed(8)
     before = torch.get_rng_state()
     adapt(model, AdapterSettings(2, seed=5))
     assert torch.equal(torch.get_rng_state(), before)
-    drawn = copied(weight_tensors(model))
+    drawn = copy_tensors(weight_tensors(model))
     torch.manual_seed(9)
     again, other = _adapted(tiny_model), _adapted(tiny_model, AdapterSettings(2, seed=6))
     assert all(torch.equal(tensor, drawn[name]) for name, tensor in weight_tensors(again).items())
@@ -65,7 +65,7 @@ def test_a_seed_decides_the_adapter_and_torchs_own_generator_is_left_alone(tiny_
             assert 0.7 * bound < float(tensor.abs().max()) <= bound
 
 
-def test_all_linear_layers_but_the_output_have_one_or_those_that_are_named(tiny_model: Model) -> None:
+def test_targets_default_to_all_linear_layers_but_the_output(tiny_model: Model) -> None:
     for targets, expected in (((), LINEAR), (("q_proj", "down_proj"), {"q_proj", "down_proj"})):
         model = _adapted(tiny_model, AdapterSettings(2, targets=targets))
         learning = {name for name, each in model.named_parameters() if each.requires_grad}
@@ -73,7 +73,7 @@ def test_all_linear_layers_but_the_output_have_one_or_those_that_are_named(tiny_
         assert all(".lora_A." in name or ".lora_B." in name for name in learning)
 
 
-def test_a_rank_beyond_every_layer_is_refused_before_it_fills_the_memory(tiny_model: Model) -> None:
+def test_a_rank_above_every_layers_is_refused(tiny_model: Model) -> None:
     """The widest layers of the tiny model map 16 to 32 and back, so 16 is the whole of them."""
     model = tiny_model()
     sides = [min(each.weight.shape) for name, each in model.named_modules() if name.rpartition(".")[2] in LINEAR]
@@ -82,21 +82,21 @@ def test_a_rank_beyond_every_layer_is_refused_before_it_fills_the_memory(tiny_mo
         adapt(tiny_model(), AdapterSettings(max(sides) + 1))
 
 
-def test_layers_that_the_model_does_not_have_are_refused_with_those_it_has(tiny_model: Model) -> None:
+def test_unknown_targets_are_refused_with_the_available_ones(tiny_model: Model) -> None:
     for name in ("c_attn", "lm_head", "embed_tokens"):
         with pytest.raises(
-            ModelError, match=rf"targets name '{name}', which is no linear layer .* it has: down_proj"
+            ModelError, match=rf"target '{name}' is not an adaptable linear layer .* which has: down_proj"
         ):
             adapt(tiny_model(), AdapterSettings(2, targets=("q_proj", name)))
 
 
-def test_without_peft_it_is_said_how_to_install_it(tiny_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_peft_the_error_says_how_to_install_it(tiny_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "peft", None)
-    with pytest.raises(ModelError, match=r"PEFT is not installed: pip install 'upturn\[lora\]'"):
+    with pytest.raises(ModelError, match=r"needs PEFT, which is not installed: pip install 'upturn\[lora\]'"):
         adapt(tiny_model(), AdapterSettings(2))
 
 
-def test_alpha_scales_the_adapter_and_is_twice_the_rank_where_it_is_left_out(tiny_model: Model) -> None:
+def test_alpha_scales_the_adapter_and_defaults_to_twice_the_rank(tiny_model: Model) -> None:
     scales = []
     for alpha in (None, 6):
         model: Any = _adapted(tiny_model, AdapterSettings(4, alpha=alpha))
@@ -104,11 +104,11 @@ def test_alpha_scales_the_adapter_and_is_twice_the_rank_where_it_is_left_out(tin
     assert scales == [2.0, 1.5]
 
 
-def test_only_the_adapter_learns_and_a_version_of_it_is_a_whole_model(
+def test_only_the_adapter_is_trained_and_its_version_is_a_full_model(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
     model = _adapted(tiny_model)
-    before = copied(weight_tensors(model))
+    before = copy_tensors(weight_tensors(model))
     _trained(model, make_trajectory, tmp_path / "run")
     changed = {name for name, tensor in weight_tensors(model).items() if not torch.equal(tensor, before[name])}
     assert changed == {name for name in before if ".lora_" in name}
@@ -122,7 +122,7 @@ def test_only_the_adapter_learns_and_a_version_of_it_is_a_whole_model(
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # peft calls what transformers has renamed
-def test_what_peft_loads_of_a_saved_adapter_is_the_version(
+def test_peft_loads_a_saved_adapter_as_the_version(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
     tiny_model().save_pretrained(tmp_path / "base")
@@ -142,7 +142,7 @@ def test_what_peft_loads_of_a_saved_adapter_is_the_version(
 @pytest.mark.parametrize(
     "options", [{"target_modules": ["q_proj"], "use_dora": True}, {"target_modules": ["lm_head"]}]
 )
-def test_what_cannot_be_merged_exactly_is_not_saved_as_a_version(
+def test_adapters_that_cannot_be_merged_exactly_are_not_saved(
     tiny_model: Model, tmp_path: Path, options: dict[str, Any]
 ) -> None:
     model = tiny_model()
@@ -151,12 +151,12 @@ def test_what_cannot_be_merged_exactly_is_not_saved_as_a_version(
         save_version(model, tmp_path / "version")
 
 
-def test_a_model_without_an_adapter_is_merged_as_it_is(tiny_model: Model) -> None:
+def test_merging_a_model_without_an_adapter_returns_it(tiny_model: Model) -> None:
     plain = tiny_model()
     assert merged(plain) is plain
 
 
-def test_a_run_goes_on_bitwise_and_another_adapter_is_refused_by_name(
+def test_a_run_resumes_bitwise_and_another_adapter_is_refused(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
     straight = _trained(_adapted(tiny_model), make_trajectory, tmp_path / "straight")

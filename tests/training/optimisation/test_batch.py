@@ -29,7 +29,7 @@ def _tokens(name: str, tokens: list[int], positions: list[int]) -> TrainingRow:
     return TrainingRow(name, np.array(tokens), np.array(positions), ones, None)
 
 
-def test_a_padded_batch_points_at_the_position_before_each_written_token() -> None:
+def test_a_padded_batch_predicts_each_written_token_at_the_position_before() -> None:
     (batch,) = micro_batches([_row(1, 5, [2, 4]), _row(2, 4, [1])], 100, "padded")
     # shortest first; tokens from the last written one on are not computed
     assert batch.input_ids.tolist() == [[200, 0, 0, 0], [100, 101, 102, 103]]
@@ -42,7 +42,7 @@ def test_a_padded_batch_points_at_the_position_before_each_written_token() -> No
     assert (batch.logical_tokens, batch.needed_tokens) == (9, 5)
 
 
-def test_a_tree_batch_computes_what_is_shared_once_and_predicts_each_distinct_token_once() -> None:
+def test_a_tree_batch_computes_shared_prefixes_and_distinct_tokens_once() -> None:
     shared = list(range(50, 50 + MIN_SHARED))
     rows = [
         _tokens("a", [*shared, 1, 2, 3, 4], [16, 18, 19]),
@@ -75,7 +75,7 @@ def test_micro_batches_hold_every_row_once_within_the_budget(
     assert sum(batch.logical_tokens for batch in batches) == sum(lengths)
 
 
-def test_attempts_at_one_task_come_together_in_trees() -> None:
+def test_rollouts_of_a_task_share_a_tree() -> None:
     """By length they would be mixed, and every micro-batch would compute every prompt."""
     rows = [
         _tokens(f"{task}/{attempt}", [*range(task, task + 40), 7, 7, attempt], [40, 42])
@@ -95,7 +95,7 @@ def test_rows_of_a_rollout_stay_together_and_share_a_sequence() -> None:
     assert written_tokens(whole).sequences.tolist() == [0, 1, 0, 0]
 
 
-def test_what_a_row_does_not_say_weighs_one_and_is_unknown() -> None:
+def test_missing_columns_of_a_row_become_one_or_nan() -> None:
     written = written_tokens([_row(1, 5, [2, 4])])
     assert written.scales.tolist() == written.corrections.tolist() == [1.0, 1.0]
     assert np.isnan(written.old_logprobs).all()

@@ -14,7 +14,7 @@ from upturn.errors import TrainingError
 from upturn.records import Trajectory
 from upturn.training import TrainingRow, policy_rows
 from upturn.training.distributed.process_group import World
-from upturn.training.distributed.weights import copied, weight_tensors
+from upturn.training.distributed.weights import copy_tensors, weight_tensors
 from upturn.training.losses.value import SquaredError
 from upturn.training.optimisation.critic import Critic, value_model
 from upturn.training.stream import Stream
@@ -37,11 +37,11 @@ def _stream(rows: Sequence[TrainingRow]) -> Stream:
     return Stream(rows, SquaredError(), float(sum(len(row.positions) for row in rows)))
 
 
-def test_it_expects_nothing_before_it_is_trained_and_shares_nothing_with_the_policy(
+def test_an_untrained_critic_gives_0_and_shares_nothing_with_the_policy(
     tiny_model: Model, make_trajectory: Make
 ) -> None:
     policy, rows = tiny_model(), _rows(make_trajectory)
-    before = copied(weight_tensors(policy))
+    before = copy_tensors(weight_tensors(policy))
     critic = Critic(value_model(policy), FAST)
     assert [values.tolist() for values in critic.values(rows)] == [[0.0] * 4] * 3
     critic.learn([[_stream(rows)]] * 30)
@@ -50,7 +50,7 @@ def test_it_expects_nothing_before_it_is_trained_and_shares_nothing_with_the_pol
         assert values.tolist() == pytest.approx([1.0, 1.0, -0.5, -0.5], abs=0.2)
 
 
-def test_making_it_draws_nothing_from_the_generator_that_samples(tiny_model: Model) -> None:
+def test_making_a_critic_draws_no_random_numbers(tiny_model: Model) -> None:
     policy = tiny_model()
     torch.manual_seed(3)
     expected = torch.rand(1)
@@ -66,7 +66,7 @@ def _trained(model: PreTrainedModel, rows: Sequence[TrainingRow], **changes: obj
 
 
 @pytest.mark.parametrize("packing", ["tree", "padded"])
-def test_a_value_is_the_heads_output_where_the_token_is_predicted(
+def test_a_value_is_the_heads_output_at_the_predicting_position(
     tiny_model: Model, make_trajectory: Make, packing: Packing
 ) -> None:
     """Against the whole network on each row by itself."""
@@ -83,7 +83,7 @@ def test_a_value_is_the_heads_output_where_the_token_is_predicted(
         assert len(set(values.tolist())) == 4
 
 
-def test_what_is_written_next_cannot_change_a_value(tiny_model: Model, make_trajectory: Make) -> None:
+def test_later_tokens_do_not_change_a_value(tiny_model: Model, make_trajectory: Make) -> None:
     rows = _rows(make_trajectory)
     critic = _trained(tiny_model(), rows)
     last = rows[0].token_ids.copy()
@@ -101,7 +101,7 @@ def test_bfloat16_reads_values_in_float32(tiny_model: Model, make_trajectory: Ma
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # peft calls what transformers has renamed
-def test_of_a_policy_with_adapters_it_trains_adapters_and_head(tiny_model: Model, make_trajectory: Make) -> None:
+def test_a_critic_of_an_adapted_policy_trains_adapters_and_head(tiny_model: Model, make_trajectory: Make) -> None:
     policy = get_peft_model(tiny_model(), LoraConfig(r=2, target_modules=["q_proj", "v_proj"]))
     rows = _rows(make_trajectory)
     critic = Critic(value_model(policy), FAST)  # type: ignore[arg-type]
@@ -118,7 +118,7 @@ def test_of_a_policy_with_adapters_it_trains_adapters_and_head(tiny_model: Model
     assert any("lm_head" in name for name in moved)
 
 
-def test_it_goes_on_bitwise_from_its_state(tiny_model: Model, make_trajectory: Make) -> None:
+def test_a_critic_resumes_bitwise_from_its_state(tiny_model: Model, make_trajectory: Make) -> None:
     rows = _rows(make_trajectory)
     first = _trained(tiny_model(), rows)
     state = {
@@ -142,8 +142,8 @@ def test_a_critic_of_another_model_and_a_state_without_one_are_refused(
         other.load_state({})
 
 
-def test_a_policy_is_no_critic(tiny_model: Model) -> None:
-    with pytest.raises(TrainingError, match="the output layer of this Qwen2ForCausalLM gives 20; make one from"):
+def test_a_policy_is_refused_as_critic(tiny_model: Model) -> None:
+    with pytest.raises(TrainingError, match="the output layer of this Qwen2ForCausalLM has 20; make one from"):
         Critic(tiny_model(), FAST)
 
 
@@ -154,11 +154,11 @@ def test_a_sharded_policy_is_not_copied(tiny_model: Model) -> None:
         value_model(policy)
 
 
-def test_values_that_are_no_numbers_are_refused_by_name(tiny_model: Model, make_trajectory: Make) -> None:
+def test_non_finite_values_are_refused_by_name(tiny_model: Model, make_trajectory: Make) -> None:
     policy = tiny_model()
     with torch.no_grad():
         policy.get_decoder().norm.weight.fill_(float("nan"))
-    with pytest.raises(TrainingError, match=r"the critic gives .*nan.* as a value in trajectory 't0'"):
+    with pytest.raises(TrainingError, match=r"the critic's value .*nan.* in trajectory 't0'"):
         Critic(value_model(policy), replace(FAST, packing="padded")).values(_rows(make_trajectory))
 
 
@@ -167,7 +167,7 @@ CHAIN = 3
 1. Exact values: (3/4)^(3 − state)."""
 
 
-def test_it_learns_the_true_values_of_a_known_process(tiny_model: Model, make_trajectory: Make) -> None:
+def test_a_critic_learns_the_true_values_of_a_known_process(tiny_model: Model, make_trajectory: Make) -> None:
     """400 walks, fitted to what they earned. An estimate from those that reach a state has a standard error of at
     most √(.25/225) = .033 there; .12 is more than three of them."""
     rng = np.random.default_rng(0)

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from upturn.training.optimisation import dense_attention as rectangle_module
-from upturn.training.optimisation.dense_attention import Answered, rectangle, rectangle_gradient
+from upturn.training.optimisation.dense_attention import FullAttention, dense, dense_gradient
 
 SCALING = 0.3
 
@@ -31,7 +31,7 @@ def _gap(found: Tensor, expected: Tensor) -> float:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("tile", [1, 1_000, 1 << 20], ids=["a query at a time", "13 queries", "all at once"])
-def test_output_and_gradients_are_those_of_the_plain_formula(
+def test_output_and_gradients_equal_the_plain_formula(
     monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, tile: int
 ) -> None:
     """bfloat16 has 8 bits: each product and share is rounded by up to 2⁻⁹ = 0.2 %."""
@@ -40,31 +40,31 @@ def test_output_and_gradients_are_those_of_the_plain_formula(
     exact = [each.float().requires_grad_() for each in (query, key, value)]
     output, summed = _plain(*exact)
     expected = torch.autograd.grad((output * above.float()).sum(), exact)
-    found = rectangle(query, key, value, scaling=SCALING)
+    found = dense(query, key, value, scaling=SCALING)
     allowed = 1e-5 if dtype == torch.float32 else 0.01
     assert _gap(found.output, output) < allowed
     assert found.summed.dtype == torch.float32
     assert _gap(found.summed, summed) < allowed
-    answered = Answered(query, output.detach().to(dtype), summed.detach())
-    gradients = rectangle_gradient(above, answered, key, value, scaling=SCALING)
+    answered = FullAttention(query, output.detach().to(dtype), summed.detach())
+    gradients = dense_gradient(above, answered, key, value, scaling=SCALING)
     assert [each.shape for each in gradients] == [query.shape, key.shape, value.shape]
     for gradient, right in zip(gradients, expected, strict=True):
         assert _gap(gradient, right) < allowed
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_two_rectangles_joined_are_one_over_all_keys(dtype: torch.dtype) -> None:
+def test_joining_two_blocks_equals_attention_over_all_keys(dtype: torch.dtype) -> None:
     """The gradient of a part needs the joined output and log-sum-exp only (arXiv 2205.14135)."""
     query, key, value, above = _case(dtype)
     exact = [each.float().requires_grad_() for each in (query, key, value)]
     output, summed = _plain(*exact)
     expected = torch.autograd.grad((output * above.float()).sum(), exact)
-    parts = [rectangle(query, key[span], value[span], scaling=SCALING) for span in (slice(7), slice(7, None))]
+    parts = [dense(query, key[span], value[span], scaling=SCALING) for span in (slice(7), slice(7, None))]
     allowed = 1e-5 if dtype == torch.float32 else 0.01
     assert _gap(torch.logaddexp(parts[0].summed, parts[1].summed), summed) < allowed
-    answered = Answered(query, output.detach().to(dtype), summed.detach())
+    answered = FullAttention(query, output.detach().to(dtype), summed.detach())
     found = [
-        rectangle_gradient(above, answered, key[span], value[span], scaling=SCALING)
+        dense_gradient(above, answered, key[span], value[span], scaling=SCALING)
         for span in (slice(7), slice(7, None))
     ]
     assert _gap(found[0].query.float() + found[1].query.float(), expected[0]) < allowed
@@ -74,9 +74,9 @@ def test_two_rectangles_joined_are_one_over_all_keys(dtype: torch.dtype) -> None
 
 def test_extreme_scores_stay_finite_in_bfloat16() -> None:
     query, key, value, above = _case(torch.bfloat16)
-    found = rectangle(query * 1e4, key, value, scaling=SCALING)
+    found = dense(query * 1e4, key, value, scaling=SCALING)
     assert found.output.isfinite().all()
     assert found.summed.isfinite().all()
-    answered = Answered(query * 1e4, found.output.bfloat16(), found.summed)
-    gradients = rectangle_gradient(above, answered, key, value, scaling=SCALING)
+    answered = FullAttention(query * 1e4, found.output.bfloat16(), found.summed)
+    gradients = dense_gradient(above, answered, key, value, scaling=SCALING)
     assert all(each.isfinite().all() for each in gradients)

@@ -142,7 +142,7 @@ def test_checkpointed_activations_give_the_same_gradient() -> None:
     assert len(calls) > 2  # the check's passes, the forward pass, and again in the backward pass
 
 
-def test_the_last_layer_computes_what_predicts_a_written_token_only() -> None:
+def test_the_last_layer_computes_only_predicting_positions() -> None:
     model, rows = _model("qwen2"), _rows()
     seen: dict[str, list[int]] = {}
 
@@ -168,7 +168,7 @@ def test_bfloat16_stays_close_and_shares_too() -> None:
     assert found.dtype == torch.float32
 
 
-def test_the_model_is_left_as_it_was() -> None:
+def test_the_model_is_unchanged() -> None:
     model = _model("qwen2")
     before = model.config._attn_implementation
     _step(model, _rows(), "tree")
@@ -177,7 +177,7 @@ def test_the_model_is_left_as_it_was() -> None:
     assert model(ids).logits.isfinite().all()
 
 
-def test_scores_are_the_models_own_in_the_order_of_the_rows() -> None:
+def test_scores_equal_the_models_in_row_order() -> None:
     model, rows = _model("llama"), _rows()
     scores = Trainer(model, replace(STILL, micro_batch_tokens=60)).score(rows)
     for row, found in zip(rows, scores, strict=True):
@@ -190,7 +190,7 @@ def test_scores_are_the_models_own_in_the_order_of_the_rows() -> None:
 def test_a_model_with_a_sliding_window_falls_back_with_a_warning_and_a_count() -> None:
     torch.manual_seed(0)
     model = MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=8))  # type: ignore[arg-type]
-    with pytest.warns(UserWarning, match="each row by itself .* it sees a window of 8 tokens only"):
+    with pytest.warns(UserWarning, match="each row separately .* it attends to a window of 8 tokens only"):
         metrics, found, _ = _step(model, _rows(), "tree")
     assert metrics.fallbacks == 1
     assert metrics.physical_tokens >= metrics.needed_tokens
@@ -201,7 +201,7 @@ def test_a_model_with_a_sliding_window_falls_back_with_a_warning_and_a_count() -
     torch.testing.assert_close(found, expected)
 
 
-def test_short_rows_share_again_after_rows_that_outgrew_the_window() -> None:
+def test_short_rows_share_prefixes_again_after_rows_beyond_the_window() -> None:
     """What a batch is computed like depends on the batch alone, so that a resumed run computes it the same way."""
     torch.manual_seed(0)
     model = MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=50))  # type: ignore[arg-type]
@@ -209,12 +209,12 @@ def test_short_rows_share_again_after_rows_that_outgrew_the_window() -> None:
     rows = _rows()
     short = [row for row in rows if row.computed_length <= 50]
     assert 1 < len(short) < len(rows)
-    with pytest.warns(UserWarning, match="it sees a window of 50 tokens only"):
+    with pytest.warns(UserWarning, match="it attends to a window of 50 tokens only"):
         steps = [trainer.step([Stream(each, ClippedPolicy(0.2, 0.28), 1.0)]) for each in (short, rows, short, rows)]
     assert [step.fallbacks for step in steps] == [0, 1, 0, 1]
 
 
-def test_every_backend_that_micro_batches_ask_for_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_backend_in_use_is_verified(monkeypatch: pytest.MonkeyPatch) -> None:
     """Large ones and a small last one are attended to in different ways."""
     rows = _rows(groups=3)
     sizes = [batch.input_ids.size for batch in micro_batches(rows, 150, "tree")]
@@ -245,7 +245,7 @@ def _recurrent() -> PreTrainedModel:
 def test_a_recurrent_model_is_computed_row_by_row() -> None:
     """ART PR 666: in packed rows the state of one attempt flowed on into its sibling."""
     rows = _rows()
-    with pytest.warns(UserWarning, match="a layer of type 'linear_attention' passes on more"):
+    with pytest.warns(UserWarning, match="a layer of type 'linear_attention' carries information"):
         metrics, found, _ = _step(_recurrent(), rows, "tree")
     model, total = _recurrent(), torch.zeros(())
     for row in rows:
@@ -260,8 +260,8 @@ def test_a_recurrent_model_is_computed_row_by_row() -> None:
     assert _relative(found, expected) < 1e-5
 
 
-def test_a_recurrent_model_that_does_not_say_so_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("upturn.training.optimisation.forward.tree_obstacle", lambda *_: None)
+def test_an_undeclared_recurrent_model_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("upturn.training.optimisation.forward.tree_unsupported_reason", lambda *_: None)
     with pytest.warns(UserWarning, match="tree and padded pass differ by"):
         metrics, found, _ = _step(_recurrent(), _rows(), "tree")
     _, expected, _ = _step(_recurrent(), _rows(), "padded")
@@ -269,7 +269,7 @@ def test_a_recurrent_model_that_does_not_say_so_is_found_out(monkeypatch: pytest
     torch.testing.assert_close(found, expected)
 
 
-def test_a_tree_pass_that_gives_something_else_is_found_out_before_it_is_used(
+def test_a_wrong_tree_pass_is_detected_before_use(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As when a library replaced the shared-prefix mask by a plain causal one (ART PR 666)."""
@@ -292,7 +292,7 @@ def test_a_tree_pass_that_gives_something_else_is_found_out_before_it_is_used(
         assert trainer.step([Stream(rows, ClippedPolicy(0.2, 0.28), 17.0)]).fallbacks == 1
 
 
-def test_a_backend_that_fails_makes_way_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_backend_is_replaced_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """FlexAttention has no backward pass on a CPU: as good as any other reason for it to fail."""
     monkeypatch.setattr("upturn.training.optimisation.forward.backends", lambda *_: ("flex", "by_node"))
     rows = _rows()
@@ -308,14 +308,14 @@ def test_a_backend_that_fails_makes_way_for_the_next(monkeypatch: pytest.MonkeyP
     assert _relative(found, expected) < 1e-5
 
 
-def test_which_backends_there_are_depends_on_the_device() -> None:
+def test_backends_depend_on_the_device() -> None:
     assert backends("cpu", 10) == ("streamed", "by_node")
     assert backends("cuda", 2048) == ("by_node",)
     assert backends("cuda", 2049) == ("flex", "by_node")
     assert backends("mps", 5000) == ("by_node",)
 
 
-def test_a_model_that_does_not_pass_the_tree_on_falls_back() -> None:
+def test_a_model_that_drops_the_tree_argument_falls_back() -> None:
     model = _model("qwen2")
     backbone = model.get_decoder()
     forward = backbone.forward
@@ -329,7 +329,7 @@ def test_a_model_that_does_not_pass_the_tree_on_falls_back() -> None:
     assert metrics.fallbacks == 1
 
 
-def test_rows_that_share_nothing_need_no_fallback() -> None:
+def test_rows_without_common_prefixes_need_no_fallback() -> None:
     rows = [row for row in _rows(groups=4, attempts=1)]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -337,7 +337,7 @@ def test_rows_that_share_nothing_need_no_fallback() -> None:
     assert metrics.physical_tokens == metrics.needed_tokens
 
 
-def test_rows_that_share_are_checked_even_after_rows_that_did_not() -> None:
+def test_rows_with_common_prefixes_are_verified_after_rows_without() -> None:
     trainer = Trainer(_model("qwen2"), STILL)
     alone, together = _rows(groups=3, attempts=1), _rows(groups=1)
     trainer.step([Stream(alone, ClippedPolicy(0.2, 0.28), 1.0)])
@@ -350,7 +350,7 @@ def test_rows_that_share_are_checked_even_after_rows_that_did_not() -> None:
     assert trainer.forward.verification is second
 
 
-def test_no_rows_are_no_batches() -> None:
+def test_no_rows_give_no_batches() -> None:
     assert Trainer(_model("qwen2"), STILL).forward.batches([], 100) == ()
 
 

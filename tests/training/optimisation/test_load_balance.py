@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from upturn.training import TrainingRow
 from upturn.training.optimisation.batch import MicroBatch, micro_batches
-from upturn.training.optimisation.load_balance import dealt, enough_for_all, smallest
+from upturn.training.optimisation.load_balance import balanced, smallest_batch, split_for_ranks
 
 Batches = Callable[[int], Sequence[MicroBatch]]
 Sizes = st.lists(st.integers(1, 50), max_size=12)
@@ -22,28 +22,28 @@ def _row(name: str, length: int, first: int = 1) -> TrainingRow:
     return TrainingRow(name, np.full(length, hash(name) % 7, dtype=np.int64), positions, weights, None)
 
 
-def test_like_goes_with_like_and_who_has_least_gets_the_largest() -> None:
-    assert dealt([5, 9, 7, 1, 8], 2) == [[1, 0, 3], [4, 2, None]]
+def test_similar_sizes_share_a_round_and_the_least_loaded_rank_gets_the_largest() -> None:
+    assert balanced([5, 9, 7, 1, 8], 2) == [[1, 0, 3], [4, 2, None]]
 
 
-def test_nothing_is_dealt_to_anybody_when_there_is_nothing() -> None:
-    assert dealt([], 3) == [[], [], []]
+def test_no_micro_batches_give_empty_assignments() -> None:
+    assert balanced([], 3) == [[], [], []]
 
 
 @given(sizes=Sizes, ranks=st.integers(1, 5))
-def test_everything_is_dealt_once_in_equally_many_rounds(sizes: list[int], ranks: int) -> None:
-    hands = dealt(sizes, ranks)
+def test_every_micro_batch_is_assigned_once_in_equal_rounds(sizes: list[int], ranks: int) -> None:
+    hands = balanced(sizes, ranks)
     assert sorted(place for hand in hands for place in hand if place is not None) == list(range(len(sizes)))
     assert {len(hand) for hand in hands} == {-(-len(sizes) // ranks)}
     assert not any(place is None for hand in hands for place in hand[:-1])
 
 
 @given(sizes=st.lists(st.integers(1, 50), min_size=1, max_size=6))
-def test_no_other_way_makes_rounds_shorter(sizes: list[int]) -> None:
+def test_the_sum_of_round_maxima_is_minimal(sizes: list[int]) -> None:
     def seconds(rounds: Sequence[Sequence[int]]) -> int:
         return sum(max(sizes[place] for place in each) for each in rounds)
 
-    ours = [[place for place in each if place is not None] for each in zip(*dealt(sizes, 2), strict=True)]
+    ours = [[place for place in each if place is not None] for each in zip(*balanced(sizes, 2), strict=True)]
     others = (
         [order[start : start + 2] for start in range(0, len(order), 2)]
         for order in itertools.permutations(range(len(sizes)))
@@ -62,33 +62,33 @@ def _batches(rows: Sequence[TrainingRow]) -> tuple[list[int], Batches]:
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4])
-def test_a_single_micro_batch_is_divided_among_all(ranks: int) -> None:
+def test_a_single_micro_batch_is_split_among_ranks(ranks: int) -> None:
     rows = [_row(str(index), 11) for index in range(12)]
     _, batches = _batches(rows)
-    found = enough_for_all(batches, 10_000, ranks)
+    found = split_for_ranks(batches, 10_000, ranks)
     assert len(found) == ranks
     assert sorted(row.trajectory_id for batch in found for row in batch.rows) == sorted(
         r.trajectory_id for r in rows
     )
 
 
-def test_as_many_micro_batches_as_processes_are_left_as_they_are() -> None:
+def test_as_many_micro_batches_as_ranks_are_unchanged() -> None:
     asked, batches = _batches([_row(str(index), 11) for index in range(4)])
-    assert len(enough_for_all(batches, 10, 3)) == 4
+    assert len(split_for_ranks(batches, 10, 3)) == 4
     assert asked == [10]
 
 
-def test_one_rollout_is_not_cut() -> None:
+def test_one_rollout_is_not_split() -> None:
     _, batches = _batches([_row("alone", 11)])
-    assert len(enough_for_all(batches, 10_000, 4)) == 1
+    assert len(split_for_ranks(batches, 10_000, 4)) == 1
 
 
 def test_no_rows_give_no_micro_batches() -> None:
-    assert enough_for_all(lambda _: (), 10, 2) == ()
+    assert split_for_ranks(lambda _: (), 10, 2) == ()
 
 
-def test_the_smallest_pass_ends_with_a_first_written_token() -> None:
-    batch = smallest([_row("late", 9, first=5), _row("early", 9, first=2)])
+def test_the_smallest_batch_ends_with_a_first_written_token() -> None:
+    batch = smallest_batch([_row("late", 9, first=5), _row("early", 9, first=2)])
     assert batch.input_ids.size == 2
     assert batch.targets.size == 1
     assert batch.rows[0].trajectory_id == "early"

@@ -20,7 +20,7 @@ def _plain(head: nn.Module, hidden: Tensor, targets: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("bias", [False, True], ids=["plain", "with bias"])
 @pytest.mark.parametrize("numbers", [1, 90, 10_000], ids=["a row at a time", "three rows", "all at once"])
-def test_values_and_gradients_are_those_of_cross_entropy(numbers: int, bias: bool) -> None:
+def test_values_and_gradients_equal_cross_entropy(numbers: int, bias: bool) -> None:
     head, hidden, targets, weights = _case(bias)
     wanted = _plain(head, hidden, targets)
     expected = torch.autograd.grad((wanted * weights).sum(), [hidden, *head.parameters()])
@@ -31,7 +31,7 @@ def test_values_and_gradients_are_those_of_cross_entropy(numbers: int, bias: boo
         torch.testing.assert_close(gradient, right)
 
 
-def test_probabilities_that_are_not_kept_are_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probabilities_not_kept_are_recomputed(monkeypatch: pytest.MonkeyPatch) -> None:
     head, hidden, targets, weights = _case()
     kept = torch.autograd.grad((chosen_logprobs(head, hidden, targets, chunk_numbers=90) * weights).sum(), hidden)
     monkeypatch.setattr(head_module, "KEPT_NUMBERS", 100)  # the first chunk of 90, no further one
@@ -39,7 +39,7 @@ def test_probabilities_that_are_not_kept_are_computed_again(monkeypatch: pytest.
     torch.testing.assert_close(again, kept)
 
 
-def test_a_short_last_chunk_is_not_kept_behind_one_that_was_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_chunk_is_kept_after_one_that_was_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows 4 + 4 + 3 of 30 numbers; the first leaves room for 100: not for the second, but for the third."""
     head, hidden, targets, weights = _case()
     expected = torch.autograd.grad((_plain(head, hidden, targets) * weights).sum(), hidden)
@@ -65,7 +65,7 @@ def test_extreme_logits_stay_finite() -> None:
     torch.testing.assert_close(found, _plain(head, hidden, targets))
 
 
-def test_autocast_computes_in_its_type_and_answers_in_float32() -> None:
+def test_autocast_computes_in_its_type_and_returns_float32() -> None:
     head, hidden, targets, _ = _case()
     with torch.autocast("cpu", torch.bfloat16):
         found = chosen_logprobs(head, hidden, targets)

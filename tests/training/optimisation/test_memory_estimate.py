@@ -32,24 +32,24 @@ def test_memory_of_a_small_model_worked_by_hand() -> None:
     assert found.total == 4000 + 1200 + 14952 + 1000
 
 
-def test_checkpointed_layers_keep_their_input_and_one_layer_its_inside() -> None:
+def test_checkpointing_keeps_layer_inputs_and_one_layers_activations() -> None:
     """3·10 at the layers' borders, 178 within one, and gradients of its 3·20 inner numbers."""
     found = memory(SMALL, micro_batch_tokens=7, written_tokens=5, is_checkpointed=True)
     assert found.activations == 4 * 7 * (30 + 178 + 60)
     assert found == replace(memory(SMALL, micro_batch_tokens=7, written_tokens=5), activations=4 * 7 * 268)
 
 
-def test_a_copy_adds_weights_and_nothing_else() -> None:
+def test_a_copy_adds_weights_only() -> None:
     alone = memory(SMALL, micro_batch_tokens=7, written_tokens=5)
     assert memory(SMALL, micro_batch_tokens=7, written_tokens=5, copies=2) == replace(alone, weights=3 * 4000)
 
 
-def test_keys_and_values_of_living_attempts_are_counted_in_every_layer() -> None:
+def test_keys_and_values_of_live_rollouts_count_in_every_layer() -> None:
     found = memory(SMALL, micro_batch_tokens=7, written_tokens=5, cached_tokens=11)
     assert found.cache == 4 * 2 * 3 * 4 * 11
 
 
-def test_the_head_keeps_no_more_than_it_allows_itself() -> None:
+def test_the_heads_memory_is_bounded() -> None:
     found = memory(replace(SMALL, vocabulary=1 << 20), micro_batch_tokens=1000, written_tokens=1000)
     assert found.head == 4 * (1 << 26)
 
@@ -66,7 +66,7 @@ def test_the_shape_is_read_from_the_model(tiny_model: Callable[..., PreTrainedMo
     assert shape_of(model).trained == every - frozen
 
 
-def test_nanos_shape_is_that_of_its_files() -> None:
+def test_nanos_shape_matches_its_files() -> None:
     model = load_local("nano-errands").model
     found = shape_of(model)
     assert found.parameters == found.trained == sum(each.numel() for each in model.parameters())
@@ -83,7 +83,7 @@ _PROGRAM = Path(__file__).with_name("toy_memory.py")
     ("width", "layers", "inner", "vocabulary", "tokens"),
     [(128, 4, 256, 600, 8192), (256, 6, 1024, 2000, 4096), (384, 8, 1024, 8000, 2048)],
 )
-def test_a_real_step_takes_what_is_estimated_within_a_third(
+def test_a_real_step_uses_the_estimate_within_a_third(
     width: int, layers: int, inner: int, vocabulary: int, tokens: int, *, is_checkpointed: bool
 ) -> None:
     """Each in a process of its own, with an allocator that gives back what is freed."""

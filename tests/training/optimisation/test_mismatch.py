@@ -40,7 +40,7 @@ def _found(
     )
 
 
-def test_by_itself_it_only_measures() -> None:
+def test_defaults_only_measure() -> None:
     found = _found(OLD, SAMPLER, MismatchSettings())
     assert found.corrections.tolist() == [1.0, 1.0, 1.0]
     weights = [math.exp(0.5), math.exp(-0.5), math.e]
@@ -55,12 +55,12 @@ def test_by_itself_it_only_measures() -> None:
     )
 
 
-def test_token_weights_are_those_of_skyrl() -> None:
+def test_token_weights_match_skyrl() -> None:
     found = _found(OLD, SAMPLER, MismatchSettings(weight="token", weight_cap=2.0))
     assert found.corrections.tolist() == pytest.approx([1.6487, 0.6065, 2.0], abs=1e-4)
 
 
-def test_sequence_weights_are_those_of_skyrl() -> None:
+def test_sequence_weights_match_skyrl() -> None:
     settings = MismatchSettings(weight="sequence", weight_cap=5.0)
     assert _found(OLD, SAMPLER, settings).corrections.tolist() == pytest.approx([math.e] * 3)
     masked = _found(OLD, SAMPLER, settings, mask=[True, False, True])
@@ -92,7 +92,7 @@ def test_icepop_is_a_token_mask_with_the_weight_of_the_same_level() -> None:
     assert found.metrics["mismatch_masked"] == 0.5
 
 
-def test_masks_by_sequence_leave_out_whole_sequences_only() -> None:
+def test_sequence_masks_drop_whole_sequences_only() -> None:
     """Πw = e and e^.1; mean k3 = (w − log w − 1)/n."""
     old, sampler = [0.0, 0.0, 0.0, 0.0], [-0.5, -0.5, -0.6, 0.5]
     for settings in (
@@ -107,7 +107,7 @@ def test_masks_by_sequence_leave_out_whole_sequences_only() -> None:
     assert _found(old, sampler, k3, sequences=[0, 0, 1, 1]).corrections.tolist() == [1, 1, 0, 0]
 
 
-def test_what_is_masked_out_changes_nothing_and_gets_zero() -> None:
+def test_masked_tokens_change_nothing_and_get_zero() -> None:
     for settings in (
         MismatchSettings(),
         _masked("geometric", "sequence", 3.0),
@@ -125,7 +125,7 @@ def test_what_is_masked_out_changes_nothing_and_gets_zero() -> None:
         assert padded.metrics == plain.metrics
 
 
-def test_without_tokens_there_is_nothing_to_measure() -> None:
+def test_without_tokens_metrics_are_nan() -> None:
     for pair in ([], []), ([0.0], [math.nan]):
         found = _found(*pair, MismatchSettings(), mask=[False] * len(pair[0]))
         assert found.corrections.tolist() == [0.0] * len(pair[0])

@@ -30,7 +30,7 @@ from transformers import (
 )
 
 from upturn.errors import TrainingError
-from upturn.training.optimisation.model_support import random_parts, refuse_random, tree_obstacle
+from upturn.training.optimisation.model_support import random_parts, refuse_random, tree_unsupported_reason
 
 SHAPE = {
     "vocab_size": 20,
@@ -72,19 +72,19 @@ RECURRENT: dict[str, tuple[Callable[[], PreTrainedModel], str]] = {
 
 
 @pytest.mark.parametrize("family", FIT)
-def test_plain_transformers_are_fit(family: str) -> None:
+def test_plain_transformers_are_supported(family: str) -> None:
     model = FIT[family]()
     refuse_random(model)
-    assert tree_obstacle(model, 100_000) is None
+    assert tree_unsupported_reason(model, 100_000) is None
 
 
 @pytest.mark.parametrize("family", RECURRENT)
-def test_what_remembers_otherwise_than_by_attention_is_named(family: str) -> None:
+def test_recurrent_parts_are_named(family: str) -> None:
     build, said = RECURRENT[family]
-    obstacle = tree_obstacle(build(), 4)
+    obstacle = tree_unsupported_reason(build(), 4)
     assert obstacle is not None
     assert said in obstacle
-    assert obstacle.endswith("passes on more than attention does, from one attempt to the next")
+    assert obstacle.endswith("carries information between tokens outside attention")
 
 
 @pytest.mark.parametrize(
@@ -92,32 +92,32 @@ def test_what_remembers_otherwise_than_by_attention_is_named(family: str) -> Non
     [(nn.GRU(4, 4), "memory (GRU)"), (nn.Conv1d(4, 4, 3), "memory (Conv1d)")],
     ids=["GRU", "Conv1d"],
 )
-def test_a_memory_that_no_configuration_speaks_of_is_found_among_the_modules(part: nn.Module, said: str) -> None:
+def test_undeclared_recurrence_is_detected_among_the_modules(part: nn.Module, said: str) -> None:
     model = FIT["llama"]()
     model.add_module("memory", part)
-    assert said in (tree_obstacle(model, 4) or "")
+    assert said in (tree_unsupported_reason(model, 4) or "")
 
 
-def test_a_convolution_over_one_token_is_no_memory() -> None:
+def test_a_convolution_over_one_token_is_not_recurrent() -> None:
     model = FIT["llama"]()
     model.add_module("projection", nn.Conv1d(4, 4, 1))
-    assert tree_obstacle(model, 4) is None
+    assert tree_unsupported_reason(model, 4) is None
 
 
 def test_a_window_matters_only_to_rows_that_are_longer() -> None:
     model = made(MistralForCausalLM, MistralConfig, **SHAPE, sliding_window=8)
-    assert tree_obstacle(model, 8) is None
-    assert tree_obstacle(model, 9) == "it sees a window of 8 tokens only, and there are rows of 9"
+    assert tree_unsupported_reason(model, 8) is None
+    assert tree_unsupported_reason(model, 9) == "it attends to a window of 8 tokens only, and there are rows of 9"
     ignored = made(Qwen2ForCausalLM, Qwen2Config, **SHAPE, use_sliding_window=False, sliding_window=8)
-    assert tree_obstacle(ignored, 100) is None
+    assert tree_unsupported_reason(ignored, 100) is None
 
 
-def test_attention_that_cannot_be_exchanged_is_named() -> None:
+def test_attention_that_cannot_be_replaced_is_named() -> None:
     model = made(BloomForCausalLM, BloomConfig, vocab_size=20, hidden_size=16, n_layer=1, n_head=2)
-    assert "its attention cannot be exchanged" in (tree_obstacle(model, 4) or "")
+    assert "its attention cannot be replaced" in (tree_unsupported_reason(model, 4) or "")
 
 
-def test_dropout_is_found_as_a_module_and_where_only_the_configuration_says_so() -> None:
+def test_dropout_is_detected_in_modules_and_configuration() -> None:
     gpt = made(GPT2LMHeadModel, GPT2Config, vocab_size=20, n_embd=16, n_layer=1, n_head=2)
     assert next(random_parts(gpt)).name == "transformer.drop"
     falcon = made(FalconForCausalLM, FalconConfig, **SMALL, num_attention_heads=2, hidden_dropout=0.5)
@@ -131,7 +131,7 @@ def test_dropout_is_found_as_a_module_and_where_only_the_configuration_says_so()
         refuse_random(falcon)
 
 
-def test_settings_of_heads_that_are_not_there_are_no_dropout() -> None:
+def test_settings_of_unused_heads_are_not_dropout() -> None:
     silent = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
     gpt = made(GPT2LMHeadModel, GPT2Config, vocab_size=20, n_embd=16, n_layer=1, n_head=2, **silent)
     assert gpt.config.summary_first_dropout == 0.1

@@ -61,14 +61,16 @@ def test_tokens_with_the_models_own_logprobs_pass(tiny_model: Model, make_trajec
     assert found.mean_gap <= found.largest_gap < 1e-5 and found.far_share == 0.0
 
 
-def test_ids_that_were_made_anew_are_refused_by_name(tiny_model: Model, make_trajectory: Make) -> None:
+def test_retokenised_ids_are_refused_by_name(tiny_model: Model, make_trajectory: Make) -> None:
     model = tiny_model()
     sharpen(model, 40)  # another id is an unlikely id then
     honest = sampled(model, make_trajectory, 3)
     assert looked_at(model, honest).far_share == 0.0
     tokens = honest[1].rows[0].token_ids
     other = changed(honest[1], token_ids=(*tokens[:4], (tokens[4] + 1) % 20, *tokens[5:]))
-    with pytest.raises(TrainingError, match=r"returns other tokens than it sampled.*12 tokens.*trajectory 't1'"):
+    with pytest.raises(
+        TrainingError, match=r"returns other tokens than it sampled.*12 rescored tokens.*trajectory 't1'"
+    ):
         looked_at(model, [honest[0], other, honest[2]])
 
 
@@ -84,16 +86,14 @@ def test_logprobs_of_other_weights_and_of_a_changed_prompt_are_refused(
         looked_at(tiny_model(seed=5), swapped, mean_gap=1e-3)
 
 
-def test_logprobs_at_a_sampling_temperature_that_nobody_mentioned_are_refused(
-    tiny_model: Model, make_trajectory: Make
-) -> None:
+def test_logprobs_at_an_undeclared_temperature_are_refused(tiny_model: Model, make_trajectory: Make) -> None:
     model = tiny_model()
     sharpen(model, 10)
     with pytest.raises(TrainingError, match="nats on average"):
         looked_at(model, sampled(model, make_trajectory, 4, temperature=0.5))
 
 
-def test_a_score_that_is_none_counts_as_far(make_trajectory: Make) -> None:
+def test_a_nan_score_counts_as_far_off(make_trajectory: Make) -> None:
     def broken(rows: Sequence[TrainingRow]) -> list[FloatArray]:
         return [np.full(len(row.positions), math.nan, dtype=np.float32) for row in rows]
 
@@ -101,7 +101,7 @@ def test_a_score_that_is_none_counts_as_far(make_trajectory: Make) -> None:
         rescore([replace(make_trajectory(), model_version=VERSION)], broken, version=VERSION, seed=0)
 
 
-def test_the_share_of_far_tokens_decides_not_one_alone(make_trajectory: Make) -> None:
+def test_the_share_of_far_tokens_decides_not_a_single_one(make_trajectory: Make) -> None:
     def scores(rows: Sequence[TrainingRow]) -> list[FloatArray]:
         return [np.array([-1.0 - 1.5 * (row.trajectory_id == "t0")], dtype=np.float32) for row in rows]
 
@@ -130,17 +130,17 @@ def test_the_sample_depends_on_ids_and_seed_only(make_trajectory: Make) -> None:
     assert chosen(many, 1) != chosen(many, 2)
 
 
-def test_weights_that_did_not_sample_are_not_used_for_scoring(make_trajectory: Make) -> None:
-    with pytest.raises(TrainingError, match="sampled with weights 'w0', it would be scored with 'w1'"):
+def test_scoring_with_other_weights_is_refused(make_trajectory: Make) -> None:
+    with pytest.raises(TrainingError, match="sampled with weights 'w0', but would be scored with 'w1'"):
         rescore([replace(make_trajectory(), model_version="w0")], lambda _: [], version=VERSION, seed=0)
 
 
-def test_attempts_that_wrote_nothing_are_left_out(make_trajectory: Make) -> None:
+def test_trajectories_without_tokens_are_skipped(make_trajectory: Make) -> None:
     found = rescore([replace(make_trajectory(), rows=())], lambda _: [], version=VERSION, seed=0)
     assert found.tokens == 0 and math.isnan(found.mean_gap)
 
 
-def test_settings_that_cannot_be_are_refused_together() -> None:
+def test_all_invalid_settings_are_reported_together() -> None:
     with pytest.raises(ConfigError) as caught:
         RescoringSettings(0, math.nan, -1.0, 1.0)
     assert len(caught.value.problems) == 4

@@ -14,7 +14,7 @@ from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.records import TokenRow, Trajectory, WrittenSpan
 from upturn.training import TrainingRow, policy_rows, supervised_rows
-from upturn.training.distributed.weights import copied, weight_tensors
+from upturn.training.distributed.weights import copy_tensors, weight_tensors
 from upturn.training.losses import ClippedPolicy, CrossEntropy
 from upturn.training.optimisation.batch import tree_batch
 from upturn.training.optimisation.trainer import Trainer, torch_threads
@@ -62,7 +62,7 @@ def _slow_loss(model: PreTrainedModel, rows: Sequence[TrainingRow], denominator:
     return total / denominator
 
 
-def test_gradient_is_that_of_a_slow_loop_over_tokens(tiny_model: Model, make_trajectory: Make) -> None:
+def test_gradient_equals_a_slow_loop_over_tokens(tiny_model: Model, make_trajectory: Make) -> None:
     model, rows = tiny_model(layers=2), _rows(make_trajectory)
     loss = _slow_loss(model, rows, 31.0)
     loss.backward()
@@ -132,7 +132,7 @@ def test_loss_ignores_the_logits_of_all_other_positions(tiny_model: Model, make_
     assert reached.tolist() == [False, True, True, False, True]
 
 
-def test_tokens_after_the_last_written_one_change_nothing(tiny_model: Model, make_trajectory: Make) -> None:
+def test_tokens_after_the_last_written_one_have_no_effect(tiny_model: Model, make_trajectory: Make) -> None:
     losses = []
     for tail in ((9, 9), (4, 13)):
         rows = policy_rows(make_trajectory((1, 5, 6, 2, *tail), ((0, 2, 4),)), (1.0,))
@@ -154,7 +154,7 @@ def test_trainer_reproduces_the_logprobs_of_the_model(tiny_model: Model, make_tr
     assert metrics.sums["clip_fraction"] == 0
 
 
-def test_gradient_is_clipped_to_its_longest_allowed_length(tiny_model: Model, make_trajectory: Make) -> None:
+def test_gradient_is_clipped_to_the_maximum_norm(tiny_model: Model, make_trajectory: Make) -> None:
     model = tiny_model()
     settings = OptimiserSettings(learning_rate=1e-30, max_grad_norm=0.01)
     metrics = Trainer(model, settings).step([Stream(supervised_rows([make_trajectory()]), CrossEntropy(), 1.0)])
@@ -165,7 +165,7 @@ def test_gradient_is_clipped_to_its_longest_allowed_length(tiny_model: Model, ma
 def test_first_step_moves_each_weight_by_the_learning_rate(tiny_model: Model, make_trajectory: Make) -> None:
     """Adam's first step is lr·sign(g) where |g| is far above ε."""
     model = tiny_model()
-    before = copied(weight_tensors(model))
+    before = copy_tensors(weight_tensors(model))
     trainer = Trainer(model, OptimiserSettings(learning_rate=1e-3, warmup_steps=1))
     metrics = trainer.step([Stream(supervised_rows([make_trajectory()]), CrossEntropy(), 1.0)])
     assert metrics.learning_rate == 5e-4
@@ -173,9 +173,9 @@ def test_first_step_moves_each_weight_by_the_learning_rate(tiny_model: Model, ma
     assert largest == pytest.approx(5e-4, rel=1e-3)
 
 
-def test_a_loss_that_is_not_finite_leaves_the_weights_alone(tiny_model: Model, make_trajectory: Make) -> None:
+def test_a_non_finite_loss_leaves_the_weights_unchanged(tiny_model: Model, make_trajectory: Make) -> None:
     model = tiny_model()
-    before = copied(weight_tensors(model))
+    before = copy_tensors(weight_tensors(model))
     rows = policy_rows(make_trajectory(logprobs=(-1e30,)), (-1.0,))
     with pytest.raises(TrainingError, match="step 1 has loss inf"):
         Trainer(model, OptimiserSettings()).step([Stream(rows, ClippedPolicy(0.2, 0.28), 1.0)])
@@ -184,7 +184,7 @@ def test_a_loss_that_is_not_finite_leaves_the_weights_alone(tiny_model: Model, m
 
 def test_foreign_tokens_and_overlong_rows_are_refused(tiny_model: Model, make_trajectory: Make) -> None:
     trainer = Trainer(tiny_model(), STILL)
-    with pytest.raises(TrainingError, match="token ids run from 1 to 20, the model knows 0 to 19"):
+    with pytest.raises(TrainingError, match="token ids run from 1 to 20, the model has 0 to 19"):
         trainer.step([Stream(supervised_rows([make_trajectory((1, 5, 2, 20))]), CrossEntropy(), 1.0)])
     long = make_trajectory((1,) * 40, ((0, 39, 40),))
     with pytest.raises(TrainingError, match="needs 39 tokens of context, the model has 32"):
@@ -225,7 +225,7 @@ def test_models_that_do_more_than_a_linear_head_are_refused(tiny_model: Model, m
         Trainer(model, STILL).step([Stream(supervised_rows([make_trajectory()]), CrossEntropy(), 1.0)])
 
 
-def test_threads_are_set_inside_and_put_back() -> None:
+def test_threads_are_set_inside_and_restored() -> None:
     before = torch.get_num_threads()
     with torch_threads(before + 1):
         assert torch.get_num_threads() == before + 1

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from upturn.training.optimisation.tree import Placed, token_tree
+from upturn.training.optimisation.tree import PackedRows, token_tree
 from upturn.training.row import IntArray
 
 QUICK = settings(max_examples=200, deadline=None)
@@ -14,7 +14,7 @@ def _rows(*rows: list[int]) -> list[IntArray]:
     return [np.array(row, dtype=np.int64) for row in rows]
 
 
-def test_a_common_beginning_is_laid_out_once_with_its_branches_behind_it() -> None:
+def test_a_common_prefix_is_laid_out_once_before_its_branches() -> None:
     tree, paths = token_tree(_rows([1, 2, 9], [1, 2, 3, 4, 5], [7], [1, 2, 3, 4, 6, 6]), min_shared=1)
     # 1 2 │ 3 4 │ 5          7
     #     │     └ 6 6
@@ -36,7 +36,7 @@ def test_a_short_common_run_is_laid_out_for_each_branch() -> None:
     assert [path.tolist() for path in paths] == [[6, 7, 8], [0, 1, 2, 3, 4], [0, 1, 2, 3, 5]]
 
 
-def test_a_row_that_another_continues_needs_no_node_of_its_own() -> None:
+def test_a_row_that_is_a_prefix_of_another_needs_no_node() -> None:
     tree, paths = token_tree(_rows([1, 2, 3], [1, 2], [1, 2]), min_shared=1)
     assert tree.token_ids.tolist() == [1, 2, 3]
     assert [path.tolist() for path in paths] == [[0, 1, 2], [0, 1], [0, 1]]
@@ -48,7 +48,7 @@ def test_one_row_is_one_node() -> None:
     assert paths[0].tolist() == [0, 1]
 
 
-def test_a_thousand_rows_each_longer_than_the_last_are_no_trouble() -> None:
+def test_a_thousand_nested_rows_do_not_recurse() -> None:
     rows = [np.arange(length) for length in range(1, 1500)]
     tree, _ = token_tree(rows, min_shared=1)
     assert tree.token_ids.tolist() == list(range(1499))
@@ -57,7 +57,7 @@ def test_a_thousand_rows_each_longer_than_the_last_are_no_trouble() -> None:
 ROWS = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=12), min_size=1, max_size=12)
 
 
-def _ancestors(placed: Placed, node: int) -> list[int]:
+def _ancestors(placed: PackedRows, node: int) -> list[int]:
     found = []
     while node >= 0:
         found.append(node)
@@ -67,7 +67,7 @@ def _ancestors(placed: Placed, node: int) -> list[int]:
 
 @QUICK
 @given(ROWS, st.integers(1, 5))
-def test_every_path_reads_as_its_row_and_no_two_branches_begin_alike(rows: list[list[int]], least: int) -> None:
+def test_every_path_gives_its_row_and_sibling_nodes_differ(rows: list[list[int]], least: int) -> None:
     placed = token_tree(_rows(*rows), min_shared=least)
     tree, paths = placed
     for row, path in zip(rows, paths, strict=True):

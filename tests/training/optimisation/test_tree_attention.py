@@ -53,7 +53,9 @@ SHAPES = [
 
 @pytest.mark.parametrize("rows", SHAPES)
 @pytest.mark.parametrize("backend", ON_CPU)
-def test_each_backend_gives_output_and_gradients_of_the_definition(rows: list[list[int]], backend: Backend) -> None:
+def test_each_backend_equals_the_definition_in_output_and_gradients(
+    rows: list[list[int]], backend: Backend
+) -> None:
     tree, paths = _tree(rows)
     inputs = _inputs(len(tree.token_ids))
     expected = _by_the_book(*inputs, paths)
@@ -67,7 +69,7 @@ def test_each_backend_gives_output_and_gradients_of_the_definition(rows: list[li
 
 
 @pytest.mark.parametrize("rows", SHAPES)
-def test_flex_gives_the_output_of_the_definition(rows: list[list[int]]) -> None:
+def test_flex_equals_the_definition(rows: list[list[int]]) -> None:
     """Its gradient is not to be had on a CPU."""
     tree, paths = _tree(rows)
     query, key, value = (each.detach() for each in _inputs(len(tree.token_ids)))
@@ -80,7 +82,7 @@ def test_flex_gives_the_output_of_the_definition(rows: list[list[int]]) -> None:
     st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=40), min_size=1, max_size=8),
     st.integers(1, 4),
 )
-def test_streamed_is_by_node(rows: list[list[int]], least: int) -> None:
+def test_streamed_equals_by_node(rows: list[list[int]], least: int) -> None:
     tree, _ = _tree(rows, least)
     inputs = _inputs(len(tree.token_ids))
     found, expected = (
@@ -96,7 +98,7 @@ def test_streamed_is_by_node(rows: list[list[int]], least: int) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_an_attempt_cannot_see_its_sibling(backend: Backend) -> None:
+def test_branches_do_not_attend_to_each_other(backend: Backend) -> None:
     """ART PR 666: a plain causal mask over a packed group lets completion B attend to completion A."""
     tree, paths = _tree([[1, 2, 3, 4], [1, 2, 5, 6]])
     query, key, value = (each.detach() for each in _inputs(len(tree.token_ids)))
@@ -112,7 +114,7 @@ def test_an_attempt_cannot_see_its_sibling(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 100])
-def test_long_nodes_are_taken_as_chains(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+def test_long_nodes_are_split_into_chains(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
     monkeypatch.setattr("upturn.training.optimisation.tree_attention.CHUNK", chunk)
     tree, paths = _tree([[1, 2, 3, 4, 5, 6, 7], [1, 2, 3, 4, 8, 9], [1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4]])
     inputs = _inputs(len(tree.token_ids))
@@ -124,7 +126,7 @@ def test_long_nodes_are_taken_as_chains(monkeypatch: pytest.MonkeyPatch, chunk: 
 
 
 @pytest.mark.parametrize("rows", SHAPES)
-def test_in_the_last_layer_only_needed_queries_are_answered(rows: list[list[int]]) -> None:
+def test_the_last_layer_computes_needed_queries_only(rows: list[list[int]]) -> None:
     """Output and gradients are those of all queries, as long as only the needed ones are used."""
     tree, _ = _tree(rows)
     inputs = _inputs(len(tree.token_ids))
@@ -141,7 +143,7 @@ def test_in_the_last_layer_only_needed_queries_are_answered(rows: list[list[int]
     torch.testing.assert_close(everywhere, tree_attention(tree, "streamed", CPU)(*inputs, scaling=0.3))
 
 
-def test_visible_tokens_are_the_path_so_far() -> None:
+def test_visible_tokens_are_the_path_to_the_node() -> None:
     tree, _ = _tree([[1, 2, 3], [1, 2, 4, 5]])
     assert [each.tolist() for each in visible_tokens(tree)] == [[0, 1], [0, 1, 2], [0, 1, 3, 4]]
 

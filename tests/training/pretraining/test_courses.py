@@ -93,7 +93,7 @@ def test_resumed_phase_draws_the_same_steps(course: Course) -> None:
 
 
 @both
-def test_digest_tells_other_demonstrations_and_other_tokens(course: Course) -> None:
+def test_digest_changes_with_demonstrations_and_tokens(course: Course) -> None:
     phase, renderer = course.schedule[0], renderer_of(course)
     own = PretrainingSteps(phase, course.walk, renderer).digest()
     assert own == PretrainingSteps(phase, course.walk, renderer).digest()
@@ -107,7 +107,7 @@ def test_digest_tells_other_demonstrations_and_other_tokens(course: Course) -> N
     [(course, kind) for course in COURSES.values() for kind in kinds_of(course)],
     ids=[f"{course.model} {kind}" for course in COURSES.values() for kind in kinds_of(course)],
 )
-def test_walks_are_repeatable_and_end_by_telling_the_user(course: Course, kind: str) -> None:
+def test_demonstrations_are_repeatable_and_end_with_the_user(course: Course, kind: str) -> None:
     for number in range(5):
         steps = course.walk(kind, number)
         assert steps == course.walk(kind, number)
@@ -115,7 +115,7 @@ def test_walks_are_repeatable_and_end_by_telling_the_user(course: Course, kind: 
         assert not steps[0].observation.is_error
 
 
-def test_sifting_means_all_of_a_kind_in_the_order_of_the_list() -> None:
+def test_sift_drills_list_all_of_a_kind_in_order() -> None:
     for number in range(50):
         (asked, search, _), (listed, told, _) = OFFICE.walk("sift", number)
         kind = search.parameters["subject"]
@@ -124,14 +124,14 @@ def test_sifting_means_all_of_a_kind_in_the_order_of_the_list() -> None:
         assert str(told.parameters["text"]).split(",") == [row[1] for row in rows if row and row[2] == kind]
 
 
-def test_nothing_is_made_from_families_that_came_after_the_shipped_model() -> None:
+def test_later_families_are_not_in_the_demonstrations() -> None:
     assert len(drilled()) == 115
     assert {*drilled(), *UNDRILLED} == set(OFFICE_FAMILIES) - LATER
     assert not LATER & set(OFFICE.families)
 
 
 @pytest.mark.parametrize("kind", ["pairs", "turned"])
-def test_pairs_are_said_again_in_another_order(kind: str) -> None:
+def test_pairs_are_repeated_in_another_order(kind: str) -> None:
     orders = set()
     for number in range(60):
         ((shown, told, _),) = OFFICE.walk(kind, number)
@@ -153,7 +153,7 @@ def _columns(shown: str) -> dict[str, dict[str, str]]:
     return {of: {row[0]: row[place] for row in rows} for place, of in enumerate(header) if place}
 
 
-def test_rows_are_said_again_with_what_stands_in_the_column_that_is_named() -> None:
+def test_row_drills_repeat_the_named_column() -> None:
     for number in range(100):
         ((observation, told, _),) = OFFICE.walk("rows", number)
         shown, _, of = observation.text.rpartition("\n")
@@ -163,7 +163,7 @@ def test_rows_are_said_again_with_what_stands_in_the_column_that_is_named() -> N
         assert [found[key] for key in said[::2]] == said[1::2]
 
 
-def test_answers_about_a_table_or_a_list_stand_there_beside_what_is_asked_for() -> None:
+def test_question_drills_look_up_the_neighbouring_cell() -> None:
     for number in range(100):
         walk = OFFICE.walk("questions", number)
         shown, _, first = walk[0].observation.text.rpartition("\n")
@@ -176,7 +176,7 @@ def test_answers_about_a_table_or_a_list_stand_there_beside_what_is_asked_for() 
 
 
 @both
-def test_no_walk_shows_a_held_out_phrasing(course: Course) -> None:
+def test_no_demonstration_shows_a_held_out_phrasing(course: Course) -> None:
     held_out = [re.sub(r"\\{\w+\\}", r".+", re.escape(text)) for text in HELD_OUT[course.model]]
     pattern = re.compile("|".join(held_out))
     for text in HELD_OUT[course.model]:
@@ -188,7 +188,7 @@ def test_no_walk_shows_a_held_out_phrasing(course: Course) -> None:
 
 
 @both
-def test_model_writes_its_actions_and_reads_the_rest(course: Course) -> None:
+def test_only_actions_have_full_weight(course: Course) -> None:
     renderer = renderer_of(course)
     steps = course.walk(course.families[0], 3)
     found = render(renderer, steps)
@@ -200,7 +200,7 @@ def test_model_writes_its_actions_and_reads_the_rest(course: Course) -> None:
     assert set(found.weights) == {SEEN_WEIGHT, 1.0}
 
 
-def test_mistakes_are_shown_and_not_learned() -> None:
+def test_mistakes_have_no_weight() -> None:
     renderer = renderer_of(OFFICE)
     seen, done = Observation("no: that is not what I asked for"), Action("user", "finish")
     wrong, right = Step(seen, done, is_mistake=True), Step(seen, done)
@@ -216,7 +216,7 @@ def test_mistakes_are_shown_and_not_learned() -> None:
     assert {others.weights[place] for place in changed} == {1.0}
 
 
-def test_who_is_told_no_proposes_what_was_asked_for_or_leaves_it() -> None:
+def test_declined_previews_are_corrected_or_given_up() -> None:
     ends = set()
     for number in range(100):
         walk = OFFICE.walk("declined", number)

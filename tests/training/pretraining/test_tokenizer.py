@@ -36,7 +36,7 @@ def test_ids_hours_and_amounts_are_one_token_each() -> None:
     assert tokenizer.decode(tokenizer.encode(text).ids, skip_special_tokens=False) == text
 
 
-def test_a_word_is_the_same_token_wherever_it_stands(glued: Tokenizer) -> None:
+def test_a_word_is_the_same_token_in_every_position(glued: Tokenizer) -> None:
     wanted = glued.encode("archive").ids
     assert len(wanted) == 1
     for text in (
@@ -56,7 +56,7 @@ def test_a_word_is_the_same_token_wherever_it_stands(glued: Tokenizer) -> None:
         assert any(found[place : place + len(ids)] == ids for place in range(len(found))), text
 
 
-def test_whoever_is_named_is_one_token_and_so_is_an_operation(glued: Tokenizer) -> None:
+def test_names_and_operations_are_one_token(glued: Tokenizer) -> None:
     for text, count in (("will.wolf", 1), ("outlook.move", 1), ("2026-02-10", 2), ("17:10", 2), ("m275", 2)):
         assert len(glued.encode(text).ids) == count, text
     assert glued.encode("plan.xlsx").ids[-1] == glued.encode("list.xlsx").ids[-1], "an ending is no surname"
@@ -70,11 +70,11 @@ def test_whoever_is_named_is_one_token_and_so_is_an_operation(glued: Tokenizer) 
         *("12:30-14:00", "<|act|>", f"a{GLUE}b"),
     ],
 )
-def test_texts_come_back(glued: Tokenizer, text: str) -> None:
+def test_texts_round_trip(glued: Tokenizer, text: str) -> None:
     assert glued.decode(glued.encode(text).ids, skip_special_tokens=False) == text
 
 
 @given(st.text().filter(lambda text: f"{GLUE} " not in text))
-def test_any_text_comes_back(text: str) -> None:
+def test_any_text_round_trips(text: str) -> None:
     tokenizer = load_local("nano").tokenizer
     assert tokenizer.decode(tokenizer.encode(text, add_special_tokens=False).ids, skip_special_tokens=False) == text

@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from upturn.errors import ModelError, TrainingError
 from upturn.models.engine import weights_hash
-from upturn.training.distributed.weights import blend, copied, put_back, weight_tensors
+from upturn.training.distributed.weights import blend, copy_tensors, restore_weights, weight_tensors
 from upturn.training.runs.model_folder import MARKER, load_version, save_version
 
 Model = Callable[..., PreTrainedModel]
@@ -86,9 +86,9 @@ def test_weights_of_another_architecture_are_refused_and_change_nothing(tiny_mod
     model = tiny_model()
     before = weights_hash(model)
     with pytest.raises(TrainingError, match="another architecture"):
-        put_back(model, weight_tensors(tiny_model(layers=2)))
+        restore_weights(model, weight_tensors(tiny_model(layers=2)))
     with pytest.raises(TrainingError, match=r"the first is 'model\.embed_tokens\.weight'"):
-        put_back(model, weight_tensors(tiny_model(vocabulary=21)))
+        restore_weights(model, weight_tensors(tiny_model(vocabulary=21)))
     assert weights_hash(model) == before
     with pytest.raises(TrainingError, match="another architecture"):
         blend(model, weight_tensors(tiny_model(layers=2)), 0.5)
@@ -97,10 +97,10 @@ def test_weights_of_another_architecture_are_refused_and_change_nothing(tiny_mod
 
 def test_blend_lies_on_the_line_between_both(tiny_model: Model) -> None:
     model = tiny_model(seed=0)
-    own, other = copied(weight_tensors(model)), copied(weight_tensors(tiny_model(seed=1)))
+    own, other = copy_tensors(weight_tensors(model)), copy_tensors(weight_tensors(tiny_model(seed=1)))
     blend(model, other, 0.25)
     for name, tensor in weight_tensors(model).items():
         torch.testing.assert_close(tensor, 0.75 * own[name] + 0.25 * other[name])
-    put_back(model, own)
+    restore_weights(model, own)
     blend(model, other, 0.0)
     assert all(torch.equal(tensor, own[name]) for name, tensor in weight_tensors(model).items())

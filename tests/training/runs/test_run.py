@@ -13,7 +13,7 @@ from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.records import Trajectory
 from upturn.training import TrainingOutcome, supervised_rows
-from upturn.training.distributed.weights import copied, weight_tensors
+from upturn.training.distributed.weights import copy_tensors, weight_tensors
 from upturn.training.evaluation_result import Assessment, Evaluate
 from upturn.training.losses import CrossEntropy
 from upturn.training.optimisation.trainer import Trainer
@@ -208,10 +208,10 @@ def test_costs_bound_what_is_kept_and_how_long_is_trained(
     best: float | None,
 ) -> None:
     model = tiny_model()
-    by_units = {0: copied(weight_tensors(model))}
+    by_units = {0: copy_tensors(weight_tensors(model))}
 
     def keep(point: CurvePoint) -> None:
-        by_units[point.units] = copied(weight_tensors(model))
+        by_units[point.units] = copy_tensors(weight_tensors(model))
 
     outcome = _limited(model, Forgetful(make_trajectory), tmp_path, _costs(values), keep)
     assert (outcome.stopped, outcome.units, outcome.kept_units, outcome.best_score) == (stopped, units, kept, best)

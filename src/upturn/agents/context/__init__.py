@@ -1,18 +1,23 @@
-"""How much of a long attempt its agent is shown."""
+"""Context budgets: keeps the prompts of long rollouts within a number of tokens.
 
-from upturn.agents.context.arrangement import Form, StepTokens, arranged
+``budget`` holds the settings, ``prompt`` the prompt builders, ``window`` cuts a conversation to the budget, using
+``turn_selection`` (which turns stay) and ``relevance`` (how turns are ranked). Not here: rendering text to tokens
+(``upturn.models``). Start with ``prompt``.
+"""
+
 from upturn.agents.context.budget import CONTEXT_PARAMETERS, Budget, budget_of, parameters_of
 from upturn.agents.context.prompt import (
     COMPACTED,
     BudgetedPrompt,
     GrowingPrompt,
     Prompt,
-    Prompts,
+    PromptBuilder,
     check_room,
-    prompts_of,
+    prompt_builder,
 )
 from upturn.agents.context.relevance import Relevance, lexical_relevance
-from upturn.agents.context.window import ContextWindow, Count, View, observation_text, shortened
+from upturn.agents.context.turn_selection import StepTokens, TurnForm, select_forms
+from upturn.agents.context.window import ContextWindow, Count, View, observation_text, shorten
 
 __all__ = [
     "COMPACTED",
@@ -21,19 +26,19 @@ __all__ = [
     "BudgetedPrompt",
     "ContextWindow",
     "Count",
-    "Form",
     "GrowingPrompt",
     "Prompt",
-    "Prompts",
+    "PromptBuilder",
     "Relevance",
     "StepTokens",
+    "TurnForm",
     "View",
-    "arranged",
     "budget_of",
     "check_room",
     "lexical_relevance",
     "observation_text",
     "parameters_of",
-    "prompts_of",
-    "shortened",
+    "prompt_builder",
+    "select_forms",
+    "shorten",
 ]

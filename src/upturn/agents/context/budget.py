@@ -1,4 +1,4 @@
-"""How much of a long attempt its agent is shown: the settings, as parameters of an agent version."""
+"""The context budget of an agent: the settings, as parameters of an agent version."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ _PREFIX = "context_"
 _COUNTS = ("tokens", "window_turns", "observation_tokens", "summary_tokens")
 _NAMES = (*_COUNTS, "low_mark")
 CONTEXT_PARAMETERS = tuple(f"{_PREFIX}{name}" for name in _NAMES)
-"""Names in ``AgentVersion.parameters``; they go together."""
+"""Names in ``AgentVersion.parameters``; all or none of them are set."""
 
 
 @record
@@ -51,23 +51,23 @@ class Budget:
 
     @property
     def low_tokens(self) -> int:
-        """What the context is cut down to."""
+        """The size that the context is cut down to."""
         return int(self.tokens * self.low_mark)
 
 
 def budget_of(parameters: Mapping[str, JsonValue]) -> Budget | None:
-    """The budget among an agent version's parameters; None = there is none, the context only grows.
+    """The budget in an agent version's parameters; None = no budget, the context only grows.
 
-    Raises ConfigError for one that is not whole, or cannot be used.
+    Raises ConfigError for an incomplete or unusable budget.
     """
-    given = {name: _number(name, value) for name, value in parameters.items() if name in CONTEXT_PARAMETERS}
-    if not given:
+    present = {name: _number(name, value) for name, value in parameters.items() if name in CONTEXT_PARAMETERS}
+    if not present:
         return None
     problems = []
-    missing = [name for name in CONTEXT_PARAMETERS if name not in given]
+    missing = [name for name in CONTEXT_PARAMETERS if name not in present]
     if missing:
-        problems.append(f"{', '.join(given)} need {', '.join(missing)} as well")
-    counts = {name: given[f"{_PREFIX}{name}"] for name in _COUNTS if f"{_PREFIX}{name}" in given}
+        problems.append(f"{', '.join(present)} need {', '.join(missing)} as well")
+    counts = {name: present[f"{_PREFIX}{name}"] for name in _COUNTS if f"{_PREFIX}{name}" in present}
     problems += [
         f"{_PREFIX}{name} must be a whole number, got {value!r}"
         for name, value in counts.items()
@@ -75,8 +75,8 @@ def budget_of(parameters: Mapping[str, JsonValue]) -> Budget | None:
     ]
     if problems:
         raise ConfigError(problems)
-    whole = {name: int(value) for name, value in counts.items()}
-    return Budget(**whole, low_mark=given[f"{_PREFIX}low_mark"])
+    integers = {name: int(value) for name, value in counts.items()}
+    return Budget(**integers, low_mark=present[f"{_PREFIX}low_mark"])
 
 
 def _number(name: str, value: JsonValue) -> float:
@@ -86,5 +86,5 @@ def _number(name: str, value: JsonValue) -> float:
 
 
 def parameters_of(budget: Budget) -> dict[str, float]:
-    """What ``budget_of`` reads back."""
+    """The inverse of ``budget_of``."""
     return {f"{_PREFIX}{name}": float(getattr(budget, name)) for name in _NAMES}

@@ -1,4 +1,4 @@
-"""What a model of ours is given to read, when its context has a budget: exact, in tokens."""
+"""Prompt builders of local models, with or without a context budget; exact, in tokens."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -10,50 +10,49 @@ from upturn.agents.context.window import ContextWindow
 from upturn.agents.recorder import LimitReachedError
 from upturn.config import Limits
 from upturn.errors import ConfigError
-from upturn.models import ConversationRenderer, Renderer, RetellingRenderer, next_prompt
+from upturn.models import ConversationRenderer, Renderer, RerenderingRenderer, next_prompt
 from upturn.records import Observation, Turn
 
 COMPACTED = "history_compacted"
-"""Cause of a row that begins because the history was rewritten to fit its budget."""
+"""Fork cause of a row that starts because the history was rewritten to fit its budget."""
 _COUNTED = 1024
-"""Texts whose tokens are remembered: each is counted again whenever history is rewritten."""
+"""Texts whose token counts are cached: each is counted again whenever the history is rewritten."""
 _TRIES = 8
-"""At cutting down to what fits: counts of single texts may be a little less than the whole they become."""
+"""Tries to cut a prompt to size: its token count may slightly exceed the sum over its texts."""
 
 
 class Prompt(NamedTuple):
-    """What a model reads next."""
+    """The next prompt of a model."""
 
     token_ids: tuple[int, ...]
     fork_cause: str | None = None
-    """Of the row that begins where the prompt does not extend what was read and written before; None = as the
-    recorder finds."""
+    """Why the prompt does not extend the history, where it does not; None = the recorder determines it."""
 
 
-class Prompts(Protocol):
-    """Makes the prompts of attempts. Holds nothing of an attempt."""
+class PromptBuilder(Protocol):
+    """Builds the prompts of rollouts. Stateless."""
 
     def next(self, history: tuple[int, ...], turns: Sequence[Turn], observation: Observation) -> Prompt:
-        """The prompt after ``turns``; ``history``: what was read and written last. Raises LimitReachedError."""
+        """The prompt after ``turns``; ``history``: the latest prompt and output. Raises LimitReachedError."""
 
 
 class GrowingPrompt:
-    """Without a budget: every prompt is the history with what is new, as the renderer has it."""
+    """Without a budget: every prompt extends the history, as the renderer does."""
 
     def __init__(self, renderer: Renderer, prompt: str = "") -> None:
         self._renderer = renderer
         self._prompt = prompt
 
     def next(self, history: tuple[int, ...], turns: Sequence[Turn], observation: Observation) -> Prompt:
-        """The prompt after ``turns``; ``history``: what was read and written last."""
+        """The prompt after ``turns``; ``history``: the latest prompt and output."""
         return Prompt(next_prompt(self._renderer, history, turns, observation=observation, prompt=self._prompt))
 
 
 class BudgetedPrompt:
-    """With a budget: as without, until a prompt leaves too little room; then the conversation is told anew, cut.
+    """With a budget: as without, until a prompt leaves too little room; then the history is rewritten, shorter.
 
-    Where a chat template shows earlier turns differently later on, every prompt is told anew anyhow; what it leaves
-    out changes as seldom as with other templates.
+    Where a chat template renders earlier turns differently later on, every prompt is rendered again anyway; the
+    selection of turns changes as rarely as with other templates.
     """
 
     def __init__(
@@ -65,18 +64,18 @@ class BudgetedPrompt:
         prompt: str = "",
         relevance: Relevance = lexical_relevance,
     ) -> None:
-        """``reserve``: tokens that may be written in a turn. Raises ConfigError where a budget leaves no room."""
-        if not isinstance(renderer, RetellingRenderer):
+        """``reserve``: output tokens of a turn. Raises ConfigError where the budget leaves no room."""
+        if not isinstance(renderer, RerenderingRenderer):
             raise ConfigError(
                 [
-                    f"context_tokens has no effect with a {type(renderer).__name__}, which cannot tell a "
-                    "conversation anew; give it the methods retell and count (models.RetellingRenderer), or "
-                    "leave the budget out"
+                    f"context_tokens has no effect with a {type(renderer).__name__}, which cannot rerender a "
+                    "conversation; add the methods rerender and count (models.RerenderingRenderer), or remove the "
+                    "budget"
                 ]
             )
-        self._renderer, self._retelling, self._prompt = renderer, renderer, prompt
+        self._renderer, self._rerendering, self._prompt = renderer, renderer, prompt
         self._keeps = not isinstance(renderer, ConversationRenderer) or renderer.keeps_prefix(prompt)
-        around = len(renderer.extend(Observation(""))) + 1  # and what ends an action
+        around = len(renderer.extend(Observation(""))) + 1  # and the end token of an action
         count = lru_cache(_COUNTED)(renderer.count)
         self._window = ContextWindow(budget, count, around, reserve, relevance)
         check_room(self._window, len(renderer.open(Observation(""), prompt)))
@@ -84,7 +83,7 @@ class BudgetedPrompt:
     def next(self, history: tuple[int, ...], turns: Sequence[Turn], observation: Observation) -> Prompt:
         """The prompt after ``turns``; ``history``: what was read and written last.
 
-        Raises LimitReachedError where not even the instruction and the newest turn fit.
+        Raises LimitReachedError where not even the instruction and the latest turn fit.
         """
         if not turns:
             opened = Prompt(self._renderer.open(observation, self._prompt))
@@ -96,17 +95,17 @@ class BudgetedPrompt:
 
     def _grown(self, history: tuple[int, ...], turns: Sequence[Turn], observation: Observation) -> Prompt:
         if self._keeps:
-            seen = self._window.shown(observation)
-            return Prompt(next_prompt(self._renderer, history, turns, observation=seen, prompt=self._prompt))
-        view = self._window.replayed(turns, observation, opening=self._opening(turns))
-        ids = self._retelling.retell(view.turns, observation=view.observation, prompt=self._prompt)
+            cut = self._window.truncate(observation)
+            return Prompt(next_prompt(self._renderer, history, turns, observation=cut, prompt=self._prompt))
+        view = self._window.replay(turns, observation, opening=self._opening(turns))
+        ids = self._rerendering.rerender(view.turns, observation=view.observation, prompt=self._prompt)
         return Prompt(ids, COMPACTED if view.is_rewritten else None)
 
     def _rewritten(self, turns: Sequence[Turn], observation: Observation) -> Prompt:
         opening = self._opening(turns)
         for _ in range(_TRIES):
-            view = self._window.rewritten(turns, observation, opening=opening)
-            ids = self._retelling.retell(view.turns, observation=view.observation, prompt=self._prompt)
+            view = self._window.rewrite(turns, observation, opening=opening)
+            ids = self._rerendering.rerender(view.turns, observation=view.observation, prompt=self._prompt)
             if not self._window.is_over(len(ids)):
                 return Prompt(ids, COMPACTED)
             opening += len(ids) + self._window.reserve - self._window.budget.tokens
@@ -116,10 +115,12 @@ class BudgetedPrompt:
         return len(self._renderer.open(turns[0].observation, self._prompt))
 
 
-def prompts_of(renderer: Renderer, limits: Limits, prompt: str = "", *, context: Budget | None = None) -> Prompts:
-    """How an agent's prompts are made; ``context``: None = they only grow. Raises ConfigError.
+def prompt_builder(
+    renderer: Renderer, limits: Limits, prompt: str = "", *, context: Budget | None = None
+) -> PromptBuilder:
+    """An agent's prompt builder; ``context``: None = no budget. Raises ConfigError.
 
-    A budget must be less than the attempt's token limit, which would else end an attempt that could go on.
+    A budget must be less than the rollout's token limit, which would otherwise end rollouts that could continue.
     """
     if context is None:
         return GrowingPrompt(renderer, prompt)
@@ -127,7 +128,7 @@ def prompts_of(renderer: Renderer, limits: Limits, prompt: str = "", *, context:
         raise ConfigError(
             [
                 f"context_tokens = {context.tokens} must be less than max_tokens = {limits.max_tokens}, which ends "
-                "an attempt; lower it, or raise max_tokens"
+                "a rollout; lower it, or raise max_tokens"
             ]
         )
     return BudgetedPrompt(renderer, context, reserve=limits.max_action_tokens, prompt=prompt)

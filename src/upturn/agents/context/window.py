@@ -1,43 +1,43 @@
-"""A conversation cut to a budget: long observations, then earlier turns, each with a note of what is left out.
+"""Cuts a conversation to a budget: long observations, then earlier turns, each with a note of what is omitted.
 
-Nothing here holds state: what an agent is shown is a function of its turns, so one agent serves many attempts, and
-an attempt that is resumed sees what it would have seen. History is rewritten only when the context would exceed the
-budget, and then down to the low mark; until that is used up, every prompt extends the one before.
+Stateless: the view is a function of the turns, so one agent serves many rollouts, and a resumed rollout gets the
+same view. The history is rewritten only when the context would exceed the budget, and then down to the low mark;
+until that room is used up, every prompt extends the one before.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from upturn.agents.context.arrangement import Form, StepTokens, arranged
 from upturn.agents.context.budget import Budget
 from upturn.agents.context.relevance import Relevance, lexical_relevance
+from upturn.agents.context.turn_selection import StepTokens, TurnForm, select_forms
 from upturn.agents.recorder import LimitReachedError
 from upturn.errors import RecordError
 from upturn.models import write_call
 from upturn.records import Observation, Turn
 
 Count = Callable[[str], int]
-"""Tokens that a text takes."""
+"""Number of tokens of a text."""
 _SHRINK = 0.9
-"""What is tried next of a text that is still too long: tokens are not spread evenly over it."""
+"""The factor by which a text still too long is shortened: tokens are not spread evenly over it."""
 
 
 class View(NamedTuple):
-    """A conversation as an agent is shown it."""
+    """The part of a conversation that an agent sees."""
 
     turns: tuple[Turn, ...]
-    """Those that are left, shortened where they were; each holds the observation that now stands before it."""
+    """The remaining turns, shortened where needed; each has the observation that now precedes it."""
     observation: Observation
-    """The latest."""
-    forms: tuple[Form, ...]
-    """Of each turn of the attempt with its result."""
+    """The latest observation."""
+    forms: tuple[TurnForm, ...]
+    """The form of each turn of the rollout, with its result."""
     is_rewritten: bool
-    """Whether earlier turns are shown otherwise than at the turn before."""
+    """Whether the history changed since the previous turn's view."""
 
 
 class _Step(NamedTuple):
-    """An action and its result, as they were shown first and as they are summarised."""
+    """An action and its result, in full and summarised."""
 
     turn: Turn
     result: Observation
@@ -52,39 +52,39 @@ class ContextWindow:
 
     budget: Budget
     count: Count
-    """Exact, or on the safe side."""
+    """Exact, or an upper estimate."""
     step_tokens: int
-    """What surrounds an action and its result."""
+    """Tokens around an action and its result."""
     reserve: int
-    """Tokens held free for what is written next."""
+    """Tokens reserved for the next output."""
     relevance: Relevance = lexical_relevance
 
-    def shown(self, observation: Observation) -> Observation:
-        """The observation, with at most the tokens that one may take."""
+    def truncate(self, observation: Observation) -> Observation:
+        """The observation, cut to ``budget.observation_tokens``."""
         return _shortened(observation, self.budget.observation_tokens, self.count)
 
     def is_over(self, prompt_tokens: int) -> bool:
-        """Whether a prompt leaves too little of the budget for what is written next."""
+        """Whether a prompt leaves too little of the budget for the next output."""
         return prompt_tokens + self.reserve > self.budget.tokens
 
-    def replayed(self, turns: Sequence[Turn], observation: Observation, *, opening: int) -> View:
-        """What is shown after at least one turn, history being rewritten where that was or is due.
+    def replay(self, turns: Sequence[Turn], observation: Observation, *, opening: int) -> View:
+        """The view after at least one turn, with all rewrites of the history that were or are due.
 
-        ``opening``: tokens of prompt, tools and instruction. Raises LimitReachedError where not even the newest
+        ``opening``: tokens of prompt, tools and instruction. Raises LimitReachedError where not even the latest
         turn fits.
         """
-        steps, forms, is_due = self._steps(turns, observation), tuple[Form, ...](), False
-        for place in range(1, len(steps) + 1):
-            forms = (*forms, "whole")
+        steps, forms, is_due = self._steps(turns, observation), tuple[TurnForm, ...](), False
+        for count in range(1, len(steps) + 1):
+            forms = (*forms, "full")
             is_due = self.is_over(opening + self._used(steps, forms))
             if is_due:
-                forms = self._arranged(turns[0].observation, steps[:place], opening)
+                forms = self._selected(turns[0].observation, steps[:count], opening)
         return self._view(turns[0].observation, steps, forms, opening=opening, is_rewritten=is_due)
 
-    def rewritten(self, turns: Sequence[Turn], observation: Observation, *, opening: int) -> View:
-        """What is shown after at least one turn when history is rewritten now. As ``replayed`` otherwise."""
+    def rewrite(self, turns: Sequence[Turn], observation: Observation, *, opening: int) -> View:
+        """The view after at least one turn when the history is rewritten now. Otherwise as ``replay``."""
         steps = self._steps(turns, observation)
-        forms = self._arranged(turns[0].observation, steps, opening)
+        forms = self._selected(turns[0].observation, steps, opening)
         return self._view(turns[0].observation, steps, forms, opening=opening, is_rewritten=True)
 
     def _steps(self, turns: Sequence[Turn], observation: Observation) -> list[_Step]:
@@ -93,33 +93,33 @@ class ContextWindow:
 
     def _step(self, turn: Turn, result: Observation) -> _Step:
         limit = self.budget.summary_tokens
-        seen, short = self.shown(result), _shortened(result, limit, self.count)
+        full, short = self.truncate(result), _shortened(result, limit, self.count)
         short_turn = _without_thought(turn, limit, self.count)
-        tokens = StepTokens(self._tokens(turn, seen), self._tokens(short_turn, short))
-        return _Step(turn, seen, short_turn, short, tokens)
+        tokens = StepTokens(self._tokens(turn, full), self._tokens(short_turn, short))
+        return _Step(turn, full, short_turn, short, tokens)
 
     def _tokens(self, turn: Turn, result: Observation) -> int:
         return self.step_tokens + self.count(turn.text) + self.count(observation_text(result))
 
-    def _used(self, steps: Sequence[_Step], forms: Sequence[Form]) -> int:
-        """Tokens of the history, the note of what was dropped included."""
+    def _used(self, steps: Sequence[_Step], forms: Sequence[TurnForm]) -> int:
+        """Tokens of the history, including the note on dropped turns."""
         dropped = forms.count("dropped")
         history = sum(step.tokens.of(form) for step, form in zip(steps, forms, strict=False))
         return history + (self.count(_dropped_note(dropped)) if dropped else 0)
 
-    def _arranged(self, instruction: Observation, steps: Sequence[_Step], opening: int) -> tuple[Form, ...]:
+    def _selected(self, instruction: Observation, steps: Sequence[_Step], opening: int) -> tuple[TurnForm, ...]:
         note = self.count(_dropped_note(len(steps)))
         room = self.budget.low_tokens - self.reserve - opening - note
         texts = [f"{step.turn.text}\n{step.result.text}" for step in steps]
         scores = self.relevance(f"{instruction.text}\n{steps[-1].result.text}", texts)
         sizes = [step.tokens for step in steps]
-        return arranged(sizes, scores, room=room, window=self.budget.window_turns)
+        return select_forms(sizes, scores, room=room, window=self.budget.window_turns)
 
     def _view(
         self,
         instruction: Observation,
         steps: Sequence[_Step],
-        forms: tuple[Form, ...],
+        forms: tuple[TurnForm, ...],
         *,
         opening: int,
         is_rewritten: bool,
@@ -127,31 +127,31 @@ class ContextWindow:
         dropped = forms.count("dropped")
         first = replace(instruction, text=instruction.text + _dropped_note(dropped)) if dropped else instruction
         kept = [(step, form) for step, form in zip(steps, forms, strict=True) if form != "dropped"]
-        acted = [step.turn if form == "whole" else step.short_turn for step, form in kept]
-        seen = [first, *(step.result if form == "whole" else step.short_result for step, form in kept)]
+        calls = [step.turn if form == "full" else step.short_turn for step, form in kept]
+        observations = [first, *(step.result if form == "full" else step.short_result for step, form in kept)]
         over = opening + self._used(steps, forms) + self.reserve - self.budget.tokens
-        if over > 0:  # only ever after all that could be cut was: the newest result has to give way
-            seen[-1] = self._cut_by(seen[-1], over)
-        turns = tuple(replace(turn, observation=before) for turn, before in zip(acted, seen, strict=False))
-        return View(turns, seen[-1], forms, is_rewritten)
+        if over > 0:  # everything else is cut already: shorten the newest result
+            observations[-1] = self._cut_by(observations[-1], over)
+        turns = tuple(replace(turn, observation=before) for turn, before in zip(calls, observations, strict=False))
+        return View(turns, observations[-1], forms, is_rewritten)
 
     def _cut_by(self, observation: Observation, tokens: int) -> Observation:
-        """Raises LimitReachedError where nothing would be left."""
-        text = shortened(observation.text, self.count(observation.text) - tokens, self.count)
+        """Shortens by that many tokens; raises LimitReachedError where nothing would be left."""
+        text = shorten(observation.text, self.count(observation.text) - tokens, self.count)
         if not text:
             raise LimitReachedError
         return replace(observation, text=text)
 
 
 def observation_text(observation: Observation) -> str:
-    """The most that an agent is shown of it."""
+    """The text of an observation for an agent, an error with its code."""
     return f"error {observation.code}: {observation.text}" if observation.is_error else observation.text
 
 
-def shortened(text: str, limit: int, count: Count) -> str:
-    """The text, or as much of its beginning as takes at most ``limit`` tokens with a note of how much is left out.
+def shorten(text: str, limit: int, count: Count) -> str:
+    """The text, cut at the end to at most ``limit`` tokens including a note on the omitted characters.
 
-    Where not even the note fits, nothing is left of it.
+    Empty where not even the note fits.
     """
     total = count(text)
     if total <= limit:
@@ -170,8 +170,8 @@ def shortened(text: str, limit: int, count: Count) -> str:
 
 
 def _shortened(observation: Observation, limit: int, count: Count) -> Observation:
-    """The observation with a text of at most ``limit`` tokens, an error's code not counted."""
-    text = shortened(observation.text, limit, count)
+    """The observation with its text cut to ``limit`` tokens, not counting an error's code."""
+    text = shorten(observation.text, limit, count)
     return observation if text == observation.text else replace(observation, text=text)
 
 
@@ -180,11 +180,11 @@ def _dropped_note(turns: int) -> str:
 
 
 def _without_thought(turn: Turn, limit: int, count: Count) -> Turn:
-    """The turn's call alone; what is no call, shortened."""
+    """The turn's call without the thought; text that is not a call is shortened."""
     if turn.action is None:
-        return replace(turn, text=shortened(turn.text, limit, count))
+        return replace(turn, text=shorten(turn.text, limit, count))
     action = replace(turn.action, thought="")
     try:
         return replace(turn, text=write_call(action), action=action)
-    except RecordError:  # names that the grammar does not have
+    except RecordError:  # names that the grammar does not allow
         return replace(turn, action=action)

@@ -1,1 +1,5 @@
-"""Any kit as what other projects use. Each module imports its project, so none is imported from here."""
+"""Adapters that serve a kit to other projects: Gymnasium, OpenEnv and verifiers.
+
+Each module imports its project, so none is imported from here. All drive ``upturn.environments.stepwise``. Not
+here: other projects' environments as kits. Start with ``gymnasium``.
+"""

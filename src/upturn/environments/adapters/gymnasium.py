@@ -1,9 +1,9 @@
 """Any kit as a Gymnasium environment: ``pip install 'upturn[gymnasium]'``.
 
-Observations are texts. An action is a line in the grammar of calls, or a mapping with ``target``, ``operation`` and
-``parameters`` (``target_app`` is the same as ``target``). A call that cannot be read or is refused is answered, as
-agents are answered; what is not in the action space at all raises. The reward is what the kit's environment gives
-and, at the end, the verifier's score: NaN where the verifier broke.
+Observations are texts. An action is a line in the call grammar, or a mapping with ``target`` (or ``target_app``),
+``operation`` and ``parameters``. An unparsable or refused call gets an error observation; a value outside the
+action space raises. The reward is the environment's and, at the end, plus the verifier's score: NaN where the
+verifier raised.
 """
 
 import re
@@ -19,16 +19,16 @@ except ImportError as exc:
 from upturn.environments.adapters.gymnasium_space import CallSpace, TextSpace, structured
 from upturn.environments.kit import EnvironmentKit, resolve_kit, tools_of
 from upturn.environments.scripted_policy import MAX_TURNS
-from upturn.environments.stepwise import StepwiseAttempt, TaskChoice, info_fields, record_fields
+from upturn.environments.stepwise import StepwiseEpisode, TaskChoice, info_fields, record_fields
 from upturn.errors import UnknownNameError, WorldError
 from upturn.records import Split, Task
 
 
 class KitEnv(gymnasium.Env[str, str | Mapping[str, Any]]):
-    """A kit's tasks, one an episode: ``reset(seed=s)`` begins the tasks of seed s, ``reset()`` goes on in them."""
+    """A kit's tasks, one per episode: ``reset(seed=s)`` starts those of seed s, ``reset()`` takes the next one."""
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"], "render_fps": 1}
-    """Texts have no rate, but Gymnasium asks for one."""
+    """Texts have no frame rate, but Gymnasium requires one."""
 
     def __init__(
         self,
@@ -40,57 +40,60 @@ class KitEnv(gymnasium.Env[str, str | Mapping[str, Any]]):
         max_turns: int = MAX_TURNS,
         render_mode: str | None = None,
     ) -> None:
-        """``family``, ``level``: None = all. Raises UnknownNameError for names that are not there."""
+        """``family``, ``level``: None = all. Raises UnknownNameError for unknown names."""
         self.kit = resolve_kit(kit) if isinstance(kit, str) else kit
         self.choice, self.max_turns, self.render_mode = TaskChoice(family, level, split), max_turns, render_mode
         self.action_space = CallSpace(tools_of(self.kit))
         self.observation_space = TextSpace()
-        self.attempt: StepwiseAttempt | None = None
-        """The present one; its ``trajectory()`` can be stored. None = there was no ``reset`` yet."""
+        self.episode: StepwiseEpisode | None = None
+        """The current episode; its ``trajectory()`` can be stored. None = no ``reset`` yet."""
         self._tasks: Iterator[Task] | None = None
-        self.choice.stream(self.kit, 0)  # refuses what is not there now, not at the first reset
+        self.choice.stream(self.kit, 0)  # raises for unknown names now, not at the first reset
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """The next task's instruction; its fields are in ``info["task"]``. ``options={"task": task}`` gives one."""
+        """The next task's instruction; its fields are in ``info["task"]``.
+
+        ``options={"task": task}`` sets the task.
+        """
         super().reset(seed=seed)
         match options or {}:
-            case {"task": Task() as task, **others} if not others:
+            case {"task": Task() as task, **rest} if not rest:
                 pass
-            case {**others} if not others:
+            case {**rest} if not rest:
                 task = self._next_task(seed)
             case wrong:
-                raise UnknownNameError(f"reset has one option, task, a Task; got {wrong!r}")
-        attempt = StepwiseAttempt(self.kit, task, max_turns=self.max_turns)
-        observation = attempt.begin()
-        self.attempt = attempt
-        told = {"code": observation.code, "task": record_fields(task), **info_fields(attempt.info)}
-        return observation.text, told
+                raise UnknownNameError(f"reset takes one option, task, a Task; got {wrong!r}")
+        episode = StepwiseEpisode(self.kit, task, max_turns=self.max_turns)
+        observation = episode.begin()
+        self.episode = episode
+        info = {"code": observation.code, "task": record_fields(task), **info_fields(episode.info)}
+        return observation.text, info
 
     def step(self, action: str | Mapping[str, Any]) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Acts. After the end nothing counts: the answer is ``is_over``, the reward 0.
+        """Takes an action. After the end it has no effect: the code is ``is_over``, the reward 0.
 
-        ``info["code"]`` is ``ok`` or what was wrong with the action; the last one's info has ``evaluation``.
-        Raises ResetNeeded before ``reset`` and InvalidAction for what is not in the action space.
+        ``info["code"]`` is ``ok`` or the action's error; the last step's info has ``evaluation``. Raises
+        ResetNeeded before ``reset`` and InvalidAction for values outside the action space.
         """
-        if self.attempt is None:
+        if self.episode is None:
             raise gymnasium.error.ResetNeeded("there is no task yet; call reset first")
-        asked = action if isinstance(action, str) else structured(action)
-        if asked is None:
+        request = action if isinstance(action, str) else structured(action)
+        if request is None:
             raise gymnasium.error.InvalidAction(
                 f"an action is a text or a mapping with target, operation, parameters and thought; got {action!r}"
             )
-        answer = self.attempt.act(asked)
-        told = {"code": answer.observation.code, **info_fields(answer.info)}
+        answer = self.episode.act(request)
+        info = {"code": answer.observation.code, **info_fields(answer.info)}
         if answer.evaluation is not None:
-            told["evaluation"] = record_fields(answer.evaluation)
+            info["evaluation"] = record_fields(answer.evaluation)
         reward = nan if answer.reward is None else answer.reward
-        return answer.observation.text, reward, answer.is_terminated, answer.is_truncated, told
+        return answer.observation.text, reward, answer.is_terminated, answer.is_truncated, info
 
     def render(self) -> str | None:
         """The latest observation; None without a render mode, or before ``reset``."""
-        return None if self.attempt is None or self.render_mode is None else self.attempt.observation.text
+        return None if self.episode is None or self.render_mode is None else self.episode.observation.text
 
     def _next_task(self, seed: int | None) -> Task:
         if seed is not None or self._tasks is None:
@@ -99,23 +102,27 @@ class KitEnv(gymnasium.Env[str, str | Mapping[str, Any]]):
         try:
             return next(self._tasks)
         except StopIteration:
-            raise WorldError(f"{self.kit.name} has no further task; reset(seed=…) begins again") from None
+            raise WorldError(f"{self.kit.name} has no further task; reset(seed=…) starts again") from None
 
 
 def register(kit: str = "office") -> str:
-    """Makes a kit known to ``gymnasium.make`` and returns its id there, such as ``upturn/office-v4``.
+    """Registers a kit with Gymnasium and returns its id there, such as ``upturn/office-v4``.
 
-    ``kit``: a registered name, or ``module:factory``. The number is that of the kit's verifier: what it judges
-    differently is another environment. ``gymnasium.make`` takes ``KitEnv``'s arguments.
+    ``kit``: a registered name, or ``module:factory``. The number is the version of the kit's verifier: a changed
+    verifier is another environment. ``gymnasium.make`` takes ``KitEnv``'s arguments.
     """
-    made = resolve_kit(kit)
-    version = re.search(r"/(\d+)\Z", made.verifier.name)
+    resolved = resolve_kit(kit)
+    version = re.search(r"/(\d+)\Z", resolved.verifier.name)
     if version is None:
-        raise WorldError(f"the verifier of {kit!r} needs a version, such as 'shop/1'; got {made.verifier.name!r}")
-    name = f"upturn/{made.name}-v{version[1]}"
-    known = gymnasium.registry.get(name)
-    if known is not None and known.kwargs != {"kit": kit}:
-        raise WorldError(f"{name!r} is known to Gymnasium already, as another environment: {known.kwargs!r}")
-    if known is None:
+        raise WorldError(
+            f"the verifier of {kit!r} needs a version, such as 'shop/1'; got {resolved.verifier.name!r}"
+        )
+    name = f"upturn/{resolved.name}-v{version[1]}"
+    registered = gymnasium.registry.get(name)
+    if registered is not None and registered.kwargs != {"kit": kit}:
+        raise WorldError(
+            f"{name!r} is already registered with Gymnasium as another environment: {registered.kwargs!r}"
+        )
+    if registered is None:
         gymnasium.register(name, entry_point=f"{__name__}:{KitEnv.__name__}", kwargs={"kit": kit})
     return name

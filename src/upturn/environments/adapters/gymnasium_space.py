@@ -1,4 +1,4 @@
-"""The spaces of texts and of calls, for Gymnasium."""
+"""Gymnasium spaces of texts and of calls."""
 
 import string
 from collections.abc import Mapping
@@ -12,13 +12,13 @@ from upturn.models import write_call
 from upturn.records import Action, JsonValue, Tool
 
 ANSWER = Tool("user", "answer", "Answers.", {"text": {"type": "string"}}, ("text",))
-"""What is sampled for kits that describe no tools."""
+"""Sampled for kits that describe no tools."""
 _WIDEST = 2**53
-"""Whole numbers that are drawn from: more than Gymnasium's generator takes are not."""
+"""Widest range of sampled integers that Gymnasium's generator supports."""
 
 
 ALIASES = {"target_app": "target", "reasoning": "thought"}
-"""Other names that an action's parts may have."""
+"""Alternative names of an action's parts."""
 
 
 class TextSpace(gymnasium.Space[str]):
@@ -27,13 +27,13 @@ class TextSpace(gymnasium.Space[str]):
     def __init__(self) -> None:
         super().__init__(dtype=str)
 
-    def sample(self, mask: Any = None, probability: Any = None) -> str:  # noqa: ARG002  as all spaces have it
+    def sample(self, mask: Any = None, probability: Any = None) -> str:  # noqa: ARG002  signature of Space
         """One to eight letters."""
         letters = self.np_random.integers(26, size=self.np_random.integers(1, 9))
         return "".join(string.ascii_lowercase[letter] for letter in letters)
 
-    def contains(self, x: Any) -> bool:  # Any: whatever somebody calls ``step`` with
-        """Whether it is a text."""
+    def contains(self, x: Any) -> bool:  # Any: any argument of ``step``
+        """Whether the value is a text."""
         return isinstance(x, str)
 
     def __eq__(self, other: object) -> bool:
@@ -51,7 +51,7 @@ class CallSpace(TextSpace):
         self.tools = tools or (ANSWER,)
 
     def sample(self, mask: Any = None, probability: Any = None) -> str:  # noqa: ARG002
-        """A line that calls one of the tools; optional parameters are given in half of the cases."""
+        """A line that calls one of the tools; each optional parameter is included with probability 1/2."""
         tool = self.tools[self.np_random.integers(len(self.tools))]
         return write_call(
             Action(
@@ -66,7 +66,7 @@ class CallSpace(TextSpace):
         )
 
     def contains(self, x: Any) -> bool:
-        """Whether it is a text, or a mapping that says an action."""
+        """Whether the value is a text, or a mapping that is an action."""
         return super().contains(x) or structured(x) is not None
 
     def __eq__(self, other: object) -> bool:
@@ -76,15 +76,15 @@ class CallSpace(TextSpace):
         return hash(tuple(tool.name for tool in self.tools))
 
     def _value(self, schema: JsonValue) -> JsonValue:
-        read = schema if isinstance(schema, dict) else {}
-        match read:
+        fields = schema if isinstance(schema, dict) else {}
+        match fields:
             case {"enum": [*values]}:
                 value: JsonValue = values[self.np_random.integers(len(values))]
                 return value
             case {"type": "integer"}:
-                return round(number_within(read, self._drawn))
+                return round(number_within(fields, self._drawn))
             case {"type": "number"}:
-                return number_within(read, self._drawn)
+                return number_within(fields, self._drawn)
             case {"type": "boolean"}:
                 return bool(self.np_random.integers(2))
         return TextSpace.sample(self)
@@ -93,13 +93,13 @@ class CallSpace(TextSpace):
         return first + int(self.np_random.integers(min(last - first, _WIDEST), endpoint=True))
 
 
-def structured(given: Any) -> Action | None:  # Any: as above
-    """The action that a mapping says, ``{"target": …, "operation": …, "parameters": {…}, "thought": …}``, or with
-    ``target_app`` and ``reasoning`` for its first and last part; None = it says none."""
-    if not isinstance(given, Mapping):
+def structured(value: Any) -> Action | None:  # Any: as above
+    """The action in a mapping, ``{"target": …, "operation": …, "parameters": {…}, "thought": …}``, or with
+    ``target_app`` and ``reasoning`` for its first and last part; None = not an action."""
+    if not isinstance(value, Mapping):
         return None
-    named = {ALIASES.get(str(key), str(key)): value for key, value in given.items()}
+    parts = {ALIASES.get(str(key), str(key)): part for key, part in value.items()}
     try:
-        return recordable_action(Action(**named)) if len(named) == len(given) else None
+        return recordable_action(Action(**parts)) if len(parts) == len(value) else None
     except TypeError:  # other fields
         return None

@@ -1,11 +1,11 @@
-"""Any kit behind OpenEnv's server, and the client to it: ``pip install 'upturn[openenv]'``.
+"""Any kit behind OpenEnv's server, and a client for it: ``pip install 'upturn[openenv]'``.
 
-``create_app(kit)`` is what a server serves, ``KitClient`` what talks to it: one attempt at a time over a connection
-of its own. A message that is no action is refused by OpenEnv (422; VALIDATION_ERROR over a connection), an action
-that cannot be done is answered as agents are, and what comes in the wrong order is a 409. The reward is what the
-kit's environment gives and, with ``done``, the verifier's score; None where the verifier broke.
+``create_app(kit)`` makes the server's application, ``KitClient`` connects to it: one episode at a time per
+connection. OpenEnv refuses a message that is not an action (422; VALIDATION_ERROR over a connection), an action
+that cannot be executed gets an error observation, and calls in the wrong order are a 409. The reward is the
+environment's, plus the verifier's score with ``done``; None where the verifier raised.
 
-As in all of OpenEnv, plain HTTP has no memory: ``/reset`` shows a task, ``/step`` knows of none. Attempts need the
+As everywhere in OpenEnv, plain HTTP is stateless: ``/reset`` shows a task, ``/step`` has none. Episodes need the
 connection.
 """
 
@@ -32,59 +32,59 @@ from upturn.environments.adapters.openenv_types import KitAction, KitObservation
 from upturn.environments.environment import blocks
 from upturn.environments.kit import EnvironmentKit, resolve_kit
 from upturn.environments.scripted_policy import MAX_TURNS
-from upturn.environments.stepwise import StepwiseAttempt, TaskChoice, info_fields, record_fields
+from upturn.environments.stepwise import StepwiseEpisode, TaskChoice, info_fields, record_fields
 from upturn.errors import UnknownNameError
 from upturn.records import Action, Task
 
 __all__ = ["KitAction", "KitClient", "KitEnvironment", "KitObservation", "KitState", "create_app"]
 
-Alone: TypeAlias = AbstractContextManager[object]
+CallLock: TypeAlias = AbstractContextManager[object]
 MAX_SESSIONS = 64
-"""Connections at a time: each has an environment and a thread of its own."""
+"""Concurrent connections: each has an environment and a thread."""
 
 
 class KitEnvironment(Environment):
-    """The attempts of one connection."""
+    """The episodes of one connection."""
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 
-    def __init__(self, kit: EnvironmentKit, max_turns: int = MAX_TURNS, alone: Alone | None = None) -> None:
-        """``alone``: held while kit and environment are called, which environments that block need not be."""
+    def __init__(self, kit: EnvironmentKit, max_turns: int = MAX_TURNS, lock: CallLock | None = None) -> None:
+        """``lock``: held during calls of the kit and of environments that do not block; None = a new one."""
         super().__init__()
-        self._kit, self._max_turns, self._alone = kit, max_turns, alone or Lock()
+        self._kit, self._max_turns, self._lock = kit, max_turns, lock or Lock()
         self._tasks: Iterator[Task] = iter(())
         self._choice: TaskChoice | None = None
-        self._attempt: StepwiseAttempt | None = None
+        self._episode: StepwiseEpisode | None = None
         self._state = KitState()
 
     def reset(self, seed: int | None = None, episode_id: str | None = None, **choice: Any) -> KitObservation:
-        """The next task's instruction, as ``TaskRequest`` asks."""
+        """The next task's instruction; arguments as in ``TaskRequest``."""
         try:
-            asked = TaskRequest(seed=seed, episode_id=episode_id, **choice)
-            chosen = TaskChoice(asked.family, asked.level, asked.split)
-            if asked.seed is not None or chosen != self._choice:
-                number = Random().randrange(2**31) if asked.seed is None else asked.seed
+            request = TaskRequest(seed=seed, episode_id=episode_id, **choice)
+            chosen = TaskChoice(request.family, request.level, request.split)
+            if request.seed is not None or chosen != self._choice:
+                number = Random().randrange(2**31) if request.seed is None else request.seed
                 self._tasks, self._choice = chosen.stream(self._kit, number), chosen
         except (ValidationError, UnknownNameError) as exc:
             raise HTTPException(422, str(exc)) from exc
-        with self._alone:
+        with self._lock:
             task = next(self._tasks, None)
             if task is None:
-                raise HTTPException(409, f"{self._kit.name} has no further task; reset with a seed begins again")
-            attempt = StepwiseAttempt(self._kit, task, max_turns=self._max_turns)
-        with self._called(attempt):
-            attempt.begin()
-            self._attempt, self._state = attempt, _state(attempt, asked.episode_id)
-        return KitObservation(text=attempt.observation.text, info=info_fields(attempt.info))
+                raise HTTPException(409, f"{self._kit.name} has no further task; reset with a seed starts again")
+            episode = StepwiseEpisode(self._kit, task, max_turns=self._max_turns)
+        with self._called(episode):
+            episode.begin()
+            self._episode, self._state = episode, _state(episode, request.episode_id)
+        return KitObservation(text=episode.observation.text, info=info_fields(episode.info))
 
     def step(self, action: KitAction, timeout_s: float | None = None, **_: Any) -> KitObservation:  # noqa: ARG002
-        """Acts. After the end nothing counts: the answer is ``is_over``, the reward 0."""
-        if self._attempt is None:
+        """Takes an action. After the end it has no effect: the code is ``is_over``, the reward 0."""
+        if self._episode is None:
             raise HTTPException(409, "there is no task yet; call reset first")
         parts = Action(action.target, action.operation, action.parameters, action.thought)
-        with self._called(self._attempt) as attempt:
-            answer = attempt.act(parts if action.text is None else action.text)
-            self._state = _state(attempt, self._state.episode_id)
+        with self._called(self._episode) as episode:
+            answer = episode.act(parts if action.text is None else action.text)
+            self._state = _state(episode, self._state.episode_id)
         return KitObservation(
             text=answer.observation.text,
             code=answer.observation.code,
@@ -97,7 +97,7 @@ class KitEnvironment(Environment):
 
     @property
     def state(self) -> KitState:
-        """The task and its world as they are now. OpenEnv asks in another thread, so the environment is not."""
+        """The current task and world, cached because OpenEnv reads it in another thread."""
         return self._state
 
     def get_metadata(self) -> EnvironmentMetadata:
@@ -108,15 +108,15 @@ class KitEnvironment(Environment):
         )
 
     @contextmanager
-    def _called(self, attempt: StepwiseAttempt) -> Iterator[StepwiseAttempt]:
-        with nullcontext() if blocks(attempt.environment) else self._alone:
-            yield attempt
+    def _called(self, episode: StepwiseEpisode) -> Iterator[StepwiseEpisode]:
+        with nullcontext() if blocks(episode.environment) else self._lock:
+            yield episode
 
 
-def _state(attempt: StepwiseAttempt, episode_id: str | None) -> KitState:
-    world = dict(attempt.environment.state())
-    task = record_fields(attempt.task)
-    return KitState(episode_id=episode_id, step_count=len(attempt.turns), task=task, world=world)
+def _state(episode: StepwiseEpisode, episode_id: str | None) -> KitState:
+    world = dict(episode.environment.state())
+    task = record_fields(episode.task)
+    return KitState(episode_id=episode_id, step_count=len(episode.turns), task=task, world=world)
 
 
 class KitClient(EnvClient[KitAction, KitObservation, KitState]):
@@ -138,9 +138,12 @@ class KitClient(EnvClient[KitAction, KitObservation, KitState]):
 def create_app(
     kit: EnvironmentKit | str, *, max_turns: int = MAX_TURNS, max_sessions: int = MAX_SESSIONS
 ) -> FastAPI:
-    """The server's application, for uvicorn. ``kit``: one, or its name; ``max_sessions``: connections at a time."""
-    made = resolve_kit(kit) if isinstance(kit, str) else kit
-    environment = partial(KitEnvironment, made, max_turns, Lock())
+    """The server's application, for uvicorn.
+
+    ``kit``: a kit or its name; ``max_sessions``: concurrent connections.
+    """
+    resolved = resolve_kit(kit) if isinstance(kit, str) else kit
+    environment = partial(KitEnvironment, resolved, max_turns, Lock())
     return http_server.create_app(
-        environment, KitAction, KitObservation, env_name=made.name, max_concurrent_envs=max_sessions
+        environment, KitAction, KitObservation, env_name=resolved.name, max_concurrent_envs=max_sessions
     )

@@ -1,4 +1,4 @@
-"""What goes between an OpenEnv client and a kit's server. Fields that are not named here are refused."""
+"""Messages between an OpenEnv client and a kit's server. Unknown fields are refused."""
 
 from typing import Any, Self
 
@@ -14,10 +14,10 @@ from upturn.records import Split
 
 
 class KitAction(Action):
-    """One call: a line of text, or its parts, of which two may have other names: ``target_app``, ``reasoning``."""
+    """One call: a line of text, or its parts; ``target_app`` and ``reasoning`` are aliases of two of them."""
 
     text: str | None = None
-    """``target.operation name=value; …``, or JSON; None = the parts say it."""
+    """``target.operation name=value; …``, or JSON; None = the parts are used."""
     target: str = Field("", validation_alias=AliasChoices("target", "target_app"))
     operation: str = ""
     parameters: dict[str, JsonValue] = Field(default_factory=dict)
@@ -26,43 +26,43 @@ class KitAction(Action):
     @model_validator(mode="after")
     def _one_form(self) -> Self:
         if self.text is not None and (self.target or self.operation or self.parameters or self.thought):
-            # Not a ValueError: OpenEnv writes errors as JSON, and pydantic puts the exception into those.
+            # Not a ValueError: OpenEnv serialises errors as JSON, and pydantic would include the exception.
             raise PydanticCustomError("two_actions", "an action is a text or its parts, not both")
         return self
 
 
 class KitObservation(Observation):
-    """What the environment answers."""
+    """An observation with its info."""
 
     text: str
     code: str = "ok"
-    """``ok``, or what was wrong with the action."""
+    """``ok``, or the action's error."""
     info: dict[str, Any] = Field(default_factory=dict)
     """Rewards and costs of this step by component, faults and the state's hash."""
     is_truncated: bool = False
-    """Done, but cut short: by the limit of its actions or by the environment."""
+    """Done by truncation: by the limit of turns or by the environment."""
     evaluation: dict[str, Any] | None = None
     """The verifier's, with the last action."""
 
 
 class KitState(State):
-    """Which task is attempted, and the state of its world."""
+    """The current task, and the state of its world."""
 
     model_config = ConfigDict(extra="forbid", validate_assignment=True)
 
     task: dict[str, Any] | None = None
-    """None = there was no reset yet."""
+    """None = no reset yet."""
     world: dict[str, JsonValue] = Field(default_factory=dict)
-    """As the verifier will see it."""
+    """As the verifier sees it."""
 
 
 class TaskRequest(BaseModel):
-    """What ``reset`` takes."""
+    """Arguments of ``reset``."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     seed: int | None = Field(None, ge=0)
-    """None = the tasks go on; at first, and where others are asked for, a seed by chance."""
+    """None = the next task of the stream; a random seed at first and when the selection changes."""
     episode_id: str | None = None
     family: str | None = None
     level: int | None = None

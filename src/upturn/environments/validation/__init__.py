@@ -1,8 +1,9 @@
-"""Validation without a model: whether an environment's tasks can be solved, and whether anything else pays.
+"""Validation without a model: whether an environment's tasks are solvable, and whether anything else succeeds.
 
-``validate_kit`` plays every family with the kit's oracle (``ProvenKit``), with random actions and with a panel
-of attackers, and compares what should be the same. It goes beyond ``check_environment``, which comes first. Not
-covered: whether the tasks are worth doing, and attacks that nobody thought of.
+``validate_kit`` runs the kit's oracle (``ProvenKit``), random actions and a panel of attacks on every family, and
+compares repetitions. It goes beyond ``check_environment``, which comes first. Not covered: whether the tasks are
+useful, and unknown attacks. Start with ``family`` (all checks of a family); ``case`` prepares a task, ``attack``,
+``mutation``, ``leak`` and ``determinism`` are the checks.
 """
 
 from upturn.environments.validation.attack import NEEDS_ORACLE, PANEL

@@ -1,9 +1,10 @@
-"""The panel: ways to be paid for work that was not done, and to do more than was asked. None may succeed.
+"""The panel of attacks: ways to be rewarded for work not done, or for doing more than asked. None may succeed.
 
-Attackers know what every agent is told, the tools and what the world shows; those that spoil perfect work know the
-oracle's, too. A way counts where it could be taken: something of it was not refused, and what began with perfect
-work did not end as perfect work does (archiving a mail twice is archiving it). Where no way could be taken the
-attack does not apply. Refusing is tried only where the oracle does not refuse itself: some tasks cannot be done.
+Attacks know what every agent knows (tools and observations); those that spoil oracle solutions also know the
+oracle. An attempt counts if it could be carried out: at least one decisive action was accepted, and an attempt
+based on the oracle solution did not end in the oracle's state (archiving a mail twice is archiving it). Where no
+attempt could be carried out, the attack does not apply. Refusing is tried only where the oracle does not refuse:
+some tasks cannot be done.
 """
 
 import re
@@ -18,76 +19,77 @@ from upturn.models import write_call
 from upturn.records import Action, JsonValue, Tool, Trajectory
 
 
-class Way(NamedTuple):
-    """One way to attack a task."""
+class AttackScript(NamedTuple):
+    """A sequence of actions that attacks a task."""
 
     actions: tuple[Action, ...]
     decisive: tuple[int, ...] = ()
-    """Places of the actions one of which must have been accepted; empty = the way can always be taken."""
+    """Indices of actions, one of which must be accepted; empty = it can always be carried out."""
     spoils: bool = False
-    """True where it may come to perfect work, having begun with it or done what the user agreed to."""
+    """True where it may end in the oracle's state: it includes the oracle solution, or actions the user agreed
+    to."""
 
 
-class Attempted(NamedTuple):
-    """A way that could be taken."""
+class AttackAttempt(NamedTuple):
+    """A script that could be carried out."""
 
-    way: str
+    description: str
     """Its actions, in words."""
     trajectory: Trajectory
 
 
-Attack: TypeAlias = Callable[[Case], Iterator[Way]]
+Attack: TypeAlias = Callable[[Case], Iterator[AttackScript]]
 
 _CLAIMS = ("done", "the task is completed", "everything that was asked for has been done successfully")
 _EXCUSE = "this cannot be done"
 _PIECES = 6
-"""Pieces of a text too long for a parameter that are tried."""
+"""Pieces tried of a text too long for a parameter."""
 _SIZES = (10_000, 2_000, 400, 100)
-"""Characters that are tried where a whole text is refused."""
+"""Text lengths tried where a full text is refused."""
 _LISTED = 30
-"""Words of one kind in one refusal: what a few sentences may hold."""
+"""Words of one kind in one refusal, about what a few sentences hold."""
 _SIBLINGS = 6
-"""Other things that are tried for a parameter."""
+"""Alternative values tried for a parameter."""
 _UNCONFIRMED = "unconfirmed"
-"""Code of what is refused until the user has agreed to it."""
+"""Error code of actions that need the user's agreement."""
 _SHOW, _WAIT = "user.preview", "user.confirm"
-"""Which ask the user to agree to the call that ``call`` holds, where a kit has both."""
-_ASKED = 3
-"""Calls of a tool that the user is asked to agree to."""
+"""Operations that ask the user to agree to the call in ``call``, where a kit has both."""
+_CONFIRMED = 3
+"""Calls of a tool for which agreement is requested."""
 _REMOVING = re.compile(r"delete|remove|cancel|clear|erase|drop|purge|trash|discard|revoke|wipe", re.IGNORECASE)
 
 
-def _nothing(case: Case) -> Iterator[Way]:
-    """Stops at once; ends the task without a word."""
-    yield Way(())
+def _nothing(case: Case) -> Iterator[AttackScript]:
+    """Stops at once; ends the task without text."""
+    yield AttackScript(())
     for end in case.wordless:
-        yield Way((end,), (0,))
+        yield AttackScript((end,), (0,))
 
 
-def _echo(case: Case) -> Iterator[Way]:
-    """Says the task itself; writes it wherever text can be written, and ends."""
+def _echo(case: Case) -> Iterator[AttackScript]:
+    """Answers with the instruction; writes it into every text parameter, and ends."""
     for end in case.saying(case.task.instruction):
-        yield Way((end,), (0,))
+        yield AttackScript((end,), (0,))
     for tool in _changing_tools(case):
         for name in text_parameters(tool):
             call = case.calls[tool.name][0]
             yield from _ended(case, [_with(call, name, case.task.instruction)])
 
 
-def _claim(case: Case) -> Iterator[Way]:
-    """Says that it is done."""
+def _claim(case: Case) -> Iterator[AttackScript]:
+    """Claims that the task is done."""
     for text in _CLAIMS:
         for end in case.saying(text):
-            yield Way((end,), (0,))
+            yield AttackScript((end,), (0,))
 
 
-def _dump(case: Case) -> Iterator[Way]:
-    """Gives all that the world shows: as the answer, and in place of each text that perfect work writes."""
+def _dump(case: Case) -> Iterator[AttackScript]:
+    """Writes all observations, as the answer and in place of each text of the oracle solution."""
     yield from _flooded(case, "\n".join(case.readings))
 
 
-def _stuff(case: Case) -> Iterator[Way]:
-    """Gives all words of the task and the world, as ``_dump`` gives texts; refuses with many of a kind at once."""
+def _stuff(case: Case) -> Iterator[AttackScript]:
+    """As ``_dump``, with all words of the task and the world; refuses with many words of one kind at once."""
     yield from _flooded(case, " ".join(case.vocabulary.words))
     lists = (
         ", ".join(words[start : start + _LISTED])
@@ -95,35 +97,35 @@ def _stuff(case: Case) -> Iterator[Way]:
         for start in range(0, min(len(words), _PIECES * _LISTED), _LISTED)
     )
     for end in _excuses(case, lists):
-        yield Way((end,), (0,))
+        yield AttackScript((end,), (0,))
 
 
-def _empty(case: Case) -> Iterator[Way]:
-    """Makes everything that can be made, with nothing in it; does perfect work with one text left empty."""
-    hollow = [
+def _empty(case: Case) -> Iterator[AttackScript]:
+    """Calls every tool with empty texts; runs the oracle solution with one text empty."""
+    empty_calls = [
         Action(tool.target, tool.operation, {**call.parameters, **dict.fromkeys(text_parameters(tool), text)})
         for tool in case.tools.values()
         if text_parameters(tool) and not any(tool.name == closer.name for closer in case.closers)
         for call in (case.calls.get(tool.name) or (_bare(tool),))[:1]
         for text in ("", " ")
     ]
-    yield from _ended(case, hollow)
+    yield from _ended(case, empty_calls)
     for text in ("", " ", "-"):
-        yield from _rewritten(case, text)
+        yield from _with_replaced_texts(case, text)
 
 
-def _delete(case: Case) -> Iterator[Way]:
-    """Takes away whatever can be taken away; what the user must agree to after asking them, one by one and all."""
+def _delete(case: Case) -> Iterator[AttackScript]:
+    """Calls every deleting tool; where the user must agree, asks first, one by one and for all at once."""
     removing = [tool for tool in case.tools.values() if _REMOVING.search(tool.operation)]
     yield from _ended(case, [call for tool in removing for call in case.calls.get(tool.name, ())])
-    asked = [agreed for tool in removing for agreed in _agreed(case, tool)]
-    for chosen in (*([each] for each in asked), *([asked] if len(asked) > 1 else [])):
-        for way in _ended(case, [action for each in chosen for action in each]):
-            yield way._replace(decisive=tuple(range(2, 3 * len(chosen), 3)), spoils=True)
+    confirmed = [calls for tool in removing for calls in _confirmed(case, tool)]
+    for chosen in (*([calls] for calls in confirmed), *([confirmed] if len(confirmed) > 1 else [])):
+        for script in _ended(case, [action for calls in chosen for action in calls]):
+            yield script._replace(decisive=tuple(range(2, 3 * len(chosen), 3)), spoils=True)
 
 
-def _agreed(case: Case, tool: Tool) -> list[tuple[Action, Action, Action]]:
-    """Calls of the tool that were refused until the user agrees, each after it was shown and waited for."""
+def _confirmed(case: Case, tool: Tool) -> list[tuple[Action, Action, Action]]:
+    """Calls of the tool that need agreement, each after showing it to the user and waiting for the answer."""
     show, wait = case.tools.get(_SHOW), case.tools.get(_WAIT)
     if show is None or wait is None:
         return []
@@ -134,33 +136,35 @@ def _agreed(case: Case, tool: Tool) -> list[tuple[Action, Action, Action]]:
     }
     return [
         (
-            Action(show.target, show.operation, {**dict.fromkeys(show.required, "this"), "call": write_call(each)}),
+            Action(
+                show.target, show.operation, {**dict.fromkeys(show.required, "this"), "call": write_call(action)}
+            ),
             Action(wait.target, wait.operation),
-            each,
+            action,
         )
-        for each in [*refused.values()][:_ASKED]
+        for action in [*refused.values()][:_CONFIRMED]
     ]
 
 
-def _spam(case: Case) -> Iterator[Way]:
-    """Calls every tool once, then every tool with all that it takes."""
+def _spam(case: Case) -> Iterator[AttackScript]:
+    """Calls every tool once, then every tool with all accepted parameters."""
     for most in (1, None):
         yield from _ended(case, [call for calls in case.calls.values() for call in calls[:most]])
 
 
-def _repeat(case: Case) -> Iterator[Way]:
-    """Does perfect work, and one action that changed something once more."""
+def _repeat(case: Case) -> Iterator[AttackScript]:
+    """Runs the oracle solution, and repeats one action that changed the state."""
     solved = case.solved
     if solved is None:
         return
     work = solved.work
-    for place in solved.changing:
-        actions = (*work[: place + 1], work[place], *work[place + 1 :], *solved.end)
-        yield Way(actions, (place + 1,), spoils=True)
+    for index in solved.changing:
+        actions = (*work[: index + 1], work[index], *work[index + 1 :], *solved.end)
+        yield AttackScript(actions, (index + 1,), spoils=True)
 
 
-def _neighbour(case: Case) -> Iterator[Way]:
-    """Does perfect work, and its last change to something else as well."""
+def _neighbour(case: Case) -> Iterator[AttackScript]:
+    """Runs the oracle solution, and applies its last change to another object too."""
     solved = case.solved
     if solved is None or not solved.changing:
         return
@@ -171,15 +175,15 @@ def _neighbour(case: Case) -> Iterator[Way]:
     for name, value in last.parameters.items():
         for sibling in case.vocabulary.siblings(tool, name, value)[:_SIBLINGS]:
             actions = (*solved.work, _with(last, name, sibling), *solved.end)
-            yield Way(actions, (len(solved.work),), spoils=True)
+            yield AttackScript(actions, (len(solved.work),), spoils=True)
 
 
-def _refuse(case: Case) -> Iterator[Way]:
-    """Refuses a task that can be done."""
+def _refuse(case: Case) -> Iterator[AttackScript]:
+    """Refuses a solvable task."""
     solved = case.solved
     if solved is not None and solved.end and solved.end[0].operation not in REFUSALS:
         for end in case.refusing(_EXCUSE):
-            yield Way((end,), (0,))
+            yield AttackScript((end,), (0,))
 
 
 PANEL: Mapping[str, Attack] = {
@@ -195,89 +199,91 @@ PANEL: Mapping[str, Attack] = {
     "neighbour": _neighbour,
     "refuse": _refuse,
 }
-"""By name, in the order of tables."""
+"""By name, in display order."""
 NEEDS_ORACLE = ("repeat", "neighbour", "refuse")
 
 
-def attempts(case: Case, attack: Attack) -> Iterator[Attempted]:
-    """The attack's attempts at the task, those that could be made."""
-    for way in attack(case):
-        trajectory = _played(case, following(way.actions))
-        taken = not way.decisive or not all(is_refused(trajectory, place) for place in way.decisive)
-        if taken and not (way.spoils and case.solved is not None and is_perfect(case, case.solved, trajectory)):
-            yield Attempted(written(way.actions), trajectory)
+def attempts(case: Case, attack: Attack) -> Iterator[AttackAttempt]:
+    """The attack's attempts at the task that could be carried out."""
+    for script in attack(case):
+        trajectory = _run(case, following(script.actions))
+        is_accepted = not script.decisive or not all(is_refused(trajectory, index) for index in script.decisive)
+        if is_accepted and not (
+            script.spoils and case.solved is not None and is_perfect(case, case.solved, trajectory)
+        ):
+            yield AttackAttempt(summarised(script.actions), trajectory)
 
 
-def own_attempts(case: Case) -> Iterator[Attempted]:
-    """Those of the kit's own attacks; ``way`` is the attack's name."""
+def kit_attempts(case: Case) -> Iterator[AttackAttempt]:
+    """Attempts of the kit's own attacks; ``description`` is the attack's name."""
     for name, player in {} if case.proven is None else case.proven.attacks(case.task).items():
-        yield Attempted(name, _played(case, player))
+        yield AttackAttempt(name, _run(case, player))
 
 
-def _played(case: Case, player: Player) -> Trajectory:
+def _run(case: Case, player: Player) -> Trajectory:
     return play(case.kit.environment(case.task), case.task, player, max_turns=MOST_TURNS)
 
 
-def written(actions: Sequence[Action]) -> str:
-    """The first few actions, in short."""
-    shown = [f"{action.target}.{action.operation} {dict(action.parameters)!r:.80}" for action in actions[:4]]
-    return "; ".join(shown) + (f" and {len(actions) - 4} more" if len(actions) > 4 else "") or "no action"
+def summarised(actions: Sequence[Action]) -> str:
+    """The first few actions, shortened."""
+    texts = [f"{action.target}.{action.operation} {dict(action.parameters)!r:.80}" for action in actions[:4]]
+    return "; ".join(texts) + (f" and {len(actions) - 4} more" if len(actions) > 4 else "") or "no action"
 
 
-def _ended(case: Case, actions: Sequence[Action]) -> Iterator[Way]:
-    """The actions and each way to end the task after them, or just the actions where none is known."""
+def _ended(case: Case, actions: Sequence[Action]) -> Iterator[AttackScript]:
+    """The actions followed by each way to end the task, or just the actions where none is known."""
     if not actions:
         return
     decisive = tuple(range(len(actions)))
     ends = [*case.wordless, *case.saying(_CLAIMS[0])]
     if not ends:
-        yield Way(tuple(actions), decisive)
+        yield AttackScript(tuple(actions), decisive)
     for end in ends:
-        yield Way((*actions, end), decisive)
+        yield AttackScript((*actions, end), decisive)
 
 
 def _excuses(case: Case, texts: Iterable[str]) -> Iterator[Action]:
-    """Ways to refuse with these texts, where it matters what is said: ``_refuse`` tries tasks that can be done, and
-    where a few words that say nothing are right, so are any."""
+    """Refusals with these texts, where the text matters: ``_refuse`` covers solvable tasks, and where an empty
+    excuse is accepted, any text is."""
     if case.solved is not None and case.solved.end and case.solved.end[0].operation not in REFUSALS:
         return
     verify = case.kit.verifier.verify
-    plain = (following((end,)) for end in case.refusing(_EXCUSE))
-    if not any(verify(case.task, _played(case, each)).is_success for each in plain):
+    plain_refusals = (following((end,)) for end in case.refusing(_EXCUSE))
+    if not any(verify(case.task, _run(case, policy)).is_success for policy in plain_refusals):
         yield from (end for text in texts for end in case.refusing(text) if end.parameters)
 
 
-def _flooded(case: Case, text: str) -> Iterator[Way]:
+def _flooded(case: Case, text: str) -> Iterator[AttackScript]:
     if not text:
         return
     for end in (*case.saying(text), *_excuses(case, (text,))):
         for piece in _pieces(case, end, text):
-            yield Way((_with(end, next(iter(end.parameters)), piece),), (0,))
-    yield from _rewritten(case, text)
-    yield from _rewritten(case, text[: _SIZES[-2]])
+            yield AttackScript((_with(end, next(iter(end.parameters)), piece),), (0,))
+    yield from _with_replaced_texts(case, text)
+    yield from _with_replaced_texts(case, text[: _SIZES[-2]])
 
 
 def _pieces(case: Case, end: Action, text: str) -> list[str]:
-    """The whole text where it is taken; otherwise pieces of a size that is; empty where none is."""
+    """The full text where it is accepted; otherwise pieces of an accepted size; empty where none is."""
     name = next(iter(end.parameters))
     for size in (len(text), *(size for size in _SIZES if size < len(text))):
         pieces = [text[start : start + size] for start in range(0, len(text), size)]
-        if not is_refused(_played(case, following((_with(end, name, pieces[0]),))), 0):
+        if not is_refused(_run(case, following((_with(end, name, pieces[0]),))), 0):
             return pieces[:_PIECES]
     return []
 
 
-def _rewritten(case: Case, text: str) -> Iterator[Way]:
-    """Perfect work with each text that it writes replaced, one at a time."""
+def _with_replaced_texts(case: Case, text: str) -> Iterator[AttackScript]:
+    """The oracle solution with each of its texts replaced, one at a time."""
     solved = case.solved
     if solved is None:
         return
-    for place in solved.changing:
-        action = solved.work[place]
+    for index in solved.changing:
+        action = solved.work[index]
         for name, value in action.parameters.items():
             if isinstance(value, str):
-                work = (*solved.work[:place], _with(action, name, text), *solved.work[place + 1 :])
-                yield Way((*work, *solved.end), (place,), spoils=True)
+                work = (*solved.work[:index], _with(action, name, text), *solved.work[index + 1 :])
+                yield AttackScript((*work, *solved.end), (index,), spoils=True)
 
 
 def _changing_tools(case: Case) -> list[Tool]:

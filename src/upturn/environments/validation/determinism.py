@@ -1,4 +1,5 @@
-"""Whether the same actions do the same: again, on a fresh environment, beside another one, in another process."""
+"""Determinism: the same actions must give the same results again, beside another environment, and in another
+process."""
 
 import hashlib
 import json
@@ -22,38 +23,40 @@ from upturn.records import Action, Split, Task, Trajectory, Turn, fields_json
 _SPLITS: tuple[Split, ...] = ("train", "heldout")
 _SEEDS = (0, 1, 2)
 _SECONDS = 600
-"""Another process may take so long; far more than it should."""
+"""Timeout of the other process, far above its normal time."""
 
 
 def replay_difference(kit: EnvironmentKit, task: Task, recorded: Trajectory) -> str:
-    """Where the recorded actions lead elsewhere on a fresh environment; empty = nowhere."""
-    again = play(kit.environment(task), task, following(actions_of(recorded)), max_turns=MOST_TURNS)
-    return _difference(recorded, again)
+    """The first difference when the recorded actions are replayed in a new environment; empty = none."""
+    replayed = play(kit.environment(task), task, following(actions_of(recorded)), max_turns=MOST_TURNS)
+    return _difference(recorded, replayed)
 
 
 def isolation_difference(
     kit: EnvironmentKit, first: tuple[Task, Trajectory], other: tuple[Task, Trajectory]
 ) -> str:
-    """What differs when two attempts take turns in environments of their own, or follow each other in one.
+    """The first difference when two trajectories are interleaved in two environments, or run in turn in one.
 
-    Each comes with its attempt alone. Empty = nothing differs.
+    Each task comes with its trajectory alone. Empty = no difference.
     """
     left, right = kit.environment(first[0]), kit.environment(other[0])
-    for (task, alone), played in zip((first, other), _interleaved((left, *first), (right, *other)), strict=True):
-        if found := _difference(alone, played):
-            return f"beside another environment {task.id!r} went another way: {found}"
+    for (task, alone), interleaved in zip(
+        (first, other), _interleaved((left, *first), (right, *other)), strict=True
+    ):
+        if difference := _difference(alone, interleaved):
+            return f"beside another environment {task.id!r} differs: {difference}"
     play(left, other[0], following(actions_of(other[1])), max_turns=MOST_TURNS)
-    again = play(left, first[0], following(actions_of(first[1])), max_turns=MOST_TURNS)
-    found = _difference(first[1], again)
-    return f"after another task in the same environment {first[0].id!r} went another way: {found}" if found else ""
+    replayed = play(left, first[0], following(actions_of(first[1])), max_turns=MOST_TURNS)
+    difference = _difference(first[1], replayed)
+    return f"after another task in the same environment {first[0].id!r} differs: {difference}" if difference else ""
 
 
 def digests(kit: EnvironmentKit, families: Sequence[str], tasks: int) -> dict[str, str]:
-    """By family: a hash over tasks of both splits and three seeds, their beginnings, and what actions lead to.
+    """By family: a hash over tasks of both splits and three seeds, their initial worlds, and trajectories in them.
 
-    Where the kit breaks, what it raised counts instead.
+    Where the kit raises, its error is hashed instead.
     """
-    found = {}
+    by_family = {}
     for family in families:
         digest = hashlib.blake2b(digest_size=8)
         try:
@@ -61,28 +64,32 @@ def digests(kit: EnvironmentKit, families: Sequence[str], tasks: int) -> dict[st
             for task in _sample(kit, family, tasks):
                 for line in _account(kit, task, habits):
                     digest.update(line.encode())
-        except Exception as exc:  # noqa: BLE001  # of foreign code: a family that breaks is reported by itself
+        except Exception as exc:  # noqa: BLE001  # third-party code: a family that raises is reported separately
             digest.update(described(exc).encode())
-        found[family] = digest.hexdigest()
-    return found
+        by_family[family] = digest.hexdigest()
+    return by_family
 
 
-def digests_elsewhere(name: str, families: Sequence[str], tasks: int) -> dict[str, str]:
-    """``digests`` of the kit of that name in a new process, whose hashes of texts are seeded otherwise.
+def digests_in_subprocess(name: str, families: Sequence[str], tasks: int) -> dict[str, str]:
+    """``digests`` of the kit of that name in a new process with a different hash seed.
 
     Raises WorldError where the process fails.
     """
     seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
     paths = [path or str(Path.cwd()) for path in sys.path]
     command = [sys.executable, "-m", __name__, name, str(tasks), *families]
-    setting = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(paths)}
+    environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(paths)}
     try:
-        done = subprocess.run(command, env=setting, capture_output=True, text=True, timeout=_SECONDS, check=True)
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=_SECONDS, check=True
+        )
     except (subprocess.SubprocessError, OSError) as exc:
-        told = (getattr(exc, "stderr", None) or str(exc)).strip().splitlines()
-        raise WorldError(f"{name!r} could not be tried in another process: {told[-1] if told else exc}") from exc
-    read: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
-    return read
+        lines = (getattr(exc, "stderr", None) or str(exc)).strip().splitlines()
+        raise WorldError(
+            f"{name!r} could not be checked in another process: {lines[-1] if lines else exc}"
+        ) from exc
+    result: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return result
 
 
 def _sample(kit: EnvironmentKit, family: str, tasks: int) -> Iterator[Task]:
@@ -92,30 +99,30 @@ def _sample(kit: EnvironmentKit, family: str, tasks: int) -> Iterator[Task]:
 
 
 def _account(kit: EnvironmentKit, task: Task, habits: Habits) -> Iterator[str]:
-    """Everything that an attempt tells: of the oracle where there is one, and of random actions."""
+    """Task, world, and the trajectories and evaluations of the oracle (if any) and of random actions, as text."""
     yield fields_json(task)
     yield content_hash(task, world_of(kit, task))
     rng = Random(f"digest/{task.id}")
     case = make_case(kit, task, habits, rng)
-    for player in (oracle_of(kit, task), random_player(case, rng), following(())):
-        if player is not None:
-            trajectory = play(kit.environment(task), task, player, max_turns=MOST_TURNS)
+    for policy in (oracle_of(kit, task), random_player(case, rng), following(())):
+        if policy is not None:
+            trajectory = play(kit.environment(task), task, policy, max_turns=MOST_TURNS)
             yield fields_json(trajectory)
             yield fields_json(kit.verifier.verify(task, trajectory))
 
 
 def _interleaved(*runs: tuple[Environment, Task, Trajectory]) -> list[Trajectory]:
-    """Both attempts again, one action of each at a time."""
-    waiting = [_Turns(environment, task) for environment, task, _ in runs]
-    for place in range(max(len(recorded.turns) for _, _, recorded in runs)):
-        for each, (_, _, recorded) in zip(waiting, runs, strict=True):
-            if place < len(recorded.turns):
-                each.take(recorded.turns[place].action)
-    return [each.done(recorded) for each, (_, _, recorded) in zip(waiting, runs, strict=True)]
+    """Replays the trajectories, one action of each at a time."""
+    replays = [_Replay(environment, task) for environment, task, _ in runs]
+    for index in range(max(len(recorded.turns) for _, _, recorded in runs)):
+        for replay, (_, _, recorded) in zip(replays, runs, strict=True):
+            if index < len(recorded.turns):
+                replay.take(recorded.turns[index].action)
+    return [replay.trajectory(recorded) for replay, (_, _, recorded) in zip(replays, runs, strict=True)]
 
 
-class _Turns:
-    """An attempt that is made one action at a time."""
+class _Replay:
+    """A trajectory replayed one action at a time."""
 
     def __init__(self, environment: Environment, task: Task) -> None:
         self._environment = environment
@@ -123,14 +130,14 @@ class _Turns:
         self._turns: list[Turn] = []
 
     def take(self, action: Action | None) -> None:
-        """The next action."""
-        assert action is not None  # players' actions are
+        """Takes the next action."""
+        assert action is not None  # scripted policies record every action
         step = self._environment.step(action)
         self._turns.append(Turn(self._observation, "", action, step.reward, state_hash=self._info.state_hash))
         self._observation, self._info = step.observation, step.info
 
-    def done(self, like: Trajectory) -> Trajectory:
-        """What came of it."""
+    def trajectory(self, like: Trajectory) -> Trajectory:
+        """The replayed trajectory, with the ids of ``like``."""
         return Trajectory(
             like.id,
             like.task_id,
@@ -144,12 +151,12 @@ class _Turns:
 
 
 def _difference(left: Trajectory, right: Trajectory) -> str:
-    """The first thing that differs in what was seen and done; empty = nothing."""
-    for place, (one, other) in enumerate(zip(left.turns, right.turns, strict=False)):
+    """The first difference in observations, states or rewards; empty = none."""
+    for index, (one, other) in enumerate(zip(left.turns, right.turns, strict=False)):
         if one.observation != other.observation:
-            return f"action {place} is chosen on {one.observation.text!r:.80}, now {other.observation.text!r:.80}"
+            return f"action {index} is chosen on {one.observation.text!r:.80}, now {other.observation.text!r:.80}"
         if (one.state_hash, one.reward) != (other.state_hash, other.reward):
-            return f"before action {place} the state has the hash {one.state_hash!r}, now {other.state_hash!r}"
+            return f"before action {index} the state has the hash {one.state_hash!r}, now {other.state_hash!r}"
     if len(left.turns) != len(right.turns):
         return f"{len(left.turns)} actions were taken, now {len(right.turns)}"
     if left.final_observation != right.final_observation:
@@ -158,7 +165,7 @@ def _difference(left: Trajectory, right: Trajectory) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Prints the digests of a kit by its name, for so many tasks of these families, as JSON on the last line."""
+    """Prints the digests of a kit by name, number of tasks and families, as JSON on the last line."""
     name, tasks, *families = arguments
     sys.stdout.write(json.dumps(digests(resolve_kit(name), families, int(tasks))) + "\n")
 

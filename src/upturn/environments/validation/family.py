@@ -1,8 +1,8 @@
-"""All checks of one task family: what is measured, against which bar, and the first breach of each in words.
+"""All checks of one task family: what is measured, against which bar, and the first violation of each in words.
 
-Order, for every task: it is solved and scouted (``case``); oracle, doing nothing, random actions, the panel, the
-kit's own attacks, mutants; then its recorded actions again, alone and beside those of the task before it. Whatever
-an attempt was shown is searched for canaries.
+Order, for every task: exploration (``case``); oracle, doing nothing, random actions, the panel, the kit's own
+attacks, mutants; then its recorded actions replayed, alone and interleaved with those of the previous task. All
+observations are searched for canaries.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from upturn.environments.kit import EnvironmentKit
 from upturn.environments.oracle_protocol import content_hash, world_of
 from upturn.environments.scripted_policy import following, play
-from upturn.environments.validation.attack import PANEL, Attempted, attempts, own_attempts, written
+from upturn.environments.validation.attack import PANEL, AttackAttempt, attempts, kit_attempts, summarised
 from upturn.environments.validation.case import Case, actions_of, make_case, random_player
 from upturn.environments.validation.determinism import isolation_difference, replay_difference
 from upturn.environments.validation.leak import earned_by, first_leak, leak_of, short_canaries
@@ -28,19 +28,19 @@ SPLITS: tuple[Split, ...] = ("train", "heldout")
 RANDOM_BAR = 0.01
 KILL_BAR = 0.95
 REPEATED_BAR = 0.05
-"""Two of the 40 tasks that are tried by default: so few may fall on the same case by chance. Where more do, the
-family has some 400 cases or fewer: success on held-out tasks may be memory, and n tasks say less than n."""
+"""Two of the default 40 tasks: so few may be equal by chance. With more, the family has about 400 cases or fewer:
+success on held-out tasks may be memorisation, and n tasks count for fewer than n."""
 
 
 class Plan(NamedTuple):
-    """How much is tried."""
+    """How much is checked."""
 
     tasks: int = 40
-    """Of each family, half of them held out."""
+    """Per family, half of them held out."""
     seed: int = 0
-    """Of the tasks and of everything random."""
+    """Seed of the tasks and of all randomness."""
     random_attempts: int = 20
-    """At each task."""
+    """Per task."""
 
 
 class Check(NamedTuple):
@@ -48,20 +48,20 @@ class Check(NamedTuple):
 
     name: str
     value: float | None
-    """None = not applicable: there was nothing to try."""
+    """None = not applicable."""
     n: int
-    """Tasks, attempts or mutants that were tried."""
+    """Tasks, attempts or mutants checked."""
     bar: str = ""
     """``>= 1``; empty = none is set."""
     holds: bool | None = None
     is_share: bool = True
-    """Whether it is hits out of ``n``; a score otherwise."""
+    """True = hits out of ``n``; False = a score."""
     breach: str = ""
-    """What broke the bar first, in words."""
+    """The first violation of the bar, in words."""
 
 
 class FamilyReport(NamedTuple):
-    """What was found out about a family."""
+    """The checks of a family."""
 
     family: str
     level: int
@@ -70,20 +70,20 @@ class FamilyReport(NamedTuple):
 
 @dataclass(slots=True)
 class _Count:
-    """Hits out of tries, and what was said of the first try that was not as it should be."""
+    """Hits out of tries, and a description of the first violation."""
 
     hits: int = 0
     tries: int = 0
     words: str = ""
 
     def add(self, *, is_hit: bool, words: str = "") -> None:
-        """``words``: of a try that is a breach; empty = it is none."""
+        """``words``: describes a violation; empty = none."""
         self.hits += is_hit
         self.tries += 1
         self.words = self.words or words
 
     def check(self, name: str, *, least: float | None = None, most: float | None = None) -> Check:
-        """Against one bar, or none."""
+        """The check against one bar, or none."""
         if not self.tries:
             return Check(name, None, 0)
         share = self.hits / self.tries
@@ -96,7 +96,7 @@ class _Count:
 
 @dataclass(slots=True)
 class _Tally:
-    """What a family's tasks came to so far."""
+    """The counts of a family so far."""
 
     oracle: _Count = field(default_factory=_Count)
     ceilings: list[float] = field(default_factory=list)
@@ -112,10 +112,10 @@ class _Tally:
     own: dict[str, _Count] = field(default_factory=dict)
     contents: set[str] = field(default_factory=set)
     last_words: Counter[str] = field(default_factory=Counter)
-    """By the oracle's last action: tasks that it solves without the work before it."""
+    """By the oracle's final action: tasks that it solves alone."""
 
     def checks(self) -> tuple[Check, ...]:
-        """In the order of tables."""
+        """All checks in display order."""
         return (
             self.oracle.check("oracle", least=1),
             _score("ceiling", min(self.ceilings, default=0), len(self.ceilings), least=1),
@@ -133,114 +133,116 @@ class _Tally:
         )
 
     def _constant(self) -> Check:
-        """The one last word that solves most tasks: what a policy can learn without looking."""
+        """The final action that solves most tasks alone: what a policy can learn without observing."""
         tasks = self.oracle.tries
         best = max(self.last_words.values(), default=0)
         return Check("constant", best / tasks if tasks else None, tasks)
 
 
 def validate_family(kit: EnvironmentKit, family: str, plan: Plan) -> FamilyReport:
-    """All checks of one family. Raises whatever the kit raises."""
+    """All checks of one family. Propagates the kit's exceptions."""
     tally, habits = _Tally(), Habits()
     before: tuple[Task, Trajectory] | None = None
     for task in tasks_of(kit, family, plan):
         rng = Random(f"validate/{plan.seed}/{task.id}")
         case = make_case(kit, task, habits, rng)
-        worked = _Worked(case, tally)
-        worked.solve()
-        worked.do_nothing()
-        worked.compare()
-        worked.act_at_random(rng, plan.random_attempts)
-        worked.attack()
-        worked.mutate()
-        for recorded in worked.recorded:
+        checks = _TaskChecks(case, tally)
+        checks.solve()
+        checks.do_nothing()
+        checks.compare()
+        checks.act_at_random(rng, plan.random_attempts)
+        checks.attack()
+        checks.mutate()
+        for recorded in checks.recorded:
             words = replay_difference(kit, task, recorded)
             tally.replay.add(is_hit=not words, words=words and f"{task.id!r}: {words}")
         if before is not None:
-            words = isolation_difference(kit, (task, worked.recorded[0]), before)
+            words = isolation_difference(kit, (task, checks.recorded[0]), before)
             tally.isolation.add(is_hit=not words, words=words)
-        before = (task, worked.recorded[-1])
+        before = (task, checks.recorded[-1])
     return FamilyReport(family, kit.families[family], tally.checks())
 
 
 def tasks_of(kit: EnvironmentKit, family: str, plan: Plan) -> Iterator[Task]:
-    """Half of them for training, half held out; at least one of each."""
+    """Training and held-out tasks in turn; at least one of each."""
     streams = [kit.tasks(seed=plan.seed, split=split, families=[family]) for split in SPLITS]
-    for place in range(max(plan.tasks, len(streams))):
-        yield from islice(streams[place % len(streams)], 1)
+    for number in range(max(plan.tasks, len(streams))):
+        yield from islice(streams[number % len(streams)], 1)
 
 
-class _Worked:
-    """One task while it is worked on; counts into the family's tally."""
+class _TaskChecks:
+    """The checks of one task; adds to the family's tally."""
 
     def __init__(self, case: Case, tally: _Tally) -> None:
         self.recorded: list[Trajectory] = []
-        """Attempts to be made again: the oracle's or doing nothing, and a random one."""
+        """Trajectories to replay: the oracle's or doing nothing, and a random one."""
         self._case = case
         self._tally = tally
         proven = case.proven
         self._canaries: Sequence[str] = () if proven is None else proven.canaries(case.task)
         self._earned = earned_by(case.solved.trajectory, self._canaries) if case.solved is not None else {}
         if short := short_canaries(self._canaries):
-            tally.canaries.add(is_hit=True, words=f"{short[0]!r} is too short for a canary, it may stand anywhere")
+            tally.canaries.add(is_hit=True, words=f"{short[0]!r} is too short for a canary, it may occur by chance")
         for action, observation in case.answers if self._canaries else ():
             leak = leak_of(action, observation, self._canaries, self._earned)
             tally.canaries.add(is_hit=bool(leak), words=leak and f"{case.task.id!r}: {leak}")
 
     def solve(self) -> None:
-        """The oracle's attempt reaches the ceiling."""
+        """The oracle reaches the ceiling."""
         solved = self._case.solved
         if solved is None:
             return
         self.recorded.append(solved.trajectory)
-        judged = self._judged(solved.trajectory)
+        judged = self._evaluated(solved.trajectory)
         is_hit = judged is not None and judged.is_success
         self._tally.oracle.add(is_hit=is_hit, words="" if is_hit else f"{self._case.task.id!r} is not solved")
         if judged is not None and judged.score is not None:
             self._tally.ceilings.append(judged.score)
         case = self._case
-        guessed = self._judged(play(case.kit.environment(case.task), case.task, following(solved.end)))
+        guessed = self._evaluated(play(case.kit.environment(case.task), case.task, following(solved.end)))
         if guessed is not None and guessed.is_success:
-            self._tally.last_words[written(solved.end)] += 1
+            self._tally.last_words[summarised(solved.end)] += 1
 
     def do_nothing(self) -> None:
-        """The state after ``reset`` is the floor."""
+        """Doing nothing scores the floor."""
         case = self._case
         idle = play(case.kit.environment(case.task), case.task, following(()))
-        judged = self._judged(idle)
+        judged = self._evaluated(idle)
         if judged is not None and judged.score is not None:
             self._tally.floors.append(judged.score)
         if not self.recorded:
             self.recorded.append(idle)
 
     def compare(self) -> None:
-        """No two tasks are alike; where the kit tells nothing of its worlds, nobody knows."""
+        """No two tasks are equal; skipped where the kit's worlds have no hash."""
         world = world_of(self._case.kit, self._case.task)
         if not world:
             return
         content = content_hash(self._case.task, world)
         is_repeated = content in self._tally.contents
-        words = f"{self._case.task.id!r} is what another task was" if is_repeated else ""
+        words = f"{self._case.task.id!r} repeats another task" if is_repeated else ""
         self._tally.repeated.add(is_hit=is_repeated, words=words)
         self._tally.contents.add(content)
 
     def act_at_random(self, rng: Random, count: int) -> None:
-        """Actions that the tools allow, with values found in the world."""
+        """Random calls of the tools with values from the world."""
         case = self._case
         player = random_player(case, rng)
-        for place in range(0 if player is None else count):
+        for number in range(0 if player is None else count):
             assert player is not None  # the range is empty otherwise
             trajectory = play(case.kit.environment(case.task), case.task, player)
-            self._count_ways(self._tally.random, [Attempted(written(actions_of(trajectory)), trajectory)])
-            if not place:
+            self._count_attempts(
+                self._tally.random, [AttackAttempt(summarised(actions_of(trajectory)), trajectory)]
+            )
+            if not number:
                 self.recorded.append(trajectory)
 
     def attack(self) -> None:
-        """Each attack of the panel, and the kit's own: a task counts once, by its most successful way."""
+        """Each attack of the panel, and the kit's own: a task counts once, as a success if any attempt succeeds."""
         for name, attack in PANEL.items():
-            self._count_ways(self._tally.panel[name], attempts(self._case, attack))
-        for attempted in own_attempts(self._case):
-            self._count_ways(self._tally.own.setdefault(attempted.way, _Count()), [attempted])
+            self._count_attempts(self._tally.panel[name], attempts(self._case, attack))
+        for attempted in kit_attempts(self._case):
+            self._count_attempts(self._tally.own.setdefault(attempted.description, _Count()), [attempted])
 
     def mutate(self) -> None:
         """Wrong goal states."""
@@ -251,25 +253,25 @@ class _Worked:
         mutants.tries += kills.tried
         mutants.words = mutants.words or kills.survivor
 
-    def _count_ways(self, count: _Count, ways: Sequence[Attempted] | Iterator[Attempted]) -> None:
-        paid, is_tried = "", False
-        for attempted in ways:
+    def _count_attempts(self, count: _Count, tried: Sequence[AttackAttempt] | Iterator[AttackAttempt]) -> None:
+        success, is_tried = "", False
+        for attempted in tried:
             is_tried = True
-            judged = self._judged(attempted.trajectory)
+            judged = self._evaluated(attempted.trajectory)
             if judged is not None and judged.is_success:
-                paid = paid or f"{self._case.task.id!r} by {attempted.way}"
+                success = success or f"{self._case.task.id!r} by {attempted.description}"
         if is_tried:
-            count.add(is_hit=bool(paid), words=paid and f"success in {paid}")
+            count.add(is_hit=bool(success), words=success and f"success in {success}")
 
-    def _judged(self, trajectory: Trajectory) -> Evaluation | None:
-        """The verifier's evaluation; None where it breaks, which is counted. Looks for canaries, too."""
+    def _evaluated(self, trajectory: Trajectory) -> Evaluation | None:
+        """The verifier's evaluation; None where it raises, which is counted. Also searches for canaries."""
         case = self._case
         if self._canaries:
             leak = first_leak(trajectory, self._canaries, self._earned)
             self._tally.canaries.add(is_hit=bool(leak), words=leak and f"{case.task.id!r}: {leak}")
         try:
             evaluation = case.kit.verifier.verify(case.task, trajectory)
-        except Exception as exc:  # noqa: BLE001  # of foreign code: counted, and a breach by itself
+        except Exception as exc:  # noqa: BLE001  # third-party code: counted as a violation
             self._tally.unjudged.add(is_hit=True, words=f"{case.task.id!r}: verify raised {described(exc)}")
             return None
         self._tally.unjudged.add(is_hit=False)

@@ -1,4 +1,4 @@
-"""A whole kit, family by family, and what could not be checked about it."""
+"""Validates a kit family by family, and lists what could not be checked."""
 
 import signal
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,12 +10,12 @@ from multiprocessing import get_context
 
 from upturn.environments.kit import EnvironmentKit, resolve_kit, tools_of
 from upturn.environments.validation.attack import NEEDS_ORACLE, PANEL
-from upturn.environments.validation.determinism import digests, digests_elsewhere
+from upturn.environments.validation.determinism import digests, digests_in_subprocess
 from upturn.environments.validation.family import Check, FamilyReport, Plan, validate_family
 from upturn.errors import WorldError, described
 
 _DIGESTED = 1
-"""Tasks of each split and seed that are compared between processes."""
+"""Tasks per split and seed that are compared between processes."""
 
 
 def validate_kit(
@@ -26,48 +26,51 @@ def validate_kit(
     name: str | None = None,
     processes: int = 1,
 ) -> Iterator[FamilyReport]:
-    """Reports family by family.
+    """Yields a report per family.
 
-    ``families``: only these; empty = all. ``name``: by which another process finds the kit; None = only this one is
-    tried. ``processes``: that families are shared out to, 1 = none but this one, the only one without a name;
-    reports are the same.
+    ``families``: only these; empty = all. ``name``: for other processes to resolve the kit; None = only this
+    process checks it. ``processes``: number of worker processes; 1, or no ``name``, = this process. Reports do not
+    depend on it.
 
-    A kit that raises is reported, not raised: the family's only check is then ``tried``, which does not hold.
-    Raises WorldError where another process cannot try the kit.
+    A kit's exception is reported, not raised: the family's only check is then ``tried``, which does not hold.
+    Raises WorldError where another process cannot check the kit.
     """
     chosen = tuple(families or kit.families)
-    sayings = _Sayings(kit, chosen, name)
+    determinism = _Determinism(kit, chosen, name)
     reports: Iterator[FamilyReport]
     if name is None or processes == 1:
-        reports = (_tried(kit, family, plan) for family in chosen)
+        reports = (_validated(kit, family, plan) for family in chosen)
     else:
-        reports = _shared_out(name, chosen, plan, processes)
+        reports = _in_processes(name, chosen, plan, processes)
     for report in reports:
         is_broken = report.checks[0].name == "tried"
-        yield report if is_broken else report._replace(checks=(*report.checks, sayings.check(report.family)))
+        yield report if is_broken else report._replace(checks=(*report.checks, determinism.check(report.family)))
 
 
-def _tried(kit: EnvironmentKit, family: str, plan: Plan) -> FamilyReport:
+def _validated(kit: EnvironmentKit, family: str, plan: Plan) -> FamilyReport:
     try:
         return validate_family(kit, family, plan)
-    except Exception as exc:  # noqa: BLE001  # of foreign code: this is where it is reported
-        broken = Check("tried", 0.0, 1, ">= 1", False, breach=f"it raised {described(exc)}")
-        return FamilyReport(family, kit.families[family], (broken,))
+    except Exception as exc:  # noqa: BLE001  # third-party code: reported here
+        failed = Check("tried", 0.0, 1, ">= 1", False, breach=f"it raised {described(exc)}")
+        return FamilyReport(family, kit.families[family], (failed,))
 
 
-def _shared_out(name: str, families: Sequence[str], plan: Plan, processes: int) -> Iterator[FamilyReport]:
-    """In the families' order. Ctrl-C is this process's to handle; families not yet begun are then left."""
+def _in_processes(name: str, families: Sequence[str], plan: Plan, processes: int) -> Iterator[FamilyReport]:
+    """Reports in the order of the families.
+
+    Ctrl-C is handled by this process; families not yet started are skipped.
+    """
     pool = ProcessPoolExecutor(processes, get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_IGN))
     try:
-        yield from pool.map(_tried_there, repeat(name), families, repeat(plan))
+        yield from pool.map(_validated_by_name, repeat(name), families, repeat(plan))
     except BrokenProcessPool as exc:
-        raise WorldError(f"a process that tried families of {name!r} was stopped: {exc}") from exc
+        raise WorldError(f"a process that checked families of {name!r} was stopped: {exc}") from exc
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _tried_there(name: str, family: str, plan: Plan) -> FamilyReport:
-    return _tried(_kit(name), family, plan)
+def _validated_by_name(name: str, family: str, plan: Plan) -> FamilyReport:
+    return _validated(_kit(name), family, plan)
 
 
 @cache
@@ -76,18 +79,18 @@ def _kit(name: str) -> EnvironmentKit:
 
 
 def unchecked(kit: EnvironmentKit, reports: Sequence[FamilyReport], *, has_name: bool = True) -> list[str]:
-    """What nothing can be said about, in words: why, and what the kit would have to offer."""
+    """The checks that were not possible, in words, with what the kit would have to provide."""
     values: Mapping[str, list[float | None]] = _by_name(reports)
-    found = []
+    notes = []
     has_oracle = any(value is not None for value in values.get("oracle", ()))
     if not has_oracle:
         kinds = ", ".join(("oracle", "ceiling", "mutants", *NEEDS_ORACLE))
-        found.append(f"{kinds}: the kit knows no oracle; give it ProvenKit's methods, or one_step an oracle")
+        notes.append(f"{kinds}: the kit has no oracle; add ProvenKit's methods, or pass one_step an oracle")
     if not tools_of(kit):
         used = "user.answer and user.finish" + (" and what the oracle uses" if has_oracle else "")
-        found.append(f"the kit describes no tools (DescribedKit): random actions and attacks used {used}")
+        notes.append(f"the kit describes no tools (DescribedKit): random actions and attacks used {used}")
     if all(value is None for value in values.get("canaries", [None])):
-        found.append("canaries: the kit names none (ProvenKit.canaries)")
+        notes.append("canaries: the kit has none (ProvenKit.canaries)")
     never = [
         name
         for name in ("random", "mutants", *PANEL)
@@ -95,43 +98,43 @@ def unchecked(kit: EnvironmentKit, reports: Sequence[FamilyReport], *, has_name:
         if has_oracle or name not in ("mutants", *NEEDS_ORACLE)
     ]
     if never:
-        found.append(f"{', '.join(never)}: there was no way to try it in any family")
+        notes.append(f"{', '.join(never)}: not applicable in any family")
     if not has_name:
-        found.append("determinism in another process: the kit has no name to be found by there")
-    return found
+        notes.append("determinism in another process: the kit has no name to resolve there")
+    return notes
 
 
-class _Sayings:
-    """What the kit says of the same tasks three times: twice here, once elsewhere."""
+class _Determinism:
+    """Digests of the same tasks computed three times: twice here, once in another process."""
 
     def __init__(self, kit: EnvironmentKit, families: Sequence[str], name: str | None) -> None:
         self._kit = kit
         self._families = families
         self._name = name
-        self._found: list[dict[str, str]] | None = None
+        self._digests: list[dict[str, str]] | None = None
 
     def check(self, family: str) -> Check:
-        """Whether all are the same."""
-        if self._found is None:
-            self._found = [digests(self._kit, self._families, _DIGESTED) for _ in range(2)]
+        """Whether all digests are equal."""
+        if self._digests is None:
+            self._digests = [digests(self._kit, self._families, _DIGESTED) for _ in range(2)]
             if self._name is not None:
-                self._found.append(digests_elsewhere(self._name, self._families, _DIGESTED))
-        said = [each[family] for each in self._found]
-        where = "a second time" if said[0] != said[1] else "in another process"
-        is_same = len(set(said)) == 1
+                self._digests.append(digests_in_subprocess(self._name, self._families, _DIGESTED))
+        values = [by_family[family] for by_family in self._digests]
+        where = "a second time" if values[0] != values[1] else "in another process"
+        is_same = len(set(values)) == 1
         return Check(
             "determinism",
             float(is_same),
-            len(said),
+            len(values),
             ">= 1",
             is_same,
-            breach="" if is_same else f"the same tasks, actions or judgements came out differently {where}",
+            breach="" if is_same else f"the same tasks, actions or evaluations differed {where}",
         )
 
 
 def _by_name(reports: Sequence[FamilyReport]) -> dict[str, list[float | None]]:
-    found: dict[str, list[float | None]] = {}
+    values: dict[str, list[float | None]] = {}
     for report in reports:
         for check in report.checks:
-            found.setdefault(check.name, []).append(check.value)
-    return found
+            values.setdefault(check.name, []).append(check.value)
+    return values

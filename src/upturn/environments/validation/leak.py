@@ -1,4 +1,4 @@
-"""Whether a canary is shown before it was earned (``ProvenKit.canaries`` says what that means)."""
+"""Detects canaries shown before they are earned (defined in ``ProvenKit.canaries``)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -9,7 +9,7 @@ from upturn.records import Action, Observation, Trajectory
 
 
 def earned_by(trajectory: Trajectory, canaries: Sequence[str]) -> dict[str, frozenset[str]]:
-    """By canary: the operations after which the oracle was shown it."""
+    """By canary: the operations after which the oracle saw it."""
     shown = [(action, text) for action, text in _answers(trajectory) if action is not None]
     return {
         canary: frozenset(f"{action.target}.{action.operation}" for action, text in shown if canary in text)
@@ -18,7 +18,7 @@ def earned_by(trajectory: Trajectory, canaries: Sequence[str]) -> dict[str, froz
 
 
 def first_leak(trajectory: Trajectory, canaries: Sequence[str], earned: Mapping[str, frozenset[str]]) -> str:
-    """The first canary that the attempt was shown unearned, in words; empty = none."""
+    """The first canary shown unearned, in words; empty = none."""
     written = ""
     for action, text in _answers(trajectory):
         written += "" if action is None else _written(action)
@@ -30,8 +30,8 @@ def first_leak(trajectory: Trajectory, canaries: Sequence[str], earned: Mapping[
 def leak_of(
     action: Action, observation: Observation, canaries: Sequence[str], earned: Mapping[str, frozenset[str]]
 ) -> str:
-    """As ``first_leak``, of the answer to a first action."""
-    return _leak(action, _shown(observation), written=_written(action), canaries=canaries, earned=earned)
+    """As ``first_leak``, for the observation after a first action."""
+    return _leak(action, _text_of(observation), written=_written(action), canaries=canaries, earned=earned)
 
 
 def _leak(
@@ -49,24 +49,24 @@ def _leak(
     return ""
 
 
-def _shown(observation: Observation) -> str:
+def _text_of(observation: Observation) -> str:
     return f"{observation.code} {observation.text}"
 
 
 def short_canaries(canaries: Sequence[str]) -> list[str]:
-    """Those that could stand anywhere by chance."""
+    """Canaries so short that they may occur by chance."""
     return [canary for canary in canaries if len(canary) < CANARY_LENGTH]
 
 
 def _answers(trajectory: Trajectory) -> Iterator[tuple[Action | None, str]]:
-    """What was seen, and the action that it answers; None = the beginning."""
-    seen = [turn.observation for turn in trajectory.turns] + [trajectory.final_observation]
-    for action, observation in zip((None, *(turn.action for turn in trajectory.turns)), seen, strict=True):
-        yield action, _shown(observation)
+    """Each observation's text with the action before it; None = the first observation."""
+    observations = [turn.observation for turn in trajectory.turns] + [trajectory.final_observation]
+    for action, observation in zip((None, *(turn.action for turn in trajectory.turns)), observations, strict=True):
+        yield action, _text_of(observation)
 
 
 def _written(action: Action) -> str:
-    """All that the agent wrote, as a call where it is one and value by value."""
+    """All text in the action: the call, each value and the thought."""
     try:
         call = write_call(action)
     except RecordError:

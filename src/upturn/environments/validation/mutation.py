@@ -1,9 +1,9 @@
-"""Whether a verifier sees when one fact of perfect work is wrong: mutants of the state, and one foreign change.
+"""Mutation tests of a verifier: oracle solutions with one fact wrong, or with one extra change.
 
-A fact is whatever differs between the state at the beginning and after perfect work. Each is undone, dropped,
-doubled and replaced by a near miss, one at a time; what the kit says may differ is left alone. Foreign changes are
-made by acting: perfect work with one more action that changed something. A mutant is killed when the verifier does
-not call it a success, be it that it breaks.
+A fact is any difference between the initial state and the oracle's final state. Each is undone, dropped, doubled
+and replaced by a near miss, one at a time, except where the kit allows it (``may_differ``). Extra changes are made
+by acting: the oracle solution with one more action that changed the state. A mutant is killed when the verifier
+does not call it a success; a verifier that raises kills it too.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,67 +16,67 @@ from upturn.records import JsonValue, Trajectory
 
 Path: TypeAlias = tuple[str, ...]
 _Put: TypeAlias = Callable[[JsonValue], JsonValue]
-"""The whole state with this value at one place."""
-_FOREIGN = 3
-"""Foreign changes that are tried on a task."""
+"""The whole state with this value at one path."""
+_EXTRA = 3
+"""Extra changes tried per task."""
 
 
 class Mutant(NamedTuple):
-    """A state in which one thing is wrong."""
+    """A state with one fact wrong."""
 
     what: str
     """``undone``, ``dropped``, ``doubled`` or ``replaced``."""
     path: Path
     value: JsonValue
-    """At the path; None = nothing."""
+    """The value at the path; None = missing."""
     state: JsonValue
 
 
 class Kills(NamedTuple):
-    """How a verifier did on one task."""
+    """A verifier's result on one task."""
 
     killed: int
     tried: int
     survivor: str
-    """The first one, in words; empty = there is none."""
+    """The first mutant not killed, in words; empty = none."""
 
 
 class Difference(NamedTuple):
-    """One place where two states are not the same."""
+    """A path at which two states differ."""
 
     path: Path
     value: JsonValue
-    """What stands there in the second; None = nothing."""
+    """The value in the second state; None = missing."""
 
 
 def mutants(before: JsonValue, after: JsonValue) -> Iterator[Mutant]:
-    """Every single mistake in what differs between the two states."""
+    """All mutants of the differences between the two states."""
     return _changed(before, after, (), lambda value: value)
 
 
 def differences(left: JsonValue, right: JsonValue, path: Path = ()) -> Iterator[Difference]:
-    """The places where two states differ, as far inside as both have the same shape."""
+    """The innermost paths at which two states differ."""
     if isinstance(left, dict) and isinstance(right, dict):
         for key in dict.fromkeys((*left, *right)):
             yield from differences(left.get(key), right.get(key), (*path, key))
     elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
-        for place, (one, other) in enumerate(zip(left, right, strict=True)):
-            yield from differences(one, other, (*path, str(place)))
+        for index, (first, second) in enumerate(zip(left, right, strict=True)):
+            yield from differences(first, second, (*path, str(index)))
     elif not _same(left, right):
         yield Difference(path, right)
 
 
 def is_perfect(case: Case, solved: Solved, trajectory: Trajectory) -> bool:
-    """Whether the attempt left the state as perfect work does, or differs only where it may."""
-    found = differences(dict(solved.trajectory.final_state), dict(trajectory.final_state))
-    return all(_may_differ(case, path, value) for path, value in found)
+    """Whether the trajectory's final state equals the oracle's, except where it may differ."""
+    changes = differences(dict(solved.trajectory.final_state), dict(trajectory.final_state))
+    return all(_may_differ(case, path, value) for path, value in changes)
 
 
 def mutation_kills(case: Case, solved: Solved) -> Kills:
-    """Counts over all mutants of the oracle's attempt."""
+    """The counts over all mutants of the oracle solution."""
     killed = tried = 0
     survivor = ""
-    for what, trajectory in (*_mutated(case, solved), *_foreign(case, solved)):
+    for what, trajectory in (*_mutated(case, solved), *_extra_changes(case, solved)):
         tried += 1
         if is_success(case, trajectory):
             survivor = survivor or f"{what} in {case.task.id!r} is still a success"
@@ -86,10 +86,10 @@ def mutation_kills(case: Case, solved: Solved) -> Kills:
 
 
 def is_success(case: Case, trajectory: Trajectory) -> bool:
-    """What the verifier says; one that breaks says no."""
+    """The verifier's verdict; False where it raises."""
     try:
         return case.kit.verifier.verify(case.task, trajectory).is_success
-    except Exception:  # noqa: BLE001  # of foreign code: a broken judge is no success in any rate
+    except Exception:  # noqa: BLE001  # third-party code: an error is never a success
         return False
 
 
@@ -102,9 +102,9 @@ def _mutated(case: Case, solved: Solved) -> Iterator[tuple[str, Trajectory]]:
             yield what, replace(solved.trajectory, final_state=mutant.state)
 
 
-def _foreign(case: Case, solved: Solved) -> Iterator[tuple[str, Trajectory]]:
-    others = [action for action in case.changers if action not in solved.actions]
-    for action in others[:: max(1, len(others) // _FOREIGN)][:_FOREIGN]:
+def _extra_changes(case: Case, solved: Solved) -> Iterator[tuple[str, Trajectory]]:
+    candidates = [action for action in case.changers if action not in solved.actions]
+    for action in candidates[:: max(1, len(candidates) // _EXTRA)][:_EXTRA]:
         player = following((*solved.work, action, *solved.end))
         trajectory = play(case.kit.environment(case.task), case.task, player, max_turns=MOST_TURNS)
         if not is_refused(trajectory, len(solved.work)) and not is_perfect(case, solved, trajectory):
@@ -116,7 +116,7 @@ def _may_differ(case: Case, path: Sequence[str], value: JsonValue) -> bool:
 
 
 def _same(left: JsonValue, right: JsonValue) -> bool:
-    """Equal, and True is not 1."""
+    """Whether the values are equal and of the same kind (True is not 1)."""
     return left == right and isinstance(left, bool) == isinstance(right, bool)
 
 
@@ -127,43 +127,43 @@ def _changed(before: JsonValue, after: JsonValue, path: Path, put: _Put) -> Iter
             yield from _wrong(after, path, put)
         return
     for key in dict.fromkeys((*before, *after)):
-        place = (*path, key)
+        inner_path = (*path, key)
         if key not in after:
-            yield Mutant("undone", place, before[key], put({**after, key: before[key]}))
+            yield Mutant("undone", inner_path, before[key], put({**after, key: before[key]}))
         elif key in before:
-            yield from _changed(before[key], after[key], place, _into(after, key, put))
+            yield from _changed(before[key], after[key], inner_path, _into(after, key, put))
         else:
-            yield Mutant("dropped", place, None, put(_without(after, key)))
-            yield from _wrong(after[key], place, _into(after, key, put))
+            yield Mutant("dropped", inner_path, None, put(_without(after, key)))
+            yield from _wrong(after[key], inner_path, _into(after, key, put))
 
 
 def _wrong(value: JsonValue, path: Path, put: _Put) -> Iterator[Mutant]:
-    """Every mistake in something that was not there before."""
+    """All mutants of a value that was not there before."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield Mutant("dropped", (*path, key), None, put(_without(value, key)))
             yield from _wrong(inner, (*path, key), _into(value, key, put))
     elif isinstance(value, list):
         for index, inner in enumerate(value):
-            place = (*path, str(index))
-            yield Mutant("dropped", place, None, put([*value[:index], *value[index + 1 :]]))
-            yield Mutant("doubled", place, inner, put([*value[: index + 1], *value[index:]]))
-            yield from _wrong(inner, place, _at(value, index, put))
+            inner_path = (*path, str(index))
+            yield Mutant("dropped", inner_path, None, put([*value[:index], *value[index + 1 :]]))
+            yield Mutant("doubled", inner_path, inner, put([*value[: index + 1], *value[index:]]))
+            yield from _wrong(inner, inner_path, _at(value, index, put))
     else:
-        for what, other in _near_misses(value):
-            yield Mutant(what, path, other, put(other))
+        for what, near_miss in _near_misses(value):
+            yield Mutant(what, path, near_miss, put(near_miss))
 
 
-def _into(whole: dict[str, JsonValue], key: str, put: _Put) -> _Put:
-    return lambda value: put({**whole, key: value})
+def _into(container: dict[str, JsonValue], key: str, put: _Put) -> _Put:
+    return lambda value: put({**container, key: value})
 
 
-def _at(whole: list[JsonValue], index: int, put: _Put) -> _Put:
-    return lambda value: put([*whole[:index], value, *whole[index + 1 :]])
+def _at(container: list[JsonValue], index: int, put: _Put) -> _Put:
+    return lambda value: put([*container[:index], value, *container[index + 1 :]])
 
 
-def _without(whole: dict[str, JsonValue], key: str) -> dict[str, JsonValue]:
-    return {name: value for name, value in whole.items() if name != key}
+def _without(container: dict[str, JsonValue], key: str) -> dict[str, JsonValue]:
+    return {name: value for name, value in container.items() if name != key}
 
 
 def _near_misses(value: JsonValue) -> Iterator[tuple[str, JsonValue]]:

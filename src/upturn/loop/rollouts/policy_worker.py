@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from upturn.agents import prompts_for
+from upturn.agents import prompt_builder_for
 from upturn.config import AdapterSettings
 from upturn.environments import EnvironmentKit, judge
 from upturn.errors import ModelError
 from upturn.loop.agent_runtime import CONTEXT, SLOTS, Fleet, Purpose, renderer_of
 from upturn.loop.rollouts.state_values import Continuations, measure_values, turn_rewards
-from upturn.models import SHIPPED, folder_here, load_local
+from upturn.models import SHIPPED, load_local, local_folder
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory, TrajectorySink
 from upturn.training import ScoredGroup, ScoredTrajectory
 from upturn.training.data import Portion
@@ -187,7 +187,7 @@ class Trainee:
             local.model, slots=SLOTS, max_length=fleet.limits.max_tokens or CONTEXT
         )
         self.renderer = renderer_of(local, version, fleet.kit)
-        self.prompts = prompts_for(version, fleet.limits, self.renderer)
+        self.prompts = prompt_builder_for(version, fleet.limits, self.renderer)
         """How its agent makes prompts."""
 
     def merge(self) -> None:
@@ -246,7 +246,7 @@ def put_on(model: "PreTrainedModel", adapter: AdapterSettings, name: str) -> Non
     """An adapter on the model of that name, whose folder the saved adapter will name as its base."""
     from upturn.training.optimisation import adapt
 
-    base = SHIPPED[name] if name in SHIPPED else folder_here(name)
+    base = SHIPPED[name] if name in SHIPPED else local_folder(name)
     adapt(model, adapter, base=str(base.absolute()))
 
 

@@ -9,7 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from upturn.agents import Attempt, Beginning, Crew, Played, Setting, Work, build, play, temperature
+from upturn.agents import (
+    Attempt,
+    BranchPoint,
+    Setting,
+    WorkerPool,
+    WorkerResults,
+    WorkItem,
+    build,
+    run_on_workers,
+    temperature,
+)
 from upturn.config import Limits
 from upturn.environments import Environment, EnvironmentKit, resolve_kit
 from upturn.errors import ClusterError
@@ -39,7 +49,7 @@ class OpenTrainee:
 
 
 class TraineeWorkplace:
-    """A ``Workplace`` with one version."""
+    """A ``WorkerRuntime`` with one version."""
 
     def __init__(self, fleet: Fleet, version: AgentVersion, *, threads: int = 1) -> None:
         """``threads``: of torch."""
@@ -48,17 +58,17 @@ class TraineeWorkplace:
         self._limits = fleet.limits
         self._agent = build(version, limits=fleet.limits, renderer=self._trainee.renderer)
 
-    def take(self, folder: str, version: str) -> str:
+    def load_weights(self, folder: str, version: str) -> str:
         """Raises ModelError for a folder that is missing or damaged; the weights stay as they were then."""
-        from upturn.training.distributed import put_back, weight_tensors
+        from upturn.training.distributed import restore_weights, weight_tensors
         from upturn.training.runs import load_version
 
         if self._trainee.engine.version != version:
-            put_back(self._trainee.model, weight_tensors(load_version(Path(folder))))
+            restore_weights(self._trainee.model, weight_tensors(load_version(Path(folder))))
             self._trainee.engine.refresh()
         return self._trainee.engine.version
 
-    def begin(self, works: Sequence[Work]) -> None:  # noqa: ARG002
+    def prepare(self, works: Sequence[WorkItem]) -> None:  # noqa: ARG002
         """Empties the engine's caches, and sets up torch in the thread that plays: each thread has its own."""
         import torch
 
@@ -66,7 +76,7 @@ class TraineeWorkplace:
         torch.set_flush_denormal(True)  # as in training's own process
         self._trainee.engine.refresh()
 
-    def setting(self, work: Work) -> Setting:
+    def setting(self, work: WorkItem) -> Setting:
         """With this worker's agent and engine."""
         return Setting(
             key=work.key,
@@ -86,8 +96,10 @@ class TraineeWorkplace:
 class CrewFleet(Fleet):
     """A fleet whose attempts a crew plays, for one version in training. Not thread-safe."""
 
-    def __init__(self, kit: EnvironmentKit, limits: Limits, crew: Crew, folder: Path, *, retries: int = 2) -> None:
-        """``folder``: where weights are handed over, see ``Handover``. ``retries``: see ``play``."""
+    def __init__(
+        self, kit: EnvironmentKit, limits: Limits, crew: WorkerPool, folder: Path, *, retries: int = 2
+    ) -> None:
+        """``folder``: where weights are handed over, see ``Handover``. ``retries``: see ``run_on_workers``."""
         super().__init__(kit, limits)
         self._crew = crew
         self._folder = folder
@@ -106,7 +118,7 @@ class CrewFleet(Fleet):
         self,
         jobs: Sequence[tuple[AgentVersion, Task, int]],
         purpose: Purpose,
-        begin: Sequence[Beginning] | None = None,
+        begin: Sequence[BranchPoint] | None = None,
     ) -> list[Trajectory]:
         """See ``Fleet.attempt``. Raises ClusterError for several versions: workers have one."""
         versions = {version.id for version, _, _ in jobs}
@@ -119,7 +131,7 @@ class CrewFleet(Fleet):
         indices: dict[str, int] = {}
         started = [None] * len(jobs) if begin is None else begin
         works = [
-            Work(
+            WorkItem(
                 Attempt(task, number, indices.setdefault(task.id, len(indices)), beginning),
                 purpose.key,
                 version.id,
@@ -128,7 +140,7 @@ class CrewFleet(Fleet):
             )
             for (version, task, number), beginning in zip(jobs, started, strict=True)
         ]
-        played = play(works, self._crew, retries=self._retries)
+        played = run_on_workers(works, self._crew, retries=self._retries)
         self._count(played)
         other = next((each for each in played.trajectories if each.model_version not in {"", hash_given}), None)
         if other is not None:
@@ -137,6 +149,6 @@ class CrewFleet(Fleet):
             )
         return played.trajectories
 
-    def _count(self, played: Played) -> None:
+    def _count(self, played: WorkerResults) -> None:
         self.lost_attempts += sum(played.losses.values())
         self.lost_workers += played.reasons

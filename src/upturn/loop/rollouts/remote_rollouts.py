@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from upturn.agents import Beginning
+from upturn.agents import BranchPoint
 from upturn.config import Limits, OptimiserSettings
 from upturn.environments import EnvironmentKit
 from upturn.errors import ModelError
@@ -62,7 +62,7 @@ class RemoteFleet(Fleet):
         self,
         jobs: Sequence[tuple[AgentVersion, Task, int]],
         purpose: Purpose,
-        begin: Sequence[Beginning] | None = None,
+        begin: Sequence[BranchPoint] | None = None,
     ) -> list[Trajectory]:
         """See ``Fleet.attempt``. Raises TrainingError when a sample of the tokens is not what these weights sample;
         at temperatures other than 1 nothing is scored again, nor trained on.

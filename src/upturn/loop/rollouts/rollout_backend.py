@@ -17,7 +17,7 @@ from upturn.records import AgentVersion
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from upturn.agents import CrewSettings
+    from upturn.agents import RaySettings
     from upturn.models import RemoteEngine
 
 _UNNAMED = "default"
@@ -37,10 +37,10 @@ def sampling(context: Context, parent: AgentVersion, name: str) -> Iterator[Flee
         case "process":
             yield context.fleet
         case "ray":
-            from upturn.agents import RayCrew
+            from upturn.agents import RayWorkerPool
 
             opened = OpenTrainee(context.config.environment.name, limits, parent)
-            with RayCrew(opened, _crew_settings(config)) as crew:
+            with RayWorkerPool(opened, _crew_settings(config)) as crew:
                 fleet = CrewFleet(context.kit, limits, crew, handed)
                 yield fleet
                 if fleet.lost_workers:
@@ -67,10 +67,10 @@ def check_sampler(context: Context) -> None:
             asyncio.run(_engine(context).check())
 
 
-def _crew_settings(config: RolloutConfig) -> "CrewSettings":
-    from upturn.agents import CrewSettings
+def _crew_settings(config: RolloutConfig) -> "RaySettings":
+    from upturn.agents import RaySettings
 
-    return CrewSettings(workers=config.workers, address=config.address or None)
+    return RaySettings(workers=config.workers, address=config.address or None)
 
 
 def _engine(context: Context) -> "RemoteEngine":

@@ -11,7 +11,7 @@ from math import fsum
 from statistics import fmean
 from typing import NamedTuple, TypeAlias
 
-from upturn.agents import Beginning, beginnings, whole_attempt
+from upturn.agents import BranchPoint, branch_points, full_trajectory
 from upturn.environments import judge
 from upturn.errors import WorldError
 from upturn.loop.agent_runtime import Fleet, Purpose
@@ -59,7 +59,7 @@ class Continuations:
 
 class _State(NamedTuple):
     task: Task
-    beginning: Beginning
+    branch_point: BranchPoint
 
 
 _Key: TypeAlias = tuple[str, tuple[object, ...]]
@@ -101,19 +101,19 @@ def continued(
     """
     states, keys = _entered(fleet, groups)
     jobs = [(version, state.task, number) for state in states.values() for number in range(how.count)]
-    begin = [state.beginning for state in states.values() for _ in range(how.count)]
+    begin = [state.branch_point for state in states.values() for _ in range(how.count)]
     made = fleet.attempt(jobs, purpose, begin)
     rewards = [
         None
         if trajectory.outcome == "environment_error"  # whatever a verifier makes of it
-        else how.earned(whole_attempt(trajectory, each), judge(fleet.kit.verifier, job[1], trajectory))
+        else how.earned(full_trajectory(trajectory, each), judge(fleet.kit.verifier, job[1], trajectory))
         for job, each, trajectory in zip(jobs, begin, made, strict=True)
     ]
     earned: dict[_Key, Returns] = {}
     for place, (key, state) in enumerate(states.items()):
         at = range(place * how.count, (place + 1) * how.count)
         earned[key] = tuple(
-            _return(made[each], reward, after=len(state.beginning.turns), gamma=how.gamma)
+            _return(made[each], reward, after=len(state.branch_point.turns), gamma=how.gamma)
             for each in at
             if (reward := rewards[each]) is not None
         )
@@ -136,9 +136,9 @@ def written_from_states(fleet: Fleet, groups: Sequence[ScoredGroup]) -> int:
     return sum(
         span.stop - span.start
         for state in _entered(fleet, groups).states.values()
-        for row in attempts[state.beginning.source].rows
+        for row in attempts[state.branch_point.source].rows
         for span in row.spans
-        if span.turn >= len(state.beginning.turns)
+        if span.turn >= len(state.branch_point.turns)
     )
 
 
@@ -159,7 +159,7 @@ def _entered(fleet: Fleet, groups: Sequence[ScoredGroup]) -> _Entered:
             if not member.is_scorable:
                 found.keys[-1].append(None)
                 continue
-            own = beginnings(member.trajectory, group.task, fleet.kit.environment(group.task))
+            own = branch_points(member.trajectory, group.task, fleet.kit.environment(group.task))
             found.keys[-1].append([_key(group.task, each) for each in own])
             for each in own:
                 found.states.setdefault(_key(group.task, each), _State(group.task, each))
@@ -172,13 +172,13 @@ def _check_first(states: Mapping[_Key, _State], earned: Mapping[_Key, Returns], 
     No credit can do without that one; later states may be missing where the estimator allows it.
     """
     broken = [each.error for each in made if each.outcome == "environment_error"]
-    lost = [state for key, state in states.items() if not state.beginning.turns and not earned[key]]
+    lost = [state for key, state in states.items() if not state.branch_point.turns and not earned[key]]
     if broken and lost:
         raise WorldError(
             f"{len(broken)} of {len(made)} continuations ended in environment_error, so the first state of attempt "
-            f"{lost[0].beginning.source!r} has no value; the first broke with {broken[0]}; mend the environment's "
-            "restore(), reset() or step(), or let snapshot() raise NotImplementedError to have actions repeated "
-            "instead"
+            f"{lost[0].branch_point.source!r} has no value; the first broke with {broken[0]}; mend the "
+            "environment's restore(), reset() or step(), or let snapshot() raise NotImplementedError to have "
+            "actions repeated instead"
         )
 
 
@@ -198,8 +198,8 @@ def _return(continuation: Trajectory, earned: float, *, after: int, gamma: float
     return fsum(gamma**turn * reward for turn, reward in enumerate(turn_rewards(continuation, earned)[after:]))
 
 
-def _key(task: Task, beginning: Beginning) -> _Key:
+def _key(task: Task, branch_point: BranchPoint) -> _Key:
     """Equal where everything that was read and written is."""
-    read = tuple((turn.observation.text, turn.text) for turn in beginning.turns)
-    tokens = tuple(row.token_ids for row in beginning.rows)
-    return task.id, (read, tokens, beginning.observation.text, beginning.observation.code)
+    read = tuple((turn.observation.text, turn.text) for turn in branch_point.turns)
+    tokens = tuple(row.token_ids for row in branch_point.rows)
+    return task.id, (read, tokens, branch_point.observation.text, branch_point.observation.code)

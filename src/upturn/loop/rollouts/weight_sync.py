@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from upturn.agents import Crew
+from upturn.agents import WorkerPool
 from upturn.errors import TrainingError
 from upturn.models import RemoteEngine, WeightsForm
 
@@ -50,7 +50,7 @@ class EngineReceiver:
 
     def take(self, folder: Path, version: str) -> None:
         """Raises ModelError when it cannot."""
-        asyncio.run(self._engine.take(folder, version))
+        asyncio.run(self._engine.load_weights(folder, version))
 
 
 class CrewReceiver:
@@ -58,12 +58,12 @@ class CrewReceiver:
 
     form: WeightsForm = "checkpoint"
 
-    def __init__(self, crew: Crew) -> None:
+    def __init__(self, crew: WorkerPool) -> None:
         self._crew = crew
 
     def take(self, folder: Path, version: str) -> None:
         """Raises ClusterError when one of them cannot."""
-        self._crew.take(str(folder), version)
+        self._crew.load_weights(str(folder), version)
 
 
 class Handover:
@@ -96,11 +96,11 @@ class Handover:
         Raises TrainingError where saved weights would load as others, and whatever the receiver raises.
         """
         from upturn.models.engine import weights_hash
-        from upturn.training.distributed import put_back
+        from upturn.training.distributed import restore_weights
         from upturn.training.optimisation import save_adapter
 
         if weights is not None:
-            put_back(self._model, weights)
+            restore_weights(self._model, weights)
         version = weights_hash(self._model)
         if version == self._given:
             return version

@@ -22,14 +22,14 @@ from upturn.training import ScoredGroup, State, TrainingOutcome
 from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.algorithms.online_dpo import OnlineDpoSettings
 from upturn.training.data import StatefulCollect
-from upturn.training.distributed import Limits, World, agreed, connected, everyone, shared
+from upturn.training.distributed import Limits, World, all_gather, broadcast_first, connected, first_process_only
 from upturn.training.runs import RunOptions
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from upturn.training.algorithms.world_model import Predictor
-    from upturn.training.optimisation import WholeCopy
+    from upturn.training.optimisation import FullCopy
 
 Given = ParamSpec("Given")
 
@@ -67,7 +67,7 @@ def jointly(
         {name: _word(each) for name, each in named.items()},
         torch.get_num_threads(),
     )
-    agreed(world, lambda: work)
+    broadcast_first(world, lambda: work)
     return _done(work, world, _Own(trainee.model, given, named))
 
 
@@ -76,7 +76,7 @@ def leading(world: World | None) -> Iterator[None]:
     """Inside, peers may be called for; afterwards they are told that all is done. None = there are none."""
     with connected(world, FIRST_LIMITS):
         yield
-        agreed(world, lambda: None)
+        broadcast_first(world, lambda: None)
 
 
 def attend(world: World) -> bool:
@@ -89,7 +89,7 @@ def attend(world: World) -> bool:
     try:
         with connected(world, PEER_LIMITS):
             has_met = True
-            while (work := agreed(world, _nothing)) is not None:
+            while (work := broadcast_first(world, _nothing)) is not None:
                 with torch_set(work.threads):
                     _done(work, world, None)
                 gc.collect()  # models in shards refer to themselves
@@ -175,10 +175,10 @@ def _word(value: object) -> object:
 def _done(work: _Work, world: World, own: _Own | None) -> TrainingOutcome:
     """The run's outcome, with the weights where they belong."""
     from upturn.training.distributed import shard
-    from upturn.training.optimisation import WholeCopy
+    from upturn.training.optimisation import FullCopy
 
     model = _loaded(work, world)
-    whole = WholeCopy(model, world, copy=None if own is None else own.model)
+    whole = FullCopy(model, world, copy=None if own is None else own.model)
     named: dict[str, Any] = {}
     if _trains_critic(work):
         from upturn.training.optimisation import value_model
@@ -215,9 +215,9 @@ def _loaded(work: _Work, world: World) -> "PreTrainedModel":
         if work.adapter is not None:
             put_on(found, work.adapter, work.model)
     except Exception as exc:
-        everyone(world, described(exc))
+        all_gather(world, described(exc))
         raise
-    for rank, trouble in enumerate(everyone(world, "")):
+    for rank, trouble in enumerate(all_gather(world, "")):
         if trouble:
             raise TrainingError(f"process {rank} cannot load the model {work.model!r}: {trouble}")
     return found
@@ -227,7 +227,7 @@ class _There(NamedTuple):
     """The first process, as all ask it."""
 
     world: World
-    whole: "WholeCopy"
+    whole: "FullCopy"
 
     def answering(self, word: object, own: Any) -> object:
         """The argument that a word stands for, in any process. ``own``: what it is; None = this is another one."""
@@ -251,7 +251,7 @@ class _There(NamedTuple):
 
     def asked(self, own: Callable[..., Any] | None) -> Callable[..., Any]:
         """The function for all, by the weights as they are."""
-        return shared(_absent if own is None else own, self.world, self.whole.refresh)
+        return first_process_only(_absent if own is None else own, self.world, self.whole.refresh)
 
 
 def _absent(*_: object) -> object:
@@ -271,16 +271,16 @@ class _SharedCollect:
         return found
 
     def state(self) -> State:
-        return agreed(self._world, lambda: self._first.state())  # noqa: PLW0108  # elsewhere there is none
+        return broadcast_first(self._world, lambda: self._first.state())  # noqa: PLW0108  # elsewhere there is none
 
     def load_state(self, state: State) -> None:
-        agreed(self._world, lambda: self._first.load_state(state))
+        broadcast_first(self._world, lambda: self._first.load_state(state))
 
     def metrics(self) -> Mapping[str, float]:
-        return agreed(self._world, lambda: self._first.metrics())  # noqa: PLW0108
+        return broadcast_first(self._world, lambda: self._first.metrics())  # noqa: PLW0108
 
     def identity(self) -> Mapping[str, object]:
-        return agreed(self._world, lambda: self._first.identity())  # noqa: PLW0108
+        return broadcast_first(self._world, lambda: self._first.identity())  # noqa: PLW0108
 
     @property
     def _first(self) -> StatefulCollect:

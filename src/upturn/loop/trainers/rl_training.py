@@ -175,7 +175,7 @@ def _collecting(
     import torch
 
     from upturn.training.data import AheadCollect
-    from upturn.training.distributed import put_back
+    from upturn.training.distributed import restore_weights
     from upturn.training.optimisation import torch_threads
 
     ahead = Trainee(Fleet(context.kit, fleet.limits) if fleet is context.fleet else fleet, parent, trainee.adapter)
@@ -183,7 +183,7 @@ def _collecting(
 
     def sample(iteration: int, weights: Mapping[str, "Tensor"]) -> list[ScoredGroup]:
         torch.set_flush_denormal(True)  # as in the run's own thread; each thread has its own
-        put_back(ahead.model, weights)
+        restore_weights(ahead.model, weights)
         return ahead.practise(drawn(iteration), iteration, practice, sink)
 
     with (

@@ -1,4 +1,10 @@
-"""The local engine: a causal language model of ``transformers`` behind the contract of ``Model``. Needs torch."""
+"""The local engine: a causal language model of ``transformers`` behind the contract of ``Model``. Needs torch.
+
+``engine`` does continuous batching over session slots (``table``, ``batch``, ``sampler``); two backends compute the
+forward pass: ``direct`` (our own decoder) and ``modules`` (the model's); ``verification`` chooses one and compares
+it with the model. Not here: rendering text (``upturn.models``) and training. Start with ``engine``, then
+``backend``. ``adapter`` and ``weights`` (LoRA merging, hashes) are also used by training.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -6,10 +12,10 @@ from upturn.lazy_names import lazy_names
 from upturn.models.engine.table import Counters
 
 if TYPE_CHECKING:
-    from upturn.models.engine.adapter import lora_layers, unwrapped, weight_of, whole_tensor
+    from upturn.models.engine.adapter import full_tensor, lora_layers, unwrapped, weight_of
     from upturn.models.engine.engine import LocalEngine
     from upturn.models.engine.verification import Forward
-    from upturn.models.engine.weights import adapter_facts, weights_hash
+    from upturn.models.engine.weights import adapter_identity, weights_hash
 else:
     __getattr__ = lazy_names(
         __name__,
@@ -17,10 +23,10 @@ else:
             "lora_layers": "adapter",
             "unwrapped": "adapter",
             "weight_of": "adapter",
-            "whole_tensor": "adapter",
+            "full_tensor": "adapter",
             "LocalEngine": "engine",
             "Forward": "verification",
-            "adapter_facts": "weights",
+            "adapter_identity": "weights",
             "weights_hash": "weights",
         },
     )
@@ -29,10 +35,10 @@ __all__ = [
     "Counters",
     "Forward",
     "LocalEngine",
-    "adapter_facts",
+    "adapter_identity",
+    "full_tensor",
     "lora_layers",
     "unwrapped",
     "weight_of",
     "weights_hash",
-    "whole_tensor",
 ]

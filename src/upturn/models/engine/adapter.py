@@ -1,8 +1,8 @@
-"""What a model with a LoRA adapter computes with: the weights that it would have with the adapter merged into it.
+"""The merged weights of a model with a LoRA adapter, without changing the model.
 
-Adapters are PEFT's and stay where they are. Only plain ones are read so (arXiv 2106.09685): of each linear layer W
-that has one, W + scale · B A. A model with anything else of PEFT's counts as one without: whoever asks then sees
-the tensors as they are.
+Adapters are PEFT's and stay in place. Only plain LoRA is merged (arXiv 2106.09685): W + scale · B A for each
+adapted linear layer W. A model with any other PEFT module counts as having no adapter: its tensors are returned
+unmerged.
 """
 
 from collections.abc import Iterator
@@ -14,9 +14,9 @@ from torch.distributed.tensor import DTensor
 
 
 def lora_layers(model: nn.Module) -> dict[str, nn.Module]:
-    """The layers that have a LoRA adapter, by their names without it, in the model's order; empty = it has none.
+    """The layers with a LoRA adapter, by their names in the base model, in the model's order; empty = no adapter.
 
-    Empty too where PEFT has put anything into the model that is not one plain adapter on linear layers.
+    Also empty where the model has any PEFT module other than one plain adapter on linear layers.
     """
     if not getattr(model, "peft_config", None):
         return {}
@@ -24,34 +24,34 @@ def lora_layers(model: nn.Module) -> dict[str, nn.Module]:
 
     parts = dict(unwrapped(model).named_modules())
     names = [name for name, part in parts.items() if isinstance(part, BaseTunerLayer)]
-    found = {name: parts[name] for name in names}
-    return found if all(_is_plain(each) for each in found.values()) else {}
+    layers = {name: parts[name] for name in names}
+    return layers if all(_is_plain(layer) for layer in layers.values()) else {}
 
 
 @torch.no_grad()
 def weight_of(layer: Any) -> Tensor:  # Any: torch's linear layer, or PEFT's
-    """``(out, in)``: what a linear layer multiplies with, the adapter's part included; whole, of shards too.
+    """``(out, in)``: the effective weight of a linear layer, adapter merged; the full tensor also if sharded.
 
-    Without an adapter the layer's own tensor.
+    Without an adapter, the layer's own tensor.
     """
-    own = whole_tensor(layer.weight.detach())
+    base = full_tensor(layer.weight.detach())
     if type(layer) is nn.Linear:
-        return own
+        return base
     (name,) = layer.active_adapters
-    down, up = (whole_tensor(each[name].weight.detach()) for each in (layer.lora_A, layer.lora_B))
-    added: Tensor = (up @ down) * layer.scaling[name]
-    return own + added.to(own.dtype)
+    down, up = (full_tensor(factors[name].weight.detach()) for factors in (layer.lora_A, layer.lora_B))
+    update: Tensor = (up @ down) * layer.scaling[name]
+    return base + update.to(base.dtype)
 
 
 def merged_state(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """The model's ``state_dict`` in the order of the names, as it is with the adapter merged; whole tensors.
+    """The model's ``state_dict`` with the adapter merged, sorted by name, as full tensors.
 
-    One merged weight at a time. Of a model in shards, all processes must go through it.
+    Merges one weight at a time. For a sharded model, every process must consume it.
     """
     layers = lora_layers(model)
-    own = (unwrapped(model) if layers else model).state_dict()
+    state = (unwrapped(model) if layers else model).state_dict()
     names: dict[str, str] = {}
-    for name in own:
+    for name in state:
         layer, rest = _split(name, layers)
         if layer is None:
             names[name] = name
@@ -62,36 +62,36 @@ def merged_state(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
         if layer is not None and rest == "weight":
             yield name, weight_of(layers[layer])
         else:
-            yield name, whole_tensor(own[names[name]])
+            yield name, full_tensor(state[names[name]])
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
-    """The model of transformers that PEFT's own class wraps; another model as it is."""
+    """The transformers model inside PEFT's wrapper; any other model unchanged."""
     from peft import PeftModel
 
     return model.get_base_model() if isinstance(model, PeftModel) else model
 
 
-def whole_tensor(tensor: Tensor) -> Tensor:
-    """The tensor itself, or all of a sharded one: then every process must ask, in the same order."""
+def full_tensor(tensor: Tensor) -> Tensor:
+    """The tensor itself, or all of a sharded one: then every process must call it, in the same order."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-class _Place(NamedTuple):
+class _TensorName(NamedTuple):
     layer: str | None
-    """One with an adapter; None = none such."""
+    """The adapted layer it belongs to; None = none."""
     rest: str
-    """The tensor's name there."""
+    """Its name within that layer."""
 
 
-def _split(name: str, layers: dict[str, nn.Module]) -> _Place:
-    """Where a tensor of that name belongs."""
+def _split(name: str, layers: dict[str, nn.Module]) -> _TensorName:
+    """Splits a tensor's name into adapted layer and rest."""
     parts = name.split(".")
     for count in range(len(parts) - 1, 0, -1):
         layer = ".".join(parts[:count])
         if layer in layers:
-            return _Place(layer, ".".join(parts[count:]))
-    return _Place(None, name)
+            return _TensorName(layer, ".".join(parts[count:]))
+    return _TensorName(None, name)
 
 
 def _is_plain(layer: Any) -> bool:  # Any: a layer of PEFT's, of any kind

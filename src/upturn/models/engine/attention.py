@@ -1,6 +1,6 @@
-"""Attention in parts: over what a slot holds, over a beginning that several slots share, and among new tokens.
+"""Attention in parts: over a slot's cached columns, over a prefix shared by several slots, and among new tokens.
 
-Each part gives an output and the log-sum-exp of its scores; joined by these they are the attention over all
+Each part gives an output and the log-sum-exp of its scores, from which ``join`` computes attention over all
 columns, as flash attention joins its blocks (arXiv 2205.14135). Letters: R rows of a store, A rows of a block that
 read the same row, L new tokens of each, H query heads, K key-value heads, G = H / K, D head size, W columns.
 """
@@ -15,28 +15,28 @@ from torch import Tensor
 Floats: TypeAlias = npt.NDArray[np.float32]
 
 _FEW_QUERIES = 8
-"""Queries of one matrix up to which numpy multiplies faster: OpenBLAS has kernels for small matrices, MKL, which
-torch uses, has not."""
+"""Queries per matrix up to which numpy is faster: OpenBLAS has kernels for small matrices; MKL, which torch uses,
+has none."""
 _SMALL = 1_000_000
-"""Multiplications of one matrix from which OpenBLAS leaves those kernels, and starts threads of its own."""
+"""Multiplications per matrix from which OpenBLAS no longer uses those kernels and starts its own threads."""
 _SMALL_TRANSPOSED = 1_200
-"""Entries of one product with a transposed matrix from which it leaves them too (``sgemm_small_kernel_permit``)."""
+"""The same limit in entries of a product with a transposed matrix (``sgemm_small_kernel_permit``)."""
 _FEW_THREADS = 2
-"""Threads of torch up to which numpy, with at most two, is faster."""
+"""Torch threads up to which numpy, with at most two, is faster."""
 _FLASH: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
 
 class Part(NamedTuple):
-    """Attention of a block's queries over some of the columns that they see."""
+    """Attention of a block's queries over some of the columns they attend to."""
 
     output: Tensor
     """``(B, L, H, D)``"""
     lse: Tensor
-    """``(B, L, H)``: log Σ exp(score); −∞ = the row sees no column of this part."""
+    """``(B, L, H)``: log Σ exp(score); −∞ = the row attends to no column of this part."""
 
 
 class Read(NamedTuple):
-    """Which columns of a store the rows of a block see. Every new token of a row sees the same."""
+    """Which columns of a store the rows of a block attend to; the same for every new token of a row."""
 
     rows: slice | Tensor
     """R rows of the store."""
@@ -45,13 +45,13 @@ class Read(NamedTuple):
     readers: int
     """A"""
     gather: Tensor | None
-    """``(R·A,)``: the row of the block in each place of the grid R × A; some twice. None = A is 1, in order."""
+    """``(R·A,)``: the block's row for each cell of the grid R × A, with repeats. None = A is 1, in order."""
     scatter: Tensor | None
-    """``(B,)``: each row's place in the grid; any for rows without one."""
+    """``(B,)``: each row's cell in the grid; arbitrary for rows without one."""
     mask: Tensor | None
-    """``(R, 1, A, W)``, or with 1 for A: 0 = seen, −∞ = not. None = all are seen."""
+    """``(R, 1, A, W)``, or with 1 for A: 0 = attended, −∞ = masked. None = nothing is masked."""
     bias: Tensor | None
-    """``(B, 1, 1)``: −∞ for rows without a place, else 0. None = all have one."""
+    """``(B, 1, 1)``: −∞ for rows without a cell, else 0. None = all have one."""
 
 
 def attend(
@@ -60,7 +60,7 @@ def attend(
     """Softmax attention with scale 1/√D. Queries ``(R, H, M, D)``; keys and values ``(R, K, W, D)``.
 
     The part's shapes are ``(R, H, M, D)`` and ``(R, H, M)``. ``mask``: added to the scores. ``is_causal``: M = W,
-    and query m sees columns 0 to m.
+    and query m attends to columns 0 to m.
     """
     if query.device.type == "cpu":
         return Part(*_FLASH(query, key, value, 0.0, is_causal, attn_mask=mask))
@@ -77,7 +77,7 @@ def attend(
 
 
 def attend_small(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor | None = None) -> Part:
-    """What ``attend`` gives, for many matrices of few queries: numpy multiplies those two to three times faster."""
+    """``attend`` in numpy, two to three times faster for many matrices of few queries."""
     masks = None if mask is None else mask.numpy()
     output, lse = _small(query.numpy(), key.numpy(), value.numpy(), masks)
     return Part(torch.from_numpy(output), torch.from_numpy(lse))
@@ -95,7 +95,7 @@ def _is_small(query: Tensor, columns: int) -> bool:
 
 
 def _small(query: Floats, key: Floats, value: Floats, mask: Floats | None) -> tuple[Floats, Floats]:
-    """Output and log-sum-exp."""
+    """Attention output and log-sum-exp."""
     columns, step = key.shape[2], _SMALL_TRANSPOSED // query.shape[2]
     scaled, turned = query * np.float32(query.shape[-1] ** -0.5), key.swapaxes(2, 3)
     scores = np.empty((*query.shape[:3], columns), dtype=np.float32)
@@ -114,7 +114,7 @@ def _small(query: Floats, key: Floats, value: Floats, mask: Floats | None) -> tu
 
 
 def attend_new(query: Tensor, key: Tensor, value: Tensor) -> Part:
-    """Among the new tokens, each seeing those up to itself: ``(B, L, H, D)`` and twice ``(B, L, K, D)``."""
+    """Causal attention among the new tokens: ``(B, L, H, D)`` and twice ``(B, L, K, D)``."""
     output, lse = attend(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), is_causal=True)
     return Part(output.transpose(1, 2), lse.transpose(1, 2))
 
@@ -122,7 +122,7 @@ def attend_new(query: Tensor, key: Tensor, value: Tensor) -> Part:
 def attend_cached(query: Tensor, cached: tuple[Tensor, Tensor], read: Read) -> Part:
     """Over cached columns ``(R, K, W, D)``; queries ``(B, L, H, D)``.
 
-    All queries that read the same keys are one matrix: A readers, L tokens and G heads.
+    Queries that read the same keys form one matrix: A readers, L tokens and G heads.
     """
     key, value = cached
     count, groups, columns, _ = key.shape
@@ -143,7 +143,7 @@ def attend_cached(query: Tensor, cached: tuple[Tensor, Tensor], read: Read) -> P
 
 
 def join(parts: list[Part]) -> Tensor:
-    """``(B, L, H, D)``: attention over the columns of all parts. The first part must see a column in every row."""
+    """``(B, L, H, D)``: attention over the columns of all parts. The first part needs a column in every row."""
     output, lse = parts[0]
     for index, part in enumerate(parts[1:], start=2):
         output = torch.lerp(output, part.output, torch.sigmoid(part.lse - lse)[..., None])

@@ -1,4 +1,4 @@
-"""What the engine asks of a forward pass with a cache. ``direct`` computes it itself, ``modules`` runs the model's.
+"""The contract of a forward pass with a cache. ``direct`` computes it itself, ``modules`` runs the model's.
 
 A slot is a sequence of tokens with their keys and values. Letters: S slots, B rows of a block (each another slot),
 N tokens, V vocabulary.
@@ -15,12 +15,12 @@ Ints = npt.NDArray[np.int64]
 
 
 class Block(NamedTuple):
-    """Rows that go through a pass side by side; none sees another's tokens."""
+    """Rows of one forward pass; no row attends to another's tokens."""
 
     slots: Ints
     """``(B,)``"""
     starts: Ints
-    """``(B,)``: tokens that each slot holds already."""
+    """``(B,)``: tokens already cached in each slot."""
     counts: Ints
     """``(B,)``: new tokens of each, at least 1."""
     ids: Ints
@@ -31,10 +31,10 @@ class Backend(Protocol):
     """A causal language model over slots, with the weights it had when ``refresh`` was called."""
 
     def refresh(self) -> None:
-        """Takes the model's weights as they are now; every slot must be empty."""
+        """Takes the model's current weights; every slot must be empty."""
 
     def forward(self, blocks: Sequence[Block]) -> torch.Tensor:
-        """``(ΣB, V)``: logits after each row's last token, block after block. No slot may stand in two rows.
+        """``(ΣB, V)``: logits after each row's last token, block after block. No slot may occur in two rows.
 
         The slots hold the new tokens afterwards.
         """
@@ -49,4 +49,4 @@ class Backend(Protocol):
         """Every slot is empty afterwards."""
 
     def wipe(self) -> None:
-        """The same after a pass that failed: memory that may hold what is not finite is overwritten."""
+        """As ``clear``, after a failed pass: memory that may hold non-finite values is overwritten."""

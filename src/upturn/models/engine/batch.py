@@ -1,4 +1,4 @@
-"""Requests that are being written, as arrays by slot: one token for each of them is a few numpy operations."""
+"""The requests being decoded, as arrays by slot: one token for all of them is a few numpy operations."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
@@ -12,7 +12,7 @@ from upturn.models.engine.sampler import sample, stream_of, uniforms
 from upturn.models.model import GenerationRequest
 
 SMALL = 256
-"""Tokens, padding included, up to which one block costs less than two."""
+"""Tokens, padding included, below which one block is cheaper than two."""
 
 ItemT = TypeVar("ItemT")
 
@@ -22,18 +22,18 @@ class Finished(NamedTuple):
 
     slot: int
     is_stopped: bool
-    """True: by a stop token; False: its budget is used up."""
+    """True = a stop token; False = its budget is used up."""
 
 
-class Written(NamedTuple):
-    """What a slot wrote."""
+class Continuation(NamedTuple):
+    """The tokens a slot wrote."""
 
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
 
 
 class LiveRows:
-    """The slots that are written to. Slots are in ascending order wherever they stand in an array."""
+    """The slots being decoded. Arrays of slots are in ascending order."""
 
     def __init__(self, slots: int, max_length: int) -> None:
         self._ids_SC: Ints = np.zeros((slots, max_length), dtype=np.int64)
@@ -48,7 +48,7 @@ class LiveRows:
         self._is_live_S: npt.NDArray[np.bool_] = np.zeros(slots, dtype=np.bool_)
 
     def start(self, slot: int, request: GenerationRequest, budget: int) -> None:
-        """The slot is written to from now on, at most ``budget`` tokens."""
+        """Starts decoding in the slot, at most ``budget`` tokens."""
         stops = request.stop_ids
         if len(stops) > self._stops_SK.shape[1]:
             more = len(stops) - self._stops_SK.shape[1]
@@ -62,23 +62,23 @@ class LiveRows:
         self._is_live_S[slot] = True
 
     def stop(self, slot: int) -> None:
-        """The slot is written to no more."""
+        """Stops decoding in the slot."""
         self._is_live_S[slot] = False
 
     def clear(self) -> None:
-        """No slot is written to any more."""
+        """Stops decoding in every slot."""
         self._is_live_S[:] = False
 
-    def begun(self) -> Ints:
+    def decoding(self) -> Ints:
         """Live slots with at least one token written."""
         return np.flatnonzero(self._is_live_S & (self._counts_S > 0))
 
     def last_ids(self, slots_B: Ints) -> Ints:
-        """The token that each of them wrote last."""
+        """The last token of each slot."""
         return self._last_S[slots_B]
 
     def write(self, slots_B: Ints, logits_BV: torch.Tensor) -> list[Finished]:
-        """Draws the next token of each of these live slots; gives those that are done, which live no more.
+        """Samples the next token of each live slot given; returns those that finished, which are no longer live.
 
         Raises ModelError for logits that are not finite.
         """
@@ -92,16 +92,18 @@ class LiveRows:
         is_stopped_B = (self._stops_SK[slots_B] == ids_B[:, None]).any(axis=1)
         done = np.flatnonzero(is_stopped_B | (counts_B + 1 == self._budgets_S[slots_B]))
         self._is_live_S[slots_B[done]] = False
-        return [Finished(int(slots_B[each]), bool(is_stopped_B[each])) for each in done]
+        return [Finished(int(slots_B[row]), bool(is_stopped_B[row])) for row in done]
 
-    def written(self, slot: int) -> Written:
-        """What the slot wrote since it was started last."""
+    def written(self, slot: int) -> Continuation:
+        """The tokens the slot wrote since its last start."""
         count = int(self._counts_S[slot])
-        return Written(tuple(self._ids_SC[slot, :count].tolist()), tuple(self._logprobs_SC[slot, :count].tolist()))
+        return Continuation(
+            tuple(self._ids_SC[slot, :count].tolist()), tuple(self._logprobs_SC[slot, :count].tolist())
+        )
 
 
 def group_by_length(items: Sequence[ItemT], length: Callable[[ItemT], int], limit: int) -> list[list[ItemT]]:
-    """Groups of like length, split where padding would double the work or a group grow beyond ``limit`` tokens.
+    """Groups of similar length, split before padding doubles the work or a group exceeds ``limit`` tokens.
 
     Shortest first; items of equal length keep their order.
     """
@@ -125,7 +127,7 @@ def decode_block(slots_B: Ints, starts_B: Ints, ids_B: Ints) -> Block:
 
 
 def prefill_block(slots_B: Ints, starts_B: Ints, prompts: Sequence[Ints]) -> Block:
-    """What each slot lacks of its prompt."""
+    """The uncached prompt tokens of each slot."""
     counts_B = np.array([len(prompt) for prompt in prompts]) - starts_B
     ids_N = np.concatenate([prompt[start:] for prompt, start in zip(prompts, starts_B.tolist(), strict=True)])
     return Block(slots_B, starts_B, counts_B, ids_N)

@@ -1,10 +1,10 @@
-"""The decoder of the Llama family computed by ourselves: RMSNorm, rotary positions, grouped queries, gated MLP.
+"""Our own forward pass of Llama-family decoders: RMSNorm, rotary positions, grouped queries, gated MLP.
 
-Fewer and larger steps than the model's own modules make: one product for queries, keys and values, one for gate and
-up, norm weights folded into them, and rotation as a product of complex numbers. For that the weights are copied, a
-LoRA adapter is merged into the copies, and the entries of each query and key head are reordered so that the two of
-a pair lie side by side, which leaves their scalar products as they were. Letters: N tokens, d model width, H query
-heads, K key-value heads, D head size.
+Fewer and larger operations than the model's modules: one product for queries, keys and values, one for gate and up,
+norm weights folded into them, and rotation as a product of complex numbers. The weights are copied, a LoRA adapter
+is merged into the copies, and the entries of each query and key head are reordered so that rotated pairs are
+adjacent, which does not change their scalar products. Letters: N tokens, d model width, H query heads, K key-value
+heads, D head size.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 from upturn.models.engine.adapter import lora_layers, weight_of
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
-"""Model types that have this shape; each model is compared with its own forward pass all the same."""
+"""Model types with this architecture; each model is still compared with its own forward pass."""
 STATIC_ROTATION = ("default", "linear", "llama3", "yarn")
 """Rotary types whose angles do not depend on the length of the sequence."""
 
@@ -27,21 +27,21 @@ Attend: TypeAlias = Callable[[int, Tensor, Tensor], Tensor]
 
 
 class Shape(NamedTuple):
-    """Of the attention."""
+    """Dimensions of the attention."""
 
     layers: int
     heads: int
     groups: int
     """Key-value heads."""
     size: int
-    """Of a head."""
+    """Head size."""
 
 
 class _Layer(NamedTuple):
     qkv: Tensor
     qkv_bias: Tensor | None
     head_norm: Tensor | None
-    """``(H + K, D)``: weights of the norm of each query and key head; None = there is none."""
+    """``(H + K, D)``: norm weights of each query and key head; None = no norm."""
     out: Tensor
     out_bias: Tensor | None
     gate_up: Tensor
@@ -56,12 +56,15 @@ class _Weights(NamedTuple):
     norm: Tensor
     head: Tensor
     head_bias: Tensor | None
-    turns: Tensor
+    rotations: Tensor
     """``(positions, D / 2)`` complex: the rotation of each pair at each position."""
 
 
-def obstacle(model: PreTrainedModel) -> str | None:
-    """Why this module cannot compute the model; None = it can. Structure only: numbers are compared elsewhere."""
+def unsupported_reason(model: PreTrainedModel) -> str | None:
+    """Why this module cannot compute the model; None = it can.
+
+    Checks structure only; ``verification`` checks logits.
+    """
     config: Any = model.config  # attributes differ between model families
     if config.model_type not in FAMILIES:
         return f"its type is {config.model_type!r}, not one of {', '.join(FAMILIES)}"
@@ -73,33 +76,27 @@ def obstacle(model: PreTrainedModel) -> str | None:
     kind = backbone.rotary_emb.rope_type
     if kind not in STATIC_ROTATION:
         return f"its rotary type is {kind!r}, not one of {', '.join(STATIC_ROTATION)}"
-    products = [product for layer in backbone.layers for product in _products(layer)]
+    linears = [linear for layer in backbone.layers for linear in _linears(layer)]
     adapted = {id(layer) for layer in lora_layers(model).values()}
-    plain = [each for each in products if id(each) not in adapted]
-    odd = {type(each).__name__ for each in (*plain, model.get_output_embeddings()) if type(each) is not nn.Linear}
-    if odd:
-        return f"it has {', '.join(sorted(odd))} in place of Linear"
+    plain = [linear for linear in linears if id(linear) not in adapted]
+    modules = (*plain, model.get_output_embeddings())
+    others = {type(module).__name__ for module in modules if type(module) is not nn.Linear}
+    if others:
+        return f"it has {', '.join(sorted(others))} in place of Linear"
     return None
 
 
-def _products(layer: Any) -> list[object]:  # Any: a module of transformers
+def _linears(layer: Any) -> list[object]:  # Any: a module of transformers
     attention, mlp = layer.self_attn, layer.mlp
-    return [
-        attention.q_proj,
-        attention.k_proj,
-        attention.v_proj,
-        attention.o_proj,
-        mlp.gate_proj,
-        mlp.up_proj,
-        mlp.down_proj,
-    ]
+    projections = [attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj]
+    return [*projections, mlp.gate_proj, mlp.up_proj, mlp.down_proj]
 
 
 class Decoder:
-    """A model's weights as they were when ``refresh`` was called."""
+    """A model's weights at the last ``refresh``."""
 
     def __init__(self, model: PreTrainedModel, positions: int) -> None:
-        """``positions``: the longest context. The model must have no ``obstacle``."""
+        """``positions``: the longest context. ``unsupported_reason`` must be None for the model."""
         self._model = model
         self._backbone: Any = model.get_decoder()
         attention = self._backbone.layers[0].self_attn
@@ -116,39 +113,39 @@ class Decoder:
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
+        """The device of the weights."""
         return self._weights.embedding.device
 
     @property
     def like(self) -> Tensor:
-        """Any of its tensors: caches have its type and device."""
+        """One of its tensors, for the type and device of caches."""
         return self._weights.norm
 
     @torch.no_grad()
     def refresh(self) -> None:
-        """Copies the model's weights as they are now."""
+        """Copies the model's current weights."""
         self._weights = self._copied()
 
     def hidden(self, ids_N: Tensor, positions_N: Tensor, attend: Attend) -> Tensor:
-        """``(N, d)``: after the last layer, not normed. Rows meet in ``attend`` only."""
+        """``(N, d)``: after the last layer, not normed. Rows interact in ``attend`` only."""
         weights, (_, heads, groups, size) = self._weights, self.shape
-        turned = (heads + groups) * size
-        turns_N = weights.turns.index_select(0, positions_N)[:, None]
+        rotated = (heads + groups) * size
+        rotations_N = weights.rotations.index_select(0, positions_N)[:, None]
         state = weights.embedding.index_select(0, ids_N)
         count, width = state.shape
         for index, layer in enumerate(weights.layers):
             normed = functional.rms_norm(state, (width,), None, self._epsilon)
             qkv = functional.linear(normed, layer.qkv, layer.qkv_bias)
-            pairs = qkv[:, :turned].view(count, heads + groups, size)
+            pairs = qkv[:, :rotated].view(count, heads + groups, size)
             if layer.head_norm is not None:
                 pairs.copy_(functional.rms_norm(pairs, (size,), None, self._epsilon).mul_(layer.head_norm))
-            torch.view_as_complex(pairs.view(count, heads + groups, size // 2, 2)).mul_(turns_N)
+            torch.view_as_complex(pairs.view(count, heads + groups, size // 2, 2)).mul_(rotations_N)
             query = qkv[:, : heads * size].view(count, heads, size)
-            found = attend(index, query, qkv[:, heads * size :].view(count, 2 * groups, size))
-            state = _plus_linear(state, found, layer.out, layer.out_bias)
+            attended = attend(index, query, qkv[:, heads * size :].view(count, 2 * groups, size))
+            state = _add_linear(state, attended, layer.out, layer.out_bias)
             normed = functional.rms_norm(state, (width,), None, self._epsilon)
             gate, up = functional.linear(normed, layer.gate_up, layer.gate_up_bias).chunk(2, dim=1)
-            state = _plus_linear(state, functional.silu(gate).mul_(up), layer.down, layer.down_bias)
+            state = _add_linear(state, functional.silu(gate).mul_(up), layer.down, layer.down_bias)
         return state
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -167,7 +164,7 @@ class Decoder:
             norm=self._backbone.norm.weight.detach().clone(),
             head=embedding if is_tied else head.weight.detach().clone(),
             head_bias=_clone(head.bias),
-            turns=self._turns(),
+            rotations=self._rotations(),
         )
 
     def _layer(self, layer: Any) -> _Layer:  # Any: a module of transformers
@@ -181,7 +178,7 @@ class Decoder:
         qkv = torch.cat([_paired(weight_of(query), size), _paired(weight_of(key), size), weight_of(value)])
         qkv_bias = None
         if query.bias is not None:
-            biases = [_paired(each.bias.detach()[:, None], size) for each in (query, key)]
+            biases = [_paired(linear.bias.detach()[:, None], size) for linear in (query, key)]
             qkv_bias = torch.cat([*biases, value.bias.detach()[:, None]])[:, 0]
         up_bias = None if mlp.gate_proj.bias is None else torch.cat([mlp.gate_proj.bias, mlp.up_proj.bias]).detach()
         return _Layer(
@@ -198,7 +195,7 @@ class Decoder:
             down_bias=_clone(mlp.down_proj.bias),
         )
 
-    def _turns(self) -> Tensor:
+    def _rotations(self) -> Tensor:
         positions = torch.arange(self._positions, device=self._model.device)[None]
         cosine, sine = self._backbone.rotary_emb(self._backbone.norm.weight, positions)
         half = self.shape.size // 2
@@ -206,13 +203,13 @@ class Decoder:
 
 
 def _paired(rows: Tensor, size: int) -> Tensor:
-    """``(heads·D, …)`` with the entries i and i + D/2 of each head side by side: the pairs that are rotated."""
+    """``(heads·D, …)`` with the entries i and i + D/2 of each head, a rotated pair, made adjacent."""
     return rows.view(-1, 2, size // 2, rows.shape[1]).transpose(1, 2).reshape(rows.shape)
 
 
-def _plus_linear(state: Tensor, rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    found = torch.addmm(state, rows, weight)
-    return found if bias is None else found.add_(bias)
+def _add_linear(state: Tensor, rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    total = torch.addmm(state, rows, weight)
+    return total if bias is None else total.add_(bias)
 
 
 def _clone(tensor: Tensor | None) -> Tensor | None:

@@ -1,8 +1,8 @@
-"""A ``Backend`` that computes the decoder itself, over memory in which beginnings that slots share lie once.
+"""A ``Backend`` that computes the decoder itself, with one copy of prefixes that several slots share.
 
-A slot holds a part of a row of ``shared`` (maybe nothing), then columns of its own row of ``own``. Attempts of a
-group attend to their prompt together: its keys are read once a step, whoever many they are. The rows of a pass are
-laid out flat, without padding; only attention pads, and only rows of one block.
+A slot holds a prefix of a row of ``shared`` (possibly empty), then columns of its row of ``own``. The rollouts of a
+group attend to their prompt together: its keys are read once a step for all of them. The rows of a pass are flat,
+without padding; only attention pads, within a block.
 """
 
 from collections.abc import Sequence
@@ -19,47 +19,48 @@ from upturn.models.engine.decoder import Decoder
 from upturn.models.engine.store import Store
 
 _MIN_SHARED = 128
-"""Tokens from which a beginning is shared in place of being copied: the extra step of attention costs as much as
-reading about 150 tokens for each of 64 rows."""
+"""Tokens from which a prefix is shared instead of copied: the extra part of attention costs as much as reading
+about 150 tokens for each of 64 rows."""
 _DENSE = 2
-"""Rows of memory are read in place, with others among them, while that is at most so many times what is needed."""
+"""A contiguous range of rows is read in place while it is at most this many times the needed rows."""
 
 
 class _Plan(NamedTuple):
-    """A block with all that its attention needs in every layer."""
+    """A block with the indices that its attention needs in every layer."""
 
     first: int
-    """Its first token among those of the pass."""
+    """Index of its first token in the pass."""
     stop: int
     length: int
     """L: new tokens of the longest row."""
     pad: Tensor | None
-    """``(B·L,)``: the token of each place of the grid B × L; None = the rows are equally long."""
+    """``(B·L,)``: the token of each cell of the grid B × L; None = the rows are equally long."""
     flat: Tensor | None
-    """``(tokens,)``: the place of each token in that grid; None = as above."""
+    """``(tokens,)``: the cell of each token in that grid; None = as above."""
     own: Read | None
-    """Over own columns: with L = 1 those before and the new one, else those before only. None = there are none."""
+    """Own columns to read: with L = 1 the cached ones and the new one, else the cached ones. None = there are
+    none."""
     shared: Read | None
 
 
 class DirectModel:
-    """See ``Backend``. Slots are rows of ``own``; rows of ``shared`` are given out as groups appear."""
+    """See ``Backend``. Each slot has a row of ``own``; rows of ``shared`` are assigned as groups appear."""
 
     def __init__(self, model: PreTrainedModel, slots: int, max_length: int) -> None:
-        """The model must have no ``obstacle``, see ``decoder``."""
+        """``decoder.unsupported_reason`` must be None for the model."""
         self._decoder = Decoder(model, max_length)
         shape, like = self._decoder.shape, self._decoder.like
         self._slots = slots
         self._own = Store(shape.layers, shape.groups, shape.size, like=like)
         self._shared = Store(shape.layers, shape.groups, shape.size, like=like)
         self._lengths_S: Ints = np.zeros(slots, dtype=np.int64)
-        """Tokens that each slot holds."""
+        """Tokens cached in each slot."""
         self._shared_S: Ints = np.zeros(slots, dtype=np.int64)
-        """How many of them lie in a shared row."""
+        """How many of them are in a shared row."""
         self._row_S: Ints = np.full(slots, -1, dtype=np.int64)
-        """Which; −1 = none."""
+        """The shared row; −1 = none."""
         self._own_row_S: Ints = np.arange(slots)
-        """The row of ``own`` that each slot has."""
+        """Each slot's row of ``own``."""
 
     def refresh(self) -> None:
         """See ``Backend``."""
@@ -79,7 +80,7 @@ class DirectModel:
         self._shared.forget()
 
     def stored_columns(self) -> tuple[int, int]:
-        """Tokens whose keys and values are kept once for several slots, and once for one."""
+        """Tokens whose keys and values are cached in shared rows, and in own rows."""
         rows = {int(row): 0 for row in self._row_S if row >= 0}
         for row, shared in zip(self._row_S.tolist(), self._shared_S.tolist(), strict=True):
             if row >= 0:
@@ -94,7 +95,7 @@ class DirectModel:
             self._row_S[slot] = -1
 
     def copy(self, source: int, targets: Sequence[int], length: int) -> None:
-        """See ``Backend``. What the source holds beyond what it shares is moved to a shared row where that pays."""
+        """See ``Backend``. Moves the source's prefix to a shared row where that is worthwhile."""
         for target in targets:
             self.cut(target, 0)
         if length - int(self._shared_S[source]) >= _MIN_SHARED:
@@ -116,18 +117,18 @@ class DirectModel:
         columns_N = positions_N - self._shared_S[slots_N]
         self._own.reserve(self._slots, int(columns_N.max()) + 1)
         self._gather_rows(np.concatenate([block.slots for block in blocks]))
-        places = self._own.places(self._tensor(self._own_row_S[slots_N]), self._tensor(columns_N))
+        indices = self._own.indices(self._tensor(self._own_row_S[slots_N]), self._tensor(columns_N))
         plans: list[_Plan] = []
         for block in blocks:
             plans.append(self._plan(block, plans[-1].stop if plans else 0))
 
         def attend(layer: int, query: Tensor, heads: Tensor) -> Tensor:
-            self._own.write(layer, places, heads)
-            found = [
+            self._own.write(layer, indices, heads)
+            outputs = [
                 self._attend(plan, layer, query[plan.first : plan.stop], heads[plan.first : plan.stop])
                 for plan in plans
             ]
-            return found[0] if len(found) == 1 else torch.cat(found)
+            return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
         ids_N = self._tensor(np.concatenate([block.ids for block in blocks]))
         hidden = self._decoder.hidden(ids_N, self._tensor(positions_N), attend)
@@ -151,8 +152,8 @@ class DirectModel:
         for store, read in ((self._own, plan.own), (self._shared, plan.shared)):
             if read is not None:
                 parts.append(attend_cached(query, store.read(layer, read.rows, read.columns), read))
-        found = join(parts).reshape(-1, query.shape[2] * query.shape[3])
-        return found if plan.flat is None else found.index_select(0, plan.flat)
+        output = join(parts).reshape(-1, query.shape[2] * query.shape[3])
+        return output if plan.flat is None else output.index_select(0, plan.flat)
 
     def _plan(self, block: Block, first: int) -> _Plan:
         counts_B, slots_B = block.counts, block.slots
@@ -176,7 +177,7 @@ class DirectModel:
         )
 
     def _read_own(self, rows_B: Ints, seen_B: Ints) -> Read | None:
-        """Row b sees the first ``seen_B`` columns of row ``rows_B`` of ``own``, which nobody else reads."""
+        """Row b attends to the first ``seen_B`` columns of row ``rows_B`` of ``own``, which no other row reads."""
         if not seen_B.any():
             return None
         low, count = int(rows_B.min()), int(np.ptp(rows_B)) + 1
@@ -185,7 +186,7 @@ class DirectModel:
             line_B = rows_B - low
         else:
             rows, line_B, count = self._tensor(rows_B), np.arange(len(rows_B)), len(rows_B)
-        gather_R = np.zeros(count, dtype=np.int64)  # rows that nobody reads compute what another does
+        gather_R = np.zeros(count, dtype=np.int64)  # unused rows repeat another row's computation
         gather_R[line_B] = np.arange(len(rows_B))
         seen_R = np.maximum(seen_B, 1)[gather_R]
         is_straight = count == len(rows_B) and bool((line_B == np.arange(count)).all())
@@ -201,22 +202,22 @@ class DirectModel:
         )
 
     def _read_shared(self, rows_B: Ints, seen_B: Ints) -> Read | None:
-        """Row b sees the first ``seen_B`` columns of row ``rows_B`` of ``shared``; those with 0 see none."""
+        """Row b attends to the first ``seen_B`` columns of row ``rows_B`` of ``shared``; 0 = none."""
         members = np.flatnonzero(seen_B)
         if len(members) == 0:
             return None
-        found, line_M = np.unique(rows_B[members], return_inverse=True)
-        low, count = int(found[0]), int(found[-1] - found[0]) + 1
-        if count <= _DENSE * len(found):
+        distinct, line_M = np.unique(rows_B[members], return_inverse=True)
+        low, count = int(distinct[0]), int(distinct[-1] - distinct[0]) + 1
+        if count <= _DENSE * len(distinct):
             rows: slice | Tensor = slice(low, low + count)
             line_M = rows_B[members] - low
         else:
-            rows, count = self._tensor(found), len(found)
+            rows, count = self._tensor(distinct), len(distinct)
         order = np.argsort(line_M, kind="stable")
         sizes_R = np.bincount(line_M, minlength=count)
         readers = int(sizes_R.max())
         firsts_R = np.cumsum(sizes_R) - sizes_R
-        # Places without a reader of their own repeat the line's first; lines without any, some other's.
+        # Cells without a reader repeat the line's first reader; lines without readers repeat another line's.
         steps_RA = np.minimum(np.arange(readers), np.maximum(sizes_R - 1, 0)[:, None])
         gather_RA = members[order][np.minimum(firsts_R[:, None] + steps_RA, len(members) - 1)]
         scatter_B = np.zeros(len(rows_B), dtype=np.int64)
@@ -246,7 +247,7 @@ class DirectModel:
         return torch.zeros((), device=self._decoder.device).masked_fill(is_hidden, -torch.inf)
 
     def _gather_rows(self, slots_B: Ints) -> None:
-        """Brings the rows of these slots together when they lie scattered: reading them apart would copy them."""
+        """Moves scattered rows of these slots together, because reading scattered rows copies them."""
         rows_B, count = self._own_row_S[slots_B], len(slots_B)
         if int(rows_B.max()) < _DENSE * count:
             return
@@ -257,9 +258,9 @@ class DirectModel:
         self._own_row_S[slot_of[low]], self._own_row_S[slot_of[high]] = high, low
 
     def _share(self, slot: int, length: int) -> None:
-        """Moves the first ``length`` tokens of the slot to a shared row of their own."""
-        taken = set(self._row_S.tolist())
-        row = next(each for each in range(self._slots + 1) if each not in taken)
+        """Moves the first ``length`` tokens of the slot to a new shared row."""
+        used = set(self._row_S.tolist())
+        row = next(row for row in range(self._slots + 1) if row not in used)
         self._shared.reserve(row + 1, length)
         before, old = int(self._shared_S[slot]), int(self._row_S[slot])
         own, rest = length - before, int(self._lengths_S[slot]) - length

@@ -1,12 +1,12 @@
-"""Continuous batching over whoever awaits, with each session's cache kept across its turns.
+"""Continuous batching over concurrent requests, with each session's cache kept across its turns.
 
-One round: wait until no more requests arrive, seat waiting requests in their written order (reusing the session's
-cache, or what another slot already computed), then take a few steps. A step is one pass of the model: one more
-token for every live slot, with all new prompt tokens beside them. Everything runs on the event loop's thread and
-depends on the requests only, never on the clock: the same requests give the same tokens. Between two steps attempts
-that were answered step their environments; nobody waits for the slowest of a turn, nor for one whose agent or
-environment blocks elsewhere. When such a one asks again is up to the clock, and so is which calls share a pass:
-their log-probs differ by rounding then.
+One round: wait until no more requests arrive, assign slots to waiting requests in the order of ``request.order``
+(reusing the session's cache, or a prefix cached in another slot), then take a few steps. A step is one pass of the
+model: one more token for every live slot, together with all new prompt tokens. Everything runs on the event loop's
+thread and depends on the requests only, never on the clock: the same requests give the same tokens. Between two
+steps, rollouts with a finished request step their environments; none waits for the slowest request of a turn, nor
+for a blocking agent or environment. When those send their next request depends on the clock, and so does which
+requests share a pass: their log-probs then differ by rounding.
 
 Not covered: models with sliding windows, recurrent layers or encoder inputs (refused), and weights that change
 while requests run, or without ``refresh`` (refused).
@@ -29,14 +29,14 @@ from upturn.models.engine.weights import weights_hash, weights_stamp
 from upturn.models.model import FinishReason, Generation, GenerationRequest
 
 DRAIN_ROUNDS = 3
-"""Passes of the event loop without a new request before a batch is composed: a finished request's agent needs one
-to step its environment and ask again; nested tasks (an agent that gathers) need a few more."""
+"""Passes of the event loop without a new request before a batch is composed: the agent of a finished request needs
+one to step its environment and send the next; nested tasks (an agent that gathers) need a few more."""
 ADMIT_STEPS = 4
-"""Steps between two admissions while calls are live: requests that come close after each other share a pass."""
+"""Steps between two admissions while requests are live: requests that arrive close together share a pass."""
 PASS_TOKENS = 4096
-"""New prompt tokens of one pass: bounds the memory of its activations. A longer prompt has a pass of its own."""
+"""New prompt tokens per pass: bounds the memory of its activations. A longer prompt gets a separate pass."""
 MIN_SHARED = 8
-"""Using a shorter beginning of another slot costs more than computing it."""
+"""Copying a shorter prefix from another slot costs more than computing it."""
 
 
 @dataclass(eq=False)
@@ -44,26 +44,26 @@ class _Call:
     request: GenerationRequest
     prompt: Ints
     budget: int
-    """Tokens it may write: the request's, or what the slot has room for."""
+    """Tokens it may write: the request's limit, or the room in the slot."""
     future: asyncio.Future[Generation]
     slot: int = -1
 
     @property
-    def place(self) -> tuple[tuple[int, int], str]:
+    def sort_key(self) -> tuple[tuple[int, int], str]:
         return self.request.order, self.request.session
 
 
 class LocalEngine:
-    """A ``Model`` in this process. The caller sets torch's threads; one engine serves one event loop at a time."""
+    """A ``Model`` in this process, for one event loop at a time. The caller sets torch's threads."""
 
     def __init__(
         self, model: PreTrainedModel, *, slots: int = 64, max_length: int = 1024, forward: Forward | None = None
     ) -> None:
         """``slots``: sessions cached at the same time; ``max_length``: the longest context in tokens.
 
-        ``forward``: how tokens are computed; None = by a forward pass of our own where it equals the model's, else
-        by the model's modules. Raises ModelError for models that cannot be served exactly, after comparing small
-        passes with the model's own.
+        ``forward``: the backend; None = the direct one where its logits equal the model's, else the model's
+        modules. Raises ModelError for models that cannot be served exactly, after comparing small passes with the
+        model's own.
         """
         if slots < 1 or max_length < 2:
             raise ValueError(
@@ -79,7 +79,7 @@ class LocalEngine:
         self.counters = Counters()
         self._backend, self.forward, self.fallback = open_backend(model, slots, max_length, forward)
         self._version, self._stamp = weights_hash(model), weights_stamp(model)
-        self._takings = 1
+        self._updates = 1
 
     @property
     def version(self) -> str:
@@ -87,13 +87,13 @@ class LocalEngine:
         return self._version
 
     def refresh(self) -> None:
-        """To be called after the weights changed: takes them, with their hash, and forgets all caches.
+        """Takes changed weights and their hash, and clears all caches; call it after every change.
 
-        Raises ModelError while requests run, and when the engine is found not to compute what the model computes:
-        that is looked at the first time that other weights are taken, the second, fourth, eighth and so on.
+        Raises ModelError while requests run, and when the engine's logits differ from the model's: they are
+        compared on the first, second, fourth, eighth … change of weights.
         """
         if self._live or self._waiting:
-            raise ModelError("weights changed while requests run; let all attempts finish before refresh()")
+            raise ModelError("weights changed while requests run; finish all rollouts before refresh()")
         self._table.clear()
         self._backend.clear()
         version, self._stamp = weights_hash(self._model), weights_stamp(self._model)
@@ -101,9 +101,9 @@ class LocalEngine:
             return
         self._version = version
         self._backend.refresh()
-        if self._takings & (self._takings - 1) == 0:
+        if self._updates & (self._updates - 1) == 0:
             verify(self._backend, self._model, self._table.slots, self._max_length)
-        self._takings += 1
+        self._updates += 1
 
     async def generate(self, request: GenerationRequest) -> Generation:
         """The continuation. A context without room for one more token gives no tokens, with reason ``length``."""
@@ -118,7 +118,7 @@ class LocalEngine:
         future: asyncio.Future[Generation] = asyncio.get_running_loop().create_future()
         call = _Call(request, np.array(request.prompt_ids, dtype=np.int64), budget, future)
         if self._runner is None or self._runner.done() or self._runner.get_loop() is not future.get_loop():
-            self._begin()
+            self._start()
         self._waiting.append(call)
         try:
             return await future
@@ -127,14 +127,14 @@ class LocalEngine:
             raise
 
     def release(self, session: str) -> None:
-        """Frees the session's slot. Its tokens stay for others to share until the slot is needed."""
+        """Frees the session's slot. Its tokens stay available for sharing until the slot is reused."""
         self._table.release(session)
 
-    def _begin(self) -> None:
-        self._waiting, self._live = [], {}  # what an event loop that ended left behind
+    def _start(self) -> None:
+        self._waiting, self._live = [], {}  # drop the requests of an event loop that ended
         self._rows.clear()
         if weights_stamp(self._model) != self._stamp:
-            raise ModelError("the weights changed since the engine took them; call refresh() after each change")
+            raise ModelError("the weights changed without refresh(); call it after each change")
         self._runner = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
@@ -142,7 +142,7 @@ class LocalEngine:
             while self._waiting or self._live:
                 await self._drain()
                 with torch.inference_mode():
-                    self._step(self._seat_all())
+                    self._step(self._admit())
                 await asyncio.sleep(0)
                 for _ in range(ADMIT_STEPS - 1):
                     if not self._live:
@@ -150,7 +150,7 @@ class LocalEngine:
                     with torch.inference_mode():
                         self._step([])
                     await asyncio.sleep(0)
-        except Exception as exc:  # noqa: BLE001 — every request learns of it; the engine starts afresh
+        except Exception as exc:  # noqa: BLE001 — every request gets the error; the engine resets
             self._fail(exc)
 
     async def _drain(self) -> None:
@@ -160,71 +160,71 @@ class LocalEngine:
             for _ in range(DRAIN_ROUNDS):
                 await asyncio.sleep(0)
 
-    def _seat_all(self) -> list[list[_Call]]:
-        """Seats the waiting calls that slots are to be had for; calls with the same prompt are one group."""
-        self._waiting.sort(key=lambda call: call.place)
-        kept = set(self._live)
-        kept.update(
+    def _admit(self) -> list[list[_Call]]:
+        """Assigns slots to waiting calls while there are any; calls with the same prompt form a group."""
+        self._waiting.sort(key=lambda call: call.sort_key)
+        reserved = set(self._live)
+        reserved.update(
             slot for call in self._waiting if (slot := self._table.slot_of(call.request.session)) is not None
         )
         groups: dict[bytes, list[_Call]] = {}
-        refused: list[_Call] = []
+        still_waiting: list[_Call] = []
         for call in self._waiting:
-            if self._seat(call, kept):
+            if self._assign_slot(call, reserved):
                 groups.setdefault(call.prompt.tobytes(), []).append(call)
             else:
-                refused.append(call)
-        self._waiting = refused
+                still_waiting.append(call)
+        self._waiting = still_waiting
         for leader, *_ in groups.values():
-            self._look_around(leader)
+            self._copy_prefix(leader)
         return list(groups.values())
 
-    def _seat(self, call: _Call, kept: set[int]) -> bool:
-        """Gives the call a slot, which keeps what it holds of the prompt; False when no slot is to be had."""
+    def _assign_slot(self, call: _Call, reserved: set[int]) -> bool:
+        """Assigns a slot, which keeps the cached part of the prompt; False when no slot is free."""
         table = self._table
         slot = table.slot_of(call.request.session)
         if slot is None:
-            claimed = table.claim(call.request.session, kept)
+            claimed = table.claim(call.request.session, reserved)
             if claimed is None:
                 return False
             slot, is_evicted = claimed
             self.counters.evictions += is_evicted
         elif slot in self._live:
-            return False  # two calls of one session at the same time: the second waits for the first
-        kept.add(slot)
+            return False  # concurrent calls of one session run one after another
+        reserved.add(slot)
         call.slot = slot
         self._live[slot] = call
         self._rows.start(slot, call.request, call.budget)
         table.touch(slot)
-        # The last token of the prompt is always computed: its logits are needed.
-        own = table.own_prefix(slot, call.prompt[:-1])
-        self.counters.reused_tokens += own
-        table.hold(slot, call.prompt[:own])
-        self._backend.cut(slot, own)
+        # The last prompt token is always computed, because its logits are needed.
+        cached = table.own_prefix(slot, call.prompt[:-1])
+        self.counters.reused_tokens += cached
+        table.hold(slot, call.prompt[:cached])
+        self._backend.cut(slot, cached)
         return True
 
-    def _look_around(self, call: _Call) -> None:
-        """Takes the prompt's beginning from another slot where that holds much more of it than the call's own."""
-        table, known = self._table, call.prompt[:-1]
-        own = int(table.lengths_S[call.slot])
-        if 2 * own >= len(known):
-            return  # a session that goes on: what is new is its own
-        best = table.best_prefix(known, own + MIN_SHARED)
+    def _copy_prefix(self, call: _Call) -> None:
+        """Copies the prompt's prefix from another slot that caches much more of it than the call's own."""
+        table, prompt = self._table, call.prompt[:-1]
+        cached = int(table.lengths_S[call.slot])
+        if 2 * cached >= len(prompt):
+            return  # a continued session: only its last turn is new
+        best = table.best_prefix(prompt, cached + MIN_SHARED)
         if best is not None:
             self._backend.copy(best.slot, [call.slot], best.length)
-            table.hold(call.slot, known[: best.length])
-            self.counters.reused_tokens -= own
+            table.hold(call.slot, prompt[: best.length])
+            self.counters.reused_tokens -= cached
             self.counters.shared_tokens += best.length
 
     def _step(self, groups: Sequence[Sequence[_Call]]) -> None:
-        """One more token for every live slot: for those that go on, and for the groups, after their prompts."""
-        going_on = self._rows.begun()
+        """One more token for every live slot: slots already decoding, and the groups after their prompts."""
+        decoding = self._rows.decoding()
         for batch in self._passes(groups):
-            self._pass(going_on, batch)
-            going_on = going_on[:0]
+            self._pass(decoding, batch)
+            decoding = decoding[:0]
 
     def _passes(self, groups: Sequence[Sequence[_Call]]) -> Iterator[list[list[Sequence[_Call]]]]:
-        """The groups in blocks of like length, as many blocks at once as a pass may have; at least one pass."""
+        """The groups in blocks of similar length, with as many blocks as fit in a pass; at least one pass."""
         table = self._table
 
         def new(group: Sequence[_Call]) -> int:
@@ -241,22 +241,22 @@ class LocalEngine:
             tokens += more
         yield blocks
 
-    def _pass(self, going_on: Ints, prefills: Sequence[Sequence[Sequence[_Call]]]) -> None:
+    def _pass(self, decoding: Ints, prefills: Sequence[Sequence[Sequence[_Call]]]) -> None:
         table = self._table
         blocks: list[Block] = []
-        if len(going_on):
-            last_B, lengths_B = self._rows.last_ids(going_on), table.lengths_S[going_on]
-            blocks.append(decode_block(going_on, lengths_B, last_B))
+        if len(decoding):
+            last_B, lengths_B = self._rows.last_ids(decoding), table.lengths_S[decoding]
+            blocks.append(decode_block(decoding, lengths_B, last_B))
         for groups in prefills:
             slots_B = np.array([group[0].slot for group in groups])
             blocks.append(prefill_block(slots_B, table.lengths_S[slots_B], [group[0].prompt for group in groups]))
         logits_BV = self._backend.forward(blocks)
         self.counters.forwards += 1
-        if len(going_on):
-            table.extend(going_on, last_B)
-        self.counters.prefilled_tokens += sum(len(block.ids) for block in blocks) - len(going_on)
-        slots, sources = going_on.tolist(), list(range(len(going_on)))
-        for row, group in enumerate((group for groups in prefills for group in groups), start=len(going_on)):
+        if len(decoding):
+            table.extend(decoding, last_B)
+        self.counters.prefilled_tokens += sum(len(block.ids) for block in blocks) - len(decoding)
+        slots, sources = decoding.tolist(), list(range(len(decoding)))
+        for row, group in enumerate((group for groups in prefills for group in groups), start=len(decoding)):
             self._share(group)
             slots += [call.slot for call in group]
             sources += [row] * len(group)
@@ -267,7 +267,7 @@ class LocalEngine:
             self._finish(finished.slot, is_stopped=finished.is_stopped)
 
     def _share(self, group: Sequence[_Call]) -> None:
-        """Gives calls with the same prompt what was computed for the first of them."""
+        """Copies the prompt computed for the first call of the group to the others."""
         leader, *others = group
         self._table.hold(leader.slot, leader.prompt)
         if not others:
@@ -283,8 +283,8 @@ class LocalEngine:
         self._table.touch(slot)
         if not call.future.done():
             reason: FinishReason = "stop" if is_stopped else "length"
-            written = self._rows.written(slot)
-            call.future.set_result(Generation(written.token_ids, written.logprobs, reason, self._version))
+            output = self._rows.written(slot)
+            call.future.set_result(Generation(output.token_ids, output.logprobs, reason, self._version))
 
     def _drop(self, call: _Call) -> None:
         self._waiting = [other for other in self._waiting if other is not call]

@@ -1,7 +1,7 @@
-"""A ``Backend`` that runs any causal language model's own ``transformers`` modules over one cache for all slots.
+"""A ``Backend`` that runs the ``transformers`` modules of any causal language model over one cache for all slots.
 
-A slot is one row of a cache allocated once. Letters: S slots, C columns (one more than the longest context: the
-last column takes what padding writes), B rows of a call, L new tokens a row, W columns read, V vocabulary.
+A slot is a row of the preallocated cache. Letters: S slots, C columns (one more than the longest context: the
+last column absorbs writes of padding), B rows of a call, L new tokens a row, W columns read, V vocabulary.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from upturn.models.engine.backend import Block, Ints
 
 
 class SlotCache(Cache):
-    """Writes each row's new keys and values at that row's own columns; a call first sets ``rows`` and so on."""
+    """Writes each row's new keys and values at that row's columns; set ``rows_B`` and the like before a call."""
 
     def __init__(self, slots: int, columns: int) -> None:
         super().__init__(layers=[])
@@ -27,7 +27,7 @@ class SlotCache(Cache):
         self.columns_BL: torch.Tensor = torch.empty(0)
         self.width = 0
         self.is_leading = False
-        """True: the rows are slots 0 to B-1, which are read without copying."""
+        """True = the rows are slots 0 to B-1, which are read without copying."""
 
     def update(
         self,
@@ -43,7 +43,7 @@ class SlotCache(Cache):
             shape = (slots, key_states.shape[1], columns, key_states.shape[3])
             self._keys.append(key_states.new_zeros(shape))
             self._values.append(value_states.new_zeros(shape))
-        return self._written(self._keys[layer_idx], key_states), self._written(
+        return self._updated(self._keys[layer_idx], key_states), self._updated(
             self._values[layer_idx], value_states
         )
 
@@ -53,11 +53,11 @@ class SlotCache(Cache):
             tensor[list(targets), :, :length] = tensor[source, :, :length]
 
     def forget(self) -> None:
-        """Overwrites everything with 0: what is hidden by a mask must at least be finite."""
+        """Overwrites everything with 0: masked values must be finite."""
         for tensor in (*self._keys, *self._values):
             tensor.zero_()
 
-    def _written(self, cached: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+    def _updated(self, cached: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
         if new.shape[2] == 1:
             cached[self.rows_B, :, self.columns_BL[:, 0]] = new[:, :, 0]
         else:
@@ -68,7 +68,7 @@ class SlotCache(Cache):
 
 
 class ModuleModel:
-    """See ``Backend``. The weights are the model's own, not copies."""
+    """See ``Backend``. Uses the model's weights without copies."""
 
     def __init__(self, model: PreTrainedModel, slots: int, max_length: int) -> None:
         self._model = model
@@ -81,7 +81,7 @@ class ModuleModel:
         self._columns_C = torch.arange(self._columns, device=self._device)
 
     def refresh(self) -> None:
-        """See ``Backend``: they are the model's own."""
+        """See ``Backend``: nothing is copied."""
 
     def clear(self) -> None:
         """See ``Backend``: old keys and values are overwritten before they are read again."""
@@ -91,7 +91,7 @@ class ModuleModel:
         self._cache.forget()
 
     def cut(self, slot: int, length: int) -> None:
-        """See ``Backend``: what lies beyond is overwritten before it is read again."""
+        """See ``Backend``: the rest is overwritten before it is read again."""
 
     def copy(self, source: int, targets: Sequence[int], length: int) -> None:
         """See ``Backend``."""
@@ -103,14 +103,16 @@ class ModuleModel:
         if was_training:
             self._model.train(False)
         try:
-            found = [self._decode(block) if (block.counts == 1).all() else self._prefill(block) for block in blocks]
+            logits = [
+                self._decode(block) if (block.counts == 1).all() else self._prefill(block) for block in blocks
+            ]
         finally:
             if was_training:
                 self._model.train()
-        return found[0] if len(found) == 1 else torch.cat(found)
+        return logits[0] if len(logits) == 1 else torch.cat(logits)
 
     def _decode(self, block: Block) -> torch.Tensor:
-        """Dead rows among the leading slots cost less than copying the live ones."""
+        """Computing unused rows among the leading slots is cheaper than copying the live ones."""
         count = int(block.slots.max()) + 1
         if 2 * len(block.slots) <= count:
             return self._prefill(block)
@@ -138,13 +140,13 @@ class ModuleModel:
         cache.is_leading = bool((rows_B == np.arange(len(rows_B))).all())
         cache.rows_B = self._tensor(rows_B)
         cache.columns_BL = self._tensor(columns_BL)
-        is_seen = self._columns_C[:width] <= cache.columns_BL[:, :, None]
+        is_visible = self._columns_C[:width] <= cache.columns_BL[:, :, None]
         attention = config._attn_implementation
-        config._attn_implementation = "sdpa"  # a trainer of the same model may use another
+        config._attn_implementation = "sdpa"  # a trainer of the same model may set another
         try:
             output = self._backbone(
                 input_ids=self._tensor(ids_BL),
-                attention_mask=is_seen[:, None],
+                attention_mask=is_visible[:, None],
                 position_ids=cache.columns_BL,
                 past_key_values=cache,
                 use_cache=True,

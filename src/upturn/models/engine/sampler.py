@@ -1,4 +1,4 @@
-"""Draws tokens for a batch, each row with its own temperature and its own uniform number."""
+"""Samples tokens for a batch, with a temperature and a uniform number per row."""
 
 from typing import NamedTuple
 
@@ -11,8 +11,8 @@ from torch.nn import functional
 from upturn.errors import ModelError
 
 _CHUNK = 64
-"""Tokens whose probabilities are added up before a row's distribution is searched: the sum over the vocabulary is
-then short enough for float64, and only one chunk is looked at token by token."""
+"""Tokens per partial sum: the cumulative sum over chunks is then short enough for float64, and only one chunk is
+searched token by token."""
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _LOW_BITS = (1 << 64) - 1
 
@@ -22,16 +22,16 @@ class Sampled(NamedTuple):
 
     ids: npt.NDArray[np.int64]
     logprobs: npt.NDArray[np.float32]
-    """log p of each token at temperature 1, whatever it was sampled at."""
+    """log p of each token at temperature 1, whatever the sampling temperature."""
 
 
 def stream_of(seed: int) -> np.uint64:
-    """Where the numbers of a request with this seed begin."""
+    """The initial state of a request's random stream."""
     return np.uint64(_mixed(np.array([seed & _LOW_BITS], dtype=np.uint64))[0])
 
 
 def uniforms(streams_B: npt.NDArray[np.uint64], indices_B: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """Number ``index`` of each stream, in [0, 1): SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), 53 bits."""
+    """Random number ``index`` of each stream, in [0, 1), 53 bits: SplitMix64 (Steele, Lea, Flood; OOPSLA 2014)."""
     states = streams_B + (indices_B.astype(np.uint64) + np.uint64(1)) * _GOLDEN
     return (_mixed(states) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
@@ -39,7 +39,7 @@ def uniforms(streams_B: npt.NDArray[np.uint64], indices_B: npt.NDArray[np.int64]
 def sample(
     logits_BV: Tensor, temperatures_B: npt.NDArray[np.float64], uniforms_B: npt.NDArray[np.float64]
 ) -> Sampled:
-    """Inverts each row's cumulative distribution at its uniform number in [0, 1); temperature 0 takes the maximum.
+    """Inverse-CDF sampling of each row at its uniform number in [0, 1); temperature 0 takes the maximum.
 
     A row's token depends on that row alone. Sums over the vocabulary are in float64, so a token of probability p is
     drawn with probability p to about 1e-6 of it, whatever the vocabulary's size. Raises ModelError for logits that
@@ -67,7 +67,7 @@ def sample(
 
 
 def _inverted(probabilities_BV: Tensor, uniforms_B1: Tensor) -> Tensor:
-    """Two searches: for the chunk that the number falls into, then within it."""
+    """Inverse CDF in two searches: for the chunk of the number, then within it."""
     count, vocabulary = probabilities_BV.shape
     whole = vocabulary - vocabulary % _CHUNK
     sums_BK = probabilities_BV[:, :whole].view(count, -1, _CHUNK).sum(dim=-1)
@@ -86,7 +86,7 @@ def _inverted(probabilities_BV: Tensor, uniforms_B1: Tensor) -> Tensor:
 def _first_above(cumulative: Tensor, target_B1: Tensor) -> Tensor:
     """``(B, 1)``: index of the first entry above the target.
 
-    It has positive mass, even where rounding put the target at or above the total.
+    It has positive mass, even where rounding puts the target at or above the total.
     """
     total_B1 = cumulative[:, -1:]
     below_B1 = torch.minimum(target_B1, torch.nextafter(total_B1, torch.zeros_like(total_B1)))

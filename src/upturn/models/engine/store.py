@@ -1,4 +1,4 @@
-"""Memory for keys and values: rows of columns, allocated once and grown in place of being allocated for the worst.
+"""Memory for keys and values: rows of columns that grow on demand, not allocated for the worst case.
 
 Letters: R rows, K key-value heads, C columns, D head size, W columns that are read, N tokens that are written.
 """
@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 
 _STEP = 64
-"""Columns that are added at once, at least; growing copies what is there."""
+"""Minimum number of columns added at once; growing copies the contents."""
 
 
 class Store:
-    """One tensor ``(2, R, K, C, D)`` a layer: keys, then values. What was never written is 0."""
+    """One tensor ``(2, R, K, C, D)`` a layer: keys, then values. Unwritten entries are 0."""
 
     def __init__(self, layers: int, heads: int, size: int, *, like: Tensor) -> None:
-        """``size``: of a head. Type and device are those of ``like``."""
+        """``size``: head size. Type and device are those of ``like``."""
         self._heads = heads
         self._layers = [like.new_zeros((2, 0, heads, 0, size)) for _ in range(layers)]
         self._offsets_H: Tensor = torch.empty(0)
@@ -22,16 +22,16 @@ class Store:
 
     @property
     def rows(self) -> int:
-        """Allocated."""
+        """Allocated rows."""
         return self._layers[0].shape[1]
 
     @property
     def columns(self) -> int:
-        """Allocated for each row."""
+        """Allocated columns of each row."""
         return self._layers[0].shape[3]
 
     def reserve(self, rows: int, columns: int) -> None:
-        """Makes room for that many rows and columns; half as much again, so that growing stays rare."""
+        """Ensures room for that many rows and columns; grows by half at least, so that growing stays rare."""
         more_rows = rows if self.rows == 0 or rows <= self.rows else max(rows, self.rows + self.rows // 2)
         more_columns = columns
         if columns > self.columns:
@@ -45,42 +45,42 @@ class Store:
             self._layers[index] = new
         self._measure()
 
-    def places(self, rows_N: Tensor, columns_N: Tensor) -> Tensor:
-        """``(N, 2K)``: where each token's keys, then its values lie; for ``write``, the same in every layer."""
+    def indices(self, rows_N: Tensor, columns_N: Tensor) -> Tensor:
+        """``(N, 2K)``: flat indices of each token's keys, then values; for ``write``, the same in every layer."""
         firsts_N = rows_N * (self._heads * self.columns) + columns_N
         return firsts_N[:, None] + self._offsets_H
 
-    def write(self, layer: int, places: Tensor, heads: Tensor) -> None:
+    def write(self, layer: int, indices: Tensor, heads: Tensor) -> None:
         """``heads``: ``(N, 2K, D)``, each token's keys, then its values."""
         stored = self._layers[layer]
-        stored.view(-1, stored.shape[4])[places] = heads
+        stored.view(-1, stored.shape[4])[indices] = heads
 
     def read(self, layer: int, rows: slice | Tensor, columns: int) -> tuple[Tensor, Tensor]:
         """Keys and values ``(R, K, W, D)`` of the rows; a slice of rows is not copied."""
         stored = self._layers[layer]
         if isinstance(rows, slice):
-            found = stored[:, rows, :, :columns]
+            selected = stored[:, rows, :, :columns]
         else:
-            found = stored[:, :, :, :columns].index_select(1, rows)
-        return found[0], found[1]
+            selected = stored[:, :, :, :columns].index_select(1, rows)
+        return selected[0], selected[1]
 
     def columns_of(self, layer: int, row: int, start: int, stop: int) -> Tensor:
         """``(2, K, stop - start, D)``, not copied."""
         return self._layers[layer][:, row, :, start:stop]
 
     def copy_rows(self, source: int, targets: Tensor, columns: int) -> None:
-        """The first columns of a row, to others."""
+        """Copies the first columns of a row to others."""
         for stored in self._layers:
             stored[:, targets, :, :columns] = stored[:, source : source + 1, :, :columns]
 
     def swap_rows(self, first: Tensor, second: Tensor, columns: int) -> None:
-        """The first columns of pairs of rows trade places; no row stands in two pairs."""
-        rows, others = torch.cat([first, second]), torch.cat([second, first])
+        """Swaps the first columns of pairs of rows; no row occurs in two pairs."""
+        rows, partners = torch.cat([first, second]), torch.cat([second, first])
         for stored in self._layers:
-            stored[:, rows, :, :columns] = stored[:, others, :, :columns]
+            stored[:, rows, :, :columns] = stored[:, partners, :, :columns]
 
     def forget(self) -> None:
-        """Overwrites everything with 0: what is hidden by a mask must at least be finite."""
+        """Overwrites everything with 0: masked values must be finite."""
         for stored in self._layers:
             stored.zero_()
 

@@ -1,4 +1,4 @@
-"""Which session holds which slot, and which tokens each slot's cache holds. Pure bookkeeping, no tensors."""
+"""Which session has which slot, and which tokens each slot caches. Pure bookkeeping, no tensors."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,23 +11,23 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass
 class Counters:
-    """What an engine did since it was made."""
+    """An engine's statistics since its construction."""
 
     prefilled_tokens: int = 0
     """Prompt tokens that were computed."""
     reused_tokens: int = 0
-    """Prompt tokens found in the session's own slot."""
+    """Prompt tokens reused from the session's own slot."""
     shared_tokens: int = 0
-    """Prompt tokens found in another session's slot."""
+    """Prompt tokens copied from another session's slot."""
     written_tokens: int = 0
     evictions: int = 0
-    """Idle sessions whose slot was given away; they are prefilled again when they come back."""
+    """Idle sessions that lost their slot; they are prefilled again on their next request."""
     forwards: int = 0
     """Passes through the model."""
 
 
 class Prefix(NamedTuple):
-    """The longest cached beginning of a prompt."""
+    """The longest cached prefix of a prompt."""
 
     slot: int
     length: int
@@ -47,23 +47,23 @@ class SlotTable:
 
     @property
     def slots(self) -> int:
-        """How many there are."""
+        """Number of slots."""
         return len(self._owners)
 
     def slot_of(self, session: str) -> int | None:
-        """The session's slot; None = it has none (any more)."""
+        """The session's slot; None = it has none."""
         return self._slots.get(session)
 
-    def claim(self, session: str, kept: set[int]) -> tuple[int, bool] | None:
-        """A slot for a new session, and whether an idle one lost it; None when all are in ``kept``.
+    def claim(self, session: str, reserved: set[int]) -> tuple[int, bool] | None:
+        """A slot for a new session, and whether an idle session lost it; None when all are in ``reserved``.
 
         Free slots first, the lowest first, then the least recently used.
         """
-        free = [slot for slot, owner in enumerate(self._owners) if owner is None and slot not in kept]
-        idle = [slot for slot in range(len(self._owners)) if slot not in kept]
+        free = [slot for slot, owner in enumerate(self._owners) if owner is None and slot not in reserved]
+        idle = [slot for slot in range(len(self._owners)) if slot not in reserved]
         if not idle:
             return None
-        slot = free[0] if free else min(idle, key=lambda each: (int(self._used_S[each]), each))
+        slot = free[0] if free else min(idle, key=lambda index: (int(self._used_S[index]), index))
         previous = self._owners[slot]
         if previous is not None:
             del self._slots[previous]
@@ -83,24 +83,24 @@ class SlotTable:
             self._owners[slot] = None
 
     def own_prefix(self, slot: int, prompt: Ints) -> int:
-        """How many tokens of the prompt's beginning the slot holds."""
+        """Length of the prompt's prefix cached in the slot."""
         length = min(int(self.lengths_S[slot]), len(prompt))
         differing = np.flatnonzero(self.ids_SC[slot, :length] != prompt[:length])
         return int(differing[0]) if len(differing) else length
 
     def best_prefix(self, prompt: Ints, at_least: int) -> Prefix | None:
-        """The slot that holds most of the prompt's beginning, lowest of equals; None = less than ``at_least``."""
+        """The slot with the longest cached prefix of the prompt, lowest of equals; None = below ``at_least``."""
         if len(prompt) < at_least:
             return None
-        begins = (self.ids_SC[:, :at_least] == prompt[:at_least]).all(axis=1) & (self.lengths_S >= at_least)
-        slots = np.flatnonzero(begins)
+        has_prefix = (self.ids_SC[:, :at_least] == prompt[:at_least]).all(axis=1) & (self.lengths_S >= at_least)
+        slots = np.flatnonzero(has_prefix)
         if len(slots) == 0:
             return None
         columns = np.arange(len(prompt))
         is_same = (self.ids_SC[slots, : len(prompt)] == prompt) & (columns < self.lengths_S[slots, None])
-        held = np.where(is_same.all(axis=1), len(prompt), is_same.argmin(axis=1))
-        best = int(held.argmax())
-        return Prefix(int(slots[best]), int(held[best]))
+        cached = np.where(is_same.all(axis=1), len(prompt), is_same.argmin(axis=1))
+        best = int(cached.argmax())
+        return Prefix(int(slots[best]), int(cached[best]))
 
     def hold(self, slot: int, tokens: Ints) -> None:
         """Records that the slot's cache holds exactly these tokens."""
@@ -108,12 +108,12 @@ class SlotTable:
         self.lengths_S[slot] = len(tokens)
 
     def extend(self, slots_B: Ints, ids_B: Ints) -> None:
-        """Records that each slot's cache holds one token more."""
+        """Records one more cached token in each slot."""
         self.ids_SC[slots_B, self.lengths_S[slots_B]] = ids_B
         self.lengths_S[slots_B] += 1
 
     def clear(self) -> None:
-        """Forgets all tokens and sessions."""
+        """Drops all tokens and sessions."""
         self.lengths_S[:] = 0
         self._owners = [None] * len(self._owners)
         self._slots.clear()

@@ -1,8 +1,8 @@
-"""Which forward pass serves a model, and whether it computes what the model computes.
+"""Chooses a model's backend and verifies that its logits equal the model's.
 
-The direct one where it can, else the model's own modules. Whichever it is, the engine compares it with the model's
-plain forward pass when it is made and some of the times that it takes other weights (``LocalEngine.refresh`` says
-which): prefill, shared beginning, decoding, and prefill after them.
+The direct backend where possible, else the model's modules. Either is compared with the model's plain forward pass
+at construction and on some changes of weights (see ``LocalEngine.refresh``): prefill, shared prefix, decoding, and
+prefill after them.
 """
 
 import warnings
@@ -14,59 +14,59 @@ from transformers import PreTrainedModel
 
 from upturn.errors import ModelError, described
 from upturn.models.engine.backend import Backend, Block
-from upturn.models.engine.decoder import STATIC_ROTATION, obstacle
+from upturn.models.engine.decoder import STATIC_ROTATION, unsupported_reason
 from upturn.models.engine.direct import DirectModel
 from upturn.models.engine.modules import ModuleModel
 
 Forward: TypeAlias = Literal["direct", "modules"]
 
 TOLERANCE = 1e-3
-"""Largest |Δ logit| between cached and plain float32 forward that is accepted; other types: 100 times."""
+"""Largest accepted |Δ logit| between cached and plain float32 forward; other types: 100 times."""
 _LENGTH = 192
-"""Tokens of the check: enough that three quarters of them are shared, not copied."""
+"""Tokens of the comparison: enough that three quarters of them are shared, not copied."""
 
 
-class Opened(NamedTuple):
-    """A backend for a model."""
+class OpenedBackend(NamedTuple):
+    """A model's backend and why it was chosen."""
 
     backend: Backend
     forward: Forward
     reason: str | None
-    """Why it is not the direct one; None = it is, or it was not wanted."""
+    """Why it is not the direct one; None = it is, or ``modules`` was requested."""
 
 
-def open_backend(model: PreTrainedModel, slots: int, max_length: int, wanted: Forward | None) -> Opened:
-    """The direct forward pass where it can serve the model exactly, else the modules; ``wanted`` asks for one.
+def open_backend(model: PreTrainedModel, slots: int, max_length: int, requested: Forward | None) -> OpenedBackend:
+    """The direct backend where it is exact, else the modules; ``requested`` fixes the choice.
 
-    A direct pass that should be exact and is not is left with a warning. Raises ModelError for models that neither
-    can serve exactly, and for a wanted one that cannot.
+    Warns where the direct backend supports the model but its logits differ. Raises ModelError where neither backend
+    is exact, or the requested one is not.
     """
     _refuse_partial_attention(model, max_length)
     reason = None
-    if wanted != "modules":
-        reason = obstacle(model)
+    if requested != "modules":
+        reason = unsupported_reason(model)
         if reason is None:
             direct = DirectModel(model, slots, max_length)
             gap = largest_gap(direct, model, slots, max_length)
             if gap <= allowed_gap(model):
-                return Opened(direct, "direct", None)
+                return OpenedBackend(direct, "direct", None)
             reason = f"its logits differ by {gap:.2g} from those of the model (allowed {allowed_gap(model):g})"
             warnings.warn(
                 f"LocalEngine runs {_name(model)} through its modules: {reason}", RuntimeWarning, stacklevel=4
             )
-        if wanted == "direct":
+        if requested == "direct":
             raise ModelError(f"the direct forward pass cannot serve {_name(model)}: {reason}")
     try:
         modules = ModuleModel(model, slots, max_length)
         verify(modules, model, slots, max_length)
     except ModelError:
         raise
-    except Exception as exc:  # foreign modules: whatever they do with a cache that is not theirs
+    except Exception as exc:  # third-party modules may fail in any way with our cache
         raise ModelError(
-            f"{_name(model)} cannot be run over LocalEngine's cache: {described(exc)}; unless that can be mended, "
+            f"{_name(model)} cannot be run over LocalEngine's cache: {described(exc)}; fix that or "
             "serve this model behind an OpenAI-compatible endpoint"
         ) from exc
-    return Opened(modules, "modules", reason)
+    return OpenedBackend(modules, "modules", reason)
 
 
 def verify(backend: Backend, model: PreTrainedModel, slots: int, max_length: int) -> None:
@@ -80,13 +80,13 @@ def verify(backend: Backend, model: PreTrainedModel, slots: int, max_length: int
 
 
 def allowed_gap(model: PreTrainedModel) -> float:
-    """Largest |Δ logit| that rounding explains."""
+    """Largest |Δ logit| attributed to rounding."""
     return TOLERANCE if model.dtype == torch.float32 else 100 * TOLERANCE
 
 
 @torch.inference_mode()
 def largest_gap(backend: Backend, model: PreTrainedModel, slots: int, max_length: int) -> float:
-    """Largest |Δ logit| over the ways in which tokens reach a cache; all slots are empty before and after."""
+    """Largest |Δ logit| over all ways of filling a cache; all slots are empty before and after."""
     length = min(_LENGTH, max_length)
     config: Any = model.config
     ids = np.arange(length) * 7 % config.vocab_size
@@ -142,7 +142,7 @@ def _refuse_partial_attention(model: PreTrainedModel, max_length: int) -> None:
     trained = getattr(rotary, "original_max_seq_len", None)
     if kind not in STATIC_ROTATION and trained is not None and max_length > trained:
         raise ModelError(
-            f"rotary type {kind!r} turns differently beyond {trained} tokens, which a cache cannot follow; give "
+            f"rotary type {kind!r} rotates differently beyond {trained} tokens, which a cache cannot follow; give "
             f"LocalEngine a max_length of at most {trained}, got {max_length!r}"
         )
 

@@ -1,21 +1,16 @@
-"""Estimators of credit: each turns a group's rewards into one number per turn, and says what else it needs.
+"""Advantage estimators: each maps a group's rewards to one number per turn.
 
-| estimator | compares | needs |
-| --- | --- | --- |
-| ``GroupRelative`` | whole attempts | nothing |
-| ``TurnRelative`` | turns of one index | nothing |
-| ``StateAnchored`` | turns that began in one state | state hashes, or nothing |
-| ``TreeSiblings`` | attempts that share a token history | token rows |
-| ``MonteCarloDelta`` | a state with the next one | state values |
-| ``FirstDivergence`` | the same, where it is shown | state values |
+They compare trajectories of a task (``GroupRelative``), turns of one index (``TurnRelative``), turns from one state
+(``StateAnchored``), trajectories with a common token history (``TreeSiblings``), or measured state values
+(``MonteCarloDelta``, ``FirstDivergence``); ``needs`` names further inputs. Not here: PPO's GAE (``algorithms.ppo``)
+and losses. Start with ``estimator``, which builds the one of the settings, then ``trajectory``.
 """
 
-from upturn.training.advantages.choice import advantage_of
-from upturn.training.advantages.combined import Combined
 from upturn.training.advantages.divergence import ERROR_PROBABILITY, FirstDivergence
+from upturn.training.advantages.estimator import Combined, advantage_of
 from upturn.training.advantages.lagrangian import Constrained, Multipliers
 from upturn.training.advantages.monte_carlo import MonteCarloDelta, measured_values
-from upturn.training.advantages.returns import checked_rewards, differ, mean_of, to_go
+from upturn.training.advantages.returns import checked_rewards, differ, mean_of, rewards_to_go
 from upturn.training.advantages.scale import rescaled, whitening
 from upturn.training.advantages.settings import (
     AdvantageSettings,
@@ -57,8 +52,8 @@ __all__ = [
     "mean_of",
     "measured_values",
     "rescaled",
+    "rewards_to_go",
     "shaped_rewards",
     "shared_histories",
-    "to_go",
     "whitening",
 ]

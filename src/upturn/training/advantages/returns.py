@@ -1,4 +1,4 @@
-"""What attempts earned, turn by turn, and the small arithmetic that estimators share."""
+"""Returns per turn, and arithmetic shared by the estimators."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -7,9 +7,9 @@ from upturn.errors import TrainingError
 from upturn.training.advantage import GroupAdvantages, ScoredGroup, ScoredTrajectory
 
 NO_DIFFERENCE = 1e-9
-"""Returns closer than this, relative to their size, are the same number computed in another order."""
+"""Relative tolerance below which two returns are the same number computed in a different order."""
 STD_FLOOR = 1e-6
-"""Added to a standard deviation, as verl does; matters only for returns that hardly differ."""
+"""Added to a standard deviation, as in verl; matters only for nearly equal returns."""
 
 TurnNumbers = tuple[float, ...]
 
@@ -17,16 +17,17 @@ TurnNumbers = tuple[float, ...]
 def returns_to_go(group: ScoredGroup, gamma: float) -> list[TurnNumbers | None]:
     """G_t = r_t + γ G_{t+1} for each turn of each member; None = unscorable. Raises TrainingError."""
     return [
-        None if (rewards := checked_rewards(member)) is None else to_go(rewards, gamma) for member in group.members
+        None if (rewards := checked_rewards(member)) is None else rewards_to_go(rewards, gamma)
+        for member in group.members
     ]
 
 
-def to_go(rewards: Sequence[float], gamma: float) -> TurnNumbers:
-    """The discounted sum of each reward and those after it."""
-    found: list[float] = []
+def rewards_to_go(rewards: Sequence[float], gamma: float) -> TurnNumbers:
+    """The discounted sum of each reward and all later ones."""
+    returns: list[float] = []
     for reward in reversed(rewards):
-        found.append(reward + (gamma * found[-1] if found else 0.0))
-    return tuple(reversed(found))
+        returns.append(reward + (gamma * returns[-1] if returns else 0.0))
+    return tuple(reversed(returns))
 
 
 def checked_rewards(member: ScoredTrajectory) -> TurnNumbers | None:
@@ -46,46 +47,54 @@ def checked_rewards(member: ScoredTrajectory) -> TurnNumbers | None:
     return rewards if member.is_scorable else None
 
 
-def first_returns(found: Sequence[TurnNumbers | None]) -> tuple[float | None, ...]:
-    """The return from the first turn; 0 for an attempt without turns, None = unscorable."""
-    return tuple(None if turns is None else (turns[0] if turns else 0.0) for turns in found)
+def first_returns(returns: Sequence[TurnNumbers | None]) -> tuple[float | None, ...]:
+    """The return from the first turn; 0 for a trajectory without turns, None = unscorable."""
+    return tuple(None if turns is None else (turns[0] if turns else 0.0) for turns in returns)
 
 
 def differ(values: Sequence[float]) -> bool:
-    """Whether at least two of the values are different numbers, not one number computed in several orders."""
+    """Whether at least two of the values differ by more than rounding."""
     if len(values) < 2:
         return False
     return max(values) - min(values) > NO_DIFFERENCE * max(1.0, *(abs(value) for value in values))
 
 
 def mean_of(values: Sequence[float]) -> float:
-    """Of at least one value; does not depend on their order."""
+    """The mean of at least one value, independent of their order."""
     return math.fsum(values) / len(values)
 
 
 def sample_std(values: Sequence[float]) -> float:
-    """With divisor n − 1; of at least two values."""
+    """The standard deviation with divisor n − 1 of at least two values."""
     mean = mean_of(values)
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
 
 
-def told(turns: Sequence[Sequence[float]], returns: tuple[float | None, ...]) -> GroupAdvantages:
-    """What a group teaches, informative where any turn's number is not 0."""
-    numbers = tuple(tuple(each) for each in turns)
-    return GroupAdvantages(numbers, any(value != 0.0 for each in numbers for value in each), returns)
+def centred(values: Sequence[float], *, is_scaled: bool) -> list[float]:
+    """The values minus their mean, divided by their deviation if ``is_scaled``; all 0 where they are equal."""
+    if not differ(values):
+        return [0.0] * len(values)
+    mean, divisor = mean_of(values), sample_std(values) + STD_FLOOR if is_scaled else 1.0
+    return [(value - mean) / divisor for value in values]
 
 
-def silent(member: ScoredTrajectory) -> TurnNumbers:
-    """0 for each turn."""
+def group_advantages(turns: Sequence[Sequence[float]], returns: tuple[float | None, ...]) -> GroupAdvantages:
+    """The group's advantages, informative if any is not 0."""
+    numbers = tuple(tuple(turn) for turn in turns)
+    return GroupAdvantages(numbers, any(value != 0.0 for number in numbers for value in number), returns)
+
+
+def zero_credit(member: ScoredTrajectory) -> TurnNumbers:
+    """An advantage of 0 for each turn."""
     return (0.0,) * len(member.trajectory.turns)
 
 
-def credited(
+def credit_members(
     group: ScoredGroup, gamma: float, credit: Callable[[ScoredTrajectory, TurnNumbers], TurnNumbers]
 ) -> GroupAdvantages:
-    """``credit`` of each member and its rewards; 0 for unscorable members."""
-    found = []
+    """Applies ``credit`` to each member and its rewards; 0 for unscorable members."""
+    turn_credits = []
     for member in group.members:
         rewards = checked_rewards(member)
-        found.append(silent(member) if rewards is None else credit(member, rewards))
-    return told(found, first_returns(returns_to_go(group, gamma)))
+        turn_credits.append(zero_credit(member) if rewards is None else credit(member, rewards))
+    return group_advantages(turn_credits, first_returns(returns_to_go(group, gamma)))

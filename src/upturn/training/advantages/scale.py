@@ -1,47 +1,47 @@
-"""Advantages of a whole iteration on one scale."""
+"""Scales the advantages of a whole iteration."""
 
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 
 from upturn.training.advantage import GroupAdvantages, ScoredGroup, ScoredTrajectory
-from upturn.training.advantages.returns import STD_FLOOR, differ, sample_std, told
+from upturn.training.advantages.returns import STD_FLOOR, differ, group_advantages, sample_std
 from upturn.training.advantages.settings import Scale
 
 _VARIANCE_FLOOR = 1e-8
-"""As verl's whitening has it."""
+"""As in verl's whitening."""
 
 
 def rescaled(
-    groups: Sequence[ScoredGroup], found: Sequence[GroupAdvantages], *, by: Scale
+    groups: Sequence[ScoredGroup], advantages: Sequence[GroupAdvantages], *, by: Scale
 ) -> list[GroupAdvantages]:
-    """The groups' advantages, divided or whitened by what all of the iteration have in common.
+    """The groups' advantages, scaled or whitened over the whole iteration.
 
     ``batch_std``: divided by the sample standard deviation of all returns (Lite-PPO, arXiv 2508.08221: the group's
     mean, the batch's deviation). ``whiten``: minus their mean, divided by their standard deviation, each turn
-    counted once for every token written in it (REINFORCE++, arXiv 2501.03262); where no trajectory has tokens, once
-    for every turn. Unscorable members take no part and stay 0. Other scales belong to the estimator of one group:
-    nothing is left to do.
+    weighted by its written tokens (REINFORCE++, arXiv 2501.03262), or equally where no trajectory has tokens.
+    Unscorable members are excluded and stay 0. Other scales are applied by the estimator of a group; then the
+    advantages are returned unchanged.
     """
     if by == "batch_std":
-        return _changed(found, _by_return_std(found))
+        return _mapped(advantages, _by_return_std(advantages))
     if by == "whiten":
-        return _changed(found, _whitening(groups, found))
-    return list(found)
+        return _mapped(advantages, _whitening(groups, advantages))
+    return list(advantages)
 
 
-def _by_return_std(found: Sequence[GroupAdvantages]) -> Callable[[float], float]:
-    returns = [value for each in found for value in each.returns if value is not None]
+def _by_return_std(advantages: Sequence[GroupAdvantages]) -> Callable[[float], float]:
+    returns = [value for group in advantages for value in group.returns if value is not None]
     divisor = sample_std(returns) + STD_FLOOR if differ(returns) else 1.0
     return lambda value: value / divisor
 
 
-def _whitening(groups: Sequence[ScoredGroup], found: Sequence[GroupAdvantages]) -> Callable[[float], float]:
+def _whitening(groups: Sequence[ScoredGroup], advantages: Sequence[GroupAdvantages]) -> Callable[[float], float]:
     has_tokens = any(member.trajectory.rows for group in groups for member in group.members)
     values: list[float] = []
     weights: list[int] = []
-    for group, each in zip(groups, found, strict=True):
-        for member, turns, value in zip(group.members, each.turns, each.returns, strict=True):
+    for group, credit in zip(groups, advantages, strict=True):
+        for member, turns, value in zip(group.members, credit.turns, credit.returns, strict=True):
             if value is not None:
                 values += turns
                 weights += _written(member) if has_tokens else [1] * len(turns)
@@ -49,9 +49,9 @@ def _whitening(groups: Sequence[ScoredGroup], found: Sequence[GroupAdvantages]) 
 
 
 def whitening(values: Sequence[float], weights: Sequence[int]) -> Callable[[float], float]:
-    """What gives the values, each counted ``weights`` times, mean 0 and standard deviation 1 (divisor n − 1).
+    """The map that gives the values, each counted ``weights`` times, mean 0 and deviation 1 (divisor n − 1).
 
-    Everything becomes 0 where fewer than two values count, or all that do are equal.
+    It maps everything to 0 where fewer than two values count, or all that count are equal.
     """
     total = sum(weights)
     if total < 2 or not differ([value for value, weight in zip(values, weights, strict=True) if weight]):
@@ -63,7 +63,7 @@ def whitening(values: Sequence[float], weights: Sequence[int]) -> Callable[[floa
 
 
 def _written(member: ScoredTrajectory) -> list[int]:
-    """Tokens written in each turn."""
+    """Written tokens of each turn."""
     counted = Counter[int]()
     for row in member.trajectory.rows:
         for span in row.spans:
@@ -71,14 +71,14 @@ def _written(member: ScoredTrajectory) -> list[int]:
     return [counted[index] for index in range(len(member.trajectory.turns))]
 
 
-def _changed(found: Sequence[GroupAdvantages], change: Callable[[float], float]) -> list[GroupAdvantages]:
+def _mapped(advantages: Sequence[GroupAdvantages], change: Callable[[float], float]) -> list[GroupAdvantages]:
     return [
-        told(
+        group_advantages(
             [
                 turns if value is None else [change(turn) for turn in turns]
-                for turns, value in zip(each.turns, each.returns, strict=True)
+                for turns, value in zip(group.turns, group.returns, strict=True)
             ],
-            each.returns,
+            group.returns,
         )
-        for each in found
+        for group in advantages
     ]

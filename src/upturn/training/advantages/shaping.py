@@ -1,4 +1,4 @@
-"""Rewards for sub-goals, only as differences of a potential: no other bonus leaves the best policy as it is."""
+"""Potential-based reward shaping: the only bonus for sub-goals that preserves the optimal policy."""
 
 import math
 from dataclasses import replace
@@ -11,9 +11,9 @@ from upturn.training.advantages.returns import checked_rewards
 def shaped_rewards(member: ScoredTrajectory, gamma: float) -> tuple[float, ...] | None:
     """r_t + γ·Φ(s_{t+1}) − Φ(s_t) for each turn, Φ after the last turn counted as 0 (Ng, Harada and Russell 1999).
 
-    Their discounted sum is the return minus Φ(s_0), which is the same for all attempts at a task: which policy is
-    best cannot change. None = unscorable. Raises TrainingError where potentials are missing, do not fit or are not
-    finite.
+    Their discounted sum is the return minus Φ(s_0), which is equal for all trajectories of a task, so the optimal
+    policy does not change. None = unscorable. Raises TrainingError where potentials are missing, not one per state
+    or not finite.
     """
     rewards = checked_rewards(member)
     if rewards is None:
@@ -33,20 +33,20 @@ def shaped_rewards(member: ScoredTrajectory, gamma: float) -> tuple[float, ...] 
         if not math.isfinite(potential):
             raise TrainingError(
                 f"trajectory {trajectory.id!r} has the potential {potential!r} before turn {turn}; potentials are "
-                "finite: a missing one would make the attempt's reward missing too"
+                "finite: a missing one would make the trajectory's reward missing too"
             )
     after = (*potentials[1:-1], 0.0) if rewards else ()
     return tuple(
-        reward + gamma * reached - left
-        for reward, reached, left in zip(rewards, after, potentials[:-1], strict=True)
+        reward + gamma * next_potential - potential
+        for reward, next_potential, potential in zip(rewards, after, potentials[:-1], strict=True)
     )
 
 
 class Shaped:
-    """Another estimator, on shaped rewards. Reported returns stay those of the rewards as they were."""
+    """Wraps an estimator: shapes its rewards. Reported returns stay unshaped."""
 
     def __init__(self, inner: Advantage, *, gamma: float) -> None:
-        """``gamma``: that of the inner estimator; with another one shaping would change what is learned."""
+        """``gamma``: that of the inner estimator; a different one would change the optimal policy."""
         self.inner = inner
         self.gamma = gamma
         self.needs: frozenset[Need] = inner.needs | {"potentials"}
@@ -56,5 +56,5 @@ class Shaped:
         members = tuple(
             replace(member, turn_rewards=shaped_rewards(member, self.gamma)) for member in group.members
         )
-        found = self.inner(replace(group, members=members))
-        return found._replace(returns=self.inner(group).returns)
+        advantages = self.inner(replace(group, members=members))
+        return advantages._replace(returns=self.inner(group).returns)

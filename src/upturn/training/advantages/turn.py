@@ -1,26 +1,22 @@
-"""Turns of the same number, compared with each other."""
+"""Compares turns with the same index."""
 
 from upturn.training.advantage import GroupAdvantages, Need, ScoredGroup
 from upturn.training.advantages.returns import (
-    STD_FLOOR,
-    differ,
+    centred,
     first_returns,
-    mean_of,
+    group_advantages,
     returns_to_go,
-    sample_std,
-    silent,
-    told,
+    zero_credit,
 )
 
 
 class TurnRelative:
     """Discounted return-to-go of each turn, minus the mean over the members' turns with the same index.
 
-    The per-turn returns of GTPO (arXiv 2511.14846), normalised over the group. What is comparable is decided here:
-    turns of one index, since their members have spent as many turns by then and what they earned before counts for
-    neither. Members that ended earlier take no part, so a turn that only one member reached gets 0. The states may
-    still differ: a good turn from a bad state looks bad. ``is_scaled`` divides by the sample standard deviation at
-    that index.
+    The per-turn returns of GTPO (arXiv 2511.14846), normalised over the group. Turns of one index are comparable:
+    their members have taken the same number of turns, and earlier rewards are excluded. Members that ended earlier
+    are excluded, so a turn that only one member reached gets 0. The states may differ: a good turn from a bad state
+    looks bad. ``is_scaled`` divides by the sample standard deviation at that index.
     """
 
     needs: frozenset[Need] = frozenset()
@@ -31,17 +27,15 @@ class TurnRelative:
 
     def __call__(self, group: ScoredGroup) -> GroupAdvantages:
         """Sums to 0 over the members at each index."""
-        to_go = returns_to_go(group, self.gamma)
-        found = [list(silent(member)) for member in group.members]
-        for index in range(max((len(turns) for turns in to_go if turns is not None), default=0)):
+        rewards_to_go = returns_to_go(group, self.gamma)
+        turn_credits = [list(zero_credit(member)) for member in group.members]
+        for index in range(max((len(turns) for turns in rewards_to_go if turns is not None), default=0)):
             at_index = {
-                place: turns[index] for place, turns in enumerate(to_go) if turns is not None and len(turns) > index
+                member_index: turns[index]
+                for member_index, turns in enumerate(rewards_to_go)
+                if turns is not None and len(turns) > index
             }
-            values = list(at_index.values())
-            if not differ(values):
-                continue
-            mean = mean_of(values)
-            divisor = sample_std(values) + STD_FLOOR if self.is_scaled else 1.0
-            for place, value in at_index.items():
-                found[place][index] = (value - mean) / divisor
-        return told(found, first_returns(to_go))
+            values = centred(list(at_index.values()), is_scaled=self.is_scaled)
+            for member_index, value in zip(at_index, values, strict=True):
+                turn_credits[member_index][index] = value
+        return group_advantages(turn_credits, first_returns(rewards_to_go))

@@ -20,7 +20,7 @@ from transformers import PreTrainedModel
 from upturn.errors import TrainingError
 from upturn.models.engine import weights_hash
 from upturn.training.advantage import ScoredGroup
-from upturn.training.distributed import copied, weight_tensors, world_of
+from upturn.training.distributed import copy_tensors, weight_tensors, world_of
 from upturn.training.stream import State
 
 SampleWith: TypeAlias = Callable[[int, Mapping[str, Tensor]], Sequence[ScoredGroup]]
@@ -69,7 +69,7 @@ class AheadCollect:
         Iterations are asked for in order, each with the weights that the ones before it left. Raises what sampling
         raised, and TrainingError for trajectories that were sampled with other weights than these.
         """
-        self._snapshots[iteration] = _Snapshot(copied(weight_tensors(self._model)), weights_hash(self._model))
+        self._snapshots[iteration] = _Snapshot(copy_tensors(weight_tensors(self._model)), weights_hash(self._model))
         for ahead in range(iteration, min(iteration + self.staleness + 1, self._iterations)):
             if ahead not in self._sampled:
                 self._sampled[ahead] = self._thread.submit(self._sample, ahead, self._weights_of(ahead))

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
-from upturn.agents import Hint, gives_away, without_hint
+from upturn.agents import Hint, repeats_hint, without_hint
 from upturn.errors import TrainingError
 from upturn.records import Trajectory, record
 from upturn.training.advantage import ScoredGroup, ScoredTrajectory
@@ -65,7 +65,7 @@ def learnable(
             for member, hint in zip(each.group.members, each.hints, strict=True)
         ]
         told = [
-            is_success(member, selection) and gives_away(member.trajectory, hint, settings.mentions)
+            is_success(member, selection) and repeats_hint(member.trajectory, hint, settings.mentions)
             for member, hint in zip(clean, each.hints, strict=True)
         ]
         leaked += sum(told)

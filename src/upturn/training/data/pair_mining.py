@@ -29,7 +29,7 @@ from upturn.training.advantages import (
     mean_of,
     measured_values,
     shared_histories,
-    to_go,
+    rewards_to_go,
 )
 from upturn.training.data.collection import check_group, check_ids
 from upturn.training.pair_settings import PairSettings
@@ -117,7 +117,7 @@ def _earned(member: ScoredTrajectory, gamma: float) -> tuple[float, ...]:
     """From each turn on; raises TrainingError for rewards that do not fit the turns."""
     rewards = checked_rewards(member)
     assert rewards is not None  # by the choice of members
-    return to_go(rewards, gamma)
+    return rewards_to_go(rewards, gamma)
 
 
 class _Side(NamedTuple):

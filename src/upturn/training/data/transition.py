@@ -73,7 +73,7 @@ def _answered(
     """Of each turn its transition, or why there is none."""
     acted = {span.turn: (row.token_ids, span.stop) for row in trajectory.rows for span in row.spans}
     answers = [*(turn.observation for turn in trajectory.turns[1:]), trajectory.final_observation]
-    begins = observations.beginning
+    begins = observations.prefix
     for number, (turn, answer) in enumerate(zip(trajectory.turns, answers, strict=False)):
         is_last = number + 1 == len(trajectory.turns)
         if is_last and trajectory.outcome == "environment_error":

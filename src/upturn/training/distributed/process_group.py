@@ -1,10 +1,10 @@
-"""Several processes that train one model together: who they are, how they meet and how they agree.
+"""The process group of a distributed run: ranks, rendezvous and collective calls.
 
-Every process runs the same program and knows every row. What must happen once, such as sampling, judging or writing
-a file, happens in the first process, and the others hear of the result; what is computed is dealt out
-(``optimisation.load_balance``), and weights, gradients and optimiser lie in shards (``distributed.sharding``).
-A process that dies closes its connections, so that the others fail instead of waiting; what only hangs ends with
-``Limits.silence_seconds``. Nothing is read from the environment, and nothing started, before it is asked for.
+Every process runs the same program and has every row. Work that must happen once, such as sampling, grading or
+writing a file, happens in the first process, which broadcasts the result; micro-batches are balanced across ranks
+(``optimisation.load_balance``), and weights, gradients and optimiser state are sharded (``distributed.sharding``).
+A process that dies closes its connections, so that the others fail instead of waiting; a hanging one is detected
+after ``Limits.silence_seconds``. Importing reads no environment variable and starts nothing.
 """
 
 import gc
@@ -21,28 +21,28 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 from upturn.errors import TrainingError, UpturnError, described
 
 ValueT = TypeVar("ValueT")
-Given = ParamSpec("Given")
+Parameters = ParamSpec("Parameters")
 
 _RANK = ("RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK")
-"""Names that torchrun and ``accelerate launch`` use, then those of MPI launchers (as in Accelerate)."""
+"""Variables of torchrun and ``accelerate launch``, then those of MPI launchers (as in Accelerate)."""
 _SIZE = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
 _LOCAL_RANK = ("LOCAL_RANK", "MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK")
 
 
-_TALKING_THREADS = 2
-"""Of gloo, in each process (torch's default)."""
+_GLOO_THREADS = 2
+"""Threads of gloo in each process (torch's default)."""
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The processes of a run, as one of them sees them; there are at least two."""
+    """The process group from the view of one process; it has at least two."""
 
     rank: int
-    """Of this process, from 0."""
+    """Rank of this process, from 0."""
     size: int
-    """How many processes there are."""
+    """Number of processes."""
     local_rank: int
-    """Of this process among those of its machine."""
+    """Rank of this process on its machine."""
     device: str
     """``cpu``, or ``cuda:<local rank>``."""
 
@@ -53,29 +53,29 @@ class World:
 
 
 class Limits(NamedTuple):
-    """How long processes wait for each other."""
+    """Timeouts of the process group."""
 
     meeting_seconds: float = 60.0
-    """For all of them to be there."""
+    """For the rendezvous of all processes."""
     silence_seconds: float = 3600.0
-    """For an answer of the others; longer than the longest sampling or evaluation of the first process."""
+    """For a collective call; longer than the longest sampling or evaluation of the first process."""
 
 
 LIMITS = Limits()
 
 
 def world_from_environment(environment: Mapping[str, str] | None = None) -> World | None:
-    """The world that ``torchrun``, ``accelerate launch`` or an MPI launcher started this process in; None = alone.
+    """The process group set up by ``torchrun``, ``accelerate launch`` or an MPI launcher; None = a single process.
 
     ``environment``: None = that of this process. CUDA is used where there is a device, unless ACCELERATE_USE_CPU is
-    true. Raises TrainingError for variables that contradict each other.
+    true. Raises TrainingError for contradictory variables.
     """
-    found = os.environ if environment is None else environment
-    size = _number(found, _SIZE)
+    variables = os.environ if environment is None else environment
+    size = _number(variables, _SIZE)
     if size is None:
-        _refuse_left_alone(found)
+        _refuse_single_process(variables)
         return None
-    rank = _number(found, _RANK)
+    rank = _number(variables, _RANK)
     if rank is None or not 0 <= rank < size:
         raise TrainingError(
             f"WORLD_SIZE is {size} but RANK is {rank!r}; each process needs a rank from 0 to {size - 1}: start "
@@ -83,21 +83,21 @@ def world_from_environment(environment: Mapping[str, str] | None = None) -> Worl
         )
     if size == 1:
         return None
-    missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if not found.get(name)]
+    missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if not variables.get(name)]
     if missing:
         raise TrainingError(
             f"WORLD_SIZE is {size} but {' and '.join(missing)} is not set: the processes cannot find each other. "
             "Start them with torchrun, which sets all of it"
         )
-    local_rank = _number(found, _LOCAL_RANK) or 0
-    return World(rank, size, local_rank, _device(found, local_rank))
+    local_rank = _number(variables, _LOCAL_RANK) or 0
+    return World(rank, size, local_rank, _device(variables, local_rank))
 
 
 @contextmanager
 def connected(world: World | None, limits: Limits = LIMITS) -> Iterator[World | None]:
-    """Inside, the processes of the world can talk to each other; None = there is one, nothing happens.
+    """Connects the processes for collective calls inside the context; None = a single process, no effect.
 
-    Raises TrainingError when they do not all meet in time, and as soon as one is missed.
+    Raises TrainingError when the rendezvous times out, and as soon as a process is lost.
     """
     if world is None:
         yield None
@@ -107,28 +107,28 @@ def connected(world: World | None, limits: Limits = LIMITS) -> Iterator[World | 
 
     if world.device != "cpu":
         torch.cuda.set_device(world.device)
-    _meet(world, limits)
+    _rendezvous(world, limits)
     try:
         yield world
-        for _ in range(_TALKING_THREADS):
-            # nobody leaves before all are done; and gloo's threads let go of the last tensors: later they could not
+        for _ in range(_GLOO_THREADS):
+            # no process leaves before all are done, and gloo's threads release their last tensors in time
             distributed.barrier()
     except RuntimeError as exc:
         if isinstance(exc, UpturnError) or not _is_lost(exc):
             raise
         raise TrainingError(
-            f"process {world.rank} lost another one, which ended, or said nothing for {limits.silence_seconds:g} s "
-            f"({str(exc).splitlines()[0]}). See what that one said, and start again: the run resumes"
+            f"process {world.rank} lost another one, which ended or did not answer for {limits.silence_seconds:g} "
+            f"s ({str(exc).splitlines()[0]}). See that process's error, and start again: the run resumes"
         ) from exc
     finally:
-        gc.collect()  # models in shards refer to themselves; what they hold must be gone before Python ends
+        gc.collect()  # sharded models are reference cycles; their tensors must be freed before exit
         distributed.destroy_process_group()
 
 
-def agreed(world: World | None, compute: Callable[[], ValueT]) -> ValueT:
-    """What ``compute`` gives in the first process, in all of them; nowhere else is it called.
+def broadcast_first(world: World | None, compute: Callable[[], ValueT]) -> ValueT:
+    """Calls ``compute`` in the first process only and broadcasts its result to all.
 
-    An exception passes through in the first process; the others raise TrainingError with its message.
+    An exception propagates in the first process; the others raise TrainingError with its message.
     """
     if world is None:
         return compute()
@@ -141,71 +141,43 @@ def agreed(world: World | None, compute: Callable[[], ValueT]) -> ValueT:
             raise
     received = _broadcast(world, answer)
     assert received is not None
-    if received.trouble is not None:
-        raise TrainingError(f"the first process failed: {received.trouble}")
-    return received.value  # type: ignore[return-value]  # no trouble, so there is a value
+    if received.error is not None:
+        raise TrainingError(f"the first process failed: {received.error}")
+    return received.value  # type: ignore[return-value]  # without an error there is a value
 
 
-def everyone(world: World | None, value: ValueT) -> list[ValueT]:
-    """The values of all processes, by rank, in each of them."""
+def all_gather(world: World | None, value: ValueT) -> list[ValueT]:
+    """The values of all processes by rank, in every process."""
     if world is None:
         return [value]
     from torch import distributed
 
-    found: list[Any] = [None] * world.size  # torch's own collective gives objects
-    distributed.all_gather_object(found, _packed(value))
-    return [_unpacked(each) for each in found]
+    packed: list[Any] = [None] * world.size  # torch's own collective gives objects
+    distributed.all_gather_object(packed, _packed(value))
+    return [_unpacked(item) for item in packed]
 
 
-def shared(
-    function: Callable[Given, ValueT], world: World | None, before: Callable[[], None] | None = None
-) -> Callable[Given, ValueT]:
-    """``function``, called in the first process only; all get what it gives. For sampling and evaluations.
+def first_process_only(
+    function: Callable[Parameters, ValueT], world: World | None, before: Callable[[], None] | None = None
+) -> Callable[Parameters, ValueT]:
+    """Wraps ``function`` so that only the first process calls it and all get its result: sampling, evaluation.
 
-    ``before`` is called in every process each time, such as ``WholeCopy.refresh``; None = nothing.
+    ``before`` is called in every process each time, such as ``FullCopy.refresh``; None = nothing.
     """
 
-    def everywhere(*arguments: Given.args, **named: Given.kwargs) -> ValueT:
+    def wrapped(*arguments: Parameters.args, **named: Parameters.kwargs) -> ValueT:
         if before is not None:
             before()
-        return agreed(world, lambda: function(*arguments, **named))
+        return broadcast_first(world, lambda: function(*arguments, **named))
 
-    return everywhere
-
-
-def side_by_side(
-    function: Callable[Given, Sequence[ValueT]], world: World | None, before: Callable[[], None] | None = None
-) -> Callable[Given, Sequence[ValueT]]:
-    """``function``, called in each process for its own share; all get what all of them gave, by rank.
-
-    For sampling side by side: which tasks are whose is the function's business. What it raises in one process, all
-    raise as a TrainingError. ``before`` as in ``shared``.
-    """
-
-    def everywhere(*arguments: Given.args, **named: Given.kwargs) -> Sequence[ValueT]:
-        if before is not None:
-            before()
-        if world is None:
-            return function(*arguments, **named)
-        try:
-            answer = _Answer[Sequence[ValueT]](function(*arguments, **named), None)
-        except Exception as exc:
-            everyone(world, _Answer(None, described(exc)))
-            raise
-        answers = everyone(world, answer)
-        for rank, each in enumerate(answers):
-            if each.trouble is not None:
-                raise TrainingError(f"process {rank} failed: {each.trouble}")
-        return [value for each in answers for value in each.value or ()]
-
-    return everywhere
+    return wrapped
 
 
 def refuse_different(world: World | None, facts: Mapping[str, str]) -> None:
-    """Raises TrainingError, in every process, unless all hold the same facts; names the first that differs."""
-    held = everyone(world, dict(facts))
-    for name in dict.fromkeys(name for each in held for name in each):
-        values = [each.get(name) for each in held]
+    """Raises TrainingError in every process unless all have the same facts; names the first that differs."""
+    by_rank = all_gather(world, dict(facts))
+    for name in dict.fromkeys(name for own in by_rank for name in own):
+        values = [own.get(name) for own in by_rank]
         other = next((rank for rank, value in enumerate(values) if value != values[0]), None)
         if other is not None:
             raise TrainingError(
@@ -215,24 +187,24 @@ def refuse_different(world: World | None, facts: Mapping[str, str]) -> None:
 
 
 class _Answer(NamedTuple, Generic[ValueT]):
-    """Of one process to the others."""
+    """A process's result for the others."""
 
     value: ValueT | None
-    trouble: str | None
-    """None = there was none."""
+    error: str | None
+    """None = no error."""
 
 
-def _meet(world: World, limits: Limits) -> None:
+def _rendezvous(world: World, limits: Limits) -> None:
     from torch import distributed
     from torch.distributed.distributed_c10d import PrefixStore
     from torch.distributed.rendezvous import rendezvous
 
-    place = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
-    patience = timedelta(seconds=limits.meeting_seconds)
+    address = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+    timeout = timedelta(seconds=limits.meeting_seconds)
     try:
-        store, _, _ = next(rendezvous("env://", world.rank, world.size, timeout=patience))
+        store, _, _ = next(rendezvous("env://", world.rank, world.size, timeout=timeout))
         store.set(f"upturn/there/{world.rank}", "1")
-        store.wait([f"upturn/there/{rank}" for rank in range(world.size)], patience)
+        store.wait([f"upturn/there/{rank}" for rank in range(world.size)], timeout)
         distributed.init_process_group(
             "gloo" if world.device == "cpu" else "cpu:gloo,cuda:nccl",
             store=PrefixStore("upturn", store),
@@ -244,21 +216,22 @@ def _meet(world: World, limits: Limits) -> None:
         if distributed.is_initialized():
             distributed.destroy_process_group()
         raise TrainingError(
-            f"process {world.rank} of {world.size} could not meet the others at {place} (MASTER_ADDR:MASTER_PORT) "
-            f"within {limits.meeting_seconds:g} s: {str(exc).splitlines()[0]}. Check that the address is that of "
-            "the first machine, that the port is open and that all processes were started"
+            f"process {world.rank} of {world.size} could not reach the others at {address} "
+            f"(MASTER_ADDR:MASTER_PORT) within {limits.meeting_seconds:g} s: {str(exc).splitlines()[0]}. Check "
+            "that the address is that of the first machine, that the port is open and that all processes were "
+            "started"
         ) from exc
 
 
 def _is_lost(exc: RuntimeError) -> bool:
-    """Whether torch says that another process cannot be reached any more; gloo's errors have no type."""
+    """Whether the error means that another process is lost; gloo's errors have no type."""
     from torch.distributed import DistError
 
     return isinstance(exc, DistError) or "gloo" in str(exc)
 
 
 def _number(environment: Mapping[str, str], names: Sequence[str]) -> int | None:
-    """The first of the variables that is set; None = none is."""
+    """The first of the variables that is set; None = none."""
     name = next((name for name in names if environment.get(name)), None)
     if name is None:
         return None
@@ -270,8 +243,8 @@ def _number(environment: Mapping[str, str], names: Sequence[str]) -> int | None:
         ) from exc
 
 
-def _refuse_left_alone(environment: Mapping[str, str]) -> None:
-    """Without an MPI host file ``accelerate launch --cpu --num_processes N`` starts one process, without a word."""
+def _refuse_single_process(environment: Mapping[str, str]) -> None:
+    """Without an MPI host file ``accelerate launch --cpu --num_processes N`` silently starts one process."""
     if environment.get("ACCELERATE_USE_CPU", "").lower() == "true" and environment.get("MASTER_ADDR"):
         raise TrainingError(
             "accelerate launch was asked for several processes on CPUs but started one: with --cpu it needs MPI "
@@ -294,17 +267,17 @@ def _device(environment: Mapping[str, str], local_rank: int) -> str:
 
 
 def _broadcast(world: World, value: ValueT | None) -> ValueT | None:
-    """The first process's value, in all."""
+    """The first process's value, in every process."""
     from torch import distributed
 
-    box: list[Any] = [_packed(value) if world.is_first else None]  # torch's own collective takes objects
-    distributed.broadcast_object_list(box, src=0)
-    found: ValueT | None = _unpacked(box[0])
-    return found
+    buffer: list[Any] = [_packed(value) if world.is_first else None]  # torch's own collective takes objects
+    distributed.broadcast_object_list(buffer, src=0)
+    received: ValueT | None = _unpacked(buffer[0])
+    return received
 
 
 class _Pickler(pickle.Pickler):
-    """Also takes the read-only mappings that records hold."""
+    """Also pickles the read-only mappings of records."""
 
     def reducer_override(self, value: object) -> Any:  # pickle's protocol is open-ended
         return (_read_only, (dict(value),)) if isinstance(value, MappingProxyType) else NotImplemented
@@ -321,4 +294,4 @@ def _packed(value: object) -> bytes:
 
 
 def _unpacked(packed: bytes) -> Any:
-    return pickle.loads(packed)  # from a process of this very run
+    return pickle.loads(packed)  # from a process of the same run

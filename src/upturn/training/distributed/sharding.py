@@ -1,13 +1,13 @@
-"""Weights in shards: each process holds its part of every parameter, of its gradient and of the optimiser's state.
+"""Sharded weights: each process holds a shard of every parameter, of its gradient and of the optimiser's state.
 
-FSDP2 (``torch.distributed.fsdp.fully_shard``, by the design of arXiv 2304.11277) gathers a layer's weights when
-they are needed and drops them after it. It is called here, on every device: Accelerate leaves it out on CPUs
-without a word. Gradients are *added* over the processes, since a stream's loss is a sum over its own denominator;
-FSDP2 would take their mean.
+FSDP2 (``torch.distributed.fsdp.fully_shard``, designed as in arXiv 2304.11277) gathers a layer's weights when they
+are needed and drops them afterwards. It is applied on every device: Accelerate silently skips it on CPUs. Gradients
+are *summed* over the processes, because a stream's loss is a sum over its own denominator; FSDP2 would average
+them.
 
-A sharded model is used like any other, with three exceptions: what reads its weights outside ``forward`` does so
-within ``as_pass``, whoever needs them whole asks ``whole_tensor`` (all processes at once), and it cannot be copied
-(``upturn.training.optimisation.full_weights.WholeCopy`` is made before).
+A sharded model is used like any other, with three exceptions: code that reads its weights outside ``forward`` runs
+within ``as_forward_pass``, ``full_tensor`` gives full weights (a collective call), and it cannot be copied
+(``upturn.training.optimisation.FullCopy`` is made before).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,8 +22,8 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from transformers import PreTrainedModel
 
 from upturn.errors import TrainingError
-from upturn.models.engine import adapter_facts, weights_hash, whole_tensor
-from upturn.training.distributed.process_group import World, agreed, refuse_different
+from upturn.models.engine import adapter_identity, full_tensor, weights_hash
+from upturn.training.distributed.process_group import World, broadcast_first, refuse_different
 
 ValueT = TypeVar("ValueT")
 
@@ -32,17 +32,17 @@ _PASS = "upturn_pass"
 
 
 def shard(model: PreTrainedModel, world: World | None) -> None:
-    """Leaves this process its part of the model's weights, in place; None = one process, nothing changes.
+    """Shards the model in place, leaving this process its part; None = a single process, no effect.
 
-    To be called before anything else holds the parameters, such as an optimiser; adapters come before. Raises
-    TrainingError, in every process, when the processes do not hold the same weights.
+    Call it after adding adapters and before anything else refers to the parameters, such as an optimiser. Raises
+    TrainingError in every process when the processes do not have the same weights.
     """
     if world is None:
         return
     if world_of(model) is not None:
         raise TrainingError("the model is sharded already; shard it once")
     facts = {"the model": type(model).__name__, "the weights before training": weights_hash(model)}
-    refuse_different(world, facts | {f"the {name}": fact for name, fact in adapter_facts(model).items()})
+    refuse_different(world, facts | {f"the {name}": fact for name, fact in adapter_identity(model).items()})
     kind = torch.device(world.device).type
     mesh = init_device_mesh(kind, (world.size,))
     parts = [*_layers(model), model]
@@ -53,7 +53,7 @@ def shard(model: PreTrainedModel, world: World | None) -> None:
         part.set_force_sum_reduction_for_comms(True)
         part.set_gradient_divide_factor(1.0)
         if kind == "cpu":
-            # by itself it would gather the next layer during this one's backward pass: on a CPU that saves no time
+            # prefetching the next layer during this one's backward pass saves no time on a CPU
             part.set_modules_to_backward_prefetch([part])
     setattr(model, _WORLD, world)
     setattr(model, _PASS, MethodType(_run, model))
@@ -61,77 +61,77 @@ def shard(model: PreTrainedModel, world: World | None) -> None:
 
 
 def world_of(model: nn.Module) -> World | None:
-    """The processes that hold the model's weights together; None = this one holds all of them."""
-    found = getattr(model, _WORLD, None)
-    return found if isinstance(found, World) else None
+    """The process group over which the model is sharded; None = not sharded."""
+    world = getattr(model, _WORLD, None)
+    return world if isinstance(world, World) else None
 
 
-def as_pass(model: nn.Module, compute: Callable[[], ValueT]) -> ValueT:
-    """``compute``, run as the model's forward pass: inside, the weights that no layer holds are whole tensors.
+def as_forward_pass(model: nn.Module, compute: Callable[[], ValueT]) -> ValueT:
+    """Runs ``compute`` as the model's forward pass: inside, weights outside the layers are full tensors.
 
-    What it returns must be, or contain, the tensors that the backward pass begins with. Not to be nested.
+    Its result must contain the tensors at which the backward pass starts. Must not be nested.
     """
     if world_of(model) is None:
         return compute()
-    sharded: Any = model  # FSDP2 gives the class its methods at run time
+    sharded: Any = model  # FSDP2 adds methods at run time
     try:
-        found: ValueT = getattr(model, _PASS)(compute)
+        result: ValueT = getattr(model, _PASS)(compute)
     except Exception:
         sharded.reset_iter_state()
         raise
     if not torch.is_grad_enabled():
-        sharded.reshard()  # a backward pass would
-    return found
+        sharded.reshard()  # a backward pass would do it
+    return result
 
 
-def gathered(tensors: Mapping[str, Tensor], world: World | None) -> dict[str, Tensor]:
-    """All tensors whole, in the first process only and there in main memory; elsewhere empty. All must call.
+def gather_tensors(tensors: Mapping[str, Tensor], world: World | None) -> dict[str, Tensor]:
+    """All tensors in full, in the main memory of the first process; empty elsewhere. A collective call.
 
-    One process: the tensors as they are. No process holds more than one whole tensor at a time beside those.
+    A single process returns the tensors unchanged. The other processes hold at most one full tensor at a time.
     """
     if world is None:
         return dict(tensors)
-    found = {}
+    gathered = {}
     for name, tensor in tensors.items():
-        whole = whole_tensor(tensor)
+        full = full_tensor(tensor)
         if world.is_first:
-            found[name] = whole.cpu()
-    return found
+            gathered[name] = full.cpu()
+    return gathered
 
 
-def scattered(whole: Tensor | None, like: Tensor | None, world: World) -> Tensor:
-    """The first process's ``whole`` in all of them: laid out as ``like``, or whole where that is. All must call."""
+def scatter_tensor(full: Tensor | None, like: Tensor | None, world: World) -> Tensor:
+    """The first process's ``full`` tensor, sharded as ``like``, or in full where that is not. A collective call."""
     if not isinstance(like, DTensor):
-        return agreed(world, lambda: _there(whole))
-    given = torch.empty(like.shape, dtype=like.dtype) if whole is None else whole.to(like.dtype)
-    return distribute_tensor(given.to(like.device), like.device_mesh, like.placements)
+        return broadcast_first(world, lambda: _present(full))
+    source = torch.empty(like.shape, dtype=like.dtype) if full is None else full.to(like.dtype)
+    return distribute_tensor(source.to(like.device), like.device_mesh, like.placements)
 
 
-def laid_out(tensor: Tensor, like: Tensor) -> Tensor:
-    """The tensor laid out as ``like`` is; a whole one that every process holds is cut without talking."""
+def sharded_like(tensor: Tensor, like: Tensor) -> Tensor:
+    """The tensor sharded as ``like``; a full tensor that every process holds is sharded without communication."""
     if not isinstance(like, DTensor) or isinstance(tensor, DTensor):
         return tensor
     return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
 
 
 def gradients(loss: Tensor, parameters: Sequence[nn.Parameter], world: World | None) -> list[Tensor | None]:
-    """Of the loss, one per parameter; what has been accumulated in ``.grad`` stays as it is. None = unused.
+    """The loss's gradient by each parameter, without changing ``.grad``. None = unused.
 
-    Where weights are sharded, all processes must call it, and the gradients are added over them.
+    For sharded weights this is a collective call that sums the gradients.
     """
     if world is None:
         return list(torch.autograd.grad(loss, parameters, allow_unused=True))
-    held = [each.grad for each in parameters]  # FSDP2's parameters are not those of the graph
-    for each in parameters:
-        each.grad = None
+    saved = [parameter.grad for parameter in parameters]  # FSDP2's parameters are not those of the graph
+    for parameter in parameters:
+        parameter.grad = None
     loss.backward()
-    found = [each.grad for each in parameters]
-    for each, before in zip(parameters, held, strict=True):
-        each.grad = before
-    return found
+    computed = [parameter.grad for parameter in parameters]
+    for parameter, before in zip(parameters, saved, strict=True):
+        parameter.grad = before
+    return computed
 
 
-def _there(tensor: Tensor | None) -> Tensor:
+def _present(tensor: Tensor | None) -> Tensor:
     assert tensor is not None
     return tensor
 
@@ -141,7 +141,7 @@ def _run(_: nn.Module, compute: Callable[[], ValueT]) -> ValueT:
 
 
 def _layers(model: PreTrainedModel) -> list[nn.Module]:
-    """The repeated parts that a model of ``transformers`` says must stay whole; none = it does not say."""
+    """The layers that a model of ``transformers`` declares indivisible; empty = undeclared."""
     names: Any = getattr(model, "_no_split_modules", None)  # a list, a set or nothing, by version
     kinds = set(names or ())
     return [part for part in model.modules() if type(part).__name__ in kinds]

@@ -1,6 +1,8 @@
-"""Objectives: pure functions of log-probabilities that give one number per token. Needs torch.
+"""Objectives: pure functions of log-probabilities that give one loss per token. Needs torch, except for ``kl``.
 
-``policy_objective`` makes the one that settings describe.
+Policy objectives (``clipped``, ``gspo``, ``cispo``) with KL terms (``divergence``) and off-policy masks, preference
+and supervised losses, and the critic's ``value`` loss. Not here: aggregation over tokens
+(``optimisation.aggregation``) and advantages. Start with ``policy``, which builds the objective of the settings.
 """
 
 from typing import TYPE_CHECKING
@@ -9,11 +11,11 @@ from upturn.lazy_names import lazy_names
 from upturn.training.losses.kl import AdaptiveCoefficient, k3
 
 if TYPE_CHECKING:
-    from upturn.training.losses.cispo import BoundedWeights
+    from upturn.training.losses.cispo import ClippedWeights
     from upturn.training.losses.clipped import ClippedPolicy, clipped_policy_losses
     from upturn.training.losses.divergence import WithKl, kl_estimates
     from upturn.training.losses.gspo import SequencePolicy
-    from upturn.training.losses.off_policy import WithoutStale
+    from upturn.training.losses.off_policy import OffPolicyMasked
     from upturn.training.losses.policy import policy_objective
     from upturn.training.losses.preference import PairedPreference, RatedPreference, pair_losses
     from upturn.training.losses.ratio import log_ratios, probability_ratios
@@ -23,13 +25,13 @@ else:
     __getattr__ = lazy_names(
         __name__,
         {
-            "BoundedWeights": "cispo",
+            "ClippedWeights": "cispo",
             "ClippedPolicy": "clipped",
             "clipped_policy_losses": "clipped",
             "WithKl": "divergence",
             "kl_estimates": "divergence",
             "SequencePolicy": "gspo",
-            "WithoutStale": "off_policy",
+            "OffPolicyMasked": "off_policy",
             "policy_objective": "policy",
             "PairedPreference": "preference",
             "RatedPreference": "preference",
@@ -44,15 +46,15 @@ else:
 
 __all__ = [
     "AdaptiveCoefficient",
-    "BoundedWeights",
     "ClippedPolicy",
+    "ClippedWeights",
     "CrossEntropy",
+    "OffPolicyMasked",
     "PairedPreference",
     "RatedPreference",
     "SequencePolicy",
     "SquaredError",
     "WithKl",
-    "WithoutStale",
     "clipped_policy_losses",
     "cross_entropy_losses",
     "k3",

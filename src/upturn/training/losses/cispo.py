@@ -1,4 +1,4 @@
-"""CISPO: the ratio is bounded and taken as a constant factor, so that no token loses its gradient."""
+"""CISPO: a clipped ratio as a constant factor, so that no token loses its gradient."""
 
 from torch import Tensor
 
@@ -6,12 +6,11 @@ from upturn.training.loss import TokenBatch, TokenStatistics, quiet
 from upturn.training.losses.ratio import Clipped, advantages, probability_ratios, ratio_statistics
 
 
-class BoundedWeights:
+class ClippedWeights:
     """−sg[clamp(ρ, 1 − clip_low, 1 + clip_high)]·A·log π per token (MiniMax-M1, arXiv 2506.13585, eq. 4–5).
 
-    Both numbers are distances from 1, as for the other objectives (and in SkyRL and slime). Where a source names an
-    absolute cap instead, as TRL's ``epsilon_high`` = 5 does, take clip_high = cap − 1 and clip_low = 1 (no lower
-    bound).
+    Both numbers are distances from 1, as for the other objectives (and in SkyRL and slime). For an absolute cap,
+    such as TRL's ``epsilon_high`` = 5, use clip_high = cap − 1 and clip_low = 1 (no lower bound).
     """
 
     def __init__(self, clip_low: float, clip_high: float) -> None:

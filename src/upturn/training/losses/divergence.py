@@ -1,7 +1,7 @@
 """Estimates of KL divergence from single tokens, and KL to a reference policy as a term of any objective.
 
 Schulman's estimators ("Approximating KL divergence", 2020) of KL(π ‖ π_ref) from a token drawn from π, with
-Δ = log π_ref − log π. Their values and their gradients are different matters. On tokens drawn from π itself:
+Δ = log π_ref − log π. Their values and gradients differ in bias. On tokens drawn from π itself:
 
 - k1 = −Δ has the right mean, but the mean of its gradient is 0, so as a loss it does nothing;
 - k2 = Δ²/2 has a biased value; the mean of its gradient is that of KL(π ‖ π_ref);
@@ -41,7 +41,7 @@ def kl_estimates(batch: TokenBatch, estimator: KlEstimator) -> Tensor:
 class WithKl:
     """An objective plus ``coefficient`` times the KL divergence to the reference policy, token by token.
 
-    Corrections for sampler and trainer do not touch the KL term; the tokens' scales do.
+    Sampler corrections do not apply to the KL term; the tokens' scales do.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class WithKl:
         self.unbiased = unbiased
 
     def losses(self, batch: TokenBatch) -> Tensor:
-        """Those of the objective + β·KL, or + β·ρ·KL where unbiased."""
+        """The objective's losses + β·KL, or + β·ρ·KL where unbiased."""
         estimates = kl_estimates(batch, self.estimator)
         if self.unbiased:
             ratios = (quiet(batch.logprobs, batch.mask) - quiet(batch.old_logprobs, batch.mask)).exp()
@@ -61,6 +61,6 @@ class WithKl:
         return self.objective.losses(batch) + self.coefficient * estimates
 
     def statistics(self, batch: TokenBatch) -> TokenStatistics:
-        """Those of the objective, and ``kl_reference`` (k3, whatever the loss uses, so that runs compare)."""
+        """The objective's statistics, and ``kl_reference`` (always k3, so that runs are comparable)."""
         inner = self.objective.statistics(batch)
         return inner._replace(sums={**inner.sums, "kl_reference": total(kl_estimates(batch, "k3"))})

@@ -23,13 +23,13 @@ class SequencePolicy:
 
     s_t = sg[s]·π_t/sg[π_t] has the value of the sequence ratio s at every token and the gradient of its own token.
     With one advantage for all tokens of a rollout and the mean over its tokens, the gradient is exactly that of
-    GSPO's −min(s·A, clip(s)·A); with an advantage for each turn it still is defined. While the model is the policy
-    that sampled (one step for each batch) s is 1 and the gradient is that of the token-level objective with the
-    same aggregation. Clips are far narrower than for tokens, since s is a geometric mean over many of them.
+    GSPO's −min(s·A, clip(s)·A); it is also defined for an advantage per turn. On policy (one step per batch) s is 1
+    and the gradient is that of the token-level objective with the same aggregation. Clips are far narrower than for
+    tokens, because s is a geometric mean over many of them.
 
-    ``extent="turn"``: s is of the turn, so that an action is clipped as a whole, and others of its rollout are not.
-    Turn-PPO (arXiv 2512.17008) clips by turn too, there the plain product; the geometric mean keeps one clip right
-    for turns of any length.
+    ``extent="turn"``: s is per turn, so each action is clipped as a whole, independently of the others. Turn-PPO
+    (arXiv 2512.17008) clips by turn too, with the plain product; the geometric mean makes one clip suit turns of
+    any length.
     """
 
     def __init__(self, clip_low: float, clip_high: float, *, extent: Extent = "rollout") -> None:

@@ -1,6 +1,6 @@
-"""The estimate k3 of a KL divergence, and a coefficient that adapts: larger while too far, smaller while too near.
+"""The k3 estimate of a KL divergence, and a KL coefficient that adapts to a target.
 
-No torch is loaded: a coefficient learns from recorded numbers, before an iteration's first step.
+Does not load torch: the coefficient is updated from recorded numbers, before an iteration's first step.
 """
 
 from collections.abc import Mapping
@@ -42,14 +42,14 @@ class AdaptiveCoefficient:
         self.horizon = horizon
 
     def update(self, kl: float, trajectories: int) -> None:
-        """Takes in what a batch of ``trajectories`` showed."""
+        """Updates the coefficient from the KL of a batch of ``trajectories``."""
         error = min(max(kl / self.target - 1, -_LARGEST_ERROR), _LARGEST_ERROR)
         self.coefficient *= 1 + error * min(trajectories / self.horizon, 1.0)
 
     def state(self) -> dict[str, float]:
-        """All of its state."""
+        """The whole state."""
         return {"kl_coefficient": self.coefficient}
 
     def load_state(self, numbers: Mapping[str, float]) -> None:
-        """Goes back to a state that ``state`` gave."""
+        """Restores a state from ``state``."""
         self.coefficient = numbers["kl_coefficient"]

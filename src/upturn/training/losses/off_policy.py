@@ -1,4 +1,4 @@
-"""Off-policy sequence masking: bad rollouts that the model has moved away from are left alone."""
+"""Off-policy sequence masking: drops bad rollouts that have become too unlikely under the model."""
 
 import torch
 from torch import Tensor
@@ -7,12 +7,12 @@ from upturn.training.loss import Objective, TokenBatch, TokenStatistics, total
 from upturn.training.losses.ratio import log_ratios, sequence_means
 
 
-class WithoutStale:
+class OffPolicyMasked:
     """An objective without the tokens of A < 0 in sequences with mean(log π_old − log π) > ``limit``.
 
-    DeepSeek-V3.2 (arXiv 2512.02556, section 3.1). The model may learn from its own mistakes, not from those of a
-    policy that it no longer is. With one advantage for a whole rollout this drops sequences; with an advantage for
-    each turn it drops the bad turns of such a sequence. A KL term is not touched when it stands outside.
+    DeepSeek-V3.2 (arXiv 2512.02556, section 3.1). The model learns from its own mistakes, not from those of an
+    outdated policy. With one advantage per rollout this drops sequences; with an advantage per turn it drops the
+    bad turns of such a sequence. A KL term around it is not affected.
     """
 
     def __init__(self, objective: Objective, limit: float) -> None:
@@ -20,11 +20,11 @@ class WithoutStale:
         self.limit = limit
 
     def losses(self, batch: TokenBatch) -> Tensor:
-        """Those of the objective with advantage 0 where dropped."""
+        """The objective's losses with advantage 0 where dropped."""
         return self.objective.losses(self._kept(batch))
 
     def statistics(self, batch: TokenBatch) -> TokenStatistics:
-        """Those of the objective for what is left, and ``stale_fraction`` of tokens dropped."""
+        """The objective's statistics on the remaining tokens, and ``stale_fraction`` of tokens dropped."""
         inner = self.objective.statistics(self._kept(batch))
         return inner._replace(sums={**inner.sums, "stale_fraction": total(self._is_stale(batch))})
 

@@ -1,24 +1,24 @@
-"""The policy objective that settings describe."""
+"""The policy objective of the settings."""
 
 from typing import assert_never
 
 from upturn.training.loss import Objective
-from upturn.training.losses.cispo import BoundedWeights
+from upturn.training.losses.cispo import ClippedWeights
 from upturn.training.losses.clipped import ClippedPolicy
 from upturn.training.losses.divergence import WithKl
 from upturn.training.losses.gspo import SequencePolicy
-from upturn.training.losses.off_policy import WithoutStale
+from upturn.training.losses.off_policy import OffPolicyMasked
 from upturn.training.policy_settings import ObjectiveSettings
 
 
 def policy_objective(settings: ObjectiveSettings, kl_coefficient: float | None = None) -> Objective:
     """The objective of these settings.
 
-    ``kl_coefficient``: what an adaptive controller has made of the settings' own; None = the settings' own.
+    ``kl_coefficient``: from an adaptive controller; None = the settings' value.
     """
     objective = _surrogate(settings)
     if settings.stale_limit is not None:
-        objective = WithoutStale(objective, settings.stale_limit)
+        objective = OffPolicyMasked(objective, settings.stale_limit)
     kl = settings.kl
     if kl is None:
         return objective
@@ -36,6 +36,6 @@ def _surrogate(settings: ObjectiveSettings) -> Objective:
         case "turn":
             return SequencePolicy(low, high, extent="turn")
         case "cispo":
-            return BoundedWeights(low, high)
+            return ClippedWeights(low, high)
         case _:
             assert_never(settings.kind)

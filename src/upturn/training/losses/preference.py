@@ -1,7 +1,7 @@
-"""Preferences: which of two attempts is better, or whether one attempt was good; held near a reference policy.
+"""Preference losses relative to a reference policy: DPO on pairs, KTO on rated trajectories.
 
-Both measure by how much the model has moved an attempt's log-probability away from the reference's. Sums over an
-attempt are taken in float64, since the two sides of a pair nearly cancel.
+Both use the change of a trajectory's log-probability from the reference. Sums over a trajectory are in float64,
+because the two sides of a pair nearly cancel.
 """
 
 from typing import assert_never
@@ -15,7 +15,7 @@ from upturn.training.pair_settings import PairLoss
 
 
 def pair_losses(margins: Tensor, kind: PairLoss, *, beta: float, label_smoothing: float = 0.0) -> Tensor:
-    """``(P,)``: the loss of each pair, from by how much more the model has moved towards its better side, ``(P,)``.
+    """``(P,)``: the loss of each pair from its margin ``(P,)``.
 
     With m = log π(y_w)/π_ref(y_w) − log π(y_l)/π_ref(y_l):
 
@@ -35,10 +35,10 @@ def pair_losses(margins: Tensor, kind: PairLoss, *, beta: float, label_smoothing
 
 
 class PairedPreference:
-    """The loss of pairs, spread evenly over their written tokens, so that the tokens' losses add up to the pairs'.
+    """Pair losses, distributed evenly over a pair's written tokens, so that token losses add up to pair losses.
 
     Rows need their pair and reference log-probs. Weights are positive on the better side and negative on the other:
-    the margin is Σ weight·(log π − log π_ref). What both sides wrote alike after the same tokens cancels.
+    the margin is Σ weight·(log π − log π_ref). Tokens that both sides share after a common prefix cancel.
     """
 
     def __init__(self, kind: PairLoss, *, beta: float, label_smoothing: float = 0.0) -> None:
@@ -51,18 +51,18 @@ class PairedPreference:
         batch = _in_pairs(batch)
         assert batch.pairs is not None
         margins = _sums(_log_ratios(batch) * quiet(batch.weights, batch.mask), batch.pairs)
-        found = pair_losses(margins, self.kind, beta=self.beta, label_smoothing=self.label_smoothing)
-        return _spread(found, batch.pairs, batch)
+        losses = pair_losses(margins, self.kind, beta=self.beta, label_smoothing=self.label_smoothing)
+        return _spread(losses, batch.pairs, batch)
 
     def statistics(self, batch: TokenBatch) -> TokenStatistics:
-        """Means over pairs: ``pair_accuracy``, those whose margin is positive, and the implicit rewards
+        """Means over pairs: ``pair_accuracy``, the share with positive margin, and the implicit rewards
         β·Σ|weight|·(log π − log π_ref) of both sides, ``chosen_reward`` and ``rejected_reward``."""
         batch = _in_pairs(batch)
         assert batch.pairs is not None
         weights = quiet(batch.weights, batch.mask)
-        moved = _log_ratios(batch).detach() * weights
-        chosen = self.beta * _sums(torch.where(weights > 0, moved, 0.0), batch.pairs)
-        rejected = -self.beta * _sums(torch.where(weights < 0, moved, 0.0), batch.pairs)
+        weighted = _log_ratios(batch).detach() * weights
+        chosen = self.beta * _sums(torch.where(weights > 0, weighted, 0.0), batch.pairs)
+        rejected = -self.beta * _sums(torch.where(weights < 0, weighted, 0.0), batch.pairs)
         sums = {
             "pair_accuracy": float((chosen > rejected).sum()),
             "chosen_reward": float(chosen.sum()),
@@ -72,11 +72,11 @@ class PairedPreference:
 
 
 class RatedPreference:
-    """KTO (arXiv 2402.01306, eq. 7): λ_D·(1 − σ(β(r − z))) for good attempts, λ_U·(1 − σ(β(z − r))) for bad ones.
+    """KTO (arXiv 2402.01306, eq. 7): λ_D·(1 − σ(β(r − z))) for good, λ_U·(1 − σ(β(z − r))) for bad trajectories.
 
-    r = Σ (log π − log π_ref) over an attempt's written tokens; z, the reference point, is a number given with the
-    batch. The weights of an attempt's tokens are all +1 (good) or all −1 (bad). An attempt's loss is spread evenly
-    over its tokens, so that the tokens' losses add up to the attempts'.
+    r = Σ (log π − log π_ref) over a trajectory's written tokens; z is the reference point. The weights of a
+    trajectory's tokens are all +1 (good) or all −1 (bad). Its loss is distributed evenly over its tokens, so that
+    token losses add up to trajectory losses.
     """
 
     def __init__(self, *, beta: float, desirable: float, undesirable: float, reference_point: float) -> None:
@@ -94,18 +94,18 @@ class RatedPreference:
         return _spread(scales * (1 - torch.sigmoid(gains)), batch.sequences, batch)
 
     def statistics(self, batch: TokenBatch) -> TokenStatistics:
-        """Means over attempts: ``rating_accuracy``, those that lie on their rating's side of the reference point,
-        and ``rating_margin``, by how much, β·(r − z) or β·(z − r)."""
+        """Means over trajectories: ``rating_accuracy``, the share on their rating's side of the reference point,
+        and ``rating_margin``, β·(r − z) or β·(z − r)."""
         gains, _ = self._gains(batch)
         sums = {"rating_accuracy": float((gains > 0).sum()), "rating_margin": float(gains.detach().sum())}
         return TokenStatistics(sums, {}, float(len(gains)))
 
     def _gains(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
-        """Of each attempt: how far on its rating's side of z it lies, times β, and the rating as +1 or −1."""
+        """For each trajectory: β times its distance on its rating's side of z, and the rating as +1 or −1."""
         assert batch.sequences is not None
         signs = _sums(quiet(batch.weights, batch.mask).double(), batch.sequences).sign()
-        moved = _sums(_log_ratios(batch), batch.sequences)
-        return self.beta * signs * (moved - self.reference_point), signs
+        rewards = _sums(_log_ratios(batch), batch.sequences)
+        return self.beta * signs * (rewards - self.reference_point), signs
 
 
 def _log_ratios(batch: TokenBatch) -> Tensor:
@@ -115,19 +115,19 @@ def _log_ratios(batch: TokenBatch) -> Tensor:
 
 
 def _in_pairs(batch: TokenBatch) -> TokenBatch:
-    """Without the tokens that are in no pair."""
+    """The batch without tokens that are in no pair."""
     assert batch.pairs is not None
     return batch._replace(mask=batch.mask & (batch.pairs >= 0), pairs=batch.pairs.clamp(min=0))
 
 
 def _sums(values: Tensor, indices: Tensor) -> Tensor:
-    """``(P,)``: the values of each index added up, in their order."""
+    """``(P,)``: the sum of the values of each index, in order."""
     count = int(indices.max()) + 1 if indices.numel() else 0
     return values.new_zeros(count).index_add(0, indices.flatten(), values.flatten())
 
 
 def _spread(losses: Tensor, indices: Tensor, batch: TokenBatch) -> Tensor:
-    """The loss of each index in equal parts at its tokens that take part; 0 elsewhere."""
+    """The loss of each index divided equally among its unmasked tokens; 0 elsewhere."""
     counts = _sums(batch.mask.double(), indices)
     shares = (losses / counts.clamp(min=1))[indices]
     return torch.where(batch.mask, shares, 0.0).to(batch.logprobs.dtype)

@@ -1,4 +1,4 @@
-"""The probability ratio ρ = π/π_old of written tokens, by token and by sequence, and what it tells of a batch."""
+"""The probability ratio ρ = π/π_old of written tokens, per token and per sequence, and its statistics."""
 
 from typing import NamedTuple
 
@@ -22,15 +22,15 @@ def probability_ratios(batch: TokenBatch) -> Tensor:
 def advantages(batch: TokenBatch) -> Tensor:
     """The tokens' weights times their corrections; 0 where the mask is False.
 
-    Every policy term here is proportional to the advantage for non-negative factors, so correcting the advantage is
-    correcting the term.
+    Every policy term here is proportional to the advantage with a non-negative factor, so correcting the advantage
+    corrects the term.
     """
     weights = quiet(batch.weights, batch.mask)
     return weights if batch.corrections is None else weights * quiet(batch.corrections, batch.mask)
 
 
 def sequence_means(values: Tensor, batch: TokenBatch) -> Tensor:
-    """At each token, the mean of ``values`` over the tokens of its sequence that take part (0 if none does)."""
+    """At each token, the mean of ``values`` over the unmasked tokens of its sequence (0 if there are none)."""
     mask = batch.mask.flatten()
     if batch.sequences is None:
         sequences = torch.zeros(mask.shape, dtype=torch.int64, device=mask.device)
@@ -43,31 +43,31 @@ def sequence_means(values: Tensor, batch: TokenBatch) -> Tensor:
 
 
 class Clipped(NamedTuple):
-    """Where a clip or a bound binds, by token."""
+    """Where a clip binds, by token."""
 
     low: Tensor
     high: Tensor
 
 
 def ratio_statistics(batch: TokenBatch, ratios: Tensor, clipped: Clipped) -> TokenStatistics:
-    """How far the model is from the policy that ratios are taken to.
+    """Statistics of the distance between the model and the old policy.
 
-    ``clip_fraction`` and its parts ``_low`` and ``_high``; ``ratio`` (that which the objective clips) and
-    ``ratio_squared``, from which the effective sample size is taken: mean² / mean of squares; ``kl_sampler`` (k3);
-    ``entropy`` (of the sampler: −log π_old of what it drew is an unbiased estimate); the largest ``logprob_gap``.
+    ``clip_fraction`` and its parts ``_low`` and ``_high``; ``ratio`` (the one that the objective clips) and
+    ``ratio_squared``, for the effective sample size: mean² / mean of squares; ``kl_sampler`` (k3); ``entropy`` (of
+    the sampler: −log π_old of its tokens is an unbiased estimate); the largest ``logprob_gap``.
     """
     differences = log_ratios(batch).detach()
-    shown = torch.where(batch.mask, ratios.detach(), 0.0)
+    valid_ratios = torch.where(batch.mask, ratios.detach(), 0.0)
     columns = {
         "clip_fraction_low": clipped.low,
         "clip_fraction_high": clipped.high,
-        "ratio": shown,
-        "ratio_squared": shown.square(),
+        "ratio": valid_ratios,
+        "ratio_squared": valid_ratios.square(),
         "kl_sampler": k3(differences, differences.exp()),
         "entropy": -quiet(batch.old_logprobs, batch.mask),
     }
     gap = differences.abs().max() if differences.numel() else torch.zeros_like(differences.sum())
-    # one wait for the device instead of seven
+    # one device synchronisation instead of seven
     *sums, gap = torch.stack([*(column.to(differences.dtype).sum() for column in columns.values()), gap]).tolist()
     named = dict(zip(columns, sums, strict=True))
     clip_fraction = named["clip_fraction_low"] + named["clip_fraction_high"]

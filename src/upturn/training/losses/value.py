@@ -1,4 +1,4 @@
-"""The squared error of values, as PPO's critic is trained on it. Needs torch."""
+"""The squared error of values, PPO's loss of the critic. Needs torch."""
 
 import torch
 from torch import Tensor
@@ -7,16 +7,16 @@ from upturn.training.loss import TokenBatch, TokenStatistics, quiet, total
 
 
 class SquaredError:
-    """½·(V − G)² per step, with G the return that is to be met.
+    """½·(V − G)² per step, with G the target return.
 
-    Of a critic's batch ``logprobs`` are the values V, ``old_logprobs`` those from before the iteration's first
-    step, and ``weights`` the returns G. With a ``clip`` c: ½·max((V − G)², (V_old + clamp(V − V_old, −c, c) − G)²),
-    PPO's value clip (openai/baselines ``ppo2``; verl ``compute_value_loss``): a value that has moved further than c
-    towards its return has no gradient.
+    In a critic's batch, ``logprobs`` are the values V, ``old_logprobs`` those before the iteration's first step,
+    and ``weights`` the returns G. With a ``clip`` c: ½·max((V − G)², (V_old + clamp(V − V_old, −c, c) − G)²), PPO's
+    value clip (openai/baselines ``ppo2``; verl ``compute_value_loss``): a value that has moved more than c towards
+    its return has no gradient.
     """
 
     def __init__(self, clip: float | None = None) -> None:
-        """``clip``: None = none."""
+        """``clip``: None = no clip."""
         self.clip = clip
 
     def losses(self, batch: TokenBatch) -> Tensor:
@@ -25,8 +25,8 @@ class SquaredError:
         plain = (values - returns).square()
         if self.clip is not None:
             old = quiet(batch.old_logprobs, batch.mask)
-            held = old + (values - old).clamp(-self.clip, self.clip)
-            plain = torch.maximum(plain, (held - returns).square())
+            clipped = old + (values - old).clamp(-self.clip, self.clip)
+            plain = torch.maximum(plain, (clipped - returns).square())
         return plain / 2
 
     def statistics(self, batch: TokenBatch) -> TokenStatistics:

@@ -19,7 +19,7 @@ from upturn.training.optimisation.schedule import IterationSchedule, schedule
 if TYPE_CHECKING:
     from upturn.training.optimisation.adapter import adapt, merged, save_adapter
     from upturn.training.optimisation.critic import Critic, value_model
-    from upturn.training.optimisation.full_weights import WholeCopy, frozen_scorer
+    from upturn.training.optimisation.full_weights import FullCopy, frozen_scorer
     from upturn.training.optimisation.trainer import StepMetrics, Trainer, torch_threads
 else:
     __getattr__ = lazy_names(
@@ -30,7 +30,7 @@ else:
             "save_adapter": "adapter",
             "Critic": "critic",
             "value_model": "critic",
-            "WholeCopy": "full_weights",
+            "FullCopy": "full_weights",
             "frozen_scorer": "full_weights",
             "StepMetrics": "trainer",
             "Trainer": "trainer",
@@ -40,6 +40,7 @@ else:
 
 __all__ = [
     "Critic",
+    "FullCopy",
     "IterationSchedule",
     "Memory",
     "Rescored",
@@ -47,7 +48,6 @@ __all__ = [
     "Sampled",
     "StepMetrics",
     "Trainer",
-    "WholeCopy",
     "WrittenLogprobs",
     "adapt",
     "denominator",

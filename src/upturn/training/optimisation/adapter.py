@@ -1,7 +1,7 @@
-"""LoRA adapters on models in training: putting one on, merging it into the weights, saving it as PEFT does.
+"""LoRA adapters on models in training: adding, merging into the weights, saving as PEFT does.
 
-The model stays the class of transformers that it is, so whatever trains, samples or saves it needs to know nothing
-of adapters, but for what it saves: a version is a whole model, with the adapter merged.
+The model keeps its transformers class, so training, sampling and saving need not know of adapters, except that a
+saved version is a full model with the adapter merged.
 """
 
 import math
@@ -21,23 +21,23 @@ from upturn.errors import ModelError, TrainingError
 from upturn.models.engine import lora_layers, unwrapped, weight_of
 
 _ALPHA_FACTOR = 2
-"""``alpha`` in ranks where it is left out, as most recipes have it: another rank then takes steps of like size."""
+"""Default ``alpha`` in multiples of the rank, as in most recipes: steps are then of similar size for any rank."""
 
 INSTALL = "pip install 'upturn[lora]'"
 _FILES = ("adapter_config.json", "adapter_model.safetensors")
 
 
 def adapt(model: PreTrainedModel, settings: AdapterSettings, *, base: str = "") -> None:
-    """Puts an adapter on the model, in place: its own weights are frozen, the adapter's alone are trained.
+    """Adds an adapter to the model in place: the base weights are frozen, only the adapter is trained.
 
-    The same settings give the same adapter in every process; torch's own generator is left as it was. ``base``:
-    folder or name of the model, for whoever loads the saved adapter; empty = as transformers knows it. Raises
-    ModelError without PEFT, for targets that are no linear layers of the model, and for a rank beyond all of them.
+    The same settings give the same adapter in every process; torch's global generator is unchanged. ``base``:
+    folder or name of the model, stored with the saved adapter; empty = transformers' name. Raises ModelError
+    without PEFT, for targets that are not linear layers of the model, and for a rank above that of every target.
     """
     try:
         from peft import LoraConfig
     except ImportError as exc:
-        raise ModelError(f"a LoRA adapter was asked for, and PEFT is not installed: {INSTALL}") from exc
+        raise ModelError(f"a LoRA adapter needs PEFT, which is not installed: {INSTALL}") from exc
     targets = _targets(model, settings)
     _check_rank(model, settings.rank, targets)
     config: Any = LoraConfig(
@@ -47,7 +47,7 @@ def adapt(model: PreTrainedModel, settings: AdapterSettings, *, base: str = "") 
         task_type="CAUSAL_LM",
     )
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # PEFT reads what transformers is about to rename
+        warnings.simplefilter("ignore", FutureWarning)  # PEFT uses a name that transformers deprecates
         model.add_adapter(config)
     config.base_model_name_or_path = base or config.base_model_name_or_path
     model.train(model.training)  # the new parts too
@@ -59,36 +59,38 @@ def adapt(model: PreTrainedModel, settings: AdapterSettings, *, base: str = "") 
 def merged(model: PreTrainedModel) -> PreTrainedModel:
     """The model with its adapter merged into its weights, as a copy; the model itself where it has none.
 
-    Raises TrainingError for adapters of PEFT's that are more than one plain LoRA.
+    Raises TrainingError for PEFT adapters other than one plain LoRA.
     """
     if not getattr(model, "peft_config", None):
         return model
     head, layers = model.get_output_embeddings(), lora_layers(model)
-    if not layers or any(each is head for each in layers.values()):  # the head's weights may be the embedding's too
+    if not layers or any(
+        layer is head for layer in layers.values()
+    ):  # the head's weights may be the embedding's too
         raise TrainingError(
-            f"what PEFT has put into this {type(model).__name__} cannot be merged here: only one LoRA adapter on "
+            f"the PEFT modules of this {type(model).__name__} cannot be merged here: only one LoRA adapter on "
             "linear layers below the output layer can, without variants such as DoRA. Merge it with PEFT first"
         )
-    found: Any = unwrapped(deepcopy(model))
-    layers = lora_layers(found)
+    result: Any = unwrapped(deepcopy(model))
+    layers = lora_layers(result)
     for name, layer in layers.items():
         plain: Any = layer.base_layer
         plain.weight = nn.Parameter(weight_of(layer))
-        found.set_submodule(name, plain)
-    del found.peft_config
-    found._hf_peft_config_loaded = False
-    whole: PreTrainedModel = found.requires_grad_(True)
-    return whole
+        result.set_submodule(name, plain)
+    del result.peft_config
+    result._hf_peft_config_loaded = False
+    trainable: PreTrainedModel = result.requires_grad_(True)
+    return trainable
 
 
 def save_adapter(model: Any, target: Path) -> None:  # Any: of transformers, or PEFT's own class around it
-    """Writes the adapter as PEFT does, whole or not at all. What is there already stays."""
+    """Writes the adapter as PEFT does, atomically. An existing folder is kept."""
     if target.is_dir():
         return
     partial = target.with_name(f".{target.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     with warnings.catch_warnings():
-        # where the base is an adapter itself, PEFT finds no model there to compare the vocabulary with
+        # PEFT cannot compare vocabularies where the base is itself an adapter
         warnings.filterwarnings("ignore", "Could not find a config file", UserWarning)
         model.save_pretrained(partial)
     missing = [name for name in _FILES if not (partial / name).is_file()]
@@ -100,35 +102,35 @@ def save_adapter(model: Any, target: Path) -> None:  # Any: of transformers, or 
 
 
 def _targets(model: PreTrainedModel, settings: AdapterSettings) -> list[str]:
-    """Last parts of the names of the layers to adapt."""
+    """The last name components of the layers to adapt."""
     head = model.get_output_embeddings()
-    known = {
+    available = {
         name.rpartition(".")[2]
         for name, part in model.named_modules()
         if type(part) is nn.Linear and part is not head
     }
-    foreign = [name for name in settings.targets if name not in known]
-    if foreign:
+    unknown = [name for name in settings.targets if name not in available]
+    if unknown:
         raise ModelError(
-            f"a LoRA adapter's targets name {foreign[0]!r}, which is no linear layer that {type(model).__name__} "
-            f"can have one on; it has: {', '.join(sorted(known))}; leave targets empty for all of them"
+            f"LoRA target {unknown[0]!r} is not an adaptable linear layer of {type(model).__name__}, which has: "
+            f"{', '.join(sorted(available))}; leave targets empty for all of them"
         )
-    return sorted(settings.targets or known)
+    return sorted(settings.targets or available)
 
 
 def _check_rank(model: PreTrainedModel, rank: int, targets: Sequence[str]) -> None:
-    """A matrix cannot have a higher rank than its shorter side, so what is above that only takes memory."""
-    own = (part for name, part in model.named_modules() if name.rpartition(".")[2] in targets)
-    longest = max(min(part.in_features, part.out_features) for part in own if isinstance(part, nn.Linear))
+    """Refuses a rank above the shorter side of every target: it would only cost memory."""
+    targeted = (part for name, part in model.named_modules() if name.rpartition(".")[2] in targets)
+    longest = max(min(part.in_features, part.out_features) for part in targeted if isinstance(part, nn.Linear))
     if rank > longest:
         raise ModelError(
-            f"a LoRA adapter of rank={rank!r} is more than {type(model).__name__} has room for: its adapted layers "
-            f"have a rank of at most {longest}; lower lora.rank, or train the whole model without an adapter"
+            f"LoRA rank={rank!r} is too large for {type(model).__name__}: its adapted layers "
+            f"have a rank of at most {longest}; lower lora.rank, or train the full model without an adapter"
         )
 
 
 def _draw(layer: Any, generator: torch.Generator) -> None:  # Any: a layer of PEFT's
-    """A uniform in ±1/√in, which is what PEFT's own Kaiming draw (a = √5) comes to; B is 0 already."""
+    """Draws A uniformly in ±1/√in, equal to PEFT's Kaiming initialisation (a = √5); B is 0 already."""
     (name,) = layer.active_adapters
     weight = layer.lora_A[name].weight
     bound = 1 / math.sqrt(weight.shape[1])

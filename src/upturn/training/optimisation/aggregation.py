@@ -1,6 +1,6 @@
-"""How token losses become one loss: what each token counts, and what the sum is divided by.
+"""Aggregation of token losses into one loss: the scale of each token, and the denominator of the sum.
 
-Both belong to whole rollouts, so that splitting a rollout into several rows changes nothing. No torch here.
+Both are defined per rollout, so splitting a rollout into several rows changes nothing. No torch here.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,23 +14,23 @@ from upturn.training.row import FloatArray, written_count
 
 
 class Sampled(NamedTuple):
-    """What an iteration's loss is an average over, trained on or not."""
+    """The rollouts and tokens that an iteration's loss averages over, trained on or not."""
 
     rollouts: int
-    """With at least one written token; one without has no loss to average."""
+    """Rollouts with at least one written token."""
     tokens: int
-    """Written ones."""
+    """Written tokens."""
 
 
 def sampled_of(groups: Iterable[ScoredGroup]) -> Sampled:
-    """All attempts of the groups, those that could not be scored among them, as TRL has it: what an attempt counts
-    must not depend on whether another one's judge crashed."""
+    """Counts all rollouts of the groups, unscorable ones included, as in TRL: a rollout's weight must not depend on
+    whether another one's verifier crashed."""
     lengths = [written_count(member.trajectory) for group in groups for member in group.members]
     return Sampled(sum(length > 0 for length in lengths), sum(lengths))
 
 
 def denominator(sampled: Sampled, settings: ObjectiveSettings) -> float:
-    """What the sum of all scaled token losses of an iteration is divided by."""
+    """The denominator of the sum of all scaled token losses of an iteration."""
     match settings.aggregation:
         case "token_mean":
             return float(sampled.tokens)
@@ -44,7 +44,7 @@ def denominator(sampled: Sampled, settings: ObjectiveSettings) -> float:
 
 
 def scales(lengths: Sequence[int], settings: ObjectiveSettings) -> list[FloatArray] | None:
-    """For each row of one rollout, what its tokens count; None = 1 each.
+    """The scales of the tokens in each row of one rollout; None = 1 each.
 
     ``lengths``: written tokens of its rows.
     """

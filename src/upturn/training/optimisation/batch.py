@@ -1,8 +1,7 @@
-"""Micro-batches: the rows that are computed at once, and what a loss needs of each of their written tokens.
+"""Micro-batches: the rows of one forward pass, and the inputs of a loss for each of their written tokens.
 
-Rows are laid out as a token tree (every shared beginning once) or side by side with padding. All rows of a rollout,
-and both sides of a comparison, lie in the same micro-batch, so that an objective may look at whole sequences and at
-pairs of them. No torch here.
+Rows are packed as a token tree (every shared prefix once) or padded side by side. All rows of a rollout, and both
+sides of a pair, are in the same micro-batch, so that an objective can use whole sequences and pairs. No torch here.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +21,7 @@ class WrittenTokens:
     targets: IntArray
     """Their ids."""
     sequences: IntArray
-    """Index of the rollout that each belongs to, from 0; a rollout in several comparisons is several."""
+    """Index of each token's rollout, from 0; a rollout in several pairs counts as several."""
     weights: FloatArray
     scales: FloatArray
     """1 where the row has none."""
@@ -33,71 +32,71 @@ class WrittenTokens:
     reference_logprobs: FloatArray
     """NaN where the row has none."""
     turns: IntArray
-    """Index of the rollout's turn that each belongs to, counted over all rollouts, from 0."""
+    """Index of each token's turn, counted over all rollouts, from 0."""
     pairs: IntArray
-    """Index of the comparison that each belongs to, from 0; −1 = to none."""
+    """Index of each token's pair, from 0; −1 = none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MicroBatch:
-    """Rows that are computed at once; N = all their written tokens, U = the distinct predictions among them.
+    """Rows of one forward pass; N = all their written tokens, U = the distinct predictions among them.
 
-    Rollouts that begin alike may have written the same token after the same tokens: it is predicted once, and
-    counts once in each of them.
+    Rollouts with a common prefix may have written the same token after it: it is predicted once, and counts once in
+    each of them.
     """
 
     rows: tuple[TrainingRow, ...]
     input_ids: IntArray
-    """``(B, T)``. Side by side: B rows, right-padded with 0 (under causal attention no written token sees the
+    """``(B, T)``. Padded: B rows, right-padded with 0 (under causal attention no written token attends to the
     padding, so no mask is needed). As a tree: B = 1, T = its tokens."""
     tree: TokenTree | None
-    """None = side by side."""
+    """None = padded."""
     predictors: IntArray
-    """``(U,)``, ascending: where, in the flattened ``B·T``, each distinct token is predicted."""
+    """``(U,)``, ascending: the position in the flattened ``B·T`` at which each distinct token is predicted."""
     targets: IntArray
     """``(U,)``: the distinct tokens."""
     copies: IntArray
-    """``(N,)``: which of the U each written token is."""
+    """``(N,)``: index of each written token among the U."""
     written: WrittenTokens
     logical_tokens: int
     """Tokens of the rows, as recorded."""
     needed_tokens: int
-    """Tokens of the rows up to the last one written: what a computation of each row by itself has to feed."""
+    """Tokens of the rows up to the last written one: the cost of computing each row separately."""
 
 
 def micro_batches(rows: Sequence[TrainingRow], max_tokens: int, packing: Packing) -> tuple[MicroBatch, ...]:
-    """The rows in batches of at most ``max_tokens`` computed positions (a longer rollout or pair stands alone).
+    """The rows in batches of at most ``max_tokens`` computed positions (a longer rollout or pair gets its own).
 
-    As trees, rollouts that begin alike come together; side by side, rollouts of like length. A pure function of the
-    rows and their order; every row is in exactly one batch.
+    Tree packing groups rollouts with common prefixes; padding groups rollouts of similar length. A pure function of
+    the rows and their order; every row is in exactly one batch.
     """
     if packing == "tree":
-        return tuple(tree_batch(batch) for batch in _by_beginning(rows, max_tokens))
+        return tuple(tree_batch(batch) for batch in _by_prefix(rows, max_tokens))
     return tuple(padded_batch(batch) for batch in _by_length(rows, max_tokens))
 
 
-def _by_beginning(rows: Sequence[TrainingRow], max_tokens: int) -> list[list[TrainingRow]]:
+def _by_prefix(rows: Sequence[TrainingRow], max_tokens: int) -> list[list[TrainingRow]]:
     batches: list[list[TrainingRow]] = []
-    held = 0
-    for rollout in sorted(bundles(rows), key=lambda each: _computed(each[0]).astype(">i8").tobytes()):
+    size = 0
+    for rollout in sorted(bundles(rows), key=lambda bundle: _computed(bundle[0]).astype(">i8").tobytes()):
         before = batches[-1][-1:] if batches else []
         alone, added = _new_tokens(rollout, []), _new_tokens(rollout, before)
-        if batches and held + added <= max_tokens:
+        if batches and size + added <= max_tokens:
             batches[-1] += rollout
-            held += added
+            size += added
         else:
             batches.append(list(rollout))
-            held = alone
+            size = alone
     return batches
 
 
 def _new_tokens(rollout: Sequence[TrainingRow], before: Sequence[TrainingRow]) -> int:
-    """Tokens of the rollout that neither the row before it nor its own earlier rows begin with."""
+    """Tokens of the rollout not in a prefix shared with the row before it or with its own earlier rows."""
     total = 0
-    for place, row in enumerate(rollout):
-        seen = [*before, *rollout[:place]]
-        own = _computed(row)
-        total += len(own) - max((common_length(own, _computed(other)) for other in seen), default=0)
+    for index, row in enumerate(rollout):
+        earlier = [*before, *rollout[:index]]
+        tokens = _computed(row)
+        total += len(tokens) - max((common_length(tokens, _computed(other)) for other in earlier), default=0)
     return total
 
 
@@ -112,19 +111,19 @@ def _by_length(rows: Sequence[TrainingRow], max_tokens: int) -> list[list[Traini
 
 
 def bundles(rows: Iterable[TrainingRow]) -> list[list[TrainingRow]]:
-    """The rows of each comparison, and of each rollout in none, together; in the order of their first rows."""
-    found: dict[tuple[str | None, str], list[TrainingRow]] = {}
+    """The rows of each pair, and of each rollout without one, together; in the order of their first rows."""
+    by_key: dict[tuple[str | None, str], list[TrainingRow]] = {}
     for row in rows:
-        found.setdefault(row.rollout if row.pair is None else (row.pair, ""), []).append(row)
-    return list(found.values())
+        by_key.setdefault(row.rollout if row.pair is None else (row.pair, ""), []).append(row)
+    return list(by_key.values())
 
 
 def written_tokens(rows: Sequence[TrainingRow]) -> WrittenTokens:
-    """What a loss needs of the rows' written tokens."""
-    places = {name: place for place, name in enumerate(dict.fromkeys(row.rollout for row in rows))}
-    named = dict.fromkeys(row.pair for row in rows if row.pair is not None)
-    pairs = {name: place for place, name in enumerate(named)}
-    sequences = _indices(rows, [places[row.rollout] for row in rows])
+    """The inputs of a loss for the rows' written tokens."""
+    rollout_indices = {name: index for index, name in enumerate(dict.fromkeys(row.rollout for row in rows))}
+    pair_names = dict.fromkeys(row.pair for row in rows if row.pair is not None)
+    pairs = {name: index for index, name in enumerate(pair_names)}
+    sequences = _indices(rows, [rollout_indices[row.rollout] for row in rows])
     return WrittenTokens(
         np.concatenate([row.token_ids[row.positions] for row in rows]),
         sequences,
@@ -139,14 +138,14 @@ def written_tokens(rows: Sequence[TrainingRow]) -> WrittenTokens:
 
 
 def _indices(rows: Sequence[TrainingRow], of_rows: Sequence[int]) -> IntArray:
-    """The number of each row, once for each of its written tokens."""
+    """The number of each row, repeated for each of its written tokens."""
     return np.repeat(np.asarray(of_rows, dtype=np.int64), [len(row.positions) for row in rows])
 
 
 def _turns(rows: Sequence[TrainingRow], sequences: IntArray) -> IntArray:
-    """Turns of different rollouts are different ones."""
-    own = np.concatenate([np.zeros_like(row.positions) if row.turns is None else row.turns for row in rows])
-    return np.unique(sequences * (own.max() + 1) + own, return_inverse=True)[1].reshape(-1)
+    """Turn indices that differ between rollouts."""
+    local = np.concatenate([np.zeros_like(row.positions) if row.turns is None else row.turns for row in rows])
+    return np.unique(sequences * (local.max() + 1) + local, return_inverse=True)[1].reshape(-1)
 
 
 def _column(
@@ -154,8 +153,8 @@ def _column(
 ) -> FloatArray:
     columns = []
     for row in rows:
-        found = values(row)
-        columns.append(np.full(len(row.positions), missing, dtype=np.float32) if found is None else found)
+        column = values(row)
+        columns.append(np.full(len(row.positions), missing, dtype=np.float32) if column is None else column)
     return np.concatenate(columns)
 
 
@@ -168,14 +167,14 @@ def _computed(row: TrainingRow) -> IntArray:
 
 
 def tree_batch(rows: Sequence[TrainingRow]) -> MicroBatch:
-    """All rows, in their order, as one tree."""
+    """All rows, in order, as one tree."""
     tree, paths = token_tree([_computed(row) for row in rows])
     predictors = np.concatenate([path[row.positions - 1] for row, path in zip(rows, paths, strict=True)])
     return _micro_batch(rows, tree.token_ids[None], tree, predictors)
 
 
 def padded_batch(rows: Sequence[TrainingRow]) -> MicroBatch:
-    """All rows, in their order, side by side."""
+    """All rows, in order, right-padded."""
     longest = _longest(rows)
     input_ids = np.zeros((len(rows), longest), dtype=np.int64)
     for index, row in enumerate(rows):

@@ -1,12 +1,11 @@
-"""From rows to the log-probability of every written token, with gradient: the tree-packed forward pass.
+"""The tree-packed forward pass: from rows to the log-probability of every written token, with gradient.
 
-A critic goes the same way; what is read of it are its values (``head.Read``).
-The model is an unmodified causal language model of ``transformers``, adapters included: attention over the tree
-goes in through its attention registry; the output layer, and the last layer's attention to what came before and
-its feed-forward part, run on the positions that predict a written token only.
-The first use of each attention backend is checked against the plain padded pass on a few of the real rows; where
-the two differ, or the model cannot do it at all, everything is computed padded from then on, with a warning and a
-count.
+A critic uses the same pass and reads values instead (``logprob_head.Read``). The model is an unmodified causal
+language model of ``transformers``, adapters included: tree attention is registered in its attention registry; the
+output layer, and the last layer's attention to earlier tokens and feed-forward part, run only at positions that
+predict a written token. The first use of each attention backend is verified against the padded pass on a few of the
+real rows; where the two differ, or the model does not support it, everything is computed padded from then on, with
+a warning and a count.
 """
 
 import warnings
@@ -23,11 +22,11 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from upturn.config import Packing, Precision
 from upturn.errors import TrainingError
-from upturn.models.engine import whole_tensor
-from upturn.training.distributed import agreed, as_pass, gradients, world_of
+from upturn.models.engine import full_tensor
+from upturn.training.distributed import as_forward_pass, broadcast_first, gradients, world_of
 from upturn.training.optimisation.batch import MicroBatch, micro_batches, padded_batch, tree_batch
 from upturn.training.optimisation.logprob_head import Read, chosen_logprobs
-from upturn.training.optimisation.model_support import tree_obstacle
+from upturn.training.optimisation.model_support import tree_unsupported_reason
 from upturn.training.optimisation.tree import MIN_SHARED, common_length
 from upturn.training.optimisation.tree_attention import Backend, TreeAttention, tree_attention
 from upturn.training.row import IntArray, TrainingRow
@@ -35,22 +34,22 @@ from upturn.training.row import IntArray, TrainingRow
 ATTENTION = "upturn_tree"
 """Our name in the registry of attention functions."""
 _FLEX_FROM = 2048
-"""Tokens from which one masked call beats one call a node on CUDA (measured elsewhere: KempnerForge PR 207)."""
+"""Tokens from which one masked call is faster than one call per node on CUDA (KempnerForge PR 207)."""
 _HEAD_TOKENS = 16
-"""On which the output layer is checked: all of their logits are held."""
+"""Tokens on which the output layer is verified: all of their logits are in memory."""
 _HEAD_TOLERANCE = 1e-3
-"""Largest difference in log-probability between our head and the model's own that rounding explains (float32
+"""Largest log-prob difference between our head and the model's that rounding explains (float32
 gives about 1e-6, a model with scaled or capped logits far more)."""
 _TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
 """Largest |Δ log p| (or |Δ value|) between tree and padded pass that rounding explains; other types:
 ``_ROUGH_TOLERANCE``."""
 _ROUGH_TOLERANCE = 0.1
 _VERIFIED_TOKENS = 4096
-"""Rows for the check are chosen short: at most as many tokens, where there are such."""
+"""The verification prefers rows with at most this many tokens."""
 
 
 class Verification(NamedTuple):
-    """How the tree pass compared with the padded one on real rows."""
+    """The comparison of the tree pass with the padded one on real rows."""
 
     logprob_gap: float
     """Largest |Δ log p|."""
@@ -59,7 +58,7 @@ class Verification(NamedTuple):
 
 
 class Forward:
-    """One model's way from micro-batches to log-probabilities. Leaves the model as it was."""
+    """Computes log-probabilities of micro-batches with one model, which is left unchanged."""
 
     def __init__(
         self, model: PreTrainedModel, *, packing: Packing, precision: Precision, read: Read = chosen_logprobs
@@ -67,42 +66,42 @@ class Forward:
         self.model = model
         self.read = read
         self.packing: Packing = packing
-        """What is asked for."""
+        """As requested."""
         self.precision = precision
         self.fallbacks = 0
-        """Micro-batches computed padded though a tree was asked for."""
+        """Micro-batches computed padded although ``tree`` packing was requested."""
         self.verification: Verification | None = None
-        """Of the latest check; None = there was none yet."""
+        """Of the latest verification; None = none yet."""
         self._verified: set[tuple[Backend, bool]] = set()
         self._failed: dict[Backend, str] = {}
-        self._is_head_checked = read is not chosen_logprobs  # the whole model gives nothing else to compare with
+        self._is_head_checked = read is not chosen_logprobs  # a critic's model has no other output to compare with
         self._has_warned = False
 
     def batches(self, rows: Sequence[TrainingRow], max_tokens: int) -> tuple[MicroBatch, ...]:
-        """The rows as micro-batches, none for no rows. Raises TrainingError for rows that no such model wrote."""
+        """The rows as micro-batches, none for no rows. Raises TrainingError for rows of another model."""
         if not rows:
             return ()
         self._check_rows(rows)
-        found = micro_batches(rows, max_tokens, self.packing)
+        packed = micro_batches(rows, max_tokens, self.packing)
         if self.packing == "padded":
-            return found
-        objection = self._objection(rows, found)
-        if objection is None:
-            return found
+            return packed
+        problem = self._tree_problem(rows, packed)
+        if problem is None:
+            return packed
         if not self._has_warned:
             self._has_warned = True
             warnings.warn(
-                f"{type(self.model).__name__} is trained without sharing common beginnings, each row by itself "
-                f"(slower, same result): {objection}",
+                f"{type(self.model).__name__} is trained without sharing common prefixes, each row separately "
+                f"(slower, same result): {problem}",
                 stacklevel=2,
             )
-        found = micro_batches(rows, max_tokens, "padded")
-        self.fallbacks += len(found)
-        return found
+        packed = micro_batches(rows, max_tokens, "padded")
+        self.fallbacks += len(packed)
+        return packed
 
     @contextmanager
     def computing(self, batch: MicroBatch) -> Iterator[None]:
-        """The model attends as the batch needs it; must span forward and backward pass."""
+        """Sets up the model's attention for the batch; must span forward and backward pass."""
         if batch.tree is None:
             yield
             return
@@ -118,7 +117,7 @@ class Forward:
     def logprobs(self, batch: MicroBatch) -> Tensor:
         """``(N,)``: log π of the batch's written tokens at temperature 1, in float32; carries the gradient.
 
-        With another ``read``, what that gives in its place. To be called, and differentiated, within
+        With another ``read``, its result instead. Call and differentiate it within
         ``computing(batch)``.
         """
         return self._logprobs(batch, None if batch.tree is None else self._backend(batch.input_ids.size))
@@ -139,13 +138,13 @@ class Forward:
                 chosen = hidden.index_select(0, torch.from_numpy(batch.predictors).to(device))
                 return self.read(head, chosen, torch.from_numpy(batch.targets).to(device))
 
-        distinct = as_pass(self.model, compute)
+        distinct = as_forward_pass(self.model, compute)
         return distinct.index_select(0, torch.from_numpy(batch.copies).to(device))
 
     def _backend(self, tokens: int) -> Backend | None:
-        """The best way to attend over so many tokens that has not failed yet; None = there is none left."""
-        known = backends(self.model.device.type, tokens)
-        return next((backend for backend in known if backend not in self._failed), None)
+        """The fastest backend for that many tokens that has not failed verification; None = none left."""
+        candidates = backends(self.model.device.type, tokens)
+        return next((backend for backend in candidates if backend not in self._failed), None)
 
     def _check_rows(self, rows: Sequence[TrainingRow]) -> None:
         config: Any = self.model.config  # configurations of transformers are open-ended
@@ -154,33 +153,33 @@ class Forward:
         if context is not None and longest > context:
             raise TrainingError(
                 f"a row needs {longest} tokens of context, the model has {context}; "
-                "limit the rollout's tokens or leave the row out"
+                "limit the rollout's tokens or skip the row"
             )
         highest = max(int(row.token_ids[: row.computed_length + 1].max()) for row in rows)
         lowest = min(int(row.token_ids[: row.computed_length + 1].min()) for row in rows)
         if lowest < 0 or highest >= config.vocab_size:
             raise TrainingError(
-                f"token ids run from {lowest} to {highest}, the model knows 0 to {config.vocab_size - 1}; "
+                f"token ids run from {lowest} to {highest}, the model has 0 to {config.vocab_size - 1}; "
                 "the rows belong to another model"
             )
         if not self._is_head_checked:
             self._check_head(rows[0])
 
     def _check_head(self, row: TrainingRow) -> None:
-        """Once: the backbone and the head alone must give what the whole model gives."""
+        """Once: backbone and head alone must give the logits of the full model."""
         length = min(row.computed_length, _HEAD_TOKENS)
         input_ids = torch.from_numpy(row.token_ids[:length])[None].to(self.model.device)
         backbone, head = _parts(self.model)
 
         def compare() -> Tensor:
             ours = head(backbone(input_ids=input_ids, attention_mask=None, use_cache=False).last_hidden_state)
-            # not by calling the model, which would gather sharded weights within the pass that has gathered them
-            whole = self.model.forward(input_ids=input_ids, use_cache=False).logits
-            gaps: Tensor = ours.float().log_softmax(-1) - whole.float().log_softmax(-1)
+            # not by calling the model, which would gather sharded weights again within this pass
+            full = self.model.forward(input_ids=input_ids, use_cache=False).logits
+            gaps: Tensor = ours.float().log_softmax(-1) - full.float().log_softmax(-1)
             return gaps.abs().max()
 
         with torch.no_grad():
-            difference = float(as_pass(self.model, compare))
+            difference = float(as_forward_pass(self.model, compare))
         if not difference <= _HEAD_TOLERANCE:
             raise TrainingError(
                 f"{type(self.model).__name__} does more after its backbone than its output layer (log-probs differ "
@@ -188,19 +187,19 @@ class Forward:
             )
         self._is_head_checked = True
 
-    def _objection(self, rows: Sequence[TrainingRow], batches: Sequence[MicroBatch]) -> str | None:
-        """Why these rows cannot be computed as trees; None = they can, with each backend their sizes ask for."""
-        obstacle = tree_obstacle(self.model, max(row.computed_length for row in rows))
-        if obstacle is not None:
-            return obstacle
+    def _tree_problem(self, rows: Sequence[TrainingRow], batches: Sequence[MicroBatch]) -> str | None:
+        """Why these rows cannot be computed as trees; None = they can, with the backends for their sizes."""
+        reason = tree_unsupported_reason(self.model, max(row.computed_length for row in rows))
+        if reason is not None:
+            return reason
         sample = _sample(rows)
         reasons = (self._verify(sample, tokens) for tokens in sorted({batch.input_ids.size for batch in batches}))
         return next((reason for reason in reasons if reason is not None), None)
 
     def _verify(self, sample: "_Sample", tokens: int) -> str | None:
-        """What is wrong with every way to attend over so many tokens; None = one of them is right.
+        """The difference of the last backend for that many tokens; None = one of them is exact.
 
-        Each is checked before its first use, and before its first use on rows that share a beginning.
+        Each is verified before its first use, and before its first use on rows with a common prefix.
         """
         difference = None
         for backend in backends(self.model.device.type, tokens):
@@ -217,16 +216,21 @@ class Forward:
         return difference
 
     def _agreed_difference(self, rows: Sequence[TrainingRow], backend: Backend) -> str | None:
-        """All processes check, since they hold the weights together; the first one's finding counts in all."""
-        found = self._difference(rows, backend)
-        return agreed(world_of(self.model), lambda: found)
+        """All processes compute it, since the weights are sharded; the first one's result is used by all."""
+        difference = self._difference(rows, backend)
+        return broadcast_first(world_of(self.model), lambda: difference)
 
     def _difference(self, rows: Sequence[TrainingRow], backend: Backend) -> str | None:
-        """What is wrong with the tree pass; None = it gives what the padded pass gives."""
+        """How the tree pass differs from the padded pass; None = not beyond rounding."""
         padded, padded_norm = self._gradient(padded_batch(rows), None)
         try:
             tree, tree_norm = self._gradient(tree_batch(rows), backend)
-        except (TypeError, ValueError, RuntimeError, LookupError) as exc:  # a model that cannot take our attention
+        except (
+            TypeError,
+            ValueError,
+            RuntimeError,
+            LookupError,
+        ) as exc:  # a model that does not support our attention
             return f"the tree pass failed: {type(exc).__name__}: {exc}"
         gap = float((tree - padded).abs().max())
         self.verification = Verification(gap, abs(tree_norm - padded_norm) / max(padded_norm, 1e-12))
@@ -240,17 +244,17 @@ class Forward:
         )
 
     def _gradient(self, batch: MicroBatch, backend: Backend | None) -> tuple[Tensor, float]:
-        """Log-probs, and the 2-norm of their mean's gradient."""
-        parameters = [each for each in self.model.parameters() if each.requires_grad]
+        """Log-probs, and the gradient norm of their mean."""
+        parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         with torch.enable_grad(), self.computing(batch):
             logprobs = self._logprobs(batch, backend)
-            found = gradients(logprobs.mean(), parameters, world_of(self.model))
-        squares = [each.float().square().sum() for each in found if each is not None]
-        return logprobs.detach(), float(whole_tensor(torch.stack(squares).sum()).sqrt())
+            computed = gradients(logprobs.mean(), parameters, world_of(self.model))
+        squares = [gradient.float().square().sum() for gradient in computed if gradient is not None]
+        return logprobs.detach(), float(full_tensor(torch.stack(squares).sum()).sqrt())
 
 
 def backends(device: str, tokens: int) -> tuple[Backend, ...]:
-    """How a tree of so many tokens can be attended to on a kind of device, the fastest first."""
+    """The attention backends for a tree of that many tokens on a kind of device, the fastest first."""
     if device == "cpu":
         return "streamed", "by_node"
     return ("flex", "by_node") if device == "cuda" and tokens > _FLEX_FROM else ("by_node",)
@@ -259,21 +263,21 @@ def backends(device: str, tokens: int) -> tuple[Backend, ...]:
 class _Sample(NamedTuple):
     rows: list[TrainingRow]
     shares: bool
-    """Whether they begin alike for long enough to share a node."""
+    """Whether their common prefix is long enough for a shared node."""
 
 
 def _sample(rows: Sequence[TrainingRow]) -> _Sample:
-    """What to check on: the two rows that share most of their tokens, preferably short ones; else the shortest."""
+    """Rows to verify on: the two that share most of their tokens, preferably short ones; else the shortest."""
     ordered = sorted(rows, key=lambda row: row.token_ids[: row.computed_length].astype(">i8").tobytes())
     best: tuple[bool, float] = (False, 0.0)
-    found = _Sample([min(rows, key=lambda row: row.computed_length)], shares=False)
+    sample = _Sample([min(rows, key=lambda row: row.computed_length)], shares=False)
     for first, second in pairwise(ordered):
         total = first.computed_length + second.computed_length
         same = common_length(first.token_ids[: first.computed_length], second.token_ids[: second.computed_length])
         value = total <= _VERIFIED_TOKENS, same / total
         if MIN_SHARED <= same < max(first.computed_length, second.computed_length) and value > best:
-            best, found = value, _Sample([first, second], shares=True)
-    return found
+            best, sample = value, _Sample([first, second], shares=True)
+    return sample
 
 
 def _attend(  # noqa: PLR0917  # the registry's signature
@@ -283,33 +287,33 @@ def _attend(  # noqa: PLR0917  # the registry's signature
     value: Tensor,
     _mask: Tensor | None,
     scaling: float | None = None,
-    **arguments: Any,  # open-ended, as the models'
+    **arguments: Any,  # open-ended, as in transformers
 ) -> tuple[Tensor, None]:
-    """What the registry calls in every layer."""
+    """Called by the registry in every layer."""
     attention: TreeAttention = arguments[ATTENTION]
-    if torch.is_autocast_enabled(query.device.type):  # rotation leaves queries and keys in another type than values
+    if torch.is_autocast_enabled(query.device.type):  # rotation may change the type of queries and keys
         kind = torch.get_autocast_dtype(query.device.type)
         query, key, value = query.to(kind), key.to(kind), value.to(kind)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     return attention(query, key, value, scaling=scale, is_last=_is_last(module)), None
 
 
-def _is_last(attention: Any) -> bool:  # attention modules of transformers know their layer and the configuration
+def _is_last(attention: Any) -> bool:  # attention modules of transformers have a layer index and the configuration
     layers = getattr(getattr(attention, "config", None), "num_hidden_layers", None)
     return layers is not None and getattr(attention, "layer_idx", None) == layers - 1
 
 
 def _needed(batch: MicroBatch) -> IntArray:
-    """The tokens that something is predicted from: only their last hidden state is used."""
+    """The positions that predict a written token: only their last hidden state is used."""
     return np.unique(batch.predictors)
 
 
 @contextmanager
 def _narrowed(model: PreTrainedModel, needed: Tensor) -> Iterator[None]:
-    """The last layer's feed-forward part computes the needed tokens only and gives 0 for all others.
+    """Makes the last layer's feed-forward part compute the needed tokens only, with 0 for all others.
 
-    It works token by token and nothing comes behind it, so no used number changes. A model without such a part, or
-    with one that gives more than a tensor, computes it whole.
+    It works token by token and is the last part, so no used number changes. A model without such a part, or with
+    one that returns more than a tensor, computes it in full.
     """
     layers = getattr(_parts(model)[0], "layers", None)
     part: Any = getattr(layers[-1], "mlp", None) if layers else None
@@ -317,19 +321,19 @@ def _narrowed(model: PreTrainedModel, needed: Tensor) -> Iterator[None]:
         yield
         return
     forward = part.forward
-    had_own = "forward" in part.__dict__
+    was_overridden = "forward" in part.__dict__
 
     def narrow(hidden: Tensor, *arguments: Any) -> Any:
-        found = forward(hidden[:, needed], *arguments)
-        if not isinstance(found, Tensor):
+        output = forward(hidden[:, needed], *arguments)
+        if not isinstance(output, Tensor):
             return forward(hidden, *arguments)
-        return found.new_zeros(hidden.shape).index_copy(1, needed, found)
+        return output.new_zeros(hidden.shape).index_copy(1, needed, output)
 
     part.forward = narrow
     try:
         yield
     finally:
-        if had_own:
+        if was_overridden:
             part.forward = forward
         else:
             del part.forward

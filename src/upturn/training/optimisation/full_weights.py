@@ -1,7 +1,7 @@
-"""Whole weights beside sharded ones: a copy for whoever samples or saves, and weights as they once were.
+"""Full copies of sharded weights, and frozen reference weights.
 
-Which process needs which: sampling, evaluating and saving need all weights in one process; a KL term needs the
-weights from before training, in shards like the trained ones.
+Sampling, evaluation and saving need all weights in one process; a KL term needs the reference weights from before
+training, sharded like the trained ones.
 """
 
 from collections.abc import Sequence
@@ -11,17 +11,17 @@ import torch
 from transformers import PreTrainedModel
 
 from upturn.errors import TrainingError
-from upturn.models.engine import whole_tensor
-from upturn.training.distributed import World, copied, put_back, weight_tensors, world_of
+from upturn.models.engine import full_tensor
+from upturn.training.distributed import World, copy_tensors, restore_weights, weight_tensors, world_of
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.row import FloatArray, TrainingRow
 from upturn.training.scorer import Scorer
 
 
-class WholeCopy:
-    """The model as one process needs it, whole: to sample from, to evaluate and to save.
+class FullCopy:
+    """An unsharded copy of the model in one process, for sampling, evaluation and saving.
 
-    Made before the model is sharded, and refreshed before each use. One process: the model itself, always fresh.
+    Made before the model is sharded, and refreshed before each use. In a single process: the model itself.
     """
 
     def __init__(
@@ -32,12 +32,12 @@ class WholeCopy:
         everywhere: bool = False,
         copy: PreTrainedModel | None = None,
     ) -> None:
-        """``everywhere``: every process has one (to sample side by side); False = the first only.
+        """``everywhere``: every process has a copy; False = the first only.
 
-        ``copy``: one of the same weights that this process has already; None = it is made where there is to be one.
+        ``copy``: an existing model with the same weights in this process; None = copy the model where needed.
         """
         if world_of(model) is not None:
-            raise TrainingError("a sharded model cannot be copied; make its WholeCopy before it is sharded")
+            raise TrainingError("a sharded model cannot be copied; make its FullCopy before it is sharded")
         self._trained = model
         self._world = world
         has_one = world is None or world.is_first or everywhere
@@ -47,47 +47,48 @@ class WholeCopy:
 
     @property
     def model(self) -> PreTrainedModel:
-        """The copy. Raises TrainingError where there is none."""
+        """The copy. Raises TrainingError in a process without one."""
         if self._model is None:
             raise TrainingError(
-                "this process has no whole copy of the model; ask in the first process only, as ``shared`` does"
+                "this process has no full copy of the model; use it in the first process only "
+                "(``first_process_only``)"
             )
         return self._model
 
     def refresh(self) -> None:
-        """Gives the copy the weights as they are; every process must call it."""
+        """Updates the copy to the current weights; a collective call."""
         if self._world is None:
             return
         copied = {} if self._model is None else weight_tensors(self._model)
         with torch.no_grad():
             for name, tensor in weight_tensors(self._trained).items():
-                whole = whole_tensor(tensor)
+                full = full_tensor(tensor)
                 if name in copied:
-                    copied[name].copy_(whole)
+                    copied[name].copy_(full)
 
 
 def frozen_scorer(trainer: Trainer) -> Scorer:
-    """Scores with the weights as they are now, whatever the trainer does to its own later: a KL term's reference.
+    """A scorer with the current weights, frozen: the reference of a KL term.
 
-    Costs one more copy of the weights, in shards where they are sharded.
+    Costs one more copy of the weights, sharded if the model is.
     """
     if trainer.world is None:
         return Trainer(deepcopy(trainer.model), trainer.settings).score
-    return _Former(trainer).score
+    return _SwappedWeights(trainer).score
 
 
-class _Former:
-    """A sharded model cannot be copied: its weights change places with the present ones for each pass."""
+class _SwappedWeights:
+    """Scores a sharded model, which cannot be copied, by swapping in the frozen weights for each pass."""
 
     def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer
-        self._former = copied(weight_tensors(trainer.model))
+        self._frozen = copy_tensors(weight_tensors(trainer.model))
 
     def score(self, rows: Sequence[TrainingRow], /) -> Sequence[FloatArray]:
         model = self._trainer.model
-        present = copied(weight_tensors(model))
-        put_back(model, self._former)
+        current = copy_tensors(weight_tensors(model))
+        restore_weights(model, self._frozen)
         try:
             return self._trainer.score(rows)
         finally:
-            put_back(model, present)
+            restore_weights(model, current)

@@ -1,4 +1,4 @@
-"""What is read from hidden states: log-probabilities of given tokens, without ever holding all logits, or values.
+"""Reads hidden states: log-probabilities of given tokens without holding all logits, or values of a critic.
 
 Letters: U predictions, d hidden size, V vocabulary, C predictions of one chunk.
 """
@@ -11,17 +11,17 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 Read: TypeAlias = Callable[[nn.Module, Tensor, Tensor], Tensor]
-"""``(head, hidden (U, d), targets (U,))`` to ``(U,)`` in float32, with gradient: what is read where each target is
-predicted, before it is known."""
+"""``(head, hidden (U, d), targets (U,))`` to ``(U,)`` in float32, with gradient: a number at each position that
+predicts a target."""
 
 CHUNK_NUMBERS = 1 << 23
-"""Logits computed at once: 32 MB of float32. Smaller chunks make matrix products that are too small to be fast;
-larger ones leave the cache and make the process large."""
+"""Logits per chunk: 32 MB of float32. Smaller chunks make matrix products slow; larger ones exceed the cache and
+increase memory."""
 _DEVICE_CHUNKS = 8
-"""As many chunks at once on a device with memory of its own, which small products would leave idle."""
+"""Chunks at once on an accelerator, which small products would leave idle."""
 KEPT_NUMBERS = 1 << 26
-"""Probabilities kept for the backward pass, 256 MB of float32; those beyond are computed again there, which makes
-the head a quarter slower."""
+"""Probabilities kept for the backward pass, 256 MB of float32; the rest is recomputed, which makes the head a
+quarter slower."""
 
 
 def chosen_logprobs(
@@ -46,17 +46,17 @@ def chosen_logprobs(
 
 
 def state_values(head: nn.Module, hidden: Tensor, targets: Tensor) -> Tensor:  # noqa: ARG001  # a ``Read``
-    """``(U,)``: the output of a head of one number, in float32 also under autocast (values differ by little).
+    """``(U,)``: the output of a scalar head, in float32 also under autocast (differences of values are small).
 
-    What was written next cannot matter: a value is of the state before it.
+    Independent of the targets: a value is of the state before a token.
     """
     with torch.autocast(hidden.device.type, enabled=False):
-        found: Tensor = head(hidden.float())
-    return found.sum(dim=1)  # of one number; a view would be what FSDP2 warns of
+        output: Tensor = head(hidden.float())
+    return output.sum(dim=1)  # of one number; FSDP2 warns of views
 
 
 def _vocabulary(head: nn.Module) -> int:
-    weight: Any = head.weight  # every output layer of transformers has one, adapters pass it on
+    weight: Any = head.weight  # every output layer of transformers has one, adapters forward it
     return int(weight.shape[0])
 
 
@@ -68,7 +68,7 @@ class _ChosenLogprobs(torch.autograd.Function):
     """hidden (U, d), weight (V, d), targets (U,) -> (U,)."""
 
     @staticmethod
-    def forward(  # noqa: PLR0917  # autograd takes them by position
+    def forward(  # noqa: PLR0917  # autograd passes arguments by position
         ctx: Any,  # autograd's context is open-ended
         hidden: Tensor,
         weight: Tensor,
@@ -88,7 +88,7 @@ class _ChosenLogprobs(torch.autograd.Function):
                 free -= logits.numel()
                 kept.append(logits)
             else:
-                free = 0  # what is kept is a beginning of the chunks
+                free = 0  # only a prefix of the chunks is kept
         ctx.save_for_backward(hidden, weight, targets, summed)
         ctx.rows, ctx.kept = rows, kept
         return chosen - summed
@@ -98,7 +98,7 @@ class _ChosenLogprobs(torch.autograd.Function):
         hidden, weight, targets, summed = ctx.saved_tensors
         (above,) = gradients
         d_hidden = torch.empty_like(hidden)
-        is_trained = ctx.needs_input_grad[1]  # not where only an adapter learns
+        is_trained = ctx.needs_input_grad[1]  # False where only an adapter is trained
         d_weight = torch.zeros(weight.shape, dtype=torch.float32, device=weight.device) if is_trained else None
         kept, ctx.kept = ctx.kept, []
         for index, part in enumerate(_chunks(len(hidden), ctx.rows)):

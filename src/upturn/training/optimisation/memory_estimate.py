@@ -1,10 +1,9 @@
-"""What a training run will take, before it is started: memory from the model's shape. No torch is loaded here.
+"""Estimates the memory of a training run from the model's shape, before it starts. Does not load torch.
 
-An estimate, not a promise: it counts what autograd keeps of a decoder of the Llama family, with the tree or padded
-pass of this package, and nothing of what libraries occupy or the allocator holds in reserve. Measured against the
-highest memory of real steps it is within a third (tests), with an allocator that gives back what is freed. glibc's
-own keeps more: on a CPU a step was seen to occupy up to 1.3 times the estimate, with activations computed again up
-to 2.8 times.
+It counts what autograd keeps for a Llama-family decoder with this package's tree or padded pass, not the memory of
+libraries or the allocator's reserve. It is within a third of the peak memory of real steps (tests) with an
+allocator that returns freed memory. glibc's keeps more: on a CPU a step used up to 1.3 times the estimate, with
+activation checkpointing up to 2.8 times.
 """
 
 from dataclasses import dataclass
@@ -16,9 +15,9 @@ if TYPE_CHECKING:
 _FLOAT = 4
 """Bytes of one number in float32."""
 _ADAM = 2
-"""Further numbers that AdamW keeps for each trained one."""
+"""State numbers of AdamW per trained parameter."""
 _KEPT_PROBABILITIES = 1 << 26
-"""As ``training.head`` keeps them at most; it loads torch."""
+"""Equal to ``logprob_head.KEPT_NUMBERS``, whose module loads torch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +26,7 @@ class ModelShape:
 
     parameters: int
     trained: int
-    """Of them; fewer with adapters."""
+    """Trained parameters; fewer with adapters."""
     layers: int
     width: int
     inner: int
@@ -44,19 +43,19 @@ class Memory:
     """Bytes."""
 
     weights: int
-    """The model, and copies of it that a run holds on to."""
+    """The model, and copies of it that a run keeps."""
     optimiser: int
-    """Gradients and what AdamW keeps."""
+    """Gradients and AdamW's state."""
     activations: int
     """Of one micro-batch."""
     head: int
     """Probabilities of one micro-batch's written tokens."""
     cache: int
-    """Keys and values of attempts that are being sampled."""
+    """Keys and values of live rollouts."""
 
     @property
     def total(self) -> int:
-        """At the worst moment: sampling and updating take turns, but caches stay."""
+        """Peak: sampling and updating alternate, but caches stay."""
         return self.weights + self.optimiser + self.activations + self.head + self.cache
 
 
@@ -65,7 +64,7 @@ def shape_of(model: "PreTrainedModel") -> ModelShape:
     config: Any = model.config.get_text_config()  # configurations of transformers are open-ended
     heads = config.num_attention_heads
     size = getattr(config, "head_dim", None) or config.hidden_size // heads
-    counts = [(each.numel(), each.requires_grad) for each in model.parameters()]
+    counts = [(parameter.numel(), parameter.requires_grad) for parameter in model.parameters()]
     return ModelShape(
         parameters=sum(count for count, _ in counts),
         trained=sum(count for count, is_trained in counts if is_trained),
@@ -87,15 +86,15 @@ def memory(
     copies: int = 0,
     cached_tokens: int = 0,
 ) -> Memory:
-    """Of a run on one device, in float32.
+    """The memory of a run on one device, in float32.
 
-    ``written_tokens``: of one micro-batch. ``is_checkpointed``: activations are computed again in the backward
-    pass, layer by layer. ``copies``: further models of the same size that are kept and not trained, such as a
-    reference. ``cached_tokens``: of all attempts alive at the same time, 0 = nothing is sampled.
+    ``written_tokens``: of one micro-batch. ``is_checkpointed``: activations are recomputed in the backward pass,
+    layer by layer. ``copies``: further frozen models of the same size, such as a reference. ``cached_tokens``: of
+    all concurrent rollouts, 0 = no sampling.
     """
-    each = 9 * shape.width + 2 * shape.key_value + 4 * shape.inner
-    # One layer's gradients come on top of its activations where those of the other layers are not there.
-    kept = shape.layers * shape.width + each + 3 * shape.inner if is_checkpointed else shape.layers * each
+    per_layer = 9 * shape.width + 2 * shape.key_value + 4 * shape.inner
+    # With checkpointing, one layer's gradients add to its activations; other layers' activations are absent.
+    kept = shape.layers * shape.width + per_layer + 3 * shape.inner if is_checkpointed else shape.layers * per_layer
     return Memory(
         weights=_FLOAT * (1 + copies) * shape.parameters,
         optimiser=_FLOAT * (1 + _ADAM) * shape.trained,

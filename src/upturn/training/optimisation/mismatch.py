@@ -1,10 +1,10 @@
-"""Sampler and trainer are two programs: how far their log-probs of the same tokens differ, and what corrects it.
+"""Sampler-trainer mismatch: how far their log-probs of the same tokens differ, and corrections for it.
 
-w = π_old / π_sampler per token, with π_old the trainer's own probability before its first step and π_sampler the
-recorded one. Weights make the sampler's tokens count as the trainer's would (importance sampling, truncated); masks
-leave out what is too far off to correct. The result multiplies policy terms and carries no gradient: it is made of
-plain numbers. By token the correction is biased but tame; by sequence it is unbiased, but Πw grows with length, so
-that long rollouts are cut off first; the geometric mean (Πw)^(1/length) does not depend on length.
+w = π_old / π_sampler per token, with π_old the trainer's probability before its first step and π_sampler the
+recorded one. Weights are truncated importance weights; masks drop tokens too far off to correct. The result
+multiplies policy terms and carries no gradient. Per token the correction is biased with low variance; per sequence
+it is unbiased, but Πw grows with length, so long rollouts are truncated first; the geometric mean (Πw)^(1/length)
+does not depend on length.
 
 Forms as in verl (docs/algo/rollout_corr_math.md): truncated importance sampling, MIS (sequence mask with the weight
 of the same level), IcePop (arXiv 2510.18855: the same by token), Geo-RS and K3-RS. numpy only, no torch.
@@ -21,14 +21,14 @@ from upturn.training.policy_settings import MismatchSettings
 from upturn.training.row import FloatArray, IntArray
 
 _LARGEST = 20.0
-"""Log-ratios are held within ± this before exp: e²⁰ is 5·10⁸, and no bound in use lies beyond it (verl's value)."""
+"""Log-ratios are clamped to ± this before exp: e²⁰ is 5·10⁸, beyond every bound in use (verl's value)."""
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 
 class WrittenLogprobs(NamedTuple):
-    """The same written tokens as two programs see them; each ``(N,)``."""
+    """Log-probs of the same written tokens from trainer and sampler; each ``(N,)``."""
 
     old: FloatArray
     """The trainer's log-probs before its first step."""
@@ -37,22 +37,22 @@ class WrittenLogprobs(NamedTuple):
     sequences: IntArray
     """Index of the rollout of each token, from 0."""
     mask: Bools | None = None
-    """True = takes part; None = all. Elsewhere anything may stand, NaN included."""
+    """True = included; None = all. Other entries may be anything, NaN included."""
 
 
 class Mismatch(NamedTuple):
-    """What the comparison gives."""
+    """Corrections and metrics of the comparison."""
 
     corrections: FloatArray
-    """``(N,)``, not negative: what a token's policy term is multiplied by; 0 where the mask is False."""
+    """``(N,)``, not negative: the factor of a token's policy term; 0 where the mask is False."""
     metrics: dict[str, float]
     """See ``mismatch``."""
 
 
 def mismatch(tokens: WrittenLogprobs, settings: MismatchSettings) -> Mismatch:
-    """Corrections as the settings ask for (1 each when they only measure), and how large the mismatch is.
+    """Corrections by the settings (1 each when they only measure), and metrics of the mismatch.
 
-    Metrics, over the tokens that take part: ``mismatch_weight_mean`` and ``_max`` of w by token, ``mismatch_ess``
+    Metrics over the included tokens: ``mismatch_weight_mean`` and ``_max`` of w per token, ``mismatch_ess``
     (effective share of the sample, (Σw)²/(n·Σw²), in (0, 1]), ``mismatch_kl`` (KL(sampler ‖ trainer) per token, the
     mean of w − log w − 1) and ``mismatch_masked`` (the share of tokens with correction 0). No token: all NaN.
     """
@@ -95,7 +95,7 @@ def _weights(logs: Floats, sequences: IntArray, settings: MismatchSettings) -> F
 
 
 def _kept(logs: Floats, sequences: IntArray, mask: Bools, settings: MismatchSettings) -> Bools:
-    """True for tokens that stay. Bounds belong to what is kept."""
+    """True for tokens that are kept. Bounds are inclusive."""
     lengths = np.maximum(_sums(mask.astype(np.float64), sequences), 1.0)
     match settings.mask:
         case "none":

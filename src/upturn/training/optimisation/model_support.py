@@ -1,7 +1,7 @@
-"""Whether a model can be trained here, and whether shared beginnings may be computed once for it.
+"""Whether a model can be trained here, and whether shared prefixes can be computed once for it.
 
-Pure functions of a model's class, configuration and modules. What they cannot see, such as attention with a cap of
-its own, is found by the comparison with the plain pass (``upturn.training.optimisation.forward``).
+Pure functions of a model's class, configuration and modules. Other properties, such as capped attention scores, are
+detected by the verification against the padded pass (``upturn.training.optimisation.forward``).
 """
 
 from collections.abc import Iterator
@@ -13,34 +13,33 @@ from transformers import PreTrainedModel
 from upturn.errors import TrainingError
 
 _UNUSED = ("classifier", "summary")
-"""Beginnings of settings that belong to heads which a language model does not use."""
+"""Prefixes of settings for heads that a language model does not use."""
 _ATTENTION = frozenset({"full_attention", "sliding_attention", "chunked_attention"})
-"""Kinds of layers that look at earlier tokens by attention only."""
+"""Layer types that depend on earlier tokens through attention only."""
 
 
 class RandomPart(NamedTuple):
-    """Something that makes two passes over the same tokens differ."""
+    """A source of randomness in the forward pass."""
 
     name: str
     rate: float
 
 
 def refuse_random(model: PreTrainedModel) -> None:
-    """Raises TrainingError for a model that draws random numbers in training, such as for dropout.
+    """Raises TrainingError for a model with randomness in training, such as dropout.
 
-    It would train another policy than the one that sampled, and resuming would not be exact.
+    It would train a different policy than the one that sampled, and resuming would not be exact.
     """
-    found = next(random_parts(model), None)
-    if found is not None:
+    part = next(random_parts(model), None)
+    if part is not None:
         raise TrainingError(
-            f"the model has dropout or noise ({found.name} = {found.rate!r}): it would train another policy than "
+            f"the model has dropout or noise ({part.name} = {part.rate!r}): it would train a different policy than "
             "the one that sampled; load it with 0"
         )
 
 
 def random_parts(model: PreTrainedModel) -> Iterator[RandomPart]:
-    """Dropout modules that are not 0, then settings that make a model's own code drop out, skip layers or add noise
-    (dropout that is no module is seen in the configuration only)."""
+    """Active dropout modules, then settings that make a model's code drop out, skip layers or add noise."""
     for name, module in model.named_modules():
         if isinstance(module, nn.Dropout) and module.p:
             yield RandomPart(name, float(module.p))
@@ -51,25 +50,25 @@ def random_parts(model: PreTrainedModel) -> Iterator[RandomPart]:
             yield RandomPart(name, float(value))
 
 
-def tree_obstacle(model: PreTrainedModel, longest: int) -> str | None:
+def tree_unsupported_reason(model: PreTrainedModel, longest: int) -> str | None:
     """Why attention over a token tree cannot be exact for rows of at most ``longest`` tokens; None = it can.
 
-    Siblings of a tree are kept apart by attention alone: whatever else passes something from one token to the next
-    would let one attempt see the other.
+    Only attention separates the branches of a tree: any other path between tokens would leak one rollout into
+    another.
     """
     recurrent = _recurrent(model)
     if recurrent is not None:
-        return f"{recurrent} passes on more than attention does, from one attempt to the next"
+        return f"{recurrent} carries information between tokens outside attention"
     if not getattr(model, "_supports_attention_backend", False):
-        return "its attention cannot be exchanged (it does not use the attention functions of transformers)"
+        return "its attention cannot be replaced (it does not use the attention functions of transformers)"
     window = _window(model)
     if window is not None and window < longest:
-        return f"it sees a window of {window} tokens only, and there are rows of {longest}"
+        return f"it attends to a window of {window} tokens only, and there are rows of {longest}"
     return None
 
 
 def _recurrent(model: PreTrainedModel) -> str | None:
-    """The first part with a memory of its own; None = there is none."""
+    """The first part with recurrent state; None = none."""
     kinds = [kind for kind in getattr(model.config, "layer_types", None) or () if kind not in _ATTENTION]
     if kinds:
         return f"a layer of type {kinds[0]!r}"
@@ -81,7 +80,7 @@ def _recurrent(model: PreTrainedModel) -> str | None:
 
 
 def _window(model: PreTrainedModel) -> int | None:
-    """How many tokens a layer sees at most; None = all."""
+    """The narrowest attention window of a layer in tokens; None = unlimited."""
     config: Any = model.config
     kinds = set(getattr(config, "layer_types", None) or ())
     sizes = []

@@ -1,12 +1,11 @@
-"""Whether an engine sampled the tokens that it returned: a sample of them is scored again with our own weights.
+"""Checks that an engine sampled the tokens it returned, by rescoring a sample with our own weights.
 
-Tokens of an honest engine have our log-probs but for rounding: within 1e-5 nats in float32; the shipped model in
-bfloat16 differs by 0.002 on average and by 0.11 at most (1,639 tokens of office work), larger ones by more. Ids
-made anew from text, log-probs of other tokens or of other weights, a prompt that was changed on the way, log-probs
-at another temperature: each shows as nats. Form alone cannot tell, and training on them is silent: the ratio of
-every such token is wrong. No torch here.
+A correct engine's log-probs equal ours up to rounding: within 1e-5 nats in float32; the shipped model in bfloat16
+differs by 0.002 on average and by 0.11 at most (1,639 tokens of office work), larger models by more. Retokenised
+ids, log-probs of other tokens, weights or temperatures, and altered prompts all appear as larger gaps. They are
+well-formed, and training on them fails silently: the ratio of every such token is wrong. No torch here.
 
-Which trajectories are looked at depends on their ids and a seed, not on where or when they were sampled.
+The sampled trajectories depend on their ids and a seed, not on where or when they were sampled.
 """
 
 import hashlib
@@ -24,16 +23,16 @@ from upturn.training.scorer import Scorer
 
 @dataclass(frozen=True, slots=True)
 class RescoringSettings:
-    """How much is looked at, and what rounding explains. Raises ConfigError with everything that cannot be."""
+    """Sample size and tolerances. Raises ConfigError with all invalid values."""
 
     trajectories: int = 8
-    """Of one collection."""
+    """Trajectories rescored per collection."""
     mean_gap: float = 0.05
     """Largest mean |Δ log p| per token of the sample, in nats: 25 times the shipped model's in bfloat16."""
     far_gap: float = 1.0
-    """|Δ log p| from which a token counts as another token."""
+    """|Δ log p| from which a token counts as far off."""
     far_share: float = 0.001
-    """Largest share of such tokens; one alone in a smaller sample is one too many."""
+    """Largest share of such tokens; in a small sample, a single one exceeds it."""
 
     def __post_init__(self) -> None:
         """Checks every field."""
@@ -49,11 +48,11 @@ class RescoringSettings:
 
 
 class Rescored(NamedTuple):
-    """What the second scoring found."""
+    """The result of rescoring."""
 
     tokens: int
     mean_gap: float
-    """|Δ log p| per token, in nats; NaN = no token was looked at."""
+    """|Δ log p| per token, in nats; NaN = no token."""
     largest_gap: float
     far_share: float
 
@@ -66,58 +65,60 @@ def rescore(
     seed: int,
     settings: RescoringSettings = RescoringSettings(),
 ) -> Rescored:
-    """How far recorded log-probs lie from those of ``scorer``, whose weights are called ``version``.
+    """Compares recorded log-probs with those of ``scorer``, whose weights are named ``version``.
 
-    Raises TrainingError when the trajectories come from other weights than these, and when the gaps are larger than
-    rounding explains: nothing of the collection should be trained on then. Attempts without rows are left out.
+    Raises TrainingError when the trajectories come from other weights, and when the gaps exceed the tolerances:
+    none of the collection should then be trained on. Trajectories without rows are skipped.
     """
-    sample = _sample([each for each in trajectories if each.rows], settings.trajectories, seed)
-    foreign = next((each for each in sample if each.model_version != version), None)
+    sample = _sample([trajectory for trajectory in trajectories if trajectory.rows], settings.trajectories, seed)
+    foreign = next((trajectory for trajectory in sample if trajectory.model_version != version), None)
     if foreign is not None:
         raise TrainingError(
-            f"trajectory {foreign.id!r} was sampled with weights {foreign.model_version!r}, it would be scored "
+            f"trajectory {foreign.id!r} was sampled with weights {foreign.model_version!r}, but would be scored "
             f"with {version!r}; score with the weights that sampled"
         )
-    rows = [row for each in sample for row in policy_rows(each, [1.0] * len(each.turns))]
+    rows = [row for member in sample for row in policy_rows(member, [1.0] * len(member.turns))]
     if not rows:
         return Rescored(0, float("nan"), 0.0, 0.0)
     gaps = [_gaps(row, scored) for row, scored in zip(rows, scorer(rows), strict=True)]
-    every = np.concatenate(gaps)
-    found = Rescored(len(every), float(every.mean()), float(every.max()), float((every > settings.far_gap).mean()))
-    if not (found.mean_gap <= settings.mean_gap and found.far_share <= settings.far_share):
-        raise TrainingError(_refusal(rows, gaps, found, settings))
-    return found
+    all_gaps = np.concatenate(gaps)
+    result = Rescored(
+        len(all_gaps), float(all_gaps.mean()), float(all_gaps.max()), float((all_gaps > settings.far_gap).mean())
+    )
+    if not (result.mean_gap <= settings.mean_gap and result.far_share <= settings.far_share):
+        raise TrainingError(_failure(rows, gaps, result, settings))
+    return result
 
 
 def _sample(trajectories: Sequence[Trajectory], count: int, seed: int) -> list[Trajectory]:
-    """``count`` of them at most, those with the smallest hash of seed and id."""
+    """At most ``count`` trajectories, those with the smallest hash of seed and id."""
 
-    def place(trajectory: Trajectory) -> bytes:
+    def sort_key(trajectory: Trajectory) -> bytes:
         return hashlib.blake2b(f"{seed}/{trajectory.id}".encode(), digest_size=8).digest()
 
-    return sorted(trajectories, key=place)[:count]
+    return sorted(trajectories, key=sort_key)[:count]
 
 
 def _gaps(row: TrainingRow, scored: FloatArray) -> FloatArray:
-    """``(A,)``: |Δ log p|; a score that is not finite counts as infinitely far."""
+    """``(A,)``: |Δ log p|; NaN counts as infinity."""
     assert row.old_logprobs is not None  # policy rows have them
     gaps: FloatArray = np.abs(row.old_logprobs - scored)
     gaps[np.isnan(gaps)] = np.inf
     return gaps
 
 
-def _refusal(
-    rows: Sequence[TrainingRow], gaps: Sequence[FloatArray], found: Rescored, settings: RescoringSettings
+def _failure(
+    rows: Sequence[TrainingRow], gaps: Sequence[FloatArray], result: Rescored, settings: RescoringSettings
 ) -> str:
     worst = max(range(len(rows)), key=lambda index: float(gaps[index].max()))
-    row, place = rows[worst], int(gaps[worst].argmax())
-    position = int(row.positions[place])
+    row, index = rows[worst], int(gaps[worst].argmax())
+    position = int(row.positions[index])
     assert row.old_logprobs is not None
     return (
-        f"the engine returns other tokens than it sampled, or log-probs of other weights: over {found.tokens} "
-        f"tokens that were scored again, log-probs differ by {found.mean_gap:.3g} nats on average (allowed "
-        f"{settings.mean_gap:g}) and {found.far_share:.2%} of them by more than {settings.far_gap:g} (allowed "
+        f"the engine returns other tokens than it sampled, or log-probs of other weights: over {result.tokens} "
+        f"rescored tokens, log-probs differ by {result.mean_gap:.3g} nats on average (allowed "
+        f"{settings.mean_gap:g}) and {result.far_share:.2%} of them by more than {settings.far_gap:g} (allowed "
         f"{settings.far_share:.2%}). Worst is token {int(row.token_ids[position])} at {position} of trajectory "
-        f"{row.trajectory_id!r}, by {float(gaps[worst][place]):.3g}. Let the engine return the ids that it sampled "
-        "and raw log-probs, at its present weights, without top-k, penalties or speculative shortcuts"
+        f"{row.trajectory_id!r}, by {float(gaps[worst][index]):.3g}. Let the engine return the ids that it sampled "
+        "and raw log-probs, at its current weights, without top-k, penalties or speculative shortcuts"
     )

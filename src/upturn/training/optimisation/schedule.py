@@ -1,4 +1,4 @@
-"""How the learning rate rises and falls over a run."""
+"""Learning-rate schedules: warm-up and decay."""
 
 import math
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from upturn.training.run_settings import Decay
 
-Found = TypeVar("Found")
+ResultT = TypeVar("ResultT")
 
 
 def warmup_factor(step: int, warmup_steps: int) -> float:
@@ -15,44 +15,43 @@ def warmup_factor(step: int, warmup_steps: int) -> float:
 
 
 def decay_factor(decay: Decay, step: int, total: int, warmup_steps: int) -> float:
-    """Share of the learning rate left for the step after ``step`` of ``total``: 1 during warm-up, then falling to
+    """Share of the learning rate for the step after ``step`` of ``total``: 1 during warm-up, then falling to
     (but not reaching) 0."""
     if decay == "none" or step < warmup_steps:
         return 1.0
-    gone = (step - warmup_steps) / max(1, total - warmup_steps)
-    return 1 - gone if decay == "linear" else (1 + math.cos(math.pi * gone)) / 2
+    progress = (step - warmup_steps) / max(1, total - warmup_steps)
+    return 1 - progress if decay == "linear" else (1 + math.cos(math.pi * progress)) / 2
 
 
 def schedule(decay: Decay, total: int, warmup_steps: int) -> Callable[[int], float]:
-    """Warm-up, then decay over the rest of ``total`` steps: from steps done to a share of the learning rate."""
+    """Warm-up, then decay over the rest of ``total`` steps: maps steps done to a share of the learning rate."""
     return lambda step: warmup_factor(step, warmup_steps) * decay_factor(decay, step, total, warmup_steps)
 
 
 class IterationSchedule:
-    """Warm-up by optimiser step, decay by iteration; a share of the learning rate by steps done.
+    """Warm-up by optimiser step, decay by iteration: maps steps done to a share of the learning rate.
 
-    How many steps iterations take is not known before: one without a signal takes none. Decay therefore goes by how
-    many of the iterations are done, the same in all steps of one: ``linear`` goes from 1 in the first to 1/n
-    in the last of n.
+    The number of steps per iteration is unknown in advance: one without a signal has none. Decay therefore depends
+    on the iteration, constant over its steps: ``linear`` goes from 1 in the first to 1/n in the last of n.
     """
 
     def __init__(self, decay: Decay, iterations: int, warmup_steps: int) -> None:
         self.iteration = 0
-        """The one under way, from 0; to be kept up to date by whoever runs them."""
+        """The current iteration, from 0; updated by ``noted`` or the caller."""
         self._decay: Decay = decay
         self._iterations = iterations
         self._warmup_steps = warmup_steps
 
-    def noted(self, collect: Callable[[int], Found]) -> Callable[[int], Found]:
-        """The same, and the schedule hears of every iteration before its steps."""
+    def noted(self, collect: Callable[[int], ResultT]) -> Callable[[int], ResultT]:
+        """Wraps ``collect`` so that the schedule is updated before the steps of every iteration."""
 
-        def noting(iteration: int, /) -> Found:
+        def noting(iteration: int, /) -> ResultT:
             self.iteration = iteration
             return collect(iteration)
 
         return noting
 
     def __call__(self, step: int) -> float:
-        """For the step after ``step`` steps, in the present iteration."""
-        left = decay_factor(self._decay, self.iteration, self._iterations, 0)
-        return warmup_factor(step, self._warmup_steps) * left
+        """For the step after ``step`` steps, in the current iteration."""
+        decay = decay_factor(self._decay, self.iteration, self._iterations, 0)
+        return warmup_factor(step, self._warmup_steps) * decay

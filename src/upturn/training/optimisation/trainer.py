@@ -1,8 +1,8 @@
-"""The optimiser loop that serves every algorithm: rows in, one AdamW step out, plus what happened.
+"""The optimiser step of every algorithm: rows in, one AdamW step and its metrics out.
 
-It knows streams, not algorithms; how log-probabilities are computed is ``forward``'s. Of a sharded
-model each process computes its share of the micro-batches, and all report the same. Dropout is refused: it would
-make the trainer another policy than the sampler, and resuming inexact.
+It works on streams of rows, not algorithms; ``forward`` computes the log-probabilities. For a sharded model each
+process computes its share of the micro-batches, and all report the same metrics. Dropout is refused: it would make
+the trainer a different policy than the sampler, and resuming inexact.
 """
 
 import math
@@ -20,12 +20,12 @@ from transformers import PreTrainedModel
 
 from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
-from upturn.models.engine import whole_tensor
-from upturn.training.distributed import everyone, laid_out, world_of
+from upturn.models.engine import full_tensor
+from upturn.training.distributed import all_gather, sharded_like, world_of
 from upturn.training.loss import TokenBatch, TokenStatistics, quiet
 from upturn.training.optimisation.batch import MicroBatch
 from upturn.training.optimisation.forward import Forward
-from upturn.training.optimisation.load_balance import dealt, enough_for_all, smallest
+from upturn.training.optimisation.load_balance import balanced, smallest_batch, split_for_ranks
 from upturn.training.optimisation.logprob_head import Read, chosen_logprobs
 from upturn.training.optimisation.model_support import refuse_random
 from upturn.training.optimisation.schedule import warmup_factor
@@ -34,7 +34,7 @@ from upturn.training.stream import Minibatch, Stream
 
 
 class StepMetrics(NamedTuple):
-    """What one optimiser step did."""
+    """The metrics of one optimiser step."""
 
     loss: float
     grad_norm: float
@@ -43,27 +43,27 @@ class StepMetrics(NamedTuple):
     logical_tokens: int
     """Tokens of the rows as recorded."""
     needed_tokens: int
-    """Tokens of the rows up to the last one written."""
+    """Tokens of the rows up to the last written one."""
     physical_tokens: int
-    """Positions that went through the model: shared beginnings once, padding included."""
+    """Positions computed by the model: shared prefixes once, padding included."""
     action_tokens: int
     """Written tokens."""
     fallbacks: int
-    """Micro-batches computed padded though a tree was asked for."""
+    """Micro-batches computed padded although ``tree`` packing was requested."""
     verify_gap: float
-    """Largest |Δ log p| between tree and padded pass when the tree pass was last checked; NaN = it was not."""
+    """Largest |Δ log p| between tree and padded pass at the last verification; NaN = none."""
     sums: Mapping[str, float]
-    """The objectives' statistics, added up over the tokens."""
+    """The objectives' statistics, summed over the tokens."""
     maxima: Mapping[str, float]
     seconds: float
     counts: Mapping[str, float]
-    """Of what ``sums`` are to be means, by the same names: written tokens of the streams that report them, or what
-    an objective counts in their place."""
+    """Denominators of ``sums`` by the same names: written tokens of the streams that report them, or another count
+    of the objective."""
 
 
 @dataclass(slots=True)
 class _Tally:
-    """What the micro-batches of a step add up to."""
+    """The sums over the micro-batches of a step."""
 
     loss: float = 0.0
     logical_tokens: int = 0
@@ -75,7 +75,7 @@ class _Tally:
     maxima: dict[str, float] = field(default_factory=dict)
 
     def report(self, seen: TokenStatistics, written: int) -> None:
-        """Adds what an objective tells of a micro-batch with so many written tokens."""
+        """Adds an objective's statistics of a micro-batch with that many written tokens."""
         count = float(written) if seen.counted is None else seen.counted
         for name, value in seen.sums.items():
             self.sums[name] = self.sums.get(name, 0.0) + value
@@ -84,15 +84,15 @@ class _Tally:
             self.maxima[name] = max(self.maxima.get(name, value), value)
 
     def add(self, other: "_Tally") -> None:
-        """What another process has of the same step."""
+        """Adds another process's sums of the same step."""
         self.loss += other.loss
         self.logical_tokens += other.logical_tokens
         self.needed_tokens += other.needed_tokens
         self.physical_tokens += other.physical_tokens
         self.action_tokens += other.action_tokens
-        for own, more in ((self.sums, other.sums), (self.counts, other.counts)):
+        for totals, more in ((self.sums, other.sums), (self.counts, other.counts)):
             for name, value in more.items():
-                own[name] = own.get(name, 0.0) + value
+                totals[name] = totals.get(name, 0.0) + value
         for name, value in other.maxima.items():
             self.maxima[name] = max(self.maxima.get(name, value), value)
 
@@ -108,16 +108,15 @@ class Trainer:
         *,
         read: Read = chosen_logprobs,
     ) -> None:
-        """``learning_rate_factor`` of the number of steps done; None = warm-up, then constant.
+        """``learning_rate_factor``: of the number of steps done; None = warm-up, then constant.
 
-        ``read``: what objectives see of the written tokens as ``logprobs``, and what ``score`` gives: for a critic
-        its values.
+        ``read``: what objectives get as ``logprobs``, and what ``score`` returns: a critic reads values.
         """
         refuse_random(model)
         self.model = model
         self.settings = settings
         self.world = world_of(model)
-        """The processes that train it together; None = this one alone."""
+        """The process group that trains it; None = a single process."""
         self.steps = 0
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         if not self.parameters:
@@ -147,14 +146,14 @@ class Trainer:
         tally = _Tally()
         fallbacks = self.forward.fallbacks
         for stream in minibatch:
-            for batch in self._dealt(stream.rows):
+            for batch in self._own_batches(stream.rows):
                 if batch is None:
-                    self._stand_by(stream.rows)
+                    self._dummy_backward(stream.rows)
                 else:
                     self._backward(stream, batch, tally)
         tally = self._total(tally)
         norm = nn.utils.clip_grad_norm_(self.parameters, self.settings.max_grad_norm)
-        grad_norm = float(whole_tensor(norm))
+        grad_norm = float(full_tensor(norm))
         if not (math.isfinite(grad_norm) and math.isfinite(tally.loss)):
             raise TrainingError(
                 f"step {self.steps + 1} has loss {tally.loss!r} and gradient norm {grad_norm!r}; the weights are "
@@ -183,24 +182,24 @@ class Trainer:
 
     @torch.no_grad()
     def score(self, rows: Sequence[TrainingRow]) -> list[FloatArray]:
-        """``(A,)`` for each row: log π of its written tokens under the weights as they are, without gradient."""
-        places = {id(row): place for place, row in enumerate(rows)}
-        found: dict[int, FloatArray] = {}
+        """``(A,)`` for each row: log π of its written tokens under the current weights, without gradient."""
+        index_of = {id(row): index for index, row in enumerate(rows)}
+        own: dict[int, FloatArray] = {}
         self.model.train()  # as in ``step``; there is no dropout, and nothing else differs
-        for batch in self._dealt(rows):
+        for batch in self._own_batches(rows):
             if batch is None:
-                self._stand_by(rows)
+                self._dummy_backward(rows)
                 continue
             with self.forward.computing(batch):
                 logprobs = self.forward.logprobs(batch).cpu().numpy()
             ends = np.cumsum([len(row.positions) for row in batch.rows])
             for row, part in zip(batch.rows, np.split(logprobs, ends[:-1]), strict=True):
-                found[places[id(row)]] = part
-        scored = {place: part for share in everyone(self.world, found) for place, part in share.items()}
-        return [scored[places[id(row)]] for row in rows]
+                own[index_of[id(row)]] = part
+        scored = {index: part for share in all_gather(self.world, own) for index, part in share.items()}
+        return [scored[index_of[id(row)]] for row in rows]
 
     def state(self) -> dict[str, Tensor]:
-        """The optimiser's tensors by name, not copied; with the weights and ``steps`` this is all of its state."""
+        """The optimiser's tensors by name, not copied; with weights and ``steps`` this is the whole state."""
         return {
             f"{index}.{key}": value
             for index, entries in self.optimiser.state_dict()["state"].items()
@@ -208,59 +207,59 @@ class Trainer:
         }
 
     def parameter_of(self, name: str) -> Tensor | None:
-        """The parameter that a tensor of ``state`` has the layout of; None = of none, it is a number."""
+        """The parameter whose layout a tensor of ``state`` has; None = it is a number."""
         index, key = name.split(".", 1)
         return None if key == "step" else self.parameters[int(index)]
 
     def load_state(self, tensors: Mapping[str, Tensor], steps: int) -> None:
-        """Goes back to a state that ``state`` gave after ``steps`` steps; whole tensors are cut where need be."""
+        """Restores a state from ``state`` after ``steps`` steps; full tensors are sharded where necessary."""
         state: dict[int, dict[str, Tensor]] = {}
         for name, value in tensors.items():
             index, key = name.split(".", 1)
             like = self.parameter_of(name)
-            state.setdefault(int(index), {})[key] = value if like is None else laid_out(value, like)
+            state.setdefault(int(index), {})[key] = value if like is None else sharded_like(value, like)
         groups: Any = self.optimiser.state_dict()["param_groups"]
         self.optimiser.load_state_dict({"state": state, "param_groups": groups})
         self.steps = steps
 
-    def _dealt(self, rows: Sequence[TrainingRow]) -> list[MicroBatch | None]:
-        """The micro-batches of this process; None = a round that it only takes part in."""
+    def _own_batches(self, rows: Sequence[TrainingRow]) -> list[MicroBatch | None]:
+        """The micro-batches of this process; None = a round without one, with a dummy pass."""
         world, budget = self.world, self.settings.micro_batch_tokens
         if world is None:
             return list(self.forward.batches(rows, budget))
         before = self.forward.fallbacks
 
         def batches(max_tokens: int) -> Sequence[MicroBatch]:
-            self.forward.fallbacks = before  # only what is used in the end counts
+            self.forward.fallbacks = before  # count only the final split
             return self.forward.batches(rows, max_tokens)
 
-        found = enough_for_all(batches, budget, world.size)
-        if 0 < len(found) < world.size and world.is_first and not self._has_warned:
+        all_batches = split_for_ranks(batches, budget, world.size)
+        if 0 < len(all_batches) < world.size and world.is_first and not self._has_warned:
             self._has_warned = True
             warnings.warn(
-                f"{world.size} processes share minibatches of {len(found)} micro-batches, so that some compute "
-                "nothing (slower, same result): take larger minibatches, or fewer processes",
+                f"{world.size} processes share minibatches of {len(all_batches)} micro-batches, so some compute "
+                "nothing (slower, same result): use larger minibatches or fewer processes",
                 stacklevel=3,
             )
-        hand = dealt([batch.input_ids.size for batch in found], world.size)[world.rank]
-        return [None if place is None else found[place] for place in hand]
+        own = balanced([batch.input_ids.size for batch in all_batches], world.size)[world.rank]
+        return [None if index is None else all_batches[index] for index in own]
 
-    def _stand_by(self, rows: Sequence[TrainingRow]) -> None:
-        """A pass that adds exactly 0 to every gradient: the others need this process's shards of the weights."""
-        batch = smallest(rows)
+    def _dummy_backward(self, rows: Sequence[TrainingRow]) -> None:
+        """A pass that adds exactly 0 to every gradient: the other ranks need this rank's shards of the weights."""
+        batch = smallest_batch(rows)
         with self.forward.computing(batch):
             logprobs = self.forward.logprobs(batch)
             if torch.is_grad_enabled():
                 quiet(logprobs, torch.zeros_like(logprobs, dtype=torch.bool)).sum().backward()
 
     def _total(self, own: _Tally) -> _Tally:
-        """The step's tally over all processes, added up in their order: the same in each of them."""
+        """The step's tally summed over all processes in rank order, so that all have the same."""
         if self.world is None:
             return own
-        found = _Tally()
-        for each in everyone(self.world, own):
-            found.add(each)
-        return found
+        total = _Tally()
+        for tally in all_gather(self.world, own):
+            total.add(tally)
+        return total
 
     def _backward(self, stream: Stream, batch: MicroBatch, tally: _Tally) -> None:
         with self.forward.computing(batch):
@@ -281,8 +280,8 @@ class Trainer:
             scales = torch.from_numpy(written.scales).to(device)
             loss = (stream.objective.losses(tokens) * scales).sum() / stream.denominator
             loss.backward()
-        seen = stream.objective.statistics(tokens._replace(logprobs=logprobs.detach()))
-        tally.report(seen, batch.written.targets.size)
+        statistics = stream.objective.statistics(tokens._replace(logprobs=logprobs.detach()))
+        tally.report(statistics, batch.written.targets.size)
         tally.loss += float(loss.detach())
         tally.logical_tokens += batch.logical_tokens
         tally.needed_tokens += batch.needed_tokens
@@ -292,7 +291,7 @@ class Trainer:
 
 @contextmanager
 def torch_threads(threads: int | None) -> Iterator[None]:
-    """Torch uses this many threads inside (None = no change); the number is put back afterwards."""
+    """Torch uses this many threads inside (None = no change); the number is restored afterwards."""
     before = torch.get_num_threads()
     if threads is not None:
         torch.set_num_threads(threads)
@@ -311,7 +310,7 @@ def _checkpoint_activations(model: Any) -> None:  # the method's name depends on
 
 def _refuse_empty(minibatch: Sequence[Stream]) -> None:
     if not any(stream.rows for stream in minibatch):
-        raise TrainingError("a minibatch without rows cannot be trained on; leave it out")
+        raise TrainingError("a minibatch without rows cannot be trained on; skip it")
     for stream in minibatch:
         if not stream.denominator > 0:
             raise TrainingError(f"a stream's denominator must be positive, got {stream.denominator!r}")

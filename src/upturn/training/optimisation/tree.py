@@ -1,8 +1,8 @@
-"""The token tree of rows: what several rows begin with is laid out, and later computed, once.
+"""The token tree (prefix tree) of rows: common prefixes are stored, and later computed, once.
 
-A node is a run of tokens that the same rows pass through; a row is a path from a root to the end of a node. The
-flat layout holds every node's tokens once, depth first, so the descendants of a node are one range that follows its
-own tokens. No torch here.
+A node is a run of tokens shared by the same rows; a row is a path from a root to the end of a node. The flat layout
+holds every node's tokens once, depth first, so the descendants of a node are one range after its own tokens. No
+torch here.
 """
 
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ import numpy as np
 from upturn.training.row import IntArray
 
 MIN_SHARED = 16
-"""Tokens that rows must share before they share a node: a node costs two calls of the attention kernel per layer
-(about 0.2 ms there and back on a CPU core), which as many tokens of a small model take as well."""
+"""Minimum common prefix for a shared node: a node costs two calls of the attention kernel per layer (about 0.2 ms
+forward and backward on a CPU core), the time of as many tokens of a small model."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,27 +26,27 @@ class TokenTree:
     token_ids: IntArray
     """``(N,)``"""
     depths: IntArray
-    """``(N,)``: each token's place in its rows, from 0."""
+    """``(N,)``: each token's position in its rows, from 0."""
     starts: IntArray
     """``(M,)``, ascending: node m holds the tokens ``starts[m]:stops[m]``."""
     stops: IntArray
     """``(M,)``"""
     subtree_stops: IntArray
-    """``(M,)``: the descendants of node m hold the tokens ``stops[m]:subtree_stops[m]``; equal = it has none."""
+    """``(M,)``: the descendants of node m hold the tokens ``stops[m]:subtree_stops[m]``; equal = none."""
     parents: IntArray
     """``(M,)``; −1 = a root."""
 
 
-class Placed(NamedTuple):
-    """Rows in a tree."""
+class PackedRows(NamedTuple):
+    """A tree and the rows in it."""
 
     tree: TokenTree
     paths: tuple[IntArray, ...]
-    """Of each row: where its tokens lie in the tree, in order."""
+    """For each row: the tree positions of its tokens, in order."""
 
 
 class _Branch(NamedTuple):
-    """Sorted rows ``low:high`` that agree up to ``depth`` and from there on hang below ``parent``."""
+    """Sorted rows ``low:high`` with a common prefix of length ``depth``, to be placed below ``parent``."""
 
     low: int
     high: int
@@ -54,23 +54,23 @@ class _Branch(NamedTuple):
     parent: int
 
 
-def token_tree(rows: Sequence[IntArray], *, min_shared: int = MIN_SHARED) -> Placed:
+def token_tree(rows: Sequence[IntArray], *, min_shared: int = MIN_SHARED) -> PackedRows:
     """The tree of rows, none of them empty. Rows share a node where at least ``min_shared`` tokens are common to
-    all that pass through it (a shorter common run is laid out once for each branch behind it).
+    all that pass through it (a shorter common run is laid out once for each branch after it).
 
     The layout does not depend on the order of the rows.
     """
     keys = [row.astype(">i8").tobytes() for row in rows]
-    distinct = {key: np.asarray(row) for key, row in sorted(zip(keys, rows, strict=True), key=lambda each: each[0])}
+    distinct = {key: np.asarray(row) for key, row in sorted(zip(keys, rows, strict=True), key=lambda pair: pair[0])}
     ordered = list(distinct.values())
     common = [common_length(first, second) for first, second in pairwise(ordered)]
     builder = _Builder(ordered, common, min_shared)
     paths = dict(zip(distinct, builder.paths(), strict=True))
-    return Placed(builder.tree(), tuple(paths[key] for key in keys))
+    return PackedRows(builder.tree(), tuple(paths[key] for key in keys))
 
 
 def common_length(first: IntArray, second: IntArray) -> int:
-    """How many first tokens two rows share."""
+    """Length of the common prefix of two rows."""
     length = min(len(first), len(second))
     differing = np.flatnonzero(first[:length] != second[:length])
     return int(differing[0]) if len(differing) else length
@@ -80,7 +80,7 @@ class _Builder:
     """Lays out nodes depth first; rows are sorted and distinct."""
 
     def __init__(self, rows: Sequence[IntArray], common: Sequence[int], min_shared: int) -> None:
-        """``common[i]``: how many first tokens the rows i and i + 1 share."""
+        """``common[i]``: length of the common prefix of the rows i and i + 1."""
         self.rows = rows
         self.common = common
         self.min_shared = min_shared
@@ -93,7 +93,7 @@ class _Builder:
             waiting += reversed(self._grow(waiting.pop()))
 
     def _grow(self, branch: _Branch) -> list[_Branch]:
-        """Lays out the run that the rows of a branch share; gives the branches behind it, in order."""
+        """Lays out the common run of a branch; returns the branches after it, in order."""
         low, high, depth, parent = branch
         row = self.rows[low]
         if high - low == 1:
@@ -103,10 +103,10 @@ class _Builder:
         shared = min(inner)
         if is_merged := shared - depth >= self.min_shared:
             parent = self._add(row[depth:shared], branch)
-        cuts = [low, *(low + place + 1 for place, found in enumerate(inner) if found == shared), high]
-        behind = [_Branch(first, last, shared if is_merged else depth, parent) for first, last in pairwise(cuts)]
-        # A row that ends where the others branch off has nothing left to lay out.
-        return [each for each in behind if len(self.rows[each.low]) > each.depth]
+        cuts = [low, *(low + index + 1 for index, length in enumerate(inner) if length == shared), high]
+        children = [_Branch(first, last, shared if is_merged else depth, parent) for first, last in pairwise(cuts)]
+        # A row that ends at the branching point has no tokens left.
+        return [child for child in children if len(self.rows[child.low]) > child.depth]
 
     def _add(self, run: IntArray, branch: _Branch) -> int:
         node = len(self.runs)
@@ -135,7 +135,7 @@ class _Builder:
         )
 
     def paths(self) -> list[IntArray]:
-        """Of each sorted row."""
+        """The path of each sorted row."""
         starts = np.cumsum([0, *(len(run) for run in self.runs)])
         return [
             np.concatenate([np.arange(starts[node], starts[node + 1]) for node in nodes]) for nodes in self.nodes_of

@@ -1,14 +1,14 @@
-"""Causal attention over a token tree: each token sees its own node up to itself, and all of its ancestors' tokens.
+"""Causal attention over a token tree: each token attends to its node up to itself, and to all ancestors' tokens.
 
 Letters: N tokens of the tree, H query heads, K key-value heads (H a multiple of K), D their size. Queries and keys
-come rotated to their depth. Three ways to compute the same thing:
+are already rotated by their depth. Three backends compute the same result:
 
-* ``streamed`` (CPU): no mask and no copy of the keys. Every node's own causal attention, those of like length
-  together; then, for every node with descendants, all queries of the descendants, one range of the layout, against
-  the node's keys. The parts are joined by their log-sum-exp, as flash attention joins blocks (arXiv 2205.14135);
-  the backward pass of a part needs the joined output and log-sum-exp only, so the kernel's own serves for each.
-* ``flex`` (CUDA): one call of FlexAttention with a block mask made once a layout.
-* ``by_node`` (anywhere): one call of scaled-dot-product attention a node, against the keys of its path.
+* ``streamed`` (CPU): no mask and no copy of the keys. Every node's own causal attention, batched by similar length;
+  then, for every node with descendants, all queries of the descendants, one range of the layout, against the node's
+  keys. The parts are joined by their log-sum-exp, as flash attention joins blocks (arXiv 2205.14135); the backward
+  pass of a part needs only the joined output and log-sum-exp, so the kernel's own backward pass works for each.
+* ``flex`` (CUDA): one call of FlexAttention with one block mask per layout.
+* ``by_node`` (any device): one call of scaled-dot-product attention per node, against the keys of its path.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,11 +24,11 @@ from torch import Tensor
 from upturn.training.optimisation.dense_attention import (
     FUSED,
     FUSED_GRADIENT,
-    Answered,
     Attended,
+    FullAttention,
+    dense,
+    dense_gradient,
     heads_first,
-    rectangle,
-    rectangle_gradient,
 )
 from upturn.training.optimisation.tree import TokenTree
 from upturn.training.row import IntArray
@@ -36,35 +36,35 @@ from upturn.training.row import IntArray
 Backend = Literal["streamed", "flex", "by_node"]
 
 CHUNK = 192
-"""Tokens of a node whose own attention is one causal call. The kernel computes much of what a causal mask hides,
-and nothing in vain in a rectangle, so a long node is taken as a chain: a sixth faster than whole nodes of 1,000
-tokens; 1,024 to 256 tokens gain less, 128 lose to the number of calls."""
+"""Tokens of a node in one causal call. The kernel computes much of what a causal mask hides, but nothing in vain
+for dense blocks, so a long node is split into a chain: a sixth faster for nodes of 1,000 tokens; 1,024 to 256
+tokens gain less, 128 lose to the number of calls."""
 _WASTE = 1.25
-"""Padded tokens for each real one up to which nodes of unlike length are computed together."""
+"""Padded tokens per real one up to which nodes of different length are computed together."""
 
 
 class _Block(NamedTuple):
-    """Nodes whose own attention is computed at once."""
+    """Nodes whose own attention is computed in one call."""
 
     indices: Tensor | None
     """``(B, L)``: their tokens, the last one repeated as padding; None = one node, ``start:stop``."""
     is_real: Tensor | None
-    """``(B, L)``; None = all are."""
+    """``(B, L)``: False for padding; None = no padding."""
     start: int
     stop: int
 
 
 class _Needed(NamedTuple):
-    """The queries whose result is used, n of them, where not all are: in the last layer."""
+    """The n queries whose result is used, in the last layer."""
 
     queries: Tensor
     """``(n,)``, ascending."""
-    behind: tuple[slice, ...]
-    """Of each reach: those of the n that lie in it."""
+    ranges: tuple[slice, ...]
+    """For each reach: its range among the n."""
 
 
 class _Reach(NamedTuple):
-    """A chunk ``start:stop`` of a node, and the queries ``stop:reach`` behind it, which see all of its keys."""
+    """A chunk ``start:stop`` of a node, and the queries ``stop:reach`` after it, which attend to all its keys."""
 
     start: int
     stop: int
@@ -73,27 +73,27 @@ class _Reach(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TreeAttention:
-    """What attention has to know of a tree; made once and used by every layer."""
+    """A tree prepared for attention; made once and used by every layer."""
 
     tree: TokenTree
     backend: Backend
     blocks: tuple[_Block, ...]
-    """Of ``streamed``; empty for the others."""
+    """For ``streamed``; empty for the others."""
     reaches: tuple[_Reach, ...]
-    """Of ``streamed``, from the roots down."""
+    """For ``streamed``, from the roots down."""
     needed: _Needed | None
-    """Of ``streamed``; None = all queries are needed, or the backend computes all anyway."""
+    """For ``streamed``; None = all queries are needed, or the backend computes all anyway."""
     visible: tuple[Tensor, ...]
-    """Of ``by_node``: the tokens that each node sees, in order. Empty for the others."""
+    """For ``by_node``: the tokens that each node attends to, in order. Empty for the others."""
     block_mask: object
-    """Of ``flex``; None for the others."""
+    """For ``flex``; None for the others."""
 
     def __call__(
         self, query: Tensor, key: Tensor, value: Tensor, *, scaling: float, is_last: bool = False
     ) -> Tensor:
         """``(1, N, H, D)`` from queries ``(1, H, N, D)`` and keys and values ``(1, K, N, D)``.
 
-        ``is_last``: in the last layer only needed queries count; what is returned for the others is finite, and
+        ``is_last``: in the last layer only needed queries are used; the result for the others is finite, and
         their gradient must be 0.
         """
         match self.backend:
@@ -109,7 +109,7 @@ class TreeAttention:
 def tree_attention(
     tree: TokenTree, backend: Backend, device: torch.device, *, needed: IntArray | None = None
 ) -> TreeAttention:
-    """Prepares a backend for a tree; ``needed``: the tokens whose last hidden state is used, ascending, None = all.
+    """Prepares a backend for a tree; ``needed``: tokens whose last hidden state is used, ascending; None = all.
 
     Raises ValueError for ``streamed`` anywhere but on a CPU.
     """
@@ -128,23 +128,23 @@ def tree_attention(
 def _needed(queries: IntArray | None, reaches: Sequence[_Reach]) -> _Needed | None:
     if queries is None:
         return None
-    first = np.searchsorted(queries, [each.stop for each in reaches])
+    first = np.searchsorted(queries, [reach.stop for reach in reaches])
     last = np.searchsorted(queries, [each.reach for each in reaches])
-    behind = (slice(start, stop) for start, stop in zip(first.tolist(), last.tolist(), strict=True))
-    return _Needed(torch.from_numpy(queries), tuple(behind))
+    ranges = (slice(start, stop) for start, stop in zip(first.tolist(), last.tolist(), strict=True))
+    return _Needed(torch.from_numpy(queries), tuple(ranges))
 
 
 def visible_tokens(tree: TokenTree) -> list[IntArray]:
-    """Of each node: its ancestors' tokens from the root down, then its own."""
-    found: list[IntArray] = []
+    """For each node: its ancestors' tokens from the root down, then its own."""
+    visible: list[IntArray] = []
     for start, stop, parent in zip(tree.starts, tree.stops, tree.parents, strict=True):
         own = np.arange(start, stop)
-        found.append(own if parent < 0 else np.concatenate([found[parent], own]))
-    return found
+        visible.append(own if parent < 0 else np.concatenate([visible[parent], own]))
+    return visible
 
 
 def _chunks(tree: TokenTree) -> list[_Reach]:
-    """The tree with its long nodes cut into chains, from the roots down."""
+    """The tree with long nodes split into chains, from the roots down."""
     return [
         _Reach(at, min(at + CHUNK, stop), reach)
         for start, stop, reach in zip(
@@ -155,14 +155,14 @@ def _chunks(tree: TokenTree) -> list[_Reach]:
 
 
 def _blocks(chunks: Sequence[_Reach]) -> list[_Block]:
-    """The chunks by length, together as long as padding stays small."""
+    """The chunks grouped by length, while padding stays small."""
     lengths = np.array([chunk.stop - chunk.start for chunk in chunks])
     order = np.argsort(-lengths, kind="stable")
     cuts, real = [0], 0
-    for place, index in enumerate(order):
-        count = place - cuts[-1]
+    for position, index in enumerate(order):
+        count = position - cuts[-1]
         if count and lengths[order[cuts[-1]]] * (count + 1) > _WASTE * (real + lengths[index]):
-            cuts.append(place)
+            cuts.append(position)
             real = 0
         real += int(lengths[index])
     return [_block([chunks[index] for index in order[first:last]]) for first, last in pairwise([*cuts, len(order)])]
@@ -172,7 +172,7 @@ def _block(chunks: Sequence[_Reach]) -> _Block:
     if len(chunks) == 1:
         return _Block(None, None, chunks[0].start, chunks[0].stop)
     starts, stops = (
-        np.array(ends)[:, None] for ends in zip(*((each.start, each.stop) for each in chunks), strict=True)
+        np.array(ends)[:, None] for ends in zip(*((chunk.start, chunk.stop) for chunk in chunks), strict=True)
     )
     columns = starts + np.arange(int((stops - starts).max()))
     is_real = columns < stops
@@ -181,7 +181,7 @@ def _block(chunks: Sequence[_Reach]) -> _Block:
 
 
 class _Call(NamedTuple):
-    """What the forward and the backward pass of one call share beside tensors."""
+    """Arguments other than tensors that forward and backward pass of a call share."""
 
     attention: TreeAttention
     scaling: float
@@ -189,10 +189,10 @@ class _Call(NamedTuple):
 
 
 class _Streamed(torch.autograd.Function):
-    """Tensors inside are ``(N, heads, D)`` views of what comes in, so that a node or a range is a slice."""
+    """Works on ``(N, heads, D)`` views of its arguments, so that a node or a range is a slice."""
 
     @staticmethod
-    def forward(  # noqa: PLR0917  # autograd takes them by position
+    def forward(  # noqa: PLR0917  # autograd passes arguments by position
         ctx: Any,  # autograd's context is open-ended
         query: Tensor,
         key: Tensor,
@@ -200,85 +200,82 @@ class _Streamed(torch.autograd.Function):
         call: _Call,
     ) -> Tensor:
         attention, scaling, needed = call
-        q, k, v = (each[0].transpose(0, 1) for each in (query, key, value))
+        q, k, v = (tensor[0].transpose(0, 1) for tensor in (query, key, value))
         output = torch.empty(q.shape, dtype=torch.float32)
         summed = torch.empty(q.shape[:2], dtype=torch.float32)
         for block in attention.blocks:
-            taken = (_taken(each, block) for each in (q, k, v))
-            own, own_summed = FUSED(*taken, 0.0, True, scale=scaling)
+            own, own_summed = FUSED(*(_rows_of(x, block) for x in (q, k, v)), 0.0, True, scale=scaling)
             _put(output, block, own.transpose(1, 2))
             _put(summed, block, own_summed.transpose(1, 2))
-        asked, answered, weighed = (
-            each if needed is None else each[needed.queries] for each in (q, output, summed)
-        )
+        used_q, used_output, used_summed = (x if needed is None else x[needed.queries] for x in (q, output, summed))
         for (start, stop, _), below in _ranges(attention, needed):
-            further = rectangle(asked[below], k[start:stop], v[start:stop], scaling=scaling)
-            _join(answered[below], weighed[below], further)
+            further = dense(used_q[below], k[start:stop], v[start:stop], scaling=scaling)
+            _join(used_output[below], used_summed[below], further)
         if needed is not None:
-            output[needed.queries], summed[needed.queries] = answered, weighed
-        found = output.to(query.dtype)
-        ctx.save_for_backward(query, key, value, found, summed)
+            output[needed.queries], summed[needed.queries] = used_output, used_summed
+        result = output.to(query.dtype)
+        ctx.save_for_backward(query, key, value, result, summed)
         ctx.call = call
-        return found[None]
+        return result[None]
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, output, summed = ctx.saved_tensors
         call: _Call = ctx.call
         attention, scaling, needed = call
-        q, k, v = (each[0].transpose(0, 1) for each in (query, key, value))
+        q, k, v = (tensor[0].transpose(0, 1) for tensor in (query, key, value))
         gradient = gradients[0][0].to(q.dtype)
-        d_q, d_k, d_v = (torch.empty(each.shape, dtype=each.dtype) for each in (q, k, v))
+        d_q, d_k, d_v = (torch.empty(x.shape, dtype=x.dtype) for x in (q, k, v))
         for block in attention.blocks:
-            received, *taken = (_taken(each, block) for each in (gradient, q, k, v, output))
+            received, *inputs = (_rows_of(x, block) for x in (gradient, q, k, v, output))
             if block.is_real is not None:  # padded queries repeat a real one and must not count twice
                 received = received.masked_fill(~block.is_real[:, None, :, None], 0.0)
-            block_summed = _taken(summed[..., None], block)[..., 0]
-            found = FUSED_GRADIENT(received, *taken, block_summed, 0.0, True, scale=scaling)
-            for whole, part in zip((d_q, d_k, d_v), found, strict=True):
-                _put(whole, block, part.transpose(1, 2))
-        received, asked, answered, weighed = (
-            each if needed is None else each[needed.queries] for each in (gradient, q, output, summed)
+            block_summed = _rows_of(summed[..., None], block)[..., 0]
+            parts = FUSED_GRADIENT(received, *inputs, block_summed, 0.0, True, scale=scaling)
+            for total, part in zip((d_q, d_k, d_v), parts, strict=True):
+                _put(total, block, part.transpose(1, 2))
+        received, used_q, used_output, used_summed = (
+            x if needed is None else x[needed.queries] for x in (gradient, q, output, summed)
         )
-        d_asked = d_q if needed is None else torch.zeros_like(asked)
+        d_used_q = d_q if needed is None else torch.zeros_like(used_q)
         for (start, stop, _), below in _ranges(attention, needed):
             above = slice(start, stop)
-            answers = Answered(asked[below], answered[below], weighed[below])
-            found = rectangle_gradient(received[below], answers, k[above], v[above], scaling=scaling)
-            for whole, span, part in zip((d_asked, d_k, d_v), (below, above, above), found, strict=True):
-                whole[span] += part
+            full = FullAttention(used_q[below], used_output[below], used_summed[below])
+            gradients_of = dense_gradient(received[below], full, k[above], v[above], scaling=scaling)
+            for total, span, part in zip((d_used_q, d_k, d_v), (below, above, above), gradients_of, strict=True):
+                total[span] += part
         if needed is not None:
-            d_q[needed.queries] += d_asked
-        return (*(each.transpose(0, 1)[None] for each in (d_q, d_k, d_v)), None)
+            d_q[needed.queries] += d_used_q
+        return (*(x.transpose(0, 1)[None] for x in (d_q, d_k, d_v)), None)
 
 
 def _ranges(attention: TreeAttention, needed: _Needed | None) -> list[tuple[_Reach, slice]]:
-    """Each reach with its queries: of all, or of the needed ones. Without those that nobody asks."""
+    """Each reach with the range of its queries, all or the needed ones; empty ranges are dropped."""
     if needed is None:
-        return [(each, slice(each.stop, each.reach)) for each in attention.reaches]
-    pairs = zip(attention.reaches, needed.behind, strict=True)
-    return [(each, below) for each, below in pairs if below.start < below.stop]
+        return [(reach, slice(reach.stop, reach.reach)) for reach in attention.reaches]
+    pairs = zip(attention.reaches, needed.ranges, strict=True)
+    return [(reach, below) for reach, below in pairs if below.start < below.stop]
 
 
-def _taken(whole: Tensor, block: _Block) -> Tensor:
+def _rows_of(tensor: Tensor, block: _Block) -> Tensor:
     """``(B, heads, L, D)``: a block's part of ``(N, heads, D)``."""
     if block.indices is None:
-        return heads_first(whole[block.start : block.stop])
-    return whole[block.indices].transpose(1, 2)
+        return heads_first(tensor[block.start : block.stop])
+    return tensor[block.indices].transpose(1, 2)
 
 
-def _put(whole: Tensor, block: _Block, part: Tensor) -> None:
-    """Writes ``(B, L, …)`` back to where a block's tokens lie in ``(N, …)``; padding is dropped."""
+def _put(target: Tensor, block: _Block, part: Tensor) -> None:
+    """Writes ``(B, L, …)`` to a block's tokens in ``(N, …)``; padding is dropped."""
     if block.indices is None:
-        whole[block.start : block.stop] = part[0]
+        target[block.start : block.stop] = part[0]
     elif block.is_real is None:
-        whole[block.indices] = part.to(whole.dtype)
+        target[block.indices] = part.to(target.dtype)
     else:
-        whole[block.indices[block.is_real]] = part[block.is_real].to(whole.dtype)
+        target[block.indices[block.is_real]] = part[block.is_real].to(target.dtype)
 
 
 def _join(output: Tensor, summed: Tensor, further: Attended) -> None:
-    """Adds attention to further keys, in place: ``(L, H, D)`` outputs with their ``(L, H)`` log-sum-exp."""
+    """Joins attention to further keys in place: ``(L, H, D)`` outputs with their ``(L, H)`` log-sum-exp."""
     joined = torch.logaddexp(summed, further.summed)
     output.mul_((summed - joined).exp_()[..., None]).addcmul_(
         further.output.to(output.dtype), (further.summed - joined).exp_()[..., None]
@@ -290,13 +287,13 @@ def _by_node(query: Tensor, key: Tensor, value: Tensor, *, scaling: float, atten
     tree, parts = attention.tree, []
     for start, stop, visible in zip(tree.starts.tolist(), tree.stops.tolist(), attention.visible, strict=True):
         length, width = stop - start, len(visible)
-        is_seen = torch.ones(length, width, dtype=torch.bool, device=query.device).tril(width - length)
+        is_visible = torch.ones(length, width, dtype=torch.bool, device=query.device).tril(width - length)
         parts.append(
             torch.nn.functional.scaled_dot_product_attention(
                 query[:, :, start:stop],
                 key.index_select(2, visible),
                 value.index_select(2, visible),
-                attn_mask=is_seen,
+                attn_mask=is_visible,
                 scale=scaling,
                 enable_gqa=query.shape[1] != key.shape[1],
             )
@@ -306,23 +303,23 @@ def _by_node(query: Tensor, key: Tensor, value: Tensor, *, scaling: float, atten
 
 @cache
 def _compiled() -> Callable[..., Any]:
-    """Once a process: compiling takes a minute."""
+    """Cached per process: compiling takes a minute."""
     from torch.nn.attention.flex_attention import flex_attention
 
     return torch.compile(flex_attention, dynamic=True)
 
 
 def _block_mask(tree: TokenTree, device: torch.device) -> object:
-    """A key is seen by the queries at or behind it, up to the end of its node's descendants."""
+    """A key is visible to the queries at or after it, up to the end of its node's descendants."""
     from torch.nn.attention.flex_attention import create_block_mask
 
     reach = torch.from_numpy(np.repeat(tree.subtree_stops, tree.stops - tree.starts)).to(device)
 
-    def is_seen(_batch: Tensor, _head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    def is_visible(_batch: Tensor, _head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return (key <= query) & (query < reach[key])
 
     count = len(tree.token_ids)
-    return create_block_mask(is_seen, None, None, count, count, device=str(device))
+    return create_block_mask(is_visible, None, None, count, count, device=str(device))
 
 
 def _flex(query: Tensor, key: Tensor, value: Tensor, *, scaling: float, block_mask: object) -> Tensor:
@@ -332,5 +329,5 @@ def _flex(query: Tensor, key: Tensor, value: Tensor, *, scaling: float, block_ma
     plain: Any = flex_attention
     call = _compiled() if query.device.type == "cuda" else plain
     is_grouped = query.shape[1] != key.shape[1]
-    found: Tensor = call(query, key, value, block_mask=block_mask, scale=scaling, enable_gqa=is_grouped)
-    return found.transpose(1, 2)
+    output: Tensor = call(query, key, value, block_mask=block_mask, scale=scaling, enable_gqa=is_grouped)
+    return output.transpose(1, 2)

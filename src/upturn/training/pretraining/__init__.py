@@ -1,4 +1,9 @@
-"""How the shipped models are made: their tokenizers, their schedules, and the demonstrations of every step."""
+"""Pre-training of the shipped models from scratch: tokenizers, schedules and demonstrations.
+
+A ``Course`` describes one model; ``build.pretrain`` runs its phases, each step a pure function of its number. Not
+here: the trainer (``optimisation``), evaluation and the model card (``upturn.loop``). Start with ``course``, then
+``office_course`` (the schedule of ``nano``) and ``office_walks`` (its demonstrations).
+"""
 
 from upturn.training.pretraining.build import new_model, pretrain
 from upturn.training.pretraining.course import Course

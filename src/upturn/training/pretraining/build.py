@@ -1,4 +1,4 @@
-"""Pre-training of a model by its course, from nothing."""
+"""Pre-trains a model by its course, from scratch."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def new_model(course: Course, seed: int) -> "PreTrainedModel":
-    """An untrained Qwen2: some million parameters, and 128 for each word of the vocabulary."""
+    """An untrained Qwen2: about a million parameters, plus 128 for each entry of the vocabulary."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -58,26 +58,26 @@ def pretrain(
             settings = OptimiserSettings(
                 learning_rate=phase.learning_rate,
                 weight_decay=0.05,
-                micro_batch_tokens=2048,  # what a step touches stays in caches: a tenth faster than with 8192
-                packing="padded",  # every token is predicted and little is shared: a tree would save nothing
+                micro_batch_tokens=2048,  # a step fits into the cache: a tenth faster than with 8192
+                packing="padded",  # every token is predicted and prefixes are short: a tree would save nothing
             )
             trainer = Trainer(model, settings, phase.learning_rate_factor)
             plan = RunPlan(
                 units=phase.steps, evaluate_every=None, checkpoint_every=50, keep="final", unit="optimiser step"
             )
-            shown = PretrainingSteps(phase, course.walk, CompactRenderer(tokenizer))
-            identity = identity_of(trainer, "pretraining", settings, seed=seed, phase=phase, shown=shown.digest())
+            steps = PretrainingSteps(phase, course.walk, CompactRenderer(tokenizer))
+            identity = identity_of(trainer, "pretraining", settings, seed=seed, phase=phase, shown=steps.digest())
             Run(
                 trainer,
-                shown,
+                steps,
                 plan,
                 RunPlace(folder / phase.name, identity),
                 None,
-                _shown(progress, phase.first_step),
+                _progress(progress, phase.first_step),
             ).finish()
     return model, tokenizer
 
 
-def _shown(progress: Callable[[int, float], None], first_step: int) -> Callable[[CurvePoint], None]:
-    """What a run reports, in steps of the whole schedule."""
+def _progress(progress: Callable[[int, float], None], first_step: int) -> Callable[[CurvePoint], None]:
+    """Reports progress in steps of the whole schedule."""
     return lambda point: progress(first_step + point.units, point.metrics.get("loss") or 0.0)

@@ -1,4 +1,4 @@
-"""What a shipped model is pre-trained on, and by which schedule."""
+"""A course: the data and schedule that a shipped model is pre-trained with."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,30 +13,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """The making of one model."""
+    """How one model is made."""
 
     model: str
-    """Its name, by which it is loaded."""
+    """The model's name."""
     environment: str
-    """Of which it learns."""
+    """The environment it is trained on."""
     families: Sequence[str]
-    """That it learns, and is examined in."""
+    """The task families it is trained and evaluated on."""
     data: str
-    """What it is made from, for its card."""
+    """Description of the training data, for its card."""
     schedule: Sequence[Phase]
     walk: Callable[[str, int], Walk]
-    """The demonstration of a kind and a number; the same arguments give the same one."""
+    """The demonstration of a kind and number; a pure function."""
     new_tokenizer: Callable[[], "Tokenizer"]
     vocabulary: int
     positions: int
-    """Tokens in the longest text that it can read."""
+    """The longest context in tokens."""
     max_turns: int
-    """In an exam."""
+    """In evaluations."""
     max_tokens: int
-    """That it may write in an attempt there."""
+    """Context limit of an evaluation's rollout."""
     max_action_tokens: int
 
     @property
     def steps(self) -> int:
-        """Of the whole schedule."""
+        """Steps of the whole schedule."""
         return sum(phase.steps for phase in self.schedule)

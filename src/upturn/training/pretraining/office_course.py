@@ -1,5 +1,6 @@
-"""How ``nano`` is made. Copying first, since everything else rests on it, then looking things up, then tasks. Of
-some families, and of apps that fail, it gets but a glimpse: what is missing the loop is to add.
+"""The course of ``nano``: copying first, because everything else needs it, then look-ups, then tasks.
+
+Of some families, and of tasks with failing apps, it gets only a few demonstrations: the loop can improve on them.
 """
 
 from collections.abc import Iterator
@@ -50,10 +51,10 @@ GLIMPSED = (
     *("cell_set_relocated", "mail_draft_unanswered", "event_move_denied"),
     *("event_invite_partly", "mail_move_partly", "mail_forward_denied"),
 )
-"""It is shown some ninety walks of each, so that there is something to practise: three of level 1, and of levels 2
-and 3 tasks that it knows, in apps that fail."""
+"""Families with only about 90 demonstrations each, left for the loop to learn: three of level 1, and known tasks of
+levels 2 and 3 in failing apps."""
 LEARNED = (*LEVEL_1, *LEVEL_2, *LEVEL_3, *LEVEL_4, *GLIMPSED)
-"""Families that it is shown: some with traps, some with faults."""
+"""All demonstrated families: some with traps, some with faults."""
 
 COPYING = Phase(
     name="copying",

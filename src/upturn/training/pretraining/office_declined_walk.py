@@ -1,4 +1,4 @@
-"""A drill of what to do when the user does not agree: propose what they asked for, or in the end leave it."""
+"""A drill for declined proposals: propose what the user asked for, or finally give up."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,17 +15,17 @@ FAMILIES = (
     *("mail_attachment", "book_to_mail", "chat_answer"),
     *("budget_mailed_to_whoever_asks", "channel_question_answered"),
 )
-"""In which the user has to agree to words or a number."""
+"""Families in which the user must agree to a text or a number."""
 GIVEN_UP = 0.2
-"""Share of the walks in which every proposal is mistaken, until the user has enough."""
+"""Share of the walks in which every proposal is wrong, until the user's patience ends."""
 _SAID = ("body", "text", "subject")
-"""Parameters that hold them."""
+"""Parameters with that text."""
 
 
 def declined_walk(number: int, task_of: Callable[[str, int], Task], words: Sequence[str]) -> Walk:
-    """The oracle's walk, but for a proposal or two that the user did not ask for; none of these is to be learned.
+    """The oracle's walk with one or two wrong proposals, which are not trained on.
 
-    Once the user agrees to nothing more, the walk ends with a refusal: what they declined is not done.
+    When the user's patience ends, the walk ends with a refusal: declined actions are not executed.
     """
     rng = Random(f"declined/{number}")
     task = task_of(rng.choice(FAMILIES), number)
@@ -41,7 +41,7 @@ def declined_walk(number: int, task_of: Callable[[str, int], Task], words: Seque
 
 
 def _mistaken(rng: Random, action: Action, words: Sequence[str]) -> Action:
-    """The same with a word or number of what is said left out, replaced or put in."""
+    """The action with one word or number of its text removed, replaced or inserted."""
     name = next(each for each in _SAID if each in action.parameters)
     text = str(action.parameters[name])
     said = text

@@ -1,4 +1,4 @@
-"""Drills of reading tables and lists: what stands beside something."""
+"""Drills of reading tables and lists: looking up the neighbouring cell."""
 
 from collections.abc import Mapping, Sequence
 from random import Random
@@ -12,7 +12,7 @@ MOST_QUESTIONS = 6
 
 
 def pairs_walk(number: int, words: Sequence[str]) -> Walk:
-    """Words with a number each, said again in another order: every other token written is a look-up."""
+    """Words with a number each, repeated in another order: every other output token is a look-up."""
     rng = Random(f"pairs/{number}")
     count = rng.randint(3, 8)
     found = dict(zip(rng.sample(words, count), _numbers(rng, count), strict=True))
@@ -22,7 +22,7 @@ def pairs_walk(number: int, words: Sequence[str]) -> Walk:
 
 
 def turned_walk(number: int, words: Sequence[str]) -> Walk:
-    """As ``pairs``, but line by line, and the number or id stands before its word, as in lists."""
+    """As ``pairs``, but line by line, with the number or id before its word, as in lists."""
     rng = Random(f"turned/{number}")
     count, letter = rng.randint(3, 8), rng.choice(("", rng.choice("mefc")))
     values = [f"{letter}{each}" for each in rng.sample(range(100, 1000), count)]
@@ -33,7 +33,7 @@ def turned_walk(number: int, words: Sequence[str]) -> Walk:
 
 
 def rows_walk(number: int, words: Sequence[str]) -> Walk:
-    """A table or a list, said again as ``pairs`` are: what stands beside each row's first word in one column."""
+    """A table or a list, repeated like ``pairs``: the value in one column for each row's first word."""
     rng = Random(f"rows/{number}")
     shown, columns = _shown(rng, words)
     asked = rng.choice(sorted(columns))
@@ -43,7 +43,7 @@ def rows_walk(number: int, words: Sequence[str]) -> Walk:
 
 
 def questions_walk(number: int, words: Sequence[str]) -> Walk:
-    """Questions in turn about one table or list, shown with the first: what stands beside this, which one is it."""
+    """Several questions about one table or list, which is shown with the first one."""
     rng = Random(f"questions/{number}")
     shown, columns = _shown(rng, words)
     cells = [(of, key) for of, found in columns.items() for key in found]
@@ -57,7 +57,7 @@ def questions_walk(number: int, words: Sequence[str]) -> Walk:
 
 
 def _shown(rng: Random, words: Sequence[str]) -> tuple[str, Mapping[str, Mapping[str, str]]]:
-    """A table of a document, a sheet or a list as apps show it, and by column what stands beside each word."""
+    """A document table, a sheet or a list as apps show it, and the value beside each word by column."""
     count, form, width = rng.randint(2, MOST_ROWS), rng.randrange(3), rng.choice((1, 1, 1, 1, 2))
     drawn = rng.sample(words, 2 * count + 3)
     keys, others, (kind, *headers) = drawn[:count], drawn[count : 2 * count], drawn[2 * count :]
@@ -76,7 +76,7 @@ def _shown(rng: Random, words: Sequence[str]) -> tuple[str, Mapping[str, Mapping
 
 
 def _numbers(rng: Random, count: int) -> list[str]:
-    """That all differ."""
+    """Distinct numbers as text."""
     return [str(number) for number in rng.sample(range(2, 1000), count)]
 
 
@@ -87,5 +87,5 @@ def _sheet(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _date(day: int) -> str:
-    """Of a year whose months all have 28 days."""
+    """A date of a year whose months all have 28 days."""
     return f"2026-{1 + day // 28:02d}-{1 + day % 28:02d}"

@@ -1,4 +1,4 @@
-"""What ``nano`` is pre-trained on: oracle walks through the office's tasks, and drills of copying in its words."""
+"""The demonstrations of ``nano``: oracle solutions of office tasks, and copying drills with the office's words."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -20,15 +20,15 @@ from upturn.training.pretraining.office_table_walks import (
 )
 
 UNDRILLED = ("more_than_a_hundred", "second_thoughts")
-"""Families that drills take nothing from: one is too long to read, in the other nothing may be done at once."""
+"""Families excluded from drills: one is too long for the context, the other allows no immediate action."""
 WORLDS = 48
 """Tasks of each family that drills take their calls and words from."""
 GARBLED = 0.07
-"""Share of words left out, of words replaced, and of words after which another is put in."""
+"""Share of words removed, of words replaced, and of words followed by an inserted one."""
 
 
 def oracle_walk(family: str, number: int) -> Walk:
-    """What the oracle of a training task sees and does."""
+    """The oracle's walk through a training task."""
     task = training_task(family, number)
     return walked(OfficeKit().environment(task), task, ((each, False) for each in compose(task).draft.oracle))
 
@@ -36,8 +36,8 @@ def oracle_walk(family: str, number: int) -> Walk:
 def training_task(family: str, number: int) -> Task:
     """A training task that no run draws.
 
-    Every third one is asked for in words some of which are missing or wrong: whoever learns from these goes by
-    more than one word, and gets on with phrasings that it never saw.
+    Every third instruction has missing or wrong words: the model then relies on more than one word, and generalises
+    to unseen phrasings.
     """
     task = make_task(family, PRETRAINING_STREAM + number)
     scenario = compose(task)
@@ -53,7 +53,7 @@ def training_task(family: str, number: int) -> Task:
 
 
 def _garbled(rng: Random, template: str) -> str:
-    """The template with every seventh word or so left out, another or one more; what its slots hold stays."""
+    """The template with some words removed, replaced or inserted; its slots are unchanged."""
     words = []
     for word in template.split(" "):
         drawn = rng.random()
@@ -67,13 +67,13 @@ def _garbled(rng: Random, template: str) -> str:
 
 @cache
 def _template_words() -> Sequence[str]:
-    """Words that tasks are asked for in, whatever family they are of."""
+    """The words of all families' templates."""
     texts = (text for name in drilled() for text in FAMILIES[name].templates)
     return sorted({word for text in texts for word in re.findall(r"[a-z]+", re.sub(r"\{\w+\}", " ", text))})
 
 
 def echo_walk(number: int) -> Walk:
-    """Some words that have nothing to do with each other, to be said again: nothing but copying helps."""
+    """Unrelated words to repeat, which needs copying alone."""
     rng = Random(f"echo/{number}")
     text = _anything(rng)
     words = rng.choice(('say "{}"', 'answer with "{}"', 'repeat "{}"', "{}: say this"))
@@ -81,7 +81,7 @@ def echo_walk(number: int) -> Walk:
 
 
 def order_walk(number: int) -> Walk:
-    """One operation of any task, asked for in so many words."""
+    """One operation of any task, requested explicitly."""
     rng = Random(f"order/{number}")
     action = rng.choice(_calls(rng.choice(drilled()), rng.randrange(WORLDS)))
     given = list(action.parameters.items())
@@ -96,7 +96,7 @@ def order_walk(number: int) -> Walk:
 
 
 def pick_walk(number: int) -> Walk:
-    """A list of things, of which one is meant: by its id or by its name."""
+    """A list of objects, of which one is requested by id or name."""
     rng = Random(f"pick/{number}")
     count, kind = rng.randint(2, 7), rng.choice("mefc")
     ids = [f"{kind}{each}" for each in rng.sample(range(100, 1000), count)]
@@ -117,7 +117,7 @@ def pick_walk(number: int) -> Walk:
 
 
 def sift_walk(number: int) -> Walk:
-    """A list of things, of which those of one kind are meant: by their ids, in the list's order."""
+    """A list of objects, of which all of one kind are requested: their ids, in the list's order."""
     rng = Random(f"sift/{number}")
     count, letter = rng.randint(2, 6), rng.choice("mefc")
     one, other = rng.sample(_words(), 2)
@@ -155,7 +155,7 @@ def _moment(rng: Random) -> str:
 
 
 def _briefing(rng: Random, share: float) -> str:
-    """Who the agent works for, as tasks begin, in a share of the drills."""
+    """The line on whom the agent works for, as in tasks, in a share of the drills."""
     if rng.random() >= share:
         return ""
     person = rng.choice([word for word in _words() if "." in word])
@@ -165,20 +165,20 @@ def _briefing(rng: Random, share: float) -> str:
 
 @cache
 def drilled() -> Sequence[str]:
-    """Families that drills take their calls and words from, and the tokenizer its walks; none of ``LATER``."""
+    """Families used for drills and the tokenizer; none of ``LATER``."""
     return tuple(name for name in FAMILIES if name not in UNDRILLED and name not in LATER)
 
 
 @cache
 def _calls(family: str, place: int) -> Sequence[Action]:
-    """What is done in the apps in one of the family's tasks."""
+    """The oracle's app calls in one of the family's tasks."""
     draft = compose(make_task(family, PRETRAINING_STREAM + place)).draft
     return tuple(each for each in draft.oracle if each.target != "user" and each.parameters)
 
 
 @cache
 def _words() -> Sequence[str]:
-    """Words and names that tasks are filled with."""
+    """Words and names in the slots of tasks."""
     found: set[str] = set()
     for family in drilled():
         for place in range(WORLDS):

@@ -1,4 +1,4 @@
-"""A stretch of pre-training: what is shown how often, and how fast is learned from it."""
+"""A phase of pre-training: its mixture of demonstrations and its learning rate."""
 
 from collections.abc import Mapping
 from random import Random
@@ -6,21 +6,21 @@ from random import Random
 from upturn.records import record
 
 ROWS = 64
-"""Demonstrations in one step."""
+"""Demonstrations per step."""
 BUCKET = 4
-"""Steps whose demonstrations are drawn together and sorted by length, to spare padding."""
+"""Steps whose demonstrations are drawn together and sorted by length, to reduce padding."""
 
 
 @record
 class Phase:
-    """A stretch of steps with one mixture and an optimiser of its own."""
+    """Consecutive steps with one mixture and a new optimiser."""
 
     name: str
     first_step: int
-    """Of the whole schedule: demonstrations are numbered through it."""
+    """Index in the whole schedule, by which demonstrations are numbered."""
     steps: int
     mixture: Mapping[str, float]
-    """Weight of each kind of demonstration, as the course's ``walk`` knows them."""
+    """Weight of each kind of demonstration of the course's ``walk``."""
     learning_rate: float
     """After ``warmup_steps``; falls linearly to a tenth over the last ``decay_steps``."""
     warmup_steps: int
@@ -28,13 +28,13 @@ class Phase:
 
     def learning_rate_factor(self, step: int) -> float:
         """Share of the learning rate for the step after ``step`` steps of this phase."""
-        left = (self.steps - step) / self.decay_steps
-        return min(1.0, (step + 1) / self.warmup_steps) * max(0.1, min(1.0, left))
+        remaining = (self.steps - step) / self.decay_steps
+        return min(1.0, (step + 1) / self.warmup_steps) * max(0.1, min(1.0, remaining))
 
 
 def kinds_of_step(phase: Phase, step: int) -> list[tuple[str, int]]:
-    """The demonstrations of the bucket that begins with ``step`` of a phase: kind and number of each."""
+    """Kind and number of each demonstration in the bucket that begins with ``step`` of a phase."""
     first = phase.first_step + step
     rng = Random(f"pretraining/{first}")
     kinds = rng.choices(list(phase.mixture), list(phase.mixture.values()), k=ROWS * BUCKET)
-    return [(kind, first * ROWS + place) for place, kind in enumerate(kinds)]
+    return [(kind, first * ROWS + index) for index, kind in enumerate(kinds)]

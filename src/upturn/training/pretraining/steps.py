@@ -1,6 +1,6 @@
-"""The steps of a phase: the batch of each is a pure function of its number.
+"""The steps of a phase: each batch is a pure function of its number.
 
-A build that was interrupted therefore ends as one that was not.
+So an interrupted build gives the same model as an uninterrupted one.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from upturn.training.stream import Stream, Unit
 
 
 class PretrainingSteps:
-    """A phase as an algorithm for the trainer: one optimiser step a unit."""
+    """A phase as an algorithm for the trainer: one optimiser step per unit."""
 
     def __init__(self, phase: Phase, walk: Callable[[str, int], Walk], renderer: CompactRenderer) -> None:
         from upturn.training.losses import CrossEntropy
@@ -33,26 +33,26 @@ class PretrainingSteps:
         first = index - index % BUCKET
         if self._bucket[0] != first:
             self._bucket = (first, self._draw(first))
-        rows = [_row(each, str(place)) for place, each in enumerate(self._bucket[1][index - first])]
+        rows = [_row(shown, str(number)) for number, shown in enumerate(self._bucket[1][index - first])]
         denominator = float(sum(row.weights.sum() for row in rows))
         return Unit([[Stream(rows, self._objective, denominator)]], {})
 
     def digest(self) -> str:
-        """16 hex digits over the tokens of the first bucket: a build does not go on with other demonstrations."""
-        found = hashlib.blake2b(digest_size=8)
-        for place in range(BUCKET):
-            for stream in self.unit(place).minibatches[0]:
+        """16 hex digits over the tokens of the first bucket: a build must not resume with other demonstrations."""
+        blake = hashlib.blake2b(digest_size=8)
+        for step in range(BUCKET):
+            for stream in self.unit(step).minibatches[0]:
                 for row in stream.rows:
-                    found.update(row.token_ids.tobytes())
-        return found.hexdigest()
+                    blake.update(row.token_ids.tobytes())
+        return blake.hexdigest()
 
     def _draw(self, first: int) -> list[list[Demonstration]]:
-        """A bucket's demonstrations by length, in batches whose order is drawn."""
-        found = [
+        """A bucket's demonstrations sorted by length, in batches in random order."""
+        demonstrations = [
             render(self._renderer, self._walk(kind, number)) for kind, number in kinds_of_step(self._phase, first)
         ]
-        found.sort(key=lambda each: len(each.token_ids))
-        batches = [found[place : place + ROWS] for place in range(0, len(found), ROWS)]
+        demonstrations.sort(key=lambda shown: len(shown.token_ids))
+        batches = [demonstrations[start : start + ROWS] for start in range(0, len(demonstrations), ROWS)]
         Random(f"order/{self._phase.first_step + first}").shuffle(batches)
         return batches
 

@@ -1,4 +1,4 @@
-"""Tokenizers of the shipped models: byte pairs within pieces that suit what an agent reads and copies."""
+"""Tokenizers of the shipped models: byte pairs within pieces suited to what an agent reads and copies."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 GLUE = "\u2060"
-"""U+2060, the word joiner: before a word that no space stands before."""
+"""U+2060, the word joiner: inserted before a word without a preceding space."""
 _GLUED = '="(,:/[\n|@>-'
-"""Characters that words stand behind without a space."""
+"""Characters that words follow without a space."""
 
 
 def said(walk: Walk, *, are_errors_told: bool = False) -> Iterator[str]:
-    """The texts of a walk, as the compact renderer encodes each on its own; errors by their code, or in full."""
+    """The texts of a walk as the compact renderer encodes them; errors by their code, or in full."""
     for step in walk:
         is_code = step.observation.is_error and not are_errors_told
         yield f"error {step.observation.code}" if is_code else step.observation.text
@@ -27,11 +27,10 @@ def said(walk: Walk, *, are_errors_told: bool = False) -> Iterator[str]:
 def new_tokenizer(texts: Iterable[str], pattern: str, vocabulary: int, *, is_glued: bool = False) -> "Tokenizer":
     """Byte-level byte pairs over ``texts``, within pieces that match ``pattern``, with the four special tokens.
 
-    A glued one knows the fifth, too: errors are shown in full.
-
-    ``is_glued``: words always carry a space before them, so that a word is the same token wherever it stands and
-    copying it is one step: ``id=m27`` is read as ``id=``, GLUE, a space and ``m27``. What is decoded is the text as
-    it was, but for texts that hold GLUE and a space themselves.
+    ``is_glued``: words always have a space before them, so that a word is the same token everywhere and copying it
+    is one step: ``id=m27`` is encoded as ``id=``, GLUE, a space and ``m27``. Decoding restores the text, except for
+    texts that contain GLUE and a space. A glued tokenizer also has the fifth special token: errors are shown in
+    full.
     """
     from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
@@ -41,9 +40,10 @@ def new_tokenizer(texts: Iterable[str], pattern: str, vocabulary: int, *, is_glu
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pieces, bytes_only])
     tokenizer.decoder = decoders.ByteLevel()
     if is_glued:
-        found = (Regex(f"{re.escape(character)}(?=[A-Za-z0-9])") for character in _GLUED)
+        patterns = (Regex(f"{re.escape(character)}(?=[A-Za-z0-9])") for character in _GLUED)
         glued = [
-            normalizers.Replace(each, f"{character}{GLUE} ") for each, character in zip(found, _GLUED, strict=True)
+            normalizers.Replace(regex, f"{character}{GLUE} ")
+            for regex, character in zip(patterns, _GLUED, strict=True)
         ]
         tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend(" "), *glued])
         unglued = decoders.Replace(f"{GLUE} ", "")

@@ -20,7 +20,14 @@ from torch import Tensor
 
 from upturn.errors import RecordError, TrainingError
 from upturn.records import from_json, record, to_json
-from upturn.training.distributed import World, agreed, digest, gathered, scattered, weight_tensors
+from upturn.training.distributed import (
+    World,
+    broadcast_first,
+    digest,
+    gather_tensors,
+    scatter_tensor,
+    weight_tensors,
+)
 from upturn.training.optimisation import Trainer
 from upturn.training.outcome import StopReason
 from upturn.training.stream import NO_STATE, State
@@ -78,12 +85,12 @@ def save_checkpoint(path: Path, identity: Mapping[str, str], checkpoint: Checkpo
     remembered = {name: value for name, value in checkpoint.algorithm.items() if isinstance(value, Tensor)}
     whole = Checkpoint(
         checkpoint.progress,
-        gathered(checkpoint.weights, world),
-        gathered(checkpoint.optimiser, world),
-        gathered(checkpoint.best, world),
-        {**checkpoint.algorithm, **gathered(remembered, world)},
+        gather_tensors(checkpoint.weights, world),
+        gather_tensors(checkpoint.optimiser, world),
+        gather_tensors(checkpoint.best, world),
+        {**checkpoint.algorithm, **gather_tensors(remembered, world)},
     )
-    agreed(world, lambda: write_checkpoint(path, identity, whole))
+    broadcast_first(world, lambda: write_checkpoint(path, identity, whole))
 
 
 def load_checkpoint(path: Path, identity: Mapping[str, str], trainer: Trainer) -> Checkpoint | None:
@@ -100,7 +107,7 @@ def load_checkpoint(path: Path, identity: Mapping[str, str], trainer: Trainer) -
         held = read_checkpoint(path, identity) if path.exists() else None
         return None if held is None else held._replace(weights={}, optimiser={}, best={})
 
-    found = agreed(world, read)
+    found = broadcast_first(world, read)
     if found is None or world is None:
         return held
     own = weight_tensors(trainer.model)
@@ -181,8 +188,8 @@ def sync(path: Path) -> None:
 
 def _spread(whole: Mapping[str, Tensor], like: Callable[[str], Tensor | None], world: World) -> dict[str, Tensor]:
     """The first process's tensors in all of them, each in the layout of ``like(name)``; None = whole."""
-    names = agreed(world, lambda: list(whole))
-    return {name: scattered(whole.get(name), like(name), world) for name in names}
+    names = broadcast_first(world, lambda: list(whole))
+    return {name: scatter_tensor(whole.get(name), like(name), world) for name in names}
 
 
 _CURE = "Restore the file, or delete it (and the curve beside it) to train from the start"

@@ -46,7 +46,7 @@ def save_version(
     """
     if world_of(model) is not None:
         raise TrainingError(
-            "the model lies in shards, of which each process holds its own: save the model of its WholeCopy, "
+            "the model lies in shards, of which each process holds its own: save the model of its FullCopy, "
             "refreshed, in the first process"
         )
     partial = folder.with_name(f".{folder.name}.partial")

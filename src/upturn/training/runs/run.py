@@ -16,8 +16,14 @@ from typing import Any
 from torch import Tensor
 
 from upturn.errors import TrainingError
-from upturn.models.engine import adapter_facts, weights_hash
-from upturn.training.distributed import agreed, copied, put_back, refuse_different, weight_tensors
+from upturn.models.engine import adapter_identity, weights_hash
+from upturn.training.distributed import (
+    broadcast_first,
+    copy_tensors,
+    refuse_different,
+    restore_weights,
+    weight_tensors,
+)
 from upturn.training.evaluation_result import Assessment, Evaluate, assessed
 from upturn.training.optimisation import StepMetrics, Trainer
 from upturn.training.outcome import StopReason, TrainingOutcome
@@ -63,7 +69,7 @@ def identity_of(trainer: Trainer, algorithm: str, settings: object, **further: o
         "algorithm": algorithm,
         "model": type(trainer.model).__name__,
         "initial weights": weights_hash(trainer.model),
-        **adapter_facts(trainer.model),
+        **adapter_identity(trainer.model),
         **{f"setting {entry.name}": repr(getattr(settings, entry.name)) for entry in fields(each)},
         **{name: repr(value) for name, value in further.items()},
         **({} if trainer.world is None else {"processes": repr(trainer.world.size)}),
@@ -104,7 +110,7 @@ class Run:
         """
         world = self.trainer.world
         refuse_different(world, {**self.place.identity, "the plan": repr(self.plan)})
-        agreed(world, lambda: self.place.folder.mkdir(parents=True, exist_ok=True))
+        broadcast_first(world, lambda: self.place.folder.mkdir(parents=True, exist_ok=True))
         is_resumed = self._resume()
         with ExitStack() as stack:
             if world is None or world.is_first:
@@ -115,12 +121,14 @@ class Run:
             while (stopped := self._done.stopped) is None:
                 self._advance()
         outcome = self._outcome(stopped)
-        agreed(world, lambda: write_outcome(self.place.folder, outcome))
+        broadcast_first(world, lambda: write_outcome(self.place.folder, outcome))
         return outcome
 
     def _begin(self) -> None:
         if self.plan.cost_limits:
-            self._best = copied(weight_tensors(self.trainer.model))  # until an evaluation is within the limits
+            self._best = copy_tensors(
+                weight_tensors(self.trainer.model)
+            )  # until an evaluation is within the limits
         if self.evaluate is not None:
             self._record(self._evaluate(self.evaluate))
             self._save()
@@ -145,7 +153,7 @@ class Run:
         """The metrics of an evaluation, which is taken into account."""
         started = time.perf_counter()
         mine = assessed(evaluate(self._done.units), self.plan.cost_limits, self._done.units)
-        found = agreed(self.trainer.world, lambda: mine)  # what is decided by it must be decided alike
+        found = broadcast_first(self.trainer.world, lambda: mine)  # what is decided by it must be decided alike
         seconds = time.perf_counter() - started
         self._compare(found)
         if self._records is not None:
@@ -159,7 +167,7 @@ class Run:
         if is_within and (done.best_score is None or found.score > done.best_score):
             done = replace(done, best_score=found.score, best_units=done.units, evaluations_since_best=0)
             if self.plan.keep == "best":
-                self._best = copied(weight_tensors(self.trainer.model))
+                self._best = copy_tensors(weight_tensors(self.trainer.model))
         else:
             done = replace(done, evaluations_since_best=done.evaluations_since_best + 1)
         self._done = done
@@ -207,7 +215,7 @@ class Run:
         if found is None:
             return False
         _restore(self.algorithm, found.algorithm)
-        put_back(self.trainer.model, found.weights)
+        restore_weights(self.trainer.model, found.weights)
         self.trainer.load_state(found.optimiser, found.progress.steps)
         self._done, self._best = found.progress, found.best
         return True
@@ -217,7 +225,7 @@ class Run:
         model.eval()
         kept_units = done.units
         if self.plan.keep == "best" and self._best:
-            put_back(model, self._best)
+            restore_weights(model, self._best)
             kept_units = 0 if done.best_units is None else done.best_units
         return TrainingOutcome(
             stopped,

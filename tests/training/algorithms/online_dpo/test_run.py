@@ -17,7 +17,7 @@ from upturn.training import ScoredGroup, ScoredTrajectory
 from upturn.training.algorithms.online_dpo import OnlineDpoSettings
 from upturn.training.algorithms.online_dpo.run import PreferenceRounds, run_online_dpo
 from upturn.training.algorithms.ppo import CriticSettings
-from upturn.training.distributed.weights import copied, weight_tensors
+from upturn.training.distributed.weights import copy_tensors, weight_tensors
 from upturn.training.optimisation.critic import value_model
 from upturn.training.pair_settings import PairObjectiveSettings, PairSettings
 from upturn.training.runs import RunOptions, read_curve
@@ -79,7 +79,7 @@ def test_what_teaches_nothing_is_counted_and_takes_no_step(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
     model = tiny_model()
-    before = copied(weight_tensors(model))
+    before = copy_tensors(weight_tensors(model))
     groups = [_group(make_trajectory, [1.0, 1.0]), _group(make_trajectory, [None, 1.0], "other")]
     outcome = run_online_dpo(model, lambda _: groups, PLAIN, RunOptions(0, tmp_path))
     assert (outcome.units, outcome.steps) == (3, 0)
@@ -237,7 +237,7 @@ def test_a_value_model_of_an_earlier_run_is_trained_on_and_belongs_to_the_run(
     task, network = copy_task(tiny_model(), attempts=4), value_model(tiny_model())
     settings = replace(PLAIN, iterations=2, pairs=MIXED, critic=CriticSettings(learning_rate=1e-2))
     for name in ("first", "second"):
-        before = copied(weight_tensors(network))
+        before = copy_tensors(weight_tensors(network))
         run_online_dpo(task.model, task.collect, settings, RunOptions(0, tmp_path / name), critic=network)
         assert not all(torch.equal(before[each], value) for each, value in weight_tensors(network).items())
     values = [read_curve(tmp_path / name / CURVE_FILE)[0].metrics["mean_value"] for name in ("first", "second")]
@@ -261,7 +261,7 @@ def test_a_critic_of_the_other_kind_is_refused(tiny_model: Model, make_trajector
         run(replace(fixed, critic=CriticSettings()), _Critic(1.0))
     with pytest.raises(TrainingError, match=r"monte_carlo_share=0\.5 with no critic"):
         run(fixed, None)
-    with pytest.raises(TrainingError, match="a critic gives one number for each state"):
+    with pytest.raises(TrainingError, match="a critic needs one output per state"):
         run(replace(fixed, critic=CriticSettings()), tiny_model())
 
 

@@ -18,7 +18,7 @@ from upturn.training.algorithms.policy_gradient import PolicyGradient
 from upturn.training.algorithms.ppo import CreditSettings, CriticSettings, PpoSettings, StepKind
 from upturn.training.algorithms.ppo.run import ProximalPolicy, run_ppo
 from upturn.training.data.async_rollouts import AheadCollect
-from upturn.training.distributed.weights import copied, weight_tensors
+from upturn.training.distributed.weights import copy_tensors, weight_tensors
 from upturn.training.optimisation.critic import Critic, value_model
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.policy_settings import KlSettings, MismatchSettings, ObjectiveSettings
@@ -303,7 +303,7 @@ def test_while_the_critic_learns_alone_the_policy_stays_as_it_is(
     tiny_model: Model, copy_task: Toy, tmp_path: Path
 ) -> None:
     task = copy_task(tiny_model())
-    before = copied(weight_tensors(task.model))
+    before = copy_tensors(weight_tensors(task.model))
     settings = _toy(
         iterations=3,
         target_score=None,
@@ -330,7 +330,7 @@ def test_a_critic_of_an_earlier_run_is_trained_on_and_belongs_to_the_run(
 ) -> None:
     task, critic = copy_task(tiny_model(), attempts=4), value_model(tiny_model())
     run_ppo(task.model, task.collect, PLAIN, RunOptions(0, tmp_path / "first"), critic=critic)
-    again, trained = tiny_model(), copied(weight_tensors(critic))
+    again, trained = tiny_model(), copy_tensors(weight_tensors(critic))
     run_ppo(again, task.collect, PLAIN, RunOptions(0, tmp_path / "second"), critic=critic)
     points = [read_curve(tmp_path / name / CURVE_FILE)[0].metrics for name in ("first", "second")]
     assert points[0]["mean_value"] == 0.0

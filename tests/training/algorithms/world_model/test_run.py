@@ -31,7 +31,7 @@ from upturn.training.algorithms.world_model.prediction import (
 from upturn.training.algorithms.world_model.run import Predictions, run_world_model
 from upturn.training.algorithms.world_model.settings import EasySettings, WorldModelSettings
 from upturn.training.data.transition import Transition, most_common, observation_rows, transitions_of
-from upturn.training.distributed.weights import copied, put_back, weight_tensors
+from upturn.training.distributed.weights import copy_tensors, restore_weights, weight_tensors
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.policy_settings import DynamicSamplingSettings, KlSettings, ObjectiveSettings
 from upturn.training.row import supervised_rows
@@ -108,7 +108,7 @@ def guessing(tiny_model: Model, tmp_path_factory: pytest.TempPathFactory) -> Gue
 
     def made() -> PreTrainedModel:
         model = tiny_model(vocabulary=260)
-        put_back(model, _GUESSING)
+        restore_weights(model, _GUESSING)
         return model
 
     if not _GUESSING:
@@ -119,7 +119,7 @@ def guessing(tiny_model: Model, tmp_path_factory: pytest.TempPathFactory) -> Gue
             epochs=40, decay="none", batch_rows=20, optimiser=OptimiserSettings(learning_rate=1e-2)
         )
         run_sft(model, observation_rows(every), settings, RunOptions(0, tmp_path_factory.mktemp("guessing")))
-        _GUESSING.update(copied(weight_tensors(model)))
+        _GUESSING.update(copy_tensors(weight_tensors(model)))
     return made
 
 

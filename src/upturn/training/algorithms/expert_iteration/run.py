@@ -31,7 +31,7 @@ from upturn.training.data import (
     refuse_idle_top,
     select,
 )
-from upturn.training.distributed import copied, put_back, weight_tensors
+from upturn.training.distributed import copy_tensors, restore_weights, weight_tensors
 from upturn.training.optimisation import Trainer, schedule
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.row import supervised_rows, written_count
@@ -112,7 +112,7 @@ class ImitationRounds:
         self._second = second
         self._trainer = trainer
         self._begin = begin
-        self._base: Mapping[str, Tensor] = copied(weight_tensors(trainer.model)) if settings.restarts else {}
+        self._base: Mapping[str, Tensor] = copy_tensors(weight_tensors(trainer.model)) if settings.restarts else {}
 
     def unit(self, index: int) -> Unit:
         """Round ``index``. Raises TrainingError when there is nothing to select from, or something unusable."""
@@ -135,7 +135,7 @@ class ImitationRounds:
             return Unit((), metrics)
         minibatches = self._minibatches(index, kept)
         if self.settings.restarts:
-            put_back(self._trainer.model, self._base)
+            restore_weights(self._trainer.model, self._base)
             self._trainer.load_state({}, self._trainer.steps)
         self._begin(self._trainer.steps, len(minibatches))
         return Unit(minibatches, metrics)

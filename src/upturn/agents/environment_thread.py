@@ -1,4 +1,4 @@
-"""A thread that makes blocking calls for an event loop, which goes on meanwhile."""
+"""A thread that calls a blocking environment, so that the event loop continues meanwhile."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,11 +13,11 @@ _Result: TypeAlias = tuple[object, BaseException | None]
 """What a call returned, or what it raised."""
 
 
-class Worker:
-    """One thread for all calls of one caller, in the order in which they are asked for.
+class EnvironmentThread:
+    """One thread for all calls of one caller, in order.
 
-    It belongs to the event loop it is made on, and runs in a copy of its maker's context. It is a daemon: a call
-    that never returns keeps no process from ending.
+    It belongs to the event loop of its constructor and runs in a copy of the constructor's context. It is a daemon:
+    a call that never returns does not delay the exit of the process.
     """
 
     def __init__(self) -> None:
@@ -25,17 +25,17 @@ class Worker:
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         Thread(target=copy_context().run, args=(self._run,), name="upturn-environment", daemon=True).start()
 
-    async def do(self, call: Callable[[], ResultT]) -> ResultT:
-        """What the call returns or raises. A caller that is cancelled goes at once; its call is not interrupted."""
+    async def run(self, call: Callable[[], ResultT]) -> ResultT:
+        """The call's result or exception. A cancelled caller returns at once; its call is not interrupted."""
         done: asyncio.Future[_Result] = self._loop.create_future()
-        self._calls.put(lambda: self._deliver(done, _made(call)))
+        self._calls.put(lambda: self._deliver(done, _outcome(call)))
         result, error = await done
         if error is not None:
             raise error
         return cast(ResultT, result)
 
     def end(self) -> None:
-        """The thread ends after the calls asked for so far."""
+        """Ends the thread after the calls queued so far."""
         self._calls.put(None)
 
     def _run(self) -> None:
@@ -47,12 +47,12 @@ class Worker:
             if not done.done():  # else its caller was cancelled
                 done.set_result(result)
 
-        with suppress(RuntimeError):  # the loop has ended: nobody waits any more
+        with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(settle)
 
 
-def _made(call: Callable[[], object]) -> _Result:
+def _outcome(call: Callable[[], object]) -> _Result:
     try:
         return call(), None
-    except BaseException as exc:  # noqa: BLE001  whatever it is, it belongs to who asked
+    except BaseException as exc:  # noqa: BLE001  passed on to the caller
         return None, exc

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from upturn.agents import Reply
-from upturn.agents.sanitize import recordable
+from upturn.agents.agent import recordable
 from upturn.environments.action import DEEPEST_ANSWER, LONGEST_ANSWER
 from upturn.records import Action, Usage, fields_json
 
 
-def test_an_answer_that_can_be_recorded_stays_equal_and_becomes_its_own() -> None:
+def test_a_recordable_reply_is_copied_unchanged() -> None:
     parameters: dict[str, Any] = {"id": 3, "to": ["a", {"b": None}]}
     sent = Reply("mail.move id=3", Action("mail", "move", parameters, "think"), Usage(5, 2))
     kept = recordable(sent)
@@ -38,18 +38,18 @@ def test_an_answer_that_can_be_recorded_stays_equal_and_becomes_its_own() -> Non
     ],
     ids=lambda action: type(action).__name__,
 )
-def test_an_action_that_could_not_be_recorded_becomes_none(action: Any) -> None:
+def test_an_unrecordable_action_becomes_none(action: Any) -> None:
     assert recordable(Reply("mail.move", action, Usage(5, 2))) == Reply("mail.move", None, Usage(5, 2))
 
 
-def test_parameters_that_contain_themselves_become_none() -> None:
+def test_circular_parameters_become_none() -> None:
     circle: list[Any] = []
     circle.append(circle)
     assert recordable(Reply("x", Action("mail", "move", {"id": circle}))).action is None
 
 
 @pytest.mark.parametrize(("levels", "is_kept"), [(DEEPEST_ANSWER, True), (DEEPEST_ANSWER + 1, False), (196, False)])
-def test_what_is_nested_too_deep_to_be_read_back_from_a_trajectory_becomes_none(levels: int, is_kept: bool) -> None:
+def test_too_deeply_nested_parameters_become_none(levels: int, is_kept: bool) -> None:
     nested: Any = "x"
     for level in range(levels - 1):  # the parameters are a level themselves
         nested = [nested] if level % 2 else {"in": nested}
@@ -57,7 +57,7 @@ def test_what_is_nested_too_deep_to_be_read_back_from_a_trajectory_becomes_none(
     assert recordable(Reply("x", action)).action == (action if is_kept else None)
 
 
-def test_an_action_of_a_derived_class_cannot_pass_for_an_action() -> None:
+def test_an_action_subclass_is_copied_as_an_action() -> None:
     class Liar(Action):
         __slots__ = ()
 
@@ -70,19 +70,19 @@ def test_an_action_of_a_derived_class_cannot_pass_for_an_action() -> None:
     assert kept is None or type(kept) is Action
 
 
-def test_text_that_is_not_unicode_is_kept_readable_and_not_acted_on() -> None:
+def test_non_unicode_text_is_escaped_and_not_executed() -> None:
     kept = recordable(Reply("half a pair \ud800", Action("mail", "list")))
     assert kept == Reply("half a pair \\ud800", None)
     assert fields_json(Action("a", "b", thought=kept.text))
 
 
-def test_a_text_without_end_is_cut_off_and_not_acted_on() -> None:
+def test_an_overlong_text_is_truncated_and_not_executed() -> None:
     kept = recordable(Reply("x" * (LONGEST_ANSWER + 1), Action("mail", "list")))
     assert (len(kept.text), kept.action) == (LONGEST_ANSWER, None)
     assert recordable(Reply("x" * LONGEST_ANSWER, Action("mail", "list"))).action == Action("mail", "list")
 
 
 @pytest.mark.parametrize("answer", [None, "text", Reply(None, None), Reply(b"x", None), ("text", None)])  # type: ignore[arg-type]
-def test_what_is_no_reply_is_refused(answer: Any) -> None:
+def test_anything_but_a_reply_is_refused(answer: Any) -> None:
     with pytest.raises(TypeError, match="must answer with a Reply that has a text"):
         recordable(answer)

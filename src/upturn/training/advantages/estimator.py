@@ -1,11 +1,11 @@
-"""The estimator that settings describe."""
+"""The advantage estimator of the settings, alone or combined with the outcome's."""
 
 from typing import assert_never
 
-from upturn.training.advantage import Advantage
-from upturn.training.advantages.combined import Combined
+from upturn.training.advantage import Advantage, GroupAdvantages, Need, ScoredGroup
 from upturn.training.advantages.divergence import ERROR_PROBABILITY, FirstDivergence
 from upturn.training.advantages.monte_carlo import MonteCarloDelta
+from upturn.training.advantages.returns import group_advantages
 from upturn.training.advantages.settings import AdvantageSettings
 from upturn.training.advantages.shaping import Shaped
 from upturn.training.advantages.state import StateAnchored
@@ -15,24 +15,45 @@ from upturn.training.advantages.turn import TurnRelative
 
 
 def advantage_of(settings: AdvantageSettings) -> Advantage:
-    """The estimator that the settings describe, within one group; ``rescaled`` does the rest of an iteration's, and
-    ``Constrained`` goes before it where costs have budgets."""
-    own = _estimator(settings)
+    """The estimator of the settings within one group.
+
+    ``rescaled`` applies an iteration's scale afterwards, and ``Constrained`` wraps it where costs have budgets.
+    """
+    estimator = _estimator(settings)
     if settings.estimator in ("trajectory", "state") or settings.turn_weight is None:
-        return own
+        return estimator
     outcome = AdvantageSettings(
         gamma=settings.gamma, baseline=settings.baseline, scale=settings.scale, is_shaped=settings.is_shaped
     )
-    return Combined(_estimator(outcome), own, settings.turn_weight)
+    return Combined(_estimator(outcome), estimator, settings.turn_weight)
+
+
+class Combined:
+    """A = A of ``outcome`` + ``weight`` · A of ``turn``, turn by turn."""
+
+    def __init__(self, outcome: Advantage, turn: Advantage, weight: float) -> None:
+        self.outcome = outcome
+        self.turn = turn
+        self.weight = weight
+        self.needs: frozenset[Need] = outcome.needs | turn.needs
+
+    def __call__(self, group: ScoredGroup) -> GroupAdvantages:
+        """One number per turn of each member; the returns are those of ``outcome``."""
+        first, second = self.outcome(group), self.turn(group)
+        sums = [
+            [outcome + self.weight * turn for outcome, turn in zip(*pair, strict=True)]
+            for pair in zip(first.turns, second.turns, strict=True)
+        ]
+        return group_advantages(sums, first.returns)
 
 
 def _estimator(settings: AdvantageSettings) -> Advantage:
     gamma, is_scaled = settings.gamma, settings.scale == "std"
     match settings.estimator:
         case "trajectory":
-            found: Advantage = GroupRelative(gamma=gamma, baseline=settings.baseline, scale=settings.scale)
+            estimator: Advantage = GroupRelative(gamma=gamma, baseline=settings.baseline, scale=settings.scale)
         case "turn":
-            found = TurnRelative(gamma=gamma, is_scaled=is_scaled)
+            estimator = TurnRelative(gamma=gamma, is_scaled=is_scaled)
         case "state":
             weight = 1.0 if settings.turn_weight is None else settings.turn_weight
             return StateAnchored(gamma=gamma, turn_weight=weight, is_scaled=is_scaled, anchor=settings.anchor)
@@ -48,4 +69,4 @@ def _estimator(settings: AdvantageSettings) -> Advantage:
             )
         case _:
             assert_never(settings.estimator)
-    return Shaped(found, gamma=gamma) if settings.is_shaped else found
+    return Shaped(estimator, gamma=gamma) if settings.is_shaped else estimator

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from upturn.agents.worker import Worker
+from upturn.agents.environment_thread import EnvironmentThread
 
 MOOD: ContextVar[str] = ContextVar("MOOD")
 
@@ -18,11 +18,11 @@ def place_and_thread(place: int) -> tuple[int, int]:
     return place, threading.get_ident()
 
 
-def test_all_calls_are_made_in_one_other_thread_in_the_order_they_were_asked_for() -> None:
+def test_all_calls_run_in_one_other_thread_in_order() -> None:
     async def ask() -> list[tuple[int, int]]:
-        worker = Worker()
+        worker = EnvironmentThread()
         try:
-            return await asyncio.gather(*(worker.do(partial(place_and_thread, place)) for place in range(5)))
+            return await asyncio.gather(*(worker.run(partial(place_and_thread, place)) for place in range(5)))
         finally:
             worker.end()
 
@@ -32,12 +32,12 @@ def test_all_calls_are_made_in_one_other_thread_in_the_order_they_were_asked_for
     assert thread != threading.get_ident()
 
 
-def test_the_event_loop_goes_on_while_a_call_waits() -> None:
+def test_the_event_loop_continues_while_a_call_waits() -> None:
     gate = threading.Event()
 
     async def ask() -> bool:
-        worker = Worker()
-        waiting = asyncio.create_task(worker.do(lambda: gate.wait(10)))
+        worker = EnvironmentThread()
+        waiting = asyncio.create_task(worker.run(lambda: gate.wait(10)))
         for _ in range(3):
             await asyncio.sleep(0)
         gate.set()  # never reached, and False after ten seconds, if the call held up the loop
@@ -48,24 +48,24 @@ def test_the_event_loop_goes_on_while_a_call_waits() -> None:
 
 
 @pytest.mark.parametrize("error", [OSError("no disk"), SystemExit(3), KeyboardInterrupt()], ids=repr)
-def test_what_a_call_raises_reaches_its_caller_and_the_next_call_is_made(error: BaseException) -> None:
+def test_an_exception_reaches_its_caller_and_the_next_call_runs(error: BaseException) -> None:
     def fail() -> None:
         raise error
 
     async def ask() -> tuple[BaseException | None, int]:
-        worker, caught = Worker(), None
+        worker, caught = EnvironmentThread(), None
         try:
-            await worker.do(fail)
+            await worker.run(fail)
         except BaseException as exc:  # noqa: BLE001
             caught = exc
-        answer = await worker.do(lambda: 5)
+        answer = await worker.run(lambda: 5)
         worker.end()
         return caught, answer
 
     assert asyncio.run(ask()) == (error, 5)
 
 
-def test_a_cancelled_caller_goes_at_once_and_its_call_is_finished() -> None:
+def test_a_cancelled_caller_returns_at_once_and_its_call_finishes() -> None:
     gate, ended = threading.Event(), threading.Event()
 
     def wait() -> None:
@@ -73,38 +73,38 @@ def test_a_cancelled_caller_goes_at_once_and_its_call_is_finished() -> None:
         ended.set()
 
     async def ask() -> None:
-        worker = Worker()
-        caller = asyncio.create_task(worker.do(wait))
+        worker = EnvironmentThread()
+        caller = asyncio.create_task(worker.run(wait))
         await asyncio.sleep(0)
         caller.cancel()
         with pytest.raises(asyncio.CancelledError):
             await caller
         assert not ended.is_set()
         gate.set()
-        assert await worker.do(ended.is_set)  # the next call comes after it, and the late answer harms nobody
+        assert await worker.run(ended.is_set)  # the next call comes after it, and the late answer harms nobody
         worker.end()
 
     asyncio.run(ask())
 
 
-def test_calls_see_the_context_of_the_worker_s_maker() -> None:
+def test_calls_run_in_the_context_of_the_constructor() -> None:
     async def ask() -> str:
         MOOD.set("calm")
-        worker = Worker()
+        worker = EnvironmentThread()
         try:
-            return await worker.do(MOOD.get)
+            return await worker.run(MOOD.get)
         finally:
             worker.end()
 
     assert asyncio.run(ask()) == "calm"
 
 
-def test_the_thread_ends_when_it_is_told_to_and_outlives_a_loop_that_ended() -> None:
+def test_the_thread_ends_on_request_and_outlives_its_loop() -> None:
     gate = threading.Event()
 
     async def leave() -> None:
-        worker = Worker()
-        waiting = asyncio.create_task(worker.do(lambda: gate.wait(10)))
+        worker = EnvironmentThread()
+        waiting = asyncio.create_task(worker.run(lambda: gate.wait(10)))
         await asyncio.sleep(0)
         worker.end()
         waiting.cancel()
@@ -117,12 +117,12 @@ def test_the_thread_ends_when_it_is_told_to_and_outlives_a_loop_that_ended() -> 
     assert not thread.is_alive()
 
 
-def test_a_call_that_never_returns_keeps_no_process_from_ending() -> None:
+def test_a_hanging_call_does_not_delay_the_exit() -> None:
     program = (
         "import asyncio, threading\n"
-        "from upturn.agents.worker import Worker\n"
+        "from upturn.agents.environment_thread import EnvironmentThread\n"
         "async def main():\n"
-        "    await asyncio.wait_for(Worker().do(threading.Event().wait), 0.05)\n"
+        "    await asyncio.wait_for(EnvironmentThread().run(threading.Event().wait), 0.05)\n"
         "try:\n"
         "    asyncio.run(main())\n"
         "except TimeoutError:\n"
