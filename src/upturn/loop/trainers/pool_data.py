@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from upturn.agents import has_tokens_of, rendered_rows
-from upturn.agents.context import Prompts
+from upturn.agents import matches_tokenizer, rendered_rows
+from upturn.agents.context import PromptBuilder
 from upturn.config import Config
 from upturn.errors import ConfigError, RecordError, TrainingError
 from upturn.loop.rollouts import Trainee
@@ -130,13 +130,13 @@ def rendered_demonstrations(context: Context, snapshot: Snapshot, trainee: Train
     return found.attempts
 
 
-def with_rows(trajectory: Trajectory, renderer: Renderer, prompts: Prompts | None = None) -> Trajectory:
+def with_rows(trajectory: Trajectory, renderer: Renderer, prompts: PromptBuilder | None = None) -> Trajectory:
     """The trajectory with token rows: its own if they are tokens of this renderer, else rendered from its actions.
 
     What a model with another tokenizer sampled counts as rendered then: its log-probs are of other tokens. Without
     rows where the renderer cannot write an action, or none could be read: there is nothing to learn from it.
     """
-    if trajectory.rows and has_tokens_of(trajectory, renderer):
+    if trajectory.rows and matches_tokenizer(trajectory, renderer):
         return trajectory
     try:
         rows = rendered_rows(trajectory, renderer, prompts)

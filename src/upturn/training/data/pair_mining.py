@@ -28,8 +28,8 @@ from upturn.training.advantages import (
     differ,
     mean_of,
     measured_values,
-    shared_histories,
     rewards_to_go,
+    shared_histories,
 )
 from upturn.training.data.collection import check_group, check_ids
 from upturn.training.pair_settings import PairSettings
