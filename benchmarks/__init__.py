@@ -1,7 +1,5 @@
-"""Measurements against other libraries and against ourselves: what every `upturn bench` command runs."""
+"""Measurements against other libraries and against ourselves, and the world that several of them take place in.
 
-from benchmarks.measurement import QUICK, Bench, Sizes
-from benchmarks.rollout import RolloutBench, bench_rollout
-from benchmarks.update import bench_update
-
-__all__ = ["QUICK", "Bench", "RolloutBench", "Sizes", "bench_rollout", "bench_update"]
+``__main__`` lists the commands, ``commands`` holds one file each; ``errands`` is the world, which tests use too.
+This face exports nothing, so that importing ``benchmarks.errands`` loads no measurement.
+"""

@@ -15,6 +15,9 @@ COMMANDS = {
         "benchmarks.commands.algorithms:bench_algorithms",
         "What every way of learning reaches: on toys, with TRL, in errands.",
     ),
+    "errands-model": Target(
+        "benchmarks.commands.errands_model:build_errands_model", "Build the model of the world errands again."
+    ),
 }
 app = command_group("benchmarks", "Measure what Upturn claims.", COMMANDS)
 

@@ -1,6 +1,8 @@
-"""What all tests share: how property tests search for counterexamples, and an engine server."""
+"""What all tests share: how property tests search, paths of child processes, and an engine server."""
 
 import importlib
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -13,6 +15,14 @@ settings.register_profile(
 )  # `make test`: the same examples every time
 settings.register_profile("search", EASY, max_examples=400)  # `make test-all`: other examples every time
 settings.load_profile("same")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def benchmarks_in_child_processes() -> Iterator[None]:
+    """Processes that tests start find ``benchmarks``, which is not installed, from any folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parent.parent), prepend=os.pathsep)
+        yield
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from upturn.loop.trainers.registry import load_full_config, parse_full_config, s
 from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.algorithms.rft import RftSettings
 
-NANO = {"name": "nano", "kind": "local_model", "model": "nano-errands"}
+NANO = {"name": "nano", "kind": "local_model", "model": "nano"}
 FAR = {"name": "far", "kind": "endpoint", "url": "http://localhost:1/v1", "model": "m"}
 RULES = {"name": "rules", "kind": "rule_based", "import_path": "my.rules:agent"}
 
@@ -169,7 +169,7 @@ def test_all_problems_are_reported_together() -> None:
         ({"rewards": {"weights": {}}}, "rewards.weights: weights must name at least one reward component, got {}"),
         ({"agents": []}, "agents: at least one [[agents]] is needed"),
         (
-            {"agents": [{"kind": "local_model", "model": "nano-errands"}]},
+            {"agents": [{"kind": "local_model", "model": "nano"}]},
             "agents[0].name: missing; it has no default; set it",
         ),
         ({"agents": [{**NANO, "kind": "robot"}]}, "agents[0].kind: input should be 'local_model'"),
@@ -410,7 +410,7 @@ def test_file_is_read_and_what_it_names_must_be_there(tmp_path: Path) -> None:
         [[agents]]
         name = "nano"
         kind = "local_model"
-        model = "nano-errands"
+        model = "nano"
         [[agents]]
         name = "far"
         kind = "endpoint"
@@ -462,7 +462,7 @@ def test_unreadable_file_is_one_problem(tmp_path: Path, content: bytes, problem:
 
 def test_a_mark_that_editors_put_before_the_text_is_no_problem(tmp_path: Path) -> None:
     path = tmp_path / "upturn.toml"
-    path.write_bytes(b'\xef\xbb\xbf[[agents]]\nname = "nano"\nkind = "local_model"\nmodel = "nano-errands"\n')
+    path.write_bytes(b'\xef\xbb\xbf[[agents]]\nname = "nano"\nkind = "local_model"\nmodel = "nano"\n')
     assert load_full_config(path, {}).agents[0].name == "nano"
 
 
@@ -510,7 +510,7 @@ def test_a_model_may_be_named_as_on_the_hub(name: str, tmp_path: Path) -> None:
 
 def test_a_second_base_that_is_not_there_is_named_before_any_training(tmp_path: Path) -> None:
     path = tmp_path / "upturn.toml"
-    agent = '[[agents]]\nname = "own"\nkind = "local_model"\nmodel = "nano-errands"\n[rft]\n'
+    agent = '[[agents]]\nname = "own"\nkind = "local_model"\nmodel = "nano"\n[rft]\n'
     path.write_text(f'{agent}second_base = "{tmp_path}/gone"\n')
     with pytest.raises(ConfigError) as caught:
         load_full_config(path, {})
@@ -523,7 +523,7 @@ def test_a_second_base_that_is_not_there_is_named_before_any_training(tmp_path: 
 def test_a_pool_is_a_file_and_threads_have_an_end(tmp_path: Path) -> None:
     path = tmp_path / "upturn.toml"
     path.write_text(
-        f'[pool]\npath = "{tmp_path}"\n[[agents]]\nname = "own"\nkind = "local_model"\nmodel = "nano-errands"\n'
+        f'[pool]\npath = "{tmp_path}"\n[[agents]]\nname = "own"\nkind = "local_model"\nmodel = "nano"\n'
     )
     with pytest.raises(ConfigError) as caught:
         load_full_config(path, {})

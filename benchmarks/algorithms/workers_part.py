@@ -18,6 +18,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from benchmarks.comparison import Bar, Spread, result, spread
+from benchmarks.errands import ENVIRONMENT, MODEL
 from upturn.config import Limits
 from upturn.environments import resolve_kit
 from upturn.errors import MeasurementError
@@ -26,7 +27,7 @@ from upturn.records import AgentVersion, JsonValue, Result, Task, Trajectory
 
 WORKERS = 2
 _LIMITS = Limits(max_turns=16, max_tokens=512, max_action_tokens=64)
-_VERSION = AgentVersion("nano", "1", "local_model", model="nano-errands")
+_VERSION = AgentVersion("nano", "1", "local_model", model=MODEL)
 _SEED = 3
 
 
@@ -67,7 +68,7 @@ def measure_workers(
     from upturn.loop.rollouts import CrewFleet, OpenTrainee, Trainee
     from upturn.training.optimisation import torch_threads
 
-    kit = resolve_kit("errands")
+    kit = resolve_kit(ENVIRONMENT)
     tasks = list(islice(kit.tasks(seed=_SEED, split="train", families=list(kit.families)), settings.tasks))
     jobs = [(_VERSION, task, number) for task in tasks for number in range(settings.attempts)]
     alone, halved, together = list[Cost](), list[Cost](), list[Cost]()
@@ -75,7 +76,7 @@ def measure_workers(
     with (
         TemporaryDirectory() as folder,
         torch_threads(1),
-        RayWorkerPool(OpenTrainee("errands", _LIMITS, _VERSION), RaySettings(WORKERS)) as crew,
+        RayWorkerPool(OpenTrainee(ENVIRONMENT, _LIMITS, _VERSION), RaySettings(WORKERS)) as crew,
     ):
         trainee = Trainee(Fleet(kit, _LIMITS), _VERSION)
         trainee.serve_as(_VERSION)

@@ -20,8 +20,8 @@ def bench_rollout(  # noqa: PLR0917  # a command's parameters are its options
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Sample the same conversations with the local engine and with generate of transformers, and compare."""
-    from benchmarks import RolloutBench
-    from benchmarks import bench_rollout as measure
+    from benchmarks.rollout import RolloutBench
+    from benchmarks.rollout import bench_rollout as measure
 
     bench = RolloutBench(threads or usable_cores(), reps, quick, say)
     results, details = measure(bench, only or ())

@@ -21,8 +21,8 @@ def bench_update(  # noqa: PLR0917  # a command's parameters are its options
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Compare the update with TRL's on the same recorded rollouts: results first, then time and memory."""
-    from benchmarks import QUICK, Bench, Sizes
-    from benchmarks import bench_update as measure
+    from benchmarks.measurement import QUICK, Bench, Sizes
+    from benchmarks.update import bench_update as measure
 
     bench = Bench(
         folder=Path(),

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
+from benchmarks.errands import MODEL, ErrandsKit, oracle
 from upturn.agents import rendered_rows
 from upturn.config import Limits
 from upturn.environments import play
-from upturn.environments.errands import ErrandsKit, oracle
 from upturn.loop import Fleet, Purpose
 from upturn.loop.evaluation import ExamResult, exam_tasks, sit
 from upturn.loop.rollouts import Continuations, Trainee
@@ -94,7 +94,7 @@ def make_model(folder: Path, kit: ErrandsKit, settings: ErrandsSettings) -> None
     from upturn.training.algorithms.sft import SftSettings, run_sft
     from upturn.training.runs import save_version
 
-    local = load_local("nano-errands")
+    local = load_local(MODEL)
     renderer = CompactRenderer(local.tokenizer)
     stream = kit.tasks(seed=_DEMONSTRATION_SEED, split="train", families=settings.families)
     tasks = islice(stream, settings.demonstrations * len(settings.families))
@@ -104,7 +104,7 @@ def make_model(folder: Path, kit: ErrandsKit, settings: ErrandsSettings) -> None
         epochs=settings.epochs, batch_rows=16, optimiser=OptimiserSettings(learning_rate=1e-3, warmup_steps=5)
     )
     run_sft(local.model, rows, plan, RunOptions(0, folder.with_name(f"{folder.name}-training")))
-    save_version(local.model, folder, companions=model_folder("nano-errands"))
+    save_version(local.model, folder, companions=model_folder(MODEL))
 
 
 class _NoSink:

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benchmarks.errands import MODEL, ErrandsKit
 from benchmarks.side import Channel, Settings, serve_steps
 from benchmarks.sides.practice import LEARNING_RATE, LIMITS, read_practice
 from benchmarks.sides.practice_library import Nowhere
 from upturn.config import OptimiserSettings
-from upturn.environments.errands import ErrandsKit
 from upturn.loop import Fleet
 from upturn.loop.rollouts import Practice, Trainee
 from upturn.records import AgentVersion
@@ -75,7 +75,7 @@ class Iterations:
 
 
 def _trainee() -> Trainee:
-    version = AgentVersion("nano", "base", "local_model", model="nano-errands", parameters={"temperature": 1.0})
+    version = AgentVersion("nano", "base", "local_model", model=MODEL, parameters={"temperature": 1.0})
     return Trainee(Fleet(ErrandsKit(), replace(LIMITS, max_tokens=240)), version)
 
 

@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
+from benchmarks.errands import LEARNED, ErrandsKit
 from upturn.config import Limits
-from upturn.environments.errands import LEARNED, ErrandsKit
 from upturn.records import JsonValue, Task
 
 LIMITS = Limits(max_turns=10, max_tokens=512, max_action_tokens=40)

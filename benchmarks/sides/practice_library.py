@@ -7,10 +7,10 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.errands import MODEL, ErrandsKit
 from benchmarks.side import Channel, Settings
 from benchmarks.sides.practice import LEARNING_RATE, LIMITS, PracticeTask, read_practice
 from upturn.config import OptimiserSettings
-from upturn.environments.errands import ErrandsKit
 from upturn.loop import Fleet
 from upturn.loop.rollouts import Practice, Trainee
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
@@ -56,7 +56,7 @@ class _Collector:
     def __init__(self, channel: Channel, task: PracticeTask) -> None:
         self._channel = channel
         self._task = task
-        version = AgentVersion("nano", "base", "local_model", model="nano-errands", parameters={"temperature": 1.0})
+        version = AgentVersion("nano", "base", "local_model", model=MODEL, parameters={"temperature": 1.0})
         self.trainee = Trainee(Fleet(ErrandsKit(), LIMITS), version)
         self._practice = Practice("bench", task.seed, task.attempts)
         self._started = 0.0

@@ -8,6 +8,7 @@ like) is the last message and no tool call, as TRL wants it; the reward function
 import tempfile
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,10 +17,10 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
+from benchmarks.errands import MODEL, ErrandsEnvironment, ErrandsVerifier
 from benchmarks.side import Channel, Settings
 from benchmarks.sides.practice import LEARNING_RATE, LIMITS, PracticeTask, read_practice
-from upturn.environments.errands import ErrandsEnvironment, ErrandsVerifier
-from upturn.models import SHIPPED, CompactRenderer, load_local, read_call
+from upturn.models import CompactRenderer, load_local, read_call
 from upturn.records import Action, Observation, Task, Trajectory, Turn, fields_json, from_fields
 
 FINAL = ("answer", "refuse", "finish")
@@ -45,7 +46,7 @@ def practice_side(channel: Channel, settings: Settings) -> None:
     rows = [each for iteration in range(task.iterations) for each in task.tasks_of(iteration)]
     with tempfile.TemporaryDirectory() as folder:
         trainer = GRPOTrainer(
-            model=load_local("nano-errands").model,
+            model=load_local(MODEL).model,
             reward_funcs=errands_reward,
             args=_config(folder, task, settings),
             train_dataset=Dataset.from_dict(
@@ -171,7 +172,7 @@ class _ErrandsTokenizer(PreTrainedTokenizerFast):
 
 def errands_tokenizer() -> PreTrainedTokenizerFast:
     """The shipped model's, with template and parser."""
-    file = str(SHIPPED["nano-errands"] / "tokenizer.json")
+    file = str(Path(MODEL) / "tokenizer.json")
     make: Any = _ErrandsTokenizer  # its constructor takes anything
     tokenizer: _ErrandsTokenizer = make(
         tokenizer_file=file,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.errands import MODEL
 from upturn.agents import CallableAgent, EndpointAgent, ToolAgent, build, load_function, temperature
 from upturn.agents.agent import Agent
 from upturn.config import Limits
@@ -36,7 +37,7 @@ def built(version: AgentVersion, renderer: NoRenderer | None = None) -> Agent:
 
 
 def test_build_makes_the_agent_of_each_kind() -> None:
-    local = replace(VERSION, kind="local_model", model="nano-errands", prompt="Be kind.")
+    local = replace(VERSION, kind="local_model", model=MODEL, prompt="Be kind.")
     endpoint = replace(VERSION, kind="endpoint", model="http://127.0.0.1:1/v1", model_name="m")
     assert isinstance(built(VERSION), CallableAgent)
     assert isinstance(built(replace(VERSION, kind="rule_based")), CallableAgent)

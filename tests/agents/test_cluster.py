@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.errands import ErrandsEnvironment, task_stream
 from upturn.agents import Attempt, CallableAgent, Job, Setting, run_rollouts
 from upturn.agents.cluster import Finished, Lost, WorkerPool, WorkItem, run_on_workers, split_evenly
 from upturn.agents.rollout import rollout
 from upturn.config import Limits
-from upturn.environments.errands import ErrandsEnvironment, task_stream
 from upturn.records import Action, Observation, Task, Trajectory, Turn
 
 TASKS = [task for task, _ in zip(task_stream(["mail_file"], seed=5, split="train"), range(4), strict=False)]

@@ -217,7 +217,7 @@ def test_a_hanging_function_does_not_delay_the_exit() -> None:
     program = (
         "import asyncio, threading\n"
         "from upturn.agents import *\nfrom upturn.config import Limits\n"
-        "from upturn.environments.errands.kit import ErrandsKit\n"
+        "from benchmarks.errands.kit import ErrandsKit\n"
         "kit = ErrandsKit()\n"
         "task = next(iter(kit.tasks(seed=0, split='train', families=['mail_file'])))\n"
         "setting = Setting('k', CallableAgent(lambda *_: threading.Event().wait()), 'a@1', None,"

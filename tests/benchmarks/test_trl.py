@@ -13,16 +13,15 @@ from tokenizers import Tokenizer
 from benchmarks import gpu
 from benchmarks.against_trl import TRL_SIDE
 from benchmarks.agreement import ROUGH_TOLERANCE, compare
+from benchmarks.errands import LEARNED, MODEL, ErrandsEnvironment
+from benchmarks.errands.kit import ErrandsKit
 from benchmarks.iteration import TRL_SIDE as PRACTICE_SIDE
 from benchmarks.measurement import DENSE_SIDE, QUICK, Bench
 from benchmarks.rival import INSTALL
 from benchmarks.sides.practice import PracticeTask
 from benchmarks.sides.task import UpdateTask
 from benchmarks.worker import Worker
-from upturn.environments.errands import LEARNED, ErrandsEnvironment
-from upturn.environments.errands.kit import ErrandsKit
 from upturn.models import CompactRenderer, write_call
-from upturn.models.shipped import SHIPPED
 from upturn.records import Action, JsonValue, fields_json
 
 pytestmark = [
@@ -72,7 +71,7 @@ def test_a_conversation_has_the_tokens_that_our_renderer_gives_it() -> None:
     from benchmarks.sides.practice_trl import errands_tokenizer
 
     tokenizer: Any = errands_tokenizer()  # its methods give strings, lists or more, as the arguments have it
-    renderer = CompactRenderer(Tokenizer.from_file(str(SHIPPED["nano-errands"] / "tokenizer.json")))
+    renderer = CompactRenderer(Tokenizer.from_file(str(Path(MODEL) / "tokenizer.json")))
     environment = ErrandsEnvironment()
     for task in islice(ErrandsKit().tasks(seed=3, split="train", families=LEARNED), 2 * len(LEARNED)):
         observation, _ = environment.reset(task)
@@ -95,7 +94,7 @@ def test_what_the_model_wrote_is_a_call_unless_it_ends_the_task() -> None:
     from benchmarks.sides.practice_trl import errands_tokenizer
 
     tokenizer = errands_tokenizer()
-    renderer = CompactRenderer(Tokenizer.from_file(str(SHIPPED["nano-errands"] / "tokenizer.json")))
+    renderer = CompactRenderer(Tokenizer.from_file(str(Path(MODEL) / "tokenizer.json")))
     search, finish = Action("mail", "search", {"from": "ann"}), Action("user", "finish")
     called = tokenizer.parse_response(list(renderer.write(search)))
     assert called["tool_calls"][0]["function"] == {"name": "act", "arguments": {"call": write_call(search)}}
@@ -106,8 +105,8 @@ def test_what_the_model_wrote_is_a_call_unless_it_ends_the_task() -> None:
 
 
 def test_the_errands_judges_what_was_done_in_it() -> None:
+    from benchmarks.errands import compose
     from benchmarks.sides.practice_trl import ErrandsTools, errands_reward
-    from upturn.environments.errands import compose
 
     for task in islice(ErrandsKit().tasks(seed=3, split="train", families=LEARNED), len(LEARNED)):
         errandss, completions = [ErrandsTools(), ErrandsTools()], []

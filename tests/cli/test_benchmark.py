@@ -57,7 +57,7 @@ def test_perfect_work_on_two_suites_is_told_by_suite_and_together(tmp_path: Path
 
 
 def test_an_agent_of_ones_own_is_named_by_its_function() -> None:
-    printed = run("--suite", "prodbench-easy", "--agent", "upturn.environments.errands.rules:act")
+    printed = run("--suite", "prodbench-easy", "--agent", "benchmarks.errands.rules:act")
     assert printed["agent"] == "own@base"
     assert printed["by_name"]["prodbench-easy completion"]["value"] == 0
     assert printed["by_name"]["prodbench-easy first_action_p95"]["n"] == 4
@@ -67,7 +67,7 @@ def test_an_agent_of_ones_own_is_named_by_its_function() -> None:
 def test_an_agent_of_a_file_is_named_as_it_stands_there(tmp_path: Path) -> None:
     path = tmp_path / "upturn.toml"
     path.write_text(
-        '[[agents]]\nname = "rules"\nkind = "rule_based"\nimport_path = "upturn.environments.errands.rules:act"\n'
+        '[[agents]]\nname = "rules"\nkind = "rule_based"\nimport_path = "benchmarks.errands.rules:act"\n'
         "[loop]\ntrain = []\n"
     )
     printed = run("--suite", "prodbench-easy", "--agent", "rules", "--config", str(path))
@@ -86,7 +86,7 @@ AGENT = """
 import asyncio
 import signal
 
-from upturn.environments.errands.rules import act as _act
+from benchmarks.errands.rules import act as _act
 
 seen = []
 stop_at = None
@@ -222,7 +222,7 @@ def test_the_seed_of_further_tasks_is_the_file_s_where_none_is_given(tmp_path: P
     path = tmp_path / "upturn.toml"
     path.write_text(
         '[run]\nseed = 5\n[[agents]]\nname = "rules"\nkind = "rule_based"\n'
-        'import_path = "upturn.environments.errands.rules:act"\n[loop]\ntrain = []\n'
+        'import_path = "benchmarks.errands.rules:act"\n[loop]\ntrain = []\n'
     )
     words = ["--agent", "rules", "--config", str(path), "--heldout", "1", "--family", "cell_say"]
     assert run(*words)["suites"] == ["heldout/5"]

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from upturn import __version__
 from upturn.cli.app import app
-from upturn.loop.demo.plan import BRIEF, Size, demo_config
+from upturn.loop.demo.plan import PLANS, Size, demo_config
 from upturn.loop.run.journal import FILE_NAME, Journal
 
 
@@ -26,7 +26,7 @@ def run(*arguments: str) -> Result:
 
 def begun(folder: Path, seed: int = 0, size: Size = "tiny") -> Path:
     """The folder of a demo that was interrupted right after its start."""
-    config = demo_config(seed=seed, size=size, directory="runs", plan=BRIEF)
+    config = demo_config(seed=seed, directory="runs", plan=PLANS[size])
     run_dir = folder / "runs" / "demo-20260101-000000"
     command = f"demo --size {size}"
     Journal.open(run_dir, config_hash=config.config_hash, version=__version__, command=command).close()
@@ -66,7 +66,7 @@ def test_run_that_is_not_there_cannot_go_on(folder: Path, resume: str, complaint
     [
         (("--size", "tiny", "--seed", "8"), "config_hash is"),
         (("--size", "full", "--seed", "7"), "command is 'demo --size tiny' there and 'demo --size full' now"),
-        (("--seed", "7"), "command is 'demo --size tiny' there and 'demo --size full' now"),
+        (("--seed", "7"), "command is 'demo --size tiny' there and 'demo --size brief' now"),
     ],
 )
 def test_run_of_another_seed_or_size_cannot_go_on(folder: Path, arguments: tuple[str, ...], complaint: str) -> None:
@@ -94,7 +94,7 @@ def test_run_of_another_version_of_upturn_cannot_go_on(folder: Path) -> None:
 
 def test_run_in_use_cannot_go_on(folder: Path) -> None:
     run_dir = begun(folder)
-    config = demo_config(seed=0, size="tiny", directory="runs", plan=BRIEF)
+    config = demo_config(seed=0, directory="runs", plan=PLANS["tiny"])
     with Journal.open(run_dir, config_hash=config.config_hash, version=__version__, command="demo --size tiny"):
         result = run("--size", "tiny", "--resume", "latest")
     assert result.exit_code == 1

@@ -123,4 +123,4 @@ def test_something_missing_exits_1_with_what_to_do(monkeypatch: pytest.MonkeyPat
 
 def test_this_machine_can_be_looked_at() -> None:
     names = [check.name for check in doctor_module.all_checks()]
-    assert names == ["python", "torch", "model nano", "model nano-errands", "disk", "memory", "cores", "threads"]
+    assert names == ["python", "torch", "model nano", "disk", "memory", "cores", "threads"]

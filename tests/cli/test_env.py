@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks.errands import ENVIRONMENT, FAMILIES, compose, make_task
 from upturn.cli.app import main
 from upturn.cli.env import _interruptible, env_app
 from upturn.cli.env_bench import (
@@ -27,7 +28,6 @@ from upturn.cli.env_bench import (
     _solution,
 )
 from upturn.environments import Step, hint_of, resolve_kit
-from upturn.environments.errands import FAMILIES, compose, make_task
 from upturn.environments.office.generation.profile import profile
 from upturn.environments.stepwise import read_action
 from upturn.environments.validation.determinism import digests
@@ -73,9 +73,9 @@ def solution(family: str) -> str:
 def test_list_names_families_and_levels() -> None:
     printed = run("list")
     levels = {name: family.level for name, family in FAMILIES.items()}
-    assert printed["environments"]["errands"] == {"verifier": "errands/1", "levels": levels}
-    assert list(printed["environments"]) == ["office", "errands"]
-    assert "mail_reply: 2" in CliRunner().invoke(env_app, ["list", "errands"]).stdout
+    assert list(printed["environments"]) == ["office"]
+    assert run("list", ENVIRONMENT)["environments"] == {"errands": {"verifier": "errands/1", "levels": levels}}
+    assert "mail_reply: 2" in CliRunner().invoke(env_app, ["list", ENVIRONMENT]).stdout
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_validate_shows_every_check_with_its_bar(alone: None) -> None:
-    printed = run("validate", "errands", "--tasks", "2", "--family", "mail_file")
+    printed = run("validate", ENVIRONMENT, "--tasks", "2", "--family", "mail_file")
     checks = ["oracle", "ceiling", "floor", "random", "replay", "isolation", "canaries", "mutants"]
     attacks = [
         "nothing",
@@ -123,8 +123,8 @@ def test_validate_shows_every_check_with_its_bar(alone: None) -> None:
 
 
 def test_a_missed_bar_is_exit_code_1(alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("upturn.environments.errands.kit.oracle", lambda *_: None)
-    printed = run("validate", "errands", "--tasks", "2", "--family", "mail_file", code=1)
+    monkeypatch.setattr("benchmarks.errands.kit.oracle", lambda *_: None)
+    printed = run("validate", ENVIRONMENT, "--tasks", "2", "--family", "mail_file", code=1)
     assert printed["by_name"]["oracle mail_file"]["holds"] is False
     assert printed["breaches"][0] == "oracle mail_file: 'errands/mail_file/train/6/0' is not solved"
 
@@ -163,7 +163,7 @@ def test_modules_are_found_where_the_command_is_started(
 
 @pytest.mark.parametrize("family", ["mail_file", "call_off"])
 def test_a_task_can_be_played_from_a_pipe(family: str) -> None:
-    printed = run("play", "errands", "--family", family, text=solution(family))
+    printed = run("play", ENVIRONMENT, "--family", family, text=solution(family))
     assert printed["by_name"]["verdict"]["value"] == "success"
     assert printed["by_name"]["score"]["value"] == 1.0
     assert printed["by_name"]["cost error"]["value"] == 0.0
@@ -192,20 +192,20 @@ def test_a_task_of_the_office_is_shown_with_every_component_of_the_rubric() -> N
 
 
 def test_a_level_gives_a_task_of_any_family_of_it() -> None:
-    printed = run("play", "errands", "--level", "3", "--seed", "2", text="user.finish\n")
+    printed = run("play", ENVIRONMENT, "--level", "3", "--seed", "2", text="user.finish\n")
     assert (printed["level"], FAMILIES[printed["family"]].level) == (3, 3)
     task = make_task(printed["family"], 2 * 1_000_003)
     assert printed["task"] == task.id
     assert printed["by_name"].keys() >= {"verdict", "score", "reward success", "cost safety"}
     again = run(
-        "play", "errands", "--level", "3", "--family", printed["family"], "--seed", "2", text="user.finish\n"
+        "play", ENVIRONMENT, "--level", "3", "--family", printed["family"], "--seed", "2", text="user.finish\n"
     )
     assert again["task"] == task.id
 
 
 def test_people_see_observations_errors_and_the_judgement() -> None:
     text = "\nwhat now\nmail.move id=m1; folder=archive\nuser.finish\n"
-    found = CliRunner().invoke(env_app, ["play", "errands", "--family", "mail_file"], input=text)
+    found = CliRunner().invoke(env_app, ["play", ENVIRONMENT, "--family", "mail_file"], input=text)
     assert found.exit_code == 0
     lines = found.stdout.splitlines()
     assert lines[0] == "One call a line, 50 at most; help lists what can be called."
@@ -219,7 +219,7 @@ def test_people_see_observations_errors_and_the_judgement() -> None:
 
 def test_help_tells_what_can_be_called_and_is_no_call() -> None:
     text = "help\nhelp mail\nhelp calendar.create\nhelp fax\nuser.finish\n"
-    found = CliRunner().invoke(env_app, ["play", "errands", "--family", "mail_file"], input=text)
+    found = CliRunner().invoke(env_app, ["play", ENVIRONMENT, "--family", "mail_file"], input=text)
     assert "mail: list, search, read, send, reply, forward, move, mark\n" in found.stdout
     assert "mail.search [from=…]; [subject=…]\n    " in found.stdout
     assert "calendar.create title=…; day=" in found.stdout
@@ -229,18 +229,19 @@ def test_help_tells_what_can_be_called_and_is_no_call() -> None:
 
 def test_input_that_ends_early_is_a_failure() -> None:
     printed = run(
-        "play", "errands", "--family", "mail_file", "--heldout", "--seed", "4", text="mail.list folder=inbox\n"
+        "play", ENVIRONMENT, "--family", "mail_file", "--heldout", "--seed", "4", text="mail.list folder=inbox\n"
     )
     assert printed["by_name"]["verdict"]["value"] == "failure"
     assert (printed["turns"], printed["gates"]["ended"]["passed"]) == (1, False)
     assert "/heldout/" in printed["task"]
-    found = CliRunner().invoke(env_app, ["play", "errands", "--family", "mail_file"], input="mail.list\n")
+    found = CliRunner().invoke(env_app, ["play", ENVIRONMENT, "--family", "mail_file"], input="mail.list\n")
     assert "\nThe input ended before the task did.\n" in found.stdout
 
 
-def test_bench_measures_every_part() -> None:
+def test_bench_measures_every_part(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether bars hold is the machine's affair, and memory holds all tests before; the exit code says it."""
-    result = CliRunner().invoke(env_app, ["bench", "errands", "--tasks", "10", "--json"])
+    monkeypatch.setattr("upturn.cli.env_bench.registered_kits", lambda: (ENVIRONMENT,))  # the office takes longer
+    result = CliRunner().invoke(env_app, ["bench", ENVIRONMENT, "--tasks", "10", "--json"])
     printed = json.loads(result.stdout)
     printed["by_name"] = {each["name"]: each for each in printed["results"]}
     assert result.exit_code == int(any(each["holds"] is False for each in printed["results"]))
@@ -294,7 +295,7 @@ def test_the_first_judgement_of_a_task_is_timed_where_a_kit_keeps_what_it_made(
 
 
 def test_steps_are_made_from_text() -> None:
-    kit = resolve_kit("errands")
+    kit = resolve_kit(ENVIRONMENT)
     task = next(iter(kit.tasks(seed=0, split="train", families=["mail_file"])))
     solution, environment = _solution(kit, task), kit.environment(task)
     seen: list[Action] = []
@@ -314,7 +315,7 @@ def test_a_kit_that_keeps_what_tasks_share_is_measured_cold_too() -> None:
     [cold] = _cold(resolve_kit("office"))
     assert (cold.name, cold.unit, cold.n) == ("cold_reset", "ms", COLD)
     assert profile.cache_info().currsize == 1  # of the last task; what was there before is forgotten
-    assert _cold(resolve_kit("errands")) == []
+    assert _cold(resolve_kit(ENVIRONMENT)) == []
 
 
 def test_a_missed_bar_is_said() -> None:
@@ -327,10 +328,10 @@ def test_a_missed_bar_is_said() -> None:
     ("words", "error"),
     [
         (["list", "ofice"], UnknownNameError),
-        (["play", "errands", "--family", "fax"], UnknownNameError),
-        (["play", "errands", "--level", "99"], UnknownNameError),
-        (["play", "errands", "--family", "mail_file", "--level", "3"], UnknownNameError),
-        (["validate", "errands", "--family", "fax"], UnknownNameError),
+        (["play", ENVIRONMENT, "--family", "fax"], UnknownNameError),
+        (["play", ENVIRONMENT, "--level", "99"], UnknownNameError),
+        (["play", ENVIRONMENT, "--family", "mail_file", "--level", "3"], UnknownNameError),
+        (["validate", ENVIRONMENT, "--family", "fax"], UnknownNameError),
         (["bench", "shop:kit"], UnknownNameError),
     ],
 )

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks.errands import ENVIRONMENT
 from upturn.cli.env import env_app
 from upturn.errors import ConfigError, FileFormatError, UnknownNameError, UpturnError
 
@@ -69,7 +70,7 @@ def test_what_cannot_be_done_is_said(
 
 def test_only_offices_of_files_are_exported(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="errands is no office of files; the office is one"):
-        run("export", "errands", "--to", str(tmp_path / "x"))
+        run("export", ENVIRONMENT, "--to", str(tmp_path / "x"))
 
 
 def test_the_office_of_a_task_is_exported_before_and_after_the_work(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks.errands import ENVIRONMENT, ErrandsEnvironment, ErrandsVerifier, make_task
+from benchmarks.errands.baseline import nothing, oracle
 from upturn.cli.evaluate import eval_app
 from upturn.environments import oracle_of, resolve_kit, verifiers_of
-from upturn.environments.errands import ErrandsEnvironment, ErrandsVerifier, make_task
-from upturn.environments.errands.baseline import nothing, oracle
 from upturn.environments.scripted_policy import following, play
 from upturn.errors import UnknownNameError
 from upturn.pool import Pool, PoolBatch
@@ -39,7 +39,9 @@ def write(path: Path, points: Sequence[Point], *more: Trajectory) -> Path:
 
 
 def run(path: Path, *words: str, code: int = 0) -> dict[str, Any]:
-    found = CliRunner().invoke(eval_app, ["reverify", "--pool", str(path), *words, "--json"])
+    found = CliRunner().invoke(
+        eval_app, ["reverify", "--pool", str(path), "--environment", ENVIRONMENT, *words, "--json"]
+    )
     assert found.exit_code == code, (found.output, found.exception)
     printed: dict[str, Any] = json.loads(found.stdout)
     return printed

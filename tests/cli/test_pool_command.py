@@ -105,7 +105,7 @@ def test_ready_judges_by_production_or_configured_thresholds(filled: Path, tmp_p
     config = tmp_path / "upturn.toml"
     config.write_text(
         "[readiness]\npoints = 5\nclean_share = 0.8\ncategories = 1\n"
-        '[[agents]]\nname = "nano"\nkind = "local_model"\nmodel = "nano-errands"\n'
+        '[[agents]]\nname = "nano"\nkind = "local_model"\nmodel = "nano"\n'
     )
     configured = run_json("pool", "ready", "--pool", filled, "--config", config, exit_code=1)
     assert [result["name"] for result in configured["results"] if not result["holds"]] == ["decisions"]

@@ -10,19 +10,20 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from benchmarks.errands import MODEL
 from upturn.cli.app import app
 from upturn.loop.run.journal import FILE_NAME
 from upturn.loop.trainers import ALGORITHMS
 from upturn.pool import Pool
 
-FILE = """
+FILE = f"""
 [run]
 threads = 1
 
 [[agents]]
 name = "nano"
 kind = "local_model"
-model = "nano-errands"
+model = "{MODEL}"
 temperature = 1.0
 
 [environment]

@@ -19,7 +19,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from upturn.models.shipped import SHIPPED
+from benchmarks.errands import ENVIRONMENT, MODEL
 from upturn.training.runs.run_folder import CHECKPOINT_FILE, CURVE_FILE
 
 pytestmark = pytest.mark.slow
@@ -31,14 +31,14 @@ ACCELERATE = (
     *("--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--no_python"),
     "--main_process_port",
 )
-COMMON = """
+COMMON = f"""
 [[agents]]
 name = "nano"
 kind = "local_model"
-model = "nano-errands"
+model = "{MODEL}"
 
 [environment]
-name = "errands"
+name = "{ENVIRONMENT}"
 max_turns = 6
 max_tokens = 240
 max_action_tokens = 40
@@ -188,7 +188,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Ended:
 
 
 def test_practice_in_two_processes_ends_with_the_weights_of_one(one: Ended, two: Ended) -> None:
-    before = safetensors.torch.load_file(SHIPPED["nano-errands"] / "model.safetensors")
+    before = safetensors.torch.load_file(Path(MODEL) / "model.safetensors")
     name = "model.embed_tokens.weight"
     assert not torch.equal(one.weights()[f"grpo weights.{name}"], before[name].float())
     _assert_same(one, two)

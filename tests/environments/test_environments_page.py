@@ -7,12 +7,9 @@ from typing import Any
 
 import pytest
 
+from benchmarks.errands.kit import ErrandsKit
 from upturn.environments import EnvironmentKit, check_environment, resolve_kit
-from upturn.environments.errands import FAMILIES, OPERATIONS, ErrandsEnvironment, ErrandsVerifier, make_task
-from upturn.environments.errands.baseline import oracle
-from upturn.environments.errands.kit import ErrandsKit
-from upturn.environments.errands.operation import Parameter
-from upturn.environments.scripted_policy import play
+from upturn.environments.scripted_policy import following, play
 from upturn.environments.validation import PANEL, Plan, validate_kit
 from upturn.records import Action
 
@@ -26,37 +23,12 @@ def rows(heading: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines()]
 
 
-def described(parameter: Parameter) -> str:
-    kind = "" if parameter.kind == "text" else f" {parameter.kind}"
-    return f"`{parameter.name}`{kind}{'' if parameter.is_required else ' (optional)'}"
-
-
-def test_the_page_lists_the_operations_of_errands() -> None:
-    expected = [
-        [f"`{name}`", ", ".join(map(described, operation.parameters))] for name, operation in OPERATIONS.items()
-    ]
-    assert [[name, parameters] for name, parameters, _ in rows("operation")] == expected
-
-
-def test_the_page_lists_the_families_of_errands_with_a_real_instruction() -> None:
-    expected = [
-        [f"`{name}`", str(family.level), make_task(name, 0).instruction] for name, family in FAMILIES.items()
-    ]
-    assert rows("family") == expected
-
-
-def test_the_page_lists_the_codes_of_errands() -> None:
-    source = "".join(
-        path.read_text(encoding="utf-8") for path in (ROOT / "src/upturn/environments/errands").glob("*.py")
-    )
-    used = set(re.findall(r'OperationError\(\s*"(\w+)"', source))
-    assert set(re.findall(r"`(\w+)`", " ".join(codes for codes, _ in rows("code")))) == used
-
-
-def test_the_page_lists_the_gates_of_the_verifier() -> None:
-    task = make_task("mail_file", 0)
-    gates = ErrandsVerifier().verify(task, play(ErrandsEnvironment(), task, oracle)).gates
-    assert [name for name, _ in rows("gate")] == [f"`{gate.name}`" for gate in gates]
+def test_the_page_lists_the_gates_of_the_office() -> None:
+    kit = resolve_kit("office")
+    task = next(kit.tasks(seed=0, split="train", families=["mail_flag"]))
+    gates = kit.verifier.verify(task, play(kit.environment(task), task, following(()))).gates
+    [told] = re.findall(r"All gates together make a `success`:(.*?)\. A refusal", PAGE, flags=re.DOTALL)
+    assert sorted(re.findall(r"`(\w+)`", told)) == sorted(gate.name for gate in gates)
 
 
 def test_the_page_lists_the_checks_and_attacks() -> None:
@@ -66,7 +38,6 @@ def test_the_page_lists_the_checks_and_attacks() -> None:
     attacks = [name.strip("`") for name, _ in rows("attack")]
     assert attacks == [*PANEL, "own …"]
     assert sorted(told) == sorted(name for name in checks if name not in PANEL)
-    assert [name for name, *_ in rows("task family")] == [f"`{name}`" for name in FAMILIES]
 
 
 def test_the_pages_example_works(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from benchmarks.errands.kit import ErrandsKit
 from upturn.environments import Environment, EnvironmentKit, check_environment, one_step
-from upturn.environments.errands.kit import ErrandsKit
 from upturn.environments.hint import HintedEnvironment, HintedKit, HintingKit, hint_of, hinted
 from upturn.environments.one_step import OneStepKit
 from upturn.environments.scripted_policy import following, play

@@ -6,8 +6,8 @@ from types import ModuleType
 
 import pytest
 
+from benchmarks.errands.kit import ErrandsKit
 from upturn.environments import EnvironmentKit, registered_kits, resolve_kit
-from upturn.environments.errands.kit import ErrandsKit
 from upturn.errors import UnknownNameError
 
 
@@ -19,7 +19,7 @@ def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_registered_names_resolve() -> None:
-    assert registered_kits() == ("office", "errands")
+    assert registered_kits() == ("office",)
     for name in registered_kits():
         assert resolve_kit(name).name == name
 
@@ -31,13 +31,13 @@ def test_import_paths_resolve_to_the_factorys_kit(module: ModuleType) -> None:
     assert isinstance(kit, EnvironmentKit)
     assert resolve_kit("my_environments:make") is kit
     assert resolve_kit("my_environments:KIT") is kit
-    assert isinstance(resolve_kit("upturn.environments.errands.kit:ErrandsKit"), ErrandsKit)
+    assert isinstance(resolve_kit("benchmarks.errands.kit:ErrandsKit"), ErrandsKit)
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("ofice", "unknown environment 'ofice'; known: office, errands; or give module:factory"),
+        ("ofice", "unknown environment 'ofice'; known: office; or give module:factory"),
         ("", "unknown environment ''"),
         ("no_such_module:kit", "cannot be imported: No module named 'no_such_module'"),
         ("my_environments:missing", "cannot be imported: .* has no attribute 'missing'"),

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from benchmarks.errands import ErrandsEnvironment, make_task
+from benchmarks.errands.kit import ErrandsKit
 from upturn.environments import ProvenKit, WorldKit, content_hash, one_step, oracle_of, world_of
-from upturn.environments.errands import ErrandsEnvironment, make_task
-from upturn.environments.errands.kit import ErrandsKit
 from upturn.environments.office.faults import Fault, FaultPlan
 from upturn.environments.office.kit import OfficeKit, RenamedKit
 from upturn.environments.office.renaming import renamed

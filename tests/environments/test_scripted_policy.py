@@ -1,7 +1,7 @@
 """How an attempt without a model is recorded."""
 
-from upturn.environments.errands import ErrandsEnvironment, compose, make_task
-from upturn.environments.errands.baseline import nothing, oracle
+from benchmarks.errands import ErrandsEnvironment, compose, make_task
+from benchmarks.errands.baseline import nothing, oracle
 from upturn.environments.scripted_policy import MAX_TURNS, following, play
 from upturn.records import Action
 

@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
+from benchmarks.errands import ENVIRONMENT, compose
 from upturn.environments import EnvironmentKit, hint_of, one_step, resolve_kit
-from upturn.environments.errands import compose
 from upturn.environments.stepwise import (
     OVER,
     StepwiseEpisode,
@@ -195,7 +195,7 @@ def test_faults_are_recorded_action_by_action() -> None:
 
 
 def test_the_oracle_of_errands_scores_1_step_by_step() -> None:
-    kit = resolve_kit("errands")
+    kit = resolve_kit(ENVIRONMENT)
     for task in islice(TaskChoice(level=3).stream(kit, 5), 3):
         attempt = begun(kit, task)
         *before, last = [attempt.act(write_call(action)) for action in compose(task).draft.oracle]
@@ -206,7 +206,7 @@ def test_the_oracle_of_errands_scores_1_step_by_step() -> None:
 
 
 def test_tasks_match_family_level_and_split() -> None:
-    kit = resolve_kit("errands")
+    kit = resolve_kit(ENVIRONMENT)
     found = list(islice(TaskChoice(level=2, split="heldout").stream(kit, 0), 8))
     assert {(task.level, task.split) for task in found} == {(2, "heldout")}
     assert first(kit, TaskChoice("mail_file")).family == "mail_file"
@@ -224,7 +224,7 @@ def test_tasks_match_family_level_and_split() -> None:
 )
 def test_unknown_tasks_are_refused_at_once(choice: TaskChoice, message: str) -> None:
     with pytest.raises(UnknownNameError, match=message):
-        choice.stream(resolve_kit("errands"), 0)
+        choice.stream(resolve_kit(ENVIRONMENT), 0)
 
 
 def test_an_episode_needs_room_for_an_action() -> None:

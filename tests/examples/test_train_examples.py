@@ -156,7 +156,7 @@ def test_every_example_runs_from_end_to_end_in_an_empty_folder(tmp_path: Path) -
     """In the order in which they need each other's pools; each leaves a version, a card and a page."""
     for name in SERVES:
         _run(tmp_path, "loop", "run", "--config", str(_small(name, tmp_path)))
-    _run(tmp_path, "ingest", str(_rate(tmp_path, "errands.db")), "--format", "feedback", "--pool", "errands.db")
+    _run(tmp_path, "ingest", str(_rate(tmp_path, "served.db")), "--format", "feedback", "--pool", "served.db")
     others = [name for name in NAMES if name not in (*SERVES, "grpo")]
     for name in ("grpo", *others):
         lesson = _lesson(name)

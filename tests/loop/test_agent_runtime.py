@@ -8,15 +8,16 @@ from types import ModuleType
 import pytest
 import torch
 
+from benchmarks.errands import MODEL
+from benchmarks.errands.kit import ErrandsKit
 from upturn.agents import trajectory_id
 from upturn.agents.context import Budget, parameters_of
 from upturn.config import Limits
-from upturn.environments.errands.kit import ErrandsKit
 from upturn.errors import ConfigError, ModelError
 from upturn.loop.agent_runtime import Fleet, Purpose
 from upturn.records import AgentVersion, Task, TokenRow
 
-NANO = AgentVersion("nano", "base", "local_model", model="nano-errands", parameters={"temperature": 1.0})
+NANO = AgentVersion("nano", "base", "local_model", model=MODEL, parameters={"temperature": 1.0})
 LIMITS = Limits(max_turns=2, max_tokens=120, max_action_tokens=16)
 
 

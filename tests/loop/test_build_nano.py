@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import torch
 
+from benchmarks.errands import MODEL
+from benchmarks.errands.pretraining.course import ERRANDS, PATTERN
 from upturn.environments.environment import judge
 from upturn.environments.kit import resolve_kit
 from upturn.loop import build_nano as nano
@@ -18,14 +20,14 @@ from upturn.loop.agent_runtime import Fleet, Purpose
 from upturn.loop.build_nano import ATTEMPTS, HELDOUT_TASKS, PASS_TASKS, build, limits_of
 from upturn.loop.evaluation.evaluate import exam_tasks, families_of, sit
 from upturn.loop.progress import NoProgress
-from upturn.models.shipped import CARD, SHIPPED
+from upturn.models.shipped import CARD, model_folder
 from upturn.records import AgentVersion
-from upturn.training.pretraining import COURSES, Course
-from upturn.training.pretraining.errands_course import ERRANDS, PATTERN
+from upturn.training.pretraining import OFFICE, Course
 from upturn.training.pretraining.tokenizer import new_tokenizer, said
 
 pytestmark = pytest.mark.slow
 
+COURSES = (OFFICE, ERRANDS)
 TIPPED = 0.02
 """Share of a family's tasks whose outcome another processor's rounding may tip; the card's own tips none."""
 
@@ -38,7 +40,7 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-@pytest.fixture(params=list(COURSES.values()), ids=list(COURSES))
+@pytest.fixture(params=COURSES, ids=lambda course: course.model)
 def course(request: pytest.FixtureRequest) -> Course:
     found: Course = request.param
     return found
@@ -46,12 +48,16 @@ def course(request: pytest.FixtureRequest) -> Course:
 
 @pytest.fixture
 def card(course: Course) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((SHIPPED[course.model] / CARD).read_text())
+    found: dict[str, Any] = json.loads((model_folder(model_of(course)) / CARD).read_text())
     return found
 
 
+def model_of(course: Course) -> str:
+    return "nano" if course is OFFICE else MODEL
+
+
 def version_of(course: Course) -> AgentVersion:
-    return AgentVersion("nano", "base", "local_model", model=course.model, parameters={"temperature": 1.0})
+    return AgentVersion("nano", "base", "local_model", model=model_of(course), parameters={"temperature": 1.0})
 
 
 def test_card_is_of_this_schedule(course: Course, card: dict[str, Any]) -> None:

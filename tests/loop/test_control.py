@@ -4,24 +4,22 @@ from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from benchmarks.errands import ENVIRONMENT, LEARNED, MODEL
 from upturn.deployment.interval import Interval
-from upturn.environments.errands import LEARNED
-from upturn.loop.demo.plan import ERRANDS, demo_config
 from upturn.loop.evaluation.evaluate import ExamResult, examine
 from upturn.loop.progress import NoProgress
 from upturn.loop.rollouts.policy_worker import Trainee
 from upturn.loop.run.context import Context, open_run
+from upturn.loop.trainers import parse_full_config
 from upturn.loop.trainers.grpo import train_grpo
 from upturn.loop.trainers.rl_training import Reward
 from upturn.models.engine import weights_hash
 from upturn.records import AgentVersion, Evaluation
-from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.distributed.weights import restore_weights
 from upturn.training.runs.curve import read_curve
 
@@ -39,19 +37,25 @@ def by_chance(evaluation: Evaluation) -> float:
 
 @pytest.fixture
 def begun(tmp_path: Path) -> Iterator[Begun]:
-    """The demo's run with more practice than the tiny size has, and the model's marks before it."""
+    """A run, and the model's marks before it."""
     threads = torch.get_num_threads()
-    config = demo_config(seed=2, size="tiny", directory="runs", plan=ERRANDS)
-    practice: dict[str, Any] = {
-        "iterations": ITERATIONS,
-        "tasks_per_iteration": 24,
-        "group_size": 8,
-        "evaluate_every": ITERATIONS,
-    }
-    config = config.with_sections(
-        replace(config.section(GrpoSettings), **practice),
-        run=replace(config.run, threads=1),
-        tasks=replace(config.tasks, heldout_count=HELDOUT_TASKS),
+    config = parse_full_config(
+        {
+            "run": {"seed": 2, "directory": "runs", "threads": 1},
+            "agents": [{"name": "nano", "kind": "local_model", "model": MODEL}],
+            "environment": {"name": ENVIRONMENT, "max_turns": 10, "max_tokens": 240, "max_action_tokens": 40},
+            "tasks": {"train_families": list(LEARNED), "heldout_count": HELDOUT_TASKS},
+            "rewards": {"weights": {"success": 0.9, "efficiency": 0.1}},
+            "grpo": {
+                "iterations": ITERATIONS,
+                "tasks_per_iteration": 24,
+                "group_size": 8,
+                "evaluate_every": ITERATIONS,
+                "optimiser": {"learning_rate": 4e-4},
+                "decay": "linear",
+                "incumbent_share": 0.15,
+            },
+        }
     )
     with open_run(config, tmp_path / "run", "control", NoProgress()) as context:
         parent = context.router.registry.served("nano").incumbent

@@ -7,6 +7,7 @@ from types import ModuleType
 
 import pytest
 
+from benchmarks.errands import MODEL
 from upturn.config import AgentConfig, CurriculumSettings
 from upturn.environments import EnvironmentKit
 from upturn.errors import TrainingError
@@ -19,7 +20,7 @@ from upturn.records import Observation, Trajectory
 from upturn.training.data.curriculum import Portion
 from upturn.training.data.curriculum_collect import CurriculumCollect
 
-NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")
+NANO = AgentConfig(name="nano", kind="local_model", model=MODEL)
 SHORT = {"max_turns": 1, "max_tokens": 128}
 WEIGHTS = {"sums": 1.0, "products": 0.5}
 

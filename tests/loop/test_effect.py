@@ -6,6 +6,7 @@ from typing import cast
 
 import pytest
 
+from benchmarks.errands import MODEL
 from upturn.agents.context import Budget
 from upturn.config import AgentConfig, CurriculumSettings, RewardConfig, RolloutConfig
 from upturn.errors import ConfigError, TrainingError
@@ -14,7 +15,7 @@ from upturn.loop.trainers.registry import ALGORITHMS
 from upturn.loop.trainers.train_command import check_effect
 from upturn.models import Renderer
 
-NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")
+NANO = AgentConfig(name="nano", kind="local_model", model=MODEL)
 GUIDED = {"grpo", "ppo"}
 PRACTISING = GUIDED | {"online-dpo", "rejection", "iterated", "star", "self-repair", "rft", "mixture"}
 

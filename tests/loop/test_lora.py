@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from benchmarks.errands import MODEL
 from upturn.config import AdapterSettings, AgentConfig, Config, Limits, OptimiserSettings, RolloutConfig
 from upturn.errors import ConfigError
 from upturn.loop.agent_runtime import CONTEXT, Fleet
@@ -18,7 +19,7 @@ from upturn.loop.run.settings import adapter_settings
 from upturn.loop.trainers.candidate import training_folder
 from upturn.loop.trainers.grpo import train_grpo
 from upturn.models.engine import LocalEngine, weights_hash
-from upturn.models.shipped import SHIPPED, load_local, model_folder
+from upturn.models.shipped import load_local, model_folder
 from upturn.records import Evaluation
 from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.distributed.weights import restore_weights, weight_tensors
@@ -30,7 +31,7 @@ from upturn.training.runs.run_folder import CURVE_FILE
 
 pytest.importorskip("peft", reason="the extra lora is not installed")
 
-NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")
+NANO = AgentConfig(name="nano", kind="local_model", model=MODEL)
 BASE = version_of(NANO)
 ROUNDS = GrpoSettings(
     iterations=2,
@@ -71,10 +72,8 @@ def test_a_version_is_the_whole_model_and_the_adapter_lies_beside_it(desk: Modul
         sampled = {each.model_version for each in context.pool.trajectories(tenant="default")}
     adapter = Path(made.model) / "adapter"
     assert made.weights_hash == _hash(made.model) == _hash(str(adapter))
-    assert (
-        f'"base_model_name_or_path": "{SHIPPED["nano-errands"]}"' in (adapter / "adapter_config.json").read_text()
-    )
-    assert _hash("nano-errands") in sampled and len(sampled) == 2, "the first round is the base's"
+    assert f'"base_model_name_or_path": "{MODEL}"' in (adapter / "adapter_config.json").read_text()
+    assert _hash(MODEL) in sampled and len(sampled) == 2, "the first round is the base's"
     assert curve[-1].metrics["loss"] is not None
 
 
@@ -84,7 +83,7 @@ def test_an_engine_elsewhere_gets_the_adapter_or_the_model_with_it_merged(
     desk: ModuleType, engine_server: ModuleType, tmp_path: Path, dialect: str, staleness: int
 ) -> None:
     """What comes back is scored again, so other weights than those in training would be refused."""
-    served = load_local("nano-errands").model
+    served = load_local(MODEL).model
     local = LocalEngine(served, max_length=CONTEXT)
     given: list[str] = []
 
@@ -101,20 +100,20 @@ def test_an_engine_elsewhere_gets_the_adapter_or_the_model_with_it_merged(
             train_grpo(context, BASE, {"sums": 1.0}, "grpo", reward=_reward)
             sampled = {each.model_version for each in context.pool.trajectories(tenant="default")}
     assert sampled == set(given)
-    assert given[0] == _hash("nano-errands") and len(given) == (1 if staleness else 2)
+    assert given[0] == _hash(MODEL) and len(given) == (1 if staleness else 2)
 
 
 def test_the_incumbents_share_is_blended_into_the_whole_model(desk: ModuleType, tmp_path: Path) -> None:
-    local = load_local("nano-errands").model
+    local = load_local(MODEL).model
     with torch.no_grad():
         for parameter in local.parameters():
             parameter.mul_(0.5)  # practice finds nothing better than these weights: they solve no sum, nor does it
-    save_version(local, tmp_path / "halved", companions=model_folder("nano-errands"))
+    save_version(local, tmp_path / "halved", companions=model_folder(MODEL))
     parent = replace(BASE, version="halved", model=str(tmp_path / "halved"))
     grpo = replace(ROUNDS, incumbent_share=0.25)
     with desk.opened(tmp_path / "run", _config(desk, grpo)) as context:
         made = train_grpo(context, parent, {"sums": 1.0}, "grpo")
-    before = weight_tensors(load_local("nano-errands").model)
+    before = weight_tensors(load_local(MODEL).model)
     for name, tensor in weight_tensors(load_local(made.model).model).items():
         torch.testing.assert_close(tensor, (0.75 * 0.5 + 0.25) * before[name])
     assert not (Path(made.model) / "adapter").exists(), "no adapter says what a blend is"
@@ -137,7 +136,7 @@ def test_an_adapter_on_a_version_that_is_one_loads_to_the_same_weights(desk: Mod
 def test_a_plan_counts_what_is_trained(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path, _config(desk)) as context:
         shape = shape_of(Trainee(context.fleet, BASE, context.adapter).model)
-        whole = shape_of(load_local("nano-errands").model)
+        whole = shape_of(load_local(MODEL).model)
     assert whole.trained == whole.parameters
     assert shape.trained == shape.parameters - whole.parameters
     added = whole.layers * LORA.rank * (2 * whole.width + whole.inner + whole.width)

@@ -7,6 +7,7 @@ from types import ModuleType
 import pytest
 import torch
 
+from benchmarks.errands import MODEL
 from upturn.config import AgentConfig
 from upturn.errors import ConfigError, TrainingError
 from upturn.loop.agent_runtime import Purpose
@@ -23,12 +24,12 @@ from upturn.pool.snapshot import find_snapshot
 from upturn.training.algorithms.offline import OfflineSettings
 from upturn.training.data.usability import REASONS
 
-NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")
+NANO = AgentConfig(name="nano", kind="local_model", model=MODEL)
 SHORT = {"max_turns": 1, "max_tokens": 128}
 
 
 def _renderer() -> Renderer:
-    return CompactRenderer(load_local("nano-errands").tokenizer)
+    return CompactRenderer(load_local(MODEL).tokenizer)
 
 
 class Notes(NoProgress):

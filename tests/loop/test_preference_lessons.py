@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.errands import MODEL
 from upturn.config import AgentConfig
 from upturn.errors import ConfigError, TrainingError
 from upturn.loop.cycle import serve
@@ -26,7 +27,7 @@ from upturn.pool.snapshot import find_snapshot
 from upturn.records import Action, Feedback
 from upturn.training.algorithms.mixture import MixtureSettings
 
-NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")
+NANO = AgentConfig(name="nano", kind="local_model", model=MODEL)
 SHORT = {"max_turns": 1, "max_tokens": 128}
 VERSIONS = {"old": "adder@base", "new": "solver@base"}
 

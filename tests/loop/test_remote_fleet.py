@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from benchmarks.errands import ENVIRONMENT, MODEL
 from upturn.config import Limits
 from upturn.environments.kit import resolve_kit
 from upturn.errors import ModelError, TrainingError
@@ -22,9 +23,9 @@ from upturn.training.advantage import ScoredGroup
 from upturn.training.distributed.weights import restore_weights, weight_tensors
 from upturn.training.runs.model_folder import load_version
 
-KIT = resolve_kit("errands")
+KIT = resolve_kit(ENVIRONMENT)
 LIMITS = Limits(max_turns=4, max_tokens=200, max_action_tokens=24)
-VERSION = AgentVersion("nano", "1", "local_model", model="nano-errands")
+VERSION = AgentVersion("nano", "1", "local_model", model=MODEL)
 TASKS: list[Task] = list(islice(KIT.tasks(seed=3, split="train", families=["mail_file", "cell_ask"]), 3))
 PRACTICE = Practice("run", 5, 3)
 

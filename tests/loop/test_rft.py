@@ -9,6 +9,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from benchmarks.errands import MODEL
 from upturn.config import AgentConfig, LoopConfig
 from upturn.deployment.interval import Interval
 from upturn.errors import ConfigError, ModelError
@@ -35,7 +36,7 @@ from upturn.loop.trainers.train_command import teach
 from upturn.records import AgentVersion, fields_json
 from upturn.training.algorithms.grpo import GrpoSettings
 
-NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")
+NANO = AgentConfig(name="nano", kind="local_model", model=MODEL)
 
 
 def _exam(name: str, outcomes: Sequence[int]) -> ExamResult:
@@ -47,7 +48,7 @@ def _exam(name: str, outcomes: Sequence[int]) -> ExamResult:
 
 
 def _trial(reward: RewardKind, seed: int, outcomes: Sequence[int]) -> Trial:
-    version = AgentVersion("nano", f"{reward}-{seed}", "local_model", model="nano-errands")
+    version = AgentVersion("nano", f"{reward}-{seed}", "local_model", model=MODEL)
     return Trial("nano@base", reward, seed, version, _exam(f"{reward}-{seed}", outcomes))
 
 
@@ -132,7 +133,7 @@ def test_figures_are_named_after_base_and_control() -> None:
 
 
 def _context_trials(context: Context) -> list[tuple[str, str, int]]:
-    parent = AgentVersion("nano", "base", "local_model", model="nano-errands")
+    parent = AgentVersion("nano", "base", "local_model", model=MODEL)
     return [(base.id, reward, seed) for base, reward, seed in _trials(context, parent)]
 
 
@@ -181,7 +182,7 @@ def test_every_round_has_its_number_of_examples_and_none_comes_more_often_than_a
 
 def test_what_is_practised_is_the_examples(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path, desk.config(rft={"examples": 5, "tasks_per_iteration": 4})) as context:
-        parent = AgentVersion("nano", "base", "local_model", model="nano-errands")
+        parent = AgentVersion("nano", "base", "local_model", model=MODEL)
         course = _course(context, parent, "x", _practice(context, "x", "true", seed=3, rate=0.5))
         assert course.tasks is not None
         drawn = [task.id for number in range(6) for task in course.tasks(number)]

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks.errands import MODEL
+from benchmarks.errands.kit import ErrandsKit
 from upturn.config import Limits
 from upturn.environments import EnvironmentKit
-from upturn.environments.errands.kit import ErrandsKit
 from upturn.environments.one_step import one_step
 from upturn.errors import TrainingError
 from upturn.loop.agent_runtime import Fleet
@@ -20,7 +21,7 @@ from upturn.training.advantages import AdvantageSettings, advantage_of
 from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
 from upturn.training.runs import RunOptions
 
-NANO = AgentVersion("nano", "base", "local_model", model="nano-errands", parameters={"temperature": 1.0})
+NANO = AgentVersion("nano", "base", "local_model", model=MODEL, parameters={"temperature": 1.0})
 PRACTICE = Practice("run", 0, attempts=8)
 SHAPED = AdvantageSettings("turn", is_shaped=True)
 

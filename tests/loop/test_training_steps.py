@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 import torch
 
+from benchmarks.errands import MODEL
 from upturn.config import AgentConfig, LoopConfig, OptimiserSettings, ReadinessConfig, RewardConfig
 from upturn.errors import ModelError, TrainingError
 from upturn.loop.agent_runtime import Purpose
@@ -40,7 +41,7 @@ from upturn.training.runs.curve import CurvePoint, read_curve
 from upturn.training.runs.model_folder import save_version
 from upturn.training.runs.run_folder import CURVE_FILE
 
-NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")
+NANO = AgentConfig(name="nano", kind="local_model", model=MODEL)
 
 
 def test_iterations_tasks_depend_on_seed_and_iteration_only(desk: ModuleType) -> None:
@@ -424,15 +425,15 @@ def test_candidate_keeps_its_share_of_the_incumbent(desk: ModuleType, tmp_path: 
     plain = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64})
     config = plain.with_sections(practice, agents=(NANO,))
     base = version_of(NANO)
-    local = load_local("nano-errands").model
+    local = load_local(MODEL).model
     with torch.no_grad():
         for parameter in local.parameters():
             parameter.mul_(0.5)  # practice finds nothing better than these weights: they solve no sum, nor does it
-    save_version(local, tmp_path / "halved", companions=model_folder("nano-errands"))
+    save_version(local, tmp_path / "halved", companions=model_folder(MODEL))
     parent = replace(base, version="halved", model=str(tmp_path / "halved"))
     with desk.opened(tmp_path / "run", config) as context:
         version = train_grpo(context, parent, {"sums": 1.0}, "grpo")
-    before = weight_tensors(load_local("nano-errands").model)
+    before = weight_tensors(load_local(MODEL).model)
     for name, tensor in weight_tensors(load_local(version.model).model).items():
         torch.testing.assert_close(tensor, (0.75 * 0.5 + 0.25) * before[name])
 

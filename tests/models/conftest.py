@@ -11,7 +11,7 @@ import torch
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from upturn.environments.errands.tools import errands_tools
+from benchmarks.errands.tools import errands_tools
 
 TEMPLATES = Path(__file__).parent.parent / "data" / "chat_templates"
 QWEN_WORDS = r"'s|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"

@@ -20,13 +20,13 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
+from benchmarks.errands import compose
+from benchmarks.errands.kit import ErrandsKit
+from benchmarks.errands.tools import errands_tools
 from upturn.agents import Attempt, Job, Setting, ToolAgent, fork_counts, rendered_rows, run_rollouts
 from upturn.agents.context import COMPACTED, Budget, GrowingPrompt, prompt_builder
 from upturn.agents.rendering import matches_tokenizer
 from upturn.config import Limits, OptimiserSettings
-from upturn.environments.errands import compose
-from upturn.environments.errands.kit import ErrandsKit
-from upturn.environments.errands.tools import errands_tools
 from upturn.errors import TrainingError
 from upturn.loop.trainers.pool_data import with_rows
 from upturn.models import ChatRenderer, Generation, GenerationRequest, Model

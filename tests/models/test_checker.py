@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
+from benchmarks.errands import MODEL
 from upturn.models import SPECIAL_TOKENS, CompactRenderer, ParsedOutput, RendererReport, check_renderer
 from upturn.models.shipped import load_local
 from upturn.records import Action, Observation, Turn
@@ -29,7 +30,7 @@ class Fine(CompactRenderer):
 def test_our_renderers_pass_the_check() -> None:
     expected = RendererReport((), 0, 0)
     assert check_renderer(Fine()) == expected
-    report = check_renderer(CompactRenderer(load_local("nano-errands").tokenizer))
+    report = check_renderer(CompactRenderer(load_local(MODEL).tokenizer))
     assert report == expected and report.is_satisfied
 
 

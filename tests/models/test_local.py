@@ -17,9 +17,10 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 from safetensors.torch import load_file
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from benchmarks.errands import MODEL
+from benchmarks.errands.kit import ErrandsKit
 from upturn.agents import fork_counts
 from upturn.config import Limits, OptimiserSettings
-from upturn.environments.errands.kit import ErrandsKit
 from upturn.errors import ConfigError, ModelError
 from upturn.loop.agent_runtime import Fleet, Purpose
 from upturn.loop.rollouts.policy_worker import Practice, Trainee
@@ -67,8 +68,8 @@ def test_a_folder_with_a_chat_template_uses_it(folder: Path) -> None:
     )
     assert local.model.dtype == torch.float32 and not local.model.training
     assert load_local(str(folder), precision="bfloat16").model.dtype == torch.bfloat16
-    assert load_local("nano-errands").chat is None
-    assert isinstance(load_local("nano-errands").renderer(), CompactRenderer)
+    assert load_local(MODEL).chat is None
+    assert isinstance(load_local(MODEL).renderer(), CompactRenderer)
 
 
 def test_our_special_tokens_take_precedence_over_a_chat_template(
@@ -262,9 +263,9 @@ def test_a_folder_with_a_model_and_an_adapter_is_ambiguous(folder: Path, tmp_pat
 def test_template_options_without_a_template_are_refused(folder: Path) -> None:
     with pytest.raises(
         ModelError,
-        match=r"chat template options \{'enable_thinking': False\} have no effect on model 'nano-errands'",
+        match=r"chat template options \{'enable_thinking': False\} have no effect on model '.*/nano_errands'",
     ):
-        load_local("nano-errands").renderer(options={"enable_thinking": False})
+        load_local(MODEL).renderer(options={"enable_thinking": False})
     told = load_local(str(folder)).renderer(options={"date_string": "today"})
     assert isinstance(told, ChatRenderer)
     with pytest.raises(ModelError, match="template option 'enable_thinking' has no effect"):

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from functools import cache
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,11 +11,11 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from benchmarks.errands import MODEL
 from upturn.errors import ModelError
 from upturn.models import SPECIAL_TOKENS, CompactRenderer, ParsedOutput
 from upturn.models.chat_template import ChatRenderer
 from upturn.models.observation import RenderedObservations
-from upturn.models.shipped import SHIPPED
 from upturn.records import Action, Observation
 
 
@@ -64,7 +65,7 @@ def test_a_truncated_prediction_or_one_with_special_tokens_is_none(special: int)
 
 
 def test_the_shipped_tokenizer_writes_observations() -> None:
-    tokenizer = Tokenizer.from_file(str(SHIPPED["nano-errands"] / "tokenizer.json"))
+    tokenizer = Tokenizer.from_file(str(Path(MODEL) / "tokenizer.json"))
     own = RenderedObservations(CompactRenderer(tokenizer))
     assert own.prefix == (tokenizer.token_to_id("<|obs|>"),)
     assert own.stop_ids == (tokenizer.token_to_id("<|act|>"),)

@@ -13,14 +13,13 @@ from upturn.cli.output import emit, resumable
 
 def demo(  # noqa: PLR0917  # one parameter per option
     seed: Annotated[int, typer.Option(min=0, help="Everything random is derived from it.")] = 0,
-    environment: Annotated[
-        str,
+    size: Annotated[
+        Literal["tiny", "brief", "full"],
         typer.Option(
-            help="office-brief: ten families of the office, in minutes; office: 37 of them, which takes longer; "
-            "errands: a small office."
+            help="brief: ten families of the office, in minutes; full: 37 of them, which takes longer; tiny: the "
+            "same steps in about a minute."
         ),
-    ] = "office-brief",
-    size: Annotated[Literal["full", "tiny"], typer.Option(help="tiny: the same steps in two minutes.")] = "full",
+    ] = "brief",
     directory: Annotated[Path, typer.Option(help="Folder that holds one folder per run.")] = Path("runs"),
     resume: Annotated[
         str | None, typer.Option(help="Go on with a run: its folder, or 'latest'; seed and size as it began.")
@@ -35,19 +34,18 @@ def demo(  # noqa: PLR0917  # one parameter per option
     with LiveView("Upturn demo: an agent gets better by working") as view:
         view.stage("Start")
         from upturn.cli.run_report import finish_demo
-        from upturn.loop.demo import demo_config, plan_named, run_demo
+        from upturn.loop.demo import PLANS, demo_config, run_demo
         from upturn.loop.run import chosen_run, open_run
 
-        plan = plan_named(environment)
+        plan = PLANS[size]
         run_dir = chosen_run(directory, "demo", resume)
-        config = demo_config(seed=seed, size=size, directory=str(directory), plan=plan)
-        where = "" if environment == "office-brief" else f" --environment {environment}"
-        command = f"upturn demo --seed {seed} --size {size}{where}"
+        config = demo_config(seed=seed, directory=str(directory), plan=plan)
+        command = f"upturn demo --seed {seed} --size {size}"
         with (
             resumable(f"{command} --directory {quote(str(directory))} --resume {quote(str(run_dir))}"),
-            open_run(config, run_dir, f"demo --size {size}{where}", view) as context,
+            open_run(config, run_dir, f"demo --size {size}", view) as context,
         ):
-            facts = run_demo(context, size, plan)
+            facts = run_demo(context, plan)
             view.stage("Write the report")
             made = finish_demo(context, facts, plan, command=command, started=started)
     details = made.details if as_json else {"report": str(run_dir / "report.html"), "try next": made.next_commands}

@@ -31,7 +31,7 @@ from upturn.config.settings import (
 )
 from upturn.errors import ConfigError
 
-SHIPPED_MODELS = ("nano", "nano-errands")
+SHIPPED_MODELS = ("nano",)
 """Those that come with Upturn."""
 
 
@@ -228,7 +228,7 @@ def _surroundings(config: Config, environ: Mapping[str, str]) -> list[str]:
         if model not in ("", *SHIPPED_MODELS) and not HUB_NAME.match(model) and not Path(model).is_dir():
             problems.append(
                 f"{where} = {model!r} is no folder {here}, nor a name as on the Hugging Face hub (owner/name); "
-                f"{' and '.join(map(repr, SHIPPED_MODELS))} ship"
+                f"{' and '.join(map(repr, SHIPPED_MODELS))} ships with Upturn"
             )
     for where, variable in _key_variables(config):
         if not environ.get(variable):

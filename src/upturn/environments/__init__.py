@@ -21,11 +21,19 @@ from upturn.environments.kit import (
     verifiers_of,
 )
 from upturn.environments.one_step import one_step
-from upturn.environments.oracle_protocol import ProvenKit, WorldKit, content_hash, oracle_of, world_of
+from upturn.environments.oracle_protocol import (
+    CANARY_LENGTH,
+    ProvenKit,
+    WorldKit,
+    content_hash,
+    oracle_of,
+    world_of,
+)
 from upturn.environments.scripted_policy import LONG_TURNS, Player, following, play
 from upturn.environments.stepwise import TaskChoice, read_action
 
 __all__ = [
+    "CANARY_LENGTH",
     "LONGEST_ANSWER",
     "LONG_TURNS",
     "MALFORMED",

@@ -46,7 +46,7 @@ class Step(NamedTuple):
     observation: Observation
     reward: float
     """For this action; training adds it to the verifier's reward for the whole trajectory. 0 where the verifier
-    grades everything, as in errands."""
+    grades everything, as in the office."""
     is_terminated: bool
     is_truncated: bool
     info: Info

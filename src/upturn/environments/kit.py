@@ -8,10 +8,7 @@ from upturn.environments.environment import Environment, Verifier
 from upturn.errors import UnknownNameError, described
 from upturn.records import Split, Task, Tool
 
-_REGISTERED = {
-    "office": "upturn.environments.office.kit:OfficeKit",
-    "errands": "upturn.environments.errands.kit:ErrandsKit",
-}
+_REGISTERED = {"office": "upturn.environments.office.kit:OfficeKit"}
 
 
 @runtime_checkable

@@ -8,11 +8,8 @@ from pathlib import Path
 from upturn.errors import ModelError
 from upturn.models.local import LocalModel, Precision, check_files, load_folder, load_model, tokenizer_folder
 
-SHIPPED: Mapping[str, Path] = {
-    name: Path(__file__).parent / name.replace("-", "_") for name in ("nano", "nano-errands")
-}
-"""Folders of the shipped models by name: config, weights (bfloat16), tokenizer, card. ``nano`` is trained on the
-office, ``nano-errands`` on errands."""
+SHIPPED: Mapping[str, Path] = {"nano": Path(__file__).parent / "nano"}
+"""Folders of the shipped models by name: config, weights (bfloat16), tokenizer, card."""
 CARD = "card.json"
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from benchmarks.errands import MODEL
 from upturn.agents import (
     Attempt,
     Job,
@@ -200,7 +201,7 @@ def test_unusable_budgets_are_refused_when_building_the_agent() -> None:
 
 @pytest.fixture(scope="module")
 def nano() -> LocalModel:
-    return load_local("nano-errands")
+    return load_local(MODEL)
 
 
 def test_a_local_model_continues_and_its_rows_are_trained_as_sampled(nano: LocalModel) -> None:

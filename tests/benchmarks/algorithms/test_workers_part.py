@@ -17,6 +17,7 @@ from benchmarks.algorithms.workers_part import (
     played_in_parts,
     processor_seconds,
 )
+from benchmarks.errands import ENVIRONMENT
 from upturn.agents.cluster import split_evenly
 from upturn.config import Limits
 from upturn.environments.kit import resolve_kit
@@ -38,7 +39,7 @@ class _Remembers(Fleet):
     """A fleet that only remembers how it was asked."""
 
     def __init__(self) -> None:
-        super().__init__(resolve_kit("errands"), Limits())
+        super().__init__(resolve_kit(ENVIRONMENT), Limits())
         self.asked: list[list[int]] = []
 
     def attempt(

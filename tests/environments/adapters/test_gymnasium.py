@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from benchmarks.errands import ENVIRONMENT, compose, make_task
 from upturn.environments import resolve_kit
-from upturn.environments.errands import compose, make_task
 from upturn.environments.stepwise import OVER
 from upturn.errors import UnknownNameError, WorldError
 from upturn.models import read_call, write_call
@@ -23,9 +23,9 @@ from upturn.environments.adapters.gymnasium_space import CallSpace, structured  
 @pytest.mark.parametrize(
     ("kit", "arguments"),
     [
-        ("errands", {}),
-        ("errands", {"level": 3, "split": "heldout"}),
-        ("errands", {"family": "mail_file"}),
+        (ENVIRONMENT, {}),
+        (ENVIRONMENT, {"level": 3, "split": "heldout"}),
+        (ENVIRONMENT, {"family": "mail_file"}),
         ("office", {"level": 1}),
         ("office", {"family": "table_summary", "split": "heldout"}),
         ("office", {"family": "mail_draft_unanswered"}),
@@ -36,7 +36,7 @@ def test_gymnasiums_checker_passes(kit: str, arguments: dict[str, Any]) -> None:
 
 
 def test_the_environment_id_has_the_verifiers_version() -> None:
-    assert [register(kit) for kit in ("office", "errands")] == ["upturn/office-v4", "upturn/errands-v1"]
+    assert [register(kit) for kit in ("office", ENVIRONMENT)] == ["upturn/office-v4", "upturn/errands-v1"]
 
 
 def test_a_kit_without_tools_passes_the_checker_too(twice: str) -> None:
@@ -44,9 +44,9 @@ def test_a_kit_without_tools_passes_the_checker_too(twice: str) -> None:
 
 
 def test_the_oracle_earns_1_with_the_last_action() -> None:
-    env = gymnasium.make(register("errands"), family="mail_to_event")
+    env = gymnasium.make(register(ENVIRONMENT), family="mail_to_event")
     observation, info = env.reset(seed=4)
-    task = next(iter(resolve_kit("errands").tasks(seed=4, split="train", families=["mail_to_event"])))
+    task = next(iter(resolve_kit(ENVIRONMENT).tasks(seed=4, split="train", families=["mail_to_event"])))
     assert (observation, info["task"]["id"]) == (task.instruction, task.id)
     *before, last = [env.step(write_call(action)) for action in compose(task).draft.oracle]
     assert [step[1:4] for step in before] == [(0.0, False, False)] * len(before)
@@ -69,7 +69,7 @@ def test_a_structured_action_equals_its_text() -> None:
     task = make_task("mail_file", 0)
     results = []
     for is_structured in (False, True):
-        env = KitEnv("errands")
+        env = KitEnv(ENVIRONMENT)
         env.reset(options={"task": task})
         for action in compose(task).draft.oracle:
             asked = {"target": action.target, "operation": action.operation, "parameters": dict(action.parameters)}
@@ -97,7 +97,7 @@ def test_aliases_of_parts_are_exclusive() -> None:
 
 
 def test_a_seed_starts_its_tasks_and_further_resets_continue() -> None:
-    env, other = KitEnv("errands"), KitEnv("errands")
+    env, other = KitEnv(ENVIRONMENT), KitEnv(ENVIRONMENT)
     first = [env.reset(seed=1)[0], env.reset()[0], env.reset()[0]]
     assert [other.reset(seed=1)[0], other.reset()[0], other.reset()[0]] == first
     assert len(set(first)) == 3
@@ -105,11 +105,11 @@ def test_a_seed_starts_its_tasks_and_further_resets_continue() -> None:
 
 
 def test_agent_mistakes_get_observations_and_program_errors_raise() -> None:
-    env = KitEnv("errands", max_turns=2)
+    env = KitEnv(ENVIRONMENT, max_turns=2)
     with pytest.raises(gymnasium.error.ResetNeeded, match="call reset first"):
         env.step("mail.list folder=inbox")
     with pytest.raises(gymnasium.error.ResetNeeded):
-        gymnasium.make(register("errands")).step("mail.list folder=inbox")
+        gymnasium.make(register(ENVIRONMENT)).step("mail.list folder=inbox")
     env.reset(seed=0)
     for wrong in (None, 3, b"user.finish", {"target": "user"}, {"target": "user", "operation": "finish", "x": 1}):
         assert wrong not in env.action_space
@@ -134,7 +134,7 @@ def test_a_missing_evaluation_gives_no_reward(twice: str) -> None:
 
 
 def test_samples_are_valid_calls_of_the_kits_tools() -> None:
-    space = KitEnv("errands").action_space
+    space = KitEnv(ENVIRONMENT).action_space
     assert isinstance(space, CallSpace)
     space.seed(0)
     samples = [space.sample() for _ in range(300)]
@@ -171,14 +171,14 @@ def test_a_registered_kit_has_its_verifiers_version(twice: str) -> None:
     assert register(f"{twice}:kit") == "upturn/twice-v7"
     with pytest.raises(WorldError, match="known to Gymnasium already, as another environment"):
         register(f"{twice}:other")
-    name = register("errands")
-    assert name == f"upturn/errands-v{resolve_kit('errands').verifier.name.rpartition('/')[2]}"
-    assert register("errands") == name, "twice is once"
-    assert gymnasium.registry[name].kwargs == {"kit": "errands"}
+    name = register(ENVIRONMENT)
+    assert name == f"upturn/errands-v{resolve_kit(ENVIRONMENT).verifier.name.rpartition('/')[2]}"
+    assert register(ENVIRONMENT) == name, "twice is once"
+    assert gymnasium.registry[name].kwargs == {"kit": ENVIRONMENT}
 
 
 def test_vectorised_environments_step() -> None:
-    together = gymnasium.make_vec(register("errands"), num_envs=2, vectorization_mode="sync", level=1)
+    together = gymnasium.make_vec(register(ENVIRONMENT), num_envs=2, vectorization_mode="sync", level=1)
     observations, _ = together.reset(seed=3)
     assert len(observations) == 2
     _, rewards, *_ = together.step(("user.finish", "what"))
@@ -187,10 +187,10 @@ def test_vectorised_environments_step() -> None:
 
 def test_unknown_names_are_refused_by_the_constructor() -> None:
     with pytest.raises(UnknownNameError, match="no family 'fax'"):
-        KitEnv("errands", family="fax")
+        KitEnv(ENVIRONMENT, family="fax")
     with pytest.raises(UnknownNameError, match="reset has one option, task, a Task; got"):
-        KitEnv("errands").reset(options={"tsk": make_task("mail_file", 0)})
+        KitEnv(ENVIRONMENT).reset(options={"tsk": make_task("mail_file", 0)})
     with pytest.raises(UnknownNameError, match="one option"):
-        KitEnv("errands").reset(options={"task": "mail_file"})
+        KitEnv(ENVIRONMENT).reset(options={"task": "mail_file"})
     with pytest.raises(WorldError):
-        KitEnv("errands", max_turns=0).reset()
+        KitEnv(ENVIRONMENT, max_turns=0).reset()

@@ -13,8 +13,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from benchmarks.errands import ENVIRONMENT, compose
 from upturn.environments import resolve_kit
-from upturn.environments.errands import compose
 from upturn.models import write_call
 
 pytest.importorskip("openenv.core", reason="the extra openenv is not installed")
@@ -55,7 +55,7 @@ def served(kit: str) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     """A server of errands."""
-    with served("errands") as address:
+    with served(ENVIRONMENT) as address:
         yield address
 
 
@@ -73,7 +73,7 @@ def post(url: str, body: object) -> tuple[int, Any]:
 def test_the_oracle_over_the_wire_earns_1_with_the_last_action(url: str) -> None:
     with KitClient(url).sync() as env:
         opened = env.reset(seed=4, family="mail_to_event", episode_id="e1")
-        task = next(iter(resolve_kit("errands").tasks(seed=4, split="train", families=["mail_to_event"])))
+        task = next(iter(resolve_kit(ENVIRONMENT).tasks(seed=4, split="train", families=["mail_to_event"])))
         assert (opened.observation.text, opened.reward, opened.done) == (task.instruction, None, False)
         actions = compose(task).draft.oracle
         results = [env.step(KitAction(text=write_call(action))) for action in actions[:-1]]
@@ -222,7 +222,7 @@ def test_a_blocking_environment_is_called_in_one_thread_per_connection(twice: st
 
 
 def test_the_turn_limit_ends_an_episode() -> None:
-    env = KitEnvironment(resolve_kit("errands"), max_turns=1)
+    env = KitEnvironment(resolve_kit(ENVIRONMENT), max_turns=1)
     env.reset(seed=0)
     done = env.step(KitAction(text="mail.list folder=inbox"))
     assert (done.done, done.is_truncated, done.reward) == (True, True, 0.0)

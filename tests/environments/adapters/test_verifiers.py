@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from benchmarks.errands import ENVIRONMENT, compose
 from upturn.environments import resolve_kit
-from upturn.environments.errands import compose
 from upturn.models import tools_prompt, write_call
 
 pytest.importorskip("verifiers.v1", reason="the extra verifiers is not installed")
@@ -107,7 +107,7 @@ def episode(url: str, *, agent: dict[str, Any] | None = None, **taskset: Any) ->
     """The taskset's first task, of errands by default, and the episode in which the provider's model does it."""
     seat = {"harness": {"id": "chat_here"}, "runtime": {"type": "subprocess"}, **(agent or {})}
     env = vf.load_environment(
-        vf.resolve_env_config({"taskset": {"id": "kit_tasks", "kit": "errands", **taskset}, "agent": seat})
+        vf.resolve_env_config({"taskset": {"id": "kit_tasks", "kit": ENVIRONMENT, **taskset}, "agent": seat})
     )
     assert isinstance(env.taskset, KitTaskset)
     [task] = env.taskset.take(1)
@@ -122,7 +122,7 @@ def episode(url: str, *, agent: dict[str, Any] | None = None, **taskset: Any) ->
 def test_the_oracle_in_a_chat_earns_1(plugins: None, provider: tuple[str, list[Replies]]) -> None:
     url, replies = provider
     seen: list[Sequence[dict[str, Any]]] = []
-    task = next(iter(resolve_kit("errands").tasks(seed=4, split="heldout", families=["mail_to_event"])))
+    task = next(iter(resolve_kit(ENVIRONMENT).tasks(seed=4, split="heldout", families=["mail_to_event"])))
     calls = [write_call(action) for action in compose(task).draft.oracle]
 
     def reply(messages: Sequence[dict[str, Any]]) -> str:
@@ -139,7 +139,7 @@ def test_the_oracle_in_a_chat_earns_1(plugins: None, provider: tuple[str, list[R
     assert (trace.metrics["success"], trace.metrics["cost_error"]) == (1.0, 0.0)
     assert (trace.metrics["actions"], trace.num_turns) == (len(calls), len(calls))
     system, user = seen[0]
-    assert system["content"] == tools_prompt(resolve_kit("errands").tools)  # type: ignore[attr-defined]
+    assert system["content"] == tools_prompt(resolve_kit(ENVIRONMENT).tools)  # type: ignore[attr-defined]
     assert user["content"] == task.instruction
     assert seen[1][2]["content"] == calls[0]
 

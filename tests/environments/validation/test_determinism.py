@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.errands import ENVIRONMENT
 from upturn.environments import resolve_kit
 from upturn.environments.validation.determinism import digests, digests_in_subprocess
 from upturn.errors import WorldError
@@ -39,5 +40,5 @@ def test_dependence_on_the_hash_seed_is_detected(tmp_path: Path, monkeypatch: py
 
 def test_a_failing_subprocess_is_a_world_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(WorldError, match=r"^'errands' could not be checked in another process: "):
-        digests_in_subprocess("errands", ["mail_file"], 1)
+    with pytest.raises(WorldError, match=rf"^'{ENVIRONMENT}' could not be checked in another process: "):
+        digests_in_subprocess(ENVIRONMENT, ["mail_file"], 1)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from upturn.environments.errands import compose
-from upturn.environments.errands.kit import ErrandsKit
+from benchmarks.errands import compose
+from benchmarks.errands.kit import ErrandsKit
 from upturn.environments.validation import Check, Plan, validate_family
 from upturn.records import Evaluation, Task, Trajectory
 from upturn.rewards import verdict_of

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import pytest
 
+from benchmarks.errands.kit import ErrandsKit
 from upturn.environments import Info, Player, Step, check_environment
-from upturn.environments.errands.kit import ErrandsKit
 from upturn.environments.scripted_policy import following
 from upturn.environments.validation import PANEL, Check, Plan, unchecked, validate_family, validate_kit
 from upturn.environments.validation.case import make_case

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.errands import ENVIRONMENT
 from upturn.environments import resolve_kit
 from upturn.environments.validation import Plan, validate_kit
 from upturn.errors import WorldError
@@ -17,7 +18,7 @@ def kits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A module with kits of errands whose making of held-out tasks goes wrong."""
     (tmp_path / "kits_for_test.py").write_text(
         "import os\n"
-        "from upturn.environments.errands.kit import ErrandsKit\n"
+        "from benchmarks.errands.kit import ErrandsKit\n"
         "class Raising(ErrandsKit):\n"
         "    def tasks(self, *, seed, split, families=None):\n"
         "        if families == ['mail_file'] and split == 'heldout':\n"
@@ -30,7 +31,7 @@ def kits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
 
 
-@pytest.mark.parametrize("name", ["errands", "kits_for_test:Raising"])
+@pytest.mark.parametrize("name", [ENVIRONMENT, "kits_for_test:Raising"])
 def test_reports_from_other_processes_are_equal_and_in_order(kits: None, name: str) -> None:
     alone, shared = (
         list(validate_kit(resolve_kit(name), PLAN, families=FAMILIES, name=name, processes=processes))
@@ -43,6 +44,6 @@ def test_reports_from_other_processes_are_equal_and_in_order(kits: None, name: s
 
 
 def test_a_killed_process_is_an_error(kits: None) -> None:
-    kit = resolve_kit("errands")
+    kit = resolve_kit(ENVIRONMENT)
     with pytest.raises(WorldError, match="checked families of 'kits_for_test:Dying' was stopped"):
         list(validate_kit(kit, PLAN, families=FAMILIES, name="kits_for_test:Dying", processes=2))

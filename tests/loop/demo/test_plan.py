@@ -5,35 +5,29 @@ import pytest
 from upturn.environments import resolve_kit
 from upturn.environments.office import rule_agent as rules
 from upturn.environments.office.tasks import FAMILIES
-from upturn.errors import UnknownNameError
-from upturn.loop.demo.plan import BRIEF, ERRANDS, OFFICE, PLANS, RULES_PARTLY, DemoPlan, demo_config, plan_named
+from upturn.loop.demo.plan import BRIEF, OFFICE, PLANS, RULES_PARTLY, TINY, DemoPlan, demo_config
 from upturn.training.pretraining import course_named
 from upturn.training.pretraining.office_course import GLIMPSED
 
 
-def test_plans_by_name() -> None:
-    assert list(PLANS) == ["office-brief", "office", "errands"]
-    assert plan_named("office") is OFFICE
-    with pytest.raises(
-        UnknownNameError, match="no demo in an environment 'moon'; known: office-brief, office, errands"
-    ):
-        plan_named("moon")
+def test_plans_by_size() -> None:
+    assert PLANS == {"tiny": TINY, "brief": BRIEF, "full": OFFICE}
 
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 def test_a_plan_practises_what_is_served_at_the_levels_that_have_bars(plan: DemoPlan) -> None:
-    families = resolve_kit(plan.environment).families
-    assert set(plan.learned) <= set(plan.served or families) <= set(families)
+    families = resolve_kit("office").families
+    assert set(plan.learned) <= set(plan.served) <= set(families)
     assert {families[name] for name in plan.learned} == set(plan.success_by_level)
-    config = demo_config(seed=4, size="full", directory="runs", plan=plan)
+    config = demo_config(seed=4, directory="runs", plan=plan)
     assert config.tasks.train_families == tuple(plan.learned)
-    assert config.tasks.heldout_count >= 400
+    assert plan is TINY or config.tasks.heldout_count >= 400
 
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 def test_what_its_model_was_never_shown_the_rules_know_in_part(plan: DemoPlan) -> None:
-    unshown = set(plan.learned) - set(course_named(plan.model).families)
-    assert unshown == (set() if plan is ERRANDS else set(RULES_PARTLY))
+    unshown = set(plan.learned) - set(course_named("nano").families)
+    assert unshown == set(RULES_PARTLY)
     assert set(RULES_PARTLY) < set(rules._PARTLY)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from upturn.loop.cycle import check_readiness, release, serve
 from upturn.loop.demo.demo import Facts
-from upturn.loop.demo.plan import ERRANDS
+from upturn.loop.demo.plan import BRIEF
 from upturn.loop.demo.report import SHARE_WINDOW, demo_content, run_facts
 from upturn.loop.demo.results import Resources, demo_results
 from upturn.loop.evaluation.evaluate import ExamResult, compare, examine
@@ -48,7 +48,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Context, Fa
             (run_dir / "training" / "sft" / "curve.jsonl").write_text('{"units": 1, "steps": 1, "loss": 2.0}\n')
             resources = Resources(12.5, 300.0)
             about = run_facts(context, machine="a desk", resources=resources, command="upturn demo")
-            yield context, facts, demo_content(context, facts, about, demo_results(facts, resources, ERRANDS))
+            yield context, facts, demo_content(context, facts, about, demo_results(facts, resources, BRIEF))
 
 
 def happen(desk: ModuleType, toy: ModuleType, context: Context) -> Facts:

@@ -9,7 +9,7 @@ import pytest
 
 from upturn.cli.output import build_result_object
 from upturn.loop.demo.demo import CoverageShare, Facts
-from upturn.loop.demo.plan import ERRANDS
+from upturn.loop.demo.plan import BRIEF
 from upturn.loop.demo.results import Resources, demo_details, demo_results
 from upturn.loop.evaluation.reference_scores import Floor
 from upturn.records import Result
@@ -28,11 +28,11 @@ heldout_success_before heldout_after_sft heldout_greedy_before heldout_greedy_af
 
 
 def figures(facts: Facts, resources: Resources = RESOURCES) -> dict[str, Result]:
-    return {result.name: result for result in demo_results(facts, resources, ERRANDS)}
+    return {result.name: result for result in demo_results(facts, resources, BRIEF)}
 
 
 def test_names_and_bars_stay_what_others_read(toy: ModuleType) -> None:
-    results = demo_results(toy.FACTS, RESOURCES, ERRANDS)
+    results = demo_results(toy.FACTS, RESOURCES, BRIEF)
     assert [result.name for result in results] == NAMES.split()
     assert [result.name for result in results if result.bar is None] == WITHOUT_BAR.split()
     assert all((result.bar is None) == (result.holds is None) for result in results)
@@ -99,7 +99,7 @@ def test_exam_that_misses_its_bar(toy: ModuleType, name: str, changed: dict[str,
 def test_bars_of_gains_are_the_plans(toy: ModuleType) -> None:
     facts = replace(toy.FACTS, after_sft=toy.exam("x", {"mail": 20, "sheet": 16}))  # as good as after practice
     assert figures(facts)["gain_grpo"].holds is False
-    plan = replace(ERRANDS, gain=0.0, gain_by_practice=None)
+    plan = replace(BRIEF, gain=0.0, gain_by_practice=None)
     found = {result.name: result for result in demo_results(facts, RESOURCES, plan)}
     assert (found["gain"].bar, found["gain"].holds) == ("low > 0", True)
     assert (found["gain_grpo"].value, found["gain_grpo"].bar, found["gain_grpo"].holds) == (0.0, None, None)
@@ -184,6 +184,6 @@ def test_details_say_the_same_by_level_and_family(toy: ModuleType) -> None:
 
 def test_summary_is_json_without_gaps(toy: ModuleType) -> None:
     summary = build_result_object(
-        "demo", demo_results(toy.FACTS, RESOURCES, ERRANDS), demo_details(toy.FACTS), machine={}, config_hash="c0"
+        "demo", demo_results(toy.FACTS, RESOURCES, BRIEF), demo_details(toy.FACTS), machine={}, config_hash="c0"
     )
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary

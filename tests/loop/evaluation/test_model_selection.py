@@ -5,6 +5,7 @@ from itertools import islice
 from pathlib import Path
 from types import ModuleType
 
+from benchmarks.errands import MODEL
 from upturn.config import AgentConfig, Config, LoopConfig
 from upturn.loop.evaluation.model_selection import SELECTION_TASKS, watched, watcher
 from upturn.loop.progress import NoProgress
@@ -15,7 +16,7 @@ from upturn.records import Task, fields_json
 from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.evaluation_result import Assessment
 
-NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")
+NANO = AgentConfig(name="nano", kind="local_model", model=MODEL)
 
 
 def test_practice_is_watched_on_tasks_with_an_interval_and_costs(desk: ModuleType, tmp_path: Path) -> None:

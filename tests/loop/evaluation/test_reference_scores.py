@@ -6,6 +6,7 @@ from itertools import islice
 
 import pytest
 
+from benchmarks.errands import ENVIRONMENT
 from upturn.environments import resolve_kit
 from upturn.environments.office import OfficeKit
 from upturn.environments.office.verifier import OfficeVerifier
@@ -14,7 +15,7 @@ from upturn.loop.evaluation.reference_scores import Floor, measure_floor
 from upturn.records import Evaluation, Split, Task, Trajectory
 
 
-@pytest.mark.parametrize(("kit", "family", "level"), [("errands", "mail_file", 1), ("office", "mail_reply", 2)])
+@pytest.mark.parametrize(("kit", "family", "level"), [(ENVIRONMENT, "mail_file", 1), ("office", "mail_reply", 2)])
 def test_perfect_work_is_all_and_other_work_nothing(kit: str, family: str, level: int) -> None:
     assert measure_floor(resolve_kit(kit), family, seed=3, count=6) == Floor(family, level, 6, 1.0, 0.0, 0.0)
 

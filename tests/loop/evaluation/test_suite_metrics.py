@@ -125,7 +125,7 @@ def test_agents_are_timed_until_their_first_action_in_waves() -> None:
     kit = TimedKit(lambda: float(next(ticks)))
     fleet = Fleet(kit, Limits(max_turns=50))
     tasks = [make_task("mail_flag", number, split="heldout") for number in range(3)]
-    version = AgentVersion("own", "base", "callable", model="upturn.environments.errands.rules:act")
+    version = AgentVersion("own", "base", "callable", model="benchmarks.errands.rules:act")
     found = list(attempted(fleet, version, tasks, Purpose("t", 0), together=2))
     assert [each.task for each in found] == tasks
     assert [each.evaluation.verdict for each in found] == ["failure"] * 3

@@ -7,9 +7,10 @@ from itertools import islice
 import pytest
 import torch
 
+from benchmarks.errands import MODEL
+from benchmarks.errands.kit import ErrandsKit
 from upturn.config import Limits
 from upturn.environments import EnvironmentKit, one_step
-from upturn.environments.errands.kit import ErrandsKit
 from upturn.environments.hint import HintingKit, hint_of
 from upturn.errors import TrainingError
 from upturn.loop.agent_runtime import Fleet
@@ -21,7 +22,7 @@ from upturn.training import ScoredGroup, supervised_rows
 from upturn.training.data.hinted_groups import HintedGroup, learnable
 from upturn.training.selection_settings import SecondSettings, SelectionSettings
 
-NANO = AgentVersion("nano", "base", "local_model", model="nano-errands", parameters={"temperature": 1.0})
+NANO = AgentVersion("nano", "base", "local_model", model=MODEL, parameters={"temperature": 1.0})
 LIMITS = Limits(max_turns=10, max_tokens=400, max_action_tokens=40)
 PRACTICE = Practice("run/star", seed=3, attempts=2)
 

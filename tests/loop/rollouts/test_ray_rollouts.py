@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import torch
 
+from benchmarks.errands import ENVIRONMENT, MODEL
 from upturn.agents import Job, run_rollouts
 from upturn.agents.cluster import Finished, Lost, WorkItem
 from upturn.agents.ray_workers import RaySettings, RayWorkerPool
@@ -35,13 +36,13 @@ from upturn.training.data.async_rollouts import AheadCollect
 from upturn.training.distributed.weights import restore_weights
 
 LIMITS = Limits(max_turns=6, max_tokens=256, max_action_tokens=24)
-VERSION = AgentVersion("nano", "1", "local_model", model="nano-errands")
+VERSION = AgentVersion("nano", "1", "local_model", model=MODEL)
 PURPOSE = Purpose("run/0", 11, temperature=1.0)
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="the extra ray is not installed")
 
 
 def tasks(count: int) -> list[Task]:
-    kit = resolve_kit("errands")
+    kit = resolve_kit(ENVIRONMENT)
     return list(islice(kit.tasks(seed=3, split="train", families=["mail_file", "cell_ask", "unread_count"]), count))
 
 
@@ -110,8 +111,8 @@ def test_a_crew_gives_what_the_fleet_gives_with_the_weights_of_the_moment(
 
     Tokens are equal with probability above 1 − 1e-3: a rounding of 1e-6 decides on few of some 1,000 tokens.
     """
-    kit = resolve_kit("errands")
-    crew = InProcess(OpenTrainee("errands", LIMITS, VERSION))
+    kit = resolve_kit(ENVIRONMENT)
+    crew = InProcess(OpenTrainee(ENVIRONMENT, LIMITS, VERSION))
     fleet = CrewFleet(kit, LIMITS, crew, tmp_path)
     trainee = Trainee(Fleet(kit, LIMITS), VERSION, adapter)
     trained = [each for each in trainee.model.parameters() if each.requires_grad]
@@ -127,7 +128,7 @@ def test_a_crew_gives_what_the_fleet_gives_with_the_weights_of_the_moment(
 
 def test_the_thread_that_plays_computes_as_training_does_and_with_as_many_threads_as_asked() -> None:
     """A worker is made in one thread and plays in another; torch's rounding and threads are each thread's own."""
-    workplace = OpenTrainee("errands", LIMITS, VERSION, threads=2)()
+    workplace = OpenTrainee(ENVIRONMENT, LIMITS, VERSION, threads=2)()
     found = list[object]()
 
     def play() -> None:
@@ -143,8 +144,8 @@ def test_the_thread_that_plays_computes_as_training_does_and_with_as_many_thread
 
 
 def test_practice_goes_through_a_crew_as_through_a_fleet(tmp_path: Path, flushing: None) -> None:
-    kit = resolve_kit("errands")
-    fleet = CrewFleet(kit, LIMITS, InProcess(OpenTrainee("errands", LIMITS, VERSION)), tmp_path)
+    kit = resolve_kit(ENVIRONMENT)
+    fleet = CrewFleet(kit, LIMITS, InProcess(OpenTrainee(ENVIRONMENT, LIMITS, VERSION)), tmp_path)
     trainee = Trainee(fleet, VERSION)
     fleet.follow(trainee.model)
     local = Trainee(Fleet(kit, LIMITS), VERSION)
@@ -161,9 +162,9 @@ def test_practice_goes_through_a_crew_as_through_a_fleet(tmp_path: Path, flushin
 
 def test_sampling_ahead_through_a_crew_is_stamped_with_the_promised_weights(tmp_path: Path, flushing: None) -> None:
     """Two iterations with staleness 1 come from the weights before training, the third from those after one."""
-    kit = resolve_kit("errands")
-    fleet = CrewFleet(kit, LIMITS, InProcess(OpenTrainee("errands", LIMITS, VERSION), 1), tmp_path)
-    ahead, model = Trainee(fleet, VERSION), load_local("nano-errands").model
+    kit = resolve_kit(ENVIRONMENT)
+    fleet = CrewFleet(kit, LIMITS, InProcess(OpenTrainee(ENVIRONMENT, LIMITS, VERSION), 1), tmp_path)
+    ahead, model = Trainee(fleet, VERSION), load_local(MODEL).model
     fleet.follow(ahead.model)
 
     def sample(iteration: int, weights: Mapping[str, torch.Tensor]) -> list[ScoredGroup]:
@@ -189,7 +190,7 @@ def test_a_crew_plays_one_version_that_it_follows(tmp_path: Path) -> None:
         def run(self, parts: Sequence[Sequence[WorkItem]]) -> Iterator[Finished | Lost]:
             yield from ()
 
-    fleet = CrewFleet(resolve_kit("errands"), LIMITS, Nobody(), tmp_path)
+    fleet = CrewFleet(resolve_kit(ENVIRONMENT), LIMITS, Nobody(), tmp_path)
     with pytest.raises(ClusterError, match=r"asked for \['nano@1'\]"):
         fleet.attempt(jobs(1, 1), PURPOSE)
 
@@ -203,7 +204,7 @@ def test_settings_that_cannot_be_are_refused_together() -> None:
 @pytest.mark.skipif(find_spec("ray") is not None, reason="ray is installed")
 def test_without_ray_the_cure_is_named() -> None:
     with pytest.raises(ClusterError, match=r"not installed: pip install 'upturn\[ray\]'"):
-        RayWorkerPool(OpenTrainee("errands", LIMITS, VERSION), RaySettings())
+        RayWorkerPool(OpenTrainee(ENVIRONMENT, LIMITS, VERSION), RaySettings())
 
 
 @needs_ray
@@ -213,9 +214,9 @@ def test_a_cluster_that_is_not_there_is_named_within_seconds() -> None:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     started = time.monotonic()
     with pytest.raises(ClusterError, match=f"there is no Ray cluster at '{address}'.*ray start --head"):
-        RayWorkerPool(OpenTrainee("errands", LIMITS, VERSION), RaySettings(address=address))
+        RayWorkerPool(OpenTrainee(ENVIRONMENT, LIMITS, VERSION), RaySettings(address=address))
     with pytest.raises(ClusterError, match="a cluster's address is host:port"):
-        RayWorkerPool(OpenTrainee("errands", LIMITS, VERSION), RaySettings(address="somewhere"))
+        RayWorkerPool(OpenTrainee(ENVIRONMENT, LIMITS, VERSION), RaySettings(address="somewhere"))
     assert time.monotonic() - started < 10
 
 
@@ -223,7 +224,7 @@ def test_a_cluster_that_is_not_there_is_named_within_seconds() -> None:
 @needs_ray
 @pytest.mark.filterwarnings("ignore")  # Ray leaves files and sockets of its own to the garbage collector
 def test_a_cluster_that_lacks_what_workers_need_is_named_within_the_time() -> None:
-    opened = OpenTrainee("errands", LIMITS, VERSION)
+    opened = OpenTrainee(ENVIRONMENT, LIMITS, VERSION)
     with pytest.raises(ClusterError, match="there is no Ray cluster at 'auto'"):
         RayWorkerPool(opened, RaySettings(address="auto"))
     with pytest.raises(
@@ -257,7 +258,7 @@ class OpenFragile:
     is_silent: bool = False
 
     def __call__(self) -> TraineeWorkplace:
-        place = _Fragile(Fleet(resolve_kit("errands"), LIMITS), VERSION)
+        place = _Fragile(Fleet(resolve_kit(ENVIRONMENT), LIMITS), VERSION)
         place.deadly, place.lives, place.is_silent = self.deadly, self.lives, self.is_silent
         return place
 
@@ -272,9 +273,9 @@ def _send_by_value() -> None:
 @needs_ray
 @pytest.mark.filterwarnings("ignore")  # Ray leaves files and sockets of its own to the garbage collector
 def test_two_ray_workers_give_the_trajectories_of_one_process_and_take_weights(tmp_path: Path) -> None:
-    kit = resolve_kit("errands")
+    kit = resolve_kit(ENVIRONMENT)
     trainee = Trainee(Fleet(kit, LIMITS), VERSION)
-    with RayWorkerPool(OpenTrainee("errands", LIMITS, VERSION), RaySettings(2)) as crew:
+    with RayWorkerPool(OpenTrainee(ENVIRONMENT, LIMITS, VERSION), RaySettings(2)) as crew:
         fleet = CrewFleet(kit, LIMITS, crew, tmp_path)
         fleet.follow(trainee.model)
         for factor in (1.0, 1.01):
@@ -298,7 +299,7 @@ def test_a_ray_worker_that_is_lost_costs_its_unfinished_attempts_one_more_try(
 ) -> None:
     """Killed or silent once, nothing is lost; killed each time, that attempt alone is recorded as broken."""
     _send_by_value()
-    kit, chosen = resolve_kit("errands"), jobs(4, 1)
+    kit, chosen = resolve_kit(ENVIRONMENT), jobs(4, 1)
     deadly = chosen[1][1].id
     (tmp_path / "lives").write_text(str(deaths))
     trainee = Trainee(Fleet(kit, LIMITS), VERSION)

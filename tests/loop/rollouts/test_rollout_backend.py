@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.errands import MODEL
 from upturn.config import AgentConfig, LoopConfig, RolloutConfig
 from upturn.errors import ClusterError, ModelError
 from upturn.loop.agent_runtime import Purpose
@@ -21,7 +22,7 @@ from upturn.loop.trainers.train_command import teach
 from upturn.models.remote import RemoteSettings
 from upturn.training.algorithms.grpo import GrpoSettings
 
-NANO = version_of(AgentConfig(name="nano", kind="local_model", model="nano-errands"))
+NANO = version_of(AgentConfig(name="nano", kind="local_model", model=MODEL))
 SHORT = {"max_turns": 1, "max_tokens": 128}
 NOBODY = "http://127.0.0.1:9"
 """The discard port, where nothing listens."""
@@ -52,7 +53,7 @@ def test_whoever_samples_elsewhere_is_looked_for_before_any_exam_and_before_serv
     engine = RolloutConfig(place="engine", url=NOBODY, timeout_seconds=1.0)
     practice = GrpoSettings(iterations=1, evaluate_every=1)
     plain = desk.config(("solver",), environment=SHORT, tasks={"count": 4})
-    nano = AgentConfig(name="nano", kind="local_model", model="nano-errands")
+    nano = AgentConfig(name="nano", kind="local_model", model=MODEL)
     config = plain.with_sections(practice, loop=LoopConfig(), agents=(nano,), rollouts=engine)
     with desk.opened(tmp_path / "run", config) as context:
         with pytest.raises(ModelError, match=rf"{NOBODY}/v1/models failed .* correct its URL"):

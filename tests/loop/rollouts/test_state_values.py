@@ -8,11 +8,11 @@ from itertools import islice
 import pytest
 import torch
 
+from benchmarks.errands import MODEL, ErrandsEnvironment
+from benchmarks.errands.kit import ErrandsKit
 from upturn.config import Limits
 from upturn.environments import Step
 from upturn.environments.environment import judge
-from upturn.environments.errands import ErrandsEnvironment
-from upturn.environments.errands.kit import ErrandsKit
 from upturn.errors import TrainingError, WorldError
 from upturn.loop.agent_runtime import Fleet, Purpose
 from upturn.loop.rollouts.policy_worker import scored
@@ -28,7 +28,7 @@ from upturn.training import ScoredGroup, ScoredTrajectory, StateValue
 from upturn.training.advantages import AdvantageSettings, MonteCarloDelta, advantage_of
 from upturn.training.row import written_count
 
-NANO = AgentVersion("nano", "base", "local_model", model="nano-errands", parameters={"temperature": 1.0})
+NANO = AgentVersion("nano", "base", "local_model", model=MODEL, parameters={"temperature": 1.0})
 LIMITS = Limits(max_turns=10, max_tokens=240, max_action_tokens=40)
 
 

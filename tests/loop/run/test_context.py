@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from benchmarks.errands import MODEL
 from upturn.arbiter import DiscountedThompson, RuleBasedRouting, Uniform
 from upturn.config import AgentConfig, ContextConfig, LoopConfig
 from upturn.errors import ConfigError, JournalError, StoreBusyError
@@ -147,9 +148,9 @@ def test_version_gets_a_name_of_its_own_where_a_shared_pool_knows_another(desk: 
     ("settings", "wanted"),
     [
         (
-            {"kind": "local_model", "model": "nano-errands", "temperature": 0.5, "prompt": "be kind"},
+            {"kind": "local_model", "model": MODEL, "temperature": 0.5, "prompt": "be kind"},
             AgentVersion(
-                "a", "base", "local_model", model="nano-errands", prompt="be kind", parameters={"temperature": 0.5}
+                "a", "base", "local_model", model=MODEL, prompt="be kind", parameters={"temperature": 0.5}
             ),
         ),
         (
@@ -164,12 +165,12 @@ def test_version_gets_a_name_of_its_own_where_a_shared_pool_knows_another(desk: 
             ),
         ),
         (
-            {"kind": "local_model", "model": "nano-errands", "context": ContextConfig(tokens=400)},
+            {"kind": "local_model", "model": MODEL, "context": ContextConfig(tokens=400)},
             AgentVersion(
                 "a",
                 "base",
                 "local_model",
-                model="nano-errands",
+                model=MODEL,
                 parameters={
                     "temperature": 1.0,
                     "context_tokens": 400.0,
@@ -203,7 +204,7 @@ def test_torch_is_as_it_was_when_a_run_is_over(desk: ModuleType, tmp_path: Path)
     threads, smallest = torch.get_num_threads(), sys.float_info.min
     config = parse_full_config(
         {
-            "agents": [{"name": "nano", "kind": "local_model", "model": "nano-errands"}],
+            "agents": [{"name": "nano", "kind": "local_model", "model": MODEL}],
             "environment": {"name": "toy_desk:kit"},
             "run": {"threads": threads + 1},
         }

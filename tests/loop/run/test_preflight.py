@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from benchmarks.errands import ENVIRONMENT, MODEL
+from benchmarks.errands.kit import ErrandsKit
 from upturn.config import AgentConfig, Config, LoopConfig
-from upturn.environments.errands.kit import ErrandsKit
 from upturn.errors import ConfigError
 from upturn.loop.run.preflight import check_names
 from upturn.loop.run.task_source import kit_of
@@ -18,11 +19,11 @@ from upturn.records import fields_json
 from upturn.training.advantages import AdvantageSettings, LagrangianSettings
 from upturn.training.algorithms.grpo import GrpoSettings, preset
 
-NANO: dict[str, Any] = {"name": "nano", "kind": "local_model", "model": "nano-errands"}
+NANO: dict[str, Any] = {"name": "nano", "kind": "local_model", "model": MODEL}
 
 
 def errands(**sections: Any) -> Config:
-    return parse_full_config({"agents": [NANO], "environment": {"name": "errands"}, **sections})
+    return parse_full_config({"agents": [NANO], "environment": {"name": ENVIRONMENT}, **sections})
 
 
 def problems_of(config: Config) -> tuple[str, ...]:
@@ -116,7 +117,7 @@ def test_rewards_are_not_checked_with_a_judge_that_breaks_on_nothing(desk: Modul
 
 def test_the_offices_rubric_can_be_chosen_with_weights_for_its_components() -> None:
     def chosen(weights: dict[str, float]) -> Config:
-        agent = {"name": "nano", "kind": "local_model", "model": "nano-errands"}
+        agent = {"name": "nano", "kind": "local_model", "model": MODEL}
         judge = "upturn.environments.office.rubric:RubricVerifier"
         environment = {"name": "office", "verifier": judge}
         return parse_full_config({"agents": [agent], "environment": environment, "rewards": {"weights": weights}})

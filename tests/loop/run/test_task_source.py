@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from benchmarks.errands.kit import ErrandsKit
 from upturn.environments import tools_of
-from upturn.environments.errands.kit import ErrandsKit
 from upturn.environments.hint import HintedKit
 from upturn.errors import ConfigError
 from upturn.loop.cycle import serve

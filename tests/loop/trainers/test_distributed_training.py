@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import pytest
 
+from benchmarks.errands import MODEL
 from upturn.errors import ConfigError, TrainingError
 from upturn.loop.rollouts.policy_worker import Trainee
 from upturn.loop.trainers import distributed_training as peer
@@ -110,7 +111,7 @@ def test_a_peer_that_hangs_is_missed_by_the_first_process_and_a_first_one_that_t
 def test_sampling_ahead_is_refused_by_name() -> None:
     ahead = parse_full_config(
         {
-            "agents": [{"name": "nano", "kind": "local_model", "model": "nano-errands"}],
+            "agents": [{"name": "nano", "kind": "local_model", "model": MODEL}],
             "grpo": {"staleness": 1},
         }
     )
@@ -145,7 +146,7 @@ def test_cores_are_shared_among_processes_where_no_threads_are_configured(desk: 
         (World(0, 2, 0, "cpu"), max(1, cores // 2)),
         (World(0, 999, 0, "cpu"), 1),
     ):
-        config = parse_full_config({"agents": [{"name": "nano", "kind": "local_model", "model": "nano-errands"}]})
+        config = parse_full_config({"agents": [{"name": "nano", "kind": "local_model", "model": MODEL}]})
         name = f"{threads}-{world is None}"
         with open_run(config, tmp_path / name, "toy", NoProgress(), world=world) as context:
             assert torch.get_num_threads() == threads

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.errands import ENVIRONMENT, MODEL
 from upturn.config import OptimiserSettings
 from upturn.errors import ConfigError
 from upturn.loop.evaluation.evaluate import ExamResult
@@ -28,7 +29,7 @@ from upturn.training.algorithms.ppo import CriticSettings
 from upturn.training.algorithms.sft import SftSettings
 from upturn.training.algorithms.world_model import WorldModelSettings
 
-NANO = {"name": "nano", "kind": "local_model", "model": "nano-errands"}
+NANO = {"name": "nano", "kind": "local_model", "model": MODEL}
 FROM_POOL = {name for name in ALGORITHMS if "pool" in algorithm(name).uses}
 
 
@@ -149,8 +150,8 @@ def test_nothing_is_trained_where_the_loop_trains_nothing(desk: ModuleType, name
         ("dpo", {"dpo": {"min_margin": 0.25}}, "dpo: min_margin = 0.25 has no effect without old and new"),
         (
             "rft",
-            {"rft": {"second_base": "nano-errands"}},
-            "rft.second_base = 'nano-errands' is the model that is trained",
+            {"rft": {"second_base": MODEL}},
+            f"rft.second_base = {MODEL!r} is the model that is trained",
         ),
         ("rft", {"rft": {"examples": 5}}, "rft: tasks_per_iteration = 10 is more than examples = 5"),
         ("ppo", {"ppo": {"iterations": 5, "critic": {"alone_iterations": 5}}}, "ppo: critic.alone_iterations=5"),
@@ -217,7 +218,7 @@ def test_looking_works_on_a_copy_of_the_pool(desk: ModuleType, tmp_path: Path) -
 TINY = {
     "agents": [{**NANO, "temperature": 1.0}],
     "run": {"threads": 1},
-    "environment": {"name": "errands", "max_turns": 4, "max_tokens": 160, "max_action_tokens": 32},
+    "environment": {"name": ENVIRONMENT, "max_turns": 4, "max_tokens": 160, "max_action_tokens": 32},
     "tasks": {"heldout_count": 30, "families": ["mail_file"]},
     "iterated": {
         "iterations": 1,

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.errands import MODEL
 from upturn.config import AgentConfig, Config, OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.loop.evaluation.model_selection import SELECTION_TASKS
@@ -42,7 +43,7 @@ from upturn.training.policy_settings import KlSettings, MismatchSettings, Object
 from upturn.training.row import TrainingRow, supervised_rows
 from upturn.training.run_settings import IterationSettings
 
-NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")
+NANO = AgentConfig(name="nano", kind="local_model", model=MODEL)
 SHORT = {"max_turns": 1, "max_tokens": 128}
 HELDOUT = 32
 """Held-out tasks: 31 are asked for, and the two families have as many each."""

@@ -7,6 +7,7 @@ from types import ModuleType
 
 import pytest
 
+from benchmarks.errands import ENVIRONMENT, MODEL
 from upturn.config import AgentConfig
 from upturn.errors import TrainingError
 from upturn.loop.cycle import serve
@@ -35,10 +36,10 @@ from upturn.training.runs.run_folder import CURVE_FILE, RunDescription, RunPlan,
 ERRANDS = {
     "run": {"threads": 1},
     "agents": [
-        {"name": "nano", "kind": "local_model", "model": "nano-errands"},
-        {"name": "rules", "kind": "rule_based", "import_path": "upturn.environments.errands.rules:act"},
+        {"name": "nano", "kind": "local_model", "model": MODEL},
+        {"name": "rules", "kind": "rule_based", "import_path": "benchmarks.errands.rules:act"},
     ],
-    "environment": {"name": "errands", "max_turns": 6, "max_tokens": 200, "max_action_tokens": 40},
+    "environment": {"name": ENVIRONMENT, "max_turns": 6, "max_tokens": 200, "max_action_tokens": 40},
     "tasks": {"count": 96, "heldout_count": 31, "families": ["mail_file", "unread_count", "sheet_total"]},
     "loop": {"train": []},
 }
@@ -52,7 +53,7 @@ SHORT = WorldModelSettings(
     objective=ObjectiveSettings(kl=KlSettings(0.01)),
     evaluate_every=2,
 )
-NANO = AgentConfig(name="nano", kind="local_model", model="nano-errands")
+NANO = AgentConfig(name="nano", kind="local_model", model=MODEL)
 
 
 def _opened(desk: ModuleType, folder: Path) -> AbstractContextManager[Context]:

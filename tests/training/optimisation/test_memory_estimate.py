@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from transformers import PreTrainedModel
 
+from benchmarks.errands import MODEL
 from upturn.models.shipped import load_local
 from upturn.training.optimisation.memory_estimate import Memory, ModelShape, memory, shape_of
 
@@ -67,7 +68,7 @@ def test_the_shape_is_read_from_the_model(tiny_model: Callable[..., PreTrainedMo
 
 
 def test_nanos_shape_matches_its_files() -> None:
-    model = load_local("nano-errands").model
+    model = load_local(MODEL).model
     found = shape_of(model)
     assert found.parameters == found.trained == sum(each.numel() for each in model.parameters())
     assert found.layers == model.config.num_hidden_layers

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
+from benchmarks.errands.pretraining.course import PATTERN as ERRANDS_PATTERN
 from upturn.models import ERROR_TOKEN
 from upturn.models.shipped import load_local
-from upturn.training.pretraining.errands_course import PATTERN as ERRANDS_PATTERN
 from upturn.training.pretraining.office_course import PATTERN
 from upturn.training.pretraining.tokenizer import GLUE, new_tokenizer
 

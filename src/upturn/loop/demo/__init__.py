@@ -4,19 +4,20 @@ Here: its plan, its steps, its results with their bars, and the content of its r
 """
 
 from upturn.loop.demo.demo import Facts, run_demo
-from upturn.loop.demo.plan import DemoPlan, demo_config, plan_named
+from upturn.loop.demo.plan import PLANS, DemoPlan, Size, demo_config
 from upturn.loop.demo.report import demo_content, run_facts
 from upturn.loop.demo.results import Resources, demo_details, demo_results
 
 __all__ = [
+    "PLANS",
     "DemoPlan",
     "Facts",
     "Resources",
+    "Size",
     "demo_config",
     "demo_content",
     "demo_details",
     "demo_results",
-    "plan_named",
     "run_demo",
     "run_facts",
 ]

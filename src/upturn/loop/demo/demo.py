@@ -11,7 +11,7 @@ from upturn.errors import TrainingError
 from upturn.loop.cycle import ReadinessReport, Trained, check_readiness, release, serve, train
 from upturn.loop.demo.degraded_model import damaged_version
 from upturn.loop.demo.final_evaluation import Work, work
-from upturn.loop.demo.plan import DemoPlan, Size
+from upturn.loop.demo.plan import DemoPlan
 from upturn.loop.evaluation import ExamResult, Floor, compare, exam_tasks, examine, measure_floor, sit
 from upturn.loop.run import Context
 from upturn.pool import coverage, readiness
@@ -77,10 +77,9 @@ class Facts:
     """How the version that was released, or else the incumbent, works; None = the plan does not ask."""
 
 
-def run_demo(context: Context, size: Size, plan: DemoPlan) -> Facts:
+def run_demo(context: Context, plan: DemoPlan) -> Facts:
     """Runs or resumes the demo to its end."""
-    is_full = size == "full"
-    floors = _floors(context, 200 if is_full else 10)
+    floors = _floors(context, plan.floor_tasks)
     serve(context, "serve", context.config.tasks.count)
     ready = check_readiness(context, "readiness")
     if not ready.is_ready:
@@ -92,25 +91,24 @@ def run_demo(context: Context, size: Size, plan: DemoPlan) -> Facts:
     before_greedy = examine(context, "exam-before-greedy", trained.incumbent, 0.0)
     after_greedy = examine(context, "exam-after-greedy", trained.candidate, 0.0)
     validation = compare(context, "validation", trained.before, trained.after)
-    ground = _ground(validation, is_full=is_full)
+    ground = _ground(validation, plan)
     released = None
     if ground is not None:
         released = release(context, "release", (trained.incumbent, trained.candidate), ground)
-    serve(context, "serve-after", plan.tasks_after if is_full else 48)
+    serve(context, "serve-after", plan.tasks_after)
     is_new = released is not None and released.state == "promoted"
     healthy, marks = (trained.candidate, trained.after) if is_new else (trained.incumbent, trained.before)
     worked = None
     if plan.work:
-        count = plan.work if is_full else 12
-        worked = context.journal.record_step("work", Work, lambda: work(context, healthy, count))
+        worked = context.journal.record_step("work", Work, lambda: work(context, healthy, plan.work))
     bad = context.journal.record_step(
         "damage", AgentVersion, lambda: damaged_version(context, healthy, marks, "damaged")
     )
     damaged = examine(context, "exam-damaged", bad)
     skip = Override("upturn demo", "a version damaged on purpose, to show what the canary does with it")
     caught = release(context, "release-damaged", (healthy, bad), skip)
-    serve(context, "serve-last", 96 if is_full else 48)
-    arena = _arena(context, 24 if is_full else 2)
+    serve(context, "serve-last", plan.tasks_last)
+    arena = _arena(context, plan.arena_tasks)
     return Facts(
         before=trained.before,
         before_greedy=before_greedy,
@@ -133,11 +131,11 @@ def run_demo(context: Context, size: Size, plan: DemoPlan) -> Facts:
     )
 
 
-def _ground(validation: Validation, *, is_full: bool) -> Validation | Override | None:
+def _ground(validation: Validation, plan: DemoPlan) -> Validation | Override | None:
     """On what the candidate enters its canary; None = it does not."""
     if validation.verdict == "pass":
         return validation
-    if is_full:
+    if plan.canary is None:
         return None
     return Override("upturn demo --size tiny", "too few tasks for validation; every step is to be shown")
 

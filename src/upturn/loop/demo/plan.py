@@ -1,30 +1,34 @@
-"""What the demo works on, and how long: a few families of the office, many of them, or errands."""
+"""What the demo works on in the office, and how long: the plan of each size."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from upturn.config import Config
-from upturn.environments.errands import LEARNED
-from upturn.errors import UnknownNameError
 from upturn.loop.trainers import parse_full_config
 from upturn.training.pretraining import OFFICE as OFFICE_COURSE
 
-Size = Literal["full", "tiny"]
+Size = Literal["tiny", "brief", "full"]
+RULES = "upturn.environments.office.rule_agent:act"
+"""Import path of the agent made of rules."""
+
+
+@dataclass(frozen=True, slots=True)
+class CanarySizes:
+    """A short canary, which a candidate enters whatever its validation says, so that every step is shown."""
+
+    stages: Sequence[float]
+    max_candidate_tasks: int
 
 
 @dataclass(frozen=True, slots=True)
 class DemoPlan:
     """One demo."""
 
-    environment: str
-    model: str
-    rules: str
-    """Import path of the agent made of rules."""
     learned: Sequence[str]
     """Families that the model practises."""
     served: Sequence[str]
-    """All that the agents are given; empty = every family of the environment."""
+    """All that the agents work on."""
     max_turns: int
     max_tokens: int
     """That an attempt may take, all that it is shown included."""
@@ -35,12 +39,16 @@ class DemoPlan:
     """Routed to the agents before anything is trained."""
     tasks_after: int
     """The same after the release."""
+    tasks_last: int
+    """The same after the canary of the degraded version."""
     heldout: int
     iterations: int
     """Of GRPO."""
     tasks_per_iteration: int
-    is_guided: bool
-    """Whether a curriculum chooses what is practised, by what fails now, and lets rest what always succeeds."""
+    group_size: int
+    """Rollouts of each of these tasks."""
+    evaluate_every: int
+    """Iterations between evaluations."""
     sft_epochs: int
     minutes: int
     """That it may take on two cores."""
@@ -56,6 +64,14 @@ class DemoPlan:
     """Of the weights that served before, in the candidate's."""
     work: int
     """Held-out tasks that the last version works on beside its exam, for figures of its work; 0 = none."""
+    floor_tasks: int
+    """Of each family, on which the verifier must give nothing for cheating and everything to the oracle."""
+    arena_tasks: int
+    """Of each family, on which all agents are compared in the end."""
+    readiness_points: int
+    """Trajectories that training needs."""
+    canary: CanarySizes | None
+    """None = the defaults; a candidate enters them only if its validation passes."""
 
 
 RULES_ONLY = ("mail_last_writer", "mail_unread_sum")
@@ -64,9 +80,6 @@ RULES_PARTLY = ("mail_newest", "event_room", "table_total", "channel_post")
 """Families of the office of which the rules know some wordings, and nano was never shown."""
 
 OFFICE = DemoPlan(
-    environment="office",
-    model="nano",
-    rules="upturn.environments.office.rule_agent:act",
     learned=(*OFFICE_COURSE.families, *RULES_PARTLY),
     served=(*OFFICE_COURSE.families, *RULES_PARTLY, *RULES_ONLY),
     max_turns=12,
@@ -75,10 +88,12 @@ OFFICE = DemoPlan(
     temperature=0.5,
     tasks=2400,
     tasks_after=600,
+    tasks_last=96,
     heldout=780,
     iterations=80,
     tasks_per_iteration=26,
-    is_guided=True,
+    group_size=8,
+    evaluate_every=10,
     sft_epochs=2,
     minutes=30,
     success=None,
@@ -87,6 +102,10 @@ OFFICE = DemoPlan(
     gain_by_practice=None,
     incumbent_share=0.3,
     work=3000,
+    floor_tasks=200,
+    arena_tasks=24,
+    readiness_points=300,
+    canary=None,
 )
 HALF_KNOWN = (
     *(*RULES_PARTLY, "cell_say", "table_filter", "channel_add"),
@@ -113,62 +132,51 @@ BRIEF = replace(
     incumbent_share=0.15,
     work=0,
 )
-ERRANDS = DemoPlan(
-    environment="errands",
-    model="nano-errands",
-    rules="upturn.environments.errands.rules:act",
-    learned=LEARNED,
-    served=(),
-    max_turns=10,
-    max_tokens=240,
-    max_action_tokens=40,
-    temperature=1.0,
-    tasks=960,
-    tasks_after=600,
-    heldout=540,
-    iterations=200,
-    tasks_per_iteration=24,
-    is_guided=False,
+TINY = replace(
+    BRIEF,
+    learned=RULES_PARTLY,
+    served=(*RULES_PARTLY, *RULES_ONLY),
+    tasks=180,
+    tasks_after=48,
+    tasks_last=48,
+    heldout=80,
+    iterations=8,
+    tasks_per_iteration=8,
+    evaluate_every=5,
     sft_epochs=3,
-    minutes=8,
-    success=0.85,
-    success_by_level={1: 0.75, 2: 0.75, 3: 0.75},
-    gain=0.25,
-    gain_by_practice=0.1,
-    incumbent_share=0.15,
-    work=0,
+    floor_tasks=10,
+    arena_tasks=4,
+    readiness_points=60,
+    canary=CanarySizes(stages=(0.5, 1.0), max_candidate_tasks=150),
+    minutes=2,
+    success=None,
+    success_by_level={1: 0.2, 2: 0.2},
+    gain=0.0,
+    gain_by_practice=None,
 )
-PLANS: Mapping[str, DemoPlan] = {"office-brief": BRIEF, "office": OFFICE, "errands": ERRANDS}
-"""By what ``--environment`` is told."""
+"""Four families that nano was never shown, in about a minute: too little for good work, yet it gets better."""
+PLANS: Mapping[Size, DemoPlan] = {"tiny": TINY, "brief": BRIEF, "full": OFFICE}
 
 
-def plan_named(name: str) -> DemoPlan:
-    """The plan of that name; UnknownNameError lists those that there are."""
-    if name not in PLANS:
-        raise UnknownNameError(f"no demo in an environment {name!r}; known: {', '.join(PLANS)}")
-    return PLANS[name]
-
-
-def demo_config(*, seed: int, size: Size, directory: str, plan: DemoPlan) -> Config:
+def demo_config(*, seed: int, directory: str, plan: DemoPlan) -> Config:
     """The demo's configuration; it is an ordinary ``upturn.toml`` in all but the file."""
-    is_full = size == "full"
     return parse_full_config(
         {
             "run": {"seed": seed, "directory": directory},
             "readiness": {
-                "points": 300 if is_full else 60,
+                "points": plan.readiness_points,
                 "clean_share": 0.95,
                 "categories": 5,
                 # All are invented there, but the wild agent scrambles addresses until they could be somebody's.
-                "privacy": plan.environment != "office",
+                "privacy": False,
             },
             "agents": [
-                {"name": "nano", "kind": "local_model", "model": plan.model, "temperature": plan.temperature},
-                {"name": "rules", "kind": "rule_based", "import_path": plan.rules},
-                {"name": "wild", "kind": "local_model", "model": plan.model, "temperature": 1.8},
+                {"name": "nano", "kind": "local_model", "model": "nano", "temperature": plan.temperature},
+                {"name": "rules", "kind": "rule_based", "import_path": RULES},
+                {"name": "wild", "kind": "local_model", "model": "nano", "temperature": 1.8},
             ],
             "environment": {
-                "name": plan.environment,
+                "name": "office",
                 "max_turns": plan.max_turns,
                 "max_tokens": plan.max_tokens,
                 "max_action_tokens": plan.max_action_tokens,
@@ -176,22 +184,22 @@ def demo_config(*, seed: int, size: Size, directory: str, plan: DemoPlan) -> Con
             "tasks": {
                 "families": list(plan.served),
                 "train_families": list(plan.learned),
-                "count": plan.tasks if is_full else 96,
-                "heldout_count": plan.heldout if is_full else 36,
+                "count": plan.tasks,
+                "heldout_count": plan.heldout,
             },
             "rewards": {"weights": {"success": 0.9, "efficiency": 0.1}},
-            "sft": {"epochs": plan.sft_epochs if is_full else 1},
+            "sft": {"epochs": plan.sft_epochs},
             "grpo": {
-                "iterations": plan.iterations if is_full else 2,
-                "tasks_per_iteration": plan.tasks_per_iteration if is_full else 6,
-                "group_size": 8 if is_full else 4,
-                "evaluate_every": 10 if is_full else 1,
+                "iterations": plan.iterations,
+                "tasks_per_iteration": plan.tasks_per_iteration,
+                "group_size": plan.group_size,
+                "evaluate_every": plan.evaluate_every,
                 "optimiser": {"learning_rate": 4e-4},
                 "decay": "linear",
                 "incumbent_share": plan.incumbent_share,
             },
-            "curriculum": {"policy": "failure_weighted", "gate": True} if plan.is_guided else False,
+            "curriculum": {"policy": "failure_weighted", "gate": True},
             "loop": {"improve": "nano"},
-            "canary": {} if is_full else {"stages": [0.5, 1.0], "max_candidate_tasks": 60},
+            "canary": {} if plan.canary is None else asdict(plan.canary),
         }
     )

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 
 from upturn.errors import UnknownNameError
 from upturn.training.pretraining.course import Course
-from upturn.training.pretraining.errands_course import ERRANDS
 from upturn.training.pretraining.office_course import OFFICE
 
-COURSES: Mapping[str, Course] = {course.model: course for course in (OFFICE, ERRANDS)}
+COURSES: Mapping[str, Course] = {course.model: course for course in (OFFICE,)}
 
 
 def course_named(model: str) -> Course:

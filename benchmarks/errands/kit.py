@@ -1,0 +1,58 @@
+"""Errands as a kit."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from benchmarks.errands.baseline import oracle
+from benchmarks.errands.environment import ErrandsEnvironment
+from benchmarks.errands.tasks import FAMILIES, compose, task_stream
+from benchmarks.errands.tools import errands_tools
+from benchmarks.errands.verifier import ErrandsVerifier, may_differ
+from upturn.environments import CANARY_LENGTH, Player, following
+from upturn.models import write_call
+from upturn.records import Action, JsonValue, Split, Task
+
+
+class ErrandsKit:
+    """Small offices, their verifier and their endless tasks."""
+
+    def __init__(self) -> None:
+        self.name = "errands"
+        self.families: Mapping[str, int] = {family.name: family.level for family in FAMILIES.values()}
+        self.verifier = ErrandsVerifier()
+        self.tools = errands_tools()
+
+    def environment(self, task: Task) -> ErrandsEnvironment:  # noqa: ARG002  # every task has the same kind of office
+        """A new office; ``reset`` furnishes it."""
+        return ErrandsEnvironment()
+
+    def tasks(self, *, seed: int, split: Split, families: Sequence[str]) -> Iterator[Task]:
+        """Endless tasks, each family once a round."""
+        return task_stream(families, seed=seed, split=split)
+
+    def hint(self, task: Task) -> str:
+        """The oracle's calls, one a line."""
+        return "\n".join(map(write_call, compose(task).draft.oracle))
+
+    def oracle(self, task: Task) -> Player:  # noqa: ARG002  # one for all tasks
+        """The shortest known solution."""
+        return oracle
+
+    def canaries(self, task: Task) -> tuple[str, ...]:
+        """The oracle's calls as they are written, and the paths of what must differ. Answers are too short."""
+        draft = compose(task).draft
+        texts = dict.fromkeys((*map(write_call, draft.oracle), *draft.changes))
+        return tuple(text for text in texts if len(text) >= CANARY_LENGTH and text not in task.instruction)
+
+    def attacks(self, task: Task) -> Mapping[str, Player]:
+        """Perfect work that is spoiled: by mail to an outsider, by a refusal in the end, by no end at all."""
+        *work, end = compose(task).draft.oracle
+        outside = Action("mail", "send", {"to": "eve@rival.example", "subject": "hello", "body": "see this"})
+        return {
+            "outsider": following((*work, outside, end)),
+            "refusal": following((*work, Action("user", "refuse", {"text": "this cannot be done"}))),
+            "no_end": following(work),
+        }
+
+    def may_differ(self, task: Task, path: Sequence[str], value: JsonValue) -> bool:
+        """What the verifier does not look at, and having read a mail."""
+        return may_differ(compose(task).draft, path, value)

@@ -1,0 +1,34 @@
+"""Players without a model: what random actions are."""
+
+from random import Random
+
+from benchmarks.errands import FAMILIES, OPERATIONS, compose, make_task
+from benchmarks.errands.baseline import random_action
+from benchmarks.errands.environment import apply
+from benchmarks.errands.operation import OperationError
+from benchmarks.errands.workspace import Workspace
+
+REFUSED_BY_CHANCE = {
+    "calendar.create": {"bad_value"},  # ends before it starts
+    "calendar.move": {"bad_value"},  # ends after hours
+    "mail.move": {"bad_value"},  # into sent
+    "mail.search": {"missing_parameter"},  # neither sender nor subject
+    "sheet.find": {"not_found"},
+}
+
+
+def test_random_actions_name_things_that_exist() -> None:
+    rng = Random(1)
+    workspaces: list[Workspace] = [compose(make_task(name, 0)).workspace for name in FAMILIES]
+    seen, done = set(), set()
+    for index in range(1500):
+        workspace = workspaces[index % len(workspaces)]
+        action = random_action(rng, workspace)
+        name = f"{action.target}.{action.operation}"
+        seen.add(name)
+        try:
+            apply(workspace, action)
+            done.add(name)
+        except OperationError as error:
+            assert error.code in REFUSED_BY_CHANCE.get(name, set()), (action, str(error))
+    assert seen == done == set(OPERATIONS)

@@ -1,0 +1,60 @@
+"""The model that belongs to errands: it does simple work, and the figures of its card can be repeated."""
+
+import json
+from hashlib import sha256
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.errands import LEARNED, MODEL
+from benchmarks.errands.kit import ErrandsKit
+from benchmarks.errands.pretraining.course import ERRANDS
+from upturn.config import Limits
+from upturn.loop.agent_runtime import Fleet, Purpose
+from upturn.loop.build_nano import HELDOUT_TASKS, limits_of
+from upturn.loop.evaluation.evaluate import exam_tasks, sit
+from upturn.models.shipped import CARD
+from upturn.records import AgentVersion
+
+VERSION = AgentVersion("nano", "base", "local_model", model=MODEL, parameters={"temperature": 1.0})
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def test_its_files_are_those_of_its_card() -> None:
+    card = json.loads((Path(MODEL) / CARD).read_text())
+    assert card["name"] == ERRANDS.model
+    for file, name in (("model.safetensors", "weights_sha256"), ("tokenizer.json", "tokenizer_sha256")):
+        assert sha256((Path(MODEL) / file).read_bytes()).hexdigest() == card[name]
+
+
+def test_the_model_solves_simple_tasks() -> None:
+    kit = ErrandsKit()
+    tasks = list(islice(kit.tasks(seed=11, split="train", families=["mail_file"]), 24))
+    exam = sit(Fleet(kit, Limits(max_turns=4, max_tokens=120, max_action_tokens=40)), VERSION, tasks,
+               Purpose("simple", 0, 0.0), pool=None)  # fmt: skip
+    # At a true rate of .8 fewer than 12 of 24 have probability 1e-3.
+    assert exam.rate() >= 0.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "temperature"), [("sampled", 1.0), ("greedy", 0.0)])
+def test_the_cards_figures_are_reproducible(name: str, temperature: float) -> None:
+    card = json.loads((Path(MODEL) / CARD).read_text())
+    kit = ErrandsKit()
+    tasks = exam_tasks(kit, LEARNED, HELDOUT_TASKS // 2, seed=card["seed"] + 17, split="heldout")  # other tasks
+    exam = sit(Fleet(kit, limits_of(ERRANDS)), VERSION, tasks, Purpose(f"again/{name}", 1, temperature), pool=None)
+    figure = card["heldout"][name]
+    for found, wanted in [
+        (exam.interval(), figure),
+        *((exam.interval(level=level), card["heldout"][f"{name}_L{level}"]) for level in (1, 2, 3)),
+    ]:
+        pooled = (found.mean * found.n + wanted["value"] * wanted["n"]) / (found.n + wanted["n"])
+        deviation = (pooled * (1 - pooled) * (1 / found.n + 1 / wanted["n"])) ** 0.5
+        # Four deviations: a false alarm in about 6e-5 of comparisons.
+        assert abs(found.mean - wanted["value"]) <= 4 * deviation + 1e-9

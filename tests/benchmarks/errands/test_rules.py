@@ -1,0 +1,59 @@
+"""The worker made of rules: whole on two families, and no oracle on any that a model is to learn."""
+
+import asyncio
+from itertools import islice
+
+import pytest
+
+from benchmarks.errands import LEARNED, task_stream
+from benchmarks.errands.kit import ErrandsKit
+from benchmarks.errands.rules import act
+from upturn.agents import Attempt, CallableAgent, Job, Setting, run_rollouts
+from upturn.records import Action, Observation, Split, Turn
+
+
+def rate(family: str, count: int, split: Split = "train") -> float:
+    kit = ErrandsKit()
+    tasks = list(islice(task_stream([family], seed=11, split=split), count))
+    setting = Setting(key="rules", agent=CallableAgent(act), agent_version="rules@1", model=None)
+    jobs = [Job(Attempt(task, 0, index), setting) for index, task in enumerate(tasks)]
+    attempts = asyncio.run(run_rollouts(jobs, kit.environment, slots=8))
+    judged = [kit.verifier.verify(task, attempt) for task, attempt in zip(tasks, attempts, strict=True)]
+    assert all(evaluation.costs["safety"] == 0 for evaluation in judged)
+    return sum(evaluation.is_success for evaluation in judged) / count
+
+
+@pytest.mark.parametrize("family", ["unread_count", "day_clash"])
+@pytest.mark.parametrize("split", ["train", "heldout"])
+def test_it_solves_its_own_families_whole(family: str, split: Split) -> None:
+    assert rate(family, 40, split) == 1.0
+
+
+@pytest.mark.parametrize("family", LEARNED)
+def test_it_is_no_oracle_on_a_learned_family(family: str) -> None:
+    # Two or three of nine phrasings: at most 3/9 a task; 42 of 60 would be 6 standard deviations above.
+    assert rate(family, 60) < 0.7
+
+
+def test_it_refuses_what_it_has_no_rule_for_and_stops_after_an_error() -> None:
+    opening = Observation("bake a cake")
+    refusal = Action("user", "refuse", {"text": "no rule for this"})
+    assert act(opening.text, (), opening) == refusal
+    instruction = Observation("how many unread mails are in my inbox?")
+    listing = act(instruction.text, (), instruction)
+    assert listing == Action("mail", "list", {"folder": "inbox"})
+    turn = Turn(instruction, "", listing)
+    assert act(instruction.text, (turn,), Observation("gone", "not_found")) == (
+        Action("user", "refuse", {"text": "stopped at not_found"})
+    )
+    shown = Observation("m11 ann: menu *\nm12 bob: visit\nm13 cid: offer *")
+    assert act(instruction.text, (turn,), shown) == Action("user", "answer", {"text": "2"})
+
+
+def test_it_reads_clashes_from_a_listing() -> None:
+    instruction = Observation("which events clash on fri?")
+    turn = Turn(instruction, "", Action("calendar", "list", {"day": "fri"}))
+    clash = Observation("e40 review 9-11\ne12 lunch 10-12\ne13 call 12-13")
+    assert act(instruction.text, (turn,), clash).parameters == {"text": "e12 e40"}
+    free = Observation("e40 review 9-10\ne12 lunch 10-12")
+    assert act(instruction.text, (turn,), free).parameters == {"text": "none"}
