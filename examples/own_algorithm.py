@@ -6,8 +6,8 @@ Its settings are the section ``[shortest]``; checks, the card, curves, ``--dry-r
 """
 
 from upturn.config import Count, settings
-from upturn.loop.evaluation import ExamResult
-from upturn.loop.rollouts import Trainee
+from upturn.loop.evaluation import HeldoutResult
+from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import Context
 from upturn.loop.trainers import (
     Algorithm,
@@ -34,28 +34,34 @@ class ShortestSettings(SftSettings):
     """Successes with more written tokens are left out."""
 
 
-def shortest(context: Context, trainee: Trainee, snapshot: Snapshot) -> list[Trajectory]:
+def shortest(context: Context, worker: PolicyWorker, snapshot: Snapshot) -> list[Trajectory]:
     """The shortest success of each task that is short enough."""
     most, best = context.config.section(ShortestSettings).most_tokens, dict[str, Trajectory]()
-    for each in sorted(rendered_demonstrations(context, snapshot, trainee), key=written_count, reverse=True):
+    for each in sorted(rendered_demonstrations(context, snapshot, worker), key=written_count, reverse=True):
         best[each.task_id] = each
     return [each for each in best.values() if written_count(each) <= most]
 
 
 def plan(context: Context, parent: AgentVersion) -> Plan:
-    section, trainee = context.config.section(ShortestSettings), Trainee(context.fleet, parent, context.adapter)
-    rows = supervised_rows(shortest(context, trainee, take_training_snapshot(context)))
+    section, worker = (
+        context.config.section(ShortestSettings),
+        PolicyWorker(context.runtime, parent, context.adapter),
+    )
+    rows = supervised_rows(shortest(context, worker, take_training_snapshot(context)))
     steps = in_epochs(rows, f"{len(rows)} rows", epochs=section.epochs, batch_rows=section.batch_rows)
-    return rows_plan(context, trainee, "shortest", steps)
+    return rows_plan(context, worker, "shortest", steps)
 
 
-def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str) -> AgentVersion:
-    section, trainee = context.config.section(ShortestSettings), Trainee(context.fleet, parent, context.adapter)
+def train(context: Context, parent: AgentVersion, _before: HeldoutResult, name: str) -> AgentVersion:
+    section, worker = (
+        context.config.section(ShortestSettings),
+        PolicyWorker(context.runtime, parent, context.adapter),
+    )
     snapshot = context.journal.record_step("snapshot", Snapshot, lambda: take_training_snapshot(context))
-    rows = supervised_rows(shortest(context, trainee, snapshot))
+    rows = supervised_rows(shortest(context, worker, snapshot))
     folder = training_folder(context, name)
-    jointly(context.world, trainee, run_sft, rows, section, RunOptions(context.seed, folder))
-    return keep_version(context, trainee, parent, name, snapshot=snapshot.id)
+    jointly(context.world, worker, run_sft, rows, section, RunOptions(context.seed, folder))
+    return keep_version(context, worker, parent, name, snapshot=snapshot.id)
 
 
 SHORTEST = Algorithm(ShortestSettings, plan, train, frozenset({"pool"}))

@@ -17,7 +17,7 @@ from benchmarks.algorithms.meter import Meter, MeteredSampler, SpentError
 from benchmarks.credit import Errands, ErrandsSettings, reward_of
 from benchmarks.ledger import Entry, Ledger, digest
 from upturn.config import OptimiserSettings
-from upturn.loop.rollouts import Practice, SecondAttempts, TaskSampler, Trainee
+from upturn.loop.rollouts import PolicyWorker, RolloutPlan, SecondAttempts, TaskSampler
 from upturn.loop.trainers import observed, own_rows
 from upturn.models import RenderedObservations
 from upturn.records import record
@@ -104,31 +104,31 @@ def measure_courses(
 
 def course(errands: Errands, way: Way, seed: int, *, settings: CoursesSettings, is_after: bool) -> Course:
     """One model's course to the end of the budget."""
-    trainee = errands.trainee()
+    worker = errands.worker()
     meter = Meter(errands.settings.budget)
-    curve = [(0, errands.examine(trainee, seed=EXAM_SEED).rate())]
+    curve = [(0, errands.evaluate_heldout(worker, seed=EXAM_SEED).rate())]
     with TemporaryDirectory() as name:
         if is_after:
-            learn_world(errands, trainee, meter, seed=seed, settings=settings, folder=Path(name) / "world")
+            learn_world(errands, worker, meter, seed=seed, settings=settings, folder=Path(name) / "world")
         world_tokens = meter.tokens
-        source = Source(errands, trainee, meter, way, seed=seed)
+        source = Source(errands, worker, meter, way, seed=seed)
 
         def watch(_: int) -> float:
             if meter.tokens != curve[-1][0]:
-                curve.append((meter.tokens, errands.examine(trainee, seed=EXAM_SEED).rate()))
+                curve.append((meter.tokens, errands.evaluate_heldout(worker, seed=EXAM_SEED).rate()))
             return curve[-1][1]
 
         run = RunOptions(seed, Path(name) / "run", evaluate=watch)
         with suppress(SpentError):
-            way.learn(trainee.model, source, way.settings, run)
-    last = errands.examine(trainee, seed=EXAM_SEED)
+            way.learn(worker.model, source, way.settings, run)
+    last = errands.evaluate_heldout(worker, seed=EXAM_SEED)
     if curve[-1][0] == meter.tokens:
         curve.pop()
     return Course((*curve, (meter.tokens, last.rate())), tuple(last.outcomes()), world_tokens)
 
 
 def learn_world(
-    errands: Errands, trainee: Trainee, meter: Meter, *, seed: int, settings: CoursesSettings, folder: Path
+    errands: Errands, worker: PolicyWorker, meter: Meter, *, seed: int, settings: CoursesSettings, folder: Path
 ) -> None:
     """The world-model stage: attempts, of which none is rewarded, and predictions of what they were answered.
 
@@ -137,22 +137,22 @@ def learn_world(
     wanted = errands.settings
     share = Meter(int(wanted.budget * settings.world_share))
     sampler = TaskSampler(errands.kit, dict.fromkeys(wanted.families, 1.0), wanted.tasks, seed=seed)
-    practice = Practice(f"world/{seed}", seed, wanted.attempts, reward_of)
+    practice = RolloutPlan(f"world/{seed}", seed, wanted.attempts, reward_of)
     attempts = []
     for iteration in range(settings.observed_rounds):
-        groups = trainee.practise(sampler.tasks(iteration), iteration, practice, errands.sink)
+        groups = worker.practise(sampler.tasks(iteration), iteration, practice, errands.sink)
         share.count(groups)
         attempts += [member.trajectory for group in groups for member in group.members]
-    world = observed(attempts, trainee)
-    predictor = Predictor(MeteredSampler(trainee.engine, share), RenderedObservations(trainee.renderer))
+    world = observed(attempts, worker)
+    predictor = Predictor(MeteredSampler(worker.engine, share), RenderedObservations(worker.renderer))
     with suppress(SpentError):
         run_world_model(
-            trainee.model,
+            worker.model,
             predictor,
             (*world.trained, *world.held_out),
             settings.world_model,
             RunOptions(seed, folder),
-            rehearsal=() if settings.world_model.warm_up is None else own_rows(attempts, trainee.version),
+            rehearsal=() if settings.world_model.warm_up is None else own_rows(attempts, worker.version),
         )
     meter.tokens += share.tokens
 
@@ -160,14 +160,14 @@ def learn_world(
 class Source:
     """Where a way gets its attempts from, all of them counted."""
 
-    def __init__(self, errands: Errands, trainee: Trainee, meter: Meter, way: Way, *, seed: int) -> None:
+    def __init__(self, errands: Errands, worker: PolicyWorker, meter: Meter, way: Way, *, seed: int) -> None:
         wanted = errands.settings
         self._errands = errands
-        self._trainee = trainee
+        self._worker = worker
         self._meter = meter
         self._least = int(way.round_share * wanted.budget)
         self._batch = 0
-        self._practice = Practice(f"practice/{seed}", seed, wanted.attempts, reward_of)
+        self._practice = RolloutPlan(f"practice/{seed}", seed, wanted.attempts, reward_of)
         self._tasks = TaskSampler(errands.kit, dict.fromkeys(wanted.families, 1.0), wanted.tasks, seed=seed)
 
     def collect(self, round_: int, /) -> list[ScoredGroup]:  # noqa: ARG002  # batches count on through the rounds
@@ -183,7 +183,7 @@ class Source:
         until = min(self._meter.tokens + self._least, self._meter.budget)
         while not found or self._meter.tokens < until:
             tasks = self._tasks.tasks(self._batch)
-            groups = self._trainee.practise(tasks, self._batch, self._practice, self._errands.sink)
+            groups = self._worker.practise(tasks, self._batch, self._practice, self._errands.sink)
             self._batch += 1
             self._meter.count(groups)
             found += groups
@@ -191,6 +191,6 @@ class Source:
 
     def second(self, round_: int, failed: Sequence[ScoredGroup], /) -> list[HintedGroup]:
         """Attempts at what failed, with the answer at hand."""
-        groups = SecondAttempts(self._trainee, self._practice, "rationalisation")(round_, failed)
+        groups = SecondAttempts(self._worker, self._practice, "rationalisation")(round_, failed)
         self._meter.count([each.group for each in groups])
         return groups

@@ -20,7 +20,7 @@ from benchmarks.algorithms.meter import written_in
 from benchmarks.credit import Errands, ErrandsSettings
 from benchmarks.ledger import Entry, Ledger
 from upturn.deployment import Interval
-from upturn.loop.rollouts import Practice
+from upturn.loop.rollouts import RolloutPlan
 from upturn.loop.trainers import over_seeds, rounds_of
 from upturn.records import Evaluation, Result, Trajectory, record
 from upturn.rewards import accepted_and_formed, random_acceptance
@@ -128,7 +128,7 @@ def measure_rft(
 
 
 def _before(errands: Errands) -> Examined:
-    return Examined(tuple(errands.examine(errands.trainee(), seed=EXAM_SEED).outcomes()), 0)
+    return Examined(tuple(errands.evaluate_heldout(errands.worker(), seed=EXAM_SEED).outcomes()), 0)
 
 
 def train(
@@ -137,20 +137,20 @@ def train(
     """One training, examined. ``rate``: at which the random reward pays."""
     families = errands.settings.families
     stream = errands.kit.tasks(seed=_EXAMPLES_SEED, split="train", families=families)
-    examples, trainee = list(islice(stream, size)), errands.trainee()
-    practice = Practice(f"rft/{seed}", seed, settings.attempts, both=_earned(reward, seed=seed, rate=rate))
+    examples, worker = list(islice(stream, size)), errands.worker()
+    practice = RolloutPlan(f"rft/{seed}", seed, settings.attempts, both=_earned(reward, seed=seed, rate=rate))
     tokens = 0
 
     def collect(iteration: int, /) -> list[ScoredGroup]:
         nonlocal tokens
         tasks = rounds_of(examples, settings.tasks, seed, iteration)
-        groups = trainee.practise(tasks, iteration, practice, errands.sink)
+        groups = worker.practise(tasks, iteration, practice, errands.sink)
         tokens += written_in(groups)
         return groups
 
     with TemporaryDirectory() as name:
-        run_grpo(trainee.model, collect, settings.training, RunOptions(seed, Path(name)))
-    return Examined(tuple(errands.examine(trainee, seed=EXAM_SEED).outcomes()), tokens)
+        run_grpo(worker.model, collect, settings.training, RunOptions(seed, Path(name)))
+    return Examined(tuple(errands.evaluate_heldout(worker, seed=EXAM_SEED).outcomes()), tokens)
 
 
 def _earned(reward: RewardName, *, seed: int, rate: float) -> Callable[[Trajectory, Evaluation], float | None]:

@@ -22,7 +22,7 @@ from benchmarks.errands import ENVIRONMENT, MODEL
 from upturn.config import Limits
 from upturn.environments import resolve_kit
 from upturn.errors import MeasurementError
-from upturn.loop import Fleet, Purpose
+from upturn.loop import AgentRuntime, Purpose
 from upturn.records import AgentVersion, JsonValue, Result, Task, Trajectory
 
 WORKERS = 2
@@ -65,7 +65,7 @@ def measure_workers(
     """``on_done`` each repetition. Raises MeasurementError without Ray, ClusterError where it does not start."""
     require_ray()
     from upturn.agents import RaySettings, RayWorkerPool
-    from upturn.loop.rollouts import CrewFleet, OpenTrainee, Trainee
+    from upturn.loop.rollouts import OpenPolicyWorker, PolicyWorker, RayRuntime
     from upturn.training.optimisation import torch_threads
 
     kit = resolve_kit(ENVIRONMENT)
@@ -76,23 +76,23 @@ def measure_workers(
     with (
         TemporaryDirectory() as folder,
         torch_threads(1),
-        RayWorkerPool(OpenTrainee(ENVIRONMENT, _LIMITS, _VERSION), RaySettings(WORKERS)) as crew,
+        RayWorkerPool(OpenPolicyWorker(ENVIRONMENT, _LIMITS, _VERSION), RaySettings(WORKERS)) as crew,
     ):
-        trainee = Trainee(Fleet(kit, _LIMITS), _VERSION)
-        trainee.serve_as(_VERSION)
-        fleet = CrewFleet(kit, _LIMITS, crew, Path(folder))
-        fleet.follow(trainee.model)
+        worker = PolicyWorker(AgentRuntime(kit, _LIMITS), _VERSION)
+        worker.serve_as(_VERSION)
+        runtime = RayRuntime(kit, _LIMITS, crew, Path(folder))
+        runtime.follow(worker.model)
         first = Purpose("workers/first", settings.repetitions, temperature=1.0)
-        fleet.attempt(jobs, first)  # weights are handed over, once
-        trainee.fleet.attempt(jobs, first)
+        runtime.attempt(jobs, first)  # weights are handed over, once
+        worker.runtime.attempt(jobs, first)
         for repetition in range(settings.repetitions):
             purpose = Purpose(f"workers/{repetition}", repetition, temperature=1.0)
             # Functions are called at once, so that they may bind what changes with the repetition.
-            halves, cost = timed(lambda: played_in_parts(trainee.fleet, jobs, purpose))  # noqa: B023
+            halves, cost = timed(lambda: played_in_parts(worker.runtime, jobs, purpose))  # noqa: B023
             halved.append(cost)
-            made, cost = timed(lambda: fleet.attempt(jobs, purpose))  # noqa: B023
+            made, cost = timed(lambda: runtime.attempt(jobs, purpose))  # noqa: B023
             together.append(cost)
-            alone.append(timed(lambda: trainee.fleet.attempt(jobs, purpose))[1])  # noqa: B023
+            alone.append(timed(lambda: worker.runtime.attempt(jobs, purpose))[1])  # noqa: B023
             different += count_different(made, halves)
             tokens += sum(each.usage.written_tokens for each in made)
             on_done()
@@ -114,11 +114,11 @@ def _beyond(costs: Sequence[Cost], base: Sequence[Cost]) -> Spread:
 
 
 def played_in_parts(
-    fleet: Fleet, jobs: Sequence[tuple[AgentVersion, Task, int]], purpose: Purpose
+    runtime: AgentRuntime, jobs: Sequence[tuple[AgentVersion, Task, int]], purpose: Purpose
 ) -> list[Trajectory]:
     """What one process makes of the workers' parts, one after another; the parts are those of ``cluster.deal``."""
     ends = [len(jobs) * part // WORKERS for part in range(WORKERS + 1)]
-    return [each for start, end in pairwise(ends) for each in fleet.attempt(jobs[start:end], purpose)]
+    return [each for start, end in pairwise(ends) for each in runtime.attempt(jobs[start:end], purpose)]
 
 
 def count_different(found: Sequence[Trajectory], expected: Sequence[Trajectory]) -> int:

@@ -13,9 +13,9 @@ from benchmarks.errands import MODEL, ErrandsKit, oracle
 from upturn.agents import rendered_rows
 from upturn.config import Limits
 from upturn.environments import play
-from upturn.loop import Fleet, Purpose
-from upturn.loop.evaluation import ExamResult, exam_tasks, sit
-from upturn.loop.rollouts import Continuations, Trainee
+from upturn.loop import AgentRuntime, Purpose
+from upturn.loop.evaluation import HeldoutResult, evaluate_version, evaluation_tasks
+from upturn.loop.rollouts import Continuations, PolicyWorker
 from upturn.models import CompactRenderer, load_local, model_folder
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
 from upturn.training.runs import RunOptions
@@ -66,25 +66,27 @@ class Errands:
         """``folder``: where the model lies, or will lie."""
         self.settings = settings
         self.kit = ErrandsKit()
-        self.fleet = Fleet(self.kit, _LIMITS)
+        self.runtime = AgentRuntime(self.kit, _LIMITS)
         self.sink = _NoSink()
         self._folder = folder
 
-    def trainee(self) -> Trainee:
+    def worker(self) -> PolicyWorker:
         """The model, loaded anew; made first where it is missing."""
         if not (self._folder / "model.safetensors").is_file():
             make_model(self._folder, self.kit, self.settings)
-        return Trainee(
-            self.fleet,
+        return PolicyWorker(
+            self.runtime,
             AgentVersion("nano", "bench", "local_model", model=str(self._folder), parameters={"temperature": 1.0}),
         )
 
-    def examine(self, trainee: Trainee, *, seed: int) -> ExamResult:
+    def evaluate_heldout(self, worker: PolicyWorker, *, seed: int) -> HeldoutResult:
         """Sampled attempts at training templates in worlds that practice never meets."""
         wanted = self.settings
-        tasks = exam_tasks(self.kit, wanted.families, wanted.examined_tasks, seed=_EXAM_SEED + seed, split="train")
-        version = trainee.serve_as(trainee.version)
-        return sit(self.fleet, version, tasks, Purpose(f"exam/{seed}", seed, 1.0), pool=None)
+        tasks = evaluation_tasks(
+            self.kit, wanted.families, wanted.examined_tasks, seed=_EXAM_SEED + seed, split="train"
+        )
+        version = worker.serve_as(worker.version)
+        return evaluate_version(self.runtime, version, tasks, Purpose(f"exam/{seed}", seed, 1.0), pool=None)
 
 
 def make_model(folder: Path, kit: ErrandsKit, settings: ErrandsSettings) -> None:

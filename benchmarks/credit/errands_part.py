@@ -23,7 +23,7 @@ from benchmarks.credit.mdp import Floats
 from benchmarks.ledger import Entry, Ledger
 from upturn.errors import MeasurementError
 from upturn.loop import Purpose
-from upturn.loop.rollouts import Continued, Practice, TaskSampler, Trainee, continued, measure_values
+from upturn.loop.rollouts import Continued, PolicyWorker, RolloutPlan, TaskSampler, continued, measure_values
 from upturn.training import ScoredGroup
 
 PART = "errands"
@@ -67,10 +67,10 @@ def measure_errands(
 
 def measure_truth(errands: Errands, seed: int) -> Truth:
     """What each turn of the seed's attempts changed, and how well that is known."""
-    trainee = errands.trainee()
-    groups = _groups(errands, trainee, seed)
+    worker = errands.worker()
+    groups = _groups(errands, worker, seed)
     how = continuations(errands.settings.continuations)
-    found = continued(errands.fleet, trainee.version, groups, Purpose(f"truth/{seed}", seed, 1.0), how=how)
+    found = continued(errands.runtime, worker.version, groups, Purpose(f"truth/{seed}", seed, 1.0), how=how)
     half = how.count // 2
     whole, first, second = (changes(groups, found, part) for part in (_ALL, slice(half), slice(half, None)))
     is_known = np.isfinite(first + second)
@@ -83,13 +83,13 @@ def measure_truth(errands: Errands, seed: int) -> Truth:
 
 def rank(errands: Errands, contender: Contender, seed: int, *, truth: Truth) -> Ranked:
     """Credit against the truth. Values that a contender needs are measured anew: its luck is not the truth's."""
-    trainee = errands.trainee()
-    groups = _groups(errands, trainee, seed)
+    worker = errands.worker()
+    groups = _groups(errands, worker, seed)
     tokens = _written(groups)
     if contender.continuations:
         purpose = Purpose(f"rank/{contender.name}/{seed}", seed + _FURTHER_SEED, 1.0)
         how = continuations(contender.continuations)
-        measured = measure_values(errands.fleet, trainee.version, groups, purpose, how=how)
+        measured = measure_values(errands.runtime, worker.version, groups, purpose, how=how)
         groups, tokens = measured.groups, tokens + measured.tokens
     if _fingerprint(groups) != truth.attempts:
         raise MeasurementError(
@@ -109,19 +109,19 @@ def practise(errands: Errands, contender: Contender, seed: int) -> Practised:
     from upturn.training.optimisation import Trainer
 
     wanted = errands.settings
-    trainee = errands.trainee()
-    source = _Source(errands, contender, trainee, seed)
+    worker = errands.worker()
+    source = _Source(errands, contender, worker, seed)
     settings = GrpoSettings(advantage=contender.settings, evaluate_every=None, keep="final")
-    trainer = Trainer(trainee.model, OptimiserSettings(learning_rate=wanted.learning_rate))
+    trainer = Trainer(worker.model, OptimiserSettings(learning_rate=wanted.learning_rate))
     algorithm = PolicyGradient(source.groups, settings, seed)
-    curve = [(0, errands.examine(trainee, seed=seed).rate())]
+    curve = [(0, errands.evaluate_heldout(worker, seed=seed).rate())]
     iteration = 0
     while source.tokens < wanted.budget and curve[-1][1] < wanted.target:
         for minibatch in algorithm.unit(iteration).minibatches:
             trainer.step(minibatch)
         iteration += 1
         if iteration % wanted.evaluate_every == 0 or source.tokens >= wanted.budget:
-            curve.append((source.tokens, errands.examine(trainee, seed=seed).rate()))
+            curve.append((source.tokens, errands.evaluate_heldout(worker, seed=seed).rate()))
     tokens, success = curve[-1]
     is_reached = success >= wanted.target and tokens <= wanted.budget
     return Practised(tokens if is_reached else wanted.budget, is_reached, tuple(curve))
@@ -130,29 +130,31 @@ def practise(errands: Errands, contender: Contender, seed: int) -> Practised:
 class _Source:
     """Where practice gets its groups from, and what they took."""
 
-    def __init__(self, errands: Errands, contender: Contender, trainee: Trainee, seed: int) -> None:
+    def __init__(self, errands: Errands, contender: Contender, worker: PolicyWorker, seed: int) -> None:
         self.tokens = 0
         """Sampled so far, those of continuations included."""
         self._errands = errands
         self._continuations = contender.practised[0]
-        self._trainee = trainee
+        self._worker = worker
         self._seed = seed
         families = dict.fromkeys(errands.settings.families, 1.0)
         self._tasks = TaskSampler(errands.kit, families, errands.settings.tasks, seed=seed)
-        self._practice = Practice(f"practice/{contender.name}/{seed}", seed, errands.settings.attempts, reward_of)
+        self._practice = RolloutPlan(
+            f"practice/{contender.name}/{seed}", seed, errands.settings.attempts, reward_of
+        )
 
     def groups(self, iteration: int, /) -> list[ScoredGroup]:
         """With state values where the contender needs them."""
-        trainee = self._trainee
+        worker = self._worker
         tasks = self._tasks.tasks(iteration)
-        found = trainee.practise(tasks, iteration, self._practice, self._errands.sink)
+        found = worker.practise(tasks, iteration, self._practice, self._errands.sink)
         self.tokens += _written(found)
         if self._continuations:
             purpose = Purpose(
                 f"{self._practice.run}/values/{iteration}", self._seed + _FURTHER_SEED + iteration, 1.0
             )
             how = continuations(self._continuations)
-            measured = measure_values(self._errands.fleet, trainee.version, found, purpose, how=how)
+            measured = measure_values(self._errands.runtime, worker.version, found, purpose, how=how)
             found = measured.groups
             self.tokens += measured.tokens
         return found
@@ -177,12 +179,12 @@ def changes(groups: Sequence[ScoredGroup], found: Continued, part: slice) -> Flo
     return np.array(listed)
 
 
-def _groups(errands: Errands, trainee: Trainee, seed: int) -> list[ScoredGroup]:
+def _groups(errands: Errands, worker: PolicyWorker, seed: int) -> list[ScoredGroup]:
     """The attempts whose turns are credited: the same whenever they are made."""
     stream = errands.kit.tasks(seed=_RANKED_SEED + seed, split="train", families=errands.settings.families)
     tasks = list(islice(stream, errands.settings.ranked_tasks))
-    practice = Practice(f"ranked/{seed}", seed, errands.settings.attempts, reward_of)
-    return trainee.practise(tasks, 0, practice, errands.sink)
+    practice = RolloutPlan(f"ranked/{seed}", seed, errands.settings.attempts, reward_of)
+    return worker.practise(tasks, 0, practice, errands.sink)
 
 
 def _fingerprint(groups: Sequence[ScoredGroup]) -> str:

@@ -14,8 +14,8 @@ from benchmarks.side import Channel, Settings, serve_steps
 from benchmarks.sides.practice import LEARNING_RATE, LIMITS, read_practice
 from benchmarks.sides.practice_library import Nowhere
 from upturn.config import OptimiserSettings
-from upturn.loop import Fleet
-from upturn.loop.rollouts import Practice, Trainee
+from upturn.loop import AgentRuntime
+from upturn.loop.rollouts import PolicyWorker, RolloutPlan
 from upturn.records import AgentVersion
 from upturn.training import ScoredGroup
 from upturn.training.algorithms import PolicyGradient
@@ -34,9 +34,9 @@ class Iterations:
         found: Any = settings["staleness"]  # JSON from our own parent
         self._staleness: int = found
         torch.set_num_threads(max(1, self._task.threads // 2) if self._staleness else self._task.threads)
-        self._trainee = _trainee()
-        self._sampler = _trainee() if self._staleness else self._trainee
-        self._practice = Practice("bench", self._task.seed, self._task.attempts)
+        self._worker = _worker()
+        self._sampler = _worker() if self._staleness else self._worker
+        self._practice = RolloutPlan("bench", self._task.seed, self._task.attempts)
         self._settings = GrpoSettings(
             iterations=self._task.iterations, optimiser=OptimiserSettings(learning_rate=LEARNING_RATE)
         )
@@ -44,7 +44,7 @@ class Iterations:
     def step(self) -> dict[str, float]:
         """All iterations, the first collecting included, which nothing overlaps."""
         started = time.perf_counter()
-        trainer = Trainer(self._trainee.model, self._settings.optimiser)
+        trainer = Trainer(self._worker.model, self._settings.optimiser)
         waited = written = 0.0
         with self._collecting() as collect:
             algorithm = PolicyGradient(collect or self._sample, self._settings, self._task.seed)
@@ -62,7 +62,7 @@ class Iterations:
         if not self._staleness:
             return nullcontext()
         return AheadCollect(
-            self._trainee.model, self._sample_with, staleness=self._staleness, iterations=self._task.iterations
+            self._worker.model, self._sample_with, staleness=self._staleness, iterations=self._task.iterations
         )
 
     def _sample_with(self, iteration: int, weights: Mapping[str, Tensor]) -> Sequence[ScoredGroup]:
@@ -74,9 +74,9 @@ class Iterations:
         return self._sampler.practise(tasks, iteration, self._practice, Nowhere())
 
 
-def _trainee() -> Trainee:
+def _worker() -> PolicyWorker:
     version = AgentVersion("nano", "base", "local_model", model=MODEL, parameters={"temperature": 1.0})
-    return Trainee(Fleet(ErrandsKit(), replace(LIMITS, max_tokens=240)), version)
+    return PolicyWorker(AgentRuntime(ErrandsKit(), replace(LIMITS, max_tokens=240)), version)
 
 
 def ahead_side(channel: Channel, settings: Settings) -> None:

@@ -11,8 +11,8 @@ from benchmarks.errands import MODEL, ErrandsKit
 from benchmarks.side import Channel, Settings
 from benchmarks.sides.practice import LEARNING_RATE, LIMITS, PracticeTask, read_practice
 from upturn.config import OptimiserSettings
-from upturn.loop import Fleet
-from upturn.loop.rollouts import Practice, Trainee
+from upturn.loop import AgentRuntime
+from upturn.loop.rollouts import PolicyWorker, RolloutPlan
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
 from upturn.training import ScoredGroup
 from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
@@ -38,7 +38,7 @@ def practice_side(channel: Channel, settings: Settings) -> None:
     )
     with tempfile.TemporaryDirectory() as folder:
         try:
-            run_grpo(collector.trainee.model, collector.collect, options, RunOptions(task.seed, Path(folder)))
+            run_grpo(collector.worker.model, collector.collect, options, RunOptions(task.seed, Path(folder)))
         except _OverError:
             return
 
@@ -57,8 +57,8 @@ class _Collector:
         self._channel = channel
         self._task = task
         version = AgentVersion("nano", "base", "local_model", model=MODEL, parameters={"temperature": 1.0})
-        self.trainee = Trainee(Fleet(ErrandsKit(), LIMITS), version)
-        self._practice = Practice("bench", task.seed, task.attempts)
+        self.worker = PolicyWorker(AgentRuntime(ErrandsKit(), LIMITS), version)
+        self._practice = RolloutPlan("bench", task.seed, task.attempts)
         self._started = 0.0
         self._seen: dict[str, float] = {}
 
@@ -71,7 +71,7 @@ class _Collector:
         else:
             self._channel.mark_baseline()
         self._started = time.perf_counter()
-        groups = self.trainee.practise(self._task.tasks_of(iteration), iteration, self._practice, Nowhere())
+        groups = self.worker.practise(self._task.tasks_of(iteration), iteration, self._practice, Nowhere())
         sampled = time.perf_counter() - self._started
         members = [member for group in groups for member in group.members]
         rewards = [member.turn_rewards[-1] for member in members if member.turn_rewards]

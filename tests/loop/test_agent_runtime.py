@@ -14,7 +14,7 @@ from upturn.agents import trajectory_id
 from upturn.agents.context import Budget, parameters_of
 from upturn.config import Limits
 from upturn.errors import ConfigError, ModelError
-from upturn.loop.agent_runtime import Fleet, Purpose
+from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.records import AgentVersion, Task, TokenRow
 
 NANO = AgentVersion("nano", "base", "local_model", model=MODEL, parameters={"temperature": 1.0})
@@ -33,58 +33,58 @@ def version(name: str) -> AgentVersion:
     return AgentVersion(name, "base", "callable", model=f"toy_desk:{name}")
 
 
-def sampled(fleet: Fleet, tasks: list[Task], purpose: Purpose) -> list[tuple[TokenRow, ...]]:
-    return [each.rows for each in fleet.attempt([(NANO, task, 0) for task in tasks], purpose)]
+def sampled(runtime: AgentRuntime, tasks: list[Task], purpose: Purpose) -> list[tuple[TokenRow, ...]]:
+    return [each.rows for each in runtime.attempt([(NANO, task, 0) for task in tasks], purpose)]
 
 
 def test_attempts_come_in_the_order_of_the_jobs_with_ids_of_their_purpose(desk: ModuleType) -> None:
     kit = desk.kit()
-    fleet = Fleet(kit, Limits(max_turns=2))
+    runtime = AgentRuntime(kit, Limits(max_turns=2))
     tasks = list(islice(kit.tasks(seed=0, split="train", families=["sums", "products"]), 6))
     jobs = [(version(name), task, number) for task in tasks for number, name in enumerate(("solver", "adder"))]
-    found = fleet.attempt(jobs, Purpose("run/exam", 0))
+    found = runtime.attempt(jobs, Purpose("run/exam", 0))
     for (agent, task, number), trajectory in zip(jobs, found, strict=True):
         assert (trajectory.task_id, trajectory.agent_version) == (task.id, agent.id)
         assert trajectory.id == trajectory_id("run/exam", task.id, agent.id, number)
-    again = fleet.attempt(jobs, Purpose("run/other", 0))
+    again = runtime.attempt(jobs, Purpose("run/other", 0))
     assert len({each.id for each in (*found, *again)}) == 2 * len(jobs)
 
 
 def test_forgotten_versions_are_built_again(desk: ModuleType) -> None:
     kit = desk.kit()
-    fleet = Fleet(kit, Limits(max_turns=2))
+    runtime = AgentRuntime(kit, Limits(max_turns=2))
     (task,) = islice(kit.tasks(seed=0, split="train", families=["sums"]), 1)
-    before = fleet.attempt([(version("solver"), task, 0), (version("refuser"), task, 0)], Purpose("p", 0))
-    fleet.keep_only([version("refuser")])
-    after = fleet.attempt([(version("solver"), task, 0), (version("refuser"), task, 0)], Purpose("p", 0))
+    before = runtime.attempt([(version("solver"), task, 0), (version("refuser"), task, 0)], Purpose("p", 0))
+    runtime.keep_only([version("refuser")])
+    after = runtime.attempt([(version("solver"), task, 0), (version("refuser"), task, 0)], Purpose("p", 0))
     assert [each.final_state for each in after] == [each.final_state for each in before]
 
 
 def test_version_that_cannot_be_built_is_named(desk: ModuleType) -> None:
-    fleet = Fleet(desk.kit(), Limits(max_turns=2))
-    (task,) = islice(fleet.kit.tasks(seed=0, split="train", families=["sums"]), 1)
+    runtime = AgentRuntime(desk.kit(), Limits(max_turns=2))
+    (task,) = islice(runtime.kit.tasks(seed=0, split="train", families=["sums"]), 1)
     with pytest.raises(ConfigError, match="no_such_function"):
-        fleet.attempt([(version("no_such_function"), task, 0)], Purpose("p", 0))
+        runtime.attempt([(version("no_such_function"), task, 0)], Purpose("p", 0))
 
 
 def test_a_context_budget_above_what_an_engine_holds_is_refused() -> None:
-    fleet = Fleet(ErrandsKit(), Limits(max_turns=2))  # without a limit of tokens a context may have 512
+    runtime = AgentRuntime(ErrandsKit(), Limits(max_turns=2))  # without a limit of tokens a context may have 512
     budget = parameters_of(Budget(513, 8, 100, 48, low_mark=0.6))
-    (task,) = islice(fleet.kit.tasks(seed=0, split="train", families=["mail_file"]), 1)
+    (task,) = islice(runtime.kit.tasks(seed=0, split="train", families=["mail_file"]), 1)
     with pytest.raises(ModelError, match="context_tokens = 513, but a context may have 512; lower it, or raise"):
-        fleet.attempt([(replace(NANO, parameters=budget), task, 0)], Purpose("p", 0))
+        runtime.attempt([(replace(NANO, parameters=budget), task, 0)], Purpose("p", 0))
 
 
 def test_draws_depend_on_the_seed_and_not_on_earlier_attempts(one_thread: None) -> None:
     kit = ErrandsKit()
     tasks = list(islice(kit.tasks(seed=3, split="train", families=["mail_file", "event_add"]), 8))
-    fleet = Fleet(kit, LIMITS)
+    runtime = AgentRuntime(kit, LIMITS)
     # Hot: at its own temperature the model is sure of these tasks whatever is drawn.
-    first = sampled(fleet, tasks, Purpose("p", 1, 1.8))
-    other = sampled(fleet, tasks, Purpose("p", 2, 1.8))
+    first = sampled(runtime, tasks, Purpose("p", 1, 1.8))
+    other = sampled(runtime, tasks, Purpose("p", 2, 1.8))
     assert other != first
-    assert sampled(fleet, tasks, Purpose("p", 1, 1.8)) == first
-    fresh = Fleet(kit, LIMITS)  # as in a resumed process: to the last digit of every log-prob
+    assert sampled(runtime, tasks, Purpose("p", 1, 1.8)) == first
+    fresh = AgentRuntime(kit, LIMITS)  # as in a resumed process: to the last digit of every log-prob
     assert sampled(fresh, tasks, Purpose("p", 2, 1.8)) == other
     assert sampled(fresh, tasks, Purpose("another name", 1, 1.8)) == first
 
@@ -92,7 +92,7 @@ def test_draws_depend_on_the_seed_and_not_on_earlier_attempts(one_thread: None) 
 def test_purpose_may_overrule_the_serving_temperature(one_thread: None) -> None:
     kit = ErrandsKit()
     tasks = list(islice(kit.tasks(seed=3, split="train", families=["mail_file"]), 4))
-    fleet = Fleet(kit, LIMITS)
-    greedy = [sampled(fleet, tasks, Purpose("p", seed, temperature=0.0)) for seed in (1, 2)]
+    runtime = AgentRuntime(kit, LIMITS)
+    greedy = [sampled(runtime, tasks, Purpose("p", seed, temperature=0.0)) for seed in (1, 2)]
     tokens = [[row.token_ids for rows in each for row in rows] for each in greedy]
     assert tokens[0] == tokens[1]  # whatever the seed

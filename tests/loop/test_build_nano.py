@@ -16,9 +16,9 @@ from benchmarks.errands.pretraining.course import ERRANDS, PATTERN
 from upturn.environments.environment import judge
 from upturn.environments.kit import resolve_kit
 from upturn.loop import build_nano as nano
-from upturn.loop.agent_runtime import Fleet, Purpose
+from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.build_nano import ATTEMPTS, HELDOUT_TASKS, PASS_TASKS, build, limits_of
-from upturn.loop.evaluation.evaluate import exam_tasks, families_of, sit
+from upturn.loop.evaluation.evaluate import evaluate_version, evaluation_tasks, families_of
 from upturn.loop.progress import NoProgress
 from upturn.models.shipped import CARD, model_folder
 from upturn.records import AgentVersion
@@ -71,9 +71,9 @@ def test_success_by_family_is_that_of_the_card(
     course: Course, card: dict[str, Any], name: str, temperature: float
 ) -> None:
     kit = resolve_kit(course.environment)
-    tasks = exam_tasks(kit, course.families, HELDOUT_TASKS, seed=card["seed"], split="heldout")
+    tasks = evaluation_tasks(kit, course.families, HELDOUT_TASKS, seed=card["seed"], split="heldout")
     purpose = Purpose(f"card/{name}", card["seed"], temperature)
-    exam = sit(Fleet(kit, limits_of(course)), version_of(course), tasks, purpose, pool=None)
+    exam = evaluate_version(AgentRuntime(kit, limits_of(course)), version_of(course), tasks, purpose, pool=None)
     assert sorted(families_of(exam.marks)) == sorted(course.families)
     for family in course.families:
         written, found = card["heldout"][f"{name}_{family}"], exam.interval(family=family)
@@ -84,11 +84,11 @@ def test_success_by_family_is_that_of_the_card(
 
 def test_pass_at_8_is_that_of_the_card(course: Course, card: dict[str, Any]) -> None:
     kit = resolve_kit(course.environment)
-    fleet, seed = Fleet(kit, limits_of(course)), card["seed"]
+    runtime, seed = AgentRuntime(kit, limits_of(course)), card["seed"]
     for family in course.families:
         tasks = list(islice(kit.tasks(seed=seed + 1, split="train", families=[family]), PASS_TASKS))
         jobs = [(version_of(course), task, number) for task in tasks for number in range(ATTEMPTS)]
-        attempts = fleet.attempt(jobs, Purpose(f"card/pass/{family}", seed, 1.0))
+        attempts = runtime.attempt(jobs, Purpose(f"card/pass/{family}", seed, 1.0))
         solved = {
             task.id
             for (_, task, _), attempt in zip(jobs, attempts, strict=True)

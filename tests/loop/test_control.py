@@ -11,9 +11,9 @@ from safetensors.torch import load_file
 
 from benchmarks.errands import ENVIRONMENT, LEARNED, MODEL
 from upturn.deployment.interval import Interval
-from upturn.loop.evaluation.evaluate import ExamResult, examine
+from upturn.loop.evaluation.evaluate import HeldoutResult, evaluate_heldout
 from upturn.loop.progress import NoProgress
-from upturn.loop.rollouts.policy_worker import Trainee
+from upturn.loop.rollouts.policy_worker import PolicyWorker
 from upturn.loop.run.context import Context, open_run
 from upturn.loop.trainers import parse_full_config
 from upturn.loop.trainers.grpo import train_grpo
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 ITERATIONS = 20
 HELDOUT_TASKS = 480
-Begun = tuple[Context, AgentVersion, ExamResult]
+Begun = tuple[Context, AgentVersion, HeldoutResult]
 
 
 def by_chance(evaluation: Evaluation) -> float:
@@ -59,15 +59,15 @@ def begun(tmp_path: Path) -> Iterator[Begun]:
     )
     with open_run(config, tmp_path / "run", "control", NoProgress()) as context:
         parent = context.router.registry.served("nano").incumbent
-        yield context, parent, examine(context, "before", parent)
+        yield context, parent, evaluate_heldout(context, "before", parent)
     torch.set_num_threads(threads)
 
 
-def practised(begun: Begun, name: str, reward: Reward | None) -> Interval:
+def train_on_rollouts(begun: Begun, name: str, reward: Reward | None) -> Interval:
     """Gain of the version that practice for that reward gives, on the held-out tasks, paired."""
     context, parent, before = begun
     version = train_grpo(context, parent, dict.fromkeys(LEARNED, 1.0), name, reward=reward)
-    return examine(context, f"after {name}", version).gain_over(before)
+    return evaluate_heldout(context, f"after {name}", version).gain_over(before)
 
 
 def at_the_end(begun: Begun, name: str) -> Interval:
@@ -75,14 +75,14 @@ def at_the_end(begun: Begun, name: str) -> Interval:
     context, parent, before = begun
     stored = load_file(context.run_dir / "training" / name / "checkpoint.safetensors")
     prefix = "weights."
-    trainee = Trainee(context.fleet, parent)
-    first = weights_hash(trainee.model)
+    worker = PolicyWorker(context.runtime, parent)
+    first = weights_hash(worker.model)
     restore_weights(
-        trainee.model, {key.removeprefix(prefix): stored[key] for key in stored if key.startswith(prefix)}
+        worker.model, {key.removeprefix(prefix): stored[key] for key in stored if key.startswith(prefix)}
     )
-    assert weights_hash(trainee.model) != first
-    version = trainee.serve_as(replace(parent, version=f"{name}-at-the-end"))
-    return examine(context, f"at the end of {name}", version).gain_over(before)
+    assert weights_hash(worker.model) != first
+    version = worker.serve_as(replace(parent, version=f"{name}-at-the-end"))
+    return evaluate_heldout(context, f"at the end of {name}", version).gain_over(before)
 
 
 def course(context: Context, name: str) -> dict[str, list[float]]:
@@ -96,7 +96,7 @@ def course(context: Context, name: str) -> dict[str, list[float]]:
 
 def test_random_rewards_gain_nothing_where_true_ones_gain(begun: Begun) -> None:
     context, _, before = begun
-    by_luck, by_success = practised(begun, "luck", by_chance), practised(begun, "success", None)
+    by_luck, by_success = train_on_rollouts(begun, "luck", by_chance), train_on_rollouts(begun, "success", None)
     assert by_luck.n == by_success.n == len(before.marks) >= 200
     assert by_luck.low <= 0.0 <= by_luck.high, (
         f"{by_luck}: where random rewards teach nothing, the interval still misses 0 in one of twenty seeds, and "

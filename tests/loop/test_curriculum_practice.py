@@ -12,7 +12,7 @@ from upturn.config import AgentConfig, CurriculumSettings
 from upturn.environments import EnvironmentKit
 from upturn.errors import TrainingError
 from upturn.loop.rollouts.curriculum import curriculum_collect
-from upturn.loop.rollouts.policy_worker import Practice, TaskSampler, Trainee, scored
+from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutPlan, TaskSampler, scored
 from upturn.loop.run.context import Context, version_of
 from upturn.loop.run.task_source import kit_of
 from upturn.pool import PoolSink, Selection
@@ -34,11 +34,9 @@ class Graded:
 
 
 def _collect(context: Context, settings: CurriculumSettings, *, attempts: int = 2) -> CurriculumCollect:
-    trainee = Trainee(context.fleet, version_of(NANO))
-    practice = Practice("run/practice", 0, attempts)
-    return curriculum_collect(
-        trainee, WEIGHTS, 4, settings=settings, practice=practice, sink=PoolSink(context.pool)
-    )
+    worker = PolicyWorker(context.runtime, version_of(NANO))
+    practice = RolloutPlan("run/practice", 0, attempts)
+    return curriculum_collect(worker, WEIGHTS, 4, settings=settings, practice=practice, sink=PoolSink(context.pool))
 
 
 def test_tasks_are_known_by_family_and_number(desk: ModuleType) -> None:
@@ -71,7 +69,7 @@ def test_practice_follows_the_schedule_and_knows_what_succeeded(desk: ModuleType
     """Whatever is written fails here, so the first level stays the current one: 3 or 4 of 4 tasks."""
     settings = CurriculumSettings(min_attempts=4)
     with desk.opened(tmp_path, desk.config(environment=SHORT)) as context:
-        context.fleet.kit = Graded(context.fleet.kit)
+        context.runtime.kit = Graded(context.runtime.kit)
         collect = _collect(context, settings)
         rounds = [collect(iteration) for iteration in range(2)]
         further = collect.refill(1, 1)

@@ -7,7 +7,7 @@ import pytest
 
 from upturn.config import LoopConfig, ReadinessConfig
 from upturn.loop.cycle import WAVE, check_readiness, release, run_cycle, serve, wave_size
-from upturn.loop.evaluation.evaluate import compare, examine
+from upturn.loop.evaluation.evaluate import compare, evaluate_heldout
 from upturn.loop.progress import NoProgress
 from upturn.loop.run.context import Context
 from upturn.records import AgentVersion, Release
@@ -134,7 +134,7 @@ def test_history_holds_each_state_once_also_after_an_interruption(desk: ModuleTy
 def test_comparison_is_paired_and_says_what_it_found(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path / "run") as context:
         versions = {name: served.incumbent for name, served in context.router.registry.agents().items()}
-        exams = {name: examine(context, f"exam-{name}", version) for name, version in versions.items()}
+        exams = {name: evaluate_heldout(context, f"exam-{name}", version) for name, version in versions.items()}
         assert compare(context, "up", exams["adder"], exams["solver"]).verdict == "pass"
         assert compare(context, "down", exams["solver"], exams["adder"]).verdict == "fail"
         assert compare(context, "same", exams["adder"], exams["adder"]).verdict == "hold"

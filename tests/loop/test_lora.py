@@ -11,8 +11,8 @@ import torch
 from benchmarks.errands import MODEL
 from upturn.config import AdapterSettings, AgentConfig, Config, Limits, OptimiserSettings, RolloutConfig
 from upturn.errors import ConfigError
-from upturn.loop.agent_runtime import CONTEXT, Fleet
-from upturn.loop.rollouts.policy_worker import Trainee
+from upturn.loop.agent_runtime import CONTEXT, AgentRuntime
+from upturn.loop.rollouts.policy_worker import PolicyWorker
 from upturn.loop.run.context import version_of
 from upturn.loop.run.preflight import check_names
 from upturn.loop.run.settings import adapter_settings
@@ -121,9 +121,9 @@ def test_the_incumbents_share_is_blended_into_the_whole_model(desk: ModuleType, 
 
 def test_an_adapter_on_a_version_that_is_one_loads_to_the_same_weights(desk: ModuleType, tmp_path: Path) -> None:
     """Its base is the other adapter's folder, whose base is nano's."""
-    fleet, first, second = Fleet(desk.kit(), Limits()), tmp_path / "first", tmp_path / "second"
+    runtime, first, second = AgentRuntime(desk.kit(), Limits()), tmp_path / "first", tmp_path / "second"
     for version, folder in ((BASE, first), (replace(BASE, model=str(first)), second)):
-        trained = Trainee(fleet, version, AdapterSettings(2)).model
+        trained = PolicyWorker(runtime, version, AdapterSettings(2)).model
         with torch.no_grad():
             for name, parameter in trained.named_parameters():
                 if "lora_B" in name:
@@ -135,7 +135,7 @@ def test_an_adapter_on_a_version_that_is_one_loads_to_the_same_weights(desk: Mod
 
 def test_a_plan_counts_what_is_trained(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path, _config(desk)) as context:
-        shape = shape_of(Trainee(context.fleet, BASE, context.adapter).model)
+        shape = shape_of(PolicyWorker(context.runtime, BASE, context.adapter).model)
         whole = shape_of(load_local(MODEL).model)
     assert whole.trained == whole.parameters
     assert shape.trained == shape.parameters - whole.parameters

@@ -12,9 +12,9 @@ from upturn.config import AgentConfig
 from upturn.errors import ConfigError, TrainingError
 from upturn.loop.agent_runtime import Purpose
 from upturn.loop.cycle import serve
-from upturn.loop.evaluation.evaluate import ExamResult
+from upturn.loop.evaluation.evaluate import HeldoutResult
 from upturn.loop.progress import NoProgress
-from upturn.loop.rollouts.policy_worker import Practice, Trainee
+from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutPlan
 from upturn.loop.run.context import open_run, version_of
 from upturn.loop.trainers.offline import train, usable_attempts, versions_of
 from upturn.models import CompactRenderer, Renderer
@@ -48,13 +48,13 @@ def _pool(desk: ModuleType, folder: Path, *, is_practised: bool) -> str:
     with desk.opened(folder, desk.config(("solver",), environment=SHORT)) as context:
         serve(context, "serve", 4)
         if is_practised:
-            trainee = Trainee(context.fleet, version_of(NANO))
+            worker = PolicyWorker(context.runtime, version_of(NANO))
             tasks = context.next_tasks(2)
-            trainee.practise(tasks, 0, Practice("run/practice", 0, 2), PoolSink(context.pool))
-            version = trainee.serve_as(trainee.version)
-            hot = context.fleet.attempt([(version, tasks[0], 7)], Purpose("hot", 0, temperature=0.5))
+            worker.practise(tasks, 0, RolloutPlan("run/practice", 0, 2), PoolSink(context.pool))
+            version = worker.serve_as(worker.version)
+            hot = context.runtime.attempt([(version, tasks[0], 7)], Purpose("hot", 0, temperature=0.5))
             PoolSink(context.pool).append(
-                "run/hot", 0, [(tasks[0], hot[0], context.fleet.kit.verifier.verify(tasks[0], hot[0]))]
+                "run/hot", 0, [(tasks[0], hot[0], context.runtime.kit.verifier.verify(tasks[0], hot[0]))]
             )
     return str(folder / "pool.db")
 
@@ -91,8 +91,8 @@ def test_a_pool_where_every_task_was_attempted_once_is_refused_with_what_to_do(
 ) -> None:
     """Before anything is planned or trained, though their log-probs are there."""
     with desk.opened(tmp_path / "before", desk.config(("solver",), environment=SHORT)) as context:
-        trainee = Trainee(context.fleet, version_of(NANO))
-        trainee.practise(context.next_tasks(3), 0, Practice("run/practice", 0, 1), PoolSink(context.pool))
+        worker = PolicyWorker(context.runtime, version_of(NANO))
+        worker.practise(context.next_tasks(3), 0, RolloutPlan("run/practice", 0, 1), PoolSink(context.pool))
     settings = desk.config(("solver",), pool={"path": str(tmp_path / "before" / "pool.db")})
     with (
         desk.opened(tmp_path / "now", settings) as context,
@@ -117,7 +117,7 @@ def test_a_version_says_which_snapshot_it_learned_from(
     plain = desk.config(("solver",), environment=SHORT, pool={"path": path})
     section = replace(plain.section(OfflineSettings), iterations=1, groups=2, minibatches=1)
     with desk.opened(tmp_path / "now", plain.with_sections(section)) as context:
-        learned = train(context, version_of(NANO), ExamResult("before", "nano@base", 1.0, ()), "offline")
+        learned = train(context, version_of(NANO), HeldoutResult("before", "nano@base", 1.0, ()), "offline")
         held = find_snapshot(context.pool, str(learned.snapshot))
         stored = {each.trajectory_id for each in context.pool.selected(tenant="default")}
     assert set(held.trajectory_ids) == stored
@@ -128,13 +128,13 @@ def test_the_age_of_weights_follows_the_order_in_which_they_sampled(desk: Module
     """Ids of trajectories are hashes: by them the second weights came first in about half of the runs."""
     hashes = []
     with desk.opened(tmp_path / "before", desk.config(("solver",), environment=SHORT)) as context:
-        trainee = Trainee(context.fleet, version_of(NANO))
+        worker = PolicyWorker(context.runtime, version_of(NANO))
         tasks = context.next_tasks(2)
         for number in range(6):
-            trainee.practise(tasks, number, Practice("run/practice", 0, 2), PoolSink(context.pool))
-            hashes.append(trainee.engine.version)
+            worker.practise(tasks, number, RolloutPlan("run/practice", 0, 2), PoolSink(context.pool))
+            hashes.append(worker.engine.version)
             with torch.no_grad():
-                next(trainee.model.parameters()).add_(1e-4)
+                next(worker.model.parameters()).add_(1e-4)
     settings = desk.config(("solver",), environment=SHORT, pool={"path": str(tmp_path / "before" / "pool.db")})
     with desk.opened(tmp_path / "now", settings) as context:
         found = usable_attempts(context, _renderer())

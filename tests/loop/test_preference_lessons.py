@@ -12,9 +12,9 @@ from benchmarks.errands import MODEL
 from upturn.config import AgentConfig
 from upturn.errors import ConfigError, TrainingError
 from upturn.loop.cycle import serve
-from upturn.loop.evaluation.evaluate import ExamResult, Mark
+from upturn.loop.evaluation.evaluate import HeldoutResult, Mark
 from upturn.loop.progress import NoProgress
-from upturn.loop.rollouts.policy_worker import Trainee
+from upturn.loop.rollouts.policy_worker import PolicyWorker
 from upturn.loop.run.context import Context, open_run, version_of
 from upturn.loop.trainers import dpo, kto, mixture
 from upturn.loop.trainers.dpo import stored_pairs
@@ -60,8 +60,8 @@ def test_pairs_are_of_the_products_that_only_one_of_them_solves(desk: ModuleType
     _served(desk, tmp_path, "solver", 8)
     _served(desk, tmp_path, "adder", 8)
     with _opened(desk, tmp_path, **VERSIONS) as context:
-        trainee = Trainee(context.fleet, version_of(NANO))
-        pairs = stored_pairs(context, trainee)
+        worker = PolicyWorker(context.runtime, version_of(NANO))
+        pairs = stored_pairs(context, worker)
     assert [pair.id for pair in pairs] == sorted(pair.id for pair in pairs)
     assert len(pairs) == 4  # sums and products take turns
     assert {pair.chosen.agent_version for pair in pairs} == {"solver@base"}
@@ -73,13 +73,13 @@ def test_a_run_that_goes_on_learns_from_the_pairs_that_it_began_with(desk: Modul
     for agent in ("solver", "adder"):
         _served(desk, tmp_path, agent, 4)
     with _opened(desk, tmp_path, **VERSIONS) as context:
-        before = stored_pairs(context, Trainee(context.fleet, version_of(NANO)))
+        before = stored_pairs(context, PolicyWorker(context.runtime, version_of(NANO)))
     for agent in ("solver", "adder"):
         _served(desk, tmp_path, agent, 12)
     with _opened(desk, tmp_path, **VERSIONS) as context:
-        after = stored_pairs(context, Trainee(context.fleet, version_of(NANO)))
+        after = stored_pairs(context, PolicyWorker(context.runtime, version_of(NANO)))
     with _opened(desk, tmp_path, "anew", **VERSIONS) as context:
-        anew = stored_pairs(context, Trainee(context.fleet, version_of(NANO)))
+        anew = stored_pairs(context, PolicyWorker(context.runtime, version_of(NANO)))
     assert after == before
     assert len(anew) > len(before)
 
@@ -90,13 +90,13 @@ def test_a_run_that_goes_on_learns_from_the_thumbs_that_it_began_with(desk: Modu
     _say(tmp_path, "a", first, 1.0)
     _say(tmp_path, "b", second, -1.0)
     with _opened(desk, tmp_path) as context:
-        before = rated(context, Trainee(context.fleet, version_of(NANO)))
+        before = rated(context, PolicyWorker(context.runtime, version_of(NANO)))
     _say(tmp_path, "c", first, -3.0)
     _say(tmp_path, "d", third, 1.0)
     with _opened(desk, tmp_path) as context:
-        after = rated(context, Trainee(context.fleet, version_of(NANO)))
+        after = rated(context, PolicyWorker(context.runtime, version_of(NANO)))
     with _opened(desk, tmp_path, "anew") as context:
-        anew = rated(context, Trainee(context.fleet, version_of(NANO)))
+        anew = rated(context, PolicyWorker(context.runtime, version_of(NANO)))
     assert {each.trajectory.id: each.is_desirable for each in before} == {first: True, second: False}
     assert after == before
     assert {each.trajectory.id: each.is_desirable for each in anew} == {first: False, second: False, third: True}
@@ -135,9 +135,9 @@ def test_what_the_agent_cannot_write_is_left_out_and_counted(desk: ModuleType, t
     notes = Notes()
     settings = desk.config(("solver",), environment=SHORT, pool={"path": str(tmp_path / "shared.db")}, dpo=VERSIONS)
     with open_run(settings, tmp_path / "now", "toy", notes) as context:
-        trainee = Trainee(context.fleet, version_of(NANO))
-        assert [each.trajectory.id for each in rated(context, trainee)] == [first]
-        assert len(stored_pairs(context, trainee)) == 1
+        worker = PolicyWorker(context.runtime, version_of(NANO))
+        assert [each.trajectory.id for each in rated(context, worker)] == [first]
+        assert len(stored_pairs(context, worker)) == 1
     assert [line for line in notes.lines if "cannot write" in line] == [
         "left out of the thumbs: 1 with actions that the agent cannot write",
         "left out of the pairs: 1 with scores that do not differ enough, 1 with actions that the agent cannot "
@@ -154,7 +154,7 @@ def test_a_pool_without_pairs_is_refused_with_what_was_looked_for(desk: ModuleTy
             match=r"no pair.*'adder@base' and 'solver@base'.*4 attempts without one.*same tasks",
         ),
     ):
-        stored_pairs(context, Trainee(context.fleet, version_of(NANO)))
+        stored_pairs(context, PolicyWorker(context.runtime, version_of(NANO)))
 
 
 def test_a_pool_without_thumbs_is_refused_with_how_to_ingest_them(desk: ModuleType, tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_pool_without_thumbs_is_refused_with_how_to_ingest_them(desk: ModuleTy
         _opened(desk, tmp_path) as context,
         pytest.raises(TrainingError, match=r"no thumbs.*upturn ingest .*--format feedback"),
     ):
-        rated(context, Trainee(context.fleet, version_of(NANO)))
+        rated(context, PolicyWorker(context.runtime, version_of(NANO)))
 
 
 def test_what_people_said_of_families_that_are_not_practised_is_not_trained_on(
@@ -188,15 +188,15 @@ def test_what_people_said_of_families_that_are_not_practised_is_not_trained_on(
         plain = desk.config(("solver",), environment=SHORT, pool={"path": str(tmp_path / "shared.db")})
         settings = replace(plain, tasks=replace(plain.tasks, families=(family,)))
         with desk.opened(tmp_path / family, settings) as context:
-            trainee = Trainee(context.fleet, version_of(NANO))
-            assert [each.trajectory.id for each in rated(context, trainee)] == [better[family]]
+            worker = PolicyWorker(context.runtime, version_of(NANO))
+            assert [each.trajectory.id for each in rated(context, worker)] == [better[family]]
             if pairs:
-                assert len(stored_pairs(context, trainee)) == pairs
+                assert len(stored_pairs(context, worker)) == pairs
             else:
                 with pytest.raises(
                     TrainingError, match="1 on tasks of families or environments that are not pract"
                 ):
-                    stored_pairs(context, trainee)
+                    stored_pairs(context, worker)
 
 
 def _evidence(desk: ModuleType, folder: Path) -> tuple[set[str], set[str]]:
@@ -219,7 +219,7 @@ def _evidence(desk: ModuleType, folder: Path) -> tuple[set[str], set[str]]:
 @pytest.mark.slow
 def test_versions_say_which_snapshot_of_pairs_or_thumbs_they_learned_from(desk: ModuleType, tmp_path: Path) -> None:
     pair, liked = _evidence(desk, tmp_path)
-    before = ExamResult("before", "nano@base", 1.0, ())
+    before = HeldoutResult("before", "nano@base", 1.0, ())
     parent = version_of(NANO)
     with _opened(desk, tmp_path, epochs=1, **VERSIONS) as context:
         versions = [lesson.train(context, parent, before, name) for name, lesson in (("dpo", dpo), ("kto", kto))]
@@ -234,7 +234,7 @@ def test_a_mixture_says_that_it_learned_from_one_snapshot_of_all_its_parts(
     monkeypatch.setattr("upturn.loop.evaluation.model_selection.SELECTION_TASKS", 2)
     pair, liked = _evidence(desk, tmp_path)
     marks = tuple(Mark(family, family, 1, family, False, False, {}, 1, 1, {}) for family in ("sums", "products"))
-    before, parent = ExamResult("before", "nano@base", 1.0, marks), version_of(NANO)
+    before, parent = HeldoutResult("before", "nano@base", 1.0, marks), version_of(NANO)
     rounds: dict[str, Any] = {
         "iterations": 1,
         "tasks_per_iteration": 2,
@@ -283,11 +283,11 @@ def test_a_mixture_is_planned_with_what_the_pool_gives_to_it(
 
 def test_a_run_with_a_pool_of_its_own_has_no_pairs_and_no_thumbs(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path, desk.config(("solver",))) as context:
-        trainee = Trainee(context.fleet, version_of(NANO))
+        worker = PolicyWorker(context.runtime, version_of(NANO))
         with pytest.raises(ConfigError, match=r"`upturn train dpo` learns from .* pool\.path is empty"):
-            stored_pairs(context, trainee)
+            stored_pairs(context, worker)
         with pytest.raises(ConfigError, match=r"`upturn train kto` learns from .* pool\.path is empty"):
-            rated(context, trainee)
+            rated(context, worker)
 
 
 def test_every_cause_is_told_in_words_and_what_is_rendered_is_not_left_out(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Practice through an engine elsewhere: what a fleet in this process would give, and what is refused."""
+"""Practice through an engine elsewhere: what a runtime in this process would give, and what is refused."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -13,9 +13,9 @@ from benchmarks.errands import ENVIRONMENT, MODEL
 from upturn.config import Limits
 from upturn.environments.kit import resolve_kit
 from upturn.errors import ModelError, TrainingError
-from upturn.loop.agent_runtime import Fleet, Purpose
-from upturn.loop.rollouts.policy_worker import Practice, Trainee
-from upturn.loop.rollouts.remote_rollouts import RemoteFleet
+from upturn.loop.agent_runtime import AgentRuntime, Purpose
+from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutPlan
+from upturn.loop.rollouts.remote_rollouts import RemoteRuntime
 from upturn.models.engine import weights_hash
 from upturn.models.remote import RemoteEngine, RemoteSettings
 from upturn.records import AgentVersion, Task
@@ -27,7 +27,7 @@ KIT = resolve_kit(ENVIRONMENT)
 LIMITS = Limits(max_turns=4, max_tokens=200, max_action_tokens=24)
 VERSION = AgentVersion("nano", "1", "local_model", model=MODEL)
 TASKS: list[Task] = list(islice(KIT.tasks(seed=3, split="train", families=["mail_file", "cell_ask"]), 3))
-PRACTICE = Practice("run", 5, 3)
+PRACTICE = RolloutPlan("run", 5, 3)
 
 
 class NoSink:
@@ -41,29 +41,29 @@ class Served:
     """Nano behind an engine server that takes whole models."""
 
     def __init__(self, server: ModuleType) -> None:
-        self.trainee = Trainee(Fleet(KIT, LIMITS), VERSION)
-        self.engine = server.Engine(self.trainee.engine, "start", load=self.load)
+        self.worker = PolicyWorker(AgentRuntime(KIT, LIMITS), VERSION)
+        self.engine = server.Engine(self.worker.engine, "start", load=self.load)
 
     def load(self, name: str, folder: str) -> None:
-        restore_weights(self.trainee.model, weight_tensors(load_version(Path(folder))))
-        self.trainee.engine.refresh()
+        restore_weights(self.worker.model, weight_tensors(load_version(Path(folder))))
+        self.worker.engine.refresh()
 
 
 @pytest.fixture
 def practising(
     engine_server: ModuleType, tmp_path: Path
-) -> Iterator[Callable[[], tuple[Any, RemoteFleet, Trainee]]]:
-    """The engine, the fleet that samples from it, and a trainee with other weights than the engine has."""
+) -> Iterator[Callable[[], tuple[Any, RemoteRuntime, PolicyWorker]]]:
+    """The engine, the runtime that samples from it, and a worker with other weights than the engine has."""
     served = Served(engine_server)
     with engine_server.serving(served.engine):
 
-        def begin() -> tuple[Any, RemoteFleet, Trainee]:
+        def begin() -> tuple[Any, RemoteRuntime, PolicyWorker]:
             remote = RemoteEngine(RemoteSettings(served.engine.url, "sglang", max_length=200, retries=0), "start")
-            fleet = RemoteFleet(KIT, LIMITS, remote, tmp_path)
-            trainee = Trainee(fleet, VERSION)
+            runtime = RemoteRuntime(KIT, LIMITS, remote, tmp_path)
+            worker = PolicyWorker(runtime, VERSION)
             with torch.no_grad():
-                next(iter(trainee.model.parameters())).mul_(1.01)
-            return served.engine, fleet, trainee
+                next(iter(worker.model.parameters())).mul_(1.01)
+            return served.engine, runtime, worker
 
         yield begin
 
@@ -74,15 +74,15 @@ def tokens(groups: Sequence[ScoredGroup]) -> list[list[tuple[int, ...]]]:
 
 def test_practice_through_an_engine_elsewhere_is_practice_here(practising: Callable[[], Any]) -> None:
     """SGLang's seeds have 31 bits, ours 63: so tokens differ from those here, but are those of the same weights."""
-    _, fleet, trainee = practising()
-    fleet.follow(trainee.model)
-    groups = trainee.practise(TASKS, 2, PRACTICE, NoSink())
+    _, runtime, worker = practising()
+    runtime.follow(worker.model)
+    groups = worker.practise(TASKS, 2, PRACTICE, NoSink())
     found = [member.trajectory for group in groups for member in group.members]
     assert len(found) == 9 and {each.error for each in found} == {""}
-    assert {each.model_version for each in found} == {weights_hash(trainee.model)}
+    assert {each.model_version for each in found} == {weights_hash(worker.model)}
     assert all(member.turn_rewards is not None for group in groups for member in group.members)
-    assert fleet.rescored is not None and fleet.rescored.largest_gap < 1e-4
-    assert tokens(trainee.practise(TASKS, 2, PRACTICE, NoSink())) == tokens(groups), "seeds decide, not the moment"
+    assert runtime.rescored is not None and runtime.rescored.largest_gap < 1e-4
+    assert tokens(worker.practise(TASKS, 2, PRACTICE, NoSink())) == tokens(groups), "seeds decide, not the moment"
 
 
 def test_an_engine_that_returns_other_ids_than_it_sampled_is_refused_before_training(
@@ -95,20 +95,20 @@ def test_an_engine_that_returns_other_ids_than_it_sampled_is_refused_before_trai
         answer["meta_info"]["output_token_logprobs"][0][1] = answer["output_ids"][0]
         return answer
 
-    engine, fleet, trainee = practising()
-    fleet.follow(trainee.model)
+    engine, runtime, worker = practising()
+    runtime.follow(worker.model)
     engine.faults.append(other)
     with pytest.raises(TrainingError, match="the engine returns other tokens than it sampled"):
-        trainee.practise(TASKS, 2, PRACTICE, NoSink())
+        worker.practise(TASKS, 2, PRACTICE, NoSink())
 
 
 def test_nothing_is_scored_again_at_other_temperatures_and_nothing_sampled_without_weights(
     practising: Callable[[], Any],
 ) -> None:
-    _, fleet, trainee = practising()
+    _, runtime, worker = practising()
     with pytest.raises(ModelError, match=r"call follow\(\) first"):
-        trainee.practise(TASKS, 2, PRACTICE, NoSink())
-    fleet.follow(trainee.model)
-    (found,) = fleet.attempt([(trainee.version, TASKS[0], 0)], Purpose("exam", 1, temperature=0.0))
+        worker.practise(TASKS, 2, PRACTICE, NoSink())
+    runtime.follow(worker.model)
+    (found,) = runtime.attempt([(worker.version, TASKS[0], 0)], Purpose("exam", 1, temperature=0.0))
     assert "at temperature 0.0 they are not the model's" in found.error, "SGLang scores at its own temperature"
-    assert fleet.rescored is None
+    assert runtime.rescored is None

@@ -13,7 +13,7 @@ from benchmarks.errands import MODEL
 from upturn.config import AgentConfig, LoopConfig
 from upturn.deployment.interval import Interval
 from upturn.errors import ConfigError, ModelError
-from upturn.loop.evaluation.evaluate import ExamResult, Mark, examine
+from upturn.loop.evaluation.evaluate import HeldoutResult, Mark, evaluate_heldout
 from upturn.loop.run.context import Context
 from upturn.loop.trainers.rft import (
     FIXED_RATE,
@@ -32,19 +32,19 @@ from upturn.loop.trainers.rft import (
     shown,
     study,
 )
-from upturn.loop.trainers.train_command import teach
+from upturn.loop.trainers.train_command import run_training
 from upturn.records import AgentVersion, fields_json
 from upturn.training.algorithms.grpo import GrpoSettings
 
 NANO = AgentConfig(name="nano", kind="local_model", model=MODEL)
 
 
-def _exam(name: str, outcomes: Sequence[int]) -> ExamResult:
+def _exam(name: str, outcomes: Sequence[int]) -> HeldoutResult:
     marks = tuple(
         Mark(f"task-{at}", "sums", 1, f"{name}/{at}", bool(outcome), False, {}, 1, 1, {})
         for at, outcome in enumerate(outcomes)
     )
-    return ExamResult(name, name, 1.0, marks)
+    return HeldoutResult(name, name, 1.0, marks)
 
 
 def _trial(reward: RewardKind, seed: int, outcomes: Sequence[int]) -> Trial:
@@ -158,7 +158,7 @@ def test_every_base_is_examined_before_anything_is_trained(desk: ModuleType, tmp
     with desk.opened(tmp_path / "run", config) as context:
         parent = context.router.registry.served("adder").incumbent
         with pytest.raises(ModelError, match="gone"):
-            study(context, parent, examine(context, "exam-before", parent))
+            study(context, parent, evaluate_heldout(context, "exam-before", parent))
         steps = [step.name for step in context.journal.progress().steps]
     assert steps == ["exam-before", "exam-before-second-base"]
 
@@ -203,7 +203,7 @@ def test_more_examples_than_the_file_has_are_refused_before_anything_is_examined
     config = plain.with_sections(GrpoSettings(), loop=LoopConfig(), agents=(NANO,))
     with desk.opened(tmp_path / "run", config) as context:
         with pytest.raises(ConfigError, match=r"rft\.examples = 31 are more than the 30 training tasks that"):
-            teach(context, "rft")
+            run_training(context, "rft")
         assert context.journal.progress().steps == ()
 
 
@@ -284,7 +284,7 @@ def test_a_random_reward_depends_on_the_attempt_and_the_seed_only(desk: ModuleTy
         never = _practice(context, "z", "random", seed=3, rate=0.0)
         version = context.router.registry.served("adder").incumbent
         tasks = context.next_tasks(40)
-        made = context.fleet.attempt([(version, task, 0) for task in tasks], context.purpose("try"))
+        made = context.runtime.attempt([(version, task, 0) for task in tasks], context.purpose("try"))
         judged = [context.kit.verifier.verify(task, each) for task, each in zip(tasks, made, strict=True)]
     pairs = list(zip(made, judged, strict=True))
     earned = [first.earned(*pair) for pair in pairs]

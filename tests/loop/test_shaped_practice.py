@@ -13,8 +13,8 @@ from upturn.config import Limits
 from upturn.environments import EnvironmentKit
 from upturn.environments.one_step import one_step
 from upturn.errors import TrainingError
-from upturn.loop.agent_runtime import Fleet
-from upturn.loop.rollouts.policy_worker import Practice, Trainee
+from upturn.loop.agent_runtime import AgentRuntime
+from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutPlan
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
 from upturn.training import ScoredGroup
 from upturn.training.advantages import AdvantageSettings, advantage_of
@@ -22,7 +22,7 @@ from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
 from upturn.training.runs import RunOptions
 
 NANO = AgentVersion("nano", "base", "local_model", model=MODEL, parameters={"temperature": 1.0})
-PRACTICE = Practice("run", 0, attempts=8)
+PRACTICE = RolloutPlan("run", 0, attempts=8)
 SHAPED = AdvantageSettings("turn", is_shaped=True)
 
 
@@ -41,14 +41,14 @@ class Forgetful:
         pass
 
 
-def practised(kit: EnvironmentKit, family: str) -> tuple[Trainee, list[ScoredGroup]]:
-    trainee = Trainee(Fleet(kit, Limits(max_turns=8, max_tokens=240, max_action_tokens=40)), NANO)
+def train_on_rollouts(kit: EnvironmentKit, family: str) -> tuple[PolicyWorker, list[ScoredGroup]]:
+    worker = PolicyWorker(AgentRuntime(kit, Limits(max_turns=8, max_tokens=240, max_action_tokens=40)), NANO)
     tasks = list(islice(kit.tasks(seed=3, split="train", families=[family]), 2))
-    return trainee, trainee.practise(tasks, 0, PRACTICE, Forgetful())
+    return worker, worker.practise(tasks, 0, PRACTICE, Forgetful())
 
 
 def test_turns_are_credited_with_differences_of_the_potential_of_errands(tmp_path: Path) -> None:
-    trainee, groups = practised(ErrandsKit(), "call_off")
+    worker, groups = train_on_rollouts(ErrandsKit(), "call_off")
     potentials = [member.potentials for group in groups for member in group.members]
     assert all(each is not None and each[0] == each[-1] == 0.0 for each in potentials)
     assert any(0.0 < value <= 1.0 for each in potentials if each is not None for value in each)
@@ -57,12 +57,12 @@ def test_turns_are_credited_with_differences_of_the_potential_of_errands(tmp_pat
     assert [shaped(group).returns for group in groups] == [plain(group).returns for group in groups]
     assert [shaped(group).turns for group in groups] != [plain(group).turns for group in groups]
     settings = GrpoSettings(iterations=1, minibatches=1, evaluate_every=None, keep="final", advantage=SHAPED)
-    run_grpo(trainee.model, lambda _: groups, settings, RunOptions(0, tmp_path))
+    run_grpo(worker.model, lambda _: groups, settings, RunOptions(0, tmp_path))
 
 
 def test_shaping_without_potentials_is_refused_by_name(tmp_path: Path) -> None:
     kit = one_step("say", lambda rng: (f"say {rng.randint(0, 10**6)}", {}), lambda *_: False)
-    trainee, groups = practised(kit, "say")
+    worker, groups = train_on_rollouts(kit, "say")
     settings = GrpoSettings(iterations=1, minibatches=1, evaluate_every=None, keep="final", advantage=SHAPED)
     with pytest.raises(TrainingError, match=r"no potentials to shape its rewards by; let the environment give"):
-        run_grpo(trainee.model, lambda _: groups, settings, RunOptions(0, tmp_path))
+        run_grpo(worker.model, lambda _: groups, settings, RunOptions(0, tmp_path))

@@ -15,15 +15,15 @@ from upturn.config import AgentConfig, LoopConfig, OptimiserSettings, ReadinessC
 from upturn.errors import ModelError, TrainingError
 from upturn.loop.agent_runtime import Purpose
 from upturn.loop.cycle import run_cycle, serve, train
-from upturn.loop.evaluation.evaluate import exam_tasks, sit
+from upturn.loop.evaluation.evaluate import evaluate_version, evaluation_tasks
 from upturn.loop.progress import NoProgress, told
-from upturn.loop.rollouts.policy_worker import Practice, TaskSampler, Trainee
+from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutPlan, TaskSampler
 from upturn.loop.run.context import version_of
 from upturn.loop.run.journal import read_progress
 from upturn.loop.trainers.candidate import training_folder
 from upturn.loop.trainers.grpo import train_grpo
 from upturn.loop.trainers.pool_data import demonstrations_in, rendered, rendered_demonstrations, with_rows
-from upturn.loop.trainers.rl_training import configured_reward, overlong_penalty, practice_weights
+from upturn.loop.trainers.rl_training import configured_reward, family_weights, overlong_penalty
 from upturn.loop.trainers.sft import take_training_snapshot
 from upturn.models import Generation, GenerationRequest
 from upturn.models.engine import LocalEngine
@@ -74,10 +74,10 @@ def test_further_rounds_are_sampled_anew_and_kept_beside_the_iterations_own(
     desk: ModuleType, tmp_path: Path
 ) -> None:
     with desk.opened(tmp_path, desk.config(environment={"max_turns": 1, "max_tokens": 64})) as context:
-        trainee = Trainee(context.fleet, version_of(NANO))
-        tasks, practice = context.next_tasks(2), Practice("run/practice", 0, attempts=4)
+        worker = PolicyWorker(context.runtime, version_of(NANO))
+        tasks, practice = context.next_tasks(2), RolloutPlan("run/practice", 0, attempts=4)
         sink = PoolSink(context.pool)
-        rounds = [trainee.practise(tasks, 3, replace(practice, refill=index), sink) for index in (0, 1, 0)]
+        rounds = [worker.practise(tasks, 3, replace(practice, refill=index), sink) for index in (0, 1, 0)]
         kept = [
             {each.trajectory_id for each in context.pool.selected(Selection(run=run), tenant="default")}
             for run in ("run/practice", "run/practice/refill-1")
@@ -114,13 +114,13 @@ def test_attempts_that_an_engine_broke_are_missing_and_an_engine_that_breaks_all
     desk: ModuleType, tmp_path: Path
 ) -> None:
     with desk.opened(tmp_path, desk.config(environment={"max_turns": 1, "max_tokens": 64})) as context:
-        trainee = Trainee(context.fleet, version_of(NANO))
-        engine, tasks = trainee.engine, context.next_tasks(2)
-        trainee.engine = cast(LocalEngine, _DyingEngine(engine, 3))
-        groups = trainee.practise(tasks, 0, Practice("run/some", 0, 2, lambda _: 0.0), PoolSink(context.pool))
-        trainee.engine = cast(LocalEngine, _DyingEngine(engine, 0))
+        worker = PolicyWorker(context.runtime, version_of(NANO))
+        engine, tasks = worker.engine, context.next_tasks(2)
+        worker.engine = cast(LocalEngine, _DyingEngine(engine, 3))
+        groups = worker.practise(tasks, 0, RolloutPlan("run/some", 0, 2, lambda _: 0.0), PoolSink(context.pool))
+        worker.engine = cast(LocalEngine, _DyingEngine(engine, 0))
         with pytest.raises(ModelError, match=r"not one of 4 attempts could be made.*nobody answers at http"):
-            trainee.practise(tasks, 1, Practice("run/none", 0, 2, lambda _: 0.0), PoolSink(context.pool))
+            worker.practise(tasks, 1, RolloutPlan("run/none", 0, 2, lambda _: 0.0), PoolSink(context.pool))
     members = [member for group in groups for member in group.members]
     assert sorted(each.trajectory.outcome for each in members).count("model_error") == 1
     assert [(each.turn_rewards, each.succeeded) for each in members if each.trajectory.error] == [(None, None)]
@@ -133,12 +133,12 @@ def test_what_is_written_too_much_is_taken_off_the_reward(desk: ModuleType, tmp_
     assert penalty is not None
     assert overlong_penalty(RewardConfig()) is None
     with desk.opened(tmp_path, desk.config(environment={"max_turns": 1, "max_tokens": 64})) as context:
-        trainee = Trainee(context.fleet, version_of(NANO))
+        worker = PolicyWorker(context.runtime, version_of(NANO))
         tasks = context.next_tasks(1)
-        plain = Practice("run/plain", 0, attempts=2, reward=lambda _: 1.0)
-        (group,) = trainee.practise(tasks, 0, plain, PoolSink(context.pool))
+        plain = RolloutPlan("run/plain", 0, attempts=2, reward=lambda _: 1.0)
+        (group,) = worker.practise(tasks, 0, plain, PoolSink(context.pool))
         halved = replace(plain, run="run/halved", penalty=lambda _: soft_overlong(90, limit=100, buffer=20))
-        (other,) = trainee.practise(tasks, 0, halved, PoolSink(context.pool))
+        (other,) = worker.practise(tasks, 0, halved, PoolSink(context.pool))
     trajectory = group.members[0].trajectory
     assert penalty(trajectory) == soft_overlong(written_count(trajectory), limit=100, buffer=20)
     assert [member.turn_rewards for member in group.members] == [(1.0,), (1.0,)]
@@ -148,10 +148,10 @@ def test_what_is_written_too_much_is_taken_off_the_reward(desk: ModuleType, tmp_
 def test_practice_measures_states_where_it_is_told_to(desk: ModuleType, tmp_path: Path) -> None:
     """By what attempts earn, penalty and discount included; continuations are practice, not evidence."""
     with desk.opened(tmp_path, desk.config(environment={"max_turns": 2, "max_tokens": 64})) as context:
-        trainee = Trainee(context.fleet, version_of(NANO))
-        plain = Practice("run/plain", 0, attempts=2, reward=lambda _: 1.0, penalty=lambda _: -0.5, gamma=0.5)
+        worker = PolicyWorker(context.runtime, version_of(NANO))
+        plain = RolloutPlan("run/plain", 0, attempts=2, reward=lambda _: 1.0, penalty=lambda _: -0.5, gamma=0.5)
         sink = PoolSink(context.pool)
-        (group,) = trainee.practise(context.next_tasks(1), 0, replace(plain, continuations=3), sink)
+        (group,) = worker.practise(context.next_tasks(1), 0, replace(plain, continuations=3), sink)
         kept = list(context.pool.selected(Selection(run="run/plain"), tenant="default"))
     assert len(kept) == 2
     for member in group.members:
@@ -168,9 +168,11 @@ def test_practice_measures_states_where_it_is_told_to(desk: ModuleType, tmp_path
 
 def test_practice_follows_what_still_fails_but_never_stops(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path) as context:
-        tasks = exam_tasks(context.kit, context.practised, 20, seed=0, split="heldout")
-        exam = sit(context.fleet, context.service.versions()["adder@base"], tasks, Purpose("p", 0), pool=None)
-    assert practice_weights(exam) == {"sums": 0.4, "products": 1.0}
+        tasks = evaluation_tasks(context.kit, context.trained_families, 20, seed=0, split="heldout")
+        exam = evaluate_version(
+            context.runtime, context.service.versions()["adder@base"], tasks, Purpose("p", 0), pool=None
+        )
+    assert family_weights(exam) == {"sums": 0.4, "products": 1.0}
 
 
 def test_reward_is_the_configured_rubric_and_missing_stays_missing(desk: ModuleType, tmp_path: Path) -> None:
@@ -186,10 +188,10 @@ def test_reward_is_the_configured_rubric_and_missing_stays_missing(desk: ModuleT
 def test_snapshot_holds_verified_training_successes_only(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path) as context:
         serve(context, "serve", 96)
-        sit(
-            context.fleet,
+        evaluate_version(
+            context.runtime,
             context.service.versions()["solver@base"],
-            exam_tasks(context.kit, ["sums"], 5, seed=0, split="heldout"),
+            evaluation_tasks(context.kit, ["sums"], 5, seed=0, split="heldout"),
             context.purpose("exam"),
             pool=context.pool,
         )
@@ -228,32 +230,32 @@ def test_demonstrations_of_rules_are_rendered_for_the_model(desk: ModuleType, tm
     config = replace(desk.config(("solver",)), agents=(NANO,))
     with desk.opened(tmp_path / "run", desk.config(("solver",))) as context:
         (served,) = context.service.serve(context.next_tasks(1))
-        trainee = Trainee(context.fleet, version_of(config.agents[0]))
-    (row,) = with_rows(served.trajectory, trainee.renderer).rows
+        worker = PolicyWorker(context.runtime, version_of(config.agents[0]))
+    (row,) = with_rows(served.trajectory, worker.renderer).rows
     (span,) = row.spans
-    written = trainee.renderer.read(row.token_ids[span.start : span.stop])
+    written = worker.renderer.read(row.token_ids[span.start : span.stop])
     assert written.action == served.trajectory.turns[0].action
     assert row.logprobs == ()
-    assert with_rows(replace(served.trajectory, rows=(row,)), trainee.renderer).rows == (row,)
+    assert with_rows(replace(served.trajectory, rows=(row,)), worker.renderer).rows == (row,)
 
 
 def test_one_action_that_the_model_cannot_write_costs_one_demonstration(desk: ModuleType, tmp_path: Path) -> None:
     """Grammars differ: a tool called 'no name' is none in the model's."""
     with desk.opened(tmp_path / "run", desk.config(("solver",))) as context:
         serve(context, "serve", 3)
-        trainee = Trainee(context.fleet, version_of(NANO))
+        worker = PolicyWorker(context.runtime, version_of(NANO))
         snapshot = take_training_snapshot(context)
         first, *others = demonstrations_in(context, snapshot)
-        assert len(rendered_demonstrations(context, snapshot, trainee)) == 3
+        assert len(rendered_demonstrations(context, snapshot, worker)) == 3
         turn = replace(first.turns[0], action=Action("no name", "answer", {}))
         foreign = replace(first, turns=(turn,))
-        found = rendered([foreign, *others], trainee)
+        found = rendered([foreign, *others], worker)
         assert ([each.id for each in found.attempts], found.unwritable) == ([each.id for each in others], 1)
         context.pool.append(PoolBatch(trajectories=[replace(foreign, id="foreign")]))
         alone = replace(snapshot, id="alone", trajectory_ids=("foreign",))
         context.pool.add_snapshot(alone)
         with pytest.raises(TrainingError, match="'nano' can write the first action of none of the 1 verified succ"):
-            rendered_demonstrations(context, alone, trainee)
+            rendered_demonstrations(context, alone, worker)
 
 
 def test_practice_leaves_the_version_that_serves_alone(desk: ModuleType, tmp_path: Path) -> None:
@@ -261,14 +263,14 @@ def test_practice_leaves_the_version_that_serves_alone(desk: ModuleType, tmp_pat
         version = version_of(NANO)
         tasks = context.next_tasks(3)
         jobs = [(version, task, 0) for task in tasks]
-        before = context.fleet.attempt(jobs, Purpose("serve", 0))
-        trainee = Trainee(context.fleet, version)
+        before = context.runtime.attempt(jobs, Purpose("serve", 0))
+        worker = PolicyWorker(context.runtime, version)
         with torch.no_grad():
-            for tensor in trainee.model.parameters():
+            for tensor in worker.model.parameters():
                 tensor.mul_(0.5)
-        practice = Practice("run/practice", 0, attempts=2)
-        groups = trainee.practise(tasks, 0, practice, PoolSink(context.pool))
-        after = context.fleet.attempt(jobs, Purpose("serve", 0))
+        practice = RolloutPlan("run/practice", 0, attempts=2)
+        groups = worker.practise(tasks, 0, practice, PoolSink(context.pool))
+        after = context.runtime.attempt(jobs, Purpose("serve", 0))
         kept = context.pool.selected(Selection(run="run/practice"), tenant="default")
     members = [member.trajectory for group in groups for member in group.members]
     assert [each.rows for each in after] == [each.rows for each in before]
@@ -315,7 +317,7 @@ def test_a_limit_on_a_cost_that_no_task_has_stops_training_by_name(desk: ModuleT
     practice = GrpoSettings(iterations=1, evaluate_every=1, cost_limits={"error": 9.0})
     config = plain.with_sections(practice, agents=(NANO,))
     with desk.opened(tmp_path / "run", config) as context:
-        context.fleet.kit.verifier = desk.mild_judge()
+        context.runtime.kit.verifier = desk.mild_judge()
         with pytest.raises(TrainingError, match="gave no cost 'error', which has a limit; it gave none"):
             train_grpo(context, version_of(NANO), {"sums": 1.0}, "grpo")
 

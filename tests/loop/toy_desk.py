@@ -21,7 +21,7 @@ from upturn.environments import Info, Step, one_step
 from upturn.environments.one_step import OneStepKit
 from upturn.errors import StoreError
 from upturn.loop.cycle import check_readiness, release, serve
-from upturn.loop.evaluation.evaluate import examine
+from upturn.loop.evaluation.evaluate import evaluate_heldout
 from upturn.loop.progress import NoProgress
 from upturn.loop.run.context import Context, open_run
 from upturn.loop.trainers.registry import parse_full_config
@@ -199,7 +199,7 @@ def whole_run(run_dir: Path) -> None:
         incumbent = context.router.registry.served("adder").incumbent
         serve(context, "serve", 96)
         check_readiness(context, "readiness")
-        examine(context, "exam", incumbent)
+        evaluate_heldout(context, "exam", incumbent)
         release(context, "release", (incumbent, CANDIDATE), GROUND)
         serve(context, "serve-after", 48)
         context.finish()

@@ -6,7 +6,7 @@ from upturn.config import ValidationSettings
 from upturn.deployment.validation import Pair, validate
 from upturn.loop.cycle import ReadinessReport
 from upturn.loop.demo.demo import CoverageShare, Facts, FamilyShare
-from upturn.loop.evaluation.evaluate import ExamResult, Mark
+from upturn.loop.evaluation.evaluate import HeldoutResult, Mark
 from upturn.loop.evaluation.reference_scores import Floor
 from upturn.records import AgentVersion, Release, ReleaseEvidence, ReleaseState, Result
 
@@ -14,7 +14,7 @@ LEVELS = {"mail": 1, "sheet": 2}
 PER_FAMILY = 20
 
 
-def exam(name: str, successes: Mapping[str, int], temperature: float = 1.0) -> ExamResult:
+def exam(name: str, successes: Mapping[str, int], temperature: float = 1.0) -> HeldoutResult:
     """The first so many tasks of each family succeed, of 20 each."""
     marks = tuple(
         Mark(f"{family}-{number}", family, level, f"{name}/{family}-{number}", number < successes[family], False,
@@ -23,7 +23,7 @@ def exam(name: str, successes: Mapping[str, int], temperature: float = 1.0) -> E
         for number in range(PER_FAMILY)
         for family, level in LEVELS.items()
     )  # fmt: skip
-    return ExamResult(name, f"nano@{name}", temperature, marks)
+    return HeldoutResult(name, f"nano@{name}", temperature, marks)
 
 
 def release(name: str, state: ReleaseState, tasks: int) -> Release:
@@ -46,7 +46,7 @@ def share(family: str, probability: float, *, is_counted: bool = True) -> Family
     return FamilyShare(family, "rules@base", 0.4, probability, 120, is_counted)
 
 
-def pairs(before: ExamResult, after: ExamResult) -> Sequence[Pair]:
+def pairs(before: HeldoutResult, after: HeldoutResult) -> Sequence[Pair]:
     """For a validation of two exams."""
     return [
         Pair(old.task_id, old.family, old.level, float(old.is_success), float(new.is_success))

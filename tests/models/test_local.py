@@ -22,8 +22,8 @@ from benchmarks.errands.kit import ErrandsKit
 from upturn.agents import fork_counts
 from upturn.config import Limits, OptimiserSettings
 from upturn.errors import ConfigError, ModelError
-from upturn.loop.agent_runtime import Fleet, Purpose
-from upturn.loop.rollouts.policy_worker import Practice, Trainee
+from upturn.loop.agent_runtime import AgentRuntime, Purpose
+from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutPlan
 from upturn.models import SPECIAL_TOKENS, ChatRenderer, CompactRenderer
 from upturn.models.local import find_folder, load_model
 from upturn.models.shipped import load_local, model_folder
@@ -115,12 +115,12 @@ def test_end_tokens_of_the_generation_settings_end_a_turn_too(folder: Path) -> N
 
 def test_a_rollout_in_errands_with_a_model_folder(folder: Path) -> None:
     kit = ErrandsKit()
-    fleet = Fleet(kit, Limits(max_turns=2, max_tokens=6000, max_action_tokens=4))
+    runtime = AgentRuntime(kit, Limits(max_turns=2, max_tokens=6000, max_action_tokens=4))
     version = AgentVersion("chat", "1", "local_model", model=str(folder), prompt="Be brief.")
     task = next(iter(kit.tasks(seed=0, split="train", families=list(kit.families))))
-    (found,) = fleet.attempt([(version, task, 0)], Purpose("p", 0))
+    (found,) = runtime.attempt([(version, task, 0)], Purpose("p", 0))
     assert found.outcome == "step_limit" and len(found.rows) == 1 and not fork_counts([found])
-    opened = fleet.renderer(version).read(found.rows[0].token_ids[: found.rows[0].spans[0].start]).text
+    opened = runtime.renderer(version).read(found.rows[0].token_ids[: found.rows[0].spans[0].start]).text
     assert "Be brief." in opened and task.instruction in opened
     for tool in kit.tools:
         assert f'"name": "{tool.name}"' in opened
@@ -135,20 +135,20 @@ class Nowhere:
 
 def test_a_model_with_a_chat_template_rolls_out_trains_and_serves_again(folder: Path, tmp_path: Path) -> None:
     kit = ErrandsKit()
-    fleet = Fleet(kit, Limits(max_turns=2, max_tokens=6000, max_action_tokens=4))
+    runtime = AgentRuntime(kit, Limits(max_turns=2, max_tokens=6000, max_action_tokens=4))
     version = AgentVersion("chat", "1", "local_model", model=str(folder), prompt="Be brief.")
-    trainee = Trainee(fleet, version)
+    worker = PolicyWorker(runtime, version)
     tasks = list(islice(kit.tasks(seed=0, split="train", families=list(kit.families)), 2))
-    groups = trainee.practise(tasks, 0, Practice("run", 0, attempts=2), Nowhere())
+    groups = worker.practise(tasks, 0, RolloutPlan("run", 0, attempts=2), Nowhere())
     sampled = [member.trajectory for group in groups for member in group.members]
     assert [len(each.rows) for each in sampled] == [1, 1, 1, 1]
     rows = [row for each in sampled for row in policy_rows(each, [1.0, 1.0])]
-    trainer = Trainer(trainee.model, OptimiserSettings(learning_rate=1e-2, warmup_steps=0))
+    trainer = Trainer(worker.model, OptimiserSettings(learning_rate=1e-2, warmup_steps=0))
     trainer.step([Stream(rows, CrossEntropy(), float(sum(len(row.positions) for row in rows)))])
     saved = tmp_path / "version"
-    digest = save_version(trainee.model, saved, companions=model_folder(str(folder)))
+    digest = save_version(worker.model, saved, companions=model_folder(str(folder)))
     trained = replace(version, version="2", model=str(saved))
-    (found,) = fleet.attempt([(trained, tasks[0], 0)], Purpose("p", 0))
+    (found,) = runtime.attempt([(trained, tasks[0], 0)], Purpose("p", 0))
     assert found.model_version == digest != sampled[0].model_version
     assert (
         found.rows[0].token_ids[: found.rows[0].spans[0].start]
@@ -278,14 +278,14 @@ def test_template_options_apply_in_serving_and_training(tmp_path: Path, chat_tok
     kit, limits = ErrandsKit(), Limits(max_turns=1, max_tokens=6000, max_action_tokens=2)
     plain = AgentVersion("chat", "1", "local_model", model=str(folder))
     brief = replace(plain, version="2", parameters={"template_options": {"enable_thinking": False}})
-    fleet = Fleet(kit, limits)
+    runtime = AgentRuntime(kit, limits)
     task = next(iter(kit.tasks(seed=0, split="train", families=list(kit.families))))
-    found = fleet.attempt([(each, task, 0) for each in (plain, brief)], Purpose("p", 0))
+    found = runtime.attempt([(each, task, 0) for each in (plain, brief)], Purpose("p", 0))
     for version, trajectory, is_brief in zip((plain, brief), found, (False, True), strict=True):
-        renderer = fleet.renderer(version)
+        renderer = runtime.renderer(version)
         row = trajectory.rows[0]
         asked = row.token_ids[: row.spans[0].start]
-        trained = Trainee(fleet, version).renderer
+        trained = PolicyWorker(runtime, version).renderer
         assert trained.open(Observation("x"), "") == renderer.open(Observation("x"), "")
         assert renderer.read(asked).text.endswith("<think>\n\n</think>\n\n") is is_brief
 
@@ -295,11 +295,11 @@ def test_bfloat16_weights_serve_and_other_types_are_refused(folder: Path) -> Non
     version = AgentVersion("chat", "1", "local_model", model=str(folder), parameters={"weights": "bfloat16"})
     whole = replace(version, version="2", parameters={})
     task = next(iter(kit.tasks(seed=0, split="train", families=list(kit.families))))
-    fleet = Fleet(kit, Limits(max_turns=1, max_tokens=6000, max_action_tokens=2))
-    half, full = fleet.attempt([(version, task, 0), (whole, task, 0)], Purpose("p", 0))
+    runtime = AgentRuntime(kit, Limits(max_turns=1, max_tokens=6000, max_action_tokens=2))
+    half, full = runtime.attempt([(version, task, 0), (whole, task, 0)], Purpose("p", 0))
     assert half.error == full.error == "" and half.model_version != full.model_version
     with pytest.raises(ConfigError, match="weights must be 'float32' or 'bfloat16', got 'int8'"):
-        fleet.attempt([(replace(version, version="3", parameters={"weights": "int8"}), task, 0)], Purpose("p", 0))
+        runtime.attempt([(replace(version, version="3", parameters={"weights": "int8"}), task, 0)], Purpose("p", 0))
 
 
 def test_a_context_filled_by_tools_is_refused_before_any_rollout(folder: Path) -> None:
@@ -307,7 +307,7 @@ def test_a_context_filled_by_tools_is_refused_before_any_rollout(folder: Path) -
     version = AgentVersion("chat", "1", "local_model", model=str(folder))
     task = next(iter(kit.tasks(seed=0, split="train", families=list(kit.families))))
     with pytest.raises(ModelError, match=r"'chat@1' reads \d{4} tokens .* but a context may have 400; raise"):
-        Fleet(kit, Limits(max_tokens=400)).attempt([(version, task, 0)], Purpose("p", 0))
+        AgentRuntime(kit, Limits(max_tokens=400)).attempt([(version, task, 0)], Purpose("p", 0))
 
 
 def test_a_damaged_adapter_is_an_error_with_the_cause(folder: Path, tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ from transformers import AutoModelForCausalLM
 from upturn.config import Limits
 from upturn.environments import resolve_kit
 from upturn.errors import ModelError
-from upturn.loop.agent_runtime import Fleet, Purpose
+from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.build_nano import put_files
-from upturn.loop.evaluation.evaluate import sit
+from upturn.loop.evaluation.evaluate import evaluate_version
 from upturn.models import SPECIAL_TOKENS, shipped
 from upturn.models.shipped import CARD, SHIPPED, load_local, model_folder
 from upturn.records import AgentVersion
@@ -163,6 +163,6 @@ def test_the_shipped_model_solves_simple_tasks() -> None:
     kit = resolve_kit("office")
     tasks = list(islice(kit.tasks(seed=11, split="train", families=["mail_flag"]), 24))
     limits = Limits(max_turns=6, max_tokens=512, max_action_tokens=48)
-    exam = sit(Fleet(kit, limits), VERSION, tasks, Purpose("simple", 0, 0.0), pool=None)
+    exam = evaluate_version(AgentRuntime(kit, limits), VERSION, tasks, Purpose("simple", 0, 0.0), pool=None)
     # At a true rate of .8 fewer than 12 of 24 have probability 1e-3.
     assert exam.rate() >= 0.5

@@ -243,7 +243,7 @@ class _Worker:
     def _attempts(self, tasks: "Sequence[Task]", key: str) -> "Iterator[Finished]":
         from upturn.config import Limits, keys_in
         from upturn.environments import LONG_TURNS
-        from upturn.loop import Fleet, Purpose
+        from upturn.loop import AgentRuntime, Purpose
         from upturn.loop.evaluation import attempted, perfect
         from upturn.loop.run import limits_of
 
@@ -255,8 +255,8 @@ class _Worker:
             seed = config.run.seed
             limits, found = limits_of(config), keys_in(config, os.environ)
             keys = {each.name: found.get(each.api_key_env, "") for each in config.agents}
-        fleet = Fleet(self.kit, replace(limits, max_turns=LONG_TURNS), keys)
-        return attempted(fleet, self._version, tasks, Purpose(key, seed), together=self._together)
+        runtime = AgentRuntime(self.kit, replace(limits, max_turns=LONG_TURNS), keys)
+        return attempted(runtime, self._version, tasks, Purpose(key, seed), together=self._together)
 
 
 def _config(agent: str, path: Path | None) -> "Config | None":

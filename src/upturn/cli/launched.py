@@ -19,9 +19,9 @@ def leading_world() -> "World | None":
     world = world_from_environment()
     if world is None or world.is_first:
         return world
-    from upturn.loop.trainers import attend
+    from upturn.loop.trainers import follow_rank0
 
-    raise typer.Exit(0 if attend(world) else 1)
+    raise typer.Exit(0 if follow_rank0(world) else 1)
 
 
 def started_again(world: "World | None", command: list[str]) -> list[str]:

@@ -30,7 +30,7 @@ def run(
     started; other paths start where the command is started.
     """
     from upturn.config import keys_in
-    from upturn.loop.trainers import leading, load_full_config, refuse_together
+    from upturn.loop.trainers import lead_ranks, load_full_config, refuse_together
 
     world = leading_world()
     config = load_full_config(config_path, os.environ)
@@ -47,7 +47,7 @@ def run(
         again = ["upturn", "loop", "run", "--config", str(config_path), "--resume", str(run_dir)]
         with (
             resumable(shlex.join(started_again(world, again))),
-            leading(world),
+            lead_ranks(world),
             open_run(config, run_dir, "loop run", view, api_keys=keys, world=world) as context,
         ):
             outcomes = [run_cycle(context, number) for number in range(1, config.loop.cycles + 1)]

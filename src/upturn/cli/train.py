@@ -89,7 +89,7 @@ def _plan(algorithm: str, config_path: Path, *, as_json: bool) -> None:
         from upturn.loop.rollouts import check_sampler
         from upturn.loop.run import open_run
         from upturn.loop.trainers import algorithm as algorithm_of
-        from upturn.loop.trainers import check, student, with_copied_pool
+        from upturn.loop.trainers import check, trained_incumbent, with_copied_pool
 
         check(config, algorithm)
         entry, place = algorithm_of(algorithm), Path(folder) / "plan"
@@ -101,7 +101,7 @@ def _plan(algorithm: str, config_path: Path, *, as_json: bool) -> None:
                 check_sampler(context)
             except (ClusterError, ModelError) as exc:
                 view.note(f"a run would not begin now: {exc}")
-            plan = entry.plan(context, student(context))
+            plan = entry.plan(context, trained_incumbent(context))
     details = {"algorithm": algorithm, "learns_from": plan.learns_from, "basis": plan.basis}
     settings = config.to_dict()
     emit(
@@ -115,7 +115,7 @@ def _plan(algorithm: str, config_path: Path, *, as_json: bool) -> None:
 
 def _train(algorithm: str, config_path: Path, resume: str | None, *, as_json: bool) -> None:
     from upturn.config import keys_in
-    from upturn.loop.trainers import leading, refuse_together
+    from upturn.loop.trainers import lead_ranks, refuse_together
 
     world = leading_world()
     config = _configured(config_path, algorithm)
@@ -124,7 +124,7 @@ def _train(algorithm: str, config_path: Path, resume: str | None, *, as_json: bo
     with LiveView(f"Upturn train {algorithm}") as view:
         from upturn.cli.run_report import write_summary
         from upturn.loop.run import chosen_run, open_run
-        from upturn.loop.trainers import check, teach, write_card
+        from upturn.loop.trainers import check, run_training, write_card
 
         check(config, algorithm)
         name = f"train-{run_name(algorithm)}"
@@ -132,10 +132,10 @@ def _train(algorithm: str, config_path: Path, resume: str | None, *, as_json: bo
         again = ["upturn", "train", algorithm, "--config", str(config_path), "--resume", str(run_dir)]
         with (
             resumable(shlex.join(started_again(world, again))),
-            leading(world),
+            lead_ranks(world),
             open_run(config, run_dir, name, view, api_keys=keys_in(config, os.environ), world=world) as context,
         ):
-            taught = teach(context, algorithm)
+            taught = run_training(context, algorithm)
             card = write_card(context, taught)
             context.finish()
     results = taught.results()

@@ -5,9 +5,9 @@ below hold what a cycle is made of: ``run`` (folder, journal, context), ``rollou
 ``trainers``, ``demo``. Start with ``cycle``, then ``service``.
 """
 
-from upturn.loop.agent_runtime import Fleet, Purpose
+from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.build_nano import build
 from upturn.loop.cycle import run_cycle
 from upturn.loop.failure_summary import Troubles
 
-__all__ = ["Fleet", "Purpose", "Troubles", "build", "run_cycle"]
+__all__ = ["AgentRuntime", "Purpose", "Troubles", "build", "run_cycle"]

@@ -56,7 +56,7 @@ class _Living:
     temperature: float
 
 
-class Fleet:
+class AgentRuntime:
     """Builds each version once and lets versions attempt tasks in their environment. Not thread-safe."""
 
     def __init__(self, kit: EnvironmentKit, limits: Limits, api_keys: Mapping[str, str] | None = None) -> None:

@@ -11,8 +11,8 @@ from typing_extensions import TypedDict
 from upturn.config import Limits
 from upturn.deployment import Interval
 from upturn.environments import judge, resolve_kit
-from upturn.loop.agent_runtime import Fleet, Purpose
-from upturn.loop.evaluation import exam_tasks, families_of, levels_of, sit
+from upturn.loop.agent_runtime import AgentRuntime, Purpose
+from upturn.loop.evaluation import evaluate_version, evaluation_tasks, families_of, levels_of
 from upturn.loop.progress import Progress
 from upturn.models import CARD
 from upturn.records import AgentVersion, fields_json, record
@@ -99,13 +99,13 @@ def _examined(
 ) -> Card:
     """The card of the model as it was saved: rounded weights, loaded again."""
     kit = resolve_kit(course.environment)
-    fleet = Fleet(kit, limits_of(course))
+    runtime = AgentRuntime(kit, limits_of(course))
     version = AgentVersion("nano", "base", "local_model", model=str(folder), parameters={"temperature": 1.0})
     heldout: dict[str, Figure] = {}
-    tasks = exam_tasks(kit, course.families, HELDOUT_TASKS, seed=seed, split="heldout")
+    tasks = evaluation_tasks(kit, course.families, HELDOUT_TASKS, seed=seed, split="heldout")
     for name, temperature in (("sampled", 1.0), ("greedy", 0.0)):
         progress.stage(f"Exam, {name}", 1)
-        exam = sit(fleet, version, tasks, Purpose(f"card/{name}", seed, temperature), pool=None)
+        exam = evaluate_version(runtime, version, tasks, Purpose(f"card/{name}", seed, temperature), pool=None)
         heldout[name] = _figure(exam.interval())
         for level in levels_of(exam.marks):
             heldout[f"{name}_L{level}"] = _figure(exam.interval(level=level))
@@ -118,7 +118,7 @@ def _examined(
     for family in course.families:
         practice = list(islice(kit.tasks(seed=seed + 1, split="train", families=[family]), PASS_TASKS))
         jobs = [(version, task, number) for task in practice for number in range(ATTEMPTS)]
-        trajectories = fleet.attempt(jobs, Purpose(f"card/pass/{family}", seed, 1.0))
+        trajectories = runtime.attempt(jobs, Purpose(f"card/pass/{family}", seed, 1.0))
         solved = {
             task.id
             for (_, task, _), each in zip(jobs, trajectories, strict=True)

@@ -11,11 +11,11 @@ from typing import NamedTuple
 from upturn.deployment import Override, RegistryTraffic, Validation, apply_traffic, start
 from upturn.deployment import canary as canaries
 from upturn.loop.canary_traffic import Reserved
-from upturn.loop.evaluation import ExamResult, compare, examine
+from upturn.loop.evaluation import HeldoutResult, compare, evaluate_heldout
 from upturn.loop.rollouts import check_sampler
 from upturn.loop.run import Context
 from upturn.loop.service import Served
-from upturn.loop.trainers import limits_told, practice_weights, take_training_snapshot, train_grpo, train_sft
+from upturn.loop.trainers import family_weights, limits_summary, take_training_snapshot, train_grpo, train_sft
 from upturn.pool import readiness
 from upturn.records import AgentVersion, JsonValue, Release, ReleaseEvidence, Result, Snapshot, record
 
@@ -39,13 +39,13 @@ class Trained(NamedTuple):
     """What training made, with the exams on the way."""
 
     incumbent: AgentVersion
-    before: ExamResult
+    before: HeldoutResult
     snapshot: Snapshot | None
     """None = no supervised training."""
-    after_sft: ExamResult | None
+    after_sft: HeldoutResult | None
     candidate: AgentVersion
     """The incumbent itself where no new version was made."""
-    after: ExamResult
+    after: HeldoutResult
     practice: str = ""
     """How limits on costs ended practice, and what was kept; empty = they did not."""
 
@@ -103,7 +103,7 @@ def train(context: Context, prefix: str) -> Trained:
     agent = context.config.improved_agent
     assert agent is not None
     incumbent = context.router.registry.served(agent.name).incumbent
-    before = examine(context, f"{prefix}exam-before", incumbent)
+    before = evaluate_heldout(context, f"{prefix}exam-before", incumbent)
     candidate, snapshot, after_sft = incumbent, None, None
     if "sft" in context.config.loop.train:
         snapshot = context.journal.record_step(
@@ -113,19 +113,19 @@ def train(context: Context, prefix: str) -> Trained:
         candidate = context.journal.record_step(
             f"{prefix}sft", AgentVersion, lambda: train_sft(context, incumbent, taken, f"{prefix}sft")
         )
-        after_sft = examine(context, f"{prefix}exam-sft", candidate)
+        after_sft = evaluate_heldout(context, f"{prefix}exam-sft", candidate)
     after, practice = after_sft or before, ""
     if "grpo" in context.config.loop.train:
-        parent, weights = candidate, practice_weights(after)
+        parent, weights = candidate, family_weights(after)
         candidate = context.journal.record_step(
             f"{prefix}grpo", AgentVersion, lambda: train_grpo(context, parent, weights, f"{prefix}grpo")
         )
-        limits = limits_told(context, f"{prefix}grpo")
+        limits = limits_summary(context, f"{prefix}grpo")
         if limits:
             practice = f"practice: {limits}"
             context.progress.note(practice)
         if candidate.id != parent.id:
-            after = examine(context, f"{prefix}exam-after", candidate)
+            after = evaluate_heldout(context, f"{prefix}exam-after", candidate)
     return Trained(incumbent, before, snapshot, after_sft, candidate, after, practice)
 
 
@@ -226,7 +226,7 @@ def run_cycle(context: Context, number: int) -> CycleOutcome:
     context.cycle = number
     if "grpo" in context.config.loop.train and not context.journal.has_finished(f"{prefix}grpo"):
         check_sampler(context)
-    context.fleet.keep_only(context.service.versions().values())  # engines of earlier cycles' trials are large
+    context.runtime.keep_only(context.service.versions().values())  # engines of earlier cycles' trials are large
     serve(context, f"{prefix}serve", context.config.tasks.count)
     report = check_readiness(context, f"{prefix}readiness")
     if not context.config.trains:

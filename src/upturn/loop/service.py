@@ -11,7 +11,7 @@ from typing import NamedTuple
 from upturn.agents import trajectory_id
 from upturn.arbiter import Router, RoutingOutcome
 from upturn.environments import judge
-from upturn.loop.agent_runtime import Fleet, Purpose
+from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.failure_summary import Troubles
 from upturn.pool import Pool, PoolBatch
 from upturn.records import (
@@ -35,8 +35,8 @@ class Served(NamedTuple):
 class Service:
     """Serves waves of tasks for one run. Not thread-safe."""
 
-    def __init__(self, fleet: Fleet, router: Router, pool: Pool, purpose: Purpose) -> None:
-        self.fleet = fleet
+    def __init__(self, runtime: AgentRuntime, router: Router, pool: Pool, purpose: Purpose) -> None:
+        self.runtime = runtime
         self.router = router
         self.pool = pool
         self.purpose = purpose
@@ -74,9 +74,9 @@ class Service:
     def _work(self, tasks: Sequence[Task], decisions: Sequence[Decision]) -> list[Served]:
         versions = self.versions()
         jobs = [(versions[decision.chosen], task, 0) for task, decision in zip(tasks, decisions, strict=True)]
-        trajectories = self.fleet.attempt(jobs, self.purpose)
+        trajectories = self.runtime.attempt(jobs, self.purpose)
         evaluations = [
-            judge(self.fleet.kit.verifier, task, trajectory)
+            judge(self.runtime.kit.verifier, task, trajectory)
             for task, trajectory in zip(tasks, trajectories, strict=True)
         ]
         self.pool.append(

@@ -58,10 +58,10 @@ def test_what_the_world_model_samples_counts(errands: Errands) -> None:
 def test_the_world_model_rehearses_what_the_model_wrote(errands: Errands, monkeypatch: pytest.MonkeyPatch) -> None:
     rehearsed: list[TrainingRow] = []
     monkeypatch.setattr(errands_part, "run_world_model", lambda *_, rehearsal, **__: rehearsed.extend(rehearsal))
-    trainee = errands.trainee()
+    worker = errands.worker()
     with TemporaryDirectory() as name:
         errands_part.learn_world(
-            errands, trainee, Meter(TINY.budget), seed=3, settings=SETTINGS, folder=Path(name) / "world"
+            errands, worker, Meter(TINY.budget), seed=3, settings=SETTINGS, folder=Path(name) / "world"
         )
     assert len(rehearsed) == TINY.tasks * TINY.attempts * SETTINGS.observed_rounds
 
@@ -70,7 +70,7 @@ def test_a_round_is_not_begun_with_less_than_half_of_what_it_takes(errands: Erra
     def collected(share: float, spent: int) -> int:
         meter = Meter(TINY.budget)
         meter.tokens = spent
-        source = Source(errands, errands.trainee(), meter, replace(WAYS["star"], round_share=share), seed=0)
+        source = Source(errands, errands.worker(), meter, replace(WAYS["star"], round_share=share), seed=0)
         return len(source.collect(0))
 
     assert collected(0.0, TINY.budget - 1) == 1, "batch by batch to the end"

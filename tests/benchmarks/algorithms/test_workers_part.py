@@ -22,7 +22,7 @@ from upturn.agents.cluster import split_evenly
 from upturn.config import Limits
 from upturn.environments.kit import resolve_kit
 from upturn.errors import MeasurementError
-from upturn.loop.agent_runtime import Fleet, Purpose
+from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.records import AgentVersion, Observation, Task, Trajectory, Turn, Usage
 
 ATTEMPT = Trajectory("t", "x", "a@1", (Turn(Observation("o"), "w", None),), Observation(""), "finished", "sampled")
@@ -35,8 +35,8 @@ def test_only_seconds_may_differ() -> None:
     assert count_different([replace(ATTEMPT, model_version="w")], [ATTEMPT]) == 1
 
 
-class _Remembers(Fleet):
-    """A fleet that only remembers how it was asked."""
+class _Remembers(AgentRuntime):
+    """A runtime that only remembers how it was asked."""
 
     def __init__(self) -> None:
         super().__init__(resolve_kit(ENVIRONMENT), Limits())
@@ -51,10 +51,10 @@ class _Remembers(Fleet):
 
 @pytest.mark.parametrize("count", [2, 5, 8])
 def test_one_process_plays_the_parts_that_workers_are_dealt(count: int) -> None:
-    fleet, version, task = _Remembers(), AgentVersion("a", "1", "rule_based"), Task("x", "", "f", "e")
-    found = played_in_parts(fleet, [(version, task, number) for number in range(count)], Purpose("p", 0, 1.0))
+    runtime, version, task = _Remembers(), AgentVersion("a", "1", "rule_based"), Task("x", "", "f", "e")
+    found = played_in_parts(runtime, [(version, task, number) for number in range(count)], Purpose("p", 0, 1.0))
     numbers: list[object] = list(range(count))
-    assert fleet.asked == [list(part) for part in split_evenly(numbers, WORKERS)]  # type: ignore[arg-type]
+    assert runtime.asked == [list(part) for part in split_evenly(numbers, WORKERS)]  # type: ignore[arg-type]
     assert [each.id for each in found] == [str(number) for number in range(count)]
 
 

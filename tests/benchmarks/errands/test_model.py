@@ -12,9 +12,9 @@ from benchmarks.errands import LEARNED, MODEL
 from benchmarks.errands.kit import ErrandsKit
 from benchmarks.errands.pretraining.course import ERRANDS
 from upturn.config import Limits
-from upturn.loop.agent_runtime import Fleet, Purpose
+from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.build_nano import HELDOUT_TASKS, limits_of
-from upturn.loop.evaluation.evaluate import exam_tasks, sit
+from upturn.loop.evaluation.evaluate import evaluate_version, evaluation_tasks
 from upturn.models.shipped import CARD
 from upturn.records import AgentVersion
 
@@ -36,7 +36,8 @@ def test_its_files_are_those_of_its_card() -> None:
 def test_the_model_solves_simple_tasks() -> None:
     kit = ErrandsKit()
     tasks = list(islice(kit.tasks(seed=11, split="train", families=["mail_file"]), 24))
-    exam = sit(Fleet(kit, Limits(max_turns=4, max_tokens=120, max_action_tokens=40)), VERSION, tasks,
+    exam = evaluate_version(AgentRuntime(kit, Limits(max_turns=4, max_tokens=120, max_action_tokens=40)), VERSION,
+    tasks,
                Purpose("simple", 0, 0.0), pool=None)  # fmt: skip
     # At a true rate of .8 fewer than 12 of 24 have probability 1e-3.
     assert exam.rate() >= 0.5
@@ -47,8 +48,12 @@ def test_the_model_solves_simple_tasks() -> None:
 def test_the_cards_figures_are_reproducible(name: str, temperature: float) -> None:
     card = json.loads((Path(MODEL) / CARD).read_text())
     kit = ErrandsKit()
-    tasks = exam_tasks(kit, LEARNED, HELDOUT_TASKS // 2, seed=card["seed"] + 17, split="heldout")  # other tasks
-    exam = sit(Fleet(kit, limits_of(ERRANDS)), VERSION, tasks, Purpose(f"again/{name}", 1, temperature), pool=None)
+    tasks = evaluation_tasks(
+        kit, LEARNED, HELDOUT_TASKS // 2, seed=card["seed"] + 17, split="heldout"
+    )  # other tasks
+    exam = evaluate_version(
+        AgentRuntime(kit, limits_of(ERRANDS)), VERSION, tasks, Purpose(f"again/{name}", 1, temperature), pool=None
+    )
     figure = card["heldout"][name]
     for found, wanted in [
         (exam.interval(), figure),

@@ -12,7 +12,7 @@ from upturn.environments import resolve_kit
 from upturn.loop.cycle import serve
 from upturn.loop.demo.demo import ENOUGH_DECISIONS, LEAD, family_shares
 from upturn.loop.demo.plan import PLANS, DemoPlan, Size, demo_config
-from upturn.loop.evaluation.evaluate import ExamResult, Mark
+from upturn.loop.evaluation.evaluate import HeldoutResult, Mark
 from upturn.loop.run.context import Context
 from upturn.loop.run.preflight import check_names
 from upturn.loop.trainers.registry import parse_full_config
@@ -48,10 +48,10 @@ def marks(agent: str, family: str, successes: int) -> Iterator[Mark]:
         yield Mark(f"{family}-{number}", family, 1, f"{agent}/{number}", number < successes, False, {}, 1, 0, {})
 
 
-def arena(**successes: tuple[int, int]) -> tuple[ExamResult, ...]:
+def arena(**successes: tuple[int, int]) -> tuple[HeldoutResult, ...]:
     """Of ten sums and of ten products, by agent."""
     return tuple(
-        ExamResult(
+        HeldoutResult(
             "arena", f"{agent}@base", 1.0, (*marks(agent, "sums", sums), *marks(agent, "products", products))
         )
         for agent, (sums, products) in successes.items()
@@ -79,13 +79,13 @@ def test_leader_of_a_family_and_how_surely_routing_knows_it(desk: ModuleType, tm
 
 
 def test_family_counts_from_a_clear_lead_and_enough_decisions_on(desk: ModuleType, tmp_path: Path) -> None:
-    leading, close = arena(solver=(8, 8), refuser=(4, 4)), arena(solver=(6, 6), refuser=(4, 4))
+    lead_ranks, close = arena(solver=(8, 8), refuser=(4, 4)), arena(solver=(6, 6), refuser=(4, 4))
     assert 0.2 < LEAD < 0.4
     with desk.opened(tmp_path / "run", desk.config(("solver", "refuser"))) as context:
         serve(context, "serve", 2 * ENOUGH_DECISIONS - 2)
-        assert [share.is_counted for share in family_shares(context, leading)] == [False, False]
+        assert [share.is_counted for share in family_shares(context, lead_ranks)] == [False, False]
         serve(context, "one round more", 2)
-        assert [share.is_counted for share in family_shares(context, leading)] == [True, True]
+        assert [share.is_counted for share in family_shares(context, lead_ranks)] == [True, True]
         assert [share.is_counted for share in family_shares(context, close)] == [False, False]
 
 

@@ -15,7 +15,7 @@ from upturn.loop.demo.demo import Facts
 from upturn.loop.demo.plan import BRIEF
 from upturn.loop.demo.report import SHARE_WINDOW, demo_content, run_facts
 from upturn.loop.demo.results import Resources, demo_results
-from upturn.loop.evaluation.evaluate import ExamResult, compare, examine
+from upturn.loop.evaluation.evaluate import HeldoutResult, compare, evaluate_heldout
 from upturn.loop.run.context import Context
 from upturn.records import AgentVersion, Decision
 from upturn.report import Estimate, ReportContent, read_content, write_content, write_report
@@ -55,8 +55,8 @@ def happen(desk: ModuleType, toy: ModuleType, context: Context) -> Facts:
     incumbent = context.router.registry.served("adder").incumbent
     serve(context, "serve", 96)
     ready = check_readiness(context, "readiness")
-    before = examine(context, "before", incumbent)
-    after = examine(context, "after", BETTER)
+    before = evaluate_heldout(context, "before", incumbent)
+    after = evaluate_heldout(context, "after", BETTER)
     validation = compare(context, "validation", before, after)
     promoted = release(context, "release", (incumbent, BETTER), validation)
     rolled_back = release(context, "release-damaged", (BETTER, WORSE), desk.GROUND)
@@ -74,7 +74,7 @@ def happen(desk: ModuleType, toy: ModuleType, context: Context) -> Facts:
         ),
         versions=(incumbent, BETTER, WORSE),
         healthy=after,
-        damaged=examine(context, "damaged", WORSE),
+        damaged=evaluate_heldout(context, "damaged", WORSE),
         damaged_release=rolled_back,
         release=promoted,
     )
@@ -236,7 +236,7 @@ def test_unreleased_candidate_and_no_turned_task_leave_their_parts_out(
 
 def test_effort_without_a_success_is_missing_not_zero(told: tuple[Context, Facts, ReportContent]) -> None:
     context, facts, content = told
-    hopeless: ExamResult = replace(
+    hopeless: HeldoutResult = replace(
         facts.before, marks=tuple(replace(mark, is_success=False) for mark in facts.before.marks)
     )
     found = demo_content(context, replace(facts, before=hopeless), content.facts, ())

@@ -6,29 +6,31 @@ from types import ModuleType
 import pytest
 
 from upturn.loop.agent_runtime import Purpose
-from upturn.loop.evaluation.evaluate import exam_tasks, families_of, levels_of, sit
+from upturn.loop.evaluation.evaluate import evaluate_version, evaluation_tasks, families_of, levels_of
 from upturn.pool import Selection
 
 
 def test_exam_tasks_are_full_rounds_of_the_split(desk: ModuleType) -> None:
     kit = desk.kit()
-    tasks = exam_tasks(kit, ["sums", "products"], 31, seed=3, split="heldout")
+    tasks = evaluation_tasks(kit, ["sums", "products"], 31, seed=3, split="heldout")
     assert [task.family for task in tasks] == ["sums", "products"] * 16
     assert {task.split for task in tasks} == {"heldout"}
-    assert tasks == exam_tasks(kit, ["sums", "products"], 31, seed=3, split="heldout")
-    others = exam_tasks(kit, ["sums", "products"], 31, seed=4, split="heldout")
+    assert tasks == evaluation_tasks(kit, ["sums", "products"], 31, seed=3, split="heldout")
+    others = evaluation_tasks(kit, ["sums", "products"], 31, seed=4, split="heldout")
     assert not {task.id for task in tasks} & {task.id for task in others}
 
 
 def test_rates_and_paired_gain(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path / "run") as context:
-        tasks = exam_tasks(context.kit, context.practised, 40, seed=0, split="heldout")
+        tasks = evaluation_tasks(context.kit, context.trained_families, 40, seed=0, split="heldout")
         found = {
-            name: sit(context.fleet, served.incumbent, tasks, context.purpose(name), pool=context.pool)
+            name: evaluate_version(
+                context.runtime, served.incumbent, tasks, context.purpose(name), pool=context.pool
+            )
             for name, served in context.router.registry.agents().items()
         }
-        again = sit(
-            context.fleet, context.service.versions()["adder@base"], tasks, context.purpose("adder"), pool=None
+        again = evaluate_version(
+            context.runtime, context.service.versions()["adder@base"], tasks, context.purpose("adder"), pool=None
         )
         kept = context.pool.selected(Selection(run=context.purpose("adder").key), tenant="default")
     adder = found["adder"]
@@ -47,10 +49,10 @@ def test_gain_over_other_tasks_is_refused(desk: ModuleType, tmp_path: Path) -> N
     with desk.opened(tmp_path / "run") as context:
         version = context.service.versions()["adder@base"]
         exams = [
-            sit(
-                context.fleet,
+            evaluate_version(
+                context.runtime,
                 version,
-                exam_tasks(context.kit, ["sums"], 5, seed=seed, split="heldout"),
+                evaluation_tasks(context.kit, ["sums"], 5, seed=seed, split="heldout"),
                 Purpose(f"p{seed}", 0),
                 pool=None,
             )
@@ -63,8 +65,10 @@ def test_gain_over_other_tasks_is_refused(desk: ModuleType, tmp_path: Path) -> N
 def test_missing_judgement_is_marked_and_counts_as_failure(desk: ModuleType, tmp_path: Path) -> None:
     config = desk.config(environment={"name": "toy_desk:unjudged_kit"})
     with desk.opened(tmp_path / "run", config) as context:
-        tasks = exam_tasks(context.kit, ["sums"], 6, seed=0, split="heldout")
-        exam = sit(context.fleet, context.service.versions()["solver@base"], tasks, Purpose("p", 0), pool=None)
+        tasks = evaluation_tasks(context.kit, ["sums"], 6, seed=0, split="heldout")
+        exam = evaluate_version(
+            context.runtime, context.service.versions()["solver@base"], tasks, Purpose("p", 0), pool=None
+        )
     assert all(
         mark.is_missing and not mark.is_success and all(value is None for value in mark.rewards.values())
         for mark in exam.marks
@@ -76,8 +80,10 @@ def test_a_cost_that_nobody_could_judge_is_missing_and_not_zero(desk: ModuleType
     """Of nine attempts three cannot be judged; three of the other six are unsafe."""
     config = desk.config(environment={"verifier": "toy_desk:costly_judge"})
     with desk.opened(tmp_path / "run", config) as context:
-        tasks = exam_tasks(context.kit, ["sums"], 9, seed=0, split="heldout")
-        exam = sit(context.fleet, context.service.versions()["solver@base"], tasks, Purpose("p", 0), pool=None)
+        tasks = evaluation_tasks(context.kit, ["sums"], 9, seed=0, split="heldout")
+        exam = evaluate_version(
+            context.runtime, context.service.versions()["solver@base"], tasks, Purpose("p", 0), pool=None
+        )
     assert [dict(mark.costs) for mark in exam.marks] == [
         {"error": 0.0, "safety": 0.0},
         {"error": 0.0, "safety": 1.0},

@@ -2,7 +2,7 @@
 
 from upturn.environments.office import OfficeKit
 from upturn.environments.office.suites import suite_named
-from upturn.loop.evaluation.evaluate import exam_tasks
+from upturn.loop.evaluation.evaluate import evaluation_tasks
 from upturn.loop.evaluation.holdout import holdout
 
 FAMILIES = ("cell_say", "mail_number", "row_ask")
@@ -19,7 +19,7 @@ def test_tasks_are_drawn_by_seed_in_full_rounds_over_the_families() -> None:
     assert len(ids) == 9
     others = [
         *holdout(kit, FAMILIES, 7, seed=4),
-        *exam_tasks(kit, FAMILIES, 9, seed=3, split="heldout"),
+        *evaluation_tasks(kit, FAMILIES, 9, seed=3, split="heldout"),
         *(each.task for each in suite_named("prodbench-easy").entries if each.family in FAMILIES),
     ]
     assert not ids & {task.id for task in others}

@@ -9,7 +9,7 @@ from benchmarks.errands import MODEL
 from upturn.config import AgentConfig, Config, LoopConfig
 from upturn.loop.evaluation.model_selection import SELECTION_TASKS, watched, watcher
 from upturn.loop.progress import NoProgress
-from upturn.loop.rollouts.policy_worker import TaskSampler, Trainee
+from upturn.loop.rollouts.policy_worker import PolicyWorker, TaskSampler
 from upturn.loop.run.context import open_run, version_of
 from upturn.loop.run.task_source import FEWEST_SET_ASIDE, FileKit, kit_of
 from upturn.records import Task, fields_json
@@ -23,9 +23,9 @@ def test_practice_is_watched_on_tasks_with_an_interval_and_costs(desk: ModuleTyp
     plain = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64})
     config = replace(plain, agents=(NANO,))
     with desk.opened(tmp_path / "run", config) as context:
-        trainee = Trainee(context.fleet, version_of(NANO))
-        found = watcher(context, trainee, "grpo")(0)
-        again = watcher(context, trainee, "grpo")(5)
+        worker = PolicyWorker(context.runtime, version_of(NANO))
+        found = watcher(context, worker, "grpo")(0)
+        again = watcher(context, worker, "grpo")(5)
     assert isinstance(found, Assessment)
     assert found == again  # of the weights alone
     assert found.tasks == SELECTION_TASKS
@@ -43,7 +43,7 @@ def test_the_watched_cost_is_the_mean_over_what_could_be_judged(desk: ModuleType
         ("solver",), environment={"max_turns": 1, "max_tokens": 64, "verifier": "toy_desk:costly_judge"}
     )
     with desk.opened(tmp_path / "run", replace(plain, agents=(NANO,))) as context:
-        found = watcher(context, Trainee(context.fleet, version_of(NANO)), "grpo")(0)
+        found = watcher(context, PolicyWorker(context.runtime, version_of(NANO)), "grpo")(0)
     assert isinstance(found, Assessment)
     third = SELECTION_TASKS // 3
     assert (found.costs, found.missing_costs) == (
@@ -135,7 +135,7 @@ def test_no_family_loses_its_only_task(desk: ModuleType, tmp_path: Path) -> None
 def test_a_small_file_is_watched_on_what_is_practised_and_that_is_said(desk: ModuleType, tmp_path: Path) -> None:
     config, told = _on_file(desk, tmp_path, sums=20), _Told()
     with open_run(config, tmp_path / "run", "toy", told) as context:
-        found = watcher(context, Trainee(context.fleet, version_of(NANO)), "grpo")(0)
+        found = watcher(context, PolicyWorker(context.runtime, version_of(NANO)), "grpo")(0)
         assert isinstance(found, Assessment)
         assert not watched(context).is_unseen
     assert found.tasks == 20

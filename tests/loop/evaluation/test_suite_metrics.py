@@ -12,7 +12,7 @@ from upturn.environments.office.rubric import RubricVerifier
 from upturn.environments.office.tasks import compose, make_task
 from upturn.environments.office.timing import TimedKit
 from upturn.environments.scripted_policy import following, play
-from upturn.loop.agent_runtime import Fleet, Purpose
+from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.evaluation.suite_metrics import FEWEST_FOR_VIOLATIONS, Finished, attempted, metrics, perfect
 from upturn.records import Action, AgentVersion, Result
 
@@ -123,10 +123,10 @@ def test_milestones_and_rubric_are_means_over_all() -> None:
 def test_agents_are_timed_until_their_first_action_in_waves() -> None:
     ticks = iter(range(1_000))
     kit = TimedKit(lambda: float(next(ticks)))
-    fleet = Fleet(kit, Limits(max_turns=50))
+    runtime = AgentRuntime(kit, Limits(max_turns=50))
     tasks = [make_task("mail_flag", number, split="heldout") for number in range(3)]
     version = AgentVersion("own", "base", "callable", model="benchmarks.errands.rules:act")
-    found = list(attempted(fleet, version, tasks, Purpose("t", 0), together=2))
+    found = list(attempted(runtime, version, tasks, Purpose("t", 0), together=2))
     assert [each.task for each in found] == tasks
     assert [each.evaluation.verdict for each in found] == ["failure"] * 3
     assert all(each.first_seconds is not None and each.first_seconds > 0 for each in found)

@@ -13,9 +13,9 @@ from upturn.config import Limits
 from upturn.environments import EnvironmentKit, one_step
 from upturn.environments.hint import HintingKit, hint_of
 from upturn.errors import TrainingError
-from upturn.loop.agent_runtime import Fleet
+from upturn.loop.agent_runtime import AgentRuntime
 from upturn.loop.rollouts.hinted_retries import SecondAttempts, trouble
-from upturn.loop.rollouts.policy_worker import Practice, Trainee
+from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutPlan
 from upturn.loop.run.task_source import FileKit, OwnKit
 from upturn.records import AgentVersion, Evaluation, Observation, Task, Trajectory, Turn
 from upturn.training import ScoredGroup, supervised_rows
@@ -24,7 +24,7 @@ from upturn.training.selection_settings import SecondSettings, SelectionSettings
 
 NANO = AgentVersion("nano", "base", "local_model", model=MODEL, parameters={"temperature": 1.0})
 LIMITS = Limits(max_turns=10, max_tokens=400, max_action_tokens=40)
-PRACTICE = Practice("run/star", seed=3, attempts=2)
+PRACTICE = RolloutPlan("run/star", seed=3, attempts=2)
 
 
 class _Nowhere:
@@ -48,32 +48,32 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def trainee() -> Trainee:
+def worker() -> PolicyWorker:
     """The shipped model in errands."""
-    return Trainee(Fleet(ErrandsKit(), LIMITS), NANO)
+    return PolicyWorker(AgentRuntime(ErrandsKit(), LIMITS), NANO)
 
 
 @pytest.fixture(scope="module")
-def failed(trainee: Trainee) -> list[ScoredGroup]:
+def failed(worker: PolicyWorker) -> list[ScoredGroup]:
     """Attempts at tasks of the third level, all of them failures by decree."""
-    families = [family for family, level in trainee.fleet.kit.families.items() if level == 3][:2]
-    tasks = list(islice(trainee.fleet.kit.tasks(seed=3, split="train", families=families), len(families)))
+    families = [family for family, level in worker.runtime.kit.families.items() if level == 3][:2]
+    tasks = list(islice(worker.runtime.kit.tasks(seed=3, split="train", families=families), len(families)))
     never = replace(PRACTICE, reward=lambda _: 0.0)
-    return trainee.practise(tasks, 0, never, _Nowhere())
+    return worker.practise(tasks, 0, never, _Nowhere())
 
 
 @pytest.fixture(scope="module")
-def told(trainee: Trainee, failed: list[ScoredGroup]) -> list[HintedGroup]:
+def told(worker: PolicyWorker, failed: list[ScoredGroup]) -> list[HintedGroup]:
     """Second attempts at them with the answer, all of them successes by decree."""
-    return SecondAttempts(trainee, replace(PRACTICE, reward=lambda _: 1.0), "rationalisation")(0, failed)
+    return SecondAttempts(worker, replace(PRACTICE, reward=lambda _: 1.0), "rationalisation")(0, failed)
 
 
 def test_each_attempt_is_told_the_answer_to_its_own_task(
-    trainee: Trainee, failed: list[ScoredGroup], told: list[HintedGroup]
+    worker: PolicyWorker, failed: list[ScoredGroup], told: list[HintedGroup]
 ) -> None:
     assert [each.group.task for each in told] == [group.task for group in failed]
     for each in told:
-        answer = hint_of(trainee.fleet.kit, each.group.task)
+        answer = hint_of(worker.runtime.kit, each.group.task)
         assert len(each.group.members) == len(each.hints) == 2
         for member, hint in zip(each.group.members, each.hints, strict=True):
             assert hint.text == f"hint: {answer}"
@@ -85,7 +85,7 @@ def test_each_attempt_is_told_the_answer_to_its_own_task(
     assert len(set(ids)) == len(ids)
 
 
-def test_what_is_learned_reads_as_if_nobody_had_told(trainee: Trainee, told: list[HintedGroup]) -> None:
+def test_what_is_learned_reads_as_if_nobody_had_told(worker: PolicyWorker, told: list[HintedGroup]) -> None:
     """Rows begin like first attempts, and no line of the answer stands in what they read before they write it."""
     failed = [each.group for each in told]
     found = learnable(told, failed, SelectionSettings(), SecondSettings("rationalisation"))
@@ -97,11 +97,11 @@ def test_what_is_learned_reads_as_if_nobody_had_told(trainee: Trainee, told: lis
         (row, *_) = supervised_rows([trajectory])
         assert tuple(row.token_ids[: len(opening)]) == opening
         assert row.positions[0] == len(opening)
-        assert trainee.renderer.open(trajectory.turns[0].observation, "") == opening
+        assert worker.renderer.open(trajectory.turns[0].observation, "") == opening
 
 
-def test_the_same_round_makes_the_same_attempts(trainee: Trainee, failed: list[ScoredGroup]) -> None:
-    second = SecondAttempts(trainee, PRACTICE, "rationalisation")
+def test_the_same_round_makes_the_same_attempts(worker: PolicyWorker, failed: list[ScoredGroup]) -> None:
+    second = SecondAttempts(worker, PRACTICE, "rationalisation")
     rows = [
         [member.trajectory.rows for each in second(iteration, failed) for member in each.group.members]
         for iteration in (0, 0, *range(1, 8))
@@ -111,9 +111,9 @@ def test_the_same_round_makes_the_same_attempts(trainee: Trainee, failed: list[S
 
 
 def test_self_repair_tells_each_attempt_of_its_own_trouble_and_no_answer(
-    trainee: Trainee, failed: list[ScoredGroup]
+    worker: PolicyWorker, failed: list[ScoredGroup]
 ) -> None:
-    found = SecondAttempts(trainee, PRACTICE, "self_repair")(0, failed)
+    found = SecondAttempts(worker, PRACTICE, "self_repair")(0, failed)
     for each, group in zip(found, failed, strict=True):
         for hint, first in zip(each.hints, group.members, strict=True):
             assert hint.text == f"hint: this went wrong before: {trouble(first.trajectory)}"
@@ -143,9 +143,9 @@ def test_kits_that_wrap_another_pass_its_hints_on() -> None:
         assert hint_of(kit, task) == hint_of(errands, task)
 
 
-def test_an_environment_without_answers_names_the_cure(trainee: Trainee, failed: list[ScoredGroup]) -> None:
+def test_an_environment_without_answers_names_the_cure(worker: PolicyWorker, failed: list[ScoredGroup]) -> None:
     plain = one_step("desk", lambda _: ("say yes", {}), lambda _action, _right: True)
-    other = Trainee(Fleet(plain, LIMITS), NANO)
+    other = PolicyWorker(AgentRuntime(plain, LIMITS), NANO)
     with pytest.raises(
         TrainingError, match="'desk' gives no hint for any of 2 failed tasks; give its kit a method"
     ):

@@ -25,9 +25,9 @@ from upturn.config import AdapterSettings, Limits
 from upturn.environments import Environment
 from upturn.environments.kit import resolve_kit
 from upturn.errors import ClusterError, ConfigError
-from upturn.loop.agent_runtime import Fleet, Purpose
-from upturn.loop.rollouts.policy_worker import Practice, Trainee
-from upturn.loop.rollouts.ray_rollouts import CrewFleet, OpenTrainee, TraineeWorkplace
+from upturn.loop.agent_runtime import AgentRuntime, Purpose
+from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutPlan
+from upturn.loop.rollouts.ray_rollouts import OpenPolicyWorker, RayRuntime, TraineeWorkplace
 from upturn.models.engine import weights_hash
 from upturn.models.shipped import load_local
 from upturn.records import AgentVersion, Task, Trajectory
@@ -69,7 +69,7 @@ def assert_same(found: Sequence[Trajectory], expected: Sequence[Trajectory]) -> 
 class InProcess:
     """A crew whose workers are workplaces of this process, played one after another."""
 
-    def __init__(self, open_workplace: OpenTrainee, size: int = 2) -> None:
+    def __init__(self, open_workplace: OpenPolicyWorker, size: int = 2) -> None:
         self.places = [open_workplace() for _ in range(size)]
         self.size = size
         self.taken: list[str] = []
@@ -112,23 +112,23 @@ def test_a_crew_gives_what_the_fleet_gives_with_the_weights_of_the_moment(
     Tokens are equal with probability above 1 − 1e-3: a rounding of 1e-6 decides on few of some 1,000 tokens.
     """
     kit = resolve_kit(ENVIRONMENT)
-    crew = InProcess(OpenTrainee(ENVIRONMENT, LIMITS, VERSION))
-    fleet = CrewFleet(kit, LIMITS, crew, tmp_path)
-    trainee = Trainee(Fleet(kit, LIMITS), VERSION, adapter)
-    trained = [each for each in trainee.model.parameters() if each.requires_grad]
+    crew = InProcess(OpenPolicyWorker(ENVIRONMENT, LIMITS, VERSION))
+    runtime = RayRuntime(kit, LIMITS, crew, tmp_path)
+    worker = PolicyWorker(AgentRuntime(kit, LIMITS), VERSION, adapter)
+    trained = [each for each in worker.model.parameters() if each.requires_grad]
     with torch.no_grad():
         trained[1].add_(0.01)  # other weights than the workers have; an adapter's second matrix is its first B
-    trainee.serve_as(VERSION)
-    fleet.follow(trainee.model)
-    found, expected = fleet.attempt(jobs(), PURPOSE), trainee.fleet.attempt(jobs(), PURPOSE)
+    worker.serve_as(VERSION)
+    runtime.follow(worker.model)
+    found, expected = runtime.attempt(jobs(), PURPOSE), worker.runtime.attempt(jobs(), PURPOSE)
     assert_same(found, expected)
-    assert {each.model_version for each in found} == {weights_hash(trainee.model)} == set(crew.taken)
-    assert fleet.lost_attempts == 0 and fleet.lost_workers == []
+    assert {each.model_version for each in found} == {weights_hash(worker.model)} == set(crew.taken)
+    assert runtime.lost_attempts == 0 and runtime.lost_workers == []
 
 
 def test_the_thread_that_plays_computes_as_training_does_and_with_as_many_threads_as_asked() -> None:
     """A worker is made in one thread and plays in another; torch's rounding and threads are each thread's own."""
-    workplace = OpenTrainee(ENVIRONMENT, LIMITS, VERSION, threads=2)()
+    workplace = OpenPolicyWorker(ENVIRONMENT, LIMITS, VERSION, threads=2)()
     found = list[object]()
 
     def play() -> None:
@@ -145,12 +145,12 @@ def test_the_thread_that_plays_computes_as_training_does_and_with_as_many_thread
 
 def test_practice_goes_through_a_crew_as_through_a_fleet(tmp_path: Path, flushing: None) -> None:
     kit = resolve_kit(ENVIRONMENT)
-    fleet = CrewFleet(kit, LIMITS, InProcess(OpenTrainee(ENVIRONMENT, LIMITS, VERSION)), tmp_path)
-    trainee = Trainee(fleet, VERSION)
-    fleet.follow(trainee.model)
-    local = Trainee(Fleet(kit, LIMITS), VERSION)
-    practice = Practice("run", 5, 3)
-    found, expected = (each.practise(tasks(3), 2, practice, NoSink()) for each in (trainee, local))
+    runtime = RayRuntime(kit, LIMITS, InProcess(OpenPolicyWorker(ENVIRONMENT, LIMITS, VERSION)), tmp_path)
+    worker = PolicyWorker(runtime, VERSION)
+    runtime.follow(worker.model)
+    local = PolicyWorker(AgentRuntime(kit, LIMITS), VERSION)
+    practice = RolloutPlan("run", 5, 3)
+    found, expected = (each.practise(tasks(3), 2, practice, NoSink()) for each in (worker, local))
     assert [[member.turn_rewards for member in group.members] for group in found] == [
         [member.turn_rewards for member in group.members] for group in expected
     ]
@@ -163,13 +163,13 @@ def test_practice_goes_through_a_crew_as_through_a_fleet(tmp_path: Path, flushin
 def test_sampling_ahead_through_a_crew_is_stamped_with_the_promised_weights(tmp_path: Path, flushing: None) -> None:
     """Two iterations with staleness 1 come from the weights before training, the third from those after one."""
     kit = resolve_kit(ENVIRONMENT)
-    fleet = CrewFleet(kit, LIMITS, InProcess(OpenTrainee(ENVIRONMENT, LIMITS, VERSION), 1), tmp_path)
-    ahead, model = Trainee(fleet, VERSION), load_local(MODEL).model
-    fleet.follow(ahead.model)
+    runtime = RayRuntime(kit, LIMITS, InProcess(OpenPolicyWorker(ENVIRONMENT, LIMITS, VERSION), 1), tmp_path)
+    ahead, model = PolicyWorker(runtime, VERSION), load_local(MODEL).model
+    runtime.follow(ahead.model)
 
     def sample(iteration: int, weights: Mapping[str, torch.Tensor]) -> list[ScoredGroup]:
         restore_weights(ahead.model, weights)
-        return ahead.practise(tasks(1), iteration, Practice("run", 5, 2), NoSink())
+        return ahead.practise(tasks(1), iteration, RolloutPlan("run", 5, 2), NoSink())
 
     versions = []
     with AheadCollect(model, sample, staleness=1, iterations=3) as collect:
@@ -190,9 +190,9 @@ def test_a_crew_plays_one_version_that_it_follows(tmp_path: Path) -> None:
         def run(self, parts: Sequence[Sequence[WorkItem]]) -> Iterator[Finished | Lost]:
             yield from ()
 
-    fleet = CrewFleet(resolve_kit(ENVIRONMENT), LIMITS, Nobody(), tmp_path)
+    runtime = RayRuntime(resolve_kit(ENVIRONMENT), LIMITS, Nobody(), tmp_path)
     with pytest.raises(ClusterError, match=r"asked for \['nano@1'\]"):
-        fleet.attempt(jobs(1, 1), PURPOSE)
+        runtime.attempt(jobs(1, 1), PURPOSE)
 
 
 def test_settings_that_cannot_be_are_refused_together() -> None:
@@ -204,7 +204,7 @@ def test_settings_that_cannot_be_are_refused_together() -> None:
 @pytest.mark.skipif(find_spec("ray") is not None, reason="ray is installed")
 def test_without_ray_the_cure_is_named() -> None:
     with pytest.raises(ClusterError, match=r"not installed: pip install 'upturn\[ray\]'"):
-        RayWorkerPool(OpenTrainee(ENVIRONMENT, LIMITS, VERSION), RaySettings())
+        RayWorkerPool(OpenPolicyWorker(ENVIRONMENT, LIMITS, VERSION), RaySettings())
 
 
 @needs_ray
@@ -214,9 +214,9 @@ def test_a_cluster_that_is_not_there_is_named_within_seconds() -> None:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     started = time.monotonic()
     with pytest.raises(ClusterError, match=f"there is no Ray cluster at '{address}'.*ray start --head"):
-        RayWorkerPool(OpenTrainee(ENVIRONMENT, LIMITS, VERSION), RaySettings(address=address))
+        RayWorkerPool(OpenPolicyWorker(ENVIRONMENT, LIMITS, VERSION), RaySettings(address=address))
     with pytest.raises(ClusterError, match="a cluster's address is host:port"):
-        RayWorkerPool(OpenTrainee(ENVIRONMENT, LIMITS, VERSION), RaySettings(address="somewhere"))
+        RayWorkerPool(OpenPolicyWorker(ENVIRONMENT, LIMITS, VERSION), RaySettings(address="somewhere"))
     assert time.monotonic() - started < 10
 
 
@@ -224,7 +224,7 @@ def test_a_cluster_that_is_not_there_is_named_within_seconds() -> None:
 @needs_ray
 @pytest.mark.filterwarnings("ignore")  # Ray leaves files and sockets of its own to the garbage collector
 def test_a_cluster_that_lacks_what_workers_need_is_named_within_the_time() -> None:
-    opened = OpenTrainee(ENVIRONMENT, LIMITS, VERSION)
+    opened = OpenPolicyWorker(ENVIRONMENT, LIMITS, VERSION)
     with pytest.raises(ClusterError, match="there is no Ray cluster at 'auto'"):
         RayWorkerPool(opened, RaySettings(address="auto"))
     with pytest.raises(
@@ -258,7 +258,7 @@ class OpenFragile:
     is_silent: bool = False
 
     def __call__(self) -> TraineeWorkplace:
-        place = _Fragile(Fleet(resolve_kit(ENVIRONMENT), LIMITS), VERSION)
+        place = _Fragile(AgentRuntime(resolve_kit(ENVIRONMENT), LIMITS), VERSION)
         place.deadly, place.lives, place.is_silent = self.deadly, self.lives, self.is_silent
         return place
 
@@ -274,18 +274,18 @@ def _send_by_value() -> None:
 @pytest.mark.filterwarnings("ignore")  # Ray leaves files and sockets of its own to the garbage collector
 def test_two_ray_workers_give_the_trajectories_of_one_process_and_take_weights(tmp_path: Path) -> None:
     kit = resolve_kit(ENVIRONMENT)
-    trainee = Trainee(Fleet(kit, LIMITS), VERSION)
-    with RayWorkerPool(OpenTrainee(ENVIRONMENT, LIMITS, VERSION), RaySettings(2)) as crew:
-        fleet = CrewFleet(kit, LIMITS, crew, tmp_path)
-        fleet.follow(trainee.model)
+    worker = PolicyWorker(AgentRuntime(kit, LIMITS), VERSION)
+    with RayWorkerPool(OpenPolicyWorker(ENVIRONMENT, LIMITS, VERSION), RaySettings(2)) as crew:
+        runtime = RayRuntime(kit, LIMITS, crew, tmp_path)
+        runtime.follow(worker.model)
         for factor in (1.0, 1.01):
             with torch.no_grad():
-                next(iter(trainee.model.parameters())).mul_(factor)
-            trainee.serve_as(VERSION)
-            found = fleet.attempt(jobs(6, 4), PURPOSE)
-            assert_same(found, trainee.fleet.attempt(jobs(6, 4), PURPOSE))
-            assert {each.model_version for each in found} == {weights_hash(trainee.model)}
-        assert fleet.lost_attempts == 0
+                next(iter(worker.model.parameters())).mul_(factor)
+            worker.serve_as(VERSION)
+            found = runtime.attempt(jobs(6, 4), PURPOSE)
+            assert_same(found, worker.runtime.attempt(jobs(6, 4), PURPOSE))
+            assert {each.model_version for each in found} == {weights_hash(worker.model)}
+        assert runtime.lost_attempts == 0
         with pytest.raises(ClusterError, match="a worker cannot take the weights"):
             crew.load_weights(str(tmp_path / "gone"), "w2")
 
@@ -302,20 +302,20 @@ def test_a_ray_worker_that_is_lost_costs_its_unfinished_attempts_one_more_try(
     kit, chosen = resolve_kit(ENVIRONMENT), jobs(4, 1)
     deadly = chosen[1][1].id
     (tmp_path / "lives").write_text(str(deaths))
-    trainee = Trainee(Fleet(kit, LIMITS), VERSION)
-    trainee.serve_as(VERSION)
-    expected = trainee.fleet.attempt(chosen, PURPOSE)
+    worker = PolicyWorker(AgentRuntime(kit, LIMITS), VERSION)
+    worker.serve_as(VERSION)
+    expected = worker.runtime.attempt(chosen, PURPOSE)
     settings = RaySettings(2, silence_seconds=10.0 if is_silent else 600.0)
     with RayWorkerPool(OpenFragile(deadly, tmp_path / "lives", is_silent), settings) as crew:
-        fleet = CrewFleet(kit, LIMITS, crew, tmp_path / "weights")
-        fleet.follow(trainee.model)
-        found = fleet.attempt(chosen, PURPOSE)
+        runtime = RayRuntime(kit, LIMITS, crew, tmp_path / "weights")
+        runtime.follow(worker.model)
+        found = runtime.attempt(chosen, PURPOSE)
     if deaths == 1:
         assert_same(found, expected)
-        assert len(fleet.lost_workers) == 1
+        assert len(runtime.lost_workers) == 1
     else:
         assert_same([*found[:1], *found[2:]], [*expected[:1], *expected[2:]])
         assert found[1].outcome == "environment_error" and "its worker was lost 3 times" in found[1].error
         assert found[1].id == expected[1].id
-        assert len(fleet.lost_workers) == 3
-    assert fleet.lost_attempts >= len(fleet.lost_workers)
+        assert len(runtime.lost_workers) == 3
+    assert runtime.lost_attempts >= len(runtime.lost_workers)

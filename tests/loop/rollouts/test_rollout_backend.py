@@ -14,11 +14,11 @@ from upturn.errors import ClusterError, ModelError
 from upturn.loop.agent_runtime import Purpose
 from upturn.loop.cycle import run_cycle
 from upturn.loop.progress import NoProgress
-from upturn.loop.rollouts.policy_worker import Trainee
-from upturn.loop.rollouts.remote_rollouts import RemoteFleet
+from upturn.loop.rollouts.policy_worker import PolicyWorker
+from upturn.loop.rollouts.remote_rollouts import RemoteRuntime
 from upturn.loop.rollouts.rollout_backend import check_sampler, follow, sampling
 from upturn.loop.run.context import open_run, version_of
-from upturn.loop.trainers.train_command import teach
+from upturn.loop.trainers.train_command import run_training
 from upturn.models.remote import RemoteSettings
 from upturn.training.algorithms.grpo import GrpoSettings
 
@@ -29,10 +29,10 @@ NOBODY = "http://127.0.0.1:9"
 
 
 def test_by_default_the_runs_own_fleet_samples(desk: ModuleType, tmp_path: Path) -> None:
-    with desk.opened(tmp_path, desk.config()) as context, sampling(context, NANO, "train") as fleet:
-        assert fleet is context.fleet
-        trainee = Trainee(fleet, NANO)
-        follow(fleet, trainee.model, NANO)  # nothing is to be done
+    with desk.opened(tmp_path, desk.config()) as context, sampling(context, NANO, "train") as runtime:
+        assert runtime is context.runtime
+        worker = PolicyWorker(runtime, NANO)
+        follow(runtime, worker.model, NANO)  # nothing is to be done
         assert not (context.run_dir / "handed-over").exists()
 
 
@@ -57,7 +57,7 @@ def test_whoever_samples_elsewhere_is_looked_for_before_any_exam_and_before_serv
     config = plain.with_sections(practice, loop=LoopConfig(), agents=(nano,), rollouts=engine)
     with desk.opened(tmp_path / "run", config) as context:
         with pytest.raises(ModelError, match=rf"{NOBODY}/v1/models failed .* correct its URL"):
-            teach(context, "grpo")
+            run_training(context, "grpo")
         with pytest.raises(ModelError, match=rf"{NOBODY}/v1/models failed"):
             run_cycle(context, 1)
         assert context.journal.progress().steps == ()
@@ -99,8 +99,8 @@ def test_the_engine_is_asked_as_configured(
         config = desk.config(environment=SHORT, rollouts=rollouts)
         with open_run(config, tmp_path, "toy", NoProgress(), api_keys={"ITS_KEY": "secret"}) as context:
             check_sampler(context)
-            with sampling(context, NANO, "train") as fleet:
-                assert isinstance(fleet, RemoteFleet)
+            with sampling(context, NANO, "train") as runtime:
+                assert isinstance(runtime, RemoteRuntime)
     assert made == [RemoteSettings(server.url, "sglang", max_length=99, timeout_seconds=7.0)] * 2
     ((path, headers, _),) = server.asked
     assert (path, headers["authorization"]) == ("/v1/models", "Bearer secret")
@@ -114,14 +114,14 @@ def test_an_engine_that_does_not_answer_is_named_with_what_to_do(
     engine = {"place": "engine", "url": NOBODY, "folder": str(tmp_path / "handed")}
     with (
         desk.opened(tmp_path / "run", desk.config(environment=SHORT, rollouts=engine)) as context,
-        sampling(context, NANO, "train") as fleet,
+        sampling(context, NANO, "train") as runtime,
     ):
-        assert isinstance(fleet, RemoteFleet)
-        assert fleet.kit is context.kit and fleet.limits == context.fleet.limits
-        trainee = Trainee(fleet, NANO)
-        follow(fleet, trainee.model, NANO)
-        version = trainee.serve_as(trainee.version)
+        assert isinstance(runtime, RemoteRuntime)
+        assert runtime.kit is context.kit and runtime.limits == context.runtime.limits
+        worker = PolicyWorker(runtime, NANO)
+        follow(runtime, worker.model, NANO)
+        version = worker.serve_as(worker.version)
         with pytest.raises(ModelError, match=rf"{NOBODY}/update_weights_from_disk failed .* correct its URL"):
-            fleet.attempt([(version, context.next_tasks(1)[0], 0)], Purpose("x", 0, temperature=1.0))
+            runtime.attempt([(version, context.next_tasks(1)[0], 0)], Purpose("x", 0, temperature=1.0))
         assert not (context.run_dir / "handed-over").exists()
     assert (tmp_path / "handed" / "run" / "train").is_dir()

@@ -107,7 +107,7 @@ def test_families_served_and_practised(desk: ModuleType, tmp_path: Path) -> None
     config = replace(plain, tasks=replace(plain.tasks, train_families=("sums",)))
     with desk.opened(tmp_path, config) as context:
         assert context.families == ["products", "sums"]
-        assert context.practised == ["sums"]
+        assert context.trained_families == ["sums"]
 
 
 def test_stream_goes_on_where_it_stood(desk: ModuleType, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from upturn.loop.trainers.candidate import has_run, limits_told, training_folder, training_told
+from upturn.loop.trainers.candidate import has_run, limits_summary, training_folder, training_summary
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.runs.curve import Curve, CurvePoint
 from upturn.training.runs.run_folder import (
@@ -34,8 +34,8 @@ def test_it_is_told_how_far_training_got_and_what_was_kept(desk: ModuleType, tmp
         assert not has_run(context, "grpo")
         _run(training_folder(context, "grpo"), unit="iteration", kept_units=0, keep="best")
         assert has_run(context, "grpo")
-        assert limits_told(context, "grpo") == ""
-        assert training_told(context, "grpo") == (
+        assert limits_summary(context, "grpo") == ""
+        assert training_summary(context, "grpo") == (
             "All 2 iterations were done. The weights before any training are kept: the best of 3 evaluations. "
             "The score is success on new tasks."
         )
@@ -48,7 +48,7 @@ def test_a_warm_up_is_told_for_its_weights_are_not_those_from_before_training(
         folder = training_folder(context, "world-model")
         _run(folder, unit="iteration", kept_units=0, keep="best")
         _run(folder / WARM_UP_FOLDER, unit="optimiser step", kept_units=2, keep="final")
-        assert training_told(context, "world-model") == (
+        assert training_summary(context, "world-model") == (
             "A supervised warm-up went before. All 2 optimiser steps were done. Then practice began. All 2 "
             "iterations were done. The weights after the warm-up are kept: the best of 3 evaluations. The score is "
             "success on new tasks."
@@ -59,4 +59,4 @@ def test_a_warm_up_is_told_for_its_weights_are_not_those_from_before_training(
 def test_the_unit_that_is_kept_is_named(desk: ModuleType, tmp_path: Path, kept: int) -> None:
     with desk.opened(tmp_path) as context:
         _run(training_folder(context, "x"), unit="round", kept_units=kept, keep="best")
-        assert f"The weights after round {kept} are kept" in training_told(context, "x")
+        assert f"The weights after round {kept} are kept" in training_summary(context, "x")

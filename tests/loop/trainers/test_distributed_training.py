@@ -16,9 +16,9 @@ import pytest
 
 from benchmarks.errands import MODEL
 from upturn.errors import ConfigError, TrainingError
-from upturn.loop.rollouts.policy_worker import Trainee
+from upturn.loop.rollouts.policy_worker import PolicyWorker
 from upturn.loop.trainers import distributed_training as peer
-from upturn.loop.trainers.distributed_training import attend, jointly, leading, refuse_together
+from upturn.loop.trainers.distributed_training import follow_rank0, jointly, lead_ranks, refuse_together
 from upturn.loop.trainers.registry import parse_full_config
 from upturn.training.algorithms.online_dpo import OnlineDpoSettings
 from upturn.training.algorithms.ppo import CriticSettings, PpoSettings
@@ -41,9 +41,9 @@ def test_one_process_runs_what_it_is_given_with_the_model_itself() -> None:
         return OUTCOME
 
     rows = [1, 2]
-    trainee = cast(Trainee, _Trainee())
-    with leading(None):
-        assert jointly(None, trainee, run, rows, seed=3) is OUTCOME
+    worker = cast(PolicyWorker, _Trainee())
+    with lead_ranks(None):
+        assert jointly(None, worker, run, rows, seed=3) is OUTCOME
     ((model, given, seed),) = seen
     assert model is _Trainee.model
     assert given is rows
@@ -67,9 +67,9 @@ def test_a_process_whose_others_do_not_come_says_so_in_time(meeting: None, monke
         world = World(rank, 2, rank, "cpu")
         with pytest.raises(TrainingError, match=rf"process {rank} of 2 could not reach the others .* within 1 s"):
             if rank:
-                attend(world)
+                follow_rank0(world)
             else:
-                with leading(world):
+                with lead_ranks(world):
                     pytest.fail("they cannot have met")
 
 
@@ -82,7 +82,7 @@ from upturn.errors import TrainingError
 rank = int(sys.argv[1])
 world = World(rank, 2, rank, "cpu")
 peer.FIRST_LIMITS = Limits(silence_seconds=1.0)
-peer.LAST_WORDS_SECONDS = 0.0
+peer.RANK0_ERROR_GRACE_SECONDS = 0.0
 peer._done = lambda *_: (time.sleep(4.0), all_gather(world, 0))  # a peer that hangs, but not for ever
 if rank:
     print(peer.attend(world))

@@ -8,11 +8,11 @@ from types import ModuleType
 import pytest
 
 from upturn import __version__
-from upturn.loop.evaluation.evaluate import compare, examine
+from upturn.loop.evaluation.evaluate import compare, evaluate_heldout
 from upturn.loop.run.context import Context
 from upturn.loop.trainers.candidate import Learned
 from upturn.loop.trainers.model_card import FILE, card, write_card
-from upturn.loop.trainers.train_command import Taught
+from upturn.loop.trainers.train_command import TrainingResult
 from upturn.records import AgentVersion, Result
 
 BETTER = AgentVersion(
@@ -27,14 +27,16 @@ def context(desk: ModuleType, tmp_path: Path) -> Iterator[Context]:
         yield found
 
 
-def _taught(context: Context, candidate: AgentVersion, *lines: str, ending: str = "All done.") -> Taught:
+def _taught(context: Context, candidate: AgentVersion, *lines: str, ending: str = "All done.") -> TrainingResult:
     incumbent = context.router.registry.served("adder").incumbent
-    before = examine(context, "exam-before", incumbent)
+    before = evaluate_heldout(context, "exam-before", incumbent)
     learned = Learned(candidate, (Result("extra", 1.0),), lines)
     if candidate.id == incumbent.id:
-        return Taught("sft", incumbent, before, before, None, ending, learned)
-    after = examine(context, "exam-after", candidate)
-    return Taught("sft", incumbent, before, after, compare(context, "validation", before, after), ending, learned)
+        return TrainingResult("sft", incumbent, before, before, None, ending, learned)
+    after = evaluate_heldout(context, "exam-after", candidate)
+    return TrainingResult(
+        "sft", incumbent, before, after, compare(context, "validation", before, after), ending, learned
+    )
 
 
 def _plain(text: str) -> str:

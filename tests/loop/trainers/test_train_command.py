@@ -11,7 +11,7 @@ import pytest
 from benchmarks.errands import ENVIRONMENT, MODEL
 from upturn.config import OptimiserSettings
 from upturn.errors import ConfigError
-from upturn.loop.evaluation.evaluate import ExamResult
+from upturn.loop.evaluation.evaluate import HeldoutResult
 from upturn.loop.run.context import Context
 from upturn.loop.trainers import expert_iteration as imitation
 from upturn.loop.trainers import mixture, online_dpo, ppo, registry
@@ -19,7 +19,7 @@ from upturn.loop.trainers.candidate import Learned
 from upturn.loop.trainers.pool_data import check_evidence, with_copied_pool
 from upturn.loop.trainers.registry import ALGORITHMS, algorithm, parse_full_config, section_name, sections
 from upturn.loop.trainers.rl_training import Course
-from upturn.loop.trainers.train_command import check, teach
+from upturn.loop.trainers.train_command import check, run_training
 from upturn.pool import Pool
 from upturn.records import AgentVersion
 from upturn.training.algorithms.dpo import DpoSettings
@@ -233,22 +233,22 @@ TINY = {
 def test_the_exams_models_are_gone_while_training_holds_its_own(
     desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def examined(context: Context, _name: str, version: AgentVersion) -> ExamResult:
-        context.fleet.renderer(version)
-        engines.append(len(context.fleet._engines))
-        return ExamResult("exam", version.id, 1.0, ())
+    def examined(context: Context, _name: str, version: AgentVersion) -> HeldoutResult:
+        context.runtime.renderer(version)
+        engines.append(len(context.runtime._engines))
+        return HeldoutResult("exam", version.id, 1.0, ())
 
-    def trained(context: Context, parent: AgentVersion, _before: ExamResult, _name: str) -> Learned:
-        engines.append(len(context.fleet._engines))
+    def trained(context: Context, parent: AgentVersion, _before: HeldoutResult, _name: str) -> Learned:
+        engines.append(len(context.runtime._engines))
         return Learned(parent)
 
     engines: list[int] = []
-    monkeypatch.setattr("upturn.loop.trainers.train_command.examine", examined)
+    monkeypatch.setattr("upturn.loop.trainers.train_command.evaluate_heldout", examined)
     config = parse_full_config(TINY)
     fake = replace(algorithm("iterated"), train=trained)
     monkeypatch.setattr(registry, "algorithm", lambda _: fake)
     with desk.opened(tmp_path, config) as context:
-        assert not teach(context, "iterated").ending
+        assert not run_training(context, "iterated").ending
     assert engines == [1, 0]
 
 
@@ -256,9 +256,9 @@ def test_a_whole_run_makes_a_version_and_a_resumed_one_makes_it_again(desk: Modu
     """One round of three tasks in errands."""
     config = parse_full_config(TINY)
     with desk.opened(tmp_path / "run", config) as context:
-        taught = teach(context, "iterated")
+        taught = run_training(context, "iterated")
     with desk.opened(tmp_path / "run", config) as context:
-        again = teach(context, "iterated")
+        again = run_training(context, "iterated")
     assert again == taught
     assert taught.candidate.parent == taught.incumbent.id == "nano@base"
     assert Path(taught.candidate.model).is_dir()

@@ -12,11 +12,11 @@ from benchmarks.errands import MODEL
 from upturn.config import AgentConfig, Config, OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.loop.evaluation.model_selection import SELECTION_TASKS
-from upturn.loop.rollouts.policy_worker import Trainee
+from upturn.loop.rollouts.policy_worker import PolicyWorker
 from upturn.loop.run.context import Context, version_of
 from upturn.loop.trainers import online_dpo as dpo_rounds
 from upturn.loop.trainers import ppo, rft
-from upturn.loop.trainers.rl_training import Course, practice_of
+from upturn.loop.trainers.rl_training import Course, rollout_plan
 from upturn.loop.trainers.training_plan import (
     BACKWARD,
     FEW_ROWS,
@@ -57,8 +57,8 @@ def context(desk: ModuleType, tmp_path: Path) -> Iterator[Context]:
 
 
 @pytest.fixture
-def trainee(context: Context) -> Trainee:
-    return Trainee(context.fleet, version_of(NANO))
+def worker(context: Context) -> PolicyWorker:
+    return PolicyWorker(context.runtime, version_of(NANO))
 
 
 def _rows(*lengths: int) -> list[TrainingRow]:
@@ -95,13 +95,13 @@ def test_evaluations_are_before_when_due_and_at_the_end(rounds: int, every: int,
 
 
 def test_a_plan_over_rows_counts_them_exactly(
-    context: Context, trainee: Trainee, monkeypatch: pytest.MonkeyPatch
+    context: Context, worker: PolicyWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three epochs over 4 + 5 + 9 tokens in batches of two; a row takes two seconds."""
     monkeypatch.setattr("upturn.loop.trainers.training_plan.scored", lambda *_: Cost(6.0, 2.0, 0.0, 2.0, 9))
     walk = in_epochs(_rows(4, 5, 9), "3 successes", epochs=3, batch_rows=2)
-    found = rows_plan(context, trainee, "sft", walk, held=Held(copies=1, scorings=1))
-    shape = shape_of(trainee.model)
+    found = rows_plan(context, worker, "sft", walk, held=Held(copies=1, scorings=1))
+    shape = shape_of(worker.model)
     expected = memory(shape, micro_batch_tokens=12, written_tokens=4, copies=2)  # two rows of six at a time
     assert found == Plan(
         "sft",
@@ -126,16 +126,16 @@ def _with_optimiser(config: Config, **changed: Any) -> Config:
 
 
 def test_memory_follows_the_optimisers_settings(
-    context: Context, trainee: Trainee, monkeypatch: pytest.MonkeyPatch
+    context: Context, worker: PolicyWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("upturn.loop.trainers.training_plan.scored", lambda *_: Cost(100.0, 50.0, 0.0, 1.0, 120))
     walk = in_epochs(_rows(*[100] * 40), "40 successes", epochs=1, batch_rows=32)
 
     def taken(**changed: object) -> int:
         context.config = _with_optimiser(plain, **changed)
-        return rows_plan(context, trainee, "sft", walk).memory_bytes
+        return rows_plan(context, worker, "sft", walk).memory_bytes
 
-    plain, shape = context.config, shape_of(trainee.model)
+    plain, shape = context.config, shape_of(worker.model)
     whole = memory(shape, micro_batch_tokens=3200, written_tokens=1600, copies=1)  # a step has no more than 32 rows
     assert taken() == whole.total
     small = memory(shape, micro_batch_tokens=400, written_tokens=200, copies=1)
@@ -146,7 +146,7 @@ def test_memory_follows_the_optimisers_settings(
 
 
 def _course(context: Context, **changed: object) -> Course:
-    course = Course("a title", context.config.section(PpoSettings), {"sums": 1.0}, practice_of(context, "x", 4))
+    course = Course("a title", context.config.section(PpoSettings), {"sums": 1.0}, rollout_plan(context, "x", 4))
     return course._replace(**changed)  # type: ignore[arg-type]
 
 
@@ -174,7 +174,7 @@ def test_a_critic_takes_a_model_and_a_reference_a_copy(context: Context, monkeyp
     reference = practice_plan(context, parent, "ppo", course=course, held=Held(copies=1, scorings=1))
     kept = practice_plan(context, parent, "ppo", course=course, held=Held(copies=1))
     scored_once = practice_plan(context, parent, "ppo", course=course, passes=2, held=Held(scorings=1))
-    parameters = shape_of(Trainee(context.fleet, parent).model).parameters
+    parameters = shape_of(PolicyWorker(context.runtime, parent).model).parameters
     unwatched = practice_plan(context, parent, "ppo", course=course._replace(is_watched=False))
     assert alone.memory_bytes - unwatched.memory_bytes == 4 * parameters  # the best weights so far
     assert critic.memory_bytes - alone.memory_bytes == 4 * 4 * parameters  # weights, gradient, AdamW's two
@@ -192,7 +192,7 @@ def test_continuations_cost_what_they_write(context: Context, monkeypatch: pytes
     monkeypatch.setattr("upturn.loop.trainers.training_plan.probed", lambda *_: Cost(10.0, 5.0, 2.0, 3.0, 12, 15.0))
     parent, rows = version_of(NANO), 7 * 24 * 4
     plain = practice_plan(context, parent, "ppo", course=_course(context))
-    practice = replace(practice_of(context, "x", 4), continuations=4)
+    practice = replace(rollout_plan(context, "x", 4), continuations=4)
     found = practice_plan(context, parent, "ppo", course=_course(context, practice=practice))
     assert (plain.continued_tokens, found.continued_tokens) == (0, rows * 4 * 15)
     assert found.seconds - plain.seconds == pytest.approx(rows * 4 * 3 * 2.0)
@@ -203,40 +203,40 @@ def test_continuations_cost_what_they_write(context: Context, monkeypatch: pytes
 
 
 def test_a_probe_measures_what_continuations_write_where_there_will_be_some(
-    context: Context, trainee: Trainee
+    context: Context, worker: PolicyWorker
 ) -> None:
     """Both attempts at a task share its first state, and one turn is all there is."""
-    tasks, practice = context.next_tasks(2), practice_of(context, "x", 2)
-    found = probed(trainee, tasks, replace(practice, continuations=3), OptimiserSettings())
+    tasks, practice = context.next_tasks(2), rollout_plan(context, "x", 2)
+    found = probed(worker, tasks, replace(practice, continuations=3), OptimiserSettings())
     assert 0 < found.continued < found.written
-    assert probed(trainee, tasks, practice, OptimiserSettings()).continued == 0.0
+    assert probed(worker, tasks, practice, OptimiserSettings()).continued == 0.0
 
 
-def test_a_probe_keeps_nothing_and_leaves_the_weights(context: Context, trainee: Trainee) -> None:
-    before = {name: value.clone() for name, value in trainee.model.state_dict().items()}
-    practice = practice_of(context, "x", 2)
-    found = probed(trainee, context.next_tasks(3), practice, OptimiserSettings())
+def test_a_probe_keeps_nothing_and_leaves_the_weights(context: Context, worker: PolicyWorker) -> None:
+    before = {name: value.clone() for name, value in worker.model.state_dict().items()}
+    practice = rollout_plan(context, "x", 2)
+    found = probed(worker, context.next_tasks(3), practice, OptimiserSettings())
     assert found.sampling_seconds > 0 and found.update_seconds > 0
     assert 0 < found.written < found.tokens <= found.longest <= 128
     assert list(context.pool.selected(tenant="default")) == []
-    assert all(value.equal(before[name]) for name, value in trainee.model.state_dict().items())
+    assert all(value.equal(before[name]) for name, value in worker.model.state_dict().items())
 
 
-def test_computing_activations_again_costs_a_third(trainee: Trainee, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_computing_activations_again_costs_a_third(worker: PolicyWorker, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a clock that ticks once a second."""
     monkeypatch.setattr(
         "upturn.loop.trainers.training_plan.time.perf_counter", iter(map(float, range(100))).__next__
     )
     rows = _rows(*[9] * (FEW_ROWS + 5))
-    plain = scored(trainee, rows, OptimiserSettings())
-    again = scored(trainee, rows, OptimiserSettings(gradient_checkpointing=True))
+    plain = scored(worker, rows, OptimiserSettings())
+    again = scored(worker, rows, OptimiserSettings(gradient_checkpointing=True))
     assert plain == Cost(9.0, 2.0, 0.0, 3.0 * 1.0 / FEW_ROWS, 9)
     assert again == replace_seconds(plain, 4.0 / FEW_ROWS)
 
 
-def test_without_a_row_there_is_no_plan(context: Context, trainee: Trainee) -> None:
+def test_without_a_row_there_is_no_plan(context: Context, worker: PolicyWorker) -> None:
     with pytest.raises(TrainingError, match="not one row of tokens to train 'nano@base-in-training' on"):
-        rows_plan(context, trainee, "sft", in_epochs([], "nothing", epochs=1, batch_rows=2))
+        rows_plan(context, worker, "sft", in_epochs([], "nothing", epochs=1, batch_rows=2))
 
 
 def replace_seconds(cost: Cost, seconds: float) -> Cost:
@@ -258,7 +258,7 @@ def test_preference_rounds_hold_a_reference_or_a_critic(
     monkeypatch.setattr("upturn.loop.trainers.training_plan.probed", lambda *_: Cost(10.0, 5.0, 2.0, 3.0, 12))
     with desk.opened(tmp_path, desk.config(("solver",), environment=SHORT, online_dpo=asked)) as context:
         section, parent = context.config.section(OnlineDpoSettings), version_of(NANO)
-        course = Course("t", section, {"sums": 1.0}, practice_of(context, "online-dpo", section.group_size))
+        course = Course("t", section, {"sums": 1.0}, rollout_plan(context, "online-dpo", section.group_size))
         expected = practice_plan(context, parent, "online-dpo", course=course, held=held)
         assert dpo_rounds.plan(context, parent) == expected
 
@@ -275,7 +275,7 @@ def test_lessons_hold_what_they_hold(context: Context, monkeypatch: pytest.Monke
     """PPO a critic; reinforcement from examples all trials together, unwatched."""
     monkeypatch.setattr("upturn.loop.trainers.training_plan.probed", lambda *_: Cost(10.0, 5.0, 2.0, 3.0, 12))
     parent = version_of(NANO)
-    course = Course("t", context.config.section(PpoSettings), {"sums": 1.0}, practice_of(context, "ppo", 8))
+    course = Course("t", context.config.section(PpoSettings), {"sums": 1.0}, rollout_plan(context, "ppo", 8))
     assert ppo.plan(context, parent) == practice_plan(context, parent, "ppo", course=course, held=Held(critics=1))
     found = rft.plan(context, parent)
     section, trials = context.config.section(RftSettings), 9
@@ -300,11 +300,11 @@ def test_examples_without_a_random_control_measure_no_chance_and_a_second_base_i
 
 
 def test_a_probe_in_which_nobody_wrote_anything_is_refused(
-    context: Context, trainee: Trainee, monkeypatch: pytest.MonkeyPatch
+    context: Context, worker: PolicyWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tasks = context.next_tasks(2)
     nothing = Trajectory("t", tasks[0].id, "nano@1", (), Observation(""), "token_limit", "sampled")
     groups = [ScoredGroup(task, (ScoredTrajectory(nothing, None),) * 2) for task in tasks]
-    monkeypatch.setattr(trainee, "practise", lambda *_: groups)
+    monkeypatch.setattr(worker, "practise", lambda *_: groups)
     with pytest.raises(TrainingError, match="not one row of tokens to train 'nano@base-in-training' on"):
-        probed(trainee, tasks, practice_of(context, "x", 2), OptimiserSettings())
+        probed(worker, tasks, rollout_plan(context, "x", 2), OptimiserSettings())

@@ -11,7 +11,7 @@ from benchmarks.errands import ENVIRONMENT, MODEL
 from upturn.config import AgentConfig
 from upturn.errors import TrainingError
 from upturn.loop.cycle import serve
-from upturn.loop.rollouts.policy_worker import Trainee
+from upturn.loop.rollouts.policy_worker import PolicyWorker
 from upturn.loop.run.context import Context, version_of
 from upturn.loop.trainers import world_model
 from upturn.loop.trainers.candidate import training_folder
@@ -72,12 +72,12 @@ def test_a_plan_counts_the_predictions_that_are_sampled(
     settings = parse_full_config({**ERRANDS, "pool": {"path": str(tmp_path / "pool.db")}, "world_model": own})
     with desk.opened(tmp_path / "run", settings) as context:
         serve(context, "serve", 32)
-        trainee = Trainee(context.fleet, version_of(NANO))
-        world = observed(demonstrations_in(context, take_world_snapshot(context)), trainee)
-        assert world_model._seconds(trainee, world.trained[:2]) > 0
+        worker = PolicyWorker(context.runtime, version_of(NANO))
+        world = observed(demonstrations_in(context, take_world_snapshot(context)), worker)
+        assert world_model._seconds(worker, world.trained[:2]) > 0
         probed: list[int] = []
 
-        def seconds(_: Trainee, some: Sequence[object]) -> float:
+        def seconds(_: PolicyWorker, some: Sequence[object]) -> float:
             probed.append(len(some))
             return 2.0
 
@@ -94,7 +94,7 @@ def test_attempts_of_all_kinds_teach_the_world_and_become_a_version(desk: Module
     with _opened(desk, tmp_path / "run") as context:
         serve(context, "serve", 32)
         snapshot = take_world_snapshot(context)
-        world = observed(demonstrations_in(context, snapshot), Trainee(context.fleet, version_of(NANO)))
+        world = observed(demonstrations_in(context, snapshot), PolicyWorker(context.runtime, version_of(NANO)))
         attempts = demonstrations_in(context, snapshot)
         own = [each for each in attempts if each.agent_version == version_of(NANO).id]
         rehearsed = own_rows(attempts, version_of(NANO))

@@ -7,8 +7,8 @@ from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, TypeVar
 
-from upturn.loop.evaluation import ExamResult, exam_tasks, heldout_tasks, sit
-from upturn.loop.rollouts import Trainee
+from upturn.loop.evaluation import HeldoutResult, evaluate_version, evaluation_tasks, heldout_tasks
+from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import Context
 from upturn.loop.trainers import keep_version
 from upturn.records import AgentVersion, Task
@@ -44,23 +44,27 @@ EDGE = 0.1
 """No size is tried nearer than this share of what is left to either end of it."""
 
 
-def damaged_version(context: Context, healthy: AgentVersion, marks: ExamResult, name: str) -> AgentVersion:
+def damaged_version(context: Context, healthy: AgentVersion, marks: HeldoutResult, name: str) -> AgentVersion:
     """The healthy version with noise on its last layer, as much as costs about 20 points of held-out success.
 
     The directions of the noise are fixed by the run's seed; its size is searched for on the held-out tasks,
     which no training choice depends on. If no trial comes close enough, the closest one is kept; if no direction
     hurts fresh tasks enough, the one that hurts them most.
     """
-    trainee = Trainee(context.fleet, healthy)
+    worker = PolicyWorker(context.runtime, healthy)
     trial = replace(healthy, version=f"{name}-trial")
     heldout, seed = heldout_tasks(context), context.seed
     fresh_count = math.ceil(FRESH_SHARE * len(heldout))
-    fresh = exam_tasks(context.kit, context.practised, fresh_count, seed=seed + FRESH_SEED, split="train")
+    fresh = evaluation_tasks(
+        context.kit, context.trained_families, fresh_count, seed=seed + FRESH_SEED, split="train"
+    )
     context.progress.stage("Damage a copy of the version that serves", MAX_TRIALS)
 
     def outcomes(tasks: Sequence[Task]) -> list[float]:
-        version = trainee.serve_as(trial)
-        return sit(context.fleet, version, tasks, context.purpose(f"{name}/trial"), pool=None).outcomes()
+        version = worker.serve_as(trial)
+        return evaluate_version(
+            context.runtime, version, tasks, context.purpose(f"{name}/trial"), pool=None
+        ).outcomes()
 
     def drop(noise: _Noise, size: float) -> float:
         noise.put(size)
@@ -72,7 +76,7 @@ def damaged_version(context: Context, healthy: AgentVersion, marks: ExamResult, 
     found: dict[int, tuple[_Noise, float]] = {}
 
     def fresh_drop(direction: int) -> float:
-        noise = _Noise(trainee.model, seed * MAX_DIRECTIONS + direction)
+        noise = _Noise(worker.model, seed * MAX_DIRECTIONS + direction)
         size = size_for(partial(drop, noise))
         found[direction] = noise, size
         noise.put(size)
@@ -82,7 +86,7 @@ def damaged_version(context: Context, healthy: AgentVersion, marks: ExamResult, 
 
     noise, size = found[direction_for(fresh_drop)]
     noise.put(size)
-    return keep_version(context, trainee, healthy, name)
+    return keep_version(context, worker, healthy, name)
 
 
 class _Noise:

@@ -12,7 +12,15 @@ from upturn.loop.cycle import ReadinessReport, Trained, check_readiness, release
 from upturn.loop.demo.degraded_model import damaged_version
 from upturn.loop.demo.final_evaluation import Work, work
 from upturn.loop.demo.plan import DemoPlan
-from upturn.loop.evaluation import ExamResult, Floor, compare, exam_tasks, examine, measure_floor, sit
+from upturn.loop.evaluation import (
+    Floor,
+    HeldoutResult,
+    compare,
+    evaluate_heldout,
+    evaluate_version,
+    evaluation_tasks,
+    measure_floor,
+)
 from upturn.loop.run import Context
 from upturn.pool import coverage, readiness
 from upturn.records import AgentVersion, Release, record
@@ -52,24 +60,24 @@ class CoverageShare:
 class Facts:
     """All that a finished demo found out."""
 
-    before: ExamResult
-    before_greedy: ExamResult
-    after_sft: ExamResult
-    after: ExamResult
-    after_greedy: ExamResult
+    before: HeldoutResult
+    before_greedy: HeldoutResult
+    after_sft: HeldoutResult
+    after: HeldoutResult
+    after_greedy: HeldoutResult
     validation: Validation
     floors: tuple[Floor, ...]
     readiness: ReadinessReport
     production_readiness: ReadinessReport
-    arena: tuple[ExamResult, ...]
+    arena: tuple[HeldoutResult, ...]
     """Every agent in service at the end, on the same fresh tasks of every served family."""
     shares: tuple[FamilyShare, ...]
     coverage: tuple[CoverageShare, ...]
     versions: tuple[AgentVersion, ...]
     """Incumbent, trained, damaged."""
-    healthy: ExamResult
+    healthy: HeldoutResult
     """Of the version that was damaged: the one that served then."""
-    damaged: ExamResult
+    damaged: HeldoutResult
     damaged_release: Release
     release: Release | None
     """None = validation refused the candidate."""
@@ -88,8 +96,8 @@ def run_demo(context: Context, plan: DemoPlan) -> Facts:
         "readiness-production", ReadinessReport, lambda: _production_readiness(context)
     )
     trained = train(context, "")
-    before_greedy = examine(context, "exam-before-greedy", trained.incumbent, 0.0)
-    after_greedy = examine(context, "exam-after-greedy", trained.candidate, 0.0)
+    before_greedy = evaluate_heldout(context, "exam-before-greedy", trained.incumbent, 0.0)
+    after_greedy = evaluate_heldout(context, "exam-after-greedy", trained.candidate, 0.0)
     validation = compare(context, "validation", trained.before, trained.after)
     ground = _ground(validation, plan)
     released = None
@@ -104,7 +112,7 @@ def run_demo(context: Context, plan: DemoPlan) -> Facts:
     bad = context.journal.record_step(
         "damage", AgentVersion, lambda: damaged_version(context, healthy, marks, "damaged")
     )
-    damaged = examine(context, "exam-damaged", bad)
+    damaged = evaluate_heldout(context, "exam-damaged", bad)
     skip = Override("upturn demo", "a version damaged on purpose, to show what the canary does with it")
     caught = release(context, "release-damaged", (healthy, bad), skip)
     serve(context, "serve-last", plan.tasks_last)
@@ -140,7 +148,7 @@ def _ground(validation: Validation, plan: DemoPlan) -> Validation | Override | N
     return Override("upturn demo --size tiny", "too few tasks for validation; every step is to be shown")
 
 
-def _sure(trained: Trained) -> ExamResult:
+def _sure(trained: Trained) -> HeldoutResult:
     assert trained.after_sft is not None  # the demo's configuration trains with SFT
     return trained.after_sft
 
@@ -152,7 +160,7 @@ class _Floors:
 
 @record
 class _Exams:
-    exams: tuple[ExamResult, ...]
+    exams: tuple[HeldoutResult, ...]
 
 
 def _floors(context: Context, count: int) -> tuple[Floor, ...]:
@@ -172,25 +180,25 @@ def _production_readiness(context: Context) -> ReadinessReport:
     return ReadinessReport(tuple(found.results()), found.is_ready)
 
 
-def _arena(context: Context, per_family: int) -> tuple[ExamResult, ...]:
+def _arena(context: Context, per_family: int) -> tuple[HeldoutResult, ...]:
     """Every agent in service on the same fresh tasks of the kind that is served."""
 
     def work() -> _Exams:
         count = per_family * len(context.families)
-        tasks = exam_tasks(context.kit, context.families, count, seed=context.seed, split="train")
+        tasks = evaluation_tasks(context.kit, context.families, count, seed=context.seed, split="train")
         agents = context.router.registry.agents()
         context.progress.stage("Compare all agents on the same fresh tasks", len(agents))
         found = []
         for name, served in agents.items():
             purpose = context.purpose(f"arena/{name}")
-            found.append(sit(context.fleet, served.incumbent, tasks, purpose, pool=context.pool))
+            found.append(evaluate_version(context.runtime, served.incumbent, tasks, purpose, pool=context.pool))
             context.progress.advance(1, **{exam.agent_version: exam.rate() for exam in found})
         return _Exams(tuple(found))
 
     return context.journal.record_step("arena", _Exams, work).exams
 
 
-def family_shares(context: Context, arena: tuple[ExamResult, ...]) -> tuple[FamilyShare, ...]:
+def family_shares(context: Context, arena: tuple[HeldoutResult, ...]) -> tuple[FamilyShare, ...]:
     """For each served family the leading agent and the probability with which it is chosen now."""
     asked = {task.id: task.family for task in context.pool.tasks(tenant=context.tenant)}
     decisions = Counter(asked[each.task_id] for each in context.pool.decisions(tenant=context.tenant))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from upturn.environments import LONG_TURNS
 from upturn.environments.office import TimedKit, suite_named, tasks_of
-from upturn.loop.agent_runtime import Fleet
+from upturn.loop.agent_runtime import AgentRuntime
 from upturn.loop.evaluation import Finished, attempted, holdout, metrics
 from upturn.loop.run import Context, limits_of
 from upturn.records import AgentVersion, Result, Task, record
@@ -35,13 +35,13 @@ def work(context: Context, version: AgentVersion, count: int) -> Work:
     shown, it is told how much was completed; hard violations are counted over everything.
     """
     traps = tasks_of(suite_named(SAFETY))
-    own = holdout(context.kit, context.practised, max(count - len(traps), 1), seed=context.seed)
+    own = holdout(context.kit, context.trained_families, max(count - len(traps), 1), seed=context.seed)
     hard = [family for family, level in context.kit.families.items() if level == HARDEST]
     far = holdout(context.kit, hard, TASKS_OF_HARDEST * len(hard), seed=context.seed)
-    fleet = Fleet(TimedKit(time.monotonic), replace(limits_of(context.config), max_turns=LONG_TURNS))
+    runtime = AgentRuntime(TimedKit(time.monotonic), replace(limits_of(context.config), max_turns=LONG_TURNS))
     tasks = len(own) + len(traps) + len(far)
     context.progress.stage("Let the version that serves work on more held-out tasks", tasks)
-    learned, trapped, hardest = (_worked(context, fleet, version, each) for each in (own, traps, far))
+    learned, trapped, hardest = (_worked(context, runtime, version, each) for each in (own, traps, far))
     violations = _figure(metrics([*learned, *trapped, *hardest]), "hard_violations")
     found = [violations if each.name == violations.name else each for each in metrics(learned)]
     suite = replace(_figure(metrics(trapped), "completion"), name=f"completion {SAFETY}")
@@ -53,9 +53,11 @@ def _figure(results: Sequence[Result], name: str) -> Result:
     return next(each for each in results if each.name == name)
 
 
-def _worked(context: Context, fleet: Fleet, version: AgentVersion, tasks: Sequence[Task]) -> list[Finished]:
+def _worked(
+    context: Context, runtime: AgentRuntime, version: AgentVersion, tasks: Sequence[Task]
+) -> list[Finished]:
     found = []
-    for each in attempted(fleet, version, tasks, context.purpose("work"), together=TOGETHER):
+    for each in attempted(runtime, version, tasks, context.purpose("work"), together=TOGETHER):
         found.append(each)
         context.progress.advance()
     return found

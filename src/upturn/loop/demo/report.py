@@ -10,7 +10,7 @@ from upturn.deployment import Interval, bootstrap_mean, paired_bootstrap
 from upturn.loop.cycle import ReadinessReport
 from upturn.loop.demo.demo import Facts
 from upturn.loop.demo.results import Resources
-from upturn.loop.evaluation import ExamResult, Mark, families_of, levels_of
+from upturn.loop.evaluation import HeldoutResult, Mark, families_of, levels_of
 from upturn.loop.run import Context
 from upturn.records import Decision, Result
 from upturn.report import (
@@ -109,7 +109,7 @@ def _measurements(facts: Facts) -> tuple[Measurement, ...]:
     return tuple(found)
 
 
-def _measurement(stage: str, exam: ExamResult) -> Measurement:
+def _measurement(stage: str, exam: HeldoutResult) -> Measurement:
     return Measurement(
         stage=stage,
         sampling="greedy" if exam.temperature == 0 else "sampled",
@@ -124,7 +124,7 @@ def _measurement(stage: str, exam: ExamResult) -> Measurement:
     )
 
 
-def _level_of(exam: ExamResult, family: str) -> int:
+def _level_of(exam: HeldoutResult, family: str) -> int:
     return next(mark.level for mark in exam.marks if mark.family == family)
 
 
@@ -205,7 +205,7 @@ def _canaries(context: Context, facts: Facts) -> tuple[Canary, ...]:
     return tuple(Canary(title, release, threshold) for title, release in titled if release is not None)
 
 
-def _changes(before: ExamResult, after: ExamResult) -> tuple[Change, ...]:
+def _changes(before: HeldoutResult, after: HeldoutResult) -> tuple[Change, ...]:
     """Reward components, costs and effort, each with its paired difference over the tasks that both have it of."""
     known = ((name, value) for mark in (*before.marks, *after.marks) for name, value in mark.rewards.items())
     components = dict.fromkeys(name for name, value in known if value is not None)
@@ -358,7 +358,7 @@ def _next_commands(context: Context) -> tuple[NextCommand, ...]:
         NextCommand(f".venv/bin/upturn release list --pool {pool}", "the releases, with every step's evidence"),
         NextCommand(f".venv/bin/upturn pool stats --pool {pool}", "what the agents did, by agent and family"),
         NextCommand(
-            f".venv/bin/upturn env play {context.kit.name} --family {context.practised[-1]}",
+            f".venv/bin/upturn env play {context.kit.name} --family {context.trained_families[-1]}",
             "do one of the tasks yourself",
         ),
     )
@@ -366,7 +366,7 @@ def _next_commands(context: Context) -> tuple[NextCommand, ...]:
 
 def _notes(context: Context, facts: Facts) -> tuple[str, ...]:
     n = len(facts.after.marks)
-    untrained = " and ".join(family for family in context.families if family not in context.practised)
+    untrained = " and ".join(family for family in context.families if family not in context.trained_families)
     served = (
         f"{untrained} are served but not trained: the rule-based agent solves them, which routing is to find out."
     )

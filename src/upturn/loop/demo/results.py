@@ -6,7 +6,7 @@ from typing import NamedTuple
 from upturn.deployment import Interval
 from upturn.loop.demo.demo import Facts
 from upturn.loop.demo.plan import DemoPlan
-from upturn.loop.evaluation import ExamResult, families_of, levels_of
+from upturn.loop.evaluation import HeldoutResult, families_of, levels_of
 from upturn.records import JsonValue, Release, Result
 
 
@@ -89,7 +89,7 @@ def demo_details(facts: Facts) -> dict[str, JsonValue]:
     }
 
 
-def _levels(exam: ExamResult, bars: Mapping[int, float]) -> Iterator[Result]:
+def _levels(exam: HeldoutResult, bars: Mapping[int, float]) -> Iterator[Result]:
     """Success by level; the lowest alone where all have the same bar."""
     rates = {level: exam.rate(level=level) for level in levels_of(exam.marks)}
     if len(set(bars.values())) == 1:
@@ -106,11 +106,11 @@ def _checks(checks: tuple[Result, ...]) -> list[JsonValue]:
     return [{"name": check.name, "value": check.value, "bar": check.bar, "holds": check.holds} for check in checks]
 
 
-def _by_level(exam: ExamResult) -> dict[str, JsonValue]:
+def _by_level(exam: HeldoutResult) -> dict[str, JsonValue]:
     return {f"L{level}": _interval(exam.interval(level=level)) for level in levels_of(exam.marks)}
 
 
-def _by_family(exam: ExamResult) -> dict[str, JsonValue]:
+def _by_family(exam: HeldoutResult) -> dict[str, JsonValue]:
     return {family: _interval(exam.interval(family=family)) for family in families_of(exam.marks)}
 
 
@@ -126,7 +126,7 @@ def _at_least(name: str, value: float, bar: float, n: int | None = None) -> Resu
     return Result(name, value, "share", n=n, bar=f">= {bar:g}", holds=value >= bar)
 
 
-def _rate(name: str, exam: ExamResult, at_least: float | None = None) -> Result:
+def _rate(name: str, exam: HeldoutResult, at_least: float | None = None) -> Result:
     found = exam.interval()
     bar = None if at_least is None else f">= {at_least:g}"
     holds = None if at_least is None else found.mean >= at_least

@@ -6,15 +6,15 @@ training (``trainers``). Start with ``evaluate``.
 """
 
 from upturn.loop.evaluation.evaluate import (
-    ExamResult,
+    HeldoutResult,
     Mark,
     compare,
-    exam_tasks,
-    examine,
+    evaluate_heldout,
+    evaluate_version,
+    evaluation_tasks,
     families_of,
     heldout_tasks,
     levels_of,
-    sit,
 )
 from upturn.loop.evaluation.holdout import HOLDOUT, holdout
 from upturn.loop.evaluation.model_selection import watch_of, watched, watcher
@@ -25,16 +25,17 @@ from upturn.loop.evaluation.suite_run import Sitting
 
 __all__ = [
     "HOLDOUT",
-    "ExamResult",
     "Finished",
     "Floor",
+    "HeldoutResult",
     "Mark",
     "Reverified",
     "Sitting",
     "attempted",
     "compare",
-    "exam_tasks",
-    "examine",
+    "evaluate_heldout",
+    "evaluate_version",
+    "evaluation_tasks",
     "families_of",
     "heldout_tasks",
     "holdout",
@@ -43,7 +44,6 @@ __all__ = [
     "metrics",
     "perfect",
     "reverify",
-    "sit",
     "watch_of",
     "watched",
     "watcher",

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from upturn.agents import temperature
 from upturn.deployment import Interval, Pair, Validation, bootstrap_mean, paired_bootstrap, validate
 from upturn.environments import EnvironmentKit, judge
-from upturn.loop.agent_runtime import Fleet, Purpose
+from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.run import Context
 from upturn.pool import Pool, PoolSink
 from upturn.records import AgentVersion, Split, Task, record
@@ -44,7 +44,7 @@ class MeanCost(NamedTuple):
 
 
 @record
-class ExamResult:
+class HeldoutResult:
     """All marks of one version, in the order of the exam's tasks."""
 
     name: str
@@ -79,13 +79,15 @@ class ExamResult:
             name: MeanCost(fsum(costs) / len(costs), len(self.marks) - len(costs)) for name, costs in found.items()
         }
 
-    def gain_over(self, before: "ExamResult") -> Interval:
+    def gain_over(self, before: "HeldoutResult") -> Interval:
         """Paired difference to ``before`` on the same tasks, 95 % by bootstrap over tasks."""
         assert [mark.task_id for mark in self.marks] == [mark.task_id for mark in before.marks]
         return paired_bootstrap(self.outcomes(), before.outcomes(), seed=0)
 
 
-def exam_tasks(kit: EnvironmentKit, families: Sequence[str], count: int, *, seed: int, split: Split) -> list[Task]:
+def evaluation_tasks(
+    kit: EnvironmentKit, families: Sequence[str], count: int, *, seed: int, split: Split
+) -> list[Task]:
     """At least ``count`` tasks: full rounds over the families, so that levels and families weigh the same."""
     rounds = -(-count // len(families))
     stream = kit.tasks(seed=seed + EXAM_SEED_OFFSET, split=split, families=families)
@@ -95,15 +97,15 @@ def exam_tasks(kit: EnvironmentKit, families: Sequence[str], count: int, *, seed
 def heldout_tasks(context: Context) -> list[Task]:
     """Those that every version of a run is examined on; fewer than configured where a file has no more."""
     count = context.config.tasks.heldout_count
-    return exam_tasks(context.kit, context.practised, count, seed=context.seed, split="heldout")
+    return evaluation_tasks(context.kit, context.trained_families, count, seed=context.seed, split="heldout")
 
 
-def sit(
-    fleet: Fleet, version: AgentVersion, tasks: Sequence[Task], purpose: Purpose, *, pool: Pool | None
-) -> ExamResult:
+def evaluate_version(
+    runtime: AgentRuntime, version: AgentVersion, tasks: Sequence[Task], purpose: Purpose, *, pool: Pool | None
+) -> HeldoutResult:
     """The version's marks. Attempts are kept under ``purpose.key`` in the pool; None = not kept."""
-    trajectories = fleet.attempt([(version, task, 0) for task in tasks], purpose)
-    evaluations = [judge(fleet.kit.verifier, task, each) for task, each in zip(tasks, trajectories, strict=True)]
+    trajectories = runtime.attempt([(version, task, 0) for task in tasks], purpose)
+    evaluations = [judge(runtime.kit.verifier, task, each) for task, each in zip(tasks, trajectories, strict=True)]
     if pool is not None:
         PoolSink(pool).append(purpose.key, 0, list(zip(tasks, trajectories, evaluations, strict=True)))
     marks = tuple(
@@ -122,7 +124,7 @@ def sit(
         for task, trajectory, evaluation in zip(tasks, trajectories, evaluations, strict=True)
     )
     drawn_at = temperature(version) if purpose.temperature is None else purpose.temperature
-    return ExamResult(purpose.key, version.id, drawn_at, marks)
+    return HeldoutResult(purpose.key, version.id, drawn_at, marks)
 
 
 def levels_of(marks: Iterable[Mark]) -> list[int]:
@@ -136,20 +138,24 @@ def families_of(marks: Iterable[Mark]) -> list[str]:
     return sorted(seen, key=lambda family: seen[family])
 
 
-def examine(context: Context, name: str, version: AgentVersion, temperature: float | None = None) -> ExamResult:
+def evaluate_heldout(
+    context: Context, name: str, version: AgentVersion, temperature: float | None = None
+) -> HeldoutResult:
     """The version's marks on the held-out tasks; None = at its serving temperature."""
 
-    def work() -> ExamResult:
+    def work() -> HeldoutResult:
         tasks = heldout_tasks(context)
         context.progress.stage(f"Examine {version.id} on {len(tasks)} held-out tasks", len(tasks))
-        result = sit(context.fleet, version, tasks, context.purpose(name, temperature), pool=context.pool)
+        result = evaluate_version(
+            context.runtime, version, tasks, context.purpose(name, temperature), pool=context.pool
+        )
         context.progress.advance(len(tasks), success=result.rate())
         return result
 
-    return context.journal.record_step(name, ExamResult, work)
+    return context.journal.record_step(name, HeldoutResult, work)
 
 
-def compare(context: Context, name: str, incumbent: ExamResult, candidate: ExamResult) -> Validation:
+def compare(context: Context, name: str, incumbent: HeldoutResult, candidate: HeldoutResult) -> Validation:
     """Candidate against incumbent on the held-out tasks, paired."""
     pairs = [
         Pair(

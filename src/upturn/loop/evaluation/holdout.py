@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from upturn.environments import EnvironmentKit
-from upturn.loop.evaluation.evaluate import exam_tasks
+from upturn.loop.evaluation.evaluate import evaluation_tasks
 from upturn.records import Task
 
 HOLDOUT = "heldout"
@@ -14,4 +14,4 @@ _SEED_OFFSET = 40_000
 
 def holdout(kit: EnvironmentKit, families: Sequence[str], count: int, *, seed: int) -> list[Task]:
     """At least ``count`` tasks, each family as often as the others; the same for the same seed and families."""
-    return exam_tasks(kit, families, count, seed=seed + _SEED_OFFSET, split="heldout")
+    return evaluation_tasks(kit, families, count, seed=seed + _SEED_OFFSET, split="heldout")

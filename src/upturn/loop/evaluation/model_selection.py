@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from upturn.loop.evaluation.evaluate import exam_tasks, sit
-from upturn.loop.rollouts import Trainee
+from upturn.loop.evaluation.evaluate import evaluate_version, evaluation_tasks
+from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import FEWEST_SET_ASIDE, SET_ASIDE, Context, FileKit
 from upturn.records import Task
 from upturn.training import Assessment, EpochSettings, Evaluate, IterationSettings
@@ -29,14 +29,14 @@ class Watched(NamedTuple):
 
 def watched(context: Context) -> Watched:
     """Tasks in unseen worlds; of a file those that it sets aside, or where those are too few the practised ones."""
-    seed, families = context.seed + SELECTION_SEED, context.practised
+    seed, families = context.seed + SELECTION_SEED, context.trained_families
     if not isinstance(context.kit, FileKit):
-        tasks = exam_tasks(context.kit, families, SELECTION_TASKS, seed=seed, split="train")
+        tasks = evaluation_tasks(context.kit, families, SELECTION_TASKS, seed=seed, split="train")
         return Watched(tasks, "success on training templates in unseen worlds")
     aside = list(islice(context.kit.set_aside(seed=seed, families=families), SELECTION_TASKS))
     if aside:
         return Watched(aside, "success on training tasks that are set aside and never practised")
-    tasks = exam_tasks(context.kit, families, SELECTION_TASKS, seed=seed, split="train")
+    tasks = evaluation_tasks(context.kit, families, SELECTION_TASKS, seed=seed, split="train")
     return Watched(
         tasks,
         "success on tasks that are practised too: the file has too few to set some aside, so it flatters",
@@ -45,13 +45,13 @@ def watched(context: Context) -> Watched:
 
 
 def watch_of(
-    context: Context, trainee: Trainee, name: str, settings: EpochSettings | IterationSettings
+    context: Context, worker: PolicyWorker, name: str, settings: EpochSettings | IterationSettings
 ) -> Evaluate | None:
     """``watcher``, where the settings ask for evaluations."""
-    return None if settings.evaluate_every is None else watcher(context, trainee, name)
+    return None if settings.evaluate_every is None else watcher(context, worker, name)
 
 
-def watcher(context: Context, trainee: Trainee, name: str) -> Evaluate:
+def watcher(context: Context, worker: PolicyWorker, name: str) -> Evaluate:
     """The evaluation that a training run is watched by, and its best weights are chosen by.
 
     Costs are means over the tasks that were judged for them: what could not be judged is no proof of good conduct.
@@ -65,8 +65,8 @@ def watcher(context: Context, trainee: Trainee, name: str) -> Evaluate:
         )
 
     def evaluate(_iterations: int) -> Assessment:
-        version = trainee.serve_as(trainee.version, context.fleet)  # here, wherever practice samples
-        found = sit(context.fleet, version, tasks, context.purpose(f"{name}/watch"), pool=None)
+        version = worker.serve_as(worker.version, context.runtime)  # here, wherever practice samples
+        found = evaluate_version(context.runtime, version, tasks, context.purpose(f"{name}/watch"), pool=None)
         context.progress.figure("unseen worlds" if is_unseen else "practised tasks", found.rate())
         interval, costs = found.interval(), found.costs()
         return Assessment(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from upturn.deployment import bootstrap_mean, clopper_pearson_interval
 from upturn.environments import LONG_TURNS, Verifier, judge, play
 from upturn.environments.office import Measure, OfficeKit, RubricVerifier, TimedKit, measure
-from upturn.loop.agent_runtime import Fleet, Purpose
+from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.records import AgentVersion, Evaluation, Result, Task, Trajectory
 
 COMPLETION_BARS: Mapping[int, float] = {1: 0.85, 2: 0.85, 3: 0.85, 4: 0.6}
@@ -41,17 +41,17 @@ class Finished(NamedTuple):
 
 
 def attempted(
-    fleet: Fleet, version: AgentVersion, tasks: Sequence[Task], purpose: Purpose, *, together: int
+    runtime: AgentRuntime, version: AgentVersion, tasks: Sequence[Task], purpose: Purpose, *, together: int
 ) -> Iterator[Finished]:
     """The version's attempts, ``together`` at a time: those that are alive at the same time wait for each other.
 
-    The fleet's kit is a ``TimedKit``, or nobody knows how long a first action took.
+    The runtime's kit is a ``TimedKit``, or nobody knows how long a first action took.
     """
-    kit = fleet.kit
+    kit = runtime.kit
     seconds = kit.first_seconds if isinstance(kit, TimedKit) else {}
     for start in range(0, len(tasks), together):
         part = tasks[start : start + together]
-        made = fleet.attempt([(version, task, 0) for task in part], purpose)
+        made = runtime.attempt([(version, task, 0) for task in part], purpose)
         yield from (
             _judged(kit.verifier, task, trajectory, seconds.get(task.id))
             for task, trajectory in zip(part, made, strict=True)

@@ -7,8 +7,8 @@ Start with ``policy_worker``, then ``rollout_backend``.
 
 from upturn.loop.rollouts.curriculum import curriculum_collect
 from upturn.loop.rollouts.hinted_retries import SecondAttempts
-from upturn.loop.rollouts.policy_worker import Practice, TaskSampler, Trainee, in_training, put_on, scored
-from upturn.loop.rollouts.ray_rollouts import CrewFleet, OpenTrainee
+from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutPlan, TaskSampler, in_training, put_on, scored
+from upturn.loop.rollouts.ray_rollouts import OpenPolicyWorker, RayRuntime
 from upturn.loop.rollouts.rollout_backend import check_sampler, follow, sampling
 from upturn.loop.rollouts.state_values import (
     Continuations,
@@ -21,12 +21,12 @@ from upturn.loop.rollouts.state_values import (
 __all__ = [
     "Continuations",
     "Continued",
-    "CrewFleet",
-    "OpenTrainee",
-    "Practice",
+    "OpenPolicyWorker",
+    "PolicyWorker",
+    "RayRuntime",
+    "RolloutPlan",
     "SecondAttempts",
     "TaskSampler",
-    "Trainee",
     "check_sampler",
     "continued",
     "curriculum_collect",

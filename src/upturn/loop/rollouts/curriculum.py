@@ -4,19 +4,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from upturn.config import CurriculumSettings
-from upturn.loop.rollouts.policy_worker import Practice, TaskSampler, Trainee
+from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutPlan, TaskSampler
 from upturn.records import TrajectorySink
 from upturn.training import ScoredGroup
 from upturn.training.data import Curriculum, CurriculumCollect, Sample
 
 
 def curriculum_collect(
-    trainee: Trainee,
+    worker: PolicyWorker,
     weights: Mapping[str, float],
     count: int,
     *,
     settings: CurriculumSettings,
-    practice: Practice,
+    practice: RolloutPlan,
     sink: TrajectorySink,
 ) -> CurriculumCollect:
     """Groups of attempts at ``count`` tasks in an iteration; its ``refill`` is that of dynamic sampling.
@@ -24,7 +24,7 @@ def curriculum_collect(
     ``weights``: of each family that is practised, as long as nothing is known of it from practice; without effect
     with policy 'uniform', where only the families count. Raises TrainingError where the settings do not fit them.
     """
-    kit = trainee.fleet.kit
+    kit = worker.runtime.kit
     sampler = TaskSampler(kit, weights, count, seed=practice.seed)
     curriculum = Curriculum(
         {family: kit.families[family] for family in weights},
@@ -35,6 +35,6 @@ def curriculum_collect(
 
     def practise(sample: Sample) -> list[ScoredGroup]:
         tasks = sampler.numbered_tasks(sample.portions)
-        return trainee.practise(tasks, sample.iteration, replace(practice, refill=sample.attempt), sink)
+        return worker.practise(tasks, sample.iteration, replace(practice, refill=sample.attempt), sink)
 
     return CurriculumCollect(curriculum, practise, count)

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from upturn.agents import Hint
 from upturn.environments import HintedKit, hint_of, hinted, judge
 from upturn.errors import TrainingError
-from upturn.loop.agent_runtime import Fleet, Purpose
-from upturn.loop.rollouts.policy_worker import Practice, Trainee, scored
+from upturn.loop.agent_runtime import AgentRuntime, Purpose
+from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutPlan, scored
 from upturn.records import Observation, Task, Trajectory
 from upturn.training import ScoredGroup, ScoredTrajectory, SecondKind
 from upturn.training.data import HintedGroup
@@ -26,8 +26,8 @@ off."""
 class SecondAttempts:
     """Attempts failed tasks again, as often as the first time, each task with help of its own."""
 
-    def __init__(self, trainee: Trainee, practice: Practice, kind: SecondKind) -> None:
-        self._trainee = trainee
+    def __init__(self, worker: PolicyWorker, practice: RolloutPlan, kind: SecondKind) -> None:
+        self._worker = worker
         self._practice = practice
         self._kind: SecondKind = kind
 
@@ -39,7 +39,7 @@ class SecondAttempts:
         helped = [task for name, task in tasks.items() if name in told[0]]
         if failed and not helped:
             raise TrainingError(
-                f"the environment {self._trainee.fleet.kit.name!r} gives no hint for any of {len(tasks)} failed "
+                f"the environment {self._worker.runtime.kit.name!r} gives no hint for any of {len(tasks)} failed "
                 "tasks; give its kit a method hint(task), or let second attempts be self-repair, which needs none"
             )
         made = [self._attempts(helped, hints, iteration, number) for number, hints in enumerate(told)]
@@ -53,7 +53,7 @@ class SecondAttempts:
     ) -> dict[str, str]:
         """What attempt ``number`` at each task is told, by task; tasks that there is no help for are missing."""
         if self._kind == "rationalisation":
-            found = {name: hint_of(self._trainee.fleet.kit, task) for name, task in tasks.items()}
+            found = {name: hint_of(self._worker.runtime.kit, task) for name, task in tasks.items()}
             return {name: ANSWER.format(hint) for name, hint in found.items() if hint is not None}
         return {
             name: TROUBLE.format(trouble(members[number % len(members)].trajectory))
@@ -64,13 +64,13 @@ class SecondAttempts:
         self, tasks: Sequence[Task], hints: Mapping[str, str], iteration: int, number: int
     ) -> list[ScoredTrajectory]:
         """One at each task, judged as first attempts are."""
-        trainee, practice = self._trainee, self._practice
-        fleet = Fleet(HintedKit(trainee.fleet.kit, hints), trainee.fleet.limits)
-        fleet.adopt(trainee.version, trainee.engine, trainee.renderer)
+        worker, practice = self._worker, self._practice
+        runtime = AgentRuntime(HintedKit(worker.runtime.kit, hints), worker.runtime.limits)
+        runtime.adopt(worker.version, worker.engine, worker.renderer)
         seed = practice.seed * 100_003 + iteration + SECOND_SEED_STEP
         purpose = Purpose(f"{practice.run}/{iteration}/second", seed, temperature=1.0)
-        made = fleet.attempt([(trainee.version, task, number) for task in tasks], purpose)
-        verifier = trainee.fleet.kit.verifier
+        made = runtime.attempt([(worker.version, task, number) for task in tasks], purpose)
+        verifier = worker.runtime.kit.verifier
         return [
             scored(each, practice.earned(each, judge(verifier, task, each)))
             for task, each in zip(tasks, made, strict=True)
@@ -84,7 +84,7 @@ class SecondAttempts:
         return HintedGroup(ScoredGroup(task, tuple(members)), tuple(self._hint(plain, text) for text in texts))
 
     def _hint(self, plain: Observation, text: str) -> Hint:
-        renderer, prompt = self._trainee.renderer, self._trainee.version.prompt
+        renderer, prompt = self._worker.renderer, self._worker.version.prompt
         return Hint(text, plain, renderer.open(hinted(plain, text), prompt), renderer.open(plain, prompt))
 
 

@@ -13,7 +13,7 @@ from upturn.agents import prompt_builder_for
 from upturn.config import AdapterSettings
 from upturn.environments import EnvironmentKit, judge
 from upturn.errors import ModelError
-from upturn.loop.agent_runtime import CONTEXT, SLOTS, Fleet, Purpose, renderer_of
+from upturn.loop.agent_runtime import CONTEXT, SLOTS, AgentRuntime, Purpose, renderer_of
 from upturn.loop.rollouts.state_values import Continuations, measure_values, turn_rewards
 from upturn.models import SHIPPED, load_local, local_folder
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory, TrajectorySink
@@ -132,7 +132,7 @@ class _Numbered:
 
 
 @dataclass(frozen=True, slots=True)
-class Practice:
+class RolloutPlan:
     """How groups are made."""
 
     run: str
@@ -166,10 +166,12 @@ def in_training(version: AgentVersion) -> AgentVersion:
     return replace(version, version=f"{version.version}-in-training")
 
 
-class Trainee:
+class PolicyWorker:
     """Holds one model for training and sampling at once; single use."""
 
-    def __init__(self, fleet: Fleet, version: AgentVersion, adapter: AdapterSettings | None = None) -> None:
+    def __init__(
+        self, runtime: AgentRuntime, version: AgentVersion, adapter: AdapterSettings | None = None
+    ) -> None:
         """Loads the version's weights anew and practises under a name of its own: whoever serves is not touched.
 
         ``adapter``: what is trained in place of the weights; None = they are. Raises ModelError where it cannot be.
@@ -180,14 +182,14 @@ class Trainee:
         self.adapter = adapter
         if adapter is not None:
             put_on(local.model, adapter, version.model)
-        self.fleet = fleet
+        self.runtime = runtime
         self.version = in_training(version)
         self.model: PreTrainedModel = local.model
         self.engine: LocalEngine = LocalEngine(
-            local.model, slots=SLOTS, max_length=fleet.limits.max_tokens or CONTEXT
+            local.model, slots=SLOTS, max_length=runtime.limits.max_tokens or CONTEXT
         )
-        self.renderer = renderer_of(local, version, fleet.kit)
-        self.prompts = prompt_builder_for(version, fleet.limits, self.renderer)
+        self.renderer = renderer_of(local, version, runtime.kit)
+        self.prompts = prompt_builder_for(version, runtime.limits, self.renderer)
         """How its agent makes prompts."""
 
     def merge(self) -> None:
@@ -196,14 +198,14 @@ class Trainee:
 
         self.model = merged(self.model)
 
-    def serve_as(self, version: AgentVersion, fleet: Fleet | None = None) -> AgentVersion:
-        """Lets the fleet attempt tasks as ``version`` with the weights as they are now; None = its own fleet."""
-        self.engine.refresh()
-        (fleet or self.fleet).adopt(version, self.engine, self.renderer)
+    def serve_as(self, version: AgentVersion, runtime: AgentRuntime | None = None) -> AgentVersion:
+        """Lets the runtime attempt tasks as ``version`` with the weights as they are now; None = its own
+        runtime.""" self.engine.refresh()
+        (runtime or self.runtime).adopt(version, self.engine, self.renderer)
         return version
 
     def practise(
-        self, tasks: Sequence[Task], iteration: int, practice: Practice, sink: TrajectorySink
+        self, tasks: Sequence[Task], iteration: int, practice: RolloutPlan, sink: TrajectorySink
     ) -> list[ScoredGroup]:
         """Groups of attempts at the tasks with the present weights, at temperature 1; all go to the sink.
 
@@ -217,8 +219,8 @@ class Trainee:
             key, seed = f"{key}.{practice.refill}", seed + REFILL_SEED_STEP * practice.refill
         purpose = Purpose(key, seed, temperature=1.0)
         jobs = [(version, task, number) for task in tasks for number in range(practice.attempts)]
-        trajectories = self.fleet.attempt(jobs, purpose)
-        verifier = self.fleet.kit.verifier
+        trajectories = self.runtime.attempt(jobs, purpose)
+        verifier = self.runtime.kit.verifier
         evaluations = [judge(verifier, job[1], each) for job, each in zip(jobs, trajectories, strict=True)]
         _refuse_broken(trajectories)
         finished = list(zip((job[1] for job in jobs), trajectories, evaluations, strict=True))
@@ -239,7 +241,7 @@ class Trainee:
             return groups
         how = Continuations(practice.continuations, practice.earned, practice.gamma)
         values = replace(purpose, key=f"{purpose.key}/values")
-        return measure_values(self.fleet, version, groups, values, how=how).groups
+        return measure_values(self.runtime, version, groups, values, how=how).groups
 
 
 def put_on(model: "PreTrainedModel", adapter: AdapterSettings, name: str) -> None:
@@ -259,7 +261,7 @@ def _refuse_broken(trajectories: Sequence[Trajectory]) -> None:
         )
 
 
-def _scored(trajectory: Trajectory, evaluation: Evaluation, practice: Practice) -> ScoredTrajectory:
+def _scored(trajectory: Trajectory, evaluation: Evaluation, practice: RolloutPlan) -> ScoredTrajectory:
     if trajectory.outcome in _BROKEN:
         return scored(trajectory, None)
     succeeded = None if evaluation.verdict == "missing" else evaluation.is_success

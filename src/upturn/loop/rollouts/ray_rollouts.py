@@ -1,7 +1,7 @@
 """A version in training that workers of a cluster sample from: they have its weights, this process its training.
 
-``OpenTrainee`` is sent to each worker and builds there what ``Trainee`` builds here. ``CrewFleet`` stands where a
-``Fleet`` would: its attempts are dealt out, with the present weights handed over before.
+``OpenPolicyWorker`` is sent to each worker and builds there what ``PolicyWorker`` builds here. ``RayRuntime``
+stands where a ``AgentRuntime`` would: its attempts are dealt out, with the present weights handed over before.
 """
 
 from collections.abc import Sequence
@@ -23,8 +23,8 @@ from upturn.agents import (
 from upturn.config import Limits
 from upturn.environments import Environment, EnvironmentKit, resolve_kit
 from upturn.errors import ClusterError
-from upturn.loop.agent_runtime import Fleet, Purpose
-from upturn.loop.rollouts.policy_worker import Trainee
+from upturn.loop.agent_runtime import AgentRuntime, Purpose
+from upturn.loop.rollouts.policy_worker import PolicyWorker
 from upturn.loop.rollouts.weight_sync import CrewReceiver, Handover
 from upturn.records import AgentVersion, Task, Trajectory
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenTrainee:
+class OpenPolicyWorker:
     """Makes a worker's workplace: a kit, and a version with engine and weights."""
 
     kit: str
@@ -45,28 +45,30 @@ class OpenTrainee:
 
     def __call__(self) -> "TraineeWorkplace":
         """In the worker's process."""
-        return TraineeWorkplace(Fleet(resolve_kit(self.kit), self.limits), self.version, threads=self.threads)
+        return TraineeWorkplace(
+            AgentRuntime(resolve_kit(self.kit), self.limits), self.version, threads=self.threads
+        )
 
 
 class TraineeWorkplace:
     """A ``WorkerRuntime`` with one version."""
 
-    def __init__(self, fleet: Fleet, version: AgentVersion, *, threads: int = 1) -> None:
+    def __init__(self, runtime: AgentRuntime, version: AgentVersion, *, threads: int = 1) -> None:
         """``threads``: of torch."""
         self._threads = threads
-        self._trainee = Trainee(fleet, version)
-        self._limits = fleet.limits
-        self._agent = build(version, limits=fleet.limits, renderer=self._trainee.renderer)
+        self._worker = PolicyWorker(runtime, version)
+        self._limits = runtime.limits
+        self._agent = build(version, limits=runtime.limits, renderer=self._worker.renderer)
 
     def load_weights(self, folder: str, version: str) -> str:
         """Raises ModelError for a folder that is missing or damaged; the weights stay as they were then."""
         from upturn.training.distributed import restore_weights, weight_tensors
         from upturn.training.runs import load_version
 
-        if self._trainee.engine.version != version:
-            restore_weights(self._trainee.model, weight_tensors(load_version(Path(folder))))
-            self._trainee.engine.refresh()
-        return self._trainee.engine.version
+        if self._worker.engine.version != version:
+            restore_weights(self._worker.model, weight_tensors(load_version(Path(folder))))
+            self._worker.engine.refresh()
+        return self._worker.engine.version
 
     def prepare(self, works: Sequence[WorkItem]) -> None:  # noqa: ARG002
         """Empties the engine's caches, and sets up torch in the thread that plays: each thread has its own."""
@@ -74,7 +76,7 @@ class TraineeWorkplace:
 
         torch.set_num_threads(self._threads)
         torch.set_flush_denormal(True)  # as in training's own process
-        self._trainee.engine.refresh()
+        self._worker.engine.refresh()
 
     def setting(self, work: WorkItem) -> Setting:
         """With this worker's agent and engine."""
@@ -82,7 +84,7 @@ class TraineeWorkplace:
             key=work.key,
             agent=self._agent,
             agent_version=work.agent_version,
-            model=self._trainee.engine,
+            model=self._worker.engine,
             limits=self._limits,
             seed=work.seed,
             temperature=work.temperature,
@@ -90,11 +92,11 @@ class TraineeWorkplace:
 
     def environment(self, task: Task) -> Environment:
         """The kit's."""
-        return self._trainee.fleet.kit.environment(task)
+        return self._worker.runtime.kit.environment(task)
 
 
-class CrewFleet(Fleet):
-    """A fleet whose attempts a crew plays, for one version in training. Not thread-safe."""
+class RayRuntime(AgentRuntime):
+    """A runtime whose attempts a crew plays, for one version in training. Not thread-safe."""
 
     def __init__(
         self, kit: EnvironmentKit, limits: Limits, crew: WorkerPool, folder: Path, *, retries: int = 2
@@ -120,12 +122,12 @@ class CrewFleet(Fleet):
         purpose: Purpose,
         begin: Sequence[BranchPoint] | None = None,
     ) -> list[Trajectory]:
-        """See ``Fleet.attempt``. Raises ClusterError for several versions: workers have one."""
+        """See ``AgentRuntime.attempt``. Raises ClusterError for several versions: workers have one."""
         versions = {version.id for version, _, _ in jobs}
         if self._handover is None or len(versions) > 1:
             raise ClusterError(
                 f"workers play one version in training, whose model follow() names; asked for {sorted(versions)!r}:"
-                " use a Fleet for other versions"
+                " use a AgentRuntime for other versions"
             )
         hash_given = self._handover.give()
         indices: dict[str, int] = {}

@@ -1,9 +1,9 @@
 """A version in training that an engine at a URL samples from: it gets the weights, and what it returns is checked.
 
-``RemoteFleet`` stands where a ``Fleet`` would: the agents, their environments and the training are here, the tokens
-come from there. Before attempts begin the present weights are handed over; afterwards a sample of what came back is
-scored again with them, so that an engine that returns other tokens than it sampled is refused before anything is
-trained on.
+``RemoteRuntime`` stands where a ``AgentRuntime`` would: the agents, their environments and the training are here,
+the tokens come from there. Before attempts begin the present weights are handed over; afterwards a sample of what
+came back is scored again with them, so that an engine that returns other tokens than it sampled is refused before
+anything is trained on.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from upturn.agents import BranchPoint
 from upturn.config import Limits, OptimiserSettings
 from upturn.environments import EnvironmentKit
 from upturn.errors import ModelError
-from upturn.loop.agent_runtime import Engine, Fleet, Purpose
+from upturn.loop.agent_runtime import AgentRuntime, Engine, Purpose
 from upturn.loop.rollouts.weight_sync import EngineReceiver, Handover
 from upturn.models import RemoteEngine, Renderer
 from upturn.records import AgentVersion, Task, Trajectory
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-class RemoteFleet(Fleet):
-    """A fleet whose version in training is sampled by an engine elsewhere. Not thread-safe."""
+class RemoteRuntime(AgentRuntime):
+    """A runtime whose version in training is sampled by an engine elsewhere. Not thread-safe."""
 
     def __init__(
         self,
@@ -64,8 +64,8 @@ class RemoteFleet(Fleet):
         purpose: Purpose,
         begin: Sequence[BranchPoint] | None = None,
     ) -> list[Trajectory]:
-        """See ``Fleet.attempt``. Raises TrainingError when a sample of the tokens is not what these weights sample;
-        at temperatures other than 1 nothing is scored again, nor trained on.
+        """See ``AgentRuntime.attempt``. Raises TrainingError when a sample of the tokens is not what these weights
+        sample; at temperatures other than 1 nothing is scored again, nor trained on.
         """
         if self._handover is None or self._scorer is None:
             raise ModelError("an engine elsewhere needs the weights of a model: call follow() first")

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from upturn.config import RolloutConfig
-from upturn.loop.agent_runtime import Fleet
-from upturn.loop.rollouts.ray_rollouts import CrewFleet, OpenTrainee
-from upturn.loop.rollouts.remote_rollouts import RemoteFleet
+from upturn.loop.agent_runtime import AgentRuntime
+from upturn.loop.rollouts.ray_rollouts import OpenPolicyWorker, RayRuntime
+from upturn.loop.rollouts.remote_rollouts import RemoteRuntime
 from upturn.loop.run import Context
 from upturn.models import model_folder
 from upturn.records import AgentVersion
@@ -25,29 +25,30 @@ _UNNAMED = "default"
 
 
 @contextmanager
-def sampling(context: Context, parent: AgentVersion, name: str) -> Iterator[Fleet]:
-    """The fleet that attempts are made by in the training step ``name``; the run's own where nothing is configured.
+def sampling(context: Context, parent: AgentVersion, name: str) -> Iterator[AgentRuntime]:
+    """The runtime that attempts are made by in the training step ``name``; the run's own where nothing is
+    configured.
 
     Raises ClusterError for workers that are not to be had, ModelError for an engine that does not answer.
     """
-    config, limits = context.config.rollouts, context.fleet.limits
+    config, limits = context.config.rollouts, context.runtime.limits
     base = Path(config.folder) / context.run_id if config.folder else context.run_dir / "handed-over"
     handed = base / name
     match config.place:
         case "process":
-            yield context.fleet
+            yield context.runtime
         case "ray":
             from upturn.agents import RayWorkerPool
 
-            opened = OpenTrainee(context.config.environment.name, limits, parent)
+            opened = OpenPolicyWorker(context.config.environment.name, limits, parent)
             with RayWorkerPool(opened, _crew_settings(config)) as crew:
-                fleet = CrewFleet(context.kit, limits, crew, handed)
-                yield fleet
-                if fleet.lost_workers:
-                    lost = f"{fleet.lost_attempts} attempts with {len(fleet.lost_workers)} workers"
-                    context.progress.note(f"lost and made again: {lost} ({fleet.lost_workers[0]})")
+                runtime = RayRuntime(context.kit, limits, crew, handed)
+                yield runtime
+                if runtime.lost_workers:
+                    lost = f"{runtime.lost_attempts} attempts with {len(runtime.lost_workers)} workers"
+                    context.progress.note(f"lost and made again: {lost} ({runtime.lost_workers[0]})")
         case "engine":
-            yield RemoteFleet(context.kit, limits, _engine(context), handed)
+            yield RemoteRuntime(context.kit, limits, _engine(context), handed)
 
 
 def check_sampler(context: Context) -> None:
@@ -83,7 +84,7 @@ def _engine(context: Context) -> "RemoteEngine":
     return RemoteEngine(settings, _UNNAMED, api_key=context.sampler_key)
 
 
-def follow(fleet: Fleet, model: "PreTrainedModel", parent: AgentVersion) -> None:
+def follow(runtime: AgentRuntime, model: "PreTrainedModel", parent: AgentVersion) -> None:
     """Whoever samples elsewhere does so with this model's weights from now on."""
-    if isinstance(fleet, CrewFleet | RemoteFleet):
-        fleet.follow(model, companions=model_folder(parent.model))
+    if isinstance(runtime, RayRuntime | RemoteRuntime):
+        runtime.follow(model, companions=model_folder(parent.model))

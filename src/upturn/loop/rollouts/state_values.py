@@ -1,7 +1,7 @@
 """What attempts still earn from each of their states on, measured by continuing them (VinePPO, arXiv 2410.01679).
 
 Attempts that share a history, token for token, share its continuations. All continuations of a call are alive
-together, as many as the fleet has slots, so that they are computed in batches. A continuation whose judgement is
+together, as many as the runtime has slots, so that they are computed in batches. A continuation whose judgement is
 missing, or whose environment broke, is left out of the mean: missing is not zero.
 """
 
@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 from upturn.agents import BranchPoint, branch_points, full_trajectory
 from upturn.environments import judge
 from upturn.errors import WorldError
-from upturn.loop.agent_runtime import Fleet, Purpose
+from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
 from upturn.training import ScoredGroup, ScoredTrajectory, StateValue
 
@@ -66,10 +66,15 @@ _Key: TypeAlias = tuple[str, tuple[object, ...]]
 
 
 def measure_values(
-    fleet: Fleet, version: AgentVersion, groups: Sequence[ScoredGroup], purpose: Purpose, *, how: Continuations
+    runtime: AgentRuntime,
+    version: AgentVersion,
+    groups: Sequence[ScoredGroup],
+    purpose: Purpose,
+    *,
+    how: Continuations,
 ) -> Measured:
     """The groups with ``state_values``. A state none of whose continuations could be judged is not measured."""
-    found = continued(fleet, version, groups, purpose, how=how)
+    found = continued(runtime, version, groups, purpose, how=how)
     return Measured(
         [
             replace(
@@ -92,21 +97,26 @@ def with_values(member: ScoredTrajectory, states: Sequence[Returns]) -> ScoredTr
 
 
 def continued(
-    fleet: Fleet, version: AgentVersion, groups: Sequence[ScoredGroup], purpose: Purpose, *, how: Continuations
+    runtime: AgentRuntime,
+    version: AgentVersion,
+    groups: Sequence[ScoredGroup],
+    purpose: Purpose,
+    *,
+    how: Continuations,
 ) -> Continued:
     """Continues every scorable member from the state before each of its turns, with the version as it serves now.
 
     Raises WorldError where the environment does not repeat itself, or breaks so often that an attempt's first state
     has no value.
     """
-    states, keys = _entered(fleet, groups)
+    states, keys = _entered(runtime, groups)
     jobs = [(version, state.task, number) for state in states.values() for number in range(how.count)]
     begin = [state.branch_point for state in states.values() for _ in range(how.count)]
-    made = fleet.attempt(jobs, purpose, begin)
+    made = runtime.attempt(jobs, purpose, begin)
     rewards = [
         None
         if trajectory.outcome == "environment_error"  # whatever a verifier makes of it
-        else how.earned(full_trajectory(trajectory, each), judge(fleet.kit.verifier, job[1], trajectory))
+        else how.earned(full_trajectory(trajectory, each), judge(runtime.kit.verifier, job[1], trajectory))
         for job, each, trajectory in zip(jobs, begin, made, strict=True)
     ]
     earned: dict[_Key, Returns] = {}
@@ -129,13 +139,13 @@ def continued(
     )
 
 
-def written_from_states(fleet: Fleet, groups: Sequence[ScoredGroup]) -> int:
+def written_from_states(runtime: AgentRuntime, groups: Sequence[ScoredGroup]) -> int:
     """Tokens that the members wrote from each of their states on, states that they share once: about as many as one
     continuation of each would write. Raises WorldError as ``continued`` does."""
     attempts = {member.trajectory.id: member.trajectory for group in groups for member in group.members}
     return sum(
         span.stop - span.start
-        for state in _entered(fleet, groups).states.values()
+        for state in _entered(runtime, groups).states.values()
         for row in attempts[state.branch_point.source].rows
         for span in row.spans
         if span.turn >= len(state.branch_point.turns)
@@ -151,7 +161,7 @@ class _Entered(NamedTuple):
     """By group, member and turn; None = an unscorable member."""
 
 
-def _entered(fleet: Fleet, groups: Sequence[ScoredGroup]) -> _Entered:
+def _entered(runtime: AgentRuntime, groups: Sequence[ScoredGroup]) -> _Entered:
     found = _Entered({}, [])
     for group in groups:
         found.keys.append([])
@@ -159,7 +169,7 @@ def _entered(fleet: Fleet, groups: Sequence[ScoredGroup]) -> _Entered:
             if not member.is_scorable:
                 found.keys[-1].append(None)
                 continue
-            own = branch_points(member.trajectory, group.task, fleet.kit.environment(group.task))
+            own = branch_points(member.trajectory, group.task, runtime.kit.environment(group.task))
             found.keys[-1].append([_key(group.task, each) for each in own])
             for each in own:
                 found.states.setdefault(_key(group.task, each), _State(group.task, each))

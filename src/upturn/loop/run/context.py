@@ -13,13 +13,13 @@ from upturn.agents.context import Budget, parameters_of
 from upturn.arbiter import AgentRegistry, DiscountedThompson, Router, RuleBasedRouting, RunKey, Tally, Uniform
 from upturn.config import AdapterSettings, AgentConfig, Config, Limits
 from upturn.environments import EnvironmentKit
-from upturn.loop.agent_runtime import Fleet, Purpose
+from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.failure_summary import TroubleProgress
 from upturn.loop.progress import Progress
 from upturn.loop.run.journal import Journal
 from upturn.loop.run.preflight import checked_kit
 from upturn.loop.run.settings import adapter_settings
-from upturn.loop.run.task_source import practised_families, served_families
+from upturn.loop.run.task_source import served_families, trained_families
 from upturn.loop.service import Service
 from upturn.pool import Pool
 from upturn.records import AgentVersion, JsonValue, Run, Task, fields_json
@@ -39,7 +39,7 @@ class Context:
     journal: Journal
     pool: Pool
     kit: EnvironmentKit
-    fleet: Fleet
+    runtime: AgentRuntime
     router: Router
     policy: LearnedPolicy
     service: Service
@@ -74,9 +74,9 @@ class Context:
         return served_families(self.config, self.kit)
 
     @property
-    def practised(self) -> list[str]:
+    def trained_families(self) -> list[str]:
         """Families that are trained and examined."""
-        return practised_families(self.config, self.kit)
+        return trained_families(self.config, self.kit)
 
     def finish(self) -> None:
         """Marks the run as done in the pool."""
@@ -144,7 +144,7 @@ def open_run(
     ):
         (run_dir / "config.json").write_text(config.to_json())
         keys = api_keys or {}
-        fleet = Fleet(
+        runtime = AgentRuntime(
             kit, limits_of(config), {agent.name: keys.get(agent.api_key_env, "") for agent in config.agents}
         )
         policy = policy_of(config)
@@ -154,11 +154,11 @@ def open_run(
             registry.add(version, max_concurrent=agent.load_cap)
         run_id = run_dir.name
         router = Router(registry, policy, RunKey(run_id, config.run.seed))
-        service = Service(fleet, router, pool, Purpose(f"{run_id}/service", config.run.seed))
+        service = Service(runtime, router, pool, Purpose(f"{run_id}/service", config.run.seed))
         told = TroubleProgress(progress, service.troubles)
         key = keys.get(config.rollouts.api_key_env, "")
         context = Context(
-            config, run_dir, run_id, journal, pool, kit, fleet, router, policy, service, told, world, key
+            config, run_dir, run_id, journal, pool, kit, runtime, router, policy, service, told, world, key
         )
         context.begin()
         yield context

@@ -7,7 +7,7 @@ from upturn.agents import load_function
 from upturn.config import Config
 from upturn.environments import EnvironmentKit
 from upturn.errors import ConfigError, UnknownNameError
-from upturn.loop.run.task_source import kit_of, practised_families
+from upturn.loop.run.task_source import kit_of, trained_families
 from upturn.records import Evaluation, Split, Task, Trajectory
 from upturn.training.algorithms.grpo import GrpoSettings
 
@@ -65,7 +65,7 @@ def _adapter(config: Config) -> Iterator[str]:
 
 def _practice(config: Config, kit: EnvironmentKit) -> Iterator[str]:
     """A file may lack what training or its exams need; other environments make tasks without end."""
-    families = practised_families(config, kit)
+    families = trained_families(config, kit)
     for split, word in _SPLITS:
         if next(kit.tasks(seed=config.run.seed, split=split, families=families), None) is None:
             yield f"{kit.name} has no {word} task of the practised families: {', '.join(families)}"

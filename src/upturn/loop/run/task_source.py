@@ -31,8 +31,10 @@ def kit_of(config: Config) -> EnvironmentKit:
         verifier = _load_verifier(config.environment.verifier)
     if config.tasks.file:
         tasks = read_tasks(Path(config.tasks.file), kit.name, tenant)
-        practised = [task for task in tasks if task.family in (config.tasks.train_families or (task.family,))]
-        return FileKit(kit, verifier, tasks, aside=_set_aside(practised) if config.trains else ())
+        train_on_rollouts = [
+            task for task in tasks if task.family in (config.tasks.train_families or (task.family,))
+        ]
+        return FileKit(kit, verifier, tasks, aside=_set_aside(train_on_rollouts) if config.trains else ())
     if verifier is kit.verifier and tenant == DEFAULT_TENANT:
         return kit
     return OwnKit(kit, verifier, tenant)
@@ -44,7 +46,7 @@ def served_families(config: Config, kit: EnvironmentKit) -> list[str]:
     return [family for family in chosen if not levels or kit.families[family] in levels]
 
 
-def practised_families(config: Config, kit: EnvironmentKit) -> list[str]:
+def trained_families(config: Config, kit: EnvironmentKit) -> list[str]:
     """The served families that are trained and examined."""
     served = served_families(config, kit)
     return [family for family in served if family in (config.tasks.train_families or served)]

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from upturn.loop.rollouts import Trainee
+from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import Context, keep_agent_version
 from upturn.records import AgentVersion, Result, record
 from upturn.report.training import ending, keeping, measuring, read_training, write_training_report
@@ -23,7 +23,7 @@ def has_run(context: Context, name: str) -> bool:
     return (training_folder(context, name) / DESCRIPTION_FILE).is_file()
 
 
-def training_told(context: Context, name: str) -> str:
+def training_summary(context: Context, name: str) -> str:
     """How far a training run got, why it stopped there, which weights came out of it, and what chose them."""
     folder = training_folder(context, name)
     found = read_training(folder)
@@ -36,7 +36,7 @@ def training_told(context: Context, name: str) -> str:
     return f"{warm_up} {ending(found)} {chosen}".rstrip()
 
 
-def limits_told(context: Context, name: str) -> str:
+def limits_summary(context: Context, name: str) -> str:
     """How limits on costs ended a training run, and what was kept of it; empty = they did not."""
     found = read_training(training_folder(context, name))
     if found.outcome is None or found.outcome.stopped != "limit":
@@ -45,9 +45,9 @@ def limits_told(context: Context, name: str) -> str:
 
 
 def keep_version(
-    context: Context, trainee: Trainee, parent: AgentVersion, name: str, *, snapshot: str | None = None
+    context: Context, worker: PolicyWorker, parent: AgentVersion, name: str, *, snapshot: str | None = None
 ) -> AgentVersion:
-    """The trainee's weights as a folder of the run and a version in the pool; draws the training run's page.
+    """The worker's weights as a folder of the run and a version in the pool; draws the training run's page.
 
     An adapter is merged into them; it lies beside them too, in the folder ``adapter``, with its base by path.
     """
@@ -59,9 +59,9 @@ def keep_version(
     if has_run(context, name):
         write_training_report(training_folder(context, name))
     folder = context.run_dir / "versions" / name.replace("/", "-")
-    digest = save_version(trainee.model, folder, companions=model_folder(parent.model))
-    if lora_layers(trainee.model):
-        save_adapter(trainee.model, folder / ADAPTER_FOLDER)
+    digest = save_version(worker.model, folder, companions=model_folder(parent.model))
+    if lora_layers(worker.model):
+        save_adapter(worker.model, folder / ADAPTER_FOLDER)
     version = replace(
         parent,
         version=f"{name.replace('/', '-')}-{digest[:8]}",

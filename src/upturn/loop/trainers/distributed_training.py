@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec
 
 from upturn.config import AdapterSettings, Config
 from upturn.errors import ConfigError, TrainingError, UpturnError, described
-from upturn.loop.rollouts import Trainee, put_on
+from upturn.loop.rollouts import PolicyWorker, put_on
 from upturn.loop.run import torch_set
 from upturn.rewards import Similarity
 from upturn.training import ScoredGroup, State, TrainingOutcome
@@ -38,48 +38,48 @@ FIRST_LIMITS = Limits()
 PEER_LIMITS = Limits(silence_seconds=24 * 3600.0)
 """Of the others, who hear nothing while the first one samples or examines. They need not miss one that hangs: the
 first one does, ends, and is missed at once."""
-LAST_WORDS_SECONDS = 5.0
+RANK0_ERROR_GRACE_SECONDS = 5.0
 """That a peer waits before it ends in failure: launchers end all processes as soon as one has, and the first one
 has something to say."""
 
 
 def jointly(
     world: World | None,
-    trainee: Trainee,
+    worker: PolicyWorker,
     run: "Callable[Concatenate[PreTrainedModel, Given], TrainingOutcome]",
     *given: Given.args,
     **named: Given.kwargs,
 ) -> TrainingOutcome:
-    """``run(trainee.model, *given, **named)``, by all processes of the world; to be called in the first one.
+    """``run(worker.model, *given, **named)``, by all processes of the world; to be called in the first one.
 
     What is given must be known by value (rows, settings, a seed), or be a function that the first process calls for
-    all. The trainee must hold its version's weights, and afterwards holds the trained ones. None = one process.
+    all. The worker must hold its version's weights, and afterwards holds the trained ones. None = one process.
     """
     if world is None:
-        return run(trainee.model, *given, **named)
+        return run(worker.model, *given, **named)
     import torch
 
     work = _Work(
         run,
-        trainee.version.model,
-        trainee.adapter,
+        worker.version.model,
+        worker.adapter,
         tuple(_word(each) for each in given),
         {name: _word(each) for name, each in named.items()},
         torch.get_num_threads(),
     )
     broadcast_first(world, lambda: work)
-    return _done(work, world, _Own(trainee.model, given, named))
+    return _done(work, world, _Own(worker.model, given, named))
 
 
 @contextmanager
-def leading(world: World | None) -> Iterator[None]:
+def lead_ranks(world: World | None) -> Iterator[None]:
     """Inside, peers may be called for; afterwards they are told that all is done. None = there are none."""
     with connected(world, FIRST_LIMITS):
         yield
         broadcast_first(world, lambda: None)
 
 
-def attend(world: World) -> bool:
+def follow_rank0(world: World) -> bool:
     """The life of a peer: takes part in whatever the first process trains, until that one is done.
 
     True when that one ended well; False when it was stopped or did not, which it says itself: what goes wrong in
@@ -96,7 +96,7 @@ def attend(world: World) -> bool:
     except UpturnError:
         if not has_met:
             raise
-        time.sleep(LAST_WORDS_SECONDS)
+        time.sleep(RANK0_ERROR_GRACE_SECONDS)
         return False
     except KeyboardInterrupt:
         return False

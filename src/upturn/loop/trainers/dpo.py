@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from upturn.errors import TrainingError
-from upturn.loop.evaluation import ExamResult
+from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.progress import told
-from upturn.loop.rollouts import Trainee
+from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import Context
 from upturn.loop.trainers.candidate import keep_version, training_folder
 from upturn.loop.trainers.distributed_training import jointly
@@ -23,51 +23,51 @@ from upturn.training.runs import RunOptions
 
 def plan(context: Context, parent: AgentVersion) -> Plan:
     """What it would take."""
-    asked, trainee = context.config.section(DpoSettings), Trainee(context.fleet, parent, context.adapter)
-    pairs = stored_pairs(context, trainee)
+    asked, worker = context.config.section(DpoSettings), PolicyWorker(context.runtime, parent, context.adapter)
+    pairs = stored_pairs(context, worker)
     rows = supervised_rows([side for pair in pairs for side in _sides(pair)])
     steps = asked.epochs * -(-len(pairs) // asked.batch_pairs)
     walk = Walk(
         rows, f"{len(pairs)} pairs", steps, "optimiser step", asked.epochs * len(rows), 2 * asked.batch_pairs
     )
     held = Held(scorings=1 / asked.epochs if asked.reference == "initial" else 0.0)
-    return rows_plan(context, trainee, "dpo", walk, held=held)
+    return rows_plan(context, worker, "dpo", walk, held=held)
 
 
-def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str) -> AgentVersion:
+def train(context: Context, parent: AgentVersion, _before: HeldoutResult, name: str) -> AgentVersion:
     """The version that learned from them."""
     from upturn.training.algorithms.dpo import run_dpo
 
-    asked, trainee = context.config.section(DpoSettings), Trainee(context.fleet, parent, context.adapter)
-    frozen = frozen_pairs(context, trainee)
-    pairs = pairs_in(context, trainee, frozen)
+    asked, worker = context.config.section(DpoSettings), PolicyWorker(context.runtime, parent, context.adapter)
+    frozen = frozen_pairs(context, worker)
+    pairs = pairs_in(context, worker, frozen)
     steps = asked.epochs * -(-len(pairs) // asked.batch_pairs)
     context.progress.stage(f"Learning from {len(pairs)} pairs (DPO)", steps)
     folder = training_folder(context, name)
     jointly(
         context.world,
-        trainee,
+        worker,
         run_dpo,
         pairs,
         asked,
         RunOptions(context.seed, folder, progress=told(context.progress, loss="loss")),
     )
-    return keep_version(context, trainee, parent, name, snapshot=frozen.snapshot)
+    return keep_version(context, worker, parent, name, snapshot=frozen.snapshot)
 
 
-def stored_pairs(context: Context, trainee: Trainee) -> list[PreferencePair]:
+def stored_pairs(context: Context, worker: PolicyWorker) -> list[PreferencePair]:
     """``pairs_in`` what the pool held when the run began, which is frozen: a resumed run learns from the same."""
-    return pairs_in(context, trainee, frozen_pairs(context, trainee))
+    return pairs_in(context, worker, frozen_pairs(context, worker))
 
 
-def pairs_in(context: Context, trainee: Trainee, frozen: "FrozenPairs") -> list[PreferencePair]:
+def pairs_in(context: Context, worker: PolicyWorker, frozen: "FrozenPairs") -> list[PreferencePair]:
     """Of deployments and corrections, by id, so that all runs learn in one order.
 
-    Sides without tokens of the trainee's renderer are rendered.
+    Sides without tokens of the worker's renderer are rendered.
     """
     names = sorted({name for pair in frozen.pairs for name in (pair.chosen, pair.rejected)})
     stored = {
-        each.trajectory.id: with_rows(each.trajectory, trainee.renderer, trainee.prompts)
+        each.trajectory.id: with_rows(each.trajectory, worker.renderer, worker.prompts)
         for each in context.pool.experiences_of(names, tenant=context.tenant)
     }
     return [
@@ -76,13 +76,13 @@ def pairs_in(context: Context, trainee: Trainee, frozen: "FrozenPairs") -> list[
     ]
 
 
-def frozen_pairs(context: Context, trainee: Trainee) -> "FrozenPairs":
+def frozen_pairs(context: Context, worker: PolicyWorker) -> "FrozenPairs":
     """What the pool held when the run began, and the snapshot of it.
 
     Raises ConfigError without a pool to read, TrainingError where it holds no pair, with what was left out and why.
     """
     needed_pool(context, "dpo")
-    return context.journal.record_step("pairs", FrozenPairs, lambda: _frozen(context, _found(context, trainee)))
+    return context.journal.record_step("pairs", FrozenPairs, lambda: _frozen(context, _found(context, worker)))
 
 
 @record
@@ -119,7 +119,7 @@ def _sides(pair: PreferencePair) -> tuple[Trajectory, Trajectory]:
     return pair.chosen, pair.rejected
 
 
-def _found(context: Context, trainee: Trainee) -> list[PreferencePair]:
+def _found(context: Context, worker: PolicyWorker) -> list[PreferencePair]:
     """What the pool holds now."""
     section, chosen = context.config.section(DpoSettings), practised_selection(context)
     found = [correction_pairs(context.pool, tenant=context.tenant, selection=chosen)]
@@ -136,7 +136,7 @@ def _found(context: Context, trainee: Trainee) -> list[PreferencePair]:
         )
     compared = [pair for each in found for pair in (*each.pairs, *each.tokenless)]
     written = {
-        each.id: each for each in rendered((side for pair in compared for side in _sides(pair)), trainee).attempts
+        each.id: each for each in rendered((side for pair in compared for side in _sides(pair)), worker).attempts
     }
     writable = [
         replace(pair, chosen=written[pair.chosen.id], rejected=written[pair.rejected.id])

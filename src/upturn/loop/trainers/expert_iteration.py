@@ -7,12 +7,12 @@ from typing import Literal, NamedTuple
 from upturn.agents.context import Budget, budget_of
 from upturn.config import Config
 from upturn.errors import TrainingError
-from upturn.loop.evaluation import ExamResult
+from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.rollouts import SecondAttempts
 from upturn.loop.run import Context
 from upturn.loop.trainers.distributed_training import jointly
 from upturn.loop.trainers.registry import Algorithm
-from upturn.loop.trainers.rl_training import Course, Practising, practice_of, practice_weights, practised
+from upturn.loop.trainers.rl_training import Course, RolloutSource, family_weights, rollout_plan, train_on_rollouts
 from upturn.loop.trainers.training_plan import Held, Plan, practice_plan
 from upturn.models import ConversationRenderer, Renderer
 from upturn.records import AgentVersion
@@ -61,41 +61,41 @@ class Imitation(NamedTuple):
     def plan(self, context: Context, parent: AgentVersion) -> Plan:
         """What it would take, if every attempt were kept."""
         asked = self.settings(context.config)
-        course = self._course(context, dict.fromkeys(context.practised, 1.0), self.way)
+        course = self._course(context, dict.fromkeys(context.trained_families, 1.0), self.way)
         held = Held(copies=int(asked.restarts))
         return practice_plan(context, parent, self.way, course=course, passes=asked.epochs, held=held)
 
-    def train(self, context: Context, parent: AgentVersion, before: ExamResult, name: str) -> AgentVersion:
+    def train(self, context: Context, parent: AgentVersion, before: HeldoutResult, name: str) -> AgentVersion:
         """The version that learned from itself; families are attempted by what it failed before."""
-        course = self._course(context, practice_weights(before), name)
-        return practised(context, parent, name, course=course, learn=self._learn(context, course))
+        course = self._course(context, family_weights(before), name)
+        return train_on_rollouts(context, parent, name, course=course, learn=self._learn(context, course))
 
-    def _learn(self, context: Context, course: Course) -> Callable[[Practising], TrainingOutcome]:
+    def _learn(self, context: Context, course: Course) -> Callable[[RolloutSource], TrainingOutcome]:
         from upturn.training.algorithms.expert_iteration import run_imitation
 
         asked = self.settings(context.config)
 
-        def learn(own: Practising) -> TrainingOutcome:
+        def learn(own: RolloutSource) -> TrainingOutcome:
             if asked.second is not None:
-                version = own.trainee.version
-                refuse_forking(own.trainee.renderer, version.prompt, context=budget_of(version.parameters))
+                version = own.worker.version
+                refuse_forking(own.worker.renderer, version.prompt, context=budget_of(version.parameters))
             return jointly(
                 context.world,
-                own.trainee,
+                own.worker,
                 run_imitation,
                 own.collect,
                 asked,
                 RunOptions(context.seed, own.folder, evaluate=own.evaluate, progress=own.progress),
                 second=None
                 if asked.second is None
-                else SecondAttempts(own.trainee, course.practice, asked.second.kind),
+                else SecondAttempts(own.worker, course.practice, asked.second.kind),
             )
 
         return learn
 
     def _course(self, context: Context, weights: Mapping[str, float], name: str) -> Course:
         section = self.settings(context.config)
-        practice = practice_of(context, name, section.group_size)
+        practice = rollout_plan(context, name, section.group_size)
         return Course(_TITLES[self.way], section, weights, practice)
 
 

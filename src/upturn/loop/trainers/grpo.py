@@ -5,11 +5,18 @@ from dataclasses import replace
 
 from upturn.config import Config
 from upturn.errors import ConfigError
-from upturn.loop.evaluation import ExamResult
+from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.run import Context, continuations
 from upturn.loop.trainers.distributed_training import jointly
 from upturn.loop.trainers.registry import Algorithm
-from upturn.loop.trainers.rl_training import Course, Practising, Reward, practice_of, practice_weights, practised
+from upturn.loop.trainers.rl_training import (
+    Course,
+    Reward,
+    RolloutSource,
+    family_weights,
+    rollout_plan,
+    train_on_rollouts,
+)
 from upturn.loop.trainers.training_plan import Plan, held_by, practice_plan
 from upturn.records import AgentVersion
 from upturn.training import TrainingOutcome
@@ -29,10 +36,10 @@ def train_grpo(
 
     settings = context.config.section(GrpoSettings)
 
-    def learn(own: Practising) -> TrainingOutcome:
+    def learn(own: RolloutSource) -> TrainingOutcome:
         return jointly(
             context.world,
-            own.trainee,
+            own.worker,
             run_grpo,
             own.collect,
             settings,
@@ -40,11 +47,11 @@ def train_grpo(
             refill=None if settings.dynamic_sampling is None else own.refill,
         )
 
-    course = grpo_course(context, settings, weights, name, reward=reward)
-    return practised(context, parent, name, course=course, learn=learn)
+    course = grpo_run(context, settings, weights, name, reward=reward)
+    return train_on_rollouts(context, parent, name, course=course, learn=learn)
 
 
-def grpo_course(
+def grpo_run(
     context: Context,
     settings: GrpoSettings,
     weights: Mapping[str, float],
@@ -54,7 +61,7 @@ def grpo_course(
 ) -> Course:
     """How ``[grpo]`` practises; see ``train_grpo``."""
     practice = replace(
-        practice_of(context, name, settings.group_size, reward=reward),
+        rollout_plan(context, name, settings.group_size, reward=reward),
         continuations=continuations(settings.advantage),
         gamma=settings.advantage.gamma,
     )
@@ -69,15 +76,15 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
         context,
         parent,
         "grpo",
-        course=grpo_course(context, settings, dict.fromkeys(context.practised, 1.0), "grpo"),
+        course=grpo_run(context, settings, dict.fromkeys(context.trained_families, 1.0), "grpo"),
         passes=settings.passes,
         held=held_by(settings),
     )
 
 
-def train(context: Context, parent: AgentVersion, before: ExamResult, name: str) -> AgentVersion:
+def train(context: Context, parent: AgentVersion, before: HeldoutResult, name: str) -> AgentVersion:
     """The version that practised; families are practised by what it failed before."""
-    return train_grpo(context, parent, practice_weights(before), name)
+    return train_grpo(context, parent, family_weights(before), name)
 
 
 def check(config: Config) -> None:

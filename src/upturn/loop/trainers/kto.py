@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from upturn.errors import TrainingError
-from upturn.loop.evaluation import ExamResult, watch_of
+from upturn.loop.evaluation import HeldoutResult, watch_of
 from upturn.loop.progress import told
-from upturn.loop.rollouts import Trainee
+from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import Context
 from upturn.loop.trainers.candidate import keep_version, training_folder
 from upturn.loop.trainers.distributed_training import jointly
@@ -23,61 +23,61 @@ from upturn.training.runs import RunOptions
 
 def plan(context: Context, parent: AgentVersion) -> Plan:
     """What it would take."""
-    asked, trainee = context.config.section(KtoSettings), Trainee(context.fleet, parent, context.adapter)
-    attempts = [each.trajectory for each in rated(context, trainee)]
+    asked, worker = context.config.section(KtoSettings), PolicyWorker(context.runtime, parent, context.adapter)
+    attempts = [each.trajectory for each in rated(context, worker)]
     words, batch = f"{len(attempts)} rated attempts", asked.batch_trajectories
     walk = in_epochs(supervised_rows(attempts), words, epochs=asked.epochs, batch_rows=batch)
     # Once before the first step each attempt and its mismatched one, and the mismatched ones before each step.
-    return rows_plan(context, trainee, "kto", walk, held=Held(scorings=2 / asked.epochs + 1))
+    return rows_plan(context, worker, "kto", walk, held=Held(scorings=2 / asked.epochs + 1))
 
 
-def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str) -> AgentVersion:
+def train(context: Context, parent: AgentVersion, _before: HeldoutResult, name: str) -> AgentVersion:
     """The version that learned from them."""
     from upturn.training.algorithms.kto import run_kto
 
-    asked, trainee = context.config.section(KtoSettings), Trainee(context.fleet, parent, context.adapter)
-    frozen = frozen_thumbs(context, trainee)
-    found = rated_in(context, trainee, frozen)
+    asked, worker = context.config.section(KtoSettings), PolicyWorker(context.runtime, parent, context.adapter)
+    frozen = frozen_thumbs(context, worker)
+    found = rated_in(context, worker, frozen)
     steps = asked.epochs * -(-len(found) // asked.batch_trajectories)
     context.progress.stage(f"Learning from thumbs on {len(found)} attempts (KTO)", steps)
     folder = training_folder(context, name)
     jointly(
         context.world,
-        trainee,
+        worker,
         run_kto,
         found,
         asked,
         RunOptions(
             context.seed,
             folder,
-            evaluate=watch_of(context, trainee, name, asked),
+            evaluate=watch_of(context, worker, name, asked),
             progress=told(context.progress, loss="loss"),
         ),
     )
-    return keep_version(context, trainee, parent, name, snapshot=frozen.snapshot)
+    return keep_version(context, worker, parent, name, snapshot=frozen.snapshot)
 
 
-def rated(context: Context, trainee: Trainee) -> list[RatedTrajectory]:
+def rated(context: Context, worker: PolicyWorker) -> list[RatedTrajectory]:
     """``rated_in`` what the pool held when the run began, which is frozen: a resumed run learns from the same."""
-    return rated_in(context, trainee, frozen_thumbs(context, trainee))
+    return rated_in(context, worker, frozen_thumbs(context, worker))
 
 
-def rated_in(context: Context, trainee: Trainee, frozen: "FrozenThumbs") -> list[RatedTrajectory]:
-    """The pool's, by trajectory; those without tokens of the trainee's renderer are rendered."""
+def rated_in(context: Context, worker: PolicyWorker, frozen: "FrozenThumbs") -> list[RatedTrajectory]:
+    """The pool's, by trajectory; those without tokens of the worker's renderer are rendered."""
     is_good = dict.fromkeys(frozen.good, True) | dict.fromkeys(frozen.bad, False)
     return [
-        RatedTrajectory(with_rows(each.trajectory, trainee.renderer, trainee.prompts), is_good[each.trajectory.id])
+        RatedTrajectory(with_rows(each.trajectory, worker.renderer, worker.prompts), is_good[each.trajectory.id])
         for each in context.pool.experiences_of(sorted(is_good), tenant=context.tenant)
     ]
 
 
-def frozen_thumbs(context: Context, trainee: Trainee) -> "FrozenThumbs":
+def frozen_thumbs(context: Context, worker: PolicyWorker) -> "FrozenThumbs":
     """What the pool held when the run began, and the snapshot of it.
 
     Raises ConfigError without a pool to read, TrainingError where it holds none.
     """
     needed_pool(context, "kto")
-    return context.journal.record_step("thumbs", FrozenThumbs, lambda: _frozen(context, _found(context, trainee)))
+    return context.journal.record_step("thumbs", FrozenThumbs, lambda: _frozen(context, _found(context, worker)))
 
 
 @record
@@ -97,11 +97,11 @@ def _frozen(context: Context, found: Sequence[RatedTrajectory]) -> FrozenThumbs:
     return FrozenThumbs(good, bad, snapshot.id)
 
 
-def _found(context: Context, trainee: Trainee) -> list[RatedTrajectory]:
+def _found(context: Context, worker: PolicyWorker) -> list[RatedTrajectory]:
     """What the pool holds now."""
     found = thumb_ratings(context.pool, tenant=context.tenant, selection=practised_selection(context))
     known = {each.trajectory.id: each for each in (*found.rated, *found.tokenless)}
-    written = rendered((each.trajectory for each in known.values()), trainee)
+    written = rendered((each.trajectory for each in known.values()), worker)
     left_out = left_out_words(found.left_out, {"unwritable": written.unwritable})
     usable = [replace(known[each.id], trajectory=each) for each in written.attempts]
     if not usable:

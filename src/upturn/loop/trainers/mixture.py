@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, assert_neve
 
 from upturn.config import Config, default_of
 from upturn.errors import ConfigError
-from upturn.loop.evaluation import ExamResult
-from upturn.loop.rollouts import Trainee
+from upturn.loop.evaluation import HeldoutResult
+from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import Context, continuations
 from upturn.loop.trainers import dpo, kto
 from upturn.loop.trainers.distributed_training import jointly
 from upturn.loop.trainers.pool_data import needed_pool, rendered_demonstrations
 from upturn.loop.trainers.registry import Algorithm
-from upturn.loop.trainers.rl_training import Course, Practising, practice_of, practice_weights, practised
+from upturn.loop.trainers.rl_training import Course, RolloutSource, family_weights, rollout_plan, train_on_rollouts
 from upturn.loop.trainers.sft import take_training_snapshot
 from upturn.loop.trainers.training_plan import Plan, Walk, held_by, practice_plan, rows_plan
 from upturn.pool import find_snapshot, take_snapshot_of
@@ -75,7 +75,7 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
     rounds, asked = settings(context.config).iterations, policy(context.config)
     needed_pool(context, "mixture")
     beside = _beside(context, parent, rounds)
-    course = _course(context, dict.fromkeys(context.practised, 1.0), "mixture")
+    course = _course(context, dict.fromkeys(context.trained_families, 1.0), "mixture")
     own = practice_plan(context, parent, "mixture", course=course, passes=asked.passes, held=held_by(asked))
     return replace(
         own,
@@ -89,9 +89,9 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
 
 def _beside(context: Context, parent: AgentVersion, rounds: int) -> list[Plan]:
     """Of each part that the pool gives."""
-    trainee = Trainee(context.fleet, parent, context.adapter)
-    stored = stored_parts(context, trainee)
-    return [rows_plan(context, trainee, "mixture", walk_of(each, rounds)) for each in stored]
+    worker = PolicyWorker(context.runtime, parent, context.adapter)
+    stored = stored_parts(context, worker)
+    return [rows_plan(context, worker, "mixture", walk_of(each, rounds)) for each in stored]
 
 
 def walk_of(stored: "Stored", rounds: int) -> Walk:
@@ -113,17 +113,17 @@ def walk_of(stored: "Stored", rounds: int) -> Walk:
     return Walk(rows, f"{len(evidence)} {kind}", rounds, "iteration", taken, batch)
 
 
-def train(context: Context, parent: AgentVersion, before: ExamResult, name: str) -> AgentVersion:
+def train(context: Context, parent: AgentVersion, before: HeldoutResult, name: str) -> AgentVersion:
     """The version that learned from all of it; families are practised by what it failed before."""
     needed_pool(context, "mixture")
     asked, practice = settings(context.config), policy(context.config)
     stored = list[Stored]()
 
-    def learn(own: Practising) -> TrainingOutcome:
-        stored.extend(stored_parts(context, own.trainee))
+    def learn(own: RolloutSource) -> TrainingOutcome:
+        stored.extend(stored_parts(context, own.worker))
         return jointly(
             context.world,
-            own.trainee,
+            own.worker,
             run_mixed,
             own.collect,
             stored,
@@ -131,10 +131,8 @@ def train(context: Context, parent: AgentVersion, before: ExamResult, name: str)
             RunOptions(context.seed, own.folder, evaluate=own.evaluate, progress=own.progress),
         )
 
-    course = _course(context, practice_weights(before), name)._replace(
-        snapshot=lambda: learned_from(context, stored)
-    )
-    return practised(context, parent, name, course=course, learn=learn)
+    course = _course(context, family_weights(before), name)._replace(snapshot=lambda: learned_from(context, stored))
+    return train_on_rollouts(context, parent, name, course=course, learn=learn)
 
 
 class Mixed(NamedTuple):
@@ -193,23 +191,23 @@ def without_run(section: PartSettings) -> PartSettings:
     return replace(section, **usual)
 
 
-def stored_parts(context: Context, trainee: Trainee) -> list[Stored]:
+def stored_parts(context: Context, worker: PolicyWorker) -> list[Stored]:
     """What the pool gives."""
     config, stored = context.config, list[Stored]()
     weights = config.section(MixtureSettings)
     if weights.sft:
         snapshot = context.journal.record_step("snapshot", Snapshot, lambda: take_training_snapshot(context))
-        rows = supervised_rows(rendered_demonstrations(context, snapshot, trainee))
+        rows = supervised_rows(rendered_demonstrations(context, snapshot, worker))
         stored.append(Stored("sft", rows, config.section(SftSettings).batch_rows, weights.sft, snapshot.id))
     if weights.dpo:
         pairs = without_run(config.section(DpoSettings))
-        ends = dpo.frozen_pairs(context, trainee)
-        found = dpo.pairs_in(context, trainee, ends)
+        ends = dpo.frozen_pairs(context, worker)
+        found = dpo.pairs_in(context, worker, ends)
         stored.append(Stored("dpo", found, pairs, weights.dpo, ends.snapshot))
     if weights.kto:
         rating = without_run(config.section(KtoSettings))
-        thumbs = kto.frozen_thumbs(context, trainee)
-        rated = kto.rated_in(context, trainee, thumbs)
+        thumbs = kto.frozen_thumbs(context, worker)
+        rated = kto.rated_in(context, worker, thumbs)
         stored.append(Stored("kto", rated, rating, weights.kto, thumbs.snapshot))
     return stored
 
@@ -227,7 +225,7 @@ def learned_from(context: Context, stored: Sequence[Stored]) -> str:
 def _course(context: Context, weights: Mapping[str, float], name: str) -> Course:
     section, asked = context.config.section(MixtureSettings), policy(context.config)
     practice = replace(
-        practice_of(context, name, section.group_size),
+        rollout_plan(context, name, section.group_size),
         continuations=continuations(asked.advantage),
         gamma=asked.advantage.gamma,
     )

@@ -2,22 +2,22 @@
 
 from upturn import __version__
 from upturn.deployment import Interval
-from upturn.loop.evaluation import ExamResult, families_of
+from upturn.loop.evaluation import HeldoutResult, families_of
 from upturn.loop.run import Context
-from upturn.loop.trainers.train_command import STEPS, Taught
+from upturn.loop.trainers.train_command import STEPS, TrainingResult
 from upturn.report import Estimate, difference, duration, percent_estimate
 
 FILE = "card.md"
 
 
-def write_card(context: Context, taught: Taught) -> str:
+def write_card(context: Context, taught: TrainingResult) -> str:
     """Writes ``card.md`` into the run's folder and returns its path."""
     path = context.run_dir / FILE
     path.write_text(card(context, taught), encoding="utf-8")
     return str(path)
 
 
-def card(context: Context, taught: Taught) -> str:
+def card(context: Context, taught: TrainingResult) -> str:
     """The card as Markdown."""
     lines = [
         f"# {taught.candidate.id}",
@@ -30,7 +30,7 @@ def card(context: Context, taught: Taught) -> str:
         f"| made from | `{taught.incumbent.id}` |",
         *_evidence(context, taught),
         f"| weights | `{taught.candidate.weights_hash or 'as they were given'}` in `{taught.candidate.model}` |",
-        f"| environment | {context.kit.name}: {', '.join(context.practised)} |",
+        f"| environment | {context.kit.name}: {', '.join(context.trained_families)} |",
         f"| judged by | {context.kit.verifier.name} |",
         f"| serves | {', '.join(taught.candidate.tenants or ('anyone',))} |",
         f"| seed, configuration | {context.seed}, `{context.config.config_hash}` (config.json) |",
@@ -42,7 +42,7 @@ def card(context: Context, taught: Taught) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _shown(taught: Taught) -> list[str]:
+def _shown(taught: TrainingResult) -> list[str]:
     if taught.validation is None:
         why = taught.ending or "No weights were kept."
         return [f"No new version was made. {why}"]
@@ -67,7 +67,7 @@ def _time(context: Context) -> str:
     return f"{duration(sum(step.seconds or 0.0 for step in steps))}, exams included{interrupted}"
 
 
-def _evidence(context: Context, taught: Taught) -> list[str]:
+def _evidence(context: Context, taught: TrainingResult) -> list[str]:
     snapshot = taught.candidate.snapshot
     if not snapshot or snapshot == taught.incumbent.snapshot:
         return []
@@ -75,7 +75,7 @@ def _evidence(context: Context, taught: Taught) -> list[str]:
     return [f"| learned from | snapshot `{snapshot}` of `{where}` |"]
 
 
-def _by_family(taught: Taught) -> list[str]:
+def _by_family(taught: TrainingResult) -> list[str]:
     if taught.validation is None:
         return []
     rows = [
@@ -86,7 +86,7 @@ def _by_family(taught: Taught) -> list[str]:
     return ["| family | held-out tasks | before | after |", "|---|---|---|---|", *rows]
 
 
-def _share(exam: ExamResult, family: str) -> str:
+def _share(exam: HeldoutResult, family: str) -> str:
     return f"{100 * exam.rate(family=family):.0f} %"
 
 

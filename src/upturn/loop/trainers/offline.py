@@ -4,15 +4,15 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from upturn.errors import TrainingError
-from upturn.loop.evaluation import ExamResult, watcher
+from upturn.loop.evaluation import HeldoutResult, watcher
 from upturn.loop.progress import told
-from upturn.loop.rollouts import Trainee, in_training, scored
+from upturn.loop.rollouts import PolicyWorker, in_training, scored
 from upturn.loop.run import Context
 from upturn.loop.trainers.candidate import keep_version, training_folder
 from upturn.loop.trainers.distributed_training import jointly
 from upturn.loop.trainers.pool_data import needed_pool, with_rows
 from upturn.loop.trainers.registry import Algorithm
-from upturn.loop.trainers.rl_training import practice_of
+from upturn.loop.trainers.rl_training import rollout_plan
 from upturn.loop.trainers.training_plan import Held, Plan, Walk, rows_plan
 from upturn.models import Renderer
 from upturn.pool import Selection, experiences_in, take_snapshot
@@ -25,42 +25,42 @@ from upturn.training.runs import RunOptions
 
 def plan(context: Context, parent: AgentVersion) -> Plan:
     """What it would take; notes what the pool's attempts can and cannot train."""
-    asked, trainee = context.config.section(OfflineSettings), Trainee(context.fleet, parent, context.adapter)
-    usable = [each.trajectory for _, each in usable_attempts(context, trainee.renderer)]
+    asked, worker = context.config.section(OfflineSettings), PolicyWorker(context.runtime, parent, context.adapter)
+    usable = [each.trajectory for _, each in usable_attempts(context, worker.renderer)]
     rows = [row for each in usable for row in policy_rows(each, (0.0,) * len(each.turns))]
     tasks = len({each.task_id for each in usable})
     batch = max(1, round(len(rows) * min(asked.groups, tasks) / tasks))
     rounds = asked.iterations
     words = f"{len(usable)} attempts at {tasks} tasks"
     walk = Walk(rows, words, rounds, "iteration", rounds * batch, batch)
-    return rows_plan(context, trainee, "offline", walk, held=Held(copies=1, scorings=1))
+    return rows_plan(context, worker, "offline", walk, held=Held(copies=1, scorings=1))
 
 
-def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str) -> AgentVersion:
+def train(context: Context, parent: AgentVersion, _before: HeldoutResult, name: str) -> AgentVersion:
     """The version that learned from them; watched on fresh tasks, as practice is."""
     from upturn.training.algorithms.offline import run_offline
 
-    asked, trainee = context.config.section(OfflineSettings), Trainee(context.fleet, parent, context.adapter)
+    asked, worker = context.config.section(OfflineSettings), PolicyWorker(context.runtime, parent, context.adapter)
     snapshot, folder = frozen_attempts(context), training_folder(context, name)
-    attempts = usable_in(context, snapshot, trainee.renderer)
+    attempts = usable_in(context, snapshot, worker.renderer)
     context.progress.stage(f"Policy optimisation on {len(attempts)} stored attempts", asked.iterations)
     jointly(
         context.world,
-        trainee,
+        worker,
         run_offline,
         attempts,
         asked,
         RunOptions(
             context.seed,
             folder,
-            evaluate=watcher(context, trainee, name),
+            evaluate=watcher(context, worker, name),
             progress=told(context.progress, reward="mean_return"),
         ),
         versions=()
         if asked.max_age is None
         else versions_of(parent.agent, context.pool.agent_versions(), attempts),
     )
-    return keep_version(context, trainee, parent, name, snapshot=snapshot.id)
+    return keep_version(context, worker, parent, name, snapshot=snapshot.id)
 
 
 def usable_attempts(context: Context, renderer: Renderer) -> list[tuple[Task, ScoredTrajectory]]:
@@ -79,7 +79,7 @@ def usable_in(context: Context, snapshot: Snapshot, renderer: Renderer) -> list[
     sampled = [each for each in attempts if stored.why_no_policy(each[1].trajectory) is None]
     if not attempts:
         raise TrainingError(
-            f"{context.config.pool.path!r} holds no attempt at {', '.join(context.practised)} of the tenant "
+            f"{context.config.pool.path!r} holds no attempt at {', '.join(context.trained_families)} of the tenant "
             f"{context.tenant!r}; take another pool or tenant, or let an agent practise into it"
         )
     if not sampled:
@@ -102,7 +102,7 @@ def stored_attempts(
     context: Context, snapshot: Snapshot, renderer: Renderer
 ) -> list[tuple[Task, ScoredTrajectory]]:
     """All in the snapshot, in the order of arrival; those in another renderer's tokens count as rendered."""
-    practice = practice_of(context, "offline", 1)
+    practice = rollout_plan(context, "offline", 1)
     selected = context.pool.selected(_chosen(context), tenant=context.tenant)
     arrival = {each.trajectory_id: place for place, each in enumerate(selected)}
     found = experiences_in(context.pool, snapshot.id, tenant=context.tenant)
@@ -129,7 +129,7 @@ def frozen_attempts(context: Context) -> Snapshot:
 
 
 def _chosen(context: Context) -> Selection:
-    return Selection(families=tuple(context.practised), splits=("train",))
+    return Selection(families=tuple(context.trained_families), splits=("train",))
 
 
 def versions_of(

@@ -11,7 +11,7 @@ from upturn.agents import matches_tokenizer, rendered_rows
 from upturn.agents.context import PromptBuilder
 from upturn.config import Config
 from upturn.errors import ConfigError, RecordError, TrainingError
-from upturn.loop.rollouts import Trainee
+from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import Context
 from upturn.models import Renderer
 from upturn.pool import IMPORTED, Pool, Selection, experiences_in
@@ -49,7 +49,7 @@ def left_out_words(*counts: Mapping[str, int]) -> str:
 
 def practised_selection(context: Context) -> Selection:
     """Attempts at tasks of the practised families in the run's environment, recordings of elsewhere among them."""
-    return Selection(families=tuple(context.practised), environments=(context.kit.name, IMPORTED))
+    return Selection(families=tuple(context.trained_families), environments=(context.kit.name, IMPORTED))
 
 
 def needed_pool(context: Context, algorithm: str) -> None:
@@ -106,22 +106,22 @@ class Rendered(NamedTuple):
     """How many have nothing."""
 
 
-def rendered(attempts: Iterable[Trajectory], trainee: Trainee) -> Rendered:
-    """The attempts with token rows of the trainee's renderer, see ``with_rows``."""
-    found = [with_rows(each, trainee.renderer, trainee.prompts) for each in attempts]
+def rendered(attempts: Iterable[Trajectory], worker: PolicyWorker) -> Rendered:
+    """The attempts with token rows of the worker's renderer, see ``with_rows``."""
+    found = [with_rows(each, worker.renderer, worker.prompts) for each in attempts]
     written = tuple(each for each in found if any(row.spans for row in each.rows))
     return Rendered(written, len(found) - len(written))
 
 
-def rendered_demonstrations(context: Context, snapshot: Snapshot, trainee: Trainee) -> tuple[Trajectory, ...]:
-    """``demonstrations_in`` in the trainee's tokens; notes how many it cannot write.
+def rendered_demonstrations(context: Context, snapshot: Snapshot, worker: PolicyWorker) -> tuple[Trajectory, ...]:
+    """``demonstrations_in`` in the worker's tokens; notes how many it cannot write.
 
     Raises TrainingError where it can write none.
     """
-    found = rendered(demonstrations_in(context, snapshot), trainee)
+    found = rendered(demonstrations_in(context, snapshot), worker)
     if not found.attempts:
         raise TrainingError(
-            f"{trainee.version.agent!r} can write the first action of none of the {found.unwritable} verified "
+            f"{worker.version.agent!r} can write the first action of none of the {found.unwritable} verified "
             "successes that it should learn from; take a pool with attempts in its environment, or an agent with "
             "another renderer"
         )

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from upturn.loop.evaluation import ExamResult
+from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.run import Context
 from upturn.loop.trainers.registry import Algorithm
-from upturn.loop.trainers.rl_training import Course, learning, practice_of, practice_weights, practised
+from upturn.loop.trainers.rl_training import Course, family_weights, learning, rollout_plan, train_on_rollouts
 from upturn.loop.trainers.training_plan import Held, Plan, practice_plan
 from upturn.records import AgentVersion
 from upturn.training.algorithms.ppo import PpoSettings
@@ -14,17 +14,17 @@ from upturn.training.algorithms.ppo import PpoSettings
 def plan(context: Context, parent: AgentVersion) -> Plan:
     """What it would take."""
     asked = context.config.section(PpoSettings)
-    course = _course(context, dict.fromkeys(context.practised, 1.0), "ppo")
+    course = _course(context, dict.fromkeys(context.trained_families, 1.0), "ppo")
     return practice_plan(context, parent, "ppo", course=course, passes=asked.passes, held=Held(critics=1))
 
 
-def train(context: Context, parent: AgentVersion, before: ExamResult, name: str) -> AgentVersion:
+def train(context: Context, parent: AgentVersion, before: HeldoutResult, name: str) -> AgentVersion:
     """The version that practised; families are practised by what it failed before."""
     from upturn.training.algorithms.ppo import run_ppo
 
-    course = _course(context, practice_weights(before), name)
+    course = _course(context, family_weights(before), name)
     learn = learning(context, run_ppo, context.config.section(PpoSettings))
-    return practised(context, parent, name, course=course, learn=learn)
+    return train_on_rollouts(context, parent, name, course=course, learn=learn)
 
 
 def _course(context: Context, weights: Mapping[str, float], name: str) -> Course:
@@ -33,7 +33,7 @@ def _course(context: Context, weights: Mapping[str, float], name: str) -> Course
         "Practice with a critic (PPO)",
         section,
         weights,
-        practice_of(context, name, section.group_size),
+        rollout_plan(context, name, section.group_size),
         curriculum=context.config.curriculum,
     )
 

@@ -10,7 +10,7 @@ from upturn.config import Config, Raw, Settings, load_config, parse_config
 from upturn.errors import ConfigError, UnknownNameError, described
 
 if TYPE_CHECKING:
-    from upturn.loop.evaluation import ExamResult
+    from upturn.loop.evaluation import HeldoutResult
     from upturn.loop.run import Context
     from upturn.loop.trainers.candidate import Learned
     from upturn.loop.trainers.training_plan import Plan
@@ -34,7 +34,7 @@ class Algorithm:
     """Its section of ``upturn.toml``; the settings check themselves."""
     plan: "Callable[[Context, AgentVersion], Plan]"
     """What a run would do and take; nothing is trained or kept."""
-    train: "Callable[[Context, AgentVersion, ExamResult, str], AgentVersion | Learned]"
+    train: "Callable[[Context, AgentVersion, HeldoutResult, str], AgentVersion | Learned]"
     """The version that it makes of another one, given how that one did on held-out tasks and the step's name. The
     version itself where nothing was kept."""
     uses: frozenset[Use] = frozenset()

@@ -17,13 +17,13 @@ from upturn.config import AgentConfig, Config
 from upturn.deployment import RESAMPLES, Interval
 from upturn.environments import judge
 from upturn.errors import ConfigError
-from upturn.loop.evaluation import ExamResult, examine
-from upturn.loop.rollouts import Practice
+from upturn.loop.evaluation import HeldoutResult, evaluate_heldout
+from upturn.loop.rollouts import RolloutPlan
 from upturn.loop.run import Context, keep_agent_version, version_of
 from upturn.loop.trainers.candidate import Learned
 from upturn.loop.trainers.distributed_training import jointly
 from upturn.loop.trainers.registry import Algorithm
-from upturn.loop.trainers.rl_training import Course, Practising, practice_of, practised
+from upturn.loop.trainers.rl_training import Course, RolloutSource, rollout_plan, train_on_rollouts
 from upturn.loop.trainers.training_plan import Held, Plan, practice_plan
 from upturn.records import AgentVersion, Evaluation, Result, Task, Trajectory, record
 from upturn.rewards import acceptance_rate, accepted_and_formed, random_acceptance, well_formed
@@ -49,7 +49,7 @@ class Trial:
     reward: RewardKind
     seed: int
     version: AgentVersion
-    exam: ExamResult
+    exam: HeldoutResult
 
 
 @record
@@ -84,7 +84,7 @@ class Study(NamedTuple):
     """All trainings."""
 
     trials: tuple[Trial, ...]
-    before: dict[str, ExamResult]
+    before: dict[str, HeldoutResult]
     """By base model, how it did before."""
     chances: tuple[Chance, ...]
     """Of each base model; empty without the random control."""
@@ -159,7 +159,7 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
     return replace(one, learns_from=told)
 
 
-def train(context: Context, parent: AgentVersion, before: ExamResult, _name: str) -> Learned:
+def train(context: Context, parent: AgentVersion, before: HeldoutResult, _name: str) -> Learned:
     """The version of the true reward and the run's own seed, and what all trials show."""
     found = study(context, parent, before)
     results, lines = list[Result](), list[str]()
@@ -175,13 +175,13 @@ def train(context: Context, parent: AgentVersion, before: ExamResult, _name: str
     return Learned(found.trials[0].version, tuple(results), tuple(lines))
 
 
-def study(context: Context, parent: AgentVersion, before: ExamResult) -> Study:
+def study(context: Context, parent: AgentVersion, before: HeldoutResult) -> Study:
     """All trials, those of the given base first and there the true reward's; finished ones are not run again."""
     exams, made = {parent.id: before}, list[Trial]()
     trials = list(_trials(context, parent))
     for base, _, _ in trials:  # all of them first: one that is not there must not cost the others' trials
         if base.id not in exams:
-            exams[base.id] = examine(context, f"exam-before-{base.agent}", base)
+            exams[base.id] = evaluate_heldout(context, f"exam-before-{base.agent}", base)
     chances = dict[str, Chance]()
     for base, reward, _ in trials:
         if reward == "random" and base.id not in chances:
@@ -199,7 +199,7 @@ def chance(context: Context, base: AgentVersion) -> Chance:
     def measure() -> Chance:
         tasks = [task for task in examples(context) for _ in range(context.config.section(RftSettings).group_size)]
         jobs = [(base, task, at % context.config.section(RftSettings).group_size) for at, task in enumerate(tasks)]
-        found = context.fleet.attempt(jobs, context.purpose(name, temperature=1.0))
+        found = context.runtime.attempt(jobs, context.purpose(name, temperature=1.0))
         judged = [
             judge(context.kit.verifier, task, each)
             for task, each in zip(tasks, found, strict=True)
@@ -229,10 +229,10 @@ def _trial(context: Context, base: AgentVersion, reward: RewardKind, *, seed: in
     def work() -> AgentVersion:
         from upturn.training.algorithms.grpo import run_grpo
 
-        def learn(own: Practising) -> TrainingOutcome:
+        def learn(own: RolloutSource) -> TrainingOutcome:
             return jointly(
                 context.world,
-                own.trainee,
+                own.worker,
                 run_grpo,
                 own.collect,
                 settings(context.config),
@@ -240,24 +240,24 @@ def _trial(context: Context, base: AgentVersion, reward: RewardKind, *, seed: in
             )
 
         practice = _practice(context, name, reward, seed=seed, rate=rate)
-        return practised(context, base, name, course=_course(context, base, name, practice), learn=learn)
+        return train_on_rollouts(context, base, name, course=_course(context, base, name, practice), learn=learn)
 
     version = context.journal.record_step(name, AgentVersion, work)
-    return Trial(base.id, reward, seed, version, examine(context, f"exam-{name}", version))
+    return Trial(base.id, reward, seed, version, evaluate_heldout(context, f"exam-{name}", version))
 
 
-def _practice(context: Context, name: str, reward: RewardKind, *, seed: int, rate: float) -> Practice:
+def _practice(context: Context, name: str, reward: RewardKind, *, seed: int, rate: float) -> RolloutPlan:
     """``rate``: at which a random reward pays."""
     earned: dict[RewardKind, Callable[[Trajectory, Evaluation], float | None]] = {
         "true": accepted_and_formed,
         "random": lambda trajectory, _: random_acceptance(trajectory, rate=rate, seed=seed),
         "format": lambda trajectory, _: well_formed(trajectory),
     }
-    practice = practice_of(context, name, context.config.section(RftSettings).group_size)
+    practice = rollout_plan(context, name, context.config.section(RftSettings).group_size)
     return replace(practice, seed=seed, both=earned[reward])
 
 
-def _course(context: Context, base: AgentVersion, name: str, practice: Practice) -> Course:
+def _course(context: Context, base: AgentVersion, name: str, practice: RolloutPlan) -> Course:
     section = context.config.section(RftSettings)
     rounds = OnlineSettings(
         iterations=section.iterations,
@@ -286,7 +286,7 @@ def rounds_of(found: Sequence[Task], count: int, seed: int, iteration: int) -> l
 
 def examples(context: Context) -> list[Task]:
     """The training tasks, the same for every trial: full rounds over the families as far as they go."""
-    stream = context.kit.tasks(seed=context.seed + _SEED_STEP, split="train", families=context.practised)
+    stream = context.kit.tasks(seed=context.seed + _SEED_STEP, split="train", families=context.trained_families)
     found = list(islice(stream, context.config.section(RftSettings).examples))
     if len(found) < context.config.section(RftSettings).examples:
         raise ConfigError(
@@ -299,7 +299,7 @@ def examples(context: Context) -> list[Task]:
     return found
 
 
-def shown(base: str, before: ExamResult, made: Sequence[Trial]) -> Shown:
+def shown(base: str, before: HeldoutResult, made: Sequence[Trial]) -> Shown:
     """Of one base model's trials."""
     own = _outcomes(made, "true")
     controls: list[RewardKind] = [each for each in dict.fromkeys(trial.reward for trial in made) if each != "true"]

@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from upturn.config import CurriculumSettings, RewardConfig
-from upturn.loop.agent_runtime import Fleet
-from upturn.loop.evaluation import ExamResult, watch_of
+from upturn.loop.agent_runtime import AgentRuntime
+from upturn.loop.evaluation import HeldoutResult, watch_of
 from upturn.loop.progress import told
-from upturn.loop.rollouts import Practice, TaskSampler, Trainee, curriculum_collect, follow, sampling
+from upturn.loop.rollouts import PolicyWorker, RolloutPlan, TaskSampler, curriculum_collect, follow, sampling
 from upturn.loop.run import Context, adapter_settings
 from upturn.loop.trainers.candidate import keep_version, training_folder
 from upturn.loop.trainers.distributed_training import jointly
@@ -37,10 +37,10 @@ CYCLE_SEED_STEP = 10_000
 Reward = Callable[[Evaluation], float | None]
 
 
-class Practising(NamedTuple):
+class RolloutSource(NamedTuple):
     """What an algorithm is given to practise with."""
 
-    trainee: Trainee
+    worker: PolicyWorker
     collect: Collect
     refill: Refill
     evaluate: Evaluate | None
@@ -56,7 +56,7 @@ class Course(NamedTuple):
     section: OnlineSettings
     weights: Mapping[str, float]
     """How much each family is practised."""
-    practice: Practice
+    practice: RolloutPlan
     staleness: int = 0
     """Rounds that the weights may be old which attempts are sampled with; 0 = sampling and updating take turns."""
     curriculum: CurriculumSettings | None = None
@@ -69,13 +69,13 @@ class Course(NamedTuple):
     """The id of what was learned from beside practice, asked for at the end; None = nothing was."""
 
 
-def practised(
+def train_on_rollouts(
     context: Context,
     parent: AgentVersion,
     name: str,
     *,
     course: Course,
-    learn: Callable[[Practising], TrainingOutcome],
+    learn: Callable[[RolloutSource], TrainingOutcome],
 ) -> AgentVersion:
     """The parent after ``learn`` has trained it on what the course collects.
 
@@ -85,17 +85,17 @@ def practised(
     from upturn.training.distributed import blend, weight_tensors
 
     section, folder = course.section, training_folder(context, name)
-    with sampling(context, parent, name) as fleet:
+    with sampling(context, parent, name) as runtime:
         adapter = adapter_settings(context.config, seed=course.practice.seed)
-        trainee = Trainee(context.fleet if course.staleness else fleet, parent, adapter)
+        worker = PolicyWorker(context.runtime if course.staleness else runtime, parent, adapter)
         context.progress.stage(course.title, section.iterations)
-        with _collecting(context, parent, trainee, course=course, fleet=fleet) as (collect, refill):
+        with _collecting(context, parent, worker, course=course, runtime=runtime) as (collect, refill):
             outcome = learn(
-                Practising(
-                    trainee,
+                RolloutSource(
+                    worker,
                     collect,
                     refill,
-                    watch_of(context, trainee, name, section),
+                    watch_of(context, worker, name, section),
                     folder,
                     told(context.progress, reward="mean_return"),
                 )
@@ -105,21 +105,21 @@ def practised(
         return parent
     if section.incumbent_share:
         incumbent = context.router.registry.served(parent.agent).incumbent
-        trainee.merge()
-        blend(trainee.model, weight_tensors(load_local(incumbent.model).model), section.incumbent_share)
+        worker.merge()
+        blend(worker.model, weight_tensors(load_local(incumbent.model).model), section.incumbent_share)
     snapshot = None if course.snapshot is None else course.snapshot()
-    return keep_version(context, trainee, parent, name, snapshot=snapshot)
+    return keep_version(context, worker, parent, name, snapshot=snapshot)
 
 
 def learning(
     context: Context, run: Callable[..., TrainingOutcome], settings: object
-) -> Callable[[Practising], TrainingOutcome]:
+) -> Callable[[RolloutSource], TrainingOutcome]:
     """``run`` on what is practised: of ways of learning that need nothing beside it."""
 
-    def learn(own: Practising) -> TrainingOutcome:
+    def learn(own: RolloutSource) -> TrainingOutcome:
         return jointly(
             context.world,
-            own.trainee,
+            own.worker,
             run,
             own.collect,
             settings,
@@ -129,9 +129,9 @@ def learning(
     return learn
 
 
-def practice_of(context: Context, name: str, attempts: int, *, reward: Reward | None = None) -> Practice:
+def rollout_plan(context: Context, name: str, attempts: int, *, reward: Reward | None = None) -> RolloutPlan:
     """How groups are made for the training step ``name``; ``reward``: None = the configured rubric's score."""
-    return Practice(
+    return RolloutPlan(
         f"{context.run_id}/{name}",
         context.seed + CYCLE_SEED_STEP * (context.cycle - 1),
         attempts,
@@ -147,9 +147,9 @@ class _Source(NamedTuple):
 
 @contextmanager
 def _collecting(
-    context: Context, parent: AgentVersion, trainee: Trainee, *, course: Course, fleet: Fleet
+    context: Context, parent: AgentVersion, worker: PolicyWorker, *, course: Course, runtime: AgentRuntime
 ) -> Iterator[_Source]:
-    """Groups by the trainee, or where staleness is configured by another that samples ahead beside it.
+    """Groups by the worker, or where staleness is configured by another that samples ahead beside it.
 
     Whoever samples ahead has a model, an engine and agents of its own, and half of the threads meanwhile.
     """
@@ -160,15 +160,15 @@ def _collecting(
 
     def refill(iteration: int, attempt: int, /) -> list[ScoredGroup]:
         tasks = sampler.further_tasks(iteration, attempt)
-        return trainee.practise(tasks, iteration, replace(practice, refill=attempt), sink)
+        return worker.practise(tasks, iteration, replace(practice, refill=attempt), sink)
 
     if not course.staleness:
-        follow(fleet, trainee.model, parent)
+        follow(runtime, worker.model, parent)
         if course.curriculum is None:
-            yield _Source(lambda each: trainee.practise(drawn(each), each, practice, sink), refill)
+            yield _Source(lambda each: worker.practise(drawn(each), each, practice, sink), refill)
         else:
             guided = curriculum_collect(
-                trainee, course.weights, count, settings=course.curriculum, practice=practice, sink=sink
+                worker, course.weights, count, settings=course.curriculum, practice=practice, sink=sink
             )
             yield _Source(guided, guided.refill)
         return
@@ -178,8 +178,10 @@ def _collecting(
     from upturn.training.distributed import restore_weights
     from upturn.training.optimisation import torch_threads
 
-    ahead = Trainee(Fleet(context.kit, fleet.limits) if fleet is context.fleet else fleet, parent, trainee.adapter)
-    follow(fleet, ahead.model, parent)
+    ahead = PolicyWorker(
+        AgentRuntime(context.kit, runtime.limits) if runtime is context.runtime else runtime, parent, worker.adapter
+    )
+    follow(runtime, ahead.model, parent)
 
     def sample(iteration: int, weights: Mapping[str, "Tensor"]) -> list[ScoredGroup]:
         torch.set_flush_denormal(True)  # as in the run's own thread; each thread has its own
@@ -188,7 +190,7 @@ def _collecting(
 
     with (
         torch_threads(max(1, torch.get_num_threads() // 2)),
-        AheadCollect(trainee.model, sample, staleness=course.staleness, iterations=section.iterations) as collect,
+        AheadCollect(worker.model, sample, staleness=course.staleness, iterations=section.iterations) as collect,
     ):
         yield _Source(collect, refill)
 
@@ -207,7 +209,7 @@ def overlong_penalty(config: RewardConfig) -> Callable[[Trajectory], float] | No
     return lambda trajectory: soft_overlong(written_count(trajectory), limit=limit, buffer=buffer)
 
 
-def practice_weights(before: ExamResult) -> dict[str, float]:
+def family_weights(before: HeldoutResult) -> dict[str, float]:
     """How much to practise each family: by what it still fails, but no family never."""
     return {
         family: max(0.4, 1.0 - before.rate(family=family))

@@ -3,9 +3,9 @@
 import math
 
 from upturn.errors import TrainingError
-from upturn.loop.evaluation import ExamResult, watch_of
+from upturn.loop.evaluation import HeldoutResult, watch_of
 from upturn.loop.progress import told
-from upturn.loop.rollouts import Trainee
+from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import Context
 from upturn.loop.trainers.candidate import keep_version, training_folder
 from upturn.loop.trainers.distributed_training import jointly
@@ -28,7 +28,7 @@ def take_training_snapshot(context: Context) -> Snapshot:
     Raises TrainingError when there is none.
     """
     selection = Selection(
-        families=tuple(context.practised),
+        families=tuple(context.trained_families),
         splits=("train",),
         verdicts=("success",),
         min_score=context.config.section(SftSettings).min_score,
@@ -38,7 +38,8 @@ def take_training_snapshot(context: Context) -> Snapshot:
     if not snapshot.trajectory_ids:
         raise TrainingError(
             f"there is no verified success with a score of sft.min_score = {selection.min_score:g} or more in "
-            f"{', '.join(context.practised)} of the tenant {context.tenant!r}: let an agent serve that solves some "
+            f"{', '.join(context.trained_families)} of the tenant {context.tenant!r}: let an agent serve that "
+            f"solves some "
             "of the tasks, or lower sft.min_score"
         )
     return snapshot
@@ -50,40 +51,40 @@ def train_sft(context: Context, parent: AgentVersion, snapshot: Snapshot, name: 
     from upturn.training.algorithms.sft import run_sft
 
     settings = context.config.section(SftSettings)
-    trainee = Trainee(context.fleet, parent, context.adapter)
-    demonstrations = rendered_demonstrations(context, snapshot, trainee)
+    worker = PolicyWorker(context.runtime, parent, context.adapter)
+    demonstrations = rendered_demonstrations(context, snapshot, worker)
     rows = supervised_rows(demonstrations)
     steps = settings.epochs * math.ceil(len(rows) / settings.batch_rows)
     context.progress.stage(f"Supervised training on {len(rows)} verified successes", steps)
     jointly(
         context.world,
-        trainee,
+        worker,
         run_sft,
         rows,
         settings,
         RunOptions(
             context.seed,
             training_folder(context, name),
-            evaluate=watch_of(context, trainee, name, settings),
+            evaluate=watch_of(context, worker, name, settings),
             progress=told(context.progress, loss="loss"),
         ),
     )
-    return keep_version(context, trainee, parent, name, snapshot=snapshot.id)
+    return keep_version(context, worker, parent, name, snapshot=snapshot.id)
 
 
 def plan(context: Context, parent: AgentVersion) -> Plan:
     """What it would take."""
     needed_pool(context, "sft")
     config = context.config.section(SftSettings)
-    trainee = Trainee(context.fleet, parent, context.adapter)
-    demonstrations = rendered_demonstrations(context, take_training_snapshot(context), trainee)
+    worker = PolicyWorker(context.runtime, parent, context.adapter)
+    demonstrations = rendered_demonstrations(context, take_training_snapshot(context), worker)
     rows = supervised_rows(demonstrations)
     words = f"{len(demonstrations)} verified successes"
     walk = in_epochs(rows, words, epochs=config.epochs, batch_rows=config.batch_rows)
-    return rows_plan(context, trainee, "sft", walk)
+    return rows_plan(context, worker, "sft", walk)
 
 
-def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str) -> AgentVersion:
+def train(context: Context, parent: AgentVersion, _before: HeldoutResult, name: str) -> AgentVersion:
     """The version that learned from them."""
     needed_pool(context, "sft")
     snapshot = context.journal.record_step("snapshot", Snapshot, lambda: take_training_snapshot(context))

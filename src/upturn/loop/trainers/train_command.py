@@ -10,11 +10,11 @@ from typing import NamedTuple
 from upturn.config import Config
 from upturn.deployment import Validation
 from upturn.errors import ConfigError
-from upturn.loop.evaluation import ExamResult, compare, examine
+from upturn.loop.evaluation import HeldoutResult, compare, evaluate_heldout
 from upturn.loop.rollouts import check_sampler
 from upturn.loop.run import Context
 from upturn.loop.trainers import registry
-from upturn.loop.trainers.candidate import Learned, has_run, training_told
+from upturn.loop.trainers.candidate import Learned, has_run, training_summary
 from upturn.loop.trainers.pool_data import check_evidence
 from upturn.records import AgentVersion, Result
 
@@ -22,13 +22,13 @@ STEPS = ("exam-before", "train", "exam-after", "validation")
 """Of a run, as its journal calls them."""
 
 
-class Taught(NamedTuple):
+class TrainingResult(NamedTuple):
     """What a lesson came to."""
 
     algorithm: str
     incumbent: AgentVersion
-    before: ExamResult
-    after: ExamResult
+    before: HeldoutResult
+    after: HeldoutResult
     validation: Validation | None
     """None = there is no new version to compare."""
     ending: str
@@ -68,23 +68,23 @@ def check(config: Config, algorithm: str) -> None:
         check_evidence(config, algorithm)
 
 
-def student(context: Context) -> AgentVersion:
+def trained_incumbent(context: Context) -> AgentVersion:
     """The version that is to be trained; ``check`` has seen that there is one."""
     agent = context.config.improved_agent
     assert agent is not None
     return context.router.registry.served(agent.name).incumbent
 
 
-def teach(context: Context, algorithm: str) -> Taught:
+def run_training(context: Context, algorithm: str) -> TrainingResult:
     """Runs the lesson, or goes on with it. Raises ConfigError, see ``check``, and what ``check_sampler`` raises."""
     check(context.config, algorithm)
-    entry, incumbent = registry.algorithm(algorithm), student(context)
+    entry, incumbent = registry.algorithm(algorithm), trained_incumbent(context)
     name = registry.run_name(algorithm)
     if not context.journal.has_finished("train"):
         entry.ready(context)
         check_sampler(context)
-    before = examine(context, "exam-before", incumbent)
-    context.fleet.keep_only(())  # two copies of the model that training has better use for
+    before = evaluate_heldout(context, "exam-before", incumbent)
+    context.runtime.keep_only(())  # two copies of the model that training has better use for
 
     def train() -> Learned:
         made = entry.train(context, incumbent, before, name)
@@ -92,12 +92,12 @@ def teach(context: Context, algorithm: str) -> Taught:
 
     learned = context.journal.record_step("train", Learned, train)
     candidate = learned.version
-    ending = training_told(context, name) if has_run(context, name) else ""
+    ending = training_summary(context, name) if has_run(context, name) else ""
     if candidate.id == incumbent.id:
-        return Taught(algorithm, incumbent, before, before, None, ending, learned)
-    after = examine(context, "exam-after", candidate)
+        return TrainingResult(algorithm, incumbent, before, before, None, ending, learned)
+    after = evaluate_heldout(context, "exam-after", candidate)
     validation = compare(context, "validation", before, after)
-    return Taught(algorithm, incumbent, before, after, validation, ending, learned)
+    return TrainingResult(algorithm, incumbent, before, after, validation, ending, learned)
 
 
 def check_effect(config: Config, algorithm: str) -> None:

@@ -13,7 +13,7 @@ from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.loop.agent_runtime import SLOTS
 from upturn.loop.evaluation import heldout_tasks, watched
-from upturn.loop.rollouts import Practice, TaskSampler, Trainee, written_from_states
+from upturn.loop.rollouts import PolicyWorker, RolloutPlan, TaskSampler, written_from_states
 from upturn.loop.run import Context
 from upturn.loop.trainers.rl_training import Course
 from upturn.records import AgentVersion, Evaluation, Result, Task, Trajectory, record
@@ -135,12 +135,12 @@ def practice_plan(
 ) -> Plan:
     """Of a run that learns from fresh attempts; ``passes``: how often each is used."""
     section, practice = course.section, course.practice
-    trainee = Trainee(context.fleet, parent, context.adapter)
+    worker = PolicyWorker(context.runtime, parent, context.adapter)
     sampler = TaskSampler(context.kit, course.weights, section.tasks_per_iteration, seed=practice.seed)
     attempts = min(practice.attempts, PROBED_ATTEMPTS)
     tasks = (course.tasks or sampler.tasks)(0)[: max(1, PROBED_ATTEMPTS // attempts)]
     settings = section.optimiser
-    cost = probed(trainee, tasks, replace(practice, attempts=attempts), settings)
+    cost = probed(worker, tasks, replace(practice, attempts=attempts), settings)
     rows = held.trainings * section.iterations * section.tasks_per_iteration * practice.attempts
     looks = len(watched(context).tasks) * evaluations(section) if course.is_watched else 0
     continued = rows * practice.continuations * cost.continued
@@ -150,7 +150,7 @@ def practice_plan(
     seconds = sampled * cost.sampling_seconds + rows * cost.update_seconds * steps
     alive = section.tasks_per_iteration * practice.attempts
     kept = replace(held, copies=held.copies + int(course.is_watched))
-    taken = _memory(trainee, cost, settings, held=kept, batch_rows=alive, alive=alive)
+    taken = _memory(worker, cost, settings, held=kept, batch_rows=alive, alive=alive)
     return Plan(
         algorithm,
         f"{practice.attempts} fresh attempt{'s' if practice.attempts > 1 else ''} at each of "
@@ -176,7 +176,7 @@ def evaluations(section: IterationSettings) -> int:
 
 def rows_plan(
     context: Context,
-    trainee: Trainee,
+    worker: PolicyWorker,
     algorithm: str,
     walk: Walk,
     *,
@@ -184,7 +184,7 @@ def rows_plan(
 ) -> Plan:
     """Of a run over rows that are there already. Exams are not in it."""
     settings = context.config.optimiser
-    cost = scored(trainee, walk.rows, settings)
+    cost = scored(worker, walk.rows, settings)
     mean = sum(len(row.token_ids) for row in walk.rows) / len(walk.rows)
     return Plan(
         algorithm,
@@ -193,20 +193,20 @@ def rows_plan(
         walk.unit,
         walk.taken,
         round(walk.taken * mean),
-        _memory(trainee, cost, settings, held=held, batch_rows=walk.batch_rows).total,
+        _memory(worker, cost, settings, held=held, batch_rows=walk.batch_rows).total,
         walk.taken * cost.update_seconds * (1 + held.scorings / BACKWARD),
         "the rows themselves, and a probe of how long a pass over some of them takes here; without exams",
     )
 
 
-def probed(trainee: Trainee, tasks: Sequence[Task], practice: Practice, settings: OptimiserSettings) -> Cost:
+def probed(worker: PolicyWorker, tasks: Sequence[Task], practice: RolloutPlan, settings: OptimiserSettings) -> Cost:
     """What one attempt takes; nothing of it is kept."""
     started = time.perf_counter()
-    groups = trainee.practise(tasks, 0, replace(practice, run=f"{practice.run}/probe", continuations=0), _Nowhere())
+    groups = worker.practise(tasks, 0, replace(practice, run=f"{practice.run}/probe", continuations=0), _Nowhere())
     sampling = time.perf_counter() - started
     attempts = [member.trajectory for group in groups for member in group.members]
     rows = [row for each in attempts if each.rows for row in policy_rows(each, (0.0,) * len(each.turns))]
-    cost = scored(trainee, rows, settings)
+    cost = scored(worker, rows, settings)
     written = sum(map(written_count, attempts)) / len(attempts)
     return Cost(
         sum(len(row.token_ids) for row in rows) / len(attempts),
@@ -214,21 +214,21 @@ def probed(trainee: Trainee, tasks: Sequence[Task], practice: Practice, settings
         sampling / len(attempts),
         cost.update_seconds * len(rows) / len(attempts),
         cost.longest,
-        written_from_states(trainee.fleet, groups) / len(attempts) if practice.continuations else 0.0,
+        written_from_states(worker.runtime, groups) / len(attempts) if practice.continuations else 0.0,
     )
 
 
-def scored(trainee: Trainee, rows: Sequence[TrainingRow], settings: OptimiserSettings) -> Cost:
+def scored(worker: PolicyWorker, rows: Sequence[TrainingRow], settings: OptimiserSettings) -> Cost:
     """What one row takes to train on; nothing is trained. Raises TrainingError without a row."""
     from upturn.training.optimisation import Trainer
 
     some = list(rows[:FEW_ROWS])
     if not some:
         raise TrainingError(
-            f"there is not one row of tokens to train {trainee.version.id!r} on, so a plan cannot be measured; "
+            f"there is not one row of tokens to train {worker.version.id!r} on, so a plan cannot be measured; "
             "look at how its attempts end, or take a pool with attempts that its renderer can write"
         )
-    trainer = Trainer(trainee.model, settings)
+    trainer = Trainer(worker.model, settings)
     trainer.score(some)  # the first pass checks the tree against the padded one
     started = time.perf_counter()
     trainer.score(some)
@@ -243,10 +243,10 @@ def scored(trainee: Trainee, rows: Sequence[TrainingRow], settings: OptimiserSet
 
 
 def _memory(
-    trainee: Trainee, cost: Cost, settings: OptimiserSettings, *, held: Held, batch_rows: int, alive: int = 0
+    worker: PolicyWorker, cost: Cost, settings: OptimiserSettings, *, held: Held, batch_rows: int, alive: int = 0
 ) -> Memory:
     """At most: common beginnings are computed once and take less. ``alive``: attempts sampled at the same time."""
-    shape, copies = shape_of(trainee.model), held.copies + 1
+    shape, copies = shape_of(worker.model), held.copies + 1
     tokens = max(cost.longest, min(settings.micro_batch_tokens, round(batch_rows * cost.tokens)))
     own = memory(
         shape,

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from upturn.errors import TrainingError
 from upturn.loop.agent_runtime import CONTEXT
-from upturn.loop.evaluation import ExamResult
+from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.progress import told
-from upturn.loop.rollouts import Trainee
+from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import Context
 from upturn.loop.trainers.candidate import Learned, keep_version, training_folder
 from upturn.loop.trainers.distributed_training import jointly
@@ -33,39 +33,42 @@ FEW_TRANSITIONS = 48
 def plan(context: Context, parent: AgentVersion) -> Plan:
     """What it would take, with predictions as long as the pool's attempts, and no transition left out as common."""
     needed_pool(context, "world-model")
-    asked, trainee = context.config.section(WorldModelSettings), Trainee(context.fleet, parent, context.adapter)
+    asked, worker = (
+        context.config.section(WorldModelSettings),
+        PolicyWorker(context.runtime, parent, context.adapter),
+    )
     attempts = demonstrations_in(context, take_world_snapshot(context))
-    rows = supervised_rows([with_rows(each, trainee.renderer, trainee.prompts) for each in attempts])
-    world = observed(attempts, trainee)
+    rows = supervised_rows([with_rows(each, worker.renderer, worker.prompts) for each in attempts])
+    world = observed(attempts, worker)
     easy = 0 if asked.easy is None else asked.easy.group_size * len(world.trained)
     looks = evaluations(asked) * len(world.held_out)
     batch = asked.transitions_per_iteration * asked.group_size
     warm_up = 0 if asked.warm_up is None else asked.warm_up.epochs * len(rows)
     rounds = asked.iterations
     walk = Walk(rows, f"{len(attempts)} attempts", rounds, "iteration", rounds * batch + warm_up, batch)
-    found = rows_plan(context, trainee, "world-model", walk, held=held_by(asked, copies=1))
+    found = rows_plan(context, worker, "world-model", walk, held=held_by(asked, copies=1))
     probed = world.trained[:FEW_TRANSITIONS]
     return replace(
         found,
-        seconds=found.seconds + (rounds * batch + easy + looks) * _seconds(trainee, probed),
+        seconds=found.seconds + (rounds * batch + easy + looks) * _seconds(worker, probed),
         basis="a probe of how long a pass over some of the attempts and predictions of "
         f"{len(probed)} of their answers take here; without exams",
     )
 
 
-def _seconds(trainee: Trainee, transitions: Sequence[Transition]) -> float:
+def _seconds(worker: PolicyWorker, transitions: Sequence[Transition]) -> float:
     """For one prediction; nothing of it is kept."""
     from upturn.training.algorithms.world_model import Predictor
 
     if not transitions:
         return 0.0  # there is nothing to predict, which the run says
-    predictor = Predictor(trainee.engine, RenderedObservations(trainee.renderer))
+    predictor = Predictor(worker.engine, RenderedObservations(worker.renderer))
     started = time.perf_counter()
     predictor.predict(transitions, 1, key="probe", seed=0)
     return (time.perf_counter() - started) / len(transitions)
 
 
-def train(context: Context, parent: AgentVersion, _before: ExamResult, name: str) -> Learned:
+def train(context: Context, parent: AgentVersion, _before: HeldoutResult, name: str) -> Learned:
     """The version that knows the world better, and by how much; practice goes on from it."""
     needed_pool(context, "world-model")
     snapshot = context.journal.record_step("snapshot", Snapshot, lambda: take_world_snapshot(context))
@@ -119,22 +122,23 @@ def take_world_snapshot(context: Context) -> Snapshot:
 
     Raises TrainingError when there is none.
     """
-    selection = Selection(families=tuple(context.practised), splits=("train",), limit_per_family=FAMILY_CAP)
+    selection = Selection(families=tuple(context.trained_families), splits=("train",), limit_per_family=FAMILY_CAP)
     snapshot = take_snapshot(context.pool, tenants=[context.tenant], selection=selection)
     if not snapshot.trajectory_ids:
         raise TrainingError(
-            f"there is no attempt at {', '.join(context.practised)} of the tenant {context.tenant!r} to learn the "
+            f"there is no attempt at {', '.join(context.trained_families)} of the tenant {context.tenant!r} to "
+            f"learn the "
             "world from; let an agent serve "
             "some tasks first, or leave the world model out"
         )
     return snapshot
 
 
-def observed(trajectories: Sequence[Trajectory], trainee: Trainee) -> Observed:
+def observed(trajectories: Sequence[Trajectory], worker: PolicyWorker) -> Observed:
     """The transitions of the attempts, on both sides of the split."""
-    longest = trainee.fleet.limits.max_tokens or CONTEXT
-    observations = RenderedObservations(trainee.renderer)
-    written = [with_rows(each, trainee.renderer, trainee.prompts) for each in trajectories]
+    longest = worker.runtime.limits.max_tokens or CONTEXT
+    observations = RenderedObservations(worker.renderer)
+    written = [with_rows(each, worker.renderer, worker.prompts) for each in trajectories]
     found, left_out = transitions_of(written, observations, max_tokens=longest)
     trained = tuple(each for each in found if not is_held_out(each.task_id))
     known = {each.prompt_ids for each in trained}
@@ -163,17 +167,17 @@ def train_world_model(
     """
     from upturn.training.algorithms.world_model import Predictor, run_world_model
 
-    trainee = Trainee(context.fleet, parent, context.adapter)
+    worker = PolicyWorker(context.runtime, parent, context.adapter)
     attempts = demonstrations_in(context, snapshot)
-    world = observed(attempts, trainee)
+    world = observed(attempts, worker)
     folder = training_folder(context, name)
     title = f"World model on {len(world.trained)} transitions"
     context.progress.stage(title, settings.iterations)
     jointly(
         context.world,
-        trainee,
+        worker,
         run_world_model,
-        Predictor(trainee.engine, RenderedObservations(trainee.renderer)),
+        Predictor(worker.engine, RenderedObservations(worker.renderer)),
         world.trained,
         settings,
         RunOptions(
@@ -184,7 +188,7 @@ def train_world_model(
         ),
         rehearsal=() if settings.warm_up is None else own_rows(attempts, parent),
     )
-    return keep_version(context, trainee, parent, name, snapshot=snapshot.id)
+    return keep_version(context, worker, parent, name, snapshot=snapshot.id)
 
 
 WORLD_MODEL = Algorithm(WorldModelSettings, plan, train, frozenset({"pool"}))
