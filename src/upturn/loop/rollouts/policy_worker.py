@@ -199,8 +199,8 @@ class PolicyWorker:
         self.model = merged(self.model)
 
     def serve_as(self, version: AgentVersion, runtime: AgentRuntime | None = None) -> AgentVersion:
-        """Lets the runtime attempt tasks as ``version`` with the weights as they are now; None = its own
-        runtime.""" self.engine.refresh()
+        """Lets the runtime (None = its own) act as ``version`` with the weights as they are now."""
+        self.engine.refresh()
         (runtime or self.runtime).adopt(version, self.engine, self.renderer)
         return version
 
