@@ -7,12 +7,12 @@ TRAIN = "file everything from {} under {}", "move all of {}'s mails to {}", "put
 HELDOUT = "store all mails from {} in {}", "take everything by {} to {}"
 
 
-def make(rng, split):  # draws a task, and what is right
+def make(rng, split):  # samples a task and its expected answer
     right = {"from": rng.choice(PEOPLE), "folder": rng.choice(FOLDERS)}
     return rng.choice(TRAIN if split == "train" else HELDOUT).format(*right.values()), right
 
 
-def check(action, right):  # judges the answer
+def check(action, right):  # grades the action
     return action.operation == "file_all" and action.parameters == right
 
 
