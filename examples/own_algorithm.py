@@ -6,22 +6,12 @@ Its settings are the section ``[shortest]``; checks, the card, curves, ``--dry-r
 """
 
 from upturn.config import Count, settings
+from upturn.loop import trainers
 from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import Context
-from upturn.loop.trainers import (
-    Algorithm,
-    Plan,
-    in_epochs,
-    jointly,
-    keep_version,
-    rendered_demonstrations,
-    rows_plan,
-    take_training_snapshot,
-    training_folder,
-)
 from upturn.records import AgentVersion, Snapshot, Trajectory
-from upturn.training import supervised_rows, written_count
+from upturn.training import TrainingRow, supervised_rows, written_count
 from upturn.training.algorithms.sft import SftSettings, run_sft
 from upturn.training.runs import RunOptions
 
@@ -34,34 +24,33 @@ class ShortestSettings(SftSettings):
     """Successes with more written tokens are left out."""
 
 
-def shortest(context: Context, worker: PolicyWorker, snapshot: Snapshot) -> list[Trajectory]:
-    """The shortest success of each task that is short enough."""
+def shortest(context: Context, worker: PolicyWorker, snapshot: Snapshot) -> tuple[TrainingRow, ...]:
+    """The rows of the shortest success of each task that is short enough."""
     most, best = context.config.section(ShortestSettings).most_tokens, dict[str, Trajectory]()
-    for each in sorted(rendered_demonstrations(context, snapshot, worker), key=written_count, reverse=True):
-        best[each.task_id] = each
-    return [each for each in best.values() if written_count(each) <= most]
+    successes = trainers.rendered_demonstrations(context, snapshot, worker)
+    for trajectory in sorted(successes, key=written_count, reverse=True):
+        best[trajectory.task_id] = trajectory
+    return supervised_rows([each for each in best.values() if written_count(each) <= most])
 
 
-def plan(context: Context, parent: AgentVersion) -> Plan:
-    section, worker = (
-        context.config.section(ShortestSettings),
-        PolicyWorker(context.runtime, parent, context.adapter),
-    )
-    rows = supervised_rows(shortest(context, worker, take_training_snapshot(context)))
-    steps = in_epochs(rows, f"{len(rows)} rows", epochs=section.epochs, batch_rows=section.batch_rows)
-    return rows_plan(context, worker, "shortest", steps)
+def plan(context: Context, parent: AgentVersion) -> trainers.Plan:
+    """What a run would take."""
+    section, worker = context.config.section(ShortestSettings), PolicyWorker(context.runtime, parent)
+    rows = shortest(context, worker, trainers.take_training_snapshot(context))
+    steps = trainers.in_epochs(rows, f"{len(rows)} rows", epochs=section.epochs, batch_rows=section.batch_rows)
+    return trainers.rows_plan(context, worker, "shortest", steps)
 
 
 def train(context: Context, parent: AgentVersion, _before: HeldoutResult, name: str) -> AgentVersion:
-    section, worker = (
-        context.config.section(ShortestSettings),
-        PolicyWorker(context.runtime, parent, context.adapter),
+    """The version that learned from them."""
+    section, worker = context.config.section(ShortestSettings), PolicyWorker(context.runtime, parent)
+    snapshot = context.journal.record_step("snapshot", Snapshot, lambda: trainers.take_training_snapshot(context))
+    rows, options = (
+        shortest(context, worker, snapshot),
+        RunOptions(context.seed, trainers.training_folder(context, name)),
     )
-    snapshot = context.journal.record_step("snapshot", Snapshot, lambda: take_training_snapshot(context))
-    rows = supervised_rows(shortest(context, worker, snapshot))
-    folder = training_folder(context, name)
-    jointly(context.world, worker, run_sft, rows, section, RunOptions(context.seed, folder))
-    return keep_version(context, worker, parent, name, snapshot=snapshot.id)
+    trainers.jointly(context.world, worker, run_sft, rows, section, options)
+    return trainers.keep_version(context, worker, parent, name, snapshot=snapshot.id)
 
 
-SHORTEST = Algorithm(ShortestSettings, plan, train, frozenset({"pool"}))
+SHORTEST = trainers.Algorithm(ShortestSettings, plan, train, frozenset({"pool"}))

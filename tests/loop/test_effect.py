@@ -49,7 +49,7 @@ class _Forking:
     def keeps_prefix(self, prompt: str) -> bool:
         return self.keeps
 
-    def proceed(self, *arguments: object, **named: object) -> tuple[int, ...]:
+    def next_prompt(self, *arguments: object, **named: object) -> tuple[int, ...]:
         return ()
 
 

@@ -325,8 +325,8 @@ def test_a_limit_on_a_cost_that_no_task_has_stops_training_by_name(desk: ModuleT
 NEVER_KEPT = (
     "practice: Its one iteration was done, and no evaluation was within the limits on costs: before any step, the "
     "held-out cost error was 0.213, above its limit of 0.0001; after iteration 1, the held-out cost error was 0.2, "
-    "above its limit of 0.0001. No optimiser step was taken: no sample gave a training signal. Nothing "
-    "was kept: the model has the weights from before training."
+    "above its limit of 0.0001. No optimiser step was taken: no sample gave a training signal. No weights "
+    "are kept: the model has its weights from before training."
 )
 
 

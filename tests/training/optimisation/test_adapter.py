@@ -41,7 +41,7 @@ def _trained(model: PreTrainedModel, make: Make, folder: Path, **more: Any) -> P
         make(tokens, ((0, 2, len(tokens)),), origin="rendered", name=f"t{index}")
         for index, tokens in enumerate(sequences)
     )
-    run_sft(model, rows, PLAN, RunOptions(0, folder), **more)
+    run_sft(model, rows, PLAN, RunOptions(0, folder, **more))
     return model
 
 
