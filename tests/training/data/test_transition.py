@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upturn.errors import TrainingError
+from upturn.errors import ModelError, TrainingError
 from upturn.records import Action, Observation, TokenRow, Trajectory, Turn, WrittenSpan
 from upturn.training.data.transition import (
     Transition,
@@ -55,6 +55,20 @@ def _walk(*steps: tuple[Action | None, Observation], name: str = "walk") -> Traj
         seen = answer
     row = TokenRow(tuple(tokens), tuple(spans), (-1.0,) * 2 * len(spans))
     return Trajectory(name, "task", "nano@1", tuple(turns), seen, "finished", "sampled", (row,))
+
+
+def test_an_answer_between_other_tokens_is_left_out_and_counted() -> None:
+    class ErrorsApart(Letters):
+        def write(self, observation: Observation) -> tuple[int, ...]:
+            if observation.is_error:
+                raise ModelError("errors stand behind a token of their own")
+            return super().write(observation)
+
+    refused = Observation("no such mail", code="not_found")
+    walk = _walk((MAIL, refused), (MAIL, Observation("hello")), (USER, Observation("done")))
+    found, left_out = transitions_of([walk], ErrorsApart())
+    assert [each.text for each in found] == ["hello", "done"]
+    assert left_out == {"framed": 1}
 
 
 def test_each_turn_has_the_tokens_up_to_its_action_and_the_answer() -> None:

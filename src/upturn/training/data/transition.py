@@ -11,14 +11,15 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from upturn.errors import TrainingError
+from upturn.errors import ModelError, TrainingError
 from upturn.models import ObservationWriter
 from upturn.records import Trajectory, record
 from upturn.training.row import FloatArray, TrainingRow
 
-LeftOut = Literal["unwritten", "foreign", "broken", "empty", "too_long", "repeated"]
+LeftOut = Literal["unwritten", "foreign", "broken", "framed", "empty", "too_long", "repeated"]
 """``unwritten``: no tokens were recorded for the turn. ``foreign``: what follows the action was not recorded by
-this renderer. ``broken``: the environment broke and answered nothing. ``empty``: it answered without a text, so
+this renderer. ``broken``: the environment broke and answered nothing. ``framed``: the renderer puts other tokens
+around this observation than around most, as that of ``nano`` does around errors. ``empty``: it has no text, so
 there is nothing to predict. ``too_long``: no room. ``repeated``: the same answer after the same tokens is there."""
 
 
@@ -53,8 +54,7 @@ def transitions_of(
 ) -> Transitions:
     """The transitions of all turns, each (tokens, answer) once. ``max_tokens``: of both together; None = no limit.
 
-    A turn in which a model was called several times acts by its last written tokens. Raises ModelError for an
-    observation that the renderer surrounds unlike others.
+    A turn in which a model was called several times acts by its last written tokens.
     """
     found: dict[tuple[tuple[int, ...], str], Transition] = {}
     left_out: Counter[LeftOut] = Counter()
@@ -83,7 +83,11 @@ def _answered(
             yield "unwritten"
             continue
         token_ids, stop = acted[number]
-        prompt_ids, written_ids = (*token_ids[:stop], *begins), observations.write(answer)
+        try:
+            prompt_ids, written_ids = (*token_ids[:stop], *begins), observations.write(answer)
+        except ModelError:
+            yield "framed"
+            continue
         text = observations.read(written_ids)
         if token_ids[stop:] and token_ids[stop : stop + len(begins)] != begins:
             yield "foreign"
