@@ -4,12 +4,10 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from benchmarks.comparison import Bar, alternate, result, speedup, spread
-from benchmarks.cost import count_tree, update_flops
+from benchmarks.machine import has_bfloat16
 from benchmarks.measurement import LIBRARY_SIDE, Bench, Measured, record
-from benchmarks.processor import has_bfloat16
-from benchmarks.subject import Subject
+from benchmarks.subjects import Subject, count_tree, training_rows, update_flops
 from benchmarks.worker import TUNED_ALLOCATOR, Worker
-from benchmarks.workload import training_rows
 from upturn.records import JsonValue, Result
 
 CURVE_SIDE = "benchmarks.sides.curve:curve_side"

@@ -3,16 +3,15 @@
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from benchmarks.accelerator import find_device, nameplate_rate
 from benchmarks.against_trl import TRL_SIDE
 from benchmarks.agreement import ROUGH_TOLERANCE, Agreement
 from benchmarks.alone import UTILISATION_SIDE
 from benchmarks.comparison import Pair, alternate, memory_ratio, result, speedup, spread
-from benchmarks.cost import count_tree, update_flops
+from benchmarks.machine import find_device, nameplate_rate
 from benchmarks.measurement import Bench, Measured, Recorded, record
 from benchmarks.rival import DEFAULT_MICRO_BATCH, gigabytes, require_trl
+from benchmarks.subjects import count_tree, training_rows, update_flops
 from benchmarks.worker import Worker
-from benchmarks.workload import training_rows
 from upturn.records import JsonValue, Result
 
 NO_DEVICE = "not measured: no CUDA device"

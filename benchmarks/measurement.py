@@ -8,9 +8,8 @@ from typing import NamedTuple
 from benchmarks.agreement import Agreement, compare
 from benchmarks.comparison import Bar
 from benchmarks.sides import UpdateTask
-from benchmarks.subject import Subject
+from benchmarks.subjects import Subject, Workload, WorkloadSettings, make_workload, save_workload
 from benchmarks.worker import Made, Worker
-from benchmarks.workload import Workload, WorkloadSettings, make_workload, save_workload
 from upturn.records import JsonValue, Result
 
 DENSE_SIDE = "benchmarks.sides.dense:dense_side"

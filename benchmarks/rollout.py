@@ -13,9 +13,8 @@ from typing import Literal, TypeAlias
 
 from benchmarks.ahead import measure_ahead
 from benchmarks.comparison import Bar, alternate, memory_ratio, result, speedup, spread
-from benchmarks.conversation import Conversations
 from benchmarks.measurement import Measured
-from benchmarks.subject import Subject
+from benchmarks.subjects import Conversations, Subject
 from benchmarks.worker import TUNED_ALLOCATOR, Worker
 from upturn.errors import MeasurementError, UnknownNameError
 from upturn.records import JsonValue, Result

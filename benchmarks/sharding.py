@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.memory import peak_bytes, resident_bytes
-from benchmarks.subject import Subject, build_model
+from benchmarks.machine import peak_bytes, resident_bytes
+from benchmarks.subjects import Subject, build_model
 from upturn.errors import MeasurementError
 
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "1048576"}

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import TextIO, TypeAlias
 
-from benchmarks.memory import peak_bytes, reset_peak, resident_bytes
+from benchmarks.machine import peak_bytes, reset_peak, resident_bytes
 from upturn.records import JsonValue
 
 Settings: TypeAlias = Mapping[str, JsonValue]

@@ -2,7 +2,7 @@
 
 from benchmarks.comparison import Bar, result
 from benchmarks.sharding import ShardedWork, measure_sharding
-from benchmarks.subject import Subject
+from benchmarks.subjects import Subject
 from upturn.records import JsonValue, Result
 
 QUICK = ShardedWork(Subject(width=64, layers=2, vocabulary=256), rollouts=2, tokens=8)

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from benchmarks.side import Channel, Settings, serve_steps
-from benchmarks.subject import Subject, build_model
+from benchmarks.subjects import Subject, build_model
 from upturn.config import OptimiserSettings
 from upturn.records import JsonValue
 from upturn.training import Stream, TrainingRow

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from benchmarks.side import Channel, Settings, serve_steps
 from benchmarks.sides.task import CLIP_HIGH, CLIP_LOW, read_task, save_gradient
-from benchmarks.subject import build_model
-from benchmarks.workload import Attempt, Workload
+from benchmarks.subjects import Attempt, Workload, build_model
 
 
 def dense_side(channel: Channel, settings: Settings) -> None:

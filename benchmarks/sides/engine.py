@@ -3,9 +3,9 @@
 import asyncio
 import time
 
-from benchmarks.conversation import Conversations
 from benchmarks.side import Channel, Settings, serve_steps
 from benchmarks.sides.sampling import Written, prepare, score, scored
+from benchmarks.subjects import Conversations
 from upturn.models import GenerationRequest
 from upturn.models.engine import LocalEngine
 

@@ -25,9 +25,9 @@ from transformers import (
     StoppingCriteriaList,
 )
 
-from benchmarks.conversation import Conversations
 from benchmarks.side import Channel, Settings, serve_steps
 from benchmarks.sides.sampling import Written, prepare, score, scored
+from benchmarks.subjects import Conversations
 from upturn.training import IntArray
 
 How: TypeAlias = Literal["whole", "growing", "allocated", "shared"]

@@ -5,12 +5,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.accelerator import device_name, now, product_rate
-from benchmarks.processor import matrix_rate
+from benchmarks.machine import device_name, matrix_rate, now, product_rate
 from benchmarks.side import Channel, Settings, serve_steps
 from benchmarks.sides.task import CLIP_HIGH, CLIP_LOW, LEARNING_RATE, NO_LIMIT, read_task, save_gradient
-from benchmarks.subject import build_model
-from benchmarks.workload import training_rows
+from benchmarks.subjects import build_model, training_rows
 from upturn.config import OptimiserSettings
 from upturn.training import Stream, TokenBatch, TokenStatistics
 from upturn.training.losses import ClippedPolicy

@@ -21,7 +21,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from trl import DPOConfig, DPOTrainer, KTOConfig, KTOTrainer, SFTConfig, SFTTrainer
 
 from benchmarks.side import Channel, Settings, serve_steps
-from benchmarks.subject import Subject, build_model
+from benchmarks.subjects import Subject, build_model
 from upturn.config import OptimiserSettings
 from upturn.records import Observation, PreferencePair, RatedTrajectory, TokenRow, Trajectory, Turn, WrittenSpan
 from upturn.training import FloatArray, Minibatch, TrainingRow, supervised_rows, turn_rows

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 import torch
 from transformers import PreTrainedModel
 
-from benchmarks.conversation import Conversations, read_conversations
 from benchmarks.side import Settings
-from benchmarks.subject import Subject, build_model
+from benchmarks.subjects import Conversations, Subject, build_model, read_conversations
 
 _SHARPNESS = -8.0
 """Random weights of the usual size give all tokens nearly the same probability; logits eight times as large spread

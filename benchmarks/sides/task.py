@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.subject import Subject
-from benchmarks.workload import Workload, load_workload
+from benchmarks.subjects import Subject, Workload, load_workload
 from upturn.records import JsonValue
 from upturn.training import FloatArray
 
@@ -28,7 +27,7 @@ class UpdateTask:
 
     subject: Subject
     workload: Path
-    """``.npz`` of ``benchmarks.workload``."""
+    """``.npz`` of ``benchmarks.subjects.workload``."""
     own_logprobs: Path
     """``.npy``, ``(ΣA,)``: what the model gives to the written tokens, as the dense side found it."""
     threads: int

@@ -16,7 +16,7 @@ from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from benchmarks.accelerator import now
+from benchmarks.machine import now
 from benchmarks.side import Channel, Settings
 from benchmarks.sides.task import (
     CLIP_HIGH,
@@ -27,8 +27,7 @@ from benchmarks.sides.task import (
     read_task,
     save_gradient,
 )
-from benchmarks.subject import build_model
-from benchmarks.workload import Workload
+from benchmarks.subjects import Workload, build_model
 from upturn.training import FloatArray
 
 _STEPS = 1_000_000

@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks.side import Channel, Side
 from benchmarks.sides.task import UpdateTask
-from benchmarks.subject import Subject
-from benchmarks.workload import WorkloadSettings, make_workload, save_workload
+from benchmarks.subjects.subject import Subject
+from benchmarks.subjects.workload import WorkloadSettings, make_workload, save_workload
 from upturn.records import JsonValue
 
 Talk = Callable[[Side, Mapping[str, JsonValue], int], list[dict[str, JsonValue]]]

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from benchmarks import accelerator
-from benchmarks.accelerator import device_name, find_device, nameplate_rate, now, product_rate
+from benchmarks.machine import accelerator
+from benchmarks.machine.accelerator import device_name, find_device, nameplate_rate, now, product_rate
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.sharding import ShardedWork, measure_sharding
-from benchmarks.subject import Subject
+from benchmarks.subjects.subject import Subject
 
 
 @pytest.mark.slow

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from benchmarks.cost import count_tree, layer_parameters, update_flops
 from benchmarks.measurement import QWEN2_HALF_BILLION
-from benchmarks.subject import Subject, build_model
+from benchmarks.subjects.cost import count_tree, layer_parameters, update_flops
+from benchmarks.subjects.subject import Subject, build_model
 from upturn.training.row import TrainingRow
 
 

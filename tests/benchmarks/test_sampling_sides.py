@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.conversation import Conversations, read_conversations
 from benchmarks.side import Side
 from benchmarks.sides.engine import Sampling, engine_side
 from benchmarks.sides.generate import Generating, How, generate_side
 from benchmarks.sides.sampling import Written, prepare, score, scored
-from benchmarks.subject import Subject
+from benchmarks.subjects.conversation import Conversations, read_conversations
+from benchmarks.subjects.subject import Subject
 from upturn.errors import ConfigError
 from upturn.models.engine import LocalEngine
 

@@ -11,13 +11,13 @@ import torch
 from safetensors.torch import load_file
 
 from benchmarks.agreement import compare
-from benchmarks.processor import has_bfloat16, matrix_rate
+from benchmarks.machine.processor import has_bfloat16, matrix_rate
 from benchmarks.side import Side
 from benchmarks.sides.curve import LENGTH, copying_rows
 from benchmarks.sides.dense import dense_side
 from benchmarks.sides.library import library_side, utilisation_side
 from benchmarks.sides.task import UpdateTask, read_task
-from benchmarks.subject import build_model
+from benchmarks.subjects.subject import build_model
 from upturn.errors import ConfigError
 from upturn.records import JsonValue
 
@@ -141,5 +141,5 @@ def test_bfloat16_is_read_from_the_processors_flags(tmp_path: Path, flags: str, 
 
 def test_the_matrix_rate_is_the_best_of_its_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 2.0, 10.0, 11.0])  # 2·4³ in 2 s, then 2·8³ in 1 s
-    monkeypatch.setattr("benchmarks.processor.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("benchmarks.machine.processor.time.perf_counter", lambda: next(clock))
     assert matrix_rate((4, 8)) == 1024.0

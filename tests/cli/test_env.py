@@ -14,8 +14,7 @@ from typer.testing import CliRunner
 
 from benchmarks.errands import ENVIRONMENT, FAMILIES, compose, make_task
 from upturn.cli.app import main
-from upturn.cli.env import _interruptible, env_app
-from upturn.cli.env_bench import (
+from upturn.cli.env.bench import (
     BARS,
     COLD,
     _acted,
@@ -27,6 +26,7 @@ from upturn.cli.env_bench import (
     _reworded,
     _solution,
 )
+from upturn.cli.env.commands import _interruptible, env_app
 from upturn.environments import Step, hint_of, resolve_kit
 from upturn.environments.office.generation.profile import profile
 from upturn.environments.stepwise import read_action
@@ -81,7 +81,7 @@ def test_list_names_families_and_levels() -> None:
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """No other process and a short look at the contract, which take their time."""
-    monkeypatch.setattr("upturn.cli.validate.CONTRACT_TASKS", 2)
+    monkeypatch.setattr("upturn.cli.env.validate.CONTRACT_TASKS", 2)
     monkeypatch.setattr(
         "upturn.environments.validation.kit.digests_in_subprocess",
         lambda name, families, tasks: digests(resolve_kit(name), families, tasks),
@@ -240,7 +240,7 @@ def test_input_that_ends_early_is_a_failure() -> None:
 
 def test_bench_measures_every_part(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether bars hold is the machine's affair, and memory holds all tests before; the exit code says it."""
-    monkeypatch.setattr("upturn.cli.env_bench.registered_kits", lambda: (ENVIRONMENT,))  # the office takes longer
+    monkeypatch.setattr("upturn.cli.env.bench.registered_kits", lambda: (ENVIRONMENT,))  # the office takes longer
     result = CliRunner().invoke(env_app, ["bench", ENVIRONMENT, "--tasks", "10", "--json"])
     printed = json.loads(result.stdout)
     printed["by_name"] = {each["name"]: each for each in printed["results"]}

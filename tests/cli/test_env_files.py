@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.errands import ENVIRONMENT
-from upturn.cli.env import env_app
+from upturn.cli.env.commands import env_app
 from upturn.errors import ConfigError, FileFormatError, UnknownNameError, UpturnError
 
 MAIL = (

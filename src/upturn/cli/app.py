@@ -40,7 +40,7 @@ UPTURN: dict[str, Target] = {
     "ingest": Target("upturn.cli.ingest:ingest", "Read recorded trajectories into a pool."),
     "pool": Target("upturn.cli.pool:pool_app", "Look at, check and export the evidence in a pool."),
     "route": Target("upturn.cli.route:route_app", "Replay recordings through routing policies; explain decisions."),
-    "env": Target("upturn.cli.env:env_app", "List, validate, play and measure environments."),
+    "env": Target("upturn.cli.env.commands:env_app", "List, validate, play and measure environments."),
     "eval": Target(
         "upturn.cli.evaluate:eval_app", "Let an agent work on frozen suites; make stored judgements again."
     ),

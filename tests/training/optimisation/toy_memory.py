@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from benchmarks.memory import peak_bytes, reset_peak, resident_bytes
+from benchmarks.machine.memory import peak_bytes, reset_peak, resident_bytes
 from upturn.config import OptimiserSettings
 from upturn.records import Observation, TokenRow, Trajectory, Turn, WrittenSpan
 from upturn.training.losses import CrossEntropy

@@ -9,7 +9,7 @@ anything computed again, padding, embeddings, norms, softmax, the optimiser.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from benchmarks.subject import Subject
+from benchmarks.subjects.subject import Subject
 from upturn.training import TrainingRow
 
 

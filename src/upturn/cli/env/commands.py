@@ -11,10 +11,10 @@ from typing import Annotated
 import typer
 
 from upturn.agents import Attempt, CallableAgent, Job, Setting, run_rollouts
-from upturn.cli.env_bench import bench
-from upturn.cli.env_files import export_workspace, import_workspace
+from upturn.cli.env.bench import bench
+from upturn.cli.env.files import export_workspace, import_workspace
+from upturn.cli.env.validate import validate
 from upturn.cli.output import emit, printable, say
-from upturn.cli.validate import validate
 from upturn.config import Limits
 from upturn.environments import LONG_TURNS, TaskChoice, judge, registered_kits, resolve_kit, tools_of, verifiers_of
 from upturn.records import Evaluation, JsonValue, Observation, Result, Split, Task, Tool, Trajectory, Turn

@@ -1,0 +1,21 @@
+"""What the machine can do: its accelerator, its processor, a process's memory.
+
+Not here: what is measured on it. Start with ``accelerator``.
+"""
+
+from benchmarks.machine.accelerator import device_name, find_device, nameplate_rate, now, product_rate
+from benchmarks.machine.memory import peak_bytes, reset_peak, resident_bytes
+from benchmarks.machine.processor import has_bfloat16, matrix_rate
+
+__all__ = [
+    "device_name",
+    "find_device",
+    "has_bfloat16",
+    "matrix_rate",
+    "nameplate_rate",
+    "now",
+    "peak_bytes",
+    "product_rate",
+    "reset_peak",
+    "resident_bytes",
+]
