@@ -1,4 +1,4 @@
-"""Practice in an environment that follows a curriculum: which tasks come, and what is known of their outcomes."""
+"""Rollouts that follow a curriculum: which tasks come, and what is known of their outcomes."""
 
 import json
 from collections.abc import Mapping

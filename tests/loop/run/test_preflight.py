@@ -91,7 +91,7 @@ def test_file_without_tasks_to_practise_or_to_examine_is_refused(desk: ModuleTyp
     path.write_text("\n".join(fields_json(task) for task in tasks))
     plain = desk.config(("solver",), tasks={"file": str(path)})
     trained = trained_on(plain, "products")
-    assert problems_of(trained) == ("desk has no held-out task of the practised families: products",)
+    assert problems_of(trained) == ("desk has no held-out task of the trained families: products",)
     check_names(plain, kit_of(plain))  # trains nothing, so it needs none
     check_names(trained_on(plain, "sums"), kit_of(plain))
 

@@ -25,7 +25,7 @@ FRESH_DROP = 0.16
 """Tasks as they are served must suffer at least so much, or another direction of noise is tried: what hurts unseen
 wordings only is no damage that a canary could be expected to notice."""
 FRESH_SEED = 15_013
-"""Added to the run's seed for fresh tasks, on which nothing was chosen or practised."""
+"""Added to the run's seed for fresh tasks, on which nothing was chosen or trained."""
 FRESH_SHARE = 1 / 2
 """How many of them are tried, to each held-out task: what is asked of them is a bound, not a figure."""
 FIRST_LOOK = 1 / 3

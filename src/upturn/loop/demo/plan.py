@@ -26,7 +26,7 @@ class DemoPlan:
     """One demo."""
 
     learned: Sequence[str]
-    """Families that the model practises."""
+    """Families that the model is trained on."""
     served: Sequence[str]
     """All that the agents work on."""
     max_turns: int
@@ -34,7 +34,7 @@ class DemoPlan:
     """That an attempt may take, all that it is shown included."""
     max_action_tokens: int
     temperature: float
-    """At which the agent that is trained serves and sits its exams; it practises at 1."""
+    """At which the trained agent serves and is evaluated; for training it samples at 1."""
     tasks: int
     """Routed to the agents before anything is trained."""
     tasks_after: int

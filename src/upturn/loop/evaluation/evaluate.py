@@ -95,7 +95,7 @@ def evaluation_tasks(
 
 
 def heldout_tasks(context: Context) -> list[Task]:
-    """Those that every version of a run is examined on; fewer than configured where a file has no more."""
+    """The held-out tasks of every version of a run; fewer than configured where a file has no more."""
     count = context.config.tasks.heldout_count
     return evaluation_tasks(context.kit, context.trained_families, count, seed=context.seed, split="heldout")
 
@@ -145,7 +145,7 @@ def evaluate_heldout(
 
     def work() -> HeldoutResult:
         tasks = heldout_tasks(context)
-        context.progress.stage(f"Examine {version.id} on {len(tasks)} held-out tasks", len(tasks))
+        context.progress.stage(f"Evaluate {version.id} on {len(tasks)} held-out tasks", len(tasks))
         result = evaluate_version(
             context.runtime, version, tasks, context.purpose(name, temperature), pool=context.pool
         )

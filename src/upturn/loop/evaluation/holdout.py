@@ -9,7 +9,7 @@ from upturn.records import Task
 HOLDOUT = "heldout"
 """What they are called where suites have names."""
 _SEED_OFFSET = 40_000
-"""So that no task here was in an exam of the same seed before."""
+"""So that no task is in a held-out evaluation of the same seed."""
 
 
 def holdout(kit: EnvironmentKit, families: Sequence[str], count: int, *, seed: int) -> list[Task]:

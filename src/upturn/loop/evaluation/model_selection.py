@@ -24,22 +24,22 @@ class Watched(NamedTuple):
     measure: str
     """What success on them is, in words."""
     is_unseen: bool = True
-    """False: these very tasks are practised, for there are no others."""
+    """False: the tasks are trained on too, because there are no others."""
 
 
 def watched(context: Context) -> Watched:
-    """Tasks in unseen worlds; of a file those that it sets aside, or where those are too few the practised ones."""
+    """Tasks in unseen worlds; of a file those that it sets aside, or where those are too few the training tasks."""
     seed, families = context.seed + SELECTION_SEED, context.trained_families
     if not isinstance(context.kit, FileKit):
         tasks = evaluation_tasks(context.kit, families, SELECTION_TASKS, seed=seed, split="train")
         return Watched(tasks, "success on training templates in unseen worlds")
     aside = list(islice(context.kit.set_aside(seed=seed, families=families), SELECTION_TASKS))
     if aside:
-        return Watched(aside, "success on training tasks that are set aside and never practised")
+        return Watched(aside, "success on training tasks that are set aside and never trained on")
     tasks = evaluation_tasks(context.kit, families, SELECTION_TASKS, seed=seed, split="train")
     return Watched(
         tasks,
-        "success on tasks that are practised too: the file has too few to set some aside, so it flatters",
+        "success on tasks that are trained on too: the file has too few to set some aside, so it is biased upwards",
         is_unseen=False,
     )
 
@@ -60,14 +60,14 @@ def watcher(context: Context, worker: PolicyWorker, name: str) -> Evaluate:
     tasks, measure, is_unseen = watched(context)
     if not is_unseen:
         context.progress.note(
-            f"weights are chosen on tasks that are practised too: {context.config.tasks.file!r} has too few "
+            f"weights are chosen on tasks that are trained on too: {context.config.tasks.file!r} has too few "
             f"training tasks for {FEWEST_SET_ASIDE} to be set aside ({FEWEST_SET_ASIDE * SET_ASIDE} or so would do)"
         )
 
     def evaluate(_iterations: int) -> Assessment:
         version = worker.serve_as(worker.version, context.runtime)  # here, wherever practice samples
         found = evaluate_version(context.runtime, version, tasks, context.purpose(f"{name}/watch"), pool=None)
-        context.progress.figure("unseen worlds" if is_unseen else "practised tasks", found.rate())
+        context.progress.figure("unseen worlds" if is_unseen else "training tasks", found.rate())
         interval, costs = found.interval(), found.costs()
         return Assessment(
             found.rate(),

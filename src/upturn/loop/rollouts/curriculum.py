@@ -1,4 +1,4 @@
-"""Practice in an environment that follows a curriculum: families are its pools, with the levels of the kit."""
+"""Rollouts that follow a curriculum: families are its pools, with the levels of the kit."""
 
 from collections.abc import Mapping
 from dataclasses import replace

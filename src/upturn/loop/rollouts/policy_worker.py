@@ -123,7 +123,7 @@ class _Numbered:
         while True:
             task = next(self._stream, None)
             if task is None:
-                assert self._read, "a family that is practised has tasks"
+                assert self._read, "a trained family has tasks"
                 self._length = self._read
                 return self._task(number)
             self._read += 1

@@ -75,7 +75,7 @@ class Context:
 
     @property
     def trained_families(self) -> list[str]:
-        """Families that are trained and examined."""
+        """Families that are trained and evaluated."""
         return trained_families(self.config, self.kit)
 
     def finish(self) -> None:

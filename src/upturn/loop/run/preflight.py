@@ -68,7 +68,7 @@ def _practice(config: Config, kit: EnvironmentKit) -> Iterator[str]:
     families = trained_families(config, kit)
     for split, word in _SPLITS:
         if next(kit.tasks(seed=config.run.seed, split=split, families=families), None) is None:
-            yield f"{kit.name} has no {word} task of the practised families: {', '.join(families)}"
+            yield f"{kit.name} has no {word} task of the trained families: {', '.join(families)}"
 
 
 _SPLITS: tuple[tuple[Split, str], ...] = (("train", "training"), ("heldout", "held-out"))

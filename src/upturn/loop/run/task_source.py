@@ -47,7 +47,7 @@ def served_families(config: Config, kit: EnvironmentKit) -> list[str]:
 
 
 def trained_families(config: Config, kit: EnvironmentKit) -> list[str]:
-    """The served families that are trained and examined."""
+    """The served families that are trained and evaluated."""
     served = served_families(config, kit)
     return [family for family in served if family in (config.tasks.train_families or served)]
 

@@ -1,4 +1,4 @@
-"""Practice with group-relative policy optimisation."""
+"""Reinforcement learning (GRPO)."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -59,13 +59,13 @@ def grpo_run(
     *,
     reward: Reward | None = None,
 ) -> Course:
-    """How ``[grpo]`` practises; see ``train_grpo``."""
+    """How ``[grpo]`` samples; see ``train_grpo``."""
     practice = replace(
         rollout_plan(context, name, settings.group_size, reward=reward),
         continuations=continuations(settings.advantage),
         gamma=settings.advantage.gamma,
     )
-    title = "Practice with group-relative policy optimisation"
+    title = "Reinforcement learning (GRPO)"
     return Course(title, settings, weights, practice, settings.staleness, context.config.curriculum)
 
 
@@ -83,7 +83,7 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
 
 
 def train(context: Context, parent: AgentVersion, before: HeldoutResult, name: str) -> AgentVersion:
-    """The version that practised; families are practised by what it failed before."""
+    """The trained version; families are sampled by what it failed before."""
     return train_grpo(context, parent, family_weights(before), name)
 
 

@@ -1,4 +1,4 @@
-"""Practice with what the pool holds in the same optimiser steps: successes, pairs, thumbs."""
+"""GRPO with what the pool holds in the same optimiser steps: successes, pairs, ratings."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -114,7 +114,7 @@ def walk_of(stored: "Stored", rounds: int) -> Walk:
 
 
 def train(context: Context, parent: AgentVersion, before: HeldoutResult, name: str) -> AgentVersion:
-    """The version that learned from all of it; families are practised by what it failed before."""
+    """The version trained on all of it; families are sampled by what it failed before."""
     needed_pool(context, "mixture")
     asked, practice = settings(context.config), policy(context.config)
     stored = list[Stored]()
@@ -229,7 +229,7 @@ def _course(context: Context, weights: Mapping[str, float], name: str) -> Course
         continuations=continuations(asked.advantage),
         gamma=asked.advantage.gamma,
     )
-    return Course("Practice, mixed with what the pool holds", section, weights, practice)
+    return Course("GRPO mixed with what the pool holds", section, weights, practice)
 
 
 MIXTURE = Algorithm(MixtureSettings, plan, train, frozenset({"pool", "rollouts", "rewards"}), settings)

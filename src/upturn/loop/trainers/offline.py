@@ -80,7 +80,7 @@ def usable_in(context: Context, snapshot: Snapshot, renderer: Renderer) -> list[
     if not attempts:
         raise TrainingError(
             f"{context.config.pool.path!r} holds no attempt at {', '.join(context.trained_families)} of the tenant "
-            f"{context.tenant!r}; take another pool or tenant, or let an agent practise into it"
+            f"{context.tenant!r}; take another pool or tenant, or train an agent with `upturn train grpo` on it"
         )
     if not sampled:
         raise TrainingError(
@@ -93,7 +93,7 @@ def usable_in(context: Context, snapshot: Snapshot, renderer: Renderer) -> list[
         raise TrainingError(
             f"each of the {len(sampled)} attempts in {context.config.pool.path!r} that have their sampler's "
             "log-probs is the only one at its task, so there is nothing to compare it with; take a pool that an "
-            "agent practised into (`upturn train grpo` with this pool.path), or train on it with sft, dpo or kto"
+            "agent trained on (`upturn train grpo` with this pool.path), or train on it with sft, dpo or kto"
         )
     return usable
 

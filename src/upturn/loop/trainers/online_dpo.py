@@ -32,7 +32,7 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
 
 
 def train(context: Context, parent: AgentVersion, before: HeldoutResult, name: str) -> AgentVersion:
-    """The version that practised; families are practised by what it failed before."""
+    """The trained version; families are sampled by what it failed before."""
     from upturn.training.algorithms.online_dpo import run_online_dpo
 
     course = _course(context, family_weights(before), name)
@@ -48,7 +48,7 @@ def _course(context: Context, weights: Mapping[str, float], name: str) -> Course
         continuations=(section.pairs.continuations or CONTINUATIONS) if is_measured else 0,
         gamma=section.pairs.gamma,
     )
-    return Course("Practice by preferring the better of its own attempts (DPO)", section, weights, practice)
+    return Course("Preference optimisation on its own fresh trajectories (online DPO)", section, weights, practice)
 
 
 ONLINE_DPO = Algorithm(OnlineDpoSettings, plan, train, frozenset({"rollouts", "rewards"}))

@@ -32,7 +32,7 @@ _CAUSES: Mapping[str, str] = {
     "unwritable": "with actions that the agent cannot write",
     "undecided": "with thumbs that add up to nothing",
     "dangling": "on what must not or cannot be trained on: held-out tasks, or attempts that are not there",
-    "unselected": "on tasks of families or environments that are not practised",
+    "unselected": "on tasks of families or environments that are not trained on",
 }
 """Why stored preferences are left out, for people."""
 
@@ -48,7 +48,7 @@ def left_out_words(*counts: Mapping[str, int]) -> str:
 
 
 def practised_selection(context: Context) -> Selection:
-    """Attempts at tasks of the practised families in the run's environment, recordings of elsewhere among them."""
+    """Trajectories of the trained families in the run's environment, recordings of elsewhere among them."""
     return Selection(families=tuple(context.trained_families), environments=(context.kit.name, IMPORTED))
 
 

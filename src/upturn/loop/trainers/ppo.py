@@ -1,4 +1,4 @@
-"""Practice with a critic."""
+"""Reinforcement learning with a critic."""
 
 from collections.abc import Mapping
 
@@ -19,7 +19,7 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
 
 
 def train(context: Context, parent: AgentVersion, before: HeldoutResult, name: str) -> AgentVersion:
-    """The version that practised; families are practised by what it failed before."""
+    """The trained version; families are sampled by what it failed before."""
     from upturn.training.algorithms.ppo import run_ppo
 
     course = _course(context, family_weights(before), name)
@@ -30,7 +30,7 @@ def train(context: Context, parent: AgentVersion, before: HeldoutResult, name: s
 def _course(context: Context, weights: Mapping[str, float], name: str) -> Course:
     section = context.config.section(PpoSettings)
     return Course(
-        "Practice with a critic (PPO)",
+        "Reinforcement learning with a critic (PPO)",
         section,
         weights,
         rollout_plan(context, name, section.group_size),

@@ -42,7 +42,7 @@ FIXED_RATE = 0.5
 
 @record
 class Trial:
-    """One training, examined."""
+    """One training run and its held-out evaluation."""
 
     base: str
     """Id of the version it began from."""
@@ -293,7 +293,7 @@ def examples(context: Context) -> list[Task]:
             [
                 f"rft.examples = {context.config.section(RftSettings).examples} are more than the {len(found)} "
                 f"training tasks that "
-                f"{context.kit.name} has to practise; set that many or fewer"
+                f"{context.kit.name} has; set that many or fewer"
             ]
         )
     return found

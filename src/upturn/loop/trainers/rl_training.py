@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 CYCLE_SEED_STEP = 10_000
-"""Added to the seed of practice for each cycle, so that later cycles practise other tasks."""
+"""Added to the seed of practice for each cycle, so that later cycles sample other tasks."""
 
 Reward = Callable[[Evaluation], float | None]
 
 
 class RolloutSource(NamedTuple):
-    """What an algorithm is given to practise with."""
+    """What an algorithm samples and is evaluated with."""
 
     worker: PolicyWorker
     collect: Collect
@@ -55,12 +55,12 @@ class Course(NamedTuple):
     """For people."""
     section: OnlineSettings
     weights: Mapping[str, float]
-    """How much each family is practised."""
+    """How often each family is sampled."""
     practice: RolloutPlan
     staleness: int = 0
     """Rounds that the weights may be old which attempts are sampled with; 0 = sampling and updating take turns."""
     curriculum: CurriculumSettings | None = None
-    """None = families are practised by ``weights`` to the end."""
+    """None = families are sampled by ``weights`` to the end."""
     tasks: Callable[[int], Sequence[Task]] | None = None
     """The tasks of an iteration; None = the run's kit has them, families drawn by weight."""
     is_watched: bool = True
@@ -114,7 +114,7 @@ def train_on_rollouts(
 def learning(
     context: Context, run: Callable[..., TrainingOutcome], settings: object
 ) -> Callable[[RolloutSource], TrainingOutcome]:
-    """``run`` on what is practised: of ways of learning that need nothing beside it."""
+    """``run`` on sampled groups, for algorithms that need nothing else."""
 
     def learn(own: RolloutSource) -> TrainingOutcome:
         return jointly(
@@ -210,7 +210,8 @@ def overlong_penalty(config: RewardConfig) -> Callable[[Trajectory], float] | No
 
 
 def family_weights(before: HeldoutResult) -> dict[str, float]:
-    """How much to practise each family: by what it still fails, but no family never."""
+    """How often to sample each family: by what it still fails, and at least 0.4 times as often as what always
+    fails."""
     return {
         family: max(0.4, 1.0 - before.rate(family=family))
         for family in dict.fromkeys(mark.family for mark in before.marks)
