@@ -140,7 +140,7 @@ def learn_world(
     practice = RolloutPlan(f"world/{seed}", seed, wanted.attempts, reward_of)
     attempts = []
     for iteration in range(settings.observed_rounds):
-        groups = worker.practise(sampler.tasks(iteration), iteration, practice, errands.sink)
+        groups = worker.sample_groups(sampler.tasks(iteration), iteration, practice, errands.sink)
         share.count(groups)
         attempts += [member.trajectory for group in groups for member in group.members]
     world = observed(attempts, worker)
@@ -183,7 +183,7 @@ class Source:
         until = min(self._meter.tokens + self._least, self._meter.budget)
         while not found or self._meter.tokens < until:
             tasks = self._tasks.tasks(self._batch)
-            groups = self._worker.practise(tasks, self._batch, self._practice, self._errands.sink)
+            groups = self._worker.sample_groups(tasks, self._batch, self._practice, self._errands.sink)
             self._batch += 1
             self._meter.count(groups)
             found += groups

@@ -144,7 +144,7 @@ def train(
     def collect(iteration: int, /) -> list[ScoredGroup]:
         nonlocal tokens
         tasks = rounds_of(examples, settings.tasks, seed, iteration)
-        groups = worker.practise(tasks, iteration, practice, errands.sink)
+        groups = worker.sample_groups(tasks, iteration, practice, errands.sink)
         tokens += written_in(groups)
         return groups
 

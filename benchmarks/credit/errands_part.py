@@ -147,7 +147,7 @@ class _Source:
         """With state values where the contender needs them."""
         worker = self._worker
         tasks = self._tasks.tasks(iteration)
-        found = worker.practise(tasks, iteration, self._practice, self._errands.sink)
+        found = worker.sample_groups(tasks, iteration, self._practice, self._errands.sink)
         self.tokens += _written(found)
         if self._continuations:
             purpose = Purpose(
@@ -184,7 +184,7 @@ def _groups(errands: Errands, worker: PolicyWorker, seed: int) -> list[ScoredGro
     stream = errands.kit.tasks(seed=_RANKED_SEED + seed, split="train", families=errands.settings.families)
     tasks = list(islice(stream, errands.settings.ranked_tasks))
     practice = RolloutPlan(f"ranked/{seed}", seed, errands.settings.attempts, reward_of)
-    return worker.practise(tasks, 0, practice, errands.sink)
+    return worker.sample_groups(tasks, 0, practice, errands.sink)
 
 
 def _fingerprint(groups: Sequence[ScoredGroup]) -> str:

@@ -71,7 +71,7 @@ class Iterations:
 
     def _sample(self, iteration: int, /) -> Sequence[ScoredGroup]:
         tasks = self._task.tasks_of(iteration)
-        return self._sampler.practise(tasks, iteration, self._practice, Nowhere())
+        return self._sampler.sample_groups(tasks, iteration, self._practice, Nowhere())
 
 
 def _worker() -> PolicyWorker:

@@ -71,7 +71,7 @@ class _Collector:
         else:
             self._channel.mark_baseline()
         self._started = time.perf_counter()
-        groups = self.worker.practise(self._task.tasks_of(iteration), iteration, self._practice, Nowhere())
+        groups = self.worker.sample_groups(self._task.tasks_of(iteration), iteration, self._practice, Nowhere())
         sampled = time.perf_counter() - self._started
         members = [member for group in groups for member in group.members]
         rewards = [member.turn_rewards[-1] for member in members if member.turn_rewards]

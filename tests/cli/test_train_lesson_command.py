@@ -227,6 +227,6 @@ def test_a_rate_that_blows_up_ends_with_what_to_do_and_the_pool_whole(folder: Pa
     result = run("sft")
     assert result.exit_code == 1
     assert "Lower the learning rate" in result.stderr
-    assert before < set(_contents(served)[2])  # the exam before is kept
+    assert before < set(_contents(served)[2])  # the heldout before is kept
     (journal,) = folder.glob(f"runs/*/{FILE_NAME}")
-    assert '"step":"exam-before"' in journal.read_text()
+    assert '"step":"heldout-before"' in journal.read_text()

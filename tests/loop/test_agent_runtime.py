@@ -42,10 +42,10 @@ def test_attempts_come_in_the_order_of_the_jobs_with_ids_of_their_purpose(desk: 
     runtime = AgentRuntime(kit, Limits(max_turns=2))
     tasks = list(islice(kit.tasks(seed=0, split="train", families=["sums", "products"]), 6))
     jobs = [(version(name), task, number) for task in tasks for number, name in enumerate(("solver", "adder"))]
-    found = runtime.attempt(jobs, Purpose("run/exam", 0))
+    found = runtime.attempt(jobs, Purpose("run/heldout", 0))
     for (agent, task, number), trajectory in zip(jobs, found, strict=True):
         assert (trajectory.task_id, trajectory.agent_version) == (task.id, agent.id)
-        assert trajectory.id == trajectory_id("run/exam", task.id, agent.id, number)
+        assert trajectory.id == trajectory_id("run/heldout", task.id, agent.id, number)
     again = runtime.attempt(jobs, Purpose("run/other", 0))
     assert len({each.id for each in (*found, *again)}) == 2 * len(jobs)
 

@@ -73,13 +73,13 @@ def test_success_by_family_is_that_of_the_card(
     kit = resolve_kit(course.environment)
     tasks = evaluation_tasks(kit, course.families, HELDOUT_TASKS, seed=card["seed"], split="heldout")
     purpose = Purpose(f"card/{name}", card["seed"], temperature)
-    exam = evaluate_version(AgentRuntime(kit, limits_of(course)), version_of(course), tasks, purpose, pool=None)
-    assert sorted(families_of(exam.marks)) == sorted(course.families)
+    heldout = evaluate_version(AgentRuntime(kit, limits_of(course)), version_of(course), tasks, purpose, pool=None)
+    assert sorted(families_of(heldout.marks)) == sorted(course.families)
     for family in course.families:
-        written, found = card["heldout"][f"{name}_{family}"], exam.interval(family=family)
+        written, found = card["heldout"][f"{name}_{family}"], heldout.interval(family=family)
         assert written["n"] == found.n
         assert abs(written["value"] - found.mean) <= max(TIPPED, 1 / found.n) + 1e-9, family
-    assert exam.rate() == pytest.approx(card["heldout"][name]["value"], abs=TIPPED)
+    assert heldout.rate() == pytest.approx(card["heldout"][name]["value"], abs=TIPPED)
 
 
 def test_pass_at_8_is_that_of_the_card(course: Course, card: dict[str, Any]) -> None:

@@ -1,4 +1,5 @@
-"""The steps of a cycle: serving, readiness, exams, comparison, canaries to their verdicts, interruptions."""
+"""The steps of a cycle: serving, readiness, heldout_results, comparison, canaries to their verdicts,
+interruptions."""
 
 from pathlib import Path
 from types import ModuleType
@@ -134,10 +135,12 @@ def test_history_holds_each_state_once_also_after_an_interruption(desk: ModuleTy
 def test_comparison_is_paired_and_says_what_it_found(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path / "run") as context:
         versions = {name: served.incumbent for name, served in context.router.registry.agents().items()}
-        exams = {name: evaluate_heldout(context, f"exam-{name}", version) for name, version in versions.items()}
-        assert compare(context, "up", exams["adder"], exams["solver"]).verdict == "pass"
-        assert compare(context, "down", exams["solver"], exams["adder"]).verdict == "fail"
-        assert compare(context, "same", exams["adder"], exams["adder"]).verdict == "hold"
+        heldout_results = {
+            name: evaluate_heldout(context, f"heldout-{name}", version) for name, version in versions.items()
+        }
+        assert compare(context, "up", heldout_results["adder"], heldout_results["solver"]).verdict == "pass"
+        assert compare(context, "down", heldout_results["solver"], heldout_results["adder"]).verdict == "fail"
+        assert compare(context, "same", heldout_results["adder"], heldout_results["adder"]).verdict == "hold"
 
 
 def test_readiness_names_what_is_lacking(desk: ModuleType, tmp_path: Path) -> None:

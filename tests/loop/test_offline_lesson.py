@@ -50,7 +50,7 @@ def _pool(desk: ModuleType, folder: Path, *, is_practised: bool) -> str:
         if is_practised:
             worker = PolicyWorker(context.runtime, version_of(NANO))
             tasks = context.next_tasks(2)
-            worker.practise(tasks, 0, RolloutPlan("run/practice", 0, 2), PoolSink(context.pool))
+            worker.sample_groups(tasks, 0, RolloutPlan("run/practice", 0, 2), PoolSink(context.pool))
             version = worker.serve_as(worker.version)
             hot = context.runtime.attempt([(version, tasks[0], 7)], Purpose("hot", 0, temperature=0.5))
             PoolSink(context.pool).append(
@@ -92,7 +92,7 @@ def test_a_pool_where_every_task_was_attempted_once_is_refused_with_what_to_do(
     """Before anything is planned or trained, though their log-probs are there."""
     with desk.opened(tmp_path / "before", desk.config(("solver",), environment=SHORT)) as context:
         worker = PolicyWorker(context.runtime, version_of(NANO))
-        worker.practise(context.next_tasks(3), 0, RolloutPlan("run/practice", 0, 1), PoolSink(context.pool))
+        worker.sample_groups(context.next_tasks(3), 0, RolloutPlan("run/practice", 0, 1), PoolSink(context.pool))
     settings = desk.config(("solver",), pool={"path": str(tmp_path / "before" / "pool.db")})
     with (
         desk.opened(tmp_path / "now", settings) as context,
@@ -131,7 +131,7 @@ def test_the_age_of_weights_follows_the_order_in_which_they_sampled(desk: Module
         worker = PolicyWorker(context.runtime, version_of(NANO))
         tasks = context.next_tasks(2)
         for number in range(6):
-            worker.practise(tasks, number, RolloutPlan("run/practice", 0, 2), PoolSink(context.pool))
+            worker.sample_groups(tasks, number, RolloutPlan("run/practice", 0, 2), PoolSink(context.pool))
             hashes.append(worker.engine.version)
             with torch.no_grad():
                 next(worker.model.parameters()).add_(1e-4)

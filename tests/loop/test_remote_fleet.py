@@ -76,13 +76,15 @@ def test_practice_through_an_engine_elsewhere_is_practice_here(practising: Calla
     """SGLang's seeds have 31 bits, ours 63: so tokens differ from those here, but are those of the same weights."""
     _, runtime, worker = practising()
     runtime.follow(worker.model)
-    groups = worker.practise(TASKS, 2, PRACTICE, NoSink())
+    groups = worker.sample_groups(TASKS, 2, PRACTICE, NoSink())
     found = [member.trajectory for group in groups for member in group.members]
     assert len(found) == 9 and {each.error for each in found} == {""}
     assert {each.model_version for each in found} == {weights_hash(worker.model)}
     assert all(member.turn_rewards is not None for group in groups for member in group.members)
     assert runtime.rescored is not None and runtime.rescored.largest_gap < 1e-4
-    assert tokens(worker.practise(TASKS, 2, PRACTICE, NoSink())) == tokens(groups), "seeds decide, not the moment"
+    assert tokens(worker.sample_groups(TASKS, 2, PRACTICE, NoSink())) == tokens(groups), (
+        "seeds decide, not the moment"
+    )
 
 
 def test_an_engine_that_returns_other_ids_than_it_sampled_is_refused_before_training(
@@ -99,7 +101,7 @@ def test_an_engine_that_returns_other_ids_than_it_sampled_is_refused_before_trai
     runtime.follow(worker.model)
     engine.faults.append(other)
     with pytest.raises(TrainingError, match="the engine returns other tokens than it sampled"):
-        worker.practise(TASKS, 2, PRACTICE, NoSink())
+        worker.sample_groups(TASKS, 2, PRACTICE, NoSink())
 
 
 def test_nothing_is_scored_again_at_other_temperatures_and_nothing_sampled_without_weights(
@@ -107,8 +109,8 @@ def test_nothing_is_scored_again_at_other_temperatures_and_nothing_sampled_witho
 ) -> None:
     _, runtime, worker = practising()
     with pytest.raises(ModelError, match=r"call follow\(\) first"):
-        worker.practise(TASKS, 2, PRACTICE, NoSink())
+        worker.sample_groups(TASKS, 2, PRACTICE, NoSink())
     runtime.follow(worker.model)
-    (found,) = runtime.attempt([(worker.version, TASKS[0], 0)], Purpose("exam", 1, temperature=0.0))
+    (found,) = runtime.attempt([(worker.version, TASKS[0], 0)], Purpose("heldout", 1, temperature=0.0))
     assert "at temperature 0.0 they are not the model's" in found.error, "SGLang scores at its own temperature"
     assert runtime.rescored is None

@@ -158,9 +158,9 @@ def test_every_base_is_examined_before_anything_is_trained(desk: ModuleType, tmp
     with desk.opened(tmp_path / "run", config) as context:
         parent = context.router.registry.served("adder").incumbent
         with pytest.raises(ModelError, match="gone"):
-            study(context, parent, evaluate_heldout(context, "exam-before", parent))
+            study(context, parent, evaluate_heldout(context, "heldout-before", parent))
         steps = [step.name for step in context.journal.progress().steps]
-    assert steps == ["exam-before", "exam-before-second-base"]
+    assert steps == ["heldout-before", "heldout-before-second-base"]
 
 
 def test_every_round_has_its_number_of_examples_and_none_comes_more_often_than_another(desk: ModuleType) -> None:

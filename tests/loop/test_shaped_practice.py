@@ -44,7 +44,7 @@ class Forgetful:
 def train_on_rollouts(kit: EnvironmentKit, family: str) -> tuple[PolicyWorker, list[ScoredGroup]]:
     worker = PolicyWorker(AgentRuntime(kit, Limits(max_turns=8, max_tokens=240, max_action_tokens=40)), NANO)
     tasks = list(islice(kit.tasks(seed=3, split="train", families=[family]), 2))
-    return worker, worker.practise(tasks, 0, PRACTICE, Forgetful())
+    return worker, worker.sample_groups(tasks, 0, PRACTICE, Forgetful())
 
 
 def test_turns_are_credited_with_differences_of_the_potential_of_errands(tmp_path: Path) -> None:

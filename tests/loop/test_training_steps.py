@@ -77,7 +77,7 @@ def test_further_rounds_are_sampled_anew_and_kept_beside_the_iterations_own(
         worker = PolicyWorker(context.runtime, version_of(NANO))
         tasks, practice = context.next_tasks(2), RolloutPlan("run/practice", 0, attempts=4)
         sink = PoolSink(context.pool)
-        rounds = [worker.practise(tasks, 3, replace(practice, refill=index), sink) for index in (0, 1, 0)]
+        rounds = [worker.sample_groups(tasks, 3, replace(practice, refill=index), sink) for index in (0, 1, 0)]
         kept = [
             {each.trajectory_id for each in context.pool.selected(Selection(run=run), tenant="default")}
             for run in ("run/practice", "run/practice/refill-1")
@@ -117,10 +117,12 @@ def test_attempts_that_an_engine_broke_are_missing_and_an_engine_that_breaks_all
         worker = PolicyWorker(context.runtime, version_of(NANO))
         engine, tasks = worker.engine, context.next_tasks(2)
         worker.engine = cast(LocalEngine, _DyingEngine(engine, 3))
-        groups = worker.practise(tasks, 0, RolloutPlan("run/some", 0, 2, lambda _: 0.0), PoolSink(context.pool))
+        groups = worker.sample_groups(
+            tasks, 0, RolloutPlan("run/some", 0, 2, lambda _: 0.0), PoolSink(context.pool)
+        )
         worker.engine = cast(LocalEngine, _DyingEngine(engine, 0))
         with pytest.raises(ModelError, match=r"not one of 4 attempts could be made.*nobody answers at http"):
-            worker.practise(tasks, 1, RolloutPlan("run/none", 0, 2, lambda _: 0.0), PoolSink(context.pool))
+            worker.sample_groups(tasks, 1, RolloutPlan("run/none", 0, 2, lambda _: 0.0), PoolSink(context.pool))
     members = [member for group in groups for member in group.members]
     assert sorted(each.trajectory.outcome for each in members).count("model_error") == 1
     assert [(each.turn_rewards, each.succeeded) for each in members if each.trajectory.error] == [(None, None)]
@@ -136,9 +138,9 @@ def test_what_is_written_too_much_is_taken_off_the_reward(desk: ModuleType, tmp_
         worker = PolicyWorker(context.runtime, version_of(NANO))
         tasks = context.next_tasks(1)
         plain = RolloutPlan("run/plain", 0, attempts=2, reward=lambda _: 1.0)
-        (group,) = worker.practise(tasks, 0, plain, PoolSink(context.pool))
+        (group,) = worker.sample_groups(tasks, 0, plain, PoolSink(context.pool))
         halved = replace(plain, run="run/halved", penalty=lambda _: soft_overlong(90, limit=100, buffer=20))
-        (other,) = worker.practise(tasks, 0, halved, PoolSink(context.pool))
+        (other,) = worker.sample_groups(tasks, 0, halved, PoolSink(context.pool))
     trajectory = group.members[0].trajectory
     assert penalty(trajectory) == soft_overlong(written_count(trajectory), limit=100, buffer=20)
     assert [member.turn_rewards for member in group.members] == [(1.0,), (1.0,)]
@@ -151,7 +153,7 @@ def test_practice_measures_states_where_it_is_told_to(desk: ModuleType, tmp_path
         worker = PolicyWorker(context.runtime, version_of(NANO))
         plain = RolloutPlan("run/plain", 0, attempts=2, reward=lambda _: 1.0, penalty=lambda _: -0.5, gamma=0.5)
         sink = PoolSink(context.pool)
-        (group,) = worker.practise(context.next_tasks(1), 0, replace(plain, continuations=3), sink)
+        (group,) = worker.sample_groups(context.next_tasks(1), 0, replace(plain, continuations=3), sink)
         kept = list(context.pool.selected(Selection(run="run/plain"), tenant="default"))
     assert len(kept) == 2
     for member in group.members:
@@ -169,10 +171,10 @@ def test_practice_measures_states_where_it_is_told_to(desk: ModuleType, tmp_path
 def test_practice_follows_what_still_fails_but_never_stops(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path) as context:
         tasks = evaluation_tasks(context.kit, context.trained_families, 20, seed=0, split="heldout")
-        exam = evaluate_version(
+        heldout = evaluate_version(
             context.runtime, context.service.versions()["adder@base"], tasks, Purpose("p", 0), pool=None
         )
-    assert family_weights(exam) == {"sums": 0.4, "products": 1.0}
+    assert family_weights(heldout) == {"sums": 0.4, "products": 1.0}
 
 
 def test_reward_is_the_configured_rubric_and_missing_stays_missing(desk: ModuleType, tmp_path: Path) -> None:
@@ -192,7 +194,7 @@ def test_snapshot_holds_verified_training_successes_only(desk: ModuleType, tmp_p
             context.runtime,
             context.service.versions()["solver@base"],
             evaluation_tasks(context.kit, ["sums"], 5, seed=0, split="heldout"),
-            context.purpose("exam"),
+            context.purpose("heldout"),
             pool=context.pool,
         )
         snapshot = take_training_snapshot(context)
@@ -269,7 +271,7 @@ def test_practice_leaves_the_version_that_serves_alone(desk: ModuleType, tmp_pat
             for tensor in worker.model.parameters():
                 tensor.mul_(0.5)
         practice = RolloutPlan("run/practice", 0, attempts=2)
-        groups = worker.practise(tasks, 0, practice, PoolSink(context.pool))
+        groups = worker.sample_groups(tasks, 0, practice, PoolSink(context.pool))
         after = context.runtime.attempt(jobs, Purpose("serve", 0))
         kept = context.pool.selected(Selection(run="run/practice"), tenant="default")
     members = [member.trajectory for group in groups for member in group.members]
@@ -367,7 +369,7 @@ def test_practice_never_within_its_limits_makes_no_version_and_says_why(
         assert outcome.words == f"no new version; {NEVER_KEPT}"
         assert told_to.notes[-1] == NEVER_KEPT
         assert versions == {"nano@base"}
-        assert steps.isdisjoint({"cycle-1/exam-after", "cycle-1/validation"})
+        assert steps.isdisjoint({"cycle-1/heldout-after", "cycle-1/validation"})
         assert {result.name for result in outcome.results()}.isdisjoint({"cycle_1_gain", "cycle_1_success_after"})
 
 

@@ -199,7 +199,7 @@ def whole_run(run_dir: Path) -> None:
         incumbent = context.router.registry.served("adder").incumbent
         serve(context, "serve", 96)
         check_readiness(context, "readiness")
-        evaluate_heldout(context, "exam", incumbent)
+        evaluate_heldout(context, "heldout", incumbent)
         release(context, "release", (incumbent, CANDIDATE), GROUND)
         serve(context, "serve-after", 48)
         context.finish()

@@ -14,7 +14,7 @@ LEVELS = {"mail": 1, "sheet": 2}
 PER_FAMILY = 20
 
 
-def exam(name: str, successes: Mapping[str, int], temperature: float = 1.0) -> HeldoutResult:
+def heldout(name: str, successes: Mapping[str, int], temperature: float = 1.0) -> HeldoutResult:
     """The first so many tasks of each family succeed, of 20 each."""
     marks = tuple(
         Mark(f"{family}-{number}", family, level, f"{name}/{family}-{number}", number < successes[family], False,
@@ -47,27 +47,27 @@ def share(family: str, probability: float, *, is_counted: bool = True) -> Family
 
 
 def pairs(before: HeldoutResult, after: HeldoutResult) -> Sequence[Pair]:
-    """For a validation of two exams."""
+    """For a validation of two held-out evaluations."""
     return [
         Pair(old.task_id, old.family, old.level, float(old.is_success), float(new.is_success))
         for old, new in zip(before.marks, after.marks, strict=True)
     ]
 
 
-BEFORE, AFTER_SFT = exam("base", {"mail": 12, "sheet": 4}), exam("sft", {"mail": 16, "sheet": 10})
-AFTER = exam("grpo", {"mail": 20, "sheet": 16})
+BEFORE, AFTER_SFT = heldout("base", {"mail": 12, "sheet": 4}), heldout("sft", {"mail": 16, "sheet": 10})
+AFTER = heldout("grpo", {"mail": 20, "sheet": 16})
 
 FACTS = Facts(
     before=BEFORE,
-    before_greedy=exam("base-greedy", {"mail": 13, "sheet": 5}, 0.0),
+    before_greedy=heldout("base-greedy", {"mail": 13, "sheet": 5}, 0.0),
     after_sft=AFTER_SFT,
     after=AFTER,
-    after_greedy=exam("grpo-greedy", {"mail": 20, "sheet": 18}, 0.0),
+    after_greedy=heldout("grpo-greedy", {"mail": 20, "sheet": 18}, 0.0),
     validation=validate(pairs(BEFORE, AFTER), ValidationSettings(resamples=1000), seed=0),
     floors=(Floor("mail", 1, 200, 1.0, 0.0, 0.02), Floor("sheet", 2, 200, 1.0, 0.0, 0.01)),
     readiness=report("points", "categories", holds=True),
     production_readiness=report("points", "categories", holds=False),
-    arena=(exam("arena", {"mail": 18, "sheet": 15}),),
+    arena=(heldout("arena", {"mail": 18, "sheet": 15}),),
     shares=(share("mail", 0.9), share("sheet", 0.7), share("other", 0.1, is_counted=False)),
     coverage=(
         CoverageShare("routing decisions", 50, 50),
@@ -82,7 +82,7 @@ FACTS = Facts(
         AgentVersion("nano", "damaged", "local_model"),
     ),
     healthy=AFTER,
-    damaged=exam("damaged", {"mail": 18, "sheet": 10}),
+    damaged=heldout("damaged", {"mail": 18, "sheet": 10}),
     damaged_release=release("damaged", "rolled_back", 144),
     release=release("grpo", "promoted", 480),
     work=None,

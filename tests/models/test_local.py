@@ -139,7 +139,7 @@ def test_a_model_with_a_chat_template_rolls_out_trains_and_serves_again(folder: 
     version = AgentVersion("chat", "1", "local_model", model=str(folder), prompt="Be brief.")
     worker = PolicyWorker(runtime, version)
     tasks = list(islice(kit.tasks(seed=0, split="train", families=list(kit.families)), 2))
-    groups = worker.practise(tasks, 0, RolloutPlan("run", 0, attempts=2), Nowhere())
+    groups = worker.sample_groups(tasks, 0, RolloutPlan("run", 0, attempts=2), Nowhere())
     sampled = [member.trajectory for group in groups for member in group.members]
     assert [len(each.rows) for each in sampled] == [1, 1, 1, 1]
     rows = [row for each in sampled for row in policy_rows(each, [1.0, 1.0])]

@@ -163,6 +163,6 @@ def test_the_shipped_model_solves_simple_tasks() -> None:
     kit = resolve_kit("office")
     tasks = list(islice(kit.tasks(seed=11, split="train", families=["mail_flag"]), 24))
     limits = Limits(max_turns=6, max_tokens=512, max_action_tokens=48)
-    exam = evaluate_version(AgentRuntime(kit, limits), VERSION, tasks, Purpose("simple", 0, 0.0), pool=None)
+    heldout = evaluate_version(AgentRuntime(kit, limits), VERSION, tasks, Purpose("simple", 0, 0.0), pool=None)
     # At a true rate of .8 fewer than 12 of 24 have probability 1e-3.
-    assert exam.rate() >= 0.5
+    assert heldout.rate() >= 0.5

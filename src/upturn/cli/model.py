@@ -30,9 +30,9 @@ def info(
     local = load_local(name)
     card = json.loads((folder / CARD).read_text())
     try:
-        exams = [
-            Result(f"{exam}_success", float(found["value"]), "share", found["low"], found["high"], found["n"])
-            for exam, found in card["heldout"].items()
+        heldout_results = [
+            Result(f"{heldout}_success", float(found["value"]), "share", found["low"], found["high"], found["n"])
+            for heldout, found in card["heldout"].items()
         ]
     except (KeyError, TypeError, AttributeError) as exc:
         where = str(folder / CARD)
@@ -41,7 +41,7 @@ def info(
     results = [
         Result("parameters", float(local.model.num_parameters()), bar="1e6 to 3e6"),
         Result("package_bytes", float(size), "bytes", bar="<= 8000000", holds=size <= 8_000_000),
-        *exams,
+        *heldout_results,
     ]
     emit("model info", results, {"folder": str(folder), "card": card}, as_json=as_json)
 
@@ -57,7 +57,7 @@ def build_nano(  # noqa: PLR0917  # one parameter per option
     threads: Annotated[int, typer.Option(min=1, help="Of torch; part of what makes a build repeatable.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
-    """Builds a shipped model from nothing: tokenizer, pre-training on demonstrations, exam, card."""
+    """Builds a shipped model from nothing: tokenizer, pre-training on demonstrations, held-out evaluation, card."""
     target, place = output or _folder(name), work or Path("build") / name
     command = f"upturn model build-nano {name} --work {place} --threads {threads}"
     with LiveView(f"Build the model {name}") as view, resumable(command):
@@ -66,8 +66,8 @@ def build_nano(  # noqa: PLR0917  # one parameter per option
 
         card = build(course_named(name), place, target, seed=seed, threads=threads, progress=view)
     results = [
-        Result(f"{exam}_success", found["value"], "share", found["low"], found["high"], found["n"])
-        for exam, found in card.heldout.items()
+        Result(f"{heldout}_success", found["value"], "share", found["low"], found["high"], found["n"])
+        for heldout, found in card.heldout.items()
     ]
     emit("model build-nano", results, {"folder": str(target)}, as_json=as_json)
 

@@ -1,4 +1,4 @@
-"""Building a model that ships with the package: pre-training, saving in bfloat16, exam, card."""
+"""Building a model that ships with the package: pre-training, saving in bfloat16, held-out evaluation, card."""
 
 import json
 import shutil
@@ -56,7 +56,7 @@ class Card:
 
 
 def limits_of(course: Course) -> Limits:
-    """Of an attempt in the course's exams."""
+    """Of a trajectory in the held-out evaluations of the course."""
     return Limits(
         max_turns=course.max_turns, max_tokens=course.max_tokens, max_action_tokens=course.max_action_tokens
     )
@@ -79,7 +79,7 @@ def build(course: Course, work: Path, target: Path, *, seed: int, threads: int, 
     shutil.rmtree(folder, ignore_errors=True)
     save_version(model, folder, stored="bfloat16")
     tokenizer.save(str(folder / "tokenizer.json"))
-    card = _examined(course, folder, model.num_parameters(), seed=seed, threads=threads, progress=progress)
+    card = _evaluated(course, folder, model.num_parameters(), seed=seed, threads=threads, progress=progress)
     (folder / CARD).write_text(json.dumps(json.loads(fields_json(card)), indent=2) + "\n")
     put_files(folder, target)
     return card
@@ -94,7 +94,7 @@ def put_files(source: Path, target: Path) -> None:
         partial.replace(target / file.name)
 
 
-def _examined(
+def _evaluated(
     course: Course, folder: Path, parameters: int, *, seed: int, threads: int, progress: Progress
 ) -> Card:
     """The card of the model as it was saved: rounded weights, loaded again."""
@@ -104,14 +104,14 @@ def _examined(
     heldout: dict[str, Figure] = {}
     tasks = evaluation_tasks(kit, course.families, HELDOUT_TASKS, seed=seed, split="heldout")
     for name, temperature in (("sampled", 1.0), ("greedy", 0.0)):
-        progress.stage(f"Exam, {name}", 1)
-        exam = evaluate_version(runtime, version, tasks, Purpose(f"card/{name}", seed, temperature), pool=None)
-        heldout[name] = _figure(exam.interval())
-        for level in levels_of(exam.marks):
-            heldout[f"{name}_L{level}"] = _figure(exam.interval(level=level))
-        for family in families_of(exam.marks):
-            heldout[f"{name}_{family}"] = _figure(exam.interval(family=family))
-        progress.advance(1, success=exam.rate())
+        progress.stage(f"Held-out evaluation, {name}", 1)
+        result = evaluate_version(runtime, version, tasks, Purpose(f"card/{name}", seed, temperature), pool=None)
+        heldout[name] = _figure(result.interval())
+        for level in levels_of(result.marks):
+            heldout[f"{name}_L{level}"] = _figure(result.interval(level=level))
+        for family in families_of(result.marks):
+            heldout[f"{name}_{family}"] = _figure(result.interval(family=family))
+        progress.advance(1, success=result.rate())
     progress.stage("pass@8", len(course.families))
     passed: dict[str, float] = {}
     lengths: dict[int, list[int]] = {}

@@ -36,7 +36,7 @@ class ReadinessReport:
 
 
 class Trained(NamedTuple):
-    """What training made, with the exams on the way."""
+    """What training made, with the held-out evaluations on the way."""
 
     incumbent: AgentVersion
     before: HeldoutResult
@@ -98,12 +98,12 @@ def check_readiness(context: Context, name: str) -> ReadinessReport:
 def train(context: Context, prefix: str) -> Trained:
     """Trains the agent that is to be improved, and examines it before, between and after.
 
-    Where practice was never within its limits on costs, the version before it goes on, and its exam counts.
+    Where training was never within its limits on costs, the version before it goes on, and its evaluation counts.
     """
     agent = context.config.improved_agent
     assert agent is not None
     incumbent = context.router.registry.served(agent.name).incumbent
-    before = evaluate_heldout(context, f"{prefix}exam-before", incumbent)
+    before = evaluate_heldout(context, f"{prefix}heldout-before", incumbent)
     candidate, snapshot, after_sft = incumbent, None, None
     if "sft" in context.config.loop.train:
         snapshot = context.journal.record_step(
@@ -113,7 +113,7 @@ def train(context: Context, prefix: str) -> Trained:
         candidate = context.journal.record_step(
             f"{prefix}sft", AgentVersion, lambda: train_sft(context, incumbent, taken, f"{prefix}sft")
         )
-        after_sft = evaluate_heldout(context, f"{prefix}exam-sft", candidate)
+        after_sft = evaluate_heldout(context, f"{prefix}heldout-sft", candidate)
     after, practice = after_sft or before, ""
     if "grpo" in context.config.loop.train:
         parent, weights = candidate, family_weights(after)
@@ -125,7 +125,7 @@ def train(context: Context, prefix: str) -> Trained:
             practice = f"practice: {limits}"
             context.progress.note(practice)
         if candidate.id != parent.id:
-            after = evaluate_heldout(context, f"{prefix}exam-after", candidate)
+            after = evaluate_heldout(context, f"{prefix}heldout-after", candidate)
     return Trained(incumbent, before, snapshot, after_sft, candidate, after, practice)
 
 
@@ -211,12 +211,13 @@ class CycleOutcome(NamedTuple):
 
 def _exam_results(prefix: str, trained: Trained) -> list[Result]:
     """Success before, and where a version was made, success after and the gain."""
-    exams = {"success_before": trained.before.interval()}
+    heldout_results = {"success_before": trained.before.interval()}
     if trained.is_new:
-        exams["success_after"] = trained.after.interval()
-        exams["gain"] = trained.after.gain_over(trained.before)
+        heldout_results["success_after"] = trained.after.interval()
+        heldout_results["gain"] = trained.after.gain_over(trained.before)
     return [
-        Result(f"{prefix}_{name}", each.mean, "share", each.low, each.high, each.n) for name, each in exams.items()
+        Result(f"{prefix}_{name}", each.mean, "share", each.low, each.high, each.n)
+        for name, each in heldout_results.items()
     ]
 
 

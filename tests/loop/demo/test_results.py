@@ -92,12 +92,12 @@ def test_values_are_those_of_the_facts(toy: ModuleType) -> None:
     ],
 )
 def test_exam_that_misses_its_bar(toy: ModuleType, name: str, changed: dict[str, Any]) -> None:
-    exams = {field: toy.exam("x", {f: a, g: b}) for field, (f, a, g, b) in changed.items()}
-    assert figures(replace(toy.FACTS, **exams))[name].holds is False
+    heldout_results = {field: toy.heldout("x", {f: a, g: b}) for field, (f, a, g, b) in changed.items()}
+    assert figures(replace(toy.FACTS, **heldout_results))[name].holds is False
 
 
 def test_bars_of_gains_are_the_plans(toy: ModuleType) -> None:
-    facts = replace(toy.FACTS, after_sft=toy.exam("x", {"mail": 20, "sheet": 16}))  # as good as after practice
+    facts = replace(toy.FACTS, after_sft=toy.heldout("x", {"mail": 20, "sheet": 16}))  # as good as after GRPO
     assert figures(facts)["gain_grpo"].holds is False
     plan = replace(BRIEF, gain=0.0, gain_by_practice=None)
     found = {result.name: result for result in demo_results(facts, RESOURCES, plan)}
@@ -166,8 +166,8 @@ def test_details_say_the_same_by_level_and_family(toy: ModuleType) -> None:
     levels, families = details["levels"], details["families"]
     assert isinstance(levels, dict)
     assert isinstance(families, dict)
-    exams = ["before", "before_greedy", "after_sft", "after", "after_greedy", "damaged"]
-    assert list(levels) == list(families) == exams
+    heldout_results = ["before", "before_greedy", "after_sft", "after", "after_greedy", "damaged"]
+    assert list(levels) == list(families) == heldout_results
     after: Any = levels["after"]
     assert list(after) == ["L1", "L2"]
     assert after["L1"] == {"value": 1.0, "low": 1.0, "high": 1.0, "n": 20}

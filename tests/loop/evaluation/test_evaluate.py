@@ -48,7 +48,7 @@ def test_rates_and_paired_gain(desk: ModuleType, tmp_path: Path) -> None:
 def test_gain_over_other_tasks_is_refused(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path / "run") as context:
         version = context.service.versions()["adder@base"]
-        exams = [
+        heldout_results = [
             evaluate_version(
                 context.runtime,
                 version,
@@ -59,21 +59,21 @@ def test_gain_over_other_tasks_is_refused(desk: ModuleType, tmp_path: Path) -> N
             for seed in (0, 1)
         ]
     with pytest.raises(AssertionError):
-        exams[0].gain_over(exams[1])
+        heldout_results[0].gain_over(heldout_results[1])
 
 
 def test_missing_judgement_is_marked_and_counts_as_failure(desk: ModuleType, tmp_path: Path) -> None:
     config = desk.config(environment={"name": "toy_desk:unjudged_kit"})
     with desk.opened(tmp_path / "run", config) as context:
         tasks = evaluation_tasks(context.kit, ["sums"], 6, seed=0, split="heldout")
-        exam = evaluate_version(
+        heldout = evaluate_version(
             context.runtime, context.service.versions()["solver@base"], tasks, Purpose("p", 0), pool=None
         )
     assert all(
         mark.is_missing and not mark.is_success and all(value is None for value in mark.rewards.values())
-        for mark in exam.marks
+        for mark in heldout.marks
     )
-    assert (exam.rate(), len(exam.marks)) == (0.0, 6)
+    assert (heldout.rate(), len(heldout.marks)) == (0.0, 6)
 
 
 def test_a_cost_that_nobody_could_judge_is_missing_and_not_zero(desk: ModuleType, tmp_path: Path) -> None:
@@ -81,12 +81,12 @@ def test_a_cost_that_nobody_could_judge_is_missing_and_not_zero(desk: ModuleType
     config = desk.config(environment={"verifier": "toy_desk:costly_judge"})
     with desk.opened(tmp_path / "run", config) as context:
         tasks = evaluation_tasks(context.kit, ["sums"], 9, seed=0, split="heldout")
-        exam = evaluate_version(
+        heldout = evaluate_version(
             context.runtime, context.service.versions()["solver@base"], tasks, Purpose("p", 0), pool=None
         )
-    assert [dict(mark.costs) for mark in exam.marks] == [
+    assert [dict(mark.costs) for mark in heldout.marks] == [
         {"error": 0.0, "safety": 0.0},
         {"error": 0.0, "safety": 1.0},
         {},
     ] * 3
-    assert exam.costs() == {"error": (0.0, 3), "safety": (0.5, 3)}
+    assert heldout.costs() == {"error": (0.0, 3), "safety": (0.5, 3)}

@@ -1,4 +1,4 @@
-"""Held-out tasks beside the suites: drawn by seed, each family alike, none that an exam or a suite has."""
+"""Held-out tasks beside the suites: drawn by seed, each family alike, none that an heldout or a suite has."""
 
 from upturn.environments.office import OfficeKit
 from upturn.environments.office.suites import suite_named

@@ -59,7 +59,7 @@ def failed(worker: PolicyWorker) -> list[ScoredGroup]:
     families = [family for family, level in worker.runtime.kit.families.items() if level == 3][:2]
     tasks = list(islice(worker.runtime.kit.tasks(seed=3, split="train", families=families), len(families)))
     never = replace(PRACTICE, reward=lambda _: 0.0)
-    return worker.practise(tasks, 0, never, _Nowhere())
+    return worker.sample_groups(tasks, 0, never, _Nowhere())
 
 
 @pytest.fixture(scope="module")

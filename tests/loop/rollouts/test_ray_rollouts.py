@@ -150,7 +150,7 @@ def test_practice_goes_through_a_crew_as_through_a_fleet(tmp_path: Path, flushin
     runtime.follow(worker.model)
     local = PolicyWorker(AgentRuntime(kit, LIMITS), VERSION)
     practice = RolloutPlan("run", 5, 3)
-    found, expected = (each.practise(tasks(3), 2, practice, NoSink()) for each in (worker, local))
+    found, expected = (each.sample_groups(tasks(3), 2, practice, NoSink()) for each in (worker, local))
     assert [[member.turn_rewards for member in group.members] for group in found] == [
         [member.turn_rewards for member in group.members] for group in expected
     ]
@@ -169,7 +169,7 @@ def test_sampling_ahead_through_a_crew_is_stamped_with_the_promised_weights(tmp_
 
     def sample(iteration: int, weights: Mapping[str, torch.Tensor]) -> list[ScoredGroup]:
         restore_weights(ahead.model, weights)
-        return ahead.practise(tasks(1), iteration, RolloutPlan("run", 5, 2), NoSink())
+        return ahead.sample_groups(tasks(1), iteration, RolloutPlan("run", 5, 2), NoSink())
 
     versions = []
     with AheadCollect(model, sample, staleness=1, iterations=3) as collect:

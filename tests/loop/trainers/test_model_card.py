@@ -29,11 +29,11 @@ def context(desk: ModuleType, tmp_path: Path) -> Iterator[Context]:
 
 def _taught(context: Context, candidate: AgentVersion, *lines: str, ending: str = "All done.") -> TrainingResult:
     incumbent = context.router.registry.served("adder").incumbent
-    before = evaluate_heldout(context, "exam-before", incumbent)
+    before = evaluate_heldout(context, "heldout-before", incumbent)
     learned = Learned(candidate, (Result("extra", 1.0),), lines)
     if candidate.id == incumbent.id:
         return TrainingResult("sft", incumbent, before, before, None, ending, learned)
-    after = evaluate_heldout(context, "exam-after", candidate)
+    after = evaluate_heldout(context, "heldout-after", candidate)
     return TrainingResult(
         "sft", incumbent, before, after, compare(context, "validation", before, after), ending, learned
     )
@@ -118,11 +118,11 @@ def test_time_is_counted_once_where_steps_have_steps_within(context: Context) ->
     context.journal.json_step("train", within)
     taught = _taught(context, BETTER)
     steps = {step.name: step.seconds or 0.0 for step in context.journal.progress().steps}
-    assert set(steps) == {"train", "inner", "exam-before", "exam-after", "validation"}
+    assert set(steps) == {"train", "inner", "heldout-before", "heldout-after", "validation"}
     (line,) = [each for each in card(context, taught).splitlines() if each.startswith("| time |")]
     shown = float(_plain(line).split("|")[2].split()[0])
     assert shown == pytest.approx(sum(steps.values()) - steps["inner"], abs=0.051)
-    assert line.endswith("s, exams included |")
+    assert line.endswith("s, held-out evaluations included |")
 
 
 def test_the_card_lies_in_the_runs_folder(context: Context) -> None:

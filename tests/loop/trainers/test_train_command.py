@@ -236,7 +236,7 @@ def test_the_exams_models_are_gone_while_training_holds_its_own(
     def examined(context: Context, _name: str, version: AgentVersion) -> HeldoutResult:
         context.runtime.renderer(version)
         engines.append(len(context.runtime._engines))
-        return HeldoutResult("exam", version.id, 1.0, ())
+        return HeldoutResult("heldout", version.id, 1.0, ())
 
     def trained(context: Context, parent: AgentVersion, _before: HeldoutResult, _name: str) -> Learned:
         engines.append(len(context.runtime._engines))

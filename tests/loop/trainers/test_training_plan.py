@@ -280,10 +280,10 @@ def test_lessons_hold_what_they_hold(context: Context, monkeypatch: pytest.Monke
     found = rft.plan(context, parent)
     section, trials = context.config.section(RftSettings), 9
     rows = section.iterations * section.tasks_per_iteration * section.group_size
-    exams = 1 + 9 + 1  # of the base, of each trial, and of the version that comes out
+    heldout_results = 1 + 9 + 1  # of the base, of each trial, and of the version that comes out
     chance = 30 * section.group_size
     assert (found.units, found.rows) == (trials * section.iterations, trials * rows)
-    sampled = trials * rows + exams * HELDOUT + chance
+    sampled = trials * rows + heldout_results * HELDOUT + chance
     assert found.seconds == pytest.approx(sampled * 2.0 + trials * rows * 3.0 * (1 + 1 / BACKWARD))
     assert found.learns_from == "30 tasks, 9 trainings with the controls and seeds"
 

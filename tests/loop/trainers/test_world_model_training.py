@@ -86,7 +86,7 @@ def test_a_plan_counts_the_predictions_that_are_sampled(
     predictions = 7 * 5 * 4 + 8 * len(world.trained) + 4 * len(world.held_out)
     assert len(world.trained) > 3 and world.held_out
     assert (found.seconds, probed) == (100.0 + 2.0 * predictions, [3])
-    assert found.basis.endswith("predictions of 3 of their answers take here; without exams")
+    assert found.basis.endswith("predictions of 3 of their answers take here; without held-out evaluations")
 
 
 @pytest.mark.slow

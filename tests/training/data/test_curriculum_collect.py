@@ -44,7 +44,7 @@ class Desk:
         self.task = task
         self.asked: list[Sample] = []
 
-    def practise(self, sample: Sample) -> list[ScoredGroup]:
+    def sample_groups(self, sample: Sample) -> list[ScoredGroup]:
         self.asked.append(sample)
         generator = torch.Generator().manual_seed(sample.iteration + 100_000 * sample.attempt)
         return [
@@ -62,7 +62,7 @@ class Desk:
 
 def collect_of(model: PreTrainedModel, toy: Toy, tasks: int = 5) -> tuple[CurriculumCollect, Desk]:
     desk = Desk(toy(model, attempts=12))
-    return CurriculumCollect(Curriculum(LEVELS, PLAN, seed=0), desk.practise, tasks), desk
+    return CurriculumCollect(Curriculum(LEVELS, PLAN, seed=0), desk.sample_groups, tasks), desk
 
 
 def test_each_iteration_practises_what_the_curriculum_chose_and_learns_what_came_of_it(

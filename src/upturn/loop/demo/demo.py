@@ -96,8 +96,8 @@ def run_demo(context: Context, plan: DemoPlan) -> Facts:
         "readiness-production", ReadinessReport, lambda: _production_readiness(context)
     )
     trained = train(context, "")
-    before_greedy = evaluate_heldout(context, "exam-before-greedy", trained.incumbent, 0.0)
-    after_greedy = evaluate_heldout(context, "exam-after-greedy", trained.candidate, 0.0)
+    before_greedy = evaluate_heldout(context, "heldout-before-greedy", trained.incumbent, 0.0)
+    after_greedy = evaluate_heldout(context, "heldout-after-greedy", trained.candidate, 0.0)
     validation = compare(context, "validation", trained.before, trained.after)
     ground = _ground(validation, plan)
     released = None
@@ -160,7 +160,7 @@ class _Floors:
 
 @record
 class _Exams:
-    exams: tuple[HeldoutResult, ...]
+    heldout_results: tuple[HeldoutResult, ...]
 
 
 def _floors(context: Context, count: int) -> tuple[Floor, ...]:
@@ -192,10 +192,10 @@ def _arena(context: Context, per_family: int) -> tuple[HeldoutResult, ...]:
         for name, served in agents.items():
             purpose = context.purpose(f"arena/{name}")
             found.append(evaluate_version(context.runtime, served.incumbent, tasks, purpose, pool=context.pool))
-            context.progress.advance(1, **{exam.agent_version: exam.rate() for exam in found})
+            context.progress.advance(1, **{heldout.agent_version: heldout.rate() for heldout in found})
         return _Exams(tuple(found))
 
-    return context.journal.record_step("arena", _Exams, work).exams
+    return context.journal.record_step("arena", _Exams, work).heldout_results
 
 
 def family_shares(context: Context, arena: tuple[HeldoutResult, ...]) -> tuple[FamilyShare, ...]:
@@ -204,7 +204,7 @@ def family_shares(context: Context, arena: tuple[HeldoutResult, ...]) -> tuple[F
     decisions = Counter(asked[each.task_id] for each in context.pool.decisions(tenant=context.tenant))
     found = []
     for family in context.families:
-        rates = sorted(((exam.rate(family=family), exam.agent_version) for exam in arena), reverse=True)
+        rates = sorted(((heldout.rate(family=family), heldout.agent_version) for heldout in arena), reverse=True)
         (top, best), (second, _) = rates[0], rates[1]
         task = next(context.kit.tasks(seed=context.seed, split="train", families=[family]))
         alternatives = context.router.decide(task).alternatives

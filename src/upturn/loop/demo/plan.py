@@ -63,7 +63,7 @@ class DemoPlan:
     incumbent_share: float
     """Of the weights that served before, in the candidate's."""
     work: int
-    """Held-out tasks that the last version works on beside its exam, for figures of its work; 0 = none."""
+    """Held-out tasks that the last version works on beside its heldout, for figures of its work; 0 = none."""
     floor_tasks: int
     """Of each family, on which the verifier must give nothing for cheating and everything to the oracle."""
     arena_tasks: int

@@ -109,23 +109,24 @@ def _measurements(facts: Facts) -> tuple[Measurement, ...]:
     return tuple(found)
 
 
-def _measurement(stage: str, exam: HeldoutResult) -> Measurement:
+def _measurement(stage: str, heldout: HeldoutResult) -> Measurement:
     return Measurement(
         stage=stage,
-        sampling="greedy" if exam.temperature == 0 else "sampled",
-        overall=_estimate(exam.interval()),
+        sampling="greedy" if heldout.temperature == 0 else "sampled",
+        overall=_estimate(heldout.interval()),
         levels=tuple(
-            Success(f"L{level}", _estimate(exam.interval(level=level)), level) for level in levels_of(exam.marks)
+            Success(f"L{level}", _estimate(heldout.interval(level=level)), level)
+            for level in levels_of(heldout.marks)
         ),
         families=tuple(
-            Success(family, _estimate(exam.interval(family=family)), _level_of(exam, family))
-            for family in families_of(exam.marks)
+            Success(family, _estimate(heldout.interval(family=family)), _level_of(heldout, family))
+            for family in families_of(heldout.marks)
         ),
     )
 
 
-def _level_of(exam: HeldoutResult, family: str) -> int:
-    return next(mark.level for mark in exam.marks if mark.family == family)
+def _level_of(heldout: HeldoutResult, family: str) -> int:
+    return next(mark.level for mark in heldout.marks if mark.family == family)
 
 
 def _curves(context: Context) -> tuple[LearningCurve, ...]:

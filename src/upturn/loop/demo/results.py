@@ -50,7 +50,7 @@ def demo_results(facts: Facts, resources: Resources, plan: DemoPlan) -> tuple[Re
 
 def demo_details(facts: Facts) -> dict[str, JsonValue]:
     """The same by family and by level, and what the canaries said."""
-    exams = {
+    heldout_results = {
         "before": facts.before,
         "before_greedy": facts.before_greedy,
         "after_sft": facts.after_sft,
@@ -59,9 +59,9 @@ def demo_details(facts: Facts) -> dict[str, JsonValue]:
         "damaged": facts.damaged,
     }
     return {
-        "levels": {name: _by_level(exam) for name, exam in exams.items()},
-        "families": {name: _by_family(exam) for name, exam in exams.items()},
-        "arena": {exam.agent_version: _by_family(exam) for exam in facts.arena},
+        "levels": {name: _by_level(heldout) for name, heldout in heldout_results.items()},
+        "families": {name: _by_family(heldout) for name, heldout in heldout_results.items()},
+        "arena": {heldout.agent_version: _by_family(heldout) for heldout in facts.arena},
         "routing": [
             {
                 "family": share.family,
@@ -89,14 +89,14 @@ def demo_details(facts: Facts) -> dict[str, JsonValue]:
     }
 
 
-def _levels(exam: HeldoutResult, bars: Mapping[int, float]) -> Iterator[Result]:
+def _levels(heldout: HeldoutResult, bars: Mapping[int, float]) -> Iterator[Result]:
     """Success by level; the lowest alone where all have the same bar."""
-    rates = {level: exam.rate(level=level) for level in levels_of(exam.marks)}
+    rates = {level: heldout.rate(level=level) for level in levels_of(heldout.marks)}
     if len(set(bars.values())) == 1:
         yield _at_least("min_level_success_after", min(rates.values()), min(bars.values()))
         return
     for level, rate in rates.items():
-        found = exam.interval(level=level)
+        found = heldout.interval(level=level)
         bar = bars[level]
         name = f"level_{level}_success_after"
         yield Result(name, rate, "share", found.low, found.high, found.n, f">= {bar:g}", rate >= bar)
@@ -106,12 +106,12 @@ def _checks(checks: tuple[Result, ...]) -> list[JsonValue]:
     return [{"name": check.name, "value": check.value, "bar": check.bar, "holds": check.holds} for check in checks]
 
 
-def _by_level(exam: HeldoutResult) -> dict[str, JsonValue]:
-    return {f"L{level}": _interval(exam.interval(level=level)) for level in levels_of(exam.marks)}
+def _by_level(heldout: HeldoutResult) -> dict[str, JsonValue]:
+    return {f"L{level}": _interval(heldout.interval(level=level)) for level in levels_of(heldout.marks)}
 
 
-def _by_family(exam: HeldoutResult) -> dict[str, JsonValue]:
-    return {family: _interval(exam.interval(family=family)) for family in families_of(exam.marks)}
+def _by_family(heldout: HeldoutResult) -> dict[str, JsonValue]:
+    return {family: _interval(heldout.interval(family=family)) for family in families_of(heldout.marks)}
 
 
 def _interval(found: Interval) -> dict[str, JsonValue]:
@@ -126,8 +126,8 @@ def _at_least(name: str, value: float, bar: float, n: int | None = None) -> Resu
     return Result(name, value, "share", n=n, bar=f">= {bar:g}", holds=value >= bar)
 
 
-def _rate(name: str, exam: HeldoutResult, at_least: float | None = None) -> Result:
-    found = exam.interval()
+def _rate(name: str, heldout: HeldoutResult, at_least: float | None = None) -> Result:
+    found = heldout.interval()
     bar = None if at_least is None else f">= {at_least:g}"
     holds = None if at_least is None else found.mean >= at_least
     return Result(name, found.mean, "share", found.low, found.high, found.n, bar, holds)

@@ -19,7 +19,7 @@ EXAM_SEED_OFFSET = 500_000
 
 @record
 class Mark:
-    """One task's result in an exam."""
+    """One task's result in a held-out evaluation."""
 
     task_id: str
     family: str
@@ -45,7 +45,7 @@ class MeanCost(NamedTuple):
 
 @record
 class HeldoutResult:
-    """All marks of one version, in the order of the exam's tasks."""
+    """All marks of one version, in the order of the held-out tasks."""
 
     name: str
     agent_version: str

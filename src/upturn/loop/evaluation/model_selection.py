@@ -55,7 +55,7 @@ def watcher(context: Context, worker: PolicyWorker, name: str) -> Evaluate:
     """The evaluation that a training run is watched by, and its best weights are chosen by.
 
     Costs are means over the tasks that were judged for them: what could not be judged is no proof of good conduct.
-    Notes where the tasks are practised too.
+    Notes where the tasks are trained on too.
     """
     tasks, measure, is_unseen = watched(context)
     if not is_unseen:

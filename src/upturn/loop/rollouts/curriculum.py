@@ -33,8 +33,8 @@ def curriculum_collect(
         weights=None if settings.policy == "uniform" else weights,
     )
 
-    def practise(sample: Sample) -> list[ScoredGroup]:
+    def sample_groups(sample: Sample) -> list[ScoredGroup]:
         tasks = sampler.numbered_tasks(sample.portions)
-        return worker.practise(tasks, sample.iteration, replace(practice, refill=sample.attempt), sink)
+        return worker.sample_groups(tasks, sample.iteration, replace(practice, refill=sample.attempt), sink)
 
-    return CurriculumCollect(curriculum, practise, count)
+    return CurriculumCollect(curriculum, sample_groups, count)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 TRAINING_SEED_OFFSET = 1_000_000
-"""Training draws its tasks from streams that neither service nor exams use."""
+"""Training draws its tasks from streams that neither service nor heldout_results use."""
 _BROKEN = frozenset({"model_error", "environment_error"})
 """Outcomes that say nothing of the policy."""
 REFILL_SEED_STEP = 10_000_000
@@ -204,7 +204,7 @@ class PolicyWorker:
         (runtime or self.runtime).adopt(version, self.engine, self.renderer)
         return version
 
-    def practise(
+    def sample_groups(
         self, tasks: Sequence[Task], iteration: int, practice: RolloutPlan, sink: TrajectorySink
     ) -> list[ScoredGroup]:
         """Groups of attempts at the tasks with the present weights, at temperature 1; all go to the sink.

@@ -64,7 +64,7 @@ def _adapter(config: Config) -> Iterator[str]:
 
 
 def _practice(config: Config, kit: EnvironmentKit) -> Iterator[str]:
-    """A file may lack what training or its exams need; other environments make tasks without end."""
+    """A file may lack what training or its heldout_results need; other environments make tasks without end."""
     families = trained_families(config, kit)
     for split, word in _SPLITS:
         if next(kit.tasks(seed=config.run.seed, split=split, families=families), None) is None:

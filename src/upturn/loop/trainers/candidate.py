@@ -77,7 +77,7 @@ def keep_version(
 
 @record
 class Learned:
-    """The version, and what there is to say of it beside its exams."""
+    """The version, and what there is to say of it beside its held-out evaluations."""
 
     version: AgentVersion
     """The one that was trained where nothing was kept."""

@@ -1,4 +1,5 @@
-"""Several processes that train one model from the command line: the first one does all, the others lend a hand.
+"""Several processes that train one model from the command line: rank 0 runs the pipeline; the other ranks join
+training.
 
 Only training is shared. The first process holds the journal, the pool and the agents; it attempts tasks, judges,
 examines, prints and saves, as a single one does. The others (peers) open nothing: they wait until the first one

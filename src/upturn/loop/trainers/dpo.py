@@ -11,7 +11,7 @@ from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import Context
 from upturn.loop.trainers.candidate import keep_version, training_folder
 from upturn.loop.trainers.distributed_training import jointly
-from upturn.loop.trainers.pool_data import left_out_words, needed_pool, practised_selection, rendered, with_rows
+from upturn.loop.trainers.pool_data import left_out_words, needed_pool, rendered, trained_selection, with_rows
 from upturn.loop.trainers.registry import Algorithm
 from upturn.loop.trainers.training_plan import Held, Plan, Walk, rows_plan
 from upturn.pool import correction_pairs, deployment_pairs, take_snapshot_of
@@ -121,7 +121,7 @@ def _sides(pair: PreferencePair) -> tuple[Trajectory, Trajectory]:
 
 def _found(context: Context, worker: PolicyWorker) -> list[PreferencePair]:
     """What the pool holds now."""
-    section, chosen = context.config.section(DpoSettings), practised_selection(context)
+    section, chosen = context.config.section(DpoSettings), trained_selection(context)
     found = [correction_pairs(context.pool, tenant=context.tenant, selection=chosen)]
     if section.old:
         found.append(

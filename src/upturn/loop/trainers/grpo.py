@@ -27,7 +27,8 @@ from upturn.training.runs import RunOptions
 def train_grpo(
     context: Context, parent: AgentVersion, weights: Mapping[str, float], name: str, *, reward: Reward | None = None
 ) -> AgentVersion:
-    """The parent after practice in the environment; ``weights`` says how much each family is practised.
+    """The parent after reinforcement learning in the environment; ``weights`` says how often each family is
+    sampled.
 
     ``reward``: what an attempt earns; None = the configured rubric's score. Returns the parent itself where nothing
     was kept.

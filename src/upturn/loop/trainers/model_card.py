@@ -64,7 +64,7 @@ def _time(context: Context) -> str:
     """Of the lesson's own steps: some have others within."""
     steps = [step for step in context.journal.progress().steps if step.name in STEPS]
     interrupted = ", without what was interrupted and done again" if any(step.starts > 1 for step in steps) else ""
-    return f"{duration(sum(step.seconds or 0.0 for step in steps))}, exams included{interrupted}"
+    return f"{duration(sum(step.seconds or 0.0 for step in steps))}, held-out evaluations included{interrupted}"
 
 
 def _evidence(context: Context, taught: TrainingResult) -> list[str]:
@@ -86,8 +86,8 @@ def _by_family(taught: TrainingResult) -> list[str]:
     return ["| family | held-out tasks | before | after |", "|---|---|---|---|", *rows]
 
 
-def _share(exam: HeldoutResult, family: str) -> str:
-    return f"{100 * exam.rate(family=family):.0f} %"
+def _share(heldout: HeldoutResult, family: str) -> str:
+    return f"{100 * heldout.rate(family=family):.0f} %"
 
 
 def _estimate(found: Interval) -> Estimate:

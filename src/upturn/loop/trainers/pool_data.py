@@ -47,7 +47,7 @@ def left_out_words(*counts: Mapping[str, int]) -> str:
     )
 
 
-def practised_selection(context: Context) -> Selection:
+def trained_selection(context: Context) -> Selection:
     """Trajectories of the trained families in the run's environment, recordings of elsewhere among them."""
     return Selection(families=tuple(context.trained_families), environments=(context.kit.name, IMPORTED))
 

@@ -49,7 +49,7 @@ class Trial:
     reward: RewardKind
     seed: int
     version: AgentVersion
-    exam: HeldoutResult
+    heldout: HeldoutResult
 
 
 @record
@@ -152,8 +152,10 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
         parent,
         "rft",
         course=_course(context, parent, "rft", practice),
-        # Every base is examined before, every trial after, and the version that comes out once more, as always.
-        held=Held(copies=1, scorings=1, trainings=len(trials), exams=bases + len(trials) + 1, attempts=measured),
+        # Every base is evaluated before, every trial after, and the version that comes out once more, as always.
+        held=Held(
+            copies=1, scorings=1, trainings=len(trials), heldout_results=bases + len(trials) + 1, attempts=measured
+        ),
     )
     told = f"{section.examples} tasks, {len(trials)} trainings with the controls and seeds"
     return replace(one, learns_from=told)
@@ -163,8 +165,8 @@ def train(context: Context, parent: AgentVersion, before: HeldoutResult, _name: 
     """The version of the true reward and the run's own seed, and what all trials show."""
     found = study(context, parent, before)
     results, lines = list[Result](), list[str]()
-    for base, exam in found.before.items():
-        each = shown(base, exam, [trial for trial in found.trials if trial.base == base])
+    for base, heldout in found.before.items():
+        each = shown(base, heldout, [trial for trial in found.trials if trial.base == base])
         results += each.results()
         lines += ["", each.words()]
     lines += [line for each in found.chances for line in ("", each.words())]
@@ -177,11 +179,11 @@ def train(context: Context, parent: AgentVersion, before: HeldoutResult, _name: 
 
 def study(context: Context, parent: AgentVersion, before: HeldoutResult) -> Study:
     """All trials, those of the given base first and there the true reward's; finished ones are not run again."""
-    exams, made = {parent.id: before}, list[Trial]()
+    heldout_results, made = {parent.id: before}, list[Trial]()
     trials = list(_trials(context, parent))
     for base, _, _ in trials:  # all of them first: one that is not there must not cost the others' trials
-        if base.id not in exams:
-            exams[base.id] = evaluate_heldout(context, f"exam-before-{base.agent}", base)
+        if base.id not in heldout_results:
+            heldout_results[base.id] = evaluate_heldout(context, f"heldout-before-{base.agent}", base)
     chances = dict[str, Chance]()
     for base, reward, _ in trials:
         if reward == "random" and base.id not in chances:
@@ -189,7 +191,7 @@ def study(context: Context, parent: AgentVersion, before: HeldoutResult) -> Stud
     for base, reward, seed in trials:
         rate = chances[base.id].rate if reward == "random" else FIXED_RATE  # of no effect on the others
         made.append(_trial(context, base, reward, seed=seed, rate=rate))
-    return Study(tuple(made), exams, tuple(chances.values()))
+    return Study(tuple(made), heldout_results, tuple(chances.values()))
 
 
 def chance(context: Context, base: AgentVersion) -> Chance:
@@ -243,7 +245,7 @@ def _trial(context: Context, base: AgentVersion, reward: RewardKind, *, seed: in
         return train_on_rollouts(context, base, name, course=_course(context, base, name, practice), learn=learn)
 
     version = context.journal.record_step(name, AgentVersion, work)
-    return Trial(base.id, reward, seed, version, evaluate_heldout(context, f"exam-{name}", version))
+    return Trial(base.id, reward, seed, version, evaluate_heldout(context, f"heldout-{name}", version))
 
 
 def _practice(context: Context, name: str, reward: RewardKind, *, seed: int, rate: float) -> RolloutPlan:
@@ -321,7 +323,7 @@ _Outcomes = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 def _outcomes(made: Sequence[Trial], reward: RewardKind) -> _Outcomes:
     """``(S, T)``: by seed and held-out task."""
-    return np.array([each.exam.outcomes() for each in made if each.reward == reward])
+    return np.array([each.heldout.outcomes() for each in made if each.reward == reward])
 
 
 def over_seeds(differences: _Outcomes, *, seed: int = 0) -> Interval:

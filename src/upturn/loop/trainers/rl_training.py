@@ -160,12 +160,12 @@ def _collecting(
 
     def refill(iteration: int, attempt: int, /) -> list[ScoredGroup]:
         tasks = sampler.further_tasks(iteration, attempt)
-        return worker.practise(tasks, iteration, replace(practice, refill=attempt), sink)
+        return worker.sample_groups(tasks, iteration, replace(practice, refill=attempt), sink)
 
     if not course.staleness:
         follow(runtime, worker.model, parent)
         if course.curriculum is None:
-            yield _Source(lambda each: worker.practise(drawn(each), each, practice, sink), refill)
+            yield _Source(lambda each: worker.sample_groups(drawn(each), each, practice, sink), refill)
         else:
             guided = curriculum_collect(
                 worker, course.weights, count, settings=course.curriculum, practice=practice, sink=sink
@@ -186,7 +186,7 @@ def _collecting(
     def sample(iteration: int, weights: Mapping[str, "Tensor"]) -> list[ScoredGroup]:
         torch.set_flush_denormal(True)  # as in the run's own thread; each thread has its own
         restore_weights(ahead.model, weights)
-        return ahead.practise(drawn(iteration), iteration, practice, sink)
+        return ahead.sample_groups(drawn(iteration), iteration, practice, sink)
 
     with (
         torch_threads(max(1, torch.get_num_threads() // 2)),

@@ -23,7 +23,7 @@ FAMILY_CAP = 48
 
 
 def take_training_snapshot(context: Context) -> Snapshot:
-    """Verified successes of this tenant on the practised families, frozen under an id.
+    """Verified successes of this tenant of the trained families, frozen under an id.
 
     Raises TrainingError when there is none.
     """

@@ -1,4 +1,4 @@
-"""One way of learning, run by itself: examined before, trained, examined after, on held-out tasks.
+"""One way of learning, run by itself: evaluated before, trained, evaluated after, on held-out tasks.
 
 The same durable steps as in a cycle of the loop, without serving and without release: what comes out is a version
 in the run's folder and in the pool, with a card that says what was shown of it.
@@ -18,7 +18,7 @@ from upturn.loop.trainers.candidate import Learned, has_run, training_summary
 from upturn.loop.trainers.pool_data import check_evidence
 from upturn.records import AgentVersion, Result
 
-STEPS = ("exam-before", "train", "exam-after", "validation")
+STEPS = ("heldout-before", "train", "heldout-after", "validation")
 """Of a run, as its journal calls them."""
 
 
@@ -42,11 +42,13 @@ class TrainingResult(NamedTuple):
 
     def results(self) -> list[Result]:
         """Success before and after, and the gain with its interval."""
-        exams = {"success_before": self.before.interval()}
+        heldout_results = {"success_before": self.before.interval()}
         if self.validation is not None:
-            exams["success_after"] = self.after.interval()
-            exams["gain"] = self.after.gain_over(self.before)
-        found = [Result(name, each.mean, "share", each.low, each.high, each.n) for name, each in exams.items()]
+            heldout_results["success_after"] = self.after.interval()
+            heldout_results["gain"] = self.after.gain_over(self.before)
+        found = [
+            Result(name, each.mean, "share", each.low, each.high, each.n) for name, each in heldout_results.items()
+        ]
         if self.validation is not None:
             found.append(Result("validation", self.validation.verdict))
         return [*found, *self.learned.results]
@@ -83,7 +85,7 @@ def run_training(context: Context, algorithm: str) -> TrainingResult:
     if not context.journal.has_finished("train"):
         entry.ready(context)
         check_sampler(context)
-    before = evaluate_heldout(context, "exam-before", incumbent)
+    before = evaluate_heldout(context, "heldout-before", incumbent)
     context.runtime.keep_only(())  # two copies of the model that training has better use for
 
     def train() -> Learned:
@@ -95,7 +97,7 @@ def run_training(context: Context, algorithm: str) -> TrainingResult:
     ending = training_summary(context, name) if has_run(context, name) else ""
     if candidate.id == incumbent.id:
         return TrainingResult(algorithm, incumbent, before, before, None, ending, learned)
-    after = evaluate_heldout(context, "exam-after", candidate)
+    after = evaluate_heldout(context, "heldout-after", candidate)
     validation = compare(context, "validation", before, after)
     return TrainingResult(algorithm, incumbent, before, after, validation, ending, learned)
 

@@ -92,7 +92,7 @@ class Held:
     changes; what is scored once for several epochs is a part of one."""
     trainings: int = 1
     """How often the same is done anew, from other seeds or with other rewards."""
-    exams: int = 2
+    heldout_results: int = 2
     """On all held-out tasks."""
     attempts: int = 0
     """Further ones, which nothing is trained on."""
@@ -144,8 +144,8 @@ def practice_plan(
     rows = held.trainings * section.iterations * section.tasks_per_iteration * practice.attempts
     looks = len(watched(context).tasks) * evaluations(section) if course.is_watched else 0
     continued = rows * practice.continuations * cost.continued
-    examined = held.trainings * looks + held.exams * len(heldout_tasks(context))
-    sampled = rows + continued / max(cost.written, 1.0) + examined + held.attempts
+    heldout = held.trainings * looks + held.heldout_results * len(heldout_tasks(context))
+    sampled = rows + continued / max(cost.written, 1.0) + heldout + held.attempts
     steps = passes * (1 + held.critics) + held.scorings / BACKWARD
     seconds = sampled * cost.sampling_seconds + rows * cost.update_seconds * steps
     alive = section.tasks_per_iteration * practice.attempts
@@ -195,14 +195,17 @@ def rows_plan(
         round(walk.taken * mean),
         _memory(worker, cost, settings, held=held, batch_rows=walk.batch_rows).total,
         walk.taken * cost.update_seconds * (1 + held.scorings / BACKWARD),
-        "the rows themselves, and a probe of how long a pass over some of them takes here; without exams",
+        "the rows themselves, and a probe of how long a pass over some of them takes here; without held-out "
+        "evaluations",
     )
 
 
 def probed(worker: PolicyWorker, tasks: Sequence[Task], practice: RolloutPlan, settings: OptimiserSettings) -> Cost:
     """What one attempt takes; nothing of it is kept."""
     started = time.perf_counter()
-    groups = worker.practise(tasks, 0, replace(practice, run=f"{practice.run}/probe", continuations=0), _Nowhere())
+    groups = worker.sample_groups(
+        tasks, 0, replace(practice, run=f"{practice.run}/probe", continuations=0), _Nowhere()
+    )
     sampling = time.perf_counter() - started
     attempts = [member.trajectory for group in groups for member in group.members]
     rows = [row for each in attempts if each.rows for row in policy_rows(each, (0.0,) * len(each.turns))]

@@ -52,7 +52,7 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
         found,
         seconds=found.seconds + (rounds * batch + easy + looks) * _seconds(worker, probed),
         basis="a probe of how long a pass over some of the attempts and predictions of "
-        f"{len(probed)} of their answers take here; without exams",
+        f"{len(probed)} of their answers take here; without held-out evaluations",
     )
 
 
@@ -118,7 +118,7 @@ class Observed(NamedTuple):
 
 
 def take_world_snapshot(context: Context) -> Snapshot:
-    """Attempts of this tenant at the practised families, however they ended, frozen under an id.
+    """Attempts of this tenant of the trained families, however they ended, frozen under an id.
 
     Raises TrainingError when there is none.
     """

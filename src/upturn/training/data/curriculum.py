@@ -1,4 +1,4 @@
-"""What is practised next: shares of the pools of tasks, from what came of earlier practice. No torch here.
+"""Which tasks are sampled next: shares of the pools, from how earlier rollouts ended. No torch here.
 
 A pool is a set of tasks of one difficulty, as a rule a family; several make a level. Order of an iteration: what
 is too old is forgotten, the best of each level is brought up to date, the schedule advances (by one level at most),
@@ -8,7 +8,7 @@ steps:
 1. the policy: all pools alike, by what they still fail, or the schedule by levels: most from the current level,
    some from the next, a share of easier ones;
 2. the gate: pools that are estimated to teach nothing keep a small share for probing, and what they leave goes to
-   the open ones in proportion. Levels below the current one are never gated: they are practised so as not to be
+   the open ones in proportion. Levels below the current one are never gated: they are sampled so as not to be
    forgotten.
 
 Which tasks come next is a pure function of (seed, iteration, state).
@@ -51,7 +51,8 @@ class Curriculum:
         seed: int,
         weights: Mapping[str, float] | None = None,
     ) -> None:
-        """``levels``: of each pool. ``weights``: of pools without an estimate yet, as from an exam; None = 1 each.
+        """``levels``: of each pool. ``weights``: of pools without an estimate yet, as from a held-out evaluation;
+        None = 1 each.
 
         Raises TrainingError where the settings do not fit the pools.
         """
@@ -79,7 +80,7 @@ class Curriculum:
 
     @property
     def is_final(self) -> bool:
-        """True once the highest level is learned: from then on the final mix is practised."""
+        """True once the highest level is learned: from then on the final mix is sampled."""
         return self._is_final
 
     @property

@@ -9,7 +9,7 @@ from upturn.training.stream import State
 
 
 class Sample(NamedTuple):
-    """What is to be practised."""
+    """What is to be sampled."""
 
     iteration: int
     attempt: int
@@ -18,7 +18,7 @@ class Sample(NamedTuple):
 
 
 class CurriculumCollect:
-    """A ``Collect`` that practises what a curriculum chooses; its ``refill`` goes on with the same shares.
+    """A ``Collect`` that samples what a curriculum chooses; its ``refill`` goes on with the same shares.
 
     Holds the curriculum's state, so that a checkpoint does.
     """
@@ -26,25 +26,26 @@ class CurriculumCollect:
     def __init__(
         self,
         curriculum: Curriculum,
-        practise: Callable[[Sample], Sequence[ScoredGroup]],
+        sample_groups: Callable[[Sample], Sequence[ScoredGroup]],
         tasks: int,
         *,
         pool_of: Callable[[ScoredGroup], str] = lambda group: group.task.family,
     ) -> None:
-        """``practise``: groups of attempts at these tasks with the present weights. ``tasks``: of an iteration."""
+        """``sample_groups``: groups of attempts at these tasks with the present weights. ``tasks``: of an
+        iteration."""
         self.curriculum = curriculum
-        self._practise = practise
+        self._sample_groups = sample_groups
         self._tasks = tasks
         self._pool_of = pool_of
 
     def __call__(self, iteration: int, /) -> Sequence[ScoredGroup]:
         """The iteration's groups."""
         self.curriculum.begin(iteration)
-        return self._practised(iteration, 0)
+        return self._sampled(iteration, 0)
 
     def refill(self, iteration: int, attempt: int, /) -> Sequence[ScoredGroup]:
         """As many again, for a round of dynamic sampling."""
-        return self._practised(iteration, attempt)
+        return self._sampled(iteration, attempt)
 
     def state(self) -> State:
         """The curriculum's."""
@@ -62,7 +63,7 @@ class CurriculumCollect:
         """What decides the tasks beside the seed of the run."""
         return {**self.curriculum.identity(), "curriculum tasks": self._tasks}
 
-    def _practised(self, iteration: int, attempt: int) -> Sequence[ScoredGroup]:
-        groups = self._practise(Sample(iteration, attempt, self.curriculum.portions(self._tasks, attempt)))
+    def _sampled(self, iteration: int, attempt: int) -> Sequence[ScoredGroup]:
+        groups = self._sample_groups(Sample(iteration, attempt, self.curriculum.portions(self._tasks, attempt)))
         self.curriculum.observe(groups, self._pool_of)
         return groups

@@ -1,4 +1,4 @@
-"""How often attempts succeed, by pool, estimated from what was practised lately. No torch here."""
+"""How often attempts succeed, by pool, estimated from the latest rollouts. No torch here."""
 
 from collections.abc import Iterable, Mapping
 
@@ -23,7 +23,7 @@ class SuccessWindow:
         self._counts[iteration, pool] = (attempts + 1, successes + is_success)
 
     def forget(self, iteration: int) -> None:
-        """Drops what is too old for ``iteration``, which is about to be practised."""
+        """Drops what is too old for ``iteration``, which comes next."""
         self._counts = {key: found for key, found in self._counts.items() if key[0] >= iteration - self.window}
 
     def rate(self, pool: str) -> float | None:
@@ -33,7 +33,7 @@ class SuccessWindow:
         return None if attempts < self.min_attempts else sum(each for _, each in found) / attempts
 
     def mean_rate(self, pools: Iterable[str]) -> float | None:
-        """The mean over pools, each counting the same, so that practising the hard ones more does not look like
+        """The mean over pools, each counting the same, so that sampling the hard ones more does not look like
         forgetting; None = one of them has no estimate."""
         rates = [self.rate(pool) for pool in pools]
         known = [rate for rate in rates if rate is not None]

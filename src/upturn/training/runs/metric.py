@@ -79,7 +79,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("prediction_similarity", "reward", "", "Mean similarity of the predictions to what came, in [0, 1]."),
     Metric("curriculum_level", "reward", "", "The level that most of the practice is at."),
     Metric(
-        "curriculum_final", "reward", "", "1 once the highest level is learned and the final mix practised, else 0."
+        "curriculum_final", "reward", "", "1 once the highest level is learned and the final mix sampled, else 0."
     ),
     Metric(
         "curriculum_closed", "reward", "pools", "Pools of tasks that are only probed: they would teach nothing."

@@ -105,7 +105,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             "ScaleRL, arXiv 2510.13786: CISPO with the batch's standard deviation; the output layer in float32",
             (
                 "token mean instead of a mean by task: the paper finds the difference small",
-                "tasks that are nearly always solved stay in: which tasks to practise is the sampler's to say",
+                "tasks that are nearly always solved stay in: which tasks to sample is the sampler's to say",
             ),
         ),
         "agent_recipe": Preset(
@@ -126,7 +126,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 "iterations and learning rate are the configuration's, as with every preset: the recipe's are for "
                 "full weights of that size, the model that ships needs about 1e-4",
                 "no curriculum: which tasks come first is the sampler's to say, not the update's. The loop "
-                "practises families by how much they still fail; a run with tasks.levels = [1, 2] can come first",
+                "samples families by how much they still fail; a run with tasks.levels = [1, 2] can come first",
             ),
         ),
     }
