@@ -242,8 +242,7 @@ def _local_models(config: Config) -> Iterator[tuple[str, str]]:
         if agent.kind == "local_model":
             yield f"agents[{index}].model", agent.model
     for name, section in config.algorithms.items():
-        if isinstance(second := getattr(section, "second_base", ""), str):
-            yield f"{name}.second_base", second
+        yield from ((f"{name}.{setting}", model) for setting, model in section.local_models())
 
 
 def _key_variables(config: Config) -> Iterator[tuple[str, str]]:

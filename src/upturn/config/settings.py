@@ -62,6 +62,10 @@ class Settings:
         """What is wrong with several fields together; None = nothing."""
         yield from ()
 
+    def local_models(self) -> Iterator[tuple[str, str]]:
+        """The settings that name models which run on this machine, and those models."""
+        yield from ()
+
     @classmethod
     def prepare(cls, raw: Raw, _whole: Raw, /) -> Raw:
         """The section's values with what another choice (a preset, the environment) sets under them.

@@ -50,6 +50,10 @@ class RftSettings(PolicyGradientSettings):
     """Another local model (``nano``, a folder or a name) that all of it is repeated on; empty = none, and the card
     says so."""
 
+    def local_models(self) -> Iterator[tuple[str, str]]:
+        """The second model."""
+        yield "second_base", self.second_base
+
     def problems(self) -> Iterator[str | None]:
         """What is wrong with several fields together."""
         yield from super().problems()
