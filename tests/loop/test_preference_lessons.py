@@ -194,7 +194,7 @@ def test_what_people_said_of_families_that_are_not_practised_is_not_trained_on(
                 assert len(stored_pairs(context, worker)) == pairs
             else:
                 with pytest.raises(
-                    TrainingError, match="1 on tasks of families or environments that are not pract"
+                    TrainingError, match="1 on tasks of families or environments that are not train"
                 ):
                     stored_pairs(context, worker)
 

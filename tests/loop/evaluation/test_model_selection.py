@@ -139,5 +139,5 @@ def test_a_small_file_is_watched_on_what_is_practised_and_that_is_said(desk: Mod
         assert isinstance(found, Assessment)
         assert not watched(context).is_unseen
     assert found.tasks == 20
-    assert "practised too" in found.measure
+    assert "trained on too" in found.measure
     assert any("weights are chosen on tasks that are trained on too" in note for note in told.notes)

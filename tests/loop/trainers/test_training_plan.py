@@ -305,6 +305,6 @@ def test_a_probe_in_which_nobody_wrote_anything_is_refused(
     tasks = context.next_tasks(2)
     nothing = Trajectory("t", tasks[0].id, "nano@1", (), Observation(""), "token_limit", "sampled")
     groups = [ScoredGroup(task, (ScoredTrajectory(nothing, None),) * 2) for task in tasks]
-    monkeypatch.setattr(worker, "practise", lambda *_: groups)
+    monkeypatch.setattr(worker, "sample_groups", lambda *_: groups)
     with pytest.raises(TrainingError, match="not one row of tokens to train 'nano@base-in-training' on"):
         probed(worker, tasks, rollout_plan(context, "x", 2), OptimiserSettings())
