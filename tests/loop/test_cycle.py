@@ -1,6 +1,7 @@
 """The steps of a cycle: serving, readiness, heldout_results, comparison, canaries to their verdicts,
 interruptions."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -28,9 +29,9 @@ def test_serving_is_done_once_and_remembered(desk: ModuleType, tmp_path: Path) -
     with desk.opened(tmp_path / "run") as context:
         serve(context, "serve", 60)
         state = context.routing_state()
-        assert context.tasks_served == 60
+        assert context.position.tasks_served == 60
     with desk.opened(tmp_path / "run") as context:
-        assert context.tasks_served == 0
+        assert context.position.tasks_served == 0
         serve(context, "serve", 60)
         assert context.routing_state() == state
     assert desk.counts(tmp_path / "run")["decisions"] == 60
@@ -49,8 +50,9 @@ class Watching(NoProgress):
 def test_success_shown_while_serving_is_that_of_all_tasks_so_far(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path / "run", desk.config(("adder",), load_caps={"adder": 3})) as context:
         watching = Watching()
-        context.progress = watching
-        serve(context, "serve", 8)  # sums and products in turn; the adder solves the sums
+        serve(
+            replace(context, progress=watching), "serve", 8
+        )  # sums and products in turn; the adder solves the sums
     assert watching.told == [(3, 2 / 3), (3, 3 / 6), (2, 4 / 8)]
 
 
@@ -120,10 +122,8 @@ def test_history_holds_each_state_once_also_after_an_interruption(desk: ModuleTy
         wanted = history(context, calm.id)
     assert len(wanted) > 3
     for after in (1, 3):
-        with desk.opened(tmp_path / "shaken" / "run", config) as context:
-            context.progress = Interrupting(after)
-            with pytest.raises(KeyboardInterrupt):
-                canary_of(desk, context, desk.CANDIDATE)
+        with desk.opened(tmp_path / "shaken" / "run", config) as context, pytest.raises(KeyboardInterrupt):
+            canary_of(desk, replace(context, progress=Interrupting(after)), desk.CANDIDATE)
     with desk.opened(tmp_path / "shaken" / "run", config) as context:
         assert canary_of(desk, context, desk.CANDIDATE) == calm
         assert history(context, calm.id) == wanted
@@ -155,7 +155,7 @@ def test_readiness_names_what_is_lacking(desk: ModuleType, tmp_path: Path) -> No
 def test_cycle_that_trains_nothing_routes_and_records(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path / "run", desk.config(tasks={"count": 50})) as context:
         outcomes = [run_cycle(context, number) for number in (1, 2)]
-        assert context.tasks_served == 100
+        assert context.position.tasks_served == 100
     assert [outcome.trained for outcome in outcomes] == [None, None]
     assert "nothing is set to train" in outcomes[0].words
     names = [result.name for outcome in outcomes for result in outcome.results()]

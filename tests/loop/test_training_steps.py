@@ -294,7 +294,7 @@ def test_training_makes_versions_with_their_history_in_every_cycle(desk: ModuleT
     with desk.opened(tmp_path / "run", config) as context:
         serve(context, "serve", 48)
         first = train(context, "cycle-1/")
-        context.cycle = 2
+        context.position.cycle = 2
         second = train(context, "cycle-2/")
         stored = {version.id: version for version in context.pool.agent_versions()}
     for number, made in ((1, first), (2, second)):
@@ -359,8 +359,8 @@ def test_practice_never_within_its_limits_makes_no_version_and_says_why(
     config = plain.with_sections(practice, loop=LoopConfig(train=("grpo",)), agents=(NANO,), readiness=ready)
     for _ in range(2):  # the second time from the journal
         with desk.opened(tmp_path / "run", config) as context:
-            context.progress = told_to = Told()
-            outcome = run_cycle(context, 1)
+            told_to = Told()
+            outcome = run_cycle(replace(context, progress=told_to), 1)
             versions = {version.id for version in context.pool.agent_versions()}
         steps = {step.name for step in read_progress(tmp_path / "run").steps}
         assert outcome.trained is not None
@@ -411,8 +411,8 @@ def test_practice_that_leaves_its_limits_says_so_and_keeps_what_was_within(
     )
     config = plain.with_sections(practice, loop=LoopConfig(train=("grpo",)), agents=(NANO,))
     with desk.opened(tmp_path / "run", config) as context:
-        context.progress = told_to = Told()
-        made = train(context, "")
+        told_to = Told()
+        made = train(replace(context, progress=told_to), "")
     assert made.candidate.version.startswith("grpo-")
     words = (
         "practice: It stopped after 2 of 3 iterations: after iteration 2, the held-out cost error was 0.3, above "

@@ -4,6 +4,7 @@ import os
 import shlex
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -95,8 +96,8 @@ def _plan(algorithm: str, config_path: Path, *, as_json: bool) -> None:
         entry, place = algorithm_of(algorithm), Path(folder) / "plan"
         looked_at = with_copied_pool(config, Path(folder), is_read="pool" in entry.uses)
         command, keys = f"train {algorithm} --dry-run", keys_in(config, os.environ)
-        with open_run(looked_at, place, command, view, api_keys=keys) as context:
-            context.config = config  # what is said names the pool that is meant
+        with open_run(looked_at, place, command, view, api_keys=keys) as opened:
+            context = replace(opened, config=config)  # messages name the pool that is meant
             try:
                 check_sampler(context)
             except (ClusterError, ModelError) as exc:

@@ -224,7 +224,7 @@ def _exam_results(prefix: str, trained: Trained) -> list[Result]:
 def run_cycle(context: Context, number: int) -> CycleOutcome:
     """One whole turn: it stops early when the evidence is not enough or the candidate does not pass."""
     prefix = f"cycle-{number}/"
-    context.cycle = number
+    context.position.cycle = number
     if "grpo" in context.config.loop.train and not context.journal.has_finished(f"{prefix}grpo"):
         check_sampler(context)
     context.runtime.keep_only(context.service.versions().values())  # engines of earlier cycles' trials are large

@@ -113,7 +113,7 @@ def test_families_served_and_practised(desk: ModuleType, tmp_path: Path) -> None
 def test_stream_goes_on_where_it_stood(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path) as context:
         whole = [task.id for task in context.next_tasks(12)]
-        context.tasks_served = 0
+        context.position.tasks_served = 0
         assert [task.id for task in context.next_tasks(5) + context.next_tasks(7)] == whole
         assert len(set(whole)) == 12
 

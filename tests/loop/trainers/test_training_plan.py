@@ -132,8 +132,8 @@ def test_memory_follows_the_optimisers_settings(
     walk = in_epochs(_rows(*[100] * 40), "40 successes", epochs=1, batch_rows=32)
 
     def taken(**changed: object) -> int:
-        context.config = _with_optimiser(plain, **changed)
-        return rows_plan(context, worker, "sft", walk).memory_bytes
+        planned = replace(context, config=_with_optimiser(plain, **changed))
+        return rows_plan(planned, worker, "sft", walk).memory_bytes
 
     plain, shape = context.config, shape_of(worker.model)
     whole = memory(shape, micro_batch_tokens=3200, written_tokens=1600, copies=1)  # a step has no more than 32 rows
@@ -293,8 +293,8 @@ def test_examples_without_a_random_control_measure_no_chance_and_a_second_base_i
 ) -> None:
     monkeypatch.setattr("upturn.loop.trainers.training_plan.probed", lambda *_: Cost(10.0, 5.0, 2.0, 0.0, 12))
     own = RftSettings(controls=(), seeds=2, second_base="elsewhere")
-    context.config = context.config.with_sections(own)
-    found = rft.plan(context, version_of(NANO))
+    planned = replace(context, config=context.config.with_sections(own))
+    found = rft.plan(planned, version_of(NANO))
     rows = own.iterations * own.tasks_per_iteration * own.group_size
     assert found.seconds == pytest.approx((4 * rows + (2 + 4 + 1) * HELDOUT) * 2.0)
 

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -30,8 +30,18 @@ LearnedPolicy = DiscountedThompson | RuleBasedRouting | Uniform
 
 
 @dataclass
+class Position:
+    """Where a run stands, which is all that changes in a context."""
+
+    tasks_served: int = 0
+    """Of the stream of this run's service."""
+    cycle: int = 1
+    """Which turn of the loop this is."""
+
+
+@dataclass(frozen=True)
 class Context:
-    """What the steps of a run share."""
+    """What the steps of a run read. Router, journal and pool have states of their own."""
 
     config: Config
     run_dir: Path
@@ -48,10 +58,8 @@ class Context:
     """The processes that train together, of which this is the first; None = it trains alone."""
     sampler_key: str = ""
     """What the engine of ``[rollouts]`` is shown; empty = none."""
-    tasks_served: int = 0
-    """Of the stream of this run's service."""
-    cycle: int = 1
-    """Which turn of the loop this is."""
+    position: Position = field(default_factory=Position)
+    """Where the run stands."""
 
     @property
     def seed(self) -> int:
@@ -94,8 +102,8 @@ class Context:
     def next_tasks(self, count: int) -> list[Task]:
         """The next tasks of the service's stream, which depends on the run's seed only."""
         stream = self.kit.tasks(seed=self.seed, split="train", families=self.families)
-        tasks = list(islice(stream, self.tasks_served, self.tasks_served + count))
-        self.tasks_served += len(tasks)
+        tasks = list(islice(stream, self.position.tasks_served, self.position.tasks_served + count))
+        self.position.tasks_served += len(tasks)
         return tasks
 
     def routing_state(self) -> JsonValue:
@@ -103,7 +111,7 @@ class Context:
         return {
             "policy": self.policy.state(),
             "registry": self.router.registry.state(),
-            "tasks_served": self.tasks_served,
+            "tasks_served": self.position.tasks_served,
         }
 
     def restore_routing(self, state: JsonValue) -> None:
@@ -113,7 +121,7 @@ class Context:
         self.router.registry.restore(str(state["registry"]))
         served = state["tasks_served"]
         assert isinstance(served, int)
-        self.tasks_served = served
+        self.position.tasks_served = served
 
     def purpose(self, name: str, temperature: float | None = None) -> Purpose:
         """Attempts of this run under a name of their own."""

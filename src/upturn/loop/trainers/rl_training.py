@@ -133,7 +133,7 @@ def rollout_plan(context: Context, name: str, attempts: int, *, reward: Reward |
     """How groups are made for the training step ``name``; ``reward``: None = the configured rubric's score."""
     return RolloutPlan(
         f"{context.run_id}/{name}",
-        context.seed + CYCLE_SEED_STEP * (context.cycle - 1),
+        context.seed + CYCLE_SEED_STEP * (context.position.cycle - 1),
         attempts,
         reward or configured_reward(context),
         overlong_penalty(context.config.rewards),
