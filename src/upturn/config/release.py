@@ -8,7 +8,17 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from upturn.config.settings import Count, NotNegative, Probability, Rate, Settings, Share, WholeNumber, settings
+from upturn.config.settings import (
+    Count,
+    NotNegative,
+    Positive,
+    Probability,
+    Rate,
+    Settings,
+    Share,
+    WholeNumber,
+    settings,
+)
 
 
 def _rising_to_one(stages: tuple[float, ...]) -> tuple[float, ...]:
@@ -43,39 +53,60 @@ class ValidationSettings(Settings):
 
 @settings
 class CanarySettings(Settings):
-    """How a candidate is let in, step by step, and what takes it out."""
+    """How a candidate is released, stage by stage, and what rolls it back."""
 
     stages: Annotated[tuple[float, ...], AfterValidator(_rising_to_one)] = (0.1, 0.5, 1.0)
     """The candidate's share of its agent's tasks, rising to 1, where no control is left to compare with."""
     alpha: Probability = 0.05
-    """Chance of a false verdict, both directions together, however often one looks."""
+    """Half of it is the probability that a candidate which is not better ever replaces the incumbent, over all
+    releases until one is promoted; half is the probability of each false rollback. Both hold however often one
+    looks."""
     min_candidate_tasks: Count = 30
-    """Candidate tasks before any promotion, and in each stage before the next."""
+    """Judged candidate tasks before any promotion, and candidate tasks in each stage before the next."""
     max_candidate_tasks: Count = 2000
     """Candidate tasks after which no verdict means rollback."""
     patience_blocks: Count = 5
-    """Blocks in a row without usable data after which they mean rollback."""
-    max_missing_share: Rate = 0.1
-    """Share of a block's evaluations that may be missing."""
+    """Blocks in a row without an episode, or with the traffic split wrongly, after which they mean rollback."""
+    patience_episodes: Count = 50
+    """Episodes in a row of which no task was judged, after which they mean rollback."""
     mismatch_alpha: Probability = 0.01
-    """Chance of a false alarm about the traffic split; small, because an alarm ends in a rollback."""
+    """Probability of a false alarm about the traffic split. Small, because an alarm ends in a rollback."""
     minimum_effect: Probability | None = None
-    """Lower limit of the improvement that promotion asks for; left out = any shown improvement."""
-    safety_margin: NotNegative = 0.02
-    """How far the candidate's rate of safety violations may lie above the incumbent's."""
+    """The improvement must be shown to exceed this; omit for any shown improvement."""
+    safety_costs: tuple[str, ...] = ("safety",)
+    """Cost components that are violations of safety."""
+    safety_margin: Positive = 0.02
+    """The candidate's rate of violations must be shown to exceed the incumbent's by less than this."""
+    hard_costs: tuple[str, ...] = ()
+    """Cost components that are hard constraints: the candidate may never incur them, or must be shown to incur them
+    less often than the incumbent."""
+    hard_tasks: Count = 300
+    """Judged candidate tasks that must keep every hard constraint before promotion. With 300 the upper 95 % limit
+    of the rate of violations is 1 %."""
     watch_tasks: WholeNumber = 0
-    """Candidate tasks watched at 100 % against the recorded incumbent after promotion; 0 = no watch."""
+    """Candidate tasks watched at 100 % against the recorded incumbent after promotion; 0 means no watch."""
 
     def problems(self) -> Iterator[str | None]:
         """What is wrong with several fields together."""
         fewest, most = self.min_candidate_tasks, self.max_candidate_tasks
         if fewest > most:
             yield f"min_candidate_tasks = {fewest} is more than max_candidate_tasks = {most}"
+        if self.hard_costs and self.hard_tasks > most:
+            yield f"hard_tasks = {self.hard_tasks} is more than max_candidate_tasks = {most}"
 
     @property
     def threshold(self) -> float:
-        """The e-value at which a verdict falls: 2/alpha, half of alpha for each direction."""
+        """The e-value at which a candidate is rolled back: 2/alpha."""
         return 2.0 / self.alpha
+
+    def promotion_threshold(self, attempt: int) -> float:
+        """The e-value at which a candidate is promoted in an agent's ``attempt``-th release since its last
+        promotion, from 1.
+
+        The k-th of them spends 6/(π²k²) of alpha/2; these shares sum to 1, so the probability that any of them
+        promotes a candidate that is not better is at most alpha/2, however many there are.
+        """
+        return self.threshold * attempt**2 * math.pi**2 / 6.0
 
     @property
     def last_comparison(self) -> int:

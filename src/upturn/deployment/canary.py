@@ -1,76 +1,47 @@
-"""One release's canary as a pure state machine on records: ``step(release, block) -> release``.
+"""One release's canary as a pure state machine on records: ``step(release, episodes) -> release``.
 
-The release's evidence holds the rule's whole state, so a canary can be resumed at any block and the next verdict
-depends on nothing else. A verdict is recorded once: a decided release takes no more blocks. At 100 % there is no
-control arm: with a watch configured, the promoted candidate is tested against the incumbent's recorded rates, taken
-as known (their sampling error is not in the test; every such block's reason says so).
+The release holds the rule's whole state, so a canary can be resumed after any block and the next verdict depends on
+nothing else. A verdict is recorded once: a decided release takes no more episodes. An episode counts once: what
+arrives again, late or corrected, is dropped and counted as a repeat.
+
+At 100 % there is no control arm. With a watch configured, the promoted candidate is tested against the incumbent's
+recorded rates, taken as known (their sampling error is not in the test; every such block's reason says so).
 """
 
+import hashlib
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import fields, replace
 from typing import NamedTuple, assert_never
 
 import numpy as np
 
 from upturn.config import CanarySettings
-from upturn.deployment.rule import HOLD, PROMOTE, ROLLBACK, CanaryState, Counts, Reason, advance, is_unusable
-from upturn.deployment.sequential import PRIOR_WEIGHT, one_arm_log_factor, posterior_mean
+from upturn.deployment.episode import Episode
+from upturn.deployment.rule import (
+    CANDIDATE,
+    CLAIMS,
+    CONTROL,
+    HOLD,
+    PROMOTE,
+    ROLLBACK,
+    CanaryState,
+    Count,
+    Episodes,
+    Measure,
+    Reason,
+    decide,
+    observe,
+)
+from upturn.deployment.sequential import bet_log_factors
 from upturn.errors import ReleaseError
-from upturn.records import Arm, CanaryVerdict, Evaluation, Release, ReleaseEvidence, ReleaseState
+from upturn.records import CanaryVerdict, Release, ReleaseEvidence, ReleaseState
+
+MAX_POINTS = 200
+"""Entries of evidence that a release keeps. Above it every second one without a change of stage or verdict goes, so
+that a release that is looked at after every task stays small."""
 
 _VERDICTS: dict[int, CanaryVerdict] = {HOLD: "hold", PROMOTE: "promote", ROLLBACK: "rollback"}
-
-
-class Served(NamedTuple):
-    """One task served while a canary ran."""
-
-    arm: Arm
-    """As the arbiter's decision recorded it."""
-    evaluation: Evaluation | None
-    """None: not judged. An evaluation with the verdict ``missing`` counts the same."""
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Tasks served since the last step, judged ones by arm; all of them routed at the release's present stage."""
-
-    candidate_tasks: int = 0
-    candidate_successes: int = 0
-    control_tasks: int = 0
-    control_successes: int = 0
-    missing: int = 0
-    """Tasks of either arm without an evaluation; in no other count."""
-    candidate_violations: int = 0
-    """Tasks with any safety cost."""
-    control_violations: int = 0
-
-    def __post_init__(self) -> None:
-        within = (
-            0 <= self.candidate_successes <= self.candidate_tasks
-            and 0 <= self.control_successes <= self.control_tasks
-            and 0 <= self.candidate_violations <= self.candidate_tasks
-            and 0 <= self.control_violations <= self.control_tasks
-            and self.missing >= 0
-        )
-        if not within:
-            raise ValueError(
-                f"successes and violations must lie in 0..tasks of their arm, and no count below 0: {self!r}"
-            )
-
-    @classmethod
-    def of(cls, served: Iterable[Served], safety_costs: Sequence[str] | None = None) -> "Block":
-        """Counts of served tasks; ``safety_costs`` names the cost components that are violations (None = all)."""
-        counts = {name: 0 for name in cls.__dataclass_fields__}
-        for arm, evaluation in served:
-            if evaluation is None or evaluation.verdict == "missing":
-                counts["missing"] += 1
-                continue
-            names = evaluation.costs if safety_costs is None else safety_costs
-            counts[f"{arm}_tasks"] += 1
-            counts[f"{arm}_successes"] += evaluation.is_success
-            counts[f"{arm}_violations"] += any(evaluation.costs.get(name, 0.0) > 0 for name in names)
-        return cls(**counts)
 
 
 class Canary:
@@ -79,152 +50,224 @@ class Canary:
     def __init__(self, settings: CanarySettings) -> None:
         self.settings = settings
 
-    def step(self, release: Release, block: Block) -> Release:
-        """The release after ``block``, with the evidence and verdict appended.
+    def step(self, release: Release, episodes: Sequence[Episode]) -> Release:
+        """The release after a block of episodes that have ended, with the evidence and verdict appended.
 
-        The stages are the release's own. Raises ReleaseError for a release that is already decided.
+        The stages are the release's own. Raises ReleaseError for a release that is decided, or whose evidence an
+        earlier rule collected.
         """
+        if release.state in ("promoted", "rolled_back"):
+            raise ReleaseError(
+                f"release {release.id!r} is {release.state!r} and a verdict is final; "
+                "start a new release to test again"
+            )
+        block = _new_episodes(release, episodes)
+        release = replace(release, counted=(*release.counted, *map(_digest, block.episodes)))
         match release.state:
             case "canary":
                 return self._compare(release, block)
             case "watch":
                 return self._watch(release, block)
-            case "promoted" | "rolled_back":
-                raise ReleaseError(
-                    f"release {release.id!r} is {release.state!r} and a verdict is final; "
-                    "start a new release to test again"
-                )
             case _:
                 assert_never(release.state)
 
-    def _compare(self, release: Release, block: Block) -> Release:
+    def _compare(self, release: Release, block: "_Block") -> Release:
         settings = replace(self.settings, stages=release.stages)
-        state = canary_state(release, settings)
-        moved, verdicts, reasons = advance(state, _counts(block), settings)
-        verdict, reason, stage = int(verdicts[0]), Reason(int(reasons[0])), int(moved.stage[0])
-        explanation = _explain(reason, moved, settings)
-        if release.is_held and reason not in (Reason.WORSE, Reason.UNSAFE):
+        state = canary_state(release)
+        for episode in block.episodes:
+            state = observe(state, _arrays(episode), settings)
+        has_costs = bool(release.rule_state.get("has_costs", (0.0,))[0]) or any(e.has_costs for e in block.episodes)
+        step = decide(
+            state,
+            settings,
+            has_episodes=np.array([bool(block.episodes)]),
+            has_costs=np.array([has_costs]),
+            attempt=release.attempt,
+        )
+        verdict, reason, stage = int(step.verdict[0]), Reason(int(step.reason[0])), int(step.state.stage[0])
+        state = step.state
+        explanation = _explain(reason, state, settings, release.attempt)
+        if release.is_held and reason not in (Reason.WORSE, Reason.UNSAFE, Reason.LOSING):
             verdict, stage = HOLD, release.stage
+            state = replace(state, stage=np.array([float(stage)]))
             explanation = f"held by an operator; otherwise: {explanation}"
-        evidence = _evidence(release, moved, _VERDICTS[verdict], explanation)
+        evidence = _evidence(release, state, settings, block.repeats, _VERDICTS[verdict], explanation)
         after: ReleaseState = "canary"
         if verdict == PROMOTE:
             after = "watch" if settings.watch_tasks else "promoted"
             stage = len(release.stages) - 1
+            state = replace(state, stage_tasks=state.count(CANDIDATE, Count.TASKS))
         elif verdict == ROLLBACK:
             after = "rolled_back"
-        return replace(release, state=after, stage=stage, evidence=(*release.evidence, evidence))
+        return replace(
+            release,
+            state=after,
+            stage=stage,
+            evidence=_thinned((*release.evidence, evidence)),
+            rule_state=_flat(state) | {"has_costs": (float(has_costs),)},
+        )
 
-    def _watch(self, release: Release, block: Block) -> Release:
-        """One block at 100 %: the same evidence against the incumbent's recorded rates."""
-        settings = replace(self.settings, stages=release.stages)
-        start, last = _stage_start(release), release.evidence[-1]
-        served = last.candidate_tasks - start.candidate_tasks
-        log_e_worse = last.log_e_worse + _watched_factor(
-            (block.candidate_tasks, block.candidate_tasks - block.candidate_successes),
-            (served, served - (last.candidate_successes - start.candidate_successes)),
-            (start.control_tasks, start.control_tasks - start.control_successes),
-        )
-        log_e_unsafe = last.log_e_unsafe + _watched_factor(
-            (block.candidate_tasks, block.candidate_violations),
-            (served, last.candidate_violations - start.candidate_violations),
-            (start.control_tasks, start.control_violations),
-        )
-        served += block.candidate_tasks
-        enough = math.log(settings.threshold)
+    def _watch(self, release: Release, block: "_Block") -> Release:
+        """One block at 100 %: success and violations against the incumbent's recorded rates."""
+        settings, state = replace(self.settings, stages=release.stages), canary_state(release)
+        known = _recorded(state)
+        for episode in block.episodes:
+            state = _watched(state, episode, known)
+        served = int((state.count(CANDIDATE, Count.TASKS) - state.stage_tasks)[0])
+        worse, unsafe = float(state.log_e("worse")[0]), float(state.log_e("unsafe")[0])
         verdict: CanaryVerdict = "hold"
         after: ReleaseState = "watch"
         explanation = f"watched for {served} tasks"
-        if log_e_worse >= enough or log_e_unsafe >= enough:
+        if max(worse, unsafe) >= math.log(settings.threshold):
             verdict, after = "rollback", "rolled_back"
-            harm = "less successful" if log_e_worse >= enough else "less safe"
-            explanation = f"shown {harm} than before: E = {_e(max(log_e_worse, log_e_unsafe))} after {served} tasks"
+            harm = "less successful" if worse >= unsafe else "less safe"
+            explanation = f"shown {harm} than before: E = {_e(max(worse, unsafe))} after {served} tasks"
         elif served >= settings.watch_tasks:
             after = "promoted"
             explanation = f"the watch ended after {served} tasks without a drop; the promotion stands"
-        rate = start.control_successes / max(start.control_tasks, 1)
-        totals = _counts(last).plus(_counts(block))
-        state = replace(
-            canary_state(release, settings),
-            totals=totals,
-            log_e_worse=np.array([log_e_worse]),
-            log_e_unsafe=np.array([log_e_unsafe]),
-        )
-        explanation += (
-            f" (against the incumbent's recorded {rate:.3f} of {start.control_tasks} tasks, taken as known)"
-        )
+        tasks = int(state.count(CONTROL, Count.TASKS)[0])
+        explanation += f" (against the incumbent's recorded {known.success:.3f} of {tasks} tasks, taken as known)"
+        evidence = _evidence(release, state, settings, block.repeats, verdict, explanation)
         return replace(
-            release, state=after, evidence=(*release.evidence, _evidence(release, state, verdict, explanation))
+            release,
+            state=after,
+            evidence=_thinned((*release.evidence, evidence)),
+            rule_state={**release.rule_state, **_flat(state)},
         )
 
 
-def canary_state(release: Release, settings: CanarySettings) -> CanaryState:
-    """The rule's state of a release, from its evidence; arrays of length one."""
+def canary_state(release: Release) -> CanaryState:
+    """The rule's state of a release; arrays of length one.
+
+    Raises ReleaseError for a release whose evidence an earlier version of the rule collected.
+    """
+    start = CanaryState.start(1, len(release.stages))
     if not release.evidence:
-        return CanaryState.start(1)
-    last = release.evidence[-1]
-    return CanaryState(
-        totals=_counts(last),
-        stage=np.array([release.stage]),
-        stage_start=_counts(_stage_start(release)),
-        log_e_better=np.array([last.log_e_better]),
-        log_e_worse=np.array([last.log_e_worse]),
-        log_e_unsafe=np.array([last.log_e_unsafe]),
-        log_e_mismatch=np.array([last.log_e_mismatch]),
-        unusable=np.array([_unusable_streak(release.evidence, settings)]),
+        return start
+    shapes = {field.name: getattr(start, field.name).shape for field in fields(CanaryState)}
+    stored = {name: release.rule_state.get(name, ()) for name in shapes}
+    if any(len(values) != math.prod(shapes[name]) for name, values in stored.items()):
+        raise ReleaseError(
+            f"release {release.id!r} was started by an earlier version of Upturn, whose evidence cannot be "
+            "continued; roll it back and start a new release"
+        )
+    return CanaryState(**{name: np.array(values).reshape(shapes[name]) for name, values in stored.items()})
+
+
+class _Block(NamedTuple):
+    """The episodes of a block that had not been counted before."""
+
+    episodes: tuple[Episode, ...]
+    repeats: int
+    """Episodes that had been."""
+
+
+def _new_episodes(release: Release, episodes: Sequence[Episode]) -> _Block:
+    counted, fresh = set(release.counted), list[Episode]()
+    for episode in episodes:
+        if (digest := _digest(episode)) not in counted:
+            counted.add(digest)
+            fresh.append(episode)
+    return _Block(tuple(fresh), len(episodes) - len(fresh))
+
+
+def _digest(episode: Episode) -> str:
+    """48 bits: two of 20,000 episodes share one with a probability below 1e-6."""
+    return hashlib.blake2b(episode.id.encode(), digest_size=6).hexdigest()
+
+
+def _arrays(episode: Episode) -> Episodes:
+    """The episode as arrays of length one."""
+    numbers = (episode.tasks, episode.successes, episode.missing, episode.violations, episode.hard_violations)
+    return Episodes(
+        np.array([episode.arm == "candidate"]), np.array([episode.share]), *(np.array([float(n)]) for n in numbers)
     )
 
 
-_NO_EVIDENCE = ReleaseEvidence(-1, 0, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, "hold", "")
-"""Totals before the first block."""
+class _Recorded(NamedTuple):
+    """The incumbent's rates in the canary, means over its episodes."""
+
+    success: float
+    violation: float
 
 
-def _stage_start(release: Release) -> ReleaseEvidence:
-    """The evidence with which the release entered its present stage."""
-    earlier = [evidence for evidence in release.evidence if evidence.stage < release.stage]
-    return earlier[-1] if earlier else _NO_EVIDENCE
+def _recorded(state: CanaryState) -> _Recorded:
+    episodes = state.count(CONTROL, Count.EPISODES)
+    means = (state.sums[CONTROL] + 0.5) / (episodes + 1.0)
+    return _Recorded(float(means[Measure.SUCCESS_LOW, 0]), float(means[Measure.VIOLATION_HIGH, 0]))
 
 
-def _unusable_streak(evidence: Sequence[ReleaseEvidence], settings: CanarySettings) -> int:
-    """Unusable blocks in a row at the end of the evidence."""
-    streak = 0
-    before = (_NO_EVIDENCE, *evidence[:-1])
-    for last, now in zip(reversed(before), reversed(evidence), strict=True):
-        block = _counts(now).minus(_counts(last))
-        if not is_unusable(block, np.array([now.log_e_mismatch]), settings)[0]:
-            break
-        streak += 1
-    return streak
+def _watched(state: CanaryState, episode: Episode, known: _Recorded) -> CanaryState:
+    """The state after an episode at 100 %; a missing outcome counts for the candidate here."""
+    success = (episode.successes + episode.missing) / episode.tasks
+    gains = {"worse": known.success - success, "unsafe": episode.violations / episode.tasks - known.violation}
+    least = {"worse": known.success - 1.0, "unsafe": -known.violation}
+    capital = state.log_capital.copy()
+    for index, claim in enumerate(CLAIMS):
+        if claim.name in gains:
+            rate = known.success if claim.name == "worse" else known.violation
+            gain, lowest = np.array([gains[claim.name]]), np.array([least[claim.name]])
+            capital[index] += bet_log_factors(gain, lowest, np.array([rate * (1.0 - rate)]))
+    counts = state.counts.copy()
+    counts[CANDIDATE] += _arrays(episode).counts()
+    return replace(state, counts=counts, log_capital=capital)
 
 
-def _watched_factor(block: tuple[int, int], past: tuple[int, int], reference: tuple[int, int]) -> float:
-    """Log factor of (tasks, bad ones) against the reference's rate; 0 unless the past was worse than the reference.
-
-    The guess starts at the reference, so that the first block is no evidence, as with two arms.
-    """
-    known = float(posterior_mean(reference[1], reference[0]))
-    weight = 2.0 * PRIOR_WEIGHT
-    guess = (past[1] + weight * known) / (past[0] + weight)
-    return float(one_arm_log_factor(block[0], block[1], guess, known)) if guess > known else 0.0
+def _flat(state: CanaryState) -> dict[str, tuple[float, ...]]:
+    """The state's arrays by name, as a record stores them."""
+    return {field.name: tuple(map(float, getattr(state, field.name).ravel())) for field in fields(CanaryState)}
 
 
-def _counts(totals: Block | ReleaseEvidence) -> Counts:
-    """The record's counts as arrays of length one."""
-    return Counts(*(np.array([float(getattr(totals, field.name))]) for field in fields(Counts)))
+def _thinned(evidence: tuple[ReleaseEvidence, ...]) -> tuple[ReleaseEvidence, ...]:
+    """The evidence with at most about ``MAX_POINTS`` entries: first, last, and those that changed anything stay."""
+    if len(evidence) <= MAX_POINTS:
+        return evidence
+    last = len(evidence) - 1
+    return tuple(
+        point
+        for index, point in enumerate(evidence)
+        if index % 2 == 0 or index == last or point.verdict != "hold" or point.stage != evidence[index + 1].stage
+    )
 
 
-def _evidence(release: Release, state: CanaryState, verdict: CanaryVerdict, reason: str) -> ReleaseEvidence:
-    counts = {field.name: int(getattr(state.totals, field.name)[0]) for field in fields(Counts)}
+def _evidence(  # noqa: PLR0917  # one record of what the step found
+    release: Release,
+    state: CanaryState,
+    settings: CanarySettings,
+    repeats: int,
+    verdict: CanaryVerdict,
+    reason: str,
+) -> ReleaseEvidence:
+    def count(arm: int, what: Count) -> int:
+        return int(state.count(arm, what)[0])
+
+    def judged(arm: int) -> int:
+        return count(arm, Count.TASKS) - count(arm, Count.MISSING)
+
+    before = release.evidence[-1] if release.evidence else None
     return ReleaseEvidence(
-        block=len(release.evidence),
+        block=0 if before is None else before.block + 1,
         stage=release.stage,
-        log_e_better=float(state.log_e_better[0]),
-        log_e_worse=float(state.log_e_worse[0]),
-        log_e_mismatch=float(state.log_e_mismatch[0]),
-        log_e_unsafe=float(state.log_e_unsafe[0]),
+        candidate_tasks=judged(CANDIDATE),
+        candidate_successes=count(CANDIDATE, Count.SUCCESSES),
+        control_tasks=judged(CONTROL),
+        control_successes=count(CONTROL, Count.SUCCESSES),
+        missing=count(CANDIDATE, Count.MISSING) + count(CONTROL, Count.MISSING),
+        log_e_better=float(state.log_e("better")[0]),
+        log_e_worse=float(state.log_e("worse")[0]),
+        log_e_mismatch=float(state.log_e_mismatch(settings)[0]),
         verdict=verdict,
         reason=reason,
-        **counts,
+        candidate_violations=count(CANDIDATE, Count.VIOLATIONS),
+        control_violations=count(CONTROL, Count.VIOLATIONS),
+        log_e_unsafe=float(state.log_e("unsafe")[0]),
+        log_e_safe=float(state.log_e("safe")[0]),
+        log_e_losing=float(state.log_e("losing")[0]),
+        candidate_missing=count(CANDIDATE, Count.MISSING),
+        candidate_episodes=count(CANDIDATE, Count.EPISODES),
+        control_episodes=count(CONTROL, Count.EPISODES),
+        candidate_hard_violations=count(CANDIDATE, Count.HARD),
+        repeats=repeats + (0 if before is None else before.repeats),
     )
 
 
@@ -234,37 +277,40 @@ def _e(log_e: float) -> str:
 
 
 _SENTENCES: dict[Reason, str] = {
-    Reason.OPEN: "not decided after {tasks} candidate tasks: E(better) = {better}, E(worse) = {worse}, bar {bar:g}",
+    Reason.OPEN: "not decided after {tasks} candidate tasks: E(better) = {better} of {bar:.3g}, "
+    "E(worse) = {worse} of {s.threshold:.3g}, E(safe) = {safe}",
     Reason.ADVANCED: "no alarm in this stage; the candidate's share rises to {share:.0%}",
-    Reason.BETTER: "shown better: E = {better} ≥ {bar:g} after {tasks} candidate tasks",
-    Reason.WORSE: "shown worse: E = {worse} ≥ {bar:g} after {tasks} candidate tasks",
-    Reason.UNSAFE: "shown less safe: E = {unsafe} ≥ {bar:g} after {tasks} candidate tasks",
-    Reason.NO_DATA: "no task was evaluated; unusable block {idle}, {patience} in a row mean rollback",
-    Reason.MISSING: "more than {s.max_missing_share:.0%} of the block's evaluations are missing; "
-    "unusable block {idle}, {patience} in a row mean rollback",
+    Reason.BETTER: "shown better: E = {better} ≥ {bar:.3g} after {tasks} candidate tasks",
+    Reason.WORSE: "shown worse: E = {worse} ≥ {s.threshold:.3g} after {tasks} candidate tasks",
+    Reason.UNSAFE: "shown less safe: E = {unsafe} ≥ {s.threshold:.3g} after {tasks} candidate tasks",
+    Reason.LOSING: "shown to lose more outcomes than the incumbent: E = {losing} ≥ {s.threshold:.3g}; "
+    "{missing} of {tasks} candidate tasks have no evaluation",
+    Reason.NO_DATA: "the block has no episode; unusable block {idle}, {s.patience_blocks} in a row mean rollback",
     Reason.MISMATCH: "traffic is not split as configured: E = {mismatch} ≥ {alarm:g}; unusable block {idle}, "
-    "{patience} in a row mean rollback",
-    Reason.TOO_FEW: "E(better) = {better}, on {tasks} candidate tasks; promotion needs {s.min_candidate_tasks}",
-    Reason.SMALL_EFFECT: "E(better) = {better}, but an effect above {s.minimum_effect} is not shown yet",
-    Reason.SAFETY_OPEN: "E(better) = {better}, but the candidate's violation rate lies more than "
-    "{s.safety_margin:g} above the control's",
-    Reason.PATIENCE: "{idle} unusable blocks in a row: patience is used up",
+    "{s.patience_blocks} in a row mean rollback",
+    Reason.TOO_FEW: "E(better) = {better}, on {tasks} candidate tasks; promotion needs {s.min_candidate_tasks} "
+    "judged ones",
+    Reason.SAFETY_OPEN: "E(better) = {better}, but it is not shown yet that violations exceed the control's by "
+    "less than {s.safety_margin:g}: E(safe) = {safe} of {bar:.3g}",
+    Reason.HARD_OPEN: "E(better) = {better}, but hard constraints need {s.hard_tasks} judged candidate tasks "
+    "without a violation: {hard} violations in {tasks} tasks",
+    Reason.PATIENCE: "patience is used up: {idle} unusable blocks and {unjudged} unjudged episodes in a row",
     Reason.EXHAUSTED: "inconclusive after {tasks} of {s.max_candidate_tasks} candidate tasks",
 }
 
 
-def _explain(reason: Reason, state: CanaryState, settings: CanarySettings) -> str:
+def _explain(reason: Reason, state: CanaryState, settings: CanarySettings, attempt: int) -> str:
     """The reason of a block's verdict for people, with its figures."""
     return _SENTENCES[reason].format(
-        tasks=int(state.totals.candidate_tasks[0]),
-        better=_e(float(state.log_e_better[0])),
-        worse=_e(float(state.log_e_worse[0])),
-        unsafe=_e(float(state.log_e_unsafe[0])),
-        mismatch=_e(float(state.log_e_mismatch[0])),
+        tasks=int(state.count(CANDIDATE, Count.TASKS)[0]),
+        missing=int(state.count(CANDIDATE, Count.MISSING)[0]),
+        hard=int(state.count(CANDIDATE, Count.HARD)[0]),
         idle=int(state.unusable[0]),
-        patience=settings.patience_blocks,
-        bar=settings.threshold,
+        unjudged=int(state.unjudged[0]),
+        mismatch=_e(float(state.log_e_mismatch(settings)[0])),
+        bar=settings.promotion_threshold(attempt),
         alarm=1.0 / settings.mismatch_alpha,
         share=settings.stages[int(state.stage[0])],
         s=settings,
+        **{claim.name: _e(float(state.log_e(claim.name)[0])) for claim in CLAIMS},
     )

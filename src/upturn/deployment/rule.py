@@ -1,23 +1,22 @@
 """The canary's rule, for many canaries at once: arrays in, arrays out.
 
-``advance`` is the only place where a canary is decided. A recorded release runs it with arrays of length one
-(``canary``), a simulation with thousands (``simulation``), so the two agree.
+``observe`` adds one episode to the evidence and ``decide`` gives the verdict on it. A recorded release runs them
+with arrays of length one (``canary``), a simulation with thousands (``simulation``), so the two agree. Evidence
+grows by episode, never by block: how traffic is cut into blocks changes only how often a verdict is asked for.
 
-Order of checks for each block, first match wins:
+Six claims about the candidate compared with the control have an e-process each (``CLAIMS``). Every claim is made
+against the least favourable reading of missing outcomes: for *better* the candidate's count as failures and the
+control's as successes, for *worse* the other way round.
 
-1. shown worse, or shown less safe → ``rollback``
-2. unusable block (nothing evaluated, too much missing, traffic not split as configured) → ``hold``; the
-   ``patience_blocks``-th in a row → ``rollback``
-3. shown better, enough candidate tasks, effect and safety as required → ``promote``
+Order of checks, first match wins:
+
+1. shown worse, less safe, or to lose more outcomes → ``rollback``
+2. unusable block (no episode, or traffic not split as configured) → ``hold``; the ``patience_blocks``-th in a row →
+``rollback``; so do ``patience_episodes`` episodes in a row without a judged task
+3. shown better, enough candidate tasks, safety shown, hard constraints kept → ``promote``
 4. ``max_candidate_tasks`` reached without a verdict → ``rollback``
-5. otherwise ``hold``; a stage below the last comparison stage with enough tasks moves up
+5. otherwise ``hold``; a stage below the last comparison stage with enough tasks moves up"""
 
-Two one-sided e-processes accumulate the evidence; each multiplies only the blocks before which the *past* favoured
-its direction, and both continue across stages. Each false alarm has a probability of at most alpha/2 at any number
-of looks.
-"""
-
-from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from typing import NamedTuple
@@ -27,11 +26,14 @@ import numpy.typing as npt
 
 from upturn.config import CanarySettings
 from upturn.deployment.sequential import (
+    EFFECTS,
+    PRIOR_TASKS,
     FloatArray,
-    asymptotic_half_width,
+    arm_score,
+    bet_log_factors,
+    least_score,
+    log_e_value,
     mismatch_log_e,
-    posterior_mean,
-    two_arm_log_factor,
 )
 
 IntArray = npt.NDArray[np.int64]
@@ -39,6 +41,9 @@ BoolArray = npt.NDArray[np.bool_]
 
 HOLD, PROMOTE, ROLLBACK = 0, 1, 2
 """Verdict codes in arrays."""
+
+CANDIDATE, CONTROL = 0, 1
+"""Arms, as an axis of arrays."""
 
 
 class Reason(IntEnum):
@@ -51,77 +56,158 @@ class Reason(IntEnum):
     BETTER = 2
     WORSE = 3
     UNSAFE = 4
-    NO_DATA = 5
-    MISSING = 6
+    LOSING = 5
+    """rollback: more of the candidate's outcomes are missing than of the control's."""
+    NO_DATA = 6
     MISMATCH = 7
     TOO_FEW = 8
     """hold: shown better, on fewer tasks than required."""
-    SMALL_EFFECT = 9
-    """hold: shown better, not by the required effect."""
-    SAFETY_OPEN = 10
-    """hold: shown better, while the candidate's violations lie above the control's."""
+    SAFETY_OPEN = 9
+    """hold: shown better, while its violations are not yet shown to be within the margin."""
+    HARD_OPEN = 10
+    """hold: shown better, while a hard constraint was broken or too few tasks kept it."""
     PATIENCE = 11
-    """rollback: too many unusable blocks in a row."""
+    """rollback: too many unusable blocks, or unjudged episodes, in a row."""
     EXHAUSTED = 12
     """rollback: no verdict within the candidate tasks allowed."""
 
 
+class Count(IntEnum):
+    """What is counted in each arm."""
+
+    EPISODES = 0
+    TASKS = 1
+    """Missing ones included."""
+    SUCCESSES = 2
+    MISSING = 3
+    VIOLATIONS = 4
+    HARD = 5
+    """Tasks that broke a hard constraint."""
+
+
+class Measure(IntEnum):
+    """An episode's outcome as a share of its tasks, in [0, 1]. LOW and HIGH count a missing task as 0 and as 1."""
+
+    SUCCESS_LOW = 0
+    SUCCESS_HIGH = 1
+    VIOLATION_LOW = 2
+    VIOLATION_HIGH = 3
+    HARD_LOW = 4
+    HARD_HIGH = 5
+    MISSING = 6
+
+
+class Claim(NamedTuple):
+    """A one-sided claim about the difference candidate − control in a measure."""
+
+    name: str
+    direction: int
+    """1: the difference is above the margin; −1: below it."""
+    candidate: Measure
+    """How the candidate's episodes are measured."""
+    control: Measure
+
+
+CLAIMS = (
+    Claim("better", 1, Measure.SUCCESS_LOW, Measure.SUCCESS_HIGH),
+    Claim("worse", -1, Measure.SUCCESS_HIGH, Measure.SUCCESS_LOW),
+    Claim("unsafe", 1, Measure.VIOLATION_LOW, Measure.VIOLATION_HIGH),
+    Claim("safe", -1, Measure.VIOLATION_HIGH, Measure.VIOLATION_LOW),
+    Claim("losing", 1, Measure.MISSING, Measure.MISSING),
+    Claim("less_hard", -1, Measure.HARD_HIGH, Measure.HARD_LOW),
+)
+"""In the order of ``CanaryState.log_capital``. ``better`` has the margin ``minimum_effect``, ``safe``
+``safety_margin``; the others have none."""
+
+_DIRECTIONS = np.array([claim.direction for claim in CLAIMS])[:, None]
+_MEASURES = np.array([[claim.candidate for claim in CLAIMS], [claim.control for claim in CLAIMS]])
+
+
 @dataclass(frozen=True, slots=True)
-class Counts:
-    """Tasks of both arms, each field (R,) for R canaries. Missing evaluations are in no other count."""
+class Episodes:
+    """One episode of each of R canaries; each array is (R,)."""
 
-    candidate_tasks: FloatArray
-    candidate_successes: FloatArray
-    candidate_violations: FloatArray
-    """Tasks with any safety cost."""
-    control_tasks: FloatArray
-    control_successes: FloatArray
-    control_violations: FloatArray
+    is_candidate: BoolArray
+    share: FloatArray
+    """Probability with which it was assigned to the candidate."""
+    tasks: FloatArray
+    """Missing ones included; 0 means that this canary has no episode here."""
+    successes: FloatArray
     missing: FloatArray
-    """Tasks of either arm without an evaluation."""
+    violations: FloatArray
+    hard_violations: FloatArray
 
-    def plus(self, other: "Counts") -> "Counts":
-        """Sum, field by field."""
-        return self._combine(other, np.add)
+    def counts(self) -> FloatArray:
+        """(C, R) in the order of ``Count``."""
+        return np.array(
+            [self.tasks > 0, self.tasks, self.successes, self.missing, self.violations, self.hard_violations],
+            dtype=np.float64,
+        )
 
-    def minus(self, other: "Counts") -> "Counts":
-        """Difference, field by field."""
-        return self._combine(other, np.subtract)
-
-    def where(self, mask: BoolArray, other: "Counts") -> "Counts":
-        """These counts where ``mask`` is True, the other's elsewhere."""
-        return self._combine(other, lambda left, right: np.where(mask, left, right))
-
-    def _combine(self, other: "Counts", operation: Callable[[FloatArray, FloatArray], FloatArray]) -> "Counts":
-        pairs = ((getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
-        return Counts(*(operation(left, right) for left, right in pairs))
-
-    @classmethod
-    def zeros(cls, runs: int) -> "Counts":
-        """No tasks yet, for ``runs`` canaries."""
-        return cls(*(np.zeros(runs) for _ in fields(cls)))
+    def measures(self) -> FloatArray:
+        """(M, R) in the order of ``Measure``."""
+        events = np.array([self.successes, self.violations, self.hard_violations], dtype=np.float64)
+        low_high = np.stack([events, events + self.missing], axis=1).reshape(6, -1)
+        return np.asarray(np.concatenate([low_high, self.missing[None]]) / np.maximum(self.tasks, 1.0))
 
 
 @dataclass(frozen=True, slots=True)
 class CanaryState:
-    """The evidence of R canaries; each array is (R,)."""
+    """The evidence of R canaries."""
 
-    totals: Counts
-    stage: IntArray
-    stage_start: Counts
-    """The totals when the present stage began."""
-    log_e_better: FloatArray
-    log_e_worse: FloatArray
-    log_e_unsafe: FloatArray
-    log_e_mismatch: FloatArray
-    unusable: IntArray
-    """Unusable blocks in a row so far."""
+    counts: FloatArray
+    """(2, C, R): totals by arm and ``Count``."""
+    sums: FloatArray
+    """(2, M, R): sums over episodes by arm and ``Measure``."""
+    squares: FloatArray
+    """(2, M, R): sums of squares."""
+    log_capital: FloatArray
+    """(K, E, R): by ``CLAIMS`` and ``EFFECTS``."""
+    split: FloatArray
+    """(S, 2, R): episodes by the stage that they were assigned in, and arm."""
+    stage: FloatArray
+    """(R,): index into the stages."""
+    stage_tasks: FloatArray
+    """(R,): the candidate's tasks when the present stage began."""
+    unusable: FloatArray
+    """(R,): unusable blocks in a row."""
+    unjudged: FloatArray
+    """(R,): episodes in a row without a judged task."""
 
     @classmethod
-    def start(cls, runs: int) -> "CanaryState":
-        """R canaries before their first block."""
-        zeros, ints = np.zeros(runs), np.zeros(runs, dtype=np.int64)
-        return cls(Counts.zeros(runs), ints, Counts.zeros(runs), zeros, zeros, zeros, zeros, ints)
+    def start(cls, runs: int, stages: int) -> "CanaryState":
+        """R canaries with this many stages, before their first episode."""
+        arms = (2, len(Measure), runs)
+        zeros = [np.zeros(runs) for _ in range(4)]
+        capital = np.zeros((len(CLAIMS), len(EFFECTS), runs))
+        return cls(
+            np.zeros((2, len(Count), runs)),
+            np.zeros(arms),
+            np.zeros(arms),
+            capital,
+            np.zeros((stages, 2, runs)),
+            *zeros,
+        )
+
+    def take(self, runs: BoolArray) -> "CanaryState":
+        """The state of these runs only."""
+        return CanaryState(*(getattr(self, field.name)[..., runs] for field in fields(self)))
+
+    def count(self, arm: int, what: Count) -> FloatArray:
+        """(R,): a total of one arm."""
+        return np.asarray(self.counts[arm, what])
+
+    def log_e(self, name: str) -> FloatArray:
+        """(R,): log e-value of a claim."""
+        index = next(index for index, claim in enumerate(CLAIMS) if claim.name == name)
+        return log_e_value(self.log_capital[index])
+
+    def log_e_mismatch(self, settings: CanarySettings) -> FloatArray:
+        """(R,): log e-value against the configured split, the product over the stages."""
+        shares = np.asarray(settings.stages)[:, None]
+        compared = slice(0, settings.last_comparison + 1)
+        split = self.split[compared]
+        return np.asarray(mismatch_log_e(split[:, CANDIDATE], split[:, CONTROL], shares[compared]).sum(axis=0))
 
 
 class Step(NamedTuple):
@@ -134,105 +220,85 @@ class Step(NamedTuple):
     """``Reason`` codes."""
 
 
-def advance(state: CanaryState, block: Counts, settings: CanarySettings) -> Step:
-    """Every canary one block further; the inputs are not changed. Raises ValueError for the last stage."""
-    if (state.stage > settings.last_comparison).any():
-        raise ValueError("the canary's rule compares two arms; the last stage has none to compare with")
-    updated = _with_evidence(state, block, settings)
-    verdict, reason = _verdict(updated, block, settings)
-    enough = updated.totals.candidate_tasks - updated.stage_start.candidate_tasks >= settings.min_candidate_tasks
-    rises = (verdict == HOLD) & (reason == Reason.OPEN) & (updated.stage < settings.last_comparison) & enough
-    stage_start = updated.totals.where(rises, updated.stage_start)
-    moved = replace(updated, stage=updated.stage + rises, stage_start=stage_start)
-    return Step(moved, verdict, np.where(rises, int(Reason.ADVANCED), reason))
-
-
-def is_unusable(block: Counts, log_e_mismatch: FloatArray, settings: CanarySettings) -> BoolArray:
-    """True (R,) where a block cannot give a verdict: nothing evaluated, too much missing, or a wrong split."""
-    evaluated = block.candidate_tasks + block.control_tasks
-    is_missing = block.missing > settings.max_missing_share * (evaluated + block.missing)
-    return np.asarray((evaluated == 0) | is_missing | (log_e_mismatch >= np.log(1.0 / settings.mismatch_alpha)))
-
-
-def _with_evidence(state: CanaryState, block: Counts, settings: CanarySettings) -> CanaryState:
-    """The state with the block counted and its evidence multiplied in; stage unchanged."""
-    past, totals = state.totals, state.totals.plus(block)
-    tasks = (block.candidate_tasks, block.control_tasks)
-    rates = (
-        posterior_mean(past.candidate_successes, past.candidate_tasks),
-        posterior_mean(past.control_successes, past.control_tasks),
-    )
-    quality = two_arm_log_factor(tasks, (block.candidate_successes, block.control_successes), rates)
-    harms = (
-        posterior_mean(past.candidate_violations, past.candidate_tasks),
-        posterior_mean(past.control_violations, past.control_tasks),
-    )
-    harm = two_arm_log_factor(tasks, (block.candidate_violations, block.control_violations), harms)
-    share = np.asarray(settings.stages)[state.stage]
-    before, after = past.minus(state.stage_start), totals.minus(state.stage_start)
-    log_e_mismatch = (
-        state.log_e_mismatch
-        + mismatch_log_e(after.candidate_tasks, after.control_tasks, share)
-        - mismatch_log_e(before.candidate_tasks, before.control_tasks, share)
-    )
-    unusable = is_unusable(block, log_e_mismatch, settings)
+def observe(state: CanaryState, episodes: Episodes, settings: CanarySettings) -> CanaryState:
+    """The state with one more episode of each canary; the inputs are not changed."""
+    is_present = episodes.tasks > 0
+    arm = np.where(episodes.is_candidate, CANDIDATE, CONTROL)
+    in_arm = np.stack([episodes.is_candidate, ~episodes.is_candidate])[:, None] & is_present
+    outcomes = episodes.measures()
+    nearest = np.abs(np.asarray(settings.stages)[:, None] - episodes.share).argmin(axis=0)
+    split = state.split.copy()
+    split[nearest, arm, np.arange(arm.size)] += is_present
+    judged = episodes.tasks - episodes.missing
     return replace(
         state,
-        totals=totals,
-        log_e_better=state.log_e_better + np.where(rates[0] > rates[1], quality, 0.0),
-        log_e_worse=state.log_e_worse + np.where(rates[0] < rates[1], quality, 0.0),
-        log_e_unsafe=state.log_e_unsafe + np.where(harms[0] > harms[1], harm, 0.0),
-        log_e_mismatch=log_e_mismatch,
-        unusable=np.where(unusable, state.unusable + 1, 0),
+        counts=state.counts + in_arm * episodes.counts(),
+        sums=state.sums + in_arm * outcomes,
+        squares=state.squares + in_arm * outcomes**2,
+        log_capital=state.log_capital + is_present * _log_factors(state, episodes, outcomes, settings),
+        split=split,
+        unjudged=np.where(judged > 0, 0.0, state.unjudged + is_present),
     )
 
 
-def _verdict(state: CanaryState, block: Counts, settings: CanarySettings) -> tuple[IntArray, IntArray]:
-    """Verdict and reason codes (R,), in the order of checks at the top of this module."""
-    enough_evidence = np.log(settings.threshold)
-    totals = state.totals
-    evaluated = block.candidate_tasks + block.control_tasks
-    is_bad = state.unusable > 0
-    is_better = state.log_e_better >= enough_evidence
+def _log_factors(
+    state: CanaryState, episodes: Episodes, outcomes: FloatArray, settings: CanarySettings
+) -> FloatArray:
+    """(K, E, R): the growth of every claim's capital by this episode, with bets fixed by the episodes before."""
+    share, arms = episodes.share, np.array([[CANDIDATE], [CONTROL]])
+    weight = state.counts[:, [Count.EPISODES]] + PRIOR_TASKS
+    means = ((state.sums + 0.5 * PRIOR_TASKS) / weight)[arms, _MEASURES]
+    mean_squares = ((state.squares + 0.5 * PRIOR_TASKS) / weight)[arms, _MEASURES]
+    shares = np.stack([share, 1.0 - share])[:, None]
+    centre = (shares * means).sum(axis=0)
+    variance = (shares * mean_squares).sum(axis=0) - centre**2
+    outcome = np.where(episodes.is_candidate, outcomes[_MEASURES[CANDIDATE]], outcomes[_MEASURES[CONTROL]])
+    margins = {"better": settings.minimum_effect or 0.0, "safe": settings.safety_margin}
+    margin = np.array([[margins.get(claim.name, 0.0)] for claim in CLAIMS])
+    offset = -_DIRECTIONS * share * (1.0 - share) * margin
+    gain = _DIRECTIONS * arm_score(episodes.is_candidate, outcome, share, centre) + offset
+    least = np.minimum(least_score(share, centre, _DIRECTIONS) + offset, -1e-12)
+    return bet_log_factors(gain, least, variance).swapaxes(0, 1)
+
+
+def decide(
+    state: CanaryState, settings: CanarySettings, *, has_episodes: BoolArray, has_costs: BoolArray, attempt: int = 1
+) -> Step:
+    """The verdict on each canary after a block, and its next state. Raises ValueError for the last stage.
+
+    ``has_episodes`` is False where the block was empty. ``has_costs`` is False where no evaluation named a cost;
+    there is nothing to show about safety then. ``attempt``: see ``CanarySettings.promotion_threshold``."""
+    if (state.stage > settings.last_comparison).any():
+        raise ValueError("the canary's rule compares two arms; the last stage has none to compare with")
+    is_mismatched = state.log_e_mismatch(settings) >= np.log(1.0 / settings.mismatch_alpha)
+    unusable = np.where(~has_episodes | is_mismatched, state.unusable + 1, 0)
+    state = replace(state, unusable=unusable)
+    promotes, rolls_back = np.log(settings.promotion_threshold(attempt)), np.log(settings.threshold)
+    is_better = state.log_e("better") >= promotes
+    tasks, hard = state.count(CANDIDATE, Count.TASKS), state.count(CANDIDATE, Count.HARD)
+    judged = tasks - state.count(CANDIDATE, Count.MISSING)
+    is_short = judged < settings.min_candidate_tasks
+    is_safe = ~has_costs | (state.log_e("safe") >= promotes)
+    keeps_hard = ~(has_costs & bool(settings.hard_costs)) | (hard == 0) & (judged >= settings.hard_tasks)
+    keeps_hard |= state.log_e("less_hard") >= promotes
+    is_patient = (unusable < settings.patience_blocks) & (state.unjudged < settings.patience_episodes)
     cases: list[tuple[BoolArray, int, Reason]] = [
-        (state.log_e_worse >= enough_evidence, ROLLBACK, Reason.WORSE),
-        (state.log_e_unsafe >= enough_evidence, ROLLBACK, Reason.UNSAFE),
-        (state.unusable >= settings.patience_blocks, ROLLBACK, Reason.PATIENCE),
-        (is_bad & (state.log_e_mismatch >= np.log(1.0 / settings.mismatch_alpha)), HOLD, Reason.MISMATCH),
-        (is_bad & (block.missing > 0), HOLD, Reason.MISSING),
-        (is_bad & (evaluated == 0), HOLD, Reason.NO_DATA),
-    ]
-    is_short = totals.candidate_tasks < settings.min_candidate_tasks
-    is_small = effect_lower_limit(totals, settings) <= (settings.minimum_effect or 0.0)
-    is_small &= settings.minimum_effect is not None
-    is_harmful = violation_excess(totals) > settings.safety_margin
-    is_over = totals.candidate_tasks >= settings.max_candidate_tasks
-    cases += [
-        (is_better & ~is_short & ~is_small & ~is_harmful, PROMOTE, Reason.BETTER),
-        (is_over, ROLLBACK, Reason.EXHAUSTED),
+        (state.log_e("worse") >= rolls_back, ROLLBACK, Reason.WORSE),
+        (state.log_e("unsafe") >= rolls_back, ROLLBACK, Reason.UNSAFE),
+        (state.log_e("losing") >= rolls_back, ROLLBACK, Reason.LOSING),
+        (~is_patient, ROLLBACK, Reason.PATIENCE),
+        (is_mismatched, HOLD, Reason.MISMATCH),
+        (~has_episodes, HOLD, Reason.NO_DATA),
+        (is_better & ~is_short & is_safe & keeps_hard, PROMOTE, Reason.BETTER),
+        (tasks >= settings.max_candidate_tasks, ROLLBACK, Reason.EXHAUSTED),
         (is_better & is_short, HOLD, Reason.TOO_FEW),
-        (is_better & is_small, HOLD, Reason.SMALL_EFFECT),
-        (is_better & is_harmful, HOLD, Reason.SAFETY_OPEN),
+        (is_better & ~keeps_hard, HOLD, Reason.HARD_OPEN),
+        (is_better & ~is_safe, HOLD, Reason.SAFETY_OPEN),
     ]
     masks = [mask for mask, _, _ in cases]
-    verdict = np.select(masks, [code for _, code, _ in cases], HOLD)
-    reason = np.select(masks, [int(reason) for _, _, reason in cases], int(Reason.OPEN))
-    return verdict.astype(np.int64), reason.astype(np.int64)
-
-
-def effect_lower_limit(totals: Counts, settings: CanarySettings) -> FloatArray:
-    """Lower limit (R,) of candidate minus control success rate, valid at every look (asymptotic sequence)."""
-    n_a, n_b = totals.candidate_tasks, totals.control_tasks
-    p_a, p_b = posterior_mean(totals.candidate_successes, n_a), posterior_mean(totals.control_successes, n_b)
-    error = np.sqrt(p_a * (1.0 - p_a) / np.maximum(n_a, 1.0) + p_b * (1.0 - p_b) / np.maximum(n_b, 1.0))
-    # Tightest at half of max_candidate_tasks in each arm, where a verdict on a small effect is most likely.
-    half = asymptotic_half_width(
-        error, n_a + n_b, alpha=settings.alpha, planned_n=float(settings.max_candidate_tasks)
-    )
-    return np.asarray(p_a - p_b - half)
-
-
-def violation_excess(totals: Counts) -> FloatArray:
-    """Candidate's minus control's observed violation rate (R,); 0 tasks count as rate 0."""
-    candidate = totals.candidate_violations / np.maximum(totals.candidate_tasks, 1.0)
-    return np.asarray(candidate - totals.control_violations / np.maximum(totals.control_tasks, 1.0))
+    verdict = np.select(masks, [code for _, code, _ in cases], HOLD).astype(np.int64)
+    reason = np.select(masks, [int(reason) for _, _, reason in cases], int(Reason.OPEN)).astype(np.int64)
+    rises = (verdict == HOLD) & (reason != Reason.MISMATCH) & (reason != Reason.NO_DATA)
+    rises &= (state.stage < settings.last_comparison) & (tasks - state.stage_tasks >= settings.min_candidate_tasks)
+    moved = replace(state, stage=state.stage + rises, stage_tasks=np.where(rises, tasks, state.stage_tasks))
+    return Step(moved, verdict, np.where(rises & (reason == Reason.OPEN), int(Reason.ADVANCED), reason))

@@ -1,78 +1,74 @@
-"""Evidence that stays valid under continuous monitoring: e-processes, betting and confidence sequences.
+"""Evidence that stays valid under continuous monitoring: betting on two randomised arms, and the traffic-split
+test.
 
-Under the null an e-process starts at 1 and has expectation at most 1: the chance that it *ever* reaches ``1/alpha``
-is at most ``alpha`` (Ville's inequality). So the test may look after every block and act on the first crossing. All
-values are natural logarithms; all functions are pure and take numbers or arrays (element by element).
+Under the null hypothesis an e-process starts at 1 and its expectation never exceeds 1. The probability that it
+*ever* reaches ``1/alpha`` is at most ``alpha`` (Ville's inequality), so a test may look after every observation and
+act on the first crossing. All values are natural logarithms; all functions are pure and work element by element.
 
 Not here: decisions on the evidence (``rule``), and fixed-sample intervals (``interval``).
 
-Sources: two-arm plug-in e-process: Turner, Ly, Grünwald 2021 (safestats); traffic mismatch: Lindon and Malek 2020;
-betting: Waudby-Smith and Ramdas 2023; asymptotic confidence sequence: Waudby-Smith, Arbour, Sinha, Kennedy, Ramdas
-2021.
-"""
-
-import math
+Sources: betting on bounded means: Waudby-Smith and Ramdas 2023 (arXiv 2010.09686); the traffic split: Lindon and
+Malek 2020 (arXiv 2011.03567)."""
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import betaln
+from scipy.special import betaln, logsumexp
 
 FloatArray = npt.NDArray[np.float64]
 
-PRIOR_WEIGHT = 0.18
-"""Of the Beta(.18, .18) whose posterior mean predicts the next block: the value that Turner, Ly and Grünwald found
-to lose the least power in the worst case."""
+EFFECTS = (0.02, 0.04, 0.08, 0.16, 0.32)
+"""Differences that bets are sized for, each with an equal share of the initial capital. One of them lies within a
+factor of sqrt(2) of any difference from .014 to .45; spreading the capital costs at most log(5) of evidence."""
+
+MAX_LOSS = 0.95
+"""Largest share of its capital that a bet can lose in one observation."""
+
+PRIOR_TASKS = 1.0
+"""Observations that the prior of an arm's mean and mean square is worth. The prior mean of both is ½, so that the
+variance starts at ¼."""
 
 MISMATCH_WEIGHT = 40.0
-"""Prior tasks of the mismatch test's alternative: worth 40 tasks, it bends quickly to gross mismatches (10 % served
-as 20 %) and still learns small ones."""
+"""Prior episodes of the mismatch test's alternative. A prior worth 40 episodes adapts quickly to gross mismatches
+(10 % served as 20 %) and still detects small ones."""
 
 
-def posterior_mean(
-    successes: npt.ArrayLike, tasks: npt.ArrayLike, prior_weight: float = PRIOR_WEIGHT
+def arm_score(
+    is_candidate: npt.ArrayLike, outcome: npt.ArrayLike, share: npt.ArrayLike, centre: npt.ArrayLike
 ) -> FloatArray:
-    """Mean of the success rate under Beta(prior_weight, prior_weight); strictly inside (0, 1)."""
-    return np.asarray(
-        (np.asarray(successes, dtype=np.float64) + prior_weight)
-        / (np.asarray(tasks, dtype=np.float64) + 2.0 * prior_weight)
-    )
+    """An observation's estimate of share·(1 − share) times the difference candidate − control; unbiased.
+
+    ``share`` is the probability with which the observation was assigned to the candidate, ``outcome`` lies in [0,
+    1], and ``centre`` is any number fixed before the observation; near the mean outcome the variance is smallest.
+    Where the outcome does not depend on the arm the expectation is exactly 0, however outcomes drift over time."""
+    rho = np.asarray(share, dtype=np.float64)
+    sign = np.where(is_candidate, 1.0 - rho, -rho)
+    return np.asarray(sign * (np.asarray(outcome, dtype=np.float64) - centre))
 
 
-def two_arm_log_factor(
-    tasks: tuple[npt.ArrayLike, npt.ArrayLike],
-    successes: tuple[npt.ArrayLike, npt.ArrayLike],
-    rates: tuple[npt.ArrayLike, npt.ArrayLike],
-) -> FloatArray:
-    """Log of one block's factor of the two-arm Bernoulli e-process; 0 for an empty block or equal rates.
-
-    Each pair is (arm a, arm b). ``rates`` are guesses in (0, 1) made before the block. The factor is the block's
-    likelihood under the two guesses over its likelihood under their task-weighted mean.
-    Its expectation is at most 1 when both arms have the same rate, and where the guesses have a above b, also
-    whenever the true rate of a is not above that of b: it rises with the one and falls with the other.
-    """
-    n_a, n_b = (np.asarray(value, dtype=np.float64) for value in tasks)
-    y_a, y_b = (np.asarray(value, dtype=np.float64) for value in successes)
-    p_a, p_b = (np.asarray(value, dtype=np.float64) for value in rates)
-    total = np.maximum(n_a + n_b, 1.0)
-    pooled = np.where(n_a + n_b > 0, (n_a * p_a + n_b * p_b) / total, 0.5)
-    return np.asarray(_log_ratio(n_a, y_a, p_a, pooled) + _log_ratio(n_b, y_b, p_b, pooled))
+def least_score(share: npt.ArrayLike, centre: npt.ArrayLike, direction: npt.ArrayLike) -> FloatArray:
+    """The least value of ``direction`` · ``arm_score`` over both arms and all outcomes in [0, 1]; direction is
+    ±1."""
+    rho, m = np.asarray(share, dtype=np.float64), np.asarray(centre, dtype=np.float64)
+    up = np.maximum((1.0 - rho) * m, rho * (1.0 - m))
+    down = np.maximum((1.0 - rho) * (1.0 - m), rho * m)
+    return np.asarray(-np.where(np.asarray(direction) > 0, up, down))
 
 
-def one_arm_log_factor(
-    tasks: npt.ArrayLike, successes: npt.ArrayLike, rate: npt.ArrayLike, reference: npt.ArrayLike
-) -> FloatArray:
-    """Log of one block's factor against a known ``reference`` rate: the two-arm factor with infinitely many control
-    tasks.
+def bet_log_factors(gain: npt.ArrayLike, least: npt.ArrayLike, variance: npt.ArrayLike) -> FloatArray:
+    """Log of the factor by which each effect's capital grows, (E, …) for E ``EFFECTS``.
 
-    Valid if the reference is exact: the uncertainty of a measured reference is not included.
-    """
-    n, y, guess, known = (np.asarray(value, dtype=np.float64) for value in (tasks, successes, rate, reference))
-    return _log_ratio(n, y, guess, known)
+    The capital of effect δ bets λ = δ / variance, the growth-optimal bet where the true difference is δ, capped so
+    that no observation loses more than ``MAX_LOSS`` of it. The factor is 1 + λ·gain. ``least`` is the least
+    possible gain, below 0; it, the variance and so the bet must be fixed before the observation. Where the expected
+    gain is at most 0 the factor's expectation is at most 1."""
+    effects = np.asarray(EFFECTS).reshape((-1,) + (1,) * np.ndim(gain))
+    bet = np.minimum(effects / np.maximum(variance, 1e-9), MAX_LOSS / -np.asarray(least, dtype=np.float64))
+    return np.asarray(np.log1p(bet * np.asarray(gain, dtype=np.float64)))
 
 
-def _log_ratio(n: FloatArray, y: FloatArray, rate: FloatArray, reference: FloatArray) -> FloatArray:
-    """log of rate^y (1−rate)^(n−y) over the same with ``reference``."""
-    return np.asarray(y * np.log(rate / reference) + (n - y) * np.log((1.0 - rate) / (1.0 - reference)))
+def log_e_value(log_capital: FloatArray) -> FloatArray:
+    """Log of the mean capital over the effects, which are the first axis."""
+    return np.asarray(logsumexp(log_capital, axis=0) - np.log(log_capital.shape[0]))
 
 
 def mismatch_log_e(
@@ -81,49 +77,14 @@ def mismatch_log_e(
     share: npt.ArrayLike,
     weight: float = MISMATCH_WEIGHT,
 ) -> FloatArray:
-    """Log e-value against "every task went to the candidate with probability ``share``", from the counts so far.
+    """Log e-value against "every episode went to the candidate with probability ``share``", from the counts so far.
 
-    Lindon and Malek's multinomial test for two arms: the alternative mixes the candidate's probability over
-    Beta(a, b); the mixed likelihood is B(a + S, b + F) / B(a, b) and the null's share^S (1 − share)^F, where S
-    and F count the candidate's and the control's tasks. The ratio of two likelihoods is a martingale under the null
-    for *any* a and b; a = weight·share and b = weight·(1 − share) centre the alternative on the null, which for
-    share = ½ is their published form with a = b = weight/2. The order of the tasks does not matter.
-    Counts need not be whole; shapes broadcast; ``share`` lies in (0, 1).
-    """
+    Lindon and Malek's multinomial test for two arms: the alternative mixes the candidate's probability over Beta(a,
+    b); the mixed likelihood is B(a + S, b + F) / B(a, b) and the null's share^S (1 − share)^F, where S and F count
+    the candidate's and the control's episodes. The ratio of two likelihoods is a martingale under the null for
+    *any* a and b; a = weight·share and b = weight·(1 − share) centre the alternative on the null, which for share =
+    ½ is their published form with a = b = weight/2. The order of the episodes does not matter. Counts need not be
+    whole; shapes broadcast; ``share`` lies in (0, 1)."""
     s, f, rho = (np.asarray(value, dtype=np.float64) for value in (candidate, control, share))
     a, b = weight * rho, weight * (1.0 - rho)
     return np.asarray(betaln(a + s, b + f) - betaln(a, b) - s * np.log(rho) - f * np.log1p(-rho))
-
-
-def hedged_log_capital(scores: npt.ArrayLike, mean: float, alpha: float, truncation: float = 0.5) -> FloatArray:
-    """Log capital after each score of betting on both sides against "the mean is ``mean``"; reject at log(1/alpha).
-
-    ``scores`` lie in [0, 1], time along the last axis; for paired rewards a − b in [−1, 1] pass (a − b + 1)/2
-    against ½. Predictable plug-in bets of Waudby-Smith and Ramdas, K = max(K⁺, K⁻)/2; ``truncation``
-    (their c) keeps a bet from risking more than that share of the capital. ``alpha`` only tunes the bets' size.
-    """
-    x = np.asarray(scores, dtype=np.float64)
-    t = np.arange(1, x.shape[-1] + 1, dtype=np.float64)
-    running_mean = (0.5 + np.cumsum(x, axis=-1)) / (t + 1.0)
-    variance = (0.25 + np.cumsum((x - running_mean) ** 2, axis=-1)) / (t + 1.0)
-    past = np.concatenate([np.full((*x.shape[:-1], 1), 0.25), variance[..., :-1]], axis=-1)
-    bet = np.sqrt(2.0 * math.log(2.0 / alpha) / (past * t * np.log1p(t)))
-    up = np.cumsum(np.log1p(np.minimum(bet, truncation / mean) * (x - mean)), axis=-1)
-    down = np.cumsum(np.log1p(-np.minimum(bet, truncation / (1.0 - mean)) * (x - mean)), axis=-1)
-    return np.asarray(np.maximum(up, down) - math.log(2.0))
-
-
-def asymptotic_half_width(
-    standard_error: npt.ArrayLike, n: npt.ArrayLike, *, alpha: float, planned_n: float
-) -> FloatArray:
-    """Half-width of the asymptotic confidence sequence of a mean (or difference) at ``n`` observations in all.
-
-    Two-sided with error ``alpha`` over all times together, approximately, from moderate n on; tightest near
-    ``planned_n``. ``standard_error`` is the estimate's, at this n. Infinite for n = 0.
-    """
-    log_odds = 2.0 * math.log(1.0 / alpha)
-    rho2 = (log_odds + math.log1p(log_odds)) / planned_n
-    count = np.asarray(n, dtype=np.float64)
-    time = np.maximum(count, 1.0) * rho2
-    width = np.sqrt(2.0 * (time + 1.0) / time * np.log(np.sqrt(time + 1.0) / alpha))
-    return np.asarray(np.where(count > 0, np.asarray(standard_error, dtype=np.float64) * width, np.inf))

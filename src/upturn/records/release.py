@@ -1,5 +1,7 @@
 """Releases with their canaries' evidence, snapshots of the pool, and runs."""
 
+from collections.abc import Mapping
+from dataclasses import field
 from typing import Literal
 
 from upturn.records.record import record
@@ -29,9 +31,21 @@ class ReleaseEvidence:
     verdict: CanaryVerdict
     reason: str
     candidate_violations: int = 0
-    """Candidate tasks with any safety cost."""
+    """Candidate tasks with a safety cost."""
     control_violations: int = 0
     log_e_unsafe: float = 0.0
+    log_e_safe: float = 0.0
+    """That the candidate's violations exceed the control's by less than the margin."""
+    log_e_losing: float = 0.0
+    """That more of the candidate's outcomes are missing than of the control's."""
+    candidate_missing: int = 0
+    """The candidate's part of ``missing``."""
+    candidate_episodes: int = 0
+    control_episodes: int = 0
+    candidate_hard_violations: int = 0
+    """Candidate tasks that broke a hard constraint."""
+    repeats: int = 0
+    """Outcomes of episodes that had been counted already; they were dropped."""
 
 
 @record
@@ -55,6 +69,12 @@ class Release:
     """What operators did and why, in order; the canary's own reasons are in the evidence."""
     is_held: bool = False
     """True: an operator holds the canary at its stage; it gathers evidence and may still roll back."""
+    attempt: int = 1
+    """Number of this release among its agent's since the last promotion; later ones need more evidence."""
+    rule_state: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """The canary rule's arrays by name, flattened; empty = before the first block."""
+    counted: tuple[str, ...] = ()
+    """Digests of the episodes in the evidence, in order; an episode counts once."""
 
 
 @record
