@@ -2,48 +2,31 @@
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 
+import numpy as np
 import pytest
 
+from tests.deployment.episodes_for_test import Traffic, release, run
 from upturn.config import CanarySettings
-from upturn.deployment.canary import Block, Canary, Served
+from upturn.deployment.canary import MAX_POINTS, Canary
+from upturn.deployment.episode import Episode
+from upturn.deployment.sequential import EFFECTS, MAX_LOSS
 from upturn.errors import ReleaseError
-from upturn.records import Evaluation, Release, from_json, to_json
+from upturn.records import Release, from_json, to_json
 
-GOOD = Block(candidate_tasks=20, candidate_successes=20, control_tasks=20, control_successes=2)
-BAD = Block(candidate_tasks=20, candidate_successes=2, control_tasks=20, control_successes=20)
-EVEN = Block(candidate_tasks=20, candidate_successes=14, control_tasks=20, control_successes=14)
-NOTHING = Block()
+GOOD, BAD, EVEN = ("+" * 20, "-" * 18 + "++"), ("-" * 18 + "++", "+" * 20), ("+++++++---" * 2, "+++++++---" * 2)
 
 
-def _release(stages: tuple[float, ...] = (0.5, 1.0), **changes: object) -> Release:
-    fields: dict[str, object] = {
-        "id": "release-1",
-        "agent": "a",
-        "incumbent": "a@1",
-        "candidate": "a@2",
-        "stages": stages,
-        "state": "canary",
-        "stage": 0,
-    }
-    return Release(**{**fields, **changes})  # type: ignore[arg-type]
-
-
-def _play(release: Release, *blocks: Block, settings: CanarySettings | None = None) -> Release:
-    canary = Canary(settings or CanarySettings())
-    for block in blocks:
-        release = canary.step(release, block)
-    return release
-
-
-def _evaluation(verdict: str, **costs: float) -> Evaluation:
-    return Evaluation("e", "t", "j", "office/1", verdict, (), {}, costs, None)  # type: ignore[arg-type]
+def _blocks(*results: tuple[str, str], share: float = 0.5) -> list[list[Episode]]:
+    traffic = Traffic(share)
+    return [traffic.block(*pair) for pair in results]
 
 
 def test_better_candidate_is_promoted_with_its_evidence() -> None:
-    release = _play(_release(), GOOD, GOOD)
-    last = release.evidence[-1]
-    assert (release.state, release.stage) == ("promoted", 1)
+    promoted = run(release(), *_blocks(GOOD, GOOD))
+    last = promoted.evidence[-1]
+    assert (promoted.state, promoted.stage) == ("promoted", 1)
     assert (last.block, last.stage, last.verdict) == (1, 0, "promote")
     assert (last.candidate_tasks, last.candidate_successes, last.control_tasks, last.control_successes) == (
         40,
@@ -51,141 +34,247 @@ def test_better_candidate_is_promoted_with_its_evidence() -> None:
         40,
         4,
     )
-    assert last.log_e_better >= math.log(40)
+    assert last.log_e_better >= math.log(CanarySettings().promotion_threshold(1))
     assert "shown better" in last.reason
 
 
 def test_worse_candidate_is_rolled_back() -> None:
-    release = _play(_release(), BAD, BAD)
-    assert release.state == "rolled_back"
-    assert release.evidence[-1].verdict == "rollback"
-    assert "shown worse" in release.evidence[-1].reason
+    back = run(release(), *_blocks(BAD, BAD)[:1])
+    assert back.state == "rolled_back"
+    assert back.evidence[-1].verdict == "rollback"
+    assert "shown worse" in back.evidence[-1].reason
 
 
 @pytest.mark.parametrize("last", [GOOD, BAD])
-def test_a_verdict_is_final(last: Block) -> None:
-    for blocks in ((GOOD, GOOD), (BAD, BAD)):
+def test_a_verdict_is_final(last: tuple[str, str]) -> None:
+    for first in (GOOD, BAD):
+        *blocks, late = _blocks(*[first] * 2, last)
+        decided = run(release(), *blocks[: 1 if first == BAD else 2])
         with pytest.raises(ReleaseError, match="verdict is final"):
-            _play(_release(), *blocks, last)
+            run(decided, late)
 
 
-def test_no_data_is_hold_then_rollback_never_promote() -> None:
-    release = _release()
-    for block in range(4):
-        release = _play(release, NOTHING)
-        assert (release.state, release.evidence[-1].verdict) == ("canary", "hold"), block
-    release = _play(release, NOTHING)
-    assert (release.state, release.evidence[-1].verdict) == ("rolled_back", "rollback")
-    assert "patience" in release.evidence[-1].reason
+def test_empty_blocks_are_hold_then_rollback_never_promote() -> None:
+    state = run(release(), *[[]] * 4)
+    assert [evidence.verdict for evidence in state.evidence] == ["hold"] * 4
+    state = run(state, [])
+    assert (state.state, state.evidence[-1].verdict) == ("rolled_back", "rollback")
+    assert "patience is used up: 5 unusable blocks" in state.evidence[-1].reason
 
 
 def test_earlier_evidence_does_not_promote_on_empty_blocks() -> None:
     """A block short of enough tasks, then silence: E stays above the bar and yet nothing is promoted."""
-    few = Block(candidate_tasks=10, candidate_successes=10, control_tasks=10, control_successes=0)
-    release = _play(_release(), few, few, *[NOTHING] * 5)
-    assert release.evidence[1].log_e_better >= math.log(40)
-    assert [evidence.verdict for evidence in release.evidence] == ["hold"] * 6 + ["rollback"]
+    state = run(release(), Traffic().block("+" * 25, "-" * 25), *[[]] * 5)
+    assert state.evidence[0].log_e_better >= math.log(CanarySettings().promotion_threshold(1))
+    assert [evidence.verdict for evidence in state.evidence] == ["hold"] * 5 + ["rollback"]
 
 
-def test_all_missing_is_hold_then_rollback() -> None:
-    release = _play(_release(), *[Block(missing=10)] * 5)
-    assert [evidence.verdict for evidence in release.evidence] == ["hold"] * 4 + ["rollback"]
-    assert release.evidence[-1].missing == 50
+def test_unjudged_episodes_use_up_patience_however_they_are_cut() -> None:
+    for size in (1, 5, 25):
+        traffic, state = Traffic(), release()
+        while state.state == "canary":
+            state = run(state, traffic.block("?" * size, "?" * size))
+        assert state.state == "rolled_back"
+        assert "50 unjudged episodes in a row" in state.evidence[-1].reason
+        assert state.evidence[-1].missing == 50
+
+
+def test_an_episode_counts_once_whatever_arrives_again() -> None:
+    """A block delivered twice, and a correction of an outcome, change nothing but the count of repeats."""
+    first, second = _blocks(EVEN, EVEN)
+    once = run(release(), first, second)
+    corrected = [Episode(episode.id, episode.arm, episode.share, successes=1) for episode in first]
+    again = run(release(), first, [*second, *first, *corrected])
+    assert again.evidence[-1].repeats == 80
+    for name in ("candidate_tasks", "control_tasks", "log_e_better", "log_e_worse", "candidate_episodes"):
+        assert getattr(again.evidence[-1], name) == getattr(once.evidence[-1], name)
+    assert again.rule_state == once.rule_state
+    assert len(again.counted) == 80
 
 
 def test_a_canary_resumes_anywhere_from_its_record() -> None:
-    blocks = (EVEN, NOTHING, NOTHING, EVEN, Block(3, 2, 2, 2, 1, 1, 0), GOOD, EVEN)
-    whole = _play(_release((0.33, 0.5, 1.0)), *blocks)
-    resumed = _release((0.33, 0.5, 1.0))
+    traffic = Traffic(0.33)
+    blocks = [
+        traffic.block(*EVEN),
+        [],
+        [],
+        [*traffic.arm("candidate", "+-?", violations=0), *traffic.arm("control", "+", has_costs=True)],
+        traffic.block(*EVEN),
+        traffic.block("+" * 30, "-" * 12),
+    ]
+    whole = run(release((0.33, 0.5, 1.0)), *blocks)
+    resumed = release((0.33, 0.5, 1.0))
     for block in blocks:
-        resumed = _play(from_json(Release, to_json(resumed)), block)
+        resumed = run(from_json(Release, to_json(resumed)), block)
     assert resumed == whole
 
 
-def test_patience_is_counted_from_the_record() -> None:
-    release = _play(_release(), EVEN, NOTHING, NOTHING, NOTHING, NOTHING)
-    assert release.state == "canary"
-    assert _play(release, EVEN, NOTHING).state == "canary"
-    assert _play(release, NOTHING).state == "rolled_back"
+def test_evidence_of_an_earlier_rule_is_refused() -> None:
+    state = run(release(), *_blocks(EVEN))
+    with pytest.raises(ReleaseError, match="started by an earlier version"):
+        run(replace(state, rule_state={}), *_blocks(EVEN))
 
 
 def test_stages_are_the_releases_own() -> None:
-    release = _play(_release((0.07, 0.4, 1.0)), *[Block(15, 9, 200, 120)] * 2, settings=CanarySettings())
-    assert release.stage == 1
-    assert "share rises to 40%" in release.evidence[-1].reason
-    assert release.evidence[-1].stage == 0
+    state = run(release((0.07, 0.4, 1.0)), *_blocks(("+++--" * 6, "+++--" * 80), share=0.07))
+    assert state.stage == 1
+    assert "share rises to 40%" in state.evidence[-1].reason
+    assert state.evidence[-1].stage == 0
 
 
 def test_held_release_gathers_evidence_but_does_not_rise() -> None:
-    held = _play(_release(is_held=True), GOOD, GOOD)
+    held = run(release(is_held=True), *_blocks(GOOD, GOOD))
     assert (held.state, held.stage, held.evidence[-1].verdict) == ("canary", 0, "hold")
     assert "held by an operator" in held.evidence[-1].reason
-    assert _play(_release((0.1, 0.5, 1.0), is_held=True), *[Block(20, 14, 180, 126)] * 3).stage == 0
-    assert _play(_release(is_held=True), *[NOTHING] * 9).state == "canary"
+    stages = run(release((0.1, 0.5, 1.0), is_held=True), *_blocks(*[("+++--" * 8, "+++--" * 72)], share=0.1))
+    assert stages.stage == 0
+    assert run(release(is_held=True), *[[]] * 9).state == "canary"
 
 
 def test_held_release_still_rolls_back_on_harm() -> None:
-    assert _play(_release(is_held=True), BAD, BAD).state == "rolled_back"
+    assert run(release(is_held=True), *_blocks(BAD)).state == "rolled_back"
+
+
+def test_candidate_that_loses_its_failures_is_rolled_back_with_that_cause() -> None:
+    """Every failure of the candidate goes unjudged: what is judged of it is perfect."""
+    blocks = _blocks(*[("++++??????", "+++++++---")] * 4)
+    state = release()
+    for block in blocks:
+        if state.state == "canary":
+            state = run(state, block)
+    assert state.state == "rolled_back"
+    assert "lose more outcomes than the incumbent" in state.evidence[-1].reason
+    assert state.evidence[-1].candidate_successes == state.evidence[-1].candidate_tasks
+    assert state.evidence[-1].log_e_better < 0
+
+
+def test_missing_outcomes_count_against_the_candidate_when_it_is_to_be_promoted() -> None:
+    """10 of 10 judged and 10 missing, against 10 of 20: what is judged looks better, and nothing shows it."""
+    state = run(release(), *_blocks(("+?" * 10, "+-" * 10)))
+    judged = run(release(), *_blocks(("+" * 10, "+-" * 10)))
+    assert state.evidence[-1].log_e_better < 0 < judged.evidence[-1].log_e_better
+
+
+def test_later_attempts_need_more_evidence() -> None:
+    settings = CanarySettings()
+    assert [settings.promotion_threshold(k) for k in (1, 2, 3)] == pytest.approx(
+        [40 * math.pi**2 / 6, 160 * math.pi**2 / 6, 360 * math.pi**2 / 6]
+    )
+    spent = sum(1 / settings.promotion_threshold(k) for k in range(1, 100_000))
+    assert spent == pytest.approx(settings.alpha / 2, rel=1e-4)
+    pair = ("+" * 24 + "-" * 6, "+" * 9 + "-" * 21)
+    (block,) = _blocks(pair)
+    first = run(release(), block)
+    assert run(release(attempt=20), block).state == "canary"
+    assert first.evidence[-1].log_e_better == run(release(attempt=20), block).evidence[-1].log_e_better
+    assert first.state == "promoted"
+
+
+COSTED = CanarySettings(min_candidate_tasks=5, hard_costs=("safety",), hard_tasks=50, safety_margin=0.9)
+
+
+def _costed(traffic: Traffic, tasks: int, *, hard_violations: int = 0) -> list[Episode]:
+    return [
+        episode
+        for _ in range(tasks)
+        for episode in (
+            *traffic.arm("candidate", "+", has_costs=True, hard_violations=hard_violations),
+            *traffic.arm("control", "-", has_costs=True),
+        )
+    ]
+
+
+def test_promotion_waits_for_enough_tasks_that_keep_the_hard_constraints() -> None:
+    traffic = Traffic()
+    short = run(release(), _costed(traffic, 49), settings=COSTED)
+    assert short.state == "canary"
+    assert "hard constraints need 50 judged candidate tasks" in short.evidence[-1].reason
+    assert run(short, _costed(traffic, 1), settings=COSTED).state == "promoted"
+
+
+def test_one_broken_hard_constraint_keeps_a_better_candidate_out() -> None:
+    traffic = Traffic()
+    broken = run(release(), _costed(traffic, 1, hard_violations=1), _costed(traffic, 300), settings=COSTED)
+    assert broken.state == "canary"
+    assert "1 violations in 301 tasks" in broken.evidence[-1].reason
+
+
+def test_a_candidate_that_breaks_hard_constraints_less_often_may_be_promoted() -> None:
+    traffic = Traffic()
+    block = _costed(traffic, 1, hard_violations=1)
+    for _ in range(120):
+        block += traffic.arm("candidate", "+", has_costs=True)
+        block += traffic.arm("control", "-", has_costs=True, hard_violations=1)
+    assert run(release(), block, settings=COSTED).state == "promoted"
+
+
+def test_promotion_waits_until_safety_is_shown() -> None:
+    """Without a violation in either arm a margin of 2 % is shown after some 200 candidate tasks."""
+    traffic, state = Traffic(), release()
+    settings = CanarySettings()
+    while state.state == "canary":
+        state = run(state, _costed(traffic, 1), settings=settings)
+    assert state.state == "promoted"
+    assert 180 <= state.evidence[-1].candidate_tasks <= 260
+    assert any("less than 0.02" in evidence.reason for evidence in state.evidence)
 
 
 WATCHED = CanarySettings(watch_tasks=100)
 
 
 def test_watch_without_a_fall_confirms_the_promotion() -> None:
-    watched = _play(_release(), GOOD, GOOD, settings=WATCHED)
+    traffic = Traffic()
+    watched = run(release(), traffic.block(*GOOD), traffic.block(*GOOD), settings=WATCHED)
     assert (watched.state, watched.stage, watched.evidence[-1].verdict) == ("watch", 1, "promote")
-    after = _play(watched, *[Block(25, 24)] * 4, settings=WATCHED)
+    after = run(watched, *[traffic.arm("candidate", "+" * 24 + "-") for _ in range(4)], settings=WATCHED)
     assert after.state == "promoted"
     assert [evidence.verdict for evidence in after.evidence] == ["hold", "promote", *["hold"] * 4]
+    assert "watched for 75 tasks" in after.evidence[-2].reason
     assert "taken as known" in after.evidence[-1].reason
 
 
 def test_watch_rolls_back_a_fall_under_the_recorded_incumbent() -> None:
-    """An incumbent at 24 of 40; the first bad block only moves the guess, the second is the evidence."""
-    watched = _play(_release(), Block(20, 20, 20, 12), Block(20, 20, 20, 12), settings=WATCHED)
-    watched = replace(watched, state="watch", stage=1)
-    once = _play(watched, Block(25, 5), settings=WATCHED)
-    assert once.state == "watch"
-    assert once.evidence[-1].log_e_worse == watched.evidence[-1].log_e_worse
-    fallen = _play(once, Block(25, 5), settings=WATCHED)
+    traffic = Traffic()
+    watched = run(release(), *[traffic.block("+" * 20, "+----" * 4) for _ in range(2)], settings=WATCHED)
+    assert watched.state == "watch"
+    known = (2 * 4 + 0.5) / 41  # the mean of the recorded episodes with the prior's
+    once = run(watched, traffic.arm("candidate", "-"), settings=WATCHED)
+    bets = [min(effect / (known * (1 - known)), MAX_LOSS / (1 - known)) for effect in EFFECTS]
+    assert math.exp(once.evidence[-1].log_e_worse) == pytest.approx(sum(1 + bet * known for bet in bets) / 5)
+    fallen = run(watched, traffic.arm("candidate", "-" * 30), settings=WATCHED)
     assert fallen.state == "rolled_back"
     assert "less successful" in fallen.evidence[-1].reason
-    known = 16.18 / 40.36
-    guess = (20 + 0.36 * known) / 25.36
-    expected = 20 * math.log(guess / known) + 5 * math.log((1 - guess) / (1 - known))
-    assert fallen.evidence[-1].log_e_worse - once.evidence[-1].log_e_worse == pytest.approx(expected)
 
 
 def test_watch_without_data_waits() -> None:
-    watched = _play(_release(), GOOD, GOOD, *[NOTHING] * 9, settings=WATCHED)
+    watched = run(release(), *_blocks(GOOD, GOOD), *[[]] * 9, settings=WATCHED)
     assert watched.state == "watch"
 
 
 def test_watch_sees_lost_safety() -> None:
-    watched = _play(_release(), GOOD, GOOD, settings=WATCHED)
-    harmful = Block(25, 25, candidate_violations=15)
-    once = _play(watched, harmful, settings=WATCHED)
-    assert once.state == "watch"
-    assert "less safe" in _play(once, harmful, settings=WATCHED).evidence[-1].reason
+    traffic = Traffic()
+    watched = run(release(), traffic.block(*GOOD), traffic.block(*GOOD), settings=WATCHED)
+    harmful = run(watched, traffic.arm("candidate", "+" * 25, violations=1), settings=WATCHED)
+    assert harmful.state == "rolled_back"
+    assert "less safe" in harmful.evidence[-1].reason
 
 
-def test_block_counts_served_tasks() -> None:
-    block = Block.of(
-        [
-            Served("candidate", _evaluation("success")),
-            Served("candidate", _evaluation("failure", leak=1.0)),
-            Served("candidate", _evaluation("missing")),
-            Served("control", _evaluation("success", slow=2.0)),
-            Served("control", None),
-        ],
-        safety_costs=("leak",),
-    )
-    assert block == Block(2, 1, 1, 1, missing=2, candidate_violations=1)
-    assert Block.of([Served("control", _evaluation("success", slow=2.0))]).control_violations == 1
+def test_a_release_that_is_looked_at_after_every_task_stays_small() -> None:
+    rng, traffic, state = np.random.default_rng(1), Traffic(0.1), release((0.1, 0.5, 1.0))
+    canary = Canary(CanarySettings())
+    for _ in range(900):
+        traffic.share = state.stages[state.stage]
+        arm = "candidate" if rng.random() < traffic.share else "control"
+        state = canary.step(state, traffic.arm(arm, "+" if rng.random() < 0.7 else "-"))  # type: ignore[arg-type]
+    assert state.state == "canary"
+    assert len(state.evidence) <= MAX_POINTS
+    assert state.evidence[-1].block == 899
+    assert {evidence.stage for evidence in state.evidence} == {0, 1}
+    assert all(left.block < right.block for left, right in pairwise(state.evidence))
 
 
-def test_impossible_blocks_are_refused() -> None:
-    with pytest.raises(ValueError, match="successes and violations"):
-        Block(candidate_tasks=1, candidate_successes=2)
-    with pytest.raises(ValueError, match="successes and violations"):
-        Block(missing=-1)
+def test_impossible_episodes_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"successes and violations lie in 0\.\.judged tasks"):
+        Episode("e", "candidate", 0.5, successes=2)
+    with pytest.raises(ValueError, match=r"share in \(0, 1\]"):
+        Episode("e", "candidate", 0.0)

@@ -1,15 +1,20 @@
 """Releases on the real registry: validation or override, operator actions, and traffic."""
 
+from dataclasses import replace
+
 import pytest
 
+from tests.deployment.episodes_for_test import Traffic
 from upturn.arbiter.registry import AgentRegistry
 from upturn.config import CanarySettings, ValidationSettings
-from upturn.deployment.canary import Block, Canary
+from upturn.deployment.canary import Canary
 from upturn.deployment.release import (
+    History,
     Override,
     RegistryTraffic,
     apply_traffic,
     candidate_share,
+    history_of,
     hold,
     promote,
     release_id,
@@ -24,8 +29,7 @@ from upturn.records import AgentVersion, Release
 
 OLD, NEW = AgentVersion("clerk", "1", "callable"), AgentVersion("clerk", "2", "callable")
 ANA = Override("ana", "the demo needs it")
-GOOD = Block(20, 20, 20, 2)
-BAD = Block(20, 2, 20, 20)
+GOOD, BAD = ("+" * 20, "-" * 20), ("-" * 20, "+" * 20)
 
 
 def _validation(solved: int) -> Validation:
@@ -84,7 +88,7 @@ def test_only_another_version_of_the_same_agent_can_be_released() -> None:
         start(OLD, OLD, CanarySettings(), ANA)
 
 
-def test_ids_are_equal_exactly_for_equal_trajectories() -> None:
+def test_ids_are_equal_exactly_for_equal_pairs_and_repeats() -> None:
     ids = {
         release_id("a@1", "a@2"),
         release_id("a@1", "a@2", 1),
@@ -98,10 +102,12 @@ def test_ids_are_equal_exactly_for_equal_trajectories() -> None:
 def test_traffic_follows_the_canary_to_promotion() -> None:
     world, release, canary = World(), _started(), Canary(CanarySettings())
     assert world.follow(release) == ("clerk@1", "clerk@2", 0.1)
-    release = canary.step(release, Block(30, 20, 270, 180))
+    tasks = Traffic(0.1)
+    release = canary.step(release, tasks.block("++-" * 10, "++-" * 90))
     assert world.follow(release) == ("clerk@1", "clerk@2", 0.5)
-    for _ in range(3):
-        release = release if release.state == "promoted" else canary.step(release, GOOD)
+    tasks.share = 0.5
+    while release.state == "canary":
+        release = canary.step(release, tasks.block(*GOOD))
     assert world.follow(release) == ("clerk@2", None, 0.0)
 
 
@@ -109,7 +115,7 @@ def test_traffic_returns_after_a_rollback() -> None:
     world, canary = World(), Canary(CanarySettings())
     release = start(OLD, NEW, CanarySettings(stages=(0.5, 1.0)), ANA)
     world.follow(release)
-    release = canary.step(canary.step(release, BAD), BAD)
+    release = canary.step(release, Traffic().block(*BAD))
     assert release.state == "rolled_back"
     assert world.follow(release) == ("clerk@1", None, 0.0)
 
@@ -118,7 +124,8 @@ def test_traffic_returns_to_the_incumbent_after_a_failed_watch() -> None:
     world, settings = World(), CanarySettings(stages=(0.5, 1.0), watch_tasks=500)
     canary, release = Canary(settings), start(OLD, NEW, settings, ANA)
     world.follow(release)
-    release = canary.step(canary.step(release, GOOD), GOOD)
+    tasks = Traffic()
+    release = canary.step(canary.step(release, tasks.block(*GOOD)), tasks.block(*GOOD))
     assert release.state == "watch"
     assert world.follow(release) == ("clerk@2", None, 0.0)
     assert world.follow(rollback(release, ANA)) == ("clerk@1", None, 0.0)
@@ -167,3 +174,22 @@ def test_shares_by_state() -> None:
     assert candidate_share(_started()) == 0.1
     assert candidate_share(promote(_started(), ANA)) == 1.0
     assert candidate_share(rollback(_started(), ANA)) == 0.0
+
+
+def test_attempts_count_from_the_last_promotion_and_repeats_by_pair() -> None:
+    def ended(candidate: str, state: str, agent: str = "clerk") -> Release:
+        return replace(_started(), agent=agent, candidate=candidate, state=state)  # type: ignore[arg-type]
+
+    def history(*releases: Release) -> History:
+        return history_of(releases, "clerk@1", "clerk@2", "clerk")
+
+    assert history() == History(attempt=1, repeat=0)
+    assert history(ended("clerk@2", "rolled_back"), ended("clerk@3", "rolled_back")) == History(3, 1)
+    assert history(ended("clerk@3", "rolled_back"), ended("clerk@4", "promoted")) == History(1, 0)
+    assert history(ended("x@2", "rolled_back", agent="x")) == History(1, 0)
+
+
+def test_a_repeated_release_starts_with_another_id_and_its_attempt() -> None:
+    again = start(OLD, NEW, CanarySettings(), ANA, history=History(attempt=3, repeat=1))
+    assert again.attempt == 3
+    assert again.id == release_id("clerk@1", "clerk@2", 1)

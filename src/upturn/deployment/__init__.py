@@ -6,7 +6,8 @@ under them, and a simulation of the rule. Not here: serving the canary's tasks (
 """
 
 from upturn.config import CanarySettings, ValidationSettings
-from upturn.deployment.canary import Block, Canary, Served
+from upturn.deployment.canary import Canary
+from upturn.deployment.episode import Awaited, Episode, Served, episodes_of, split_settled
 from upturn.deployment.interval import (
     RESAMPLES,
     Interval,
@@ -16,11 +17,13 @@ from upturn.deployment.interval import (
     wilson_interval,
 )
 from upturn.deployment.release import (
+    History,
     Override,
     RegistryTraffic,
     Traffic,
     apply_traffic,
     candidate_share,
+    history_of,
     hold,
     promote,
     release_id,
@@ -29,17 +32,18 @@ from upturn.deployment.release import (
     rollback,
     start,
 )
-from upturn.deployment.simulation import BLOCK_TASKS, SCENARIOS, simulation_results
+from upturn.deployment.simulation import SCENARIOS, grid, simulation_results
 from upturn.deployment.validation import Comparison, Pair, Validation, ValidationVerdict, pairs_of, validate
 
 __all__ = [
-    "BLOCK_TASKS",
     "RESAMPLES",
     "SCENARIOS",
-    "Block",
+    "Awaited",
     "Canary",
     "CanarySettings",
     "Comparison",
+    "Episode",
+    "History",
     "Interval",
     "Override",
     "Pair",
@@ -53,6 +57,9 @@ __all__ = [
     "bootstrap_mean",
     "candidate_share",
     "clopper_pearson_interval",
+    "episodes_of",
+    "grid",
+    "history_of",
     "hold",
     "paired_bootstrap",
     "pairs_of",
@@ -62,6 +69,7 @@ __all__ = [
     "resume",
     "rollback",
     "simulation_results",
+    "split_settled",
     "start",
     "validate",
     "wilson_interval",

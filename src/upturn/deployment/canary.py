@@ -56,18 +56,18 @@ class Canary:
         The stages are the release's own. Raises ReleaseError for a release that is decided, or whose evidence an
         earlier rule collected.
         """
-        if release.state in ("promoted", "rolled_back"):
-            raise ReleaseError(
-                f"release {release.id!r} is {release.state!r} and a verdict is final; "
-                "start a new release to test again"
-            )
         block = _new_episodes(release, episodes)
-        release = replace(release, counted=(*release.counted, *map(_digest, block.episodes)))
+        counted = replace(release, counted=(*release.counted, *map(_digest, block.episodes)))
         match release.state:
             case "canary":
-                return self._compare(release, block)
+                return self._compare(counted, block)
             case "watch":
-                return self._watch(release, block)
+                return self._watch(counted, block)
+            case "promoted" | "rolled_back":
+                raise ReleaseError(
+                    f"release {release.id!r} is {release.state!r} and a verdict is final; "
+                    "start a new release to test again"
+                )
             case _:
                 assert_never(release.state)
 
@@ -96,7 +96,9 @@ class Canary:
         if verdict == PROMOTE:
             after = "watch" if settings.watch_tasks else "promoted"
             stage = len(release.stages) - 1
-            state = replace(state, stage_tasks=state.count(CANDIDATE, Count.TASKS))
+            # The watch is a test of its own: it begins without the evidence that led to the promotion.
+            start = np.zeros_like(state.log_capital)
+            state = replace(state, stage_tasks=state.count(CANDIDATE, Count.TASKS), log_capital=start)
         elif verdict == ROLLBACK:
             after = "rolled_back"
         return replace(
@@ -108,11 +110,15 @@ class Canary:
         )
 
     def _watch(self, release: Release, block: "_Block") -> Release:
-        """One block at 100 %: success and violations against the incumbent's recorded rates."""
+        """One block at 100 %: success and violations against the incumbent's recorded rates.
+
+        ``log_e_worse`` and ``log_e_unsafe`` begin at 0 again.
+        """
         settings, state = replace(self.settings, stages=release.stages), canary_state(release)
         known = _recorded(state)
         for episode in block.episodes:
-            state = _watched(state, episode, known)
+            if episode.arm == "candidate":
+                state = _watched(state, episode, known)
         served = int((state.count(CANDIDATE, Count.TASKS) - state.stage_tasks)[0])
         worse, unsafe = float(state.log_e("worse")[0]), float(state.log_e("unsafe")[0])
         verdict: CanaryVerdict = "hold"

@@ -5,7 +5,7 @@ store the release, the registry routes.
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Literal, NamedTuple, Protocol
 
@@ -70,10 +70,35 @@ class RegistryTraffic:
             self._registry.promote(release.agent)
 
 
-def release_id(incumbent: str, candidate: str, attempt: int = 0) -> str:
-    """The id of the ``attempt``-th release of a candidate over an incumbent: equal inputs, equal id."""
-    text = "\n".join((incumbent, candidate, str(attempt)))
+def release_id(incumbent: str, candidate: str, repeat: int = 0) -> str:
+    """The id of a candidate's release over an incumbent; ``repeat`` counts earlier ones of the same pair."""
+    text = "\n".join((incumbent, candidate, str(repeat)))
     return f"release-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+class History(NamedTuple):
+    """What an agent's earlier releases mean for the next one."""
+
+    attempt: int = 1
+    """Number of the next release among those since the agent's last promotion, from 1."""
+    repeat: int = 0
+    """Earlier releases of the same candidate over the same incumbent."""
+
+
+FIRST = History()
+
+
+def history_of(releases: Iterable[Release], incumbent: str, candidate: str, agent: str) -> History:
+    """The history before the next release of ``candidate`` over ``incumbent``; ``releases`` are the oldest first.
+
+    Releases that operators ended without the canary's verdict count as attempts too.
+    """
+    attempt, repeat = 1, 0
+    for release in releases:
+        if release.agent == agent:
+            attempt = 1 if release.state in ("promoted", "watch") else attempt + 1
+            repeat += (release.incumbent, release.candidate) == (incumbent, candidate)
+    return History(attempt, repeat)
 
 
 def start(
@@ -82,12 +107,12 @@ def start(
     settings: CanarySettings,
     basis: Validation | Override,
     *,
-    attempt: int = 0,
+    history: History = FIRST,
 ) -> Release:
     """A canary at its first stage, on the basis of a passed validation or of an operator's override.
 
     Raises ReleaseError for a validation that did not pass, an override without who or why, versions of two agents,
-    or a candidate that is the incumbent. ``attempt`` counts earlier releases of the same pair.
+    or a candidate that is the incumbent.
     """
     if candidate.agent != incumbent.agent:
         raise ReleaseError(
@@ -106,7 +131,7 @@ def start(
             "only --skip-validation with who and why starts its canary"
         )
     return Release(
-        id=release_id(incumbent.id, candidate.id, attempt),
+        id=release_id(incumbent.id, candidate.id, history.repeat),
         agent=incumbent.agent,
         incumbent=incumbent.id,
         candidate=candidate.id,
@@ -116,6 +141,7 @@ def start(
         validation=validation,
         is_validation_skipped=isinstance(basis, Override),
         reason=reason,
+        attempt=history.attempt,
     )
 
 

@@ -119,6 +119,7 @@ CLAIMS = (
 """In the order of ``CanaryState.log_capital``. ``better`` has the margin ``minimum_effect``, ``safe``
 ``safety_margin``; the others have none."""
 
+_INDEX = {claim.name: index for index, claim in enumerate(CLAIMS)}
 _DIRECTIONS = np.array([claim.direction for claim in CLAIMS])[:, None]
 _MEASURES = np.array([[claim.candidate for claim in CLAIMS], [claim.control for claim in CLAIMS]])
 
@@ -199,8 +200,7 @@ class CanaryState:
 
     def log_e(self, name: str) -> FloatArray:
         """(R,): log e-value of a claim."""
-        index = next(index for index, claim in enumerate(CLAIMS) if claim.name == name)
-        return log_e_value(self.log_capital[index])
+        return log_e_value(self.log_capital[_INDEX[name]])
 
     def log_e_mismatch(self, settings: CanarySettings) -> FloatArray:
         """(R,): log e-value against the configured split, the product over the stages."""

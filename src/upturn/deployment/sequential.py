@@ -12,7 +12,7 @@ Malek 2020 (arXiv 2011.03567)."""
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import betaln, logsumexp
+from scipy.special import betaln
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -42,7 +42,7 @@ def arm_score(
     Where the outcome does not depend on the arm the expectation is exactly 0, however outcomes drift over time."""
     rho = np.asarray(share, dtype=np.float64)
     sign = np.where(is_candidate, 1.0 - rho, -rho)
-    return np.asarray(sign * (np.asarray(outcome, dtype=np.float64) - centre))
+    return np.asarray(sign * (np.asarray(outcome, dtype=np.float64) - np.asarray(centre, dtype=np.float64)))
 
 
 def least_score(share: npt.ArrayLike, centre: npt.ArrayLike, direction: npt.ArrayLike) -> FloatArray:
@@ -62,13 +62,14 @@ def bet_log_factors(gain: npt.ArrayLike, least: npt.ArrayLike, variance: npt.Arr
     possible gain, below 0; it, the variance and so the bet must be fixed before the observation. Where the expected
     gain is at most 0 the factor's expectation is at most 1."""
     effects = np.asarray(EFFECTS).reshape((-1,) + (1,) * np.ndim(gain))
-    bet = np.minimum(effects / np.maximum(variance, 1e-9), MAX_LOSS / -np.asarray(least, dtype=np.float64))
+    spread = np.maximum(np.asarray(variance, dtype=np.float64), 1e-9)
+    bet = np.minimum(effects / spread, MAX_LOSS / -np.asarray(least, dtype=np.float64))
     return np.asarray(np.log1p(bet * np.asarray(gain, dtype=np.float64)))
 
 
 def log_e_value(log_capital: FloatArray) -> FloatArray:
     """Log of the mean capital over the effects, which are the first axis."""
-    return np.asarray(logsumexp(log_capital, axis=0) - np.log(log_capital.shape[0]))
+    return np.asarray(np.logaddexp.reduce(log_capital, axis=0) - np.log(log_capital.shape[0]))
 
 
 def mismatch_log_e(

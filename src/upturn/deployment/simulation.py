@@ -48,6 +48,9 @@ class Missing(NamedTuple):
     control_success: float = 0.0
 
 
+NONE_MISSING = Missing()
+
+
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """True rates of both versions, the shape of the traffic, and the expected outcome."""
@@ -59,7 +62,7 @@ class Scenario:
     episode_tasks: int = 1
     correlation: float = 0.0
     """Of two tasks' success within an episode."""
-    missing: Missing = Missing()
+    missing: Missing = NONE_MISSING
     violations: tuple[float, float] = (0.0, 0.0)
     """Rates of safety violations of incumbent and candidate."""
     drift: float = 0.0
