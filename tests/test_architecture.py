@@ -18,7 +18,7 @@ HEAVY_FOLDERS = (
     "training",
     "environments/adapters/",
 )
-"""The only folders whose modules may import heavy packages at their top; adapters are for users of those packages."""
+"""The only folders whose modules may import heavy packages at their top."""
 
 WATCHER = """
 import importlib, sys
