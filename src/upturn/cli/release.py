@@ -76,7 +76,7 @@ def start(  # noqa: PLR0913 - a command's parameters are its options
                 f"{release_status(open_ones[0])!r}; promote it or roll it back first"
             )
         attempt = sum(known.incumbent == incumbent and known.candidate == candidate for known in releases)
-        release = lifecycle.start(*pair, CanarySettings(), ground, attempt=attempt)
+        release = lifecycle.start(*pair, CanarySettings(), ground, earlier_releases=attempt)
         opened.put_release(release)
     _show("release start", release, as_json)
 
