@@ -140,7 +140,7 @@ def open_run(
 ) -> Iterator[Context]:
     """Opens the run in ``run_dir``, begun here or before; raises ConfigError for what it names and is not there.
 
-    ``api_keys``: by the environment variable that holds them (``keys_in``); None = none is needed. Raises
+    ``api_keys``: by the environment variable that holds them (``config.api_keys``); None = none is needed. Raises
     JournalError when the folder holds another run, StoreBusyError when its pool is in use.
     """
     kit = checked_kit(config)
