@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from upturn.pool import ALL_TENANTS, Pool, PoolBatch, PoolSink
+from upturn.pool import ALL_TENANTS, Pool, PoolSink
 from upturn.pool.coverage import IMPORTED, Share, coverage
 from upturn.records import AgentVersion, Alternative, Decision, Evaluation, Task, Trajectory
 
@@ -33,19 +33,13 @@ def test_each_share_counts_what_is_missing(pool: Pool, make_point: MakePoint) ->
     missing = replace(verdict_missing[2], verdict="missing", score=None)
     wrong_version = replace(not_done[1], agent_version="rules@1")
     pool.append(
-        PoolBatch(
-            tasks=[
-                *(point[0] for point in (done, unjudged, verdict_missing, not_done, undecided, waiting)),
-                replace(imported[0], environment=IMPORTED),
-            ],
-            decisions=[decide(point[0]) for point in (done, unjudged, verdict_missing, not_done)],
-            trajectories=[
-                *(point[1] for point in (done, unjudged, verdict_missing, undecided, imported)),
-                wrong_version,
-            ],
-            evaluations=[done[2], missing, undecided[2], imported[2]],
-            agent_versions=[AgentVersion("nano", version, "local_model") for version in ("1", "2")],
-        )
+        *(point[0] for point in (done, unjudged, verdict_missing, not_done, undecided, waiting)),
+        replace(imported[0], environment=IMPORTED),
+        *(decide(point[0]) for point in (done, unjudged, verdict_missing, not_done)),
+        *(point[1] for point in (done, unjudged, verdict_missing, undecided, imported)),
+        wrong_version,
+        *(done[2], missing, undecided[2], imported[2]),
+        *(AgentVersion("nano", version, "local_model") for version in ("1", "2")),
     )
     PoolSink(pool).append("run", 0, [rollout])
     found = coverage(pool, tenant="default")
@@ -61,7 +55,7 @@ def test_each_share_counts_what_is_missing(pool: Pool, make_point: MakePoint) ->
 
 def test_served_task_still_counts_when_training_uses_it_too(pool: Pool, make_point: MakePoint) -> None:
     served, again = make_point("a"), make_point("b", task="task-a")
-    pool.append(PoolBatch(tasks=[served[0]], trajectories=[served[1]], evaluations=[served[2]]))
+    pool.append(*served)
     PoolSink(pool).append("run", 0, [again])
     assert coverage(pool, tenant="default").routing == Share(0, 1)
 

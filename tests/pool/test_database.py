@@ -21,7 +21,7 @@ TASKS = [Task(f"t{number}", "do " + "x" * 2000, "mail", "office") for number in 
 def path(tmp_path: Path) -> Path:
     """A closed pool with 40 tasks."""
     with Pool.open(tmp_path / "pool.db") as pool:
-        pool.add_tasks(*TASKS)
+        pool.append(*TASKS)
     return tmp_path / "pool.db"
 
 
@@ -40,8 +40,8 @@ def test_a_full_disk_is_named_and_what_was_acknowledged_stays(path: Path, monkey
     more = [Task(f"u{number}", "do " + "x" * 2000, "mail", "office") for number in range(200)]
     with Pool.open(path) as pool:
         with pytest.raises(StoreError, match=r"pool\.db' cannot be used .* is full; free some space on its disk"):
-            pool.add_tasks(*more)
-        assert pool.add_tasks(Task("small", "do", "mail", "office")) == 1
+            pool.append(*more)
+        assert pool.append(Task("small", "do", "mail", "office")) == 1
     assert task_ids(path) == [*(task.id for task in TASKS), "small"]
 
 

@@ -14,7 +14,7 @@ from upturn.pool.statistics import counts
 
 WRITER = """
 import sys
-from upturn.pool import Pool, PoolBatch
+from upturn.pool import Pool
 from upturn.records import Observation, Task, Trajectory
 pool = Pool.open(sys.argv[1])
 number = int(sys.argv[2])
@@ -23,7 +23,7 @@ while True:
     trajectories = [
         Trajectory(f"x{task.id}", task.id, "a@1", (), Observation("end"), "finished", "rendered") for task in tasks
     ]
-    pool.append(PoolBatch(tasks=tasks, trajectories=trajectories))
+    pool.append(*tasks, *trajectories)
     sys.stdout.write(f"{number}\\n")
     sys.stdout.flush()
     number += 1

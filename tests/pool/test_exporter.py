@@ -3,7 +3,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from upturn.pool import Pool, PoolBatch, Selection
+from upturn.pool import Pool, Selection
 from upturn.pool.exporter import anonymise, export
 from upturn.records import Evaluation, Feedback, Task, Trajectory, from_json
 
@@ -26,14 +26,7 @@ def test_raw_export_reads_back_equal(pool: Pool, make_point: MakePoint) -> None:
     again = make_point("b", task="t", verdict="missing", score=None)
     said = Feedback("f", "trajectory", trajectory.id, "thumbs", 1.0)
     foreign = make_point("c", tenant="bob")
-    pool.append(
-        PoolBatch(
-            tasks=[task, foreign[0]],
-            trajectories=[trajectory, again[1], foreign[1]],
-            evaluations=[evaluation, again[2], foreign[2]],
-            feedback=[said],
-        )
-    )
+    pool.append(task, trajectory, evaluation, *again[1:], *foreign, said)
     lines = [exported.line for exported in export(pool, tenant="default", is_anonymised=False)]
     assert [read(line) for line in lines] == [task, trajectory, evaluation, again[1], again[2], said]
     anonymised = list(export(pool, tenant="default"))
@@ -48,7 +41,7 @@ def test_anonymised_export_drops_personal_data_and_its_tokens(pool: Pool, make_p
     turn = replace(trajectory.turns[0], text="mail.send to=ruth@gmail.com")
     written = replace(trajectory, turns=(turn, trajectory.turns[1]))
     said = Feedback("f", "trajectory", trajectory.id, "thumbs", 1.0, comment="ask eve@corp.de")
-    pool.append(PoolBatch(tasks=[named], trajectories=[written], evaluations=[evaluation], feedback=[said]))
+    pool.append(named, written, evaluation, said)
     exported = list(export(pool, tenant="default"))
     assert not any("gmail" in found.line or "corp.de" in found.line for found in exported)
     assert [found.is_changed for found in exported] == [True, True, False, True]

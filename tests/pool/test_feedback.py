@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from upturn.errors import IngestError
-from upturn.pool import Pool, PoolBatch
+from upturn.pool import Pool
 from upturn.pool.feedback import ingest_feedback
 from upturn.pool.preference import correction_pairs, thumb_ratings
 from upturn.records import Evaluation, Task, TokenRow, Trajectory, WrittenSpan
@@ -24,7 +24,7 @@ def stored(pool: Pool, make_point: MakePoint) -> Pool:
     for token, (name, task) in enumerate((("wrong", "a"), ("right", "a"), ("other", "b"))):
         made, trajectory, _ = make_point(name, task=task)
         row = TokenRow((5, 6, token, 8), (WrittenSpan(0, 1, 3),), (-0.5, -0.25))
-        pool.append(PoolBatch(tasks=[made], trajectories=[replace(trajectory, rows=(row,))]))
+        pool.append(made, replace(trajectory, rows=(row,)))
     return pool
 
 

@@ -331,7 +331,7 @@ def test_invalid_bytes_affect_only_their_row(pool: Pool, tmp_path: Path) -> None
 def test_a_disk_that_fills_up_corrupts_no_line(pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = lines_of(tmp_path / "a.jsonl", talk("one"), talk("two"))
 
-    def full(_: object) -> int:
+    def full(*_: object) -> int:
         raise StoreError("the disk is full")
 
     with monkeypatch.context() as patched:

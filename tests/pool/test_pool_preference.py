@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from upturn.errors import StoreError
-from upturn.pool import Pool, PoolBatch, Selection
+from upturn.pool import Pool, Selection
 from upturn.pool.preference import correction_pairs, deployment_pairs, thumb_ratings
 from upturn.records import Evaluation, Feedback, Task, TokenRow, Trajectory, WrittenSpan
 
@@ -40,7 +40,7 @@ def store(pool: Pool, make_point: MakePoint) -> Callable[..., Trajectory]:
         row = TokenRow((5, 6, count, 8, 9), (WrittenSpan(0, 1, 3), WrittenSpan(1, 4, 5)), (-0.5, -0.25, -1.5))
         trajectory = replace(trajectory, rows=(row,) if rows else ())
         evaluations = [evaluation] if judged else []
-        pool.append(PoolBatch(tasks=[made], trajectories=[trajectory], evaluations=evaluations))
+        pool.append(made, trajectory, *evaluations)
         return trajectory
 
     return stored
@@ -84,8 +84,7 @@ def test_a_failure_is_never_preferred_to_a_success(pool: Pool, make_point: MakeP
     store("a-old", "a", OLD, 1.0)  # a success
     made, trajectory, evaluation = make_point("a-new", task="a", agent=NEW, score=1.5, verdict="failure")
     row = TokenRow((5, 6, 99), (WrittenSpan(0, 1, 3),), (-0.5, -0.25))
-    point = PoolBatch(tasks=[made], trajectories=[replace(trajectory, rows=(row,))], evaluations=[evaluation])
-    pool.append(point)
+    pool.append(made, replace(trajectory, rows=(row,)), evaluation)
     found = deployment_pairs(pool, tenant="default", old=OLD, new=NEW)
     assert (found.pairs, found.left_out["failed"]) == ((), 1)
 
@@ -113,7 +112,7 @@ def test_held_out_tasks_and_other_tenants_are_never_used(pool: Pool, store: Stor
     for kind, changes in {"held": {"split": "heldout"}, "foreign": {"tenant": "bob"}}.items():
         bad = store(f"{kind}-old", kind, OLD, 0.0, **changes)
         good = store(f"{kind}-new", kind, NEW, 1.0, **changes)
-        pool.add_feedback(
+        pool.append(
             Feedback(f"up-{kind}", "trajectory", good.id, "thumbs", 1.0),
             Feedback(f"better-{kind}", "trajectory", bad.id, "correction", 1.0, refers_to=good.id),
         )
@@ -152,7 +151,7 @@ def test_feedback_on_unselected_trajectories_is_counted_separately(
     pool: Pool, store: Store, selection: Selection, *, taken: bool
 ) -> None:
     wrong, right = store("wrong", "a", OLD, None), store("right", "a", "ann@1", None)
-    pool.add_feedback(
+    pool.append(
         Feedback("c", "trajectory", wrong.id, "correction", 1.0, refers_to=right.id),
         Feedback("up", "trajectory", right.id, "thumbs", 1.0),
         Feedback("torn", "trajectory", wrong.id, "thumbs", 1.0),
@@ -184,7 +183,7 @@ def test_meaningless_comparisons_are_refused(pool: Pool, changes: dict[str, obje
 def test_a_correction_is_preferred_to_what_it_corrects(pool: Pool, store: Store) -> None:
     wrong, right = store("wrong", "a", OLD, None), store("right", "a", "ann@1", None)
     elsewhere = store("elsewhere", "b", "ann@1", None)
-    pool.add_feedback(
+    pool.append(
         Feedback("c", "trajectory", wrong.id, "correction", 1.0, refers_to=right.id),
         Feedback("again", "trajectory", wrong.id, "correction", 1.0, refers_to=right.id),
         Feedback("to what", "trajectory", wrong.id, "correction", 1.0),
@@ -201,7 +200,7 @@ def test_a_correction_is_preferred_to_what_it_corrects(pool: Pool, store: Store)
 
 def test_pairs_without_tokens_are_returned_separately(pool: Pool, store: Store) -> None:
     wrong, right = store("wrong", "a", OLD, None), store("right", "a", "ann@1", None, rows=False)
-    pool.add_feedback(Feedback("c", "trajectory", wrong.id, "correction", 1.0, refers_to=right.id))
+    pool.append(Feedback("c", "trajectory", wrong.id, "correction", 1.0, refers_to=right.id))
     found = correction_pairs(pool, tenant="default")
     assert (found.pairs, found.left_out["tokenless"]) == ((), 1)
     (waiting,) = found.tokenless
@@ -215,7 +214,7 @@ def test_thumbs_are_summed_and_ties_are_left_out(pool: Pool, store: Store) -> No
         ("liked", 1.0), ("liked", -1.0), ("liked", 1.0), ("disliked", -0.5),
         ("torn", 1.0), ("torn", -1.0), ("bare", 1.0),
     ]  # fmt: skip
-    pool.add_feedback(
+    pool.append(
         *(
             Feedback(str(at), "trajectory", stored[name].id, "thumbs", value)
             for at, (name, value) in enumerate(said)

@@ -2,7 +2,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from upturn.config import ReadinessConfig
-from upturn.pool import Pool, PoolBatch, Selection
+from upturn.pool import Pool, Selection
 from upturn.pool.readiness import check, readiness, survey
 from upturn.records import Alternative, Decision, Evaluation, Task, Trajectory
 
@@ -16,12 +16,11 @@ def fill(pool: Pool, make_point: MakePoint, tenant: str = "default") -> None:
     points = [make_point(f"{tenant}{number}", family="ab"[number % 2], tenant=tenant) for number in range(5)]
     task, trajectory, evaluation = points[4]
     points[4] = (task, replace(trajectory, rows=()), evaluation)
-    tasks, trajectories, evaluations = zip(*points, strict=True)
     choice = (Alternative("nano@1", 1.0, None),)
     decision = Decision(
-        f"d{tenant}", tasks[0].id, "a", tenant, "thompson", "hash", choice, "nano", "nano@1", 1.0, "only one"
+        f"d{tenant}", points[0][0].id, "a", tenant, "thompson", "hash", choice, "nano", "nano@1", 1.0, "only one"
     )
-    pool.append(PoolBatch(tasks=tasks, trajectories=trajectories, evaluations=evaluations, decisions=[decision]))
+    pool.append(*(record for point in points for record in point), decision)
 
 
 def test_pool_that_meets_every_threshold_exactly_is_ready(pool: Pool, make_point: MakePoint) -> None:
@@ -58,7 +57,7 @@ def test_one_private_point_stops_training_unless_privacy_is_not_checked(pool: Po
     fill(pool, make_point)
     task, trajectory, evaluation = make_point("private")
     named = replace(task, instruction="Write to ruth.klein@gmail.com.")
-    pool.append(PoolBatch(tasks=[named], trajectories=[trajectory], evaluations=[evaluation]))
+    pool.append(named, trajectory, evaluation)
     found = survey(pool, tenant="default")
     assert found.private == 1
     assert [check.name for check in check(found, SMALL).checks if not check.holds] == ["private_points"]

@@ -45,16 +45,16 @@ TASK = Task("t", "do", "mail", "office")
 @pytest.mark.parametrize("value", NOT_JSON, ids=repr)
 def test_unreadable_values_inside_json_fields_are_refused(pool: Pool, make_point: MakePoint, value: Any) -> None:
     task, trajectory, _ = make_point("a")
-    pool.add_tasks(task)
+    pool.append(task)
     action = Action("mail", "move", {"deep": [{"er": value}]})
     for bad in (
         replace(trajectory, turns=(replace(trajectory.turns[0], action=action),)),
         replace(trajectory, final_state={"deep": [{"er": value}]}),
     ):
         with pytest.raises(RecordError):
-            pool.add_trajectories([bad])
+            pool.append(bad)
     with pytest.raises(RecordError):
-        pool.add_tasks(replace(TASK, context={"deep": [{"er": value}]}))
+        pool.append(replace(TASK, context={"deep": [{"er": value}]}))
     assert counts(pool, tenant=ALL_TENANTS) == (1, 0, 0, 0, 0)
 
 
@@ -103,8 +103,8 @@ def test_an_unreadable_trajectory_is_refused(make_point: MakePoint, changes: dic
 def test_numpy_numbers_are_stored_as_numbers(pool: Pool, make_point: MakePoint) -> None:
     task, trajectory, _ = make_point("a")
     usage = Usage(np.int64(3), np.int64(2), np.float64(0.5))  # type: ignore[arg-type]
-    pool.add_tasks(task)
-    pool.add_trajectories([replace(trajectory, usage=usage)])
+    pool.append(task)
+    pool.append(replace(trajectory, usage=usage))
     assert [found.usage for found in pool.trajectories(tenant="default")] == [Usage(3, 2, 0.5)]
 
 

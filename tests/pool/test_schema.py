@@ -58,7 +58,7 @@ def test_migrated_pool_opens_and_takes_records(tmp_path: Path) -> None:
     upgraded(engine)
     engine.dispose()
     with Pool.open(tmp_path / "migrated.db") as pool:
-        assert pool.add_tasks(Task("t", "do", "mail", "office")) == 1
+        assert pool.append(Task("t", "do", "mail", "office")) == 1
 
 
 OLD_DECISION = (
@@ -97,7 +97,7 @@ def test_decisions_of_the_first_revision_get_their_agent(tmp_path: Path) -> None
             ("nano", "nano@home@1"),
         ]
         assert decisions[0].reason == "größer"
-        assert pool.add_decisions(*decisions) == 0, "they are the acknowledged decisions, not others of the same id"
+        assert pool.append(*decisions) == 0, "they are the acknowledged decisions, not others of the same id"
 
 
 def test_head_is_the_last_revision() -> None:

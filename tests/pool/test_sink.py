@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from upturn.errors import StoreError
-from upturn.pool import Pool, PoolBatch, PoolSink, RolloutKey, Selection
+from upturn.pool import Pool, PoolSink, RolloutKey, Selection
 from upturn.pool.statistics import counts
 from upturn.records import Evaluation, Task, Trajectory, TrajectorySink
 
@@ -45,10 +45,7 @@ def test_failed_append_stores_nothing_and_may_be_repeated(pool: Pool, make_point
 def test_uneven_rollouts_are_refused(pool: Pool, make_point: MakePoint) -> None:
     task, trajectory, evaluation = make_point("a")
     for evaluations in ([], [replace(evaluation, trajectory_id="x")]):
-        batch = PoolBatch(
-            tasks=[task], trajectories=[trajectory], evaluations=evaluations, rollout=RolloutKey("run", 0)
-        )
-        with pytest.raises(StoreError, match="pair them up"):
-            pool.append(batch)
+        with pytest.raises(StoreError, match="needs one evaluation per trajectory, in the same order"):
+            pool.append(task, trajectory, *evaluations, rollout=RolloutKey("run", 0))
     PoolSink(pool).append("run", 0, [])
     assert counts(pool, tenant="default").tasks == 0

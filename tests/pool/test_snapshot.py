@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from upturn.errors import StoreError, UnknownNameError
-from upturn.pool import Experience, Pool, PoolBatch, Selection
+from upturn.pool import Experience, Pool, Selection
 from upturn.pool.snapshot import experiences_in, find_snapshot, take_snapshot, take_snapshot_of
 from upturn.records import Evaluation, Task, Trajectory
 
@@ -16,8 +16,7 @@ SUCCESSES = Selection(verdicts=("success",))
 
 
 def add(pool: Pool, *points: Point) -> None:
-    tasks, trajectories, evaluations = zip(*points, strict=True)
-    pool.append(PoolBatch(tasks=tasks, trajectories=trajectories, evaluations=evaluations))
+    pool.append(*(record for point in points for record in point))
 
 
 def test_same_selection_has_the_same_id_whatever_the_order_of_arrival(
@@ -55,7 +54,7 @@ def test_other_evidence_criteria_or_tenants_have_another_id(pool: Pool, make_poi
     add(pool, make_point("c"))
     ids.add(take_snapshot(pool, tenants=["default"]).id)
     point = make_point("a")
-    pool.add_evaluations(replace(point[2], id="later", score=0.75))
+    pool.append(replace(point[2], id="later", score=0.75))
     ids.add(take_snapshot(pool, tenants=["default"]).id)
     assert len(ids) == 5
 
@@ -65,7 +64,7 @@ def test_snapshot_is_read_as_it_was_taken(pool: Pool, make_point: MakePoint) -> 
     add(pool, second, first)
     snapshot = take_snapshot(pool, tenants=["default"])
     add(pool, make_point("c"))
-    pool.add_evaluations(replace(first[2], id="later", verdict="failure", score=0.0))
+    pool.append(replace(first[2], id="later", verdict="failure", score=0.0))
     assert list(experiences_in(pool, snapshot.id, tenant="default")) == [Experience(*first), Experience(*second)]
     assert find_snapshot(pool, snapshot.id) == snapshot
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from upturn.pool import Pool, PoolBatch, Selection
+from upturn.pool import Pool, Selection
 from upturn.pool.importer import IngestOptions, ingest
 from upturn.pool.statistics import FamilyStatistics, statistics
 from upturn.records import Evaluation, EvaluationVerdict, Task, Trajectory
@@ -24,7 +24,7 @@ def add_group(pool: Pool, make_point: MakePoint, task: str, verdicts: str, agent
         point = make_point(
             f"{task}-{agent}-{number}", task=task, agent=agent, verdict=names[letter], score=scores[letter]
         )
-        pool.append(PoolBatch(tasks=[point[0]], trajectories=[point[1]], evaluations=[point[2]]))
+        pool.append(*point)
 
 
 def test_small_tau_bench_file_by_hand(pool: Pool) -> None:
@@ -89,7 +89,7 @@ def test_trajectories_without_any_evaluation_are_missing_and_give_no_rate(
     pool: Pool, make_point: MakePoint
 ) -> None:
     task, trajectory, _ = make_point("a")
-    pool.append(PoolBatch(tasks=[task], trajectories=[trajectory]))
+    pool.append(task, trajectory)
     found = statistics(pool, tenant="default")
     assert (found.trajectories, found.missing, found.pass_k) == (1, 1, ())
     assert {result.name for result in found.results()}.isdisjoint({"pass^1", "turns_on_success"})
@@ -108,11 +108,11 @@ def test_versions_of_an_agent_are_groups_of_their_own(pool: Pool, make_point: Ma
 def test_equal_fractional_scores_have_no_variance(pool: Pool, make_point: MakePoint) -> None:
     for number in range(2):
         task, trajectory, evaluation = make_point(str(number), task="a", verdict="failure", score=0.5)
-        pool.append(PoolBatch(tasks=[task], trajectories=[trajectory], evaluations=[evaluation]))
+        pool.append(task, trajectory, evaluation)
     assert statistics(pool, tenant="default").zero_variance_groups == 1
     task, trajectory, evaluation = make_point("2", task="a")
     other = replace(evaluation, score=0.75, verdict="failure")
-    pool.append(PoolBatch(trajectories=[trajectory], evaluations=[other]))
+    pool.append(trajectory, other)
     assert statistics(pool, tenant="default").zero_variance_groups == 0
 
 

@@ -53,7 +53,7 @@ def _store(pool: Pool, selected: Iterable[Selected], tenants: tuple[str, ...], c
         criteria=criteria,
         tenants=tenants,
     )
-    pool.add_snapshot(snapshot)
+    pool.append(snapshot)
     return snapshot
 
 

@@ -18,8 +18,8 @@ from upturn.pool.formats.conversation import (
     LineError,
     Lines,
     first_text,
-    parse_attempt,
     parse_name,
+    parse_number,
     parse_reward,
     parse_turns,
 )
@@ -83,7 +83,7 @@ def _conversation(text: bytes, defaults: Defaults) -> Conversation:
         family=parse_name(raw.get("family"), "family") or defaults.family or "chat",
         instruction=instruction,
         agent=parse_name(raw.get("model"), "model") or defaults.agent,
-        attempt=parse_attempt(raw.get("trial")),
+        number=parse_number(raw.get("trial")),
         turns=turns,
         final_observation=final_observation,
         reward=reward,

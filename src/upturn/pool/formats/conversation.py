@@ -35,7 +35,7 @@ class Conversation:
     instruction: str
     agent: str
     """The model's name."""
-    attempt: int | None
+    number: int | None
     """Number among those of the task; None = not recorded."""
     turns: tuple[Turn, ...]
     final_observation: Observation
@@ -111,7 +111,7 @@ def parse_reward(value: object) -> float | None:
     return float(value)
 
 
-def parse_attempt(value: object) -> int | None:
+def parse_number(value: object) -> int | None:
     """The number of the trajectory, None where it is missing; raises LineError for other values."""
     if value is None:
         return None

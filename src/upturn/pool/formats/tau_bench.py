@@ -23,8 +23,8 @@ from upturn.pool.formats.conversation import (
     LineError,
     Lines,
     first_text,
-    parse_attempt,
     parse_name,
+    parse_number,
     parse_reward,
     parse_turns,
 )
@@ -180,7 +180,7 @@ def _conversation(row: object, texts: _TaskTexts, defaults: Defaults) -> Convers
         family=defaults.family or (domain[1].lower() if domain else "tau-bench"),
         instruction=instruction or first_text(messages, "user") or f"task {task_id}",
         agent=defaults.agent,
-        attempt=parse_attempt(row.get("trial")),
+        number=parse_number(row.get("trial")),
         turns=turns,
         final_observation=final_observation,
         reward=reward,
