@@ -22,7 +22,7 @@ from upturn.loop.trainers.kto import rated
 from upturn.loop.trainers.pool_data import left_out_words
 from upturn.loop.trainers.training_plan import Plan
 from upturn.pool import Pool, Selection
-from upturn.pool.preference import correction_pairs, deployment_pairs, thumb_ratings
+from upturn.pool.preference import correction_pairs, deployment_pairs, trajectory_ratings
 from upturn.pool.snapshot import find_snapshot
 from upturn.records import Action, Feedback
 from upturn.training.algorithms.mixture import MixtureSettings
@@ -299,5 +299,5 @@ def test_every_cause_is_told_in_words_and_what_is_rendered_is_not_left_out(tmp_p
     assert left_out_words({"equal": 0}) == ""
     with Pool.open(tmp_path / "pool.db") as pool:
         every = set(deployment_pairs(pool, tenant="x", old="a", new="b").left_out)
-        every |= {*thumb_ratings(pool, tenant="x").left_out, *correction_pairs(pool, tenant="x").left_out}
+        every |= {*trajectory_ratings(pool, tenant="x").left_out, *correction_pairs(pool, tenant="x").left_out}
     assert left_out_words(dict.fromkeys(every, 1)).count("1 ") == len(every) - 1

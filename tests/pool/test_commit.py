@@ -65,7 +65,7 @@ def test_failed_work_is_undone_alone(engine: Engine) -> None:
     committer.run(lambda connection: put(2, connection))
     with pytest.raises(KeyError, match="half way"):
         committer.run(half)
-    with pytest.raises(StoreError, match="refused"):
+    with pytest.raises(StoreError, match="rejected the write"):
         committer.run(lambda connection: put(2, connection))
     committer.run(lambda connection: put(3, connection))
     committer.close()
@@ -121,9 +121,7 @@ def test_an_aborted_transaction_is_acknowledged_to_no_writer(engine: Engine) -> 
         assert committer_is_busy.result(timeout=30) == 1
         failures = [other.exception(timeout=30) for other in waiting]
     assert [type(failure) for failure in failures] == [StoreError] * 3
-    assert {str(failure) for failure in failures} == {
-        "the database gave up, nothing of the write is stored: no space left"
-    }
+    assert {str(failure) for failure in failures} == {"the database aborted, nothing is stored: no space left"}
     committer.run(lambda connection: put(4, connection))
     committer.close()
     assert stored(engine) == [1, 4]

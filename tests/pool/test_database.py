@@ -98,7 +98,7 @@ def test_a_newer_pool_is_refused_for_readers_too(path: Path) -> None:
         raw.execute("UPDATE alembic_version SET version_num = '9999'")
     raw.close()
     for read_only in (True, False):
-        with pytest.raises(StoreError, match="knows up to '0002'; use the version of Upturn that wrote it"):
+        with pytest.raises(StoreError, match="reads up to '0002'; use the version of Upturn that wrote it"):
             Pool.open(path, read_only=read_only)
 
 
@@ -132,6 +132,6 @@ def test_a_record_damaged_from_outside_is_named(path: Path) -> None:
     raw.close()
     with (
         Pool.open(path, read_only=True) as pool,
-        pytest.raises(StoreError, match="what is stored as 't7' was damaged from outside: not a Task"),
+        pytest.raises(StoreError, match="the stored record 't7' is damaged: not a Task"),
     ):
         list(pool.tasks(tenant="default"))

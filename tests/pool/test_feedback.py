@@ -12,7 +12,7 @@ import pytest
 from upturn.errors import IngestError
 from upturn.pool import Pool
 from upturn.pool.feedback import ingest_feedback
-from upturn.pool.preference import correction_pairs, thumb_ratings
+from upturn.pool.preference import correction_pairs, trajectory_ratings
 from upturn.records import Evaluation, Task, TokenRow, Trajectory, WrittenSpan
 
 MakePoint = Callable[..., tuple[Task, Trajectory, Evaluation]]
@@ -52,7 +52,7 @@ def test_feedback_is_stored_and_read_for_training(stored: Pool, tmp_path: Path) 
         ("trajectory", "correction", 1.0, ""),
         ("decision", "minutes", 12.5, ""),
     }
-    rated = {each.trajectory.id: each.is_desirable for each in thumb_ratings(stored, tenant="default").rated}
+    rated = {each.trajectory.id: each.is_desirable for each in trajectory_ratings(stored, tenant="default").rated}
     assert rated == {"trajectory-right": True, "trajectory-other": False}
     (pair,) = correction_pairs(stored, tenant="default").pairs
     assert (pair.chosen.id, pair.rejected.id) == ("trajectory-right", "trajectory-wrong")

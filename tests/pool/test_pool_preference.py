@@ -7,7 +7,7 @@ import pytest
 
 from upturn.errors import StoreError
 from upturn.pool import Pool, Selection
-from upturn.pool.preference import correction_pairs, deployment_pairs, thumb_ratings
+from upturn.pool.preference import correction_pairs, deployment_pairs, trajectory_ratings
 from upturn.records import Evaluation, Feedback, Task, TokenRow, Trajectory, WrittenSpan
 
 MakePoint = Callable[..., tuple[Task, Trajectory, Evaluation]]
@@ -117,7 +117,7 @@ def test_held_out_tasks_and_other_tenants_are_never_used(pool: Pool, store: Stor
             Feedback(f"better-{kind}", "trajectory", bad.id, "correction", 1.0, refers_to=good.id),
         )
     assert _ends(pool) == []
-    assert thumb_ratings(pool, tenant="default") == (
+    assert trajectory_ratings(pool, tenant="default") == (
         (),
         {"undecided": 0, "dangling": 2, "unselected": 0, "tokenless": 0},
         (),
@@ -125,11 +125,11 @@ def test_held_out_tasks_and_other_tenants_are_never_used(pool: Pool, store: Stor
     expected = ((), {"dangling": 2, "unselected": 0, "tokenless": 0, "unusable": 0}, ())
     assert correction_pairs(pool, tenant="default") == expected
     assert len(deployment_pairs(pool, tenant="bob", old=OLD, new=NEW).pairs) == 1
-    assert thumb_ratings(pool, tenant="bob").rated == ()  # other people's feedback is not bob's
+    assert trajectory_ratings(pool, tenant="bob").rated == ()  # other people's feedback is not bob's
     with pytest.raises(StoreError, match="held-out tasks are never trained on"):
         deployment_pairs(pool, tenant="default", old=OLD, new=NEW, selection=Selection(splits=("heldout",)))
     with pytest.raises(StoreError, match="held-out tasks are never trained on"):
-        thumb_ratings(pool, tenant="default", selection=Selection(splits=("heldout",)))
+        trajectory_ratings(pool, tenant="default", selection=Selection(splits=("heldout",)))
 
 
 def test_a_selection_limits_the_comparison(pool: Pool, store: Store) -> None:
@@ -158,7 +158,7 @@ def test_feedback_on_unselected_trajectories_is_counted_separately(
         Feedback("torn again", "trajectory", wrong.id, "thumbs", -1.0),
     )
     pairs = correction_pairs(pool, tenant="default", selection=selection)
-    rated = thumb_ratings(pool, tenant="default", selection=selection)
+    rated = trajectory_ratings(pool, tenant="default", selection=selection)
     assert (len(pairs.pairs), pairs.left_out["unselected"]) == (int(taken), int(not taken))
     assert (len(rated.rated), rated.left_out["unselected"]) == (int(taken), 0 if taken else 2)
     assert rated.left_out["undecided"] == int(taken)
@@ -223,7 +223,7 @@ def test_thumbs_are_summed_and_ties_are_left_out(pool: Pool, store: Store) -> No
         Feedback("decision", "decision", "d", "thumbs", 1.0),
         Feedback("metric", "trajectory", stored["unmarked"].id, "minutes", 3.0),
     )
-    found = thumb_ratings(pool, tenant="default")
+    found = trajectory_ratings(pool, tenant="default")
     assert [(each.trajectory.id, each.is_desirable) for each in found.rated] == [
         ("trajectory-liked", True),
         ("trajectory-disliked", False),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from upturn.pool.privacy import findings, has_findings, redact, redacted
+from upturn.pool.privacy import findings, has_findings, redact, redact_json
 from upturn.records import Action, Evaluation, JsonValue, Observation, Task, Trajectory
 
 MakePoint = Callable[..., tuple[Task, Trajectory, Evaluation]]
@@ -73,7 +73,7 @@ def test_redacted_text_has_no_findings(text: str) -> None:
 
 def test_every_text_of_a_json_value_is_redacted_and_its_shape_stays() -> None:
     value: JsonValue = {"to": ["ruth@gmail.com", 7, None, {"cc": "eve@corp.de"}], "n": 1.5, "b": True}
-    assert redacted(value) == {"to": ["<EMAIL>", 7, None, {"cc": "<EMAIL>"}], "n": 1.5, "b": True}
+    assert redact_json(value) == {"to": ["<EMAIL>", 7, None, {"cc": "<EMAIL>"}], "n": 1.5, "b": True}
 
 
 def test_findings_are_searched_in_all_written_fields(make_point: MakePoint) -> None:

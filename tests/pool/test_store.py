@@ -255,7 +255,7 @@ def test_each_selection_field_filters(
 def test_contradictory_selections_are_refused() -> None:
     with pytest.raises(ValueError, match="limit must be zero or more"):
         Selection(limit=-1)
-    with pytest.raises(ValueError, match="needs the run"):
+    with pytest.raises(ValueError, match="needs its run"):
         Selection(iteration=3)
 
 

@@ -10,7 +10,7 @@ from upturn.pool.database import POOL_ENDINGS, integrity_problems
 from upturn.pool.exporter import export
 from upturn.pool.feedback import ingest_feedback
 from upturn.pool.importer import IngestOptions, check_source, ingest
-from upturn.pool.preference import correction_pairs, deployment_pairs, thumb_ratings
+from upturn.pool.preference import correction_pairs, deployment_pairs, trajectory_ratings
 from upturn.pool.quality import inspect
 from upturn.pool.reader import Experience, Selected
 from upturn.pool.readiness import readiness
@@ -49,5 +49,5 @@ __all__ = [
     "statistics",
     "take_snapshot",
     "take_snapshot_of",
-    "thumb_ratings",
+    "trajectory_ratings",
 ]

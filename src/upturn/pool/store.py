@@ -87,7 +87,7 @@ class Pool(PoolReader):
     def close(self) -> None:
         """Finishes waiting writes and closes the file. Closing twice is allowed."""
         write_access, self._write_access = self._write_access, None
-        self._engine.dispose()
+        self.engine.dispose()
         if write_access is not None:
             write_access.close()
 
@@ -126,7 +126,7 @@ class PoolSink:
     def append(self, run: str, iteration: int, finished: Sequence[tuple[Task, Trajectory, Evaluation]]) -> None:
         """Stores all of ``finished`` or nothing; no-op if the (run, iteration) is stored already."""
         tasks = {task.id: task for task, _, _ in finished}
-        results = [record for _, *results in finished for record in results]
+        results = [record for _, trajectory, evaluation in finished for record in (trajectory, evaluation)]
         self._pool.append(*tasks.values(), *results, rollout=RolloutKey(run, iteration))
 
 
