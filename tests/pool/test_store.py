@@ -36,7 +36,7 @@ def add(pool: Pool, *points: Point) -> int:
 
 
 def decision(name: str, tenant: str = "default") -> Decision:
-    seen = (Alternative("nano@1", 0.75, 0.5), Alternative("rules@1", 0.25, None))
+    alternatives = (Alternative("nano@1", 0.75, 0.5), Alternative("rules@1", 0.25, None))
     return Decision(
         f"decision-{name}",
         f"task-{name}",
@@ -44,7 +44,7 @@ def decision(name: str, tenant: str = "default") -> Decision:
         tenant,
         "thompson",
         "hash",
-        seen,
+        alternatives,
         "nano",
         "nano@1",
         0.75,
@@ -91,15 +91,13 @@ def test_file_may_have_any_name(tmp_path: Path, name: str) -> None:
     assert (tmp_path / name).is_file()
 
 
-def test_tokens_are_left_out_on_request(pool: Pool, make_point: MakePoint) -> None:
+def test_tokens_are_omitted_on_request(pool: Pool, make_point: MakePoint) -> None:
     point = make_point("a")
     add(pool, point)
     assert list(pool.trajectories(tenant="default", has_tokens=False)) == [replace(point[1], rows=())]
 
 
-def test_same_id_with_other_content_is_refused_and_nothing_of_the_batch_is_stored(
-    pool: Pool, make_point: MakePoint
-) -> None:
+def test_same_id_with_other_content_is_rejected_with_its_whole_batch(pool: Pool, make_point: MakePoint) -> None:
     first, second = make_point("a"), make_point("b")
     add(pool, first)
     changed = replace(first[1], seed=8)
@@ -117,7 +115,7 @@ def test_same_id_twice_in_one_batch_must_be_the_same_record(pool: Pool) -> None:
     assert [stored.id for stored in pool.tasks(tenant="default")] == ["t"]
 
 
-def test_a_repeated_trajectory_may_differ_in_wall_clock_seconds(pool: Pool, make_point: MakePoint) -> None:
+def test_repeated_trajectory_may_differ_in_wall_clock_seconds(pool: Pool, make_point: MakePoint) -> None:
     task, trajectory, evaluation = make_point("a")
     add(pool, (task, trajectory, evaluation))
     assert pool.append(replace(trajectory, usage=Usage(3, 3, 99.0))) == 0
@@ -140,7 +138,7 @@ def test_trajectory_needs_its_task_and_evaluation_its_trajectory(pool: Pool, mak
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_unreadable_values_are_refused(pool: Pool, make_point: MakePoint, value: float) -> None:
+def test_unreadable_values_are_rejected(pool: Pool, make_point: MakePoint, value: float) -> None:
     task, trajectory, evaluation = make_point("a")
     pool.append(task)
     bad_row = replace(trajectory.rows[0], logprobs=(value, -1.0, -1.0))
@@ -172,10 +170,10 @@ def test_tenants_are_isolated(pool: Pool, make_point: MakePoint) -> None:
     pool.append(Feedback("f", "trajectory", foreign[1].id, "thumbs", 1.0, tenant="bob"))
     assert [task.id for task in pool.tasks(tenant="ada")] == ["task-own"]
     assert list(pool.tasks(tenant="ada", ids=["task-foreign"])) == []
-    assert [found.id for found in pool.decisions(tenant="ada")] == ["decision-own"]
+    assert [stored.id for stored in pool.decisions(tenant="ada")] == ["decision-own"]
     assert list(pool.decisions(tenant="ada", task_ids=["task-foreign"])) == []
     assert list(pool.trajectories(tenant="ada")) == [own[1]]
-    assert [found.trajectory_id for found in pool.selected(tenant="ada")] == [own[1].id]
+    assert [row.trajectory_id for row in pool.selected(tenant="ada")] == [own[1].id]
     assert pool.evaluation_of(foreign[1].id, tenant="ada") is None
     assert list(pool.feedback(tenant="ada")) == []
     with pytest.raises(StoreError, match="trajectory-foreign"):
@@ -184,7 +182,7 @@ def test_tenants_are_isolated(pool: Pool, make_point: MakePoint) -> None:
     assert counts(pool, tenant=ALL_TENANTS) == (2, 2, 2, 2, 1)
 
 
-def test_releases_and_runs_move_on_and_their_earlier_states_stay(pool: Pool) -> None:
+def test_releases_and_runs_change_state_and_earlier_states_stay(pool: Pool) -> None:
     first = Release("r", "nano", "nano@1", "nano@2", (0.1, 0.5), "canary", 0)
     second = replace(first, stage=1)
     third = replace(first, stage=1, state="promoted")
@@ -204,13 +202,13 @@ def test_agent_versions_are_frozen(pool: Pool) -> None:
         pool.append(replace(version, prompt="be kind"))
 
 
-def test_the_latest_evaluation_counts(pool: Pool, make_point: MakePoint) -> None:
+def test_latest_evaluation_counts(pool: Pool, make_point: MakePoint) -> None:
     point = make_point("a", verdict="missing", score=None)
     add(pool, point)
     later = replace(point[2], id="later", verdict="success", score=1.0)
     pool.append(later)
     assert pool.evaluation_of(point[1].id, tenant="default") == later
-    assert [found.evaluation for found in pool.experiences(tenant="default")] == [later]
+    assert [point.evaluation for point in pool.experiences(tenant="default")] == [later]
 
 
 @pytest.mark.parametrize(
@@ -232,7 +230,7 @@ def test_the_latest_evaluation_counts(pool: Pool, make_point: MakePoint) -> None
         (Selection(limit_per_family=2, limit=3), "cde"),
         (Selection(since=1000.0), "abcde"),
         (Selection(since=1000.5), ""),
-        (Selection(run="nobody"), ""),
+        (Selection(run="unknown"), ""),
     ],
 )
 def test_each_selection_field_filters(
@@ -247,12 +245,12 @@ def test_each_selection_field_filters(
     )
     task, trajectory, _ = make_point("e")
     pool.append(task, trajectory)
-    found = "".join(trajectory.id[-1] for trajectory in pool.trajectories(selection, tenant="default"))
-    assert found == expected
+    selected = "".join(trajectory.id[-1] for trajectory in pool.trajectories(selection, tenant="default"))
+    assert selected == expected
     assert "".join(row.trajectory_id[-1] for row in pool.selected(selection, tenant="default")) == expected
 
 
-def test_contradictory_selections_are_refused() -> None:
+def test_contradictory_selections_are_rejected() -> None:
     with pytest.raises(ValueError, match="limit must be zero or more"):
         Selection(limit=-1)
     with pytest.raises(ValueError, match="needs its run"):
@@ -266,11 +264,11 @@ def test_long_reads_are_paged_and_ignore_later_writes(pool: Pool) -> None:
     pool.append(Task("late", "do", "mail", "office"))
     ids = [first.id, *(task.id for task in reading)]
     assert ids == [f"t{index:04}" for index in range(1203)]
-    wanted = [f"t{index:04}" for index in range(0, 1203, 2)]
-    assert [task.id for task in pool.tasks(tenant="default", ids=wanted)] == wanted
+    even = [f"t{index:04}" for index in range(0, 1203, 2)]
+    assert [task.id for task in pool.tasks(tenant="default", ids=even)] == even
 
 
-def test_second_writer_is_refused_with_path_and_process(tmp_path: Path) -> None:
+def test_second_writer_is_rejected_with_path_and_process(tmp_path: Path) -> None:
     path = tmp_path / "pool.db"
     script = (
         "import sys; from upturn.pool import Pool; from upturn.errors import StoreBusyError\n"
@@ -278,7 +276,7 @@ def test_second_writer_is_refused_with_path_and_process(tmp_path: Path) -> None:
         "except StoreBusyError as exc: print(exc)"
     )
     with Pool.open(path) as pool:
-        told = subprocess.run(
+        message = subprocess.run(
             [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True, timeout=60
         ).stdout
         with pytest.raises(StoreBusyError):
@@ -288,13 +286,13 @@ def test_second_writer_is_refused_with_path_and_process(tmp_path: Path) -> None:
             assert [task.id for task in reader.tasks(tenant="default")] == ["t"]
     with subprocess.Popen([sys.executable, "-c", "pass"]) as child:
         child.wait(timeout=60)
-    assert str(path) in told
-    assert "is being written by process" in told
-    with Pool.open(path) as again:
-        assert again.path == path
+    assert str(path) in message
+    assert "is being written by process" in message
+    with Pool.open(path) as reopened:
+        assert reopened.path == path
 
 
-def test_closed_and_read_only_pools_refuse_writes(tmp_path: Path) -> None:
+def test_closed_and_read_only_pools_reject_writes(tmp_path: Path) -> None:
     pool = Pool.open(tmp_path / "pool.db")
     pool.close()
     pool.close()
@@ -307,7 +305,7 @@ def test_closed_and_read_only_pools_refuse_writes(tmp_path: Path) -> None:
         reader.append(Task("t", "do", "mail", "office"))
 
 
-def test_unusable_files_are_named(tmp_path: Path) -> None:
+def test_unusable_files_are_reported(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no pool at"):
         Pool.open(tmp_path / "none.db", read_only=True)
     with pytest.raises(StoreError, match="is a folder"):
@@ -326,7 +324,7 @@ def test_unusable_files_are_named(tmp_path: Path) -> None:
         Pool.open(tmp_path / "foreign.db", read_only=True)
 
 
-def test_pool_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_pool_of_a_newer_version_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "pool.db"
     Pool.open(path).close()
     newer = sqlite3.connect(path)
@@ -346,9 +344,9 @@ def test_threads_share_a_commit_and_get_their_own_errors(pool: Pool) -> None:
         try:
             return pool.append(task)
         except StoreError:
-            return "refused"
+            return "rejected"
 
     with ThreadPoolExecutor(16) as threads:
         results = list(threads.map(write, range(200)))
-    assert results == ["refused" if index % 10 == 0 else 1 for index in range(200)]
+    assert results == ["rejected" if index % 10 == 0 else 1 for index in range(200)]
     assert counts(pool, tenant="default").tasks == 181
