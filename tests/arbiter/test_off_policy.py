@@ -92,7 +92,7 @@ def test_large_weights_and_few_effective_samples_are_refused(make_decision: Make
     few = inverse_propensity(logged(make_decision, 0.5, 60, 198), always("a@1"))
     assert few.refusal == "effective sample size 99.0 is below 100; log more decisions"
     assert inverse_propensity(logged(make_decision, 0.5, 60, 200), always("a@1")).refusal == ""
-    assert inverse_propensity([], always("a@1")).refusal == "no decision has a judged outcome"
+    assert inverse_propensity([], always("a@1")).refusal == "no decision has an evaluated outcome"
 
 
 def test_decisions_of_an_episode_count_as_one_draw(make_decision: MakeDecision) -> None:

@@ -114,8 +114,8 @@ def test_an_unclosed_quote_is_a_bad_line(tmp_path: Path) -> None:
     [
         ("", "is empty"),
         ("\n\n", "is empty"),
-        ("prompt,a,b\n", "holds a header and no line"),
-        ("prompt,reply\nx,hello\ny,world\n", "no column .* holds outcomes.*'prompt', 'reply'.*--models"),
+        ("prompt,a,b\n", "has a header and no line"),
+        ("prompt,reply\nx,hello\ny,world\n", "no column .* has outcomes.*'prompt', 'reply'.*--models"),
         ("prompt,a,b,a\nx,1,0,1\n", "column 'a' .* appears 2 times"),
         ("family,a,family\nx,1,y\n", "column 'family' .* appears 2 times"),
         ("x,True,False\ny,False,True\n", "looks like data"),
