@@ -57,7 +57,7 @@ class WorldError(UpturnError, RuntimeError):
 
 
 class StoreError(UpturnError, RuntimeError):
-    """The pool cannot be opened or read, or refuses a write."""
+    """The pool cannot be opened or read, or rejects a write."""
 
 
 class StoreConflictError(StoreError):

@@ -27,7 +27,7 @@ def test_wilson_interval_at_the_ends() -> None:
     assert wilson_interval(0, 20).low == 0.0
     assert wilson_interval(20, 20).high == 1.0
     assert wilson_interval(0, 0) == (0.5, 0.0, 1.0, 0)
-    with pytest.raises(ValueError, match="successes must lie"):
+    with pytest.raises(ValueError, match="successes must be in"):
         wilson_interval(3, 2)
 
 

@@ -30,7 +30,7 @@ class Interval(NamedTuple):
 def wilson_interval(successes: int, n: int, confidence: float = 0.95) -> Interval:
     """Returns Wilson's score interval of a success rate; (0.5, 0, 1) for ``n`` = 0."""
     if not 0 <= successes <= n:
-        raise ValueError(f"successes must lie in 0..n, got {successes!r} of {n!r}; count each task once")
+        raise ValueError(f"successes must be in 0..n, got {successes!r} of {n!r}; count each task once")
     if n == 0:
         return Interval(0.5, 0.0, 1.0, 0)
     z = float(norm.ppf(0.5 + confidence / 2.0))
@@ -47,7 +47,7 @@ def wilson_interval(successes: int, n: int, confidence: float = 0.95) -> Interva
 def clopper_pearson_interval(successes: int, n: int, confidence: float = 0.95) -> Interval:
     """Returns the exact (Clopper–Pearson) interval of a success rate; its coverage is at least ``confidence``."""
     if not 0 <= successes <= n or n == 0:
-        raise ValueError(f"successes must lie in 0..n with n > 0, got {successes!r} of {n!r}")
+        raise ValueError(f"successes must be in 0..n with n > 0, got {successes!r} of {n!r}")
     tail = (1.0 - confidence) / 2.0
     low = 0.0 if successes == 0 else float(beta.ppf(tail, successes, n - successes + 1))
     high = 1.0 if successes == n else float(beta.ppf(1.0 - tail, successes + 1, n - successes))

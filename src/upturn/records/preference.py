@@ -48,17 +48,17 @@ def pair_problem(pair: PreferencePair) -> str | None:
         if not tokens:
             return (
                 f"pair {pair.id!r} has nothing to train on: {side.id!r} holds no written tokens in its turns; "
-                "render its text to token rows first, or leave the pair out"
+                "render its text to token rows first, or remove the pair"
             )
     if chosen.id == rejected.id or sides[0] == sides[1]:
         return (
             f"pair {pair.id!r} has two equal sides: {chosen.id!r} and {rejected.id!r} hold the same written tokens "
-            "after the same prompts; leave it out"
+            "after the same prompts; remove it"
         )
     if pair.margin is not None and not pair.margin > 0:
         return (
             f"pair {pair.id!r} has the margin {pair.margin!r}; it must be positive, or None where "
-            "it is unknown. Leave out pairs with equal scores"
+            "it is unknown. Remove pairs with equal scores"
         )
     return None
 
