@@ -28,21 +28,21 @@ from upturn.errors import ReleaseError
 from upturn.records import AgentVersion, Release
 
 OLD, NEW = AgentVersion("clerk", "1", "callable"), AgentVersion("clerk", "2", "callable")
-ANA = Override("ana", "the demo needs it")
+OVERRIDE = Override("ana", "the demo needs it")
 GOOD, BAD = ("+" * 20, "-" * 20), ("-" * 20, "+" * 20)
 
 
-def _validation(solved: int) -> Validation:
+def make_validation(solved: int) -> Validation:
     pairs = [Pair(str(index), "mail", 1, float(index < 10), float(index < solved)) for index in range(60)]
     return validate(pairs, ValidationSettings(resamples=500), seed=0)
 
 
-def _started(settings: CanarySettings | None = None) -> Release:
-    return start(OLD, NEW, settings or CanarySettings(), _validation(50))
+def started_release(settings: CanarySettings | None = None) -> Release:
+    return start(OLD, NEW, settings or CanarySettings(), make_validation(50))
 
 
-class World:
-    """A registry that serves OLD, and the traffic over it."""
+class Service:
+    """A registry that serves OLD, and its traffic."""
 
     def __init__(self) -> None:
         self.registry = AgentRegistry()
@@ -50,16 +50,16 @@ class World:
         versions = {version.id: version for version in (OLD, NEW)}
         self.traffic = RegistryTraffic(self.registry, versions.__getitem__)
 
-    def follow(self, release: Release) -> tuple[str, str | None, float]:
-        """Incumbent, candidate and weight in service after directing twice."""
+    def apply(self, release: Release) -> tuple[str, str | None, float]:
+        """Returns incumbent, candidate and weight in service after applying the release twice."""
         apply_traffic(release, self.traffic)
         apply_traffic(release, self.traffic)
         served = self.registry.served("clerk")
         return served.incumbent.id, served.candidate.id if served.candidate else None, served.weight
 
 
-def test_a_passed_validation_starts_a_canary() -> None:
-    release = _started()
+def test_passed_validation_starts_a_canary() -> None:
+    release = started_release()
     assert (release.state, release.stage, release.stages) == ("canary", 0, (0.1, 0.5, 1.0))
     assert release.validation.startswith("pass: gain +66.7 points")
     assert not release.is_validation_skipped
@@ -67,13 +67,13 @@ def test_a_passed_validation_starts_a_canary() -> None:
 
 
 @pytest.mark.parametrize("solved", [10, 0])
-def test_held_and_failed_validations_start_nothing(solved: int) -> None:
+def test_held_and_failed_validations_start_no_release(solved: int) -> None:
     with pytest.raises(ReleaseError, match="did not pass validation"):
-        start(OLD, NEW, CanarySettings(), _validation(solved))
+        start(OLD, NEW, CanarySettings(), make_validation(solved))
 
 
-def test_a_skipped_validation_is_audited() -> None:
-    release = start(OLD, NEW, CanarySettings(), ANA)
+def test_skipped_validation_is_recorded_with_who_and_why() -> None:
+    release = start(OLD, NEW, CanarySettings(), OVERRIDE)
     assert release.is_validation_skipped
     assert release.reason == "validation skipped by ana: the demo needs it"
     for override in (Override("", "why"), Override("who", " ")):
@@ -83,9 +83,9 @@ def test_a_skipped_validation_is_audited() -> None:
 
 def test_only_another_version_of_the_same_agent_can_be_released() -> None:
     with pytest.raises(ReleaseError, match="two agents"):
-        start(OLD, AgentVersion("other", "2", "callable"), CanarySettings(), ANA)
+        start(OLD, AgentVersion("other", "2", "callable"), CanarySettings(), OVERRIDE)
     with pytest.raises(ReleaseError, match="incumbent itself"):
-        start(OLD, OLD, CanarySettings(), ANA)
+        start(OLD, OLD, CanarySettings(), OVERRIDE)
 
 
 def test_ids_are_equal_exactly_for_equal_pairs_and_repeats() -> None:
@@ -96,51 +96,51 @@ def test_ids_are_equal_exactly_for_equal_pairs_and_repeats() -> None:
         release_id("a@1", "a@2"),
     }
     assert len(ids) == 3
-    assert _started().id == _started().id == release_id("clerk@1", "clerk@2")
+    assert started_release().id == started_release().id == release_id("clerk@1", "clerk@2")
 
 
 def test_traffic_follows_the_canary_to_promotion() -> None:
-    world, release, canary = World(), _started(), Canary(CanarySettings())
-    assert world.follow(release) == ("clerk@1", "clerk@2", 0.1)
+    service, release, canary = Service(), started_release(), Canary(CanarySettings())
+    assert service.apply(release) == ("clerk@1", "clerk@2", 0.1)
     tasks = Traffic(0.1)
     release = canary.step(release, tasks.block("++-" * 10, "++-" * 90))
-    assert world.follow(release) == ("clerk@1", "clerk@2", 0.5)
+    assert service.apply(release) == ("clerk@1", "clerk@2", 0.5)
     tasks.share = 0.5
     while release.state == "canary":
         release = canary.step(release, tasks.block(*GOOD))
-    assert world.follow(release) == ("clerk@2", None, 0.0)
+    assert service.apply(release) == ("clerk@2", None, 0.0)
 
 
 def test_traffic_returns_after_a_rollback() -> None:
-    world, canary = World(), Canary(CanarySettings())
-    release = start(OLD, NEW, CanarySettings(stages=(0.5, 1.0)), ANA)
-    world.follow(release)
+    service, canary = Service(), Canary(CanarySettings())
+    release = start(OLD, NEW, CanarySettings(stages=(0.5, 1.0)), OVERRIDE)
+    service.apply(release)
     release = canary.step(release, Traffic().block(*BAD))
     assert release.state == "rolled_back"
-    assert world.follow(release) == ("clerk@1", None, 0.0)
+    assert service.apply(release) == ("clerk@1", None, 0.0)
 
 
 def test_traffic_returns_to_the_incumbent_after_a_failed_watch() -> None:
-    world, settings = World(), CanarySettings(stages=(0.5, 1.0), watch_tasks=500)
-    canary, release = Canary(settings), start(OLD, NEW, settings, ANA)
-    world.follow(release)
+    service, settings = Service(), CanarySettings(stages=(0.5, 1.0), watch_tasks=500)
+    canary, release = Canary(settings), start(OLD, NEW, settings, OVERRIDE)
+    service.apply(release)
     tasks = Traffic()
     release = canary.step(canary.step(release, tasks.block(*GOOD)), tasks.block(*GOOD))
     assert release.state == "watch"
-    assert world.follow(release) == ("clerk@2", None, 0.0)
-    assert world.follow(rollback(release, ANA)) == ("clerk@1", None, 0.0)
+    assert service.apply(release) == ("clerk@2", None, 0.0)
+    assert service.apply(rollback(release, OVERRIDE)) == ("clerk@1", None, 0.0)
 
 
-def test_an_old_release_leaves_a_later_incumbent_alone() -> None:
-    world = World()
-    world.registry.start_canary("later", AgentVersion("clerk", "3", "callable"), 0.5)
-    world.registry.promote("clerk")
-    assert world.follow(rollback(_started(), ANA)) == ("clerk@3", None, 0.0)
-    assert world.follow(promote(_started(), ANA)) == ("clerk@3", None, 0.0)
+def test_old_release_does_not_change_a_later_incumbent() -> None:
+    service = Service()
+    service.registry.start_canary("later", AgentVersion("clerk", "3", "callable"), 0.5)
+    service.registry.promote("clerk")
+    assert service.apply(rollback(started_release(), OVERRIDE)) == ("clerk@3", None, 0.0)
+    assert service.apply(promote(started_release(), OVERRIDE)) == ("clerk@3", None, 0.0)
 
 
 def test_operator_actions_are_recorded_in_order() -> None:
-    release = promote(resume(hold(_started(), ANA), Override("bo", "looked at it")), ANA)
+    release = promote(resume(hold(started_release(), OVERRIDE), Override("bo", "looked at it")), OVERRIDE)
     assert (release.state, release_status(release), release.is_held) == ("promoted", "promoted", False)
     assert (
         release.reason
@@ -148,37 +148,37 @@ def test_operator_actions_are_recorded_in_order() -> None:
     )
 
 
-def test_a_held_canary_keeps_its_traffic() -> None:
-    held = hold(_started(), ANA)
+def test_held_canary_keeps_its_traffic() -> None:
+    held = hold(started_release(), OVERRIDE)
     assert (held.state, release_status(held), candidate_share(held)) == ("canary", "held", 0.1)
-    assert World().follow(held) == ("clerk@1", "clerk@2", 0.1)
+    assert Service().apply(held) == ("clerk@1", "clerk@2", 0.1)
 
 
-def test_decided_releases_refuse_every_action() -> None:
-    for decided in (promote(_started(), ANA), rollback(_started(), ANA)):
+def test_decided_releases_reject_every_action() -> None:
+    for decided in (promote(started_release(), OVERRIDE), rollback(started_release(), OVERRIDE)):
         for act in (promote, rollback, hold, resume):
             with pytest.raises(ReleaseError):
-                act(decided, ANA)
+                act(decided, OVERRIDE)
 
 
 def test_operator_actions_need_the_right_state() -> None:
     with pytest.raises(ReleaseError, match="not held"):
-        resume(_started(), ANA)
+        resume(started_release(), OVERRIDE)
     with pytest.raises(ReleaseError, match="only a running canary"):
-        hold(hold(_started(), ANA), ANA)
+        hold(hold(started_release(), OVERRIDE), OVERRIDE)
     with pytest.raises(ReleaseError, match="who did it and why"):
-        promote(_started(), Override("ana", ""))
+        promote(started_release(), Override("ana", ""))
 
 
 def test_shares_by_state() -> None:
-    assert candidate_share(_started()) == 0.1
-    assert candidate_share(promote(_started(), ANA)) == 1.0
-    assert candidate_share(rollback(_started(), ANA)) == 0.0
+    assert candidate_share(started_release()) == 0.1
+    assert candidate_share(promote(started_release(), OVERRIDE)) == 1.0
+    assert candidate_share(rollback(started_release(), OVERRIDE)) == 0.0
 
 
 def test_attempts_count_from_the_last_promotion_and_repeats_by_pair() -> None:
     def ended(candidate: str, state: str, agent: str = "clerk") -> Release:
-        return replace(_started(), agent=agent, candidate=candidate, state=state)  # type: ignore[arg-type]
+        return replace(started_release(), agent=agent, candidate=candidate, state=state)  # type: ignore[arg-type]
 
     def history(*releases: Release) -> History:
         return history_of(releases, "clerk@1", "clerk@2", "clerk")
@@ -190,6 +190,6 @@ def test_attempts_count_from_the_last_promotion_and_repeats_by_pair() -> None:
 
 
 def test_a_repeated_release_starts_with_another_id_and_its_attempt() -> None:
-    again = start(OLD, NEW, CanarySettings(), ANA, history=History(attempt=3, repeat=1))
+    again = start(OLD, NEW, CanarySettings(), OVERRIDE, history=History(attempt=3, repeat=1))
     assert again.attempt == 3
     assert again.id == release_id("clerk@1", "clerk@2", 1)

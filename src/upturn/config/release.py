@@ -1,5 +1,4 @@
-"""The sections of ``upturn.toml`` that say what a candidate must show before it replaces the version that
-serves."""
+"""The sections of ``upturn.toml`` for validation and canary, the two gates of a candidate version."""
 
 import math
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ from upturn.config.settings import (
 
 
 def _rising_to_one(stages: tuple[float, ...]) -> tuple[float, ...]:
-    """Refuses stages that do not rise from above 0 to exactly 1."""
+    """Rejects stages that do not rise from above 0 to exactly 1."""
     rises = all(low < high for low, high in pairwise(stages))
     if len(stages) < 2 or not rises or stages[0] <= 0 or not math.isclose(stages[-1], 1.0):
         raise ValueError("stages must rise from above 0 to exactly 1.0 in two steps or more")
@@ -31,63 +30,73 @@ def _rising_to_one(stages: tuple[float, ...]) -> tuple[float, ...]:
 
 @settings
 class ValidationSettings(Settings):
-    """What a candidate must show on held-out tasks before any user meets it."""
+    """Validation of a candidate version on held-out tasks, before its canary."""
 
     alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
-    """Error of each one-sided bound, and chance of calling a family worse that is not (Holm over families)."""
+    """Significance level. It is the error of each one-sided limit, and the probability of reporting any family as
+    worse that is not (Holm over families)."""
     minimum_effect: Rate = 0.0
-    """The gain's lower limit must lie above it; 0 = any shown improvement."""
+    """Minimum gain in success rate: the gain's lower limit must be above it. 0 = any significant improvement."""
     strong_rate: Share = 0.8
-    """Families the incumbent solves at least this often are guarded together against forgetting …"""
+    """Success rate from which a family of the incumbent counts as strong. Strong families are checked together for
+    forgetting, see ``forgetting_margin``."""
     forgetting_margin: NotNegative = 0.05
-    """… and their pooled difference must be shown not to fall by more than this."""
+    """Largest loss in success rate over all strong families together (``strong_rate``): the lower limit of their
+    pooled difference must be above minus this value."""
     safety_margin: NotNegative = 0.05
-    """Safety cost per task by which the candidate may exceed the incumbent within its upper limit."""
+    """Largest increase of the safety cost per task: the upper limit of candidate minus incumbent must not exceed
+    it."""
     min_tasks: Count = 30
-    """Held-out tasks below which no interval is trusted."""
+    """Minimum number of held-out tasks; with fewer there is no verdict (``hold``)."""
     max_missing_share: Rate = 0.1
-    """Share of the tasks with a missing evaluation above which there is no verdict."""
+    """Largest share of tasks with a missing evaluation; above it there is no verdict (``hold``)."""
     resamples: Annotated[int, Field(ge=100)] = 10_000
-    """Bootstrap resamples over tasks behind each interval."""
+    """Bootstrap resamples for each interval."""
 
 
 @settings
 class CanarySettings(Settings):
-    """How a candidate is released, stage by stage, and what rolls it back."""
+    """The canary of a candidate version: how its share of the traffic rises, and when it is promoted or rolled
+    back."""
 
     stages: Annotated[tuple[float, ...], AfterValidator(_rising_to_one)] = (0.1, 0.5, 1.0)
-    """The candidate's share of its agent's tasks, rising to 1, where no control is left to compare with."""
+    """The candidate's share of its agent's tasks in each stage, rising to 1. The last stage has no control arm."""
     alpha: Probability = 0.05
-    """Half of it is the probability that a candidate which is not better ever replaces the incumbent, over all
-    releases until one is promoted; half is the probability of each false rollback. Both hold however often one
-    looks."""
+    """Twice the probability that a candidate which is not better ever replaces the incumbent, over all of the
+    agent's releases until one is promoted, and twice the probability of each kind of false rollback. Both hold
+    regardless of how often the evidence is checked."""
     min_candidate_tasks: Count = 30
-    """Judged candidate tasks before any promotion, and candidate tasks in each stage before the next."""
+    """Minimum number of judged candidate tasks before a promotion, and of candidate tasks in each stage before the
+    next one."""
     max_candidate_tasks: Count = 2000
-    """Candidate tasks after which no verdict means rollback."""
+    """Maximum number of candidate tasks; without a verdict by then the candidate is rolled back."""
     patience_blocks: Count = 5
-    """Blocks in a row without an episode, or with the traffic split wrongly, after which they mean rollback."""
+    """Number of blocks in a row without an episode, or with a wrong traffic split, that roll the candidate back."""
     patience_episodes: Count = 50
-    """Episodes in a row of which no task was judged, after which they mean rollback."""
+    """Number of episodes in a row without a judged task that roll the candidate back."""
     mismatch_alpha: Probability = 0.01
-    """Probability of a false alarm about the traffic split. Small, because an alarm ends in a rollback."""
+    """Probability of a false alarm of the test of the traffic split. It is small because an alarm leads to a
+    rollback."""
     minimum_effect: Probability | None = None
-    """The improvement must be shown to exceed this; omit for any shown improvement."""
+    """Minimum improvement in success rate: a promotion needs evidence that it is exceeded. Unset = any significant
+    improvement."""
     safety_costs: tuple[str, ...] = ("safety",)
-    """Cost components that are violations of safety."""
+    """Cost components that count as safety violations."""
     safety_margin: Positive = 0.02
-    """The candidate's rate of violations must be shown to exceed the incumbent's by less than this."""
+    """Largest excess of the candidate's rate of safety violations over the incumbent's: a promotion needs evidence
+    that the excess is smaller."""
     hard_costs: tuple[str, ...] = ()
-    """Cost components that are hard constraints: the candidate may never incur them, or must be shown to incur them
-    less often than the incumbent."""
+    """Cost components that are hard constraints: a promotion needs ``hard_tasks`` tasks without any of them, or
+    evidence that the candidate incurs them less often than the incumbent."""
     hard_tasks: Count = 300
-    """Judged candidate tasks that must keep every hard constraint before promotion. With 300 the upper 95 % limit
-    of the rate of violations is 1 %."""
+    """Minimum number of judged candidate tasks, all without a hard violation, before a promotion. With 300 the upper
+    95 % limit of the rate of violations is 1 %."""
     watch_tasks: WholeNumber = 0
-    """Candidate tasks watched at 100 % against the recorded incumbent after promotion; 0 means no watch."""
+    """Candidate tasks after promotion that are tested against the incumbent's recorded success rate, and roll the
+    candidate back if it drops. 0 = no test after promotion."""
 
     def problems(self) -> Iterator[str | None]:
-        """What is wrong with several fields together."""
+        """Yields contradictions between fields."""
         fewest, most = self.min_candidate_tasks, self.max_candidate_tasks
         if fewest > most:
             yield f"min_candidate_tasks = {fewest} is more than max_candidate_tasks = {most}"
@@ -110,5 +119,5 @@ class CanarySettings(Settings):
 
     @property
     def last_comparison(self) -> int:
-        """Index of the last stage that still has a control arm."""
+        """Index of the last stage with a control arm."""
         return len(self.stages) - 2
