@@ -34,7 +34,7 @@ def version(name: str) -> AgentVersion:
 
 
 def sampled(runtime: AgentRuntime, tasks: list[Task], purpose: Purpose) -> list[tuple[TokenRow, ...]]:
-    return [each.rows for each in runtime.attempt([(NANO, task, 0) for task in tasks], purpose)]
+    return [each.rows for each in runtime.rollout([(NANO, task, 0) for task in tasks], purpose)]
 
 
 def test_attempts_come_in_the_order_of_the_jobs_with_ids_of_their_purpose(desk: ModuleType) -> None:
@@ -42,11 +42,11 @@ def test_attempts_come_in_the_order_of_the_jobs_with_ids_of_their_purpose(desk: 
     runtime = AgentRuntime(kit, Limits(max_turns=2))
     tasks = list(islice(kit.tasks(seed=0, split="train", families=["sums", "products"]), 6))
     jobs = [(version(name), task, number) for task in tasks for number, name in enumerate(("solver", "adder"))]
-    found = runtime.attempt(jobs, Purpose("run/heldout", 0))
+    found = runtime.rollout(jobs, Purpose("run/heldout", 0))
     for (agent, task, number), trajectory in zip(jobs, found, strict=True):
         assert (trajectory.task_id, trajectory.agent_version) == (task.id, agent.id)
         assert trajectory.id == trajectory_id("run/heldout", task.id, agent.id, number)
-    again = runtime.attempt(jobs, Purpose("run/other", 0))
+    again = runtime.rollout(jobs, Purpose("run/other", 0))
     assert len({each.id for each in (*found, *again)}) == 2 * len(jobs)
 
 
@@ -54,9 +54,9 @@ def test_forgotten_versions_are_built_again(desk: ModuleType) -> None:
     kit = desk.kit()
     runtime = AgentRuntime(kit, Limits(max_turns=2))
     (task,) = islice(kit.tasks(seed=0, split="train", families=["sums"]), 1)
-    before = runtime.attempt([(version("solver"), task, 0), (version("refuser"), task, 0)], Purpose("p", 0))
+    before = runtime.rollout([(version("solver"), task, 0), (version("refuser"), task, 0)], Purpose("p", 0))
     runtime.keep_only([version("refuser")])
-    after = runtime.attempt([(version("solver"), task, 0), (version("refuser"), task, 0)], Purpose("p", 0))
+    after = runtime.rollout([(version("solver"), task, 0), (version("refuser"), task, 0)], Purpose("p", 0))
     assert [each.final_state for each in after] == [each.final_state for each in before]
 
 
@@ -64,15 +64,17 @@ def test_version_that_cannot_be_built_is_named(desk: ModuleType) -> None:
     runtime = AgentRuntime(desk.kit(), Limits(max_turns=2))
     (task,) = islice(runtime.kit.tasks(seed=0, split="train", families=["sums"]), 1)
     with pytest.raises(ConfigError, match="no_such_function"):
-        runtime.attempt([(version("no_such_function"), task, 0)], Purpose("p", 0))
+        runtime.rollout([(version("no_such_function"), task, 0)], Purpose("p", 0))
 
 
 def test_a_context_budget_above_what_an_engine_holds_is_refused() -> None:
     runtime = AgentRuntime(ErrandsKit(), Limits(max_turns=2))  # without a limit of tokens a context may have 512
     budget = parameters_of(Budget(513, 8, 100, 48, low_mark=0.6))
     (task,) = islice(runtime.kit.tasks(seed=0, split="train", families=["mail_file"]), 1)
-    with pytest.raises(ModelError, match="context_tokens = 513, but a context may have 512; lower it, or raise"):
-        runtime.attempt([(replace(NANO, parameters=budget), task, 0)], Purpose("p", 0))
+    with pytest.raises(
+        ModelError, match="context_tokens = 513, but the maximum context is 512; lower it, or raise"
+    ):
+        runtime.rollout([(replace(NANO, parameters=budget), task, 0)], Purpose("p", 0))
 
 
 def test_draws_depend_on_the_seed_and_not_on_earlier_attempts(one_thread: None) -> None:

@@ -11,7 +11,7 @@ import torch
 from benchmarks.errands import MODEL
 from upturn.config import AdapterSettings, AgentConfig, Config, Limits, OptimiserSettings, RolloutConfig
 from upturn.errors import ConfigError
-from upturn.loop.agent_runtime import CONTEXT, AgentRuntime
+from upturn.loop.agent_runtime import DEFAULT_CONTEXT_TOKENS, AgentRuntime
 from upturn.loop.rollouts.policy_worker import PolicyWorker
 from upturn.loop.run.context import version_of
 from upturn.loop.run.preflight import check_names
@@ -84,7 +84,7 @@ def test_an_engine_elsewhere_gets_the_adapter_or_the_model_with_it_merged(
 ) -> None:
     """What comes back is scored again, so other weights than those in training would be refused."""
     served = load_local(MODEL).model
-    local = LocalEngine(served, max_length=CONTEXT)
+    local = LocalEngine(served, max_length=DEFAULT_CONTEXT_TOKENS)
     given: list[str] = []
 
     def load(name: str, folder: str) -> None:

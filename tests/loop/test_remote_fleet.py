@@ -111,6 +111,6 @@ def test_nothing_is_scored_again_at_other_temperatures_and_nothing_sampled_witho
     with pytest.raises(ModelError, match=r"call follow\(\) first"):
         worker.sample_groups(TASKS, 2, PRACTICE, NoSink())
     runtime.follow(worker.model)
-    (found,) = runtime.attempt([(worker.version, TASKS[0], 0)], Purpose("heldout", 1, temperature=0.0))
+    (found,) = runtime.rollout([(worker.version, TASKS[0], 0)], Purpose("heldout", 1, temperature=0.0))
     assert "at temperature 0.0 they are not the model's" in found.error, "SGLang scores at its own temperature"
     assert runtime.rescored is None

@@ -265,14 +265,14 @@ def test_practice_leaves_the_version_that_serves_alone(desk: ModuleType, tmp_pat
         version = version_of(NANO)
         tasks = context.next_tasks(3)
         jobs = [(version, task, 0) for task in tasks]
-        before = context.runtime.attempt(jobs, Purpose("serve", 0))
+        before = context.runtime.rollout(jobs, Purpose("serve", 0))
         worker = PolicyWorker(context.runtime, version)
         with torch.no_grad():
             for tensor in worker.model.parameters():
                 tensor.mul_(0.5)
         practice = RolloutPlan("run/practice", 0, attempts=2)
         groups = worker.sample_groups(tasks, 0, practice, PoolSink(context.pool))
-        after = context.runtime.attempt(jobs, Purpose("serve", 0))
+        after = context.runtime.rollout(jobs, Purpose("serve", 0))
         kept = context.pool.selected(Selection(run="run/practice"), tenant="default")
     members = [member.trajectory for group in groups for member in group.members]
     assert [each.rows for each in after] == [each.rows for each in before]

@@ -118,7 +118,7 @@ def test_a_rollout_in_errands_with_a_model_folder(folder: Path) -> None:
     runtime = AgentRuntime(kit, Limits(max_turns=2, max_tokens=6000, max_action_tokens=4))
     version = AgentVersion("chat", "1", "local_model", model=str(folder), prompt="Be brief.")
     task = next(iter(kit.tasks(seed=0, split="train", families=list(kit.families))))
-    (found,) = runtime.attempt([(version, task, 0)], Purpose("p", 0))
+    (found,) = runtime.rollout([(version, task, 0)], Purpose("p", 0))
     assert found.outcome == "step_limit" and len(found.rows) == 1 and not fork_counts([found])
     opened = runtime.renderer(version).read(found.rows[0].token_ids[: found.rows[0].spans[0].start]).text
     assert "Be brief." in opened and task.instruction in opened
@@ -148,7 +148,7 @@ def test_a_model_with_a_chat_template_rolls_out_trains_and_serves_again(folder: 
     saved = tmp_path / "version"
     digest = save_version(worker.model, saved, companions=model_folder(str(folder)))
     trained = replace(version, version="2", model=str(saved))
-    (found,) = runtime.attempt([(trained, tasks[0], 0)], Purpose("p", 0))
+    (found,) = runtime.rollout([(trained, tasks[0], 0)], Purpose("p", 0))
     assert found.model_version == digest != sampled[0].model_version
     assert (
         found.rows[0].token_ids[: found.rows[0].spans[0].start]
@@ -280,7 +280,7 @@ def test_template_options_apply_in_serving_and_training(tmp_path: Path, chat_tok
     brief = replace(plain, version="2", parameters={"template_options": {"enable_thinking": False}})
     runtime = AgentRuntime(kit, limits)
     task = next(iter(kit.tasks(seed=0, split="train", families=list(kit.families))))
-    found = runtime.attempt([(each, task, 0) for each in (plain, brief)], Purpose("p", 0))
+    found = runtime.rollout([(each, task, 0) for each in (plain, brief)], Purpose("p", 0))
     for version, trajectory, is_brief in zip((plain, brief), found, (False, True), strict=True):
         renderer = runtime.renderer(version)
         row = trajectory.rows[0]
@@ -296,18 +296,20 @@ def test_bfloat16_weights_serve_and_other_types_are_refused(folder: Path) -> Non
     whole = replace(version, version="2", parameters={})
     task = next(iter(kit.tasks(seed=0, split="train", families=list(kit.families))))
     runtime = AgentRuntime(kit, Limits(max_turns=1, max_tokens=6000, max_action_tokens=2))
-    half, full = runtime.attempt([(version, task, 0), (whole, task, 0)], Purpose("p", 0))
+    half, full = runtime.rollout([(version, task, 0), (whole, task, 0)], Purpose("p", 0))
     assert half.error == full.error == "" and half.model_version != full.model_version
     with pytest.raises(ConfigError, match="weights must be 'float32' or 'bfloat16', got 'int8'"):
-        runtime.attempt([(replace(version, version="3", parameters={"weights": "int8"}), task, 0)], Purpose("p", 0))
+        runtime.rollout([(replace(version, version="3", parameters={"weights": "int8"}), task, 0)], Purpose("p", 0))
 
 
 def test_a_context_filled_by_tools_is_refused_before_any_rollout(folder: Path) -> None:
     kit = ErrandsKit()
     version = AgentVersion("chat", "1", "local_model", model=str(folder))
     task = next(iter(kit.tasks(seed=0, split="train", families=list(kit.families))))
-    with pytest.raises(ModelError, match=r"'chat@1' reads \d{4} tokens .* but a context may have 400; raise"):
-        AgentRuntime(kit, Limits(max_tokens=400)).attempt([(version, task, 0)], Purpose("p", 0))
+    with pytest.raises(
+        ModelError, match=r"'chat@1' has a prompt and tools of \d{4} tokens.* maximum context is 400"
+    ):
+        AgentRuntime(kit, Limits(max_tokens=400)).rollout([(version, task, 0)], Purpose("p", 0))
 
 
 def test_a_damaged_adapter_is_an_error_with_the_cause(folder: Path, tmp_path: Path) -> None:

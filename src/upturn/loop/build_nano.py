@@ -118,7 +118,7 @@ def _evaluated(
     for family in course.families:
         practice = list(islice(kit.tasks(seed=seed + 1, split="train", families=[family]), PASS_TASKS))
         jobs = [(version, task, number) for task in practice for number in range(ATTEMPTS)]
-        trajectories = runtime.attempt(jobs, Purpose(f"card/pass/{family}", seed, 1.0))
+        trajectories = runtime.rollout(jobs, Purpose(f"card/pass/{family}", seed, 1.0))
         solved = {
             task.id
             for (_, task, _), each in zip(jobs, trajectories, strict=True)

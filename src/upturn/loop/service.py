@@ -74,7 +74,7 @@ class Service:
     def _work(self, tasks: Sequence[Task], decisions: Sequence[Decision]) -> list[Served]:
         versions = self.versions()
         jobs = [(versions[decision.chosen], task, 0) for task, decision in zip(tasks, decisions, strict=True)]
-        trajectories = self.runtime.attempt(jobs, self.purpose)
+        trajectories = self.runtime.rollout(jobs, self.purpose)
         evaluations = [
             judge(self.runtime.kit.verifier, task, trajectory)
             for task, trajectory in zip(tasks, trajectories, strict=True)

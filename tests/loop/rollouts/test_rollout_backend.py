@@ -122,6 +122,6 @@ def test_an_engine_that_does_not_answer_is_named_with_what_to_do(
         follow(runtime, worker.model, NANO)
         version = worker.serve_as(worker.version)
         with pytest.raises(ModelError, match=rf"{NOBODY}/update_weights_from_disk failed .* correct its URL"):
-            runtime.attempt([(version, context.next_tasks(1)[0], 0)], Purpose("x", 0, temperature=1.0))
+            runtime.rollout([(version, context.next_tasks(1)[0], 0)], Purpose("x", 0, temperature=1.0))
         assert not (context.run_dir / "handed-over").exists()
     assert (tmp_path / "handed" / "run" / "train").is_dir()

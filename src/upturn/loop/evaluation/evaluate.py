@@ -104,7 +104,7 @@ def evaluate_version(
     runtime: AgentRuntime, version: AgentVersion, tasks: Sequence[Task], purpose: Purpose, *, pool: Pool | None
 ) -> HeldoutResult:
     """The version's marks. Attempts are kept under ``purpose.key`` in the pool; None = not kept."""
-    trajectories = runtime.attempt([(version, task, 0) for task in tasks], purpose)
+    trajectories = runtime.rollout([(version, task, 0) for task in tasks], purpose)
     evaluations = [judge(runtime.kit.verifier, task, each) for task, each in zip(tasks, trajectories, strict=True)]
     if pool is not None:
         PoolSink(pool).append(purpose.key, 0, list(zip(tasks, trajectories, evaluations, strict=True)))

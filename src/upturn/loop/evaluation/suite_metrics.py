@@ -51,7 +51,7 @@ def attempted(
     seconds = kit.first_seconds if isinstance(kit, TimedKit) else {}
     for start in range(0, len(tasks), together):
         part = tasks[start : start + together]
-        made = runtime.attempt([(version, task, 0) for task in part], purpose)
+        made = runtime.rollout([(version, task, 0) for task in part], purpose)
         yield from (
             _judged(kit.verifier, task, trajectory, seconds.get(task.id))
             for task, trajectory in zip(part, made, strict=True)

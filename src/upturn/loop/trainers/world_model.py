@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from upturn.errors import TrainingError
-from upturn.loop.agent_runtime import CONTEXT
+from upturn.loop.agent_runtime import DEFAULT_CONTEXT_TOKENS
 from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.progress import told
 from upturn.loop.rollouts import PolicyWorker
@@ -136,7 +136,7 @@ def take_world_snapshot(context: Context) -> Snapshot:
 
 def observed(trajectories: Sequence[Trajectory], worker: PolicyWorker) -> Observed:
     """The transitions of the attempts, on both sides of the split."""
-    longest = worker.runtime.limits.max_tokens or CONTEXT
+    longest = worker.runtime.limits.max_tokens or DEFAULT_CONTEXT_TOKENS
     observations = RenderedObservations(worker.renderer)
     written = [with_rows(each, worker.renderer, worker.prompts) for each in trajectories]
     found, left_out = transitions_of(written, observations, max_tokens=longest)
