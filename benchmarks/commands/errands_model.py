@@ -26,10 +26,10 @@ def build_errands_model(  # noqa: PLR0917  # a command's parameters are its opti
     with LiveView("Build the model nano-errands") as view, resumable(command):
         from benchmarks.errands import MODEL
         from benchmarks.errands.pretraining import ERRANDS
-        from upturn.loop import build
+        from upturn.loop import build_model
 
         target = output or Path(MODEL)
-        card = build(ERRANDS, work, target, seed=seed, threads=threads, progress=view)
+        card = build_model(ERRANDS, work, target, seed=seed, threads=threads, progress=view)
     results = [
         Result(f"{name}_success", figure["value"], "share", figure["low"], figure["high"], figure["n"])
         for name, figure in card.heldout.items()

@@ -71,7 +71,7 @@ def test_run_prints_one_object_and_leaves_its_folder(folder: Path) -> None:
     write(folder)
     found = printed(run("run", "--json"))
     assert found["command"] == "loop run"
-    assert found["cycles"] == ["nothing is set to train: tasks were routed, judged and kept"] * 2
+    assert found["cycles"] == ["no training is configured: tasks were routed, evaluated and stored"] * 2
     assert (figures(found)["cycle_1_decisions"], figures(found)["cycle_2_decisions"]) == (40.0, 80.0)
     run_dir = Path(found["run"])
     assert run_dir.parent == Path("runs")

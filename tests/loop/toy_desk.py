@@ -45,7 +45,7 @@ def _check(action: Action, right: Mapping[str, int]) -> bool:
 
 def _broken_check(action: Action, right: Mapping[str, int]) -> bool:
     if action.operation == "answer":
-        raise ArithmeticError("the judge has lost its glasses")
+        raise ArithmeticError("verifier failed")
     return False
 
 
@@ -66,7 +66,7 @@ class _BrokenDesk:
         return Observation(task.instruction), Info({}, {})
 
     def step(self, _action: Action) -> Step:
-        raise RuntimeError("the desk is on fire")
+        raise RuntimeError("no desk")
 
     def state(self) -> dict[str, JsonValue]:
         return {}
@@ -100,7 +100,7 @@ class _CostlyJudge:
     def verify(self, task: Task, trajectory: Trajectory) -> Evaluation:
         self.calls += 1
         if self.calls % 3 == 0:
-            raise ArithmeticError("the judge has lost its glasses")
+            raise ArithmeticError("verifier failed")
         costs = {"error": 0.0, "safety": float(self.calls % 3 == 2)}
         return Evaluation(f"costly-{self.calls}", task.id, trajectory.id, self.name, "success", (), {}, costs, 1.0)
 
@@ -147,7 +147,7 @@ def refuser(_instruction: str, _turns: Sequence[Turn], _observation: Observation
 
 def crasher(_instruction: str, _turns: Sequence[Turn], _observation: Observation) -> str:
     """Breaks."""
-    raise RuntimeError("out of paper")
+    raise RuntimeError("agent failed")
 
 
 def config(

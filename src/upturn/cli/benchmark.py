@@ -70,7 +70,7 @@ def run_suites(  # noqa: PLR0913 - a command's parameters are its options
     file's; an attempt may take 50 actions. Exit code 1 where every attempt broke; an agent that misses bars was
     measured all the same.
     """
-    from upturn.loop import Troubles
+    from upturn.loop import FailureSummary
 
     if resume is not None and pool is None:
         raise ConfigError([f"--resume {resume} has no effect without --pool, which has what was done; name it"])
@@ -79,7 +79,7 @@ def run_suites(  # noqa: PLR0913 - a command's parameters are its options
     config = _config(agent, config_path)
     who = _Worker(agent, config, together)
     parts = chosen.parts(0 if config is None else config.run.seed)
-    troubles = Troubles()
+    failures = FailureSummary()
     finished: dict[str, list[Finished]] = {each.name: [] for each in parts}
     details: dict[str, object] = {"agent": who.id, "suites": [each.id for each in parts]}
     asked = _Asked(chosen, agent, config_path, together)
@@ -93,15 +93,15 @@ def run_suites(  # noqa: PLR0913 - a command's parameters are its options
             for batch in who.batches(each.id, each.tasks, sitting):
                 finished[each.name] += batch
                 for one in batch:
-                    troubles.add(one.trajectory, one.evaluation)
+                    failures.add(one.trajectory, one.evaluation)
                 ticker.advance(len(batch))
     if as_json:
         details["attempts"] = [_told(one) for each in finished.values() for one in each]
-    if troubles.words():
-        say(troubles.words())
+    if failures.text():
+        say(failures.text())
     digest = "" if config is None else config.config_hash
     emit("eval run", _results(finished), details, as_json=as_json, config_hash=digest)
-    if troubles.broken == troubles.attempts:
+    if failures.errors == failures.trajectories:
         raise typer.Exit(1)
 
 

@@ -53,7 +53,7 @@ def run(
             outcomes = [run_cycle(context, number) for number in range(1, config.loop.cycles + 1)]
             context.finish()
     results = [result for outcome in outcomes for result in outcome.results()]
-    details = {"run": str(run_dir), "cycles": [outcome.words for outcome in outcomes]}
+    details = {"run": str(run_dir), "cycles": [outcome.summary for outcome in outcomes]}
     write_summary(run_dir, "loop run", results, details, config_hash=config.config_hash)
     emit("loop run", results, details, as_json=as_json, config_hash=config.config_hash)
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from scipy.stats import beta, binom, norm
 
 from upturn.deployment.sequential import FloatArray
+from upturn.records import Result
 
 RESAMPLES = 10_000
 """Enough that the interval's ends move by less than a tenth of their width between seeds."""
@@ -25,6 +26,12 @@ class Interval(NamedTuple):
     low: float
     high: float
     n: int
+
+    def result(
+        self, name: str, unit: str = "share", *, bar: str | None = None, holds: bool | None = None
+    ) -> Result:
+        """The estimate as a named figure."""
+        return Result(name, self.mean, unit, self.low, self.high, self.n, bar, holds)
 
 
 def wilson_interval(successes: int, n: int, confidence: float = 0.95) -> Interval:

@@ -27,7 +27,7 @@ def test_the_course_of_errands_is_built(
         asked.append((course, work, target, seed, threads))
         return Card("nano-errands", "", 1, 1, (), seed, threads, "", "", "", {"greedy": FIGURE}, {}, {})
 
-    monkeypatch.setattr("upturn.loop.build", build)
+    monkeypatch.setattr("upturn.loop.build_model", build)
     app = typer.Typer()
     app.command()(build_errands_model)
     result = CliRunner().invoke(app, [*options, "--seed", "3", "--json"], catch_exceptions=False)

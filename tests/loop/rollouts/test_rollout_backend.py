@@ -63,7 +63,9 @@ def test_whoever_samples_elsewhere_is_looked_for_before_any_exam_and_before_serv
         assert context.journal.progress().steps == ()
         context.journal.json_step("cycle-1/grpo", lambda: None)
         monkeypatch.setattr("upturn.loop.cycle.serve", lambda *_: None)
-        assert "not met" in run_cycle(context, 1).words, "nothing is left to sample_groups, so nobody is asked for"
+        assert "not met" in run_cycle(context, 1).summary, (
+            "nothing is left to sample_groups, so nobody is asked for"
+        )
 
 
 @pytest.mark.parametrize("address", [None, "127.0.0.1:9"])

@@ -91,7 +91,7 @@ def run_demo(context: Context, plan: DemoPlan) -> Facts:
     serve(context, "serve", context.config.tasks.count)
     ready = check_readiness(context, "readiness")
     if not ready.is_ready:
-        raise TrainingError(f"nothing to train from: the demo's [readiness] is not met by {ready.lacking()}")
+        raise TrainingError(f"nothing to train from: the demo's [readiness] is not met by {ready.failed()}")
     production = context.journal.record_step(
         "readiness-production", ReadinessReport, lambda: _production_readiness(context)
     )

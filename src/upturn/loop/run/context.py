@@ -14,7 +14,7 @@ from upturn.arbiter import AgentRegistry, DiscountedThompson, Router, RuleBasedR
 from upturn.config import AdapterSettings, AgentConfig, Config, Limits
 from upturn.environments import EnvironmentKit
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
-from upturn.loop.failure_summary import TroubleProgress
+from upturn.loop.failure_summary import FailureProgress
 from upturn.loop.progress import Progress
 from upturn.loop.run.journal import Journal
 from upturn.loop.run.preflight import checked_kit
@@ -163,7 +163,7 @@ def open_run(
         run_id = run_dir.name
         router = Router(registry, policy, RunKey(run_id, config.run.seed))
         service = Service(runtime, router, pool, Purpose(f"{run_id}/service", config.run.seed))
-        told = TroubleProgress(progress, service.troubles)
+        told = FailureProgress(progress, service.failures)
         key = keys.get(config.rollouts.api_key_env, "")
         context = Context(
             config, run_dir, run_id, journal, pool, kit, runtime, router, policy, service, told, world, key

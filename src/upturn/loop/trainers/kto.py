@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from upturn.errors import TrainingError
-from upturn.loop.evaluation import HeldoutResult, watch_of
+from upturn.loop.evaluation import HeldoutResult, configured_evaluation
 from upturn.loop.progress import told
 from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import Context
@@ -50,7 +50,7 @@ def train(context: Context, parent: AgentVersion, _before: HeldoutResult, name: 
         RunOptions(
             context.seed,
             folder,
-            evaluate=watch_of(context, worker, name, asked),
+            evaluate=configured_evaluation(context, worker, name, asked),
             progress=told(context.progress, loss="loss"),
         ),
     )

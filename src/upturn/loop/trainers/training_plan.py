@@ -12,7 +12,7 @@ from typing import NamedTuple
 from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.loop.agent_runtime import SLOTS
-from upturn.loop.evaluation import heldout_tasks, watched
+from upturn.loop.evaluation import heldout_tasks, selection_tasks
 from upturn.loop.rollouts import PolicyWorker, RolloutPlan, TaskSampler, written_from_states
 from upturn.loop.run import Context
 from upturn.loop.trainers.rl_training import Course
@@ -142,7 +142,7 @@ def practice_plan(
     settings = section.optimiser
     cost = probed(worker, tasks, replace(practice, attempts=attempts), settings)
     rows = held.trainings * section.iterations * section.tasks_per_iteration * practice.attempts
-    looks = len(watched(context).tasks) * evaluations(section) if course.is_watched else 0
+    looks = len(selection_tasks(context).tasks) * evaluations(section) if course.is_watched else 0
     continued = rows * practice.continuations * cost.continued
     heldout = held.trainings * looks + held.heldout_results * len(heldout_tasks(context))
     sampled = rows + continued / max(cost.written, 1.0) + heldout + held.attempts
