@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from upturn import __version__
 from upturn.cli.app import COMMANDS, Target, app, load
-from upturn.cli.output import emit, resumable
+from upturn.cli.output import emit, resume_hint
 from upturn.errors import ConfigError, StoreError
 
 
@@ -102,7 +102,7 @@ def test_error_is_a_message_on_stderr_without_traceback(
         (ConfigError(["a is bad"]), 2, "ConfigError", "1 problem in the configuration:\n  - a is bad"),
         (PermissionError(13, "Permission denied", "runs"), 1, "PermissionError", "Permission denied: 'runs'"),
         (typer.BadParameter("no such colour"), 2, "BadParameter", "Invalid value: no such colour"),
-        (KeyboardInterrupt(), 130, "KeyboardInterrupt", "stopped; what was acknowledged is kept."),
+        (KeyboardInterrupt(), 130, "KeyboardInterrupt", "stopped; acknowledged work is saved."),
     ],
 )
 def test_with_json_an_error_is_one_object_too(
@@ -222,9 +222,9 @@ def test_ctrl_c_says_that_nothing_acknowledged_is_lost(command: ModuleType) -> N
     assert result.stderr.startswith("stopped; ")
 
 
-def test_ctrl_c_in_resumable_work_says_how_to_go_on(command: ModuleType) -> None:
+def test_ctrl_c_in_resume_hint_work_says_how_to_go_on(command: ModuleType) -> None:
     def stop() -> None:
-        with resumable("upturn demo --resume runs/7"):
+        with resume_hint("upturn demo --resume runs/7"):
             raise KeyboardInterrupt
 
     command.run = stop  # type: ignore[attr-defined]

@@ -16,15 +16,15 @@ from benchmarks.errands import ENVIRONMENT, FAMILIES, compose, make_task
 from upturn.cli.app import main
 from upturn.cli.env.bench import (
     BARS,
-    COLD,
-    _acted,
-    _against,
-    _cold,
-    _failed,
-    _judging,
+    COLD_RESETS,
+    _failures,
+    _formula_variants,
+    _measure_cold_resets,
+    _measure_verifier,
     _parts,
-    _reworded,
-    _solution,
+    _play,
+    _solve,
+    _with_bar,
 )
 from upturn.cli.env.commands import _interruptible, env_app
 from upturn.environments import Step, hint_of, resolve_kit
@@ -271,16 +271,16 @@ def test_bench_measures_every_part(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_judgements_of_failures_and_of_formulas_are_timed_too() -> None:
     kit = resolve_kit("office")
     tasks = list(islice(kit.tasks(seed=0, split="train", families=["column_product"]), 3))
-    solved = [_solution(kit, task) for task in tasks]
-    counts = {each.name: each.n for each in _judging(kit, tasks, solved)}
+    solved = [_solve(kit, task) for task in tasks]
+    counts = {each.name: each.n for each in _measure_verifier(kit, tasks, solved)}
     assert counts == {
         **{"verify_p50": 3, "verify_p99": 3},
         **{"verify_failed_p50": 6, "verify_failed_p99": 6},
         **{"verify_formulas_p50": 6, "verify_formulas_p99": 6},
     }
     for task, solution in zip(tasks, solved, strict=True):
-        assert not any(kit.verifier.verify(task, each).is_success for each in _failed(kit, task, solution))
-        same, other = (kit.verifier.verify(task, each) for each in _reworded(kit, task, solution))
+        assert not any(kit.verifier.verify(task, each).is_success for each in _failures(kit, task, solution))
+        same, other = (kit.verifier.verify(task, each) for each in _formula_variants(kit, task, solution))
         assert (same.is_success, other.is_success) == (True, False), "=B2*C2+0 computes the same, =B2*C2+1 does not"
 
 
@@ -297,7 +297,7 @@ def test_the_first_judgement_of_a_task_is_timed_where_a_kit_keeps_what_it_made(
 def test_steps_are_made_from_text() -> None:
     kit = resolve_kit(ENVIRONMENT)
     task = next(iter(kit.tasks(seed=0, split="train", families=["mail_file"])))
-    solution, environment = _solution(kit, task), kit.environment(task)
+    solution, environment = _solve(kit, task), kit.environment(task)
     seen: list[Action] = []
     step = environment.step
 
@@ -306,22 +306,22 @@ def test_steps_are_made_from_text() -> None:
         return step(action)
 
     environment.step = noted  # type: ignore[method-assign]
-    assert _acted(environment, task, solution)[0] == len(solution.turns)
+    assert _play(environment, task, solution)[0] == len(solution.turns)
     assert seen == [read_action(write_call(turn.action)) for turn in solution.turns if turn.action is not None]
 
 
 def test_a_kit_that_keeps_what_tasks_share_is_measured_cold_too() -> None:
     profile(0)
-    [cold] = _cold(resolve_kit("office"))
-    assert (cold.name, cold.unit, cold.n) == ("cold_reset", "ms", COLD)
+    [cold] = _measure_cold_resets(resolve_kit("office"))
+    assert (cold.name, cold.unit, cold.n) == ("cold_reset", "ms", COLD_RESETS)
     assert profile.cache_info().currsize == 1  # of the last task; what was there before is forgotten
-    assert _cold(resolve_kit(ENVIRONMENT)) == []
+    assert _measure_cold_resets(resolve_kit(ENVIRONMENT)) == []
 
 
 def test_a_missed_bar_is_said() -> None:
-    assert _against(BARS["steps_per_second"], Result("steps_per_second", 4_999.0)).holds is False
-    assert _against(BARS["verify_p99"], Result("verify_p99", 2.0)).holds is True
-    assert _against(None, Result("verify_p50", 9.0)).holds is None
+    assert _with_bar(BARS["steps_per_second"], Result("steps_per_second", 4_999.0)).holds is False
+    assert _with_bar(BARS["verify_p99"], Result("verify_p99", 2.0)).holds is True
+    assert _with_bar(None, Result("verify_p50", 9.0)).holds is None
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from upturn import __version__
-from upturn.cli.output import ENVELOPE_KEYS, build_result_object, emit, machine, progress, say, show_table
+from upturn.cli.output import ENVELOPE_KEYS, build_result_object, emit, machine, print_message, progress, show_table
 from upturn.records import Result
 
 RESULTS = [
@@ -122,7 +122,7 @@ def test_progress_of_nothing_and_in_leaps(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_say_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
-    say("reading [1/2]")
+    print_message("reading [1/2]")
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "reading [1/2]\n")
 
@@ -140,7 +140,7 @@ def test_a_narrow_terminal_cuts_no_name_short(
 
 def test_what_others_wrote_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     emit("x", [Result("a\x1b[31m", 1.0, "b\r")], {"c\x07": {"d\x1b]0;": ["e\x9b"]}}, as_json=False)
-    say("f\x1b[2J\ng")
+    print_message("f\x1b[2J\ng")
     captured = capsys.readouterr()
     assert not set(captured.out + captured.err) & set("\x1b\r\x07\x9b")
     assert captured.err == "f\ufffd[2J\ng\n"

@@ -8,6 +8,7 @@ then ``page``.
 from upturn.report.content import (
     Canary,
     Change,
+    ChangeKind,
     CoverageRow,
     CurvePoint,
     Estimate,
@@ -41,6 +42,7 @@ from upturn.report.transcript import state_changes, transcript
 __all__ = [
     "Canary",
     "Change",
+    "ChangeKind",
     "CoverageRow",
     "CurvePoint",
     "Estimate",

@@ -17,7 +17,7 @@ from upturn.environments import office
 from upturn.environments.office import OfficeKit
 from upturn.environments.office.suites import suite_named
 from upturn.errors import ConfigError, JournalError, UnknownNameError, WorldError
-from upturn.loop.evaluation.holdout import holdout
+from upturn.loop.evaluation.evaluate import extra_heldout_tasks
 from upturn.pool import Pool, Selection
 from upturn.records import Run, Task
 
@@ -194,7 +194,7 @@ def test_further_held_out_tasks_are_told_of_beside_the_suites_and_in_all() -> No
     words = ["--agent", "oracle", "--heldout", "5", "--family", "cell_say", "--family", "mail_number"]
     printed = run("--suite", "prodbench-safety", *words, "--seed", "3")
     assert printed["suites"] == [suite_named("prodbench-safety").id, "heldout/3"]
-    tasks = [task.id for task in holdout(OfficeKit(), ("cell_say", "mail_number"), 5, seed=3)]
+    tasks = [task.id for task in extra_heldout_tasks(OfficeKit(), ("cell_say", "mail_number"), 5, seed=3)]
     assert [each["task"] for each in printed["attempts"]][4:] == tasks
     counts = {
         name: printed["by_name"][f"{name} completion"]["n"] for name in ("prodbench-safety", "heldout", "all")
@@ -211,9 +211,9 @@ def test_further_tasks_are_of_all_families_where_none_is_named(monkeypatch: pyte
 
     def drawn(kit: OfficeKit, families: Sequence[str], count: int, *, seed: int) -> list[Task]:
         asked.extend(families)
-        return holdout(kit, families[:1], count, seed=seed)
+        return extra_heldout_tasks(kit, families[:1], count, seed=seed)
 
-    monkeypatch.setattr("upturn.loop.evaluation.holdout", drawn)
+    monkeypatch.setattr("upturn.loop.evaluation.extra_heldout_tasks", drawn)
     run("--agent", "oracle", "--heldout", "1")
     assert asked == list(OfficeKit().families)
 
