@@ -4,13 +4,16 @@ import resource
 import time
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from upturn.cli.live import LiveView
 from upturn.cli.options import AsJson, Resume
 from upturn.cli.output import emit, machine, resume_hint, write_summary
+
+if TYPE_CHECKING:
+    from upturn.loop.run import Context
 
 
 def demo(  # noqa: PLR0917  # one parameter per option
@@ -57,10 +60,8 @@ def demo(  # noqa: PLR0917  # one parameter per option
         ):
             facts = run_demo(context, plan)
             view.stage("Write the report")
-            # The time of earlier processes counts, for a resumed run.
-            steps = sum(step.seconds or 0.0 for step in context.journal.progress().steps)
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-            resources = Resources(wall_seconds=max(time.monotonic() - started, steps), peak_rss_mb=peak)
+            resources = Resources(_wall_seconds(context, started), peak_rss_mb=peak)
             results = demo_results(facts, resources, plan)
             here = machine()
             description = f"{here['cpu']}, {here['cores']} cores, {here['memory_gb']} GB"
@@ -75,3 +76,9 @@ def demo(  # noqa: PLR0917  # one parameter per option
     next_commands = {item.purpose: item.command for item in content.next_commands}
     shown = details if as_json else {"report": report, "try next": next_commands}
     emit("demo", results, shown, as_json=as_json, config_hash=config.config_hash)
+
+
+def _wall_seconds(context: "Context", started: float) -> float:
+    """Time of the run; for a resumed run, at least that of all finished steps."""
+    steps = sum(step.seconds or 0.0 for step in context.journal.progress().steps)
+    return max(time.monotonic() - started, steps)

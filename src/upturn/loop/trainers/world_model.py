@@ -20,7 +20,7 @@ from upturn.loop.trainers.training_plan import Plan, Walk, evaluations, held_by,
 from upturn.models import RenderedObservations
 from upturn.pool import Selection, take_snapshot
 from upturn.records import AgentVersion, Result, Snapshot, Trajectory
-from upturn.report.training import TrainingReport, beginning, read_training
+from upturn.report.training import TrainingReport, read_training, start_text
 from upturn.training import TrainingRow, supervised_rows
 from upturn.training.algorithms.world_model import WorldModelSettings
 from upturn.training.data import LeftOut, Transition, transitions_of
@@ -92,7 +92,7 @@ def learned(version: AgentVersion, report: TrainingReport) -> Learned:
     line = (
         f"Of {n} held-out answers the version predicts {_points(metrics, 'held_out_right'):.1f} % right, and "
         f"always naming a tool's most common answer {_points(metrics, 'held_out_usual'):.1f} %: the lift is "
-        f"{_points(metrics, 'score'):+.1f} points, and was {_points(first, 'score'):+.1f} {beginning(report)}."
+        f"{_points(metrics, 'score'):+.1f} points, and was {_points(first, 'score'):+.1f} {start_text(report)}."
     )
     return Learned(version, tuple(lifts), ("", line))
 
