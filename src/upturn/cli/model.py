@@ -62,9 +62,9 @@ def build_nano(  # noqa: PLR0917  # one parameter per option
     command = f"upturn model build-nano {name} --work {place} --threads {threads}"
     with LiveView(f"Build the model {name}") as view, resumable(command):
         from upturn.loop import build
-        from upturn.training.pretraining import course_named
+        from upturn.training.pretraining import find_recipe
 
-        card = build(course_named(name), place, target, seed=seed, threads=threads, progress=view)
+        card = build(find_recipe(name), place, target, seed=seed, threads=threads, progress=view)
     results = [
         Result(f"{heldout}_success", found["value"], "share", found["low"], found["high"], found["n"])
         for heldout, found in card.heldout.items()

@@ -6,8 +6,8 @@ from upturn.environments import resolve_kit
 from upturn.environments.office import rule_agent as rules
 from upturn.environments.office.tasks import FAMILIES
 from upturn.loop.demo.plan import BRIEF, OFFICE, PLANS, RULES_PARTLY, TINY, DemoPlan, demo_config
-from upturn.training.pretraining import course_named
-from upturn.training.pretraining.office_course import GLIMPSED
+from upturn.training.pretraining import find_recipe
+from upturn.training.pretraining.office_recipe import RARE_FAMILIES
 
 
 def test_plans_by_size() -> None:
@@ -26,14 +26,14 @@ def test_a_plan_practises_what_is_served_at_the_levels_that_have_bars(plan: Demo
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 def test_what_its_model_was_never_shown_the_rules_know_in_part(plan: DemoPlan) -> None:
-    unshown = set(plan.learned) - set(course_named("nano").families)
+    unshown = set(plan.learned) - set(find_recipe("nano").families)
     assert unshown == set(RULES_PARTLY)
     assert set(RULES_PARTLY) < set(rules._PARTLY)
 
 
 def test_the_brief_one_practises_what_its_model_was_shown_little_of_if_anything() -> None:
     assert len(BRIEF.learned) == 10  # as the command's help and the README say
-    assert set(BRIEF.learned) - set(RULES_PARTLY) < set(GLIMPSED)
+    assert set(BRIEF.learned) - set(RULES_PARTLY) < set(RARE_FAMILIES)
     assert set(BRIEF.learned) < set(OFFICE.learned)
     assert sum("faults" in FAMILIES[name].atoms for name in BRIEF.learned) == 3
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from upturn.config import Config
 from upturn.loop.trainers import parse_full_config
-from upturn.training.pretraining import OFFICE as OFFICE_COURSE
+from upturn.training.pretraining import OFFICE as OFFICE_RECIPE
 
 Size = Literal["tiny", "brief", "full"]
 RULES = "upturn.environments.office.rule_agent:act"
@@ -80,8 +80,8 @@ RULES_PARTLY = ("mail_newest", "event_room", "table_total", "channel_post")
 """Families of the office of which the rules know some wordings, and nano was never shown."""
 
 OFFICE = DemoPlan(
-    learned=(*OFFICE_COURSE.families, *RULES_PARTLY),
-    served=(*OFFICE_COURSE.families, *RULES_PARTLY, *RULES_ONLY),
+    learned=(*OFFICE_RECIPE.families, *RULES_PARTLY),
+    served=(*OFFICE_RECIPE.families, *RULES_PARTLY, *RULES_ONLY),
     max_turns=12,
     max_tokens=512,
     max_action_tokens=48,
