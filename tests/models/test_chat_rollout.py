@@ -23,7 +23,7 @@ from transformers import (
 from benchmarks.errands import compose
 from benchmarks.errands.kit import ErrandsKit
 from benchmarks.errands.tools import errands_tools
-from upturn.agents import Attempt, Job, Setting, ToolAgent, fork_counts, rendered_rows, run_rollouts
+from upturn.agents import Job, RolloutRequest, Setting, ToolAgent, fork_counts, rendered_rows, run_rollouts
 from upturn.agents.context import COMPACTED, Budget, GrowingPrompt, prompt_builder
 from upturn.agents.rendering import matches_tokenizer
 from upturn.config import Limits, OptimiserSettings
@@ -82,7 +82,7 @@ def tasks(count: int) -> list[Task]:
 
 def attempted(model: Model, renderer: ChatRenderer, chosen: Sequence[Task], limits: Limits) -> list[Trajectory]:
     setting = Setting("run", ToolAgent(renderer, limits, "Be brief."), "a@1", model, limits, clock=lambda: 0.0)
-    jobs = [Job(Attempt(task, 0, index), setting) for index, task in enumerate(chosen)]
+    jobs = [Job(RolloutRequest(task, 0, index), setting) for index, task in enumerate(chosen)]
     return asyncio.run(run_rollouts(jobs, KIT.environment))
 
 
@@ -119,7 +119,7 @@ def test_a_context_stays_within_its_budget_and_rows_are_counted_by_cause(
     budget = Budget(opening + 599, window_turns=2, observation_tokens=99, summary_tokens=32, low_mark=0.6)
     agent = ToolAgent(renderer, limits, "Be brief.", context=budget)
     setting = Setting("run", agent, "a@1", Dictated(renderer, [listing] * 16), limits, clock=lambda: 0.0)
-    (found,) = asyncio.run(run_rollouts([Job(Attempt(task, 0, 0), setting)], KIT.environment))
+    (found,) = asyncio.run(run_rollouts([Job(RolloutRequest(task, 0, 0), setting)], KIT.environment))
     assert (found.outcome, len(found.turns)) == ("step_limit", 16)
     assert max(len(row.token_ids) for row in found.rows) <= budget.tokens
     assert [span.turn for row in found.rows for span in row.spans] == list(range(16))

@@ -17,8 +17,8 @@ class Hint:
     """The hint in a prompt, and the prompt without it."""
 
     text: str
-    """The words added, including those that introduce an answer: the answer alone may occur in the task, or must be
-    written. Empty = only tokens were added."""
+    """The added text, including the words that introduce an answer: the answer alone may occur in the task or in
+    correct output. Empty = only tokens were added."""
     observation: Observation
     """The task's first observation, without the hint."""
     hinted_ids: tuple[int, ...]
@@ -38,7 +38,7 @@ class Hint:
 def without_hint(trajectory: Trajectory, hint: Hint) -> Trajectory:
     """The trajectory with the plain prompt in place of the hinted one; sampled tokens are unchanged.
 
-    It counts as rendered, has no log-probs and a new id. Raises TrainingError where a row does not begin with the
+    It counts as rendered, has no log-probs and a new id. Raises TrainingError where a row does not start with the
     hinted prompt, so that the hint could be anywhere in it.
     """
     if not hint.token_ids:
@@ -64,16 +64,15 @@ def repeats_hint(trajectory: Trajectory, hint: Hint, mentions: tuple[str, ...] =
     ``trajectory``: the result of ``without_hint``. Compares whole words, ignoring case and spacing. Raises
     TrainingError where an observation contains the hint: such a row would train on the answer.
     """
-    written = " ".join(_normal(turn.text) for turn in trajectory.turns)
-    words = _normal(hint.text)
+    written = " ".join(_normalised(turn.text) for turn in trajectory.turns)
+    words = _normalised(hint.text)
     if (words and words in written) or any(_has_word(written, word) for word in mentions):
         return True
     matches = [(row, start) for row in trajectory.rows for start in _matches(row.token_ids, hint.token_ids)]
     size = len(hint.token_ids)
     if any(span.start < start + size and start < span.stop for row, start in matches for span in row.spans):
         return True
-    is_read = words and any(words in _normal(turn.observation.text) for turn in trajectory.turns)
-    if matches or is_read:
+    if matches or (words and any(words in _normalised(turn.observation.text) for turn in trajectory.turns)):
         leak = f"tokens {list(hint.token_ids)!r}" if matches else f"words {hint.text!r}"
         raise TrainingError(
             f"the hint leaks: trajectory {trajectory.id!r} still reads its {leak} after the hint was removed from "
@@ -105,9 +104,9 @@ def _matches(tokens: tuple[int, ...], pattern: tuple[int, ...]) -> Iterator[int]
     return (start for start in range(len(tokens) - size + 1) if tokens[start : start + size] == pattern)
 
 
-def _normal(text: str) -> str:
+def _normalised(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
 def _has_word(text: str, word: str) -> bool:
-    return re.search(rf"(?<!\w){re.escape(_normal(word))}(?!\w)", text) is not None
+    return re.search(rf"(?<!\w){re.escape(_normalised(word))}(?!\w)", text) is not None

@@ -7,9 +7,9 @@ from typing import Protocol
 
 from upturn.agents import (
     Agent,
-    Attempt,
     BranchPoint,
     Job,
+    RolloutRequest,
     Setting,
     build,
     precision,
@@ -83,7 +83,7 @@ class AgentRuntime:
         started = [None] * len(jobs) if begin is None else begin
         for (version, task, number), beginning in zip(jobs, started, strict=True):
             index = indices.setdefault(task.id, len(indices))
-            built.append(Job(Attempt(task, number, index, beginning), self._setting(version, purpose)))
+            built.append(Job(RolloutRequest(task, number, index, beginning), self._setting(version, purpose)))
         # What earlier attempts left in the caches would show in the last digits of log-probs, and a resumed process
         # has no earlier attempts.
         engines = {id(job.setting.model): self._living[job.setting.agent_version].model for job in built}

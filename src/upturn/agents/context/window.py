@@ -131,12 +131,12 @@ class ContextWindow:
         observations = [first, *(step.result if form == "full" else step.short_result for step, form in kept)]
         over = opening + self._used(steps, forms) + self.reserve - self.budget.tokens
         if over > 0:  # everything else is cut already: shorten the newest result
-            observations[-1] = self._cut_by(observations[-1], over)
+            observations[-1] = self._shortened_by(observations[-1], over)
         turns = tuple(replace(turn, observation=before) for turn, before in zip(calls, observations, strict=False))
         return View(turns, observations[-1], forms, is_rewritten)
 
-    def _cut_by(self, observation: Observation, tokens: int) -> Observation:
-        """Shortens by that many tokens; raises LimitReachedError where nothing would be left."""
+    def _shortened_by(self, observation: Observation, tokens: int) -> Observation:
+        """The observation shortened by that many tokens; raises LimitReachedError where nothing would be left."""
         text = shorten(observation.text, self.count(observation.text) - tokens, self.count)
         if not text:
             raise LimitReachedError
