@@ -73,7 +73,7 @@ def branch_points(trajectory: Trajectory, task: Task, environment: Environment) 
                 trajectory.id,
                 trajectory.seed,
                 trajectory.turns[:index],
-                tuple(row for row in (_before(row, index) for row in trajectory.rows) if row is not None),
+                tuple(row for row in (_row_before(row, index) for row in trajectory.rows) if row is not None),
                 _history(trajectory, index),
                 turn.observation,
                 turn.state_hash,
@@ -117,7 +117,7 @@ def _check(observation: Observation, state_hash: str, recorded: Turn, source: st
             )
 
 
-def _before(row: TokenRow, turn: int) -> TokenRow | None:
+def _row_before(row: TokenRow, turn: int) -> TokenRow | None:
     """The row up to the last token written before the turn; None = no such token."""
     spans = tuple(span for span in row.spans if span.turn < turn)
     if not spans:

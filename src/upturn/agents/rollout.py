@@ -220,7 +220,7 @@ class _Run:
         self.observation, self.state_hash = branch_point.observation, branch_point.state_hash
         self.potential = branch_point.potential
         self.turns = list(branch_point.turns)
-        self.visible_turns = [_copied(turn) for turn in branch_point.turns]
+        self.visible_turns = [_copy_turn(turn) for turn in branch_point.turns]
         self.recorder.resume(branch_point.rows, branch_point.history)
 
     async def _turn(self, environment: Environment, seconds: float) -> Outcome | None:
@@ -253,7 +253,7 @@ class _Run:
         observation, reward, is_terminated, is_truncated, info = step
         potential = _potential(info)
         turn = replace(turn, reward=float(reward), costs=dict(info.cost_components))
-        self.visible_turns.append(_copied(turn))
+        self.visible_turns.append(_copy_turn(turn))
         self.turns.append(turn)
         self.observation, self.state_hash, self.potential = observation, info.state_hash, potential
         if is_terminated:
@@ -308,7 +308,7 @@ def _potential(info: Info) -> float | None:
     return info.potential
 
 
-def _copied(turn: Turn) -> Turn:
+def _copy_turn(turn: Turn) -> Turn:
     """A copy for the agent, without the potential."""
     action = turn.action
     if action is not None:

@@ -69,7 +69,8 @@ def budget_of(parameters: Mapping[str, JsonValue]) -> Budget | None:
     problems += [f"{name} must be a whole number, got {value!r}" for name, value in counts.items() if value % 1]
     if problems:
         raise ConfigError(problems)
-    return Budget(*map(int, counts.values()), present[f"{_PREFIX}low_mark"])
+    integers = {name.removeprefix(_PREFIX): int(value) for name, value in counts.items()}
+    return Budget(**integers, low_mark=present[f"{_PREFIX}low_mark"])
 
 
 def _number(name: str, value: JsonValue) -> float:
