@@ -12,7 +12,7 @@ from upturn.lazy_names import lazy_names
 from upturn.models.engine.table import Counters
 
 if TYPE_CHECKING:
-    from upturn.models.engine.adapter import full_tensor, lora_layers, unwrapped, weight_of
+    from upturn.models.engine.adapter import full_tensor, lora_layers, unwrap, weight_of
     from upturn.models.engine.engine import LocalEngine
     from upturn.models.engine.verification import Forward
     from upturn.models.engine.weights import adapter_identity, weights_hash
@@ -21,7 +21,7 @@ else:
         __name__,
         {
             "lora_layers": "adapter",
-            "unwrapped": "adapter",
+            "unwrap": "adapter",
             "weight_of": "adapter",
             "full_tensor": "adapter",
             "LocalEngine": "engine",
@@ -38,7 +38,7 @@ __all__ = [
     "adapter_identity",
     "full_tensor",
     "lora_layers",
-    "unwrapped",
+    "unwrap",
     "weight_of",
     "weights_hash",
 ]

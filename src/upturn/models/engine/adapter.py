@@ -22,7 +22,7 @@ def lora_layers(model: nn.Module) -> dict[str, nn.Module]:
         return {}
     from peft.tuners.tuners_utils import BaseTunerLayer
 
-    parts = dict(unwrapped(model).named_modules())
+    parts = dict(unwrap(model).named_modules())
     names = [name for name, part in parts.items() if isinstance(part, BaseTunerLayer)]
     layers = {name: parts[name] for name in names}
     return layers if all(_is_plain(layer) for layer in layers.values()) else {}
@@ -49,7 +49,7 @@ def merged_state(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     Merges one weight at a time. For a sharded model, every process must consume it.
     """
     layers = lora_layers(model)
-    state = (unwrapped(model) if layers else model).state_dict()
+    state = (unwrap(model) if layers else model).state_dict()
     names: dict[str, str] = {}
     for name in state:
         layer, rest = _split(name, layers)
@@ -65,7 +65,7 @@ def merged_state(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
             yield name, full_tensor(state[names[name]])
 
 
-def unwrapped(model: nn.Module) -> nn.Module:
+def unwrap(model: nn.Module) -> nn.Module:
     """The transformers model inside PEFT's wrapper; any other model unchanged."""
     from peft import PeftModel
 
