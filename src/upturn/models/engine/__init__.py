@@ -17,18 +17,13 @@ if TYPE_CHECKING:
     from upturn.models.engine.verification import Forward
     from upturn.models.engine.weights import adapter_identity, weights_hash
 else:
+    _ADAPTER = ("full_tensor", "lora_layers", "unwrap", "weight_of")
+    _WEIGHTS = ("adapter_identity", "weights_hash")
     __getattr__ = lazy_names(
         __name__,
-        {
-            "lora_layers": "adapter",
-            "unwrap": "adapter",
-            "weight_of": "adapter",
-            "full_tensor": "adapter",
-            "LocalEngine": "engine",
-            "Forward": "verification",
-            "adapter_identity": "weights",
-            "weights_hash": "weights",
-        },
+        {"LocalEngine": "engine", "Forward": "verification"}
+        | dict.fromkeys(_ADAPTER, "adapter")
+        | dict.fromkeys(_WEIGHTS, "weights"),
     )
 
 __all__ = [
