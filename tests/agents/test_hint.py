@@ -136,10 +136,10 @@ def test_a_hint_in_an_observation_is_refused() -> None:
 def test_a_hint_that_cannot_be_removed_is_refused() -> None:
     forked = _trajectory()
     other = TokenRow((1, 8, 9, 14, 7, 2, 30), (WrittenSpan(1, 6, 7),), (-1.0,), "history_changed")
-    with pytest.raises(TrainingError, match="has a row that does not begin with the hinted prompt"):
+    with pytest.raises(TrainingError, match="has a row that does not start with the hinted prompt"):
         without_hint(replace(forked, rows=(*forked.rows, other)), HINT)
     within = _trajectory(spans=(WrittenSpan(0, 6, 9),))
-    with pytest.raises(TrainingError, match="has a row that does not begin with the hinted prompt"):
+    with pytest.raises(TrainingError, match="has a row that does not start with the hinted prompt"):
         without_hint(within, HINT)
     with pytest.raises(TrainingError, match="'helped' has a hint without tokens"):
         without_hint(_trajectory(), replace(HINT, hinted_ids=HINT.plain_ids))

@@ -76,7 +76,7 @@ def repeats_hint(trajectory: Trajectory, hint: Hint, mentions: tuple[str, ...] =
         leak = f"tokens {list(hint.token_ids)!r}" if matches else f"words {hint.text!r}"
         raise TrainingError(
             f"the hint leaks: trajectory {trajectory.id!r} still reads its {leak} after the hint was removed from "
-            "the prompt. Keep the hint out of the task and of the environment's observations, and begin it with "
+            "the prompt. Keep the hint out of the task and of the environment's observations, and start it with "
             "words that occur nowhere else"
         )
     return False
@@ -86,7 +86,7 @@ def _remove_from_row(trajectory_id: str, row: TokenRow, hint: Hint) -> TokenRow:
     opening, shift = len(hint.hinted_ids), len(hint.plain_ids) - len(hint.hinted_ids)
     if row.token_ids[:opening] != hint.hinted_ids or any(span.start < opening for span in row.spans):
         raise TrainingError(
-            f"trajectory {trajectory_id!r} has a row that does not begin with the hinted prompt, so the hint "
+            f"trajectory {trajectory_id!r} has a row that does not start with the hinted prompt, so the hint "
             "cannot be removed; use an agent whose context only grows"
         )
     spans = tuple(WrittenSpan(span.turn, span.start + shift, span.stop + shift) for span in row.spans)

@@ -26,6 +26,7 @@ from upturn.records import Trajectory
 _COLOURS = re.compile("\x1b\\[[0-9;]*m")
 _GATHER_SECONDS = 0.05
 """Trajectories finished within this time are sent together: a message costs both sides about a millisecond."""
+_ADDRESS_REMEDY = "start one with `ray start --head`, or remove the address for a local one"
 _CONNECT_SECONDS = 5.0
 """Timeout of a connection to a cluster's address; Ray itself would try for minutes."""
 
@@ -267,26 +268,21 @@ def _connect(ray: Any, settings: RaySettings) -> bool:
     """Returns whether the cluster was started here. An open connection of this process is used unchanged."""
     if ray.is_initialized():
         return False
-    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+    options: dict[str, Any] = {"address": settings.address}
+    problem = f"there is no Ray cluster at {settings.address!r}"
+    remedy = _ADDRESS_REMEDY
     if settings.address is None:
         cpus = max(1, round(settings.workers * settings.cpus_per_worker))
-        try:
-            ray.init(address="local", num_cpus=cpus, include_dashboard=False, **quiet)
-        except Exception as exc:  # as below
-            raise ClusterError(
-                f"no local Ray cluster could be started: {described(exc)}; check free memory, /dev/shm and "
-                "ports, or name the address of a running one"
-            ) from exc
-        return True
-    _check_address(settings.address)
+        options = {"address": "local", "num_cpus": cpus, "include_dashboard": False}
+        problem = "no local Ray cluster could be started"
+        remedy = "check free memory, /dev/shm and ports, or name the address of a running one"
+    else:
+        _check_address(settings.address)
     try:
-        ray.init(address=settings.address, **quiet)
+        ray.init(**options, log_to_driver=False, logging_level="ERROR")
     except Exception as exc:  # Ray raises its own errors, built-in ones and RuntimeError here
-        raise ClusterError(
-            f"there is no Ray cluster at {settings.address!r}: {described(exc)}; start one with `ray start --head`,"
-            " or remove the address for a local one"
-        ) from exc
-    return False
+        raise ClusterError(f"{problem}: {described(exc)}; {remedy}") from exc
+    return settings.address is None
 
 
 def _check_address(address: str) -> None:
@@ -303,7 +299,4 @@ def _check_address(address: str) -> None:
     try:
         socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
     except OSError as exc:
-        raise ClusterError(
-            f"there is no Ray cluster at {address!r}: {exc}; start one with `ray start --head`, or remove the "
-            "address for a local one"
-        ) from exc
+        raise ClusterError(f"there is no Ray cluster at {address!r}: {exc}; {_ADDRESS_REMEDY}") from exc

@@ -112,7 +112,7 @@ _DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse_constant
 
 
 def _json_at(text: str, start: int) -> tuple[Any, int] | None:  # Any: a JSON border
-    """The JSON value that begins at ``start`` (after blanks) and where it ends; None = there is none."""
+    """The JSON value that starts at ``start`` (after blanks), and its end; None = there is none."""
     while start < len(text) and text[start] in " \t\r\n":
         start += 1
     try:

@@ -157,7 +157,7 @@ class _Check:
                 renderer.read(written[position:])
             for invalid in ((*written[:-1], *opened, stop), (*written, *written)):
                 if renderer.read(invalid).action is not None:
-                    yield f"{action!r} followed by a prompt or by itself parses as an action"
+                    yield f"{action!r} followed by a prompt or repeated parses as an action"
         for invalid in ((), (stop,), (stop, stop), (max(opened) + 10**6, stop)):
             if renderer.read(invalid).action is not None:
                 yield f"the ids {invalid!r} parse as an action"

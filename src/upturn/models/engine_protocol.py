@@ -142,7 +142,7 @@ class Vllm:
         choice = body.choices[0]
         if choice.token_ids is None:
             raise ValueError(
-                "there are no token_ids; an engine that knows return_token_ids is needed (vLLM ≥ 0.10.2)"
+                "there are no token_ids; an engine that supports return_token_ids is needed (vLLM ≥ 0.10.2)"
             )
         if choice.logprobs is None:
             raise ValueError("there are no logprobs")

@@ -184,22 +184,19 @@ class RemoteEngine:
         if version == self._loaded:
             return
         async with self._connected() as connection:
-            await self._load(connection, self._dialect.load(folder, version))
+            try:
+                await self._post(connection, self._dialect.load(folder, version))
+            except ModelError as exc:
+                # A timed-out try may have succeeded; the name is the weights' hash, so these are the same weights.
+                if "already been loaded" not in str(exc):
+                    raise ModelError(
+                        f"{exc}. The engine must be able to read the folder under the same path, and must allow "
+                        "weight updates (vLLM: --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True)"
+                    ) from exc
             previous, self._version, self._loaded = self._loaded, version, version
             unload = None if previous is None else self._dialect.unload(previous)
             if unload is not None:
                 await self._post(connection, unload)
-
-    async def _load(self, connection: _Connection, call: Call) -> None:
-        try:
-            await self._post(connection, call)
-        except ModelError as exc:
-            # A timed-out try may have succeeded; the name is the weights' hash, so these are the same weights.
-            if "already been loaded" not in str(exc):
-                raise ModelError(
-                    f"{exc}. The engine must be able to read the folder under the same path, and must allow weight "
-                    "updates (vLLM: --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True)"
-                ) from exc
 
     async def _post(self, connection: _Connection, call: Call) -> httpx2.Response:
         request = connection.client.build_request("POST", f"{self._base}{call.path}", json=call.payload)

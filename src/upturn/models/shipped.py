@@ -49,5 +49,5 @@ def _check_shipped(name: str) -> None:
         if actual != digest:
             raise ModelError(
                 f"model {name!r}: {str(folder / file)!r} is damaged: its SHA-256 is {actual}, "
-                f"the card says {digest}; {rebuild_hint(name)}"
+                f"the card has {digest}; {rebuild_hint(name)}"
             )

@@ -174,7 +174,7 @@ def test_a_failure_of_one_process_reaches_all(errors: list[dict[str, str]]) -> N
 
 def test_a_non_finite_loss_stops_all_processes(errors: list[dict[str, str]]) -> None:
     assert errors[0]["explodes"] == errors[1]["explodes"]
-    assert "the weights are left as they were" in errors[0]["explodes"]
+    assert "the weights are unchanged" in errors[0]["explodes"]
 
 
 def test_unsupported_uses_of_shards_are_refused_with_the_remedy(errors: list[dict[str, str]]) -> None:

@@ -59,10 +59,10 @@ class SlotTable:
 
         Free slots first, the lowest first, then the least recently used.
         """
-        free = [slot for slot, owner in enumerate(self._owners) if owner is None and slot not in reserved]
-        idle = [slot for slot in range(len(self._owners)) if slot not in reserved]
+        idle = [slot for slot in range(self.slots) if slot not in reserved]
         if not idle:
             return None
+        free = [slot for slot in idle if self._owners[slot] is None]
         slot = free[0] if free else min(idle, key=lambda index: (int(self._used_S[index]), index))
         previous = self._owners[slot]
         if previous is not None:

@@ -71,7 +71,12 @@ def world_from_environment(environment: Mapping[str, str] | None = None) -> Worl
     variables = os.environ if environment is None else environment
     size = _number(variables, _SIZE)
     if size is None:
-        _refuse_single_process(variables)
+        # without an MPI host file ``accelerate launch --cpu --num_processes N`` silently starts one process
+        if variables.get("ACCELERATE_USE_CPU", "").lower() == "true" and variables.get("MASTER_ADDR"):
+            raise TrainingError(
+                "accelerate launch was asked for several processes on CPUs but started one: with --cpu it needs "
+                "MPI (--mpirun_hostfile). Use torchrun --nproc-per-node N, or accelerate launch --use_fsdp"
+            )
         return None
     rank = _number(variables, _RANK)
     if rank is None or not 0 <= rank < size:
@@ -231,15 +236,6 @@ def _number(environment: Mapping[str, str], names: Sequence[str]) -> int | None:
         raise TrainingError(
             f"{name} must be a whole number, got {environment[name]!r}; launchers set it: leave it to torchrun"
         ) from exc
-
-
-def _refuse_single_process(environment: Mapping[str, str]) -> None:
-    """Without an MPI host file ``accelerate launch --cpu --num_processes N`` silently starts one process."""
-    if environment.get("ACCELERATE_USE_CPU", "").lower() == "true" and environment.get("MASTER_ADDR"):
-        raise TrainingError(
-            "accelerate launch was asked for several processes on CPUs but started one: with --cpu it needs MPI "
-            "(--mpirun_hostfile). Use torchrun --nproc-per-node N, or accelerate launch --use_fsdp"
-        )
 
 
 def _device(environment: Mapping[str, str], local_rank: int) -> str:

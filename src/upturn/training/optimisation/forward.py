@@ -156,8 +156,8 @@ class Forward:
                 f"a row needs {longest} tokens of context, the model has {context}; "
                 "limit the rollout's tokens or skip the row"
             )
-        highest = max(int(row.token_ids[: row.computed_length + 1].max()) for row in rows)
-        lowest = min(int(row.token_ids[: row.computed_length + 1].min()) for row in rows)
+        ids = np.concatenate([row.token_ids[: row.computed_length + 1] for row in rows])
+        lowest, highest = int(ids.min()), int(ids.max())
         if lowest < 0 or highest >= config.vocab_size:
             raise TrainingError(
                 f"token ids run from {lowest} to {highest}, the model has 0 to {config.vocab_size - 1}; "

@@ -59,12 +59,12 @@ class FullCopy:
         """Updates the copy to the current weights; a collective call."""
         if self._world is None:
             return
-        copied = {} if self._model is None else weight_tensors(self._model)
+        copies = {} if self._model is None else weight_tensors(self._model)
         with torch.no_grad():
             for name, tensor in weight_tensors(self._trained).items():
                 full = full_tensor(tensor)
-                if name in copied:
-                    copied[name].copy_(full)
+                if name in copies:
+                    copies[name].copy_(full)
 
 
 def frozen_scorer(trainer: Trainer) -> Scorer:

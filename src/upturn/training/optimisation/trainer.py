@@ -148,7 +148,7 @@ class Trainer:
         if not (math.isfinite(grad_norm) and math.isfinite(tally.loss)):
             raise TrainingError(
                 f"step {self.steps + 1} has loss {tally.loss!r} and gradient norm {grad_norm!r}; the weights are "
-                "left as they were. Lower the learning rate, or look for log-probs of another model in the rows"
+                "unchanged. Lower the learning rate, or look for log-probs of another model in the rows"
             )
         learning_rate = self.settings.learning_rate * self._factor(self.steps)
         for group in self.optimiser.param_groups:

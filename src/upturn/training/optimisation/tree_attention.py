@@ -136,8 +136,8 @@ def visible_tokens(tree: TokenTree) -> list[IntArray]:
     """For each node: its ancestors' tokens from the root down, then its own."""
     visible: list[IntArray] = []
     for start, stop, parent in zip(tree.starts, tree.stops, tree.parents, strict=True):
-        own = np.arange(start, stop)
-        visible.append(own if parent < 0 else np.concatenate([visible[parent], own]))
+        tokens = np.arange(start, stop)
+        visible.append(tokens if parent < 0 else np.concatenate([visible[parent], tokens]))
     return visible
 
 

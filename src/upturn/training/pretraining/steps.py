@@ -41,12 +41,9 @@ class PretrainingSteps:
 
     def digest(self) -> str:
         """16 hex digits over the tokens of the first bucket: a build must not resume with other demonstrations."""
-        blake = hashlib.blake2b(digest_size=8)
-        for step in range(BUCKET):
-            for stream in self.unit(step).minibatches[0]:
-                for row in stream.rows:
-                    blake.update(row.token_ids.tobytes())
-        return blake.hexdigest()
+        streams = [stream for step in range(BUCKET) for stream in self.unit(step).minibatches[0]]
+        tokens = b"".join(row.token_ids.tobytes() for stream in streams for row in stream.rows)
+        return hashlib.blake2b(tokens, digest_size=8).hexdigest()
 
     def _draw(self, first: int) -> list[list[WeightedTokens]]:
         """A bucket's demonstrations sorted by length, in batches in random order."""
