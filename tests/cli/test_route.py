@@ -58,8 +58,8 @@ def pool(tmp_path: Path) -> Path:
     ]
     with Pool.open(path) as opened:
         for made in decisions:
-            opened.add_tasks(Task(made.task_id, "do", made.family, "errands", tenant=made.tenant))
-        opened.add_decisions(*decisions)
+            opened.append(Task(made.task_id, "do", made.family, "errands", tenant=made.tenant))
+        opened.append(*decisions)
     return path
 
 

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from upturn.agents.cluster import LostWorker, MakeRuntime, WorkItem
 from upturn.agents.rollout import Job, run_rollouts
-from upturn.errors import ClusterError, ConfigError, described
+from upturn.errors import ClusterError, ConfigError, error_text
 from upturn.records import Trajectory
 
 _COLOURS = re.compile("\x1b\\[[0-9;]*m")
@@ -250,7 +250,8 @@ def check_cluster(settings: RaySettings) -> None:
 
 def _summary(exc: BaseException) -> str:
     """First and last line of Ray's message: between them are traces, and the last names the cause."""
-    lines = [line.strip() for line in _COLOURS.sub("", described(exc, longest=20_000)).splitlines() if line.strip()]
+    text = _COLOURS.sub("", error_text(exc, longest=20_000))
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[0][:300] if len(lines) == 1 else f"{lines[0][:300]} ... {lines[-1][:700]}"
 
 
@@ -281,7 +282,7 @@ def _connect(ray: Any, settings: RaySettings) -> bool:
     try:
         ray.init(**options, log_to_driver=False, logging_level="ERROR")
     except Exception as exc:  # Ray raises its own errors, built-in ones and RuntimeError here
-        raise ClusterError(f"{problem}: {described(exc)}; {remedy}") from exc
+        raise ClusterError(f"{problem}: {error_text(exc)}; {remedy}") from exc
     return settings.address is None
 
 

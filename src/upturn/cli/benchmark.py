@@ -241,7 +241,7 @@ class _Worker:
             yield batch
 
     def _attempts(self, tasks: "Sequence[Task]", key: str) -> "Iterator[Finished]":
-        from upturn.config import Limits, keys_in
+        from upturn.config import Limits, api_keys
         from upturn.environments import LONG_TURNS
         from upturn.loop import AgentRuntime, Purpose
         from upturn.loop.evaluation import attempted, perfect
@@ -253,7 +253,7 @@ class _Worker:
         limits, keys, seed = Limits(), {}, 0
         if config is not None:
             seed = config.run.seed
-            limits, found = limits_of(config), keys_in(config, os.environ)
+            limits, found = limits_of(config), api_keys(config, os.environ)
             keys = {each.name: found.get(each.api_key_env, "") for each in config.agents}
         runtime = AgentRuntime(self.kit, replace(limits, max_turns=LONG_TURNS), keys)
         return attempted(runtime, self._version, tasks, Purpose(key, seed), together=self._together)

@@ -29,7 +29,7 @@ def run(
     Import paths in the file are looked up among what is installed, then beside the file, then where the command is
     started; other paths start where the command is started.
     """
-    from upturn.config import keys_in
+    from upturn.config import api_keys
     from upturn.loop.trainers import lead_ranks, load_full_config, refuse_together
 
     world = leading_world()
@@ -43,7 +43,7 @@ def run(
         from upturn.loop.run import chosen_run, open_run
 
         run_dir = chosen_run(Path(config.run.directory), "loop", resume)
-        keys = keys_in(config, os.environ)
+        keys = api_keys(config, os.environ)
         again = ["upturn", "loop", "run", "--config", str(config_path), "--resume", str(run_dir)]
         with (
             resumable(shlex.join(started_again(world, again))),

@@ -76,8 +76,8 @@ def start(  # noqa: PLR0913 - a command's parameters are its options
                 f"{release_status(open_ones[0])!r}; promote it or roll it back first"
             )
         attempt = sum(known.incumbent == incumbent and known.candidate == candidate for known in releases)
-        release = lifecycle.start(*pair, CanarySettings(), ground, attempt=attempt)
-        opened.put_release(release)
+        release = lifecycle.start(*pair, CanarySettings(), ground, earlier_releases=attempt)
+        opened.append(release)
     _show("release start", release, as_json)
 
 
@@ -111,7 +111,7 @@ def _move(pool: Path, release_id: str, act: Callable[[Release, Override], Releas
     Pool.open(pool, read_only=True).close()
     with Pool.open(pool) as opened:
         moved = act(_find(opened.states(Release), release_id), override)
-        opened.put_release(moved)
+        opened.append(moved)
     return moved
 
 

@@ -83,7 +83,7 @@ def _configured(config_path: Path, algorithm: str) -> "Config":
 
 
 def _plan(algorithm: str, config_path: Path, *, as_json: bool) -> None:
-    from upturn.config import keys_in
+    from upturn.config import api_keys
 
     config = _configured(config_path, algorithm)
     with LiveView(f"Upturn train {algorithm}: what it would take") as view, TemporaryDirectory() as folder:
@@ -95,7 +95,7 @@ def _plan(algorithm: str, config_path: Path, *, as_json: bool) -> None:
         check(config, algorithm)
         entry, place = algorithm_of(algorithm), Path(folder) / "plan"
         looked_at = with_copied_pool(config, Path(folder), is_read="pool" in entry.uses)
-        command, keys = f"train {algorithm} --dry-run", keys_in(config, os.environ)
+        command, keys = f"train {algorithm} --dry-run", api_keys(config, os.environ)
         with open_run(looked_at, place, command, view, api_keys=keys) as opened:
             context = replace(opened, config=config)  # messages name the pool that is meant
             try:
@@ -115,7 +115,7 @@ def _plan(algorithm: str, config_path: Path, *, as_json: bool) -> None:
 
 
 def _train(algorithm: str, config_path: Path, resume: str | None, *, as_json: bool) -> None:
-    from upturn.config import keys_in
+    from upturn.config import api_keys
     from upturn.loop.trainers import lead_ranks, refuse_together
 
     world = leading_world()
@@ -134,7 +134,7 @@ def _train(algorithm: str, config_path: Path, resume: str | None, *, as_json: bo
         with (
             resumable(shlex.join(started_again(world, again))),
             lead_ranks(world),
-            open_run(config, run_dir, name, view, api_keys=keys_in(config, os.environ), world=world) as context,
+            open_run(config, run_dir, name, view, api_keys=api_keys(config, os.environ), world=world) as context,
         ):
             taught = run_training(context, algorithm)
             card = write_card(context, taught)

@@ -254,6 +254,6 @@ def _remember_new(context: Context, earlier: set[tuple[ReleaseEvidence, ...]]) -
 
     def remember(state: Release) -> None:
         if state.evidence not in earlier:
-            context.pool.put_release(state)
+            context.pool.append(state)
 
     return remember

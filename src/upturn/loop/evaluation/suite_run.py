@@ -11,7 +11,7 @@ from typing import Self
 
 from upturn.errors import JournalError, UnknownNameError
 from upturn.loop.evaluation.suite_metrics import Finished, recalled
-from upturn.pool import ALL_TENANTS, Pool, PoolBatch, RolloutKey, Selection
+from upturn.pool import ALL_TENANTS, Pool, RolloutKey, Selection
 from upturn.records import Feedback, Run
 
 FIRST_ACTION = "first_action_seconds"
@@ -32,7 +32,7 @@ class Sitting:
         taken = {each.id for each in pool.states(Run)}
         names = (run.id if number == 1 else f"{run.id}-{number}" for number in count(1))
         run = replace(run, id=next(name for name in names if name not in taken))
-        pool.put_run(run)
+        pool.append(run)
         return cls(pool, run)
 
     @classmethod
@@ -68,30 +68,24 @@ class Sitting:
 
     def keep(self, suite: str, batch: Sequence[Finished], *, after: int) -> None:
         """Stores attempts at a suite; durable when it returns. ``after``: how many of it are stored already."""
-        self._pool.append(
-            PoolBatch(
-                tasks=[each.task for each in batch],
-                trajectories=[each.trajectory for each in batch],
-                evaluations=[each.evaluation for each in batch],
-                feedback=[
-                    Feedback(
-                        id=f"{self.key}/{FIRST_ACTION}/{each.trajectory.id}",
-                        subject_kind="trajectory",
-                        subject_id=each.trajectory.id,
-                        metric=FIRST_ACTION,
-                        value=each.first_seconds,
-                        tenant=each.task.tenant,
-                    )
-                    for each in batch
-                    if each.first_seconds is not None
-                ],
-                rollout=RolloutKey(self._name(suite), after),
+        feedback = [
+            Feedback(
+                id=f"{self.key}/{FIRST_ACTION}/{each.trajectory.id}",
+                subject_kind="trajectory",
+                subject_id=each.trajectory.id,
+                metric=FIRST_ACTION,
+                value=each.first_seconds,
+                tenant=each.task.tenant,
             )
-        )
+            for each in batch
+            if each.first_seconds is not None
+        ]
+        records = [record for each in batch for record in (each.task, each.trajectory, each.evaluation)]
+        self._pool.append(*records, *feedback, rollout=RolloutKey(self._name(suite), after))
 
     def end(self) -> None:
         """Marks the run as done."""
-        self._pool.put_run(replace(self._run, state="done"))
+        self._pool.append(replace(self._run, state="done"))
 
     def _name(self, suite: str) -> str:
         return f"{self.key}/{suite}"

@@ -18,7 +18,7 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-from upturn.errors import TrainingError, UpturnError, described
+from upturn.errors import TrainingError, UpturnError, error_text
 
 ValueT = TypeVar("ValueT")
 Parameters = ParamSpec("Parameters")
@@ -140,7 +140,7 @@ def broadcast_first(world: World | None, compute: Callable[[], ValueT]) -> Value
         try:
             local = (compute(), "")
         except Exception as exc:
-            _broadcast(world, (None, described(exc)))
+            _broadcast(world, (None, error_text(exc)))
             raise
     result: tuple[ValueT, str] = _broadcast(world, local)
     value, error = result
