@@ -22,12 +22,12 @@ from upturn.loop.evaluation.evaluate import evaluate_version, evaluation_tasks, 
 from upturn.loop.progress import NoProgress
 from upturn.models.shipped import CARD, model_folder
 from upturn.records import AgentVersion
-from upturn.training.pretraining import OFFICE, Course
-from upturn.training.pretraining.tokenizer import new_tokenizer, said
+from upturn.training.pretraining import OFFICE, Recipe
+from upturn.training.pretraining.tokenizer import demonstration_texts, new_tokenizer
 
 pytestmark = pytest.mark.slow
 
-COURSES = (OFFICE, ERRANDS)
+RECIPES = (OFFICE, ERRANDS)
 ROUNDING = 0.02
 """Share of a family's tasks whose outcome may change with another CPU's rounding."""
 
@@ -40,54 +40,54 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-@pytest.fixture(params=COURSES, ids=lambda course: course.model)
-def course(request: pytest.FixtureRequest) -> Course:
-    course: Course = request.param
-    return course
+@pytest.fixture(params=RECIPES, ids=lambda recipe: recipe.model)
+def recipe(request: pytest.FixtureRequest) -> Recipe:
+    recipe: Recipe = request.param
+    return recipe
 
 
 @pytest.fixture
-def card(course: Course) -> dict[str, Any]:
-    card: dict[str, Any] = json.loads((model_folder(model_of(course)) / CARD).read_text())
+def card(recipe: Recipe) -> dict[str, Any]:
+    card: dict[str, Any] = json.loads((model_folder(model_of(recipe)) / CARD).read_text())
     return card
 
 
-def model_of(course: Course) -> str:
-    return "nano" if course is OFFICE else MODEL
+def model_of(recipe: Recipe) -> str:
+    return "nano" if recipe is OFFICE else MODEL
 
 
-def version_of(course: Course) -> AgentVersion:
-    return AgentVersion("nano", "base", "local_model", model=model_of(course), parameters={"temperature": 1.0})
+def version_of(recipe: Recipe) -> AgentVersion:
+    return AgentVersion("nano", "base", "local_model", model=model_of(recipe), parameters={"temperature": 1.0})
 
 
-def test_card_has_the_course_s_schedule(course: Course, card: dict[str, Any]) -> None:
-    assert (card["name"], card["steps"]) == (course.model, course.steps)
-    assert [phase["name"] for phase in card["schedule"]] == [phase.name for phase in course.schedule]
-    assert [phase["mixture"] for phase in card["schedule"]] == [dict(phase.mixture) for phase in course.schedule]
+def test_card_has_the_course_s_schedule(recipe: Recipe, card: dict[str, Any]) -> None:
+    assert (card["name"], card["steps"]) == (recipe.model, recipe.steps)
+    assert [phase["name"] for phase in card["schedule"]] == [phase.name for phase in recipe.schedule]
+    assert [phase["mixture"] for phase in card["schedule"]] == [dict(phase.mixture) for phase in recipe.schedule]
 
 
 @pytest.mark.parametrize(("name", "temperature"), [("sampled", 1.0), ("greedy", 0.0)])
 def test_success_by_family_is_that_of_the_card(
-    course: Course, card: dict[str, Any], name: str, temperature: float
+    recipe: Recipe, card: dict[str, Any], name: str, temperature: float
 ) -> None:
-    kit = resolve_kit(course.environment)
-    tasks = evaluation_tasks(kit, course.families, HELDOUT_TASKS, seed=card["seed"], split="heldout")
+    kit = resolve_kit(recipe.environment)
+    tasks = evaluation_tasks(kit, recipe.families, HELDOUT_TASKS, seed=card["seed"], split="heldout")
     purpose = Purpose(f"card/{name}", card["seed"], temperature)
-    heldout = evaluate_version(AgentRuntime(kit, limits_of(course)), version_of(course), tasks, purpose, pool=None)
-    assert sorted(families_of(heldout.marks)) == sorted(course.families)
-    for family in course.families:
+    heldout = evaluate_version(AgentRuntime(kit, limits_of(recipe)), version_of(recipe), tasks, purpose, pool=None)
+    assert sorted(families_of(heldout.marks)) == sorted(recipe.families)
+    for family in recipe.families:
         written, measured = card["heldout"][f"{name}_{family}"], heldout.interval(family=family)
         assert written["n"] == measured.n
         assert abs(written["value"] - measured.mean) <= max(ROUNDING, 1 / measured.n) + 1e-9, family
     assert heldout.rate() == pytest.approx(card["heldout"][name]["value"], abs=ROUNDING)
 
 
-def test_pass_at_8_is_that_of_the_card(course: Course, card: dict[str, Any]) -> None:
-    kit = resolve_kit(course.environment)
-    runtime, seed = AgentRuntime(kit, limits_of(course)), card["seed"]
-    for family in course.families:
+def test_pass_at_8_is_that_of_the_card(recipe: Recipe, card: dict[str, Any]) -> None:
+    kit = resolve_kit(recipe.environment)
+    runtime, seed = AgentRuntime(kit, limits_of(recipe)), card["seed"]
+    for family in recipe.families:
         tasks = list(islice(kit.tasks(seed=seed + 1, split="train", families=[family]), PASS_TASKS))
-        jobs = [(version_of(course), task, number) for task in tasks for number in range(SAMPLES)]
+        jobs = [(version_of(recipe), task, number) for task in tasks for number in range(SAMPLES)]
         trajectories = runtime.rollout(jobs, Purpose(f"card/pass/{family}", seed, 1.0))
         solved = {
             task.id
@@ -122,11 +122,11 @@ def test_interrupted_build_makes_the_same_model(monkeypatch: pytest.MonkeyPatch,
     )
     monkeypatch.setattr(nano, "HELDOUT_TASKS", 9)
     monkeypatch.setattr(nano, "PASS_TASKS", 1)
-    texts = [text for number in range(200) for text in said(ERRANDS.walk("drill", number))]
+    texts = [text for number in range(200) for text in demonstration_texts(ERRANDS.demonstration("drill", number))]
     tokenizer = new_tokenizer(texts, PATTERN, ERRANDS.vocabulary)
-    course = replace(ERRANDS, schedule=short, new_tokenizer=lambda: tokenizer)
+    recipe = replace(ERRANDS, schedule=short, new_tokenizer=lambda: tokenizer)
     uninterrupted = build_model(
-        course,
+        recipe,
         tmp_path / "uninterrupted-work",
         tmp_path / "uninterrupted",
         seed=3,
@@ -138,9 +138,9 @@ def test_interrupted_build_makes_the_same_model(monkeypatch: pytest.MonkeyPatch,
     (target / "config.json").write_text("old")
     for _ in range(3):
         with pytest.raises(KeyboardInterrupt):
-            build_model(course, work, target, seed=3, threads=1, progress=progress)
+            build_model(recipe, work, target, seed=3, threads=1, progress=progress)
         assert [file.name for file in target.iterdir()] == ["config.json"]  # nothing is replaced before the end
-    interrupted = build_model(course, work, target, seed=3, threads=1, progress=progress)
+    interrupted = build_model(recipe, work, target, seed=3, threads=1, progress=progress)
     assert interrupted == uninterrupted
     for name in ("model.safetensors", "tokenizer.json", "config.json", CARD):
         assert (target / name).read_bytes() == (tmp_path / "uninterrupted" / name).read_bytes()

@@ -24,7 +24,7 @@ from upturn.records import Evaluation
 from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.distributed.weights import restore_weights, weight_tensors
 from upturn.training.optimisation.adapter import save_adapter
-from upturn.training.optimisation.memory_estimate import shape_of
+from upturn.training.optimisation.memory_estimate import model_shape
 from upturn.training.runs.curve import read_curve
 from upturn.training.runs.model_folder import load_version, save_version
 from upturn.training.runs.run_folder import CURVE_FILE
@@ -135,8 +135,8 @@ def test_an_adapter_on_an_adapter_loads_to_the_same_weights(desk: ModuleType, tm
 
 def test_a_plan_counts_what_is_trained(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path, _config(desk)) as context:
-        shape = shape_of(PolicyWorker(context.runtime, BASE, context.adapter).model)
-        whole = shape_of(load_local(MODEL).model)
+        shape = model_shape(PolicyWorker(context.runtime, BASE, context.adapter).model)
+        whole = model_shape(load_local(MODEL).model)
     assert whole.trained == whole.parameters
     assert shape.trained == shape.parameters - whole.parameters
     added = whole.layers * LORA.rank * (2 * whole.width + whole.inner + whole.width)

@@ -59,9 +59,9 @@ def build_nano(  # noqa: PLR0917  # one parameter per option
     command = f"upturn model build-nano {name} --work {work_folder} --threads {threads}"
     with LiveView(f"Build the model {name}") as view, resume_hint(command):
         from upturn.loop import build_model
-        from upturn.training.pretraining import course_named
+        from upturn.training.pretraining import find_recipe
 
-        card = build_model(course_named(name), work_folder, target, seed=seed, threads=threads, progress=view)
+        card = build_model(find_recipe(name), work_folder, target, seed=seed, threads=threads, progress=view)
     emit("model build-nano", _success_results(card.heldout), {"folder": str(target)}, as_json=as_json)
 
 

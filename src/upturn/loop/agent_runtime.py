@@ -7,9 +7,9 @@ from typing import Protocol
 
 from upturn.agents import (
     Agent,
-    Attempt,
     BranchPoint,
     Job,
+    RolloutRequest,
     Setting,
     build,
     precision,
@@ -82,7 +82,7 @@ class AgentRuntime:
         starts = [None] * len(jobs) if branch_points is None else branch_points
         for (version, task, number), start in zip(jobs, starts, strict=True):
             index = indices.setdefault(task.id, len(indices))
-            rollouts.append(Job(Attempt(task, number, index, start), self._setting(version, purpose)))
+            rollouts.append(Job(RolloutRequest(task, number, index, start), self._setting(version, purpose)))
         # Cached state changes the last digits of log-probs, and a resumed process starts with empty caches.
         engines = {id(job.setting.model): self._loaded[job.setting.agent_version].engine for job in rollouts}
         for engine in engines.values():

@@ -16,7 +16,7 @@ from upturn.loop.evaluation import evaluate_version, evaluation_tasks, families_
 from upturn.loop.progress import Progress
 from upturn.models import CARD
 from upturn.records import AgentVersion, fields_json, record
-from upturn.training.pretraining import Course, Phase, pretrain
+from upturn.training.pretraining import Phase, Recipe, pretrain
 
 HELDOUT_TASKS = 900
 PASS_TASKS = 40
@@ -56,18 +56,18 @@ class Card:
     """Mean tokens, prompt and observations included, by level."""
 
 
-def limits_of(course: Course) -> Limits:
-    """Limits of a trajectory in the course's held-out evaluations."""
+def limits_of(recipe: Recipe) -> Limits:
+    """Limits of a trajectory in the recipe's held-out evaluations."""
     return Limits(
-        max_turns=course.max_turns, max_tokens=course.max_tokens, max_action_tokens=course.max_action_tokens
+        max_turns=recipe.max_turns, max_tokens=recipe.max_tokens, max_action_tokens=recipe.max_action_tokens
     )
 
 
-def build_model(course: Course, work: Path, target: Path, *, seed: int, threads: int, progress: Progress) -> Card:
+def build_model(recipe: Recipe, work: Path, target: Path, *, seed: int, threads: int, progress: Progress) -> Card:
     """Builds the model in ``work``, resuming from its checkpoints, and finally replaces the files in ``target``."""
     from upturn.training.runs import save_version
 
-    progress.stage("Pre-training", course.steps)
+    progress.stage("Pre-training", recipe.steps)
     done = 0
 
     def show(steps: int, loss: float) -> None:
@@ -75,12 +75,12 @@ def build_model(course: Course, work: Path, target: Path, *, seed: int, threads:
         progress.advance(steps - done, loss=loss)
         done = steps
 
-    model, tokenizer = pretrain(course, work / "training", seed=seed, threads=threads, progress=show)
+    model, tokenizer = pretrain(recipe, work / "training", seed=seed, threads=threads, progress=show)
     folder = work / "model"
     shutil.rmtree(folder, ignore_errors=True)
     save_version(model, folder, stored="bfloat16")
     tokenizer.save(str(folder / "tokenizer.json"))
-    card = _evaluate(course, folder, model.num_parameters(), seed=seed, threads=threads, progress=progress)
+    card = _evaluate(recipe, folder, model.num_parameters(), seed=seed, threads=threads, progress=progress)
     (folder / CARD).write_text(json.dumps(json.loads(fields_json(card)), indent=2) + "\n")
     put_files(folder, target)
     return card
@@ -96,14 +96,14 @@ def put_files(source: Path, target: Path) -> None:
 
 
 def _evaluate(
-    course: Course, folder: Path, parameters: int, *, seed: int, threads: int, progress: Progress
+    recipe: Recipe, folder: Path, parameters: int, *, seed: int, threads: int, progress: Progress
 ) -> Card:
     """The card of the saved model: its weights are rounded and loaded again."""
-    kit = resolve_kit(course.environment)
-    runtime = AgentRuntime(kit, limits_of(course))
+    kit = resolve_kit(recipe.environment)
+    runtime = AgentRuntime(kit, limits_of(recipe))
     version = AgentVersion("nano", "base", "local_model", model=str(folder), parameters={"temperature": 1.0})
     heldout: dict[str, Figure] = {}
-    tasks = evaluation_tasks(kit, course.families, HELDOUT_TASKS, seed=seed, split="heldout")
+    tasks = evaluation_tasks(kit, recipe.families, HELDOUT_TASKS, seed=seed, split="heldout")
     for name, temperature in (("sampled", 1.0), ("greedy", 0.0)):
         progress.stage(f"Held-out evaluation, {name}", 1)
         result = evaluate_version(runtime, version, tasks, Purpose(f"card/{name}", seed, temperature), pool=None)
@@ -113,10 +113,10 @@ def _evaluate(
         for family in families_of(result.marks):
             heldout[f"{name}_{family}"] = _figure(result.interval(family=family))
         progress.advance(1, success=result.rate())
-    progress.stage("pass@8", len(course.families))
+    progress.stage("pass@8", len(recipe.families))
     pass_rates: dict[str, float] = {}
     lengths: dict[int, list[int]] = {}
-    for family in course.families:
+    for family in recipe.families:
         tasks = list(islice(kit.tasks(seed=seed + 1, split="train", families=[family]), PASS_TASKS))
         jobs = [(version, task, number) for task in tasks for number in range(SAMPLES)]
         trajectories = runtime.rollout(jobs, Purpose(f"card/pass/{family}", seed, 1.0))
@@ -130,14 +130,14 @@ def _evaluate(
         lengths.setdefault(kit.families[family], []).extend(len(row.token_ids) for row in rows)
         progress.advance(1, pass_at_8=pass_rates[family])
     return Card(
-        name=course.model,
-        architecture=f"Qwen2, 4 layers, width 128, vocabulary {course.vocabulary:,}",
+        name=recipe.model,
+        architecture=f"Qwen2, 4 layers, width 128, vocabulary {recipe.vocabulary:,}",
         parameters=parameters,
-        steps=course.steps,
-        schedule=tuple(course.schedule),
+        steps=recipe.steps,
+        schedule=tuple(recipe.schedule),
         seed=seed,
         threads=threads,
-        data=course.data,
+        data=recipe.data,
         weights_sha256=sha256((folder / "model.safetensors").read_bytes()).hexdigest(),
         tokenizer_sha256=sha256((folder / "tokenizer.json").read_bytes()).hexdigest(),
         heldout=heldout,

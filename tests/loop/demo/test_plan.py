@@ -6,8 +6,8 @@ from upturn.environments import resolve_kit
 from upturn.environments.office import rule_agent as rules
 from upturn.environments.office.tasks import FAMILIES
 from upturn.loop.demo.plan import BRIEF, OFFICE, PLANS, RULES_PARTLY, TINY, DemoPlan, demo_config
-from upturn.training.pretraining import course_named
-from upturn.training.pretraining.office_course import GLIMPSED
+from upturn.training.pretraining import find_recipe
+from upturn.training.pretraining.office_recipe import RARE_FAMILIES
 
 
 def test_plans_by_size() -> None:
@@ -26,14 +26,14 @@ def test_a_plan_trains_on_served_families_of_the_levels_with_bars(plan: DemoPlan
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 def test_the_rules_know_the_families_without_pretraining_in_part(plan: DemoPlan) -> None:
-    new = set(plan.trained_families) - set(course_named("nano").families)
+    new = set(plan.trained_families) - set(find_recipe("nano").families)
     assert new == set(RULES_PARTLY)
     assert set(RULES_PARTLY) < set(rules._PARTLY)
 
 
 def test_the_brief_plan_trains_on_families_with_little_or_no_pretraining() -> None:
     assert len(BRIEF.trained_families) == 10  # as the command's help and the README say
-    assert set(BRIEF.trained_families) - set(RULES_PARTLY) < set(GLIMPSED)
+    assert set(BRIEF.trained_families) - set(RULES_PARTLY) < set(RARE_FAMILIES)
     assert set(BRIEF.trained_families) < set(OFFICE.trained_families)
     assert sum("faults" in FAMILIES[name].atoms for name in BRIEF.trained_families) == 3
 

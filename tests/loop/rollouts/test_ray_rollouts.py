@@ -19,7 +19,7 @@ import torch
 
 from benchmarks.errands import ENVIRONMENT, MODEL
 from upturn.agents import Job, run_rollouts
-from upturn.agents.cluster import Finished, Lost, WorkItem
+from upturn.agents.cluster import LostWorker, WorkItem
 from upturn.agents.ray_workers import RaySettings, RayWorkerPool
 from upturn.config import AdapterSettings, Limits
 from upturn.environments import Environment
@@ -78,13 +78,12 @@ class InProcess:
         self.taken.append(version)
         assert [place.load_weights(folder, version) for place in self.places] == [version] * self.size
 
-    def run(self, parts: Sequence[Sequence[WorkItem]]) -> Iterator[Finished | Lost]:
+    def run(self, parts: Sequence[Sequence[WorkItem]]) -> Iterator[Trajectory | LostWorker]:
         for place, part in zip(self.places, parts, strict=False):
             place.prepare(part)
-            found = asyncio.run(
-                run_rollouts([Job(work.attempt, place.setting(work)) for work in part], place.environment)
+            yield from asyncio.run(
+                run_rollouts([Job(work.request, place.setting(work)) for work in part], place.environment)
             )
-            yield from map(Finished, found)
 
 
 class NoSink:
@@ -187,7 +186,7 @@ def test_a_crew_plays_one_version_that_it_follows(tmp_path: Path) -> None:
 
         def load_weights(self, folder: str, version: str) -> None: ...
 
-        def run(self, parts: Sequence[Sequence[WorkItem]]) -> Iterator[Finished | Lost]:
+        def run(self, parts: Sequence[Sequence[WorkItem]]) -> Iterator[Trajectory | LostWorker]:
             yield from ()
 
     runtime = RayRuntime(resolve_kit(ENVIRONMENT), LIMITS, Nobody(), tmp_path)

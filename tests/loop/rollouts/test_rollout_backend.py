@@ -104,7 +104,7 @@ def test_the_engine_is_asked_as_configured(
             with sampling(context, NANO, "train") as runtime:
                 assert isinstance(runtime, RemoteRuntime)
     assert made == [RemoteSettings(server.url, "sglang", max_length=99, timeout_seconds=7.0)] * 2
-    ((path, headers, _),) = server.asked
+    ((path, headers, _),) = server.requests
     assert (path, headers["authorization"]) == ("/v1/models", "Bearer secret")
 
 

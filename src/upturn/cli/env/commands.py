@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from upturn.agents import Attempt, CallableAgent, Job, Setting, run_rollouts
+from upturn.agents import CallableAgent, Job, RolloutRequest, Setting, run_rollouts
 from upturn.cli.env.bench import bench
 from upturn.cli.env.files import export_workspace, import_workspace
 from upturn.cli.env.validate import validate
@@ -139,7 +139,7 @@ def play_task(
         seed=seed,
         temperature=1.0,
     )
-    job = Job(Attempt(task, 0, 0), setting)
+    job = Job(RolloutRequest(task, 0, 0), setting)
     with _interruptible():
         [trajectory] = asyncio.run(run_rollouts([job], kit.environment, slots=1))
     show(_observation_text(trajectory.final_observation))

@@ -6,7 +6,7 @@ from typing import Literal
 
 from upturn.config import Config
 from upturn.loop.trainers import parse_full_config
-from upturn.training.pretraining import OFFICE as OFFICE_COURSE
+from upturn.training.pretraining import OFFICE as OFFICE_RECIPE
 
 Size = Literal["tiny", "brief", "full"]
 RULES = "upturn.environments.office.rule_agent:act"
@@ -71,8 +71,8 @@ RULES_PARTLY = ("mail_newest", "event_room", "table_total", "channel_post")
 """Families of which the rule-based agent handles some phrasings, and that nano is not pre-trained on."""
 
 OFFICE = DemoPlan(
-    trained_families=(*OFFICE_COURSE.families, *RULES_PARTLY),
-    families=(*OFFICE_COURSE.families, *RULES_PARTLY, *RULES_ONLY),
+    trained_families=(*OFFICE_RECIPE.families, *RULES_PARTLY),
+    families=(*OFFICE_RECIPE.families, *RULES_PARTLY, *RULES_ONLY),
     max_turns=12,
     max_tokens=512,
     max_action_tokens=48,

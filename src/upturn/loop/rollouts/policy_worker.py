@@ -194,9 +194,9 @@ class PolicyWorker:
 
     def merge(self) -> None:
         """Puts a whole model in the place of one with an adapter; afterwards nothing is sampled or trained."""
-        from upturn.training.optimisation import merged
+        from upturn.training.optimisation import merge_adapter
 
-        self.model = merged(self.model)
+        self.model = merge_adapter(self.model)
 
     def serve_as(self, version: AgentVersion, runtime: AgentRuntime | None = None) -> AgentVersion:
         """Lets the runtime (None = its own) act as ``version`` with the weights as they are now."""
@@ -246,10 +246,10 @@ class PolicyWorker:
 
 def put_on(model: "PreTrainedModel", adapter: AdapterSettings, name: str) -> None:
     """An adapter on the model of that name, whose folder the saved adapter will name as its base."""
-    from upturn.training.optimisation import adapt
+    from upturn.training.optimisation import add_adapter
 
     base = SHIPPED[name] if name in SHIPPED else local_folder(name)
-    adapt(model, adapter, base=str(base.absolute()))
+    add_adapter(model, adapter, base=str(base.absolute()))
 
 
 def _refuse_broken(trajectories: Sequence[Trajectory]) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from upturn.agents import (
-    Attempt,
     BranchPoint,
+    RolloutRequest,
     Setting,
     WorkerPool,
     WorkerResults,
@@ -134,7 +134,7 @@ class RayRuntime(AgentRuntime):
         started = [None] * len(jobs) if branch_points is None else branch_points
         works = [
             WorkItem(
-                Attempt(task, number, indices.setdefault(task.id, len(indices)), beginning),
+                RolloutRequest(task, number, indices.setdefault(task.id, len(indices)), beginning),
                 purpose.key,
                 version.id,
                 purpose.seed,
