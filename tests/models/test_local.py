@@ -307,7 +307,7 @@ def test_a_context_filled_by_tools_is_refused_before_any_rollout(folder: Path) -
     version = AgentVersion("chat", "1", "local_model", model=str(folder))
     task = next(iter(kit.tasks(seed=0, split="train", families=list(kit.families))))
     with pytest.raises(ModelError, match=r"'chat@1' reads \d{4} tokens .* but a context may have 400; raise"):
-        AgentRuntime(kit, Limits(max_tokens=400)).attempt([(version, task, 0)], Purpose("p", 0))
+        AgentRuntime(kit, Limits(max_tokens=400)).rollout([(version, task, 0)], Purpose("p", 0))
 
 
 def test_a_damaged_adapter_is_an_error_with_the_cause(folder: Path, tmp_path: Path) -> None:
