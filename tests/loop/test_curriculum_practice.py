@@ -12,7 +12,7 @@ from upturn.config import AgentConfig, CurriculumSettings
 from upturn.environments import EnvironmentKit
 from upturn.errors import TrainingError
 from upturn.loop.rollouts.curriculum import curriculum_collect
-from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutPlan, TaskSampler, scored
+from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutSpec, TaskSampler, score_trajectory
 from upturn.loop.run.context import Context, version_of
 from upturn.loop.run.task_source import kit_of
 from upturn.pool import PoolSink, Selection
@@ -35,8 +35,8 @@ class Graded:
 
 def _collect(context: Context, settings: CurriculumSettings, *, attempts: int = 2) -> CurriculumCollect:
     worker = PolicyWorker(context.runtime, version_of(NANO))
-    practice = RolloutPlan("run/practice", 0, attempts)
-    return curriculum_collect(worker, WEIGHTS, 4, settings=settings, practice=practice, sink=PoolSink(context.pool))
+    practice = RolloutSpec("run/practice", 0, attempts)
+    return curriculum_collect(worker, WEIGHTS, 4, settings=settings, rollouts=practice, sink=PoolSink(context.pool))
 
 
 def test_tasks_are_known_by_family_and_number(desk: ModuleType) -> None:
@@ -106,9 +106,9 @@ def test_what_the_judge_could_not_say_is_no_failure(desk: ModuleType, tmp_path: 
 
 def test_an_attempt_carries_what_was_said_of_it_whatever_it_earned() -> None:
     trajectory = Trajectory("t", "t", "v", (), Observation(""), "finished", "sampled")
-    assert scored(trajectory, None, True).succeeded is True
-    assert scored(trajectory, 1.0, False).succeeded is False
-    assert scored(trajectory, 1.0).succeeded is None
+    assert score_trajectory(trajectory, None, True).succeeded is True
+    assert score_trajectory(trajectory, 1.0, False).succeeded is False
+    assert score_trajectory(trajectory, 1.0).succeeded is None
 
 
 def test_one_level_has_no_schedule_by_levels(desk: ModuleType, tmp_path: Path) -> None:

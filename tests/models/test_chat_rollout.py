@@ -28,7 +28,7 @@ from upturn.agents.context import COMPACTED, Budget, GrowingPrompt, prompt_build
 from upturn.agents.rendering import matches_tokenizer
 from upturn.config import Limits, OptimiserSettings
 from upturn.errors import TrainingError
-from upturn.loop.trainers.pool_data import with_rows
+from upturn.loop.trainers.pool_data import render_trajectory
 from upturn.models import ChatRenderer, Generation, GenerationRequest, Model
 from upturn.models.engine import LocalEngine
 from upturn.records import Action, Observation, Task, Trajectory
@@ -175,8 +175,8 @@ def test_demonstrations_are_rerendered_for_another_tokenizer(
     oracle = compose(task).draft.oracle
     (found,) = attempted(Dictated(other, oracle), other, [task], Limits(max_action_tokens=999))
     assert matches_tokenizer(found, other) and not matches_tokenizer(found, own)
-    assert with_rows(found, other, GrowingPrompt(other, "Be brief.")) is found
-    foreign = with_rows(found, own, GrowingPrompt(own, "Be brief."))
+    assert render_trajectory(found, other, GrowingPrompt(other, "Be brief.")) is found
+    foreign = render_trajectory(found, own, GrowingPrompt(own, "Be brief."))
     assert foreign.origin == "rendered" and foreign.turns == found.turns
     (direct,) = attempted(Dictated(own, oracle), own, [task], Limits(max_action_tokens=999))
     assert [(row.token_ids, row.spans) for row in foreign.rows] == [

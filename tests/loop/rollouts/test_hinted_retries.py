@@ -14,9 +14,9 @@ from upturn.environments import EnvironmentKit, one_step
 from upturn.environments.hint import HintingKit, hint_of
 from upturn.errors import TrainingError
 from upturn.loop.agent_runtime import AgentRuntime
-from upturn.loop.rollouts.hinted_retries import SecondAttempts, trouble
-from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutPlan
-from upturn.loop.run.task_source import FileKit, OwnKit
+from upturn.loop.rollouts.hinted_retries import HintedRetries, describe_trouble
+from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutSpec
+from upturn.loop.run.task_source import FileKit, WrappedKit
 from upturn.records import AgentVersion, Evaluation, Observation, Task, Trajectory, Turn
 from upturn.training import ScoredGroup, supervised_rows
 from upturn.training.data.hinted_groups import HintedGroup, learnable
@@ -24,7 +24,7 @@ from upturn.training.selection_settings import SecondSettings, SelectionSettings
 
 NANO = AgentVersion("nano", "base", "local_model", model=MODEL, parameters={"temperature": 1.0})
 LIMITS = Limits(max_turns=10, max_tokens=400, max_action_tokens=40)
-PRACTICE = RolloutPlan("run/star", seed=3, attempts=2)
+PRACTICE = RolloutSpec("run/star", seed=3, group_size=2)
 
 
 class _Nowhere:
@@ -58,14 +58,14 @@ def failed(worker: PolicyWorker) -> list[ScoredGroup]:
     """Attempts at tasks of the third level, all of them failures by decree."""
     families = [family for family, level in worker.runtime.kit.families.items() if level == 3][:2]
     tasks = list(islice(worker.runtime.kit.tasks(seed=3, split="train", families=families), len(families)))
-    never = replace(PRACTICE, reward=lambda _: 0.0)
+    never = replace(PRACTICE, reward=lambda *_: 0.0)
     return worker.sample_groups(tasks, 0, never, _Nowhere())
 
 
 @pytest.fixture(scope="module")
 def told(worker: PolicyWorker, failed: list[ScoredGroup]) -> list[HintedGroup]:
     """Second attempts at them with the answer, all of them successes by decree."""
-    return SecondAttempts(worker, replace(PRACTICE, reward=lambda _: 1.0), "rationalisation")(0, failed)
+    return HintedRetries(worker, replace(PRACTICE, reward=lambda *_: 1.0), "rationalisation")(0, failed)
 
 
 def test_each_attempt_is_told_the_answer_to_its_own_task(
@@ -101,7 +101,7 @@ def test_what_is_learned_reads_as_if_nobody_had_told(worker: PolicyWorker, told:
 
 
 def test_the_same_round_makes_the_same_attempts(worker: PolicyWorker, failed: list[ScoredGroup]) -> None:
-    second = SecondAttempts(worker, PRACTICE, "rationalisation")
+    second = HintedRetries(worker, PRACTICE, "rationalisation")
     rows = [
         [member.trajectory.rows for each in second(iteration, failed) for member in each.group.members]
         for iteration in (0, 0, *range(1, 8))
@@ -113,10 +113,10 @@ def test_the_same_round_makes_the_same_attempts(worker: PolicyWorker, failed: li
 def test_self_repair_tells_each_attempt_of_its_own_trouble_and_no_answer(
     worker: PolicyWorker, failed: list[ScoredGroup]
 ) -> None:
-    found = SecondAttempts(worker, PRACTICE, "self_repair")(0, failed)
+    found = HintedRetries(worker, PRACTICE, "self_repair")(0, failed)
     for each, group in zip(found, failed, strict=True):
         for hint, first in zip(each.hints, group.members, strict=True):
-            assert hint.text == f"hint: this went wrong before: {trouble(first.trajectory)}"
+            assert hint.text == f"hint: this went wrong before: {describe_trouble(first.trajectory)}"
 
 
 def test_trouble_is_the_last_refusal_or_else_the_last_action(failed: list[ScoredGroup]) -> None:
@@ -124,18 +124,21 @@ def test_trouble_is_the_last_refusal_or_else_the_last_action(failed: list[Scored
     turns = tuple(Turn(Observation(""), text, None) for text in ("mail.list", "mail.red id=m1", "user.finish"))
     refused = Observation("mail has no 'red'", "unknown_operation")
     answered = replace(attempt, turns=turns, final_observation=Observation("done"))
-    assert trouble(answered) == "user.finish -> not what was asked for"
+    assert describe_trouble(answered) == "user.finish -> not what was asked for"
     wrong = (*turns[:2], replace(turns[2], observation=refused))
-    assert trouble(replace(answered, turns=wrong)) == "mail.red id=m1 -> error unknown_operation: mail has no 'red'"
+    assert (
+        describe_trouble(replace(answered, turns=wrong))
+        == "mail.red id=m1 -> error unknown_operation: mail has no 'red'"
+    )
     last = replace(answered, final_observation=Observation("over", "is_over"))
-    assert trouble(last) == "user.finish -> error is_over: over"
+    assert describe_trouble(last) == "user.finish -> error is_over: over"
 
 
 def test_kits_that_wrap_another_pass_its_hints_on() -> None:
     errands = ErrandsKit()
     (task,) = islice(errands.tasks(seed=0, split="train", families=["mail_file"]), 1)
     wrapped: list[EnvironmentKit] = [
-        OwnKit(errands, errands.verifier, "acme"),
+        WrappedKit(errands, errands.verifier, "acme"),
         FileKit(errands, errands.verifier, [task]),
     ]
     for kit in wrapped:
@@ -149,5 +152,5 @@ def test_an_environment_without_answers_names_the_cure(worker: PolicyWorker, fai
     with pytest.raises(
         TrainingError, match="'desk' gives no hint for any of 2 failed tasks; give its kit a method"
     ):
-        SecondAttempts(other, PRACTICE, "rationalisation")(0, failed)
-    assert SecondAttempts(other, PRACTICE, "rationalisation")(0, []) == []
+        HintedRetries(other, PRACTICE, "rationalisation")(0, failed)
+    assert HintedRetries(other, PRACTICE, "rationalisation")(0, []) == []

@@ -26,8 +26,8 @@ from upturn.environments import Environment
 from upturn.environments.kit import resolve_kit
 from upturn.errors import ClusterError, ConfigError
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
-from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutPlan
-from upturn.loop.rollouts.ray_rollouts import OpenPolicyWorker, RayRuntime, TraineeWorkplace
+from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutSpec
+from upturn.loop.rollouts.ray_rollouts import PolicyWorkerFactory, PolicyWorkerRuntime, RayRuntime
 from upturn.models.engine import weights_hash
 from upturn.models.shipped import load_local
 from upturn.records import AgentVersion, Task, Trajectory
@@ -69,7 +69,7 @@ def assert_same(found: Sequence[Trajectory], expected: Sequence[Trajectory]) -> 
 class InProcess:
     """A crew whose workers are workplaces of this process, played one after another."""
 
-    def __init__(self, open_workplace: OpenPolicyWorker, size: int = 2) -> None:
+    def __init__(self, open_workplace: PolicyWorkerFactory, size: int = 2) -> None:
         self.places = [open_workplace() for _ in range(size)]
         self.size = size
         self.taken: list[str] = []
@@ -112,7 +112,7 @@ def test_a_crew_gives_what_the_fleet_gives_with_the_weights_of_the_moment(
     Tokens are equal with probability above 1 − 1e-3: a rounding of 1e-6 decides on few of some 1,000 tokens.
     """
     kit = resolve_kit(ENVIRONMENT)
-    crew = InProcess(OpenPolicyWorker(ENVIRONMENT, LIMITS, VERSION))
+    crew = InProcess(PolicyWorkerFactory(ENVIRONMENT, LIMITS, VERSION))
     runtime = RayRuntime(kit, LIMITS, crew, tmp_path)
     worker = PolicyWorker(AgentRuntime(kit, LIMITS), VERSION, adapter)
     trained = [each for each in worker.model.parameters() if each.requires_grad]
@@ -123,12 +123,12 @@ def test_a_crew_gives_what_the_fleet_gives_with_the_weights_of_the_moment(
     found, expected = runtime.rollout(jobs(), PURPOSE), worker.runtime.rollout(jobs(), PURPOSE)
     assert_same(found, expected)
     assert {each.model_version for each in found} == {weights_hash(worker.model)} == set(crew.taken)
-    assert runtime.lost_attempts == 0 and runtime.lost_workers == []
+    assert runtime.lost_rollouts == 0 and runtime.lost_workers == []
 
 
 def test_the_thread_that_plays_computes_as_training_does_and_with_as_many_threads_as_asked() -> None:
     """A worker is made in one thread and plays in another; torch's rounding and threads are each thread's own."""
-    workplace = OpenPolicyWorker(ENVIRONMENT, LIMITS, VERSION, threads=2)()
+    workplace = PolicyWorkerFactory(ENVIRONMENT, LIMITS, VERSION, threads=2)()
     found = list[object]()
 
     def play() -> None:
@@ -145,11 +145,11 @@ def test_the_thread_that_plays_computes_as_training_does_and_with_as_many_thread
 
 def test_practice_goes_through_a_crew_as_through_a_fleet(tmp_path: Path, flushing: None) -> None:
     kit = resolve_kit(ENVIRONMENT)
-    runtime = RayRuntime(kit, LIMITS, InProcess(OpenPolicyWorker(ENVIRONMENT, LIMITS, VERSION)), tmp_path)
+    runtime = RayRuntime(kit, LIMITS, InProcess(PolicyWorkerFactory(ENVIRONMENT, LIMITS, VERSION)), tmp_path)
     worker = PolicyWorker(runtime, VERSION)
     runtime.follow(worker.model)
     local = PolicyWorker(AgentRuntime(kit, LIMITS), VERSION)
-    practice = RolloutPlan("run", 5, 3)
+    practice = RolloutSpec("run", 5, 3)
     found, expected = (each.sample_groups(tasks(3), 2, practice, NoSink()) for each in (worker, local))
     assert [[member.turn_rewards for member in group.members] for group in found] == [
         [member.turn_rewards for member in group.members] for group in expected
@@ -163,13 +163,13 @@ def test_practice_goes_through_a_crew_as_through_a_fleet(tmp_path: Path, flushin
 def test_sampling_ahead_through_a_crew_is_stamped_with_the_promised_weights(tmp_path: Path, flushing: None) -> None:
     """Two iterations with staleness 1 come from the weights before training, the third from those after one."""
     kit = resolve_kit(ENVIRONMENT)
-    runtime = RayRuntime(kit, LIMITS, InProcess(OpenPolicyWorker(ENVIRONMENT, LIMITS, VERSION), 1), tmp_path)
+    runtime = RayRuntime(kit, LIMITS, InProcess(PolicyWorkerFactory(ENVIRONMENT, LIMITS, VERSION), 1), tmp_path)
     ahead, model = PolicyWorker(runtime, VERSION), load_local(MODEL).model
     runtime.follow(ahead.model)
 
     def sample(iteration: int, weights: Mapping[str, torch.Tensor]) -> list[ScoredGroup]:
         restore_weights(ahead.model, weights)
-        return ahead.sample_groups(tasks(1), iteration, RolloutPlan("run", 5, 2), NoSink())
+        return ahead.sample_groups(tasks(1), iteration, RolloutSpec("run", 5, 2), NoSink())
 
     versions = []
     with AheadCollect(model, sample, staleness=1, iterations=3) as collect:
@@ -191,7 +191,7 @@ def test_a_crew_plays_one_version_that_it_follows(tmp_path: Path) -> None:
             yield from ()
 
     runtime = RayRuntime(resolve_kit(ENVIRONMENT), LIMITS, Nobody(), tmp_path)
-    with pytest.raises(ClusterError, match=r"asked for \['nano@1'\]"):
+    with pytest.raises(ClusterError, match=r"got \['nano@1'\]"):
         runtime.rollout(jobs(1, 1), PURPOSE)
 
 
@@ -204,7 +204,7 @@ def test_settings_that_cannot_be_are_refused_together() -> None:
 @pytest.mark.skipif(find_spec("ray") is not None, reason="ray is installed")
 def test_without_ray_the_cure_is_named() -> None:
     with pytest.raises(ClusterError, match=r"not installed: pip install 'upturn\[ray\]'"):
-        RayWorkerPool(OpenPolicyWorker(ENVIRONMENT, LIMITS, VERSION), RaySettings())
+        RayWorkerPool(PolicyWorkerFactory(ENVIRONMENT, LIMITS, VERSION), RaySettings())
 
 
 @needs_ray
@@ -214,9 +214,9 @@ def test_a_cluster_that_is_not_there_is_named_within_seconds() -> None:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     started = time.monotonic()
     with pytest.raises(ClusterError, match=f"there is no Ray cluster at '{address}'.*ray start --head"):
-        RayWorkerPool(OpenPolicyWorker(ENVIRONMENT, LIMITS, VERSION), RaySettings(address=address))
+        RayWorkerPool(PolicyWorkerFactory(ENVIRONMENT, LIMITS, VERSION), RaySettings(address=address))
     with pytest.raises(ClusterError, match="a cluster's address is host:port"):
-        RayWorkerPool(OpenPolicyWorker(ENVIRONMENT, LIMITS, VERSION), RaySettings(address="somewhere"))
+        RayWorkerPool(PolicyWorkerFactory(ENVIRONMENT, LIMITS, VERSION), RaySettings(address="somewhere"))
     assert time.monotonic() - started < 10
 
 
@@ -224,7 +224,7 @@ def test_a_cluster_that_is_not_there_is_named_within_seconds() -> None:
 @needs_ray
 @pytest.mark.filterwarnings("ignore")  # Ray leaves files and sockets of its own to the garbage collector
 def test_a_cluster_that_lacks_what_workers_need_is_named_within_the_time() -> None:
-    opened = OpenPolicyWorker(ENVIRONMENT, LIMITS, VERSION)
+    opened = PolicyWorkerFactory(ENVIRONMENT, LIMITS, VERSION)
     with pytest.raises(ClusterError, match="there is no Ray cluster at 'auto'"):
         RayWorkerPool(opened, RaySettings(address="auto"))
     with pytest.raises(
@@ -235,7 +235,7 @@ def test_a_cluster_that_lacks_what_workers_need_is_named_within_the_time() -> No
         RayWorkerPool(replace(opened, kit="no-such-kit"), RaySettings(1))
 
 
-class _Fragile(TraineeWorkplace):
+class _Fragile(PolicyWorkerRuntime):
     """Kills its own process when it meets a task named in ``deadly``, as long as the file there has lives left."""
 
     deadly = ""
@@ -257,7 +257,7 @@ class OpenFragile:
     lives: Path
     is_silent: bool = False
 
-    def __call__(self) -> TraineeWorkplace:
+    def __call__(self) -> PolicyWorkerRuntime:
         place = _Fragile(AgentRuntime(resolve_kit(ENVIRONMENT), LIMITS), VERSION)
         place.deadly, place.lives, place.is_silent = self.deadly, self.lives, self.is_silent
         return place
@@ -275,7 +275,7 @@ def _send_by_value() -> None:
 def test_two_ray_workers_give_the_trajectories_of_one_process_and_take_weights(tmp_path: Path) -> None:
     kit = resolve_kit(ENVIRONMENT)
     worker = PolicyWorker(AgentRuntime(kit, LIMITS), VERSION)
-    with RayWorkerPool(OpenPolicyWorker(ENVIRONMENT, LIMITS, VERSION), RaySettings(2)) as crew:
+    with RayWorkerPool(PolicyWorkerFactory(ENVIRONMENT, LIMITS, VERSION), RaySettings(2)) as crew:
         runtime = RayRuntime(kit, LIMITS, crew, tmp_path)
         runtime.follow(worker.model)
         for factor in (1.0, 1.01):
@@ -285,7 +285,7 @@ def test_two_ray_workers_give_the_trajectories_of_one_process_and_take_weights(t
             found = runtime.rollout(jobs(6, 4), PURPOSE)
             assert_same(found, worker.runtime.rollout(jobs(6, 4), PURPOSE))
             assert {each.model_version for each in found} == {weights_hash(worker.model)}
-        assert runtime.lost_attempts == 0
+        assert runtime.lost_rollouts == 0
         with pytest.raises(ClusterError, match="a worker cannot take the weights"):
             crew.load_weights(str(tmp_path / "gone"), "w2")
 
@@ -318,4 +318,4 @@ def test_a_ray_worker_that_is_lost_costs_its_unfinished_attempts_one_more_try(
         assert found[1].outcome == "environment_error" and "its worker was lost 3 times" in found[1].error
         assert found[1].id == expected[1].id
         assert len(runtime.lost_workers) == 3
-    assert runtime.lost_attempts >= len(runtime.lost_workers)
+    assert runtime.lost_rollouts >= len(runtime.lost_workers)

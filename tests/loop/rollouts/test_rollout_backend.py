@@ -16,7 +16,7 @@ from upturn.loop.cycle import run_cycle
 from upturn.loop.progress import NoProgress
 from upturn.loop.rollouts.policy_worker import PolicyWorker
 from upturn.loop.rollouts.remote_rollouts import RemoteRuntime
-from upturn.loop.rollouts.rollout_backend import check_sampler, follow, sampling
+from upturn.loop.rollouts.rollout_backend import check_sampler, follow, rollout_runtime
 from upturn.loop.run.context import open_run, version_of
 from upturn.loop.trainers.train_command import run_training
 from upturn.models.remote import RemoteSettings
@@ -29,7 +29,7 @@ NOBODY = "http://127.0.0.1:9"
 
 
 def test_by_default_the_runs_own_fleet_samples(desk: ModuleType, tmp_path: Path) -> None:
-    with desk.opened(tmp_path, desk.config()) as context, sampling(context, NANO, "train") as runtime:
+    with desk.opened(tmp_path, desk.config()) as context, rollout_runtime(context, NANO, "train") as runtime:
         assert runtime is context.runtime
         worker = PolicyWorker(runtime, NANO)
         follow(runtime, worker.model, NANO)  # nothing is to be done
@@ -41,7 +41,7 @@ def test_workers_without_ray_are_refused_with_how_to_install_it(desk: ModuleType
     with (
         desk.opened(tmp_path, desk.config(rollouts={"place": "ray"})) as context,
         pytest.raises(ClusterError, match=r"need Ray, which is not installed: pip install 'upturn\[ray\]'"),
-        sampling(context, NANO, "train"),
+        rollout_runtime(context, NANO, "train"),
     ):
         raise AssertionError("nobody samples")
 
@@ -101,7 +101,7 @@ def test_the_engine_is_asked_as_configured(
         config = desk.config(environment=SHORT, rollouts=rollouts)
         with open_run(config, tmp_path, "toy", NoProgress(), api_keys={"ITS_KEY": "secret"}) as context:
             check_sampler(context)
-            with sampling(context, NANO, "train") as runtime:
+            with rollout_runtime(context, NANO, "train") as runtime:
                 assert isinstance(runtime, RemoteRuntime)
     assert made == [RemoteSettings(server.url, "sglang", max_length=99, timeout_seconds=7.0)] * 2
     ((path, headers, _),) = server.asked
@@ -116,7 +116,7 @@ def test_an_engine_that_does_not_answer_is_named_with_what_to_do(
     engine = {"place": "engine", "url": NOBODY, "folder": str(tmp_path / "handed")}
     with (
         desk.opened(tmp_path / "run", desk.config(environment=SHORT, rollouts=engine)) as context,
-        sampling(context, NANO, "train") as runtime,
+        rollout_runtime(context, NANO, "train") as runtime,
     ):
         assert isinstance(runtime, RemoteRuntime)
         assert runtime.kit is context.kit and runtime.limits == context.runtime.limits

@@ -15,13 +15,13 @@ from upturn.environments import Step
 from upturn.environments.environment import judge
 from upturn.errors import TrainingError, WorldError
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
-from upturn.loop.rollouts.policy_worker import scored
+from upturn.loop.rollouts.policy_worker import score_trajectory
 from upturn.loop.rollouts.state_values import (
-    Continuations,
-    continued,
+    ContinuationSpec,
+    add_state_values,
+    count_tokens_after_states,
     measure_values,
-    with_values,
-    written_from_states,
+    sample_continuations,
 )
 from upturn.records import Action, AgentVersion, Evaluation, Task, Trajectory
 from upturn.training import ScoredGroup, ScoredTrajectory, StateValue
@@ -72,7 +72,7 @@ def test_a_greedy_model_earns_from_every_state_what_it_earned(runtime: AgentRunt
     """Nothing is left to chance, so every state is worth the outcome and no turn changed anything."""
     purpose = Purpose("greedy", 0, temperature=0.0)
     groups = _groups(runtime, purpose, ["mail_file", "call_off"], 1)
-    found = measure_values(runtime, NANO, groups, Purpose("greedy/values", 1, 0.0), how=Continuations(2, score))
+    found = measure_values(runtime, NANO, groups, Purpose("greedy/values", 1, 0.0), spec=ContinuationSpec(2, score))
     for group in found.groups:
         (member,) = group.members
         assert member.turn_rewards is not None
@@ -84,8 +84,8 @@ def test_a_greedy_model_earns_from_every_state_what_it_earned(runtime: AgentRunt
 
 def test_attempts_that_share_a_history_share_its_continuations(runtime: AgentRuntime) -> None:
     groups = _groups(runtime, Purpose("sampled", 0, 1.0), ["call_off"], 4)
-    how = Continuations(3, score)
-    found = continued(runtime, NANO, groups, Purpose("sampled/values", 0, 1.0), how=how)
+    spec = ContinuationSpec(3, score)
+    found = sample_continuations(runtime, NANO, groups, Purpose("sampled/values", 0, 1.0), spec=spec)
     (members,) = found.returns
     histories = {
         (group.task.id, turn, member.trajectory.rows[0].token_ids[: member.trajectory.rows[0].spans[turn].start])
@@ -93,12 +93,12 @@ def test_attempts_that_share_a_history_share_its_continuations(runtime: AgentRun
         for member in group.members
         for turn in range(len(member.trajectory.turns))
     }
-    assert found.attempts == 3 * len(histories)
+    assert found.continuations == 3 * len(histories)
     assert len(histories) < sum(len(member.trajectory.turns) for member in groups[0].members)
     assert len({member[0] for member in members if member is not None}) == 1
     assert found.tokens > 0
-    assert found == continued(runtime, NANO, groups, Purpose("sampled/values", 0, 1.0), how=how)
-    assert found != continued(runtime, NANO, groups, Purpose("sampled/values", 1, 1.0), how=how)
+    assert found == sample_continuations(runtime, NANO, groups, Purpose("sampled/values", 0, 1.0), spec=spec)
+    assert found != sample_continuations(runtime, NANO, groups, Purpose("sampled/values", 1, 1.0), spec=spec)
 
 
 def test_what_continuations_would_write_is_what_attempts_wrote_from_their_states_on(runtime: AgentRuntime) -> None:
@@ -111,16 +111,18 @@ def test_what_continuations_would_write_is_what_attempts_wrote_from_their_states
         for span in row.spans:
             lengths[span.turn] += span.stop - span.start
     assert len(lengths) > 1
-    assert written_from_states(runtime, groups) == sum((turn + 1) * length for turn, length in enumerate(lengths))
+    assert count_tokens_after_states(runtime, groups) == sum(
+        (turn + 1) * length for turn, length in enumerate(lengths)
+    )
     unscorable = [replace(group, members=(replace(first, turn_rewards=None),)) for group in groups]
-    assert written_from_states(runtime, unscorable) == 0
+    assert count_tokens_after_states(runtime, unscorable) == 0
 
 
 def test_rewards_are_discounted_by_the_turns_they_are_away(runtime: AgentRuntime) -> None:
     purpose = Purpose("greedy", 0, temperature=0.0)
     groups = _groups(runtime, purpose, ["mail_file"], 1)
-    ((states,),) = continued(
-        runtime, NANO, groups, purpose, how=Continuations(1, lambda *_: 1.0, gamma=0.5)
+    ((states,),) = sample_continuations(
+        runtime, NANO, groups, purpose, spec=ContinuationSpec(1, lambda *_: 1.0, gamma=0.5)
     ).returns
     assert states is not None
     count = len(groups[0].members[0].trajectory.turns)
@@ -132,8 +134,8 @@ def test_continuations_are_rewarded_for_all_that_their_attempt_wrote(runtime: Ag
     purpose = Purpose("greedy", 0, temperature=0.0)
     groups = _groups(runtime, purpose, ["call_off"], 1)
     attempt = groups[0].members[0].trajectory
-    how = Continuations(1, lambda trajectory, _: -float(written_count(trajectory)))
-    found = continued(runtime, NANO, groups, purpose, how=how)
+    spec = ContinuationSpec(1, lambda trajectory, _: -float(written_count(trajectory)))
+    found = sample_continuations(runtime, NANO, groups, purpose, spec=spec)
     assert len(attempt.turns) >= 3
     assert found.returns == ((((-float(written_count(attempt)),),) * len(attempt.turns),),)
 
@@ -157,10 +159,10 @@ def test_what_the_environment_gives_for_single_turns_counts_from_each_state_on()
     trajectory = groups[0].members[0].trajectory
     count = len(trajectory.turns)
     assert count >= 3
-    member = scored(trajectory, 1.0)
+    member = score_trajectory(trajectory, 1.0)
     assert member.turn_rewards == (*[0.25] * (count - 1), 1.25)
-    how = Continuations(1, lambda *_: 1.0, gamma=0.5)
-    (measured,) = measure_values(runtime, NANO, [replace(groups[0], members=(member,))], purpose, how=how).groups
+    spec = ContinuationSpec(1, lambda *_: 1.0, gamma=0.5)
+    (measured,) = measure_values(runtime, NANO, [replace(groups[0], members=(member,))], purpose, spec=spec).groups
     # A greedy model leaves nothing to chance, so no turn changed anything.
     expected = [
         math.fsum(0.5**turn * reward for turn, reward in enumerate(member.turn_rewards[first:]))
@@ -178,15 +180,15 @@ def test_potentials_are_those_recorded_or_none_at_all(runtime: AgentRuntime) -> 
     given = tuple(
         replace(turn, potential=index / len(trajectory.turns)) for index, turn in enumerate(trajectory.turns)
     )
-    member = scored(replace(trajectory, turns=given), 1.0)
+    member = score_trajectory(replace(trajectory, turns=given), 1.0)
     assert member.potentials == (*(turn.potential for turn in given), 0.0)
     gap = (replace(given[0], potential=None), *given[1:])
-    assert scored(replace(trajectory, turns=gap), 1.0).potentials is None
+    assert score_trajectory(replace(trajectory, turns=gap), 1.0).potentials is None
     shaped = advantage_of(AdvantageSettings(is_shaped=True))
     with pytest.raises(TrainingError, match=r"no potentials to shape its rewards by; let the environment give"):
-        shaped(replace(group, members=(scored(replace(trajectory, turns=gap), 1.0),)))
-    assert scored(trajectory, None).turn_rewards is None
-    assert scored(replace(trajectory, turns=()), 1.0).turn_rewards is None
+        shaped(replace(group, members=(score_trajectory(replace(trajectory, turns=gap), 1.0),)))
+    assert score_trajectory(trajectory, None).turn_rewards is None
+    assert score_trajectory(replace(trajectory, turns=()), 1.0).turn_rewards is None
 
 
 def test_unscorable_members_are_not_continued_and_missing_judgements_are_left_out(runtime: AgentRuntime) -> None:
@@ -200,16 +202,16 @@ def test_unscorable_members_are_not_continued_and_missing_judgements_are_left_ou
         return 0.25 if len(asked) % 2 else None
 
     purpose = Purpose("values", 0, 0.0)
-    found = measure_values(runtime, NANO, [mixed], purpose, how=Continuations(2, every_other))
+    found = measure_values(runtime, NANO, [mixed], purpose, spec=ContinuationSpec(2, every_other))
     unscorable, scored = found.groups[0].members
     assert unscorable.state_values is None
     assert scored.state_values == (
         *[StateValue(0.25, 1)] * len(second.trajectory.turns),
         StateValue(0.0, None),
     )
-    nothing = continued(runtime, NANO, [mixed], purpose, how=Continuations(2, lambda *_: None))
-    assert nothing.missing == nothing.attempts == 2 * len(second.trajectory.turns)
-    unmeasured = with_values(second, [()] * len(second.trajectory.turns))
+    nothing = sample_continuations(runtime, NANO, [mixed], purpose, spec=ContinuationSpec(2, lambda *_: None))
+    assert nothing.missing == nothing.continuations == 2 * len(second.trajectory.turns)
+    unmeasured = add_state_values(second, [()] * len(second.trajectory.turns))
     assert unmeasured.state_values == (*[None] * len(second.trajectory.turns), StateValue(0.0, None))
 
 
@@ -255,10 +257,12 @@ def test_continuations_that_broke_are_counted_and_their_cause_is_named(runtime: 
     attempt = groups[0].members[0].trajectory
     count = 2 * len(attempt.turns)
     with pytest.raises(WorldError) as caught:
-        continued(AgentRuntime(BrokenKit(LostErrands), LIMITS), NANO, groups, purpose, how=Continuations(2, score))
+        sample_continuations(
+            AgentRuntime(BrokenKit(LostErrands), LIMITS), NANO, groups, purpose, spec=ContinuationSpec(2, score)
+        )
     assert str(caught.value) == (
-        f"{count} of {count} continuations ended in environment_error, so the first state of attempt "
-        f"{attempt.id!r} has no value; the first broke with RuntimeError: boom in restore; mend the environment's "
+        f"{count} of {count} continuations ended in environment_error, so the first state of trajectory "
+        f"{attempt.id!r} has no value; the first error was RuntimeError: boom in restore; fix the environment's "
         "restore(), reset() or step(), or let snapshot() raise NotImplementedError to have actions repeated instead"
     )
 
@@ -267,9 +271,9 @@ def test_a_later_state_whose_continuations_broke_is_not_measured(runtime: AgentR
     """What broke is missing, though the verifier of errands calls it a failure: it says nothing about the state."""
     purpose = Purpose("greedy", 0, temperature=0.0)
     groups = _groups(runtime, purpose, ["call_off"], 1)
-    (whole,) = continued(runtime, NANO, groups, purpose, how=Continuations(2, score)).returns[0]
-    found = continued(
-        AgentRuntime(BrokenKit(HalfLostErrands), LIMITS), NANO, groups, purpose, how=Continuations(2, score)
+    (whole,) = sample_continuations(runtime, NANO, groups, purpose, spec=ContinuationSpec(2, score)).returns[0]
+    found = sample_continuations(
+        AgentRuntime(BrokenKit(HalfLostErrands), LIMITS), NANO, groups, purpose, spec=ContinuationSpec(2, score)
     )
     (states,) = found.returns[0]
     assert whole is not None
@@ -285,5 +289,5 @@ def test_continuations_that_nobody_judged_and_none_of_which_broke_are_no_error_o
 ) -> None:
     purpose = Purpose("greedy", 0, temperature=0.0)
     groups = _groups(runtime, purpose, ["mail_file"], 1)
-    found = continued(runtime, NANO, groups, purpose, how=Continuations(2, lambda *_: None))
-    assert found.missing == found.attempts
+    found = sample_continuations(runtime, NANO, groups, purpose, spec=ContinuationSpec(2, lambda *_: None))
+    assert found.missing == found.continuations

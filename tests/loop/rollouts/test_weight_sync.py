@@ -16,7 +16,7 @@ from upturn.agents import Attempt, Job, ModelSession, Reply, Setting, run_rollou
 from upturn.config import OptimiserSettings
 from upturn.environments import Info, Step
 from upturn.errors import ModelError, TrainingError
-from upturn.loop.rollouts.weight_sync import EngineReceiver, Handover
+from upturn.loop.rollouts.weight_sync import WeightSync, sync_with_engine
 from upturn.models.engine import LocalEngine, weights_hash
 from upturn.models.remote import RemoteEngine, RemoteSettings
 from upturn.records import Action, Observation, Task, Trajectory, Turn
@@ -133,8 +133,8 @@ def test_the_weights_that_were_given_sample_under_their_hash_and_score_as_they_d
     mine, served = tiny(1), Served(engine_server, tiny(2))
     with engine_server.serving(served.engine):
         engine = sglang(served)
-        handover = Handover(mine, EngineReceiver(engine), tmp_path / "weights")
-        assert handover.give() == weights_hash(mine) == engine.version
+        sync = sync_with_engine(mine, engine, tmp_path / "weights")
+        assert sync.push() == weights_hash(mine) == engine.version
         found = trajectories(practise(engine, 0))
         assert {each.model_version for each in found} == {weights_hash(mine)}
         scored = rescore(
@@ -144,7 +144,7 @@ def test_the_weights_that_were_given_sample_under_their_hash_and_score_as_they_d
             seed=0,
         )
         assert scored.tokens == 8 and scored.largest_gap < 1e-5
-        assert handover.give() == engine.version
+        assert sync.push() == engine.version
         assert len(served.folders) == 1, "the same weights are not handed over twice"
 
 
@@ -168,7 +168,7 @@ def test_an_engine_that_kept_its_old_weights_is_found_by_scoring_again(
     served.engine.load = None  # it says that it took them
     with engine_server.serving(served.engine):
         engine = sglang(served)
-        version = Handover(mine, EngineReceiver(engine), tmp_path).give()
+        version = sync_with_engine(mine, engine, tmp_path).push()
         found = trajectories(practise(engine, 0))
         score = Trainer(mine, OptimiserSettings(learning_rate=1e-3)).score
         with pytest.raises(TrainingError, match="other tokens than it sampled, or log-probs of other weights"):
@@ -183,11 +183,11 @@ def test_sampling_ahead_through_a_remote_engine_stamps_each_iteration_with_the_w
     seen: list[set[str]] = []
     with engine_server.serving(served.engine):
         engine = sglang(served)
-        handover = Handover(tiny(3), EngineReceiver(engine), tmp_path / "weights")
+        sync = sync_with_engine(tiny(3), engine, tmp_path / "weights")
         (tmp_path / "weights" / "mine").mkdir(parents=True)
 
         def sample(iteration: int, weights: Mapping[str, Tensor]) -> list[ScoredGroup]:
-            handover.give(weights)
+            sync.push(weights)
             groups = practise(engine, iteration)
             seen.append({each.model_version for each in trajectories(groups)})
             return groups
@@ -208,7 +208,7 @@ def test_an_engine_that_was_not_given_the_promised_weights_is_refused(
     model, served = tiny(1), Served(engine_server, tiny(2))
     with engine_server.serving(served.engine):
         engine = sglang(served)
-        Handover(tiny(3), EngineReceiver(engine), tmp_path).give()
+        sync_with_engine(tiny(3), engine, tmp_path).push()
         with (
             AheadCollect(model, lambda i, _: practise(engine, i), staleness=1, iterations=2) as collect,
             pytest.raises(TrainingError, match="must be those after 0 iterations"),
@@ -234,7 +234,7 @@ def test_an_adapter_goes_to_vllm_as_a_folder_and_its_tokens_score_with_the_model
 
     with engine_server.serving(engine_server.Engine(local, "base", load=load)) as server:
         engine = RemoteEngine(RemoteSettings(server.url, retries=0), "base")
-        version = Handover(mine, EngineReceiver(engine), tmp_path).give()
+        version = sync_with_engine(mine, engine, tmp_path).push()
         assert server.adapters == {version}
         found = trajectories(practise(engine, 0))
         assert {each.model_version for each in found} == {version}
@@ -243,33 +243,29 @@ def test_an_adapter_goes_to_vllm_as_a_folder_and_its_tokens_score_with_the_model
         before = copy_tensors(weight_tensors(mine))
         with torch.no_grad():
             next(each for name, each in mine.named_parameters() if "lora_B" in name).add_(0.1)
-        handover = Handover(mine, EngineReceiver(engine), tmp_path)
-        changed = handover.give()
-        assert changed != version and handover.give(before) == version and server.adapters == {version}
+        sync = sync_with_engine(mine, engine, tmp_path)
+        changed = sync.push()
+        assert changed != version and sync.push(before) == version and server.adapters == {version}
 
 
 def test_a_form_that_the_engine_does_not_take_is_refused_before_anything_is_saved(
     engine_server: ModuleType, tmp_path: Path
 ) -> None:
-    vllm = EngineReceiver(RemoteEngine(RemoteSettings("http://127.0.0.1:1"), "base"))
+    vllm = RemoteEngine(RemoteSettings("http://127.0.0.1:1"), "base")
     with pytest.raises(
         TrainingError, match="takes adapters while it runs, Qwen2ForCausalLM has no adapter: train with"
     ):
-        Handover(tiny(), vllm, tmp_path)
+        sync_with_engine(tiny(), vllm, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_weights_that_would_load_as_others_are_refused(tmp_path: Path) -> None:
-    class Nobody:
-        form = "checkpoint"
+    def load(folder: Path, version: str) -> None:
+        pytest.fail("the weights must not be handed over")
 
-        def take(self, folder: Path, version: str) -> None:
-            raise AssertionError
-
-    receiver: Any = Nobody()
     model: Any = tiny()
     with pytest.raises(TrainingError, match="only float32 weights can be handed over"):
-        Handover(model.to(torch.bfloat16), receiver, tmp_path).give()
+        WeightSync(model.to(torch.bfloat16), load, tmp_path).push()
 
 
 def test_an_engine_that_cannot_read_the_folder_is_named_and_asked_again_next_time(
@@ -283,8 +279,8 @@ def test_an_engine_that_cannot_read_the_folder_is_named_and_asked_again_next_tim
 
     served.engine.load = load
     with engine_server.serving(served.engine):
-        handover = Handover(tiny(1), EngineReceiver(sglang(served)), tmp_path)
+        sync = sync_with_engine(tiny(1), sglang(served), tmp_path)
         with pytest.raises(ModelError, match="no such folder here"):
-            handover.give()
+            sync.push()
         served.engine.load = taken
-        assert handover.give() == weights_hash(served.model)
+        assert sync.push() == weights_hash(served.model)
