@@ -217,11 +217,11 @@ class _Worker:
 
     def threads(self) -> "AbstractContextManager[None]":
         """Sets torch's threads where a model runs here."""
-        from upturn.loop.run import torch_set
+        from upturn.loop.run import configure_torch
 
         if self._version is None or self._config is None or self._version.kind != "local_model":
             return nullcontext()
-        return torch_set(self._config.run.threads or default_threads(usable_cores(), cpu_quota()))
+        return configure_torch(self._config.run.threads or default_threads(usable_cores(), cpu_quota()))
 
     def batches(self, suite: str, tasks: "Sequence[Task]", sitting: "Sitting | None") -> "Iterator[list[Finished]]":
         """Attempts at all tasks of a suite: first those that the sitting has, then new ones, which it keeps.

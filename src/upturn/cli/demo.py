@@ -35,10 +35,10 @@ def demo(  # noqa: PLR0917  # one parameter per option
         view.stage("Start")
         from upturn.cli.run_report import finish_demo
         from upturn.loop.demo import PLANS, demo_config, run_demo
-        from upturn.loop.run import chosen_run, open_run
+        from upturn.loop.run import choose_run, open_run
 
         plan = PLANS[size]
-        run_dir = chosen_run(directory, "demo", resume)
+        run_dir = choose_run(directory, "demo", resume)
         config = demo_config(seed=seed, directory=str(directory), plan=plan)
         command = f"upturn demo --seed {seed} --size {size}"
         with (

@@ -40,9 +40,9 @@ def run(
     with LiveView("Upturn loop") as view:
         from upturn.cli.run_report import write_summary
         from upturn.loop import run_cycle
-        from upturn.loop.run import chosen_run, open_run
+        from upturn.loop.run import choose_run, open_run
 
-        run_dir = chosen_run(Path(config.run.directory), "loop", resume)
+        run_dir = choose_run(Path(config.run.directory), "loop", resume)
         keys = keys_in(config, os.environ)
         again = ["upturn", "loop", "run", "--config", str(config_path), "--resume", str(run_dir)]
         with (

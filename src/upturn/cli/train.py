@@ -124,12 +124,12 @@ def _train(algorithm: str, config_path: Path, resume: str | None, *, as_json: bo
         refuse_together(config, algorithm)
     with LiveView(f"Upturn train {algorithm}") as view:
         from upturn.cli.run_report import write_summary
-        from upturn.loop.run import chosen_run, open_run
+        from upturn.loop.run import choose_run, open_run
         from upturn.loop.trainers import check, run_training, write_card
 
         check(config, algorithm)
         name = f"train-{run_name(algorithm)}"
-        run_dir = chosen_run(Path(config.run.directory), name, resume)
+        run_dir = choose_run(Path(config.run.directory), name, resume)
         again = ["upturn", "train", algorithm, "--config", str(config_path), "--resume", str(run_dir)]
         with (
             resumable(shlex.join(started_again(world, again))),

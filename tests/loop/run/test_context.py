@@ -16,7 +16,7 @@ from upturn.config import AgentConfig, ContextConfig, LoopConfig
 from upturn.errors import ConfigError, JournalError, StoreBusyError
 from upturn.loop.cycle import serve
 from upturn.loop.progress import NoProgress
-from upturn.loop.run.context import keep_agent_version, limits_of, open_run, policy_of, version_of
+from upturn.loop.run.context import limits_of, open_run, policy_of, store_agent_version, version_of
 from upturn.loop.run.preflight import check_names
 from upturn.loop.trainers.registry import parse_full_config
 from upturn.pool import Pool
@@ -137,10 +137,10 @@ def test_version_gets_a_name_of_its_own_where_a_shared_pool_knows_another(desk: 
     with Pool.open(tmp_path / "shared.db") as pool:
         first = AgentVersion("solver", "base", "callable", model="toy_desk:solver")
         other = AgentVersion("solver", "base", "callable", model="toy_desk:adder")
-        assert keep_agent_version(pool, first) == first
-        renamed = keep_agent_version(pool, other)
+        assert store_agent_version(pool, first) == first
+        renamed = store_agent_version(pool, other)
         assert renamed.id.startswith("solver@base-")
-        assert keep_agent_version(pool, other) == renamed  # as when a run is resumed
+        assert store_agent_version(pool, other) == renamed  # as when a run is resumed
         assert [version.id for version in pool.agent_versions()] == ["solver@base", renamed.id]
 
 

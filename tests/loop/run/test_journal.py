@@ -119,7 +119,7 @@ def test_another_run_is_refused_naming_both_sides(tmp_path: Path, other: dict[st
 
 
 def test_second_process_is_refused_with_the_first_ones_id(tmp_path: Path) -> None:
-    with opened(tmp_path), pytest.raises(JournalError, match=f"worked on by process {os.getpid()}"):
+    with opened(tmp_path), pytest.raises(JournalError, match=f"process {os.getpid()} is working on the run"):
         opened(tmp_path)
     opened(tmp_path).close()
 

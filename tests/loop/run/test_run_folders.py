@@ -7,7 +7,7 @@ import pytest
 
 from upturn.errors import JournalError
 from upturn.loop.run.journal import FILE_NAME
-from upturn.loop.run.run_folders import chosen_run, latest_run, new_run
+from upturn.loop.run.run_folders import choose_run, latest_run, new_run
 
 
 def clock() -> datetime:
@@ -34,7 +34,7 @@ def test_latest_run_is_the_newest_of_that_name(tmp_path: Path) -> None:
     newest = begun(tmp_path / "demo-20260102-030405-2")
     begun(tmp_path / "loop-20270101-000000")
     (tmp_path / "demo-20280101-000000").mkdir()  # no journal: nothing to resume
-    assert latest_run(tmp_path, "demo") == newest == chosen_run(tmp_path, "demo", "latest")
+    assert latest_run(tmp_path, "demo") == newest == choose_run(tmp_path, "demo", "latest")
 
 
 def test_latest_run_is_not_that_of_a_longer_name(tmp_path: Path) -> None:
@@ -55,9 +55,9 @@ def test_the_tenth_run_of_a_second_is_later_than_the_ninth(tmp_path: Path) -> No
 
 def test_run_that_is_not_there_cannot_be_resumed(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match=r"no run demo-\* with a journal.jsonl"):
-        chosen_run(tmp_path, "demo", "latest")
+        choose_run(tmp_path, "demo", "latest")
     with pytest.raises(JournalError, match="holds no run to resume"):
-        chosen_run(tmp_path, "demo", str(tmp_path / "demo-1"))
+        choose_run(tmp_path, "demo", str(tmp_path / "demo-1"))
     named = begun(tmp_path / "elsewhere")
-    assert chosen_run(tmp_path / "runs", "demo", str(named)) == named
-    assert not chosen_run(tmp_path, "demo", None).exists()
+    assert choose_run(tmp_path / "runs", "demo", str(named)) == named
+    assert not choose_run(tmp_path, "demo", None).exists()

@@ -14,7 +14,7 @@ from upturn.environments.hint import HintedKit
 from upturn.errors import ConfigError
 from upturn.loop.cycle import serve
 from upturn.loop.rollouts.policy_worker import TaskSampler
-from upturn.loop.run.task_source import FileKit, OwnKit, kit_of, read_tasks
+from upturn.loop.run.task_source import FileKit, WrappedKit, kit_of, read_tasks
 from upturn.records import Task, fields_json
 
 
@@ -94,7 +94,7 @@ def test_tools_are_those_of_the_kit_within() -> None:
     """Models with a chat template are told of them, whoever judges and for whichever tenant."""
     errands, tasks = ErrandsKit(), [Task("a", "mail_file", "file it", "errands")]
     within = (
-        OwnKit(errands, errands.verifier, "acme"),
+        WrappedKit(errands, errands.verifier, "acme"),
         FileKit(errands, errands.verifier, tasks),
         HintedKit(errands, {}),
     )
