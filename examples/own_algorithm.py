@@ -27,7 +27,7 @@ class ShortestSettings(SftSettings):
 def shortest(context: Context, worker: PolicyWorker, snapshot: Snapshot) -> tuple[TrainingRow, ...]:
     """The rows of the shortest success of each task that is short enough."""
     most, best = context.config.section(ShortestSettings).most_tokens, dict[str, Trajectory]()
-    successes = trainers.rendered_demonstrations(context, snapshot, worker)
+    successes = trainers.render_demonstrations(context, snapshot, worker)
     for trajectory in sorted(successes, key=written_count, reverse=True):
         best[trajectory.task_id] = trajectory
     return supervised_rows([each for each in best.values() if written_count(each) <= most])
@@ -37,8 +37,8 @@ def plan(context: Context, parent: AgentVersion) -> trainers.Plan:
     """What a run would take."""
     section, worker = context.config.section(ShortestSettings), PolicyWorker(context.runtime, parent)
     rows = shortest(context, worker, trainers.take_training_snapshot(context))
-    steps = trainers.in_epochs(rows, f"{len(rows)} rows", epochs=section.epochs, batch_rows=section.batch_rows)
-    return trainers.rows_plan(context, worker, "shortest", steps)
+    steps = trainers.epoch_workload(rows, f"{len(rows)} rows", epochs=section.epochs, batch_rows=section.batch_rows)
+    return trainers.plan_on_rows(context, worker, "shortest", steps)
 
 
 def train(context: Context, parent: AgentVersion, _before: HeldoutResult, name: str) -> AgentVersion:
@@ -50,7 +50,7 @@ def train(context: Context, parent: AgentVersion, _before: HeldoutResult, name: 
         RunOptions(context.seed, trainers.training_folder(context, name)),
     )
     trainers.jointly(context.world, worker, run_sft, rows, section, options)
-    return trainers.keep_version(context, worker, parent, name, snapshot=snapshot.id)
+    return trainers.save_candidate(context, worker, parent, name, snapshot=snapshot.id)
 
 
 SHORTEST = trainers.Algorithm(ShortestSettings, plan, train, frozenset({"pool"}))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from typer.testing import CliRunner
+from upturn.loop.evaluation.holdout import holdout
 
 from upturn.cli.evaluate import eval_app
 from upturn.cli.output import StoppedError
@@ -17,7 +18,6 @@ from upturn.environments import office
 from upturn.environments.office import OfficeKit
 from upturn.environments.office.suites import suite_named
 from upturn.errors import ConfigError, JournalError, UnknownNameError, WorldError
-from upturn.loop.evaluation.holdout import holdout
 from upturn.pool import Pool, Selection
 from upturn.records import Run, Task
 

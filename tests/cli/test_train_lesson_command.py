@@ -94,7 +94,7 @@ def test_a_dry_run_says_what_would_be_done_and_leaves_no_trace(folder: Path, ser
     before, files = _contents(served), {path for path in folder.iterdir() if path.name != "served.db-shm"}
     found = printed(run("sft", "--dry-run", "--json"))
     assert found["algorithm"] == "sft"
-    assert found["learns_from"] == "12 verified successes that the pool holds"
+    assert found["learns_from"] == "12 verified successes from the pool"
     assert figures(found)["rows"] == 12.0
     assert figures(found)["optimiser steps"] == 1.0
     assert found["settings"]["sft"]["min_score"] == 0.5
@@ -106,7 +106,7 @@ def test_a_dry_run_says_what_would_be_done_and_leaves_no_trace(folder: Path, ser
 def test_a_plan_needs_no_engine_but_says_that_it_did_not_answer(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("upturn.loop.trainers.training_plan.PROBED_ATTEMPTS", 2)
+    monkeypatch.setattr("upturn.loop.trainers.training_plan.PROBE_TRAJECTORIES", 2)
     nobody = "http://127.0.0.1:9"
     write(folder, f'{FILE}\n[rollouts]\nplace = "engine"\nurl = "{nobody}"\n')
     result = run("grpo", "--dry-run", "--json")
@@ -183,7 +183,7 @@ def test_every_way_says_what_it_learns_from_without_a_configuration(algorithm: s
     ("arguments", "changes", "message"),
     [
         (("sft",), {"served.db": "gone.db"}, "there is no file pool.path = 'gone.db'"),
-        (("dpo",), {'path = "served.db"': ""}, "`upturn train dpo` learns from evidence that is there already"),
+        (("dpo",), {'path = "served.db"': ""}, "`upturn train dpo` trains on stored data"),
         (
             ("grpo",),
             {"[sft]\nmin_score = 0.5": "[loop]\ntrain = []"},

@@ -10,7 +10,7 @@ from benchmarks.errands import MODEL
 from upturn.agents.context import Budget
 from upturn.config import AgentConfig, CurriculumSettings, RewardConfig, RolloutConfig
 from upturn.errors import ConfigError, TrainingError
-from upturn.loop.trainers.expert_iteration import refuse_forking
+from upturn.loop.trainers.expert_iteration import refuse_rewritten_history
 from upturn.loop.trainers.registry import ALGORITHMS
 from upturn.loop.trainers.train_command import check_effect
 from upturn.models import Renderer
@@ -54,10 +54,12 @@ class _Forking:
 
 
 def test_hints_are_refused_where_a_template_begins_a_row_with_every_turn() -> None:
-    refuse_forking(cast(Renderer, _Forking(keeps=True)), "")
-    with pytest.raises(TrainingError, match="a hint cannot be taken out of what it read; train with `iterated`"):
-        refuse_forking(cast(Renderer, _Forking(keeps=False)), "")
+    refuse_rewritten_history(cast(Renderer, _Forking(keeps=True)), "")
+    with pytest.raises(TrainingError, match="a hint cannot be removed from a rewritten history; train with"):
+        refuse_rewritten_history(cast(Renderer, _Forking(keeps=False)), "")
     with pytest.raises(
-        TrainingError, match=r"has a budget \(context_tokens = 400\), so that a hint cannot be taken"
+        TrainingError, match=r"has a context budget \(context_tokens = 400\), and a hint cannot be removed"
     ):
-        refuse_forking(cast(Renderer, _Forking(keeps=True)), "", context=Budget(400, 8, 100, 48, low_mark=0.6))
+        refuse_rewritten_history(
+            cast(Renderer, _Forking(keeps=True)), "", budget=Budget(400, 8, 100, 48, low_mark=0.6)
+        )
