@@ -1,4 +1,4 @@
-"""Building the model that ships: its card can be repeated, and an interrupted build ends as an undisturbed one."""
+"""Building a shipped model: its card is reproducible, and an interrupted build gives the same model."""
 
 import json
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from upturn.environments.environment import judge
 from upturn.environments.kit import resolve_kit
 from upturn.loop import build_nano as nano
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
-from upturn.loop.build_nano import ATTEMPTS, HELDOUT_TASKS, PASS_TASKS, build, limits_of
+from upturn.loop.build_nano import HELDOUT_TASKS, PASS_TASKS, SAMPLES, build_model, limits_of
 from upturn.loop.evaluation.evaluate import evaluate_version, evaluation_tasks, families_of
 from upturn.loop.progress import NoProgress
 from upturn.models.shipped import CARD, model_folder
@@ -28,8 +28,8 @@ from upturn.training.pretraining.tokenizer import new_tokenizer, said
 pytestmark = pytest.mark.slow
 
 COURSES = (OFFICE, ERRANDS)
-TIPPED = 0.02
-"""Share of a family's tasks whose outcome another processor's rounding may tip; the card's own tips none."""
+ROUNDING = 0.02
+"""Share of a family's tasks whose outcome may change with another CPU's rounding."""
 
 
 @pytest.fixture(autouse=True)
@@ -42,14 +42,14 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(params=COURSES, ids=lambda course: course.model)
 def course(request: pytest.FixtureRequest) -> Course:
-    found: Course = request.param
-    return found
+    course: Course = request.param
+    return course
 
 
 @pytest.fixture
 def card(course: Course) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((model_folder(model_of(course)) / CARD).read_text())
-    return found
+    card: dict[str, Any] = json.loads((model_folder(model_of(course)) / CARD).read_text())
+    return card
 
 
 def model_of(course: Course) -> str:
@@ -60,7 +60,7 @@ def version_of(course: Course) -> AgentVersion:
     return AgentVersion("nano", "base", "local_model", model=model_of(course), parameters={"temperature": 1.0})
 
 
-def test_card_is_of_this_schedule(course: Course, card: dict[str, Any]) -> None:
+def test_card_has_the_course_s_schedule(course: Course, card: dict[str, Any]) -> None:
     assert (card["name"], card["steps"]) == (course.model, course.steps)
     assert [phase["name"] for phase in card["schedule"]] == [phase.name for phase in course.schedule]
     assert [phase["mixture"] for phase in card["schedule"]] == [dict(phase.mixture) for phase in course.schedule]
@@ -76,10 +76,10 @@ def test_success_by_family_is_that_of_the_card(
     heldout = evaluate_version(AgentRuntime(kit, limits_of(course)), version_of(course), tasks, purpose, pool=None)
     assert sorted(families_of(heldout.marks)) == sorted(course.families)
     for family in course.families:
-        written, found = card["heldout"][f"{name}_{family}"], heldout.interval(family=family)
-        assert written["n"] == found.n
-        assert abs(written["value"] - found.mean) <= max(TIPPED, 1 / found.n) + 1e-9, family
-    assert heldout.rate() == pytest.approx(card["heldout"][name]["value"], abs=TIPPED)
+        written, measured = card["heldout"][f"{name}_{family}"], heldout.interval(family=family)
+        assert written["n"] == measured.n
+        assert abs(written["value"] - measured.mean) <= max(ROUNDING, 1 / measured.n) + 1e-9, family
+    assert heldout.rate() == pytest.approx(card["heldout"][name]["value"], abs=ROUNDING)
 
 
 def test_pass_at_8_is_that_of_the_card(course: Course, card: dict[str, Any]) -> None:
@@ -87,12 +87,12 @@ def test_pass_at_8_is_that_of_the_card(course: Course, card: dict[str, Any]) -> 
     runtime, seed = AgentRuntime(kit, limits_of(course)), card["seed"]
     for family in course.families:
         tasks = list(islice(kit.tasks(seed=seed + 1, split="train", families=[family]), PASS_TASKS))
-        jobs = [(version_of(course), task, number) for task in tasks for number in range(ATTEMPTS)]
-        attempts = runtime.rollout(jobs, Purpose(f"card/pass/{family}", seed, 1.0))
+        jobs = [(version_of(course), task, number) for task in tasks for number in range(SAMPLES)]
+        trajectories = runtime.rollout(jobs, Purpose(f"card/pass/{family}", seed, 1.0))
         solved = {
             task.id
-            for (_, task, _), attempt in zip(jobs, attempts, strict=True)
-            if judge(kit.verifier, task, attempt).is_success
+            for (_, task, _), trajectory in zip(jobs, trajectories, strict=True)
+            if judge(kit.verifier, task, trajectory).is_success
         }
         assert len(solved) / PASS_TASKS == pytest.approx(card["pass_at_8"][family], abs=1 / PASS_TASKS + 1e-9)
 
@@ -117,7 +117,7 @@ class Stops(NoProgress):
 def test_interrupted_build_makes_the_same_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     skills, glimpses = ERRANDS.schedule
     short = (
-        replace(skills, steps=56, warmup_steps=5, decay_steps=10),  # a checkpoint stands after 50 steps
+        replace(skills, steps=56, warmup_steps=5, decay_steps=10),  # the first checkpoint is after 50 steps
         replace(glimpses, first_step=56, steps=4, warmup_steps=2, decay_steps=2),
     )
     monkeypatch.setattr(nano, "HELDOUT_TASKS", 9)
@@ -125,19 +125,26 @@ def test_interrupted_build_makes_the_same_model(monkeypatch: pytest.MonkeyPatch,
     texts = [text for number in range(200) for text in said(ERRANDS.walk("drill", number))]
     tokenizer = new_tokenizer(texts, PATTERN, ERRANDS.vocabulary)
     course = replace(ERRANDS, schedule=short, new_tokenizer=lambda: tokenizer)
-    calm = build(course, tmp_path / "calm-work", tmp_path / "calm", seed=3, threads=1, progress=NoProgress())
-    work, target, progress = tmp_path / "work", tmp_path / "shaken", Stops(20, 53, 58)
+    uninterrupted = build_model(
+        course,
+        tmp_path / "uninterrupted-work",
+        tmp_path / "uninterrupted",
+        seed=3,
+        threads=1,
+        progress=NoProgress(),
+    )
+    work, target, progress = tmp_path / "work", tmp_path / "interrupted", Stops(20, 53, 58)
     target.mkdir()
     (target / "config.json").write_text("old")
     for _ in range(3):
         with pytest.raises(KeyboardInterrupt):
-            build(course, work, target, seed=3, threads=1, progress=progress)
+            build_model(course, work, target, seed=3, threads=1, progress=progress)
         assert [file.name for file in target.iterdir()] == ["config.json"]  # nothing is replaced before the end
-    shaken = build(course, work, target, seed=3, threads=1, progress=progress)
-    assert shaken == calm
+    interrupted = build_model(course, work, target, seed=3, threads=1, progress=progress)
+    assert interrupted == uninterrupted
     for name in ("model.safetensors", "tokenizer.json", "config.json", CARD):
-        assert (target / name).read_bytes() == (tmp_path / "calm" / name).read_bytes()
-    assert calm.weights_sha256 == sha256((target / "model.safetensors").read_bytes()).hexdigest()
+        assert (target / name).read_bytes() == (tmp_path / "uninterrupted" / name).read_bytes()
+    assert uninterrupted.weights_sha256 == sha256((target / "model.safetensors").read_bytes()).hexdigest()
     assert sorted(file.name for file in target.iterdir()) == sorted(
-        file.name for file in (tmp_path / "calm").iterdir()
+        file.name for file in (tmp_path / "uninterrupted").iterdir()
     )

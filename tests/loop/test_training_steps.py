@@ -429,7 +429,7 @@ def test_practice_that_leaves_its_limits_says_so_and_keeps_what_was_within(
         "above its limit of 0.2. No optimiser step was taken: no sample gave a training signal. The weights "
         "after iteration 1 are kept: the best of 3 evaluations."
     )
-    assert made.practice == told_to.notes[-1] == words
+    assert made.limits == told_to.notes[-1] == words
 
 
 def test_candidate_keeps_its_share_of_the_incumbent(desk: ModuleType, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Numbers for people, never rounded in their favour.
+"""Formatting of numbers, never rounded in their favour.
 
 A share is printed as 100 % only if it is exactly 1 and as 0 % only if it is exactly 0; a difference always has a
 sign.
@@ -9,7 +9,7 @@ import math
 from upturn.report.content import Estimate
 
 _SPACE = "\u00a0"
-"""No line break between a number and its unit."""
+"""Non-breaking, between a number and its unit."""
 
 
 def percent(share: float) -> str:
@@ -46,7 +46,7 @@ def number(value: float) -> str:
 
 
 def rounded(value: float) -> float:
-    """Three significant digits, for labels beside a bar and in sentences."""
+    """Three significant digits, for labels and sentences."""
     return float(f"{value:.3g}")
 
 

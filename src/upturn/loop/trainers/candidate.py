@@ -8,7 +8,13 @@ from upturn.loop.progress import curve_reporter
 from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import Context, store_agent_version
 from upturn.records import AgentVersion, Result, record
-from upturn.report.training import ending, keeping, measuring, read_training, write_training_report
+from upturn.report.training import (
+    kept_weights_sentence,
+    read_training,
+    score_sentence,
+    stop_sentences,
+    write_training_report,
+)
 from upturn.training import EpochSettings, IterationSettings
 from upturn.training.runs import DESCRIPTION_FILE, WARM_UP_FOLDER, RunOptions
 
@@ -47,8 +53,10 @@ def training_summary(context: Context, name: str) -> str:
     report = read_training(folder)
     warm_up = ""
     if report.has_warm_up:
-        warm_up = f"Supervised warm-up: {ending(read_training(folder / WARM_UP_FOLDER))} RL training:"
-    return " ".join(filter(None, (warm_up, ending(report), keeping(report), measuring(report))))
+        warm_up = f"Supervised warm-up: {stop_sentences(read_training(folder / WARM_UP_FOLDER))} RL training:"
+    return " ".join(
+        filter(None, (warm_up, stop_sentences(report), kept_weights_sentence(report), score_sentence(report)))
+    )
 
 
 def limits_summary(context: Context, name: str) -> str:
@@ -56,7 +64,7 @@ def limits_summary(context: Context, name: str) -> str:
     report = read_training(training_folder(context, name))
     if report.outcome is None or report.outcome.stopped != "limit":
         return ""
-    return f"{ending(report)} {keeping(report)}"
+    return f"{stop_sentences(report)} {kept_weights_sentence(report)}"
 
 
 def save_candidate(

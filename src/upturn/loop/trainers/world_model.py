@@ -20,7 +20,7 @@ from upturn.loop.trainers.training_plan import Plan, Workload, evaluation_count,
 from upturn.models import RenderedObservations
 from upturn.pool import Selection, take_snapshot
 from upturn.records import AgentVersion, Result, Snapshot, Trajectory
-from upturn.report.training import TrainingReport, beginning, read_training
+from upturn.report.training import TrainingReport, read_training, start_text
 from upturn.training import TrainingRow, supervised_rows
 from upturn.training.algorithms.world_model import WorldModelSettings
 from upturn.training.data import LeftOut, Transition, transitions_of
@@ -123,7 +123,7 @@ def with_lift(version: AgentVersion, report: TrainingReport) -> TrainedVersion:
     line = (
         f"Of {n} held-out answers the version predicts {percent(metrics, 'held_out_right'):.1f} % correctly, and "
         f"always predicting a tool's most common answer {percent(metrics, 'held_out_usual'):.1f} %: the lift is "
-        f"{percent(metrics, 'score'):+.1f} points, and was {percent(first, 'score'):+.1f} {beginning(report)}."
+        f"{percent(metrics, 'score'):+.1f} points, and was {percent(first, 'score'):+.1f} {start_text(report)}."
     )
     results = (
         Result("lift_first", first["score"] or 0.0, "share", n=n),

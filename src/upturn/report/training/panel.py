@@ -1,4 +1,4 @@
-"""The panels of a page about a training run: which curves it shows, their names, and what a good one looks like."""
+"""The panels of a training run's page: their curves, and what a good curve looks like."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -35,7 +35,7 @@ class Panel(NamedTuple):
     scale: Scale = "from zero"
     is_wide: bool = False
     ideal: float | None = None
-    """The panel is left out where all its curves are constant at this value. None = never left out."""
+    """The panel is omitted if all its curves are constant at this value. None = never omitted."""
 
 
 class _Loss(NamedTuple):
@@ -112,14 +112,14 @@ _FIXED = (
         "learning-rate",
         "Learning rate",
         "learning rate",
-        "As the schedule says: warm-up, then constant or falling.",
+        "It follows the schedule: warm-up, then constant or falling.",
         (Line("learning_rate", "learning rate"),),
     ),
     Panel(
         "entropy",
         "Entropy",
         "nats a token",
-        "How undecided the policy is. A slow fall is learning; a fast fall to 0 is collapse: exploration ends. "
+        "The policy's uncertainty. A slow fall is learning; a fast fall to 0 is collapse: exploration ends. "
         "A rise means that the policy degenerates.",
         (Line("entropy", "entropy"),),
         "noisy",
@@ -149,8 +149,8 @@ _FIXED = (
         "share of written tokens",
         "A few per cent at most. Much more: steps go too far for one batch. Never any: the clip does not matter.",
         (
-            Line("clip_fraction_low", "made unlikelier"),
-            Line("clip_fraction_high", "made likelier"),
+            Line("clip_fraction_low", "probability decreased"),
+            Line("clip_fraction_high", "probability increased"),
             Line("clip_fraction_dual", "second clip"),
         ),
         "noisy",
@@ -176,7 +176,7 @@ _FIXED = (
         "tokens",
         "Tokens of an update",
         "tokens",
-        "Shared beginnings are computed once: the gap between recorded and computed is work that was saved.",
+        "Shared prefixes are computed once: the gap between recorded and computed is saved work.",
         (Line("logical_tokens", "as recorded"), Line("physical_tokens", "computed")),
         "noisy",
     ),
@@ -184,7 +184,7 @@ _FIXED = (
         "share",
         "Work saved by sharing",
         "row by row ÷ as done",
-        "1: nothing was shared. 2: half of the work was saved. It grows with group size and prompt length.",
+        "1: nothing is shared. 2: half of the work is saved. It grows with group size and prompt length.",
         (Line("share_ratio", "ratio"),),
         "noisy",
     ),
@@ -213,7 +213,7 @@ _FIXED = (
         (
             Line("unscorable", "trajectories without reward"),
             Line("forks", "forked rows"),
-            Line("compactions", "of these for a budget"),
+            Line("compactions", "of these for a context budget"),
             Line("curriculum_missing", "trajectories without a verdict"),
         ),
         ideal=0.0,
@@ -324,7 +324,7 @@ def curriculum_panels(metrics: Sequence[str]) -> list[Panel]:
             SUCCESS,
             "Success by level",
             "recent successes",
-            "Each level should rise in its turn and stay up. A dashed mark: that level becomes the most sampled; "
+            "Each level should rise in turn and stay up. Dashed marks: that level becomes the most sampled; "
             "“all”: the last level is learned, and all are mixed.",
             _levels(metrics, "success_level_"),
             is_wide=True,
