@@ -149,9 +149,9 @@ def test_all_problems_are_listed_together() -> None:
 
 
 IDLE = (
-    " would do nothing with minibatches=1, passes=1 and mismatch: the only step of an iteration meets the weights "
-    "that its old log-probs are recomputed with, so every ratio is 1. Set more minibatches or passes, or leave it "
-    "out"
+    " would do nothing with minibatches=1, passes=1 and mismatch: the only step of an iteration starts from the "
+    "weights that its old log-probs are recomputed with, so every ratio is 1. Set more minibatches or passes, or "
+    "leave it out"
 )
 
 

@@ -14,8 +14,8 @@ from upturn.records import PreferencePair, RatedTrajectory, Task, Trajectory
 from upturn.training import ScoredGroup, ScoredTrajectory, StateValue
 from upturn.training.algorithms.dpo import PairBatches
 from upturn.training.algorithms.kto import KtoSettings, rated_steps
-from upturn.training.data.pair_mining import pairs_of
-from upturn.training.data.pair_row import pair_rows, refer
+from upturn.training.data.pair_mining import mine_pairs
+from upturn.training.data.pair_row import add_reference, pair_rows
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.pair_settings import PairObjectiveSettings, PairSettings
 from upturn.training.stream import Minibatch
@@ -68,7 +68,7 @@ def test_a_knob_of_the_objective_changes_the_gradient(tiny_model: Model, make_tr
     reference = Trainer(tiny_model(1), STILL).score
 
     def gradient(objective: PairObjectiveSettings) -> Tensor:
-        found = refer(pair_rows(pairs, objective, "initial"), reference)
+        found = add_reference(pair_rows(pairs, objective, "initial"), reference)
         return _gradient(tiny_model(0), PairBatches(found, 1, objective).minibatch([0]))
 
     plain = PairObjectiveSettings()
@@ -94,7 +94,7 @@ def test_a_knob_of_pairing_changes_the_pairs(make_trajectory: Make, name: str) -
         return [[5.0, 0.0], [0.0, 0.0]]
 
     def found(pairing: PairSettings) -> object:
-        return pairs_of([group], pairing, critic if pairing.monte_carlo_share < 1 else None).pairs
+        return mine_pairs([group], pairing, critic if pairing.monte_carlo_share < 1 else None).pairs
 
     before, value = PAIRS[name]
     assert found(before) != found(replace(before, **{name: value}))

@@ -14,7 +14,7 @@ from upturn.loop.run.context import open_run, version_of
 from upturn.loop.run.task_source import FEWEST_SET_ASIDE, FileKit, kit_of
 from upturn.records import Task, fields_json
 from upturn.training.algorithms.grpo import GrpoSettings
-from upturn.training.evaluation_result import Assessment
+from upturn.training.evaluation_result import EvaluationResult
 
 NANO = AgentConfig(name="nano", kind="local_model", model=MODEL)
 
@@ -26,7 +26,7 @@ def test_practice_is_watched_on_tasks_with_an_interval_and_costs(desk: ModuleTyp
         worker = PolicyWorker(context.runtime, version_of(NANO))
         found = watcher(context, worker, "grpo")(0)
         again = watcher(context, worker, "grpo")(5)
-    assert isinstance(found, Assessment)
+    assert isinstance(found, EvaluationResult)
     assert found == again  # of the weights alone
     assert found.tasks == SELECTION_TASKS
     assert found.low is not None and found.high is not None
@@ -44,7 +44,7 @@ def test_the_watched_cost_is_the_mean_over_what_could_be_judged(desk: ModuleType
     )
     with desk.opened(tmp_path / "run", replace(plain, agents=(NANO,))) as context:
         found = watcher(context, PolicyWorker(context.runtime, version_of(NANO)), "grpo")(0)
-    assert isinstance(found, Assessment)
+    assert isinstance(found, EvaluationResult)
     third = SELECTION_TASKS // 3
     assert (found.costs, found.missing_costs) == (
         {"error": 0.0, "safety": 0.5},
@@ -136,7 +136,7 @@ def test_a_small_file_is_watched_on_what_is_practised_and_that_is_said(desk: Mod
     config, told = _on_file(desk, tmp_path, sums=20), _Told()
     with open_run(config, tmp_path / "run", "toy", told) as context:
         found = watcher(context, PolicyWorker(context.runtime, version_of(NANO)), "grpo")(0)
-        assert isinstance(found, Assessment)
+        assert isinstance(found, EvaluationResult)
         assert not watched(context).is_unseen
     assert found.tasks == 20
     assert "trained on too" in found.measure

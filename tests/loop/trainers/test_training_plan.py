@@ -292,7 +292,7 @@ def test_examples_without_a_random_control_measure_no_chance_and_a_second_base_i
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("upturn.loop.trainers.training_plan.probed", lambda *_: Cost(10.0, 5.0, 2.0, 0.0, 12))
-    own = RftSettings(controls=(), seeds=2, second_base="elsewhere")
+    own = RftSettings(controls=(), seeds=2, replication_model="elsewhere")
     planned = replace(context, config=context.config.with_sections(own))
     found = rft.plan(planned, version_of(NANO))
     rows = own.iterations * own.tasks_per_iteration * own.group_size

@@ -58,7 +58,7 @@ def test_multipliers_rise_above_budget_fall_below_it_and_stay_within_bounds(make
         ScoredTrajectory(costly(make_trajectory, "b", 0), None),  # not scorable, but it cost nothing
     )
     good = group_of(ScoredTrajectory(costly(make_trajectory, "c", 0), (1.0,)))
-    assert multipliers.update([bad]) == {"multiplier_safety": 0, "practice_cost_safety": 1}
+    assert multipliers.update([bad]) == {"multiplier_safety": 0, "rollout_cost_safety": 1}
     assert multipliers.values["safety"] == pytest.approx(0.4 * 0.75)
     multipliers.update([bad])
     assert multipliers.values["safety"] == 0.5
@@ -135,7 +135,7 @@ def test_a_policy_takes_the_paying_arm_as_often_as_its_budget_allows(make_trajec
     found = [bandit.step(algorithm, index) for index in range(120)][60:]
     for index in range(15):
         assert "multiplier_safety" not in free.step(unbound, index)
-    assert np.mean([each["practice_cost_safety"] for each in found]) == pytest.approx(0.25, abs=0.04)
+    assert np.mean([each["rollout_cost_safety"] for each in found]) == pytest.approx(0.25, abs=0.04)
     allowed = 1 + bandit.DECAY * math.log(3) * 16 / 3
     assert np.mean([each["multiplier_safety"] for each in found]) == pytest.approx(allowed, abs=0.15)
     assert free.share > 0.8

@@ -16,7 +16,7 @@ from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.records import PreferencePair, Trajectory
 from upturn.training.algorithms.dpo import DpoSettings, PairBatches, run_dpo
-from upturn.training.data.pair_row import PairRows, pair_rows, refer
+from upturn.training.data.pair_row import PairRows, add_reference, pair_rows
 from upturn.training.distributed.weights import copy_tensors, weight_tensors
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.pair_settings import PairObjectiveSettings
@@ -58,7 +58,7 @@ def _logprob(model: PreTrainedModel, trajectory: Trajectory) -> Tensor:
 def _referred(
     model: PreTrainedModel, pairs: list[PreferencePair], settings: PairObjectiveSettings
 ) -> list[PairRows]:
-    return refer(pair_rows(pairs, settings, "initial"), Trainer(model, STILL).score)
+    return add_reference(pair_rows(pairs, settings, "initial"), Trainer(model, STILL).score)
 
 
 @pytest.mark.parametrize("packing", ["tree", "padded"])

@@ -28,7 +28,7 @@ from upturn.training.policy_settings import (
 )
 from upturn.training.runs import RunOptions, read_curve
 from upturn.training.runs.metric import UNREPEATED
-from upturn.training.runs.run import CURVE_FILE
+from upturn.training.runs.run_folder import CURVE_FILE
 
 Model = Callable[..., PreTrainedModel]
 Make = Callable[..., Trajectory]

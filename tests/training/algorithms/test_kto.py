@@ -15,7 +15,7 @@ from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.records import RatedTrajectory, Trajectory
 from upturn.training import TrainingRow
-from upturn.training.algorithms.kto import KtoSettings, RatedBatches, mismatched, run_kto
+from upturn.training.algorithms.kto import KtoSettings, RatedBatches, mismatch_rows, run_kto
 from upturn.training.distributed.weights import weight_tensors
 from upturn.training.row import FloatArray, turn_rows
 from upturn.training.runs import RunOptions, read_curve
@@ -84,7 +84,7 @@ def test_continuations_are_those_of_other_tasks_and_every_one_stands_behind_its_
     rated = _rated(make_trajectory, *[True, False] * 5)
     attempts = [turn_rows(each.trajectory, weight=1.0) for each in rated]
     for seed in range(5):
-        found = mismatched(rated, attempts, seed)
+        found = mismatch_rows(rated, attempts, seed)
         for index, row in enumerate(found):
             assert row.token_ids[:4].tolist() == [1, 3 + index, 2, 9]
             assert row.token_ids[4] != 10 + index
@@ -93,7 +93,9 @@ def test_continuations_are_those_of_other_tasks_and_every_one_stands_behind_its_
     same = _rated(make_trajectory, True, False, True, task="one")
     assert all(
         row.token_ids[4] != 10 + index
-        for index, row in enumerate(mismatched(same, [turn_rows(each.trajectory, weight=1.0) for each in same], 0))
+        for index, row in enumerate(
+            mismatch_rows(same, [turn_rows(each.trajectory, weight=1.0) for each in same], 0)
+        )
     )
 
 
@@ -102,7 +104,7 @@ def test_a_joined_row_is_no_longer_than_the_longest_recorded_one(make_trajectory
     long = make_trajectory((1, 2, 3, 4, 5, 6), ((0, 5, 6),), name="long", task="a")
     short = make_trajectory((1, 7, 8, 9, 10), ((0, 1, 3), (1, 4, 5)), name="short", task="b")
     rated = [RatedTrajectory(long, True), RatedTrajectory(short, False)]
-    first, second = mismatched(rated, [turn_rows(each.trajectory, weight=1.0) for each in rated], 0)
+    first, second = mismatch_rows(rated, [turn_rows(each.trajectory, weight=1.0) for each in rated], 0)
     assert (first.token_ids.tolist(), first.positions.tolist()) == ([1, 2, 3, 4, 5, 7], [5])
     assert (second.token_ids.tolist(), second.positions.tolist()) == ([1, 6], [1])
 
@@ -119,7 +121,7 @@ def test_the_reference_point_is_the_mean_movement_of_mismatched_attempts_and_nev
     def scorer(rows: Sequence[TrainingRow]) -> Sequence[FloatArray]:
         return [np.full(2, -1.0 + moved[now][each % 2], dtype=np.float32) for each, _ in enumerate(rows)]
 
-    steps = RatedBatches(attempts, mismatched(rated, attempts, 0), KtoSettings(), scorer=scorer)
+    steps = RatedBatches(attempts, mismatch_rows(rated, attempts, 0), KtoSettings(), scorer=scorer)
     now = "up"
     assert steps.unit([0, 1]).metrics["reference_point"] == pytest.approx(1.0)
     now = "down"

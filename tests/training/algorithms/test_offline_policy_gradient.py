@@ -146,8 +146,8 @@ def test_old_attempts_are_left_out_and_counted(make_trajectory: Make) -> None:
 
 def test_attempts_that_stand_alone_are_left_out_where_attempts_are_compared(make_trajectory: Make) -> None:
     attempts = [_attempt(make_trajectory, name, prompt) for name, prompt in (("a", 3), ("b", 3), ("c", 4))]
-    assert StoredCollect(attempts, groups=9, seed=0).left_out["alone"] == 1
-    with_all = StoredCollect(attempts, groups=9, seed=0, least=1)
+    assert StoredCollect(attempts, groups=9, seed=0).excluded["alone"] == 1
+    with_all = StoredCollect(attempts, groups=9, seed=0, min_members=1)
     assert sum(len(group.members) for group in with_all(0)) == 3
 
 

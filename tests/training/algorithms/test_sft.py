@@ -14,7 +14,8 @@ from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.records import Trajectory
 from upturn.training import TrainingRow, supervised_rows
-from upturn.training.algorithms.sft import SftSettings, SupervisedSteps, epoch_order, held_out_loss, run_sft
+from upturn.training.algorithms.epochs import EpochSteps, epoch_order
+from upturn.training.algorithms.sft import SftSettings, held_out_loss, run_sft, supervised_steps
 from upturn.training.distributed.weights import copy_tensors, weight_tensors
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.runs import RunOptions, read_curve
@@ -52,7 +53,7 @@ def test_four_sequences_are_memorised(tiny_model: Model, make_trajectory: Make, 
 
 
 def test_only_written_tokens_are_learned(make_trajectory: Make) -> None:
-    steps = SupervisedSteps(_rows(make_trajectory), 4, seed=0)
+    steps = supervised_steps(_rows(make_trajectory), 4, seed=0)
     (minibatch,) = steps.unit(0).minibatches
     written = [int(row.token_ids[position]) for row in minibatch[0].rows for position in row.positions]
     assert Counter(written) == Counter(token for tokens in SEQUENCES for token in tokens[2:])
@@ -84,22 +85,22 @@ def test_a_step_holds_the_same_rows_whatever_was_asked_for_before(make_trajector
     """A pure function of (seed, epoch, step): asked for in any order, twice, or by an object that knows no past."""
     rows = _rows(make_trajectory)
 
-    def step(steps: SupervisedSteps, index: int) -> list[str]:
+    def step(steps: EpochSteps, index: int) -> list[str]:
         return [row.trajectory_id for row in steps.unit(index).minibatches[0][0].rows]
 
-    straight = SupervisedSteps(rows, 3, seed=4)
+    straight = supervised_steps(rows, 3, seed=4)
     expected = [step(straight, index) for index in range(10)]
-    jumping = SupervisedSteps(rows, 3, seed=4)
+    jumping = supervised_steps(rows, 3, seed=4)
     for index in (9, 0, 5, 5, 2, 8, 1):
         assert step(jumping, index) == expected[index]
-        assert step(SupervisedSteps(rows, 3, seed=4), index) == expected[index]
+        assert step(supervised_steps(rows, 3, seed=4), index) == expected[index]
     assert len({tuple(each) for each in expected}) > 2
 
 
 def test_an_epoch_holds_every_row_once_and_duplicates_twice(make_trajectory: Make) -> None:
     rows = _rows(make_trajectory)
-    steps = SupervisedSteps((*rows, rows[0]), 2, seed=3)
-    assert steps.steps_per_epoch == 3
+    steps = supervised_steps((*rows, rows[0]), 2, seed=3)
+    assert steps.per_epoch == 3
     for epoch in range(2):
         seen = Counter(
             row.trajectory_id for step in range(3) for row in steps.unit(3 * epoch + step).minibatches[0][0].rows
@@ -109,7 +110,7 @@ def test_an_epoch_holds_every_row_once_and_duplicates_twice(make_trajectory: Mak
 
 def test_every_token_weighs_the_same_in_every_step(make_trajectory: Make) -> None:
     """15 written tokens in 4 rows: with 3 rows a step, each step divides by 11.25, the short one too."""
-    steps = SupervisedSteps(_rows(make_trajectory), 3, seed=0)
+    steps = supervised_steps(_rows(make_trajectory), 3, seed=0)
     streams = [steps.unit(index).minibatches[0][0] for index in range(2)]
     assert [len(stream.rows) for stream in streams] == [3, 1]
     assert [stream.denominator for stream in streams] == [11.25, 11.25]

@@ -197,8 +197,8 @@ def test_rows_of_other_weights_than_promised_are_refused_by_name(
         run_grpo(model, collect, settings(), RunOptions(3, tmp_path))
     said = str(caught.value)
     assert "trajectory '0/3/0' of iteration 3 was sampled with weights " in said
-    assert ("weights that it does not name" in said) == (mistake == "no version")
-    assert f"with staleness=2 they must be those after 1 iterations, {present[1]!r}" in said
+    assert ("weights of unknown version" in said) == (mistake == "no version")
+    assert f"must be that of the weights after 1 iterations, {present[1]!r}" in said
 
 
 def test_an_attempt_that_ended_before_its_model_was_asked_needs_no_version(
@@ -245,7 +245,7 @@ def test_unusable_settings_are_refused(tiny_model: Model, copy_task: Toy, tmp_pa
         AheadCollect(model, Sampler(task), staleness=1, iterations=0)
     with (
         AheadCollect(model, Sampler(task), staleness=1, iterations=ITERATIONS) as collect,
-        pytest.raises(TrainingError, match="the weights after 2 iterations, which are not there"),
+        pytest.raises(TrainingError, match="the weights after 2 iterations, which are missing"),
     ):
         collect(3)
     from upturn.training.policy_settings import DynamicSamplingSettings

@@ -19,7 +19,7 @@ GATE = GateSettings(0.1, 0.9, 0.1)
 
 
 def small(**changes: Any) -> CurriculumSettings:
-    return CurriculumSettings(**{"window": 3, "min_attempts": 2, **changes})
+    return CurriculumSettings(**{"window": 3, "min_trajectories": 2, **changes})
 
 
 def _attempt(name: str, succeeded: bool | None) -> ScoredTrajectory:
@@ -42,13 +42,13 @@ def family(group: ScoredGroup) -> str:
 
 
 def practise(curriculum: Curriculum, iteration: int, **outcomes: tuple[int, int]) -> None:
-    curriculum.begin(iteration)
+    curriculum.start(iteration)
     curriculum.observe(_groups(outcomes), family)
 
 
 def shares(curriculum: Curriculum, iteration: int) -> object:
     """Of the iteration, for comparing with numbers worked by hand."""
-    curriculum.begin(iteration)
+    curriculum.start(iteration)
     found: object = pytest.approx(dict(curriculum.shares), abs=1e-12)
     return found
 
@@ -72,7 +72,7 @@ def test_a_level_below_seventy_percent_or_not_known_is_not_left(outcomes: Mappin
     """(1 + .375)/2 is .6875; one attempt is too few to know."""
     curriculum = Curriculum(POOLS, small(), seed=0)
     practise(curriculum, 0, **outcomes)
-    curriculum.begin(1)
+    curriculum.start(1)
     assert curriculum.level == 1
 
 
@@ -82,7 +82,7 @@ def test_one_level_an_iteration_then_the_final_mix() -> None:
     practise(curriculum, 0, a=(4, 4), b=(4, 4), c=(4, 4), d=(4, 4))
     seen = []
     for iteration in (1, 2, 3):
-        curriculum.begin(iteration)
+        curriculum.start(iteration)
         seen.append((curriculum.level, curriculum.is_final))
     assert seen == [(2, False), (3, False), (3, True)]
     assert curriculum.shares == pytest.approx({"a": 0.1, "b": 0.1, "c": 0.3, "d": 0.5})
@@ -144,7 +144,7 @@ def test_what_was_closed_is_open_again_once_its_estimate_is_stale() -> None:
     practise(curriculum, 0, a=(4, 4), b=(2, 4))
     seen = []
     for iteration in (1, 2, 3, 4):
-        curriculum.begin(iteration)
+        curriculum.start(iteration)
         seen.append(curriculum.shares["a"])
     assert seen == [pytest.approx(0.1)] * 3 + [0.5]
 
@@ -164,7 +164,7 @@ def test_easier_levels_are_kept_whatever_the_gate_says_and_a_hopeless_next_one_i
 
 def test_attempts_that_nobody_judged_are_counted_and_say_nothing() -> None:
     curriculum = Curriculum({"a": 1, "b": 2}, small(), seed=0)
-    curriculum.begin(0)
+    curriculum.start(0)
     members = tuple(_attempt(str(at), found) for at, found in enumerate((True, None, None)))
     curriculum.observe([ScoredGroup(Task("t", "", "a", ""), members)], family)
     assert curriculum.metrics()["curriculum_missing"] == 2.0
@@ -173,7 +173,7 @@ def test_attempts_that_nobody_judged_are_counted_and_say_nothing() -> None:
 
 def test_practice_without_a_word_on_success_is_refused() -> None:
     curriculum = Curriculum({"a": 1, "b": 2}, small(), seed=0)
-    curriculum.begin(0)
+    curriculum.start(0)
     scored = ScoredTrajectory(_attempt("t", True).trajectory, ())
     with pytest.raises(TrainingError, match=r"set ScoredTrajectory\.succeeded"):
         curriculum.observe([ScoredGroup(Task("t", "", "a", ""), (scored,))], family)
@@ -217,7 +217,7 @@ def test_shares_are_whole_easier_levels_kept_levels_never_left_backwards_and_tas
     curriculum, level, given_out = Curriculum(POOLS, plan, seed=seed), 1, dict.fromkeys(POOLS, 0)
     assert plan.levels is not None
     for iteration, outcomes in enumerate(history):
-        curriculum.begin(iteration)
+        curriculum.start(iteration)
         assert curriculum.level >= level
         level = curriculum.level
         found = curriculum.shares
@@ -245,14 +245,14 @@ def test_what_comes_next_follows_from_seed_iteration_and_state(
     """Also when the state has been away in a checkpoint, and whatever the object had seen before."""
     curriculum = Curriculum(POOLS, plan, seed=seed)
     for iteration, outcomes in enumerate(history):
-        curriculum.begin(iteration)
+        curriculum.start(iteration)
         curriculum.portions(7)
         curriculum.observe(_groups(outcomes), family)
     other = Curriculum(POOLS, plan, seed=seed)
     other.load_state({name: float(value) for name, value in curriculum.state().items()})
     assert other.state() == curriculum.state()
     for each in (curriculum, other):
-        each.begin(len(history))
+        each.start(len(history))
     assert other.shares == curriculum.shares
     assert [other.portions(11, attempt) for attempt in range(3)] == [
         curriculum.portions(11, attempt) for attempt in range(3)
@@ -266,7 +266,7 @@ def test_over_many_iterations_every_pool_gets_its_share() -> None:
     curriculum = Curriculum(POOLS, small(), seed=3)
     total = dict.fromkeys(POOLS, 0)
     for iteration in range(400):
-        curriculum.begin(iteration)
+        curriculum.start(iteration)
         for portion in curriculum.portions(5):
             total[portion.pool] += portion.tasks
     for pool, share in {"a": 0.4, "b": 0.4, "c": 0.2, "d": 0.0}.items():
@@ -288,7 +288,7 @@ def _course(plan: CurriculumSettings) -> list[dict[str, float]]:
     curriculum, found = Curriculum(POOLS, plan, seed=0), []
     for iteration, outcomes in enumerate(HISTORY):
         practise(curriculum, iteration, **outcomes)
-        curriculum.begin(iteration + 1)
+        curriculum.start(iteration + 1)
         found.append(dict(curriculum.shares))
     return found
 
@@ -300,7 +300,7 @@ def _course(plan: CurriculumSettings) -> list[dict[str, float]]:
         {"policy": "failure_weighted", "levels": None},
         {"failure_floor": 0.9},
         {"window": 1},
-        {"min_attempts": 5},
+        {"min_trajectories": 5},
         {"gate": None},
         {"gate": GateSettings(0.4, 0.9, 0.1)},
         {"gate": GateSettings(0.1, 0.7, 0.1)},
@@ -331,7 +331,7 @@ def _settings(**changes: Any) -> Callable[[], object]:
         ),
         (_settings(policy="uniform", levels=LevelSettings()), "levels would do nothing with policy='uniform'"),
         (_settings(window=0), "window: input should be greater than or equal to 1, got 0"),
-        (_settings(min_attempts=0), "min_attempts: input should be greater than or equal to 1, got 0"),
+        (_settings(min_trajectories=0), "min_trajectories: input should be greater than or equal to 1, got 0"),
         (_settings(failure_floor=0.0), r"failure_floor: input should be greater than 0, got 0.0"),
         (lambda: GateSettings(0.0, 1.0), "a gate would do nothing with low=0 and high=1"),
         (lambda: GateSettings(0.6, 0.5), "low=0.6 must be less than high=0.5"),

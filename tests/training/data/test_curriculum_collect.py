@@ -14,7 +14,7 @@ from upturn.errors import TrainingError
 from upturn.training import ScoredGroup
 from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
 from upturn.training.data.curriculum import Curriculum, Portion
-from upturn.training.data.curriculum_collect import CurriculumCollect, Sample
+from upturn.training.data.curriculum_collect import CurriculumCollect, SampleRequest
 from upturn.training.distributed.weights import weight_tensors
 from upturn.training.policy_settings import DynamicSamplingSettings
 from upturn.training.runs import RunOptions, read_curve
@@ -27,7 +27,7 @@ Toy = Callable[..., Any]
 POOLS: Mapping[str, Sequence[int]] = {"low": (3, 4), "high": (5, 6)}
 """Symbols to copy."""
 LEVELS = {"low": 1, "high": 2}
-PLAN = CurriculumSettings(window=3, min_attempts=8, gate=GateSettings(0.01, 0.99, 0.2))
+PLAN = CurriculumSettings(window=3, min_trajectories=8, gate=GateSettings(0.01, 0.99, 0.2))
 RL = GrpoSettings(
     iterations=6,
     minibatches=1,
@@ -42,13 +42,13 @@ class Desk:
 
     def __init__(self, task: Any) -> None:
         self.task = task
-        self.asked: list[Sample] = []
+        self.asked: list[SampleRequest] = []
 
-    def sample_groups(self, sample: Sample) -> list[ScoredGroup]:
+    def sample_groups(self, sample: SampleRequest) -> list[ScoredGroup]:
         self.asked.append(sample)
-        generator = torch.Generator().manual_seed(sample.iteration + 100_000 * sample.attempt)
+        generator = torch.Generator().manual_seed(sample.iteration + 100_000 * sample.round_index)
         return [
-            self._group(portion, number, generator, f"{sample.attempt}/{portion.pool}/{number}")
+            self._group(portion, number, generator, f"{sample.round_index}/{portion.pool}/{number}")
             for portion in sample.portions
             for number in range(portion.first, portion.first + portion.tasks)
         ]
@@ -70,12 +70,12 @@ def test_each_iteration_practises_what_the_curriculum_chose_and_learns_what_came
 ) -> None:
     collect, desk = collect_of(tiny_model(), copy_task)
     groups = collect(0)
-    assert desk.asked == [Sample(0, 0, [Portion("low", 0, 4), Portion("high", 0, 1)])]
+    assert desk.asked == [SampleRequest(0, 0, [Portion("low", 0, 4), Portion("high", 0, 1)])]
     assert [group.task.family for group in groups] == ["low"] * 4 + ["high"]
     attempts = sum(len(group.members) for group in groups if group.task.family == "low")
     assert collect.state()["window.attempts.0.low"] == attempts == 48
     collect.refill(0, 1)
-    assert desk.asked[1] == Sample(0, 1, [Portion("low", 4, 4), Portion("high", 1, 1)])
+    assert desk.asked[1] == SampleRequest(0, 1, [Portion("low", 4, 4), Portion("high", 1, 1)])
     assert collect.state()["window.attempts.0.low"] == 96
 
 
@@ -149,8 +149,8 @@ def test_levels_are_learned_one_after_the_other_and_both_are_kept(
     levels = [each["curriculum_level"] for each in curve]
     assert (levels[0], levels[-1]) == (1.0, 2.0)
     assert levels == sorted(levels, key=float)  # type: ignore[arg-type]
-    assert curve[0]["practice_level_1"] == 0.8
+    assert curve[0]["sampled_level_1"] == 0.8
     advanced = levels.index(2.0)
-    assert curve[advanced]["practice_level_1"] == pytest.approx(0.15)
+    assert curve[advanced]["sampled_level_1"] == pytest.approx(0.15)
     assert curve[advanced]["best_level_1"] >= 0.7  # type: ignore[operator]
     assert curve[-1]["curriculum_final"] == 1.0

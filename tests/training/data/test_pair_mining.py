@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from upturn.errors import TrainingError
 from upturn.records import PreferencePair, Task, Trajectory
 from upturn.training import ScoredGroup, ScoredTrajectory, StateValue
-from upturn.training.data.pair_mining import pairs_of
+from upturn.training.data.pair_mining import mine_pairs
 from upturn.training.pair_settings import PairSettings
 
 Make = Callable[..., Trajectory]
@@ -52,17 +52,17 @@ def _shown(pairs: Sequence[PreferencePair]) -> list[tuple[str, float]]:
 
 def test_whole_attempts_are_the_best_against_the_worst(group: Made) -> None:
     walks = [Walk((LEFT, UP), (0.0, 0.5)), Walk((RIGHT, UP), (0.25, 0.75)), Walk((UP, UP), (0.0, 0.25))]
-    found = pairs_of([group(walks)], PairSettings())
+    found = mine_pairs([group(walks)], PairSettings())
     (pair,) = found.pairs
     assert (pair.id, pair.margin, pair.source) == ("w1 > w2", 0.75, "group")
     assert pair.chosen_turns is pair.rejected_turns is None
-    assert set(found.left_out.values()) == {0}
+    assert set(found.dropped.values()) == {0}
 
 
 def test_actions_are_compared_by_what_all_attempts_that_took_them_went_on_to_earn(group: Made) -> None:
     """First turn: left earned (1 + 0)/2, right .25. After left: up 1, right 0. After right nobody else."""
     walks = [Walk((LEFT, UP), (0.0, 1.0)), Walk((LEFT, RIGHT), (0.0, 0.0)), Walk((RIGHT, UP), (0.0, 0.25))]
-    found = pairs_of([group(walks)], TURNS)
+    found = mine_pairs([group(walks)], TURNS)
     assert _shown(found.pairs) == [("w0@0 > w2@0", 0.25), ("w0@1 > w1@1", 1.0)]
     first, second = found.pairs
     assert (first.chosen_turns, first.rejected_turns) == ((0,), (0,))
@@ -72,20 +72,20 @@ def test_actions_are_compared_by_what_all_attempts_that_took_them_went_on_to_ear
 def test_what_was_earned_before_a_turn_says_nothing_of_it(group: Made) -> None:
     """The second turns earned .5 each; one attempt had earned more before, by luck of its environment."""
     walks = [Walk((LEFT, UP), (1.0, 0.5)), Walk((LEFT, RIGHT), (0.0, 0.5))]
-    found = pairs_of([group(walks)], TURNS)
+    found = mine_pairs([group(walks)], TURNS)
     assert found.pairs == ()
-    assert found.left_out["equal"] == 1
+    assert found.dropped["equal"] == 1
 
 
 def test_only_differences_beyond_the_least_margin_are_kept_and_the_others_counted(group: Made) -> None:
     walks = [Walk((LEFT, UP), (0.0, 1.0)), Walk((RIGHT, UP), (0.0, 0.5)), Walk((UP, UP), (0.0, 0.5))]
-    found = pairs_of([group(walks)], replace(TURNS, min_margin=0.5))
+    found = mine_pairs([group(walks)], replace(TURNS, min_margin=0.5))
     assert found.pairs == ()
-    assert (found.left_out["close"], found.left_out["equal"]) == (2, 1)
-    kept = pairs_of([group(walks)], replace(TURNS, min_margin=0.49))
+    assert (found.dropped["close"], found.dropped["equal"]) == (2, 1)
+    kept = mine_pairs([group(walks)], replace(TURNS, min_margin=0.49))
     assert _shown(kept.pairs) == [("w0@0 > w1@0", 0.5), ("w0@0 > w2@0", 0.5)]
-    assert len(pairs_of([group(walks)], PairSettings(min_margin=0.5)).pairs) == 0
-    assert len(pairs_of([group(walks)], PairSettings(min_margin=0.49)).pairs) == 1
+    assert len(mine_pairs([group(walks)], PairSettings(min_margin=0.5)).pairs) == 0
+    assert len(mine_pairs([group(walks)], PairSettings(min_margin=0.49)).pairs) == 1
 
 
 def test_measured_states_say_what_an_action_led_to(group: Made) -> None:
@@ -98,16 +98,16 @@ def test_measured_states_say_what_an_action_led_to(group: Made) -> None:
         for member, value in zip(made.members, after, strict=True)
     )
     measured = replace(TURNS, valued_by="state_values")
-    found = pairs_of([replace(made, members=members)], measured)
+    found = mine_pairs([replace(made, members=members)], measured)
     assert _shown(found.pairs) == [("w2@0 > w0@0", 0.25)]
     unknown = tuple(
         replace(member, state_values=(StateValue(0.5, 4), None if index == 2 else StateValue(0.5, 4), end))
         for index, member in enumerate(members)
     )
-    found = pairs_of([replace(made, members=unknown)], measured)
-    assert (found.pairs, found.left_out["unvalued"]) == ((), 1)
+    found = mine_pairs([replace(made, members=unknown)], measured)
+    assert (found.pairs, found.dropped["unvalued"]) == ((), 1)
     with pytest.raises(TrainingError, match="'w0' has no state values"):
-        pairs_of([made], measured)
+        mine_pairs([made], measured)
 
 
 def test_a_critic_is_mixed_in_and_says_none_where_it_does_not_know(group: Made) -> None:
@@ -119,52 +119,52 @@ def test_a_critic_is_mixed_in_and_says_none_where_it_does_not_know(group: Made) 
         assert [member.trajectory.id for member in asked.members] == ["w0", "w1", "w2"]
         return [[0.0, None], [0.25, math.nan], [0.75, None]]
 
-    found = pairs_of([group(walks)], mixed, critic)
+    found = mine_pairs([group(walks)], mixed, critic)
     assert _shown(found.pairs) == [("w1@0 > w0@0", 0.125)]
     unsure: list[list[float | None]] = [[0.0, 0.0], [None, 0.0], [None, 0.0]]
-    silent = pairs_of([group(walks)], mixed, lambda _: unsure)
-    assert (silent.pairs, silent.left_out["unvalued"]) == ((), 1)
+    silent = mine_pairs([group(walks)], mixed, lambda _: unsure)
+    assert (silent.pairs, silent.dropped["unvalued"]) == ((), 1)
     with pytest.raises(
         TrainingError, match=r"values for \[1\] turns of a group at task 'task' .* have \[2, 2, 2\]"
     ):
-        pairs_of([group(walks)], mixed, lambda _: [[0.0]])
+        mine_pairs([group(walks)], mixed, lambda _: [[0.0]])
 
 
 def test_a_critic_and_its_share_belong_together(group: Made) -> None:
     made = group([Walk((LEFT, UP), (0.0, 1.0))])
     with pytest.raises(TrainingError, match=r"monte_carlo_share=0\.5 with no critic"):
-        pairs_of([made], replace(TURNS, monte_carlo_share=0.5))
+        mine_pairs([made], replace(TURNS, monte_carlo_share=0.5))
     with pytest.raises(TrainingError, match=r"monte_carlo_share=1\.0 with a critic"):
-        pairs_of([made], TURNS, lambda asked: [[0.0, 0.0] for _ in asked.members])
+        mine_pairs([made], TURNS, lambda asked: [[0.0, 0.0] for _ in asked.members])
 
 
 @pytest.mark.parametrize("by", ["trajectory", "turn"])
 def test_what_teaches_nothing_is_left_out_and_counted(group: Made, by: str) -> None:
     pairing = PairSettings(by=by)  # type: ignore[arg-type]
     made = group([Walk((LEFT, UP), (0.0, 1.0)), Walk((RIGHT, UP), None), Walk((UP, UP), (0.0, math.nan))])
-    found = pairs_of([made], pairing)
-    assert (found.pairs, found.left_out["unscorable"]) == ((), 2)
+    found = mine_pairs([made], pairing)
+    assert (found.pairs, found.dropped["unscorable"]) == ((), 2)
     equal = group([Walk((LEFT, UP), (0.0, 0.3)), Walk((RIGHT, UP), (0.1, 0.1 + 0.1))])
-    assert pairs_of([equal], pairing).left_out["equal"] == 1
+    assert mine_pairs([equal], pairing).dropped["equal"] == 1
     twins = group([Walk((LEFT, UP), (0.0, 1.0)), Walk((LEFT, UP), (0.0, 0.0))])
-    found = pairs_of([twins], pairing)
-    assert (found.pairs, found.left_out["identical"]) == ((), 1 if by == "trajectory" else 0)
+    found = mine_pairs([twins], pairing)
+    assert (found.pairs, found.dropped["identical"]) == ((), 1 if by == "trajectory" else 0)
     broken = tuple(
         replace(member, trajectory=replace(member.trajectory, rows=() if index else member.trajectory.rows))
         for index, member in enumerate(twins.members)
     )
-    found = pairs_of([replace(twins, members=broken)], pairing)
-    assert (found.pairs, found.left_out["tokenless"]) == ((), 1)
-    assert pairs_of([], pairing).pairs == ()
+    found = mine_pairs([replace(twins, members=broken)], pairing)
+    assert (found.pairs, found.dropped["tokenless"]) == ((), 1)
+    assert mine_pairs([], pairing).pairs == ()
 
 
 def test_attempts_at_other_tasks_and_ids_given_twice_are_refused(group: Made, make_trajectory: Make) -> None:
     made = group([Walk((LEFT, UP), (0.0, 1.0))])
     stray = ScoredTrajectory(make_trajectory(task="elsewhere", name="stray"), (1.0,))
     with pytest.raises(TrainingError, match="'stray' is an attempt at task 'elsewhere'"):
-        pairs_of([replace(made, members=(*made.members, stray))], PairSettings())
+        mine_pairs([replace(made, members=(*made.members, stray))], PairSettings())
     with pytest.raises(TrainingError, match="two trajectories of one iteration have the id 'w0'"):
-        pairs_of([made, made], PairSettings())
+        mine_pairs([made, made], PairSettings())
 
 
 WALKS = st.lists(
@@ -186,15 +186,15 @@ def test_the_filter_is_symmetric_and_knows_no_order(group: Made, by: str) -> Non
     def holds(walks: list[Walk], margin: float, random: Random) -> None:
         pairing = PairSettings(by=by, min_margin=margin)  # type: ignore[arg-type]
         made = group(walks)
-        found = pairs_of([made], pairing)
+        found = mine_pairs([made], pairing)
         shuffled = replace(made, members=tuple(random.sample(made.members, len(made.members))))
-        assert pairs_of([shuffled], pairing) == found
+        assert mine_pairs([shuffled], pairing) == found
         negated = tuple(
             replace(each, turn_rewards=None if each.turn_rewards is None else tuple(-r for r in each.turn_rewards))
             for each in made.members
         )
-        turned = pairs_of([replace(made, members=negated)], pairing)
-        assert turned.left_out == found.left_out
+        turned = mine_pairs([replace(made, members=negated)], pairing)
+        assert turned.dropped == found.dropped
         ends = sorted((*reversed(pair.id.split(" > ")), pair.margin or 0.0) for pair in turned.pairs)
         expected = sorted((*pair.id.split(" > "), pair.margin or 0.0) for pair in found.pairs)
         assert [each[:2] for each in ends] == [each[:2] for each in expected]

@@ -9,7 +9,7 @@ import pytest
 from upturn.config import Packing
 from upturn.errors import TrainingError
 from upturn.records import PreferencePair, Trajectory
-from upturn.training.data.pair_row import pair_rows, refer
+from upturn.training.data.pair_row import add_reference, pair_rows
 from upturn.training.optimisation.batch import micro_batches, written_tokens
 from upturn.training.pair_settings import PairObjectiveSettings
 
@@ -32,8 +32,8 @@ def test_the_better_side_counts_for_and_the_other_against(make_trajectory: Make)
         ("bad", "p", [-1.0] * 3),
     ]
     assert all(row.reference_logprobs is None for row in found.rows)
-    (better,) = found.better
-    assert (better.trajectory_id, better.weights.tolist()) == ("good", [1.0] * 3)
+    (chosen,) = found.chosen
+    assert (chosen.trajectory_id, chosen.weights.tolist()) == ("good", [1.0] * 3)
 
 
 def test_only_the_turns_that_differ_are_learned(make_trajectory: Make) -> None:
@@ -64,7 +64,7 @@ def test_a_reference_may_be_recorded_at_any_temperature(make_trajectory: Make) -
 
 def test_each_row_gets_the_references_log_probs_of_its_own_tokens(make_trajectory: Make) -> None:
     pairs = pair_rows([_pair(make_trajectory, name) for name in ("p", "q")], PLAIN, "initial")
-    found = refer(pairs, lambda rows: [np.full(3, place, dtype=np.float32) for place, _ in enumerate(rows)])
+    found = add_reference(pairs, lambda rows: [np.full(3, place, dtype=np.float32) for place, _ in enumerate(rows)])
     values = [row.reference_logprobs for pair in found for row in pair.rows]
     assert [each.tolist() for each in values if each is not None] == [[float(at)] * 3 for at in range(4)]
 

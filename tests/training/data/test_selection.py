@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from upturn.errors import ConfigError, TrainingError
 from upturn.records import Observation, Origin, Task, TokenRow, Trajectory, Turn, WrittenSpan
 from upturn.training import ScoredGroup, ScoredTrajectory
-from upturn.training.data.selection import Selection, refuse_idle_top, select, unlikeness, written_ids
+from upturn.training.data.selection import Selection, check_top, jaccard_distance, select, written_ids
 from upturn.training.selection_settings import SelectionSettings
 
 ALL = SelectionSettings(threshold=1.0)
@@ -49,7 +49,7 @@ def _group(*members: ScoredTrajectory, task: str = "a") -> ScoredGroup:
 
 
 def _names(found: Selection) -> list[str]:
-    return [each.id for each in found.kept]
+    return [each.id for each in found.selected]
 
 
 def test_successes_are_kept_and_all_attempts_accounted_for() -> None:
@@ -96,7 +96,7 @@ def test_tasks_are_unsolved_where_attempts_failed_not_where_none_could_be_judged
 def test_groups_of_one_task_count_as_one() -> None:
     groups = [_group(_member("x", [3])), _group(_member("y", [3]), _member("z", [4]))]
     found = select(groups, replace(ALL, top=1))
-    assert (len(found.kept), found.duplicates, found.surplus) == (1, 1, 1)
+    assert (len(found.selected), found.duplicates, found.surplus) == (1, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,8 @@ def test_diverse_takes_the_best_then_always_the_farthest() -> None:
         _member("far", [14, 15, 16], 1.0),
         _member("between", [13, 17], 1.0),
     )
-    assert unlikeness((11, 12, 13), (11, 12, 19)) == pytest.approx(1 - 3 / 9)
-    assert unlikeness((11, 12, 13), (13, 17)) == pytest.approx(1 - 1 / 8)
+    assert jaccard_distance((11, 12, 13), (11, 12, 19)) == pytest.approx(1 - 3 / 9)
+    assert jaccard_distance((11, 12, 13), (13, 17)) == pytest.approx(1 - 1 / 8)
     chosen = [_names(select([group], replace(ALL, top=top, prefer="diverse"))) for top in (1, 2, 3)]
     assert chosen == [["best"], ["best", "far"], ["best", "far", "between"]]
 
@@ -133,9 +133,9 @@ sequences = st.lists(st.integers(3, 6), max_size=6).map(tuple)
 
 @given(sequences, sequences, sequences)
 def test_unlikeness_is_a_metric(a: tuple[int, ...], b: tuple[int, ...], c: tuple[int, ...]) -> None:
-    assert 0 <= unlikeness(a, b) == unlikeness(b, a) <= 1
-    assert unlikeness(a, a) == 0
-    assert unlikeness(a, c) <= unlikeness(a, b) + unlikeness(b, c) + 1e-12
+    assert 0 <= jaccard_distance(a, b) == jaccard_distance(b, a) <= 1
+    assert jaccard_distance(a, a) == 0
+    assert jaccard_distance(a, c) <= jaccard_distance(a, b) + jaccard_distance(b, c) + 1e-12
 
 
 @settings(deadline=None)
@@ -164,9 +164,9 @@ def test_the_order_of_attempts_changes_nothing(drawn: Any, prefer: Any, is_disti
     again = select([_group(*shuffled)], chosen)
     assert _names(again) == _names(found)
     assert again[2:] == found[2:]
-    assert len(found.kept) + sum(found[2:]) == len(members)
+    assert len(found.selected) + sum(found[2:]) == len(members)
     if is_distinct:
-        assert len({written_ids(each) for each in found.kept}) == len(found.kept)
+        assert len({written_ids(each) for each in found.selected}) == len(found.selected)
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
@@ -187,7 +187,7 @@ def test_a_task_is_solved_by_one_of_k_as_often_as_chance_says() -> None:
     """Over all outcomes of 4 draws that succeed 1 time in 3: 1 − (2/3)⁴ of them have something to keep."""
     outcomes = list(itertools.product((1.0, 0.0, 0.0), repeat=4))
     solved = [
-        bool(select([_group(*(_member(str(i), [3], r) for i, r in enumerate(draws)))], ALL).kept)
+        bool(select([_group(*(_member(str(i), [3], r) for i, r in enumerate(draws)))], ALL).selected)
         for draws in outcomes
     ]
     assert sum(solved) / len(solved) == pytest.approx(1 - (2 / 3) ** 4)
@@ -197,7 +197,7 @@ def test_a_cap_keeps_easy_tasks_from_crowding_out_hard_ones() -> None:
     easy = _group(*(_member(f"e{place}", [10 + place]) for place in range(8)), task="a")
     hard = _group(_member("h", [3], task="b"), *(_member(f"f{n}", [4], 0.0, task="b") for n in range(7)), task="b")
     shares = [
-        _names(select([easy, hard], chosen)).count("h") / len(select([easy, hard], chosen).kept)
+        _names(select([easy, hard], chosen)).count("h") / len(select([easy, hard], chosen).selected)
         for chosen in (ALL, replace(ALL, top=1))
     ]
     assert shares == [pytest.approx(1 / 9), 0.5]
@@ -213,10 +213,10 @@ def test_unusable_attempts_and_idle_knobs_are_refused() -> None:
     with pytest.raises(TrainingError, match="'empty' succeeded but has no written tokens"):
         select([_group(_member("empty", []))], ALL)
     pair = _group(_member("x", [3]), _member("y", [4]))
-    refuse_idle_top([pair], replace(ALL, top=2))
-    refuse_idle_top([pair, _group(_member("z", [5]))], replace(ALL, top=3))
+    check_top([pair], replace(ALL, top=2))
+    check_top([pair, _group(_member("z", [5]))], replace(ALL, top=3))
     with pytest.raises(TrainingError, match=r"top=3 would do nothing with at most 2 attempts at a task"):
-        refuse_idle_top([pair], replace(ALL, top=3))
+        check_top([pair], replace(ALL, top=3))
     with pytest.raises(ConfigError, match=r"prefer='diverse' would do nothing with top=None"):
         SelectionSettings(prefer="diverse")
     with pytest.raises(ConfigError) as caught:

@@ -5,7 +5,7 @@ from upturn.training.data.success import SuccessWindow
 
 def _filled() -> SuccessWindow:
     """Pool a: 1 of 2 in iteration 0 and 3 of 3 in iteration 2; pool b: 0 of 1 in iteration 1."""
-    window = SuccessWindow(window=2, min_attempts=2)
+    window = SuccessWindow(window=2, min_trajectories=2)
     for iteration, pool, outcomes in ((0, "a", (True, False)), (1, "b.1", (False,)), (2, "a", (True, True, True))):
         for outcome in outcomes:
             window.add(iteration, pool, is_success=outcome)

@@ -13,11 +13,11 @@ from upturn.errors import ModelError, TrainingError
 from upturn.records import Action, Observation, TokenRow, Trajectory, Turn, WrittenSpan
 from upturn.training.data.transition import (
     Transition,
-    capped,
-    most_common,
+    cap_common_outputs,
+    check_unseen,
+    extract_transitions,
+    most_common_outputs,
     observation_rows,
-    refuse_seen,
-    transitions_of,
 )
 
 OBS, ACT, END = 1, 2, 3
@@ -66,13 +66,13 @@ def test_an_answer_between_other_tokens_is_left_out_and_counted() -> None:
 
     refused = Observation("no such mail", code="not_found")
     walk = _walk((MAIL, refused), (MAIL, Observation("hello")), (USER, Observation("done")))
-    found, left_out = transitions_of([walk], ErrorsApart())
+    found, left_out = extract_transitions([walk], ErrorsApart())
     assert [each.text for each in found] == ["hello", "done"]
     assert left_out == {"framed": 1}
 
 
 def test_each_turn_has_the_tokens_up_to_its_action_and_the_answer() -> None:
-    found, left_out = transitions_of([_walk((MAIL, Observation("ab")), (USER, Observation("ok")))], Letters())
+    found, left_out = extract_transitions([_walk((MAIL, Observation("ab")), (USER, Observation("ok")))], Letters())
     start = (5, ACT, 7, END, OBS)
     assert left_out == {}
     assert found == (
@@ -85,7 +85,7 @@ def test_each_turn_has_the_tokens_up_to_its_action_and_the_answer() -> None:
 
 def test_refusals_are_predicted_as_agents_read_them_and_unreadable_actions_have_no_tool() -> None:
     refused = Observation("there is no mail m1", "not_found")
-    found, _ = transitions_of([_walk((MAIL, refused), (None, Observation("no call", "malformed")))], Letters())
+    found, _ = extract_transitions([_walk((MAIL, refused), (None, Observation("no call", "malformed")))], Letters())
     assert [(each.tool, each.text) for each in found] == [("mail.read", "error not_found"), ("", "error malformed")]
 
 
@@ -97,19 +97,19 @@ def test_what_cannot_be_predicted_is_left_out_and_counted_by_cause() -> None:
     (row,) = plain.rows
     other = tuple(9 if token == OBS else token for token in row.token_ids)
     foreign = replace(plain, id="foreign", rows=(replace(row, token_ids=other),), turns=plain.turns[:1])
-    found, left_out = transitions_of([plain, no_tokens, broken, silent, foreign], Letters())
+    found, left_out = extract_transitions([plain, no_tokens, broken, silent, foreign], Letters())
     assert [each.id for each in found] == ["walk/0", "walk/1"]
     assert left_out == {"unwritten": 2, "repeated": 1, "broken": 1, "empty": 1, "foreign": 1}
     # 5 + 3 tokens, and 10 + 3: prompt and observation together
-    short, left_out = transitions_of([plain], Letters(), max_tokens=12)
+    short, left_out = extract_transitions([plain], Letters(), max_tokens=12)
     assert [each.id for each in short] == ["walk/0"]
     assert left_out == {"too_long": 1}
-    assert transitions_of([], Letters()) == ((), {})
+    assert extract_transitions([], Letters()) == ((), {})
 
 
 def test_one_world_answering_twice_alike_is_one_transition_and_two_answers_are_two() -> None:
     walks = [_walk((MAIL, Observation(text)), name=str(number)) for number, text in enumerate(["a", "b", "a"])]
-    found, left_out = transitions_of(walks, Letters())
+    found, left_out = extract_transitions(walks, Letters())
     assert [(each.id, each.text) for each in found] == [("0/0", "a"), ("1/0", "b")]
     assert left_out == {"repeated": 1}
 
@@ -124,18 +124,18 @@ def _several(*pairs: tuple[str, str]) -> list[Transition]:
 
 def test_the_most_common_output_is_by_tool_and_of_equals_the_first_in_the_alphabet() -> None:
     some = _several(("a", "z"), ("a", "y"), ("a", "z"), ("b", "q"), ("b", "p"))
-    assert most_common(some) == {"a": "z", "b": "p"}
-    assert most_common(reversed(some)) == most_common(some)
+    assert most_common_outputs(some) == {"a": "z", "b": "p"}
+    assert most_common_outputs(reversed(some)) == most_common_outputs(some)
 
 
 def test_boilerplate_is_kept_as_often_as_what_differs_from_it() -> None:
     some = _several(*[("a", "usual")] * 9, ("a", "x"), ("a", "y"), *[("b", "done")] * 5)
     for ratio, expected in ((1.0, 2), (2.5, 5), (0.0, 0), (9.0, 9)):
-        kept = capped(some, ratio, seed=3)
+        kept = cap_common_outputs(some, ratio, seed=3)
         assert Counter(each.text for each in kept) == Counter({"x": 1, "y": 1, "usual": expected})
         assert kept == sorted(kept, key=lambda each: int(each.id))
-        assert kept == capped(some, ratio, seed=3)
-    assert len({tuple(each.id for each in capped(some, 1.0, seed=seed)) for seed in range(8)}) > 1
+        assert kept == cap_common_outputs(some, ratio, seed=3)
+    assert len({tuple(each.id for each in cap_common_outputs(some, 1.0, seed=seed)) for seed in range(8)}) > 1
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xyz")), max_size=30), st.integers(0, 5))
@@ -143,7 +143,7 @@ def test_capping_never_drops_what_differs_and_never_leaves_boilerplate_in_the_ma
     pairs: list[tuple[str, str]], seed: int
 ) -> None:
     some = _several(*pairs)
-    usual, kept = most_common(some), capped(some, 1.0, seed=seed)
+    usual, kept = most_common_outputs(some), cap_common_outputs(some, 1.0, seed=seed)
     for tool in usual:
         counts = Counter(each.text == usual[tool] for each in kept if each.tool == tool)
         assert counts[False] == sum(each.tool == tool and each.text != usual[tool] for each in some)
@@ -162,8 +162,8 @@ def test_rows_teach_the_observation_and_nothing_else() -> None:
 
 def test_held_out_transitions_that_say_nothing_are_refused() -> None:
     some = _several(("a", "x"), ("a", "y"), ("b", "x"))
-    refuse_seen(some[:2], some[2:])
+    check_unseen(some[:2], some[2:])
     with pytest.raises(TrainingError, match=r"1 of 2 held-out transitions, such as '1', continue tokens"):
-        refuse_seen(some[:2], some[1:])
+        check_unseen(some[:2], some[1:])
     with pytest.raises(TrainingError, match="no held-out transitions"):
-        refuse_seen(some, [])
+        check_unseen(some, [])

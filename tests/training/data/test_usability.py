@@ -10,7 +10,14 @@ import pytest
 from upturn.records import Task, TokenRow, Trajectory
 from upturn.training import ScoredTrajectory
 from upturn.training.advantages import GroupRelative
-from upturn.training.data.usability import REASONS, Freshness, Usability, groups_of, told, usable_for
+from upturn.training.data.usability import (
+    EXCLUSION_REASONS,
+    Freshness,
+    Usability,
+    count_usable,
+    describe_usability,
+    group_trajectories,
+)
 
 Make = Callable[..., Trajectory]
 
@@ -34,7 +41,7 @@ def _log(make: Make) -> list[Trajectory]:
 
 
 def test_logs_are_counted_by_what_they_can_train(make_trajectory: Make) -> None:
-    found = usable_for(_log(make_trajectory))
+    found = count_usable(_log(make_trajectory))
     assert found["sft"] == found["kto"] == Usability(8, {"no_tokens": 1})
     assert found["dpo"] == Usability(7, {"no_tokens": 1, "alone": 1})
     assert found["policy_gradient"] == Usability(
@@ -44,25 +51,25 @@ def test_logs_are_counted_by_what_they_can_train(make_trajectory: Make) -> None:
 
 def test_with_a_bound_on_age_old_and_unknown_weights_are_counted_too(make_trajectory: Make) -> None:
     bound = Freshness(("v0", "v1", "v2"), max_age=1)
-    found = usable_for(_log(make_trajectory), freshness=bound)
+    found = count_usable(_log(make_trajectory), freshness=bound)
     assert found["policy_gradient"].usable == 2
-    assert found["policy_gradient"].left_out["stale"] == found["policy_gradient"].left_out["unknown_weights"] == 1
-    assert found["dpo"] == usable_for(_log(make_trajectory))["dpo"]
-    assert usable_for(_log(make_trajectory), freshness=bound._replace(max_age=2))["policy_gradient"].usable == 3
+    assert found["policy_gradient"].excluded["stale"] == found["policy_gradient"].excluded["unknown_weights"] == 1
+    assert found["dpo"] == count_usable(_log(make_trajectory))["dpo"]
+    assert count_usable(_log(make_trajectory), freshness=bound._replace(max_age=2))["policy_gradient"].usable == 3
 
 
 def test_a_log_of_somebody_elses_words_trains_everything_but_a_policy_gradient(make_trajectory: Make) -> None:
     log = [make_trajectory(origin="rendered", name=str(at), temperature=None) for at in range(3)]
-    found = usable_for(log)
+    found = count_usable(log)
     assert {way: each.usable for way, each in found.items()} == {"sft": 3, "dpo": 3, "kto": 3, "policy_gradient": 0}
-    assert told(found)[-2:] == [
-        "offline can learn from 0 of 3 attempts",
-        f"  3 left out: {REASONS['rendered']}",
+    assert describe_usability(found)[-2:] == [
+        "offline can train on 0 of 3 trajectories",
+        f"  3 left out: {EXCLUSION_REASONS['rendered']}",
     ]
 
 
 def test_no_log_trains_nothing() -> None:
-    assert list(usable_for([]).values()) == [Usability(0, {})] * 4
+    assert list(count_usable([]).values()) == [Usability(0, {})] * 4
 
 
 def test_grouping_by_outcome_would_teach_nothing_and_by_task_does(make_trajectory: Make) -> None:
@@ -71,7 +78,7 @@ def test_grouping_by_outcome_would_teach_nothing_and_by_task_does(make_trajector
         for task in ("one", "two")
         for reward in (0.0, 1.0)
     ]
-    groups = groups_of(attempts)
+    groups = group_trajectories(attempts)
     assert [(group.task.id, len(group.members)) for group in groups] == [("one", 2), ("two", 2)]
     advantages = [GroupRelative()(group).turns for group in groups]
     assert advantages == [((-0.5,), (0.5,))] * 2

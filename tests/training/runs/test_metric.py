@@ -11,7 +11,7 @@ from upturn.records import Trajectory
 from upturn.training import supervised_rows
 from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
 from upturn.training.algorithms.sft import SftSettings, run_sft
-from upturn.training.evaluation_result import Assessment
+from upturn.training.evaluation_result import EvaluationResult
 from upturn.training.policy_settings import DynamicSamplingSettings, KlSettings, MismatchSettings, ObjectiveSettings
 from upturn.training.runs import RunOptions, read_curve
 from upturn.training.runs.curve import CurvePoint
@@ -73,7 +73,9 @@ def test_every_metric_of_a_policy_gradient_is_explained(
         task.collect,
         settings,
         RunOptions(
-            0, tmp_path, evaluate=lambda units: Assessment(float(units), {"harm": 0.0}, low=0.0, high=9.0, tasks=4)
+            0,
+            tmp_path,
+            evaluate=lambda units: EvaluationResult(float(units), {"harm": 0.0}, low=0.0, high=9.0, tasks=4),
         ),
         refill=task.refill if settings.dynamic_sampling else None,
     )

@@ -8,7 +8,7 @@ from upturn.loop.evaluation.evaluate import evaluate_version, evaluation_tasks
 from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import FEWEST_SET_ASIDE, SET_ASIDE, Context, FileKit
 from upturn.records import Task
-from upturn.training import Assessment, EpochSettings, Evaluate, IterationSettings
+from upturn.training import EpochSettings, Evaluate, EvaluationResult, IterationSettings
 
 SELECTION_TASKS = 108
 """Tasks on which a training run is watched and its best weights are chosen: training templates in unseen worlds,
@@ -64,12 +64,12 @@ def watcher(context: Context, worker: PolicyWorker, name: str) -> Evaluate:
             f"training tasks for {FEWEST_SET_ASIDE} to be set aside ({FEWEST_SET_ASIDE * SET_ASIDE} or so would do)"
         )
 
-    def evaluate(_iterations: int) -> Assessment:
+    def evaluate(_iterations: int) -> EvaluationResult:
         version = worker.serve_as(worker.version, context.runtime)  # here, wherever practice samples
         found = evaluate_version(context.runtime, version, tasks, context.purpose(f"{name}/watch"), pool=None)
         context.progress.figure("unseen worlds" if is_unseen else "training tasks", found.rate())
         interval, costs = found.interval(), found.costs()
-        return Assessment(
+        return EvaluationResult(
             found.rate(),
             {name: cost.mean for name, cost in costs.items()},
             low=interval.low,

@@ -12,7 +12,7 @@ from upturn.errors import TrainingError
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutPlan, scored
 from upturn.records import Observation, Task, Trajectory
-from upturn.training import ScoredGroup, ScoredTrajectory, SecondKind
+from upturn.training import HintKind, ScoredGroup, ScoredTrajectory
 from upturn.training.data import HintedGroup
 
 ANSWER = "hint: {}"
@@ -26,10 +26,10 @@ off."""
 class SecondAttempts:
     """Attempts failed tasks again, as often as the first time, each task with help of its own."""
 
-    def __init__(self, worker: PolicyWorker, practice: RolloutPlan, kind: SecondKind) -> None:
+    def __init__(self, worker: PolicyWorker, practice: RolloutPlan, kind: HintKind) -> None:
         self._worker = worker
         self._practice = practice
-        self._kind: SecondKind = kind
+        self._kind: HintKind = kind
 
     def __call__(self, iteration: int, failed: Sequence[ScoredGroup], /) -> list[HintedGroup]:
         """The groups of the tasks that there is help for. Raises TrainingError where there is none for any."""

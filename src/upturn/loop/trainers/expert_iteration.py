@@ -76,7 +76,7 @@ class Imitation(NamedTuple):
         asked = self.settings(context.config)
 
         def learn(own: RolloutSource) -> TrainingOutcome:
-            if asked.second is not None:
+            if asked.hint is not None:
                 version = own.worker.version
                 refuse_forking(own.worker.renderer, version.prompt, context=budget_of(version.parameters))
             return jointly(
@@ -86,9 +86,9 @@ class Imitation(NamedTuple):
                 own.collect,
                 asked,
                 RunOptions(context.seed, own.folder, evaluate=own.evaluate, progress=own.progress),
-                second=None
-                if asked.second is None
-                else SecondAttempts(own.worker, course.practice, asked.second.kind),
+                collect_hinted=None
+                if asked.hint is None
+                else SecondAttempts(own.worker, course.practice, asked.hint.kind),
             )
 
         return learn

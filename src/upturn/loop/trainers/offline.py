@@ -74,9 +74,9 @@ def usable_in(context: Context, snapshot: Snapshot, renderer: Renderer) -> list[
     Notes how many they are, what the others can train and why not more. Raises TrainingError when there is none.
     """
     attempts = stored_attempts(context, snapshot, renderer)
-    for line in stored.told(stored.usable_for([each.trajectory for _, each in attempts])):
+    for line in stored.describe_usability(stored.count_usable([each.trajectory for _, each in attempts])):
         context.progress.note(line)
-    sampled = [each for each in attempts if stored.why_no_policy(each[1].trajectory) is None]
+    sampled = [each for each in attempts if stored.exclusion_reason(each[1].trajectory) is None]
     if not attempts:
         raise TrainingError(
             f"{context.config.pool.path!r} holds no attempt at {', '.join(context.trained_families)} of the tenant "

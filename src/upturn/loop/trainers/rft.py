@@ -134,9 +134,12 @@ class Shown(NamedTuple):
 def settings(config: Config) -> RftSettings:
     """``[rft]``. Raises ConfigError where the second model is the first."""
     section, trained = config.section(RftSettings), config.improved_agent
-    if trained is not None and section.second_base == trained.model:
+    if trained is not None and section.replication_model == trained.model:
         raise ConfigError(
-            [f"rft.second_base = {section.second_base!r} is the model that is trained; name another, or none"]
+            [
+                f"rft.replication_model = {section.replication_model!r} is the model that is trained; name "
+                "another, or none"
+            ]
         )
     return section
 
@@ -171,7 +174,10 @@ def train(context: Context, parent: AgentVersion, before: HeldoutResult, _name: 
         lines += ["", each.words()]
     lines += [line for each in found.chances for line in ("", each.words())]
     if len(found.before) == 1:
-        lines += ["", "No second base model was named (rft.second_base): it may be this one that gains so easily."]
+        lines += [
+            "",
+            "No second base model was named (rft.replication_model): it may be this one that gains so easily.",
+        ]
     if context.config.section(RftSettings).seeds < FEWEST_SEEDS:
         lines += ["", f"Fewer than {FEWEST_SEEDS} seeds: how much luck is in it, nobody can say."]
     return Learned(found.trials[0].version, tuple(results), tuple(lines))
@@ -215,8 +221,8 @@ def chance(context: Context, base: AgentVersion) -> Chance:
 def _trials(context: Context, parent: AgentVersion) -> Iterator[tuple[AgentVersion, RewardKind, int]]:
     section = context.config.section(RftSettings)
     bases = [parent]
-    if section.second_base:
-        agent = AgentConfig(name="second-base", kind="local_model", model=section.second_base)
+    if section.replication_model:
+        agent = AgentConfig(name="second-base", kind="local_model", model=section.replication_model)
         bases.append(keep_agent_version(context.pool, version_of(agent)))
     kinds: list[RewardKind] = ["true", *dict.fromkeys(section.controls)]
     for base in bases:

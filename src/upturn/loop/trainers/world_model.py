@@ -23,7 +23,7 @@ from upturn.records import AgentVersion, Result, Snapshot, Trajectory
 from upturn.report.training import TrainingReport, beginning, read_training
 from upturn.training import TrainingRow, supervised_rows
 from upturn.training.algorithms.world_model import WorldModelSettings
-from upturn.training.data import LeftOut, Transition, transitions_of
+from upturn.training.data import Transition, TransitionExclusion, extract_transitions
 from upturn.training.runs import RunOptions
 
 FEW_TRANSITIONS = 48
@@ -113,7 +113,7 @@ class Observed(NamedTuple):
     trained: tuple[Transition, ...]
     held_out: tuple[Transition, ...]
     """Of other tasks, and after tokens that none of the trained ones continues."""
-    left_out: Mapping[LeftOut, int]
+    left_out: Mapping[TransitionExclusion, int]
     """By cause."""
 
 
@@ -139,7 +139,7 @@ def observed(trajectories: Sequence[Trajectory], worker: PolicyWorker) -> Observ
     longest = worker.runtime.limits.max_tokens or CONTEXT
     observations = RenderedObservations(worker.renderer)
     written = [with_rows(each, worker.renderer, worker.prompts) for each in trajectories]
-    found, left_out = transitions_of(written, observations, max_tokens=longest)
+    found, left_out = extract_transitions(written, observations, max_tokens=longest)
     trained = tuple(each for each in found if not is_held_out(each.task_id))
     known = {each.prompt_ids for each in trained}
     others = tuple(each for each in found if is_held_out(each.task_id) and each.prompt_ids not in known)

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from upturn.config import Count, NotNegative, Positive, Probability, Settings, settings, useless
+from upturn.config import Count, NotNegative, Positive, Probability, Settings, report_unused, settings
 
 Estimator = Literal["trajectory", "turn", "state", "tree", "monte_carlo", "divergence"]
 Baseline = Literal["group_mean", "leave_one_out", "none"]
@@ -86,18 +86,18 @@ class AdvantageSettings(Settings):
         yield _unknown(self.baseline, "baseline", baselines or ("group_mean",), chosen)
         yield _unknown(self.scale, "scale", scales, chosen)
         is_unread = self.estimator == "tree" and self.gamma != 1
-        yield useless(is_unread, f"gamma={self.gamma!r}", f"{chosen}; leave it at 1")
-        yield useless(
+        yield report_unused(is_unread, f"gamma={self.gamma!r}", f"{chosen}; leave it at 1")
+        yield report_unused(
             self.estimator == "trajectory" and self.turn_weight is not None,
             f"turn_weight={self.turn_weight!r}",
             f"{chosen}, which has no turn credit; choose another estimator or leave it out",
         )
-        yield useless(
+        yield report_unused(
             self.is_shaped and self.estimator not in _SHAPED,
             "is_shaped=True",
             f"{chosen}: potentials cancel out there; use it with {' or '.join(_SHAPED)}",
         )
-        yield useless(
+        yield report_unused(
             self.estimator != "state" and self.anchor != "state_hash",
             f"anchor={self.anchor!r}",
             f"{chosen}; it belongs to 'state'",
@@ -105,8 +105,8 @@ class AdvantageSettings(Settings):
         for name in ("error_probability", "value_range"):
             value = getattr(self, name)
             is_unread = self.estimator != "divergence" and value is not None
-            yield useless(is_unread, f"{name}={value!r}", f"{chosen}; it belongs to 'divergence'")
-        yield useless(
+            yield report_unused(is_unread, f"{name}={value!r}", f"{chosen}; it belongs to 'divergence'")
+        yield report_unused(
             self.continuations is not None and not self.measures,
             f"continuations={self.continuations!r}",
             f"{chosen}, which needs no values of states; leave it out, or choose 'monte_carlo' or 'divergence'",

@@ -14,7 +14,7 @@ from upturn.training.advantages import AdvantageSettings
 from upturn.training.algorithms.grpo import PRESETS, GrpoSettings, preset, run_grpo
 from upturn.training.policy_settings import DynamicSamplingSettings, KlSettings, ObjectiveSettings
 from upturn.training.runs import RunOptions, read_curve
-from upturn.training.runs.run import CURVE_FILE
+from upturn.training.runs.run_folder import CURVE_FILE
 
 STD = AdvantageSettings(scale="std")
 EXPECTED: dict[str, dict[str, object]] = {

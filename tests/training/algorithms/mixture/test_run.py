@@ -144,7 +144,7 @@ def test_a_mixed_step_is_the_weighted_sum_of_the_parts_losses_and_gradients(
     model = tiny_model()
     parts = _every_kind(make_trajectory, copy_task(model).collect)
     trainer = Trainer(model, OptimiserSettings())
-    algorithms = [part.make(trainer, 0) for part in parts]
+    algorithms = [part.create(trainer, 0) for part in parts]
     (mixed,) = Mixture(parts, algorithms).unit(0).minibatches
     separate = [_gradient(model, algorithm.unit(0).minibatches[0]) for algorithm in algorithms]
     assert all(
@@ -166,7 +166,7 @@ def test_more_rows_in_one_part_change_nothing_about_the_other(
 
     def streams(symbols: Sequence[int]) -> Minibatch:
         parts = [supervised_part(_demonstrations(make_trajectory, symbols), 8), policy]
-        (minibatch,) = Mixture(parts, [part.make(trainer, 0) for part in parts]).unit(0).minibatches
+        (minibatch,) = Mixture(parts, [part.create(trainer, 0) for part in parts]).unit(0).minibatches
         return minibatch
 
     few, many = streams((5,)), streams((5, 6, 7, 8, 9))
@@ -276,8 +276,8 @@ def test_each_part_teaches_what_it_knows(
     [
         (lambda: _part("a", weight=0.0), "part 'a' has weight=0.0; it must be positive"),
         (lambda: _part("a", weight=float("nan")), "must be positive"),
-        (lambda: _part("a", start=-1), "would never be under way with start=-1"),
-        (lambda: _part("a", start=2, stop=2), "would never be under way with start=2 and stop=2"),
+        (lambda: _part("a", start=-1), "would never be active with start=-1"),
+        (lambda: _part("a", start=2, stop=2), "would never be active with start=2 and stop=2"),
         (lambda: _part("a.b"), "letters, digits and underscores, got 'a.b'"),
         (
             lambda: policy_part(lambda _: [], GrpoSettings(iterations=7, optimiser=OptimiserSettings())),
@@ -299,10 +299,10 @@ def test_settings_that_do_nothing_are_refused(make: Callable[[], object], senten
     ("parts", "sentence"),
     [
         ([_part("a")], r"at least two parts, got \['a'\]"),
-        ([_part("a"), _part("a")], r"names of their own, got \['a', 'a'\]"),
+        ([_part("a"), _part("a")], r"different names, got \['a', 'a'\]"),
         ([_part("a"), _part("b", start=4)], "part 'b' starts at unit 4, but the run has 4 units"),
         ([_part("a"), _part("b", stop=4)], "part 'b': stop=4 would do nothing in a run of 4 units"),
-        ([_part("a", stop=1), _part("b", start=2)], "no part is under way in unit 1"),
+        ([_part("a", stop=1), _part("b", start=2)], "no part is active in unit 1"),
     ],
 )
 def test_mixtures_that_cannot_be_are_refused(

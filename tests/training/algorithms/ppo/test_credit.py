@@ -9,7 +9,7 @@ import pytest
 from upturn.records import Trajectory
 from upturn.training import policy_rows
 from upturn.training.algorithms.ppo import CreditSettings
-from upturn.training.algorithms.ppo.credit import Credited, credit_metrics, credited, weighted_rows
+from upturn.training.algorithms.ppo.credit import StepCredit, credit_metrics, estimate_credit, weighted_rows
 from upturn.training.algorithms.ppo.credit_units import rollout_steps
 
 Make = Callable[..., Trajectory]
@@ -19,9 +19,9 @@ THREE = ((0, 1, 3), (1, 4, 5), (2, 7, 9))
 
 def _credited(
     trajectory: Trajectory, rewards: Sequence[float], values: Sequence[float], settings: CreditSettings
-) -> Credited:
+) -> StepCredit:
     rows = policy_rows(trajectory, [0.0] * len(trajectory.turns))
-    return credited(rollout_steps(rows, rewards, settings.step), np.array(values), settings)
+    return estimate_credit(rollout_steps(rows, rewards, settings.step), np.array(values), settings)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from upturn.records import Observation, TokenRow, Trajectory, Turn, WrittenSpan
 from upturn.training import policy_rows
 from upturn.training.algorithms.ppo import CreditSettings, StepKind
-from upturn.training.algorithms.ppo.credit import credited
+from upturn.training.algorithms.ppo.credit import estimate_credit
 from upturn.training.algorithms.ppo.credit_units import RolloutSteps, rollout_steps
 from upturn.training.algorithms.ppo.gae import generalised_advantages
 
@@ -67,8 +67,8 @@ def test_splitting_a_rollout_into_rows_changes_no_step_whatever_the_order_of_the
     weights = {}
     for trajectory in (whole, _in_rows(whole, early, late), _in_rows(whole, late, early)):
         steps = _steps(trajectory, rewards, kind)
-        known = values[: len(steps.begins)]
-        found = credited(steps, known, CreditSettings(kind, gamma=0.9, trace=0.8))
+        known = values[: len(steps.starts)]
+        found = estimate_credit(steps, known, CreditSettings(kind, gamma=0.9, trace=0.8))
         by_token = {
             int(row.token_ids[position]): float(weight)
             for row in steps.weighted_rows(found.advantages[steps.steps])
@@ -134,7 +134,7 @@ def test_by_token_it_is_masked_estimation_over_the_whole_row(seed: int) -> None:
     on_last[[3, 6, 11]] = rewards
     slow = generalised_advantages(on_last, values, mask, gamma=0.9, trace=0.8)
     steps = _steps(trajectory, rewards.tolist(), "token")
-    found = credited(steps, values[mask], CreditSettings("token", gamma=0.9, trace=0.8))
+    found = estimate_credit(steps, values[mask], CreditSettings("token", gamma=0.9, trace=0.8))
     assert found.advantages.tolist() == slow.advantages[mask].tolist()
     assert found.returns.tolist() == slow.returns[mask].tolist()
 
@@ -146,7 +146,7 @@ def test_where_each_turn_is_one_token_turns_and_tokens_are_the_same_steps(seed: 
     trajectory = _trajectory(TokenRow(tuple(range(8)), spans, (-1.0,) * 4), turns=4)
     rewards, values = rng.normal(size=4).tolist(), rng.normal(size=4)
     found = [
-        credited(_steps(trajectory, rewards, kind), values, CreditSettings(kind, gamma=0.9, trace=0.7))
+        estimate_credit(_steps(trajectory, rewards, kind), values, CreditSettings(kind, gamma=0.9, trace=0.7))
         for kind in ("turn", "token")
     ]
     assert found[0].advantages.tolist() == found[1].advantages.tolist()

@@ -21,16 +21,16 @@ from upturn.records import Action, Observation, TokenRow, Trajectory, Turn, Writ
 from upturn.training.advantages import AdvantageSettings
 from upturn.training.algorithms.sft import SftSettings, held_out_loss, run_sft
 from upturn.training.algorithms.world_model.prediction import (
-    Foresight,
+    PredictionScore,
     Predictor,
-    assessed_lift,
-    foresight,
-    together,
-    unknown,
+    evaluate_lift,
+    merge_scores,
+    score_by_tool,
+    select_unknown,
 )
-from upturn.training.algorithms.world_model.run import Predictions, run_world_model
+from upturn.training.algorithms.world_model.run import PredictionCollect, run_world_model
 from upturn.training.algorithms.world_model.settings import EasySettings, WorldModelSettings
-from upturn.training.data.transition import Transition, most_common, observation_rows, transitions_of
+from upturn.training.data.transition import Transition, extract_transitions, most_common_outputs, observation_rows
 from upturn.training.distributed.weights import copy_tensors, restore_weights, weight_tensors
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.policy_settings import DynamicSamplingSettings, KlSettings, ObjectiveSettings
@@ -95,7 +95,9 @@ def _walk(button: int, shown: str) -> Trajectory:
 @cache
 def _world() -> tuple[Transition, ...]:
     """Eight transitions: each button once, and the end after each."""
-    return transitions_of([_walk(number, shown) for number, shown in enumerate(COLOURS)], _observations()).found
+    return extract_transitions(
+        [_walk(number, shown) for number, shown in enumerate(COLOURS)], _observations()
+    ).transitions
 
 
 _GUESSING: dict[str, torch.Tensor] = {}
@@ -114,7 +116,7 @@ def guessing(tiny_model: Model, tmp_path_factory: pytest.TempPathFactory) -> Gue
     if not _GUESSING:
         model = tiny_model(vocabulary=260)
         pairs = [(button, shown) for button in range(4) for shown in COLOURS]
-        every = transitions_of([_walk(*pair) for pair in pairs], _observations()).found + _world()
+        every = extract_transitions([_walk(*pair) for pair in pairs], _observations()).transitions + _world()
         settings = SftSettings(
             epochs=40, decay="none", batch_rows=20, optimiser=OptimiserSettings(learning_rate=1e-2)
         )
@@ -159,24 +161,24 @@ class _Full(_Says):
 
 def _collect(
     sampler: _Says, transitions: Sequence[Transition], settings: WorldModelSettings, *, seed: int
-) -> Predictions:
-    usual = most_common(transitions)
-    return Predictions(
-        Predictor(sampler, _observations()), transitions, settings, seed=seed, usual=usual, facts={"of": "a test"}
+) -> PredictionCollect:
+    usual = most_common_outputs(transitions)
+    return PredictionCollect(
+        Predictor(sampler, _observations()), transitions, settings, seed=seed, common=usual, facts={"of": "a test"}
     )
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))])
 def test_a_world_is_learned_to_95_percent(guessing: Guessing, tmp_path: Path, seed: int) -> None:
     model = guessing()
-    predictor, usual = _predictor(model), most_common(_world())
+    predictor, usual = _predictor(model), most_common_outputs(_world())
     before = _rate(model)
     outcome = run_world_model(
         model,
         predictor,
         _world(),
         SETTINGS,
-        RunOptions(seed, tmp_path, evaluate=lambda _: assessed_lift(predictor, _presses(), usual, 0.9)),
+        RunOptions(seed, tmp_path, evaluate=lambda _: evaluate_lift(predictor, _presses(), usual, 0.9)),
     )
     assert before < 0.3
     assert _rate(model) >= 0.95
@@ -188,16 +190,19 @@ def test_a_world_is_learned_to_95_percent(guessing: Guessing, tmp_path: Path, se
 
 
 def test_saying_what_a_tool_usually_says_has_no_lift() -> None:
-    world, usual = _world(), most_common(_world())
+    world, usual = _world(), most_common_outputs(_world())
     assert usual == {"l.press": "jet", "user.finish": "done"}
     says_jet = Predictor(_Says("jet"), _observations())
-    found = foresight(says_jet, world, usual, threshold=0.9)
-    assert found == {"l.press": Foresight(0.25, 0.25, 0.25, 4), "user.finish": Foresight(0.0, 1.0, 0.0, 4)}
+    found = score_by_tool(says_jet, world, usual, threshold=0.9)
+    assert found == {
+        "l.press": PredictionScore(0.25, 0.25, 0.25, 4),
+        "user.finish": PredictionScore(0.0, 1.0, 0.0, 4),
+    }
     assert found["l.press"].lift == 0.0
-    assert together(found.values()) == Foresight(0.125, 0.625, 0.125, 8)
-    assert together(found.values()).lift == -0.5
-    unseen = foresight(says_jet, world[:1], {}, threshold=0.9)
-    assert unseen == {"l.press": Foresight(1.0, 0.0, 1.0, 1)}
+    assert merge_scores(found.values()) == PredictionScore(0.125, 0.625, 0.125, 8)
+    assert merge_scores(found.values()).lift == -0.5
+    unseen = score_by_tool(says_jet, world[:1], {}, threshold=0.9)
+    assert unseen == {"l.press": PredictionScore(1.0, 0.0, 1.0, 1)}
 
 
 def test_predictions_are_attempts_of_one_turn_with_the_tokens_as_written() -> None:
@@ -222,7 +227,7 @@ def test_predictions_are_attempts_of_one_turn_with_the_tokens_as_written() -> No
 @pytest.mark.parametrize(("threshold", "expected"), [(0.5, 1.0), (0.75, 1.0), (0.76, 0.0)])
 def test_the_reward_is_similarity_over_a_threshold(threshold: float, expected: float) -> None:
     """Three of four words are right: 2·3/(4 + 4)."""
-    (transition,) = transitions_of([_walk(0, "a b c d")], _observations()).found[:1]
+    (transition,) = extract_transitions([_walk(0, "a b c d")], _observations()).transitions[:1]
     settings = replace(SETTINGS, threshold=threshold, group_size=2)
     collect = _collect(_Says("a b c x"), [transition], settings, seed=0)
     (group,) = collect(0)
@@ -236,10 +241,10 @@ def test_the_reward_is_similarity_over_a_threshold(threshold: float, expected: f
 
 
 def test_which_transitions_come_when_is_known_from_seed_and_iteration() -> None:
-    def tasks(collect: Predictions, iteration: int) -> list[str]:
+    def tasks(collect: PredictionCollect, iteration: int) -> list[str]:
         return [group.task.id for group in collect(iteration)]
 
-    def made(seed: int) -> Predictions:
+    def made(seed: int) -> PredictionCollect:
         settings = replace(SETTINGS, transitions_per_iteration=3, group_size=2)
         return _collect(_Says("jet"), _world(), settings, seed=seed)
 
@@ -264,10 +269,10 @@ def test_which_transitions_come_when_is_known_from_seed_and_iteration() -> None:
 
 def test_what_the_model_knows_already_is_left_out() -> None:
     predictor, world = Predictor(_Says("red"), _observations()), _world()
-    left = unknown(predictor, world, 0.9, EasySettings(rate=1.0, group_size=3))
+    left = select_unknown(predictor, world, 0.9, EasySettings(rate=1.0, group_size=3))
     assert [each.text for each in left] == ["jet", "done", "done", "sky", "done", "tan", "done"]
     with pytest.raises(TrainingError, match="predicts all 1 transitions right in at least 50% of 3 predictions"):
-        unknown(predictor, [each for each in world if each.text == "red"], 0.9, EasySettings(0.5, 3))
+        select_unknown(predictor, [each for each in world if each.text == "red"], 0.9, EasySettings(0.5, 3))
 
 
 class _InterruptedError(Exception):
