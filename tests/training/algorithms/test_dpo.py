@@ -293,7 +293,7 @@ def test_held_out_pairs_score_by_their_loss(tiny_model: Model, make_trajectory: 
 
 def test_unusable_calls_are_refused(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
     pairs = _pairs(make_trajectory)
-    with pytest.raises(TrainingError, match="no pairs to learn from"):
+    with pytest.raises(TrainingError, match="no pairs to train on"):
         run_dpo(tiny_model(), [], DpoSettings(), RunOptions(0, tmp_path))
     with pytest.raises(TrainingError, match="seed must be 0 or more, got -1"):
         run_dpo(tiny_model(), pairs, DpoSettings(), RunOptions(-1, tmp_path))

@@ -204,7 +204,7 @@ def test_without_hints_the_same_riddles_teach_nothing(riddles: Callable[[], Ridd
     plan = replace(PLAIN, iterations=2)
     for _ in range(2):  # asked again, the answer is the same
         with pytest.raises(
-            TrainingError, match=r"none of 2 rounds had an attempt that earned selection.threshold=0.8"
+            TrainingError, match=r"none of 2 rounds had a trajectory with a reward of selection.threshold=0.8"
         ):
             run_imitation(task.model, task.collect, plan, RunOptions(0, tmp_path / "plain"))
     assert weights_hash(task.model) == before
@@ -415,7 +415,7 @@ def test_unusable_calls_are_refused(tiny_model: Model, make_trajectory: Make, tm
         run()
     with pytest.raises(TrainingError, match="round 0 collected no trajectories"):
         run(groups=[replace(good, members=())])
-    with pytest.raises(TrainingError, match=r"top=2 would do nothing with at most 1 attempts"):
+    with pytest.raises(TrainingError, match=r"top=2 would do nothing with at most 1 trajectories"):
         run(replace(PLAIN, selection=SelectionSettings(top=2)), [good])
     with pytest.raises(TrainingError, match="two trajectories of one iteration have the id 'good/0'"):
         run(groups=[good, good])

@@ -218,7 +218,7 @@ def test_unusable_rollouts_are_refused_by_name(make_trajectory: Make) -> None:
     with pytest.raises(TrainingError, match="trajectory 'walk' is 'rendered'"):
         _updates([group]).unit(0)
     foreign = ScoredGroup(task, (ScoredTrajectory(make_trajectory(name="x", task="other"), (0.0,)),))
-    with pytest.raises(TrainingError, match="trajectory 'x' is an attempt at task 'other'"):
+    with pytest.raises(TrainingError, match="trajectory 'x' of task 'other' is in a group of task 'task'"):
         _updates([foreign]).unit(0)
     with pytest.raises(TrainingError, match="iteration 4 collected no trajectories"):
         _updates([ScoredGroup(task, ())]).unit(4)

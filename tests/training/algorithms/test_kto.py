@@ -167,12 +167,12 @@ def test_ratings_that_nobody_can_learn_from_are_refused(
         with pytest.raises(TrainingError, match=message):
             run_kto(tiny_model(), rated, KtoSettings(), RunOptions(0, tmp_path))
 
-    refused("needs good and bad attempts, none are rated", [])
+    refused("needs good and bad trajectories, none are rated", [])
     refused("all 3 are rated good", _rated(make_trajectory, True, True, True))
     refused("all 2 are rated bad", _rated(make_trajectory, False, False))
     rated = _rated(make_trajectory, True, False)
     refused("trajectory 'r0' is rated twice", [*rated, replace(rated[0], is_desirable=False)])
     bare = replace(rated[1], trajectory=replace(rated[1].trajectory, rows=()))
-    refused("trajectory 'r1' is rated but holds no written tokens", [rated[0], bare])
+    refused("trajectory 'r1' is rated but has no written tokens", [rated[0], bare])
     with pytest.raises(TrainingError, match="seed must be 0 or more, got -1"):
         run_kto(tiny_model(), rated, KtoSettings(), RunOptions(-1, tmp_path))

@@ -154,7 +154,7 @@ def test_attempts_that_stand_alone_are_left_out_where_attempts_are_compared(make
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"origin": "rendered"}, "no model of ours sampled them, so there are no sampler log-probs"),
+        ({"origin": "rendered"}, "no local model sampled them, so there are no sampler log-probs"),
         ({"temperature": 0.5}, "not sampled at temperature 1"),
         ({"rows": ()}, "no written tokens are stored"),
     ],
@@ -165,7 +165,7 @@ def test_attempts_without_a_samplers_logprobs_are_refused_by_name(
     good, (task, bad) = _attempt(make_trajectory, "good"), _attempt(make_trajectory, "bad")
     attempts = [good, (task, replace(bad, trajectory=replace(bad.trajectory, **change)))]
     with pytest.raises(
-        TrainingError, match=rf"1 of 2 stored attempts, such as 'bad', cannot train a policy gradient \(1: {reason}"
+        TrainingError, match=rf"1 of 2 stored trajectories, such as 'bad', cannot train a policy gradient \(1: {reason}"
     ) as caught:
         StoredCollect(attempts, groups=1, seed=0)
     assert "train on them with SFT, DPO or KTO" in str(caught.value)
@@ -173,11 +173,11 @@ def test_attempts_without_a_samplers_logprobs_are_refused_by_name(
 
 def test_a_log_of_which_nothing_is_left_is_refused(make_trajectory: Make) -> None:
     attempts = [_attempt(make_trajectory, "a"), _attempt(make_trajectory, "b", 4)]
-    with pytest.raises(TrainingError, match="none is left to train on: 2 the only usable attempt at their task"):
+    with pytest.raises(TrainingError, match="none is left to train on: 2 the only usable trajectory of their task"):
         StoredCollect(attempts, groups=1, seed=0)
     with pytest.raises(TrainingError, match="none is left to train on: 2 sampled by weights that are too old"):
         StoredCollect(attempts, groups=1, seed=0, freshness=Freshness(("v2", "v3"), max_age=0))
-    with pytest.raises(TrainingError, match="there are no stored attempts"):
+    with pytest.raises(TrainingError, match="there are no stored trajectories"):
         StoredCollect([], groups=1, seed=0)
 
 
@@ -196,7 +196,7 @@ def test_tokens_that_the_model_does_not_have_are_refused_by_name(
     (task, known), log = _attempt(make_trajectory, "foreign"), logged(make_trajectory)
     (row,) = known.trajectory.rows
     foreign = replace(known.trajectory, rows=(replace(row, token_ids=(1, 3, 2, 20)),))
-    with pytest.raises(TrainingError, match="stored attempt 'foreign' has token 20, the model knows 20 tokens"):
+    with pytest.raises(TrainingError, match="stored trajectory 'foreign' has token 20, the model has 20 tokens"):
         run_offline(
             tiny_model(), [*log, (task, replace(known, trajectory=foreign))], PLAIN, RunOptions(0, tmp_path)
         )
@@ -248,7 +248,7 @@ def test_a_run_on_stored_attempts_resumes_bitwise_and_refuses_others(
         (lambda: OfflineSettings(max_age=-1), "max_age: input should be greater than or equal to 0, got -1"),
         (
             lambda: replace(PLAIN, dynamic_sampling=DynamicSamplingSettings()),
-            "stored ones are all there are, so leave it out",
+            "stored trajectories do not have; leave it out",
         ),
         (
             lambda: replace(PLAIN, mismatch=MismatchSettings()),

@@ -253,6 +253,6 @@ def test_unusable_settings_are_refused(tiny_model: Model, copy_task: Toy, tmp_pa
     dynamic = settings(dynamic_sampling=DynamicSamplingSettings(max_rounds=2))
     with (
         AheadCollect(model, Sampler(task), staleness=1, iterations=ITERATIONS) as collect,
-        pytest.raises(TrainingError, match="dynamic sampling draws more from the present weights"),
+        pytest.raises(TrainingError, match="dynamic sampling uses the present weights"),
     ):
         run_grpo(model, collect, dynamic, RunOptions(3, tmp_path), refill=task.refill)

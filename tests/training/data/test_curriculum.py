@@ -175,7 +175,7 @@ def test_practice_without_a_word_on_success_is_refused() -> None:
     curriculum = Curriculum({"a": 1, "b": 2}, small(), seed=0)
     curriculum.start(0)
     scored = ScoredTrajectory(_attempt("t", True).trajectory, ())
-    with pytest.raises(TrainingError, match=r"set ScoredTrajectory\.succeeded"):
+    with pytest.raises(TrainingError, match=r"none of them has ScoredTrajectory\.succeeded"):
         curriculum.observe([ScoredGroup(Task("t", "", "a", ""), (scored,))], family)
 
 
@@ -365,7 +365,7 @@ def test_settings_that_say_nothing_are_refused(make: Callable[[], object], sente
             r"no usual final mix for levels \[1, 9\], .*; give each a share in levels.final_mix",
         ),
         ({"a": 1, "b": 1}, small(policy="uniform"), {"a": 2.0}, "would do nothing with policy='uniform'"),
-        ({"a": 1, "b": 1}, small(policy="failure_weighted"), {"z": 1.0}, "of pools that there are"),
+        ({"a": 1, "b": 1}, small(policy="failure_weighted"), {"z": 1.0}, "of existing pools"),
         ({"a": 1, "b": 1}, small(policy="failure_weighted"), {"a": 0.0}, "weights must be positive"),
         (
             {"a": 1, "b": 2},

@@ -77,14 +77,14 @@ def test_nothing_failed_is_nothing_to_learn() -> None:
 
 def test_second_attempts_that_fit_nothing_are_refused(make_trajectory: Make) -> None:
     again = _again(make_trajectory, ((6,), 1.0))
-    with pytest.raises(TrainingError, match="task 'a' was attempted a second time though some first attempt"):
+    with pytest.raises(TrainingError, match="task 'a' was sampled with a hint though a trajectory without one"):
         select_hinted([again], _failed("b"), ALL, ANSWER)
-    with pytest.raises(TrainingError, match="has 1 second attempts and 0 hints"):
+    with pytest.raises(TrainingError, match="has 1 trajectories and 0 hints"):
         select_hinted([replace(again, hints=())], _failed(), ALL, ANSWER)
     with pytest.raises(TrainingError, match="have the id 'a/0'"):
         select_hinted([again, again], _failed(), ALL, ANSWER)
     elsewhere = HintedGroup(replace(again.group, task=Task("b", "", "", "")), again.hints)
-    with pytest.raises(TrainingError, match="stands in a group of task 'b'"):
+    with pytest.raises(TrainingError, match="is in a group of task 'b'"):
         select_hinted([elsewhere], _failed("b"), ALL, ANSWER)
 
 

@@ -161,7 +161,7 @@ def test_what_teaches_nothing_is_left_out_and_counted(group: Made, by: str) -> N
 def test_attempts_at_other_tasks_and_ids_given_twice_are_refused(group: Made, make_trajectory: Make) -> None:
     made = group([Walk((LEFT, UP), (0.0, 1.0))])
     stray = ScoredTrajectory(make_trajectory(task="elsewhere", name="stray"), (1.0,))
-    with pytest.raises(TrainingError, match="'stray' is an attempt at task 'elsewhere'"):
+    with pytest.raises(TrainingError, match="'stray' of task 'elsewhere' is in a group of task 'task'"):
         mine_pairs([replace(made, members=(*made.members, stray))], PairSettings())
     with pytest.raises(TrainingError, match="two trajectories of one iteration have the id 'w0'"):
         mine_pairs([made, made], PairSettings())

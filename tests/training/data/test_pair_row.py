@@ -106,7 +106,7 @@ def test_untrainable_pairs_are_refused_by_name(make_trajectory: Make) -> None:
         with pytest.raises(TrainingError, match=message):
             pair_rows(pairs, PLAIN, "initial")
 
-    refused("there are no pairs to learn from")
+    refused("there are no pairs to train on")
     refused("two pairs have the id 'p'", pair, pair)
     elsewhere = replace(pair.rejected, task_id="other")
     refused("pair 'p' compares trajectories of task 'task' and of task 'other'", replace(pair, rejected=elsewhere))

@@ -215,7 +215,7 @@ def test_unusable_attempts_and_idle_knobs_are_refused() -> None:
     pair = _group(_member("x", [3]), _member("y", [4]))
     check_top([pair], replace(ALL, top=2))
     check_top([pair, _group(_member("z", [5]))], replace(ALL, top=3))
-    with pytest.raises(TrainingError, match=r"top=3 would do nothing with at most 2 attempts at a task"):
+    with pytest.raises(TrainingError, match=r"top=3 would do nothing with at most 2 trajectories per task"):
         check_top([pair], replace(ALL, top=3))
     with pytest.raises(ConfigError, match=r"prefer='diverse' would do nothing with top=None"):
         SelectionSettings(prefer="diverse")

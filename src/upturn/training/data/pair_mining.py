@@ -138,8 +138,9 @@ def _trajectory_pairs(
 def _turn_pairs(
     group: ScoredGroup, settings: PairSettings, critic: ActionValues | None, *, dropped: Counter[str]
 ) -> Iterator[PreferencePair]:
+    nodes = _nodes(group)
     estimates = _estimates(group, settings, critic)
-    for actions in _nodes(group).values():
+    for actions in nodes.values():
         if len(actions) < 2:
             continue
         sides = []

@@ -392,10 +392,10 @@ def test_unusable_calls_are_refused_with_the_cure(guessing: Guessing, tmp_path: 
         run_world_model(model, who, transitions, SETTINGS, RunOptions(0, tmp_path, evaluate=evaluate), **further)
 
     ends = [each for each in _world() if each.tool == "user.finish"]
-    with pytest.raises(TrainingError, match="there are no transitions to learn from"):
+    with pytest.raises(TrainingError, match="there are no transitions to train on"):
         run([], evaluate=lambda _: 0.0)
     with pytest.raises(
-        TrainingError, match=r"each tool of the 4 transitions gives one output only: there is nothing to predict"
+        TrainingError, match=r"each tool of the 4 transitions has one output only: there is nothing to predict"
     ):
         run(ends, evaluate=lambda _: 0.0)
     with pytest.raises(TrainingError, match="4 of 4 held-out transitions, such as '0/jet/0'"):

@@ -61,8 +61,9 @@ def preference_part(pairs: Sequence[PreferencePair], settings: DpoSettings, *, n
 
     A reference that was not recorded is computed once, with the weights before the mixture's first unit. Raises
     ConfigError as ``policy_part`` does, and TrainingError for unusable pairs."""
+    facts = _facts(name, settings)
     rows = pair_rows(pairs, settings.objective, settings.reference)
-    facts = {**_facts(name, settings), "pairs": dpo.pairs_digest(rows)}
+    facts["pairs"] = dpo.pairs_digest(rows)
     return Part(name, lambda trainer, seed: dpo.pair_steps(rows, settings, seed, trainer.score), facts=facts)
 
 
