@@ -165,7 +165,8 @@ def test_attempts_without_a_samplers_logprobs_are_refused_by_name(
     good, (task, bad) = _attempt(make_trajectory, "good"), _attempt(make_trajectory, "bad")
     attempts = [good, (task, replace(bad, trajectory=replace(bad.trajectory, **change)))]
     with pytest.raises(
-        TrainingError, match=rf"1 of 2 stored trajectories, such as 'bad', cannot train a policy gradient \(1: {reason}"
+        TrainingError,
+        match=rf"1 of 2 stored trajectories, such as 'bad', cannot train a policy gradient \(1: {reason}",
     ) as caught:
         StoredCollect(attempts, groups=1, seed=0)
     assert "train on them with SFT, DPO or KTO" in str(caught.value)

@@ -20,9 +20,9 @@ def pair_losses(margins: Tensor, kind: PairLoss, *, beta: float, label_smoothing
     With m = log π(y_w)/π_ref(y_w) − log π(y_l)/π_ref(y_l):
 
     - ``sigmoid``: −(1 − ε)·log σ(βm) − ε·log σ(−βm). DPO (arXiv 2305.18290, eq. 7) for ε = 0; with ε, the share of
-      pairs taken to be the wrong way round, conservative DPO (Mitchell, "A note on DPO with noisy preferences",
-      2023, eq. 3), whose minimum lies at βm = log((1 − ε)/ε). Where the policies are equal it is log 2 for any ε.
-    - ``ipo``: (m − 1/2β)² (arXiv 2310.12036, eq. 17, β being its τ), whose minimum lies at m = 1/2β.
+      mislabelled pairs, conservative DPO (Mitchell, "A note on DPO with noisy preferences",
+      2023, eq. 3), whose minimum is at βm = log((1 − ε)/ε). Where the policies are equal it is log 2 for any ε.
+    - ``ipo``: (m − 1/2β)² (arXiv 2310.12036, eq. 17, β being its τ), whose minimum is at m = 1/2β.
     """
     match kind:
         case "sigmoid":

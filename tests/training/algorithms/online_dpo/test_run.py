@@ -255,7 +255,9 @@ def test_a_critic_of_the_other_kind_is_refused(tiny_model: Model, make_trajector
         given: Any = critic
         run_online_dpo(model, lambda _: groups, settings, RunOptions(0, tmp_path), critic=given)
 
-    with pytest.raises(TrainingError, match=r"a Qwen2ForCausalLM with settings\.critic=None: a value model is trained"):
+    with pytest.raises(
+        TrainingError, match=r"a Qwen2ForCausalLM with settings\.critic=None: a value model is trained"
+    ):
         run(fixed, value_model(model))
     with pytest.raises(TrainingError, match=r"a _Critic with settings\.critic=CriticSettings"):
         run(replace(fixed, critic=CriticSettings()), _Critic(1.0))

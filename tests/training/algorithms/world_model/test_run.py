@@ -406,9 +406,7 @@ def test_unusable_calls_are_refused_with_the_cure(guessing: Guessing, tmp_path: 
         TrainingError, match=r"not one of 32 predictions could be written, the first for: token_limit\."
     ):
         run(_world(), Predictor(_Full(""), _observations()), evaluate=lambda _: 0.0)
-    with pytest.raises(
-        TrainingError, match=r"none of the 2 held-out transitions is of a tool that is learned \('l\.press"
-    ):
+    with pytest.raises(TrainingError, match=r"none of the 2 held-out transitions is of a trained tool \('l\.press"):
         run([*_presses(), *ends[:2]], evaluate=ends[2:])
     rehearsal = observation_rows(ends)
     with pytest.raises(TrainingError, match="4 rows to rehearse would do nothing with warm_up=None"):
