@@ -81,10 +81,7 @@ def policy_rows(trajectory: Trajectory, turn_weights: Sequence[float]) -> tuple[
         )
     weights = dict(enumerate(turn_weights))
     return tuple(
-        replace(
-            _training_row(trajectory.id, row, weights),
-            old_logprobs=_logprobs(trajectory.id, row),
-        )
+        replace(_training_row(trajectory.id, row, weights), old_logprobs=_logprobs(trajectory.id, row))
         for row in trajectory.rows
         if row.spans
     )

@@ -1,13 +1,7 @@
 """Compares turns with the same index."""
 
 from upturn.training.advantage import GroupAdvantages, Need, ScoredGroup
-from upturn.training.advantages.returns import (
-    centred,
-    first_returns,
-    group_advantages,
-    returns_to_go,
-    zero_credit,
-)
+from upturn.training.advantages.returns import centred, first_returns, group_advantages, returns_to_go, zero_credit
 
 
 class TurnRelative:

@@ -54,10 +54,11 @@ def select_hinted(
 
     Raises TrainingError for a task that did not fail, and for a hint that cannot be removed or leaks.
     """
-    check_groups([each.group for each in hinted])
+    check_groups([hinted_group.group for hinted_group in hinted])
     failed_tasks = {group.task.id for group in failed}
     groups, leaked = list[ScoredGroup](), 0
-    for group, hints in ((each.group, each.hints) for each in hinted):
+    for hinted_group in hinted:
+        group, hints = hinted_group.group, hinted_group.hints
         _check_hints(group, hints, failed_tasks)
         members = []
         for member, hint in zip(group.members, hints, strict=True):
@@ -69,7 +70,7 @@ def select_hinted(
         groups.append(replace(group, members=tuple(members)))
     selected = select(groups, selection).selected
     name = "rationalised" if settings.kind == "rationalisation" else "repaired"
-    count = sum(len(each.group.members) for each in hinted)
+    count = sum(len(hinted_group.hints) for hinted_group in hinted)
     metrics = {"hinted_trajectories": float(count), name: float(len(selected)), "leaked": float(leaked)}
     return HintedSelection(selected, metrics)
 

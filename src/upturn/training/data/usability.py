@@ -67,7 +67,7 @@ def count_usable(trajectories: Sequence[Trajectory], *, freshness: Freshness | N
 
     single = _count(trajectories, has_no_tokens)
     pairs = _count(trajectories, has_no_tokens, needs_pairs=True)
-    sampled = _count(trajectories, lambda each: exclusion_reason(each, freshness), needs_pairs=True)
+    sampled = _count(trajectories, lambda trajectory: exclusion_reason(trajectory, freshness), needs_pairs=True)
     return {"sft": single, "dpo": pairs, "kto": single, "policy_gradient": sampled}
 
 

@@ -53,10 +53,7 @@ class PairBatches:
 
 
 def run_dpo(
-    model: PreTrainedModel,
-    pairs: Sequence[PreferencePair],
-    settings: DpoSettings,
-    options: RunOptions,
+    model: PreTrainedModel, pairs: Sequence[PreferencePair], settings: DpoSettings, options: RunOptions
 ) -> TrainingOutcome:
     """Trains the model in place on ``pairs``; resumes from the options' folder.
 

@@ -136,9 +136,9 @@ class ImitationRounds:
         }
         if self._collect_hinted is not None and settings.hint is not None:
             hinted = self._collect_hinted(index, selection.unsolved) if selection.unsolved else ()
-            found = select_hinted(hinted, selection.unsolved, settings.selection, settings.hint)
-            selected, metrics = selected + found.selected, {**metrics, **found.metrics}
-            sampled += (each.group for each in hinted)
+            successes = select_hinted(hinted, selection.unsolved, settings.selection, settings.hint)
+            selected, metrics = selected + successes.selected, {**metrics, **successes.metrics}
+            sampled += (hinted_group.group for hinted_group in hinted)
         trajectories = [member.trajectory for group in sampled for member in group.members]
         lengths = list(map(written_count, selected))
         metrics |= {

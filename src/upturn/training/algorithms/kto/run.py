@@ -30,10 +30,7 @@ _MISMATCH_STREAM = 0x4B54
 
 
 def run_kto(
-    model: PreTrainedModel,
-    rated: Sequence[RatedTrajectory],
-    settings: KtoSettings,
-    options: RunOptions,
+    model: PreTrainedModel, rated: Sequence[RatedTrajectory], settings: KtoSettings, options: RunOptions
 ) -> TrainingOutcome:
     """Trains the model in place on rated trajectories, sampled or rendered; resumes from the options' folder.
 
@@ -111,12 +108,12 @@ def mismatch_rows(
     order = np.random.default_rng([seed, _MISMATCH_STREAM]).permutation(len(rated)).tolist()
     longest = max(len(row.token_ids) for rows in trajectories for row in rows)
     mismatched: dict[int, TrainingRow] = {}
-    for position, index in enumerate(order):
+    for position, number in enumerate(order):
         others = order[position + 1 :] + order[:position]
-        task = rated[index].trajectory.task_id
+        task = rated[number].trajectory.task_id
         following = order[(position + 1) % len(order)]
-        other = next((each for each in others if rated[each].trajectory.task_id != task), following)
-        mismatched[index] = _join(trajectories[index][0], trajectories[other][0], longest)
+        other = next((index for index in others if rated[index].trajectory.task_id != task), following)
+        mismatched[number] = _join(trajectories[number][0], trajectories[other][0], longest)
     return [mismatched[index] for index in range(len(rated))]
 
 
@@ -133,7 +130,7 @@ def _join(prompt: TrainingRow, continuation: TrainingRow, longest: int) -> Train
 def rated_rows(rated: Sequence[RatedTrajectory]) -> list[tuple[TrainingRow, ...]]:
     """Returns the rows of each trajectory; weights are +1 for good ones and −1 for bad ones. Raises
     TrainingError."""
-    kinds = {each.is_desirable for each in rated}
+    kinds = {rating.is_desirable for rating in rated}
     if len(kinds) < 2:
         shown = "none are rated" if not rated else f"all {len(rated)} are rated {'good' if kinds.pop() else 'bad'}"
         raise TrainingError(
@@ -141,9 +138,9 @@ def rated_rows(rated: Sequence[RatedTrajectory]) -> list[tuple[TrainingRow, ...]
             "good ones alone with SFT"
         )
     all_rows: dict[str, tuple[TrainingRow, ...]] = {}
-    for each in rated:
-        name = each.trajectory.id
-        rows = turn_rows(each.trajectory, weight=1.0 if each.is_desirable else -1.0)
+    for rating in rated:
+        name = rating.trajectory.id
+        rows = turn_rows(rating.trajectory, weight=1.0 if rating.is_desirable else -1.0)
         if name in all_rows:
             raise TrainingError(f"trajectory {name!r} is rated twice; resolve its ratings to one, or leave it out")
         if not rows:

@@ -115,10 +115,7 @@ class Mixture:
 
 
 def run_mixture(
-    model: PreTrainedModel,
-    parts: Sequence[Part],
-    settings: MixtureSettings,
-    options: RunOptions,
+    model: PreTrainedModel, parts: Sequence[Part], settings: MixtureSettings, options: RunOptions
 ) -> TrainingOutcome:
     """Trains the model in place on all parts at once; resumes from the options' folder.
 

@@ -19,13 +19,7 @@ from upturn.training.advantage import ScoredGroup, ScoredTrajectory
 from upturn.training.algorithms.epochs import epoch_order
 from upturn.training.algorithms.grpo import run_grpo
 from upturn.training.algorithms.offline.settings import OfflineSettings
-from upturn.training.data import (
-    EXCLUSION_REASONS,
-    ExclusionReason,
-    Freshness,
-    exclusion_reason,
-    group_trajectories,
-)
+from upturn.training.data import EXCLUSION_REASONS, ExclusionReason, Freshness, exclusion_reason, group_trajectories
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.runs import RunOptions
 from upturn.training.stream import NO_STATE, State
@@ -64,13 +58,7 @@ class StoredCollect:
     """A ``Collect`` of stored trajectories: an iteration's groups are a pure function of (seed, iteration)."""
 
     def __init__(
-        self,
-        stored: Stored,
-        *,
-        groups: int,
-        seed: int,
-        freshness: Freshness | None = None,
-        min_members: int = 2,
+        self, stored: Stored, *, groups: int, seed: int, freshness: Freshness | None = None, min_members: int = 2
     ) -> None:
         """``groups``: per iteration. ``freshness``: older trajectories are excluded and counted; None = no limit.
 

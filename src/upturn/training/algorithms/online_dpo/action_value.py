@@ -62,9 +62,9 @@ class ActionCritic:
             index, [group_steps(group, "turn", partial(turn_rows, weight=0.0)) for group in groups]
         )
         values = {
-            each.steps.rows[0].trajectory_id: (each.values + each.advantages).tolist()
+            step_credit.steps.rows[0].trajectory_id: (step_credit.values + step_credit.advantages).tolist()
             for group in credit.groups
-            for each in group
+            for step_credit in group
         }
         return RoundValues(values, credit.metrics)
 

@@ -141,11 +141,7 @@ def run_online_dpo(
 
 
 def _create_critic(
-    model: PreTrainedModel,
-    critic: ActionValues | PreTrainedModel | None,
-    settings: OnlineDpoSettings,
-    *,
-    seed: int,
+    model: PreTrainedModel, critic: ActionValues | PreTrainedModel | None, settings: OnlineDpoSettings, *, seed: int
 ) -> ActionValues | ActionCritic | None:
     """Raises TrainingError for a critic without effect."""
     is_trained = settings.critic is not None

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from upturn.training.algorithms.sft.run import held_out_loss, rows_digest, run_sft, supervised_steps
 else:
     __getattr__ = lazy_names(
-        __name__,
-        {"held_out_loss": "run", "rows_digest": "run", "run_sft": "run", "supervised_steps": "run"},
+        __name__, {"held_out_loss": "run", "rows_digest": "run", "run_sft": "run", "supervised_steps": "run"}
     )
 
 __all__ = ["SftSettings", "held_out_loss", "rows_digest", "run_sft", "supervised_steps"]

@@ -26,10 +26,7 @@ from upturn.training.stream import Stream, Unit
 
 
 def run_sft(
-    model: PreTrainedModel,
-    rows: Sequence[TrainingRow],
-    settings: SftSettings,
-    options: RunOptions,
+    model: PreTrainedModel, rows: Sequence[TrainingRow], settings: SftSettings, options: RunOptions
 ) -> TrainingOutcome:
     """Trains the model in place on ``rows`` (duplicates count as often as they occur); resumes from the options'
     folder.
@@ -69,7 +66,7 @@ def _held_out_result(trainer: Trainer, rows: Sequence[TrainingRow]) -> Evaluatio
 def held_out_loss(trainer: Trainer, rows: Sequence[TrainingRow]) -> float:
     """Returns the mean −log π of the rows' written tokens under the current weights, each token weighing 1."""
     logprobs = trainer.score(rows)
-    return -math.fsum(float(each.sum(dtype=np.float64)) for each in logprobs) / sum(map(len, logprobs))
+    return -math.fsum(float(row.sum(dtype=np.float64)) for row in logprobs) / sum(map(len, logprobs))
 
 
 def _check_unseen(rows: Sequence[TrainingRow], held_out: Sequence[TrainingRow]) -> None:

@@ -101,7 +101,7 @@ class Predictor:
                 "transitions with a smaller max_tokens"
             )
         remaining = iter(trajectories)
-        return [[self._read(each, next(remaining)) for _ in range(count)] for each in transitions]
+        return [[self._read(transition, next(remaining)) for _ in range(count)] for transition in transitions]
 
     def score(
         self,

@@ -146,7 +146,8 @@ class PredictionCollect:
         self._scores += self.predictor.score(transitions, predicted, self.common, threshold=settings.threshold)
         return [
             ScoredGroup(
-                prediction_task(transition), tuple(_reward(each, settings.threshold) for each in predictions)
+                prediction_task(transition),
+                tuple(_reward(prediction, settings.threshold) for prediction in predictions),
             )
             for transition, predictions in zip(transitions, predicted, strict=True)
         ]
