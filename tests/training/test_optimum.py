@@ -65,7 +65,7 @@ def value(policy: Callable[[NDArray[np.float64], int, int], float]) -> float:
 OPTIMUM = value(lambda actions, _turn, _state: float(actions.max()))
 
 
-def test_the_optimum_is_the_one_worked_by_hand() -> None:
+def test_the_optimum_matches_hand_computed_values() -> None:
     """Going on: at most two of five steps may fail, .9³(1 + 3·.1 + 6·.01). Who still is in state 0 after three
     turns, or in state 1 after four, takes the lure: .001·.3 + 3·.9·.01·.1·.2."""
     assert pytest.approx(0.9**3 * (1 + 3 * 0.1 + 6 * 0.01) + 0.0003 + 0.00054) == OPTIMUM

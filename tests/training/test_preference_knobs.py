@@ -42,7 +42,7 @@ KTO: dict[str, Any] = {"beta": 0.5, "desirable_weight": 2.0, "undesirable_weight
 OF_A_RUN = {"epochs", "optimiser", "decay", "evaluate_every", "patience", "keep", "checkpoint_every"}
 
 
-def test_every_knob_is_looked_at() -> None:
+def test_all_preference_settings_are_tested() -> None:
     assert OBJECTIVE.keys() == {field.name for field in fields(PairObjectiveSettings)}
     elsewhere = {"continuations"}  # how states are measured, which is whose samples them
     assert PAIRS.keys() | elsewhere == {field.name for field in fields(PairSettings)}
@@ -62,7 +62,7 @@ def _attempts(make: Make) -> list[Trajectory]:
 
 
 @pytest.mark.parametrize("name", OBJECTIVE)
-def test_a_knob_of_the_objective_changes_the_gradient(tiny_model: Model, make_trajectory: Make, name: str) -> None:
+def test_every_objective_setting_changes_the_gradient(tiny_model: Model, make_trajectory: Make, name: str) -> None:
     chosen, rejected = _attempts(make_trajectory)
     pairs = [PreferencePair("p", chosen, rejected, "group")]
     reference = Trainer(tiny_model(1), STILL).score
@@ -77,7 +77,7 @@ def test_a_knob_of_the_objective_changes_the_gradient(tiny_model: Model, make_tr
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_a_knob_of_pairing_changes_the_pairs(make_trajectory: Make, name: str) -> None:
+def test_every_pairing_setting_changes_the_pairs(make_trajectory: Make, name: str) -> None:
     """One earns .6 soon, the other 1 late; measured states and the critic think otherwise."""
     earned, measured = ((0.6, 0.0), (0.0, 1.0)), (0.9, 0.1)
     members = tuple(
@@ -101,7 +101,7 @@ def test_a_knob_of_pairing_changes_the_pairs(make_trajectory: Make, name: str) -
 
 
 @pytest.mark.parametrize("name", KTO)
-def test_a_knob_of_kto_changes_the_gradient(tiny_model: Model, make_trajectory: Make, name: str) -> None:
+def test_every_kto_setting_changes_the_gradient(tiny_model: Model, make_trajectory: Make, name: str) -> None:
     rated = [RatedTrajectory(each, at == 0) for at, each in enumerate(_attempts(make_trajectory))]
     reference = Trainer(tiny_model(1), STILL).score
 

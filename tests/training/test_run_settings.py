@@ -33,7 +33,7 @@ WATCHED: dict[str, Callable[..., object]] = {
 
 
 @pytest.mark.parametrize("make", WATCHED.values(), ids=WATCHED)
-def test_what_only_an_evaluation_could_act_on_is_refused_without_one(make: Callable[..., object]) -> None:
+def test_settings_that_need_evaluations_are_refused_without_them(make: Callable[..., object]) -> None:
     with pytest.raises(ConfigError) as caught:
         make(evaluate_every=None, patience=2, keep="best")
     assert sorted(caught.value.problems) == [
@@ -54,7 +54,7 @@ def test_counts_below_one_are_refused(make: Callable[..., object]) -> None:
 
 
 @pytest.mark.parametrize("make", PLANNED.values(), ids=PLANNED)
-def test_targets_and_limits_need_evaluations_and_weights_that_are_held_to_them(make: Callable[..., object]) -> None:
+def test_targets_and_limits_need_evaluations_and_limits_need_the_best_weights(make: Callable[..., object]) -> None:
     with pytest.raises(ConfigError) as caught:
         make(evaluate_every=None, keep="final", target_score=0.9, cost_limits={"harm": 0.0, "risk": 0.5})
     assert sorted(caught.value.problems) == [

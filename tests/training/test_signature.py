@@ -56,12 +56,12 @@ MADE: list[Callable[[Any], object]] = [
 
 
 @pytest.mark.parametrize("make", MADE)
-def test_alike_is_alike_and_other_options_are_not(make: Callable[[Any], object]) -> None:
+def test_equal_objects_have_equal_signatures_and_other_options_have_not(make: Callable[[Any], object]) -> None:
     assert signature(make(0.5)) == signature(make(0.5))
     assert signature(make(0.5)) != signature(make(0.75))
 
 
-def test_a_signature_reads_as_what_was_written() -> None:
+def test_a_signature_names_class_and_options() -> None:
     assert signature(GroupRelative(gamma=0.5)) == (
         "upturn.training.advantages.trajectory.GroupRelative(baseline='group_mean', gamma=0.5, scale='none')"
     )
@@ -71,11 +71,11 @@ def test_a_signature_reads_as_what_was_written() -> None:
     assert signature([len, Ring, None]) == f"[builtins.len, {__name__}.Ring, None]"
 
 
-def test_what_an_array_holds_is_not_covered() -> None:
+def test_array_contents_are_not_covered() -> None:
     assert signature(np.zeros(3)) == signature(np.ones(3)) == "numpy.ndarray()"
 
 
-def test_another_process_finds_the_same() -> None:
+def test_another_process_computes_the_same_signature() -> None:
     """Neither addresses nor the order of sets: those of texts differ from process to process."""
     code = (
         "from upturn.training.advantages import Combined, GroupRelative, TreeSiblings; "

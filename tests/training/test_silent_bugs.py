@@ -62,7 +62,7 @@ def _group(*members: tuple[Trajectory, float]) -> ScoredGroup:
     return ScoredGroup(task, tuple(ScoredTrajectory(each, (0.0, 0.0, reward)) for each, reward in members))
 
 
-def test_a_broken_prefix_costs_no_token_its_gradient() -> None:
+def test_a_broken_prefix_removes_no_gradient() -> None:
     """rLLM issue 352: where a prompt did not extend the tokens before it, the whole response's mask became 0."""
     found = []
     for breaks in (False, True):
@@ -81,7 +81,7 @@ def test_a_broken_prefix_costs_no_token_its_gradient() -> None:
     assert found[0] == found[1] == ([4, 5, 6, 7, 8, 9], [0.5] * 6, 12.0)
 
 
-def test_a_mask_that_is_longer_than_the_ids_is_refused_by_name(make_trajectory: Make) -> None:
+def test_a_mask_longer_than_the_ids_is_refused_by_name(make_trajectory: Make) -> None:
     """TRL issue 5144: the mask kept the length of a text that had become fewer tokens."""
     shorter = make_trajectory((1, 5, 2, 7), ((0, 2, 6),), name="t7", logprobs=(-1.0,) * 4)
     with pytest.raises(TrainingError, match=r"'t7' has written spans \[\(2, 6\)\] in a row of 4 tokens"):
@@ -105,7 +105,7 @@ def _other(trajectory: Trajectory) -> Trajectory:
     return replace(trajectory, rows=(replace(row, token_ids=ids),))
 
 
-def test_ids_that_were_not_sampled_show_in_the_first_step_and_can_be_masked(
+def test_unsampled_ids_show_in_the_first_step_and_can_be_masked(
     tiny_model: Model, copy_task: Callable[..., Any], tmp_path: Path
 ) -> None:
     """agent-lightning issue 326: wrong ids with the right log-probs trained the model to pieces in a few steps.
@@ -137,7 +137,7 @@ def test_ids_that_were_not_sampled_show_in_the_first_step_and_can_be_masked(
     assert not found.corrections[is_off].any()
 
 
-def test_prompts_that_were_expanded_twice_are_refused(tiny_model: Model, copy_task: Callable[..., Any]) -> None:
+def test_duplicated_prompts_are_refused(tiny_model: Model, copy_task: Callable[..., Any]) -> None:
     """AgenticArXiv-RL issue 33: trainer and rollout function both expanded the prompts, so N·G·G rollouts were made
     where N·G were meant. Here an attempt has one id, whoever asks for it twice."""
     task, group = Task("task", "", "", ""), 3
@@ -158,7 +158,7 @@ def test_prompts_that_were_expanded_twice_are_refused(tiny_model: Model, copy_ta
         PolicyGradient(lambda _: expanded, ONE_STEP, seed=0).unit(0)
 
 
-def test_the_rollouts_that_are_handed_in_are_the_ones_trained_on(
+def test_the_collected_rollouts_are_trained_on(
     tiny_model: Model, copy_task: Callable[..., Any], tmp_path: Path
 ) -> None:
     """TRL before 0.28 took a ``rollout_func`` and, without a vLLM server, silently sampled single turns."""

@@ -37,7 +37,7 @@ def group_of(*members: ScoredTrajectory) -> ScoredGroup:
     return ScoredGroup(Task("task", "", "", ""), members)
 
 
-def test_a_cost_is_taken_off_the_turn_that_had_it(make_trajectory: Make) -> None:
+def test_a_cost_is_subtracted_from_its_turn(make_trajectory: Make) -> None:
     multipliers = Multipliers(SAFETY)
     multipliers.load_state({"multiplier_safety": 2.0})
     costing = ScoredTrajectory(costly(make_trajectory, "a", 0, 1, 0), (0.0, -1.0, 1.0))
@@ -69,7 +69,7 @@ def test_multipliers_rise_above_budget_fall_below_it_and_stay_within_bounds(make
     assert multipliers.values["safety"] == 0
 
 
-def test_dual_ascent_finds_the_multiplier_that_is_worked_out_by_hand(make_trajectory: Make) -> None:
+def test_dual_ascent_finds_the_hand_computed_multiplier(make_trajectory: Make) -> None:
     """An arm pays 1 and costs 1, another pays and costs nothing; a policy that answers λ with
     p = sigmoid((1 − λ)/τ) is within its budget d at λ = 1 − τ·log(d/(1 − d)), 1.549 for τ = ½ and d = ¼."""
     multipliers, count = Multipliers(replace(SAFETY, rate=0.5)), 400
@@ -125,7 +125,7 @@ def settings_of(lagrangian: LagrangianSettings | None) -> GrpoSettings:
     )
 
 
-def test_a_policy_takes_the_paying_arm_as_often_as_its_budget_allows(make_trajectory: Make) -> None:
+def test_a_policy_uses_the_costly_arm_as_often_as_its_budget_allows(make_trajectory: Make) -> None:
     """The arm is taken with probability p = ¼ where the multiplier is at rest. There the policy is, too:
     p(1 − p)(1 − λ) = decay·θ with θ = −log 3, so λ = 1 + decay·log 3·16/3. Without decay the two circle around it.
     What is sampled is noisy, so means over the second half are compared."""
@@ -141,7 +141,7 @@ def test_a_policy_takes_the_paying_arm_as_often_as_its_budget_allows(make_trajec
     assert free.share > 0.8
 
 
-def test_a_checkpoint_holds_the_multipliers(make_trajectory: Make) -> None:
+def test_a_checkpoint_contains_the_multipliers(make_trajectory: Make) -> None:
     bandit = Bandit(make_trajectory)
     algorithm = PolicyGradient(bandit.collect, settings_of(SAFETY), 0)
     bandit.step(algorithm, 0)
@@ -166,6 +166,6 @@ def test_a_checkpoint_holds_the_multipliers(make_trajectory: Make) -> None:
         (lambda: AdvantageSettings(scale="mean", lagrangian=SAFETY), "which divides by returns"),
     ],
 )
-def test_what_cannot_be_held_to_a_budget_is_refused(make: Callable[[], object], problem: str) -> None:
+def test_unusable_budgets_are_refused(make: Callable[[], object], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         make()

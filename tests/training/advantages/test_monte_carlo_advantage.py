@@ -52,7 +52,7 @@ def test_a_trajectory_without_turns_has_one_state(make_group: MakeGroup, make_me
         ([(0.5, 0), (0.0, None)], "a value is finite and the mean of at least one continuation"),
     ],
 )
-def test_unusable_values_are_refused_with_the_remedy(
+def test_unusable_values_are_refused_with_the_cure(
     make_group: MakeGroup, make_member: MakeMember, values: list[tuple[float, int | None] | None], message: str
 ) -> None:
     with pytest.raises(TrainingError, match=message):

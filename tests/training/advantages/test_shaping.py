@@ -46,9 +46,7 @@ def test_missing_members_need_no_potentials(make_group: MakeGroup, make_member: 
     assert Shaped(GroupRelative(), gamma=1.0)(group).turns == ((0.0,), (0.5,), (-0.5,))
 
 
-def test_potentials_that_are_missing_or_do_not_fit_are_refused(
-    make_group: MakeGroup, make_member: MakeMember
-) -> None:
+def test_missing_or_mismatched_potentials_are_refused(make_group: MakeGroup, make_member: MakeMember) -> None:
     shaped = Shaped(GroupRelative(), gamma=1.0)
     with pytest.raises(TrainingError, match="'t' has no potentials to shape its rewards by"):
         shaped(make_group([[1.0], [0.0]]))

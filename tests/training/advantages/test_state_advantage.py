@@ -51,7 +51,7 @@ def test_scaling_divides_both_parts_by_their_deviation(make_group: MakeGroup, ma
     assert found.turns[1] == pytest.approx((-2 / math.sqrt(2),))
 
 
-def test_missing_members_take_no_part_and_need_no_hash(make_group: MakeGroup, make_member: MakeMember) -> None:
+def test_missing_members_are_excluded_and_need_no_hash(make_group: MakeGroup, make_member: MakeMember) -> None:
     group = make_group([make_member([1.0], states="a"), make_member(None), make_member([0.0], states="a")])
     assert StateAnchored()(group).turns == ((1.0,), (0.0,), (-1.0,))
 
@@ -62,14 +62,12 @@ def test_a_group_of_one_has_only_state_credit(make_group: MakeGroup, make_member
     assert StateAnchored()(make_group([make_member([1.0, 0.0], states="aa")])).turns == ((0.5, -0.5),)
 
 
-def test_missing_hashes_are_refused_with_the_remedy(make_group: MakeGroup) -> None:
+def test_missing_hashes_are_refused_with_the_cure(make_group: MakeGroup) -> None:
     with pytest.raises(TrainingError, match=r"turn 0 of trajectory 't' has no state hash.*Info\.state_hash"):
         StateAnchored()(make_group([[1.0], [0.0]]))
 
 
-def test_hashes_that_never_repeat_are_refused_with_the_remedy(
-    make_group: MakeGroup, make_member: MakeMember
-) -> None:
+def test_hashes_that_never_repeat_are_refused_with_the_cure(make_group: MakeGroup, make_member: MakeMember) -> None:
     group = make_group([make_member([1.0], states="a"), make_member([0.0], states="b")])
     with pytest.raises(TrainingError, match=r"no two turns of the 2 trajectories of task 'task'.*times, ids"):
         StateAnchored()(group)

@@ -55,7 +55,7 @@ def test_std_gives_the_closed_form_of_one_success_in_eight() -> None:
     assert found.turns[1][0] == pytest.approx(-0.3536, abs=1e-4)
 
 
-def test_turns_earn_their_discounted_return_to_go_minus_the_mean_return() -> None:
+def test_turns_have_their_discounted_return_to_go_minus_the_mean_return() -> None:
     found = GroupRelative(gamma=0.5)(_group([[1.0, 2.0], [0.0, 0.0, 8.0]]))
     # to go: (1 + 1, 2) = (2, 2); (0 + 2, 0 + 4, 8) = (2, 4, 8): equal returns, so nothing to learn
     assert not found.is_informative
@@ -65,7 +65,7 @@ def test_turns_earn_their_discounted_return_to_go_minus_the_mean_return() -> Non
     assert found.returns == (2.0, 4.0)
 
 
-def test_missing_rewards_stay_out_of_the_baseline_and_get_zero() -> None:
+def test_missing_rewards_are_excluded_from_the_baseline_and_get_zero() -> None:
     found = GroupRelative()(_group([[6.0], None, [3.0], [math.nan]]))
     assert found.turns == ((1.5,), (0.0,), (-1.5,), (0.0,))
     assert found.returns == (6.0, None, 3.0, None)

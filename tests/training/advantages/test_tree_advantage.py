@@ -88,7 +88,7 @@ def test_auxiliary_calls_belong_to_the_history(
     assert first[1] != second[1]
 
 
-def test_missing_members_take_no_part_and_need_no_tokens(
+def test_missing_members_are_excluded_and_need_no_tokens(
     make_group: MakeGroup, make_member: MakeMember, make_row: MakeRow
 ) -> None:
     group = make_group(
@@ -108,7 +108,7 @@ def test_one_member_gives_no_signal(make_group: MakeGroup, make_member: MakeMemb
     assert not found.is_informative
 
 
-def test_a_turn_without_tokens_is_refused_with_the_remedy(make_group: MakeGroup) -> None:
+def test_a_turn_without_tokens_is_refused_with_the_cure(make_group: MakeGroup) -> None:
     with pytest.raises(TrainingError, match=r"turn 0 of trajectory 't' has no recorded tokens.*local model"):
         TreeSiblings()(make_group([[1.0], [0.0]]))
 
@@ -176,7 +176,7 @@ def test_order_of_members_does_not_matter(
 
 
 @given(st.lists(st.integers(-9, 9).map(float), min_size=2, max_size=7, unique=True))
-def test_trajectories_that_differ_from_the_start_are_compared_as_wholes(
+def test_trajectories_without_a_shared_prefix_are_compared_as_wholes(
     make_group: MakeGroup, make_member: MakeMember, make_row: MakeRow, rewards: list[float]
 ) -> None:
     """Where nothing but the prompt is shared, leave-one-out is RLOO, on the first turn."""

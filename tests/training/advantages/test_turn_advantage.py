@@ -32,7 +32,7 @@ def test_scaling_divides_by_the_sample_deviation_at_the_index(make_group: MakeGr
     assert found.turns[1] == pytest.approx((-1 / math.sqrt(2), 0.0))
 
 
-def test_missing_members_take_no_part(make_group: MakeGroup) -> None:
+def test_missing_members_are_excluded(make_group: MakeGroup) -> None:
     found = TurnRelative()(make_group([[6.0], None, [3.0], [math.nan]]))
     assert found.turns == ((1.5,), (0.0,), (-1.5,), (0.0,))
 

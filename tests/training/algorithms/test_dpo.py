@@ -63,7 +63,7 @@ def _referred(
 
 @pytest.mark.parametrize("packing", ["tree", "padded"])
 @pytest.mark.parametrize("budget", [1, 10_000])
-def test_loss_and_gradient_are_those_of_the_formula(
+def test_loss_and_gradient_match_the_formula(
     tiny_model: Model, make_trajectory: Make, packing: str, budget: int
 ) -> None:
     """The model against another one, by −log σ(β(log π_w/π_ref,w − log π_l/π_ref,l)) through torch's autograd."""
@@ -87,7 +87,7 @@ def test_loss_and_gradient_are_those_of_the_formula(
         assert float((parameter.grad - theirs).norm() / scale) < 1e-5
 
 
-def test_before_the_first_step_every_margin_is_nothing_and_the_loss_log_two(
+def test_before_the_first_step_margins_are_zero_and_the_loss_is_log_two(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
     run_dpo(tiny_model(), _pairs(make_trajectory), DpoSettings(optimiser=STILL), RunOptions(0, tmp_path))
@@ -97,7 +97,7 @@ def test_before_the_first_step_every_margin_is_nothing_and_the_loss_log_two(
     assert {name for name in point.metrics if metric_of(name) is None} == set()
 
 
-def test_a_supervised_term_has_a_denominator_of_its_own(tiny_model: Model, make_trajectory: Make) -> None:
+def test_a_supervised_term_has_its_own_denominator(tiny_model: Model, make_trajectory: Make) -> None:
     """Four equal margins of 0 and α·(mean −log π over the better sides' tokens), whatever the batch."""
     pairs, model = _pairs(make_trajectory), tiny_model()
     objective = PairObjectiveSettings(sft_coefficient=0.5)
@@ -161,7 +161,7 @@ def test_copying_is_learned_from_pairs_to_95_percent(
     assert [point.metrics["epoch"] for point in points] == [float(at // 5) for at in range(125)]
 
 
-def test_conservative_dpo_stops_at_the_margin_that_it_is_known_for(
+def test_conservative_dpo_converges_to_its_known_margin(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
     """β·m = log((1 − ε)/ε) = log 4, and no more, however long it is trained."""
@@ -209,7 +209,7 @@ class _InterruptedError(Exception):
 
 
 @pytest.mark.parametrize("reference", ["recorded", "initial"])
-def test_resuming_gives_bitwise_the_weights_of_not_stopping(
+def test_a_resumed_run_has_bitwise_the_weights_of_an_uninterrupted_one(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path, reference: str
 ) -> None:
     """The reference is that of the weights before training, also after a stop."""

@@ -198,7 +198,7 @@ def test_answers_that_are_never_found_are_learned_from_hints(
     )
 
 
-def test_without_hints_the_same_riddles_teach_nothing(riddles: Callable[[], Riddles], tmp_path: Path) -> None:
+def test_without_hints_the_riddles_have_no_success(riddles: Callable[[], Riddles], tmp_path: Path) -> None:
     task = riddles()
     before = weights_hash(task.model)
     plan = replace(PLAIN, iterations=2)
@@ -292,7 +292,7 @@ class _InterruptedError(Exception):
 
 
 @pytest.mark.parametrize("restart", [True, False], ids=["restarting", "going on"])
-def test_resuming_gives_bitwise_the_weights_of_not_stopping(
+def test_a_resumed_run_has_bitwise_the_weights_of_an_uninterrupted_one(
     riddles: Callable[[], Riddles], tmp_path: Path, restart: bool
 ) -> None:
     plan = ImitationSettings(
@@ -344,7 +344,7 @@ def test_resuming_gives_bitwise_the_weights_of_not_stopping(
         assert told[0] == told[1]
 
 
-def test_every_metric_is_explained(riddles: Callable[[], Riddles], tmp_path: Path) -> None:
+def test_every_metric_has_a_meaning(riddles: Callable[[], Riddles], tmp_path: Path) -> None:
     task = riddles()
     plan = replace(PLAIN, iterations=1, hint=HELP, epochs=1)
     run_imitation(task.model, task.collect, plan, RunOptions(0, tmp_path / "x"), collect_hinted=task.collect_hinted)
@@ -380,7 +380,7 @@ def test_learning_rates_rise_and_fall_within_each_round(
     ],
     ids=lambda changes: next(iter(changes)),
 )
-def test_every_knob_of_a_round_changes_what_is_learned(
+def test_every_setting_of_a_round_changes_the_weights(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     def collect(iteration: int, /) -> list[ScoredGroup]:

@@ -57,7 +57,7 @@ def _copying(task: Any, make: Make) -> list[RatedTrajectory]:
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_copying_is_learned_from_thumbs_to_95_percent(
+def test_copying_is_learned_from_ratings_to_95_percent(
     tiny_model: Model, copy_task: Toy, make_trajectory: Make, tmp_path: Path, seed: int
 ) -> None:
     """One in twenty is liked, so its weight is what the paper advises: n_U/n_D."""
@@ -78,7 +78,7 @@ def test_copying_is_learned_from_thumbs_to_95_percent(
     assert points[0].metrics["reference_point"] == pytest.approx(0.0, abs=1e-6)
 
 
-def test_continuations_are_those_of_other_tasks_and_every_one_stands_behind_its_own_prompt(
+def test_mismatched_continuations_are_of_other_tasks_and_follow_each_prompt(
     make_trajectory: Make,
 ) -> None:
     rated = _rated(make_trajectory, *[True, False] * 5)
@@ -99,7 +99,7 @@ def test_continuations_are_those_of_other_tasks_and_every_one_stands_behind_its_
     )
 
 
-def test_a_joined_row_is_no_longer_than_the_longest_recorded_one(make_trajectory: Make) -> None:
+def test_a_mismatched_row_is_no_longer_than_the_longest_recorded_one(make_trajectory: Make) -> None:
     """A long prompt with a short answer, a short one with a long answer: their join would have nine tokens."""
     long = make_trajectory((1, 2, 3, 4, 5, 6), ((0, 5, 6),), name="long", task="a")
     short = make_trajectory((1, 7, 8, 9, 10), ((0, 1, 3), (1, 4, 5)), name="short", task="b")
@@ -109,7 +109,7 @@ def test_a_joined_row_is_no_longer_than_the_longest_recorded_one(make_trajectory
     assert (second.token_ids.tolist(), second.positions.tolist()) == ([1, 6], [1])
 
 
-def test_the_reference_point_is_the_mean_movement_of_mismatched_attempts_and_never_negative(
+def test_the_reference_point_is_the_mean_gap_of_mismatched_rows_and_never_negative(
     make_trajectory: Make,
 ) -> None:
     """The scorer says −1 a token before training; afterwards .25 and .75 more of two tokens each: z = 1."""
@@ -135,7 +135,7 @@ class _InterruptedError(Exception):
     """What a test stops a run with."""
 
 
-def test_resuming_gives_bitwise_the_weights_of_not_stopping(
+def test_a_resumed_run_has_bitwise_the_weights_of_an_uninterrupted_one(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
     settings = KtoSettings(
@@ -160,9 +160,7 @@ def test_resuming_gives_bitwise_the_weights_of_not_stopping(
         run_kto(tiny_model(), turned, settings, RunOptions(5, tmp_path / "b"))
 
 
-def test_ratings_that_nobody_can_learn_from_are_refused(
-    tiny_model: Model, make_trajectory: Make, tmp_path: Path
-) -> None:
+def test_unusable_ratings_are_refused(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
     def refused(message: str, rated: Sequence[RatedTrajectory]) -> None:
         with pytest.raises(TrainingError, match=message):
             run_kto(tiny_model(), rated, KtoSettings(), RunOptions(0, tmp_path))

@@ -73,7 +73,7 @@ def _weights_equal(first: PreTrainedModel, second: PreTrainedModel) -> bool:
     return all(torch.equal(tensor, others[name]) for name, tensor in weight_tensors(first).items())
 
 
-def test_importance_weights_find_what_was_hardly_ever_tried(
+def test_importance_weights_find_rarely_sampled_actions(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
     """The gradient is that of Σ π·A: it ends at the arm worth 1, though .05 of the attempts tried it."""
@@ -89,7 +89,7 @@ def test_importance_weights_find_what_was_hardly_ever_tried(
 
 
 @pytest.mark.slow
-def test_without_correction_training_ends_elsewhere(
+def test_without_correction_training_ends_at_another_policy(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
     """Each gain counts as often as somebody tried: .05·.65 for the best arm, .5·.25 for the next. Measured with
@@ -106,7 +106,7 @@ def test_without_correction_training_ends_elsewhere(
     assert min(reached.values()) > 0.5  # more than was logged: they do learn
 
 
-def test_an_epoch_brings_every_group_once_in_an_order_of_its_own(make_trajectory: Make) -> None:
+def test_an_epoch_has_every_group_once_in_its_own_order(make_trajectory: Make) -> None:
     attempts = [
         _attempt(make_trajectory, f"{prompt}/{at}", prompt, 7 + at, 0.5) for prompt in range(3, 10) for at in (0, 1)
     ]
@@ -123,7 +123,7 @@ def test_an_epoch_brings_every_group_once_in_an_order_of_its_own(make_trajectory
     assert again(4) == collect(4)
 
 
-def test_old_attempts_are_left_out_and_counted(make_trajectory: Make) -> None:
+def test_old_trajectories_are_excluded_and_counted(make_trajectory: Make) -> None:
     """v0 is two versions old, v1 one; what somebody else's weights sampled has no age."""
     names = {"a": "v0", "b": "v1", "c": "v2", "d": "v2", "e": "theirs"}
     attempts = [
@@ -144,7 +144,7 @@ def test_old_attempts_are_left_out_and_counted(make_trajectory: Make) -> None:
     assert [member.trajectory.id for member in newest(0)[0].members] == ["c", "d"]
 
 
-def test_attempts_that_stand_alone_are_left_out_where_attempts_are_compared(make_trajectory: Make) -> None:
+def test_single_trajectories_are_excluded_where_trajectories_are_compared(make_trajectory: Make) -> None:
     attempts = [_attempt(make_trajectory, name, prompt) for name, prompt in (("a", 3), ("b", 3), ("c", 4))]
     assert StoredCollect(attempts, groups=9, seed=0).excluded["alone"] == 1
     with_all = StoredCollect(attempts, groups=9, seed=0, min_members=1)
@@ -159,7 +159,7 @@ def test_attempts_that_stand_alone_are_left_out_where_attempts_are_compared(make
         ({"rows": ()}, "no written tokens are stored"),
     ],
 )
-def test_attempts_without_a_samplers_logprobs_are_refused_by_name(
+def test_trajectories_without_sampler_logprobs_are_refused_by_name(
     make_trajectory: Make, change: dict[str, Any], reason: str
 ) -> None:
     good, (task, bad) = _attempt(make_trajectory, "good"), _attempt(make_trajectory, "bad")
@@ -172,7 +172,7 @@ def test_attempts_without_a_samplers_logprobs_are_refused_by_name(
     assert "train on them with SFT, DPO or KTO" in str(caught.value)
 
 
-def test_a_log_of_which_nothing_is_left_is_refused(make_trajectory: Make) -> None:
+def test_stored_trajectories_without_usable_ones_are_refused(make_trajectory: Make) -> None:
     attempts = [_attempt(make_trajectory, "a"), _attempt(make_trajectory, "b", 4)]
     with pytest.raises(TrainingError, match="none is left to train on: 2 the only usable trajectory of their task"):
         StoredCollect(attempts, groups=1, seed=0)
@@ -182,7 +182,7 @@ def test_a_log_of_which_nothing_is_left_is_refused(make_trajectory: Make) -> Non
         StoredCollect([], groups=1, seed=0)
 
 
-def test_age_and_versions_go_together(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
+def test_max_age_and_versions_need_each_other(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
     log = logged(make_trajectory)
     for max_age, versions in ((1, ()), (None, ("v2",))):
         with pytest.raises(TrainingError, match="one without the other does nothing"):
@@ -191,7 +191,7 @@ def test_age_and_versions_go_together(tiny_model: Model, make_trajectory: Make, 
             )
 
 
-def test_tokens_that_the_model_does_not_have_are_refused_by_name(
+def test_tokens_outside_the_vocabulary_are_refused_by_name(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
     (task, known), log = _attempt(make_trajectory, "foreign"), logged(make_trajectory)
@@ -207,7 +207,7 @@ class _KilledError(Exception):
     """What a test stops a run with."""
 
 
-def test_a_run_on_stored_attempts_resumes_bitwise_and_refuses_others(
+def test_a_run_on_stored_trajectories_resumes_bitwise_and_refuses_others(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
     log, settings = (
@@ -262,7 +262,7 @@ def test_settings_without_effect_are_refused(make: Callable[[], object], sentenc
         make()
 
 
-def test_the_default_corrects(make_trajectory: Make) -> None:
+def test_the_default_settings_correct(make_trajectory: Make) -> None:
     settings = OfflineSettings()
     assert settings.mismatch == MismatchSettings(weight="token", weight_cap=2.0)
     assert replace(PLAIN, mismatch=None).mismatch is None

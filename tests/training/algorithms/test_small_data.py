@@ -48,7 +48,7 @@ def test_ten_tasks_are_learned_from_acceptance(task: Any, tmp_path: Path) -> Non
     assert _trained(task, lambda each: each.turn_rewards[0] / 1.1, tmp_path, iterations=45) >= 0.95
 
 
-def test_a_random_reward_of_the_same_rate_teaches_nothing(task: Any, tmp_path: Path) -> None:
+def test_a_random_reward_of_the_same_rate_improves_nothing(task: Any, tmp_path: Path) -> None:
     drawn = 0
 
     def coin(each: Any) -> float:

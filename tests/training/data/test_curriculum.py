@@ -53,13 +53,13 @@ def shares(curriculum: Curriculum, iteration: int) -> object:
     return found
 
 
-def test_four_fifths_of_the_first_level_and_one_of_the_next() -> None:
+def test_most_tasks_are_of_the_first_level_and_a_fifth_of_the_next() -> None:
     curriculum = Curriculum(POOLS, small(), seed=0)
     assert shares(curriculum, 0) == {"a": 0.4, "b": 0.4, "c": 0.2, "d": 0.0}
     assert {each.pool: each.tasks for each in curriculum.portions(20)} == {"a": 8, "b": 8, "c": 4}
 
 
-def test_a_level_is_left_at_seventy_percent_and_some_of_it_kept() -> None:
+def test_a_level_advances_at_seventy_percent_and_keeps_a_share() -> None:
     """Level 1 is at (1 + .5)/2. Of .15 for it, a has 4 parts and b 5: max(.4, 1 − 1) to max(.4, 1 − .5)."""
     curriculum = Curriculum(POOLS, small(), seed=0)
     practise(curriculum, 0, a=(2, 2), b=(1, 2), c=(0, 2))
@@ -68,7 +68,7 @@ def test_a_level_is_left_at_seventy_percent_and_some_of_it_kept() -> None:
 
 
 @pytest.mark.parametrize("outcomes", [{"a": (2, 2), "b": (3, 8)}, {"a": (2, 2), "b": (1, 1)}, {}])
-def test_a_level_below_seventy_percent_or_not_known_is_not_left(outcomes: Mapping[str, tuple[int, int]]) -> None:
+def test_a_level_below_seventy_percent_or_unknown_does_not_advance(outcomes: Mapping[str, tuple[int, int]]) -> None:
     """(1 + .375)/2 is .6875; one attempt is too few to know."""
     curriculum = Curriculum(POOLS, small(), seed=0)
     practise(curriculum, 0, **outcomes)
@@ -76,7 +76,7 @@ def test_a_level_below_seventy_percent_or_not_known_is_not_left(outcomes: Mappin
     assert curriculum.level == 1
 
 
-def test_one_level_an_iteration_then_the_final_mix() -> None:
+def test_at_most_one_level_advances_per_iteration_then_the_final_mix() -> None:
     """10, 15 and 25 parts of the usual mix for three levels; in level 1 both pools fail nothing."""
     curriculum = Curriculum(POOLS, small(), seed=0)
     practise(curriculum, 0, a=(4, 4), b=(4, 4), c=(4, 4), d=(4, 4))
@@ -88,13 +88,13 @@ def test_one_level_an_iteration_then_the_final_mix() -> None:
     assert curriculum.shares == pytest.approx({"a": 0.1, "b": 0.1, "c": 0.3, "d": 0.5})
 
 
-def test_the_highest_level_has_all_that_easier_ones_leave() -> None:
+def test_the_highest_level_has_the_rest_of_the_easier_share() -> None:
     curriculum = Curriculum({"a": 1, "d": 3}, small(), seed=0)
     practise(curriculum, 0, a=(2, 2))
     assert shares(curriculum, 1) == {"a": 0.15, "d": 0.85}
 
 
-def test_a_level_that_fell_goes_back_into_practice_and_its_drop_is_told() -> None:
+def test_a_level_that_dropped_is_sampled_again_and_its_drop_reported() -> None:
     """Best 1, then 2 of 6: with .667 less than ever, a is practised beside c, by what both fail (2/3 and 1)."""
     curriculum = Curriculum({"a": 1, "c": 2, "d": 3}, small(), seed=0)
     practise(curriculum, 0, a=(2, 2))
@@ -109,7 +109,7 @@ def test_a_level_that_fell_goes_back_into_practice_and_its_drop_is_told() -> Non
     assert shares(curriculum, 4) == {"a": 0.15, "c": 0.68, "d": 0.17}
 
 
-def test_practice_follows_what_still_fails_but_never_stops() -> None:
+def test_failure_weighted_shares_follow_failures_with_a_floor() -> None:
     """As weights from an exam do, until practice says more."""
     weights = {"a": 0.4, "b": 1.0, "c": 0.5, "d": 0.7}
     curriculum = Curriculum(POOLS, small(policy="failure_weighted"), seed=0, weights=weights)
@@ -119,13 +119,13 @@ def test_practice_follows_what_still_fails_but_never_stops() -> None:
     assert shares(curriculum, 1) == {pool: weight / 2.35 for pool, weight in known.items()}
 
 
-def test_uniform_stays_uniform() -> None:
+def test_uniform_shares_ignore_outcomes() -> None:
     curriculum = Curriculum(POOLS, small(policy="uniform"), seed=0)
     practise(curriculum, 0, a=(4, 4), b=(0, 4))
     assert shares(curriculum, 1) == dict.fromkeys(POOLS, 0.25)
 
 
-def test_closed_pools_are_probed_and_leave_the_rest_to_open_ones() -> None:
+def test_closed_pools_are_probed_and_open_ones_get_the_rest() -> None:
     """a always succeeds and c never: together they keep .1, in the proportion of their weights .4 and 1."""
     curriculum = Curriculum({"a": 1, "b": 1, "c": 1}, small(policy="failure_weighted", gate=GATE), seed=0)
     practise(curriculum, 0, a=(4, 4), b=(2, 4), c=(0, 4))
@@ -133,13 +133,13 @@ def test_closed_pools_are_probed_and_leave_the_rest_to_open_ones() -> None:
     assert curriculum.metrics()["curriculum_closed"] == 2.0
 
 
-def test_a_gate_admits_its_own_bounds_and_what_nobody_knows() -> None:
+def test_a_gate_admits_its_bounds_and_unknown_pools() -> None:
     curriculum = Curriculum({"a": 1, "b": 1, "c": 1}, small(policy="uniform", gate=GATE), seed=0)
     practise(curriculum, 0, a=(1, 10), b=(9, 10))
     assert shares(curriculum, 1) == dict.fromkeys("abc", 1 / 3)
 
 
-def test_what_was_closed_is_open_again_once_its_estimate_is_stale() -> None:
+def test_a_closed_pool_opens_again_once_its_estimate_is_stale() -> None:
     curriculum = Curriculum({"a": 1, "b": 1}, small(policy="uniform", gate=GATE), seed=0)
     practise(curriculum, 0, a=(4, 4), b=(2, 4))
     seen = []
@@ -149,20 +149,20 @@ def test_what_was_closed_is_open_again_once_its_estimate_is_stale() -> None:
     assert seen == [pytest.approx(0.1)] * 3 + [0.5]
 
 
-def test_where_nothing_is_open_the_gate_changes_nothing() -> None:
+def test_a_gate_without_open_pools_changes_nothing() -> None:
     curriculum = Curriculum({"a": 1, "b": 1}, small(policy="uniform", gate=GATE), seed=0)
     practise(curriculum, 0, a=(4, 4), b=(0, 4))
     assert shares(curriculum, 1) == {"a": 0.5, "b": 0.5}
 
 
-def test_easier_levels_are_kept_whatever_the_gate_says_and_a_hopeless_next_one_is_only_probed() -> None:
+def test_easier_levels_are_not_gated_and_a_failing_next_one_is_only_probed() -> None:
     """.17 planned for d becomes .1; a and c share the rest as .15 to .68."""
     curriculum = Curriculum({"a": 1, "c": 2, "d": 3}, small(gate=GATE), seed=0)
     practise(curriculum, 0, a=(4, 4), c=(2, 4), d=(0, 4))
     assert shares(curriculum, 1) == {"a": 0.9 * 0.15 / 0.83, "c": 0.9 * 0.68 / 0.83, "d": 0.1}
 
 
-def test_attempts_that_nobody_judged_are_counted_and_say_nothing() -> None:
+def test_trajectories_without_an_evaluation_are_counted_and_ignored() -> None:
     curriculum = Curriculum({"a": 1, "b": 2}, small(), seed=0)
     curriculum.start(0)
     members = tuple(_attempt(str(at), found) for at, found in enumerate((True, None, None)))
@@ -171,7 +171,7 @@ def test_attempts_that_nobody_judged_are_counted_and_say_nothing() -> None:
     assert "success_level_1" not in curriculum.metrics()
 
 
-def test_practice_without_a_word_on_success_is_refused() -> None:
+def test_rollouts_without_any_evaluation_are_refused() -> None:
     curriculum = Curriculum({"a": 1, "b": 2}, small(), seed=0)
     curriculum.start(0)
     scored = ScoredTrajectory(_attempt("t", True).trajectory, ())
@@ -179,7 +179,7 @@ def test_practice_without_a_word_on_success_is_refused() -> None:
         curriculum.observe([ScoredGroup(Task("t", "", "a", ""), (scored,))], family)
 
 
-def test_a_task_of_no_pool_is_named() -> None:
+def test_a_task_of_an_unknown_pool_is_named() -> None:
     curriculum = Curriculum({"a": 1, "b": 2}, small(), seed=0)
     with pytest.raises(
         TrainingError, match=r"belongs to pool 'z', which the curriculum does not have; .* 'a', 'b'"
@@ -211,7 +211,7 @@ OUTCOMES = st.lists(
 
 @settings(deadline=None, max_examples=150)
 @given(PLANS, OUTCOMES, st.integers(1, 40), st.integers(0, 2**32))
-def test_shares_are_whole_easier_levels_kept_levels_never_left_backwards_and_tasks_never_repeated(
+def test_shares_add_up_levels_never_go_back_and_tasks_never_repeat(
     plan: CurriculumSettings, history: list[dict[str, tuple[int, int]]], count: int, seed: int
 ) -> None:
     curriculum, level, given_out = Curriculum(POOLS, plan, seed=seed), 1, dict.fromkeys(POOLS, 0)
@@ -239,7 +239,7 @@ def test_shares_are_whole_easier_levels_kept_levels_never_left_backwards_and_tas
 
 @settings(deadline=None, max_examples=60)
 @given(PLANS, OUTCOMES, st.integers(0, 2**32))
-def test_what_comes_next_follows_from_seed_iteration_and_state(
+def test_tasks_are_a_function_of_seed_iteration_and_state(
     plan: CurriculumSettings, history: list[dict[str, tuple[int, int]]], seed: int
 ) -> None:
     """Also when the state has been away in a checkpoint, and whatever the object had seen before."""
@@ -313,7 +313,7 @@ def _course(plan: CurriculumSettings) -> list[dict[str, float]]:
     ],
     ids=str,
 )
-def test_every_setting_changes_what_is_practised(changed: Mapping[str, Any]) -> None:
+def test_every_setting_changes_the_sampled_tasks(changed: Mapping[str, Any]) -> None:
     base = {"gate": GATE, "levels": LevelSettings()}
     assert _course(small(**{**base, **changed})) != _course(small(**base))
 
@@ -348,7 +348,7 @@ def _settings(**changes: Any) -> Callable[[], object]:
         (lambda: LevelSettings(final_mix={1: 1.5, 2: -0.5}), r"final_mix\[2\]: input should be greater than 0"),
     ],
 )
-def test_settings_that_say_nothing_are_refused(make: Callable[[], object], sentence: str) -> None:
+def test_unused_settings_are_refused(make: Callable[[], object], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         make()
 

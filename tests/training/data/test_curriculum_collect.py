@@ -65,7 +65,7 @@ def collect_of(model: PreTrainedModel, toy: Toy, tasks: int = 5) -> tuple[Curric
     return CurriculumCollect(Curriculum(LEVELS, PLAN, seed=0), desk.sample_groups, tasks), desk
 
 
-def test_each_iteration_practises_what_the_curriculum_chose_and_learns_what_came_of_it(
+def test_each_iteration_samples_the_curriculums_choice_and_observes_the_outcomes(
     tiny_model: Model, copy_task: Toy
 ) -> None:
     collect, desk = collect_of(tiny_model(), copy_task)
@@ -128,7 +128,7 @@ def test_a_run_with_a_curriculum_resumes_bitwise(
     assert curves[0] == curves[1]
 
 
-def test_another_curriculum_is_another_run(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
+def test_a_run_with_another_curriculum_is_refused(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
     _train(tiny_model(), copy_task, tmp_path, iterations=1)
     with pytest.raises(
         TrainingError, match="belongs to another run: curriculum tasks is '6', the checkpoint has '5'"
@@ -137,7 +137,7 @@ def test_another_curriculum_is_another_run(tiny_model: Model, copy_task: Toy, tm
 
 
 @pytest.mark.slow
-def test_levels_are_learned_one_after_the_other_and_both_are_kept(
+def test_levels_are_learned_one_after_the_other_and_none_is_forgotten(
     tiny_model: Model, copy_task: Toy, tmp_path: Path
 ) -> None:
     """The optimum is 1 for all four symbols; half of them are hardly practised before the others are known."""

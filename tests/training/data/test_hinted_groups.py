@@ -33,7 +33,7 @@ def _failed(task: str = "a") -> list[ScoredGroup]:
     return [ScoredGroup(Task(task, "", "", ""), ())]
 
 
-def test_only_clean_successes_are_learned_and_no_hint_reaches_a_row(make_trajectory: Make) -> None:
+def test_only_successes_without_a_mention_are_selected_and_no_hint_reaches_a_row(make_trajectory: Make) -> None:
     again = _again(
         make_trajectory, ((6, 7), 1.0), ((8, 9, 7), 1.0), ((4, 4), 0.0), ((8, 9), 0.0), ((3,), None), ((6, 7), 1.0)
     )
@@ -45,12 +45,12 @@ def test_only_clean_successes_are_learned_and_no_hint_reaches_a_row(make_traject
     assert found.selected[0].origin == "rendered"
 
 
-def test_self_repair_goes_by_its_own_name(make_trajectory: Make) -> None:
+def test_self_repair_has_its_own_metric(make_trajectory: Make) -> None:
     found = select_hinted([_again(make_trajectory, ((6,), 1.0))], _failed(), ALL, REPAIR)
     assert found.metrics == {"hinted_trajectories": 1, "repaired": 1, "leaked": 0}
 
 
-def test_words_that_are_looked_for_are_the_settings_own(make_trajectory: Make) -> None:
+def test_the_settings_choose_the_words_that_reveal_a_hint(make_trajectory: Make) -> None:
     again = _again(make_trajectory, ((6,), 1.0))
     (member,) = again.group.members
     turn = replace(member.trajectory.turns[0], text="as the oracle says")
@@ -65,17 +65,17 @@ def test_words_that_are_looked_for_are_the_settings_own(make_trajectory: Make) -
     }
 
 
-def test_selection_is_that_of_first_attempts(make_trajectory: Make) -> None:
+def test_hinted_trajectories_are_selected_by_the_same_settings(make_trajectory: Make) -> None:
     again = _again(make_trajectory, ((6, 7), 0.7), ((7, 6), 0.9), ((4,), 0.8))
     found = select_hinted([again], _failed(), SelectionSettings(top=1, prefer="shortest"), ANSWER)
     assert [each.id for each in found.selected] == ["a/2/without-hint"]
 
 
-def test_nothing_failed_is_nothing_to_learn() -> None:
+def test_no_hinted_groups_select_nothing() -> None:
     assert select_hinted([], [], ALL, ANSWER).metrics == {"hinted_trajectories": 0, "rationalised": 0, "leaked": 0}
 
 
-def test_second_attempts_that_fit_nothing_are_refused(make_trajectory: Make) -> None:
+def test_mismatched_hinted_groups_are_refused(make_trajectory: Make) -> None:
     again = _again(make_trajectory, ((6,), 1.0))
     with pytest.raises(TrainingError, match="task 'a' was sampled with a hint though a trajectory without one"):
         select_hinted([again], _failed("b"), ALL, ANSWER)

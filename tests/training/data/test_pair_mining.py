@@ -50,7 +50,7 @@ def _shown(pairs: Sequence[PreferencePair]) -> list[tuple[str, float]]:
     return [(pair.id, round(pair.margin, 9)) for pair in pairs if pair.margin is not None]
 
 
-def test_whole_attempts_are_the_best_against_the_worst(group: Made) -> None:
+def test_whole_trajectories_pair_the_best_with_the_worst(group: Made) -> None:
     walks = [Walk((LEFT, UP), (0.0, 0.5)), Walk((RIGHT, UP), (0.25, 0.75)), Walk((UP, UP), (0.0, 0.25))]
     found = mine_pairs([group(walks)], PairSettings())
     (pair,) = found.pairs
@@ -59,7 +59,7 @@ def test_whole_attempts_are_the_best_against_the_worst(group: Made) -> None:
     assert set(found.dropped.values()) == {0}
 
 
-def test_actions_are_compared_by_what_all_attempts_that_took_them_went_on_to_earn(group: Made) -> None:
+def test_actions_are_compared_by_the_mean_return_to_go_of_their_trajectories(group: Made) -> None:
     """First turn: left earned (1 + 0)/2, right .25. After left: up 1, right 0. After right nobody else."""
     walks = [Walk((LEFT, UP), (0.0, 1.0)), Walk((LEFT, RIGHT), (0.0, 0.0)), Walk((RIGHT, UP), (0.0, 0.25))]
     found = mine_pairs([group(walks)], TURNS)
@@ -69,7 +69,7 @@ def test_actions_are_compared_by_what_all_attempts_that_took_them_went_on_to_ear
     assert (second.chosen_turns, second.rejected_turns, second.source) == ((1,), (1,), "turn")
 
 
-def test_what_was_earned_before_a_turn_says_nothing_of_it(group: Made) -> None:
+def test_rewards_before_a_turn_do_not_affect_its_value(group: Made) -> None:
     """The second turns earned .5 each; one attempt had earned more before, by luck of its environment."""
     walks = [Walk((LEFT, UP), (1.0, 0.5)), Walk((LEFT, RIGHT), (0.0, 0.5))]
     found = mine_pairs([group(walks)], TURNS)
@@ -77,7 +77,7 @@ def test_what_was_earned_before_a_turn_says_nothing_of_it(group: Made) -> None:
     assert found.dropped["equal"] == 1
 
 
-def test_only_differences_beyond_the_least_margin_are_kept_and_the_others_counted(group: Made) -> None:
+def test_only_differences_beyond_the_minimum_margin_are_used_and_the_others_counted(group: Made) -> None:
     walks = [Walk((LEFT, UP), (0.0, 1.0)), Walk((RIGHT, UP), (0.0, 0.5)), Walk((UP, UP), (0.0, 0.5))]
     found = mine_pairs([group(walks)], replace(TURNS, min_margin=0.5))
     assert found.pairs == ()
@@ -88,7 +88,7 @@ def test_only_differences_beyond_the_least_margin_are_kept_and_the_others_counte
     assert len(mine_pairs([group(walks)], PairSettings(min_margin=0.49)).pairs) == 1
 
 
-def test_measured_states_say_what_an_action_led_to(group: Made) -> None:
+def test_measured_states_value_the_actions_that_led_to_them(group: Made) -> None:
     """Left led to .75 and .25, mean .5, and earned nothing; right led to .25 and earned .5: .75."""
     made = group([Walk((LEFT, UP), (0.0, 9.0)), Walk((LEFT, RIGHT), (0.0, 9.0)), Walk((RIGHT, UP), (0.5, 9.0))])
     after = (0.75, 0.25, 0.25)
@@ -110,7 +110,7 @@ def test_measured_states_say_what_an_action_led_to(group: Made) -> None:
         mine_pairs([made], measured)
 
 
-def test_a_critic_is_mixed_in_and_says_none_where_it_does_not_know(group: Made) -> None:
+def test_a_critic_is_mixed_in_and_none_means_unknown(group: Made) -> None:
     """Earned: left 1, right 0. The critic: left 0, right .5 (mean of two). At α = .25: .25 against .375."""
     walks = [Walk((LEFT, UP), (0.0, 1.0)), Walk((RIGHT, UP), (0.0, 0.0)), Walk((RIGHT, UP), (0.0, 0.0))]
     mixed = replace(TURNS, monte_carlo_share=0.25)
@@ -130,7 +130,7 @@ def test_a_critic_is_mixed_in_and_says_none_where_it_does_not_know(group: Made) 
         mine_pairs([group(walks)], mixed, lambda _: [[0.0]])
 
 
-def test_a_critic_and_its_share_belong_together(group: Made) -> None:
+def test_a_critic_needs_a_share_below_one_and_vice_versa(group: Made) -> None:
     made = group([Walk((LEFT, UP), (0.0, 1.0))])
     with pytest.raises(TrainingError, match=r"monte_carlo_share=0\.5 with no critic"):
         mine_pairs([made], replace(TURNS, monte_carlo_share=0.5))
@@ -139,7 +139,7 @@ def test_a_critic_and_its_share_belong_together(group: Made) -> None:
 
 
 @pytest.mark.parametrize("by", ["trajectory", "turn"])
-def test_what_teaches_nothing_is_left_out_and_counted(group: Made, by: str) -> None:
+def test_comparisons_without_a_signal_are_dropped_and_counted(group: Made, by: str) -> None:
     pairing = PairSettings(by=by)  # type: ignore[arg-type]
     made = group([Walk((LEFT, UP), (0.0, 1.0)), Walk((RIGHT, UP), None), Walk((UP, UP), (0.0, math.nan))])
     found = mine_pairs([made], pairing)
@@ -158,7 +158,7 @@ def test_what_teaches_nothing_is_left_out_and_counted(group: Made, by: str) -> N
     assert mine_pairs([], pairing).pairs == ()
 
 
-def test_attempts_at_other_tasks_and_ids_given_twice_are_refused(group: Made, make_trajectory: Make) -> None:
+def test_trajectories_of_other_tasks_and_duplicate_ids_are_refused(group: Made, make_trajectory: Make) -> None:
     made = group([Walk((LEFT, UP), (0.0, 1.0))])
     stray = ScoredTrajectory(make_trajectory(task="elsewhere", name="stray"), (1.0,))
     with pytest.raises(TrainingError, match="'stray' of task 'elsewhere' is in a group of task 'task'"):
@@ -178,7 +178,7 @@ WALKS = st.lists(
 
 
 @pytest.mark.parametrize("by", ["trajectory", "turn"])
-def test_the_filter_is_symmetric_and_knows_no_order(group: Made, by: str) -> None:
+def test_mining_is_symmetric_and_independent_of_order(group: Made, by: str) -> None:
     """Negated rewards turn every pair round, and the order of members changes nothing."""
 
     @settings(max_examples=60, deadline=None)

@@ -25,7 +25,7 @@ def _pair(make: Make, name: str = "p", **changes: object) -> PreferencePair:
     return replace(PreferencePair(name, chosen, rejected, "group", 1.0), **changes)  # type: ignore[arg-type]
 
 
-def test_the_better_side_counts_for_and_the_other_against(make_trajectory: Make) -> None:
+def test_chosen_sides_have_positive_and_rejected_sides_negative_weights(make_trajectory: Make) -> None:
     (found,) = pair_rows([_pair(make_trajectory)], PLAIN, "initial")
     assert [(row.trajectory_id, row.pair, row.weights.tolist()) for row in found.rows] == [
         ("good", "p", [1.0] * 3),
@@ -36,7 +36,7 @@ def test_the_better_side_counts_for_and_the_other_against(make_trajectory: Make)
     assert (chosen.trajectory_id, chosen.weights.tolist()) == ("good", [1.0] * 3)
 
 
-def test_only_the_turns_that_differ_are_learned(make_trajectory: Make) -> None:
+def test_only_tokens_of_the_paired_turns_are_written(make_trajectory: Make) -> None:
     (found,) = pair_rows([_pair(make_trajectory, chosen_turns=(1,), rejected_turns=(1,))], PLAIN, "recorded")
     assert [row.positions.tolist() for row in found.rows] == [[5], [5]]
     references = [row.reference_logprobs for row in found.rows]
@@ -46,14 +46,14 @@ def test_only_the_turns_that_differ_are_learned(make_trajectory: Make) -> None:
     ]
 
 
-def test_a_length_normalised_side_weighs_one_in_all(make_trajectory: Make) -> None:
+def test_the_weights_of_a_length_normalised_side_add_up_to_one(make_trajectory: Make) -> None:
     longer = make_trajectory((1, 2, 7, 8, 9, 4), ((0, 2, 6),), name="long")
     pair = _pair(make_trajectory, rejected=longer, chosen_turns=(1,))
     (found,) = pair_rows([pair], PairObjectiveSettings(is_length_normalised=True), "initial")
     assert [row.weights.tolist() for row in found.rows] == [[1.0], [-0.25] * 4]
 
 
-def test_a_reference_may_be_recorded_at_any_temperature(make_trajectory: Make) -> None:
+def test_a_recorded_reference_may_have_any_temperature(make_trajectory: Make) -> None:
     """The log-probs are those at temperature 1 whatever was drawn at."""
     pair = _pair(make_trajectory)
     warm = replace(pair, chosen=replace(pair.chosen, temperature=0.7))
@@ -62,7 +62,7 @@ def test_a_reference_may_be_recorded_at_any_temperature(make_trajectory: Make) -
     assert found.rows[0].reference_logprobs.tolist() == pytest.approx([-0.1, -0.2, -0.3])
 
 
-def test_each_row_gets_the_references_log_probs_of_its_own_tokens(make_trajectory: Make) -> None:
+def test_each_row_gets_the_reference_log_probs_of_its_tokens(make_trajectory: Make) -> None:
     pairs = pair_rows([_pair(make_trajectory, name) for name in ("p", "q")], PLAIN, "initial")
     found = add_reference(pairs, lambda rows: [np.full(3, place, dtype=np.float32) for place, _ in enumerate(rows)])
     values = [row.reference_logprobs for pair in found for row in pair.rows]
@@ -70,7 +70,7 @@ def test_each_row_gets_the_references_log_probs_of_its_own_tokens(make_trajector
 
 
 @pytest.mark.parametrize("packing", ["tree", "padded"])
-def test_both_sides_of_a_pair_lie_in_one_micro_batch_and_a_trajectory_may_be_in_two_pairs(
+def test_both_sides_of_a_pair_are_in_one_micro_batch_and_a_trajectory_may_be_in_two_pairs(
     make_trajectory: Make, packing: Packing
 ) -> None:
     """However few tokens a batch may have; 'good' stands in all three pairs."""
@@ -120,7 +120,7 @@ def test_untrainable_pairs_are_refused_by_name(make_trajectory: Make) -> None:
     refused("'bad' holds no written tokens", replace(pair, rejected=replace(pair.rejected, rows=())))
 
 
-def test_a_reference_that_was_not_recorded_is_refused_by_name(make_trajectory: Make) -> None:
+def test_a_missing_reference_is_refused_by_name(make_trajectory: Make) -> None:
     pair = _pair(make_trajectory)
     rendered = make_trajectory((1, 2, 7, 8, 3, 5), SPANS, name="told", origin="rendered", temperature=None)
     with pytest.raises(

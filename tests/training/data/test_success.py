@@ -12,7 +12,7 @@ def _filled() -> SuccessWindow:
     return window
 
 
-def test_an_estimate_needs_enough_attempts_and_is_of_the_window_only() -> None:
+def test_an_estimate_needs_enough_trajectories_within_the_window() -> None:
     window = _filled()
     assert window.rate("a") == 4 / 5
     assert window.rate("b.1") is None
@@ -23,7 +23,7 @@ def test_an_estimate_needs_enough_attempts_and_is_of_the_window_only() -> None:
     assert window.rate("a") is None
 
 
-def test_too_little_is_not_a_success_of_zero() -> None:
+def test_too_few_trajectories_have_no_estimate() -> None:
     window = _filled()
     window.add(2, "b.1", is_success=False)
     assert window.rate("b.1") == 0.0
@@ -32,7 +32,7 @@ def test_too_little_is_not_a_success_of_zero() -> None:
     assert window.mean_rate([]) is None
 
 
-def test_state_round_trips_pools_with_dots_in_their_names_too() -> None:
+def test_state_round_trips_with_dots_in_pool_names() -> None:
     window = _filled()
     state = window.state()
     assert state["attempts.1.b.1"] == 1.0

@@ -57,7 +57,7 @@ def _walk(*steps: tuple[Action | None, Observation], name: str = "walk") -> Traj
     return Trajectory(name, "task", "nano@1", tuple(turns), seen, "finished", "sampled", (row,))
 
 
-def test_an_answer_between_other_tokens_is_left_out_and_counted() -> None:
+def test_an_answer_between_other_tokens_is_excluded_and_counted() -> None:
     class ErrorsApart(Letters):
         def write(self, observation: Observation) -> tuple[int, ...]:
             if observation.is_error:
@@ -89,7 +89,7 @@ def test_refusals_are_predicted_as_agents_read_them_and_unreadable_actions_have_
     assert [(each.tool, each.text) for each in found] == [("mail.read", "error not_found"), ("", "error malformed")]
 
 
-def test_what_cannot_be_predicted_is_left_out_and_counted_by_cause() -> None:
+def test_unpredictable_observations_are_excluded_and_counted_by_cause() -> None:
     plain = _walk((MAIL, Observation("ab")), (USER, Observation("ok")))
     no_tokens = replace(plain, id="rule", rows=())
     broken = replace(plain, id="broken", outcome="environment_error")
@@ -107,7 +107,7 @@ def test_what_cannot_be_predicted_is_left_out_and_counted_by_cause() -> None:
     assert extract_transitions([], Letters()) == ((), {})
 
 
-def test_one_world_answering_twice_alike_is_one_transition_and_two_answers_are_two() -> None:
+def test_equal_answers_are_one_transition_and_different_answers_are_two() -> None:
     walks = [_walk((MAIL, Observation(text)), name=str(number)) for number, text in enumerate(["a", "b", "a"])]
     found, left_out = extract_transitions(walks, Letters())
     assert [(each.id, each.text) for each in found] == [("0/0", "a"), ("1/0", "b")]
@@ -122,13 +122,13 @@ def _several(*pairs: tuple[str, str]) -> list[Transition]:
     return [_made(tool, text, str(number)) for number, (tool, text) in enumerate(pairs)]
 
 
-def test_the_most_common_output_is_by_tool_and_of_equals_the_first_in_the_alphabet() -> None:
+def test_the_most_common_output_is_per_tool_and_ties_go_to_the_alphabetically_first() -> None:
     some = _several(("a", "z"), ("a", "y"), ("a", "z"), ("b", "q"), ("b", "p"))
     assert most_common_outputs(some) == {"a": "z", "b": "p"}
     assert most_common_outputs(reversed(some)) == most_common_outputs(some)
 
 
-def test_boilerplate_is_kept_as_often_as_what_differs_from_it() -> None:
+def test_common_outputs_are_capped_at_the_number_of_others() -> None:
     some = _several(*[("a", "usual")] * 9, ("a", "x"), ("a", "y"), *[("b", "done")] * 5)
     for ratio, expected in ((1.0, 2), (2.5, 5), (0.0, 0), (9.0, 9)):
         kept = cap_common_outputs(some, ratio, seed=3)
@@ -139,7 +139,7 @@ def test_boilerplate_is_kept_as_often_as_what_differs_from_it() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xyz")), max_size=30), st.integers(0, 5))
-def test_capping_never_drops_what_differs_and_never_leaves_boilerplate_in_the_majority(
+def test_capping_keeps_all_other_outputs_and_leaves_no_common_majority(
     pairs: list[tuple[str, str]], seed: int
 ) -> None:
     some = _several(*pairs)
@@ -150,7 +150,7 @@ def test_capping_never_drops_what_differs_and_never_leaves_boilerplate_in_the_ma
         assert counts[True] <= counts[False]
 
 
-def test_rows_teach_the_observation_and_nothing_else() -> None:
+def test_rows_train_on_the_observation_only() -> None:
     (row,) = observation_rows(_several(("a", "xy")))
     assert row.token_ids.tolist() == [5, 0, OBS, *_text("xy"), ACT]
     assert row.positions.tolist() == [3, 4, 5]
@@ -160,7 +160,7 @@ def test_rows_teach_the_observation_and_nothing_else() -> None:
     assert row.old_logprobs is None
 
 
-def test_held_out_transitions_that_say_nothing_are_refused() -> None:
+def test_trained_or_missing_held_out_transitions_are_refused() -> None:
     some = _several(("a", "x"), ("a", "y"), ("b", "x"))
     check_unseen(some[:2], some[2:])
     with pytest.raises(TrainingError, match=r"1 of 2 held-out transitions, such as '1', continue tokens"):

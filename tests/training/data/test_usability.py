@@ -40,7 +40,7 @@ def _log(make: Make) -> list[Trajectory]:
     ]
 
 
-def test_logs_are_counted_by_what_they_can_train(make_trajectory: Make) -> None:
+def test_trajectories_are_counted_by_usability(make_trajectory: Make) -> None:
     found = count_usable(_log(make_trajectory))
     assert found["sft"] == found["kto"] == Usability(8, {"no_tokens": 1})
     assert found["dpo"] == Usability(7, {"no_tokens": 1, "alone": 1})
@@ -49,7 +49,7 @@ def test_logs_are_counted_by_what_they_can_train(make_trajectory: Make) -> None:
     )
 
 
-def test_with_a_bound_on_age_old_and_unknown_weights_are_counted_too(make_trajectory: Make) -> None:
+def test_with_a_limit_on_age_old_and_unknown_weights_are_counted(make_trajectory: Make) -> None:
     bound = Freshness(("v0", "v1", "v2"), max_age=1)
     found = count_usable(_log(make_trajectory), freshness=bound)
     assert found["policy_gradient"].usable == 2
@@ -58,7 +58,7 @@ def test_with_a_bound_on_age_old_and_unknown_weights_are_counted_too(make_trajec
     assert count_usable(_log(make_trajectory), freshness=bound._replace(max_age=2))["policy_gradient"].usable == 3
 
 
-def test_a_log_of_somebody_elses_words_trains_everything_but_a_policy_gradient(make_trajectory: Make) -> None:
+def test_rendered_trajectories_train_everything_but_a_policy_gradient(make_trajectory: Make) -> None:
     log = [make_trajectory(origin="rendered", name=str(at), temperature=None) for at in range(3)]
     found = count_usable(log)
     assert {way: each.usable for way, each in found.items()} == {"sft": 3, "dpo": 3, "kto": 3, "policy_gradient": 0}
@@ -68,11 +68,11 @@ def test_a_log_of_somebody_elses_words_trains_everything_but_a_policy_gradient(m
     ]
 
 
-def test_no_log_trains_nothing() -> None:
+def test_an_empty_list_has_no_usable_trajectories() -> None:
     assert list(count_usable([]).values()) == [Usability(0, {})] * 4
 
 
-def test_grouping_by_outcome_would_teach_nothing_and_by_task_does(make_trajectory: Make) -> None:
+def test_groups_by_task_have_a_signal_and_groups_by_outcome_have_none(make_trajectory: Make) -> None:
     attempts = [
         (Task(task, "", "", ""), ScoredTrajectory(make_trajectory(name=f"{task}{reward}", task=task), (reward,)))
         for task in ("one", "two")
@@ -92,7 +92,7 @@ def test_ages_are_counted_in_versions(make_trajectory: Make, version: str, age: 
     assert Freshness(("v0", "v1", "v2"), 0).age(replace(make_trajectory(), model_version=version)) == age
 
 
-def test_choosing_tasks_and_sorting_logs_load_no_torch() -> None:
+def test_selecting_tasks_and_trajectories_loads_no_torch() -> None:
     """A command that only says what would be trained starts fast."""
     light = (
         "data.usability",

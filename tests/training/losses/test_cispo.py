@@ -28,7 +28,7 @@ def test_loss_matches_skyrl(tokens: Tokens) -> None:
     assert float(found.sum().detach()) == pytest.approx(-2.9930, abs=1e-4)
 
 
-def test_gradient_is_minus_bounded_ratio_times_advantage_and_none_goes_through_the_ratio(tokens: Tokens) -> None:
+def test_gradient_is_minus_bounded_ratio_times_advantage_and_not_through_the_ratio(tokens: Tokens) -> None:
     """slime, its CISPO tests, retyped: the band .2/.28, and the wide band with a cap of 5 and no lower bound."""
     assert _factors(tokens, [1.0, 1.14, 1.56, 0.4], (0.2, 0.28)) == pytest.approx([1.0, 1.14, 1.28, 0.8])
     assert _factors(tokens, [1.0, 3.0, 9.0, 0.4], (1.0, 4.0)) == pytest.approx([1.0, 3.0, 5.0, 0.4])

@@ -117,7 +117,7 @@ def test_dual_clip_matches_skyrl() -> None:
     assert float(found.sum()) == pytest.approx(12.5, abs=1e-3)
 
 
-def test_where_the_dual_clip_binds_the_gradient_is_zero() -> None:
+def test_the_gradient_is_zero_where_the_dual_clip_binds() -> None:
     """A bad token five times as likely as before: PPO's gradient is −ρA = 5, unbounded as ρ grows; here it is 0."""
     gradients = []
     for dual in (None, 3.0):

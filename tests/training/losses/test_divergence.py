@@ -108,7 +108,7 @@ def test_unbiased_estimates_have_value_and_gradient_of_the_divergence_off_policy
     assert plain != pytest.approx(kl, rel=0.01)
 
 
-def test_the_kl_term_has_its_coefficient_and_ignores_corrections(tokens: Tokens) -> None:
+def test_the_kl_term_scales_with_its_coefficient_and_ignores_corrections(tokens: Tokens) -> None:
     inner = ClippedPolicy(0.2, 0.28)
     batch = tokens([-2.0, -1.0], [-2.0, -1.0], [1.0, -1.0], corrections=[0.0, 0.5], reference=[-1.0, -1.0])
     found = WithKl(inner, 0.1, estimator="k2").losses(batch).tolist()

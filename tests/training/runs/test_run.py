@@ -92,7 +92,7 @@ def _is_equal(first: PreTrainedModel, second: PreTrainedModel) -> bool:
 
 @pytest.mark.parametrize("every", [1, 2, 3])
 @pytest.mark.parametrize("killed_at", range(6))
-def test_an_algorithm_with_a_memory_resumes_bitwise_from_every_unit(
+def test_a_stateful_algorithm_resumes_bitwise_from_every_unit(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path, killed_at: int, every: int
 ) -> None:
     undisturbed = tiny_model()
@@ -124,7 +124,7 @@ def test_an_algorithm_with_a_memory_resumes_bitwise_from_every_unit(
     assert [point.units for point in curves[1]] == [1, 2, 3, 4, 5, 6]
 
 
-def test_without_its_memory_the_same_algorithm_would_end_elsewhere(
+def test_without_its_state_the_same_algorithm_ends_with_other_weights(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
     class Losing(Remembering):
@@ -144,7 +144,7 @@ def test_without_its_memory_the_same_algorithm_would_end_elsewhere(
     assert not _is_equal(calm, shaken)
 
 
-def test_a_memory_on_one_side_only_is_refused(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
+def test_a_state_on_one_side_only_is_refused(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
     _run(tiny_model(), Forgetful(make_trajectory), tmp_path / "a", units=2)
     with pytest.raises(TrainingError, match=r"has no state of the algorithm \('coefficient', 'dir"):
         _run(tiny_model(), Remembering(make_trajectory), tmp_path / "a", units=2)
@@ -155,7 +155,7 @@ def test_a_memory_on_one_side_only_is_refused(tiny_model: Model, make_trajectory
         _run(tiny_model(), Forgetful(make_trajectory), tmp_path / "b", units=2)
 
 
-def test_a_checkpoint_of_another_model_is_refused_and_the_folder_stays_as_it_was(
+def test_a_checkpoint_of_another_model_is_refused_and_the_folder_unchanged(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
     _run(tiny_model(), Forgetful(make_trajectory), tmp_path, units=2)
@@ -198,7 +198,7 @@ def _limited(
     ],
     ids=["left the limits", "came within", "never within", "at the limit"],
 )
-def test_costs_bound_what_is_kept_and_how_long_is_trained(
+def test_cost_limits_bound_the_kept_weights_and_the_length_of_training(
     tiny_model: Model,
     make_trajectory: Make,
     tmp_path: Path,
@@ -223,7 +223,7 @@ def test_costs_bound_what_is_kept_and_how_long_is_trained(
 
 
 @pytest.mark.parametrize("killed_at", [1, 2, 3])
-def test_limits_hold_over_an_interruption(
+def test_cost_limits_survive_an_interruption(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path, killed_at: int
 ) -> None:
     """Never within the limits, so the weights from before training have to survive the interruption."""
@@ -241,9 +241,7 @@ def test_limits_hold_over_an_interruption(
     assert _is_equal(resumed, tiny_model())
 
 
-def test_costs_that_cannot_be_held_to_their_limits_are_refused(
-    tiny_model: Model, make_trajectory: Make, tmp_path: Path
-) -> None:
+def test_missing_costs_with_limits_are_refused(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
     algorithm = Forgetful(make_trajectory)
     with pytest.raises(
         TrainingError, match=r"after 0 units gave no cost 'damage', which has a limit; it gave none"
@@ -255,7 +253,7 @@ def test_costs_that_cannot_be_held_to_their_limits_are_refused(
         _limited(tiny_model(), algorithm, tmp_path, lambda _: EvaluationResult(0.5, {"damage": float("nan")}))
 
 
-def test_a_folder_says_what_the_run_is_and_how_it_ended(
+def test_a_folder_describes_the_run_and_its_outcome(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
     def evaluate(units: int) -> EvaluationResult:
@@ -276,7 +274,7 @@ def test_a_folder_says_what_the_run_is_and_how_it_ended(
     assert all(value is not None and value >= 0 for value in seconds)
 
 
-def test_a_resumed_run_keeps_what_was_said_and_is_under_way_until_it_ends(
+def test_a_resumed_run_keeps_its_description_and_has_no_outcome_until_the_end(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
     def evaluate(units: int) -> EvaluationResult:

@@ -61,7 +61,7 @@ def _network(model: PreTrainedModel, *, bias: float = 0.0, slope: float = 0.0) -
     return found
 
 
-def test_a_mix_of_what_was_earned_and_what_the_critic_thinks_by_hand(
+def test_the_mix_of_returns_and_critic_matches_hand_computed_values(
     tiny_model: Model, make_trajectory: Make
 ) -> None:
     """Every state is worth .5 to the critic. Left: .25·(.25 + .5·1) + .75·(.25 + .5·.5) = .5625; right: .25·.5 +
@@ -79,7 +79,9 @@ def test_a_mix_of_what_was_earned_and_what_the_critic_thinks_by_hand(
     assert alone.margin == pytest.approx(0.25)
 
 
-def test_a_value_is_the_networks_where_the_next_turn_begins(tiny_model: Model, make_trajectory: Make) -> None:
+def test_a_value_is_the_networks_output_at_the_start_of_the_next_turn(
+    tiny_model: Model, make_trajectory: Make
+) -> None:
     """Against the network's own output after all that had been read by then."""
     network = _network(tiny_model(), bias=0.1, slope=0.5)
     with torch.no_grad():
@@ -90,7 +92,9 @@ def test_a_value_is_the_networks_where_the_next_turn_begins(tiny_model: Model, m
         assert judged.values[name] == pytest.approx([reward + 0.5 * value, last], abs=1e-5)
 
 
-def test_it_learns_what_is_earned_and_only_after_it_has_judged(tiny_model: Model, make_trajectory: Make) -> None:
+def test_the_critic_learns_returns_and_only_after_valuing_the_round(
+    tiny_model: Model, make_trajectory: Make
+) -> None:
     """Nothing is expected at first; in the end Q(left) = .25 + .5·1 and Q(right) = .5 + 0."""
     settings = replace(SETTINGS, critic=CriticSettings(learning_rate=1e-2))
     group = _group(make_trajectory)
@@ -105,7 +109,7 @@ def test_it_learns_what_is_earned_and_only_after_it_has_judged(tiny_model: Model
     assert judged[-1].metrics["value_loss"] < 0.1 * judged[0].metrics["value_loss"]
 
 
-def test_attempts_that_could_not_be_scored_are_not_there(tiny_model: Model, make_trajectory: Make) -> None:
+def test_unscorable_trajectories_have_no_values(tiny_model: Model, make_trajectory: Make) -> None:
     group = _group(make_trajectory, (*WALKS, Walk((UP, UP), None), Walk((UP, UP), (float("nan"), 1.0))))
     with_them, without = (
         ActionCritic(value_model(tiny_model()), SETTINGS, 0).value_actions(0, [each])
@@ -121,13 +125,13 @@ def test_attempts_that_could_not_be_scored_are_not_there(tiny_model: Model, make
     assert critic.state()["count.steps"] == 0.0
 
 
-def test_attempts_of_any_temperature_teach_it(tiny_model: Model, make_trajectory: Make) -> None:
+def test_the_critic_trains_on_any_temperature(tiny_model: Model, make_trajectory: Make) -> None:
     """It needs no log-probs."""
     critic = ActionCritic(value_model(tiny_model()), SETTINGS, 0)
     assert critic.value_actions(0, [_group(make_trajectory, temperature=1.5)]).values.keys() == {"w0", "w1"}
 
 
-def test_while_it_learns_alone_pairs_go_by_what_was_earned(tiny_model: Model, make_trajectory: Make) -> None:
+def test_pairs_go_by_returns_while_the_critic_trains_alone(tiny_model: Model, make_trajectory: Make) -> None:
     """For a critic to whom right is the better action, and two rounds in which it is not asked."""
     settings = replace(SETTINGS, critic=CriticSettings(learning_rate=1e-6, alone_iterations=2))
     group = _group(make_trajectory)
@@ -153,7 +157,7 @@ def test_a_turn_without_tokens_is_refused_by_name(tiny_model: Model, make_trajec
 
 
 @pytest.mark.slow
-def test_key_and_door_are_found_by_single_actions_and_a_critic(tmp_path: Path) -> None:
+def test_key_and_door_is_solved_by_single_actions_and_a_critic(tmp_path: Path) -> None:
     toy = key_door(2)
     player = Player(toy, toy_model(toy, 0), attempts=16, seed=0)
     settings = OnlineDpoSettings(

@@ -24,7 +24,7 @@ def _steps(trajectory: Trajectory, rewards: Sequence[float], kind: StepKind = "t
     return rollout_steps(policy_rows(trajectory, [0.0] * len(trajectory.turns)), rewards, kind)
 
 
-def test_a_turn_is_a_step_that_begins_with_its_first_written_token(make_trajectory: Make) -> None:
+def test_a_turn_is_a_step_that_starts_with_its_first_written_token(make_trajectory: Make) -> None:
     steps = _steps(make_trajectory(range(12), SPANS), (1.0, 0.0, 3.0))
     (row,) = steps.valued_rows()
     assert row.positions.tolist() == [2, 6, 9]
@@ -43,7 +43,7 @@ def test_by_token_each_written_token_is_a_step_and_the_last_of_a_turn_has_its_re
     assert steps.steps.tolist() == [0, 1, 2, 3, 4, 5]
 
 
-def test_values_and_returns_stand_at_the_tokens_that_begin_steps(make_trajectory: Make) -> None:
+def test_values_and_returns_are_at_the_first_tokens_of_steps(make_trajectory: Make) -> None:
     steps = _steps(make_trajectory(range(12), SPANS), (0.0, 0.0, 0.0))
     (row,) = steps.valued_rows(np.array([0.1, 0.2, 0.3]), np.array([1.0, 2.0, 3.0]))
     assert row.old_logprobs is not None
@@ -84,7 +84,7 @@ def test_splitting_a_rollout_into_rows_changes_no_step_whatever_the_order_of_the
     assert all(each == first for each in others)
 
 
-def test_a_turn_written_in_two_rows_is_one_step_that_begins_in_the_first(make_trajectory: Make) -> None:
+def test_a_turn_in_two_rows_is_one_step_that_starts_in_the_first(make_trajectory: Make) -> None:
     """The agent thought, its history changed, and it wrote the action behind another prompt."""
     thought = TokenRow((1, 2, 3), (WrittenSpan(0, 1, 3),), (-1.0, -1.0))
     action = TokenRow((1, 9, 4), (WrittenSpan(0, 2, 3),), (-1.0,))
@@ -98,9 +98,7 @@ def test_a_turn_written_in_two_rows_is_one_step_that_begins_in_the_first(make_tr
 
 
 @pytest.mark.parametrize("kind", ["turn", "token"])
-def test_what_turns_without_a_token_earned_belongs_to_the_step_before(
-    make_trajectory: Make, kind: StepKind
-) -> None:
+def test_rewards_of_turns_without_tokens_belong_to_the_step_before(make_trajectory: Make, kind: StepKind) -> None:
     """Turn 0 wrote nothing, and nothing stands before it: no step could change what it earned."""
     trajectory = make_trajectory(range(6), ((1, 1, 2), (3, 4, 5)), turns=5)
     assert _steps(trajectory, (9.0, 1.0, 0.25, 2.0, 0.5), kind).rewards.tolist() == [1.25, 2.5]
@@ -122,7 +120,7 @@ def _trajectory(row: TokenRow, turns: int) -> Trajectory:
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_by_token_it_is_masked_estimation_over_the_whole_row(seed: int) -> None:
+def test_by_token_it_equals_masked_estimation_over_the_whole_row(seed: int) -> None:
     """Against all tokens of the row with a mask, whatever values stand on observations."""
     rng = np.random.default_rng(seed)
     row = TokenRow(tuple(range(12)), tuple(WrittenSpan(*span) for span in SPANS), (-1.0,) * 6)
@@ -140,7 +138,7 @@ def test_by_token_it_is_masked_estimation_over_the_whole_row(seed: int) -> None:
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_where_each_turn_is_one_token_turns_and_tokens_are_the_same_steps(seed: int) -> None:
+def test_one_token_turns_are_the_same_steps_by_turn_and_by_token(seed: int) -> None:
     rng = np.random.default_rng(seed)
     spans = tuple(WrittenSpan(turn, 2 * turn + 1, 2 * turn + 2) for turn in range(4))
     trajectory = _trajectory(TokenRow(tuple(range(8)), spans, (-1.0,) * 4), turns=4)

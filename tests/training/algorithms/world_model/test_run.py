@@ -189,7 +189,7 @@ def test_a_world_is_learned_to_95_percent(guessing: Guessing, tmp_path: Path, se
     assert {point.metrics["groups"] for point in curve[1:]} == {4.0}, "the end, always 'done', is not learned"
 
 
-def test_saying_what_a_tool_usually_says_has_no_lift() -> None:
+def test_predicting_the_most_common_output_has_no_lift() -> None:
     world, usual = _world(), most_common_outputs(_world())
     assert usual == {"l.press": "jet", "user.finish": "done"}
     says_jet = Predictor(_Says("jet"), _observations())
@@ -205,7 +205,7 @@ def test_saying_what_a_tool_usually_says_has_no_lift() -> None:
     assert unseen == {"l.press": PredictionScore(1.0, 0.0, 1.0, 1)}
 
 
-def test_predictions_are_attempts_of_one_turn_with_the_tokens_as_written() -> None:
+def test_predictions_are_one_turn_trajectories_with_the_written_tokens() -> None:
     (press, *_) = world = _world()
     sampler = _Says("jet")
     ((first, second), *_) = Predictor(sampler, _observations()).predict(world, 2, key="k", seed=1)
@@ -225,7 +225,7 @@ def test_predictions_are_attempts_of_one_turn_with_the_tokens_as_written() -> No
 
 
 @pytest.mark.parametrize(("threshold", "expected"), [(0.5, 1.0), (0.75, 1.0), (0.76, 0.0)])
-def test_the_reward_is_similarity_over_a_threshold(threshold: float, expected: float) -> None:
+def test_the_reward_is_one_from_the_similarity_threshold(threshold: float, expected: float) -> None:
     """Three of four words are right: 2·3/(4 + 4)."""
     (transition,) = extract_transitions([_walk(0, "a b c d")], _observations()).transitions[:1]
     settings = replace(SETTINGS, threshold=threshold, group_size=2)
@@ -240,7 +240,7 @@ def test_the_reward_is_similarity_over_a_threshold(threshold: float, expected: f
     }
 
 
-def test_which_transitions_come_when_is_known_from_seed_and_iteration() -> None:
+def test_the_transitions_of_an_iteration_depend_on_seed_and_iteration() -> None:
     def tasks(collect: PredictionCollect, iteration: int) -> list[str]:
         return [group.task.id for group in collect(iteration)]
 
@@ -267,7 +267,7 @@ def test_which_transitions_come_when_is_known_from_seed_and_iteration() -> None:
     assert [group.task.id for group in made(5).refill(0, 2)] == [group.task.id for group in rounds[2]]
 
 
-def test_what_the_model_knows_already_is_left_out() -> None:
+def test_transitions_that_the_model_predicts_are_dropped() -> None:
     predictor, world = Predictor(_Says("red"), _observations()), _world()
     left = select_unknown(predictor, world, 0.9, EasySettings(rate=1.0, group_size=3))
     assert [each.text for each in left] == ["jet", "done", "done", "sky", "done", "tan", "done"]
@@ -297,7 +297,7 @@ EVERYTHING = WorldModelSettings(
 
 
 @pytest.mark.parametrize("stop_at", [0, 1, 3, 4])
-def test_resuming_gives_bitwise_the_weights_of_not_stopping(
+def test_a_resumed_run_has_bitwise_the_weights_of_an_uninterrupted_one(
     guessing: Guessing, tmp_path: Path, stop_at: int
 ) -> None:
     trained, held_out = _world()[2:], _world()[:2]
@@ -326,9 +326,7 @@ def test_resuming_gives_bitwise_the_weights_of_not_stopping(
     assert any(not torch.equal(tensor, ours[name]) for name, tensor in before.items())
 
 
-def test_a_run_is_not_resumed_with_other_transitions_or_another_threshold(
-    guessing: Guessing, tmp_path: Path
-) -> None:
+def test_a_run_with_other_transitions_or_another_threshold_is_refused(guessing: Guessing, tmp_path: Path) -> None:
     settings = replace(EVERYTHING, warm_up=None, evaluate_every=None)
 
     def run(transitions: Sequence[Transition], chosen: WorldModelSettings) -> None:
@@ -343,7 +341,7 @@ def test_a_run_is_not_resumed_with_other_transitions_or_another_threshold(
     assert "WordSimilarity(exact_words=4)" in read_description(tmp_path).identity["similarity"]
 
 
-def test_a_warm_up_teaches_to_write_observations_at_all(tiny_model: Model, tmp_path: Path) -> None:
+def test_a_warm_up_makes_the_model_write_observations(tiny_model: Model, tmp_path: Path) -> None:
     """Where no prediction is right nothing is learned; after a warm-up the same practice has some to compare."""
     short = replace(SETTINGS, iterations=1, evaluate_every=None)
     warm_up = SftSettings(epochs=80, decay="none", batch_rows=4, optimiser=OptimiserSettings(learning_rate=1e-2))
@@ -358,7 +356,7 @@ def test_a_warm_up_teaches_to_write_observations_at_all(tiny_model: Model, tmp_p
         assert (_rate(model) > 0.5) == expected
 
 
-def test_a_warm_up_that_rehearses_acting_keeps_it(guessing: Guessing, tmp_path: Path) -> None:
+def test_rehearsal_in_the_warm_up_preserves_acting(guessing: Guessing, tmp_path: Path) -> None:
     """Four observations, and the four walks that the model is to go on writing."""
     short = replace(
         SETTINGS,
@@ -429,7 +427,7 @@ def test_unusable_calls_are_refused_with_the_cure(guessing: Guessing, tmp_path: 
         ({"advantage": AdvantageSettings(is_shaped=True)}, "predictions have no potentials"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(changes: dict[str, object], message: str) -> None:
+def test_invalid_world_model_settings_are_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         WorldModelSettings(**changes)  # type: ignore[arg-type]
 
