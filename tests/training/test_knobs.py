@@ -1,4 +1,4 @@
-"""No knob is parsed and then ignored: each field of each setting changes the gradient or what is sampled."""
+"""No setting is parsed and then ignored: each field of each section changes the gradient or the samples."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
@@ -105,24 +105,26 @@ def _groups(make: Make, name: str, rewards: Sequence[float]) -> list[ScoredGroup
 def _shifted(shifts: Sequence[float]) -> Callable[[Sequence[TrainingRow]], list[FloatArray]]:
     """Log-probs −1 plus the shifts in turn."""
     return lambda rows: [
-        np.asarray([-1 + shifts[(index + each) % len(shifts)] for each in range(len(row.positions))], np.float32)
+        np.asarray(
+            [-1 + shifts[(index + position) % len(shifts)] for position in range(len(row.positions))], np.float32
+        )
         for index, row in enumerate(rows)
     ]
 
 
 def _outcome(make: Make, settings: GrpoSettings) -> list[object]:
-    """Of three iterations: each step's loss and gradient, and the tokens that were sampled."""
+    """Loss and gradient of each step of three iterations, and the sampled tokens."""
     algorithm = PolicyGradient(
         lambda index: _groups(make, f"{index}", [1.0, 0.0, 0.2]) + _groups(make, f"{index}b", [0.5, 0.0, 0.6]),
         settings,
         0,
-        refill=(lambda index, attempt: _groups(make, f"{index}r{attempt}", [0.0, 1.0]))
+        refill=(lambda index, number: _groups(make, f"{index}r{number}", [0.0, 1.0]))
         if settings.dynamic_sampling
         else None,
         scorer=_shifted([0.0, 0.15, -0.15, 0.3]) if settings.mismatch else None,
         reference=_shifted([0.4, -0.3]) if settings.objective.kl else None,
     )
-    return [found for index in range(3) for found in _steps(algorithm, index)]
+    return [step for index in range(3) for step in _steps(algorithm, index)]
 
 
 def _steps(algorithm: PolicyGradient, index: int) -> Iterator[object]:

@@ -43,15 +43,15 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
 
 @pytest.mark.parametrize(("make", "message"), REFUSED.values(), ids=REFUSED)
 def test_invalid_settings_are_refused(make: Callable[[], object], message: str) -> None:
-    with pytest.raises(ConfigError) as found:
+    with pytest.raises(ConfigError) as caught:
         make()
-    assert message in str(found.value)
+    assert message in str(caught.value)
 
 
 def test_all_problems_are_reported_together() -> None:
-    with pytest.raises(ConfigError) as found:
+    with pytest.raises(ConfigError) as caught:
         PpoSettings(iterations=1, passes=0, critic=CriticSettings(alone_iterations=1))
-    assert len(found.value.problems) == 2
+    assert len(caught.value.problems) == 2
 
 
 def test_traces_default_to_the_usual_ones_of_the_step() -> None:
@@ -63,5 +63,7 @@ def test_traces_default_to_the_usual_ones_of_the_step() -> None:
 
 def test_the_critic_has_the_policys_optimiser_with_its_own_rate() -> None:
     policy = OptimiserSettings(learning_rate=1e-5, packing="padded", max_grad_norm=0.5, warmup_steps=7)
-    own = CriticSettings(learning_rate=1e-3).optimiser(policy)
-    assert own == OptimiserSettings(learning_rate=1e-3, packing="padded", max_grad_norm=0.5, warmup_steps=0)
+    critic_settings = CriticSettings(learning_rate=1e-3).optimiser(policy)
+    assert critic_settings == OptimiserSettings(
+        learning_rate=1e-3, packing="padded", max_grad_norm=0.5, warmup_steps=0
+    )

@@ -1,4 +1,4 @@
-"""No knob of learning from preferences is parsed and then ignored: each changes the gradient or the pairs."""
+"""No preference setting is parsed and then ignored: each changes the gradient or the pairs."""
 
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -51,10 +51,10 @@ def test_all_preference_settings_are_tested() -> None:
 
 def _gradient(model: PreTrainedModel, minibatch: Minibatch) -> Tensor:
     Trainer(model, STILL).step(minibatch)
-    return torch.cat([each.grad.flatten() for each in model.parameters() if each.grad is not None])
+    return torch.cat([parameter.grad.flatten() for parameter in model.parameters() if parameter.grad is not None])
 
 
-def _attempts(make: Make) -> list[Trajectory]:
+def _trajectories(make: Make) -> list[Trajectory]:
     ends = ((7, 8, 9), (5,))
     return [
         make((1, 3, 2, *end), ((0, 3, 3 + len(end)),), name=str(at), task="task") for at, end in enumerate(ends)
@@ -63,13 +63,13 @@ def _attempts(make: Make) -> list[Trajectory]:
 
 @pytest.mark.parametrize("name", OBJECTIVE)
 def test_every_objective_setting_changes_the_gradient(tiny_model: Model, make_trajectory: Make, name: str) -> None:
-    chosen, rejected = _attempts(make_trajectory)
+    chosen, rejected = _trajectories(make_trajectory)
     pairs = [PreferencePair("p", chosen, rejected, "group")]
     reference = Trainer(tiny_model(1), STILL).score
 
     def gradient(objective: PairObjectiveSettings) -> Tensor:
-        found = add_reference(pair_rows(pairs, objective, "initial"), reference)
-        return _gradient(tiny_model(0), PairBatches(found, 1, objective).minibatch([0]))
+        referenced = add_reference(pair_rows(pairs, objective, "initial"), reference)
+        return _gradient(tiny_model(0), PairBatches(referenced, 1, objective).minibatch([0]))
 
     plain = PairObjectiveSettings()
     changed = gradient(replace(plain, **{name: OBJECTIVE[name]}))
@@ -93,16 +93,16 @@ def test_every_pairing_setting_changes_the_pairs(make_trajectory: Make, name: st
     def critic(_: ScoredGroup) -> list[list[float]]:
         return [[5.0, 0.0], [0.0, 0.0]]
 
-    def found(pairing: PairSettings) -> object:
+    def mine(pairing: PairSettings) -> object:
         return mine_pairs([group], pairing, critic if pairing.monte_carlo_share < 1 else None).pairs
 
     before, value = PAIRS[name]
-    assert found(before) != found(replace(before, **{name: value}))
+    assert mine(before) != mine(replace(before, **{name: value}))
 
 
 @pytest.mark.parametrize("name", KTO)
 def test_every_kto_setting_changes_the_gradient(tiny_model: Model, make_trajectory: Make, name: str) -> None:
-    rated = [RatedTrajectory(each, at == 0) for at, each in enumerate(_attempts(make_trajectory))]
+    rated = [RatedTrajectory(each, at == 0) for at, each in enumerate(_trajectories(make_trajectory))]
     reference = Trainer(tiny_model(1), STILL).score
 
     def gradient(settings: KtoSettings) -> Tensor:

@@ -14,7 +14,7 @@ from upturn.training.pair_settings import PairObjectiveSettings, PairSettings
 
 
 @pytest.mark.parametrize(
-    ("made", "changes", "message"),
+    ("create", "changes", "message"),
     [
         (PairObjectiveSettings, {"beta": 0.0}, r"beta: input should be greater than 0, got 0\.0"),
         (
@@ -63,10 +63,10 @@ from upturn.training.pair_settings import PairObjectiveSettings, PairSettings
     ],
 )
 def test_invalid_preference_settings_are_refused_by_name(
-    made: Callable[..., Any], changes: dict[str, Any], message: str
+    create: Callable[..., Any], changes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        made(**changes)
+        create(**changes)
 
 
 def test_a_discount_is_accepted_with_a_trained_critic() -> None:

@@ -26,8 +26,8 @@ def test_written_tokens_have_the_weight_of_their_turn(make_trajectory: Make) -> 
 
 
 def test_policy_rows_refuse_rendered_trajectories_and_supervised_rows_accept_them(make_trajectory: Make) -> None:
-    rendered = make_trajectory(name="walk", origin="rendered", temperature=None)
-    with pytest.raises(TrainingError, match="trajectory 'walk' is 'rendered'"):
+    rendered = make_trajectory(name="demonstration", origin="rendered", temperature=None)
+    with pytest.raises(TrainingError, match="trajectory 'demonstration' is 'rendered'"):
         policy_rows(rendered, (1.0,))
     (row,) = supervised_rows([rendered])
     assert row.weights.tolist() == [1.0]

@@ -1,4 +1,4 @@
-"""What a run is told of evaluations, stopping and keeping is refused in one wording, wherever it is told."""
+"""Settings of evaluations, stopping and keeping weights are refused with the same messages in all sections."""
 
 from collections.abc import Callable
 
@@ -24,7 +24,7 @@ PLANNED: dict[str, Callable[..., object]] = {
     "a run's plan": lambda **changes: RunPlan(**{"units": 3, "checkpoint_every": 1, **changes}),
 }
 SETTINGS = {name: make for name, make in PLANNED.items() if name != "a run's plan"}
-WATCHED: dict[str, Callable[..., object]] = {
+WITH_EVALUATIONS: dict[str, Callable[..., object]] = {
     "sft": SftSettings,
     "dpo": DpoSettings,
     "kto": KtoSettings,
@@ -32,7 +32,7 @@ WATCHED: dict[str, Callable[..., object]] = {
 }
 
 
-@pytest.mark.parametrize("make", WATCHED.values(), ids=WATCHED)
+@pytest.mark.parametrize("make", WITH_EVALUATIONS.values(), ids=WITH_EVALUATIONS)
 def test_settings_that_need_evaluations_are_refused_without_them(make: Callable[..., object]) -> None:
     with pytest.raises(ConfigError) as caught:
         make(evaluate_every=None, patience=2, keep="best")

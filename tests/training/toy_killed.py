@@ -82,12 +82,12 @@ def in_child(work: Callable[[], None]) -> int:
 def killed_at(operation: int, folder: Path) -> None:
     left = itertools.count(operation, -1)
 
-    def watch(event: str, arguments: tuple[object, ...]) -> None:
+    def count_operations(event: str, arguments: tuple[object, ...]) -> None:
         is_ours = event in {"open", "os.rename", "os.remove"} and str(folder) in str(arguments[0])
         if is_ours and next(left) <= 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    sys.addaudithook(watch)
+    sys.addaudithook(count_operations)
     train(folder)
 
 

@@ -79,10 +79,10 @@ def test_a_turn_weight_adds_turn_credit_to_the_outcome_s(make_group: MakeGroup, 
     combined = advantage_of(AdvantageSettings("monte_carlo", turn_weight=2.0))
     assert isinstance(combined, Combined)
     assert combined.needs == {"state_values"}
-    found = combined(group)
+    advantages = combined(group)
     # ±.5 of the outcome, and twice (.25, .25) and (−.25, −.25)
-    assert found.turns == ((1.0, 1.0), (-1.0, -1.0))
-    assert found.returns == (1.0, 0.0)
+    assert advantages.turns == ((1.0, 1.0), (-1.0, -1.0))
+    assert advantages.returns == (1.0, 0.0)
 
 
 def test_the_outcome_part_has_the_settings_scale_and_baseline(make_group: MakeGroup) -> None:

@@ -36,14 +36,14 @@ def test_the_threshold_is_hoeffding_s_over_all_turns_and_both_directions(
     make_group: MakeGroup, make_member: MakeMember
 ) -> None:
     rule = FirstDivergence(error_probability=0.05)
-    found = rule.threshold(StateValue(0.5, 64), StateValue(0.5, 64), turns=5)
-    assert found == pytest.approx(math.sqrt(math.log(2 * 5 / 0.05) * (1 / 64 + 1 / 64) / 2), abs=1e-8)
-    assert found == pytest.approx(0.2877, abs=1e-4)
+    threshold = rule.threshold(StateValue(0.5, 64), StateValue(0.5, 64), turns=5)
+    assert threshold == pytest.approx(math.sqrt(math.log(2 * 5 / 0.05) * (1 / 64 + 1 / 64) / 2), abs=1e-8)
+    assert threshold == pytest.approx(0.2877, abs=1e-4)
     against_exact = rule.threshold(StateValue(0.5, 64), StateValue(0.0, None), turns=5)
-    assert against_exact == pytest.approx(found / math.sqrt(2), abs=1e-8)
+    assert against_exact == pytest.approx(threshold / math.sqrt(2), abs=1e-8)
     assert FirstDivergence(value_range=2.0).threshold(
         StateValue(0.5, 64), StateValue(0.5, 64), turns=5
-    ) == pytest.approx(2 * found, abs=1e-8)
+    ) == pytest.approx(2 * threshold, abs=1e-8)
     # A fall of 0.28 is not shown, one of 0.30 is.
     for fall, expected in ((0.28, 0.0), (0.30, -0.30)):
         values = [(0.5, 64)] * 4 + [(0.5 - fall, 64), (0.0, None)]
@@ -52,7 +52,7 @@ def test_the_threshold_is_hoeffding_s_over_all_turns_and_both_directions(
 
 
 def test_false_credits_are_no_more_frequent_than_stated(make_group: MakeGroup, make_member: MakeMember) -> None:
-    """2,000 attempts of 5 turns whose true value is .5 throughout, each state measured by 8 continuations.
+    """2,000 trajectories of 5 turns whose true value is .5 throughout, each state measured by 8 continuations.
 
     Hoeffding allows 20 % here. The test fails by chance with probability below 1e-9 if the bound holds.
     """
@@ -94,7 +94,7 @@ def test_values_and_returns_further_apart_than_the_range_are_refused(
 
 
 def test_the_range_covers_all_members_and_the_end(make_group: MakeGroup, make_member: MakeMember) -> None:
-    """Each attempt by itself fits a range of 1; together they do not. What cannot be scored tells nothing."""
+    """Each trajectory alone fits a range of 1; together they do not. Unscorable members are ignored."""
     good = make_member([0.75], values=[(0.5, 64), (0.0, None)])
     bad = make_member([-0.75], values=[(-0.5, 64), (0.0, None)])
     missing = make_member(None, values=[(9.0, 64), (0.0, None)])

@@ -33,8 +33,8 @@ STILL = OptimiserSettings(learning_rate=1e-12, max_grad_norm=1e9)
 
 
 def _pairs(make: Make) -> list[PreferencePair]:
-    """A beginning of 20 tokens, some of them written, then sides of one to four tokens of their own. The last pair
-    holds two attempts that stand in other pairs too."""
+    """A start of 20 tokens, some of them written, then sides of one to four tokens of their own. The last pair
+    holds two trajectories that are in other pairs too."""
     start = (1, *range(3, 18), 7, 8, 2, 3)
     common = ((0, 5, 9), (1, 16, 18))
     found = []
@@ -182,7 +182,7 @@ def test_conservative_dpo_converges_to_its_known_margin(
 def test_pairs_of_single_turns_move_only_the_turn_that_differs(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
-    """Two turns; what was written in the first stands in the context of the second and is no target."""
+    """Two turns; what was written in the first is in the context of the second and is no target."""
     spans = ((0, 2, 3), (1, 4, 5))
     good, bad = (make_trajectory((1, 5, 8, 3, last), spans, name=str(last)) for last in (7, 9))
     pair = PreferencePair("p", good, bad, "turn", 1.0, (1,), (1,))

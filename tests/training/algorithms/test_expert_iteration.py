@@ -43,7 +43,7 @@ HELP = HintSettings("rationalisation")
 
 
 def test_iterated_training_on_successes_learns_to_copy(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
-    task = copy_task(tiny_model(), attempts=24)
+    task = copy_task(tiny_model(), group_size=24)
     before = task.score(0)
     plan = replace(IteratedSettings(), decay="none", iterations=20, epochs=6, optimiser=FAST, target_score=0.95)
     outcome = run_imitation(task.model, task.collect, plan, RunOptions(0, tmp_path, evaluate=task.score))
@@ -53,8 +53,9 @@ def test_iterated_training_on_successes_learns_to_copy(tiny_model: Model, copy_t
 
 
 def test_rejection_sampling_learns_to_copy_in_one_round(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
-    """100 attempts that succeed 1 time in 20 and more: none of a symbol's does with probability .95¹⁰⁰ < .006."""
-    task = copy_task(tiny_model(), attempts=100)
+    """100 trajectories that succeed 1 time in 20 and more: none of a symbol's does with probability .95¹⁰⁰ <
+    .006."""
+    task = copy_task(tiny_model(), group_size=100)
     before = task.score(0)
     plan = replace(RejectionSettings(), decay="none", epochs=60, optimiser=FAST)
     outcome = run_imitation(task.model, task.collect, plan, RunOptions(0, tmp_path, evaluate=task.score))
@@ -82,7 +83,7 @@ class Riddles:
     sampled_with: list[str] = field(default_factory=list)
     """The weights of each round."""
     asked_again: list[list[str]] = field(default_factory=list)
-    """Tasks of second attempts, by round."""
+    """Tasks of second trajectories, by round."""
 
     def collect(self, iteration: int) -> list[ScoredGroup]:
         self.sampled_with.append(weights_hash(self.model))

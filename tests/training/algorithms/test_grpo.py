@@ -281,7 +281,7 @@ def _timeless(folder: Path) -> list[tuple[int, Mapping[str, float | None]]]:
 
 def test_a_checkpoint_of_another_run_is_refused(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
     def run(model: PreTrainedModel, settings: GrpoSettings, seed: int) -> None:
-        task = copy_task(model, attempts=2)
+        task = copy_task(model, group_size=2)
         run_grpo(model, task.collect, settings, RunOptions(seed, tmp_path))
 
     run(tiny_model(), PLAIN, 0)
@@ -341,7 +341,7 @@ def _scripted(
         asked.append(iterations)
         return scores[len(asked) - 1]
 
-    task = copy_task(model, attempts=4)
+    task = copy_task(model, group_size=4)
     settings = _toy(iterations=8, evaluate_every=2, **{"target_score": None, **changes})
     outcome = run_grpo(model, task.collect, settings, RunOptions(0, folder, evaluate=evaluate))
     return outcome.stopped, outcome.units, outcome.kept_units, asked

@@ -1,4 +1,4 @@
-"""KTO: toys with a known answer, the reference point by hand, and what can be learned from thumbs alone."""
+"""KTO: toys with a known answer, the reference point by hand, and what can be learned from ratings alone."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

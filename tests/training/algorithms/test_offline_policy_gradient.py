@@ -1,4 +1,5 @@
-"""Learning from stored attempts: what is used and what is not, and that the correction is what makes it right."""
+"""Learning from stored trajectories: what is used and what is not, and that the correction is what makes it
+right."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -29,7 +30,7 @@ Model = Callable[..., PreTrainedModel]
 Attempt = tuple[Task, ScoredTrajectory]
 PROMPTS = (3, 4)
 ARMS = {7: (1, 1.0), 8: (10, 0.6), 9: (9, 0.0)}
-"""Token to (how often somebody wrote it in 20 attempts, what it earned): the best was hardly ever tried."""
+"""Token to (how often somebody wrote it in 20 trajectories, what it earned): the best was hardly ever tried."""
 CORRECTED = MismatchSettings(weight="sequence", weight_cap=50.0)
 PLAIN = OfflineSettings(
     iterations=3,
@@ -51,7 +52,7 @@ def _attempt(make: Make, name: str, prompt: int = 3, token: int = 7, reward: flo
 
 
 def logged(make: Make) -> list[Attempt]:
-    """Of each prompt exactly as many attempts with each token as the behaviour policy expects."""
+    """Of each prompt exactly as many trajectories with each token as the behaviour policy expects."""
     return [
         _attempt(make, f"{prompt}/{token}/{at}", prompt, token, reward)
         for prompt in PROMPTS
@@ -76,7 +77,7 @@ def _weights_equal(first: PreTrainedModel, second: PreTrainedModel) -> bool:
 def test_importance_weights_find_rarely_sampled_actions(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
-    """The gradient is that of Σ π·A: it ends at the arm worth 1, though .05 of the attempts tried it."""
+    """The gradient is that of Σ π·A: it ends at the arm worth 1, though .05 of the trajectories tried it."""
     model = tiny_model()
     settings = replace(PLAIN, groups=2, iterations=80)
     run_offline(model, logged(make_trajectory), settings, RunOptions(0, tmp_path))

@@ -90,7 +90,7 @@ def _first(unit: Unit) -> Stream:
 
 
 def _drifted(row: TrainingRow) -> FloatArray:
-    """What a model that has moved on gives: a fixed number for each token, whatever row it stands in."""
+    """What a model that has moved on gives: a fixed number for each token, whatever row it is in."""
     prefix = [int(row.token_ids[: at + 1].sum()) for at in row.positions]
     return np.asarray([-0.05 * ((total * 7) % 31 + 1) for total in prefix], dtype=np.float32)
 
@@ -181,7 +181,7 @@ def test_splitting_rollouts_into_rows_changes_nothing(make_trajectory: Make, set
 
 
 def test_denominators_count_whole_iterations_by_tokens_rollouts_or_a_constant(make_trajectory: Make) -> None:
-    """3 + 3 tokens with a signal, 2 without, one attempt that wrote nothing (slime 365: a wrong denominator)."""
+    """3 + 3 tokens with a signal, 2 without, one trajectory that wrote nothing (slime 365: a wrong denominator)."""
     silent = make_trajectory((1, 2), ((0, 1, 2),), name="c/2", task="c")
     silent = replace(silent, rows=(TokenRow((1, 2), (), ()),))
     groups = [

@@ -198,7 +198,7 @@ def test_held_out_loss_is_the_mean_over_written_tokens(tiny_model: Model, make_t
 def test_training_stops_when_held_out_loss_stops_falling_and_keeps_the_best_weights(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
-    """The held-out row begins like a trained one and ends otherwise: learning by heart makes it worse."""
+    """The held-out row starts like a trained one and ends otherwise: learning by heart makes it worse."""
     model, rows = tiny_model(), _rows(make_trajectory)
     other = make_trajectory((1, 3, 9, 4, 8, 15), ((0, 2, 6),), origin="rendered", name="other")
     held_out = supervised_rows([other])

@@ -167,7 +167,7 @@ def test_a_run_with_another_staleness_is_refused(tiny_model: Model, copy_task: T
 def test_rows_sampled_with_other_weights_are_refused_by_name(
     tiny_model: Model, copy_task: Toy, tmp_path: Path, mistake: str
 ) -> None:
-    """Older ones; those of the model in training, which would depend on timing; and those of nobody knows what."""
+    """Older ones; those of the model in training, which would depend on timing; and those of no one knows what."""
     model = tiny_model()
     first, task = weights_hash(model), copy_task(tiny_model())
     present: list[str] = []

@@ -28,7 +28,7 @@ def _attempt(name: str, succeeded: bool | None) -> ScoredTrajectory:
 
 
 def _groups(outcomes: Mapping[str, tuple[int, int]]) -> list[ScoredGroup]:
-    """One group a pool; outcomes are (successes, attempts)."""
+    """One group a pool; outcomes are (successes, trajectories)."""
     return [
         ScoredGroup(
             Task(pool, "", pool, ""), tuple(_attempt(f"{pool}{at}", at < successes) for at in range(attempts))
@@ -69,7 +69,7 @@ def test_a_level_advances_at_seventy_percent_and_keeps_a_share() -> None:
 
 @pytest.mark.parametrize("outcomes", [{"a": (2, 2), "b": (3, 8)}, {"a": (2, 2), "b": (1, 1)}, {}])
 def test_a_level_below_seventy_percent_or_unknown_does_not_advance(outcomes: Mapping[str, tuple[int, int]]) -> None:
-    """(1 + .375)/2 is .6875; one attempt is too few to know."""
+    """(1 + .375)/2 is .6875; one trajectory is too few to know."""
     curriculum = Curriculum(POOLS, small(), seed=0)
     practise(curriculum, 0, **outcomes)
     curriculum.start(1)
@@ -110,7 +110,7 @@ def test_a_level_that_dropped_is_sampled_again_and_its_drop_reported() -> None:
 
 
 def test_failure_weighted_shares_follow_failures_with_a_floor() -> None:
-    """As weights from an exam do, until practice says more."""
+    """As weights from an exam do, until training says more."""
     weights = {"a": 0.4, "b": 1.0, "c": 0.5, "d": 0.7}
     curriculum = Curriculum(POOLS, small(policy="failure_weighted"), seed=0, weights=weights)
     assert shares(curriculum, 0) == {pool: weight / 2.6 for pool, weight in weights.items()}

@@ -61,7 +61,7 @@ class Desk:
 
 
 def collect_of(model: PreTrainedModel, toy: Toy, tasks: int = 5) -> tuple[CurriculumCollect, Desk]:
-    desk = Desk(toy(model, attempts=12))
+    desk = Desk(toy(model, group_size=12))
     return CurriculumCollect(Curriculum(LEVELS, PLAN, seed=0), desk.sample_groups, tasks), desk
 
 

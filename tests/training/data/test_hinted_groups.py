@@ -1,4 +1,4 @@
-"""Second attempts are learned from without their help, or not at all."""
+"""Second trajectories are learned from without their help, or not at all."""
 
 from collections.abc import Callable
 from dataclasses import replace

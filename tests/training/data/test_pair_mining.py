@@ -1,4 +1,4 @@
-"""Which pairs groups teach: whole attempts, and actions after one history, worked by hand."""
+"""Which pairs groups teach: whole trajectories, and actions after one history, worked by hand."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -60,7 +60,7 @@ def test_whole_trajectories_pair_the_best_with_the_worst(group: Made) -> None:
 
 
 def test_actions_are_compared_by_the_mean_return_to_go_of_their_trajectories(group: Made) -> None:
-    """First turn: left earned (1 + 0)/2, right .25. After left: up 1, right 0. After right nobody else."""
+    """First turn: left earned (1 + 0)/2, right .25. After left: up 1, right 0. After right no one else."""
     walks = [Walk((LEFT, UP), (0.0, 1.0)), Walk((LEFT, RIGHT), (0.0, 0.0)), Walk((RIGHT, UP), (0.0, 0.25))]
     found = mine_pairs([group(walks)], TURNS)
     assert _shown(found.pairs) == [("w0@0 > w2@0", 0.25), ("w0@1 > w1@1", 1.0)]
@@ -70,7 +70,7 @@ def test_actions_are_compared_by_the_mean_return_to_go_of_their_trajectories(gro
 
 
 def test_rewards_before_a_turn_do_not_affect_its_value(group: Made) -> None:
-    """The second turns earned .5 each; one attempt had earned more before, by luck of its environment."""
+    """The second turns earned .5 each; one trajectory had earned more before, by luck of its environment."""
     walks = [Walk((LEFT, UP), (1.0, 0.5)), Walk((LEFT, RIGHT), (0.0, 0.5))]
     found = mine_pairs([group(walks)], TURNS)
     assert found.pairs == ()

@@ -1,4 +1,4 @@
-"""Pairs as rows: signs, turns, references; and what nobody can learn from is refused by name."""
+"""Pairs as rows: signs, turns, references; and what no one can learn from is refused by name."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -73,7 +73,7 @@ def test_each_row_gets_the_reference_log_probs_of_its_tokens(make_trajectory: Ma
 def test_both_sides_of_a_pair_are_in_one_micro_batch_and_a_trajectory_may_be_in_two_pairs(
     make_trajectory: Make, packing: Packing
 ) -> None:
-    """However few tokens a batch may have; 'good' stands in all three pairs."""
+    """However few tokens a batch may have; 'good' is in all three pairs."""
     others = [make_trajectory((1, 2, other), ((0, 2, 3),), name=f"bad{other}") for other in (4, 5)]
     pairs = [_pair(make_trajectory, "p")] + [
         _pair(make_trajectory, f"q{index}", rejected=other) for index, other in enumerate(others)

@@ -1,4 +1,4 @@
-"""What is learned from is chosen by rules that can be worked by hand, whatever order attempts come in."""
+"""What is learned from is chosen by rules that can be worked by hand, whatever order trajectories come in."""
 
 import itertools
 import math
@@ -28,7 +28,7 @@ def _member(
     task: str = "a",
     origin: Origin = "sampled",
 ) -> ScoredTrajectory:
-    """All tokens are written in the first turn; the reward stands on the last."""
+    """All tokens are written in the first turn; the reward is on the last."""
     tokens = (1, 2, *written)
     spans = (WrittenSpan(0, 2, len(tokens)),) if written else ()
     trajectory = Trajectory(

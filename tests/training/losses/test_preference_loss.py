@@ -24,8 +24,8 @@ MARGINS = [0.5 - (-0.9 - 0.1), 0.0 - 0.1]
 
 @pytest.fixture
 def batch(tokens: Tokens) -> TokenBatch:
-    made = tokens(LOGPROBS, REFERENCE, WEIGHTS, reference=REFERENCE, sequences=SEQUENCES)
-    return made._replace(pairs=torch.tensor(PAIRS))
+    batch = tokens(LOGPROBS, REFERENCE, WEIGHTS, reference=REFERENCE, sequences=SEQUENCES)
+    return batch._replace(pairs=torch.tensor(PAIRS))
 
 
 def _by_pair(losses: Tensor) -> list[float]:
@@ -107,7 +107,7 @@ def test_kto_loss_and_gradient_match_the_formula(batch: TokenBatch) -> None:
     losses = RatedPreference(beta=beta, desirable=2.0, undesirable=0.5, reference_point=point).losses(batch)
     gradient = []
     for sequence in range(5):
-        at = [place for place, found in enumerate(SEQUENCES) if found == sequence]
+        at = [index for index, other in enumerate(SEQUENCES) if other == sequence]
         sign, moved = int(WEIGHTS[at[0]]), sum(LOGPROBS[place] - REFERENCE[place] for place in at)
         value = 1 / (1 + math.exp(-beta * sign * (moved - point)))
         assert float(losses.detach()[at].sum()) == pytest.approx(kinds[sign] * (1 - value), rel=1e-12)

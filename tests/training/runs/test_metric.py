@@ -67,7 +67,7 @@ def test_every_metric_of_a_policy_gradient_has_a_meaning(
     tmp_path: Path,
     settings: GrpoSettings,
 ) -> None:
-    task = copy_task(tiny_model(), attempts=6)
+    task = copy_task(tiny_model(), group_size=6)
     run_grpo(
         task.model,
         task.collect,

@@ -180,7 +180,7 @@ class _KilledError(Exception):
 def test_an_interrupted_run_leaves_a_file_equal_to_its_curve(
     tiny_model: Callable[..., PreTrainedModel], make_trajectory: Callable[..., Trajectory], tmp_path: Path
 ) -> None:
-    """Killed after unit 5 with checkpoints at 3 and 6: units 4 and 5 are made twice, and stand there once."""
+    """Killed after unit 5 with checkpoints at 3 and 6: units 4 and 5 are made twice, and are there once."""
     rows = supervised_rows([make_trajectory(origin="rendered", name=str(index)) for index in range(4)])
     settings = SftSettings(epochs=4, batch_rows=2, checkpoint_every=3)
 

@@ -251,7 +251,7 @@ def test_each_part_trains_its_own_task(
     """Two symbols are tried and never shown, and from the 20th unit on the other two shown and never tried; the
     optimum is 1."""
     model = tiny_model()
-    tried, all_symbols = copy_task(model, symbols=(3, 4), attempts=24), copy_task(model)
+    tried, all_symbols = copy_task(model, symbols=(3, 4), group_size=24), copy_task(model)
     parts = [
         replace(supervised_part(_demonstrations(make_trajectory, (5, 6)), 2), start=20),
         policy_part(tried.collect, GrpoSettings(minibatches=1)),

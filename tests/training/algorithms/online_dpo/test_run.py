@@ -114,7 +114,7 @@ def test_every_pair_is_in_one_step_of_each_epoch(make_trajectory: Make) -> None:
 def test_the_reference_is_that_of_the_round_or_of_the_run(
     tiny_model: Model, copy_task: Toy, tmp_path: Path
 ) -> None:
-    """In the second round the model stands where it samples from, but away from where it started."""
+    """In the second round the model is where it samples from, but away from where it started."""
     first_losses = {}
     for reference in ("recorded", "initial"):
         task = copy_task(tiny_model())
@@ -232,7 +232,7 @@ def test_a_fixed_critic_can_decide_alone_and_is_part_of_the_runs_identity(
 def test_an_earlier_value_model_is_trained_further_and_is_part_of_the_runs_identity(
     tiny_model: Model, copy_task: Toy, tmp_path: Path
 ) -> None:
-    task, network = copy_task(tiny_model(), attempts=4), value_model(tiny_model())
+    task, network = copy_task(tiny_model(), group_size=4), value_model(tiny_model())
     settings = replace(PLAIN, iterations=2, pairs=MIXED, critic=CriticSettings(learning_rate=1e-2))
     for name in ("first", "second"):
         before = copy_tensors(weight_tensors(network))

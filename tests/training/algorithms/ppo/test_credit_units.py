@@ -99,7 +99,7 @@ def test_a_turn_in_two_rows_is_one_step_that_starts_in_the_first(make_trajectory
 
 @pytest.mark.parametrize("kind", ["turn", "token"])
 def test_rewards_of_turns_without_tokens_belong_to_the_step_before(make_trajectory: Make, kind: StepKind) -> None:
-    """Turn 0 wrote nothing, and nothing stands before it: no step could change what it earned."""
+    """Turn 0 wrote nothing, and nothing is before it: no step could change what it earned."""
     trajectory = make_trajectory(range(6), ((1, 1, 2), (3, 4, 5)), turns=5)
     assert _steps(trajectory, (9.0, 1.0, 0.25, 2.0, 0.5), kind).rewards.tolist() == [1.25, 2.5]
 
@@ -121,7 +121,7 @@ def _trajectory(row: TokenRow, turns: int) -> Trajectory:
 
 @given(st.integers(0, 2**32 - 1))
 def test_by_token_it_equals_masked_estimation_over_the_whole_row(seed: int) -> None:
-    """Against all tokens of the row with a mask, whatever values stand on observations."""
+    """Against all tokens of the row with a mask, whatever values are on observations."""
     rng = np.random.default_rng(seed)
     row = TokenRow(tuple(range(12)), tuple(WrittenSpan(*span) for span in SPANS), (-1.0,) * 6)
     trajectory = _trajectory(row, turns=3)

@@ -197,7 +197,7 @@ def test_all_settings_of_credit_and_critic_are_tested() -> None:
 
 
 def _with_missing(make: Make) -> ScoredGroup:
-    """Two attempts that earned something, and two whose reward is not known."""
+    """Two trajectories that earned something, and two whose reward is not known."""
     rewards = {"c": None, "a": (0.0, 2.0), "b": (1.0, 0.0), "d": (1.0, float("nan"))}
     return ScoredGroup(TASK, tuple(_scored(make, name, turns) for name, turns in rewards.items()))
 
@@ -227,7 +227,7 @@ def test_unscorable_trajectories_are_not_trained_on(tiny_model: Model, make_traj
 def test_unscorable_trajectories_count_in_the_denominator_as_without_a_critic(
     tiny_model: Model, make_trajectory: Make, objective: ObjectiveSettings, denominator: float
 ) -> None:
-    """Four attempts of five tokens: whether a judge crashed must not make the other attempts louder."""
+    """Four trajectories of five tokens: whether a judge crashed must not make the other trajectories louder."""
     group = _with_missing(make_trajectory)
     settings = replace(PLAIN, minibatches=1, objective=objective)
 
@@ -324,7 +324,7 @@ def test_the_policy_is_unchanged_while_the_critic_trains_alone(
 def test_an_earlier_critic_is_trained_further_and_is_part_of_the_runs_identity(
     tiny_model: Model, copy_task: Toy, tmp_path: Path
 ) -> None:
-    task, critic = copy_task(tiny_model(), attempts=4), value_model(tiny_model())
+    task, critic = copy_task(tiny_model(), group_size=4), value_model(tiny_model())
     run_ppo(task.model, task.collect, PLAIN, RunOptions(0, tmp_path / "first"), critic=critic)
     again, trained = tiny_model(), copy_tensors(weight_tensors(critic))
     run_ppo(again, task.collect, PLAIN, RunOptions(0, tmp_path / "second"), critic=critic)
@@ -387,7 +387,7 @@ def _timeless(folder: Path) -> list[tuple[int, Mapping[str, float | None]]]:
 
 
 def test_every_metric_has_a_meaning(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
-    task = copy_task(tiny_model(), attempts=4)
+    task = copy_task(tiny_model(), group_size=4)
     settings = _toy(iterations=3, target_score=None, evaluate_every=None, keep="final", **EVERYTHING)
     run_ppo(task.model, task.collect, settings, RunOptions(0, tmp_path))
     names = {name for point in read_curve(tmp_path / CURVE_FILE) for name in point.metrics}
@@ -402,7 +402,7 @@ def test_every_metric_has_a_meaning(tiny_model: Model, copy_task: Toy, tmp_path:
 
 
 def test_groups_may_be_sampled_ahead(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
-    task, sampler = copy_task(tiny_model(), attempts=4), copy_task(tiny_model(), attempts=4)
+    task, sampler = copy_task(tiny_model(), group_size=4), copy_task(tiny_model(), group_size=4)
 
     def sample(iteration: int, weights: Mapping[str, torch.Tensor]) -> list[ScoredGroup]:
         for name, tensor in weight_tensors(sampler.model).items():

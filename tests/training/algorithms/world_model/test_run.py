@@ -342,7 +342,7 @@ def test_a_run_with_other_transitions_or_another_threshold_is_refused(guessing: 
 
 
 def test_a_warm_up_makes_the_model_write_observations(tiny_model: Model, tmp_path: Path) -> None:
-    """Where no prediction is right nothing is learned; after a warm-up the same practice has some to compare."""
+    """Where no prediction is right nothing is learned; after a warm-up the same training has some to compare."""
     short = replace(SETTINGS, iterations=1, evaluate_every=None)
     warm_up = SftSettings(epochs=80, decay="none", batch_rows=4, optimiser=OptimiserSettings(learning_rate=1e-2))
     for name, settings, expected in (
