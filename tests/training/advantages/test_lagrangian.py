@@ -164,7 +164,10 @@ def test_a_checkpoint_contains_the_multipliers(make_trajectory: Make) -> None:
         ),
         (lambda: replace(SAFETY, rate=0.0), "rate: input should be greater than 0"),
         (lambda: replace(SAFETY, most=-1.0), "most: input should be greater than 0"),
-        (lambda: AdvantageSettings("monte_carlo", lagrangian=SAFETY), "no costs are subtracted from the returns of"),
+        (
+            lambda: AdvantageSettings("monte_carlo", lagrangian=SAFETY),
+            "no costs are subtracted from the returns of",
+        ),
         (lambda: AdvantageSettings(scale="mean", lagrangian=SAFETY), "which divides by returns"),
     ],
 )

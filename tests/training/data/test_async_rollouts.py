@@ -31,7 +31,7 @@ ITERATIONS = 7
 
 
 class Sampler:
-    """The copy task on a model of its own, which gets the weights that it is to sample with."""
+    """The copy task on a separate model, which gets the sampling weights."""
 
     def __init__(self, task: Any, *, delays: Sequence[float] = (), stop_at: int | None = None) -> None:
         self.task = task
@@ -96,12 +96,12 @@ def test_iteration_i_is_sampled_with_exactly_the_weights_after_i_minus_staleness
     model, sampler = tiny_model(), Sampler(copy_task(tiny_model(seed=9)))
     after: list[str] = []
 
-    class Watched(AheadCollect):
+    class RecordingCollect(AheadCollect):
         def __call__(self, iteration: int, /) -> Sequence[ScoredGroup]:
             after.append(weights_hash(model))
             return super().__call__(iteration)
 
-    with Watched(model, sampler, staleness=staleness, iterations=ITERATIONS) as collect:
+    with RecordingCollect(model, sampler, staleness=staleness, iterations=ITERATIONS) as collect:
         run_grpo(model, collect, settings(), RunOptions(3, tmp_path))
     assert len(set(after)) >= ITERATIONS - 1  # an iteration without signal takes no step
     assert [sampler.used[i] for i in range(ITERATIONS)] == [after[max(0, i - staleness)] for i in range(ITERATIONS)]
@@ -167,7 +167,7 @@ def test_a_run_with_another_staleness_is_refused(tiny_model: Model, copy_task: T
 def test_rows_sampled_with_other_weights_are_refused_by_name(
     tiny_model: Model, copy_task: Toy, tmp_path: Path, mistake: str
 ) -> None:
-    """Older ones; those of the model in training, which would depend on timing; and those of no one knows what."""
+    """Older weights; those of the trained model, which would depend on timing; and unknown ones."""
     model = tiny_model()
     first, task = weights_hash(model), copy_task(tiny_model())
     present: list[str] = []
@@ -181,7 +181,7 @@ def test_rows_sampled_with_other_weights_are_refused_by_name(
             version = {"never refreshed": first, "present weights": present[-1], "no version": ""}[mistake]
         return stamped(task.collect(iteration), version)
 
-    class Watched(AheadCollect):
+    class RecordingCollect(AheadCollect):
         def __call__(self, iteration: int, /) -> Sequence[ScoredGroup]:
             present.append(weights_hash(model))
             if iteration == 3:
@@ -189,14 +189,14 @@ def test_rows_sampled_with_other_weights_are_refused_by_name(
             return super().__call__(iteration)
 
     with (
-        Watched(model, sample, staleness=2, iterations=ITERATIONS) as collect,
+        RecordingCollect(model, sample, staleness=2, iterations=ITERATIONS) as collect,
         pytest.raises(TrainingError) as caught,
     ):
         run_grpo(model, collect, settings(), RunOptions(3, tmp_path))
-    said = str(caught.value)
-    assert "trajectory '0/3/0' of iteration 3 was sampled with weights " in said
-    assert ("weights of unknown version" in said) == (mistake == "no version")
-    assert f"must be that of the weights after 1 iterations, {present[1]!r}" in said
+    message = str(caught.value)
+    assert "trajectory '0/3/0' of iteration 3 was sampled with weights " in message
+    assert ("weights of unknown version" in message) == (mistake == "no version")
+    assert f"must be that of the weights after 1 iterations, {present[1]!r}" in message
 
 
 def test_a_trajectory_without_a_generation_needs_no_version(

@@ -1,4 +1,4 @@
-"""Second trajectories are learned from without their help, or not at all."""
+"""Hinted trajectories are trained on without their hint, or not at all."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,7 +18,7 @@ ALL = SelectionSettings()
 ANSWER, REPAIR = HintSettings("rationalisation"), HintSettings("self_repair")
 
 
-def _again(make: Make, *written: tuple[tuple[int, ...], float | None], task: str = "a") -> HintedGroup:
+def _hinted(make: Make, *written: tuple[tuple[int, ...], float | None], task: str = "a") -> HintedGroup:
     members = tuple(
         ScoredTrajectory(
             make((1, 8, 9, 5, 2, *tokens), ((0, 5, 5 + len(tokens)),), name=f"{task}/{place}", task=task),
@@ -34,31 +34,31 @@ def _failed(task: str = "a") -> list[ScoredGroup]:
 
 
 def test_only_successes_without_a_mention_are_selected_and_no_hint_reaches_a_row(make_trajectory: Make) -> None:
-    again = _again(
+    hinted = _hinted(
         make_trajectory, ((6, 7), 1.0), ((8, 9, 7), 1.0), ((4, 4), 0.0), ((8, 9), 0.0), ((3,), None), ((6, 7), 1.0)
     )
-    found = select_hinted([again], _failed(), ALL, ANSWER)
-    assert found.metrics == {"hinted_trajectories": 6, "rationalised": 1, "leaked": 1}
-    (row,) = supervised_rows(found.selected)
+    selection = select_hinted([hinted], _failed(), ALL, ANSWER)
+    assert selection.metrics == {"hinted_trajectories": 6, "rationalised": 1, "leaked": 1}
+    (row,) = supervised_rows(selection.selected)
     assert row.token_ids.tolist() == [1, 5, 2, 6, 7]
     assert row.positions.tolist() == [3, 4]
-    assert found.selected[0].origin == "rendered"
+    assert selection.selected[0].origin == "rendered"
 
 
 def test_self_repair_has_its_own_metric(make_trajectory: Make) -> None:
-    found = select_hinted([_again(make_trajectory, ((6,), 1.0))], _failed(), ALL, REPAIR)
-    assert found.metrics == {"hinted_trajectories": 1, "repaired": 1, "leaked": 0}
+    selection = select_hinted([_hinted(make_trajectory, ((6,), 1.0))], _failed(), ALL, REPAIR)
+    assert selection.metrics == {"hinted_trajectories": 1, "repaired": 1, "leaked": 0}
 
 
 def test_the_settings_choose_the_words_that_reveal_a_hint(make_trajectory: Make) -> None:
-    again = _again(make_trajectory, ((6,), 1.0))
-    (member,) = again.group.members
+    hinted = _hinted(make_trajectory, ((6,), 1.0))
+    (member,) = hinted.group.members
     turn = replace(member.trajectory.turns[0], text="as the oracle says")
     spoken = replace(member, trajectory=replace(member.trajectory, turns=(turn,)))
-    told = replace(again, group=replace(again.group, members=(spoken,)))
-    assert select_hinted([told], _failed(), ALL, ANSWER).metrics["leaked"] == 0
-    asked = replace(ANSWER, mentions=("oracle",))
-    assert select_hinted([told], _failed(), ALL, asked).metrics == {
+    hinted_group = replace(hinted, group=replace(hinted.group, members=(spoken,)))
+    assert select_hinted([hinted_group], _failed(), ALL, ANSWER).metrics["leaked"] == 0
+    settings = replace(ANSWER, mentions=("oracle",))
+    assert select_hinted([hinted_group], _failed(), ALL, settings).metrics == {
         "hinted_trajectories": 1,
         "rationalised": 0,
         "leaked": 1,
@@ -66,9 +66,9 @@ def test_the_settings_choose_the_words_that_reveal_a_hint(make_trajectory: Make)
 
 
 def test_hinted_trajectories_are_selected_by_the_same_settings(make_trajectory: Make) -> None:
-    again = _again(make_trajectory, ((6, 7), 0.7), ((7, 6), 0.9), ((4,), 0.8))
-    found = select_hinted([again], _failed(), SelectionSettings(top=1, prefer="shortest"), ANSWER)
-    assert [each.id for each in found.selected] == ["a/2/without-hint"]
+    hinted = _hinted(make_trajectory, ((6, 7), 0.7), ((7, 6), 0.9), ((4,), 0.8))
+    selection = select_hinted([hinted], _failed(), SelectionSettings(top=1, prefer="shortest"), ANSWER)
+    assert [trajectory.id for trajectory in selection.selected] == ["a/2/without-hint"]
 
 
 def test_no_hinted_groups_select_nothing() -> None:
@@ -76,24 +76,24 @@ def test_no_hinted_groups_select_nothing() -> None:
 
 
 def test_mismatched_hinted_groups_are_refused(make_trajectory: Make) -> None:
-    again = _again(make_trajectory, ((6,), 1.0))
+    hinted = _hinted(make_trajectory, ((6,), 1.0))
     with pytest.raises(TrainingError, match="task 'a' was sampled with a hint though a trajectory without one"):
-        select_hinted([again], _failed("b"), ALL, ANSWER)
+        select_hinted([hinted], _failed("b"), ALL, ANSWER)
     with pytest.raises(TrainingError, match="has 1 trajectories and 0 hints"):
-        select_hinted([replace(again, hints=())], _failed(), ALL, ANSWER)
+        select_hinted([replace(hinted, hints=())], _failed(), ALL, ANSWER)
     with pytest.raises(TrainingError, match="have the id 'a/0'"):
-        select_hinted([again, again], _failed(), ALL, ANSWER)
-    elsewhere = HintedGroup(replace(again.group, task=Task("b", "", "", "")), again.hints)
+        select_hinted([hinted, hinted], _failed(), ALL, ANSWER)
+    elsewhere = HintedGroup(replace(hinted.group, task=Task("b", "", "", "")), hinted.hints)
     with pytest.raises(TrainingError, match="is in a group of task 'b'"):
         select_hinted([elsewhere], _failed("b"), ALL, ANSWER)
 
 
 def test_a_hint_that_leaks_is_refused_by_name(make_trajectory: Make) -> None:
     """The environment answered with the hint between the two turns that were written."""
-    again = _again(make_trajectory, ((6,), 1.0))
+    hinted = _hinted(make_trajectory, ((6,), 1.0))
     leaking = make_trajectory(
         (1, 8, 9, 5, 2, 6, 8, 9, 7), ((0, 5, 6), (1, 8, 9)), name="a/0", task="a", logprobs=(-1.0, -1.0)
     )
-    group = replace(again.group, members=(ScoredTrajectory(leaking, (0.0, 1.0)),))
+    group = replace(hinted.group, members=(ScoredTrajectory(leaking, (0.0, 1.0)),))
     with pytest.raises(TrainingError, match="the hint leaks: trajectory 'a/0/without-hint'"):
         select_hinted([HintedGroup(group, (HINT,))], _failed(), ALL, ANSWER)

@@ -1,4 +1,4 @@
-"""Pairs as rows: signs, turns, references; and what no one can learn from is refused by name."""
+"""Rows of pairs: signs, turns, references; and unusable pairs are refused by name."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,21 +26,21 @@ def _pair(make: Make, name: str = "p", **changes: object) -> PreferencePair:
 
 
 def test_chosen_sides_have_positive_and_rejected_sides_negative_weights(make_trajectory: Make) -> None:
-    (found,) = pair_rows([_pair(make_trajectory)], PLAIN, "initial")
-    assert [(row.trajectory_id, row.pair, row.weights.tolist()) for row in found.rows] == [
+    (paired,) = pair_rows([_pair(make_trajectory)], PLAIN, "initial")
+    assert [(row.trajectory_id, row.pair, row.weights.tolist()) for row in paired.rows] == [
         ("good", "p", [1.0] * 3),
         ("bad", "p", [-1.0] * 3),
     ]
-    assert all(row.reference_logprobs is None for row in found.rows)
-    (chosen,) = found.chosen
+    assert all(row.reference_logprobs is None for row in paired.rows)
+    (chosen,) = paired.chosen
     assert (chosen.trajectory_id, chosen.weights.tolist()) == ("good", [1.0] * 3)
 
 
 def test_only_tokens_of_the_paired_turns_are_written(make_trajectory: Make) -> None:
-    (found,) = pair_rows([_pair(make_trajectory, chosen_turns=(1,), rejected_turns=(1,))], PLAIN, "recorded")
-    assert [row.positions.tolist() for row in found.rows] == [[5], [5]]
-    references = [row.reference_logprobs for row in found.rows]
-    assert [each.tolist() for each in references if each is not None] == [
+    (paired,) = pair_rows([_pair(make_trajectory, chosen_turns=(1,), rejected_turns=(1,))], PLAIN, "recorded")
+    assert [row.positions.tolist() for row in paired.rows] == [[5], [5]]
+    references = [row.reference_logprobs for row in paired.rows]
+    assert [reference.tolist() for reference in references if reference is not None] == [
         pytest.approx([-0.3]),
         pytest.approx([-0.6]),
     ]
@@ -49,24 +49,28 @@ def test_only_tokens_of_the_paired_turns_are_written(make_trajectory: Make) -> N
 def test_the_weights_of_a_length_normalised_side_add_up_to_one(make_trajectory: Make) -> None:
     longer = make_trajectory((1, 2, 7, 8, 9, 4), ((0, 2, 6),), name="long")
     pair = _pair(make_trajectory, rejected=longer, chosen_turns=(1,))
-    (found,) = pair_rows([pair], PairObjectiveSettings(is_length_normalised=True), "initial")
-    assert [row.weights.tolist() for row in found.rows] == [[1.0], [-0.25] * 4]
+    (paired,) = pair_rows([pair], PairObjectiveSettings(is_length_normalised=True), "initial")
+    assert [row.weights.tolist() for row in paired.rows] == [[1.0], [-0.25] * 4]
 
 
 def test_a_recorded_reference_may_have_any_temperature(make_trajectory: Make) -> None:
     """The log-probs are those at temperature 1 whatever was drawn at."""
     pair = _pair(make_trajectory)
     warm = replace(pair, chosen=replace(pair.chosen, temperature=0.7))
-    (found,) = pair_rows([warm], PLAIN, "recorded")
-    assert found.rows[0].reference_logprobs is not None
-    assert found.rows[0].reference_logprobs.tolist() == pytest.approx([-0.1, -0.2, -0.3])
+    (paired,) = pair_rows([warm], PLAIN, "recorded")
+    assert paired.rows[0].reference_logprobs is not None
+    assert paired.rows[0].reference_logprobs.tolist() == pytest.approx([-0.1, -0.2, -0.3])
 
 
 def test_each_row_gets_the_reference_log_probs_of_its_tokens(make_trajectory: Make) -> None:
     pairs = pair_rows([_pair(make_trajectory, name) for name in ("p", "q")], PLAIN, "initial")
-    found = add_reference(pairs, lambda rows: [np.full(3, place, dtype=np.float32) for place, _ in enumerate(rows)])
-    values = [row.reference_logprobs for pair in found for row in pair.rows]
-    assert [each.tolist() for each in values if each is not None] == [[float(at)] * 3 for at in range(4)]
+    paired = add_reference(
+        pairs, lambda rows: [np.full(3, place, dtype=np.float32) for place, _ in enumerate(rows)]
+    )
+    values = [row.reference_logprobs for pair in paired for row in pair.rows]
+    assert [reference.tolist() for reference in values if reference is not None] == [
+        [float(at)] * 3 for at in range(4)
+    ]
 
 
 @pytest.mark.parametrize("packing", ["tree", "padded"])
@@ -93,10 +97,10 @@ def test_both_sides_of_a_pair_are_in_one_micro_batch_and_a_trajectory_may_be_in_
 
 
 def test_rows_in_no_pair_have_no_index(make_trajectory: Make) -> None:
-    (found,) = pair_rows([_pair(make_trajectory)], PLAIN, "initial")
-    alone = replace(found.rows[0], pair=None)
-    assert written_tokens([alone, *found.rows]).pairs.tolist() == [-1] * 3 + [0] * 6
-    assert written_tokens([alone, *found.rows]).sequences.tolist() == [0] * 3 + [1] * 3 + [2] * 3
+    (paired,) = pair_rows([_pair(make_trajectory)], PLAIN, "initial")
+    alone = replace(paired.rows[0], pair=None)
+    assert written_tokens([alone, *paired.rows]).pairs.tolist() == [-1] * 3 + [0] * 6
+    assert written_tokens([alone, *paired.rows]).sequences.tolist() == [0] * 3 + [1] * 3 + [2] * 3
 
 
 def test_untrainable_pairs_are_refused_by_name(make_trajectory: Make) -> None:
@@ -122,9 +126,9 @@ def test_untrainable_pairs_are_refused_by_name(make_trajectory: Make) -> None:
 
 def test_a_missing_reference_is_refused_by_name(make_trajectory: Make) -> None:
     pair = _pair(make_trajectory)
-    rendered = make_trajectory((1, 2, 7, 8, 3, 5), SPANS, name="told", origin="rendered", temperature=None)
+    rendered = make_trajectory((1, 2, 7, 8, 3, 5), SPANS, name="text", origin="rendered", temperature=None)
     with pytest.raises(
-        TrainingError, match=r"'told' is 'rendered': it has no log-probs .* set reference='initial'"
+        TrainingError, match=r"'text' is 'rendered': it has no log-probs .* set reference='initial'"
     ):
         pair_rows([replace(pair, rejected=rendered)], PLAIN, "recorded")
     assert len(pair_rows([replace(pair, rejected=rendered)], PLAIN, "initial")) == 1

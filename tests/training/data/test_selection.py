@@ -1,4 +1,4 @@
-"""What is learned from is chosen by rules that can be worked by hand, whatever order trajectories come in."""
+"""Selection of trajectories, against hand-computed results and independent of their order."""
 
 import itertools
 import math
@@ -48,8 +48,8 @@ def _group(*members: ScoredTrajectory, task: str = "a") -> ScoredGroup:
     return ScoredGroup(Task(task, "", "", ""), members)
 
 
-def _names(found: Selection) -> list[str]:
-    return [each.id for each in found.selected]
+def _names(selection: Selection) -> list[str]:
+    return [trajectory.id for trajectory in selection.selected]
 
 
 def test_successes_are_selected_and_all_trajectories_counted() -> None:
@@ -61,16 +61,16 @@ def test_successes_are_selected_and_all_trajectories_counted() -> None:
         _member("half known", [6], math.nan),
         _member("longer", [7, 7], 2.0, turns=2),
     )
-    found = select([group], replace(ALL, top=1))
-    assert _names(found) == ["longer"]
-    assert (found.failed, found.unscorable, found.duplicates, found.surplus) == (1, 2, 1, 1)
-    assert found.unsolved == ()
+    selection = select([group], replace(ALL, top=1))
+    assert _names(selection) == ["longer"]
+    assert (selection.failed, selection.unscorable, selection.duplicates, selection.surplus) == (1, 2, 1, 1)
+    assert selection.unsolved == ()
     assert _names(select([group], ALL)) == ["longer", "same"]
 
 
 def test_rendered_trajectories_are_selected_like_sampled_ones() -> None:
-    found = select([_group(_member("by rule", [3], origin="rendered"), _member("by model", [4]))], ALL)
-    assert _names(found) == ["by rule", "by model"]
+    selection = select([_group(_member("by rule", [3], origin="rendered"), _member("by model", [4]))], ALL)
+    assert _names(selection) == ["by rule", "by model"]
 
 
 def test_the_threshold_is_for_all_turns_together() -> None:
@@ -82,21 +82,21 @@ def test_the_threshold_is_for_all_turns_together() -> None:
 
 def test_tasks_are_unsolved_if_trajectories_failed_not_if_none_was_scorable() -> None:
     failed = _group(_member("f", [3], 0.0), _member("g", [3], None), task="a")
-    unjudged = _group(_member("u", [3], None, task="b"), task="b")
+    unscorable = _group(_member("u", [3], None, task="b"), task="b")
     empty = _group(task="c")
     solved_elsewhere = [
         _group(_member("d", [3], 0.0, task="d"), task="d"),
         _group(_member("e", [4], 1.0, task="d"), task="d"),
     ]
-    found = select([failed, unjudged, empty, *solved_elsewhere], ALL)
-    assert found.unsolved == (failed,)
-    assert _names(found) == ["e"]
+    selection = select([failed, unscorable, empty, *solved_elsewhere], ALL)
+    assert selection.unsolved == (failed,)
+    assert _names(selection) == ["e"]
 
 
 def test_groups_of_one_task_count_as_one() -> None:
     groups = [_group(_member("x", [3])), _group(_member("y", [3]), _member("z", [4]))]
-    found = select(groups, replace(ALL, top=1))
-    assert (len(found.selected), found.duplicates, found.surplus) == (1, 1, 1)
+    selection = select(groups, replace(ALL, top=1))
+    assert (len(selection.selected), selection.duplicates, selection.surplus) == (1, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -158,15 +158,15 @@ def test_the_order_of_trajectories_changes_nothing(drawn: Any, prefer: Any, is_d
     members = [
         _member(str(place), written, reward, turns=turns) for place, (written, reward, turns) in enumerate(drawn)
     ]
-    found = select([_group(*members)], chosen)
+    selection = select([_group(*members)], chosen)
     shuffled = list(members)
     rng.shuffle(shuffled)
     again = select([_group(*shuffled)], chosen)
-    assert _names(again) == _names(found)
-    assert again[2:] == found[2:]
-    assert len(found.selected) + sum(found[2:]) == len(members)
+    assert _names(again) == _names(selection)
+    assert again[2:] == selection[2:]
+    assert len(selection.selected) + sum(selection[2:]) == len(members)
     if is_distinct:
-        assert len({written_ids(each) for each in found.selected}) == len(found.selected)
+        assert len({written_ids(trajectory) for trajectory in selection.selected}) == len(selection.selected)
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
@@ -240,6 +240,6 @@ def test_every_setting_changes_the_selection(changes: dict[str, Any]) -> None:
 def test_a_failure_is_no_success_whatever_its_reward() -> None:
     """A verifier's gate is no weight that rewards could buy back."""
     well, gated = _member("well", [3], 1.0), replace(_member("gated", [4], 1.0), succeeded=False)
-    found = select([_group(well, gated, replace(_member("unsaid", [5], 1.0), succeeded=None))], ALL)
-    assert sorted(_names(found)) == ["unsaid", "well"]
-    assert found.failed == 1
+    selection = select([_group(well, gated, replace(_member("unsaid", [5], 1.0), succeeded=None))], ALL)
+    assert sorted(_names(selection)) == ["unsaid", "well"]
+    assert selection.failed == 1

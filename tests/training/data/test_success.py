@@ -1,4 +1,4 @@
-"""Estimates of success: of what was practised lately, and none where that is too little."""
+"""Success rates of recent rollouts, and no estimate from too few."""
 
 from upturn.training.data.success import SuccessWindow
 
@@ -16,7 +16,7 @@ def test_an_estimate_needs_enough_trajectories_within_the_window() -> None:
     window = _filled()
     assert window.rate("a") == 4 / 5
     assert window.rate("b.1") is None
-    assert window.rate("never practised") is None
+    assert window.rate("never sampled") is None
     window.forget(3)  # of iterations 1 and 2
     assert window.rate("a") == 1.0
     window.forget(5)
@@ -28,7 +28,7 @@ def test_too_few_trajectories_have_no_estimate() -> None:
     window.add(2, "b.1", is_success=False)
     assert window.rate("b.1") == 0.0
     assert window.mean_rate(["a", "b.1"]) == 0.4
-    assert window.mean_rate(["a", "never practised"]) is None
+    assert window.mean_rate(["a", "never sampled"]) is None
     assert window.mean_rate([]) is None
 
 
