@@ -511,13 +511,13 @@ def test_a_model_may_be_named_as_on_the_hub(name: str, tmp_path: Path) -> None:
 def test_a_second_base_that_is_not_there_is_named_before_any_training(tmp_path: Path) -> None:
     path = tmp_path / "upturn.toml"
     agent = '[[agents]]\nname = "own"\nkind = "local_model"\nmodel = "nano"\n[rft]\n'
-    path.write_text(f'{agent}second_base = "{tmp_path}/gone"\n')
+    path.write_text(f'{agent}replication_model = "{tmp_path}/gone"\n')
     with pytest.raises(ConfigError) as caught:
         load_full_config(path, {})
     (problem,) = caught.value.problems
-    assert problem.startswith(f"rft.second_base = '{tmp_path}/gone' is no folder (looked from ")
-    path.write_text(f'{agent}second_base = "owner/model"\n')
-    assert load_full_config(path, {}).section(RftSettings).second_base == "owner/model"
+    assert problem.startswith(f"rft.replication_model = '{tmp_path}/gone' is no folder (looked from ")
+    path.write_text(f'{agent}replication_model = "owner/model"\n')
+    assert load_full_config(path, {}).section(RftSettings).replication_model == "owner/model"
 
 
 def test_a_pool_is_a_file_and_threads_have_an_end(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from upturn.training.runs import read_curve
-from upturn.training.runs.run import CURVE_FILE
+from upturn.training.runs.run_folder import CURVE_FILE
 
 PATH = Path(__file__).parents[2] / "examples" / "grpo_from_scratch.py"
 

@@ -67,7 +67,7 @@ def test_numbers_go_on_from_the_beginning_where_a_family_ends(desk: ModuleType, 
 
 def test_practice_follows_the_schedule_and_knows_what_succeeded(desk: ModuleType, tmp_path: Path) -> None:
     """Whatever is written fails here, so the first level stays the current one: 3 or 4 of 4 tasks."""
-    settings = CurriculumSettings(min_attempts=4)
+    settings = CurriculumSettings(min_trajectories=4)
     with desk.opened(tmp_path, desk.config(environment=SHORT)) as context:
         context.runtime.kit = Graded(context.runtime.kit)
         collect = _collect(context, settings)
@@ -84,7 +84,7 @@ def test_practice_follows_the_schedule_and_knows_what_succeeded(desk: ModuleType
     assert len(kept) == 8
     told = collect.metrics()
     assert (told["curriculum_level"], told["success_level_1"]) == (1.0, 0.0)
-    assert told["practice_level_1"] == pytest.approx(0.8)
+    assert told["sampled_level_1"] == pytest.approx(0.8)
     sums = [sum(group.task.family == "sums" for group in each) for each in (*rounds, further)]
     assert set(sums) <= {3, 4}
     assert state["given.sums"] == sum(sums)
@@ -92,7 +92,7 @@ def test_practice_follows_the_schedule_and_knows_what_succeeded(desk: ModuleType
 
 def test_what_the_judge_could_not_say_is_no_failure(desk: ModuleType, tmp_path: Path) -> None:
     """The judge breaks on every third of eight attempts and calls the others a success."""
-    settings = CurriculumSettings(policy="failure_weighted", min_attempts=2)
+    settings = CurriculumSettings(policy="failure_weighted", min_trajectories=2)
     with desk.opened(tmp_path, desk.config(environment={**SHORT, "verifier": "toy_desk:costly_judge"})) as context:
         collect = _collect(context, settings)
         groups = collect(0)

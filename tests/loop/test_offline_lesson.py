@@ -23,7 +23,7 @@ from upturn.models.shipped import load_local
 from upturn.pool import PoolSink
 from upturn.pool.snapshot import find_snapshot
 from upturn.training.algorithms.offline import OfflineSettings
-from upturn.training.data.usability import REASONS
+from upturn.training.data.usability import EXCLUSION_REASONS
 
 NANO = AgentConfig(name="nano", kind="local_model", model=MODEL)
 SHORT = {"max_turns": 1, "max_tokens": 128}
@@ -71,10 +71,10 @@ def test_only_what_a_policy_gradient_can_use_is_taken_and_the_rest_is_told(
     assert len(scored) == 4
     assert {each.trajectory.temperature for _, each in scored} == {1.0}
     assert all(each.turn_rewards is not None for _, each in scored)
-    start = notes.lines.index("offline can learn from 4 of 9 attempts")
+    start = notes.lines.index("offline can train on 4 of 9 trajectories")
     assert notes.lines[start + 1 : start + 3] == [
-        f"  4 left out: {REASONS['no_tokens']}",
-        f"  1 left out: {REASONS['temperature']}",
+        f"  4 left out: {EXCLUSION_REASONS['no_tokens']}",
+        f"  1 left out: {EXCLUSION_REASONS['temperature']}",
     ]
 
 

@@ -145,7 +145,7 @@ def test_each_reward_is_repeated_from_each_seed(desk: ModuleType, tmp_path: Path
     ]
     with desk.opened(tmp_path / "b", desk.config(rft={"seeds": 1, "controls": []})) as context:
         assert _context_trials(context) == [("nano@base", "true", 0)]
-    both = desk.config(rft={"seeds": 1, "controls": ["format", "format"], "second_base": "other"})
+    both = desk.config(rft={"seeds": 1, "controls": ["format", "format"], "replication_model": "other"})
     with desk.opened(tmp_path / "c", both) as context:
         assert _context_trials(context) == [
             (base, reward, 0) for base in ("nano@base", "second-base@base") for reward in ("true", "format")
@@ -154,7 +154,7 @@ def test_each_reward_is_repeated_from_each_seed(desk: ModuleType, tmp_path: Path
 
 def test_every_base_is_examined_before_anything_is_trained(desk: ModuleType, tmp_path: Path) -> None:
     """So that one which is not there costs no training."""
-    config = desk.config(("adder",), rft={"seeds": 1, "second_base": str(tmp_path / "gone")})
+    config = desk.config(("adder",), rft={"seeds": 1, "replication_model": str(tmp_path / "gone")})
     with desk.opened(tmp_path / "run", config) as context:
         parent = context.router.registry.served("adder").incumbent
         with pytest.raises(ModelError, match="gone"):

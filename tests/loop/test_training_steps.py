@@ -40,7 +40,7 @@ from upturn.training import DynamicSamplingSettings, KlSettings, MismatchSetting
 from upturn.training.algorithms.grpo import GrpoSettings, preset
 from upturn.training.algorithms.sft import SftSettings
 from upturn.training.distributed.weights import weight_tensors
-from upturn.training.evaluation_result import Assessment, Evaluate
+from upturn.training.evaluation_result import Evaluate, EvaluationResult
 from upturn.training.row import written_count
 from upturn.training.runs.curve import CurvePoint, read_curve
 from upturn.training.runs.model_folder import save_version
@@ -353,7 +353,7 @@ LIMITED = GrpoSettings(
 
 def costing(*errors: float) -> Callable[..., Evaluate]:
     """A watcher that finds these costs by iteration, and scores that rise."""
-    return lambda *_: lambda iterations: Assessment(iterations / 10, {"error": errors[iterations]})
+    return lambda *_: lambda iterations: EvaluationResult(iterations / 10, {"error": errors[iterations]})
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25])

@@ -17,8 +17,8 @@ from upturn.config.settings import (
     Rate,
     Settings,
     WholeNumber,
+    report_unused,
     settings,
-    useless,
 )
 
 Packing = Literal["tree", "padded"]
@@ -125,7 +125,7 @@ class GateSettings(Settings):
         """What is wrong with several fields together."""
         yield f"low={self.low!r} must be less than high={self.high!r}" if self.low >= self.high else None
         is_open = self.low == 0 and self.high == 1
-        yield useless(is_open, "a gate", "with low=0 and high=1; narrow it or leave it out")
+        yield report_unused(is_open, "a gate", "with low=0 and high=1; narrow it or leave it out")
 
 
 @settings
@@ -164,9 +164,9 @@ class CurriculumSettings(Settings):
     """Least weight of a family, where one that always fails weighs 1; left out = 0.4. Not for ``uniform``."""
     window: Count = 10
     """Iterations that success is estimated from, the last ones; older ones say nothing of the weights of now."""
-    min_attempts: Count = 16
-    """Judged trajectories in them from which there is an estimate; a family with fewer is sampled, and it holds its
-    level back."""
+    min_trajectories: Count = 16
+    """Evaluated trajectories in the window that an estimate needs; a family with fewer is sampled, and its level
+    does not advance."""
     gate: GateSettings | None = None
     """Families that nearly always or never succeed rest; left out = none does."""
     levels: LevelSettings | None = None
@@ -174,12 +174,12 @@ class CurriculumSettings(Settings):
 
     def problems(self) -> Iterator[str | None]:
         """What is wrong with several fields together."""
-        yield useless(
+        yield report_unused(
             self.policy == "uniform" and self.failure_floor is not None,
             f"failure_floor={self.failure_floor!r}",
             "with policy='uniform', where all families weigh the same; leave it out",
         )
-        yield useless(
+        yield report_unused(
             self.policy != "levels" and self.levels is not None,
             "levels",
             f"with policy={self.policy!r}; take policy='levels' or leave it out",

@@ -19,8 +19,8 @@ from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutSpec
 from upturn.loop.run.task_source import FileKit, WrappedKit
 from upturn.records import AgentVersion, Evaluation, Observation, Task, Trajectory, Turn
 from upturn.training import ScoredGroup, supervised_rows
-from upturn.training.data.hinted_groups import HintedGroup, learnable
-from upturn.training.selection_settings import SecondSettings, SelectionSettings
+from upturn.training.data.hinted_groups import HintedGroup, select_hinted
+from upturn.training.selection_settings import HintSettings, SelectionSettings
 
 NANO = AgentVersion("nano", "base", "local_model", model=MODEL, parameters={"temperature": 1.0})
 LIMITS = Limits(max_turns=10, max_tokens=400, max_action_tokens=40)
@@ -88,11 +88,11 @@ def test_each_attempt_is_told_the_answer_to_its_own_task(
 def test_what_is_learned_reads_as_if_nobody_had_told(worker: PolicyWorker, told: list[HintedGroup]) -> None:
     """Rows begin like first attempts, and no line of the answer stands in what they read before they write it."""
     failed = [each.group for each in told]
-    found = learnable(told, failed, SelectionSettings(), SecondSettings("rationalisation"))
-    assert found.metrics["second_attempts"] == 4
-    assert len(found.kept) + found.metrics["leaked"] >= 1
+    found = select_hinted(told, failed, SelectionSettings(), HintSettings("rationalisation"))
+    assert found.metrics["hinted_trajectories"] == 4
+    assert len(found.selected) + found.metrics["leaked"] >= 1
     openings = {each.group.task.id: each.hints[0].plain_ids for each in told}
-    for trajectory in found.kept:
+    for trajectory in found.selected:
         opening = openings[trajectory.task_id]
         (row, *_) = supervised_rows([trajectory])
         assert tuple(row.token_ids[: len(opening)]) == opening

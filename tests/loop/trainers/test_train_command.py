@@ -152,8 +152,8 @@ def test_nothing_is_trained_where_the_loop_trains_nothing(desk: ModuleType, name
         ("dpo", {"dpo": {"min_margin": 0.25}}, "dpo: min_margin = 0.25 has no effect without old and new"),
         (
             "rft",
-            {"rft": {"second_base": MODEL}},
-            f"rft.second_base = {MODEL!r} is the model that is trained",
+            {"rft": {"replication_model": MODEL}},
+            f"rft.replication_model = {MODEL!r} is the model that is trained",
         ),
         ("rft", {"rft": {"examples": 5}}, "rft: tasks_per_iteration = 10 is more than examples = 5"),
         ("ppo", {"ppo": {"iterations": 5, "critic": {"alone_iterations": 5}}}, "ppo: critic.alone_iterations=5"),

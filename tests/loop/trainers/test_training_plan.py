@@ -300,7 +300,7 @@ def test_rft_without_a_random_control_measures_no_chance_and_evaluates_a_second_
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(training_plan, "measure_rollouts", lambda *_: COST._replace(update_seconds=0.0))
-    settings = RftSettings(controls=(), seeds=2, second_base="elsewhere")
+    settings = RftSettings(controls=(), seeds=2, replication_model="elsewhere")
     planned = replace(context, config=context.config.with_sections(settings))
     plan = rft.plan(planned, version_of(NANO))
     rows = settings.iterations * settings.tasks_per_iteration * settings.group_size

@@ -16,7 +16,7 @@ from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.records import PreferencePair, Trajectory
 from upturn.training.algorithms.dpo import DpoSettings, PairBatches, run_dpo
-from upturn.training.data.pair_row import PairRows, pair_rows, refer
+from upturn.training.data.pair_row import PairRows, add_reference, pair_rows
 from upturn.training.distributed.weights import copy_tensors, weight_tensors
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.pair_settings import PairObjectiveSettings
@@ -33,8 +33,8 @@ STILL = OptimiserSettings(learning_rate=1e-12, max_grad_norm=1e9)
 
 
 def _pairs(make: Make) -> list[PreferencePair]:
-    """A beginning of 20 tokens, some of them written, then sides of one to four tokens of their own. The last pair
-    holds two attempts that stand in other pairs too."""
+    """A start of 20 tokens, some of them written, then sides of one to four tokens of their own. The last pair
+    holds two trajectories that are in other pairs too."""
     start = (1, *range(3, 18), 7, 8, 2, 3)
     common = ((0, 5, 9), (1, 16, 18))
     found = []
@@ -58,12 +58,12 @@ def _logprob(model: PreTrainedModel, trajectory: Trajectory) -> Tensor:
 def _referred(
     model: PreTrainedModel, pairs: list[PreferencePair], settings: PairObjectiveSettings
 ) -> list[PairRows]:
-    return refer(pair_rows(pairs, settings, "initial"), Trainer(model, STILL).score)
+    return add_reference(pair_rows(pairs, settings, "initial"), Trainer(model, STILL).score)
 
 
 @pytest.mark.parametrize("packing", ["tree", "padded"])
 @pytest.mark.parametrize("budget", [1, 10_000])
-def test_loss_and_gradient_are_those_of_the_formula(
+def test_loss_and_gradient_match_the_formula(
     tiny_model: Model, make_trajectory: Make, packing: str, budget: int
 ) -> None:
     """The model against another one, by −log σ(β(log π_w/π_ref,w − log π_l/π_ref,l)) through torch's autograd."""
@@ -87,7 +87,7 @@ def test_loss_and_gradient_are_those_of_the_formula(
         assert float((parameter.grad - theirs).norm() / scale) < 1e-5
 
 
-def test_before_the_first_step_every_margin_is_nothing_and_the_loss_log_two(
+def test_before_the_first_step_margins_are_zero_and_the_loss_is_log_two(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
     run_dpo(tiny_model(), _pairs(make_trajectory), DpoSettings(optimiser=STILL), RunOptions(0, tmp_path))
@@ -97,7 +97,7 @@ def test_before_the_first_step_every_margin_is_nothing_and_the_loss_log_two(
     assert {name for name in point.metrics if metric_of(name) is None} == set()
 
 
-def test_a_supervised_term_has_a_denominator_of_its_own(tiny_model: Model, make_trajectory: Make) -> None:
+def test_a_supervised_term_has_its_own_denominator(tiny_model: Model, make_trajectory: Make) -> None:
     """Four equal margins of 0 and α·(mean −log π over the better sides' tokens), whatever the batch."""
     pairs, model = _pairs(make_trajectory), tiny_model()
     objective = PairObjectiveSettings(sft_coefficient=0.5)
@@ -161,7 +161,7 @@ def test_copying_is_learned_from_pairs_to_95_percent(
     assert [point.metrics["epoch"] for point in points] == [float(at // 5) for at in range(125)]
 
 
-def test_conservative_dpo_stops_at_the_margin_that_it_is_known_for(
+def test_conservative_dpo_converges_to_its_known_margin(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
     """β·m = log((1 − ε)/ε) = log 4, and no more, however long it is trained."""
@@ -182,7 +182,7 @@ def test_conservative_dpo_stops_at_the_margin_that_it_is_known_for(
 def test_pairs_of_single_turns_move_only_the_turn_that_differs(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
-    """Two turns; what was written in the first stands in the context of the second and is no target."""
+    """Two turns; what was written in the first is in the context of the second and is no target."""
     spans = ((0, 2, 3), (1, 4, 5))
     good, bad = (make_trajectory((1, 5, 8, 3, last), spans, name=str(last)) for last in (7, 9))
     pair = PreferencePair("p", good, bad, "turn", 1.0, (1,), (1,))
@@ -209,7 +209,7 @@ class _InterruptedError(Exception):
 
 
 @pytest.mark.parametrize("reference", ["recorded", "initial"])
-def test_resuming_gives_bitwise_the_weights_of_not_stopping(
+def test_a_resumed_run_has_bitwise_the_weights_of_an_uninterrupted_one(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path, reference: str
 ) -> None:
     """The reference is that of the weights before training, also after a stop."""
@@ -293,7 +293,7 @@ def test_held_out_pairs_score_by_their_loss(tiny_model: Model, make_trajectory: 
 
 def test_unusable_calls_are_refused(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
     pairs = _pairs(make_trajectory)
-    with pytest.raises(TrainingError, match="no pairs to learn from"):
+    with pytest.raises(TrainingError, match="no pairs to train on"):
         run_dpo(tiny_model(), [], DpoSettings(), RunOptions(0, tmp_path))
     with pytest.raises(TrainingError, match="seed must be 0 or more, got -1"):
         run_dpo(tiny_model(), pairs, DpoSettings(), RunOptions(-1, tmp_path))

@@ -16,7 +16,14 @@ from upturn.errors import ConfigError, TrainingError
 from upturn.models.engine import weights_hash
 from upturn.records import Observation, Task, Trajectory
 from upturn.training import ScoredGroup, ScoredTrajectory, supervised_rows
-from upturn.training.algorithms.expert_iteration import IMITATIONS, ImitationSettings, imitation, run_imitation
+from upturn.training.algorithms.expert_iteration import (
+    ImitationSettings,
+    IteratedSettings,
+    RejectionSettings,
+    SelfRepairSettings,
+    StarSettings,
+    run_imitation,
+)
 from upturn.training.algorithms.sft import SftSettings, run_sft
 from upturn.training.data.hinted_groups import HintedGroup
 from upturn.training.distributed.weights import copy_tensors, restore_weights, weight_tensors
@@ -24,7 +31,7 @@ from upturn.training.runs import RunOptions, read_curve
 from upturn.training.runs.curve import CurvePoint
 from upturn.training.runs.metric import UNREPEATED, metric_of
 from upturn.training.runs.run_folder import CURVE_FILE
-from upturn.training.selection_settings import SecondSettings, SelectionSettings
+from upturn.training.selection_settings import HintSettings, SelectionSettings
 
 Model = Callable[..., PreTrainedModel]
 Make = Callable[..., Trajectory]
@@ -32,13 +39,13 @@ Toy = Callable[..., Any]
 """``CopyTask`` of conftest."""
 FAST = OptimiserSettings(learning_rate=5e-3)
 PLAIN = ImitationSettings(evaluate_every=None, keep="final", optimiser=FAST, decay="none")
-HELP = SecondSettings("rationalisation")
+HELP = HintSettings("rationalisation")
 
 
 def test_iterated_training_on_successes_learns_to_copy(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
-    task = copy_task(tiny_model(), attempts=24)
+    task = copy_task(tiny_model(), group_size=24)
     before = task.score(0)
-    plan = replace(imitation("iterated"), decay="none", iterations=20, epochs=6, optimiser=FAST, target_score=0.95)
+    plan = replace(IteratedSettings(), decay="none", iterations=20, epochs=6, optimiser=FAST, target_score=0.95)
     outcome = run_imitation(task.model, task.collect, plan, RunOptions(0, tmp_path, evaluate=task.score))
     assert before < 0.15
     assert outcome.stopped == "target"
@@ -46,10 +53,11 @@ def test_iterated_training_on_successes_learns_to_copy(tiny_model: Model, copy_t
 
 
 def test_rejection_sampling_learns_to_copy_in_one_round(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
-    """100 attempts that succeed 1 time in 20 and more: none of a symbol's does with probability .95¹⁰⁰ < .006."""
-    task = copy_task(tiny_model(), attempts=100)
+    """100 trajectories that succeed 1 time in 20 and more: none of a symbol's does with probability .95¹⁰⁰ <
+    .006."""
+    task = copy_task(tiny_model(), group_size=100)
     before = task.score(0)
-    plan = replace(imitation("rejection"), decay="none", epochs=60, optimiser=FAST)
+    plan = replace(RejectionSettings(), decay="none", epochs=60, optimiser=FAST)
     outcome = run_imitation(task.model, task.collect, plan, RunOptions(0, tmp_path, evaluate=task.score))
     assert (outcome.units, outcome.kept_units) == (1, 1)
     assert before < 0.15
@@ -75,14 +83,14 @@ class Riddles:
     sampled_with: list[str] = field(default_factory=list)
     """The weights of each round."""
     asked_again: list[list[str]] = field(default_factory=list)
-    """Tasks of second attempts, by round."""
+    """Tasks of second trajectories, by round."""
 
     def collect(self, iteration: int) -> list[ScoredGroup]:
         self.sampled_with.append(weights_hash(self.model))
         generator = torch.Generator().manual_seed(iteration)
         return [self._group((1, question, 2), question, generator, "plain") for question in ANSWERS]
 
-    def second(self, iteration: int, failed: Sequence[ScoredGroup], /) -> list[HintedGroup]:
+    def collect_hinted(self, iteration: int, failed: Sequence[ScoredGroup], /) -> list[HintedGroup]:
         self.asked_again.append([group.task.id for group in failed])
         generator = torch.Generator().manual_seed(1_000 + iteration)
         found = []
@@ -165,7 +173,7 @@ def riddles(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> Callabl
     return make
 
 
-STAR = replace(imitation("star"), decay="none", iterations=3, epochs=80, optimiser=FAST, target_score=0.95)
+STAR = replace(StarSettings(), decay="none", iterations=3, epochs=80, optimiser=FAST, target_score=0.95)
 
 
 def test_answers_that_are_never_found_are_learned_from_hints(
@@ -175,25 +183,29 @@ def test_answers_that_are_never_found_are_learned_from_hints(
     assert task.score(0) < 0.01
     assert all(task.chances((1, HINTED, answer, question, 2), answer) > 0.5 for question, answer in ANSWERS.items())
     outcome = run_imitation(
-        task.model, task.collect, STAR, RunOptions(0, tmp_path / "star", evaluate=task.score), second=task.second
+        task.model,
+        task.collect,
+        STAR,
+        RunOptions(0, tmp_path / "star", evaluate=task.score),
+        collect_hinted=task.collect_hinted,
     )
     assert outcome.stopped == "target"
     assert task.score(0) >= 0.95
     first = read_curve(tmp_path / "star" / CURVE_FILE)[1].metrics
-    assert (first["kept"], first["unsolved_groups"], first["second_attempts"]) == (first["rationalised"], 3, 18)
+    assert (first["kept"], first["unsolved_groups"], first["hinted_trajectories"]) == (first["rationalised"], 3, 18)
     assert task.asked_again[0] == ["5", "6", "7"]
     assert (first["trajectories"], first["written_tokens"]) == (36, 72), (
         "second attempts cost as much as first ones"
     )
 
 
-def test_without_hints_the_same_riddles_teach_nothing(riddles: Callable[[], Riddles], tmp_path: Path) -> None:
+def test_without_hints_the_riddles_have_no_success(riddles: Callable[[], Riddles], tmp_path: Path) -> None:
     task = riddles()
     before = weights_hash(task.model)
     plan = replace(PLAIN, iterations=2)
     for _ in range(2):  # asked again, the answer is the same
         with pytest.raises(
-            TrainingError, match=r"none of 2 rounds had an attempt that earned selection.threshold=0.8"
+            TrainingError, match=r"none of 2 rounds had a trajectory with a reward of selection.threshold=0.8"
         ):
             run_imitation(task.model, task.collect, plan, RunOptions(0, tmp_path / "plain"))
     assert weights_hash(task.model) == before
@@ -281,13 +293,13 @@ class _InterruptedError(Exception):
 
 
 @pytest.mark.parametrize("restart", [True, False], ids=["restarting", "going on"])
-def test_resuming_gives_bitwise_the_weights_of_not_stopping(
+def test_a_resumed_run_has_bitwise_the_weights_of_an_uninterrupted_one(
     riddles: Callable[[], Riddles], tmp_path: Path, restart: bool
 ) -> None:
     plan = ImitationSettings(
         iterations=3,
         restart=restart,
-        second=HELP,
+        hint=HELP,
         epochs=2,
         batch_rows=4,
         optimiser=replace(FAST, warmup_steps=1),
@@ -298,7 +310,11 @@ def test_resuming_gives_bitwise_the_weights_of_not_stopping(
     )
     undisturbed = riddles()
     expected = run_imitation(
-        undisturbed.model, undisturbed.collect, plan, RunOptions(5, tmp_path / "a"), second=undisturbed.second
+        undisturbed.model,
+        undisturbed.collect,
+        plan,
+        RunOptions(5, tmp_path / "a"),
+        collect_hinted=undisturbed.collect_hinted,
     )
     for stop_at in (1, 2, 3):
 
@@ -308,9 +324,17 @@ def test_resuming_gives_bitwise_the_weights_of_not_stopping(
 
         folder, task = tmp_path / f"b{stop_at}", riddles()
         with pytest.raises(_InterruptedError):
-            run_imitation(task.model, task.collect, plan, RunOptions(5, folder, progress=stop), second=task.second)
+            run_imitation(
+                task.model,
+                task.collect,
+                plan,
+                RunOptions(5, folder, progress=stop),
+                collect_hinted=task.collect_hinted,
+            )
         again = riddles()
-        found = run_imitation(again.model, again.collect, plan, RunOptions(5, folder), second=again.second)
+        found = run_imitation(
+            again.model, again.collect, plan, RunOptions(5, folder), collect_hinted=again.collect_hinted
+        )
         assert found == expected
         ours = weight_tensors(again.model)
         assert all(torch.equal(tensor, ours[name]) for name, tensor in weight_tensors(undisturbed.model).items())
@@ -321,10 +345,10 @@ def test_resuming_gives_bitwise_the_weights_of_not_stopping(
         assert told[0] == told[1]
 
 
-def test_every_metric_is_explained(riddles: Callable[[], Riddles], tmp_path: Path) -> None:
+def test_every_metric_has_a_meaning(riddles: Callable[[], Riddles], tmp_path: Path) -> None:
     task = riddles()
-    plan = replace(PLAIN, iterations=1, second=HELP, epochs=1)
-    run_imitation(task.model, task.collect, plan, RunOptions(0, tmp_path / "x"), second=task.second)
+    plan = replace(PLAIN, iterations=1, hint=HELP, epochs=1)
+    run_imitation(task.model, task.collect, plan, RunOptions(0, tmp_path / "x"), collect_hinted=task.collect_hinted)
     names = {name for point in read_curve(tmp_path / "x" / CURVE_FILE) for name in point.metrics}
     assert {"kept", "failed", "rationalised", "leaked", "duplicates", "unscorable", "kept_length"} < names
     assert {name for name in names if metric_of(name) is None} == set()
@@ -357,7 +381,7 @@ def test_learning_rates_rise_and_fall_within_each_round(
     ],
     ids=lambda changes: next(iter(changes)),
 )
-def test_every_knob_of_a_round_changes_what_is_learned(
+def test_every_setting_of_a_round_changes_the_weights(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     def collect(iteration: int, /) -> list[ScoredGroup]:
@@ -381,8 +405,10 @@ def test_unusable_calls_are_refused(tiny_model: Model, make_trajectory: Make, tm
             tiny_model(),
             lambda _: groups,
             plan,
-            RunOptions(**{"seed": 0, "folder": tmp_path, **{k: v for k, v in more.items() if k != "second"}}),
-            second=more.get("second"),
+            RunOptions(
+                **{"seed": 0, "folder": tmp_path, **{k: v for k, v in more.items() if k != "collect_hinted"}}
+            ),
+            collect_hinted=more.get("collect_hinted"),
         )
 
     (good,) = _scripted(make_trajectory, "good", (1, 3, 9))
@@ -390,14 +416,14 @@ def test_unusable_calls_are_refused(tiny_model: Model, make_trajectory: Make, tm
         run()
     with pytest.raises(TrainingError, match="round 0 collected no trajectories"):
         run(groups=[replace(good, members=())])
-    with pytest.raises(TrainingError, match=r"top=2 would do nothing with at most 1 attempts"):
+    with pytest.raises(TrainingError, match=r"top=2 would do nothing with at most 1 trajectories"):
         run(replace(PLAIN, selection=SelectionSettings(top=2)), [good])
     with pytest.raises(TrainingError, match="two trajectories of one iteration have the id 'good/0'"):
         run(groups=[good, good])
-    with pytest.raises(TrainingError, match=r"settings.second without second does nothing"):
-        run(replace(PLAIN, second=HELP), [good])
-    with pytest.raises(TrainingError, match=r"second without settings.second does nothing"):
-        run(groups=[good], second=lambda *_: ())
+    with pytest.raises(TrainingError, match=r"settings.hint without collect_hinted does nothing"):
+        run(replace(PLAIN, hint=HELP), [good])
+    with pytest.raises(TrainingError, match=r"collect_hinted without settings.hint does nothing"):
+        run(groups=[good], collect_hinted=lambda *_: ())
     with pytest.raises(TrainingError, match="seed must be 0 or more, got -1"):
         run(groups=[good], seed=-1)
     with pytest.raises(TrainingError, match="evaluate_every=None with an evaluate function"):
@@ -410,26 +436,19 @@ def test_settings_without_effect_are_refused() -> None:
         ImitationSettings(iterations=0, epochs=0, batch_rows=0, evaluate_every=0, patience=0, checkpoint_every=0)
     assert len(caught.value.problems) == 6
     with pytest.raises(ConfigError, match=r"mentions must be words, got \(' ',\)"):
-        SecondSettings("self_repair", (" ",))
-    with pytest.raises(
-        ConfigError, match="unknown way of imitation 'quiet_star'; known: rejection, iterated, star"
-    ):
-        imitation("quiet_star")
+        HintSettings("self_repair", (" ",))
 
 
-def test_the_named_ways_differ_in_what_makes_them() -> None:
-    ways = {
-        name: (
-            each.settings.iterations > 1,
-            each.settings.restart,
-            each.settings.second and each.settings.second.kind,
-        )
-        for name, each in IMITATIONS.items()
-    }
-    assert ways == {
-        "rejection": (False, False, None),
-        "iterated": (True, False, None),
-        "star": (True, True, "rationalisation"),
-        "self_repair": (True, True, "self_repair"),
-    }
-    assert all(each.source for each in IMITATIONS.values())
+def test_the_algorithms_differ_in_iterations_restart_and_hint() -> None:
+    algorithms: tuple[ImitationSettings, ...] = (
+        RejectionSettings(),
+        IteratedSettings(),
+        StarSettings(),
+        SelfRepairSettings(),
+    )
+    assert [(each.iterations > 1, each.restart, each.hint and each.hint.kind) for each in algorithms] == [
+        (False, False, None),
+        (True, False, None),
+        (True, True, "rationalisation"),
+        (True, True, "self_repair"),
+    ]

@@ -28,7 +28,7 @@ from upturn.training.policy_settings import (
 )
 from upturn.training.runs import RunOptions, read_curve
 from upturn.training.runs.metric import UNREPEATED
-from upturn.training.runs.run import CURVE_FILE
+from upturn.training.runs.run_folder import CURVE_FILE
 
 Model = Callable[..., PreTrainedModel]
 Make = Callable[..., Trajectory]
@@ -75,7 +75,7 @@ def test_copying_is_learned_to_95_percent(
     assert entropies[-1] < entropies[0]
 
 
-def test_the_turn_that_earns_the_reward_is_the_one_that_learns(
+def test_credit_goes_to_the_turn_that_earns_the_reward(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
     """Two turns of one token; only what the second one writes is rewarded."""
@@ -123,7 +123,7 @@ def _group(make: Make, rewards: Sequence[float | None], *, task: str = "task", l
     return ScoredGroup(Task(task, "", "", ""), members)
 
 
-def test_filtered_groups_are_not_computed_but_counted_in_the_denominator(make_trajectory: Make) -> None:
+def test_filtered_groups_are_not_trained_on_but_count_in_the_denominator(make_trajectory: Make) -> None:
     """2·1 tokens that teach, 3·4 and 2·2 that do not: 18 in all, 9 for each of the two minibatches."""
     groups = [
         _group(make_trajectory, [1.0, 0.0], task="a"),
@@ -149,7 +149,7 @@ def test_filtered_groups_are_not_computed_but_counted_in_the_denominator(make_tr
     assert unit.metrics == pytest.approx(expected)
 
 
-def test_a_member_with_advantage_zero_is_not_computed(make_trajectory: Make) -> None:
+def test_a_member_with_advantage_zero_is_not_trained_on(make_trajectory: Make) -> None:
     unit = _updates([_group(make_trajectory, [0.0, 0.5, 1.0])], minibatches=1).unit(0)
     assert sorted(row.trajectory_id for row in unit.minibatches[0][0].rows) == ["task/0", "task/2"]
     assert unit.minibatches[0][0].denominator == 3.0
@@ -218,7 +218,7 @@ def test_unusable_rollouts_are_refused_by_name(make_trajectory: Make) -> None:
     with pytest.raises(TrainingError, match="trajectory 'walk' is 'rendered'"):
         _updates([group]).unit(0)
     foreign = ScoredGroup(task, (ScoredTrajectory(make_trajectory(name="x", task="other"), (0.0,)),))
-    with pytest.raises(TrainingError, match="trajectory 'x' is an attempt at task 'other'"):
+    with pytest.raises(TrainingError, match="trajectory 'x' of task 'other' is in a group of task 'task'"):
         _updates([foreign]).unit(0)
     with pytest.raises(TrainingError, match="iteration 4 collected no trajectories"):
         _updates([ScoredGroup(task, ())]).unit(4)
@@ -243,7 +243,7 @@ EVERYTHING = {
     [(0, 1, {}), (3, 1, {}), (5, 2, {}), (6, 1, {}), (4, 2, EVERYTHING)],
     ids=["first", "fourth", "sixth", "last", "everything"],
 )
-def test_resuming_gives_bitwise_the_weights_of_not_stopping(
+def test_a_resumed_run_has_bitwise_the_weights_of_an_uninterrupted_one(
     tiny_model: Model, copy_task: Toy, tmp_path: Path, stop_at: int, every: int, changes: dict[str, object]
 ) -> None:
     settings = _toy(iterations=7, evaluate_every=3, target_score=None, checkpoint_every=every, **changes)
@@ -281,7 +281,7 @@ def _timeless(folder: Path) -> list[tuple[int, Mapping[str, float | None]]]:
 
 def test_a_checkpoint_of_another_run_is_refused(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
     def run(model: PreTrainedModel, settings: GrpoSettings, seed: int) -> None:
-        task = copy_task(model, attempts=2)
+        task = copy_task(model, group_size=2)
         run_grpo(model, task.collect, settings, RunOptions(seed, tmp_path))
 
     run(tiny_model(), PLAIN, 0)
@@ -293,7 +293,7 @@ def test_a_checkpoint_of_another_run_is_refused(tiny_model: Model, copy_task: To
         run(tiny_model(1), PLAIN, 0)
 
 
-def test_sampler_and_trainer_agree_and_recomputing_changes_nothing_then(
+def test_recomputed_logprobs_change_nothing_if_sampler_and_trainer_agree(
     tiny_model: Model, copy_task: Toy, tmp_path: Path
 ) -> None:
     """The toy's sampler is the model itself: w = 1 up to rounding, so both ways lead to the same policy."""
@@ -311,7 +311,7 @@ def test_sampler_and_trainer_agree_and_recomputing_changes_nothing_then(
 
 
 @pytest.mark.slow
-def test_a_divergence_term_holds_the_model_near_the_weights_it_started_from(
+def test_a_kl_term_keeps_the_model_near_its_initial_weights(
     tiny_model: Model, copy_task: Toy, tmp_path: Path
 ) -> None:
     """Not near those of the last step: the reference is a copy that training does not touch."""
@@ -341,7 +341,7 @@ def _scripted(
         asked.append(iterations)
         return scores[len(asked) - 1]
 
-    task = copy_task(model, attempts=4)
+    task = copy_task(model, group_size=4)
     settings = _toy(iterations=8, evaluate_every=2, **{"target_score": None, **changes})
     outcome = run_grpo(model, task.collect, settings, RunOptions(0, folder, evaluate=evaluate))
     return outcome.stopped, outcome.units, outcome.kept_units, asked
@@ -367,7 +367,7 @@ def test_untrained_weights_are_kept_when_training_only_hurts(
     assert all(torch.equal(before[name], tensor) for name, tensor in weight_tensors(model).items())
 
 
-def test_final_weights_are_kept_when_asked_for(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
+def test_final_weights_are_kept_with_keep_final(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
     model = tiny_model()
     before = copy_tensors(weight_tensors(model))
     found = _scripted([0.9, 0.5, 0.4, 0.3, 0.2], model, copy_task, tmp_path, keep="final")
@@ -416,7 +416,7 @@ def test_learning_rate_falls_by_iteration_whatever_steps_are_taken_and_when_resu
 
 
 @pytest.mark.parametrize("other", [None, GroupRelative(gamma=0.25), TurnRelative(gamma=0.5)])
-def test_an_estimator_of_ones_own_belongs_to_the_run(
+def test_a_custom_estimator_is_part_of_the_runs_identity(
     tiny_model: Model, copy_task: Toy, tmp_path: Path, other: Advantage | None
 ) -> None:
     def run(advantage: Advantage | None) -> TrainingOutcome:

@@ -1,4 +1,5 @@
-"""Learning from stored attempts: what is used and what is not, and that the correction is what makes it right."""
+"""Learning from stored trajectories: what is used and what is not, and that the correction is what makes it
+right."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -29,7 +30,7 @@ Model = Callable[..., PreTrainedModel]
 Attempt = tuple[Task, ScoredTrajectory]
 PROMPTS = (3, 4)
 ARMS = {7: (1, 1.0), 8: (10, 0.6), 9: (9, 0.0)}
-"""Token to (how often somebody wrote it in 20 attempts, what it earned): the best was hardly ever tried."""
+"""Token to (how often somebody wrote it in 20 trajectories, what it earned): the best was hardly ever tried."""
 CORRECTED = MismatchSettings(weight="sequence", weight_cap=50.0)
 PLAIN = OfflineSettings(
     iterations=3,
@@ -51,7 +52,7 @@ def _attempt(make: Make, name: str, prompt: int = 3, token: int = 7, reward: flo
 
 
 def logged(make: Make) -> list[Attempt]:
-    """Of each prompt exactly as many attempts with each token as the behaviour policy expects."""
+    """Of each prompt exactly as many trajectories with each token as the behaviour policy expects."""
     return [
         _attempt(make, f"{prompt}/{token}/{at}", prompt, token, reward)
         for prompt in PROMPTS
@@ -73,10 +74,10 @@ def _weights_equal(first: PreTrainedModel, second: PreTrainedModel) -> bool:
     return all(torch.equal(tensor, others[name]) for name, tensor in weight_tensors(first).items())
 
 
-def test_importance_weights_find_what_was_hardly_ever_tried(
+def test_importance_weights_find_rarely_sampled_actions(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
-    """The gradient is that of Σ π·A: it ends at the arm worth 1, though .05 of the attempts tried it."""
+    """The gradient is that of Σ π·A: it ends at the arm worth 1, though .05 of the trajectories tried it."""
     model = tiny_model()
     settings = replace(PLAIN, groups=2, iterations=80)
     run_offline(model, logged(make_trajectory), settings, RunOptions(0, tmp_path))
@@ -89,7 +90,7 @@ def test_importance_weights_find_what_was_hardly_ever_tried(
 
 
 @pytest.mark.slow
-def test_without_correction_training_ends_elsewhere(
+def test_without_correction_training_ends_at_another_policy(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
     """Each gain counts as often as somebody tried: .05·.65 for the best arm, .5·.25 for the next. Measured with
@@ -106,7 +107,7 @@ def test_without_correction_training_ends_elsewhere(
     assert min(reached.values()) > 0.5  # more than was logged: they do learn
 
 
-def test_an_epoch_brings_every_group_once_in_an_order_of_its_own(make_trajectory: Make) -> None:
+def test_an_epoch_has_every_group_once_in_its_own_order(make_trajectory: Make) -> None:
     attempts = [
         _attempt(make_trajectory, f"{prompt}/{at}", prompt, 7 + at, 0.5) for prompt in range(3, 10) for at in (0, 1)
     ]
@@ -123,7 +124,7 @@ def test_an_epoch_brings_every_group_once_in_an_order_of_its_own(make_trajectory
     assert again(4) == collect(4)
 
 
-def test_old_attempts_are_left_out_and_counted(make_trajectory: Make) -> None:
+def test_old_trajectories_are_excluded_and_counted(make_trajectory: Make) -> None:
     """v0 is two versions old, v1 one; what somebody else's weights sampled has no age."""
     names = {"a": "v0", "b": "v1", "c": "v2", "d": "v2", "e": "theirs"}
     attempts = [
@@ -144,44 +145,45 @@ def test_old_attempts_are_left_out_and_counted(make_trajectory: Make) -> None:
     assert [member.trajectory.id for member in newest(0)[0].members] == ["c", "d"]
 
 
-def test_attempts_that_stand_alone_are_left_out_where_attempts_are_compared(make_trajectory: Make) -> None:
+def test_single_trajectories_are_excluded_where_trajectories_are_compared(make_trajectory: Make) -> None:
     attempts = [_attempt(make_trajectory, name, prompt) for name, prompt in (("a", 3), ("b", 3), ("c", 4))]
-    assert StoredCollect(attempts, groups=9, seed=0).left_out["alone"] == 1
-    with_all = StoredCollect(attempts, groups=9, seed=0, least=1)
+    assert StoredCollect(attempts, groups=9, seed=0).excluded["alone"] == 1
+    with_all = StoredCollect(attempts, groups=9, seed=0, min_members=1)
     assert sum(len(group.members) for group in with_all(0)) == 3
 
 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"origin": "rendered"}, "no model of ours sampled them, so there are no sampler log-probs"),
+        ({"origin": "rendered"}, "no local model sampled them, so there are no sampler log-probs"),
         ({"temperature": 0.5}, "not sampled at temperature 1"),
         ({"rows": ()}, "no written tokens are stored"),
     ],
 )
-def test_attempts_without_a_samplers_logprobs_are_refused_by_name(
+def test_trajectories_without_sampler_logprobs_are_refused_by_name(
     make_trajectory: Make, change: dict[str, Any], reason: str
 ) -> None:
     good, (task, bad) = _attempt(make_trajectory, "good"), _attempt(make_trajectory, "bad")
     attempts = [good, (task, replace(bad, trajectory=replace(bad.trajectory, **change)))]
     with pytest.raises(
-        TrainingError, match=rf"1 of 2 stored attempts, such as 'bad', cannot train a policy gradient \(1: {reason}"
+        TrainingError,
+        match=rf"1 of 2 stored trajectories, such as 'bad', cannot train a policy gradient \(1: {reason}",
     ) as caught:
         StoredCollect(attempts, groups=1, seed=0)
     assert "train on them with SFT, DPO or KTO" in str(caught.value)
 
 
-def test_a_log_of_which_nothing_is_left_is_refused(make_trajectory: Make) -> None:
+def test_stored_trajectories_without_usable_ones_are_refused(make_trajectory: Make) -> None:
     attempts = [_attempt(make_trajectory, "a"), _attempt(make_trajectory, "b", 4)]
-    with pytest.raises(TrainingError, match="none is left to train on: 2 the only usable attempt at their task"):
+    with pytest.raises(TrainingError, match="none is left to train on: 2 the only usable trajectory of their task"):
         StoredCollect(attempts, groups=1, seed=0)
     with pytest.raises(TrainingError, match="none is left to train on: 2 sampled by weights that are too old"):
         StoredCollect(attempts, groups=1, seed=0, freshness=Freshness(("v2", "v3"), max_age=0))
-    with pytest.raises(TrainingError, match="there are no stored attempts"):
+    with pytest.raises(TrainingError, match="there are no stored trajectories"):
         StoredCollect([], groups=1, seed=0)
 
 
-def test_age_and_versions_go_together(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
+def test_max_age_and_versions_need_each_other(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
     log = logged(make_trajectory)
     for max_age, versions in ((1, ()), (None, ("v2",))):
         with pytest.raises(TrainingError, match="one without the other does nothing"):
@@ -190,13 +192,13 @@ def test_age_and_versions_go_together(tiny_model: Model, make_trajectory: Make, 
             )
 
 
-def test_tokens_that_the_model_does_not_have_are_refused_by_name(
+def test_tokens_outside_the_vocabulary_are_refused_by_name(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
     (task, known), log = _attempt(make_trajectory, "foreign"), logged(make_trajectory)
     (row,) = known.trajectory.rows
     foreign = replace(known.trajectory, rows=(replace(row, token_ids=(1, 3, 2, 20)),))
-    with pytest.raises(TrainingError, match="stored attempt 'foreign' has token 20, the model knows 20 tokens"):
+    with pytest.raises(TrainingError, match="stored trajectory 'foreign' has token 20, the model has 20 tokens"):
         run_offline(
             tiny_model(), [*log, (task, replace(known, trajectory=foreign))], PLAIN, RunOptions(0, tmp_path)
         )
@@ -206,7 +208,7 @@ class _KilledError(Exception):
     """What a test stops a run with."""
 
 
-def test_a_run_on_stored_attempts_resumes_bitwise_and_refuses_others(
+def test_a_run_on_stored_trajectories_resumes_bitwise_and_refuses_others(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
     log, settings = (
@@ -248,7 +250,7 @@ def test_a_run_on_stored_attempts_resumes_bitwise_and_refuses_others(
         (lambda: OfflineSettings(max_age=-1), "max_age: input should be greater than or equal to 0, got -1"),
         (
             lambda: replace(PLAIN, dynamic_sampling=DynamicSamplingSettings()),
-            "stored ones are all there are, so leave it out",
+            "stored trajectories do not have; leave it out",
         ),
         (
             lambda: replace(PLAIN, mismatch=MismatchSettings()),
@@ -261,7 +263,7 @@ def test_settings_without_effect_are_refused(make: Callable[[], object], sentenc
         make()
 
 
-def test_the_default_corrects(make_trajectory: Make) -> None:
+def test_the_default_settings_correct(make_trajectory: Make) -> None:
     settings = OfflineSettings()
     assert settings.mismatch == MismatchSettings(weight="token", weight_cap=2.0)
     assert replace(PLAIN, mismatch=None).mismatch is None

@@ -90,7 +90,7 @@ def _first(unit: Unit) -> Stream:
 
 
 def _drifted(row: TrainingRow) -> FloatArray:
-    """What a model that has moved on gives: a fixed number for each token, whatever row it stands in."""
+    """What a model that has moved on gives: a fixed number for each token, whatever row it is in."""
     prefix = [int(row.token_ids[: at + 1].sum()) for at in row.positions]
     return np.asarray([-0.05 * ((total * 7) % 31 + 1) for total in prefix], dtype=np.float32)
 
@@ -181,7 +181,7 @@ def test_splitting_rollouts_into_rows_changes_nothing(make_trajectory: Make, set
 
 
 def test_denominators_count_whole_iterations_by_tokens_rollouts_or_a_constant(make_trajectory: Make) -> None:
-    """3 + 3 tokens with a signal, 2 without, one attempt that wrote nothing (slime 365: a wrong denominator)."""
+    """3 + 3 tokens with a signal, 2 without, one trajectory that wrote nothing (slime 365: a wrong denominator)."""
     silent = make_trajectory((1, 2), ((0, 1, 2),), name="c/2", task="c")
     silent = replace(silent, rows=(TokenRow((1, 2), (), ()),))
     groups = [
@@ -223,7 +223,7 @@ def test_neither_the_order_of_groups_nor_of_their_members_matters(make_trajector
             )
 
 
-def test_turns_that_earn_nothing_stay_with_their_rollout(make_trajectory: Make) -> None:
+def test_turns_without_rewards_stay_with_their_rollout(make_trajectory: Make) -> None:
     """γ = .5: returns 0 and .75 + .5·.5 = 1, baseline .5; b's second turn earns .5 from then on, advantage 0.
 
     Its row has no gradient of its own, but counts in the ratio of its sequence. What is reported is undiscounted.
@@ -238,7 +238,7 @@ def test_turns_that_earn_nothing_stay_with_their_rollout(make_trajectory: Make) 
     assert unit.metrics["mean_return"] == (0.75 + 0.5) / 2
 
 
-def test_one_token_rollouts_of_all_objectives_have_a_gradient(make_trajectory: Make) -> None:
+def test_one_token_rollouts_have_a_gradient_with_all_objectives(make_trajectory: Make) -> None:
     for settings in ALL.values():
         unit = _unit([_simple(make_trajectory, [1.0, 0.0], task="a")], settings, **_further(settings))
         _, gradients = _by_token(unit.minibatches[0][0])
@@ -258,7 +258,7 @@ def test_passes_use_every_rollout_again_in_another_order(make_trajectory: Make) 
     assert [{row.trajectory_id[0] for row in minibatch[0].rows} for minibatch in once] == parts[:3]
 
 
-def test_with_a_divergence_term_nothing_is_left_out(make_trajectory: Make) -> None:
+def test_with_a_kl_term_no_row_is_dropped(make_trajectory: Make) -> None:
     """Without it, groups without a signal have no gradient at all; with it they hold the model where it was."""
     groups = [
         _simple(make_trajectory, [1.0, 0.0], task="a"),
@@ -273,7 +273,7 @@ def test_with_a_divergence_term_nothing_is_left_out(make_trajectory: Make) -> No
     assert _unit(groups, PLAIN).metrics["trained_rows"] == 2
 
 
-def test_skipping_what_has_no_signal_is_exact_without_a_divergence_term(make_trajectory: Make) -> None:
+def test_dropping_rows_without_a_signal_is_exact_without_a_kl_term(make_trajectory: Make) -> None:
     """The same loss and gradient as with all rows computed."""
     signal = _simple(make_trajectory, [1.0, 0.0], task="a", length=2)
     silent = _simple(make_trajectory, [1.0, 1.0], task="b", length=3)
@@ -317,7 +317,7 @@ def test_adaptive_coefficient_moves_from_iteration_to_iteration_and_can_be_resum
     assert second.unit(3).metrics == first.unit(3).metrics
 
 
-def test_without_anything_to_remember_the_state_is_empty(make_trajectory: Make) -> None:
+def test_the_state_is_empty_without_adaptive_parts(make_trajectory: Make) -> None:
     algorithm = PolicyGradient(lambda _: [_simple(make_trajectory, [1.0, 0.0], task="a")], PLAIN, 0)
     algorithm.unit(0)
     assert not algorithm.state()
@@ -377,7 +377,7 @@ def test_groups_without_a_signal_are_replaced_until_there_are_enough(make_trajec
     assert unit.metrics["trajectories"] == 10
 
 
-def test_refilling_ends_after_the_last_round_with_what_there_is(make_trajectory: Make) -> None:
+def test_refilling_ends_after_the_last_round(make_trajectory: Make) -> None:
     make = make_trajectory
     script = {index: [_simple(make, [1.0, 1.0], task=f"r{index}")] for index in range(1, 5)}
     asked, refill = _refills(make, script)
@@ -395,14 +395,14 @@ def test_enough_signal_needs_no_refill(make_trajectory: Make) -> None:
     assert asked == []
 
 
-def test_two_rollouts_of_one_name_are_refused(make_trajectory: Make) -> None:
+def test_two_rollouts_with_one_id_are_refused(make_trajectory: Make) -> None:
     """Their rows would count as one rollout."""
     group = _simple(make_trajectory, [1.0, 0.0], task="a")
     with pytest.raises(TrainingError, match="two trajectories of one iteration have the id 'a/0'"):
         _unit([group, group], PLAIN)
 
 
-def test_what_a_setting_needs_and_what_none_needs_is_refused(make_trajectory: Make) -> None:
+def test_missing_and_unused_inputs_are_refused(make_trajectory: Make) -> None:
     groups = [_simple(make_trajectory, [1.0, 0.0], task="a")]
     for name, setting, settings in (
         ("scorer", "mismatch", settings_of(mismatch=MismatchSettings())),

@@ -40,15 +40,15 @@ def _trained(task: Any, reward: Callable[[Any], float], tmp_path: Path, *, itera
 
 @pytest.fixture
 def task(tiny_model: Callable[..., PreTrainedModel], copy_task: Callable[..., Any]) -> Any:
-    """Ten tasks, 16 attempts each; guessing succeeds 1 time in 20."""
-    return copy_task(tiny_model(), symbols=range(3, 13), attempts=16)
+    """Ten tasks, 16 trajectories each; guessing succeeds 1 time in 20."""
+    return copy_task(tiny_model(), symbols=range(3, 13), group_size=16)
 
 
 def test_ten_tasks_are_learned_from_acceptance(task: Any, tmp_path: Path) -> None:
     assert _trained(task, lambda each: each.turn_rewards[0] / 1.1, tmp_path, iterations=45) >= 0.95
 
 
-def test_a_random_reward_of_the_same_rate_teaches_nothing(task: Any, tmp_path: Path) -> None:
+def test_a_random_reward_of_the_same_rate_improves_nothing(task: Any, tmp_path: Path) -> None:
     drawn = 0
 
     def coin(each: Any) -> float:

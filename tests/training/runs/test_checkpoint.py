@@ -38,7 +38,7 @@ def test_everything_round_trips_exactly(tmp_path: Path) -> None:
         assert all(torch.equal(expected[name], tensors[name]) for name in expected)
 
 
-def test_what_an_algorithm_remembers_round_trips_numbers_as_numbers_and_tensors_as_tensors(tmp_path: Path) -> None:
+def test_the_algorithms_state_round_trips_with_its_types(tmp_path: Path) -> None:
     path, weights = tmp_path / "checkpoint.safetensors", torch.arange(6.0).reshape(2, 3)
     shared: dict[str, float | torch.Tensor] = {"coefficient": 0.1 + 0.2, "count": 3}
     shared |= {"stale.0": weights, "turned": weights.T}
@@ -54,7 +54,7 @@ def test_what_an_algorithm_remembers_round_trips_numbers_as_numbers_and_tensors_
         assert torch.equal(tensor, expected)
 
 
-def test_a_checkpoint_from_before_algorithms_remembered_is_read_as_remembering_nothing(tmp_path: Path) -> None:
+def test_a_checkpoint_of_an_older_version_has_no_algorithm_state(tmp_path: Path) -> None:
     path = _written(tmp_path)
     with safetensors.safe_open(path, framework="pt") as file:
         header = json.loads(file.metadata()["upturn"])
@@ -66,19 +66,19 @@ def test_a_checkpoint_from_before_algorithms_remembered_is_read_as_remembering_n
     assert found.algorithm == {}
 
 
-def test_writing_leaves_nothing_else_behind(tmp_path: Path) -> None:
+def test_writing_leaves_no_other_files(tmp_path: Path) -> None:
     path = _written(tmp_path)
     write_checkpoint(path, IDENTITY, CONTENT)
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_write_that_dies_leaves_the_earlier_checkpoint(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_earlier_checkpoint(tmp_path: Path) -> None:
     path = _written(tmp_path)
     path.with_name(path.name + ".partial").write_bytes(b"half of a newer one")
     assert read_checkpoint(path, IDENTITY).progress == PROGRESS
 
 
-def test_a_foreign_checkpoint_is_refused_naming_all_that_differs(tmp_path: Path) -> None:
+def test_a_foreign_checkpoint_is_refused_naming_all_differences(tmp_path: Path) -> None:
     path = _written(tmp_path)
     with pytest.raises(TrainingError) as caught:
         read_checkpoint(path, {"algorithm": "sft", "seed": "3", "rows": "abc"})
@@ -89,7 +89,7 @@ def test_a_foreign_checkpoint_is_refused_naming_all_that_differs(tmp_path: Path)
 
 
 @pytest.mark.parametrize("place", [0, 200, -1], ids=["length", "header", "tensors"])
-def test_a_flipped_bit_anywhere_is_found(tmp_path: Path, place: int) -> None:
+def test_a_flipped_bit_is_detected(tmp_path: Path, place: int) -> None:
     path = _written(tmp_path)
     content = bytearray(path.read_bytes())
     content[place] ^= 1
@@ -99,7 +99,7 @@ def test_a_flipped_bit_anywhere_is_found(tmp_path: Path, place: int) -> None:
 
 
 @pytest.mark.parametrize("keep", [0, 5, 300, -1])
-def test_a_cut_file_is_found(tmp_path: Path, keep: int) -> None:
+def test_a_truncated_file_is_detected(tmp_path: Path, keep: int) -> None:
     path = _written(tmp_path)
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(TrainingError, match=r"checkpoint\.safetensors' is damaged.*delete it"):

@@ -7,7 +7,7 @@ from upturn.config import CurriculumSettings
 from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutSpec, TaskSampler
 from upturn.records import TrajectorySink
 from upturn.training import ScoredGroup
-from upturn.training.data import Curriculum, CurriculumCollect, Sample
+from upturn.training.data import Curriculum, CurriculumCollect, SampleRequest
 
 
 def curriculum_collect(
@@ -33,8 +33,8 @@ def curriculum_collect(
         weights=None if settings.policy == "uniform" else weights,
     )
 
-    def sample_groups(sample: Sample) -> list[ScoredGroup]:
-        tasks = sampler.numbered_tasks(sample.portions)
-        return worker.sample_groups(tasks, sample.iteration, replace(rollouts, refill=sample.attempt), sink)
+    def sample_groups(request: SampleRequest) -> list[ScoredGroup]:
+        tasks = sampler.numbered_tasks(request.portions)
+        return worker.sample_groups(tasks, request.iteration, replace(rollouts, refill=request.round_index), sink)
 
     return CurriculumCollect(curriculum, sample_groups, count)

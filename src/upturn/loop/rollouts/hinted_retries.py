@@ -12,7 +12,7 @@ from upturn.errors import TrainingError
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutSpec, score_trajectory
 from upturn.records import Task, Trajectory
-from upturn.training import ScoredGroup, ScoredTrajectory, SecondKind
+from upturn.training import HintKind, ScoredGroup, ScoredTrajectory
 from upturn.training.data import HintedGroup
 
 ANSWER = "hint: {}"
@@ -25,10 +25,10 @@ SECOND_SEED_STEP = 5_000_000
 class HintedRetries:
     """Samples failed tasks again, with as many trajectories as the first time and a hint for each task."""
 
-    def __init__(self, worker: PolicyWorker, rollouts: RolloutSpec, kind: SecondKind) -> None:
+    def __init__(self, worker: PolicyWorker, rollouts: RolloutSpec, kind: HintKind) -> None:
         self._worker = worker
         self._rollouts = rollouts
-        self._kind: SecondKind = kind
+        self._kind: HintKind = kind
 
     def __call__(self, iteration: int, failed: Sequence[ScoredGroup], /) -> list[HintedGroup]:
         """The groups of all tasks with a hint. Raises TrainingError where no failed task has one."""

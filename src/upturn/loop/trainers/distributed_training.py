@@ -298,4 +298,4 @@ class _SharedPredictor:
         self.similarity = similarity
         self.predict = there.asked(None if own is None else own.predict)
         nobody: Any = None  # comparing asks no model
-        self.compared = Predictor(nobody, nobody, similarity).compared
+        self.score = Predictor(nobody, nobody, similarity).score

@@ -57,14 +57,14 @@ class Variant(NamedTuple):
         """The trained version; families that failed more in ``before`` are sampled more."""
         from upturn.training.algorithms.expert_iteration import run_imitation
 
-        second, spec = self.settings(context.config).second, self.spec(context, name, family_weights(before))
+        hint, spec = self.settings(context.config).hint, self.spec(context, name, family_weights(before))
 
         def extras(source: RolloutSource) -> dict[str, HintedRetries]:
-            if second is None:
+            if hint is None:
                 return {}
             version = source.worker.version
             refuse_rewritten_history(source.worker.renderer, version.prompt, budget=budget_of(version.parameters))
-            return {"second": HintedRetries(source.worker, spec.rollouts, second.kind)}
+            return {"collect_hinted": HintedRetries(source.worker, spec.rollouts, hint.kind)}
 
         return train_on_rollouts(context, parent, name, spec=spec, run=run_imitation, extras=extras)
 

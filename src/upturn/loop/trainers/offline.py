@@ -74,7 +74,7 @@ def load_trajectories(context: Context, renderer: Renderer) -> LoadedTrajectorie
         "snapshot", Snapshot, lambda: take_snapshot(context.pool, tenants=[context.tenant], selection=selection)
     )
     stored = _score_stored(context, snapshot, selection, renderer)
-    for line in usability.told(usability.usable_for([scored.trajectory for _, scored in stored])):
+    for line in usability.describe_usability(usability.count_usable([scored.trajectory for _, scored in stored])):
         context.progress.note(line)
     path = context.config.pool.path
     if not stored:
@@ -82,7 +82,7 @@ def load_trajectories(context: Context, renderer: Renderer) -> LoadedTrajectorie
             f"{path!r} holds no trajectory of {', '.join(context.trained_families)} of the tenant "
             f"{context.tenant!r}; use another pool or tenant, or train an agent with `upturn train grpo` on it"
         )
-    sampled = [(task, scored) for task, scored in stored if usability.why_no_policy(scored.trajectory) is None]
+    sampled = [(task, scored) for task, scored in stored if usability.exclusion_reason(scored.trajectory) is None]
     if not sampled:
         raise TrainingError(
             f"{path!r} holds no trajectory with its sampler's log-probs; train on it with sft, dpo or kto instead"

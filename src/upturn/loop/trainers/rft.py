@@ -78,7 +78,10 @@ def train(context: Context, parent: AgentVersion, before: HeldoutResult, _name: 
     summaries = [*(report.summary() for report in reports), *(rate.summary() for rate in rates.values())]
     lines = [line for summary in summaries for line in ("", summary)]
     if len(befores) == 1:
-        lines += ["", "No second base model is configured (rft.second_base): the gain may be specific to this one."]
+        lines += [
+            "",
+            "No second model is configured (rft.replication_model): the gain may be specific to this one.",
+        ]
     if context.config.section(RftSettings).seeds < FEWEST_SEEDS:
         lines += ["", f"Fewer than {FEWEST_SEEDS} seeds: the effect of chance is unknown."]
     results = tuple(result for report in reports for result in report.results())
@@ -87,9 +90,11 @@ def train(context: Context, parent: AgentVersion, before: HeldoutResult, _name: 
 
 def check(config: Config) -> None:
     """Raises ConfigError where the second model is the first."""
-    second, agent = config.section(RftSettings).second_base, config.improved_agent
-    if agent is not None and second == agent.model:
-        raise ConfigError([f"rft.second_base = {second!r} is the model that is trained; name another, or none"])
+    model, agent = config.section(RftSettings).replication_model, config.improved_agent
+    if agent is not None and model == agent.model:
+        raise ConfigError(
+            [f"rft.replication_model = {model!r} is the model that is trained; name another, or none"]
+        )
 
 
 @record
@@ -150,8 +155,8 @@ def _planned_trials(context: Context, parent: AgentVersion) -> Iterator[tuple[Ag
     """Base, reward and seed of each trial; the first ones have the parent and the true reward."""
     settings = context.config.section(RftSettings)
     bases = [parent]
-    if settings.second_base:
-        agent = AgentConfig(name="second-base", kind="local_model", model=settings.second_base)
+    if settings.replication_model:
+        agent = AgentConfig(name="second-base", kind="local_model", model=settings.replication_model)
         bases.append(store_agent_version(context.pool, version_of(agent)))
     rewards: list[RewardKind] = ["true", *dict.fromkeys(settings.controls)]
     for base in bases:

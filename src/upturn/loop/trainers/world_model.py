@@ -23,7 +23,7 @@ from upturn.records import AgentVersion, Result, Snapshot, Trajectory
 from upturn.report.training import TrainingReport, read_training, start_text
 from upturn.training import TrainingRow, supervised_rows
 from upturn.training.algorithms.world_model import WorldModelSettings
-from upturn.training.data import LeftOut, Transition, transitions_of
+from upturn.training.data import Transition, TransitionExclusion, extract_transitions
 from upturn.training.runs import RunOptions
 
 PROBE_TRANSITIONS = 48
@@ -153,7 +153,7 @@ class Transitions(NamedTuple):
     trained: tuple[Transition, ...]
     held_out: tuple[Transition, ...]
     """Of other tasks, after prompts that no trained transition has."""
-    left_out: Mapping[LeftOut, int]
+    left_out: Mapping[TransitionExclusion, int]
     """By cause."""
 
 
@@ -161,7 +161,9 @@ def split_transitions(trajectories: Sequence[Trajectory], worker: PolicyWorker) 
     """The transitions of the trajectories, split by task."""
     max_tokens = worker.runtime.limits.max_tokens or DEFAULT_CONTEXT_TOKENS
     rendered = [render_trajectory(each, worker.renderer, worker.prompts) for each in trajectories]
-    transitions, left_out = transitions_of(rendered, RenderedObservations(worker.renderer), max_tokens=max_tokens)
+    transitions, left_out = extract_transitions(
+        rendered, RenderedObservations(worker.renderer), max_tokens=max_tokens
+    )
     trained = tuple(each for each in transitions if not is_held_out(each.task_id))
     prompts = {each.prompt_ids for each in trained}
     held_out = tuple(each for each in transitions if is_held_out(each.task_id) and each.prompt_ids not in prompts)

@@ -22,7 +22,7 @@ from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.models.engine import full_tensor
 from upturn.training.distributed import all_gather, sharded_like, world_of
-from upturn.training.loss import TokenBatch, TokenStatistics, quiet
+from upturn.training.loss import TokenBatch, TokenStatistics, apply_mask
 from upturn.training.optimisation.batch import MicroBatch
 from upturn.training.optimisation.forward import Forward
 from upturn.training.optimisation.load_balance import balanced, smallest_batch, split_for_ranks
@@ -250,7 +250,7 @@ class Trainer:
         with self.forward.computing(batch):
             logprobs = self.forward.logprobs(batch)
             if torch.is_grad_enabled():
-                quiet(logprobs, torch.zeros_like(logprobs, dtype=torch.bool)).sum().backward()
+                apply_mask(logprobs, torch.zeros_like(logprobs, dtype=torch.bool)).sum().backward()
 
     def _total(self, own: _Tally) -> _Tally:
         """The step's tally summed over all processes in rank order, so that all have the same."""

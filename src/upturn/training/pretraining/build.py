@@ -44,7 +44,7 @@ def pretrain(
 
     from upturn.config import OptimiserSettings
     from upturn.training.optimisation import Trainer, torch_threads
-    from upturn.training.runs import Run, RunPlace, RunPlan, identity_of
+    from upturn.training.runs import Run, RunOptions, RunPlan, identity_of
 
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "tokenizer.json"
@@ -67,14 +67,8 @@ def pretrain(
             )
             steps = PretrainingSteps(phase, course.walk, CompactRenderer(tokenizer))
             identity = identity_of(trainer, "pretraining", settings, seed=seed, phase=phase, shown=steps.digest())
-            Run(
-                trainer,
-                steps,
-                plan,
-                RunPlace(folder / phase.name, identity),
-                None,
-                _progress(progress, phase.first_step),
-            ).finish()
+            options = RunOptions(seed, folder / phase.name, progress=_progress(progress, phase.first_step))
+            Run(trainer, steps, plan, identity, options).finish()
     return model, tokenizer
 
 

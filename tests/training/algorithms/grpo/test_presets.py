@@ -14,7 +14,7 @@ from upturn.training.advantages import AdvantageSettings
 from upturn.training.algorithms.grpo import PRESETS, GrpoSettings, preset, run_grpo
 from upturn.training.policy_settings import DynamicSamplingSettings, KlSettings, ObjectiveSettings
 from upturn.training.runs import RunOptions, read_curve
-from upturn.training.runs.run import CURVE_FILE
+from upturn.training.runs.run_folder import CURVE_FILE
 
 STD = AdvantageSettings(scale="std")
 EXPECTED: dict[str, dict[str, object]] = {
@@ -73,7 +73,7 @@ EXPECTED: dict[str, dict[str, object]] = {
 }
 
 
-def test_presets_are_those_that_are_named() -> None:
+def test_presets_match_their_names() -> None:
     assert tuple(PRESETS) == tuple(EXPECTED)
 
 
@@ -86,7 +86,7 @@ def test_every_field_is_as_expected(name: str) -> None:
         assert getattr(preset(name), field.name) == getattr(expected, field.name), field.name
 
 
-def test_departures_of_the_recipe_are_real_ones() -> None:
+def test_departures_of_the_recipe_are_real() -> None:
     """What document and preset say must not drift apart: each departure names something the settings show."""
     found = PRESETS["agent_recipe"]
     assert preset("agent_recipe").advantage.scale == "none"
@@ -100,7 +100,7 @@ def test_departures_of_the_recipe_are_real_ones() -> None:
     assert len(found.departures) == 6
 
 
-def test_an_unknown_name_lists_the_known_ones() -> None:
+def test_an_unknown_preset_lists_the_known_ones() -> None:
     with pytest.raises(ConfigError, match="unknown preset 'ppo'; known: grpo, dr_grpo, "):
         preset("ppo")
 

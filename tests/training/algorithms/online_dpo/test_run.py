@@ -75,9 +75,7 @@ def _group(make: Make, rewards: Sequence[float | None], task: str = "task") -> S
     return ScoredGroup(Task(task, "", "", ""), members)
 
 
-def test_what_teaches_nothing_is_counted_and_takes_no_step(
-    tiny_model: Model, make_trajectory: Make, tmp_path: Path
-) -> None:
+def test_a_round_without_pairs_takes_no_step(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
     model = tiny_model()
     before = copy_tensors(weight_tensors(model))
     groups = [_group(make_trajectory, [1.0, 1.0]), _group(make_trajectory, [None, 1.0], "other")]
@@ -113,10 +111,10 @@ def test_every_pair_is_in_one_step_of_each_epoch(make_trajectory: Make) -> None:
         ]
 
 
-def test_the_reference_of_a_round_is_what_it_began_with_or_what_the_run_did(
+def test_the_reference_is_that_of_the_round_or_of_the_run(
     tiny_model: Model, copy_task: Toy, tmp_path: Path
 ) -> None:
-    """In the second round the model stands where it samples from, but away from where it started."""
+    """In the second round the model is where it samples from, but away from where it started."""
     first_losses = {}
     for reference in ("recorded", "initial"):
         task = copy_task(tiny_model())
@@ -149,7 +147,7 @@ class _InterruptedError(Exception):
     ],
     ids=["recorded", "initial", "critic"],
 )
-def test_resuming_gives_bitwise_the_weights_of_not_stopping(
+def test_a_resumed_run_has_bitwise_the_weights_of_an_uninterrupted_one(
     tiny_model: Model,
     copy_task: Toy,
     tmp_path: Path,
@@ -213,7 +211,7 @@ class _Critic:
         return [[-self.scale * each.trajectory.rows[0].token_ids[-1]] for each in group.members]
 
 
-def test_a_critic_decides_where_it_alone_is_asked_and_belongs_to_the_run(
+def test_a_fixed_critic_can_decide_alone_and_is_part_of_the_runs_identity(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
     groups = [_group(make_trajectory, [0.0, 1.0])]
@@ -231,10 +229,10 @@ def test_a_critic_decides_where_it_alone_is_asked_and_belongs_to_the_run(
         run(2.0)
 
 
-def test_a_value_model_of_an_earlier_run_is_trained_on_and_belongs_to_the_run(
+def test_an_earlier_value_model_is_trained_further_and_is_part_of_the_runs_identity(
     tiny_model: Model, copy_task: Toy, tmp_path: Path
 ) -> None:
-    task, network = copy_task(tiny_model(), attempts=4), value_model(tiny_model())
+    task, network = copy_task(tiny_model(), group_size=4), value_model(tiny_model())
     settings = replace(PLAIN, iterations=2, pairs=MIXED, critic=CriticSettings(learning_rate=1e-2))
     for name in ("first", "second"):
         before = copy_tensors(weight_tensors(network))
@@ -247,7 +245,7 @@ def test_a_value_model_of_an_earlier_run_is_trained_on_and_belongs_to_the_run(
         run_online_dpo(task.model, task.collect, settings, RunOptions(0, tmp_path / "second"), critic=network)
 
 
-def test_a_critic_of_the_other_kind_is_refused(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
+def test_a_critic_of_the_wrong_kind_is_refused(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
     groups, model = [_group(make_trajectory, [0.0, 1.0])], tiny_model()
     fixed = replace(PLAIN, pairs=MIXED)
 
@@ -255,7 +253,9 @@ def test_a_critic_of_the_other_kind_is_refused(tiny_model: Model, make_trajector
         given: Any = critic
         run_online_dpo(model, lambda _: groups, settings, RunOptions(0, tmp_path), critic=given)
 
-    with pytest.raises(TrainingError, match=r"a Qwen2ForCausalLM with settings\.critic=None: a value model learns"):
+    with pytest.raises(
+        TrainingError, match=r"a Qwen2ForCausalLM with settings\.critic=None: a value model is trained"
+    ):
         run(fixed, value_model(model))
     with pytest.raises(TrainingError, match=r"a _Critic with settings\.critic=CriticSettings"):
         run(replace(fixed, critic=CriticSettings()), _Critic(1.0))

@@ -9,7 +9,7 @@ import pytest
 from upturn.records import Trajectory
 from upturn.training import policy_rows
 from upturn.training.algorithms.ppo import CreditSettings
-from upturn.training.algorithms.ppo.credit import Credited, credit_metrics, credited, weighted_rows
+from upturn.training.algorithms.ppo.credit import StepCredit, credit_metrics, estimate_credit, weighted_rows
 from upturn.training.algorithms.ppo.credit_units import rollout_steps
 
 Make = Callable[..., Trajectory]
@@ -19,16 +19,16 @@ THREE = ((0, 1, 3), (1, 4, 5), (2, 7, 9))
 
 def _credited(
     trajectory: Trajectory, rewards: Sequence[float], values: Sequence[float], settings: CreditSettings
-) -> Credited:
+) -> StepCredit:
     rows = policy_rows(trajectory, [0.0] * len(trajectory.turns))
-    return credited(rollout_steps(rows, rewards, settings.step), np.array(values), settings)
+    return estimate_credit(rollout_steps(rows, rewards, settings.step), np.array(values), settings)
 
 
 @pytest.mark.parametrize(
     ("gamma", "trace", "returns"),
     [(1.0, 1.0, [6.0, 5.0, 3.0]), (0.5, 1.0, [2.75, 3.5, 3.0]), (1.0, 0.5, [3.625, 4.25, 3.0])],
 )
-def test_advantages_by_turn_are_skyrl_s(
+def test_advantages_by_turn_match_skyrl(
     make_trajectory: Make, gamma: float, trace: float, returns: list[float]
 ) -> None:
     """F4: SkyRL, test_ppo_utils.py, GAE; here each step is a turn of several tokens, observations between."""
@@ -41,7 +41,7 @@ def test_advantages_by_turn_are_skyrl_s(
     assert row.weights.tolist() == [expected[turn] for turn in (0, 0, 1, 2, 2)]
 
 
-def test_two_turns_by_hand_from_rewards_and_values_to_weights(make_trajectory: Make) -> None:
+def test_weights_of_two_turns_match_hand_computed_values(make_trajectory: Make) -> None:
     """γ = .5, λ = .5. Second turn: δ = 2 − 1 = 1, so A = 1. First: δ = 0 + .5·1 − .25 = .25, A = .25 + .25·1 = .5.
     Returns A + V: .75 and 2. With λ = 1 for the values: G = 0 + .5·2 = 1, and 2."""
     trajectory = make_trajectory((1, 5, 6, 2, 9, 7, 3), ((0, 1, 3), (1, 4, 7)))
@@ -60,7 +60,7 @@ def test_two_turns_by_hand_from_rewards_and_values_to_weights(make_trajectory: M
     assert far.advantages.tolist() == [0.5, 1.0]
 
 
-def test_whitening_counts_a_step_once_for_each_of_its_tokens(make_trajectory: Make) -> None:
+def test_whitening_counts_a_step_once_per_token(make_trajectory: Make) -> None:
     """Advantages 2 on one token and −1 on two: mean 0, squares 4 + 1 + 1 = 6, deviation √(6/2)."""
     settings = CreditSettings(trace=1.0)
     attempts = [
@@ -72,7 +72,7 @@ def test_whitening_counts_a_step_once_for_each_of_its_tokens(make_trajectory: Ma
     assert second.weights.tolist() == pytest.approx([-1 / math.sqrt(3)] * 2)
 
 
-def test_metrics_compare_values_with_what_was_really_earned(make_trajectory: Make) -> None:
+def test_metrics_compare_values_with_returns(make_trajectory: Make) -> None:
     """Earned from the two turns on: 1 and 2, variance 1/4; the values .5 and 1 leave 1/16 of it, whatever λ."""
     for trace in (0.0, 1.0):
         settings = CreditSettings(gamma=0.5, trace=trace)
@@ -83,7 +83,7 @@ def test_metrics_compare_values_with_what_was_really_earned(make_trajectory: Mak
     assert seen["advantage_std"] == pytest.approx(np.std([0.5, 1.0]))
 
 
-def test_variance_of_returns_that_are_all_the_same_cannot_be_explained(make_trajectory: Make) -> None:
+def test_explained_variance_is_missing_for_constant_returns(make_trajectory: Make) -> None:
     settings = CreditSettings()
     found = _credited(make_trajectory(), (1.0,), (0.5,), settings)
     assert math.isnan(credit_metrics([found], 1.0)["explained_variance"])

@@ -95,7 +95,7 @@ class FirstTurn:
 
 
 @pytest.mark.parametrize("step", ["turn", "token"])
-def test_a_reward_that_comes_later_teaches_the_turn_that_earned_it(
+def test_a_later_reward_credits_the_turn_that_earned_it(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path, step: StepKind
 ) -> None:
     toy = FirstTurn(tiny_model(), make_trajectory)
@@ -120,7 +120,7 @@ def _algorithm(
     return ProximalPolicy(lambda _: groups, settings, 0, critic=critic)
 
 
-def test_two_turns_by_hand_from_rewards_to_the_streams_weights(tiny_model: Model, make_trajectory: Make) -> None:
+def test_stream_weights_of_two_turns_match_hand_computed_values(tiny_model: Model, make_trajectory: Make) -> None:
     """An untrained critic expects 0: A = (0 + .5·.5·2, 2) = (.5, 2) with γ = λ = .5. Five tokens in the loss."""
     settings = replace(PLAIN, minibatches=1, credit=CreditSettings(gamma=0.5, trace=0.5, is_whitened=False))
     group = ScoredGroup(TASK, (_scored(make_trajectory, "t", (0.0, 2.0)),))
@@ -135,9 +135,7 @@ def test_two_turns_by_hand_from_rewards_to_the_streams_weights(tiny_model: Model
     assert unit.metrics["value_loss"] < (0.5**2 + 2**2) / 4  # the first of four critic steps saw just this
 
 
-def test_values_are_read_before_the_critic_learns_from_the_iteration(
-    tiny_model: Model, make_trajectory: Make
-) -> None:
+def test_values_are_computed_before_the_critic_is_trained(tiny_model: Model, make_trajectory: Make) -> None:
     settings = replace(
         PLAIN, credit=CreditSettings(trace=0.0, is_whitened=False), critic=CriticSettings(learning_rate=1e-2)
     )
@@ -194,17 +192,17 @@ def test_every_setting_of_credit_and_critic_changes_something(
     assert _told(tiny_model(), make_trajectory, after) == _told(tiny_model(), make_trajectory, after)
 
 
-def test_no_setting_of_credit_and_critic_is_left_untested() -> None:
+def test_all_settings_of_credit_and_critic_are_tested() -> None:
     assert list(KNOBS) == [each.name for part in (CREDIT, CRITIC) for each in fields(part)]
 
 
 def _with_missing(make: Make) -> ScoredGroup:
-    """Two attempts that earned something, and two whose reward is not known."""
+    """Two trajectories that earned something, and two whose reward is not known."""
     rewards = {"c": None, "a": (0.0, 2.0), "b": (1.0, 0.0), "d": (1.0, float("nan"))}
     return ScoredGroup(TASK, tuple(_scored(make, name, turns) for name, turns in rewards.items()))
 
 
-def test_attempts_that_cannot_be_scored_teach_nothing(tiny_model: Model, make_trajectory: Make) -> None:
+def test_unscorable_trajectories_are_not_trained_on(tiny_model: Model, make_trajectory: Make) -> None:
     everything = _with_missing(make_trajectory)
     seen = []
     for members in (everything.members[1:3], everything.members):
@@ -226,10 +224,10 @@ def test_attempts_that_cannot_be_scored_teach_nothing(tiny_model: Model, make_tr
     ],
     ids=["tokens", "sequences", "constant", "kl"],
 )
-def test_attempts_that_cannot_be_scored_count_in_the_loss_as_they_do_without_a_critic(
+def test_unscorable_trajectories_count_in_the_denominator_as_without_a_critic(
     tiny_model: Model, make_trajectory: Make, objective: ObjectiveSettings, denominator: float
 ) -> None:
-    """Four attempts of five tokens: whether a judge crashed must not make the other attempts louder."""
+    """Four trajectories of five tokens: whether a judge crashed must not make the other trajectories louder."""
     group = _with_missing(make_trajectory)
     settings = replace(PLAIN, minibatches=1, objective=objective)
 
@@ -249,9 +247,7 @@ def test_attempts_that_cannot_be_scored_count_in_the_loss_as_they_do_without_a_c
         assert trained == (["a", "b"] if objective.kl is None else ["a", "b", "c", "d"])
 
 
-def test_an_iteration_that_nothing_of_can_be_scored_trains_neither(
-    tiny_model: Model, make_trajectory: Make
-) -> None:
+def test_an_unscorable_iteration_trains_neither_network(tiny_model: Model, make_trajectory: Make) -> None:
     algorithm = _algorithm(tiny_model(), [ScoredGroup(TASK, (_scored(make_trajectory, "a", None),))])
     before = {name: torch.as_tensor(value).clone() for name, value in algorithm.state().items()}
     unit = algorithm.unit(0)
@@ -299,7 +295,7 @@ def test_unusable_rollouts_are_refused_by_name(tiny_model: Model, make_trajector
         unit()
 
 
-def test_while_the_critic_learns_alone_the_policy_stays_as_it_is(
+def test_the_policy_is_unchanged_while_the_critic_trains_alone(
     tiny_model: Model, copy_task: Toy, tmp_path: Path
 ) -> None:
     task = copy_task(tiny_model())
@@ -325,10 +321,10 @@ def test_while_the_critic_learns_alone_the_policy_stays_as_it_is(
     assert points[2].metrics["mean_value"] != 0.0
 
 
-def test_a_critic_of_an_earlier_run_is_trained_on_and_belongs_to_the_run(
+def test_an_earlier_critic_is_trained_further_and_is_part_of_the_runs_identity(
     tiny_model: Model, copy_task: Toy, tmp_path: Path
 ) -> None:
-    task, critic = copy_task(tiny_model(), attempts=4), value_model(tiny_model())
+    task, critic = copy_task(tiny_model(), group_size=4), value_model(tiny_model())
     run_ppo(task.model, task.collect, PLAIN, RunOptions(0, tmp_path / "first"), critic=critic)
     again, trained = tiny_model(), copy_tensors(weight_tensors(critic))
     run_ppo(again, task.collect, PLAIN, RunOptions(0, tmp_path / "second"), critic=critic)
@@ -359,7 +355,7 @@ EVERYTHING = {
     [(0, 1, {}), (3, 1, {}), (5, 2, {}), (4, 2, EVERYTHING)],
     ids=["first", "fourth", "sixth", "everything"],
 )
-def test_resuming_gives_bitwise_the_weights_of_not_stopping(
+def test_a_resumed_run_has_bitwise_the_weights_of_an_uninterrupted_one(
     tiny_model: Model, copy_task: Toy, tmp_path: Path, stop_at: int, every: int, changes: dict[str, object]
 ) -> None:
     settings = _toy(iterations=6, evaluate_every=3, target_score=None, checkpoint_every=every, **changes)
@@ -390,8 +386,8 @@ def _timeless(folder: Path) -> list[tuple[int, Mapping[str, float | None]]]:
     ]
 
 
-def test_every_metric_is_explained(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
-    task = copy_task(tiny_model(), attempts=4)
+def test_every_metric_has_a_meaning(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
+    task = copy_task(tiny_model(), group_size=4)
     settings = _toy(iterations=3, target_score=None, evaluate_every=None, keep="final", **EVERYTHING)
     run_ppo(task.model, task.collect, settings, RunOptions(0, tmp_path))
     names = {name for point in read_curve(tmp_path / CURVE_FILE) for name in point.metrics}
@@ -406,7 +402,7 @@ def test_every_metric_is_explained(tiny_model: Model, copy_task: Toy, tmp_path: 
 
 
 def test_groups_may_be_sampled_ahead(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
-    task, sampler = copy_task(tiny_model(), attempts=4), copy_task(tiny_model(), attempts=4)
+    task, sampler = copy_task(tiny_model(), group_size=4), copy_task(tiny_model(), group_size=4)
 
     def sample(iteration: int, weights: Mapping[str, torch.Tensor]) -> list[ScoredGroup]:
         for name, tensor in weight_tensors(sampler.model).items():

@@ -21,16 +21,16 @@ from upturn.records import Action, Observation, TokenRow, Trajectory, Turn, Writ
 from upturn.training.advantages import AdvantageSettings
 from upturn.training.algorithms.sft import SftSettings, held_out_loss, run_sft
 from upturn.training.algorithms.world_model.prediction import (
-    Foresight,
+    PredictionScore,
     Predictor,
-    assessed_lift,
-    foresight,
-    together,
-    unknown,
+    evaluate_lift,
+    merge_scores,
+    score_by_tool,
+    select_unknown,
 )
-from upturn.training.algorithms.world_model.run import Predictions, run_world_model
+from upturn.training.algorithms.world_model.run import PredictionCollect, run_world_model
 from upturn.training.algorithms.world_model.settings import EasySettings, WorldModelSettings
-from upturn.training.data.transition import Transition, most_common, observation_rows, transitions_of
+from upturn.training.data.transition import Transition, extract_transitions, most_common_outputs, observation_rows
 from upturn.training.distributed.weights import copy_tensors, restore_weights, weight_tensors
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.policy_settings import DynamicSamplingSettings, KlSettings, ObjectiveSettings
@@ -95,7 +95,9 @@ def _walk(button: int, shown: str) -> Trajectory:
 @cache
 def _world() -> tuple[Transition, ...]:
     """Eight transitions: each button once, and the end after each."""
-    return transitions_of([_walk(number, shown) for number, shown in enumerate(COLOURS)], _observations()).found
+    return extract_transitions(
+        [_walk(number, shown) for number, shown in enumerate(COLOURS)], _observations()
+    ).transitions
 
 
 _GUESSING: dict[str, torch.Tensor] = {}
@@ -114,7 +116,7 @@ def guessing(tiny_model: Model, tmp_path_factory: pytest.TempPathFactory) -> Gue
     if not _GUESSING:
         model = tiny_model(vocabulary=260)
         pairs = [(button, shown) for button in range(4) for shown in COLOURS]
-        every = transitions_of([_walk(*pair) for pair in pairs], _observations()).found + _world()
+        every = extract_transitions([_walk(*pair) for pair in pairs], _observations()).transitions + _world()
         settings = SftSettings(
             epochs=40, decay="none", batch_rows=20, optimiser=OptimiserSettings(learning_rate=1e-2)
         )
@@ -159,24 +161,24 @@ class _Full(_Says):
 
 def _collect(
     sampler: _Says, transitions: Sequence[Transition], settings: WorldModelSettings, *, seed: int
-) -> Predictions:
-    usual = most_common(transitions)
-    return Predictions(
-        Predictor(sampler, _observations()), transitions, settings, seed=seed, usual=usual, facts={"of": "a test"}
+) -> PredictionCollect:
+    usual = most_common_outputs(transitions)
+    return PredictionCollect(
+        Predictor(sampler, _observations()), transitions, settings, seed=seed, common=usual, facts={"of": "a test"}
     )
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))])
 def test_a_world_is_learned_to_95_percent(guessing: Guessing, tmp_path: Path, seed: int) -> None:
     model = guessing()
-    predictor, usual = _predictor(model), most_common(_world())
+    predictor, usual = _predictor(model), most_common_outputs(_world())
     before = _rate(model)
     outcome = run_world_model(
         model,
         predictor,
         _world(),
         SETTINGS,
-        RunOptions(seed, tmp_path, evaluate=lambda _: assessed_lift(predictor, _presses(), usual, 0.9)),
+        RunOptions(seed, tmp_path, evaluate=lambda _: evaluate_lift(predictor, _presses(), usual, 0.9)),
     )
     assert before < 0.3
     assert _rate(model) >= 0.95
@@ -187,20 +189,23 @@ def test_a_world_is_learned_to_95_percent(guessing: Guessing, tmp_path: Path, se
     assert {point.metrics["groups"] for point in curve[1:]} == {4.0}, "the end, always 'done', is not learned"
 
 
-def test_saying_what_a_tool_usually_says_has_no_lift() -> None:
-    world, usual = _world(), most_common(_world())
+def test_predicting_the_most_common_output_has_no_lift() -> None:
+    world, usual = _world(), most_common_outputs(_world())
     assert usual == {"l.press": "jet", "user.finish": "done"}
     says_jet = Predictor(_Says("jet"), _observations())
-    found = foresight(says_jet, world, usual, threshold=0.9)
-    assert found == {"l.press": Foresight(0.25, 0.25, 0.25, 4), "user.finish": Foresight(0.0, 1.0, 0.0, 4)}
+    found = score_by_tool(says_jet, world, usual, threshold=0.9)
+    assert found == {
+        "l.press": PredictionScore(0.25, 0.25, 0.25, 4),
+        "user.finish": PredictionScore(0.0, 1.0, 0.0, 4),
+    }
     assert found["l.press"].lift == 0.0
-    assert together(found.values()) == Foresight(0.125, 0.625, 0.125, 8)
-    assert together(found.values()).lift == -0.5
-    unseen = foresight(says_jet, world[:1], {}, threshold=0.9)
-    assert unseen == {"l.press": Foresight(1.0, 0.0, 1.0, 1)}
+    assert merge_scores(found.values()) == PredictionScore(0.125, 0.625, 0.125, 8)
+    assert merge_scores(found.values()).lift == -0.5
+    unseen = score_by_tool(says_jet, world[:1], {}, threshold=0.9)
+    assert unseen == {"l.press": PredictionScore(1.0, 0.0, 1.0, 1)}
 
 
-def test_predictions_are_attempts_of_one_turn_with_the_tokens_as_written() -> None:
+def test_predictions_are_one_turn_trajectories_with_the_written_tokens() -> None:
     (press, *_) = world = _world()
     sampler = _Says("jet")
     ((first, second), *_) = Predictor(sampler, _observations()).predict(world, 2, key="k", seed=1)
@@ -220,9 +225,9 @@ def test_predictions_are_attempts_of_one_turn_with_the_tokens_as_written() -> No
 
 
 @pytest.mark.parametrize(("threshold", "expected"), [(0.5, 1.0), (0.75, 1.0), (0.76, 0.0)])
-def test_the_reward_is_similarity_over_a_threshold(threshold: float, expected: float) -> None:
+def test_the_reward_is_one_from_the_similarity_threshold(threshold: float, expected: float) -> None:
     """Three of four words are right: 2·3/(4 + 4)."""
-    (transition,) = transitions_of([_walk(0, "a b c d")], _observations()).found[:1]
+    (transition,) = extract_transitions([_walk(0, "a b c d")], _observations()).transitions[:1]
     settings = replace(SETTINGS, threshold=threshold, group_size=2)
     collect = _collect(_Says("a b c x"), [transition], settings, seed=0)
     (group,) = collect(0)
@@ -235,11 +240,11 @@ def test_the_reward_is_similarity_over_a_threshold(threshold: float, expected: f
     }
 
 
-def test_which_transitions_come_when_is_known_from_seed_and_iteration() -> None:
-    def tasks(collect: Predictions, iteration: int) -> list[str]:
+def test_the_transitions_of_an_iteration_depend_on_seed_and_iteration() -> None:
+    def tasks(collect: PredictionCollect, iteration: int) -> list[str]:
         return [group.task.id for group in collect(iteration)]
 
-    def made(seed: int) -> Predictions:
+    def made(seed: int) -> PredictionCollect:
         settings = replace(SETTINGS, transitions_per_iteration=3, group_size=2)
         return _collect(_Says("jet"), _world(), settings, seed=seed)
 
@@ -262,12 +267,12 @@ def test_which_transitions_come_when_is_known_from_seed_and_iteration() -> None:
     assert [group.task.id for group in made(5).refill(0, 2)] == [group.task.id for group in rounds[2]]
 
 
-def test_what_the_model_knows_already_is_left_out() -> None:
+def test_transitions_that_the_model_predicts_are_dropped() -> None:
     predictor, world = Predictor(_Says("red"), _observations()), _world()
-    left = unknown(predictor, world, 0.9, EasySettings(rate=1.0, group_size=3))
+    left = select_unknown(predictor, world, 0.9, EasySettings(rate=1.0, group_size=3))
     assert [each.text for each in left] == ["jet", "done", "done", "sky", "done", "tan", "done"]
     with pytest.raises(TrainingError, match="predicts all 1 transitions right in at least 50% of 3 predictions"):
-        unknown(predictor, [each for each in world if each.text == "red"], 0.9, EasySettings(0.5, 3))
+        select_unknown(predictor, [each for each in world if each.text == "red"], 0.9, EasySettings(0.5, 3))
 
 
 class _InterruptedError(Exception):
@@ -292,7 +297,7 @@ EVERYTHING = WorldModelSettings(
 
 
 @pytest.mark.parametrize("stop_at", [0, 1, 3, 4])
-def test_resuming_gives_bitwise_the_weights_of_not_stopping(
+def test_a_resumed_run_has_bitwise_the_weights_of_an_uninterrupted_one(
     guessing: Guessing, tmp_path: Path, stop_at: int
 ) -> None:
     trained, held_out = _world()[2:], _world()[:2]
@@ -321,9 +326,7 @@ def test_resuming_gives_bitwise_the_weights_of_not_stopping(
     assert any(not torch.equal(tensor, ours[name]) for name, tensor in before.items())
 
 
-def test_a_run_is_not_resumed_with_other_transitions_or_another_threshold(
-    guessing: Guessing, tmp_path: Path
-) -> None:
+def test_a_run_with_other_transitions_or_another_threshold_is_refused(guessing: Guessing, tmp_path: Path) -> None:
     settings = replace(EVERYTHING, warm_up=None, evaluate_every=None)
 
     def run(transitions: Sequence[Transition], chosen: WorldModelSettings) -> None:
@@ -338,8 +341,8 @@ def test_a_run_is_not_resumed_with_other_transitions_or_another_threshold(
     assert "WordSimilarity(exact_words=4)" in read_description(tmp_path).identity["similarity"]
 
 
-def test_a_warm_up_teaches_to_write_observations_at_all(tiny_model: Model, tmp_path: Path) -> None:
-    """Where no prediction is right nothing is learned; after a warm-up the same practice has some to compare."""
+def test_a_warm_up_makes_the_model_write_observations(tiny_model: Model, tmp_path: Path) -> None:
+    """Where no prediction is right nothing is learned; after a warm-up the same training has some to compare."""
     short = replace(SETTINGS, iterations=1, evaluate_every=None)
     warm_up = SftSettings(epochs=80, decay="none", batch_rows=4, optimiser=OptimiserSettings(learning_rate=1e-2))
     for name, settings, expected in (
@@ -353,7 +356,7 @@ def test_a_warm_up_teaches_to_write_observations_at_all(tiny_model: Model, tmp_p
         assert (_rate(model) > 0.5) == expected
 
 
-def test_a_warm_up_that_rehearses_acting_keeps_it(guessing: Guessing, tmp_path: Path) -> None:
+def test_rehearsal_in_the_warm_up_preserves_acting(guessing: Guessing, tmp_path: Path) -> None:
     """Four observations, and the four walks that the model is to go on writing."""
     short = replace(
         SETTINGS,
@@ -387,10 +390,10 @@ def test_unusable_calls_are_refused_with_the_cure(guessing: Guessing, tmp_path: 
         run_world_model(model, who, transitions, SETTINGS, RunOptions(0, tmp_path, evaluate=evaluate), **further)
 
     ends = [each for each in _world() if each.tool == "user.finish"]
-    with pytest.raises(TrainingError, match="there are no transitions to learn from"):
+    with pytest.raises(TrainingError, match="there are no transitions to train on"):
         run([], evaluate=lambda _: 0.0)
     with pytest.raises(
-        TrainingError, match=r"each tool of the 4 transitions gives one output only: there is nothing to predict"
+        TrainingError, match=r"each tool of the 4 transitions has one output only: there is nothing to predict"
     ):
         run(ends, evaluate=lambda _: 0.0)
     with pytest.raises(TrainingError, match="4 of 4 held-out transitions, such as '0/jet/0'"):
@@ -401,9 +404,7 @@ def test_unusable_calls_are_refused_with_the_cure(guessing: Guessing, tmp_path: 
         TrainingError, match=r"not one of 32 predictions could be written, the first for: token_limit\."
     ):
         run(_world(), Predictor(_Full(""), _observations()), evaluate=lambda _: 0.0)
-    with pytest.raises(
-        TrainingError, match=r"none of the 2 held-out transitions is of a tool that is learned \('l\.press"
-    ):
+    with pytest.raises(TrainingError, match=r"none of the 2 held-out transitions is of a trained tool \('l\.press"):
         run([*_presses(), *ends[:2]], evaluate=ends[2:])
     rehearsal = observation_rows(ends)
     with pytest.raises(TrainingError, match="4 rows to rehearse would do nothing with warm_up=None"):
@@ -426,7 +427,7 @@ def test_unusable_calls_are_refused_with_the_cure(guessing: Guessing, tmp_path: 
         ({"advantage": AdvantageSettings(is_shaped=True)}, "predictions have no potentials"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(changes: dict[str, object], message: str) -> None:
+def test_invalid_world_model_settings_are_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         WorldModelSettings(**changes)  # type: ignore[arg-type]
 
