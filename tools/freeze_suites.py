@@ -40,7 +40,7 @@ def main(words: Sequence[str] | None = None) -> int:
                 print(exc)
                 drifted = True
             continue
-        suite = refrozen(name, keeps_version=asked.save_candidate)
+        suite = refrozen(name, keeps_version=asked.keep_version)
         FOLDER.mkdir(exist_ok=True)
         (FOLDER / f"{name}.json").write_text(write_suite(suite), encoding="utf-8")
         print(f"{suite.id}: {len(suite.entries)} tasks of {len(RECIPES[name].families)} families")

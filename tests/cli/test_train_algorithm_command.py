@@ -187,7 +187,7 @@ def test_every_algorithm_has_help_without_a_configuration(algorithm: str) -> Non
         (
             ("grpo",),
             {"[sft]\nmin_score = 0.5": "[loop]\ntrain = []"},
-            "no agent is to",
+            "no agent is trained",
         ),
         (("ppo",), {"[sft]\nmin_score = 0.5": "[ppo]\niterations = 3"}, "ppo.evaluate_every = 5 is never reached"),
         (("sft", "--dry-run", "--resume", "latest"), {}, "--resume latest has no effect with --dry-run"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from upturn.loop.run.settings import adapter_settings
+from upturn.loop.run import adapter_settings
 
 from benchmarks.errands import MODEL
 from upturn.config import AdapterSettings, AgentConfig, Config, Limits, OptimiserSettings, RolloutConfig

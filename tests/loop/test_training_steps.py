@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import torch
@@ -351,9 +351,16 @@ LIMITED = GrpoSettings(
 )
 
 
-def costing(*errors: float) -> Callable[..., Evaluate]:
-    """A watcher that finds these costs by iteration, and scores that rise."""
-    return lambda *_: lambda iterations: EvaluationResult(iterations / 10, {"error": errors[iterations]})
+def costing(*errors: float) -> Callable[..., Evaluate | None]:
+    """Configured evaluations with these costs by iteration, and rising scores."""
+
+    def configured(*arguments: Any) -> Evaluate | None:
+        *_, settings = arguments
+        if settings.evaluate_every is None:
+            return None
+        return lambda iterations: EvaluationResult(iterations / 10, {"error": errors[iterations]})
+
+    return configured
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25])
