@@ -34,7 +34,7 @@ def ingest(  # noqa: PLR0913 - a command's parameters are its options
 ) -> None:
     """Import recorded conversations, or feedback on stored ones, into a pool.
 
-    The pool is created if it does not exist. Exits with 1 if lines were quarantined.
+    An import of conversations creates the pool if it does not exist. Exits with 1 if lines were quarantined.
     """
     if not file.is_file():
         raise IngestError(f"there is no file {str(file)!r}; name one that exists")

@@ -9,13 +9,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TextIO
+from typing import Self, TextIO
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
 
 from upturn.cli.output import StoppedError
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.live import Live
 
 _BARS = "▁▂▃▄▅▆▇█"
 _HISTORY = 40
@@ -84,10 +86,7 @@ class LiveView:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None:
             self._close("✓")
@@ -169,27 +168,17 @@ class LiveView:
         self._stream.write(f"{minutes:02d}:{seconds:02d} {_printable(text)}\n")
         self._stream.flush()
 
-    def _open_live(self) -> "Live | None":
+    def _open_live(self) -> Live | None:
         """The live view; None on a terminal that cannot move its cursor."""
-        from rich.console import Console
-        from rich.live import Live
-
         console = Console(file=self._stream)
         if console.is_dumb_terminal:
             return None
-        live = Live(
-            get_renderable=self._render,
-            console=console,
-            refresh_per_second=4,
-            redirect_stdout=False,  # it is for results
-        )
+        # Standard output is for results.
+        live = Live(get_renderable=self._render, console=console, refresh_per_second=4, redirect_stdout=False)
         live.start()
         return live
 
-    def _render(self) -> "RenderableType":
-        from rich.console import Group
-        from rich.text import Text
-
+    def _render(self) -> RenderableType:
         seconds = self._clock() - self._started
         head = Text.assemble((_printable(self._title), "bold"), (f"  {_duration(seconds)}", "dim"))
         parts: list[RenderableType] = [head, self._stage_table()]
@@ -199,10 +188,7 @@ class LiveView:
             parts += [Text(""), *(Text(f"  {_printable(note)}") for note in self._notes)]
         return Group(*parts)
 
-    def _stage_table(self) -> "RenderableType":
-        from rich.table import Table
-        from rich.text import Text
-
+    def _stage_table(self) -> RenderableType:
         table = Table.grid(padding=(0, 2))
         for stage in self._stages:
             colour = {"✓": "green", "✗": "red", "■": "yellow"}.get(stage.mark, "cyan")
@@ -215,12 +201,8 @@ class LiveView:
                 table.add_row(Text(f"  · {_printable(planned)}", style="dim"))
         return table
 
-    def _bar(self, stage: _Stage) -> "RenderableType":
+    def _bar(self, stage: _Stage) -> RenderableType:
         """The progress of a running stage: a bar if its total is known, else a count."""
-        from rich.progress_bar import ProgressBar
-        from rich.table import Table
-        from rich.text import Text
-
         if stage.seconds is not None or not stage.total:
             return Text(f"{stage.done:,}" if stage.done and stage.seconds is None else "", style="dim")
         bar = ProgressBar(total=stage.total, completed=min(stage.done, stage.total), width=30)
@@ -228,10 +210,7 @@ class LiveView:
         row.add_row(bar, Text(f"{stage.done:,}/{stage.total:,}", style="dim"))
         return row
 
-    def _figure_table(self) -> "RenderableType":
-        from rich.table import Table
-        from rich.text import Text
-
+    def _figure_table(self) -> RenderableType:
         table = Table.grid(padding=(0, 2))
         for name, figure in list(self._figures.items()):  # a copy, since rich draws in another thread
             line = sparkline(figure.history) if len(figure.history) > 1 else ""

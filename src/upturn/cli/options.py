@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from upturn.config import Config
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 ConfigPath = Annotated[Path, typer.Option("--config", help="Path of the configuration file.")]
 Resume = Annotated[str | None, typer.Option("--resume", help="Resume a run: its folder, or 'latest'.")]
 PoolPath = Annotated[Path, typer.Option("--pool", help="Path of the pool.")]

@@ -116,12 +116,7 @@ def _json_value(where: str, value: object) -> JsonValue:
 
 
 def emit(
-    command: str,
-    results: Sequence[Result],
-    details: Mapping[str, object],
-    *,
-    as_json: bool,
-    config_hash: str = "",
+    command: str, results: Sequence[Result], details: Mapping[str, object], *, as_json: bool, config_hash: str = ""
 ) -> None:
     """Prints a command's results to standard output: as one JSON object, or as a table and the details."""
     content = build_result_object(command, results, details, machine=machine(), config_hash=config_hash)

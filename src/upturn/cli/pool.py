@@ -18,7 +18,6 @@ from upturn.pool import (
     ALL_TENANTS,
     POOL_ENDINGS,
     Pool,
-    Scope,
     Selection,
     counts,
     coverage,
@@ -45,7 +44,7 @@ def stats(
     as_json: AsJson = False,
 ) -> None:
     """Show statistics: trajectories, outcomes, turns, tool use, pass^k, zero-variance groups and coverage."""
-    scope = _scope(tenant, all_tenants)
+    scope = ALL_TENANTS if all_tenants else tenant
     with Pool.open(pool, read_only=True) as opened:
         summary = statistics(opened, tenant=scope, selection=Selection(families=tuple(family or ())))
         stored = counts(opened, tenant=scope)
@@ -105,8 +104,8 @@ def validate(
     points = clean = 0
     with Pool.open(pool, read_only=True) as opened:
         damage = integrity_problems(opened.engine)
-        experiences = () if damage else opened.experiences(tenant=_scope(tenant, all_tenants))
-        for experience in experiences:
+        scope = ALL_TENANTS if all_tenants else tenant
+        for experience in () if damage else opened.experiences(tenant=scope):
             inspected = inspect(experience)
             gates = [gate for gate in inspected.gates if not gate.is_passed]
             points += 1
@@ -191,7 +190,3 @@ def _open_output(path: Path | None, pool: Path) -> Iterator[TextIO]:
     finally:
         if is_replaced:
             target.unlink(missing_ok=True)
-
-
-def _scope(tenant: str, all_tenants: bool) -> Scope:
-    return ALL_TENANTS if all_tenants else tenant

@@ -130,10 +130,7 @@ def train(context: Context, prefix: str) -> Trained:
 
 
 def release(
-    context: Context,
-    name: str,
-    versions: tuple[AgentVersion, AgentVersion],
-    ground: Validation | Override,
+    context: Context, name: str, versions: tuple[AgentVersion, AgentVersion], ground: Validation | Override
 ) -> Release:
     """Runs the canary of (incumbent, candidate) on fresh tasks to its verdict."""
     incumbent, candidate = versions

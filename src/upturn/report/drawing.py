@@ -83,12 +83,10 @@ def curve(learning: LearningCurve) -> "Figure":
     panels = [panel for panel in (rewards, unseen) if panel]
     figure = canvas.new_figure(_WIDTH, 0.8 + 2.2 * max(len(panels), 1), gap=0.08)
     grid = figure.subplots(max(len(panels), 1), 1, sharex=True, squeeze=False)[:, 0]
-    row = 0
     if rewards:
-        _reward_panel(grid[row], rewards)
-        row += 1
+        _reward_panel(grid[0], rewards)
     if unseen:
-        _unseen_panel(grid[row], unseen)
+        _unseen_panel(grid[-1], unseen)
     canvas.count_axis(grid[-1])
     grid[-1].set_xlabel("iteration")
     return figure

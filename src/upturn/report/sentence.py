@@ -114,13 +114,13 @@ def iterations(curve: LearningCurve) -> int:
 
 def curve_caption(curve: LearningCurve) -> str:
     """Caption of the learning curve."""
-    rewards = [point for point in curve.points if point.reward is not None]
+    rewards = [point.reward for point in curve.points if point.reward is not None]
     unseen = [(point.iteration, point.unseen) for point in curve.points if point.unseen is not None]
     parts = [f"{curve.algorithm}, {iterations(curve)} iterations."]
     if rewards:
         parts.append(
-            f"Mean reward on training tasks went from {number(_round(rewards[0].reward))} "
-            f"to {number(_round(rewards[-1].reward))}."
+            f"Mean reward on training tasks went from {number(round(rewards[0], 3))} "
+            f"to {number(round(rewards[-1], 3))}."
         )
     if unseen:
         iteration, last = unseen[-1]
@@ -133,11 +133,6 @@ def curve_caption(curve: LearningCurve) -> str:
     if tokens:
         parts.append(f"It was trained on {tokens[-1]:,} model-written tokens.")
     return " ".join(parts)
-
-
-def _round(value: float | None) -> float:
-    assert value is not None
-    return round(value, 3)
 
 
 def routing_caption(routing: Routing) -> str:

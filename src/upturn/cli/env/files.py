@@ -68,10 +68,7 @@ def export_workspace(  # noqa: PLR0913 - a command's parameters are its options
         "notes": list(notes),
     }
     emit(
-        "env export",
-        [*_counts(workspace), Result("written", float(len(paths)), "files")],
-        details,
-        as_json=as_json,
+        "env export", [*_counts(workspace), Result("written", float(len(paths)), "files")], details, as_json=as_json
     )
 
 
@@ -89,8 +86,7 @@ def import_workspace(  # noqa: PLR0913 - a command's parameters are its options
     ] = None,
     leave_out: Annotated[bool, typer.Option("--leave-out", help="Skip files that cannot be read.")] = False,
     do: Annotated[
-        list[str] | None,
-        typer.Option("--do", help="A call to execute, such as 'excel.open id=f3'; repeatable."),
+        list[str] | None, typer.Option("--do", help="A call to execute, such as 'excel.open id=f3'; repeatable.")
     ] = None,
     to: Annotated[Path | None, typer.Option("--to", help="New folder to write the office to.")] = None,
     as_json: AsJson = False,
