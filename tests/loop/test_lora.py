@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from upturn.loop.run import adapter_settings
 
 from benchmarks.errands import MODEL
 from upturn.config import AdapterSettings, AgentConfig, Config, Limits, OptimiserSettings, RolloutConfig
 from upturn.errors import ConfigError
 from upturn.loop.agent_runtime import DEFAULT_CONTEXT_TOKENS, AgentRuntime
 from upturn.loop.rollouts.policy_worker import PolicyWorker
+from upturn.loop.run import adapter_settings
 from upturn.loop.run.context import version_of
 from upturn.loop.run.preflight import check_names
 from upturn.loop.trainers.candidate import training_folder
