@@ -25,8 +25,8 @@ from upturn.loop.trainers.grpo import train_grpo
 from upturn.loop.trainers.pool_data import (
     load_demonstrations,
     render_demonstrations,
-    render_trajectories,
     render_trajectory,
+    render_writable,
 )
 from upturn.loop.trainers.rl_training import configured_reward, family_weights, overlong_penalty, rollout_spec
 from upturn.loop.trainers.sft import take_training_snapshot
@@ -261,8 +261,8 @@ def test_one_action_that_the_model_cannot_write_costs_one_demonstration(desk: Mo
         assert len(render_demonstrations(context, snapshot, worker)) == 3
         turn = replace(first.turns[0], action=Action("no name", "answer", {}))
         foreign = replace(first, turns=(turn,))
-        found = render_trajectories([foreign, *others], worker)
-        assert ([each.id for each in found.trajectories], found.unwritable) == ([each.id for each in others], 1)
+        writable = render_writable([foreign, *others], worker)
+        assert [each.id for each in writable] == [each.id for each in others]
         context.pool.append(PoolBatch(trajectories=[replace(foreign, id="foreign")]))
         alone = replace(snapshot, id="alone", trajectory_ids=("foreign",))
         context.pool.add_snapshot(alone)

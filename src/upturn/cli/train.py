@@ -62,8 +62,8 @@ def _command(algorithm: str, summary: str) -> Callable[..., None]:
     return command
 
 
-for _name, _registered in ALGORITHMS.items():
-    train_app.command(_name)(_command(_name, _registered.summary))
+for _name, _summary in ALGORITHMS.items():
+    train_app.command(_name)(_command(_name, _summary))
 
 
 def _plan(algorithm: str, config_path: Path, *, as_json: bool) -> None:

@@ -47,7 +47,6 @@ class PolicyWorkerRuntime:
         """``threads``: of torch."""
         self._threads = threads
         self._worker = PolicyWorker(runtime, version)
-        self._limits = runtime.limits
         self._agent = build(version, limits=runtime.limits, renderer=self._worker.renderer)
 
     def load_weights(self, folder: str, version: str) -> str:
@@ -75,7 +74,7 @@ class PolicyWorkerRuntime:
             agent=self._agent,
             agent_version=work.agent_version,
             model=self._worker.engine,
-            limits=self._limits,
+            limits=self._worker.runtime.limits,
             seed=work.seed,
             temperature=work.temperature,
         )

@@ -58,15 +58,13 @@ def check_sampler(context: Context) -> None:
     Raises ClusterError when Ray is not installed or nothing listens at its address, ModelError for an engine that
     does not answer.
     """
-    match context.config.rollouts.place:
-        case "process":
-            pass
-        case "ray":
-            from upturn.agents import check_cluster
+    config = context.config.rollouts
+    if config.place == "ray":
+        from upturn.agents import check_cluster
 
-            check_cluster(_ray_settings(context.config.rollouts))
-        case "engine":
-            asyncio.run(_engine(context).check())
+        check_cluster(_ray_settings(config))
+    elif config.place == "engine":
+        asyncio.run(_engine(context).check())
 
 
 def follow(runtime: AgentRuntime, model: "PreTrainedModel", parent: AgentVersion) -> None:

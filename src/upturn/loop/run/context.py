@@ -162,20 +162,10 @@ def open_run(
         run_id = run_dir.name
         router = Router(registry, policy, RunKey(run_id, config.run.seed))
         service = Service(runtime, router, pool, Purpose(f"{run_id}/service", config.run.seed))
+        progress = FailureProgress(progress, service.failures)
+        key = keys.get(config.rollouts.api_key_env, "")
         context = Context(
-            config,
-            run_dir,
-            run_id,
-            journal,
-            pool,
-            kit,
-            runtime,
-            router,
-            policy,
-            service,
-            FailureProgress(progress, service.failures),
-            world,
-            keys.get(config.rollouts.api_key_env, ""),
+            config, run_dir, run_id, journal, pool, kit, runtime, router, policy, service, progress, world, key
         )
         context.start()
         yield context

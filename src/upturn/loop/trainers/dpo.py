@@ -13,8 +13,8 @@ from upturn.loop.trainers.candidate import run_options, save_candidate
 from upturn.loop.trainers.distributed_training import jointly
 from upturn.loop.trainers.pool_data import (
     describe_omissions,
-    render_trajectories,
     render_trajectory,
+    render_writable,
     trained_selection,
 )
 from upturn.loop.trainers.registry import Algorithm
@@ -127,8 +127,8 @@ def _find(context: Context, worker: PolicyWorker) -> list[PreferencePair]:
             )
         )
     stored = [pair for source in sources for pair in (*source.pairs, *source.tokenless)]
-    rendered = render_trajectories((side for pair in stored for side in (pair.chosen, pair.rejected)), worker)
-    sides = {trajectory.id: trajectory for trajectory in rendered.trajectories}
+    rendered = render_writable((side for pair in stored for side in (pair.chosen, pair.rejected)), worker)
+    sides = {trajectory.id: trajectory for trajectory in rendered}
     writable = [
         replace(pair, chosen=sides[pair.chosen.id], rejected=sides[pair.rejected.id])
         for pair in stored

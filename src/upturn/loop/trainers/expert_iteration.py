@@ -11,13 +11,7 @@ from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.rollouts import HintedRetries
 from upturn.loop.run import Context
 from upturn.loop.trainers.registry import Algorithm
-from upturn.loop.trainers.rl_training import (
-    RlSpec,
-    RolloutSource,
-    family_weights,
-    rollout_spec,
-    train_on_rollouts,
-)
+from upturn.loop.trainers.rl_training import RlSpec, RolloutSource, family_weights, rollout_spec, train_on_rollouts
 from upturn.loop.trainers.training_plan import Overhead, Plan, plan_on_rollouts
 from upturn.models import ConversationRenderer, Renderer
 from upturn.records import AgentVersion

@@ -57,11 +57,7 @@ def train_grpo(
 
 
 def _spec(
-    context: Context,
-    name: str,
-    weights: Mapping[str, float] | None = None,
-    *,
-    reward: OutcomeReward | None = None,
+    context: Context, name: str, weights: Mapping[str, float] | None = None, *, reward: OutcomeReward | None = None
 ) -> RlSpec:
     settings = context.config.section(GrpoSettings)
     rollouts = rollout_spec(context, name, settings.group_size, reward=reward, advantage=settings.advantage)

@@ -13,8 +13,8 @@ from upturn.loop.trainers.candidate import run_options, save_candidate
 from upturn.loop.trainers.distributed_training import jointly
 from upturn.loop.trainers.pool_data import (
     describe_omissions,
-    render_trajectories,
     render_trajectory,
+    render_writable,
     trained_selection,
 )
 from upturn.loop.trainers.registry import Algorithm
@@ -96,9 +96,9 @@ def _find(context: Context, worker: PolicyWorker) -> list[RatedTrajectory]:
     """The ratings in the pool now; notes how many are omitted."""
     source = thumb_ratings(context.pool, tenant=context.tenant, selection=trained_selection(context))
     stored = {rating.trajectory.id: rating for rating in (*source.rated, *source.tokenless)}
-    rendered = render_trajectories((rating.trajectory for rating in stored.values()), worker)
-    ratings = [replace(stored[trajectory.id], trajectory=trajectory) for trajectory in rendered.trajectories]
-    omissions = describe_omissions(source.left_out, {"unwritable": rendered.unwritable})
+    rendered = render_writable((rating.trajectory for rating in stored.values()), worker)
+    ratings = [replace(stored[trajectory.id], trajectory=trajectory) for trajectory in rendered]
+    omissions = describe_omissions(source.left_out, {"unwritable": len(stored) - len(ratings)})
     if not ratings:
         raise TrainingError(
             f"{context.config.pool.path!r} holds no ratings to train on of the tenant {context.tenant!r} (omitted: "

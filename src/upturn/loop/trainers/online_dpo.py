@@ -7,13 +7,7 @@ from upturn.config import Config
 from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.run import Context
 from upturn.loop.trainers.registry import Algorithm
-from upturn.loop.trainers.rl_training import (
-    CONTINUATIONS,
-    RlSpec,
-    family_weights,
-    rollout_spec,
-    train_on_rollouts,
-)
+from upturn.loop.trainers.rl_training import CONTINUATIONS, RlSpec, family_weights, rollout_spec, train_on_rollouts
 from upturn.loop.trainers.training_plan import Overhead, Plan, plan_on_rollouts
 from upturn.records import AgentVersion
 from upturn.training.algorithms.online_dpo import OnlineDpoSettings

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from upturn.agents import matches_tokenizer, rendered_rows
 from upturn.agents.context import PromptBuilder
@@ -89,35 +88,27 @@ def load_demonstrations(context: Context, snapshot: Snapshot) -> list[Trajectory
     return sorted(trajectories, key=lambda each: (each.task_id, each.agent_version, each.id))
 
 
-class RenderedTrajectories(NamedTuple):
-    """Stored trajectories in the tokens of one agent."""
-
-    trajectories: tuple[Trajectory, ...]
-    """Those with tokens to train on."""
-    unwritable: int
-    """Number of those without."""
+def render_writable(trajectories: Iterable[Trajectory], worker: PolicyWorker) -> list[Trajectory]:
+    """The trajectories in the worker's tokens, without those that it cannot write; see ``render_trajectory``."""
+    rendered = (render_trajectory(each, worker.renderer, worker.prompts) for each in trajectories)
+    return [each for each in rendered if any(row.spans for row in each.rows)]
 
 
-def render_trajectories(trajectories: Iterable[Trajectory], worker: PolicyWorker) -> RenderedTrajectories:
-    """The trajectories with token rows of the worker's renderer, see ``render_trajectory``."""
-    rendered = [render_trajectory(each, worker.renderer, worker.prompts) for each in trajectories]
-    written = tuple(each for each in rendered if any(row.spans for row in each.rows))
-    return RenderedTrajectories(written, len(rendered) - len(written))
-
-
-def render_demonstrations(context: Context, snapshot: Snapshot, worker: PolicyWorker) -> tuple[Trajectory, ...]:
+def render_demonstrations(context: Context, snapshot: Snapshot, worker: PolicyWorker) -> list[Trajectory]:
     """``load_demonstrations`` in the worker's tokens; notes how many it cannot write.
 
     Raises TrainingError where it can write none.
     """
-    demonstrations, unwritable = render_trajectories(load_demonstrations(context, snapshot), worker)
+    stored = load_demonstrations(context, snapshot)
+    demonstrations = render_writable(stored, worker)
     if not demonstrations:
         raise TrainingError(
-            f"{worker.version.agent!r} can write the first action of none of the {unwritable} verified successes; "
+            f"{worker.version.agent!r} can write the first action of none of the {len(stored)} verified successes; "
             "use a pool with trajectories in its environment, or an agent with another renderer"
         )
-    if unwritable:
-        context.progress.note(f"omitted {unwritable} successes that the agent cannot write")
+    if len(demonstrations) < len(stored):
+        omitted = len(stored) - len(demonstrations)
+        context.progress.note(f"omitted {omitted} successes that the agent cannot write")
     return demonstrations
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from upturn.config import Config, Raw, Settings, load_config, parse_config
 from upturn.errors import ConfigError, UnknownNameError, described
@@ -44,59 +44,25 @@ class Algorithm:
     """Raises ConfigError for what the run's environment lacks; called before any evaluation."""
 
 
-class Registered(NamedTuple):
-    """An algorithm's location and description."""
-
-    path: str
-    """``module:NAME`` of an ``Algorithm``."""
-    summary: str
-    """For the list of commands."""
-
-
-_ROOM = "upturn.loop.trainers"
-ALGORITHMS: Mapping[str, Registered] = {
-    "sft": Registered(f"{_ROOM}.sft:SFT", "Supervised training on the verified successes in a pool."),
-    "grpo": Registered(
-        f"{_ROOM}.grpo:GRPO",
-        "Reinforcement learning: trajectories of a task compared with each other; grpo.preset names a variant.",
-    ),
-    "ppo": Registered(f"{_ROOM}.ppo:PPO", "Reinforcement learning with a critic, which learns state values."),
-    "dpo": Registered(
-        f"{_ROOM}.dpo:DPO", "DPO on pairs in a pool: two versions at the same tasks, and people's corrections."
-    ),
-    "online-dpo": Registered(
-        f"{_ROOM}.online_dpo:ONLINE_DPO", "DPO on pairs of the agent's own fresh trajectories."
-    ),
-    "kto": Registered(f"{_ROOM}.kto:KTO", "KTO on thumbs-up/down ratings in a pool."),
-    "rejection": Registered(
-        f"{_ROOM}.expert_iteration:REJECTION",
-        "Sample many trajectories, train on the best distinct successes, once.",
-    ),
-    "iterated": Registered(
-        f"{_ROOM}.expert_iteration:ITERATED", "Sample and train on the successes, in iterations."
-    ),
-    "star": Registered(
-        f"{_ROOM}.expert_iteration:STAR",
-        "As iterated from the start each time, with the answer as a hint where everything failed.",
-    ),
-    "self-repair": Registered(
-        f"{_ROOM}.expert_iteration:SELF_REPAIR", "As star, with what went wrong as the hint instead of the answer."
-    ),
-    "rft": Registered(
-        f"{_ROOM}.rft:RFT",
-        "Reinforcement learning on ten to fifty tasks, with controls that test whether the gain is real.",
-    ),
-    "world-model": Registered(
-        f"{_ROOM}.world_model:WORLD_MODEL", "Learn to predict what the environment answers, from a pool."
-    ),
-    "offline": Registered(
-        f"{_ROOM}.offline:OFFLINE", "Policy optimisation on trajectories in a pool, with their sampler's log-probs."
-    ),
-    "mixture": Registered(
-        f"{_ROOM}.mixture:MIXTURE", "GRPO with successes, pairs or ratings from a pool in the same optimiser steps."
-    ),
+ALGORITHMS: Mapping[str, str] = {
+    "sft": "Supervised training on the verified successes in a pool.",
+    "grpo": "Reinforcement learning: trajectories of a task compared with each other; grpo.preset names a variant.",
+    "ppo": "Reinforcement learning with a critic, which learns state values.",
+    "dpo": "DPO on pairs in a pool: two versions at the same tasks, and people's corrections.",
+    "online-dpo": "DPO on pairs of the agent's own fresh trajectories.",
+    "kto": "KTO on thumbs-up/down ratings in a pool.",
+    "rejection": "Sample many trajectories, train on the best distinct successes, once.",
+    "iterated": "Sample and train on the successes, in iterations.",
+    "star": "As iterated from the start each time, with the answer as a hint where everything failed.",
+    "self-repair": "As star, with what went wrong as the hint instead of the answer.",
+    "rft": "Reinforcement learning on ten to fifty tasks, with controls that test whether the gain is real.",
+    "world-model": "Learn to predict what the environment answers, from a pool.",
+    "offline": "Policy optimisation on trajectories in a pool, with their sampler's log-probs.",
+    "mixture": "GRPO with successes, pairs or ratings from a pool in the same optimiser steps.",
 }
-"""By the name of the command."""
+"""Descriptions of the registered algorithms, by the names of their commands."""
+_MODULES = dict.fromkeys(("rejection", "iterated", "star", "self-repair"), "expert_iteration")
+"""Modules of algorithms that are not in the module of their name."""
 
 
 def algorithm(name: str) -> Algorithm:
@@ -104,10 +70,12 @@ def algorithm(name: str) -> Algorithm:
 
     Raises UnknownNameError for a name that is not registered, ConfigError where the import fails.
     """
-    path = name if ":" in name else ALGORITHMS[name].path if name in ALGORITHMS else ""
-    if not path:
+    module, _, attribute = name.partition(":")
+    if name in ALGORITHMS:
+        attribute = section_name(name).upper()
+        module = f"upturn.loop.trainers.{_MODULES.get(name, section_name(name))}"
+    elif not attribute:
         raise UnknownNameError(f"no algorithm {name!r}; known: {', '.join(ALGORITHMS)}, or module:NAME of your own")
-    module, _, attribute = path.partition(":")
     try:
         imported = getattr(import_module(module), attribute)
     except Exception as exc:

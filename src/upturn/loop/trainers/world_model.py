@@ -44,12 +44,7 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
     iterations, batch = settings.iterations, settings.transitions_per_iteration * settings.group_size
     warm_up_rows = 0 if settings.warm_up is None else settings.warm_up.epochs * len(rows)
     work = Workload(
-        rows,
-        f"{len(trajectories)} trajectories",
-        iterations,
-        "iteration",
-        iterations * batch + warm_up_rows,
-        batch,
+        rows, f"{len(trajectories)} trajectories", iterations, "iteration", iterations * batch + warm_up_rows, batch
     )
     base = plan_on_rows(context, worker, "world-model", work, overhead=policy_overhead(settings, copies=1))
     predictions = iterations * batch + evaluation_count(settings) * len(transitions.held_out)
