@@ -193,7 +193,7 @@ class PolicyWorker:
             (task, trajectory, judge(self.runtime.kit.verifier, task, trajectory))
             for (_, task, _), trajectory in zip(jobs, trajectories, strict=True)
         ]
-        if trajectories and all(each.outcome == "model_error" for each in trajectories):
+        if trajectories and all(trajectory.outcome == "model_error" for trajectory in trajectories):
             raise ModelError(
                 f"the model failed in all {len(trajectories)} trajectories, in the first with: "
                 f"{trajectories[0].error}; check the model or its engine, then resume"

@@ -74,7 +74,7 @@ def measure_values(
     spec: ContinuationSpec,
 ) -> MeasuredGroups:
     """The groups with ``state_values``; a state without a verified continuation has none."""
-    found = sample_continuations(runtime, version, groups, purpose, spec=spec)
+    result = sample_continuations(runtime, version, groups, purpose, spec=spec)
     measured = [
         replace(
             group,
@@ -83,9 +83,9 @@ def measure_values(
                 for member, states in zip(group.members, group_returns, strict=True)
             ),
         )
-        for group, group_returns in zip(groups, found.returns, strict=True)
+        for group, group_returns in zip(groups, result.returns, strict=True)
     ]
-    return MeasuredGroups(measured, found.tokens)
+    return MeasuredGroups(measured, result.tokens)
 
 
 def add_state_values(member: ScoredTrajectory, states: Sequence[Returns]) -> ScoredTrajectory:
@@ -187,7 +187,7 @@ def _check_first_states(
 
     Every estimator needs that value; later states may be missing where the estimator allows it.
     """
-    errors = [each.error for each in continuations if each.outcome == "environment_error"]
+    errors = [continuation.error for continuation in continuations if continuation.outcome == "environment_error"]
     missing = [state for key, state in states.items() if not state.branch_point.turns and not returns[key]]
     if errors and missing:
         raise WorldError(

@@ -220,7 +220,7 @@ def adapter_settings(config: Config, *, seed: int) -> AdapterSettings | None:
 
 def limits_of(config: Config) -> Limits:
     """The configured limits of one rollout."""
-    return Limits(**{each.name: getattr(config.environment, each.name) for each in fields(Limits)})
+    return Limits(**{limit.name: getattr(config.environment, limit.name) for limit in fields(Limits)})
 
 
 def policy_of(config: Config) -> LearnedPolicy:

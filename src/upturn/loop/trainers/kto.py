@@ -30,7 +30,10 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
     settings = context.config.section(KtoSettings)
     worker = PolicyWorker(context.runtime, parent, context.adapter)
     ratings = load_ratings(context, worker).ratings
-    rows, description = supervised_rows(each.trajectory for each in ratings), f"{len(ratings)} rated trajectories"
+    rows, description = (
+        supervised_rows(rating.trajectory for rating in ratings),
+        f"{len(ratings)} rated trajectories",
+    )
     work = epoch_workload(rows, description, epochs=settings.epochs, batch_rows=settings.batch_trajectories)
     # Scored before the first step: each trajectory and its mismatched one; before each step: the mismatched one.
     return plan_on_rows(context, worker, "kto", work, overhead=Overhead(scorings=2 / settings.epochs + 1))

@@ -46,11 +46,11 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
     fresh = plan_on_rollouts(context, parent, "mixture", spec, passes=policy.passes, overhead=overhead)
     return replace(
         fresh,
-        learns_from=", ".join(each.learns_from for each in (fresh, *stored)),
-        rows=fresh.rows + sum(each.rows for each in stored),
-        tokens=fresh.tokens + sum(each.tokens for each in stored),
-        memory_bytes=max(each.memory_bytes for each in (fresh, *stored)),
-        seconds=fresh.seconds + sum(each.seconds for each in stored),
+        learns_from=", ".join(part.learns_from for part in (fresh, *stored)),
+        rows=fresh.rows + sum(part.rows for part in stored),
+        tokens=fresh.tokens + sum(part.tokens for part in stored),
+        memory_bytes=max(part.memory_bytes for part in (fresh, *stored)),
+        seconds=fresh.seconds + sum(part.seconds for part in stored),
     )
 
 

@@ -29,7 +29,7 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
     settings = context.config.section(OfflineSettings)
     worker = PolicyWorker(context.runtime, parent, context.adapter)
     trajectories = [scored.trajectory for _, scored in load_trajectories(context, worker.renderer).scored]
-    rows = [row for each in trajectories for row in policy_rows(each, (0.0,) * len(each.turns))]
+    rows = [row for trajectory in trajectories for row in policy_rows(trajectory, (0.0,) * len(trajectory.turns))]
     tasks = len({trajectory.task_id for trajectory in trajectories})
     batch = max(1, round(len(rows) * min(settings.groups, tasks) / tasks))
     description = f"{len(trajectories)} trajectories of {tasks} tasks"
@@ -102,18 +102,16 @@ def _score_stored(context: Context, snapshot: Snapshot, selection: Selection, re
     """All in the snapshot, in the order of arrival; those in another renderer's tokens count as rendered."""
     reward = rollout_spec(context, "offline", 1).reward
     selected = context.pool.selected(selection, tenant=context.tenant)
-    arrival = {each.trajectory_id: position for position, each in enumerate(selected)}
-    stored = experiences_in(context.pool, snapshot.id, tenant=context.tenant)
-    return [
-        (
-            each.task,
-            score_trajectory(
-                render_trajectory(each.trajectory, renderer) if each.trajectory.rows else each.trajectory,
-                None if each.evaluation is None else reward(each.trajectory, each.evaluation),
-            ),
-        )
-        for each in sorted(stored, key=lambda each: arrival[each.trajectory.id])
-    ]
+    arrival = {record.trajectory_id: position for position, record in enumerate(selected)}
+    stored = list(experiences_in(context.pool, snapshot.id, tenant=context.tenant))
+    stored.sort(key=lambda experience: arrival[experience.trajectory.id])
+    scored = []
+    for experience in stored:
+        trajectory, evaluation = experience.trajectory, experience.evaluation
+        value = None if evaluation is None else reward(trajectory, evaluation)
+        rendered = render_trajectory(trajectory, renderer) if trajectory.rows else trajectory
+        scored.append((experience.task, score_trajectory(rendered, value)))
+    return scored
 
 
 def weights_by_age(agent: str, versions: Iterable[AgentVersion], scored: Sequence[Scored]) -> tuple[str, ...]:
@@ -122,8 +120,8 @@ def weights_by_age(agent: str, versions: Iterable[AgentVersion], scored: Sequenc
     ``versions``: their trajectories, and those sampled while they were trained, are the agent's.
     """
     ids = {name.id for version in versions if version.agent == agent for name in (version, in_training(version))}
-    trajectories = (each.trajectory for _, each in scored)
-    return tuple(dict.fromkeys(each.model_version for each in trajectories if each.agent_version in ids))
+    trajectories = [member.trajectory for _, member in scored if member.trajectory.agent_version in ids]
+    return tuple(dict.fromkeys(trajectory.model_version for trajectory in trajectories))
 
 
 OFFLINE = Algorithm(OfflineSettings, plan, train, frozenset({"pool", "rewards"}))

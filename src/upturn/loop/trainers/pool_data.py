@@ -34,8 +34,8 @@ def describe_omissions(*counts: Mapping[str, int]) -> str:
     """How many preferences are omitted, and why; empty if none. Those without tokens are rendered, not omitted."""
     return ", ".join(
         f"{number} {_OMISSIONS[cause]}"
-        for each in counts
-        for cause, number in each.items()
+        for causes in counts
+        for cause, number in causes.items()
         if number and cause != "tokenless"
     )
 
@@ -85,13 +85,15 @@ def load_demonstrations(context: Context, snapshot: Snapshot) -> list[Trajectory
     """
     experiences = experiences_in(context.pool, snapshot.id, tenant=context.tenant)
     trajectories = [experience.trajectory for experience in experiences]
-    return sorted(trajectories, key=lambda each: (each.task_id, each.agent_version, each.id))
+    return sorted(
+        trajectories, key=lambda trajectory: (trajectory.task_id, trajectory.agent_version, trajectory.id)
+    )
 
 
 def render_writable(trajectories: Iterable[Trajectory], worker: PolicyWorker) -> list[Trajectory]:
     """The trajectories in the worker's tokens, without those that it cannot write; see ``render_trajectory``."""
-    rendered = (render_trajectory(each, worker.renderer, worker.prompts) for each in trajectories)
-    return [each for each in rendered if any(row.spans for row in each.rows)]
+    rendered = (render_trajectory(trajectory, worker.renderer, worker.prompts) for trajectory in trajectories)
+    return [trajectory for trajectory in rendered if any(row.spans for row in trajectory.rows)]
 
 
 def render_demonstrations(context: Context, snapshot: Snapshot, worker: PolicyWorker) -> list[Trajectory]:

@@ -39,7 +39,9 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
     settings = context.config.section(WorldModelSettings)
     worker = PolicyWorker(context.runtime, parent, context.adapter)
     trajectories = load_demonstrations(context, take_world_snapshot(context))
-    rows = supervised_rows(render_trajectory(each, worker.renderer, worker.prompts) for each in trajectories)
+    rows = supervised_rows(
+        render_trajectory(trajectory, worker.renderer, worker.prompts) for trajectory in trajectories
+    )
     transitions = split_transitions(trajectories, worker)
     iterations, batch = settings.iterations, settings.transitions_per_iteration * settings.group_size
     warm_up_rows = 0 if settings.warm_up is None else settings.warm_up.epochs * len(rows)
@@ -89,7 +91,7 @@ def train(context: Context, parent: AgentVersion, _before: HeldoutResult, name: 
         context.seed,
         training_folder(context, name),
         evaluate=None if settings.evaluate_every is None else transitions.held_out,
-        progress=curve_reporter(context.progress, right="mean_return"),
+        progress=curve_reporter(context.progress, correct="mean_return"),
     )
     jointly(
         context.world,
@@ -155,13 +157,17 @@ class Transitions(NamedTuple):
 def split_transitions(trajectories: Sequence[Trajectory], worker: PolicyWorker) -> Transitions:
     """The transitions of the trajectories, split by task."""
     max_tokens = worker.runtime.limits.max_tokens or DEFAULT_CONTEXT_TOKENS
-    rendered = [render_trajectory(each, worker.renderer, worker.prompts) for each in trajectories]
+    rendered = [render_trajectory(trajectory, worker.renderer, worker.prompts) for trajectory in trajectories]
     transitions, left_out = extract_transitions(
         rendered, RenderedObservations(worker.renderer), max_tokens=max_tokens
     )
-    trained = tuple(each for each in transitions if not is_held_out(each.task_id))
-    prompts = {each.prompt_ids for each in trained}
-    held_out = tuple(each for each in transitions if is_held_out(each.task_id) and each.prompt_ids not in prompts)
+    trained = tuple(transition for transition in transitions if not is_held_out(transition.task_id))
+    prompts = {transition.prompt_ids for transition in trained}
+    held_out = tuple(
+        transition
+        for transition in transitions
+        if is_held_out(transition.task_id) and transition.prompt_ids not in prompts
+    )
     return Transitions(trained, held_out, left_out)
 
 
@@ -173,7 +179,9 @@ def is_held_out(task_id: str) -> bool:
 def rehearsal_rows(trajectories: Sequence[Trajectory], version: AgentVersion) -> tuple[TrainingRow, ...]:
     """The rows that the version sampled at temperature 1."""
     return supervised_rows(
-        each for each in trajectories if each.agent_version == version.id and each.temperature == 1.0
+        trajectory
+        for trajectory in trajectories
+        if trajectory.agent_version == version.id and trajectory.temperature == 1.0
     )
 
 
