@@ -15,7 +15,7 @@ from upturn.cli.evaluate import eval_app
 from upturn.environments import oracle_of, resolve_kit, verifiers_of
 from upturn.environments.scripted_policy import following, play
 from upturn.errors import UnknownNameError
-from upturn.pool import Pool, PoolBatch
+from upturn.pool import Pool
 from upturn.records import Action, Evaluation, Task, Trajectory
 
 Point = tuple[Task, Trajectory, Evaluation]
@@ -29,12 +29,7 @@ def evaluated(number: int, player: Any = oracle) -> Point:
 
 def write(path: Path, points: Sequence[Point], *more: Trajectory) -> Path:
     with Pool.open(path) as pool:
-        batch = PoolBatch(
-            tasks=[task for task, _, _ in points],
-            trajectories=[*(trajectory for _, trajectory, _ in points), *more],
-            evaluations=[evaluation for _, _, evaluation in points],
-        )
-        pool.append(batch)
+        pool.append(*(record for point in points for record in point), *more)
     return path
 
 

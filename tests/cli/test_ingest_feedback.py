@@ -124,7 +124,7 @@ def test_an_empty_file_is_refused(tmp_path: Path, pool: Path, content: str) -> N
     file.write_text(content)
     result = run(file, "--format", "feedback", "--pool", pool)
     assert isinstance(result.exception, IngestError)
-    assert "holds no feedback; check the file" in str(result.exception)
+    assert "has no feedback; check the file" in str(result.exception)
 
 
 def test_a_file_that_is_not_a_pool_is_refused_and_unchanged(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def pool(tmp_path: Path) -> Path:
     path = tmp_path / "upturn.db"
     with Pool.open(path) as opened:
         for version in ("1", "2", "3"):
-            opened.put_agent_version(AgentVersion("clerk", version, "callable"))
+            opened.append(AgentVersion("clerk", version, "callable"))
     return path
 
 
@@ -117,7 +117,7 @@ def test_list_and_status_show_the_evidence(pool: Path) -> None:
     release = _start(pool)
     with Pool.open(pool) as opened:
         stepped = Canary(CanarySettings()).step(opened.states(Release)[0], Block(5, 4, 45, 30, missing=2))
-        opened.put_release(stepped)
+        opened.append(stepped)
     assert [line["id"] for line in _run(pool, "list")["releases"]] == [release]
     status = _run(pool, "status", release)
     figures = {result["name"]: result for result in status["results"]}

@@ -58,8 +58,8 @@ def pool(tmp_path: Path) -> Path:
     ]
     with Pool.open(path) as opened:
         for item in decisions:
-            opened.add_tasks(Task(item.task_id, "do", item.family, "errands", tenant=item.tenant))
-        opened.add_decisions(*decisions)
+            opened.append(Task(item.task_id, "do", item.family, "errands", tenant=item.tenant))
+        opened.append(*decisions)
     return path
 
 

@@ -33,7 +33,7 @@ from upturn.loop.trainers.sft import take_training_snapshot
 from upturn.models import Generation, GenerationRequest
 from upturn.models.engine import LocalEngine
 from upturn.models.shipped import load_local, model_folder
-from upturn.pool import PoolBatch, PoolSink, Selection
+from upturn.pool import PoolSink, Selection
 from upturn.records import Action, Evaluation
 from upturn.rewards import soft_overlong
 from upturn.training import DynamicSamplingSettings, KlSettings, MismatchSettings, ObjectiveSettings, StateValue
@@ -263,9 +263,9 @@ def test_one_action_that_the_model_cannot_write_costs_one_demonstration(desk: Mo
         foreign = replace(first, turns=(turn,))
         writable = render_writable([foreign, *others], worker)
         assert [each.id for each in writable] == [each.id for each in others]
-        context.pool.append(PoolBatch(trajectories=[replace(foreign, id="foreign")]))
+        context.pool.append(replace(foreign, id="foreign"))
         alone = replace(snapshot, id="alone", trajectory_ids=("foreign",))
-        context.pool.add_snapshot(alone)
+        context.pool.append(alone)
         with pytest.raises(TrainingError, match="'nano' can write the first action of none of the 1 verified succ"):
             render_demonstrations(context, alone, worker)
 

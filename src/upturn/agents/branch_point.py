@@ -9,7 +9,7 @@ same actions must lead to the same observations and hashes.
 from dataclasses import dataclass, replace
 
 from upturn.environments import MALFORMED, Environment
-from upturn.errors import WorldError, described
+from upturn.errors import WorldError, error_text
 from upturn.records import Observation, Task, TokenRow, Trajectory, Turn
 
 
@@ -97,7 +97,7 @@ def _snapshot(environment: Environment) -> object | None:
         return None
     except Exception as exc:
         raise WorldError(
-            f"snapshot() of the environment {type(environment).__qualname__!r} raised {described(exc)}; return a "
+            f"snapshot() of the environment {type(environment).__qualname__!r} raised {error_text(exc)}; return a "
             "frozen copy of the state, or raise NotImplementedError to have the actions replayed instead"
         ) from exc
 

@@ -13,7 +13,7 @@ from upturn.agents.context import CONTEXT_PARAMETERS, PromptBuilder, budget_of, 
 from upturn.agents.endpoint import EndpointAgent
 from upturn.agents.tool import AgentFunction, CallableAgent, ToolAgent
 from upturn.config import Limits
-from upturn.errors import ConfigError, described
+from upturn.errors import ConfigError, error_text
 from upturn.models import ChatEndpoint, Precision, Renderer
 from upturn.records import AgentKind, AgentVersion, JsonValue
 
@@ -125,7 +125,7 @@ def load_function(path: str) -> AgentFunction:
     except ImportError as exc:
         raise ConfigError([f"cannot import {module_name!r} of {path!r}: {exc}"]) from exc
     except (Exception, SystemExit) as exc:  # third-party code may raise anything on import
-        raise ConfigError([f"cannot import {module_name!r} of {path!r}: {described(exc)}{_line(exc)}"]) from exc
+        raise ConfigError([f"cannot import {module_name!r} of {path!r}: {error_text(exc)}{_line(exc)}"]) from exc
     try:
         for part in name.split("."):
             target = getattr(target, part)

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from upturn.agents.cluster import Finished, Lost, MakeRuntime, WorkItem
 from upturn.agents.rollout import Job, run_rollouts
-from upturn.errors import ClusterError, ConfigError, described
+from upturn.errors import ClusterError, ConfigError, error_text
 from upturn.records import Trajectory
 
 _COLOURS = re.compile("\x1b\\[[0-9;]*m")
@@ -253,7 +253,8 @@ def check_cluster(settings: RaySettings) -> None:
 
 def _summary(exc: BaseException) -> str:
     """First and last line of Ray's message: between them are traces, and the last names the cause."""
-    lines = [line.strip() for line in _COLOURS.sub("", described(exc, longest=20_000)).splitlines() if line.strip()]
+    text = _COLOURS.sub("", error_text(exc, longest=20_000))
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[0][:300] if len(lines) == 1 else f"{lines[0][:300]} ... {lines[-1][:700]}"
 
 
@@ -278,7 +279,7 @@ def _connect(ray: Any, settings: RaySettings) -> bool:
             ray.init(address="local", num_cpus=cpus, include_dashboard=False, **quiet)
         except Exception as exc:  # as below
             raise ClusterError(
-                f"no local Ray cluster could be started: {described(exc)}; check free memory, /dev/shm and "
+                f"no local Ray cluster could be started: {error_text(exc)}; check free memory, /dev/shm and "
                 "ports, or name the address of a running one"
             ) from exc
         return True
@@ -287,8 +288,8 @@ def _connect(ray: Any, settings: RaySettings) -> bool:
         ray.init(address=settings.address, **quiet)
     except Exception as exc:  # Ray raises its own errors, built-in ones and RuntimeError here
         raise ClusterError(
-            f"there is no Ray cluster at {settings.address!r}: {described(exc)}; start one with `ray start --head`,"
-            " or remove the address for a local one"
+            f"there is no Ray cluster at {settings.address!r}: {error_text(exc)}; start one with `ray start "
+            "--head`, or remove the address for a local one"
         ) from exc
     return False
 

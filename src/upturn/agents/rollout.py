@@ -26,7 +26,7 @@ from upturn.agents.environment_thread import EnvironmentThread
 from upturn.agents.recorder import LimitReachedError, Recorder, derived_seed
 from upturn.config import Limits
 from upturn.environments import MALFORMED, Environment, Info, Step, blocks, is_potential
-from upturn.errors import RecordError, WorldError, described
+from upturn.errors import RecordError, WorldError, error_text
 from upturn.models import GenerationRequest, Model
 from upturn.records import (
     JsonValue,
@@ -289,7 +289,7 @@ class _Run:
         return "step_limit" if is_truncated else None
 
     def _broke(self, outcome: Outcome, exc: Exception) -> Outcome:
-        self.error = described(exc)
+        self.error = error_text(exc)
         return outcome
 
     def trajectory(self, outcome: Outcome) -> Trajectory:

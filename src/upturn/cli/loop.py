@@ -25,7 +25,7 @@ def run(config_path: ConfigPath = CONFIG_PATH, resume: Resume = None, as_json: A
     Import paths in the file are resolved among installed packages, then in the file's folder, then in the current
     folder; other paths are relative to the current folder.
     """
-    from upturn.config import keys_in
+    from upturn.config import api_keys
     from upturn.loop.trainers import lead_ranks, refuse_together
 
     world = lead_world()
@@ -37,7 +37,7 @@ def run(config_path: ConfigPath = CONFIG_PATH, resume: Resume = None, as_json: A
         from upturn.loop.run import choose_run, open_run
 
         run_dir = choose_run(Path(config.run.directory), "loop", resume)
-        keys = keys_in(config, os.environ)
+        keys = api_keys(config, os.environ)
         resume_command = ["upturn", "loop", "run", "--config", str(config_path), "--resume", str(run_dir)]
         with (
             resume_hint(shlex.join(launch_command(world, resume_command))),

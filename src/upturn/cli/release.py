@@ -80,9 +80,9 @@ def start(  # noqa: PLR0913 - a command's parameters are its options
                     f"agent {release.agent!r} already has release {release.id!r}, which is "
                     f"{release_status(release)!r}; promote it or roll it back first"
                 )
-        attempt = sum(release.incumbent == incumbent and release.candidate == candidate for release in releases)
-        release = lifecycle.start(*pair, CanarySettings(), ground, attempt=attempt)
-        opened.put_release(release)
+        earlier = sum(release.incumbent == incumbent and release.candidate == candidate for release in releases)
+        release = lifecycle.start(*pair, CanarySettings(), ground, earlier_releases=earlier)
+        opened.append(release)
     _show("release start", release, as_json)
 
 
@@ -94,7 +94,7 @@ def _add_command(name: str, act: Callable[[Release, Override], Release], summary
         Pool.open(pool, read_only=True).close()  # refuses a path without a pool
         with Pool.open(pool) as opened:
             release = act(_find(opened.states(Release), release_id), Override(who, why))
-            opened.put_release(release)
+            opened.append(release)
         _show(f"release {name}", release, as_json)
 
 

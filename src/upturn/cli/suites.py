@@ -219,7 +219,7 @@ class _Runner:
             yield batch
 
     def _run(self, tasks: "Sequence[Task]", key: str) -> "Iterator[SuiteResult]":
-        from upturn.config import Limits, keys_in
+        from upturn.config import Limits, api_keys
         from upturn.environments import LONG_TURNS
         from upturn.loop import AgentRuntime, Purpose
         from upturn.loop.evaluation import run_oracle, run_tasks
@@ -230,7 +230,7 @@ class _Runner:
         config = self._config
         limits, keys, seed = Limits(), {}, 0
         if config is not None:
-            seed, limits, variables = config.run.seed, limits_of(config), keys_in(config, os.environ)
+            seed, limits, variables = config.run.seed, limits_of(config), api_keys(config, os.environ)
             keys = {agent.name: variables.get(agent.api_key_env, "") for agent in config.agents}
         runtime = AgentRuntime(self._kit, replace(limits, max_turns=LONG_TURNS), keys)
         return run_tasks(runtime, self._version, tasks, Purpose(key, seed), batch_size=self._batch_size)

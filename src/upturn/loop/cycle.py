@@ -173,7 +173,7 @@ def release(
 
 def _store(context: Context, state: Release, stored: Set[tuple[ReleaseEvidence, ...]]) -> None:
     if state.evidence not in stored:
-        context.pool.put_release(state)
+        context.pool.append(state)
 
 
 def _serve_canary(context: Context, agent: str) -> list[Served]:

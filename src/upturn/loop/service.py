@@ -13,7 +13,7 @@ from upturn.arbiter import Router, RoutingOutcome
 from upturn.environments import judge
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.failure_summary import FailureSummary
-from upturn.pool import Pool, PoolBatch
+from upturn.pool import Pool
 from upturn.records import AgentVersion, Decision, Evaluation, Task, Trajectory
 
 
@@ -70,9 +70,7 @@ class Service:
             judge(self.runtime.kit.verifier, task, trajectory)
             for task, trajectory in zip(tasks, trajectories, strict=True)
         ]
-        self.pool.append(
-            PoolBatch(tasks=tasks, decisions=decisions, trajectories=trajectories, evaluations=evaluations)
-        )
+        self.pool.append(*tasks, *decisions, *trajectories, *evaluations)
         return [Served(*parts) for parts in zip(tasks, decisions, trajectories, evaluations, strict=True)]
 
     def _load_stored(self, tasks: Sequence[Task], decisions: Sequence[Decision]) -> list[Served]:

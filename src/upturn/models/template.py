@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from tokenizers import Tokenizer
 
-from upturn.errors import ModelError, described
+from upturn.errors import ModelError, error_text
 from upturn.records import JsonValue
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class ChatTemplate:
             )
         except Exception as exc:  # templates are third-party programs
             roles = ", ".join(str(message["role"]) for message in messages)
-            raise ModelError(f"the chat template refuses the conversation ({roles}): {described(exc)}") from exc
+            raise ModelError(f"the chat template refuses the conversation ({roles}): {error_text(exc)}") from exc
         if not isinstance(text, str):
             raise ModelError(f"the chat template returned a {type(text).__name__} instead of text")
         return text

@@ -45,7 +45,7 @@ class Estimate:
 
 @record
 class RunFacts:
-    """The run that made this report."""
+    """The run of this report."""
 
     run: str
     command: str
@@ -90,7 +90,7 @@ class Measurement:
     """Held-out success of one version with one kind of sampling."""
 
     stage: str
-    """``before``, ``after SFT``, …; measurements are listed in the order the versions were made."""
+    """``before``, ``after SFT``, …; measurements are listed in the order of the versions."""
     sampling: Sampling
     overall: Estimate
     levels: tuple[Success, ...] = ()

@@ -11,7 +11,7 @@ from typing import Self
 
 from upturn.errors import JournalError, UnknownNameError
 from upturn.loop.evaluation.suite_metrics import SuiteResult, with_rubric
-from upturn.pool import ALL_TENANTS, Pool, PoolBatch, RolloutKey, Selection
+from upturn.pool import ALL_TENANTS, Pool, RolloutKey, Selection
 from upturn.records import Feedback, Run
 
 FIRST_ACTION = "first_action_seconds"
@@ -32,7 +32,7 @@ class SuiteRun:
         known = {earlier.id for earlier in pool.states(Run)}
         names = (run.id if number == 1 else f"{run.id}-{number}" for number in count(1))
         run = replace(run, id=next(name for name in names if name not in known))
-        pool.put_run(run)
+        pool.append(run)
         return cls(pool, run)
 
     @classmethod
@@ -67,30 +67,24 @@ class SuiteRun:
 
     def store(self, suite: str, batch: Sequence[SuiteResult], *, offset: int) -> None:
         """Stores results of a suite durably; ``offset``: number of its results stored before."""
-        self._pool.append(
-            PoolBatch(
-                tasks=[result.task for result in batch],
-                trajectories=[result.trajectory for result in batch],
-                evaluations=[result.evaluation for result in batch],
-                feedback=[
-                    Feedback(
-                        id=f"{self.key}/{FIRST_ACTION}/{result.trajectory.id}",
-                        subject_kind="trajectory",
-                        subject_id=result.trajectory.id,
-                        metric=FIRST_ACTION,
-                        value=result.first_seconds,
-                        tenant=result.task.tenant,
-                    )
-                    for result in batch
-                    if result.first_seconds is not None
-                ],
-                rollout=RolloutKey(self._name(suite), offset),
+        feedback = [
+            Feedback(
+                id=f"{self.key}/{FIRST_ACTION}/{result.trajectory.id}",
+                subject_kind="trajectory",
+                subject_id=result.trajectory.id,
+                metric=FIRST_ACTION,
+                value=result.first_seconds,
+                tenant=result.task.tenant,
             )
-        )
+            for result in batch
+            if result.first_seconds is not None
+        ]
+        records = [record for result in batch for record in (result.task, result.trajectory, result.evaluation)]
+        self._pool.append(*records, *feedback, rollout=RolloutKey(self._name(suite), offset))
 
     def finish(self) -> None:
         """Marks the run as done."""
-        self._pool.put_run(replace(self._run, state="done"))
+        self._pool.append(replace(self._run, state="done"))
 
     def _name(self, suite: str) -> str:
         return f"{self.key}/{suite}"

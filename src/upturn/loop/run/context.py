@@ -86,12 +86,12 @@ class Context:
 
     def finish(self) -> None:
         """Marks the run as done in the pool."""
-        self.pool.put_run(self._run("done"))
+        self.pool.append(self._run("done"))
 
     def start(self) -> None:
         """Marks the run as running in the pool, unless the pool has it already."""
         if not any(run.id == self.run_id for run in self.pool.states(Run)):
-            self.pool.put_run(self._run("running"))
+            self.pool.append(self._run("running"))
 
     def _run(self, state: Literal["running", "done"]) -> Run:
         command = self.journal.progress().key.command
@@ -138,9 +138,9 @@ def open_run(
 ) -> Iterator[Context]:
     """Opens a new or interrupted run in ``run_dir``.
 
-    ``api_keys``: by the environment variable that holds them (``keys_in``); None means that none is needed. Raises
-    ConfigError for names that cannot be resolved, JournalError when the folder holds another run, StoreBusyError
-    when its pool is in use.
+    ``api_keys``: by the environment variable that holds them (``config.api_keys``); None means that none is needed.
+    Raises ConfigError for names that cannot be resolved, JournalError when the folder holds another run,
+    StoreBusyError when its pool is in use.
     """
     kit = load_checked_kit(config)
     needs_torch = any(agent.kind == "local_model" for agent in config.agents)
@@ -176,7 +176,7 @@ def store_agent_version(pool: Pool, version: AgentVersion) -> AgentVersion:
     if any(known.id == version.id and known != version for known in pool.agent_versions()):
         digest = hashlib.blake2b(fields_json(version).encode(), digest_size=4).hexdigest()
         version = replace(version, version=f"{version.version}-{digest}")
-    pool.put_agent_version(version)
+    pool.append(version)
     return version
 
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec
 
 from upturn.config import AdapterSettings, Config
-from upturn.errors import ConfigError, TrainingError, UpturnError, described
+from upturn.errors import ConfigError, TrainingError, UpturnError, error_text
 from upturn.loop.rollouts import PolicyWorker, add_adapter
 from upturn.loop.run import configure_torch
 from upturn.rewards import Similarity
@@ -216,7 +216,7 @@ def _loaded(work: _Work, world: World) -> "PreTrainedModel":
         if work.adapter is not None:
             add_adapter(found, work.adapter, work.model)
     except Exception as exc:
-        all_gather(world, described(exc))
+        all_gather(world, error_text(exc))
         raise
     for rank, trouble in enumerate(all_gather(world, "")):
         if trouble:

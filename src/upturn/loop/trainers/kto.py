@@ -19,7 +19,7 @@ from upturn.loop.trainers.pool_data import (
 )
 from upturn.loop.trainers.registry import Algorithm
 from upturn.loop.trainers.training_plan import Overhead, Plan, epoch_workload, plan_on_rows
-from upturn.pool import take_snapshot_of, thumb_ratings
+from upturn.pool import take_snapshot_of, trajectory_ratings
 from upturn.records import AgentVersion, RatedTrajectory, record
 from upturn.training import supervised_rows
 from upturn.training.algorithms.kto import KtoSettings
@@ -97,7 +97,7 @@ def _freeze(context: Context, ratings: Sequence[RatedTrajectory]) -> FrozenRatin
 
 def _find(context: Context, worker: PolicyWorker) -> list[RatedTrajectory]:
     """The ratings in the pool now; notes how many are omitted."""
-    source = thumb_ratings(context.pool, tenant=context.tenant, selection=trained_selection(context))
+    source = trajectory_ratings(context.pool, tenant=context.tenant, selection=trained_selection(context))
     stored = {rating.trajectory.id: rating for rating in (*source.rated, *source.tokenless)}
     rendered = render_writable((rating.trajectory for rating in stored.values()), worker)
     ratings = [replace(stored[trajectory.id], trajectory=trajectory) for trajectory in rendered]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from upturn.config import Config, default_of
+from upturn.config import Config, default_value
 from upturn.errors import ConfigError
 from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.rollouts import PolicyWorker
@@ -123,7 +123,7 @@ def load_parts(context: Context, worker: PolicyWorker) -> list[StoredPart]:
 
     def without_run(section: EpochsT) -> EpochsT:
         """The section with default epochs, optimiser and evaluations: those of the mixture apply."""
-        return replace(section, **{setting.name: default_of(setting) for setting in fields(EpochSettings)})
+        return replace(section, **{setting.name: default_value(setting) for setting in fields(EpochSettings)})
 
     config, parts = context.config, list[StoredPart]()
     weights = config.section(MixtureSettings)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from upturn.errors import ModelError, described
+from upturn.errors import ModelError, error_text
 from upturn.models.engine.backend import Backend, Block
 from upturn.models.engine.decoder import STATIC_ROTATION, unsupported_reason
 from upturn.models.engine.direct import DirectModel
@@ -63,7 +63,7 @@ def open_backend(model: PreTrainedModel, slots: int, max_length: int, requested:
         raise
     except Exception as exc:  # third-party modules may fail in any way with our cache
         raise ModelError(
-            f"{_name(model)} cannot be run over LocalEngine's cache: {described(exc)}; fix that or "
+            f"{_name(model)} cannot be run over LocalEngine's cache: {error_text(exc)}; fix that or "
             "serve this model behind an OpenAI-compatible endpoint"
         ) from exc
     return OpenedBackend(modules, "modules", reason)

@@ -253,7 +253,7 @@ def _label_end(axes: "Axes", course: Course) -> None:
 
 
 def _short(value: float, digits: int) -> str:
-    """At most this many significant digits, to fit beside a picture."""
+    """At most this many significant digits, to fit next to a figure."""
     if abs(value) >= 1000:
         return number(float(f"{value:.{digits}g}"))
     return f"{value:.{digits if abs(value) >= 0.001 else 2}g}".replace("-", "−")

@@ -224,8 +224,8 @@ _FIXED = (
         "seconds",
         "Sampling, update and evaluation, without writing checkpoints. The tallest band is the first to optimise.",
         tuple(
-            Line(phase, word)
-            for phase, word in zip(PHASES, ("sampling and grading", "update", "evaluation"), strict=True)
+            Line(phase, label)
+            for phase, label in zip(PHASES, ("sampling and grading", "update", "evaluation"), strict=True)
         ),
         "stack",
     ),
@@ -256,13 +256,13 @@ _NOT_DRAWN = frozenset(
 SUCCESS = "levels"
 """Name of the panel of success by level."""
 _CURRICULUM_MARKS = ("curriculum_level", "curriculum_final", "best_level_")
-"""Prefixes of metrics that other pictures mark, or that follow from them."""
+"""Prefixes of metrics that other panels mark, or that follow from them."""
 
 
 def panels(report: TrainingReport) -> tuple[Panel, ...]:
-    """The pictures that this run has figures for, in the page's order; curves of unknown metrics come last.
+    """The panels that the run has data for, in the page's order; curves of unknown metrics come last.
 
-    Panels that are ideal throughout are left out: see ``Panel.ideal``.
+    Panels that are ideal throughout are omitted, see ``Panel.ideal``.
     """
     costs = [name for name in report.metrics if name.startswith("cost_")]
     loss = _loss(report)
@@ -278,7 +278,7 @@ def panels(report: TrainingReport) -> tuple[Panel, ...]:
 
 
 def _loss(report: TrainingReport) -> Panel:
-    """The loss panel of the run's algorithm; of an unknown one, a policy's where rollouts were made."""
+    """The loss panel of the run's algorithm; for an unknown algorithm, that of a policy if there are rollouts."""
     has_rollouts = "mean_return" in report.metrics
     known = _LOSSES.get(report.description.identity.get("algorithm", ""))
     loss = known or (_POLICY_LOSS if has_rollouts else _SUPERVISED_LOSS)
@@ -301,15 +301,15 @@ def _costs(names: Sequence[str]) -> Panel:
 def _other(index: int, name: str) -> Panel:
     """A panel for a metric without a fixed one; any text may be its name."""
     known = metric_of(name)
-    words = name.replace("_", " ").replace("/", ", ")
-    title, lines = words[:1].upper() + words[1:], (Line(name, words),)
+    label = name.replace("_", " ").replace("/", ", ")
+    title, lines = label[:1].upper() + label[1:], (Line(name, label),)
     if known is None:
-        return Panel(f"own-{index}", title, words, "A metric of the run's algorithm.", lines, "noisy", "free")
-    return Panel(f"own-{index}", title, known.unit or words, known.meaning, lines, "noisy", "free")
+        return Panel(f"own-{index}", title, label, "A metric of the run's algorithm.", lines, "noisy", "free")
+    return Panel(f"own-{index}", title, known.unit or label, known.meaning, lines, "noisy", "free")
 
 
 def _with_figures(panel: Panel, report: TrainingReport) -> Panel:
-    """The panel with the lines that the run has figures for; with none where they are ideal throughout."""
+    """The panel with the lines that the run has data for; without lines if all are ideal throughout."""
     known = tuple(line for line in panel.lines if report.values(line.metric))
     values = {value for line in known for _, value in report.values(line.metric)}
     return panel._replace(lines=() if values == {panel.ideal} else known)

@@ -18,7 +18,7 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
-from upturn.errors import TrainingError, UpturnError, described
+from upturn.errors import TrainingError, UpturnError, error_text
 
 ValueT = TypeVar("ValueT")
 Parameters = ParamSpec("Parameters")
@@ -137,7 +137,7 @@ def broadcast_first(world: World | None, compute: Callable[[], ValueT]) -> Value
         try:
             answer = _Answer(compute(), None)
         except Exception as exc:
-            _broadcast(world, _Answer(None, described(exc)))
+            _broadcast(world, _Answer(None, error_text(exc)))
             raise
     received = _broadcast(world, answer)
     assert received is not None
