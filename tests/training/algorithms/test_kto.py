@@ -112,7 +112,7 @@ def test_a_mismatched_row_is_no_longer_than_the_longest_recorded_one(make_trajec
 def test_the_reference_point_is_the_mean_gap_of_mismatched_rows_and_never_negative(
     make_trajectory: Make,
 ) -> None:
-    """The scorer returns −1 a token before training; afterwards .25 and .75 more of two tokens rating: z = 1."""
+    """The scorer returns −1 a token before training; afterwards .25 and .75 more for each of two tokens: z = 1."""
     rated = _rated(make_trajectory, True, False)
     rows_by_trajectory = [
         turn_rows(rating.trajectory, weight=1.0 if rating.is_desirable else -1.0) for rating in rated

@@ -1,5 +1,4 @@
-"""Learning from stored trajectories: what is used and what is not, and that the correction is what makes it
-right."""
+"""Training on stored trajectories: which ones are used, and the effect of the correction."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -62,7 +61,7 @@ def stored_rollouts(make: Make) -> list[Stored]:
 
 
 def _value(model: PreTrainedModel) -> float:
-    """The exact expected reward; 1 is the optimum, what was stored_rollouts earned .35."""
+    """The exact expected reward; 1 is the optimum, the stored trajectories have .35."""
     with torch.no_grad():
         logits = model(torch.tensor([[1, prompt, 2] for prompt in PROMPTS])).logits[:, -1]
     shares = logits.softmax(-1)

@@ -298,6 +298,6 @@ def test_a_resumed_run_keeps_its_description_and_has_no_outcome_until_the_end(
     _run(tiny_model(), Forgetful(make_trajectory), tmp_path, evaluate, units=2)
     assert read_description(tmp_path).measure == "success"
     (tmp_path / CHECKPOINT_FILE).unlink()
-    with pytest.raises(_KilledError):  # started again from the start: what ended before is not its outcome
+    with pytest.raises(_KilledError):  # a new start: the earlier outcome is not its own
         _run(tiny_model(), Forgetful(make_trajectory), tmp_path, evaluate, kill, units=2)
     assert read_outcome(tmp_path) is None

@@ -162,7 +162,7 @@ def test_a_resumed_file_has_each_step_once_and_a_restart_marker(tmp_path: Path) 
         events.append(POINTS[2])
     recorded = read_events(tmp_path)
     assert _steps(recorded) == _expected(POINTS[:3])
-    # Two points of two seconds event end where the run resumes.
+    # Two points of two seconds each end where the run resumes.
     assert [event.wall_time for event in recorded if event.values] == [998.0, 1000.0, 1001.0]
     assert [(event.is_start, event.step) for event in recorded][1] == (True, 0)
 

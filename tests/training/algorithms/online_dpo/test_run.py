@@ -114,7 +114,7 @@ def test_every_pair_is_in_one_step_of_each_epoch(make_trajectory: Make) -> None:
 def test_the_reference_is_that_of_the_round_or_of_the_run(
     tiny_model: Model, copy_task: Toy, tmp_path: Path
 ) -> None:
-    """In the second round the model is where it samples from, but away from where it started."""
+    """In the second round the model has its sampling weights, but no longer the initial ones."""
     first_losses = {}
     for reference in ("recorded", "initial"):
         task = copy_task(tiny_model())
