@@ -128,18 +128,18 @@ def settings_of(lagrangian: LagrangianSettings | None) -> GrpoSettings:
 
 
 def test_a_policy_uses_the_costly_arm_as_often_as_its_budget_allows(make_trajectory: Make) -> None:
-    """The arm is count_with_cost with probability p = ¼ where the multiplier is at rest. There the policy is, too:
+    """The arm is chosen with probability p = ¼ where the multiplier is at rest. There the policy is, too:
     p(1 − p)(1 − λ) = decay·θ with θ = −log 3, so λ = 1 + decay·log 3·16/3. Without decay the two circle around it.
     What is sampled is noisy, so means over the second half are compared."""
     bandit, free = Bandit(make_trajectory), Bandit(make_trajectory)
     algorithm = PolicyGradient(bandit.collect, settings_of(replace(SAFETY, rate=0.2)), 0)
     unbound = PolicyGradient(free.collect, settings_of(None), 0)
-    advantages = [bandit.step(algorithm, index) for index in range(120)][60:]
+    metrics = [bandit.step(algorithm, index) for index in range(120)][60:]
     for index in range(15):
         assert "multiplier_safety" not in free.step(unbound, index)
-    assert np.mean([each["rollout_cost_safety"] for each in advantages]) == pytest.approx(0.25, abs=0.04)
+    assert np.mean([each["rollout_cost_safety"] for each in metrics]) == pytest.approx(0.25, abs=0.04)
     allowed = 1 + bandit.DECAY * math.log(3) * 16 / 3
-    assert np.mean([each["multiplier_safety"] for each in advantages]) == pytest.approx(allowed, abs=0.15)
+    assert np.mean([each["multiplier_safety"] for each in metrics]) == pytest.approx(allowed, abs=0.15)
     assert free.share > 0.8
 
 

@@ -1,4 +1,4 @@
-"""Learning from one's own successes reaches known optima, restarts exactly, and resumes without a trace."""
+"""Training on own successes reaches known optima, restarts exactly, and resumes exactly."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -63,27 +63,27 @@ def test_rejection_sampling_learns_to_copy_in_one_round(tiny_model: Model, copy_
     assert before < 0.15
     assert task.score(0) >= 0.95
     metrics = read_curve(tmp_path / CURVE_FILE)[-1].metrics
-    assert metrics["kept"] == 4  # what is right is one token: one distinct success a symbol
+    assert metrics["kept"] == 4  # the correct answer is one token: one distinct success per symbol
     assert metrics["duplicates"] == metrics["trajectories"] - metrics["failed"] - 4  # type: ignore[operator]
 
 
 HINTED, UNKNOWN, ANSWERS = 3, 19, {5: 15, 6: 14, 7: 16}
 """Prompts are ``[1, question, 2]``, or ``[1, HINTED, answer, question, 2]`` with the answer as a hint; a thought
-(the question, said again) and an answer are written."""
+(the question again) and an answer are written."""
 
 
 @dataclass
 class Riddles:
-    """Questions whose answers have nothing to do with them. The model was taught two things before: to write
-    down an answer that it is told, whatever the question, and to say ``UNKNOWN`` where it is told none."""
+    """Questions with unrelated answers. The model was trained on two things before: to write
+    the answer of a hint, whatever the question, and to write ``UNKNOWN`` without a hint."""
 
     model: PreTrainedModel
     make: Make
-    attempts: int = 6
+    group_size: int = 6
     sampled_with: list[str] = field(default_factory=list)
     """The weights of each round."""
-    asked_again: list[list[str]] = field(default_factory=list)
-    """Tasks of second trajectories, by round."""
+    failed_tasks: list[list[str]] = field(default_factory=list)
+    """Failed tasks, by round."""
 
     def collect(self, iteration: int) -> list[ScoredGroup]:
         self.sampled_with.append(weights_hash(self.model))
@@ -91,18 +91,18 @@ class Riddles:
         return [self._group((1, question, 2), question, generator, "plain") for question in ANSWERS]
 
     def collect_hinted(self, iteration: int, failed: Sequence[ScoredGroup], /) -> list[HintedGroup]:
-        self.asked_again.append([group.task.id for group in failed])
+        self.failed_tasks.append([group.task.id for group in failed])
         generator = torch.Generator().manual_seed(1_000 + iteration)
-        found = []
+        groups = []
         for question in (int(group.task.id) for group in failed):
             opening = (1, HINTED, ANSWERS[question], question, 2)
             hint = Hint("", Observation(""), opening, (1, question, 2))
             group = self._group(opening, question, generator, "again")
-            found.append(HintedGroup(group, (hint,) * len(group.members)))
-        return found
+            groups.append(HintedGroup(group, (hint,) * len(group.members)))
+        return groups
 
     def chances(self, opening: Sequence[int], answer: int) -> float:
-        """That the answer is written, whatever is thought."""
+        """The probability of writing the answer, whatever the thought."""
         with torch.no_grad():
             thoughts = self.model(torch.tensor([opening])).logits[0, -1].softmax(-1)
             rows = torch.tensor([[*opening, thought] for thought in range(20)])
@@ -114,13 +114,13 @@ class Riddles:
         return sum(self.chances((1, question, 2), answer) for question, answer in ANSWERS.items()) / len(ANSWERS)
 
     def _group(self, opening: tuple[int, ...], question: int, generator: torch.Generator, name: str) -> ScoredGroup:
-        tokens, columns = torch.tensor([opening] * self.attempts), []
+        tokens, columns = torch.tensor([opening] * self.group_size), []
         for _ in range(2):
             with torch.no_grad():
-                found = self.model(tokens).logits[:, -1].log_softmax(-1)
-            drawn = torch.multinomial(found.exp(), 1, generator=generator)
+                logprobs = self.model(tokens).logits[:, -1].log_softmax(-1)
+            drawn = torch.multinomial(logprobs.exp(), 1, generator=generator)
             tokens = torch.cat([tokens, drawn], dim=1)
-            columns.append(found.gather(1, drawn))
+            columns.append(logprobs.gather(1, drawn))
         start, logprobs = len(opening), torch.cat(columns, 1).tolist()
         members = tuple(
             ScoredTrajectory(
@@ -138,13 +138,13 @@ class Riddles:
         return ScoredGroup(Task(str(question), "", "riddles", "toy"), members)
 
 
-_TAUGHT: dict[str, Tensor] = {}
+_TRAINED: dict[str, Tensor] = {}
 """Made once; every test starts from a copy."""
 
 
 @pytest.fixture
 def riddles(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> Callable[[], Riddles]:
-    """Makes riddles for models that are all alike: they follow a hint and know no answer."""
+    """Makes riddles for equal models, which follow a hint and know no answer."""
     questions, answers = range(4, 8), range(9, 19)
     shown = [
         make_trajectory(
@@ -153,21 +153,21 @@ def riddles(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> Callabl
         for question in questions
         for answer in answers
     ]
-    told = [
+    hinted = [
         make_trajectory((1, question, 2, question, UNKNOWN), ((0, 3, 5),), name=f"{question}")
         for question in questions
     ]
-    if not _TAUGHT:
+    if not _TRAINED:
         model = tiny_model()
-        lessons = SftSettings(
+        warm_up = SftSettings(
             epochs=60, batch_rows=16, optimiser=OptimiserSettings(learning_rate=5e-3), decay="linear"
         )
-        run_sft(model, supervised_rows([*shown, *told * 4]), lessons, RunOptions(0, tmp_path / "lessons"))
-        _TAUGHT.update(copy_tensors(weight_tensors(model)))
+        run_sft(model, supervised_rows([*shown, *hinted * 4]), warm_up, RunOptions(0, tmp_path / "warm_up"))
+        _TRAINED.update(copy_tensors(weight_tensors(model)))
 
     def make() -> Riddles:
         model = tiny_model()
-        restore_weights(model, _TAUGHT)
+        restore_weights(model, _TRAINED)
         return Riddles(model, make_trajectory)
 
     return make
@@ -193,9 +193,9 @@ def test_answers_that_are_never_found_are_learned_from_hints(
     assert task.score(0) >= 0.95
     first = read_curve(tmp_path / "star" / CURVE_FILE)[1].metrics
     assert (first["kept"], first["unsolved_groups"], first["hinted_trajectories"]) == (first["rationalised"], 3, 18)
-    assert task.asked_again[0] == ["5", "6", "7"]
+    assert task.failed_tasks[0] == ["5", "6", "7"]
     assert (first["trajectories"], first["written_tokens"]) == (36, 72), (
-        "second attempts cost as much as first ones"
+        "hinted rollouts cost as much as those without a hint"
     )
 
 
@@ -203,7 +203,7 @@ def test_without_hints_the_riddles_have_no_success(riddles: Callable[[], Riddles
     task = riddles()
     before = weights_hash(task.model)
     plan = replace(PLAIN, iterations=2)
-    for _ in range(2):  # asked again, the answer is the same
+    for _ in range(2):  # repeating the call gives the same answer
         with pytest.raises(
             TrainingError, match=r"none of 2 rounds had a trajectory with a reward of selection.threshold=0.8"
         ):
@@ -214,7 +214,7 @@ def test_without_hints_the_riddles_have_no_success(riddles: Callable[[], Riddles
 
 
 def _scripted(make: Make, name: str, *sequences: Sequence[int]) -> list[ScoredGroup]:
-    """Successes, one task each, that write all after the first two tokens."""
+    """One success per task, which writes all but the first two tokens."""
     return [
         ScoredGroup(
             Task(f"{name}/{place}", "", "", ""),
@@ -231,7 +231,7 @@ def _scripted(make: Make, name: str, *sequences: Sequence[int]) -> list[ScoredGr
 def test_a_round_that_restarts_trains_the_first_weights_and_samples_with_the_last(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
-    """Two rounds with restart end like one supervised run on what the second selected; sampling saw every stage."""
+    """Two rounds with restart end like one supervised run on the second selection; sampling uses every stage."""
     batches = [
         _scripted(make_trajectory, "first", (1, 3, 9, 4), (1, 4, 11)),
         _scripted(make_trajectory, "second", (1, 5, 15, 10), (1, 6, 3, 3, 2)),
@@ -248,24 +248,24 @@ def test_a_round_that_restarts_trains_the_first_weights_and_samples_with_the_las
     run_imitation(model, collect, plan, RunOptions(0, tmp_path / "two"))
     alone = tiny_model()
     assert seen[0] == weights_hash(alone)
-    lesson = SftSettings(epochs=3, batch_rows=2, optimiser=plan.optimiser, decay="linear")
+    sft_settings = SftSettings(epochs=3, batch_rows=2, optimiser=plan.optimiser, decay="linear")
     rows = supervised_rows(member.trajectory for group in batches[0] for member in group.members)
-    run_sft(alone, rows, lesson, RunOptions(0, tmp_path / "first"))
+    run_sft(alone, rows, sft_settings, RunOptions(0, tmp_path / "first"))
     assert seen[1] == weights_hash(alone)
     only = tiny_model()
     rows = supervised_rows(member.trajectory for group in batches[1] for member in group.members)
-    run_sft(only, rows, lesson, RunOptions(0, tmp_path / "second"))
+    run_sft(only, rows, sft_settings, RunOptions(0, tmp_path / "second"))
     _assert_close(model, only)
     on = tiny_model()
-    run_imitation(on, lambda each: batches[each], replace(plan, restart=False), RunOptions(0, tmp_path / "on"))
+    run_imitation(on, lambda index: batches[index], replace(plan, restart=False), RunOptions(0, tmp_path / "on"))
     assert weights_hash(on) != weights_hash(model)
 
 
 def _assert_close(ours: PreTrainedModel, theirs: PreTrainedModel) -> None:
-    """But for the order in which a step's rows are added up."""
-    found = weight_tensors(theirs)
+    """Up to the order in which a step's rows are added up."""
+    actual = weight_tensors(theirs)
     for name, tensor in weight_tensors(ours).items():
-        torch.testing.assert_close(tensor, found[name], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(tensor, actual[name], rtol=1e-4, atol=1e-5)
 
 
 def test_a_round_without_success_changes_nothing_and_the_next_goes_on(
@@ -289,7 +289,7 @@ def test_a_round_without_success_changes_nothing_and_the_next_goes_on(
 
 
 class _InterruptedError(Exception):
-    """What a test stops a run with."""
+    """Stops a run in a test."""
 
 
 @pytest.mark.parametrize("restart", [True, False], ids=["restarting", "going on"])
@@ -332,17 +332,17 @@ def test_a_resumed_run_has_bitwise_the_weights_of_an_uninterrupted_one(
                 collect_hinted=task.collect_hinted,
             )
         again = riddles()
-        found = run_imitation(
+        outcome = run_imitation(
             again.model, again.collect, plan, RunOptions(5, folder), collect_hinted=again.collect_hinted
         )
-        assert found == expected
+        assert outcome == expected
         ours = weight_tensors(again.model)
         assert all(torch.equal(tensor, ours[name]) for name, tensor in weight_tensors(undisturbed.model).items())
         curves = [read_curve(place / CURVE_FILE) for place in (tmp_path / "a", folder)]
-        told = [
+        points = [
             [{k: v for k, v in point.metrics.items() if k not in UNREPEATED} for point in curve] for curve in curves
         ]
-        assert told[0] == told[1]
+        assert points[0] == points[1]
 
 
 def test_every_metric_has_a_meaning(riddles: Callable[[], Riddles], tmp_path: Path) -> None:
@@ -361,7 +361,7 @@ def test_learning_rates_rise_and_fall_within_each_round(
     points: list[CurvePoint] = []
     run_imitation(
         tiny_model(),
-        lambda each: _scripted(make_trajectory, str(each), (1, 3, 9)),
+        lambda index: _scripted(make_trajectory, str(index), (1, 3, 9)),
         plan,
         RunOptions(0, tmp_path, progress=points.append),
     )
@@ -388,15 +388,15 @@ def test_every_setting_of_a_round_changes_the_weights(
         poor, rich = _scripted(make_trajectory, str(iteration), (1, 3, 9 + iteration, 4), (1, 4, 11))
         return [poor, replace(rich, members=(replace(rich.members[0], turn_rewards=(2.0,)),))]
 
-    found = []
+    hashes = []
     for name, plan in (
         ("a", replace(PLAIN, iterations=2, epochs=2)),
         ("b", replace(PLAIN, **{"iterations": 2, "epochs": 2} | changes)),
     ):
         model = tiny_model()
         run_imitation(model, collect, plan, RunOptions(0, tmp_path / name))
-        found.append(weights_hash(model))
-    assert found[0] != found[1]
+        hashes.append(weights_hash(model))
+    assert hashes[0] != hashes[1]
 
 
 def test_unusable_calls_are_refused(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:

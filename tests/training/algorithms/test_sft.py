@@ -24,7 +24,7 @@ from upturn.training.runs.run_folder import CURVE_FILE, read_description
 
 Model = Callable[..., PreTrainedModel]
 Make = Callable[..., Trajectory]
-# four sequences that differ in their second token, so a model that reads its context can know all of them
+# four sequences that differ in their second token, so a model that uses its context can learn all of them
 SEQUENCES = ((1, 3, 9, 4, 7, 2), (1, 4, 11, 8, 2), (1, 5, 15, 10, 6, 12, 2), (1, 6, 3, 3, 2))
 
 
@@ -80,7 +80,7 @@ def test_the_epoch_order_is_pinned() -> None:
 
 
 def test_a_step_has_the_same_rows_whatever_the_previous_call(make_trajectory: Make) -> None:
-    """A pure function of (seed, epoch, step): asked for in any order, twice, or by an object that knows no past."""
+    """A pure function of (seed, epoch, step): in any order, repeated, or by a new object."""
     rows = _rows(make_trajectory)
 
     def step(steps: EpochSteps, index: int) -> list[str]:
@@ -92,7 +92,7 @@ def test_a_step_has_the_same_rows_whatever_the_previous_call(make_trajectory: Ma
     for index in (9, 0, 5, 5, 2, 8, 1):
         assert step(jumping, index) == expected[index]
         assert step(supervised_steps(rows, 3, seed=4), index) == expected[index]
-    assert len({tuple(each) for each in expected}) > 2
+    assert len({tuple(names) for names in expected}) > 2
 
 
 def test_an_epoch_has_every_row_once_and_duplicates_twice(make_trajectory: Make) -> None:
@@ -115,7 +115,7 @@ def test_every_token_weighs_the_same_in_every_step(make_trajectory: Make) -> Non
 
 
 class _InterruptedError(Exception):
-    """What a test stops a run with."""
+    """Stops a run in a test."""
 
 
 @pytest.mark.parametrize("stop_at", [1, 4, 5, 8])
@@ -140,8 +140,8 @@ def test_a_resumed_run_has_bitwise_the_weights_of_an_uninterrupted_one(
     with pytest.raises(_InterruptedError):
         run_sft(tiny_model(), rows, plan, RunOptions(5, tmp_path / "b", progress=stop))
     resumed = tiny_model()
-    found = run_sft(resumed, rows, plan, RunOptions(5, tmp_path / "b"))
-    assert found == expected
+    outcome = run_sft(resumed, rows, plan, RunOptions(5, tmp_path / "b"))
+    assert outcome == expected
     ours = weight_tensors(resumed)
     assert all(torch.equal(tensor, ours[name]) for name, tensor in weight_tensors(undisturbed).items())
     curves = [read_curve(tmp_path / folder / CURVE_FILE) for folder in ("a", "b")]
@@ -165,19 +165,19 @@ def test_a_finished_run_is_not_repeated(tiny_model: Model, make_trajectory: Make
 def test_best_weights_are_those_of_the_best_evaluated_epoch(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
-    """Scores by epoch: .1 (untrained), .9, .5, .9 again — the first best is kept."""
-    model, asked = tiny_model(), list[int]()
+    """Scores by epoch: .1 (untrained), .9, .5, .9 again: the weights of the first best are kept."""
+    model, evaluated = tiny_model(), list[int]()
     at_best: dict[str, torch.Tensor] = {}
 
     def evaluate(epochs: int) -> float:
-        asked.append(epochs)
+        evaluated.append(epochs)
         if epochs == 1:
             at_best.update(copy_tensors(weight_tensors(model)))
         return {0: 0.1, 1: 0.9, 2: 0.5, 3: 0.9}[epochs]
 
     plan = SftSettings(epochs=3, batch_rows=2, evaluate_every=1, keep="best")
     outcome = run_sft(model, _rows(make_trajectory), plan, RunOptions(0, tmp_path, evaluate=evaluate))
-    assert asked == [0, 1, 2, 3]
+    assert evaluated == [0, 1, 2, 3]
     assert (outcome.best_score, outcome.final_score, outcome.kept_units, outcome.units) == (0.9, 0.9, 2, 6)
     assert all(torch.equal(at_best[name], tensor) for name, tensor in weight_tensors(model).items())
 
@@ -225,7 +225,7 @@ def test_evaluating_held_out_rows_does_not_change_the_weights(
 ) -> None:
     rows, held_out = _rows(make_trajectory)[:3], _rows(make_trajectory)[3:]
     plain = SftSettings(epochs=2, batch_rows=1)
-    watched = SftSettings(epochs=2, batch_rows=1, evaluate_every=1, checkpoint_every=2)
+    settings_with_evaluations = SftSettings(epochs=2, batch_rows=1, evaluate_every=1, checkpoint_every=2)
     never, resumed = tiny_model(), tiny_model()
     run_sft(never, rows, plain, RunOptions(0, tmp_path / "a"))
 
@@ -234,12 +234,17 @@ def test_evaluating_held_out_rows_does_not_change_the_weights(
             raise _InterruptedError
 
     with pytest.raises(_InterruptedError):
-        run_sft(tiny_model(), rows, watched, RunOptions(0, tmp_path / "b", evaluate=held_out, progress=stop))
-    run_sft(resumed, rows, watched, RunOptions(0, tmp_path / "b", evaluate=held_out))
+        run_sft(
+            tiny_model(),
+            rows,
+            settings_with_evaluations,
+            RunOptions(0, tmp_path / "b", evaluate=held_out, progress=stop),
+        )
+    run_sft(resumed, rows, settings_with_evaluations, RunOptions(0, tmp_path / "b", evaluate=held_out))
     ours = weight_tensors(resumed)
     assert all(torch.equal(tensor, ours[name]) for name, tensor in weight_tensors(never).items())
     with pytest.raises(TrainingError, match="held-out rows is"):
-        run_sft(tiny_model(), rows[1:], watched, RunOptions(0, tmp_path / "b", evaluate=rows[:1]))
+        run_sft(tiny_model(), rows[1:], settings_with_evaluations, RunOptions(0, tmp_path / "b", evaluate=rows[:1]))
 
 
 def test_trained_or_missing_held_out_rows_are_refused(

@@ -123,7 +123,7 @@ def test_timing_changes_nothing(tiny_model: Model, copy_task: Toy, tmp_path: Pat
 
 
 class _StopError(Exception):
-    """What a test stops a run with."""
+    """Stops a run in a test."""
 
 
 @pytest.mark.parametrize("staleness", [1, 2, 20])

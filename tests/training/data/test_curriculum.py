@@ -241,7 +241,7 @@ def test_shares_add_up_levels_never_go_back_and_tasks_never_repeat(
 def test_tasks_are_a_function_of_seed_iteration_and_state(
     plan: CurriculumSettings, history: list[dict[str, tuple[int, int]]], seed: int
 ) -> None:
-    """Also when the state has been away in a checkpoint, and whatever the object had states before."""
+    """Also after restoring the state into a new object."""
     curriculum = Curriculum(POOLS, plan, seed=seed)
     for iteration, outcomes in enumerate(history):
         curriculum.start(iteration)

@@ -94,7 +94,7 @@ def _train(
 
 
 class _KilledError(Exception):
-    """What a test stops a run with."""
+    """Stops a run in a test."""
 
 
 @pytest.mark.parametrize("sampling", [None, DynamicSamplingSettings(4, 2)], ids=["once", "dynamic"])

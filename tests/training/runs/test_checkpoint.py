@@ -30,10 +30,10 @@ def _written(folder: Path) -> Path:
 
 
 def test_everything_round_trips_exactly(tmp_path: Path) -> None:
-    found = read_checkpoint(_written(tmp_path), IDENTITY)
-    assert found.progress == PROGRESS
+    loaded = read_checkpoint(_written(tmp_path), IDENTITY)
+    assert loaded.progress == PROGRESS
     for part in ("weights", "optimiser", "best"):
-        expected, tensors = getattr(CONTENT, part), getattr(found, part)
+        expected, tensors = getattr(CONTENT, part), getattr(loaded, part)
         assert expected.keys() == tensors.keys()
         assert all(torch.equal(expected[name], tensors[name]) for name in expected)
 
@@ -43,12 +43,12 @@ def test_the_algorithms_state_round_trips_with_its_types(tmp_path: Path) -> None
     shared: dict[str, float | torch.Tensor] = {"coefficient": 0.1 + 0.2, "count": 3}
     shared |= {"stale.0": weights, "turned": weights.T}
     write_checkpoint(path, IDENTITY, CONTENT._replace(weights={"layer.weight": weights}, algorithm=shared))
-    found = read_checkpoint(path, IDENTITY).algorithm
-    assert found.keys() == shared.keys()
-    assert (found["coefficient"], found["count"]) == (0.1 + 0.2, 3.0)
-    assert isinstance(found["coefficient"], float)
+    loaded = read_checkpoint(path, IDENTITY).algorithm
+    assert loaded.keys() == shared.keys()
+    assert (loaded["coefficient"], loaded["count"]) == (0.1 + 0.2, 3.0)
+    assert isinstance(loaded["coefficient"], float)
     for name in ("stale.0", "turned"):
-        tensor, expected = found[name], shared[name]
+        tensor, expected = loaded[name], shared[name]
         assert isinstance(tensor, torch.Tensor)
         assert isinstance(expected, torch.Tensor)
         assert torch.equal(tensor, expected)
@@ -61,9 +61,9 @@ def test_a_checkpoint_of_an_older_version_has_no_algorithm_state(tmp_path: Path)
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # not a mapping
     del header["record"]["numbers"], header["record"]["progress"]["is_within_limits"]
     safetensors.torch.save_file(tensors, path, metadata={"upturn": json.dumps(header)})
-    found = read_checkpoint(path, IDENTITY)
-    assert found.progress == PROGRESS
-    assert found.algorithm == {}
+    loaded = read_checkpoint(path, IDENTITY)
+    assert loaded.progress == PROGRESS
+    assert loaded.algorithm == {}
 
 
 def test_writing_leaves_no_other_files(tmp_path: Path) -> None:

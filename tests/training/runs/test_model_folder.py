@@ -101,10 +101,10 @@ def test_weights_of_another_architecture_are_refused_and_change_nothing(tiny_mod
 
 def test_blend_is_on_the_line_between_both(tiny_model: Model) -> None:
     model = tiny_model(seed=0)
-    own, other = copy_tensors(weight_tensors(model)), copy_tensors(weight_tensors(tiny_model(seed=1)))
+    weights, other = copy_tensors(weight_tensors(model)), copy_tensors(weight_tensors(tiny_model(seed=1)))
     blend(model, other, 0.25)
     for name, tensor in weight_tensors(model).items():
-        torch.testing.assert_close(tensor, 0.75 * own[name] + 0.25 * other[name])
-    restore_weights(model, own)
+        torch.testing.assert_close(tensor, 0.75 * weights[name] + 0.25 * other[name])
+    restore_weights(model, weights)
     blend(model, other, 0.0)
-    assert all(torch.equal(tensor, own[name]) for name, tensor in weight_tensors(model).items())
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in weight_tensors(model).items())

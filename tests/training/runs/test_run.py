@@ -38,7 +38,7 @@ class Forgetful:
         return Unit([[Stream(self.rows, CrossEntropy(), 3.0 / (1 + index % 3))]], {"mean_return": float(index)})
 
 
-class Remembering(Forgetful):
+class Accumulating(Forgetful):
     """How much the row weighs, and where it points, depends on all units so far: a number and a tensor."""
 
     def __init__(self, make: Make) -> None:
@@ -64,7 +64,7 @@ class Remembering(Forgetful):
 
 
 class _KilledError(Exception):
-    """What a test stops a run with."""
+    """Stops a run in a test."""
 
 
 def _run(
@@ -79,10 +79,10 @@ def _run(
 ) -> TrainingOutcome:
     trainer = Trainer(model, OptimiserSettings(learning_rate=1e-2))
     defaults = {"evaluate_every": None if evaluate is None else 1, "checkpoint_every": 1, "keep": "final"}
-    made = RunPlan(units=units, **{**defaults, **plan})  # type: ignore[arg-type]
+    run_plan = RunPlan(units=units, **{**defaults, **plan})  # type: ignore[arg-type]
     identity = identity_of(trainer, "toy", trainer.settings)
     options = RunOptions(0, folder, evaluate=evaluate, progress=progress)
-    return Run(trainer, algorithm, made, identity, options).finish()
+    return Run(trainer, algorithm, run_plan, identity, options).finish()
 
 
 def _is_equal(first: PreTrainedModel, second: PreTrainedModel) -> bool:
@@ -96,7 +96,7 @@ def test_a_stateful_algorithm_resumes_bitwise_from_every_unit(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path, killed_at: int, every: int
 ) -> None:
     undisturbed = tiny_model()
-    expected = _run(undisturbed, Remembering(make_trajectory), tmp_path / "calm", units=6, checkpoint_every=every)
+    expected = _run(undisturbed, Accumulating(make_trajectory), tmp_path / "calm", units=6, checkpoint_every=every)
 
     def kill(point: CurvePoint) -> None:
         if point.units == killed_at + 1:
@@ -105,15 +105,17 @@ def test_a_stateful_algorithm_resumes_bitwise_from_every_unit(
     with pytest.raises(_KilledError):
         _run(
             tiny_model(),
-            Remembering(make_trajectory),
+            Accumulating(make_trajectory),
             tmp_path / "shaken",
             progress=kill,
             units=6,
             checkpoint_every=every,
         )
     resumed = tiny_model()
-    found = _run(resumed, Remembering(make_trajectory), tmp_path / "shaken", units=6, checkpoint_every=every)
-    assert found == expected
+    resumed_outcome = _run(
+        resumed, Accumulating(make_trajectory), tmp_path / "shaken", units=6, checkpoint_every=every
+    )
+    assert resumed_outcome == expected
     assert _is_equal(resumed, undisturbed)
     curves = [read_curve(tmp_path / name / CURVE_FILE) for name in ("calm", "shaken")]
     repeated = [
@@ -127,12 +129,12 @@ def test_a_stateful_algorithm_resumes_bitwise_from_every_unit(
 def test_without_its_state_the_same_algorithm_ends_with_other_weights(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
-    class Losing(Remembering):
+    class Losing(Accumulating):
         def load_state(self, state: State) -> None:
             """Forgets."""
 
     calm, shaken = tiny_model(), tiny_model()
-    _run(calm, Remembering(make_trajectory), tmp_path / "calm", units=4)
+    _run(calm, Accumulating(make_trajectory), tmp_path / "calm", units=4)
 
     def kill(point: CurvePoint) -> None:
         if point.units == 3:
@@ -147,8 +149,8 @@ def test_without_its_state_the_same_algorithm_ends_with_other_weights(
 def test_a_state_on_one_side_only_is_refused(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
     _run(tiny_model(), Forgetful(make_trajectory), tmp_path / "a", units=2)
     with pytest.raises(TrainingError, match=r"has no state of the algorithm \('coefficient', 'dir"):
-        _run(tiny_model(), Remembering(make_trajectory), tmp_path / "a", units=2)
-    _run(tiny_model(), Remembering(make_trajectory), tmp_path / "b", units=2)
+        _run(tiny_model(), Accumulating(make_trajectory), tmp_path / "a", units=2)
+    _run(tiny_model(), Accumulating(make_trajectory), tmp_path / "b", units=2)
     with pytest.raises(
         TrainingError, match=r"the state of an algorithm \('coefficient', 'direction'\), this one has none"
     ):
@@ -185,9 +187,9 @@ def _limited(
 
 
 @pytest.mark.parametrize(
-    ("values", "stopped", "units", "kept", "best"),
+    ("values", "stopped", "units", "kept_units", "best"),
     [
-        # the best score of all, .9, costs too much: it ends the run, and is not kept
+        # the best score of all, .9, costs too much: it ends the run, and its weights are not kept
         ([(0.1, 0.0), (0.5, 0.1), (0.9, 0.2), (1.0, 0.0)], "limit", 2, 1, 0.5),
         # too costly at first, then within: training cured it
         ([(0.9, 0.3), (0.8, 0.2), (0.3, 0.1), (0.4, 0.0)], "finished", 3, 3, 0.4),
@@ -205,7 +207,7 @@ def test_cost_limits_bound_the_kept_weights_and_the_length_of_training(
     values: Sequence[tuple[float, float]],
     stopped: str,
     units: int,
-    kept: int,
+    kept_units: int,
     best: float | None,
 ) -> None:
     model = tiny_model()
@@ -215,8 +217,13 @@ def test_cost_limits_bound_the_kept_weights_and_the_length_of_training(
         by_units[point.units] = copy_tensors(weight_tensors(model))
 
     outcome = _limited(model, Forgetful(make_trajectory), tmp_path, _costs(values), keep)
-    assert (outcome.stopped, outcome.units, outcome.kept_units, outcome.best_score) == (stopped, units, kept, best)
-    assert all(torch.equal(by_units[kept][name], tensor) for name, tensor in weight_tensors(model).items())
+    assert (outcome.stopped, outcome.units, outcome.kept_units, outcome.best_score) == (
+        stopped,
+        units,
+        kept_units,
+        best,
+    )
+    assert all(torch.equal(by_units[kept_units][name], tensor) for name, tensor in weight_tensors(model).items())
     curve = read_curve(tmp_path / CURVE_FILE)
     assert [(p.metrics["score"], p.metrics["cost_damage"]) for p in curve] == list(values[: units + 1])
     assert [p.metrics["score_tasks"] for p in curve] == [20.0] * (units + 1)
@@ -291,6 +298,6 @@ def test_a_resumed_run_keeps_its_description_and_has_no_outcome_until_the_end(
     _run(tiny_model(), Forgetful(make_trajectory), tmp_path, evaluate, units=2)
     assert read_description(tmp_path).measure == "success"
     (tmp_path / CHECKPOINT_FILE).unlink()
-    with pytest.raises(_KilledError):  # started again from the start: what ended before is not its outcome
+    with pytest.raises(_KilledError):  # a new start: the earlier outcome is not its own
         _run(tiny_model(), Forgetful(make_trajectory), tmp_path, evaluate, kill, units=2)
     assert read_outcome(tmp_path) is None

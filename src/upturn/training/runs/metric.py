@@ -100,7 +100,7 @@ _TABLE: Mapping[MetricGroup, tuple[tuple[str, str, str], ...]] = {
         (
             "repaired",
             "trajectories",
-            "Trajectories trained on whose hint was the trouble of an earlier trajectory.",
+            "Trajectories trained on whose hint was what went wrong in an earlier trajectory.",
         ),
         ("leaked", "trajectories", "Successful hinted trajectories that mention the hint; not trained on."),
         ("kept", "trajectories", "Trajectories trained on, hinted ones included."),

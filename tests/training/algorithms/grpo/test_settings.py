@@ -155,7 +155,7 @@ def test_settings_without_effect_are_refused() -> None:
 
 
 def test_bounds_on_a_constant_ratio_are_refused_if_set_by_the_user() -> None:
-    """A preset's own clips were not: they are left out, which changes nothing."""
+    """Clips of a preset are dropped instead, which changes nothing."""
     (problem,) = problems_of(preset="grpo", mismatch=True, objective={"clip_high": 0.3})
     assert problem.startswith(
         "grpo: objective.clip_high=0.3 would do nothing with minibatches=1, passes=1 and mismatch"

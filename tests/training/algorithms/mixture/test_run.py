@@ -43,18 +43,18 @@ class Steps:
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self.asked: list[int] = []
+        self.indices: list[int] = []
 
     def unit(self, index: int) -> Unit:
-        self.asked.append(index)
+        self.indices.append(index)
         streams = [Stream((), CrossEntropy(), 1.0 + place) for place in range(self.count)]
         return Unit([[stream] for stream in streams], {"index": float(index)})
 
     def state(self) -> State:
-        return {"done": float(len(self.asked))}
+        return {"done": float(len(self.indices))}
 
     def load_state(self, state: State) -> None:
-        self.asked = [-1] * int(state["done"])
+        self.indices = [-1] * int(state["done"])
 
 
 def _part(name: str, **changes: Any) -> Part:
@@ -89,7 +89,7 @@ def test_parts_start_and_stop_and_count_their_units() -> None:
     mixture = Mixture([_part("early", stop=2), _part("late", start=1), _part("always")], [early, late, always])
     units = [mixture.unit(index) for index in range(4)]
     assert [len(unit.minibatches) for unit in units] == [1, 2, 2, 2]
-    assert (early.asked, late.asked, always.asked) == ([0, 1], [0, 1, 2], [0, 1, 2, 3])
+    assert (early.indices, late.indices, always.indices) == ([0, 1], [0, 1, 2], [0, 1, 2, 3])
     assert units[2].metrics == {"late/index": 1.0, "late/steps": 2.0, "always/index": 2.0, "always/steps": 1.0}
 
 
@@ -104,7 +104,7 @@ def test_states_of_parts_are_under_their_names() -> None:
     assert first.state() == {"one.done": 3.0, "other.done": 2.0}
     again, one, other = mixture()
     again.load_state(first.state())
-    assert (len(one.asked), len(other.asked)) == (3, 2)
+    assert (len(one.indices), len(other.indices)) == (3, 2)
 
 
 def _gradient(model: PreTrainedModel, minibatch: Minibatch) -> tuple[float, Tensor]:
@@ -116,20 +116,21 @@ def _gradient(model: PreTrainedModel, minibatch: Minibatch) -> tuple[float, Tens
 
 
 def _demonstrations(make: Make, symbols: Sequence[int] = (5, 6)) -> Sequence[TrainingRow]:
-    """The copy task done by somebody."""
+    """Demonstrations of the copy task."""
     return supervised_rows(
-        make((1, each, 2, each), ((0, 3, 4),), name=f"demonstration {each}", origin="rendered") for each in symbols
+        make((1, symbol, 2, symbol), ((0, 3, 4),), name=f"demonstration {symbol}", origin="rendered")
+        for symbol in symbols
     )
 
 
 def _every_kind(make: Make, collect: Any) -> list[Part]:
-    """Supervised, policy gradient, preferences and ratings, each with a weight of its own."""
+    """Supervised, policy gradient, preferences and ratings, with different weights."""
 
-    def attempt(token: int) -> Trajectory:
+    def rollout(token: int) -> Trajectory:
         return make((1, 7, 2, token), ((0, 3, 4),), name=f"seven {token}", task="seven")
 
-    pairs = [PreferencePair("p", attempt(7), attempt(8), "group", 1.0)]
-    rated = [RatedTrajectory(attempt(7), True), RatedTrajectory(attempt(9), False)]
+    pairs = [PreferencePair("p", rollout(7), rollout(8), "group", 1.0)]
+    rated = [RatedTrajectory(rollout(7), True), RatedTrajectory(rollout(9), False)]
     return [
         replace(supervised_part(_demonstrations(make), 2), weight=0.25),
         replace(policy_part(collect, GrpoSettings(minibatches=1)), weight=3.0),
@@ -150,11 +151,11 @@ def test_a_mixed_step_is_the_weighted_sum_of_the_parts_losses_and_gradients(
     assert all(
         float(part.weight * gradient.norm()) > 0.1 for part, (_, gradient) in zip(parts, separate, strict=True)
     )
-    found = _gradient(model, mixed)
+    loss, gradient = _gradient(model, mixed)
     expected = [part.weight * loss for part, (loss, _) in zip(parts, separate, strict=True)]
-    assert found[0] == pytest.approx(sum(expected), rel=1e-5)
+    assert loss == pytest.approx(sum(expected), rel=1e-5)
     gradients = [part.weight * gradient for part, (_, gradient) in zip(parts, separate, strict=True)]
-    assert torch.allclose(found[1], torch.stack(gradients).sum(0), rtol=1e-4, atol=1e-5)
+    assert torch.allclose(gradient, torch.stack(gradients).sum(0), rtol=1e-4, atol=1e-5)
 
 
 def test_more_rows_in_one_part_do_not_affect_the_other(
@@ -176,7 +177,7 @@ def test_more_rows_in_one_part_do_not_affect_the_other(
 
 
 class _KilledError(Exception):
-    """What a test stops a run with."""
+    """Stops a run in a test."""
 
 
 ADAPTIVE = GrpoSettings(

@@ -1,4 +1,4 @@
-"""A critic of actions: what it thinks worked by hand, when it learns, and a toy that is solved with it."""
+"""A critic of actions: hand-computed values, the order of valuing and training, and a toy solved with it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -33,20 +33,20 @@ MIXED = PairSettings(by="turn", monte_carlo_share=0.25, gamma=0.5)
 SETTINGS = OnlineDpoSettings(iterations=30, pairs=MIXED, evaluate_every=None, keep="final", critic=CriticSettings())
 
 
-class Walk(NamedTuple):
-    """Two turns of one token, and what they earned."""
+class Rollout(NamedTuple):
+    """Two turns of one token, and their rewards."""
 
     actions: tuple[int, int]
     rewards: tuple[float, ...] | None
 
 
-WALKS = (Walk((LEFT, UP), (0.25, 1.0)), Walk((RIGHT, UP), (0.5, 0.0)))
+ROLLOUTS = (Rollout((LEFT, UP), (0.25, 1.0)), Rollout((RIGHT, UP), (0.5, 0.0)))
 
 
-def _group(make: Make, walks: Sequence[Walk] = WALKS, **changes: Any) -> ScoredGroup:
-    """What is seen after the first turn is 3."""
+def _group(make: Make, rollouts: Sequence[Rollout] = ROLLOUTS, **changes: Any) -> ScoredGroup:
+    """The observation after the first turn is 3."""
     members = []
-    for index, (actions, rewards) in enumerate(walks):
+    for index, (actions, rewards) in enumerate(rollouts):
         trajectory = make((1, 2, actions[0], 3, actions[1]), ((0, 2, 3), (1, 4, 5)), name=f"w{index}", **changes)
         members.append(ScoredTrajectory(trajectory, rewards))
     return ScoredGroup(Task("task", "", "", ""), tuple(members))
@@ -54,24 +54,24 @@ def _group(make: Make, walks: Sequence[Walk] = WALKS, **changes: Any) -> ScoredG
 
 def _network(model: PreTrainedModel, *, bias: float = 0.0, slope: float = 0.0) -> PreTrainedModel:
     """A value model whose head is not 0."""
-    found = value_model(model)
-    head: Any = found.get_output_embeddings()
+    network = value_model(model)
+    head: Any = network.get_output_embeddings()
     torch.nn.init.constant_(head.bias, bias)
     torch.nn.init.normal_(head.weight, std=slope, generator=torch.Generator().manual_seed(0))
-    return found
+    return network
 
 
 def test_the_mix_of_returns_and_critic_matches_hand_computed_values(
     tiny_model: Model, make_trajectory: Make
 ) -> None:
-    """Every state is worth .5 to the critic. Left: .25·(.25 + .5·1) + .75·(.25 + .5·.5) = .5625; right: .25·.5 +
-    .75·(.5 + .25) = .6875. By what was earned alone left would be the better one, by .25."""
+    """The critic's value of every state is .5. Left: .25·(.25 + .5·1) + .75·(.25 + .5·.5) = .5625; right: .25·.5 +
+    .75·(.5 + .25) = .6875. By returns alone left is better, by .25."""
     group = _group(make_trajectory)
     critic = ActionCritic(_network(tiny_model(), bias=0.5), SETTINGS, 0)
-    judged = critic.value_actions(0, [group])
-    assert judged.values["w0"] == pytest.approx([0.5, 1.0])
-    assert judged.values["w1"] == pytest.approx([0.75, 0.0])
-    (pair,) = mine_pairs([group], MIXED, judged).pairs
+    round_values = critic.value_actions(0, [group])
+    assert round_values.values["w0"] == pytest.approx([0.5, 1.0])
+    assert round_values.values["w1"] == pytest.approx([0.75, 0.0])
+    (pair,) = mine_pairs([group], MIXED, round_values).pairs
     assert pair.id == "w1@0 > w0@0"
     assert pair.margin == pytest.approx(0.125)
     (alone,) = mine_pairs([group], replace(MIXED, monte_carlo_share=1.0)).pairs
@@ -82,14 +82,14 @@ def test_the_mix_of_returns_and_critic_matches_hand_computed_values(
 def test_a_value_is_the_networks_output_at_the_start_of_the_next_turn(
     tiny_model: Model, make_trajectory: Make
 ) -> None:
-    """Against the network's own output after all that had been read by then."""
+    """Against the network's output after the tokens before the next turn."""
     network = _network(tiny_model(), bias=0.1, slope=0.5)
     with torch.no_grad():
         after = [float(network(torch.tensor([[1, 2, action, 3]])).logits[0, -1, 0]) for action in (LEFT, RIGHT)]
     assert abs(after[0] - after[1]) > 0.01
-    judged = ActionCritic(network, SETTINGS, 0).value_actions(0, [_group(make_trajectory)])
+    round_values = ActionCritic(network, SETTINGS, 0).value_actions(0, [_group(make_trajectory)])
     for name, reward, last, value in (("w0", 0.25, 1.0, after[0]), ("w1", 0.5, 0.0, after[1])):
-        assert judged.values[name] == pytest.approx([reward + 0.5 * value, last], abs=1e-5)
+        assert round_values.values[name] == pytest.approx([reward + 0.5 * value, last], abs=1e-5)
 
 
 def test_the_critic_learns_returns_and_only_after_valuing_the_round(
@@ -99,27 +99,27 @@ def test_the_critic_learns_returns_and_only_after_valuing_the_round(
     settings = replace(SETTINGS, critic=CriticSettings(learning_rate=1e-2))
     group = _group(make_trajectory)
     critic = ActionCritic(value_model(tiny_model()), settings, 0)
-    judged = [critic.value_actions(index, [group]) for index in range(20)]
-    assert judged[0].values == {"w0": [0.25, 1.0], "w1": [0.5, 0.0]}
-    assert judged[0].metrics["mean_value"] == 0.0
-    assert judged[1].values != judged[0].values
-    assert judged[-1].values["w0"] == pytest.approx([0.75, 1.0], abs=0.05)
-    assert judged[-1].values["w1"] == pytest.approx([0.5, 0.0], abs=0.05)
-    assert judged[-1].metrics["explained_variance"] > 0.9
-    assert judged[-1].metrics["value_loss"] < 0.1 * judged[0].metrics["value_loss"]
+    values_by_round = [critic.value_actions(index, [group]) for index in range(20)]
+    assert values_by_round[0].values == {"w0": [0.25, 1.0], "w1": [0.5, 0.0]}
+    assert values_by_round[0].metrics["mean_value"] == 0.0
+    assert values_by_round[1].values != values_by_round[0].values
+    assert values_by_round[-1].values["w0"] == pytest.approx([0.75, 1.0], abs=0.05)
+    assert values_by_round[-1].values["w1"] == pytest.approx([0.5, 0.0], abs=0.05)
+    assert values_by_round[-1].metrics["explained_variance"] > 0.9
+    assert values_by_round[-1].metrics["value_loss"] < 0.1 * values_by_round[0].metrics["value_loss"]
 
 
 def test_unscorable_trajectories_have_no_values(tiny_model: Model, make_trajectory: Make) -> None:
-    group = _group(make_trajectory, (*WALKS, Walk((UP, UP), None), Walk((UP, UP), (float("nan"), 1.0))))
+    group = _group(make_trajectory, (*ROLLOUTS, Rollout((UP, UP), None), Rollout((UP, UP), (float("nan"), 1.0))))
     with_them, without = (
-        ActionCritic(value_model(tiny_model()), SETTINGS, 0).value_actions(0, [each])
-        for each in (group, _group(make_trajectory))
+        ActionCritic(value_model(tiny_model()), SETTINGS, 0).value_actions(0, [group])
+        for group in (group, _group(make_trajectory))
     )
     assert with_them.values == without.values
-    timeless = [{**each.metrics, "critic_seconds": 0.0} for each in (with_them, without)]
+    timeless = [{**values.metrics, "critic_seconds": 0.0} for values in (with_them, without)]
     assert timeless[0] == timeless[1]
     critic = ActionCritic(value_model(tiny_model()), SETTINGS, 0)
-    nothing = critic.value_actions(0, [_group(make_trajectory, [Walk((UP, UP), None)])])
+    nothing = critic.value_actions(0, [_group(make_trajectory, [Rollout((UP, UP), None)])])
     assert nothing.values == {}
     assert nothing.metrics.keys() == {"critic_seconds"}
     assert critic.state()["count.steps"] == 0.0
@@ -132,17 +132,17 @@ def test_the_critic_trains_on_any_temperature(tiny_model: Model, make_trajectory
 
 
 def test_pairs_go_by_returns_while_the_critic_trains_alone(tiny_model: Model, make_trajectory: Make) -> None:
-    """For a critic to whom right is the better action, and two rounds in which it is not asked."""
+    """With a critic that prefers right, and two rounds in which its values are not used."""
     settings = replace(SETTINGS, critic=CriticSettings(learning_rate=1e-6, alone_iterations=2))
     group = _group(make_trajectory)
     critic = ActionCritic(_network(tiny_model(), bias=0.5), settings, 0)
     rounds = PreferenceRounds(lambda _: [group], settings, 0, critic=critic)
-    found = []
+    outcomes = []
     for index in range(3):
         unit = rounds.unit(index)
         ((stream,),) = unit.minibatches
-        found.append(({row.pair for row in stream.rows}, unit.metrics["critic_optimiser_steps"]))
-    assert found == [({"w0@0 > w1@0"}, 2.0), ({"w0@0 > w1@0"}, 2.0), ({"w1@0 > w0@0"}, 2.0)]
+        outcomes.append(({row.pair for row in stream.rows}, unit.metrics["critic_optimiser_steps"]))
+    assert outcomes == [({"w0@0 > w1@0"}, 2.0), ({"w0@0 > w1@0"}, 2.0), ({"w1@0 > w0@0"}, 2.0)]
 
 
 def test_a_turn_without_tokens_is_refused_by_name(tiny_model: Model, make_trajectory: Make) -> None:

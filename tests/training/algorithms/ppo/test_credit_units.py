@@ -67,21 +67,21 @@ def test_splitting_a_rollout_into_rows_changes_no_step_whatever_the_order_of_the
     weights = {}
     for trajectory in (whole, _in_rows(whole, early, late), _in_rows(whole, late, early)):
         steps = _steps(trajectory, rewards, kind)
-        known = values[: len(steps.starts)]
-        found = estimate_credit(steps, known, CreditSettings(kind, gamma=0.9, trace=0.8))
+        true_values = values[: len(steps.starts)]
+        credit = estimate_credit(steps, true_values, CreditSettings(kind, gamma=0.9, trace=0.8))
         by_token = {
             int(row.token_ids[position]): float(weight)
-            for row in steps.weighted_rows(found.advantages[steps.steps])
+            for row in steps.weighted_rows(credit.advantages[steps.steps])
             for position, weight in zip(row.positions, row.weights, strict=True)
         }
         weights[trajectory.rows] = by_token
         back = steps.values_of(
-            [row.old_logprobs for row in steps.valued_rows(known) if row.old_logprobs is not None]
+            [row.old_logprobs for row in steps.valued_rows(true_values) if row.old_logprobs is not None]
         )
-        assert back.tolist() == pytest.approx(known.tolist())
+        assert back.tolist() == pytest.approx(true_values.tolist())
     first, *others = weights.values()
     assert len(first) == 6
-    assert all(each == first for each in others)
+    assert all(other == first for other in others)
 
 
 def test_a_turn_in_two_rows_is_one_step_that_starts_in_the_first(make_trajectory: Make) -> None:
@@ -91,7 +91,7 @@ def test_a_turn_in_two_rows_is_one_step_that_starts_in_the_first(make_trajectory
     steps = _steps(_in_rows(make_trajectory((1, 2, 3), ((0, 1, 3),)), thought, action), (2.0,))
     (row,) = steps.valued_rows()
     assert (row.token_ids.tolist(), row.positions.tolist()) == ([1, 2, 3], [1])
-    assert [each.weights.tolist() for each in steps.weighted_rows(np.array([0.5])[steps.steps])] == [
+    assert [row.weights.tolist() for row in steps.weighted_rows(np.array([0.5])[steps.steps])] == [
         [0.5, 0.5],
         [0.5],
     ]
@@ -132,9 +132,9 @@ def test_by_token_it_equals_masked_estimation_over_the_whole_row(seed: int) -> N
     on_last[[3, 6, 11]] = rewards
     slow = generalised_advantages(on_last, values, mask, gamma=0.9, trace=0.8)
     steps = _steps(trajectory, rewards.tolist(), "token")
-    found = estimate_credit(steps, values[mask], CreditSettings("token", gamma=0.9, trace=0.8))
-    assert found.advantages.tolist() == slow.advantages[mask].tolist()
-    assert found.returns.tolist() == slow.returns[mask].tolist()
+    credit = estimate_credit(steps, values[mask], CreditSettings("token", gamma=0.9, trace=0.8))
+    assert credit.advantages.tolist() == slow.advantages[mask].tolist()
+    assert credit.returns.tolist() == slow.returns[mask].tolist()
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -143,9 +143,9 @@ def test_one_token_turns_are_the_same_steps_by_turn_and_by_token(seed: int) -> N
     spans = tuple(WrittenSpan(turn, 2 * turn + 1, 2 * turn + 2) for turn in range(4))
     trajectory = _trajectory(TokenRow(tuple(range(8)), spans, (-1.0,) * 4), turns=4)
     rewards, values = rng.normal(size=4).tolist(), rng.normal(size=4)
-    found = [
+    credit = [
         estimate_credit(_steps(trajectory, rewards, kind), values, CreditSettings(kind, gamma=0.9, trace=0.7))
         for kind in ("turn", "token")
     ]
-    assert found[0].advantages.tolist() == found[1].advantages.tolist()
-    assert found[0].returns.tolist() == found[1].returns.tolist()
+    assert credit[0].advantages.tolist() == credit[1].advantages.tolist()
+    assert credit[0].returns.tolist() == credit[1].returns.tolist()

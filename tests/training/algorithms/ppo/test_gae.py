@@ -23,9 +23,9 @@ REWARDS, VALUES = [1.0, 2.0, 3.0], [0.5, 1.0, 1.5]
 )
 def test_returns_match_skyrl(gamma: float, trace: float, returns: list[float]) -> None:
     """F4: SkyRL, test_ppo_utils.py, GAE."""
-    found = generalised_advantages(REWARDS, VALUES, gamma=gamma, trace=trace)
-    assert found.returns.tolist() == returns
-    assert (found.advantages + np.array(VALUES)).tolist() == returns
+    estimates = generalised_advantages(REWARDS, VALUES, gamma=gamma, trace=trace)
+    assert estimates.returns.tolist() == returns
+    assert (estimates.advantages + np.array(VALUES)).tolist() == returns
 
 
 def test_masked_whitening_matches_skyrl() -> None:
@@ -36,9 +36,9 @@ def test_masked_whitening_matches_skyrl() -> None:
 
 def test_masked_positions_are_skipped_as_in_verl() -> None:
     """verl, compute_gae_advantage_return: [3.5, 1.5, 1.5]; the reward on the masked place is lost."""
-    found = generalised_advantages(REWARDS, VALUES, [1, 0, 1], gamma=1.0, trace=1.0)
-    assert found.advantages.tolist() == [3.5, 1.5, 1.5]
-    assert found.returns.tolist() == [4.0, 3.0, 3.0]
+    estimates = generalised_advantages(REWARDS, VALUES, [1, 0, 1], gamma=1.0, trace=1.0)
+    assert estimates.advantages.tolist() == [3.5, 1.5, 1.5]
+    assert estimates.returns.tolist() == [4.0, 3.0, 3.0]
 
 
 def test_discounted_returns_match_skyrl_reinforce_plus_plus() -> None:
@@ -48,8 +48,8 @@ def test_discounted_returns_match_skyrl_reinforce_plus_plus() -> None:
 
 
 def test_returns_cross_observations_without_a_discount() -> None:
-    found = discounted_returns([0.0, 0.0, 0.0, 8.0], [1, 0, 0, 1], gamma=0.5)
-    assert found[[0, 3]].tolist() == [4.0, 8.0]
+    estimates = discounted_returns([0.0, 0.0, 0.0, 8.0], [1, 0, 0, 1], gamma=0.5)
+    assert estimates[[0, 3]].tolist() == [4.0, 8.0]
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1.0, 0.9]), st.sampled_from([1.0, 0.5, 0.0]))
@@ -74,13 +74,13 @@ def test_rows_of_a_batch_are_independent_and_match_the_definition(seed: int) -> 
     """F12 for GAE: whole arrays against the sum Σ (γλ)^l δ_{t+l}, written as a loop."""
     rng = np.random.default_rng(seed)
     rewards, values = rng.normal(size=(2, 3, 6))
-    found = generalised_advantages(rewards, values, gamma=0.9, trace=0.8).advantages
+    estimates = generalised_advantages(rewards, values, gamma=0.9, trace=0.8).advantages
     for row in range(3):
         after = [*values[row, 1:], 0.0]
         surprises = [rewards[row, t] + 0.9 * after[t] - values[row, t] for t in range(6)]
         for t in range(6):
             expected = math.fsum((0.9 * 0.8) ** (k - t) * surprises[k] for k in range(t, 6))
-            assert found[row, t] == pytest.approx(expected, abs=1e-9)
+            assert estimates[row, t] == pytest.approx(expected, abs=1e-9)
 
 
 def test_a_single_number_whitens_to_zero() -> None:

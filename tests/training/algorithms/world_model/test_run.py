@@ -1,4 +1,4 @@
-"""A world-model stage learns a world with a known answer, sees through boilerplate, and resumes without a trace."""
+"""World-model training learns a world with a known answer, discounts common outputs, and resumes exactly."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -40,7 +40,7 @@ from upturn.training.runs.curve import CurvePoint
 from upturn.training.runs.run_folder import CURVE_FILE, read_description
 
 COLOURS = ("jet", "red", "sky", "tan")
-"""What the lamp shows after each of its buttons: the whole world."""
+"""The colours that the lamp shows after its buttons: the whole world."""
 SETTINGS = WorldModelSettings(
     iterations=70,
     minibatches=1,
@@ -58,7 +58,7 @@ Model = Callable[..., PreTrainedModel]
 
 
 def _presses() -> tuple[Transition, ...]:
-    return tuple(each for each in _world() if each.tool == "l.press")
+    return tuple(transition for transition in _world() if transition.tool == "l.press")
 
 
 @cache
@@ -76,7 +76,7 @@ def _observations() -> RenderedObservations:
     return RenderedObservations(_renderer())
 
 
-def _walk(button: int, shown: str) -> Trajectory:
+def _trajectory(button: int, shown: str) -> Trajectory:
     """A press, what the lamp shows, and the end: ``done``, always."""
     task, actions = Observation("x"), (Action("l", "abcd"[button] * 4), Action("user", "finish"))
     answers = (Observation(shown), Observation("done"))
@@ -96,33 +96,33 @@ def _walk(button: int, shown: str) -> Trajectory:
 def _world() -> tuple[Transition, ...]:
     """Eight transitions: each button once, and the end after each."""
     return extract_transitions(
-        [_walk(number, shown) for number, shown in enumerate(COLOURS)], _observations()
+        [_trajectory(number, shown) for number, shown in enumerate(COLOURS)], _observations()
     ).transitions
 
 
-_GUESSING: dict[str, torch.Tensor] = {}
-Guessing = Callable[[], PreTrainedModel]
+_UNCERTAIN: dict[str, torch.Tensor] = {}
+MakeModel = Callable[[], PreTrainedModel]
 
 
 @pytest.fixture
-def guessing(tiny_model: Model, tmp_path_factory: pytest.TempPathFactory) -> Guessing:
-    """A model that learned from a lamp that shows another colour three times in five: it hardly knows it."""
+def uncertain(tiny_model: Model, tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
+    """A model trained on a lamp that shows another colour three times in five, with low accuracy."""
 
-    def made() -> PreTrainedModel:
+    def make() -> PreTrainedModel:
         model = tiny_model(vocabulary=260)
-        restore_weights(model, _GUESSING)
+        restore_weights(model, _UNCERTAIN)
         return model
 
-    if not _GUESSING:
+    if not _UNCERTAIN:
         model = tiny_model(vocabulary=260)
         pairs = [(button, shown) for button in range(4) for shown in COLOURS]
-        every = extract_transitions([_walk(*pair) for pair in pairs], _observations()).transitions + _world()
+        every = extract_transitions([_trajectory(*pair) for pair in pairs], _observations()).transitions + _world()
         settings = SftSettings(
             epochs=40, decay="none", batch_rows=20, optimiser=OptimiserSettings(learning_rate=1e-2)
         )
-        run_sft(model, observation_rows(every), settings, RunOptions(0, tmp_path_factory.mktemp("guessing")))
-        _GUESSING.update(copy_tensors(weight_tensors(model)))
-    return made
+        run_sft(model, observation_rows(every), settings, RunOptions(0, tmp_path_factory.mktemp("uncertain")))
+        _UNCERTAIN.update(copy_tensors(weight_tensors(model)))
+    return make
 
 
 def _predictor(model: PreTrainedModel) -> Predictor:
@@ -132,10 +132,10 @@ def _predictor(model: PreTrainedModel) -> Predictor:
 def _rate(model: PreTrainedModel) -> float:
     """The exact probability of a right prediction at temperature 1, over the buttons."""
     rows = observation_rows(_presses())
-    return float(np.mean([np.exp(each.sum()) for each in Trainer(model, OptimiserSettings()).score(rows)]))
+    return float(np.mean([np.exp(row.sum()) for row in Trainer(model, OptimiserSettings()).score(rows)]))
 
 
-class _Says:
+class _ConstantSampler:
     """A sampler that always writes the same observation."""
 
     def __init__(self, text: str) -> None:
@@ -152,7 +152,7 @@ class _Says:
         return Generation(self._ids, (0.0,) * len(self._ids), "stop", "weights")
 
 
-class _Full(_Says):
+class _FullContextSampler(_ConstantSampler):
     """A sampler whose context has no room."""
 
     async def generate(self, request: GenerationRequest) -> Generation:
@@ -160,7 +160,7 @@ class _Full(_Says):
 
 
 def _collect(
-    sampler: _Says, transitions: Sequence[Transition], settings: WorldModelSettings, *, seed: int
+    sampler: _ConstantSampler, transitions: Sequence[Transition], settings: WorldModelSettings, *, seed: int
 ) -> PredictionCollect:
     usual = most_common_outputs(transitions)
     return PredictionCollect(
@@ -169,8 +169,8 @@ def _collect(
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))])
-def test_a_world_is_learned_to_95_percent(guessing: Guessing, tmp_path: Path, seed: int) -> None:
-    model = guessing()
+def test_a_world_is_learned_to_95_percent(uncertain: MakeModel, tmp_path: Path, seed: int) -> None:
+    model = uncertain()
     predictor, usual = _predictor(model), most_common_outputs(_world())
     before = _rate(model)
     outcome = run_world_model(
@@ -186,28 +186,28 @@ def test_a_world_is_learned_to_95_percent(guessing: Guessing, tmp_path: Path, se
     first, *_, last = curve = read_curve(tmp_path / CURVE_FILE)
     assert [first.metrics[name] for name in ("held_out_usual", "score_tasks")] == [0.25, 4.0]
     assert [last.metrics[name] for name in ("held_out_right", "held_out_similarity")] == [1.0, 1.0]
-    assert {point.metrics["groups"] for point in curve[1:]} == {4.0}, "the end, always 'done', is not learned"
+    assert {point.metrics["groups"] for point in curve[1:]} == {4.0}, "the end, always 'done', is not trained on"
 
 
 def test_predicting_the_most_common_output_has_no_lift() -> None:
     world, usual = _world(), most_common_outputs(_world())
     assert usual == {"l.press": "jet", "user.finish": "done"}
-    says_jet = Predictor(_Says("jet"), _observations())
-    found = score_by_tool(says_jet, world, usual, threshold=0.9)
-    assert found == {
+    says_jet = Predictor(_ConstantSampler("jet"), _observations())
+    scores = score_by_tool(says_jet, world, usual, threshold=0.9)
+    assert scores == {
         "l.press": PredictionScore(0.25, 0.25, 0.25, 4),
         "user.finish": PredictionScore(0.0, 1.0, 0.0, 4),
     }
-    assert found["l.press"].lift == 0.0
-    assert merge_scores(found.values()) == PredictionScore(0.125, 0.625, 0.125, 8)
-    assert merge_scores(found.values()).lift == -0.5
+    assert scores["l.press"].lift == 0.0
+    assert merge_scores(scores.values()) == PredictionScore(0.125, 0.625, 0.125, 8)
+    assert merge_scores(scores.values()).lift == -0.5
     unseen = score_by_tool(says_jet, world[:1], {}, threshold=0.9)
     assert unseen == {"l.press": PredictionScore(1.0, 0.0, 1.0, 1)}
 
 
 def test_predictions_are_one_turn_trajectories_with_the_written_tokens() -> None:
     (press, *_) = world = _world()
-    sampler = _Says("jet")
+    sampler = _ConstantSampler("jet")
     ((first, second), *_) = Predictor(sampler, _observations()).predict(world, 2, key="k", seed=1)
     written = _observations().write(Observation("jet"))
     assert first.trajectory.rows == (
@@ -227,9 +227,9 @@ def test_predictions_are_one_turn_trajectories_with_the_written_tokens() -> None
 @pytest.mark.parametrize(("threshold", "expected"), [(0.5, 1.0), (0.75, 1.0), (0.76, 0.0)])
 def test_the_reward_is_one_from_the_similarity_threshold(threshold: float, expected: float) -> None:
     """Three of four words are right: 2·3/(4 + 4)."""
-    (transition,) = extract_transitions([_walk(0, "a b c d")], _observations()).transitions[:1]
+    (transition,) = extract_transitions([_trajectory(0, "a b c d")], _observations()).transitions[:1]
     settings = replace(SETTINGS, threshold=threshold, group_size=2)
-    collect = _collect(_Says("a b c x"), [transition], settings, seed=0)
+    collect = _collect(_ConstantSampler("a b c x"), [transition], settings, seed=0)
     (group,) = collect(0)
     assert [member.turn_rewards for member in group.members] == [(expected,)] * 2
     assert group.task.family == "l.press"
@@ -244,18 +244,18 @@ def test_the_transitions_of_an_iteration_depend_on_seed_and_iteration() -> None:
     def tasks(collect: PredictionCollect, iteration: int) -> list[str]:
         return [group.task.id for group in collect(iteration)]
 
-    def made(seed: int) -> PredictionCollect:
+    def collect_with(seed: int) -> PredictionCollect:
         settings = replace(SETTINGS, transitions_per_iteration=3, group_size=2)
-        return _collect(_Says("jet"), _world(), settings, seed=seed)
+        return _collect(_ConstantSampler("jet"), _world(), settings, seed=seed)
 
-    straight = [tasks(made(5), iteration) for iteration in range(6)]
-    assert [len(each) for each in straight] == [3, 3, 2, 3, 3, 2]
+    straight = [tasks(collect_with(5), iteration) for iteration in range(6)]
+    assert [len(names) for names in straight] == [3, 3, 2, 3, 3, 2]
     for epoch in (straight[:3], straight[3:]):
-        assert sorted(name for each in epoch for name in each) == sorted(each.id for each in _world())
+        assert sorted(name for names in epoch for name in names) == sorted(each.id for each in _world())
     assert straight[:3] != straight[3:]
-    again = made(5)
+    again = collect_with(5)
     assert [tasks(again, iteration) for iteration in (4, 0, 2)] == [straight[place] for place in (4, 0, 2)]
-    assert [tasks(made(6), iteration) for iteration in range(6)] != straight
+    assert [tasks(collect_with(6), iteration) for iteration in range(6)] != straight
     rounds = [again(0), again.refill(0, 1), again.refill(0, 2)]
     texts = {each.id: each.text for each in _world()}
     came = [texts[group.task.id] for groups in rounds for group in groups]
@@ -263,20 +263,20 @@ def test_the_transitions_of_an_iteration_depend_on_seed_and_iteration() -> None:
     assert again.metrics()["prediction_similarity"] == pytest.approx(came.count("jet") / 9)
     names = [member.trajectory.id for groups in rounds for group in groups for member in group.members]
     assert len(names) == len(set(names)) == 18
-    assert tasks(made(5), 0) == [group.task.id for group in rounds[0]]
-    assert [group.task.id for group in made(5).refill(0, 2)] == [group.task.id for group in rounds[2]]
+    assert tasks(collect_with(5), 0) == [group.task.id for group in rounds[0]]
+    assert [group.task.id for group in collect_with(5).refill(0, 2)] == [group.task.id for group in rounds[2]]
 
 
 def test_transitions_that_the_model_predicts_are_dropped() -> None:
-    predictor, world = Predictor(_Says("red"), _observations()), _world()
-    left = select_unknown(predictor, world, 0.9, EasySettings(rate=1.0, group_size=3))
-    assert [each.text for each in left] == ["jet", "done", "done", "sky", "done", "tan", "done"]
+    predictor, world = Predictor(_ConstantSampler("red"), _observations()), _world()
+    remaining = select_unknown(predictor, world, 0.9, EasySettings(rate=1.0, group_size=3))
+    assert [each.text for each in remaining] == ["jet", "done", "done", "sky", "done", "tan", "done"]
     with pytest.raises(TrainingError, match="predicts all 1 transitions right in at least 50% of 3 predictions"):
         select_unknown(predictor, [each for each in world if each.text == "red"], 0.9, EasySettings(0.5, 3))
 
 
 class _InterruptedError(Exception):
-    """What a test stops a run with."""
+    """Stops a run in a test."""
 
 
 EVERYTHING = WorldModelSettings(
@@ -298,13 +298,13 @@ EVERYTHING = WorldModelSettings(
 
 @pytest.mark.parametrize("stop_at", [0, 1, 3, 4])
 def test_a_resumed_run_has_bitwise_the_weights_of_an_uninterrupted_one(
-    guessing: Guessing, tmp_path: Path, stop_at: int
+    uncertain: MakeModel, tmp_path: Path, stop_at: int
 ) -> None:
     trained, held_out = _world()[2:], _world()[:2]
-    undisturbed, interrupted, resumed = guessing(), guessing(), guessing()
+    undisturbed, interrupted, resumed = uncertain(), uncertain(), uncertain()
 
     def run(model: PreTrainedModel, name: str, stop: int | None = None) -> object:
-        def tell(point: CurvePoint) -> None:
+        def stop_run(point: CurvePoint) -> None:
             if point.units == stop:
                 raise _InterruptedError
 
@@ -313,7 +313,7 @@ def test_a_resumed_run_has_bitwise_the_weights_of_an_uninterrupted_one(
             _predictor(model),
             trained,
             EVERYTHING,
-            RunOptions(3, tmp_path / name, evaluate=held_out, progress=tell),
+            RunOptions(3, tmp_path / name, evaluate=held_out, progress=stop_run),
         )
 
     expected = run(undisturbed, "a")
@@ -322,15 +322,15 @@ def test_a_resumed_run_has_bitwise_the_weights_of_an_uninterrupted_one(
     assert run(resumed, "b") == expected
     ours = weight_tensors(resumed)
     assert all(torch.equal(tensor, ours[name]) for name, tensor in weight_tensors(undisturbed).items())
-    before = weight_tensors(guessing())
+    before = weight_tensors(uncertain())
     assert any(not torch.equal(tensor, ours[name]) for name, tensor in before.items())
 
 
-def test_a_run_with_other_transitions_or_another_threshold_is_refused(guessing: Guessing, tmp_path: Path) -> None:
+def test_a_run_with_other_transitions_or_another_threshold_is_refused(uncertain: MakeModel, tmp_path: Path) -> None:
     settings = replace(EVERYTHING, warm_up=None, evaluate_every=None)
 
     def run(transitions: Sequence[Transition], chosen: WorldModelSettings) -> None:
-        model = guessing()
+        model = uncertain()
         run_world_model(model, _predictor(model), transitions, chosen, RunOptions(0, tmp_path))
 
     run(_world(), settings)
@@ -342,7 +342,7 @@ def test_a_run_with_other_transitions_or_another_threshold_is_refused(guessing: 
 
 
 def test_a_warm_up_makes_the_model_write_observations(tiny_model: Model, tmp_path: Path) -> None:
-    """Where no prediction is right nothing is learned; after a warm-up the same training has some to compare."""
+    """Without correct predictions there is no signal; after a warm-up the same training has one."""
     short = replace(SETTINGS, iterations=1, evaluate_every=None)
     warm_up = SftSettings(epochs=80, decay="none", batch_rows=4, optimiser=OptimiserSettings(learning_rate=1e-2))
     for name, settings, expected in (
@@ -356,8 +356,8 @@ def test_a_warm_up_makes_the_model_write_observations(tiny_model: Model, tmp_pat
         assert (_rate(model) > 0.5) == expected
 
 
-def test_rehearsal_in_the_warm_up_preserves_acting(guessing: Guessing, tmp_path: Path) -> None:
-    """Four observations, and the four walks that the model is to go on writing."""
+def test_rehearsal_in_the_warm_up_preserves_acting(uncertain: MakeModel, tmp_path: Path) -> None:
+    """Four observations, and the four demonstrations that the model must still write."""
     short = replace(
         SETTINGS,
         warm_up=SftSettings(epochs=50, decay="none", batch_rows=4, optimiser=OptimiserSettings(learning_rate=5e-3)),
@@ -365,10 +365,10 @@ def test_rehearsal_in_the_warm_up_preserves_acting(guessing: Guessing, tmp_path:
         iterations=1,
         evaluate_every=None,
     )
-    acting = supervised_rows(_walk(number, shown) for number, shown in enumerate(COLOURS))
+    acting = supervised_rows(_trajectory(number, shown) for number, shown in enumerate(COLOURS))
     losses = {}
     for name, rehearsal in (("without", ()), ("with", acting)):
-        model = guessing()
+        model = uncertain()
         run_sft(model, acting, SftSettings(decay="none", epochs=30), RunOptions(0, tmp_path / name / "acting"))
         losses["before", name] = held_out_loss(Trainer(model, OptimiserSettings()), acting)
         run_world_model(
@@ -380,9 +380,9 @@ def test_rehearsal_in_the_warm_up_preserves_acting(guessing: Guessing, tmp_path:
     assert losses["after", "with"] <= losses["before", "with"]
 
 
-def test_unusable_calls_are_refused_with_the_cure(guessing: Guessing, tmp_path: Path) -> None:
-    model = guessing()
-    predictor = Predictor(_Says("jet"), _observations())
+def test_unusable_calls_are_refused_with_the_cure(uncertain: MakeModel, tmp_path: Path) -> None:
+    model = uncertain()
+    predictor = Predictor(_ConstantSampler("jet"), _observations())
 
     def run(
         transitions: Sequence[Transition], who: Predictor = predictor, evaluate: Any = None, **further: Any
@@ -403,7 +403,7 @@ def test_unusable_calls_are_refused_with_the_cure(guessing: Guessing, tmp_path: 
     with pytest.raises(
         TrainingError, match=r"not one of 32 predictions could be written, the first for: token_limit\."
     ):
-        run(_world(), Predictor(_Full(""), _observations()), evaluate=lambda _: 0.0)
+        run(_world(), Predictor(_FullContextSampler(""), _observations()), evaluate=lambda _: 0.0)
     with pytest.raises(TrainingError, match=r"none of the 2 held-out transitions is of a trained tool \('l\.press"):
         run([*_presses(), *ends[:2]], evaluate=ends[2:])
     rehearsal = observation_rows(ends)
