@@ -79,7 +79,7 @@ def test_run_of_another_seed_or_size_cannot_be_resumed(
         assert (result.exit_code, result.stdout) == (1, "")
         assert "cannot resume" in result.stderr
         assert message in result.stderr
-        assert "Resume it with what it was started with, or start a new run" in result.stderr
+        assert "Resume it with the same configuration, version and command, or start a new run" in result.stderr
     assert [path.name for path in run_dir.iterdir()] == [FILE_NAME]
     assert (run_dir / FILE_NAME).read_text() == before
 

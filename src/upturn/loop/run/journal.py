@@ -301,7 +301,7 @@ def _refuse_other(recorded: JournalKey, wanted: JournalKey, run_dir: Path) -> No
     if differences:
         raise JournalError(
             f"the run {str(run_dir)!r} cannot resume: {'; '.join(differences)}. "
-            "Resume it with the same ones, or start a new run"
+            "Resume it with the same configuration, version and command, or start a new run"
         )
 
 
