@@ -1,4 +1,4 @@
-"""Learning from a pool: what of it a policy gradient can use, and what is said of the rest."""
+"""Offline training: which stored trajectories a policy gradient can use, and notes on the others."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +34,7 @@ def _renderer() -> Renderer:
 
 
 class Notes(NoProgress):
-    """Keeps what is noted."""
+    """Stores the notes."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -43,12 +43,12 @@ class Notes(NoProgress):
         self.lines.append(text)
 
 
-def _pool(desk: ModuleType, folder: Path, *, is_practised: bool) -> str:
-    """Four tasks served by a rule; where there is practice, two tasks that nano attempts twice each, and one of the
-    four attempts as if drawn at another temperature."""
+def _pool(desk: ModuleType, folder: Path, *, has_rollouts: bool) -> str:
+    """Four tasks served by a rule; with rollouts also two tasks that nano sampled twice each, and one trajectory at
+    another temperature."""
     with desk.opened(folder, desk.config(("solver",), environment=SHORT)) as context:
         serve(context, "serve", 4)
-        if is_practised:
+        if has_rollouts:
             worker = PolicyWorker(context.runtime, version_of(NANO))
             tasks = context.next_tasks(2)
             worker.sample_groups(tasks, 0, RolloutSpec("run/practice", 0, 2), PoolSink(context.pool))
@@ -60,10 +60,8 @@ def _pool(desk: ModuleType, folder: Path, *, is_practised: bool) -> str:
     return str(folder / "pool.db")
 
 
-def test_only_what_a_policy_gradient_can_use_is_taken_and_the_rest_is_told(
-    desk: ModuleType, tmp_path: Path
-) -> None:
-    path = _pool(desk, tmp_path / "before", is_practised=True)
+def test_only_usable_trajectories_are_loaded_and_the_others_are_noted(desk: ModuleType, tmp_path: Path) -> None:
+    path = _pool(desk, tmp_path / "before", has_rollouts=True)
     notes = Notes()
     settings = desk.config(("solver",), environment=SHORT, pool={"path": path})
     with open_run(settings, tmp_path / "now", "toy", notes) as context:
@@ -78,8 +76,8 @@ def test_only_what_a_policy_gradient_can_use_is_taken_and_the_rest_is_told(
     ]
 
 
-def test_a_pool_without_sampled_attempts_is_refused_with_what_to_do(desk: ModuleType, tmp_path: Path) -> None:
-    path = _pool(desk, tmp_path / "before", is_practised=False)
+def test_a_pool_without_sampled_trajectories_is_refused_with_the_remedy(desk: ModuleType, tmp_path: Path) -> None:
+    path = _pool(desk, tmp_path / "before", has_rollouts=False)
     with (
         desk.opened(tmp_path / "now", desk.config(("solver",), pool={"path": path})) as context,
         pytest.raises(TrainingError, match="holds no trajectory with its sampler's log-probs; train on it with"),
@@ -87,10 +85,8 @@ def test_a_pool_without_sampled_attempts_is_refused_with_what_to_do(desk: Module
         load_trajectories(context, _renderer())
 
 
-def test_a_pool_where_every_task_was_attempted_once_is_refused_with_what_to_do(
-    desk: ModuleType, tmp_path: Path
-) -> None:
-    """Before anything is planned or trained, though their log-probs are there."""
+def test_a_pool_with_one_trajectory_per_task_is_refused_with_the_remedy(desk: ModuleType, tmp_path: Path) -> None:
+    """Before anything is planned or trained, although the log-probs are stored."""
     with desk.opened(tmp_path / "before", desk.config(("solver",), environment=SHORT)) as context:
         worker = PolicyWorker(context.runtime, version_of(NANO))
         worker.sample_groups(context.next_tasks(3), 0, RolloutSpec("run/practice", 0, 1), PoolSink(context.pool))
@@ -108,23 +104,23 @@ def test_a_run_without_a_configured_pool_is_refused(desk: ModuleType) -> None:
         check(config, "offline")
 
 
-def test_a_version_says_which_snapshot_it_learned_from(
+def test_a_version_names_the_snapshot_that_it_was_trained_on(
     desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("upturn.loop.evaluation.model_selection.SELECTION_TASKS", 2)
-    path = _pool(desk, tmp_path / "before", is_practised=True)
+    path = _pool(desk, tmp_path / "before", has_rollouts=True)
     plain = desk.config(("solver",), environment=SHORT, pool={"path": path})
     section = replace(plain.section(OfflineSettings), iterations=1, groups=2, minibatches=1)
     with desk.opened(tmp_path / "now", plain.with_sections(section)) as context:
-        learned = train(context, version_of(NANO), HeldoutResult("before", "nano@base", 1.0, ()), "offline")
-        held = find_snapshot(context.pool, str(learned.snapshot))
+        version = train(context, version_of(NANO), HeldoutResult("before", "nano@base", 1.0, ()), "offline")
+        held = find_snapshot(context.pool, str(version.snapshot))
         stored = {each.trajectory_id for each in context.pool.selected(tenant="default")}
     assert set(held.trajectory_ids) == stored
     assert len(stored) == 9
 
 
 def test_the_age_of_weights_follows_the_order_in_which_they_sampled(desk: ModuleType, tmp_path: Path) -> None:
-    """Ids of trajectories are hashes: by them the second weights came first in about half of the runs."""
+    """Not the order of trajectory ids, which are hashes."""
     hashes = []
     with desk.opened(tmp_path / "before", desk.config(("solver",), environment=SHORT)) as context:
         worker = PolicyWorker(context.runtime, version_of(NANO))

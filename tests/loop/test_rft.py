@@ -56,7 +56,7 @@ def _interval(low: float) -> Interval:
     return Interval(low + 0.1, low, low + 0.2, 12)
 
 
-def test_the_interval_over_seeds_and_tasks_is_what_a_slow_bootstrap_gives() -> None:
+def test_the_interval_over_seeds_and_tasks_equals_a_slow_bootstrap() -> None:
     """Drawn with another generator: 4,000 resamples put each end within 0.02, 4 standard errors of a quantile."""
     rng = np.random.default_rng(3)
     differences = rng.choice([-1.0, 0.0, 1.0], p=[0.2, 0.3, 0.5], size=(4, 25)) + rng.normal(0, 0.2, (4, 1))
@@ -74,7 +74,7 @@ def test_the_interval_over_seeds_and_tasks_is_what_a_slow_bootstrap_gives() -> N
     assert bootstrap_over_seeds(differences) == found
 
 
-def test_seeds_that_differ_widen_the_interval() -> None:
+def test_different_seeds_widen_the_interval() -> None:
     """The same tasks' differences: equal in all seeds, or all in one seed."""
     equal = np.full((4, 30), 0.25)
     uneven = np.zeros((4, 30))
@@ -85,7 +85,7 @@ def test_seeds_that_differ_widen_the_interval() -> None:
     assert found.high >= 0.5
 
 
-def test_a_gain_that_random_rewards_have_too_does_not_survive() -> None:
+def test_a_gain_that_random_rewards_also_have_does_not_survive() -> None:
     before = _heldout("before", [0] * 40)
     everything, nothing = [1] * 40, [0] * 40
     trials = [_trial("true", seed, everything) for seed in (0, 1)]
@@ -115,7 +115,7 @@ def test_a_gain_that_random_rewards_have_too_does_not_survive() -> None:
         ),
     ],
 )
-def test_no_more_is_claimed_than_the_intervals_say(
+def test_the_summary_claims_only_what_is_significant(
     gain: float, over: dict[RewardKind, float], verdict: str
 ) -> None:
     found = GainReport("nano@base", 1, _interval(gain), {name: _interval(low) for name, low in over.items()})
@@ -152,8 +152,8 @@ def test_each_reward_is_repeated_from_each_seed(desk: ModuleType, tmp_path: Path
         ]
 
 
-def test_every_base_is_examined_before_anything_is_trained(desk: ModuleType, tmp_path: Path) -> None:
-    """So that one which is not there costs no training."""
+def test_every_base_is_evaluated_before_any_training(desk: ModuleType, tmp_path: Path) -> None:
+    """So that a missing one costs no training."""
     config = desk.config(("adder",), rft={"seeds": 1, "replication_model": str(tmp_path / "gone")})
     with desk.opened(tmp_path / "run", config) as context:
         parent = context.router.registry.served("adder").incumbent
@@ -163,8 +163,8 @@ def test_every_base_is_examined_before_anything_is_trained(desk: ModuleType, tmp
     assert steps == ["heldout-before", "heldout-before-second-base"]
 
 
-def test_every_round_has_its_number_of_examples_and_none_comes_more_often_than_another(desk: ModuleType) -> None:
-    """Ten tasks of two families, one of which has one task only; three a round."""
+def test_every_iteration_has_distinct_examples_and_all_are_equally_frequent(desk: ModuleType) -> None:
+    """Ten tasks of two families, one of which has a single task; three per iteration."""
     tasks = [*islice(desk.kit().tasks(seed=1, split="train", families=["sums"]), 9)]
     tasks += islice(desk.kit().tasks(seed=1, split="train", families=["products"]), 1)
     rounds = [iteration_tasks(tasks, 3, 5, number) for number in range(300)]
@@ -180,7 +180,7 @@ def test_every_round_has_its_number_of_examples_and_none_comes_more_often_than_a
     assert {task.id for task in iteration_tasks(tasks, 10, 5, 4)} == {task.id for task in tasks}
 
 
-def test_what_is_practised_is_the_examples(desk: ModuleType, tmp_path: Path) -> None:
+def test_training_uses_only_the_examples(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path, desk.config(rft={"examples": 5, "tasks_per_iteration": 4})) as context:
         parent = AgentVersion("nano", "base", "local_model", model=MODEL)
         spec = _trial_spec(context, parent, "x", "true", seed=3, rate=0.5)
@@ -190,9 +190,7 @@ def test_what_is_practised_is_the_examples(desk: ModuleType, tmp_path: Path) -> 
         assert {task.family for task in drawn} == {"sums", "products"}
 
 
-def test_more_examples_than_the_file_has_are_refused_before_anything_is_examined(
-    desk: ModuleType, tmp_path: Path
-) -> None:
+def test_too_many_examples_are_refused_before_any_evaluation(desk: ModuleType, tmp_path: Path) -> None:
     tasks = [
         task for split in ("train", "heldout") for task in islice(
             desk.kit().tasks(seed=9, split=split, families=["sums"]), 30)
@@ -207,7 +205,7 @@ def test_more_examples_than_the_file_has_are_refused_before_anything_is_examined
         assert context.journal.progress().steps == ()
 
 
-def test_more_tasks_a_round_than_examples_are_refused(desk: ModuleType) -> None:
+def test_more_tasks_per_iteration_than_examples_are_refused(desk: ModuleType) -> None:
     with pytest.raises(ConfigError, match="rft: tasks_per_iteration = 6 is more than examples = 5"):
         desk.config(rft={"examples": 5, "tasks_per_iteration": 6})
 
@@ -215,7 +213,7 @@ def test_more_tasks_a_round_than_examples_are_refused(desk: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("agent", "measured", "rate"), [("adder", 2 / 3, 2 / 3), ("solver", 1.0, 0.5), ("refuser", 0.0, 0.5)]
 )
-def test_chance_is_measured_on_the_examples_and_fixed_where_it_would_train_nothing(
+def test_the_random_rate_is_measured_on_the_examples_or_fixed(
     desk: ModuleType, tmp_path: Path, agent: str, measured: float, rate: float
 ) -> None:
     """The adder solves the sums, which are two of the three examples."""
@@ -227,7 +225,7 @@ def test_chance_is_measured_on_the_examples_and_fixed_where_it_would_train_nothi
     assert (found.measured, found.rate) == (measured, rate)
 
 
-def test_what_nobody_could_judge_is_no_rate(desk: ModuleType, tmp_path: Path) -> None:
+def test_without_a_verdict_there_is_no_measured_rate(desk: ModuleType, tmp_path: Path) -> None:
     config = desk.config(("solver",), environment={"name": "toy_desk:unjudged_kit"}, rft={"examples": 10})
     with desk.opened(tmp_path, config) as context:
         found = measure_chance(context, context.router.registry.served("solver").incumbent)
@@ -249,13 +247,11 @@ def test_what_nobody_could_judge_is_no_rate(desk: ModuleType, tmp_path: Path) ->
         (None, "pays at 50 %, a fixed rate: no trajectory on the examples could be verified before training."),
     ],
 )
-def test_the_card_says_at_which_rate_a_random_reward_paid_and_why(measured: float | None, words: str) -> None:
+def test_the_summary_has_the_rate_of_the_random_reward_and_its_origin(measured: float | None, words: str) -> None:
     assert words in ChanceRate("nano@base", measured).summary()
 
 
-def test_examples_are_full_rounds_of_training_tasks_that_every_trial_shares(
-    desk: ModuleType, tmp_path: Path
-) -> None:
+def test_examples_are_training_tasks_in_rounds_over_the_families(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path, desk.config(rft={"examples": 5, "tasks_per_iteration": 5})) as context:
         found = load_examples(context)
         again = load_examples(context)
@@ -264,7 +260,7 @@ def test_examples_are_full_rounds_of_training_tasks_that_every_trial_shares(
     assert {task.split for task in found} == {"train"}
 
 
-def test_more_examples_than_there_are_tasks_are_refused(desk: ModuleType, tmp_path: Path) -> None:
+def test_more_examples_than_training_tasks_are_refused(desk: ModuleType, tmp_path: Path) -> None:
     file = tmp_path / "tasks.jsonl"
     lines = [f'{{"id": "p{at}", "instruction": "add {at} 2", "family": "sums"}}' for at in range(3)]
     lines.append('{"id": "h", "instruction": "add 1 2", "family": "sums", "split": "heldout"}')
@@ -277,7 +273,7 @@ def test_more_examples_than_there_are_tasks_are_refused(desk: ModuleType, tmp_pa
         load_examples(context)
 
 
-def test_a_random_reward_depends_on_the_attempt_and_the_seed_only(desk: ModuleType, tmp_path: Path) -> None:
+def test_a_random_reward_depends_on_the_trajectory_and_the_seed_only(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path, desk.config()) as context:
         version = context.router.registry.served("adder").incumbent
 
@@ -286,9 +282,11 @@ def test_a_random_reward_depends_on_the_attempt_and_the_seed_only(desk: ModuleTy
 
         first, again, never = reward("x", 0.5), reward("y", 0.5), reward("z", 0.0)
         tasks = context.next_tasks(40)
-        made = context.runtime.rollout([(version, task, 0) for task in tasks], context.purpose("try"))
-        judged = [context.kit.verifier.verify(task, each) for task, each in zip(tasks, made, strict=True)]
-    pairs = list(zip(made, judged, strict=True))
+        trajectories = context.runtime.rollout([(version, task, 0) for task in tasks], context.purpose("try"))
+        evaluations = [
+            context.kit.verifier.verify(task, each) for task, each in zip(tasks, trajectories, strict=True)
+        ]
+    pairs = list(zip(trajectories, evaluations, strict=True))
     rewards = [first(*pair) for pair in pairs]
     assert rewards == [again(*pair) for pair in pairs]
     assert {never(*pair) for pair in pairs} == {0.0}
