@@ -230,8 +230,8 @@ def metrics_page() -> str:
         "far) and the metrics below, `null` where a number was not finite; the same in `tensorboard/`, under group",
         "and name, such as `policy/entropy`; and at any time `upturn train report` makes `report.html` of it.",
         "",
-        "A resumed run cuts its files back to the checkpoint, so every unit stands there once. It repeats an",
-        "undisturbed run in all metrics but the times and `verify_gap`, which is measured anew on other rows.",
+        "A resumed run cuts its files back to the checkpoint, so every unit is in them once. It repeats an",
+        "uninterrupted run in all metrics except the times and `verify_gap`, which is measured on other rows.",
         "",
         "An algorithm of your own may add metrics; they are shown under “Other”.",
     ]

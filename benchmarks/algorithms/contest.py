@@ -185,13 +185,13 @@ def learn_kto(contest: Contest, player: Player, settings: KtoSettings) -> None:
 def learn_imitation(contest: Contest, player: Player, settings: ImitationSettings) -> None:
     """From its own successes; second attempts are told the answer, or what was written the first time."""
     second = None
-    if settings.second is not None:
-        kind = settings.second.kind
+    if settings.hint is not None:
+        kind = settings.hint.kind
 
         def second(iteration: int, failed: Sequence[ScoredGroup], /) -> list[HintedGroup]:
             return _second(player, iteration, failed, is_told=kind == "rationalisation")
 
-    run_imitation(player.model, player.collect, settings, _run(contest, player), second=second)
+    run_imitation(player.model, player.collect, settings, _run(contest, player), collect_hinted=second)
 
 
 def _second(player: Player, iteration: int, failed: Sequence[ScoredGroup], *, is_told: bool) -> list[HintedGroup]:

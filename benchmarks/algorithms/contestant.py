@@ -26,7 +26,13 @@ from benchmarks.algorithms.foresight import learn_world_model, teach_guessing
 from upturn.config import OptimiserSettings
 from upturn.training.advantages import AdvantageSettings
 from upturn.training.algorithms.dpo import DpoSettings
-from upturn.training.algorithms.expert_iteration import ImitationSettings, imitation
+from upturn.training.algorithms.expert_iteration import (
+    ImitationSettings,
+    IteratedSettings,
+    RejectionSettings,
+    SelfRepairSettings,
+    StarSettings,
+)
 from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.algorithms.kto import KtoSettings
 from upturn.training.algorithms.mixture import MixtureSettings
@@ -53,10 +59,10 @@ _UNBIASED = replace(CORRECTION, weight_cap=16.0)
 second-best arm would keep a share."""
 
 
-def _imitation(name: str, *, rounds: int, epochs: int) -> ImitationSettings:
-    """The named way; only full success is a success here."""
+def _imitation(settings: ImitationSettings, *, rounds: int, epochs: int) -> ImitationSettings:
+    """The settings for this benchmark; only full success is a success here."""
     return replace(
-        imitation(name),
+        settings,
         iterations=rounds,
         selection=SelectionSettings(threshold=1.0, top=4),
         epochs=epochs,
@@ -108,18 +114,20 @@ CONTESTANTS: Mapping[str, Contestant] = {
         attempts=16,
     ),
     "rejection": Contestant(
-        _imitation("rejection", rounds=1, epochs=_ROUNDS), learn_imitation, ("epochs",), attempts=_MANY
+        _imitation(RejectionSettings(), rounds=1, epochs=_ROUNDS), learn_imitation, ("epochs",), attempts=_MANY
     ),
-    "iterated": Contestant(_imitation("iterated", rounds=60, epochs=8), learn_imitation, ("iterations", "epochs")),
+    "iterated": Contestant(
+        _imitation(IteratedSettings(), rounds=60, epochs=8), learn_imitation, ("iterations", "epochs")
+    ),
     "star": Contestant(
-        _imitation("star", rounds=20, epochs=_ROUNDS),
+        _imitation(StarSettings(), rounds=20, epochs=_ROUNDS),
         learn_imitation,
         ("iterations", "epochs"),
         attempts=_FEW,
         lesson=Lesson(_LESSON, teach_copying),
     ),
     "self_repair": Contestant(
-        _imitation("self_repair", rounds=20, epochs=_ROUNDS),
+        _imitation(SelfRepairSettings(), rounds=20, epochs=_ROUNDS),
         learn_imitation,
         ("iterations", "epochs"),
         attempts=192,

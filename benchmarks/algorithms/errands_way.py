@@ -8,7 +8,12 @@ from transformers import PreTrainedModel
 
 from upturn.config import OptimiserSettings
 from upturn.training import ScoredGroup, SelectionSettings
-from upturn.training.algorithms.expert_iteration import ImitationSettings, imitation, run_imitation
+from upturn.training.algorithms.expert_iteration import (
+    ImitationSettings,
+    RejectionSettings,
+    StarSettings,
+    run_imitation,
+)
 from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
 from upturn.training.algorithms.online_dpo import OnlineDpoSettings, run_online_dpo
 from upturn.training.algorithms.ppo import CriticSettings, PpoSettings, run_ppo
@@ -54,8 +59,8 @@ def _dpo_rounds(model: PreTrainedModel, attempts: Attempts, settings: OnlineDpoS
 
 
 def _imitation(model: PreTrainedModel, attempts: Attempts, settings: ImitationSettings, run: RunOptions) -> object:
-    second = None if settings.second is None else attempts.second
-    return run_imitation(model, attempts.collect, settings, run, second=second)
+    second = None if settings.hint is None else attempts.second
+    return run_imitation(model, attempts.collect, settings, run, collect_hinted=second)
 
 
 _RATE = OptimiserSettings(learning_rate=3e-4)
@@ -75,11 +80,11 @@ WAYS: Mapping[str, Way] = {
         OnlineDpoSettings(iterations=_ENDLESS, optimiser=_RATE, evaluate_every=3, keep="final"), _dpo_rounds
     ),
     "star": Way(
-        replace(imitation("star"), iterations=_ENDLESS, selection=SelectionSettings(), keep="final"),
+        replace(StarSettings(), iterations=_ENDLESS, selection=SelectionSettings(), keep="final"),
         _imitation,
         round_share=1 / 6,
     ),
-    "rejection": Way(replace(imitation("rejection"), keep="final"), _imitation, round_share=1.0),
+    "rejection": Way(replace(RejectionSettings(), keep="final"), _imitation, round_share=1.0),
 }
 """By name. GRPO as in ``python -m benchmarks credit``; others with its learning rate where they step as often, and
 with those of their presets where they train whole passes."""

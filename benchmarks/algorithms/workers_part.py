@@ -65,7 +65,7 @@ def measure_workers(
     """``on_done`` each repetition. Raises MeasurementError without Ray, ClusterError where it does not start."""
     require_ray()
     from upturn.agents import RaySettings, RayWorkerPool
-    from upturn.loop.rollouts import OpenPolicyWorker, PolicyWorker, RayRuntime
+    from upturn.loop.rollouts import PolicyWorker, PolicyWorkerFactory, RayRuntime
     from upturn.training.optimisation import torch_threads
 
     kit = resolve_kit(ENVIRONMENT)
@@ -76,7 +76,7 @@ def measure_workers(
     with (
         TemporaryDirectory() as folder,
         torch_threads(1),
-        RayWorkerPool(OpenPolicyWorker(ENVIRONMENT, _LIMITS, _VERSION), RaySettings(WORKERS)) as crew,
+        RayWorkerPool(PolicyWorkerFactory(ENVIRONMENT, _LIMITS, _VERSION), RaySettings(WORKERS)) as crew,
     ):
         worker = PolicyWorker(AgentRuntime(kit, _LIMITS), _VERSION)
         worker.serve_as(_VERSION)

@@ -27,8 +27,8 @@ from upturn.records import Observation, PreferencePair, RatedTrajectory, TokenRo
 from upturn.training import FloatArray, Minibatch, TrainingRow, supervised_rows, turn_rows
 from upturn.training.algorithms.dpo import PairBatches
 from upturn.training.algorithms.kto import KtoSettings, RatedBatches
-from upturn.training.algorithms.sft import SupervisedSteps
-from upturn.training.data import pair_rows, refer
+from upturn.training.algorithms.sft import supervised_steps
+from upturn.training.data import add_reference, pair_rows
 from upturn.training.optimisation import Trainer
 from upturn.training.pair_settings import PairObjectiveSettings
 
@@ -81,7 +81,7 @@ def sft_gap(model: PreTrainedModel, folder: Path) -> Gap:
     )
     loss, gradient = _theirs(trainer, model)
     rows = supervised_rows([_attempt(place, written, "good") for place, written in enumerate(GOOD)])
-    (minibatch,) = SupervisedSteps(rows, len(rows), 0).unit(0).minibatches
+    (minibatch,) = supervised_steps(rows, len(rows), 0).unit(0).minibatches
     return _gap(model, minibatch, loss, gradient)
 
 
@@ -100,7 +100,7 @@ def dpo_gap(pair: Pair, ours: PairObjectiveSettings, theirs: dict[str, Any], fol
         PreferencePair(str(place), _attempt(place, good, "good"), _attempt(place, bad, "bad"), "group")
         for place, (good, bad) in enumerate(zip(GOOD, BAD, strict=True))
     ]
-    found = refer(pair_rows(pairs, ours, "initial"), Trainer(pair.reference, _STILL).score)
+    found = add_reference(pair_rows(pairs, ours, "initial"), Trainer(pair.reference, _STILL).score)
     return _gap(pair.model, PairBatches(found, len(GOOD), ours).minibatch(range(len(GOOD))), loss, gradient)
 
 
