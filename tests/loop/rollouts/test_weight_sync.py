@@ -211,7 +211,7 @@ def test_an_engine_that_was_not_given_the_promised_weights_is_refused(
         Handover(tiny(3), EngineReceiver(engine), tmp_path).give()
         with (
             AheadCollect(model, lambda i, _: practise(engine, i), staleness=1, iterations=2) as collect,
-            pytest.raises(TrainingError, match="must be those after 0 iterations"),
+            pytest.raises(TrainingError, match="must be that of the weights after 0 iterations"),
         ):
             collect(0)
 
