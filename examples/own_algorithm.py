@@ -47,7 +47,7 @@ def train(context: Context, parent: AgentVersion, _before: HeldoutResult, name: 
     snapshot = context.journal.record_step("snapshot", Snapshot, lambda: trainers.take_training_snapshot(context))
     rows = shortest(context, worker, snapshot)
     options = RunOptions(context.seed, trainers.training_folder(context, name))
-    trainers.jointly(context.world, worker, run_sft, rows, section, options)
+    trainers.train_on_all_ranks(context.world, worker, run_sft, rows, section, options)
     return trainers.save_candidate(context, worker, parent, name, snapshot=snapshot.id)
 
 

@@ -84,6 +84,18 @@ by = "turn"
 monte_carlo_share = 0.5
 """
 
+WORLD_MODEL = f"""{COMMON}
+[pool]
+path = "pool.db"
+
+[world_model]
+iterations = 2
+evaluate_every = 2
+transitions_per_iteration = 6
+group_size = 4
+optimiser.learning_rate = 3e-4
+"""
+
 
 SERVED = COMMON.replace("[tasks]", "[tasks]\ncount = 40")
 LOOP = f"""{SERVED}
@@ -224,6 +236,15 @@ def test_demonstrations_in_two_processes_give_the_weights_of_one(one: Ended, tmp
         (tmp_path / name).mkdir()
         shutil.copy(one.run / "pool.db", tmp_path / name / "pool.db")
         results.append(_done(command, tmp_path / name, SFT, "sft"))
+    _assert_same(*results)
+
+
+def test_a_world_model_in_two_processes_gives_the_weights_of_one(one: Ended, tmp_path: Path) -> None:
+    results = []
+    for name, command in (("one", UPTURN), ("two", _together())):
+        (tmp_path / name).mkdir()
+        shutil.copy(one.run / "pool.db", tmp_path / name / "pool.db")
+        results.append(_done(command, tmp_path / name, WORLD_MODEL, "world-model"))
     _assert_same(*results)
 
 

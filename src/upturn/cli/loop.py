@@ -26,12 +26,13 @@ def run(config_path: ConfigPath = CONFIG_PATH, resume: Resume = None, as_json: A
     folder; other paths are relative to the current folder.
     """
     from upturn.config import api_keys
-    from upturn.loop.trainers import lead_ranks, refuse_together
+    from upturn.loop.trainers import algorithm, lead_ranks
 
     world = lead_world()
     config = read_config(config_path)
-    if world is not None and "grpo" in config.loop.train:
-        refuse_together(config, "grpo")
+    if world is not None:
+        for name in config.loop.train:
+            algorithm(name).check_ranks(config)
     with LiveView("Upturn loop") as view:
         from upturn.loop import run_cycle
         from upturn.loop.run import choose_run, open_run

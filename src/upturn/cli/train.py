@@ -94,12 +94,13 @@ def _plan(algorithm: str, config_path: Path, *, as_json: bool) -> None:
 
 def _train(algorithm: str, config_path: Path, resume: str | None, *, as_json: bool) -> None:
     from upturn.config import api_keys
-    from upturn.loop.trainers import lead_ranks, refuse_together
+    from upturn.loop.trainers import algorithm as find_algorithm
+    from upturn.loop.trainers import lead_ranks
 
     world = lead_world()
     config = read_config(config_path, *([algorithm] if ":" in algorithm else []))
     if world is not None:
-        refuse_together(config, algorithm)
+        find_algorithm(algorithm).check_ranks(config)
     with LiveView(f"Upturn train {algorithm}") as view:
         from upturn.loop.run import choose_run, open_run
         from upturn.loop.trainers import check, run_training, write_card

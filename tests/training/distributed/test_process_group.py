@@ -12,10 +12,10 @@ from upturn.training.distributed.process_group import (
     all_gather,
     broadcast_first,
     connect,
-    first_process_only,
     refuse_different,
     world_from_environment,
 )
+from upturn.training.distributed.rank0 import Rank0Calls
 
 RENDEZVOUS = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
 
@@ -88,8 +88,9 @@ def test_single_process_collectives_are_identities() -> None:
     calls: list[str] = []
     assert broadcast_first(None, lambda: 3) == 3
     assert all_gather(None, "a") == ["a"]
-    assert first_process_only(lambda x: x + 1, None, lambda: calls.append("before"))(1) == 2
-    assert calls == ["before"]
+    calls_rank0 = Rank0Calls(None, {"add": lambda x, y: x + y}, lambda: calls.append("before"))
+    assert calls_rank0("add", 1, y=1) == calls_rank0.function("add")(1, 1) == 2
+    assert calls == ["before"] * 2
     refuse_different(None, {"seed": "1"})
     with connect(None) as world:
         assert world is None

@@ -170,6 +170,7 @@ def test_processes_with_different_programs_are_refused(errors: list[dict[str, st
 def test_a_failure_of_one_process_reaches_all(errors: list[dict[str, str]]) -> None:
     assert errors[0]["first fails"] == "KeyError: 'nothing'"
     assert "the first process failed: KeyError" in errors[1]["first fails"]
+    assert "rank 0 called 'a', this one 'b'" in errors[1]["other call"]
 
 
 def test_a_non_finite_loss_stops_all_processes(errors: list[dict[str, str]]) -> None:

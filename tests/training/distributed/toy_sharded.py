@@ -35,9 +35,9 @@ from upturn.training.distributed.process_group import (
     World,
     all_gather,
     connect,
-    first_process_only,
     world_from_environment,
 )
+from upturn.training.distributed.rank0 import Rank0Calls
 from upturn.training.distributed.sharding import gather_tensors, shard
 from upturn.training.distributed.weights import weight_tensors
 from upturn.training.evaluation_result import EvaluationResult
@@ -181,11 +181,12 @@ def grpo(settings: GrpoSettings, folder: Path, world: World | None, *, lora: boo
     whole = FullCopy(trained, world)
     shard(trained, world)
     task = Copying(whole)
+    calls = Rank0Calls(world, {"collect": task.collect, "score": task.score}, whole.refresh)
     run_grpo(
         trained,
-        first_process_only(task.collect, world, whole.refresh),
+        calls.function("collect"),
         settings,
-        RunOptions(SEED, folder, evaluate=first_process_only(task.score, world, whole.refresh)),
+        RunOptions(SEED, folder, evaluate=calls.function("score")),
     )
     return trained
 
@@ -199,7 +200,7 @@ def ppo(folder: Path, world: World | None) -> PreTrainedModel:
     task = Copying(whole)
     run_ppo(
         trained,
-        first_process_only(task.collect, world, whole.refresh),
+        Rank0Calls(world, {"collect": task.collect}, whole.refresh).function("collect"),
         PpoSettings(
             iterations=3, optimiser=OPTIMISER, credit=CreditSettings("token"), evaluate_every=None, keep="final"
         ),
@@ -227,11 +228,13 @@ def online_dpo(folder: Path, world: World | None) -> PreTrainedModel:
     for network in (trained, critic):
         shard(network, world)
     task = Copying(whole)
+
+    def collect(index: int) -> list[ScoredGroup]:
+        return [split_into_turns(group) for group in task.collect(index)]
+
     run_online_dpo(
         trained,
-        first_process_only(
-            lambda index: [split_into_turns(group) for group in task.collect(index)], world, whole.refresh
-        ),
+        Rank0Calls(world, {"collect": collect}, whole.refresh).function("collect"),
         OnlineDpoSettings(
             iterations=3,
             pairs=PairSettings(by="turn", monte_carlo_share=0.5, gamma=0.9),
@@ -328,11 +331,13 @@ def refused(folder: Path, world: World | None) -> None:
         huge = replace(OPTIMISER, learning_rate=1e30)
         run_sft(trained, rows(70), SftSettings(batch_rows=7, optimiser=huge), RunOptions(0, folder / "exploded"))
 
+    failing = Rank0Calls(world, {"nothing": lambda: dict[str, int]()["nothing"]}, lambda: None)
     tries: dict[str, Callable[[], object]] = {
         "other weights": lambda: shard(model(seed=rank), world),
         "other seed": lambda: train(SEED + rank, 1e-3),
         "other setting": lambda: train(SEED, 1e-3 * (1 + rank)),
-        "first fails": first_process_only(lambda: dict[str, int]()["nothing"], world),
+        "first fails": failing.function("nothing"),
+        "other call": Rank0Calls(world, {"a": list}, lambda: None).function("ab"[rank]),
         "explodes": explode,
         "saved": lambda: save_version(_sharded_model(world), folder / "version"),
         "copied too late": lambda: FullCopy(_sharded_model(world), world),

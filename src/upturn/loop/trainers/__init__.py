@@ -6,7 +6,7 @@ Start with ``sft``, then ``train_command``.
 """
 
 from upturn.loop.trainers.candidate import limits_summary, save_candidate, training_folder
-from upturn.loop.trainers.distributed_training import follow_rank0, jointly, lead_ranks, refuse_together
+from upturn.loop.trainers.distributed_training import follow_rank0, lead_ranks, train_on_all_ranks
 from upturn.loop.trainers.grpo import train_grpo
 from upturn.loop.trainers.model_card import write_card
 from upturn.loop.trainers.pool_data import render_demonstrations, with_copied_pool
@@ -38,13 +38,11 @@ __all__ = [
     "family_weights",
     "follow_rank0",
     "iteration_tasks",
-    "jointly",
     "lead_ranks",
     "limits_summary",
     "load_full_config",
     "parse_full_config",
     "plan_on_rows",
-    "refuse_together",
     "rehearsal_rows",
     "render_demonstrations",
     "run_name",
@@ -55,6 +53,7 @@ __all__ = [
     "split_transitions",
     "take_training_snapshot",
     "train_grpo",
+    "train_on_all_ranks",
     "train_sft",
     "trained_incumbent",
     "training_folder",

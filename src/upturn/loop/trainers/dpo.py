@@ -10,7 +10,7 @@ from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import Context
 from upturn.loop.trainers.candidate import run_options, save_candidate
-from upturn.loop.trainers.distributed_training import jointly
+from upturn.loop.trainers.distributed_training import train_on_all_ranks
 from upturn.loop.trainers.pool_data import (
     describe_omissions,
     render_trajectory,
@@ -53,7 +53,7 @@ def train(context: Context, parent: AgentVersion, _before: HeldoutResult, name: 
     steps = settings.epochs * -(-len(pairs) // settings.batch_pairs)
     context.progress.stage(f"Preference optimisation on {len(pairs)} pairs (DPO)", steps)
     options = run_options(context, worker, name, settings, loss="loss")
-    jointly(context.world, worker, run_dpo, pairs, settings, options)
+    train_on_all_ranks(context.world, worker, run_dpo, pairs, settings, options)
     return save_candidate(context, worker, parent, name, snapshot=snapshot)
 
 

@@ -10,6 +10,7 @@ from upturn.errors import TrainingError
 from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.rollouts import HintedRetries
 from upturn.loop.run import Context
+from upturn.loop.trainers.distributed_training import Rank0, rank0_function
 from upturn.loop.trainers.registry import Algorithm
 from upturn.loop.trainers.rl_training import RlSpec, RolloutSource, family_weights, rollout_spec, train_on_rollouts
 from upturn.loop.trainers.training_plan import Overhead, Plan, plan_on_rollouts
@@ -53,12 +54,13 @@ class Variant(NamedTuple):
 
         hint, spec = self.settings(context.config).hint, self.spec(context, name, family_weights(before))
 
-        def extras(source: RolloutSource) -> dict[str, HintedRetries]:
+        def extras(source: RolloutSource) -> dict[str, Rank0]:
             if hint is None:
                 return {}
             version = source.worker.version
             refuse_rewritten_history(source.worker.renderer, version.prompt, budget=budget_of(version.parameters))
-            return {"collect_hinted": HintedRetries(source.worker, spec.rollouts, hint.kind)}
+            retries = HintedRetries(source.worker, spec.rollouts, hint.kind)
+            return {"collect_hinted": rank0_function("collect_hinted", retries)}
 
         return train_on_rollouts(context, parent, name, spec=spec, run=run_imitation, extras=extras)
 

@@ -6,6 +6,7 @@ from upturn.config import Config
 from upturn.errors import ConfigError
 from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.run import Context
+from upturn.loop.trainers.distributed_training import Rank0, rank0_function
 from upturn.loop.trainers.registry import Algorithm
 from upturn.loop.trainers.rl_training import (
     OutcomeReward,
@@ -18,7 +19,6 @@ from upturn.loop.trainers.rl_training import (
 from upturn.loop.trainers.training_plan import Plan, plan_on_rollouts, policy_overhead
 from upturn.records import AgentVersion
 from upturn.training.algorithms.grpo import GrpoSettings
-from upturn.training.data import Refill
 
 
 def plan(context: Context, parent: AgentVersion) -> Plan:
@@ -49,8 +49,8 @@ def train_grpo(
 
     is_dynamic = context.config.section(GrpoSettings).dynamic_sampling is not None
 
-    def extras(source: RolloutSource) -> dict[str, Refill | None]:
-        return {"refill": source.refill if is_dynamic else None}
+    def extras(source: RolloutSource) -> dict[str, Rank0 | None]:
+        return {"refill": rank0_function("refill", source.refill) if is_dynamic else None}
 
     spec = _spec(context, name, weights, reward=reward)
     return train_on_rollouts(context, parent, name, spec=spec, run=run_grpo, extras=extras)
@@ -77,4 +77,23 @@ def check(config: Config) -> None:
         )
 
 
-GRPO = Algorithm(GrpoSettings, plan, train, frozenset({"rollouts", "rewards", "curriculum"}), check)
+def check_ranks(config: Config) -> None:
+    """Raises ConfigError for sampling ahead, which needs a single process."""
+    staleness = config.section(GrpoSettings).staleness
+    if staleness:
+        raise ConfigError(
+            [
+                f"grpo.staleness = {staleness} samples while one process trains; several processes take turns: "
+                "omit it, or start one process"
+            ]
+        )
+
+
+GRPO = Algorithm(
+    GrpoSettings,
+    plan,
+    train,
+    frozenset({"rollouts", "rewards", "curriculum"}),
+    check=check,
+    check_ranks=check_ranks,
+)

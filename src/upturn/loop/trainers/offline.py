@@ -9,7 +9,7 @@ from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.rollouts import PolicyWorker, in_training, score_trajectory
 from upturn.loop.run import Context
 from upturn.loop.trainers.candidate import run_options, save_candidate
-from upturn.loop.trainers.distributed_training import jointly
+from upturn.loop.trainers.distributed_training import train_on_all_ranks
 from upturn.loop.trainers.pool_data import render_trajectory
 from upturn.loop.trainers.registry import Algorithm
 from upturn.loop.trainers.rl_training import rollout_spec
@@ -50,7 +50,7 @@ def train(context: Context, parent: AgentVersion, _before: HeldoutResult, name: 
     versions: tuple[str, ...] = ()
     if settings.max_age is not None:
         versions = weights_by_age(parent.agent, context.pool.agent_versions(), scored)
-    jointly(context.world, worker, run_offline, scored, settings, options, versions=versions)
+    train_on_all_ranks(context.world, worker, run_offline, scored, settings, options, versions=versions)
     return save_candidate(context, worker, parent, name, snapshot=snapshot)
 
 

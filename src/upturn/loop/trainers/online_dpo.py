@@ -6,6 +6,7 @@ from dataclasses import replace
 from upturn.config import Config
 from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.run import Context
+from upturn.loop.trainers.distributed_training import SHARDED_CRITIC
 from upturn.loop.trainers.registry import Algorithm
 from upturn.loop.trainers.rl_training import CONTINUATIONS, RlSpec, family_weights, rollout_spec, train_on_rollouts
 from upturn.loop.trainers.training_plan import Overhead, Plan, plan_on_rollouts
@@ -35,7 +36,9 @@ def train(context: Context, parent: AgentVersion, before: HeldoutResult, name: s
     from upturn.training.algorithms.online_dpo import run_online_dpo
 
     spec = _spec(context, name, family_weights(before))
-    return train_on_rollouts(context, parent, name, spec=spec, run=run_online_dpo)
+    has_critic = configured(context.config).critic is not None
+    extras = {"critic": SHARDED_CRITIC if has_critic else None}
+    return train_on_rollouts(context, parent, name, spec=spec, run=run_online_dpo, extras=lambda _: extras)
 
 
 def _spec(context: Context, name: str, weights: Mapping[str, float] | None = None) -> RlSpec:

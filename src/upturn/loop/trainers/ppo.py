@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.run import Context
+from upturn.loop.trainers.distributed_training import SHARDED_CRITIC
 from upturn.loop.trainers.registry import Algorithm
 from upturn.loop.trainers.rl_training import RlSpec, family_weights, rollout_spec, train_on_rollouts
 from upturn.loop.trainers.training_plan import Overhead, Plan, plan_on_rollouts
@@ -23,7 +24,9 @@ def train(context: Context, parent: AgentVersion, before: HeldoutResult, name: s
     from upturn.training.algorithms.ppo import run_ppo
 
     spec = _spec(context, name, family_weights(before))
-    return train_on_rollouts(context, parent, name, spec=spec, run=run_ppo)
+    return train_on_rollouts(
+        context, parent, name, spec=spec, run=run_ppo, extras=lambda _: {"critic": SHARDED_CRITIC}
+    )
 
 
 def _spec(context: Context, name: str, weights: Mapping[str, float] | None = None) -> RlSpec:

@@ -42,6 +42,8 @@ class Algorithm:
     """Raises ConfigError for contradictions between its section and others; called before anything is opened."""
     ready: "Callable[[Context], object]" = _accept
     """Raises ConfigError for what the run's environment lacks; called before any evaluation."""
+    check_ranks: Callable[[Config], object] = _accept
+    """Raises ConfigError for what several processes cannot do; called where there are several."""
 
 
 ALGORITHMS: Mapping[str, str] = {

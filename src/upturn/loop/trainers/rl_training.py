@@ -15,7 +15,7 @@ from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.rollouts import PolicyWorker, RolloutSpec, TaskSampler, curriculum_collect, follow, rollout_runtime
 from upturn.loop.run import Context, adapter_settings
 from upturn.loop.trainers.candidate import run_options, save_candidate, training_folder
-from upturn.loop.trainers.distributed_training import jointly
+from upturn.loop.trainers.distributed_training import rank0_collect, train_on_all_ranks
 from upturn.models import load_local
 from upturn.pool import PoolSink
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
@@ -94,7 +94,8 @@ def train_on_rollouts(
             options = run_options(context, worker, name, settings, reward="mean_return")
             if spec.seed is not None:
                 options = replace(options, seed=spec.seed)
-            outcome = jointly(context.world, worker, run, source.collect, settings, options, **extras(source))
+            collect = rank0_collect(source.collect)
+            outcome = train_on_all_ranks(context.world, worker, run, collect, settings, options, **extras(source))
     if outcome.stopped == "limit" and outcome.best_score is None:
         write_training_report(training_folder(context, name))
         return parent

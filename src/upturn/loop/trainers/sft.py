@@ -5,7 +5,7 @@ from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import Context
 from upturn.loop.trainers.candidate import run_options, save_candidate
-from upturn.loop.trainers.distributed_training import jointly
+from upturn.loop.trainers.distributed_training import train_on_all_ranks
 from upturn.loop.trainers.pool_data import render_demonstrations
 from upturn.loop.trainers.registry import Algorithm
 from upturn.loop.trainers.training_plan import Plan, epoch_workload, plan_on_rows
@@ -44,7 +44,7 @@ def train_sft(context: Context, parent: AgentVersion, snapshot: Snapshot, name: 
     steps = settings.epochs * -(-len(rows) // settings.batch_rows)
     context.progress.stage(f"Supervised training on {len(rows)} verified successes", steps)
     options = run_options(context, worker, name, settings, loss="loss")
-    jointly(context.world, worker, run_sft, rows, settings, options)
+    train_on_all_ranks(context.world, worker, run_sft, rows, settings, options)
     return save_candidate(context, worker, parent, name, snapshot=snapshot.id)
 
 

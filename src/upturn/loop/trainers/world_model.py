@@ -13,7 +13,7 @@ from upturn.loop.progress import curve_reporter
 from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import Context
 from upturn.loop.trainers.candidate import TrainedVersion, save_candidate, training_folder
-from upturn.loop.trainers.distributed_training import jointly
+from upturn.loop.trainers.distributed_training import rank0_predictor, train_on_all_ranks
 from upturn.loop.trainers.pool_data import load_demonstrations, render_trajectory
 from upturn.loop.trainers.registry import Algorithm
 from upturn.loop.trainers.training_plan import Plan, Workload, evaluation_count, plan_on_rows, policy_overhead
@@ -93,11 +93,11 @@ def train(context: Context, parent: AgentVersion, _before: HeldoutResult, name: 
         evaluate=None if settings.evaluate_every is None else transitions.held_out,
         progress=curve_reporter(context.progress, correct="mean_return"),
     )
-    jointly(
+    train_on_all_ranks(
         context.world,
         worker,
         run_world_model,
-        Predictor(worker.engine, RenderedObservations(worker.renderer)),
+        rank0_predictor(Predictor(worker.engine, RenderedObservations(worker.renderer))),
         transitions.trained,
         settings,
         options,

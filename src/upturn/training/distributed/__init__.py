@@ -13,10 +13,10 @@ from upturn.training.distributed.process_group import (
     all_gather,
     broadcast_first,
     connect,
-    first_process_only,
     refuse_different,
     world_from_environment,
 )
+from upturn.training.distributed.rank0 import Rank0Calls
 
 if TYPE_CHECKING:
     from upturn.training.distributed.sharding import (
@@ -44,6 +44,7 @@ else:
 
 __all__ = [
     "Limits",
+    "Rank0Calls",
     "World",
     "all_gather",
     "as_forward_pass",
@@ -52,7 +53,6 @@ __all__ = [
     "connect",
     "copy_tensors",
     "digest",
-    "first_process_only",
     "gather_tensors",
     "gradients",
     "refuse_different",

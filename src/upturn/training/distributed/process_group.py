@@ -16,12 +16,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from upturn.errors import TrainingError, UpturnError, error_text
 
 ValueT = TypeVar("ValueT")
-Parameters = ParamSpec("Parameters")
 
 _RANK = ("RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK")
 """Variables of torchrun and ``accelerate launch``, then those of MPI launchers (as in Accelerate)."""
@@ -158,22 +157,6 @@ def all_gather(world: World | None, value: ValueT) -> list[ValueT]:
     buffer: list[Any] = [None] * world.size  # torch's collective returns objects
     distributed.all_gather_object(buffer, _dump(value))
     return [pickle.loads(item) for item in buffer]  # from processes of the same run
-
-
-def first_process_only(
-    function: Callable[Parameters, ValueT], world: World | None, before: Callable[[], None] | None = None
-) -> Callable[Parameters, ValueT]:
-    """Wraps ``function``, such as sampling, so that only the first process calls it and all get its result.
-
-    ``before``: called in every process before each call, such as ``FullCopy.refresh``; None = nothing.
-    """
-
-    def wrapped(*arguments: Parameters.args, **named: Parameters.kwargs) -> ValueT:
-        if before is not None:
-            before()
-        return broadcast_first(world, lambda: function(*arguments, **named))
-
-    return wrapped
 
 
 def refuse_different(world: World | None, facts: Mapping[str, str]) -> None:

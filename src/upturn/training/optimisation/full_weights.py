@@ -50,8 +50,7 @@ class FullCopy:
         """The copy. Raises TrainingError in a process without one."""
         if self._model is None:
             raise TrainingError(
-                "this process has no full copy of the model; use it in the first process only "
-                "(``first_process_only``)"
+                "this process has no full copy of the model; use it in the first process only (``Rank0Calls``)"
             )
         return self._model
 

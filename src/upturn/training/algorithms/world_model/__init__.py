@@ -6,7 +6,7 @@ Start with ``run``; ``prediction`` samples and scores predictions.
 from typing import TYPE_CHECKING
 
 from upturn.lazy_names import lazy_names
-from upturn.training.algorithms.world_model.prediction import Predictor, Sampler
+from upturn.training.algorithms.world_model.prediction import PredictionSource, Predictor, Sampler
 from upturn.training.algorithms.world_model.settings import WorldModelSettings
 
 if TYPE_CHECKING:
@@ -14,4 +14,4 @@ if TYPE_CHECKING:
 else:
     __getattr__ = lazy_names(__name__, {"run_world_model": "run"})
 
-__all__ = ["Predictor", "Sampler", "WorldModelSettings", "run_world_model"]
+__all__ = ["PredictionSource", "Predictor", "Sampler", "WorldModelSettings", "run_world_model"]

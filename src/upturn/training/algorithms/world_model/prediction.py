@@ -59,9 +59,22 @@ class PredictionScore(NamedTuple):
         return self.accuracy - self.baseline
 
 
+class PredictionSource(Protocol):
+    """Predicts observations, and compares them with the recorded ones."""
+
+    @property
+    def similarity(self) -> Similarity:
+        """Compares a predicted observation with the recorded one."""
+
+    def predict(
+        self, transitions: Sequence[Transition], count: int, *, key: str, seed: int, temperature: float = 1.0
+    ) -> list[list[Prediction]]:
+        """See ``Predictor.predict``."""
+
+
 @dataclass(frozen=True, slots=True)
 class Predictor:
-    """Samples, reads and scores predictions."""
+    """Samples and reads predictions of the trained model."""
 
     sampler: Sampler
     """Of the trained model."""
@@ -103,32 +116,33 @@ class Predictor:
         remaining = iter(trajectories)
         return [[self._read(transition, next(remaining)) for _ in range(count)] for transition in transitions]
 
-    def score(
-        self,
-        transitions: Sequence[Transition],
-        predicted: Sequence[Sequence[Prediction]],
-        common: Mapping[str, str],
-        *,
-        threshold: float,
-    ) -> list[PredictionScore]:
-        """Returns the score of each transition's predictions. ``common``: the most common output of each tool."""
-        scores = []
-        for transition, predictions in zip(transitions, predicted, strict=True):
-            output = common.get(transition.tool)
-            baseline = 0.0 if output is None else self.similarity(output, transition.text)
-            similarities = [prediction.similarity or 0.0 for prediction in predictions]
-            count = len(similarities)
-            accuracy = sum(similarity >= threshold for similarity in similarities) / count
-            mean = math.fsum(similarities) / count
-            scores.append(PredictionScore(accuracy, float(baseline >= threshold), mean, count))
-        return scores
-
     def _read(self, transition: Transition, trajectory: Trajectory) -> Prediction:
         if not trajectory.rows:
             return Prediction(trajectory, None)
         (row,) = trajectory.rows
         text = self.observations.read(row.token_ids[row.spans[0].start :])
         return Prediction(trajectory, 0.0 if text is None else self.similarity(text, transition.text))
+
+
+def score_predictions(
+    similarity: Similarity,
+    transitions: Sequence[Transition],
+    predicted: Sequence[Sequence[Prediction]],
+    common: Mapping[str, str],
+    *,
+    threshold: float,
+) -> list[PredictionScore]:
+    """Returns the score of each transition's predictions. ``common``: the most common output of each tool."""
+    scores = []
+    for transition, predictions in zip(transitions, predicted, strict=True):
+        output = common.get(transition.tool)
+        baseline = 0.0 if output is None else similarity(output, transition.text)
+        similarities = [prediction.similarity or 0.0 for prediction in predictions]
+        count = len(similarities)
+        accuracy = sum(value >= threshold for value in similarities) / count
+        mean = math.fsum(similarities) / count
+        scores.append(PredictionScore(accuracy, float(baseline >= threshold), mean, count))
+    return scores
 
 
 def prediction_task(transition: Transition) -> Task:
@@ -176,16 +190,16 @@ class _OneStepEnvironment:
 
 
 def score_by_tool(
-    predictor: Predictor, transitions: Sequence[Transition], common: Mapping[str, str], *, threshold: float
+    predictor: PredictionSource, transitions: Sequence[Transition], common: Mapping[str, str], *, threshold: float
 ) -> dict[str, PredictionScore]:
-    """Returns scores by tool, from one greedy prediction of each transition; ``common``: as for ``score``."""
+    """Returns scores by tool, from one greedy prediction of each transition; ``common``: as for
+    ``score_predictions``."""
     predicted = predictor.predict(transitions, 1, key="foresight", seed=0, temperature=0.0)
-    scores: dict[str, list[PredictionScore]] = {}
-    for transition, score in zip(
-        transitions, predictor.score(transitions, predicted, common, threshold=threshold), strict=True
-    ):
-        scores.setdefault(transition.tool, []).append(score)
-    return {tool: merge_scores(tool_scores) for tool, tool_scores in scores.items()}
+    scores = score_predictions(predictor.similarity, transitions, predicted, common, threshold=threshold)
+    by_tool: dict[str, list[PredictionScore]] = {}
+    for transition, score in zip(transitions, scores, strict=True):
+        by_tool.setdefault(transition.tool, []).append(score)
+    return {tool: merge_scores(tool_scores) for tool, tool_scores in by_tool.items()}
 
 
 def merge_scores(scores: Collection[PredictionScore]) -> PredictionScore:
@@ -198,11 +212,11 @@ def merge_scores(scores: Collection[PredictionScore]) -> PredictionScore:
 
 
 def select_unknown(
-    predictor: Predictor, transitions: Sequence[Transition], threshold: float, easy: EasySettings
+    predictor: PredictionSource, transitions: Sequence[Transition], threshold: float, easy: EasySettings
 ) -> list[Transition]:
     """Returns the transitions with an accuracy below the rate. Raises TrainingError if there is none."""
     predicted = predictor.predict(transitions, easy.group_size, key="easy", seed=0)
-    scores = predictor.score(transitions, predicted, {}, threshold=threshold)
+    scores = score_predictions(predictor.similarity, transitions, predicted, {}, threshold=threshold)
     unknown = [
         transition for transition, score in zip(transitions, scores, strict=True) if score.accuracy < easy.rate
     ]
@@ -216,7 +230,7 @@ def select_unknown(
 
 
 def evaluate_lift(
-    predictor: Predictor, held_out: Sequence[Transition], common: Mapping[str, str], threshold: float
+    predictor: PredictionSource, held_out: Sequence[Transition], common: Mapping[str, str], threshold: float
 ) -> EvaluationResult:
     """Returns the lift of greedy predictions, with the two rates that it is the difference of."""
     score = merge_scores(score_by_tool(predictor, held_out, common, threshold=threshold).values())

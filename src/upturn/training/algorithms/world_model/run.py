@@ -24,10 +24,11 @@ from upturn.training.algorithms.sft import run_sft
 from upturn.training.algorithms.world_model.prediction import (
     Prediction,
     PredictionScore,
-    Predictor,
+    PredictionSource,
     evaluate_lift,
     merge_scores,
     prediction_task,
+    score_predictions,
     select_unknown,
 )
 from upturn.training.algorithms.world_model.settings import WorldModelSettings
@@ -49,7 +50,7 @@ from upturn.training.stream import NO_STATE, State
 
 def run_world_model(  # noqa: PLR0917  # a predictor and its transitions take the place of a collect
     model: PreTrainedModel,
-    predictor: Predictor,
+    predictor: PredictionSource,
     transitions: Sequence[Transition],
     settings: WorldModelSettings,
     options: RunOptions,
@@ -109,7 +110,7 @@ def _cap(transitions: Sequence[Transition], settings: WorldModelSettings, seed: 
 class PredictionCollect:
     """A ``Collect`` of predictions of transitions."""
 
-    predictor: Predictor
+    predictor: PredictionSource
     transitions: Sequence[Transition]
     settings: WorldModelSettings
     _: KW_ONLY
@@ -143,7 +144,9 @@ class PredictionCollect:
         predicted = self.predictor.predict(
             transitions, settings.group_size, key=f"foresight/{stage}", seed=derived_seed(self.seed, *stage)
         )
-        self._scores += self.predictor.score(transitions, predicted, self.common, threshold=settings.threshold)
+        self._scores += score_predictions(
+            self.predictor.similarity, transitions, predicted, self.common, threshold=settings.threshold
+        )
         return [
             ScoredGroup(
                 prediction_task(transition),
