@@ -18,7 +18,7 @@ import typer
 from typer.main import get_command as as_command
 
 from upturn.cli import app
-from upturn.config import CORE, Settings, changed, default_of, nested_settings
+from upturn.config import CORE, Settings, changed_settings, default_value, nested_settings
 from upturn.loop.trainers import sections
 from upturn.training.runs import GROUPS, METRICS
 
@@ -134,7 +134,7 @@ def _section_lines(kind: type[Settings], heading: str, words: str | None) -> Ite
     hints, meanings = get_type_hints(kind, include_extras=True), _meanings(kind)
     nested = nested_settings(kind)
     for each in fields(kind):
-        default, inner = default_of(each), nested.get(each.name)
+        default, inner = default_value(each), nested.get(each.name)
         shown = _type_words(hints[each.name]) if inner is None else f"[table](#{_anchor(inner)})"
         yield f"| `{each.name}` | {shown} | {_default_of_field(default)} | {_sentence(meanings[each.name])} |"
 
@@ -150,8 +150,8 @@ def _default_of_field(value: Any) -> str:
         return "required"
     if not isinstance(value, Settings):
         return _toml(value)
-    names = [each.name for each in fields(value) if default_of(each) is MISSING]
-    names += [name for name, _ in changed(value, "") if "." not in name and name not in names]
+    names = [each.name for each in fields(value) if default_value(each) is MISSING]
+    names += [name for name, _ in changed_settings(value, "") if "." not in name and name not in names]
     plain = {name: getattr(value, name) for name in names if not is_dataclass(getattr(value, name))}
     return f"`{_toml_value(plain)}`" if plain else ""
 

@@ -17,8 +17,8 @@ from benchmarks.algorithms.meter import Meter, MeteredSampler, SpentError
 from benchmarks.credit import Errands, ErrandsSettings, reward_of
 from benchmarks.ledger import Entry, Ledger, digest
 from upturn.config import OptimiserSettings
-from upturn.loop.rollouts import PolicyWorker, RolloutPlan, SecondAttempts, TaskSampler
-from upturn.loop.trainers import observed, own_rows
+from upturn.loop.rollouts import HintedRetries, PolicyWorker, RolloutSpec, TaskSampler
+from upturn.loop.trainers import rehearsal_rows, split_transitions
 from upturn.models import RenderedObservations
 from upturn.records import record
 from upturn.training import ScoredGroup
@@ -137,13 +137,13 @@ def learn_world(
     wanted = errands.settings
     share = Meter(int(wanted.budget * settings.world_share))
     sampler = TaskSampler(errands.kit, dict.fromkeys(wanted.families, 1.0), wanted.tasks, seed=seed)
-    practice = RolloutPlan(f"world/{seed}", seed, wanted.attempts, reward_of)
+    practice = RolloutSpec(f"world/{seed}", seed, wanted.attempts, reward_of)
     attempts = []
     for iteration in range(settings.observed_rounds):
         groups = worker.sample_groups(sampler.tasks(iteration), iteration, practice, errands.sink)
         share.count(groups)
         attempts += [member.trajectory for group in groups for member in group.members]
-    world = observed(attempts, worker)
+    world = split_transitions(attempts, worker)
     predictor = Predictor(MeteredSampler(worker.engine, share), RenderedObservations(worker.renderer))
     with suppress(SpentError):
         run_world_model(
@@ -152,7 +152,7 @@ def learn_world(
             (*world.trained, *world.held_out),
             settings.world_model,
             RunOptions(seed, folder),
-            rehearsal=() if settings.world_model.warm_up is None else own_rows(attempts, worker.version),
+            rehearsal=() if settings.world_model.warm_up is None else rehearsal_rows(attempts, worker.version),
         )
     meter.tokens += share.tokens
 
@@ -167,7 +167,7 @@ class Source:
         self._meter = meter
         self._least = int(way.round_share * wanted.budget)
         self._batch = 0
-        self._practice = RolloutPlan(f"practice/{seed}", seed, wanted.attempts, reward_of)
+        self._practice = RolloutSpec(f"practice/{seed}", seed, wanted.attempts, reward_of)
         self._tasks = TaskSampler(errands.kit, dict.fromkeys(wanted.families, 1.0), wanted.tasks, seed=seed)
 
     def collect(self, round_: int, /) -> list[ScoredGroup]:  # noqa: ARG002  # batches count on through the rounds
@@ -191,6 +191,6 @@ class Source:
 
     def second(self, round_: int, failed: Sequence[ScoredGroup], /) -> list[HintedGroup]:
         """Attempts at what failed, with the answer at hand."""
-        groups = SecondAttempts(self._worker, self._practice, "rationalisation")(round_, failed)
+        groups = HintedRetries(self._worker, self._practice, "rationalisation")(round_, failed)
         self._meter.count([each.group for each in groups])
         return groups

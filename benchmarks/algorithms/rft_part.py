@@ -20,8 +20,8 @@ from benchmarks.algorithms.meter import written_in
 from benchmarks.credit import Errands, ErrandsSettings
 from benchmarks.ledger import Entry, Ledger
 from upturn.deployment import Interval
-from upturn.loop.rollouts import RolloutPlan
-from upturn.loop.trainers import over_seeds, rounds_of
+from upturn.loop.rollouts import RolloutSpec
+from upturn.loop.trainers import bootstrap_over_seeds, iteration_tasks
 from upturn.records import Evaluation, Result, Trajectory, record
 from upturn.rewards import accepted_and_formed, random_acceptance
 from upturn.training import ScoredGroup
@@ -78,11 +78,11 @@ class RftFindings:
 
     def gain(self, reward: RewardName, examples: int) -> Interval:
         """Over before, in success; over seeds and tasks."""
-        return over_seeds(self._outcomes(reward, examples) - np.asarray(self.before.outcomes))
+        return bootstrap_over_seeds(self._outcomes(reward, examples) - np.asarray(self.before.outcomes))
 
     def over_random(self, examples: int) -> Interval:
         """Of the true reward over the random one."""
-        return over_seeds(self._outcomes("true", examples) - self._outcomes("random", examples))
+        return bootstrap_over_seeds(self._outcomes("true", examples) - self._outcomes("random", examples))
 
     def _outcomes(self, reward: RewardName, examples: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
         return np.array([each.outcomes for each in self.after[reward][examples]])
@@ -138,12 +138,12 @@ def train(
     families = errands.settings.families
     stream = errands.kit.tasks(seed=_EXAMPLES_SEED, split="train", families=families)
     examples, worker = list(islice(stream, size)), errands.worker()
-    practice = RolloutPlan(f"rft/{seed}", seed, settings.attempts, both=_earned(reward, seed=seed, rate=rate))
+    practice = RolloutSpec(f"rft/{seed}", seed, settings.attempts, reward=_earned(reward, seed=seed, rate=rate))
     tokens = 0
 
     def collect(iteration: int, /) -> list[ScoredGroup]:
         nonlocal tokens
-        tasks = rounds_of(examples, settings.tasks, seed, iteration)
+        tasks = iteration_tasks(examples, settings.tasks, seed, iteration)
         groups = worker.sample_groups(tasks, iteration, practice, errands.sink)
         tokens += written_in(groups)
         return groups

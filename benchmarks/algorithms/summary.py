@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks.algorithms.errands_part import AFTER, Course, Courses
 from benchmarks.algorithms.rft_part import RftFindings
-from upturn.loop.trainers import over_seeds
+from upturn.loop.trainers import bootstrap_over_seeds
 from upturn.records import JsonValue, Result
 
 
@@ -19,7 +19,7 @@ def courses_results(courses: Courses) -> list[Result]:
     start = fmean(each.curve[0][1] for seeds in courses.values() for each in seeds)
     results = [Result("errands_success_start", start, "share")]
     for name, seeds in courses.items():
-        found = over_seeds(_outcomes(seeds))
+        found = bootstrap_over_seeds(_outcomes(seeds))
         results.append(Result(f"errands_success_{name}", found.mean, "share", found.low, found.high, len(seeds)))
     for name, seeds in courses.items():
         means = [_on_the_way(each) for each in seeds]
@@ -27,7 +27,7 @@ def courses_results(courses: Courses) -> list[Result]:
         results.append(mean)
     for name, seeds in courses.items():
         if not name.endswith(AFTER):
-            gain = over_seeds(_outcomes(courses[f"{name}{AFTER}"]) - _outcomes(seeds))
+            gain = bootstrap_over_seeds(_outcomes(courses[f"{name}{AFTER}"]) - _outcomes(seeds))
             results.append(
                 Result(f"errands_world_model_gain_{name}", gain.mean, "share", gain.low, gain.high, len(seeds))
             )

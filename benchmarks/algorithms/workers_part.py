@@ -65,7 +65,7 @@ def measure_workers(
     """``on_done`` each repetition. Raises MeasurementError without Ray, ClusterError where it does not start."""
     require_ray()
     from upturn.agents import RaySettings, RayWorkerPool
-    from upturn.loop.rollouts import OpenPolicyWorker, PolicyWorker, RayRuntime
+    from upturn.loop.rollouts import PolicyWorker, PolicyWorkerFactory, RayRuntime
     from upturn.training.optimisation import torch_threads
 
     kit = resolve_kit(ENVIRONMENT)
@@ -76,23 +76,23 @@ def measure_workers(
     with (
         TemporaryDirectory() as folder,
         torch_threads(1),
-        RayWorkerPool(OpenPolicyWorker(ENVIRONMENT, _LIMITS, _VERSION), RaySettings(WORKERS)) as crew,
+        RayWorkerPool(PolicyWorkerFactory(ENVIRONMENT, _LIMITS, _VERSION), RaySettings(WORKERS)) as crew,
     ):
         worker = PolicyWorker(AgentRuntime(kit, _LIMITS), _VERSION)
         worker.serve_as(_VERSION)
         runtime = RayRuntime(kit, _LIMITS, crew, Path(folder))
         runtime.follow(worker.model)
         first = Purpose("workers/first", settings.repetitions, temperature=1.0)
-        runtime.attempt(jobs, first)  # weights are handed over, once
-        worker.runtime.attempt(jobs, first)
+        runtime.rollout(jobs, first)  # weights are handed over, once
+        worker.runtime.rollout(jobs, first)
         for repetition in range(settings.repetitions):
             purpose = Purpose(f"workers/{repetition}", repetition, temperature=1.0)
             # Functions are called at once, so that they may bind what changes with the repetition.
             halves, cost = timed(lambda: played_in_parts(worker.runtime, jobs, purpose))  # noqa: B023
             halved.append(cost)
-            made, cost = timed(lambda: runtime.attempt(jobs, purpose))  # noqa: B023
+            made, cost = timed(lambda: runtime.rollout(jobs, purpose))  # noqa: B023
             together.append(cost)
-            alone.append(timed(lambda: worker.runtime.attempt(jobs, purpose))[1])  # noqa: B023
+            alone.append(timed(lambda: worker.runtime.rollout(jobs, purpose))[1])  # noqa: B023
             different += count_different(made, halves)
             tokens += sum(each.usage.written_tokens for each in made)
             on_done()
@@ -118,7 +118,7 @@ def played_in_parts(
 ) -> list[Trajectory]:
     """What one process makes of the workers' parts, one after another; the parts are those of ``cluster.deal``."""
     ends = [len(jobs) * part // WORKERS for part in range(WORKERS + 1)]
-    return [each for start, end in pairwise(ends) for each in runtime.attempt(jobs[start:end], purpose)]
+    return [each for start, end in pairwise(ends) for each in runtime.rollout(jobs[start:end], purpose)]
 
 
 def count_different(found: Sequence[Trajectory], expected: Sequence[Trajectory]) -> int:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from upturn.cli import emit, progress, resumable
+from upturn.cli import emit, progress, resume_hint
 from upturn.errors import ConfigError
 from upturn.threads import usable_cores
 
@@ -49,7 +49,7 @@ def bench_algorithms(  # noqa: PLR0917  # a command's parameters are its options
     if part:
         check(bench)
     with (
-        resumable(
+        resume_hint(
             f"python -m benchmarks algorithms --folder {quote(str(folder))}, and the other options as before"
         ),
         progress("measurements", bench.steps) as ticker,

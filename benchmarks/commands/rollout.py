@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from upturn.cli import emit, say
+from upturn.cli import emit, print_message
 from upturn.threads import usable_cores
 
 
@@ -23,7 +23,7 @@ def bench_rollout(  # noqa: PLR0917  # a command's parameters are its options
     from benchmarks.rollout import RolloutBench
     from benchmarks.rollout import bench_rollout as measure
 
-    bench = RolloutBench(threads or usable_cores(), reps, quick, say)
+    bench = RolloutBench(threads or usable_cores(), reps, quick, print_message)
     results, details = measure(bench, only or ())
     emit("benchmarks rollout", results, {"threads": bench.threads, "repetitions": reps, **details}, as_json=as_json)
     if any(result.holds is False for result in results):

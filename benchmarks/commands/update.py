@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from upturn.cli import emit, say
+from upturn.cli import emit, print_message
 from upturn.threads import usable_cores
 
 
@@ -30,7 +30,7 @@ def bench_update(  # noqa: PLR0917  # a command's parameters are its options
         repetitions=reps,
         sizes=QUICK if quick else Sizes(),
         has_bars=not quick,
-        say=say,
+        say=print_message,
     )
     results, details = measure(bench, only or ())
     emit("benchmarks update", results, {"threads": bench.threads, "repetitions": reps, **details}, as_json=as_json)

@@ -15,7 +15,7 @@ from upturn.config import Limits
 from upturn.environments import play
 from upturn.loop import AgentRuntime, Purpose
 from upturn.loop.evaluation import HeldoutResult, evaluate_version, evaluation_tasks
-from upturn.loop.rollouts import Continuations, PolicyWorker
+from upturn.loop.rollouts import ContinuationSpec, PolicyWorker
 from upturn.models import CompactRenderer, load_local, model_folder
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
 from upturn.training.runs import RunOptions
@@ -49,14 +49,14 @@ class ErrandsSettings:
     """Tokens that practice may sample until the target."""
 
 
-def reward_of(evaluation: Evaluation) -> float | None:
+def reward_of(_: Trajectory, evaluation: Evaluation) -> float | None:
     """1 for a success, 0 for a failure, None where the judgement is missing: a value is a chance of success."""
     return evaluation.rewards.get("success")
 
 
-def continuations(count: int) -> Continuations:
+def continuations(count: int) -> ContinuationSpec:
     """So many from each state."""
-    return Continuations(count, lambda _, evaluation: reward_of(evaluation))
+    return ContinuationSpec(count, reward_of)
 
 
 class Errands:

@@ -23,7 +23,14 @@ from benchmarks.credit.mdp import Floats
 from benchmarks.ledger import Entry, Ledger
 from upturn.errors import MeasurementError
 from upturn.loop import Purpose
-from upturn.loop.rollouts import Continued, PolicyWorker, RolloutPlan, TaskSampler, continued, measure_values
+from upturn.loop.rollouts import (
+    ContinuationReturns,
+    PolicyWorker,
+    RolloutSpec,
+    TaskSampler,
+    measure_values,
+    sample_continuations,
+)
 from upturn.training import ScoredGroup
 
 PART = "errands"
@@ -70,7 +77,9 @@ def measure_truth(errands: Errands, seed: int) -> Truth:
     worker = errands.worker()
     groups = _groups(errands, worker, seed)
     how = continuations(errands.settings.continuations)
-    found = continued(errands.runtime, worker.version, groups, Purpose(f"truth/{seed}", seed, 1.0), how=how)
+    found = sample_continuations(
+        errands.runtime, worker.version, groups, Purpose(f"truth/{seed}", seed, 1.0), spec=how
+    )
     half = how.count // 2
     whole, first, second = (changes(groups, found, part) for part in (_ALL, slice(half), slice(half, None)))
     is_known = np.isfinite(first + second)
@@ -89,7 +98,7 @@ def rank(errands: Errands, contender: Contender, seed: int, *, truth: Truth) -> 
     if contender.continuations:
         purpose = Purpose(f"rank/{contender.name}/{seed}", seed + _FURTHER_SEED, 1.0)
         how = continuations(contender.continuations)
-        measured = measure_values(errands.runtime, worker.version, groups, purpose, how=how)
+        measured = measure_values(errands.runtime, worker.version, groups, purpose, spec=how)
         groups, tokens = measured.groups, tokens + measured.tokens
     if _fingerprint(groups) != truth.attempts:
         raise MeasurementError(
@@ -139,7 +148,7 @@ class _Source:
         self._seed = seed
         families = dict.fromkeys(errands.settings.families, 1.0)
         self._tasks = TaskSampler(errands.kit, families, errands.settings.tasks, seed=seed)
-        self._practice = RolloutPlan(
+        self._practice = RolloutSpec(
             f"practice/{contender.name}/{seed}", seed, errands.settings.attempts, reward_of
         )
 
@@ -154,13 +163,13 @@ class _Source:
                 f"{self._practice.run}/values/{iteration}", self._seed + _FURTHER_SEED + iteration, 1.0
             )
             how = continuations(self._continuations)
-            measured = measure_values(self._errands.runtime, worker.version, found, purpose, how=how)
+            measured = measure_values(self._errands.runtime, worker.version, found, purpose, spec=how)
             found = measured.groups
             self.tokens += measured.tokens
         return found
 
 
-def changes(groups: Sequence[ScoredGroup], found: Continued, part: slice) -> Floats:
+def changes(groups: Sequence[ScoredGroup], found: ContinuationReturns, part: slice) -> Floats:
     """``(N,)``: r + V̂(s′) − V̂(s) of each turn, from a part of each state's continuations.
 
     Unscorable members and turns beside a state that was not measured are NaN.
@@ -183,7 +192,7 @@ def _groups(errands: Errands, worker: PolicyWorker, seed: int) -> list[ScoredGro
     """The attempts whose turns are credited: the same whenever they are made."""
     stream = errands.kit.tasks(seed=_RANKED_SEED + seed, split="train", families=errands.settings.families)
     tasks = list(islice(stream, errands.settings.ranked_tasks))
-    practice = RolloutPlan(f"ranked/{seed}", seed, errands.settings.attempts, reward_of)
+    practice = RolloutSpec(f"ranked/{seed}", seed, errands.settings.attempts, reward_of)
     return worker.sample_groups(tasks, 0, practice, errands.sink)
 
 

@@ -15,7 +15,7 @@ from benchmarks.sides.practice import LEARNING_RATE, LIMITS, read_practice
 from benchmarks.sides.practice_library import Nowhere
 from upturn.config import OptimiserSettings
 from upturn.loop import AgentRuntime
-from upturn.loop.rollouts import PolicyWorker, RolloutPlan
+from upturn.loop.rollouts import PolicyWorker, RolloutSpec
 from upturn.records import AgentVersion
 from upturn.training import ScoredGroup
 from upturn.training.algorithms import PolicyGradient
@@ -36,7 +36,7 @@ class Iterations:
         torch.set_num_threads(max(1, self._task.threads // 2) if self._staleness else self._task.threads)
         self._worker = _worker()
         self._sampler = _worker() if self._staleness else self._worker
-        self._practice = RolloutPlan("bench", self._task.seed, self._task.attempts)
+        self._practice = RolloutSpec("bench", self._task.seed, self._task.attempts)
         self._settings = GrpoSettings(
             iterations=self._task.iterations, optimiser=OptimiserSettings(learning_rate=LEARNING_RATE)
         )

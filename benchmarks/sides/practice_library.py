@@ -12,7 +12,7 @@ from benchmarks.side import Channel, Settings
 from benchmarks.sides.practice import LEARNING_RATE, LIMITS, PracticeTask, read_practice
 from upturn.config import OptimiserSettings
 from upturn.loop import AgentRuntime
-from upturn.loop.rollouts import PolicyWorker, RolloutPlan
+from upturn.loop.rollouts import PolicyWorker, RolloutSpec
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
 from upturn.training import ScoredGroup
 from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
@@ -58,7 +58,7 @@ class _Collector:
         self._task = task
         version = AgentVersion("nano", "base", "local_model", model=MODEL, parameters={"temperature": 1.0})
         self.worker = PolicyWorker(AgentRuntime(ErrandsKit(), LIMITS), version)
-        self._practice = RolloutPlan("bench", task.seed, task.attempts)
+        self._practice = RolloutSpec("bench", task.seed, task.attempts)
         self._started = 0.0
         self._seen: dict[str, float] = {}
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.errands import ENVIRONMENT, LEARNED
 from benchmarks.errands.pretraining.walks import walk
-from upturn.training.pretraining import Course, Phase, new_tokenizer, said
+from upturn.training.pretraining import Phase, Recipe, demonstration_texts, new_tokenizer
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -53,21 +53,21 @@ def _texts(count: int = 1500) -> Iterator[str]:
     """What the tokenizer is made from: ``count`` walks of every kind, from numbers that no step uses."""
     for kind in (*LEARNED, "drill", "drill", "pick"):
         for number in range(count):
-            yield from said(walk(kind, 10_000_000 + number))
+            yield from demonstration_texts(walk(kind, 10_000_000 + number))
 
 
 def _tokenizer() -> "Tokenizer":
     return new_tokenizer(_texts(), PATTERN, VOCABULARY)
 
 
-ERRANDS = Course(
+ERRANDS = Recipe(
     model="nano-errands",
     environment=ENVIRONMENT,
     families=LEARNED,
     data="Generated demonstrations only: oracle walks through errands (training templates, task numbers that no "
     "run uses), drills of one operation and look-ups of one thing. No held-out template, no text from elsewhere.",
     schedule=(SKILLS, GLIMPSES),
-    walk=walk,
+    demonstration=walk,
     new_tokenizer=_tokenizer,
     vocabulary=VOCABULARY,
     positions=1024,

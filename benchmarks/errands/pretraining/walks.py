@@ -30,19 +30,19 @@ from benchmarks.errands import (
     make_task,
 )
 from upturn.records import Action, Observation
-from upturn.training.pretraining import PRETRAINING_STREAM, Step, Walk, walked
+from upturn.training.pretraining import PRETRAINING_STREAM, Demonstration, Step, demonstrate
 
 
-def oracle_walk(family: str, number: int, templates: int | None = None) -> Walk:
+def oracle_walk(family: str, number: int, templates: int | None = None) -> Demonstration:
     """What the oracle of a training task sees and does; only the first ``templates`` phrasings (None = all)."""
     task = make_task(family, PRETRAINING_STREAM + number)
     if templates is not None:
         task = replace(task, context={"template": number % templates})
         task = replace(task, instruction=compose(task).instruction)
-    return walked(ErrandsEnvironment(), task, ((each, False) for each in compose(task).draft.oracle))
+    return demonstrate(ErrandsEnvironment(), task, ((each, False) for each in compose(task).draft.oracle))
 
 
-def drill_walk(number: int) -> Walk:
+def drill_walk(number: int) -> Demonstration:
     """One operation, asked for in so many words, and ``finish``: the alphabet that tasks are composed of."""
     rng = Random(f"drill/{number}")
     workspace = _drill_world(rng).fill()
@@ -50,7 +50,7 @@ def drill_walk(number: int) -> Walk:
     return _walked(rng, workspace, words, [action])
 
 
-def pick_walk(number: int) -> Walk:
+def pick_walk(number: int) -> Demonstration:
     """A look-up, and one operation on the right one of what it shows."""
     rng = Random(f"pick/{number}")
     world = _drill_world(rng)
@@ -66,7 +66,7 @@ def _drill_world(rng: Random) -> World:
     return world
 
 
-def _walked(rng: Random, workspace: Workspace, words: str, actions: list[Action]) -> Walk:
+def _walked(rng: Random, workspace: Workspace, words: str, actions: list[Action]) -> Demonstration:
     observation = Observation(rng.choice(OPENERS) + words + rng.choice(CLOSERS))
     walk = []
     for action in actions if actions[-1].target == "user" else [*actions, FINISH]:
@@ -285,7 +285,7 @@ GLIMPSED = "glimpse:"
 GLIMPSED_TEMPLATES = 2
 
 
-def walk(kind: str, number: int) -> Walk:
+def walk(kind: str, number: int) -> Demonstration:
     """The ``number``-th walk of a family, of ``glimpse:`` a family, of ``drill`` or of ``pick``."""
     if kind == "drill":
         return drill_walk(number)

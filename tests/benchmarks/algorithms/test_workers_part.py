@@ -42,8 +42,8 @@ class _Remembers(AgentRuntime):
         super().__init__(resolve_kit(ENVIRONMENT), Limits())
         self.asked: list[list[int]] = []
 
-    def attempt(
-        self, jobs: Sequence[tuple[AgentVersion, Task, int]], purpose: Purpose, begin: object = None
+    def rollout(
+        self, jobs: Sequence[tuple[AgentVersion, Task, int]], purpose: Purpose, branch_points: object = None
     ) -> list[Trajectory]:
         self.asked.append([number for _, _, number in jobs])
         return [replace(ATTEMPT, id=str(number)) for _, _, number in jobs]

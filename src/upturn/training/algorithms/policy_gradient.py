@@ -12,7 +12,7 @@ from upturn.training.advantage import Advantage, mean_return, unscorable_count
 from upturn.training.advantages import AdvantageSettings, Constrained, Multipliers, advantage_of
 from upturn.training.algorithms.policy_update import PolicyUpdate, check_both_or_neither, rollout_rows
 from upturn.training.data import Collect, CollectedGroups, Collector, ComparedGroup, Refill
-from upturn.training.optimisation import sampled_of
+from upturn.training.optimisation import count_sampled
 from upturn.training.policy_settings import ObjectiveSettings, PolicyGradientSettings
 from upturn.training.row import TrainingRow, policy_rows, written_count
 from upturn.training.scorer import Scorer
@@ -59,7 +59,7 @@ class PolicyGradient:
         """Returns iteration ``index``. Raises TrainingError for no trajectories, or unusable ones."""
         groups = self._collector.collect(index)
         rows = [_group_rows(compared, self.settings.objective) for compared in groups.used]
-        update = self._update.unit(index, rows, sampled_of(compared.group for compared in groups.used))
+        update = self._update.unit(index, rows, count_sampled(compared.group for compared in groups.used))
         filtered = len(groups.sampled) - sum(compared.advantages.is_informative for compared in groups.used)
         metrics = {**sampled_metrics(groups), "filtered_groups": float(filtered)}
         if self._multipliers is not None:

@@ -23,10 +23,10 @@ from upturn.training.stream import NO_STATE, Minibatch, State, join_states, spli
 
 
 def value_model(policy: PreTrainedModel) -> PreTrainedModel:
-    """A copy of the policy with a scalar output layer, initialised to 0.
+    """A copy of the policy with a scalar output layer in float32, initialised to 0.
 
-    A random head would start with noise as large as the rewards. The head is
-    float32, whatever the policy is. Raises TrainingError for a sharded policy, which cannot be copied.
+    A random head would start with noise as large as the rewards. Raises TrainingError for a sharded policy, which
+    cannot be copied.
     """
     if world_of(policy) is not None:
         raise TrainingError(
@@ -80,8 +80,8 @@ class Critic:
                 )
         return scores
 
-    def learn(self, minibatches: Sequence[Minibatch]) -> list[StepMetrics]:
-        """One optimiser step each, in order."""
+    def train(self, minibatches: Sequence[Minibatch]) -> list[StepMetrics]:
+        """One optimiser step on each minibatch, in order."""
         return [self._trainer.step(minibatch) for minibatch in minibatches]
 
     def state(self) -> State:

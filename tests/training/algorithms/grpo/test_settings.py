@@ -7,8 +7,8 @@ import pytest
 
 from upturn.config import Config, OptimiserSettings
 from upturn.errors import ConfigError
-from upturn.loop.run import continuations
 from upturn.loop.trainers import parse_full_config
+from upturn.loop.trainers.rl_training import continuation_count
 from upturn.training.advantages import AdvantageSettings, LagrangianSettings
 from upturn.training.algorithms.grpo import PRESETS, GrpoSettings, preset
 from upturn.training.algorithms.grpo.settings import PresetName
@@ -192,7 +192,7 @@ def test_state_values_are_measured_only_where_the_estimator_needs_them() -> None
         ({"estimator": "divergence", "continuations": 64}, 64),
     )
     for section, expected in cases:
-        assert continuations(settings_of(advantage=section).advantage) == expected
+        assert continuation_count(settings_of(advantage=section).advantage) == expected
     (problem,) = problems_of(advantage={"estimator": "tree", "continuations": 4})
     assert problem.startswith("grpo.advantage: continuations=4 would do nothing with estimator='tree'")
 

@@ -36,7 +36,7 @@ def run_grpo(
     rate = IterationSchedule(settings.decay, settings.iterations, settings.optimiser.warmup_steps)
     trainer = Trainer(model, settings.optimiser, rate)
     policy = PolicyGradient(
-        rate.noted(collect),
+        rate.follow(collect),
         settings,
         options.seed,
         advantage=advantage,

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from upturn.config import EnvironmentConfig, Raw, dumped, made_from, overlaid, settings
+from upturn.config import EnvironmentConfig, Raw, dump_settings, merge_settings, parse_settings, settings
 from upturn.errors import ConfigError
 from upturn.training.algorithms.grpo.presets import PRESETS
 from upturn.training.policy_settings import PolicyGradientSettings, is_ratio_one
@@ -67,10 +67,10 @@ class GrpoSettings(OnlineSettings, PolicyGradientSettings):
         trajectory."""
         name, user_objective = raw.get("preset"), _table(raw, "objective")
         base = PRESETS[name].values if isinstance(name, str) and name in PRESETS else {}
-        merged = overlaid(cls, base, raw)
+        merged = merge_settings(cls, base, raw)
         objective = dict(_table(merged, "objective"))
         if objective.get("aggregation") == "constant":
-            limits = dumped(EnvironmentConfig()) | dict(_table(whole, "environment"))
+            limits = dump_settings(EnvironmentConfig()) | dict(_table(whole, "environment"))
             turns, tokens = limits["max_turns"], limits["max_action_tokens"]
             if user_objective.get("constant_tokens") is None and isinstance(turns, int) and isinstance(tokens, int):
                 objective["constant_tokens"] = turns * tokens
@@ -94,4 +94,4 @@ def preset(name: str) -> GrpoSettings:
     """Returns the settings of a named algorithm; raises ConfigError for an unknown name."""
     if name not in PRESETS:
         raise ConfigError([f"unknown preset {name!r}; known: {', '.join(PRESETS)}"])
-    return made_from(GrpoSettings, GrpoSettings.prepare({"preset": name}, {}))
+    return parse_settings(GrpoSettings, GrpoSettings.prepare({"preset": name}, {}))

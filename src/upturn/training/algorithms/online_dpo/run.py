@@ -129,7 +129,7 @@ def run_online_dpo(
     if critic is not None:
         facts["critic"] = weights_hash(critic) if isinstance(critic, PreTrainedModel) else signature(critic)
     rounds = PreferenceRounds(
-        rate.noted(collect),
+        rate.follow(collect),
         settings,
         options.seed,
         critic=_create_critic(model, critic, settings, seed=options.seed),

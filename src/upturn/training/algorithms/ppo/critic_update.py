@@ -82,7 +82,7 @@ class CriticUpdate:
             passes=settings.passes,
             rng=np.random.default_rng([self.seed, index, _ORDER_STREAM]),
         )
-        trained = summary(self._critic.learn(steps))
+        trained = summary(self._critic.train(steps))
         metrics = {f"critic_{name}": trained[name] for name in ("optimiser_steps", "grad_norm", "learning_rate")}
         metrics |= {name: value for name, value in trained.items() if name.startswith("value_")}
         known = {name: value for name, value in metrics.items() if value is not None}

@@ -21,7 +21,14 @@ from upturn.training.algorithms.ppo.credit_units import group_steps
 from upturn.training.algorithms.ppo.critic_update import CriticUpdate
 from upturn.training.algorithms.ppo.settings import PpoSettings
 from upturn.training.data import Collect, Collector, attach_collect
-from upturn.training.optimisation import Critic, IterationSchedule, Trainer, frozen_scorer, sampled_of, value_model
+from upturn.training.optimisation import (
+    Critic,
+    IterationSchedule,
+    Trainer,
+    count_sampled,
+    frozen_scorer,
+    value_model,
+)
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.row import TrainingRow, policy_rows
 from upturn.training.runs import Run, RunOptions, check_evaluation, identity_of, plan_of
@@ -49,7 +56,7 @@ def run_ppo(
     critic_rate = IterationSchedule(settings.decay, settings.iterations, critic_optimiser.warmup_steps)
     trainer = Trainer(model, settings.optimiser, rate)
     policy = ProximalPolicy(
-        critic_rate.noted(rate.noted(collect)),
+        critic_rate.follow(rate.follow(collect)),
         settings,
         options.seed,
         critic=Critic(value_model(model) if critic is None else critic, critic_optimiser, critic_rate),
@@ -93,7 +100,9 @@ class ProximalPolicy:
         steps = [group_steps(group, self.settings.credit.step, _zero_rows) for group in groups]
         credit = self._critic_update.credit_and_train(index, steps)
         is_alone = index < self.settings.critic.alone_iterations
-        update = self._update.unit(index, [] if is_alone else self._rows(groups, credit.groups), sampled_of(groups))
+        update = self._update.unit(
+            index, [] if is_alone else self._rows(groups, credit.groups), count_sampled(groups)
+        )
         return Unit(update.minibatches, {**sampled_metrics(collected), **credit.metrics, **update.metrics})
 
     def state(self) -> State:

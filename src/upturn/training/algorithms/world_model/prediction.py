@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from upturn.agents import Attempt, Job, ModelSession, Reply, Setting, run_rollouts
+from upturn.agents import Job, ModelSession, Reply, RolloutRequest, Setting, run_rollouts
 from upturn.config import Limits
 from upturn.environments import Info, Step
 from upturn.errors import TrainingError
@@ -78,7 +78,7 @@ class Predictor:
         """
         jobs = [
             Job(
-                Attempt(prediction_task(transition), number, index),
+                RolloutRequest(prediction_task(transition), number, index),
                 Setting(
                     key=key,
                     agent=_PredictionAgent(transition, self.observations),
