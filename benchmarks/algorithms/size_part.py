@@ -27,7 +27,7 @@ FILES: Mapping[str, tuple[str, ...]] = {
     "offline": ("algorithms/offline/run",),
     "mixture": ("algorithms/mixture/run",),
 }
-"""By way, the files of ``upturn.training`` that are its own; second attempts are what STaR has beyond rounds."""
+"""By way, the files of ``upturn.training`` that are its own; rollouts with a hint are what STaR adds to rounds."""
 SHARED = (
     "optimisation/critic",
     "algorithms/ppo/critic_update",

@@ -298,7 +298,7 @@ def test_rft_has_the_cost_of_all_trials_together(context: Context) -> None:
     assert plan.learns_from == "30 tasks, 9 trainings with the controls and seeds"
 
 
-def test_rft_without_a_random_control_measures_no_chance_and_evaluates_a_second_base(
+def test_rft_without_a_random_control_measures_no_chance_and_evaluates_a_replication_model(
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(training_plan, "measure_rollouts", lambda *_: COST._replace(update_seconds=0.0))
