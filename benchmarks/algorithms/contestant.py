@@ -156,7 +156,7 @@ CONTESTANTS: Mapping[str, Contestant] = {
             target_score=ENOUGH,
         ),
         learn_world_model,
-        ("practice.iterations",),
+        ("iterations",),
         lesson=Lesson(replace(_LESSON, epochs=32), teach_guessing),
         toys=("lamp",),
     ),
