@@ -7,11 +7,11 @@ from dataclasses import replace
 from benchmarks.agreement import Agreement
 from benchmarks.comparison import Bar, Pair, alternate, memory_ratio, result, speedup, spread
 from benchmarks.measurement import LIBRARY_SIDE, Bench, Measured, Recorded, record
-from benchmarks.rival import DEFAULT_MICRO_BATCH, Candidate, described_search, gigabytes, search
+from benchmarks.trl_baseline import DEFAULT_MICRO_BATCH, Candidate, described_search, gigabytes, search
 from benchmarks.worker import TUNED_ALLOCATOR, Worker
 from upturn.records import JsonValue, Result
 
-TRL_SIDE = "benchmarks.sides.trl:trl_side"
+TRL_SIDE = "benchmarks.implementations.trl_update:trl_side"
 MICRO_BATCHES = (1, 2, 4, 8)
 
 

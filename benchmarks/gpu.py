@@ -5,13 +5,13 @@ from contextlib import ExitStack
 
 from benchmarks.against_trl import TRL_SIDE
 from benchmarks.agreement import ROUGH_TOLERANCE, Agreement
-from benchmarks.alone import UTILISATION_SIDE
 from benchmarks.comparison import Pair, alternate, memory_ratio, result, speedup, spread
+from benchmarks.library_update import UTILISATION_SIDE
 from benchmarks.machine import find_device, nameplate_rate
 from benchmarks.measurement import Bench, Measured, Recorded, record
-from benchmarks.rival import DEFAULT_MICRO_BATCH, gigabytes, require_trl
-from benchmarks.subjects import count_tree, training_rows, update_flops
+from benchmarks.trl_baseline import DEFAULT_MICRO_BATCH, gigabytes, require_trl
 from benchmarks.worker import Worker
+from benchmarks.workloads import count_tree, training_rows, update_flops
 from upturn.records import JsonValue, Result
 
 NO_DEVICE = "not measured: no CUDA device"

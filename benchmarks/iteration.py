@@ -12,15 +12,15 @@ from statistics import fmean
 from typing import NamedTuple
 
 from benchmarks.comparison import Pair, alternate, result, speedup
+from benchmarks.implementations import PracticeTask
 from benchmarks.measurement import Bench, Measured
-from benchmarks.rival import DEFAULT_MICRO_BATCH, Candidate, described_search, search
-from benchmarks.sides import PracticeTask
+from benchmarks.trl_baseline import DEFAULT_MICRO_BATCH, Candidate, described_search, search
 from benchmarks.worker import TUNED_ALLOCATOR, Worker
 from upturn.errors import MeasurementError
 from upturn.records import JsonValue
 
-LIBRARY_SIDE = "benchmarks.sides.practice_library:practice_side"
-TRL_SIDE = "benchmarks.sides.practice_trl:practice_side"
+LIBRARY_SIDE = "benchmarks.implementations.library_iteration:practice_side"
+TRL_SIDE = "benchmarks.implementations.trl_iteration:practice_side"
 TASKS, ATTEMPTS = 8, 8
 QUICK_TASKS, QUICK_ATTEMPTS = 2, 4
 MICRO_BATCHES = (8, 16, 32, 64)

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from benchmarks.agreement import Agreement, compare
 from benchmarks.comparison import Bar
-from benchmarks.sides import UpdateTask
-from benchmarks.subjects import Subject, Workload, WorkloadSettings, make_workload, save_workload
+from benchmarks.implementations import UpdateTask
 from benchmarks.worker import Made, Worker
+from benchmarks.workloads import Subject, Workload, WorkloadSettings, make_workload, save_workload
 from upturn.records import JsonValue, Result
 
-DENSE_SIDE = "benchmarks.sides.dense:dense_side"
-LIBRARY_SIDE = "benchmarks.sides.library:library_side"
+DENSE_SIDE = "benchmarks.implementations.dense:dense_side"
+LIBRARY_SIDE = "benchmarks.implementations.library_update:library_side"
 
 
 ORDINARY_SEED = 28

@@ -11,16 +11,16 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Literal, TypeAlias
 
-from benchmarks.ahead import measure_ahead
+from benchmarks.async_rollouts import measure_ahead
 from benchmarks.comparison import Bar, alternate, memory_ratio, result, speedup, spread
 from benchmarks.measurement import Measured
-from benchmarks.subjects import Conversations, Subject
 from benchmarks.worker import TUNED_ALLOCATOR, Worker
+from benchmarks.workloads import Conversations, Subject
 from upturn.errors import MeasurementError, UnknownNameError
 from upturn.records import JsonValue, Result
 
-ENGINE_SIDE = "benchmarks.sides.engine:engine_side"
-GENERATE_SIDE = "benchmarks.sides.generate:generate_side"
+ENGINE_SIDE = "benchmarks.implementations.engine:engine_side"
+GENERATE_SIDE = "benchmarks.implementations.generate:generate_side"
 LARGEST_GAP = 1e-4
 """Of log-probs to a dense pass, in nats; observed are a few 1e-6."""
 LARGEST_SCORE = 5.0
@@ -38,7 +38,7 @@ Say: TypeAlias = Callable[[str], None]
 SMALL = Subject(width=128, layers=4, vocabulary=530)
 WIDE = Subject(width=256, layers=6, vocabulary=4_096)
 AHEAD = "ahead"
-"""The measurement of training with sampling ahead, see ``benchmarks.ahead``."""
+"""The measurement of training with sampling ahead, see ``benchmarks.async_rollouts``."""
 VARIED = (8, 32)
 """Tokens of an action where agents end their actions themselves."""
 

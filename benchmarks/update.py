@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.against_trl import measure_unshared, measure_vocabulary
-from benchmarks.alone import measure_bfloat16, measure_dense, measure_groups, measure_utilisation
 from benchmarks.gpu import measure_gpu
 from benchmarks.iteration import measure_iteration
+from benchmarks.library_update import measure_bfloat16, measure_dense, measure_groups, measure_utilisation
 from benchmarks.measurement import Bench, Measured
-from benchmarks.rival import require_trl
+from benchmarks.trl_baseline import require_trl
 from upturn.errors import UnknownNameError
 from upturn.records import JsonValue, Result
 

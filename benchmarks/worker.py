@@ -63,7 +63,7 @@ class Worker:
     """A side's process. Use as a context manager: it is over at the end of the block."""
 
     side: str
-    """``module:function``, see ``benchmarks.side``."""
+    """``module:function``, see ``benchmarks.worker_process``."""
     settings: Mapping[str, JsonValue]
     threads: int
     allocator: Mapping[str, str] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Worker:
         """Starts the side and waits until it is prepared; raises MeasurementError with what it printed."""
         self._printed = tempfile.TemporaryFile()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.side", self.side],
+            [sys.executable, "-m", "benchmarks.worker_process", self.side],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._printed,

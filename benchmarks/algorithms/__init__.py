@@ -6,7 +6,7 @@ from upturn.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from benchmarks.algorithms.bench import PARTS, AlgorithmsBench, check, measure, quick_bench
-    from benchmarks.algorithms.picture import save_pictures
+    from benchmarks.algorithms.plots import save_pictures
 else:
     __getattr__ = lazy_names(
         __name__,
@@ -16,7 +16,7 @@ else:
             "check": "bench",
             "measure": "bench",
             "quick_bench": "bench",
-            "save_pictures": "picture",
+            "save_pictures": "plots",
         },
     )
 

@@ -8,30 +8,30 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
-from benchmarks.algorithms.errands_part import (
+from benchmarks.algorithms.code_size import measure_size
+from benchmarks.algorithms.errands_comparison import (
     Courses,
     CoursesSettings,
     measure_courses,
     names,
 )
-from benchmarks.algorithms.losses_part import measure_losses
 from benchmarks.algorithms.processes_part import QUICK, measure_processes
-from benchmarks.algorithms.rft_part import REWARDS, RftFindings, RftSettings, measure_rft
-from benchmarks.algorithms.size_part import measure_size
+from benchmarks.algorithms.ray_workers import WorkersSettings, measure_workers, require_ray
+from benchmarks.algorithms.rft_comparison import REWARDS, RftFindings, RftSettings, measure_rft
+from benchmarks.algorithms.sharding import ShardedWork
 from benchmarks.algorithms.summary import courses_details, courses_results, rft_details
-from benchmarks.algorithms.toys_part import QUICK as QUICK_TOYS
-from benchmarks.algorithms.toys_part import (
+from benchmarks.algorithms.toy_comparison import QUICK as QUICK_TOYS
+from benchmarks.algorithms.toy_comparison import (
     ToysSettings,
     measure_toys,
     places,
     toys_details,
     toys_results,
 )
-from benchmarks.algorithms.workers_part import WorkersSettings, measure_workers, require_ray
+from benchmarks.algorithms.trl_losses import measure_losses
 from benchmarks.credit import ErrandsSettings
-from benchmarks.ledger import Ledger, digest
-from benchmarks.rival import require_trl
-from benchmarks.sharding import ShardedWork
+from benchmarks.result_cache import Ledger, digest
+from benchmarks.trl_baseline import require_trl
 from upturn.errors import MeasurementError
 from upturn.records import JsonValue, Result
 from upturn.training.optimisation import torch_threads

@@ -1,8 +1,8 @@
 """One model in shards over two processes of this machine, against one process that holds it whole."""
 
+from benchmarks.algorithms.sharding import ShardedWork, measure_sharding
 from benchmarks.comparison import Bar, result
-from benchmarks.sharding import ShardedWork, measure_sharding
-from benchmarks.subjects import Subject
+from benchmarks.workloads import Subject
 from upturn.records import JsonValue, Result
 
 QUICK = ShardedWork(Subject(width=64, layers=2, vocabulary=256), rollouts=2, tokens=8)

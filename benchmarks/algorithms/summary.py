@@ -5,8 +5,8 @@ from statistics import fmean
 
 import numpy as np
 
-from benchmarks.algorithms.errands_part import AFTER, Course, Courses
-from benchmarks.algorithms.rft_part import RftFindings
+from benchmarks.algorithms.errands_comparison import AFTER, Course, Courses
+from benchmarks.algorithms.rft_comparison import RftFindings
 from upturn.loop.trainers import over_seeds
 from upturn.records import JsonValue, Result
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
-from benchmarks.credit.contender import CONTENDERS
-from benchmarks.credit.errands import ErrandsSettings
-from benchmarks.credit.finding import PartFindings
-from benchmarks.credit.key_door_part import KeyDoorSettings, measure_key_door
+from benchmarks.credit.errands_setup import ErrandsSettings
+from benchmarks.credit.estimator import CONTENDERS
+from benchmarks.credit.key_door_comparison import KeyDoorSettings, measure_key_door
+from benchmarks.credit.measurements import PartFindings
 from benchmarks.credit.summary import ahead, details, results
-from benchmarks.ledger import Ledger
+from benchmarks.result_cache import Ledger
 from upturn.records import JsonValue, Result
 
 Part: TypeAlias = Literal["key_door", "errands"]
@@ -81,7 +81,7 @@ def measure(bench: CreditBench, *, on_done: Callable[[], None] = lambda: None) -
         seeds = range(bench.key_door_seeds)
         found.append(measure_key_door(ledger, CONTENDERS, seeds, bench.key_door, on_done=on_done))
     if "errands" in bench.parts:
-        from benchmarks.credit.errands_part import measure_errands
+        from benchmarks.credit.errands_comparison import measure_errands
         from upturn.training.optimisation import torch_threads
 
         ledger = Ledger(bench.folder / "errands", bench.errands)

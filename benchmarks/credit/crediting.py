@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.stats import spearmanr
 
-from benchmarks.credit.contender import Contender
+from benchmarks.credit.estimator import Contender
 from benchmarks.credit.mdp import Floats
 from upturn.training import ScoredGroup
 from upturn.training.advantages import advantage_of, rescaled

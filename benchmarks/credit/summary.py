@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import t as student
 
-from benchmarks.credit.contender import BASELINE
-from benchmarks.credit.finding import PartFindings, Practised, Ranked
+from benchmarks.credit.estimator import BASELINE
+from benchmarks.credit.measurements import PartFindings, Practised, Ranked
 from upturn.deployment import bootstrap_mean
 from upturn.records import JsonValue, Result
 

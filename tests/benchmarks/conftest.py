@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.side import Channel, Side
-from benchmarks.sides.task import UpdateTask
-from benchmarks.subjects.subject import Subject
-from benchmarks.subjects.workload import WorkloadSettings, make_workload, save_workload
+from benchmarks.implementations.update_task import UpdateTask
+from benchmarks.worker_process import Channel, Side
+from benchmarks.workloads.model import Subject
+from benchmarks.workloads.workload import WorkloadSettings, make_workload, save_workload
 from upturn.records import JsonValue
 
 Talk = Callable[[Side, Mapping[str, JsonValue], int], list[dict[str, JsonValue]]]

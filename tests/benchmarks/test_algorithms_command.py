@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from benchmarks.algorithms.contestant import CONTESTANTS
+from benchmarks.algorithms.toy_algorithms import CONTESTANTS
 from benchmarks.commands.algorithms import bench_algorithms
 from upturn.errors import ConfigError, MeasurementError
 

@@ -6,7 +6,7 @@ import json
 import pytest
 import torch
 
-from benchmarks.side import Channel, serve_steps
+from benchmarks.worker_process import Channel, serve_steps
 
 
 def test_on_cuda_the_peak_is_torchs_since_the_step_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from benchmarks import ahead, rollout
+from benchmarks import async_rollouts as ahead
+from benchmarks import rollout
 from benchmarks.__main__ import app
 from benchmarks.rollout import CASES, quick
 
@@ -17,8 +18,8 @@ HERE = Path(__file__).parent
 @pytest.fixture(autouse=True)
 def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(HERE))
-    monkeypatch.setattr(rollout, "ENGINE_SIDE", "fake_sampling_sides:engine")
-    monkeypatch.setattr(rollout, "GENERATE_SIDE", "fake_sampling_sides:generate")
+    monkeypatch.setattr(rollout, "ENGINE_SIDE", "fake_sampling_implementations:engine")
+    monkeypatch.setattr(rollout, "GENERATE_SIDE", "fake_sampling_implementations:generate")
 
 
 def run(*arguments: str) -> Result:
@@ -51,7 +52,7 @@ def test_each_rival_gives_a_ratio_with_its_bar_and_the_faster_cache_is_the_one_t
 
 
 def test_a_missed_bar_is_an_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rollout, "ENGINE_SIDE", "fake_sampling_sides:slow_engine")
+    monkeypatch.setattr(rollout, "ENGINE_SIDE", "fake_sampling_implementations:slow_engine")
     result = run("--only", "p60-varied", "--reps", "1")
     assert result.exit_code == 1
     assert figures(result)["p60-varied_speedup_vs_whole"]["holds"] is True
@@ -65,7 +66,7 @@ def test_a_missed_bar_is_an_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_is_timed_when_a_side_does_not_sample_from_the_model(
     side: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rollout, "GENERATE_SIDE", f"fake_sampling_sides:{side}")
+    monkeypatch.setattr(rollout, "GENERATE_SIDE", f"fake_sampling_implementations:{side}")
     result = run("--only", "p60", "--reps", "1")
     assert result.exit_code == 1
     assert said in result.stderr
@@ -73,7 +74,7 @@ def test_nothing_is_timed_when_a_side_does_not_sample_from_the_model(
 
 
 def test_sampling_ahead_is_compared_with_training_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "AHEAD_SIDE", "fake_sampling_sides:training")
+    monkeypatch.setattr(ahead, "AHEAD_SIDE", "fake_sampling_implementations:training")
     result = run("--only", "ahead", "--reps", "2")
     assert result.exit_code == 0, result.output
     found = figures(result)["ahead_speedup_vs_in_turn"]

@@ -15,11 +15,11 @@ from benchmarks.against_trl import TRL_SIDE
 from benchmarks.agreement import ROUGH_TOLERANCE, compare
 from benchmarks.errands import LEARNED, MODEL, ErrandsEnvironment
 from benchmarks.errands.kit import ErrandsKit
+from benchmarks.implementations.iteration_task import PracticeTask
+from benchmarks.implementations.update_task import UpdateTask
 from benchmarks.iteration import TRL_SIDE as PRACTICE_SIDE
 from benchmarks.measurement import DENSE_SIDE, QUICK, Bench
-from benchmarks.rival import INSTALL
-from benchmarks.sides.practice import PracticeTask
-from benchmarks.sides.task import UpdateTask
+from benchmarks.trl_baseline import INSTALL
 from benchmarks.worker import Worker
 from upturn.models import CompactRenderer, write_call
 from upturn.records import Action, JsonValue, fields_json
@@ -68,7 +68,7 @@ def test_the_gpus_row_runs_with_real_sides_in_bfloat16(tmp_path: Path, monkeypat
 
 
 def test_a_conversation_has_the_tokens_that_our_renderer_gives_it() -> None:
-    from benchmarks.sides.practice_trl import errands_tokenizer
+    from benchmarks.implementations.trl_iteration import errands_tokenizer
 
     tokenizer: Any = errands_tokenizer()  # its methods give strings, lists or more, as the arguments have it
     renderer = CompactRenderer(Tokenizer.from_file(str(Path(MODEL) / "tokenizer.json")))
@@ -91,7 +91,7 @@ def test_a_conversation_has_the_tokens_that_our_renderer_gives_it() -> None:
 
 
 def test_what_the_model_wrote_is_a_call_unless_it_ends_the_task() -> None:
-    from benchmarks.sides.practice_trl import errands_tokenizer
+    from benchmarks.implementations.trl_iteration import errands_tokenizer
 
     tokenizer = errands_tokenizer()
     renderer = CompactRenderer(Tokenizer.from_file(str(Path(MODEL) / "tokenizer.json")))
@@ -106,7 +106,7 @@ def test_what_the_model_wrote_is_a_call_unless_it_ends_the_task() -> None:
 
 def test_the_errands_judges_what_was_done_in_it() -> None:
     from benchmarks.errands import compose
-    from benchmarks.sides.practice_trl import ErrandsTools, errands_reward
+    from benchmarks.implementations.trl_iteration import ErrandsTools, errands_reward
 
     for task in islice(ErrandsKit().tasks(seed=3, split="train", families=LEARNED), len(LEARNED)):
         errandss, completions = [ErrandsTools(), ErrandsTools()], []
@@ -123,7 +123,7 @@ def test_the_errands_judges_what_was_done_in_it() -> None:
 def test_every_method_of_the_errands_is_a_documented_tool() -> None:
     from transformers.utils.chat_template_utils import get_json_schema
 
-    from benchmarks.sides.practice_trl import ErrandsTools
+    from benchmarks.implementations.trl_iteration import ErrandsTools
 
     tools = [
         name

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from benchmarks import against_trl, alone, gpu, iteration, measurement, rival
+from benchmarks import against_trl, gpu, iteration, measurement
+from benchmarks import library_update as alone
+from benchmarks import trl_baseline as rival
 from benchmarks.__main__ import app
 from benchmarks.update import MEASUREMENTS
 
@@ -19,18 +21,18 @@ HERE = Path(__file__).parent
 @pytest.fixture(autouse=True)
 def _fakes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("PYTHONPATH", str(HERE))
-    monkeypatch.setattr(measurement, "DENSE_SIDE", "fake_sides:dense")
+    monkeypatch.setattr(measurement, "DENSE_SIDE", "fake_implementations:dense")
     for module in (measurement, against_trl, alone):
-        monkeypatch.setattr(module, "LIBRARY_SIDE", "fake_sides:library")
-    monkeypatch.setattr(alone, "UTILISATION_SIDE", "fake_sides:library")
-    monkeypatch.setattr(alone, "CURVE_SIDE", "fake_sides:curve")
+        monkeypatch.setattr(module, "LIBRARY_SIDE", "fake_implementations:library")
+    monkeypatch.setattr(alone, "UTILISATION_SIDE", "fake_implementations:library")
+    monkeypatch.setattr(alone, "CURVE_SIDE", "fake_implementations:curve")
     monkeypatch.setattr(alone, "has_bfloat16", lambda: True)
     for module in (against_trl, gpu):
-        monkeypatch.setattr(module, "TRL_SIDE", "fake_sides:trl")
-    monkeypatch.setattr(gpu, "UTILISATION_SIDE", "fake_sides:library")
+        monkeypatch.setattr(module, "TRL_SIDE", "fake_implementations:trl")
+    monkeypatch.setattr(gpu, "UTILISATION_SIDE", "fake_implementations:library")
     monkeypatch.setattr(gpu, "find_device", lambda: None)
-    monkeypatch.setattr(iteration, "LIBRARY_SIDE", "fake_sides:practising")
-    monkeypatch.setattr(iteration, "TRL_SIDE", "fake_sides:practising")
+    monkeypatch.setattr(iteration, "LIBRARY_SIDE", "fake_implementations:practising")
+    monkeypatch.setattr(iteration, "TRL_SIDE", "fake_implementations:practising")
     monkeypatch.setattr(rival, "version", lambda _: rival.TRL_VERSION)
     yield
 

@@ -16,7 +16,7 @@ def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_side_gets_its_settings_and_is_asked_step_by_step() -> None:
-    with Worker("fake_sides:counting", {"a": [1, "ü"]}, threads=3) as worker:
+    with Worker("fake_implementations:counting", {"a": [1, "ü"]}, threads=3) as worker:
         assert worker.prepared.values["settings"] == {"a": [1, "ü"]}
         assert worker.prepared.values["OMP_NUM_THREADS"] == "3"
         assert [worker.step().seconds for _ in range(3)] == [1.0, 2.0, 3.0]
@@ -24,15 +24,15 @@ def test_a_side_gets_its_settings_and_is_asked_step_by_step() -> None:
 
 def test_two_sides_live_at_once() -> None:
     with (
-        Worker("fake_sides:counting", {}, threads=1) as first,
-        Worker("fake_sides:counting", {}, threads=1) as second,
+        Worker("fake_implementations:counting", {}, threads=1) as first,
+        Worker("fake_implementations:counting", {}, threads=1) as second,
     ):
         assert [first.step().seconds, second.step().seconds, first.step().seconds] == [1.0, 1.0, 2.0]
 
 
 def test_only_the_asked_allocator_reaches_a_side(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
-    with Worker("fake_sides:counting", {}, 1, TUNED_ALLOCATOR) as worker:
+    with Worker("fake_implementations:counting", {}, 1, TUNED_ALLOCATOR) as worker:
         assert worker.prepared.values["MALLOC_MMAP_MAX_"] == "0"
         assert worker.prepared.values["MALLOC_ARENA_MAX"] == ""
 
@@ -45,7 +45,7 @@ def test_everything_else_is_inherited() -> None:
 
 def test_memory_of_a_step_is_what_it_held_at_most_and_gave_back() -> None:
     size = 64 * 2**20
-    with Worker("fake_sides:holding", {"bytes": size}, threads=1) as worker:
+    with Worker("fake_implementations:holding", {"bytes": size}, threads=1) as worker:
         peaks = [worker.step().peak_bytes for _ in range(2)]
     assert all(0.95 * size < peak < 1.5 * size for peak in peaks)  # the kernel counts in lots of pages
 
@@ -53,16 +53,16 @@ def test_memory_of_a_step_is_what_it_held_at_most_and_gave_back() -> None:
 def test_what_a_side_raises_is_told_with_its_trace() -> None:
     with (
         pytest.raises(
-            MeasurementError, match=r"'fake_sides:failing' failed: ValueError: these settings(.|\n)*line"
+            MeasurementError, match=r"'fake_implementations:failing' failed: ValueError: these settings(.|\n)*line"
         ),
-        Worker("fake_sides:failing", {}, threads=1),
+        Worker("fake_implementations:failing", {}, threads=1),
     ):
         pytest.fail("the block must not be entered")
 
 
 def test_a_side_that_is_killed_is_told_with_what_it_printed() -> None:
     with (
-        Worker("fake_sides:dying", {}, threads=1) as worker,
+        Worker("fake_implementations:dying", {}, threads=1) as worker,
         pytest.raises(MeasurementError, match=r"signal 9; there may be too little memory(.|\n)*out of everything"),
     ):
         worker.step()

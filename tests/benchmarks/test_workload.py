@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.measurement import ORDINARY_LONG_SEED, ORDINARY_SEED, Sizes
-from benchmarks.subjects.workload import (
+from benchmarks.workloads.workload import (
     Workload,
     WorkloadSettings,
     load_workload,

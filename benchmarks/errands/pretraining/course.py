@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from benchmarks.errands import ENVIRONMENT, LEARNED
-from benchmarks.errands.pretraining.walks import walk
+from benchmarks.errands.pretraining.demonstrations import walk
 from upturn.training.pretraining import Course, Phase, new_tokenizer, said
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.algorithms.errands_part import AFTER, Course
-from benchmarks.algorithms.picture import save_pictures
-from benchmarks.algorithms.rft_part import Examined, RftFindings
+from benchmarks.algorithms.errands_comparison import AFTER, Course
+from benchmarks.algorithms.plots import save_pictures
+from benchmarks.algorithms.rft_comparison import Examined, RftFindings
 from benchmarks.algorithms.summary import courses_details, courses_results, rft_details
 
 

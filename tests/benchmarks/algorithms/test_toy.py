@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.algorithms.contest import Contest
-from benchmarks.algorithms.contestant import CONTESTANTS
-from benchmarks.algorithms.player import Player, toy_model
 from benchmarks.algorithms.toy import ASK, FIRST, HINT, START, TOYS, Toy, bandit, key_door, lamp, language
+from benchmarks.algorithms.toy_algorithms import CONTESTANTS
+from benchmarks.algorithms.toy_policy import Player, toy_model
+from benchmarks.algorithms.toy_training import Contest
 
 SMALL = {"bandit": 3, "key_door": 2, "language": 2, "lamp": 3}
 

@@ -7,8 +7,8 @@ import pytest
 
 from benchmarks.credit.key_door import ACTIONS, HORIZON, LAYOUTS, key_door
 from benchmarks.credit.mdp import TabularMdp, optimal_policy, state_values, walk
-from benchmarks.credit.play import exact_changes
 from benchmarks.credit.policy import policy_of_skill, softmax, success_rate
+from benchmarks.credit.tabular_rollouts import exact_changes
 
 
 def _coin_world() -> TabularMdp:

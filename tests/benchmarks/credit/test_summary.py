@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from benchmarks.credit.finding import Ceiling, Choice, PartFindings, Practised, Ranked
+from benchmarks.credit.measurements import Ceiling, Choice, PartFindings, Practised, Ranked
 from benchmarks.credit.summary import ahead, details, gain, gains, results
 
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
-from benchmarks.algorithms.player import Player, toy_model
 from benchmarks.algorithms.toy import key_door
+from benchmarks.algorithms.toy_policy import Player, toy_model
 from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.records import Task, Trajectory
