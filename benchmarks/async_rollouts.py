@@ -1,40 +1,39 @@
-"""Training with sampling ahead (staleness 1) against training in turn, on the same threads altogether."""
+"""Training with asynchronous rollouts (staleness 1) compared with synchronous training, on the same threads."""
 
 from benchmarks.comparison import alternate, memory_ratio, result, speedup
-from benchmarks.implementations import PracticeTask
-from benchmarks.measurement import Measured
+from benchmarks.implementations import IterationTask
+from benchmarks.measurement import Measurement
 from benchmarks.worker import TUNED_ALLOCATOR, Worker
 
-AHEAD_SIDE = "benchmarks.implementations.async_grpo:ahead_side"
-TASKS, ATTEMPTS, ITERATIONS = 24, 8, 6
-"""As the demo practises."""
+ASYNC_GRPO = "benchmarks.implementations.async_grpo:serve_runs"
+TASKS, GROUP_SIZE, ITERATIONS = 24, 8, 6
+"""As in ``upturn demo``."""
 
 
-def measure_ahead(threads: int, repetitions: int, *, is_quick: bool) -> Measured:
-    """How many times faster so many iterations are; they draw other samples, of the same number and kind."""
-    task = PracticeTask(
-        2 if is_quick else TASKS, 2 if is_quick else ATTEMPTS, 2 if is_quick else ITERATIONS, threads
-    )
+def measure_async_rollouts(threads: int, repetitions: int, *, is_quick: bool) -> Measurement:
+    """Speedup of a few iterations. Samples differ, in number and kind they are the same."""
+    tasks, group_size, iterations = (2, 2, 2) if is_quick else (TASKS, GROUP_SIZE, ITERATIONS)
+    settings = IterationTask(tasks, group_size, iterations, threads).settings()
     with (
-        Worker(AHEAD_SIDE, task.settings() | {"staleness": 0}, threads, TUNED_ALLOCATOR) as in_turn,
-        Worker(AHEAD_SIDE, task.settings() | {"staleness": 1}, threads, TUNED_ALLOCATOR) as ahead,
+        Worker(ASYNC_GRPO, settings | {"staleness": 0}, threads, TUNED_ALLOCATOR) as synchronous,
+        Worker(ASYNC_GRPO, settings | {"staleness": 1}, threads, TUNED_ALLOCATOR) as asynchronous,
     ):
-        pairs = alternate(in_turn.step, ahead.step, repetitions)
+        pairs = alternate(synchronous.step, asynchronous.step, repetitions)
     results = (
         result("ahead_speedup_vs_in_turn", speedup(pairs), "x"),
         result("ahead_memory_vs_in_turn", memory_ratio(pairs), "share"),
     )
-    return Measured(
+    return Measurement(
         results,
         {
-            "tasks": task.tasks,
-            "attempts": task.attempts,
-            "iterations": task.iterations,
-            "in_turn_seconds": [round(pair.theirs.seconds, 3) for pair in pairs],
-            "ahead_seconds": [round(pair.ours.seconds, 3) for pair in pairs],
-            "in_turn_sampling_seconds": [round(pair.theirs.number("waited_seconds"), 3) for pair in pairs],
-            "ahead_waited_seconds": [round(pair.ours.number("waited_seconds"), 3) for pair in pairs],
-            "in_turn_written_tokens": [pair.theirs.number("written_tokens") for pair in pairs],
-            "ahead_written_tokens": [pair.ours.number("written_tokens") for pair in pairs],
+            "tasks": tasks,
+            "attempts": group_size,
+            "iterations": iterations,
+            "in_turn_seconds": [round(pair.baseline.seconds, 3) for pair in pairs],
+            "ahead_seconds": [round(pair.candidate.seconds, 3) for pair in pairs],
+            "in_turn_sampling_seconds": [round(pair.baseline.number("waited_seconds"), 3) for pair in pairs],
+            "ahead_waited_seconds": [round(pair.candidate.number("waited_seconds"), 3) for pair in pairs],
+            "in_turn_written_tokens": [pair.baseline.number("written_tokens") for pair in pairs],
+            "ahead_written_tokens": [pair.candidate.number("written_tokens") for pair in pairs],
         },
     )

@@ -1,7 +1,7 @@
-"""Measurements on disk, one JSON line each: a run that was stopped goes on where it was.
+"""Measurements on disk, one JSON line each, so that an interrupted run resumes where it stopped.
 
-A line says what was measured (part, contender with its options, seed), under which settings, and what came out.
-Lines of other settings or options stay where they are and are not read, so nothing is mixed up.
+A line holds what was measured (part, name and options of the subject, seed), a digest of the settings, and the
+result. Lines of other settings or options are kept but not read.
 """
 
 import hashlib
@@ -20,67 +20,62 @@ FILE = "measurements.jsonl"
 RecordT = TypeVar("RecordT")
 
 
-class Entry(NamedTuple):
-    """What was measured."""
+class CacheKey(NamedTuple):
+    """Identifies a measurement under one configuration."""
 
     part: str
-    contender: str
+    name: str
     seed: int
     options: str = ""
-    """Digest of the contender's own; "" = it has none."""
+    """Digest of the options of what is measured; "" = it has none."""
 
 
 def digest(options: Any) -> str:  # Any: a dataclass instance
-    """Equal for equal options of one kind."""
-    written = json.dumps([type(options).__name__, asdict(options)], sort_keys=True)
-    return hashlib.blake2b(written.encode(), digest_size=8).hexdigest()
+    """Equal for equal options of one class."""
+    text = json.dumps([type(options).__name__, asdict(options)], sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-class Ledger:
-    """The measurements of one folder under one configuration. One process at a time."""
+class ResultCache:
+    """The measurements of one folder under one configuration, for one process at a time."""
 
     def __init__(self, folder: Path, settings: Any) -> None:  # Any: a dataclass instance
-        """``settings``: everything that decides a result. Raises MeasurementError for a damaged file."""
+        """``settings``: everything that determines a result. Raises MeasurementError for a damaged file."""
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / FILE
-        self.key = digest(settings)
-        self._found = dict(self._read())
+        self.digest = digest(settings)
+        self._results = self._read() if self._path.is_file() else {}
 
-    def measured(self, entry: Entry, kind: type[RecordT], measure: Callable[[], RecordT]) -> RecordT:
-        """The stored result, a ``kind`` of record; measured and stored first where there is none."""
-        if entry in self._found:
-            return from_fields(kind, self._found[entry])
+    def get(self, key: CacheKey, kind: type[RecordT], measure: Callable[[], RecordT]) -> RecordT:
+        """The stored result, a ``kind`` of record; measured and stored where it is missing."""
+        if key in self._results:
+            return from_fields(kind, self._results[key])
         result = measure()
-        written = fields_json(result)
-        line = json.dumps({"settings": self.key, **entry._asdict(), "result": json.loads(written)}) + "\n"
+        text = fields_json(result)
+        line = json.dumps({"settings": self.digest, **key._asdict(), "result": json.loads(text)}) + "\n"
         with self._path.open("a", encoding="utf-8") as file:
             file.write(line)
             file.flush()
             os.fsync(file.fileno())
-        self._found[entry] = written
+        self._results[key] = text
         return result
 
-    def has(self, entry: Entry) -> bool:
-        """Whether it was measured."""
-        return entry in self._found
-
-    def _read(self) -> list[tuple[Entry, str]]:
-        if not self._path.is_file():
-            return []
-        found = []
+    def _read(self) -> dict[CacheKey, str]:
+        results = {}
         content = self._path.read_bytes()
-        whole = content[: content.rfind(b"\n") + 1]
-        if whole != content:  # the line that an interruption cut off
+        complete = content[: content.rfind(b"\n") + 1]
+        if complete != content:  # an interruption cut off the last line
             with self._path.open("rb+") as file:
-                file.truncate(len(whole))
-        for number, line in enumerate(whole.splitlines(), start=1):
+                file.truncate(len(complete))
+        for number, line in enumerate(complete.splitlines(), start=1):
             try:
-                read = json.loads(line)
-                if read["settings"] == self.key:
-                    entry = Entry(read["part"], read["contender"], read["seed"], read["options"])
-                    found.append((entry, json.dumps(read["result"])))
+                fields = json.loads(line)
+                if fields["settings"] == self.digest:
+                    key = CacheKey(fields["part"], fields["name"], fields["seed"], fields["options"])
+                    results[key] = json.dumps(fields["result"])
             except (ValueError, KeyError, TypeError) as exc:
                 raise MeasurementError(
-                    f"{str(self._path)!r} line {number} is no measurement ({exc}); move the file away, begin again"
+                    f"{str(self._path)!r} line {number} is not a measurement ({exc}); move the file away and "
+                    "start again"
                 ) from exc
-        return found
+        return results

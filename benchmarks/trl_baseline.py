@@ -1,31 +1,31 @@
-"""TRL as the other side: is it there, and which of its micro-batches is the fastest."""
+"""TRL as the baseline: its installation, and the search for its fastest micro-batch."""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
 
-from benchmarks.worker import Made, Worker
+from benchmarks.worker import Response, Worker
 from upturn.errors import MeasurementError
 from upturn.records import JsonValue
 
 TRL_VERSION = "1.16.0"
 INSTALL = ".venv/bin/pip install -r requirements-bench.lock"
 DEFAULT_MICRO_BATCH = 8
-"""``per_device_train_batch_size`` of TRL as it comes."""
+"""TRL's default of ``per_device_train_batch_size``."""
 HOPELESS = 1.25
-"""Times the best step so far that a setting's first step may take for a second one to be worth it."""
+"""A micro-batch whose first step takes longer than this many times the fastest step so far gets no second step."""
 
 
 def require_trl() -> None:
-    """Raises MeasurementError (exit code 2) with how to install TRL when it is not there, or another version is."""
+    """Raises MeasurementError (exit code 2) with the install command unless the pinned TRL is installed."""
     try:
-        found = f"TRL {version('trl')}"
+        installed = f"TRL {version('trl')}"
     except PackageNotFoundError:
-        found = "no TRL"
-    if found != f"TRL {TRL_VERSION}":
+        installed = "no TRL"
+    if installed != f"TRL {TRL_VERSION}":
         error = MeasurementError(
-            f"this compares with TRL {TRL_VERSION}, and {found} is installed; run: {INSTALL} "
+            f"this compares with TRL {TRL_VERSION}, and {installed} is installed; run: {INSTALL} "
             "(or name measurements that need no TRL)"
         )
         error.exit_code = 2
@@ -36,37 +36,37 @@ class Candidate(NamedTuple):
     """A micro-batch, and one step with it."""
 
     micro_batch: int
-    made: Made
+    step: Response
     worker: Worker
 
 
-def search(
-    make: Callable[[int], Worker], sizes: Sequence[int], stack: ExitStack, *, on_try: Callable[[int], None]
+def search_micro_batch(
+    start: Callable[[int], Worker], sizes: Sequence[int], stack: ExitStack, *, on_try: Callable[[int], None]
 ) -> list[Candidate]:
-    """Every size, by seconds a step. The first one's process lives on, until the stack ends it; the others end.
+    """All sizes by seconds per step. The fastest one's worker runs until the stack closes; the others are closed.
 
-    The first step of a process is not counted, unless it is far behind: then there is no second.
+    The first step of a worker is a warm-up, unless it is hopeless: then there is no second step.
     """
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     for size in sizes:
         on_try(size)
-        worker = stack.enter_context(make(size))
-        made = worker.prepared
-        if not found or made.seconds < HOPELESS * found[0].made.seconds:
-            made = worker.step()
-        found = sorted([*found, Candidate(size, made, worker)], key=lambda each: each.made.seconds)
-        for loser in found[1:]:
-            loser.worker.close()
-    return found
+        worker = stack.enter_context(start(size))
+        step = worker.prepared
+        if not candidates or step.seconds < HOPELESS * candidates[0].step.seconds:
+            step = worker.step()
+        candidates = sorted([*candidates, Candidate(size, step, worker)], key=lambda each: each.step.seconds)
+        for slower in candidates[1:]:
+            slower.worker.close()
+    return candidates
 
 
-def described_search(candidates: Sequence[Candidate]) -> dict[str, JsonValue]:
-    """For the printed object; ``candidates`` as ``search`` gives them."""
-    ascending = sorted(candidates, key=lambda each: each.micro_batch)
+def describe_search(candidates: Sequence[Candidate]) -> dict[str, JsonValue]:
+    """Details of a search for the printed object; ``candidates``: the fastest first."""
+    by_size = sorted(candidates, key=lambda candidate: candidate.micro_batch)
     return {
         "trl_micro_batch": candidates[0].micro_batch,
-        "tried_seconds": {str(each.micro_batch): round(each.made.seconds, 3) for each in ascending},
-        "tried_peak_gb": {str(each.micro_batch): gigabytes(each.made.peak_bytes) for each in ascending},
+        "tried_seconds": {str(each.micro_batch): round(each.step.seconds, 3) for each in by_size},
+        "tried_peak_gb": {str(each.micro_batch): gigabytes(each.step.peak_bytes) for each in by_size},
     }
 
 

@@ -1,8 +1,8 @@
-"""One side of a comparison, in a process of its own: ``python -m benchmarks.worker_process module:function``.
+"""The process of one implementation: ``python -m benchmarks.worker_process module:function``.
 
-It gets its settings as the first line of standard input, prepares, answers with what it found, and then makes one
-step for each further line, until there is none. Answers are JSON lines on standard output; whatever libraries print
-goes to standard error. An exception is the last answer.
+The first line of standard input holds the settings as JSON. The function prepares, sends what it prepared, and then
+makes one step for each further line until the input ends. Responses are JSON lines on standard output; the output
+of libraries goes to standard error. An exception is the last response.
 """
 
 import importlib
@@ -17,11 +17,11 @@ from benchmarks.machine import peak_bytes, reset_peak, resident_bytes
 from upturn.records import JsonValue
 
 Settings: TypeAlias = Mapping[str, JsonValue]
-Answer: TypeAlias = Mapping[str, JsonValue]
+Values: TypeAlias = Mapping[str, JsonValue]
 
 
 class Channel:
-    """The side's end of the conversation; counts memory from the moment that ``mark_baseline`` was called."""
+    """The worker's end of the connection. Measures peak memory relative to ``mark_baseline``."""
 
     def __init__(self, incoming: TextIO, outgoing: TextIO) -> None:
         self._incoming = incoming
@@ -29,67 +29,62 @@ class Channel:
         self._baseline: int | None = None
         self._device = "cpu"
 
-    def settings(self) -> Settings:
-        """The first line."""
-        found: Settings = json.loads(self._incoming.readline())
-        return found
+    def read_settings(self) -> Settings:
+        """Settings of the first line."""
+        settings: Settings = json.loads(self._incoming.readline())
+        return settings
 
     def mark_baseline(self, device: str = "cpu") -> None:
-        """What this device holds now (libraries, model, rollouts) is no memory of the steps that follow."""
+        """Excludes what the device holds now (libraries, model, rollouts) from the memory of later steps."""
         self._device = device
         reset_peak(device)
         self._baseline = resident_bytes(device)
 
-    def is_asked(self) -> bool:
-        """Waits; True = one more step, False = the other end wants no more. Peak memory is counted from here."""
+    def wait_for_step(self) -> bool:
+        """Waits for the next request; False = no more steps. Peak memory is counted from here."""
         if not self._incoming.readline():
             return False
         reset_peak(self._device)
         return True
 
-    def answer(self, found: Answer) -> None:
-        """Says what a step, or the preparation, came to; peak memory goes along once a baseline was marked."""
+    def send(self, values: Values) -> None:
+        """Sends the result of a step or of the preparation, with peak memory (None before ``mark_baseline``)."""
         peak = None if self._baseline is None else peak_bytes(self._device) - self._baseline
-        self._send({**found, "peak_bytes": peak})
+        self._write({**values, "peak_bytes": peak})
 
-    def fail(self, exc: BaseException) -> None:
-        """Says that there is nothing more to come, and why."""
-        self._send({"error": f"{type(exc).__name__}: {exc}", "trace": traceback.format_exc()})
+    def send_error(self, exc: BaseException) -> None:
+        """Sends an exception with its trace."""
+        self._write({"error": f"{type(exc).__name__}: {exc}", "trace": traceback.format_exc()})
 
-    def _send(self, found: Answer) -> None:
-        self._outgoing.write(json.dumps(found) + "\n")
+    def _write(self, values: Values) -> None:
+        self._outgoing.write(json.dumps(values) + "\n")
         self._outgoing.flush()
 
 
-Side: TypeAlias = Callable[[Channel, Settings], None]
-"""Prepares, answers, and serves steps until ``is_asked`` says no."""
+Implementation: TypeAlias = Callable[[Channel, Settings], None]
+"""Prepares, sends, and serves steps until ``wait_for_step`` returns False."""
 
 
-def serve_steps(channel: Channel, prepared: Answer, step: Callable[[], Answer]) -> None:
-    """The conversation of a side whose steps can be called one by one."""
-    channel.answer(prepared)
-    while channel.is_asked():
-        channel.answer(step())
-
-
-def find_side(path: str) -> Side:
-    """The function at ``module:function``."""
-    module, _, name = path.partition(":")
-    found: Side = getattr(importlib.import_module(module), name)
-    return found
+def serve_steps(channel: Channel, prepared: Values, step: Callable[[], Values]) -> None:
+    """Serves an implementation whose steps can be called one by one."""
+    channel.send(prepared)
+    while channel.wait_for_step():
+        channel.send(step())
 
 
 def main() -> None:
-    """Runs the side that the command line names."""
-    # What libraries print must not stand between the answers.
+    """Runs the implementation that the command line names."""
+    # The output of libraries must not mix with the responses.
     outgoing = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     sys.stdout = sys.stderr
     channel = Channel(sys.stdin, outgoing)
+    module, _, name = sys.argv[1].partition(":")
     try:
-        find_side(sys.argv[1])(channel, channel.settings())
+        implementation: Implementation = getattr(importlib.import_module(module), name)
+        implementation(channel, channel.read_settings())
     except Exception as exc:
-        channel.fail(exc)
+        channel.send_error(exc)
         raise SystemExit(1) from exc
 
 

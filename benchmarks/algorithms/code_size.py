@@ -1,6 +1,6 @@
-"""How much code each way of learning is beyond what all share: trainer, runs, rows, settings, losses.
+"""Lines of code of each algorithm, without what all share: trainer, runs, rows, settings, losses.
 
-Counted are lines with code on them; docstrings, comments and blank lines are not.
+Docstrings, comments and blank lines are not counted.
 """
 
 import ast
@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.comparison import Bar, result
 from upturn.records import JsonValue, Result
 
-LIMIT = 150
+MAX_LINES = 150
 FILES: Mapping[str, tuple[str, ...]] = {
     "sft": ("algorithms/sft/run",),
     "grpo": ("algorithms/grpo/run", "algorithms/policy_gradient"),
@@ -27,7 +27,7 @@ FILES: Mapping[str, tuple[str, ...]] = {
     "offline": ("algorithms/offline/run",),
     "mixture": ("algorithms/mixture/run",),
 }
-"""By way, the files of ``upturn.training`` that are its own; second attempts are what STaR has beyond rounds."""
+"""By algorithm, its files in ``upturn.training``; hinted groups are what STaR adds to expert iteration."""
 SHARED = (
     "optimisation/critic",
     "algorithms/ppo/critic_update",
@@ -40,31 +40,28 @@ SHARED = (
     "data/collection",
     "advantage",
 )
-"""Pieces with a purpose of their own that ways are made of; listed with their lines, not counted to any."""
-_NO_CODE = frozenset(
-    {
-        tokenize.COMMENT,
-        tokenize.NL,
-        tokenize.NEWLINE,
-        tokenize.INDENT,
-        tokenize.DEDENT,
-        tokenize.ENCODING,
-        tokenize.ENDMARKER,
-    }
-)
+"""Files that algorithms use and that are useful alone; their lines are listed, but not counted."""
+_NO_CODE = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+}
 
 
 def code_lines(source: str) -> int:
-    """Lines that have code on them. Raises SyntaxError."""
-    found: set[int] = set()
+    """Number of lines with code. Raises SyntaxError."""
+    lines: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type not in _NO_CODE:
-            found.update(range(token.start[0], token.end[0] + 1))
-    return len(found - _documented(source))
+            lines.update(range(token.start[0], token.end[0] + 1))
+    return len(lines - _docstring_lines(source))
 
 
-def _documented(source: str) -> set[int]:
-    """Lines of strings that stand alone: docstrings, of attributes as well."""
+def _docstring_lines(source: str) -> set[int]:
+    """Lines of docstrings, with those of attributes."""
     return {
         line
         for node in ast.walk(ast.parse(source))
@@ -73,16 +70,20 @@ def _documented(source: str) -> set[int]:
     }
 
 
-def measure_size(*, has_bars: bool = True) -> tuple[list[Result], dict[str, JsonValue]]:
-    """Of each way, and which files were counted."""
+def measure_code_size(*, has_bars: bool = True) -> tuple[list[Result], dict[str, JsonValue]]:
+    """Lines of each algorithm, and the counted files."""
     import upturn.training
 
     (folder,) = upturn.training.__path__
-    bar = Bar(LIMIT, is_upper=True) if has_bars else None
+    bar = Bar(MAX_LINES, is_upper=True) if has_bars else None
 
     def lines(names: Sequence[str]) -> dict[str, int]:
         return {f"{name}.py": code_lines((Path(folder) / f"{name}.py").read_text("utf-8")) for name in names}
 
-    counted = {way: lines(names) for way, names in FILES.items()}
-    results = [result(f"size_{way}", float(sum(files.values())), "lines", bar) for way, files in counted.items()]
-    return results, {"counted": {way: dict(files) for way, files in counted.items()}, "shared": dict(lines(SHARED))}
+    counted = {algorithm: lines(names) for algorithm, names in FILES.items()}
+    results = [
+        result(f"size_{algorithm}", float(sum(files.values())), "lines", bar)
+        for algorithm, files in counted.items()
+    ]
+    details: dict[str, JsonValue] = {name: dict(files) for name, files in counted.items()}
+    return results, {"counted": details, "shared": dict(lines(SHARED))}

@@ -1,4 +1,4 @@
-"""The ways of learning that are compared in errands, with their settings there."""
+"""The algorithms that are compared in errands, with their settings there."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,71 +15,73 @@ from upturn.training.algorithms.ppo import CriticSettings, PpoSettings, run_ppo
 from upturn.training.data import HintedGroup
 from upturn.training.runs import RunOptions
 
-_ENDLESS = 1_000
-"""Rounds: the budget of tokens ends a run."""
+_UNLIMITED = 1_000
+"""Rounds: the token budget ends a run."""
 
 
-class Attempts(Protocol):
-    """What a way may ask for."""
+class RolloutSource(Protocol):
+    """Samples groups for an algorithm."""
 
     def collect(self, round_: int, /) -> list[ScoredGroup]:
-        """Fresh attempts."""
+        """New groups."""
 
-    def second(self, round_: int, failed: Sequence[ScoredGroup], /) -> list[HintedGroup]:
-        """Attempts with help at tasks that failed."""
+    def collect_hinted(self, round_: int, failed: Sequence[ScoredGroup], /) -> list[HintedGroup]:
+        """Hinted rollouts on the tasks of failed groups."""
+
+
+Train = Callable[[PreTrainedModel, RolloutSource, Any, RunOptions], object]
+"""``(model, source, settings, options)``; ``options``: seed, folder and evaluation."""
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """A way of learning as it is set in errands."""
+class ErrandsAlgorithm:
+    """An algorithm as configured for errands."""
 
     settings: Any
-    """Of its algorithm: a dataclass."""
-    learn: Callable[[PreTrainedModel, Attempts, Any, RunOptions], object]
-    """``(model, attempts, settings, run)``; ``run``: seed, folder and evaluation."""
+    """The algorithm's settings: a dataclass."""
+    train: Train
     round_share: float = 0.0
-    """Of the budget that one round samples at least; 0 = one batch of tasks."""
+    """Share of the budget that one round samples at least; 0 = one batch of tasks."""
 
 
-def _grpo(model: PreTrainedModel, attempts: Attempts, settings: GrpoSettings, run: RunOptions) -> object:
-    return run_grpo(model, attempts.collect, settings, run)
+def _online(run: Callable[..., object]) -> Train:
+    """Trains on new groups only."""
+    return lambda model, source, settings, options: run(model, source.collect, settings, options)
 
 
-def _ppo(model: PreTrainedModel, attempts: Attempts, settings: PpoSettings, run: RunOptions) -> object:
-    return run_ppo(model, attempts.collect, settings, run)
+def _imitation(
+    model: PreTrainedModel, source: RolloutSource, settings: ImitationSettings, options: RunOptions
+) -> object:
+    second = None if settings.second is None else source.collect_hinted
+    return run_imitation(model, source.collect, settings, options, second=second)
 
 
-def _dpo_rounds(model: PreTrainedModel, attempts: Attempts, settings: OnlineDpoSettings, run: RunOptions) -> object:
-    return run_online_dpo(model, attempts.collect, settings, run)
-
-
-def _imitation(model: PreTrainedModel, attempts: Attempts, settings: ImitationSettings, run: RunOptions) -> object:
-    second = None if settings.second is None else attempts.second
-    return run_imitation(model, attempts.collect, settings, run, second=second)
-
-
-_RATE = OptimiserSettings(learning_rate=3e-4)
-WAYS: Mapping[str, Way] = {
-    "grpo": Way(GrpoSettings(iterations=_ENDLESS, optimiser=_RATE, evaluate_every=3, keep="final"), _grpo),
-    "ppo": Way(
+_OPTIMISER = OptimiserSettings(learning_rate=3e-4)
+ALGORITHMS: Mapping[str, ErrandsAlgorithm] = {
+    "grpo": ErrandsAlgorithm(
+        GrpoSettings(iterations=_UNLIMITED, optimiser=_OPTIMISER, evaluate_every=3, keep="final"),
+        _online(run_grpo),
+    ),
+    "ppo": ErrandsAlgorithm(
         PpoSettings(
-            iterations=_ENDLESS,
-            optimiser=_RATE,
+            iterations=_UNLIMITED,
+            optimiser=_OPTIMISER,
             critic=CriticSettings(learning_rate=1e-3),
             evaluate_every=3,
             keep="final",
         ),
-        _ppo,
+        _online(run_ppo),
     ),
-    "dpo_rounds": Way(
-        OnlineDpoSettings(iterations=_ENDLESS, optimiser=_RATE, evaluate_every=3, keep="final"), _dpo_rounds
+    "dpo_rounds": ErrandsAlgorithm(
+        OnlineDpoSettings(iterations=_UNLIMITED, optimiser=_OPTIMISER, evaluate_every=3, keep="final"),
+        _online(run_online_dpo),
     ),
-    "star": Way(
-        replace(imitation("star"), iterations=_ENDLESS, selection=SelectionSettings(), keep="final"),
+    "star": ErrandsAlgorithm(
+        replace(imitation("star"), iterations=_UNLIMITED, selection=SelectionSettings(), keep="final"),
         _imitation,
         round_share=1 / 6,
     ),
-    "rejection": Way(replace(imitation("rejection"), keep="final"), _imitation, round_share=1.0),
+    "rejection": ErrandsAlgorithm(replace(imitation("rejection"), keep="final"), _imitation, round_share=1.0),
 }
-"""By name. GRPO as in ``python -m benchmarks credit``; others with its learning rate where they step as often, and
-with those of their presets where they train whole passes."""
+"""By name. GRPO as in ``python -m benchmarks credit``. Others have its learning rate if they step as often,
+otherwise that of their presets, which train whole passes."""

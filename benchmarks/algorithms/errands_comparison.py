@@ -1,8 +1,8 @@
-"""Ways of learning in errands, level 3, from equally many sampled tokens, after a world model and without one.
+"""Algorithms in errands, level 3, with the same budget of sampled tokens, with and without a world model.
 
-All begin with the model of ``bench.credit.errands``. What the world model learns from and what it predicts is
-sampled out of the same budget. Success is that of sampled attempts at training templates in worlds that practice
-never meets, the same ones for all.
+All runs start from the model of ``ErrandsSetup``. The rollouts that the world model is trained on and its
+predictions are sampled from the same budget. Success is that of sampled rollouts on training templates in worlds
+that training never uses, the same ones for all.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,29 +10,32 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from tempfile import TemporaryDirectory
 
-from benchmarks.algorithms.errands_algorithms import WAYS, Way
-from benchmarks.algorithms.token_budget import Meter, MeteredSampler, SpentError
-from benchmarks.credit import Errands, ErrandsSettings, reward_of
-from benchmarks.result_cache import Entry, Ledger, digest
+import numpy as np
+
+from benchmarks.algorithms.errands_algorithms import ALGORITHMS, ErrandsAlgorithm
+from benchmarks.algorithms.token_budget import BudgetedSampler, BudgetExceededError, TokenBudget
+from benchmarks.credit import ErrandsSettings, ErrandsSetup
+from benchmarks.result_cache import CacheKey, ResultCache, digest
 from upturn.config import OptimiserSettings
-from upturn.loop.rollouts import PolicyWorker, RolloutPlan, SecondAttempts, TaskSampler
-from upturn.loop.trainers import observed, own_rows
+from upturn.loop.rollouts import PolicyWorker, SecondAttempts
+from upturn.loop.trainers import observed, over_seeds, own_rows
 from upturn.models import RenderedObservations
-from upturn.records import record
+from upturn.records import JsonValue, Result, record
 from upturn.training import ScoredGroup
 from upturn.training.algorithms.sft import SftSettings
 from upturn.training.algorithms.world_model import Predictor, WorldModelSettings, run_world_model
 from upturn.training.data import HintedGroup
 from upturn.training.runs import RunOptions
 
-EXAM_SEED = 0
-"""One examination for all seeds: then what seeds differ by is learning."""
+EVALUATION_SEED = 0
+"""The same evaluation for all seeds, so that only training differs between them."""
 
 
 def _world_model() -> WorldModelSettings:
-    """Practice goes on until its share of the budget is spent; the last weights are kept."""
+    """Training continues until its share of the budget is spent; the last weights are kept."""
     return WorldModelSettings(
         iterations=1_000,
         evaluate_every=None,
@@ -42,155 +45,216 @@ def _world_model() -> WorldModelSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class CoursesSettings:
-    """Everything that decides a result, beside way and seed."""
+class ErrandsTrainingSettings:
+    """Everything that determines a result, except algorithm and seed."""
 
-    errands: ErrandsSettings = field(default_factory=ErrandsSettings)
-    observed_rounds: int = 2
-    """Rounds of attempts that the world model learns from."""
-    world_share: float = 1 / 3
-    """Of the budget, for the world model with what it learns from."""
+    setup: ErrandsSettings = field(default_factory=ErrandsSettings)
+    observation_rounds: int = 2
+    """Rounds of rollouts whose observations the world model is trained on."""
+    world_model_share: float = 1 / 3
+    """Share of the budget for the world model and these rollouts."""
     world_model: WorldModelSettings = field(default_factory=_world_model)
 
 
 @record
-class Course:
-    """One training."""
+class ErrandsRun:
+    """One training run."""
 
     curve: tuple[tuple[int, float], ...]
-    """Tokens sampled and success, from the start."""
+    """Sampled tokens and success, from the start."""
     outcomes: tuple[float, ...]
-    """1 or 0 of each examined task, in the end."""
-    world_tokens: int
-    """Of ``curve``'s tokens, those that the world model took; 0 = there was none."""
+    """1 or 0 of each held-out task, at the end."""
+    world_model_tokens: int
+    """Tokens of ``curve`` that were sampled for the world model; 0 = there was none."""
+
+    def mean_success(self) -> float:
+        """Mean of the curve over all tokens, linear between evaluations."""
+        tokens, success = zip(*self.curve, strict=True)
+        return float(np.trapezoid(success, tokens)) / (tokens[-1] - tokens[0])
 
 
-Courses = Mapping[str, Sequence[Course]]
-"""By way, with ``_after_world_model`` behind its name where there was one; then by seed."""
+ErrandsRuns = Mapping[str, Sequence[ErrandsRun]]
+"""By algorithm, with the suffix ``_after_world_model`` where there was one; then by seed."""
 AFTER = "_after_world_model"
 
 
-def names(ways: Mapping[str, Way] = WAYS) -> list[str]:
-    """Of all courses of one seed."""
-    return [f"{way}{suffix}" for way in ways for suffix in ("", AFTER)]
+def run_names() -> list[str]:
+    """Names of all runs of one seed."""
+    return [f"{algorithm}{suffix}" for algorithm in ALGORITHMS for suffix in ("", AFTER)]
 
 
-def measure_courses(
-    ledger: Ledger,
+def measure_errands(
+    cache: ResultCache,
     folder: Path,
     seeds: Sequence[int],
     *,
-    settings: CoursesSettings,
+    settings: ErrandsTrainingSettings,
     on_done: Callable[[], None] = lambda: None,
-) -> Courses:
-    """Measures what is not in the ledger yet; ``on_done`` after each of seeds · courses.
+) -> ErrandsRuns:
+    """All runs; calls ``on_done`` after each.
 
-    The model that everything starts from lies in ``folder``; it is made where it is missing. Uses torch with the
-    threads that the caller has set.
+    ``folder``: of the initial model, which is trained when first needed. Uses torch with the threads that the
+    caller has set.
     """
-    errands = Errands(folder, settings.errands)
-    found: dict[str, list[Course]] = {name: [] for name in names()}
+    setup = ErrandsSetup(folder, settings.setup)
+    runs: dict[str, list[ErrandsRun]] = {name: [] for name in run_names()}
     for seed in seeds:
-        for name, courses in found.items():
-            way = WAYS[name.removesuffix(AFTER)]
-            is_after = name.endswith(AFTER)
-            options = f"{digest(way.settings)}/{way.round_share:g}{'/rehearsed' if is_after else ''}"
-            entry = Entry("errands", name, seed, options)
-            measure = partial(course, errands, way, seed, settings=settings, is_after=is_after)
-            courses.append(ledger.measured(entry, Course, measure))
+        for name, seed_runs in runs.items():
+            algorithm = ALGORITHMS[name.removesuffix(AFTER)]
+            has_world_model = name.endswith(AFTER)
+            suffix = "/rehearsed" if has_world_model else ""
+            options = f"{digest(algorithm.settings)}/{algorithm.round_share:g}{suffix}"
+            measure = partial(train, setup, algorithm, seed, settings=settings, has_world_model=has_world_model)
+            seed_runs.append(cache.get(CacheKey("errands", name, seed, options), ErrandsRun, measure))
             on_done()
-    return found
+    return runs
 
 
-def course(errands: Errands, way: Way, seed: int, *, settings: CoursesSettings, is_after: bool) -> Course:
-    """One model's course to the end of the budget."""
-    worker = errands.worker()
-    meter = Meter(errands.settings.budget)
-    curve = [(0, errands.evaluate_heldout(worker, seed=EXAM_SEED).rate())]
+def train(
+    setup: ErrandsSetup,
+    algorithm: ErrandsAlgorithm,
+    seed: int,
+    *,
+    settings: ErrandsTrainingSettings,
+    has_world_model: bool,
+) -> ErrandsRun:
+    """Trains one model to the end of the budget."""
+    worker = setup.new_worker()
+    budget = TokenBudget(setup.settings.budget)
+    curve = [(0, setup.evaluate_heldout(worker, seed=EVALUATION_SEED).rate())]
     with TemporaryDirectory() as name:
-        if is_after:
-            learn_world(errands, worker, meter, seed=seed, settings=settings, folder=Path(name) / "world")
-        world_tokens = meter.tokens
-        source = Source(errands, worker, meter, way, seed=seed)
+        if has_world_model:
+            train_world_model(setup, worker, budget, seed=seed, settings=settings, folder=Path(name) / "world")
+        world_model_tokens = budget.tokens
+        source = Source(setup, worker, budget, algorithm, seed=seed)
 
-        def watch(_: int) -> float:
-            if meter.tokens != curve[-1][0]:
-                curve.append((meter.tokens, errands.evaluate_heldout(worker, seed=EXAM_SEED).rate()))
+        def evaluate(_: int) -> float:
+            if budget.tokens != curve[-1][0]:
+                curve.append((budget.tokens, setup.evaluate_heldout(worker, seed=EVALUATION_SEED).rate()))
             return curve[-1][1]
 
-        run = RunOptions(seed, Path(name) / "run", evaluate=watch)
-        with suppress(SpentError):
-            way.learn(worker.model, source, way.settings, run)
-    last = errands.evaluate_heldout(worker, seed=EXAM_SEED)
-    if curve[-1][0] == meter.tokens:
+        options = RunOptions(seed, Path(name) / "run", evaluate=evaluate)
+        with suppress(BudgetExceededError):
+            algorithm.train(worker.model, source, algorithm.settings, options)
+    last = setup.evaluate_heldout(worker, seed=EVALUATION_SEED)
+    if curve[-1][0] == budget.tokens:
         curve.pop()
-    return Course((*curve, (meter.tokens, last.rate())), tuple(last.outcomes()), world_tokens)
+    return ErrandsRun((*curve, (budget.tokens, last.rate())), tuple(last.outcomes()), world_model_tokens)
 
 
-def learn_world(
-    errands: Errands, worker: PolicyWorker, meter: Meter, *, seed: int, settings: CoursesSettings, folder: Path
+def train_world_model(
+    setup: ErrandsSetup,
+    worker: PolicyWorker,
+    budget: TokenBudget,
+    *,
+    seed: int,
+    settings: ErrandsTrainingSettings,
+    folder: Path,
 ) -> None:
-    """The world-model stage: attempts, of which none is rewarded, and predictions of what they were answered.
+    """Trains the model to predict the observations of its rollouts, without rewards.
 
-    The warm-up rehearses what the model wrote in these attempts, so that it does not unlearn acting.
+    The warm-up also trains on the model's own actions in these rollouts, so that it does not forget how to act.
     """
-    wanted = errands.settings
-    share = Meter(int(wanted.budget * settings.world_share))
-    sampler = TaskSampler(errands.kit, dict.fromkeys(wanted.families, 1.0), wanted.tasks, seed=seed)
-    practice = RolloutPlan(f"world/{seed}", seed, wanted.attempts, reward_of)
-    attempts = []
-    for iteration in range(settings.observed_rounds):
-        groups = worker.sample_groups(sampler.tasks(iteration), iteration, practice, errands.sink)
-        share.count(groups)
-        attempts += [member.trajectory for group in groups for member in group.members]
-    world = observed(attempts, worker)
-    predictor = Predictor(MeteredSampler(worker.engine, share), RenderedObservations(worker.renderer))
-    with suppress(SpentError):
+    share = TokenBudget(int(setup.settings.budget * settings.world_model_share))
+    sampler, plan = setup.new_task_sampler(seed), setup.rollout_plan(f"world/{seed}", seed)
+    trajectories = []
+    for iteration in range(settings.observation_rounds):
+        groups = worker.sample_groups(sampler.tasks(iteration), iteration, plan, setup.sink)
+        share.add(groups)
+        trajectories += [member.trajectory for group in groups for member in group.members]
+    transitions = observed(trajectories, worker)
+    predictor = Predictor(BudgetedSampler(worker.engine, share), RenderedObservations(worker.renderer))
+    has_warm_up = settings.world_model.warm_up is not None
+    with suppress(BudgetExceededError):
         run_world_model(
             worker.model,
             predictor,
-            (*world.trained, *world.held_out),
+            (*transitions.trained, *transitions.held_out),
             settings.world_model,
             RunOptions(seed, folder),
-            rehearsal=() if settings.world_model.warm_up is None else own_rows(attempts, worker.version),
+            rehearsal=own_rows(trajectories, worker.version) if has_warm_up else (),
         )
-    meter.tokens += share.tokens
+    budget.tokens += share.tokens
 
 
 class Source:
-    """Where a way gets its attempts from, all of them counted."""
+    """Samples groups for an algorithm within its budget."""
 
-    def __init__(self, errands: Errands, worker: PolicyWorker, meter: Meter, way: Way, *, seed: int) -> None:
-        wanted = errands.settings
-        self._errands = errands
+    def __init__(
+        self,
+        setup: ErrandsSetup,
+        worker: PolicyWorker,
+        budget: TokenBudget,
+        algorithm: ErrandsAlgorithm,
+        *,
+        seed: int,
+    ) -> None:
+        self._sink = setup.sink
         self._worker = worker
-        self._meter = meter
-        self._least = int(way.round_share * wanted.budget)
+        self._budget = budget
+        self._round_tokens = int(algorithm.round_share * budget.limit)
         self._batch = 0
-        self._practice = RolloutPlan(f"practice/{seed}", seed, wanted.attempts, reward_of)
-        self._tasks = TaskSampler(errands.kit, dict.fromkeys(wanted.families, 1.0), wanted.tasks, seed=seed)
+        self._plan = setup.rollout_plan(f"practice/{seed}", seed)
+        self._tasks = setup.new_task_sampler(seed)
 
-    def collect(self, round_: int, /) -> list[ScoredGroup]:  # noqa: ARG002  # batches count on through the rounds
-        """One batch of tasks, or as many as the way's round takes.
+    def collect(self, round_: int, /) -> list[ScoredGroup]:  # noqa: ARG002  # batches are numbered across rounds
+        """One batch of tasks, or the batches of a larger round.
 
-        Raises SpentError once the budget is spent, or less is left than half a round: a way that begins anew in
-        each round would end with what little that one found.
+        Raises BudgetExceededError once the budget is spent or less than half a round is left: an algorithm that
+        restarts in each round would end with the result of that small round.
         """
-        self._meter.check()
-        if self._meter.budget - self._meter.tokens < self._least / 2:
-            raise SpentError
-        found: list[ScoredGroup] = []
-        until = min(self._meter.tokens + self._least, self._meter.budget)
-        while not found or self._meter.tokens < until:
-            tasks = self._tasks.tasks(self._batch)
-            groups = self._worker.sample_groups(tasks, self._batch, self._practice, self._errands.sink)
+        self._budget.check()
+        if self._budget.limit - self._budget.tokens < self._round_tokens / 2:
+            raise BudgetExceededError
+        groups: list[ScoredGroup] = []
+        end = min(self._budget.tokens + self._round_tokens, self._budget.limit)
+        while not groups or self._budget.tokens < end:
+            batch = self._worker.sample_groups(self._tasks.tasks(self._batch), self._batch, self._plan, self._sink)
             self._batch += 1
-            self._meter.count(groups)
-            found += groups
-        return found
-
-    def second(self, round_: int, failed: Sequence[ScoredGroup], /) -> list[HintedGroup]:
-        """Attempts at what failed, with the answer at hand."""
-        groups = SecondAttempts(self._worker, self._practice, "rationalisation")(round_, failed)
-        self._meter.count([each.group for each in groups])
+            self._budget.add(batch)
+            groups += batch
         return groups
+
+    def collect_hinted(self, round_: int, failed: Sequence[ScoredGroup], /) -> list[HintedGroup]:
+        """Rollouts on the failed tasks with the answer as a hint."""
+        hinted = SecondAttempts(self._worker, self._plan, "rationalisation")(round_, failed)
+        self._budget.add([each.group for each in hinted])
+        return hinted
+
+
+def errands_results(runs: ErrandsRuns) -> list[Result]:
+    """Success of each algorithm at the end and averaged over all tokens, then the gain of the world model.
+
+    Intervals are over seeds and tasks; low and high of averaged success are the lowest and highest seed.
+    """
+    start = fmean(run.curve[0][1] for seeds in runs.values() for run in seeds)
+    results = [Result("errands_success_start", start, "share")]
+    for name, seeds in runs.items():
+        final = over_seeds(_outcomes(seeds))
+        results.append(Result(f"errands_success_{name}", final.mean, "share", final.low, final.high, len(seeds)))
+    for name, seeds in runs.items():
+        means = [run.mean_success() for run in seeds]
+        results.append(Result(f"errands_mean_{name}", fmean(means), "share", min(means), max(means), len(seeds)))
+    for name, seeds in runs.items():
+        if not name.endswith(AFTER):
+            gain = over_seeds(_outcomes(runs[f"{name}{AFTER}"]) - _outcomes(seeds))
+            results.append(
+                Result(f"errands_world_model_gain_{name}", gain.mean, "share", gain.low, gain.high, len(seeds))
+            )
+    return results
+
+
+def errands_details(runs: ErrandsRuns) -> dict[str, JsonValue]:
+    """By algorithm and seed, the curve as pairs of tokens and success, and the tokens of the world model."""
+    return {
+        name: {
+            "curves": [[[tokens, round(success, 4)] for tokens, success in run.curve] for run in seeds],
+            "world_tokens": [run.world_model_tokens for run in seeds],
+        }
+        for name, seeds in runs.items()
+    }
+
+
+def _outcomes(seeds: Sequence[ErrandsRun]) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    """``(S, T)``"""
+    return np.array([run.outcomes for run in seeds])

@@ -1,10 +1,10 @@
-"""Rollouts by two workers of a cluster on this machine, against one process: are they the same, what do they cost.
+"""Rollouts by two Ray workers on this machine compared with one process: equality and overhead.
 
-The same means bitwise: each worker plays the half that it is dealt at once, so one process that plays the two
-halves one after the other computes the same batches. Overhead is processor time of all processes together, beyond
-that of one process that plays everything at once: on a machine with fewer cores than processes seconds on the clock
-say nothing. Part of it is that halves make smaller batches, wherever they are played; that part is told apart. All
-have played once before they are measured: what a new process does only once is not what workers cost.
+Rollouts have to be equal bitwise. Each worker runs its half of the jobs as one batch, so one process that runs the
+two halves one after the other computes the same batches. Overhead is processor time of all processes beyond that of
+one process that runs all jobs at once; on a machine with fewer cores than processes, seconds on the clock mean
+nothing. The part of the overhead that comes from smaller batches is reported separately. All processes run the jobs
+once before the measurement, as a warm-up.
 """
 
 import os
@@ -33,26 +33,26 @@ _SEED = 3
 
 @dataclass(frozen=True, slots=True)
 class WorkersSettings:
-    """How much is played."""
+    """Number of rollouts."""
 
     tasks: int = 48
-    attempts: int = 8
+    group_size: int = 8
     repetitions: int = 25
 
 
 class Cost(NamedTuple):
-    """Of one call."""
+    """Time of one call."""
 
     seconds: float
     processor_seconds: float
-    """Of this process and all that it started."""
+    """Of this process and its descendants."""
 
 
 def require_ray() -> None:
-    """Raises MeasurementError (exit code 2) with how to install Ray when it is not there."""
+    """Raises MeasurementError (exit code 2) with the install command when Ray is not installed."""
     if find_spec("ray") is None:
         error = MeasurementError(
-            "this part plays on Ray workers, and Ray is not installed; run: .venv/bin/pip install -e '.[ray]' "
+            "this part samples on Ray workers, and Ray is not installed; run: .venv/bin/pip install -e '.[ray]' "
             "(or name, with --part, parts that need no Ray)"
         )
         error.exit_code = 2
@@ -62,7 +62,10 @@ def require_ray() -> None:
 def measure_workers(
     settings: WorkersSettings, *, has_bars: bool = True, on_done: Callable[[], None] = lambda: None
 ) -> tuple[list[Result], dict[str, JsonValue]]:
-    """``on_done`` each repetition. Raises MeasurementError without Ray, ClusterError where it does not start."""
+    """Differences and overhead; calls ``on_done`` after each repetition.
+
+    Raises MeasurementError without Ray, and ClusterError when Ray does not start.
+    """
     require_ray()
     from upturn.agents import RaySettings, RayWorkerPool
     from upturn.loop.rollouts import OpenPolicyWorker, PolicyWorker, RayRuntime
@@ -70,90 +73,94 @@ def measure_workers(
 
     kit = resolve_kit(ENVIRONMENT)
     tasks = list(islice(kit.tasks(seed=_SEED, split="train", families=list(kit.families)), settings.tasks))
-    jobs = [(_VERSION, task, number) for task in tasks for number in range(settings.attempts)]
-    alone, halved, together = list[Cost](), list[Cost](), list[Cost]()
+    jobs = [(_VERSION, task, number) for task in tasks for number in range(settings.group_size)]
+    single_costs, halved_costs, worker_costs = list[Cost](), list[Cost](), list[Cost]()
     different, tokens = 0, 0
     with (
         TemporaryDirectory() as folder,
         torch_threads(1),
-        RayWorkerPool(OpenPolicyWorker(ENVIRONMENT, _LIMITS, _VERSION), RaySettings(WORKERS)) as crew,
+        RayWorkerPool(OpenPolicyWorker(ENVIRONMENT, _LIMITS, _VERSION), RaySettings(WORKERS)) as workers,
     ):
         worker = PolicyWorker(AgentRuntime(kit, _LIMITS), _VERSION)
         worker.serve_as(_VERSION)
-        runtime = RayRuntime(kit, _LIMITS, crew, Path(folder))
+        runtime = RayRuntime(kit, _LIMITS, workers, Path(folder))
         runtime.follow(worker.model)
-        first = Purpose("workers/first", settings.repetitions, temperature=1.0)
-        runtime.attempt(jobs, first)  # weights are handed over, once
-        worker.runtime.attempt(jobs, first)
+        warm_up = Purpose("workers/first", settings.repetitions, temperature=1.0)
+        runtime.attempt(jobs, warm_up)  # sends the weights, once
+        worker.runtime.attempt(jobs, warm_up)
         for repetition in range(settings.repetitions):
             purpose = Purpose(f"workers/{repetition}", repetition, temperature=1.0)
             # Functions are called at once, so that they may bind what changes with the repetition.
-            halves, cost = timed(lambda: played_in_parts(worker.runtime, jobs, purpose))  # noqa: B023
-            halved.append(cost)
-            made, cost = timed(lambda: runtime.attempt(jobs, purpose))  # noqa: B023
-            together.append(cost)
-            alone.append(timed(lambda: worker.runtime.attempt(jobs, purpose))[1])  # noqa: B023
-            different += count_different(made, halves)
-            tokens += sum(each.usage.written_tokens for each in made)
+            halves, cost = timed(lambda: run_in_parts(worker.runtime, jobs, purpose))  # noqa: B023
+            halved_costs.append(cost)
+            trajectories, cost = timed(lambda: runtime.attempt(jobs, purpose))  # noqa: B023
+            worker_costs.append(cost)
+            single_costs.append(timed(lambda: worker.runtime.attempt(jobs, purpose))[1])  # noqa: B023
+            different += count_different(trajectories, halves)
+            tokens += sum(trajectory.usage.written_tokens for trajectory in trajectories)
             on_done()
-    clock = spread([each.seconds / one.seconds for each, one in zip(together, alone, strict=True)])
+    clock = [cost.seconds / single.seconds for cost, single in zip(worker_costs, single_costs, strict=True)]
     bars = (Bar(0, is_upper=True), Bar(0.15, is_upper=True)) if has_bars else (None, None)
+    halves_overhead = _overhead(halved_costs, single_costs)
     results = [
         result("workers_different_trajectories", float(different), "trajectories", bars[0]),
-        result("workers_overhead", _beyond(together, alone), "of processor time", bars[1]),
-        result("workers_halves", _beyond(halved, alone), "of processor time, in one process"),
-        result("workers_clock", clock, "of one process"),
+        result("workers_overhead", _overhead(worker_costs, single_costs), "of processor time", bars[1]),
+        result("workers_halves", halves_overhead, "of processor time, in one process"),
+        result("workers_clock", spread(clock), "of one process"),
     ]
     return results, {"workers": WORKERS, "trajectories": len(jobs) * settings.repetitions, "written_tokens": tokens}
 
 
-def _beyond(costs: Sequence[Cost], base: Sequence[Cost]) -> Spread:
-    """Processor time beyond that of ``base``, as a part of it."""
-    ratios = spread([each.processor_seconds / one.processor_seconds for each, one in zip(costs, base, strict=True)])
-    return Spread(ratios.value - 1, ratios.low - 1, ratios.high - 1, ratios.n)
+def _overhead(costs: Sequence[Cost], base: Sequence[Cost]) -> Spread:
+    """Processor time beyond that of ``base``, as a share of it."""
+    return spread(
+        [cost.processor_seconds / other.processor_seconds - 1 for cost, other in zip(costs, base, strict=True)]
+    )
 
 
-def played_in_parts(
+def run_in_parts(
     runtime: AgentRuntime, jobs: Sequence[tuple[AgentVersion, Task, int]], purpose: Purpose
 ) -> list[Trajectory]:
-    """What one process makes of the workers' parts, one after another; the parts are those of ``cluster.deal``."""
+    """Trajectories of one process that runs the workers' parts one after another."""
     ends = [len(jobs) * part // WORKERS for part in range(WORKERS + 1)]
-    return [each for start, end in pairwise(ends) for each in runtime.attempt(jobs[start:end], purpose)]
+    return [trajectory for start, end in pairwise(ends) for trajectory in runtime.attempt(jobs[start:end], purpose)]
 
 
-def count_different(found: Sequence[Trajectory], expected: Sequence[Trajectory]) -> int:
-    """How many differ in anything but the time that they took."""
+def count_different(trajectories: Sequence[Trajectory], expected: Sequence[Trajectory]) -> int:
+    """Number of trajectories that differ in anything but their duration."""
 
-    def essence(each: Trajectory) -> Trajectory:
-        return replace(each, usage=replace(each.usage, seconds=0.0))
+    def without_seconds(trajectory: Trajectory) -> Trajectory:
+        return replace(trajectory, usage=replace(trajectory.usage, seconds=0.0))
 
-    return sum(essence(one) != essence(other) for one, other in zip(found, expected, strict=True))
+    return sum(
+        without_seconds(one) != without_seconds(other) for one, other in zip(trajectories, expected, strict=True)
+    )
 
 
-def timed(play: Callable[[], list[Trajectory]]) -> tuple[list[Trajectory], Cost]:
-    """What came of it, and what it took."""
+def timed(call: Callable[[], list[Trajectory]]) -> tuple[list[Trajectory], Cost]:
+    """The result and the cost of a call."""
     before, started = processor_seconds(), perf_counter()
-    found = play()
-    return found, Cost(perf_counter() - started, processor_seconds() - before)
+    trajectories = call()
+    return trajectories, Cost(perf_counter() - started, processor_seconds() - before)
 
 
 def processor_seconds() -> float:
-    """Of this process and all that it started and that still runs; by Linux's ``/proc``."""
-    used: dict[int, float] = {}
+    """Processor time of this process and its running descendants, from Linux's ``/proc``."""
+    seconds: dict[int, float] = {}
     parents: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            # The name stands in brackets and may hold anything: proc(5) counts fields from behind it.
+            # The name is in brackets and may contain anything: proc(5) counts fields from behind it.
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             continue
         parents[int(folder.name)] = int(fields[1])
-        used[int(folder.name)] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return sum(seconds for process, seconds in used.items() if _descends(process, parents))
+        seconds[int(folder.name)] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return sum(value for process, value in seconds.items() if _is_descendant(process, parents))
 
 
-def _descends(process: int, parents: Mapping[int, int]) -> bool:
-    """Whether it is this process or was started by it, or by what it started."""
+def _is_descendant(process: int, parents: Mapping[int, int]) -> bool:
+    """True for this process and all that it started, directly or not."""
     while process not in {0, os.getpid()}:
         process = parents.get(process, 0)
     return process != 0

@@ -1,8 +1,8 @@
-"""What sharding over two processes on one machine costs and saves: a few steps of one model, alone and in shards.
+"""Cost and savings of sharding one model over two processes of this machine.
 
-Each way is a program of its own (this module, run as one), started by ``torchrun`` where it is two processes. The
-memory of a process is the highest that its resident set ever was, everything included: what Python and torch take,
-and the whole model that each process is given before it is sharded.
+A few training steps run in one process and in two, which ``torchrun`` starts, each as a program (this module). The
+memory of a process is its peak resident set, including Python, torch, and the whole model that each process builds
+before it is sharded.
 """
 
 import json
@@ -16,99 +16,127 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.comparison import Bar, result
 from benchmarks.machine import peak_bytes, resident_bytes
-from benchmarks.workloads import Subject, build_model
+from benchmarks.workloads import ModelSpec, build_model
 from upturn.errors import MeasurementError
+from upturn.records import JsonValue, Result
 
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "1048576"}
-"""glibc then gives every freed tensor back to the system, in both ways alike. As it comes it keeps the layers that
-were gathered and dropped: two processes then held 0.82 of what one holds, with the same shards."""
-_PATIENCE_SECONDS = 1_200.0
+"""With this, glibc returns every freed tensor to the system, for one process and for two. By default it keeps
+gathered layers after they are freed: two processes then needed 0.82 of the memory of one, with the same shards."""
+_TIMEOUT_SECONDS = 1_200.0
 _SHOWN = 2_000
-"""Last characters of what a program that failed printed."""
+"""Last characters of a failed program's output that the error shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardedWork:
-    """What both ways compute."""
+    """Model, data and number of steps."""
 
-    subject: Subject = field(default_factory=lambda: Subject(width=1_024, layers=12, vocabulary=4_096))
+    model: ModelSpec = field(default_factory=lambda: ModelSpec(width=1_024, layers=12, vocabulary=4_096))
     """193 million parameters: 3.1 GB with gradients and optimiser."""
     rollouts: int = 8
     tokens: int = 32
-    """Of each rollout; its second half is written."""
+    """Per rollout; the second half is written."""
     micro_batch_tokens: int = 64
     steps: int = 2
-    """The first makes the optimiser's state, the second needs all at once."""
+    """The first allocates the optimiser's state, the second needs all memory at once."""
+
+
+QUICK = ShardedWork(ModelSpec(width=64, layers=2, vocabulary=256), rollouts=2, tokens=8)
 
 
 class ProcessFigures(NamedTuple):
-    """Of one process."""
+    """Figures of one process."""
 
     peak_bytes: int
     started_bytes: int
-    """Held before there was a model."""
+    """Memory before the model is built."""
     seconds: float
-    """Of the last step; the ones before it allocate."""
+    """Of the last step; earlier ones allocate."""
     losses: list[float]
-    sharded: bool
-    """Whether every parameter lies in shards."""
+    is_sharded: bool
+    """True when every parameter is sharded."""
 
 
 class ShardingFigures(NamedTuple):
-    """Both ways."""
+    """Figures without and with sharding."""
 
-    one: ProcessFigures
-    several: list[ProcessFigures]
+    single: ProcessFigures
+    sharded: list[ProcessFigures]
     """By rank."""
 
     @property
     def memory_share(self) -> float:
-        """The largest of the processes over the one that does it alone."""
-        return max(each.peak_bytes for each in self.several) / self.one.peak_bytes
+        """Peak memory of the largest sharded process, as a share of the single process's."""
+        return max(process.peak_bytes for process in self.sharded) / self.single.peak_bytes
 
     @property
     def loss_gap(self) -> float:
-        """Largest difference of a step's loss between the two ways."""
+        """Largest difference of a step's loss."""
         return max(
-            abs(mine - other)
-            for each in self.several
-            for mine, other in zip(self.one.losses, each.losses, strict=True)
+            abs(loss - other)
+            for process in self.sharded
+            for loss, other in zip(self.single.losses, process.losses, strict=True)
         )
 
 
-def measure_sharding(work: ShardedWork, *, processes: int = 2) -> ShardingFigures:
-    """Trains alone, then in so many processes of this machine, each with one thread.
+def measure_processes(work: ShardedWork, *, has_bars: bool = True) -> tuple[list[Result], dict[str, JsonValue]]:
+    """Loss gap, and shares of a single process's memory and time. Raises MeasurementError when a process fails."""
+    figures = measure_sharding(work)
+    loss_bar, memory_bar = (Bar(1e-5, is_upper=True), Bar(0.65, is_upper=True)) if has_bars else (None, None)
+    seconds = max(process.seconds for process in figures.sharded)
+    is_sharded = all(process.is_sharded for process in figures.sharded)
+    results = [
+        result("processes_loss_gap", figures.loss_gap, "nats", loss_bar),
+        result("processes_memory_share", figures.memory_share, "of one process", memory_bar),
+        result("processes_seconds_share", seconds / figures.single.seconds, "of one process"),
+        Result("processes_sharded", "yes" if is_sharded else "no"),
+    ]
+    details: dict[str, JsonValue] = {
+        "width": work.model.width,
+        "layers": work.model.layers,
+        "peak_gb_one": round(figures.single.peak_bytes / 2**30, 3),
+        "peak_gb_each": [round(process.peak_bytes / 2**30, 3) for process in figures.sharded],
+        "seconds_one": round(figures.single.seconds, 2),
+        "seconds_each": [round(process.seconds, 2) for process in figures.sharded],
+    }
+    return results, details
 
-    Raises MeasurementError with what a program printed when it fails.
+
+def measure_sharding(work: ShardedWork, *, processes: int = 2) -> ShardingFigures:
+    """Trains in one process, then in several, each with one thread.
+
+    Raises MeasurementError with the output of a program that fails.
     """
     with tempfile.TemporaryDirectory() as name:
-        alone, together = Path(name) / "alone", Path(name) / "together"
+        single, sharded = Path(name) / "single", Path(name) / "sharded"
         launcher = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}"]
-        _run([sys.executable], work, alone)
-        _run([*launcher, "--master-addr=127.0.0.1", f"--master-port={_free_port()}"], work, together)
-        return ShardingFigures(_read(alone, 0), [_read(together, rank) for rank in range(processes)])
+        _run([sys.executable], work, single)
+        _run([*launcher, "--master-addr=127.0.0.1", f"--master-port={_free_port()}"], work, sharded)
+        return ShardingFigures(_read(single, 0), [_read(sharded, rank) for rank in range(processes)])
 
 
 def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 def _run(launcher: list[str], work: ShardedWork, folder: Path) -> None:
     folder.mkdir()
     command = [*launcher, "-m", "benchmarks.algorithms.sharding", str(folder), json.dumps(asdict(work))]
-    done = subprocess.run(
+    process = subprocess.run(
         command,
         capture_output=True,
         text=True,
         check=False,
-        timeout=_PATIENCE_SECONDS,
+        timeout=_TIMEOUT_SECONDS,
         env={**os.environ, **ALLOCATOR, "OMP_NUM_THREADS": "1"},
     )
-    if done.returncode != 0:
-        raise MeasurementError(f"{' '.join(command)} failed: {done.stderr[-_SHOWN:]}")
+    if process.returncode != 0:
+        raise MeasurementError(f"{' '.join(command)} failed: {process.stderr[-_SHOWN:]}")
 
 
 def _read(folder: Path, rank: int) -> ProcessFigures:
@@ -116,7 +144,7 @@ def _read(folder: Path, rank: int) -> ProcessFigures:
 
 
 def train(folder: Path, work: ShardedWork) -> None:
-    """What each process does; leaves ``<rank>.json`` in the folder."""
+    """The program of each process; writes ``<rank>.json`` into the folder."""
     import numpy as np
     import torch
     from torch.distributed.tensor import DTensor
@@ -133,7 +161,7 @@ def train(folder: Path, work: ShardedWork) -> None:
     rows = [
         TrainingRow(
             str(index),
-            rng.integers(0, work.subject.vocabulary, work.tokens),
+            rng.integers(0, work.model.vocabulary, work.tokens),
             written,
             np.ones(len(written), dtype=np.float32),
             None,
@@ -143,7 +171,7 @@ def train(folder: Path, work: ShardedWork) -> None:
     settings = OptimiserSettings(micro_batch_tokens=work.micro_batch_tokens)
     with connected(world_from_environment()) as world:
         started_bytes, losses, seconds = resident_bytes(), list[float](), 0.0
-        model = build_model(work.subject)
+        model = build_model(work.model)
         shard(model, world)
         trainer = Trainer(model, settings)
         for _ in range(work.steps):
@@ -151,16 +179,12 @@ def train(folder: Path, work: ShardedWork) -> None:
             metrics = trainer.step([Stream(rows, CrossEntropy(), float(len(rows) * len(written)))])
             seconds = time.perf_counter() - started
             losses.append(metrics.loss)
-        is_sharded = all(isinstance(each, DTensor) for each in model.parameters())
-        found = ProcessFigures(peak_bytes(), started_bytes, seconds, losses, is_sharded)
+        is_sharded = all(isinstance(parameter, DTensor) for parameter in model.parameters())
+        figures = ProcessFigures(peak_bytes(), started_bytes, seconds, losses, is_sharded)
         rank = 0 if world is None else world.rank
-        (folder / f"{rank}.json").write_text(json.dumps(found._asdict()))
-
-
-def _work(text: str) -> ShardedWork:
-    values = json.loads(text)
-    return ShardedWork(**{**values, "subject": Subject(**values["subject"])})
+        (folder / f"{rank}.json").write_text(json.dumps(figures._asdict()))
 
 
 if __name__ == "__main__":
-    train(Path(sys.argv[1]), _work(sys.argv[2]))
+    values = json.loads(sys.argv[2])
+    train(Path(sys.argv[1]), ShardedWork(**{**values, "model": ModelSpec(**values["model"])}))

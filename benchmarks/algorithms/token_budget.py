@@ -1,56 +1,52 @@
-"""What a way of learning may sample, and what it did: every way in errands has the same budget of tokens."""
+"""The budget of sampled tokens, which is the same for every algorithm in errands."""
 
 from collections.abc import Sequence
 
+from benchmarks.credit import written_tokens
 from upturn.models import Generation, GenerationRequest
 from upturn.training import ScoredGroup
 from upturn.training.algorithms.world_model import Sampler
 
 
-class SpentError(Exception):
-    """The budget is spent: the run ends here, with the weights as they are."""
+class BudgetExceededError(Exception):
+    """Ends a training run with its present weights."""
 
 
-class Meter:
+class TokenBudget:
     """Counts sampled tokens."""
 
-    def __init__(self, budget: int) -> None:
-        self.budget = budget
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
         self.tokens = 0
 
     def check(self) -> None:
-        """Raises SpentError once the budget is spent. What was begun before may go beyond it, and counts."""
-        if self.tokens >= self.budget:
-            raise SpentError
+        """Raises BudgetExceededError once the budget is spent. Sampling that has started may exceed it."""
+        if self.tokens >= self.limit:
+            raise BudgetExceededError
 
-    def count(self, groups: Sequence[ScoredGroup]) -> None:
-        """What these attempts wrote."""
-        self.tokens += sum(member.trajectory.usage.written_tokens for group in groups for member in group.members)
-
-
-def written_in(groups: Sequence[ScoredGroup]) -> int:
-    """Tokens that the attempts sampled."""
-    return sum(member.trajectory.usage.written_tokens for group in groups for member in group.members)
+    def add(self, groups: Sequence[ScoredGroup]) -> None:
+        """Counts the tokens that the model wrote in the groups."""
+        self.tokens += written_tokens(groups)
 
 
-class MeteredSampler:
-    """A sampler whose tokens count; the budget is looked at whenever it takes new weights."""
+class BudgetedSampler:
+    """A sampler with a budget, which is checked whenever the sampler takes new weights."""
 
-    def __init__(self, sampler: Sampler, meter: Meter) -> None:
+    def __init__(self, sampler: Sampler, budget: TokenBudget) -> None:
         self._sampler = sampler
-        self._meter = meter
+        self._budget = budget
 
     def refresh(self) -> None:
-        """Raises SpentError once the budget is spent."""
-        self._meter.check()
+        """Takes new weights. Raises BudgetExceededError once the budget is spent."""
+        self._budget.check()
         self._sampler.refresh()
 
     def release(self, session: str) -> None:
-        """The sampler's."""
+        """Releases a session."""
         self._sampler.release(session)
 
     async def generate(self, request: GenerationRequest) -> Generation:
-        """The sampler's, counted."""
-        found = await self._sampler.generate(request)
-        self._meter.tokens += len(found.token_ids)
-        return found
+        """Generates, and counts the tokens."""
+        generation = await self._sampler.generate(request)
+        self._budget.tokens += len(generation.token_ids)
+        return generation

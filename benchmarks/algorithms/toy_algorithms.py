@@ -1,163 +1,171 @@
-"""Every way of learning as it is set on the toys.
+"""Every algorithm as configured for the toys.
 
-One learning rate for all; each takes as many rounds as it likes, up to a bound, and where it is examined on its way
-it stops when it has almost all there is.
+One learning rate for all. Each trains up to a maximal length; those that are evaluated during training stop close
+to the optimum.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 
 from benchmarks.algorithms.toy_training import (
-    HELD,
-    Contestant,
-    Lesson,
-    learn_dpo,
-    learn_dpo_rounds,
-    learn_grpo,
-    learn_imitation,
-    learn_kto,
-    learn_mixture,
-    learn_offline,
-    learn_ppo,
-    learn_sft,
-    teach_copying,
+    KL_OBJECTIVE,
+    Preparation,
+    ToyAlgorithm,
+    train_copying,
+    train_dpo,
+    train_imitation,
+    train_kto,
+    train_mixture,
+    train_offline,
+    train_online,
+    train_sft,
 )
-from benchmarks.algorithms.toy_world_model import learn_world_model, teach_guessing
+from benchmarks.algorithms.toy_world_model import train_form, train_world_model
 from upturn.config import OptimiserSettings
 from upturn.training.advantages import AdvantageSettings
 from upturn.training.algorithms.dpo import DpoSettings
 from upturn.training.algorithms.expert_iteration import ImitationSettings, imitation
-from upturn.training.algorithms.grpo import GrpoSettings
+from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
 from upturn.training.algorithms.kto import KtoSettings
 from upturn.training.algorithms.mixture import MixtureSettings
 from upturn.training.algorithms.offline import CORRECTION, OfflineSettings
-from upturn.training.algorithms.online_dpo import OnlineDpoSettings
-from upturn.training.algorithms.ppo import CriticSettings, PpoSettings
+from upturn.training.algorithms.online_dpo import OnlineDpoSettings, run_online_dpo
+from upturn.training.algorithms.ppo import CriticSettings, PpoSettings, run_ppo
 from upturn.training.algorithms.rft import RftSettings
 from upturn.training.algorithms.sft import SftSettings
 from upturn.training.algorithms.world_model import WorldModelSettings
 from upturn.training.selection_settings import SelectionSettings
 
-ENOUGH = 0.98
-"""Of the optimum; training stops there, so that easy toys do not take long."""
-RATE = OptimiserSettings(learning_rate=3e-3)
-_ROUNDS = 150
-_MANY = 1_024
-"""Attempts at each task where there is one round only: the chance that a task of 64 answers is never solved is then
-one in ten million."""
-_FEW = 8
-"""So few that most tasks are failed at first, and hints have something to do."""
-_LESSON = SftSettings(epochs=8, batch_rows=64, optimiser=replace(RATE, warmup_steps=20), decay="linear")
+TARGET = 0.98
+"""Share of the optimum at which training stops, so that easy toys do not take long."""
+OPTIMISER = OptimiserSettings(learning_rate=3e-3)
+_ITERATIONS = 150
+_LARGE_GROUP = 1_024
+"""For a single iteration: the probability that a task of 64 answers is never solved is then one in ten million."""
+_SMALL_GROUP = 8
+"""So small that most tasks fail at first and hints are needed."""
+_PREPARATION = SftSettings(epochs=8, batch_rows=64, optimiser=replace(OPTIMISER, warmup_steps=20), decay="linear")
 _UNBIASED = replace(CORRECTION, weight_cap=16.0)
-"""What the sampler wrote now and then is written always in the end. With its weight cut at 2, as usual, a
-second-best arm would keep a share."""
+"""A rollout that the sampler rarely wrote has to become certain. With the usual weight cap of 2 a second-best arm
+would keep a share."""
 
 
-def _imitation(name: str, *, rounds: int, epochs: int) -> ImitationSettings:
-    """The named way; only full success is a success here."""
+def _imitation(name: str, *, iterations: int, epochs: int) -> ImitationSettings:
+    """The named algorithm; only a reward of 1 is a success."""
     return replace(
         imitation(name),
-        iterations=rounds,
+        iterations=iterations,
         selection=SelectionSettings(threshold=1.0, top=4),
         epochs=epochs,
-        optimiser=RATE,
+        optimiser=OPTIMISER,
         decay="none",
-        target_score=ENOUGH,
+        target_score=TARGET,
     )
 
 
-CONTESTANTS: Mapping[str, Contestant] = {
-    "sft": Contestant(
-        SftSettings(epochs=_ROUNDS, batch_rows=16, optimiser=RATE, decay="linear"), learn_sft, ("epochs",)
+ALGORITHMS: Mapping[str, ToyAlgorithm] = {
+    "sft": ToyAlgorithm(
+        SftSettings(epochs=_ITERATIONS, batch_rows=16, optimiser=OPTIMISER, decay="linear"), train_sft, ("epochs",)
     ),
-    "grpo": Contestant(
-        GrpoSettings(iterations=_ROUNDS, objective=HELD, optimiser=RATE, target_score=ENOUGH),
-        learn_grpo,
+    "grpo": ToyAlgorithm(
+        GrpoSettings(iterations=_ITERATIONS, objective=KL_OBJECTIVE, optimiser=OPTIMISER, target_score=TARGET),
+        train_online(run_grpo),
         ("iterations",),
     ),
-    "ppo": Contestant(
+    "ppo": ToyAlgorithm(
         PpoSettings(
-            iterations=_ROUNDS,
-            objective=HELD,
-            optimiser=RATE,
-            critic=CriticSettings(learning_rate=RATE.learning_rate),
-            target_score=ENOUGH,
+            iterations=_ITERATIONS,
+            objective=KL_OBJECTIVE,
+            optimiser=OPTIMISER,
+            critic=CriticSettings(learning_rate=OPTIMISER.learning_rate),
+            target_score=TARGET,
         ),
-        learn_ppo,
+        train_online(run_ppo),
         ("iterations",),
-        attempts=64,  # a critic compares nothing within a group, so rare finds need company
+        group_size=64,  # a critic does not compare within a group, so rare successes need more samples
     ),
-    "dpo": Contestant(
-        DpoSettings(epochs=60, batch_pairs=32, optimiser=RATE, decay="linear"), learn_dpo, ("epochs",)
+    "dpo": ToyAlgorithm(
+        DpoSettings(epochs=60, batch_pairs=32, optimiser=OPTIMISER, decay="linear"), train_dpo, ("epochs",)
     ),
-    "dpo_rounds": Contestant(
-        OnlineDpoSettings(iterations=_ROUNDS, batch_pairs=8, optimiser=RATE, evaluate_every=5, target_score=ENOUGH),
-        learn_dpo_rounds,
+    "dpo_rounds": ToyAlgorithm(
+        OnlineDpoSettings(
+            iterations=_ITERATIONS, batch_pairs=8, optimiser=OPTIMISER, evaluate_every=5, target_score=TARGET
+        ),
+        train_online(run_online_dpo),
         ("iterations",),
     ),
-    "kto": Contestant(
+    "kto": ToyAlgorithm(
         KtoSettings(
             epochs=120,
-            # A rating that is fulfilled lets go, so that those are heard that are not.
+            # So large that the loss of satisfied ratings saturates and the others dominate the gradient.
             beta=0.3,
-            optimiser=replace(RATE, warmup_steps=20),
+            optimiser=replace(OPTIMISER, warmup_steps=20),
             decay="linear",
         ),
-        learn_kto,
+        train_kto,
         ("epochs",),
-        attempts=16,
+        group_size=16,
     ),
-    "rejection": Contestant(
-        _imitation("rejection", rounds=1, epochs=_ROUNDS), learn_imitation, ("epochs",), attempts=_MANY
+    "rejection": ToyAlgorithm(
+        _imitation("rejection", iterations=1, epochs=_ITERATIONS),
+        train_imitation,
+        ("epochs",),
+        group_size=_LARGE_GROUP,
     ),
-    "iterated": Contestant(_imitation("iterated", rounds=60, epochs=8), learn_imitation, ("iterations", "epochs")),
-    "star": Contestant(
-        _imitation("star", rounds=20, epochs=_ROUNDS),
-        learn_imitation,
+    "iterated": ToyAlgorithm(
+        _imitation("iterated", iterations=60, epochs=8), train_imitation, ("iterations", "epochs")
+    ),
+    "star": ToyAlgorithm(
+        _imitation("star", iterations=20, epochs=_ITERATIONS),
+        train_imitation,
         ("iterations", "epochs"),
-        attempts=_FEW,
-        lesson=Lesson(_LESSON, teach_copying),
+        group_size=_SMALL_GROUP,
+        preparation=Preparation(_PREPARATION, train_copying),
     ),
-    "self_repair": Contestant(
-        _imitation("self_repair", rounds=20, epochs=_ROUNDS),
-        learn_imitation,
+    "self_repair": ToyAlgorithm(
+        _imitation("self_repair", iterations=20, epochs=_ITERATIONS),
+        train_imitation,
         ("iterations", "epochs"),
-        attempts=192,
+        group_size=192,
     ),
-    "offline": Contestant(
-        OfflineSettings(groups=3, iterations=2 * _ROUNDS, mismatch=_UNBIASED, optimiser=RATE, target_score=ENOUGH),
-        learn_offline,
+    "offline": ToyAlgorithm(
+        OfflineSettings(
+            groups=3, iterations=2 * _ITERATIONS, mismatch=_UNBIASED, optimiser=OPTIMISER, target_score=TARGET
+        ),
+        train_offline,
         ("iterations",),
     ),
-    "mixture": Contestant(
-        MixtureSettings(iterations=_ROUNDS, optimiser=RATE, target_score=ENOUGH), learn_mixture, ("iterations",)
+    "mixture": ToyAlgorithm(
+        MixtureSettings(iterations=_ITERATIONS, optimiser=OPTIMISER, target_score=TARGET),
+        train_mixture,
+        ("iterations",),
     ),
-    "rft": Contestant(
+    "rft": ToyAlgorithm(
         GrpoSettings(
-            iterations=_ROUNDS,
+            iterations=_ITERATIONS,
             minibatches=RftSettings().minibatches,
             objective=RftSettings().objective,
-            optimiser=RATE,
-            target_score=ENOUGH,
+            optimiser=OPTIMISER,
+            target_score=TARGET,
         ),
-        learn_grpo,
+        train_online(run_grpo),
         ("iterations",),
     ),
-    "world_model": Contestant(
+    "world_model": ToyAlgorithm(
         WorldModelSettings(
             transitions_per_iteration=8,
             group_size=16,
             warm_up=None,
             minibatches=2,
-            iterations=_ROUNDS,
-            objective=HELD,
+            iterations=_ITERATIONS,
+            objective=KL_OBJECTIVE,
             advantage=AdvantageSettings(scale="std"),
-            optimiser=RATE,
-            target_score=ENOUGH,
+            optimiser=OPTIMISER,
+            target_score=TARGET,
         ),
-        learn_world_model,
+        train_world_model,
         ("iterations",),
-        lesson=Lesson(replace(_LESSON, epochs=32), teach_guessing),
+        preparation=Preparation(replace(_PREPARATION, epochs=32), train_form),
         toys=("lamp",),
     ),
 }

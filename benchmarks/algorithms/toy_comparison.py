@@ -1,4 +1,4 @@
-"""Every way of learning on toys whose optimum is known, from several seeds: the lowest of them counts."""
+"""Every algorithm on toys with a known optimum, with several seeds, the lowest of which counts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,89 +9,94 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from benchmarks.algorithms.toy import TOYS, Toy
-from benchmarks.algorithms.toy_algorithms import CONTESTANTS
-from benchmarks.algorithms.toy_training import Contest, Contestant, Reached
+from benchmarks.algorithms.toy_algorithms import ALGORITHMS
+from benchmarks.algorithms.toy_training import ToyAlgorithm, ToyResult, ToyRun
 from benchmarks.comparison import Bar, Spread, result
-from benchmarks.result_cache import Entry, Ledger
+from benchmarks.result_cache import CacheKey, ResultCache
 from upturn.records import JsonValue, Result
 
-LOWEST = 0.95
-"""Of the optimum, in every seed."""
+MIN_REWARD = 0.95
+"""Share of the optimum that every seed has to reach."""
 
 
 @dataclass(frozen=True, slots=True)
-class ToysSettings:
-    """Everything that decides a result, beside way, toy and seed."""
+class ToySettings:
+    """Everything that determines a result, except algorithm, toy and seed."""
 
     sizes: Mapping[str, int] = field(default_factory=lambda: {"bandit": 8, "key_door": 3, "language": 3, "lamp": 6})
     """By toy: arms, colours, letters, buttons."""
-    rounds: int | None = None
-    """So many rounds or epochs each, from few attempts; None = as each is set."""
+    length: int | None = None
+    """Iterations or epochs, with small groups; None = as each algorithm is configured."""
 
 
-QUICK = ToysSettings({"bandit": 3, "lamp": 3}, rounds=2)
-"""Shows that every way runs."""
+QUICK = ToySettings({"bandit": 3, "lamp": 3}, length=2)
+"""A smoke test of all algorithms."""
 
 
-class Place(NamedTuple):
-    """One way on one toy."""
+class ToyCase(NamedTuple):
+    """An algorithm on a toy."""
 
     toy: str
-    way: str
+    algorithm: str
 
 
-def places(settings: ToysSettings) -> list[Place]:
-    """All that are measured, toy by toy."""
-    return [Place(toy, way) for toy in settings.sizes for way, each in CONTESTANTS.items() if toy in each.toys]
+def toy_cases(settings: ToySettings) -> list[ToyCase]:
+    """All cases, toy by toy."""
+    return [
+        ToyCase(toy, name)
+        for toy in settings.sizes
+        for name, algorithm in ALGORITHMS.items()
+        if toy in algorithm.toys
+    ]
 
 
 def measure_toys(
-    ledger: Ledger,
+    cache: ResultCache,
     seeds: Sequence[int],
-    settings: ToysSettings,
+    settings: ToySettings,
     *,
     on_done: Callable[[], None] = lambda: None,
-) -> Mapping[Place, Sequence[Reached]]:
-    """Measures what is not in the ledger yet; ``on_done`` after each of seeds · places.
+) -> Mapping[ToyCase, Sequence[ToyResult]]:
+    """Results by seed of all cases; calls ``on_done`` after each of seeds · cases.
 
-    By seed. Uses torch with the threads that the caller has set.
+    Uses torch with the threads that the caller has set.
     """
-    found: dict[Place, list[Reached]] = {}
-    for place in places(settings):
-        contestant = CONTESTANTS[place.way]
-        contestant = contestant if settings.rounds is None else contestant.shortened(settings.rounds)
-        found[place] = []
+    results: dict[ToyCase, list[ToyResult]] = {}
+    for case in toy_cases(settings):
+        algorithm = ALGORITHMS[case.algorithm]
+        algorithm = algorithm if settings.length is None else algorithm.shortened(settings.length)
+        toy = TOYS[case.toy](settings.sizes[case.toy])
+        results[case] = []
         for seed in seeds:
-            entry = Entry(place.toy, place.way, seed, contestant.options)
-            measure = partial(_reached, contestant, TOYS[place.toy](settings.sizes[place.toy]), seed)
-            found[place].append(ledger.measured(entry, Reached, measure))
+            key = CacheKey(case.toy, case.algorithm, seed, algorithm.options)
+            results[case].append(cache.get(key, ToyResult, partial(_run, algorithm, toy, seed)))
             on_done()
-    return found
-
-
-def _reached(contestant: Contestant, toy: Toy, seed: int) -> Reached:
-    with TemporaryDirectory() as name:
-        return contestant.reached(Contest(toy, seed, Path(name)))
-
-
-def toys_results(found: Mapping[Place, Sequence[Reached]], *, has_bars: bool) -> list[Result]:
-    """Of each place the lowest worth; the interval is the spread over the seeds."""
-    bar = Bar(LOWEST) if has_bars else None
-    results = []
-    for place, seeds in found.items():
-        worths = [each.worth for each in seeds]
-        lowest = Spread(min(worths), min(worths), max(worths), len(worths))
-        results.append(result(f"toys_{place.toy}_{place.way}", lowest, "of the optimum", bar))
     return results
 
 
-def toys_details(found: Mapping[Place, Sequence[Reached]]) -> dict[str, JsonValue]:
-    """By toy and way: what it was worth before, sampled tokens and processor seconds, as means over the seeds."""
+def _run(algorithm: ToyAlgorithm, toy: Toy, seed: int) -> ToyResult:
+    with TemporaryDirectory() as name:
+        return algorithm.measure(ToyRun(toy, seed, Path(name)))
+
+
+def toy_results(results: Mapping[ToyCase, Sequence[ToyResult]], *, has_bars: bool) -> list[Result]:
+    """The lowest reward of each case; the interval is the range over the seeds."""
+    bar = Bar(MIN_REWARD) if has_bars else None
+    rows = []
+    for case, seeds in results.items():
+        rewards = [seed.reward for seed in seeds]
+        lowest = Spread(min(rewards), min(rewards), max(rewards), len(rewards))
+        rows.append(result(f"toys_{case.toy}_{case.algorithm}", lowest, "of the optimum", bar))
+    return rows
+
+
+def toy_details(results: Mapping[ToyCase, Sequence[ToyResult]]) -> dict[str, JsonValue]:
+    """By toy and algorithm, means over the seeds of initial reward, sampled tokens and processor seconds."""
     details: dict[str, dict[str, JsonValue]] = {}
-    for place, seeds in found.items():
-        details.setdefault(place.toy, {})[place.way] = {
-            "start": round(fmean(each.start for each in seeds), 4),
-            "sampled_tokens": round(fmean(each.tokens for each in seeds)),
-            "processor_seconds": round(fmean(each.seconds for each in seeds), 2),
+    for case, seeds in results.items():
+        details.setdefault(case.toy, {})[case.algorithm] = {
+            "start": round(fmean(seed.start for seed in seeds), 4),
+            "sampled_tokens": round(fmean(seed.tokens for seed in seeds)),
+            "processor_seconds": round(fmean(seed.seconds for seed in seeds), 2),
         }
     return dict(details)

@@ -1,10 +1,10 @@
-"""One way of learning on one toy with one seed: what it is given, and what the policy is worth afterwards.
+"""Training of one algorithm on one toy with one seed, and the policy's expected reward afterwards.
 
-What a way is given depends on what it is for: demonstrations, fresh attempts, pairs, thumbs, or stored attempts.
-All begin with random weights, but for those that by their nature build on an ability: second attempts with a hint
-need a model that can follow hints at all, so it is taught to copy hints first, random ones, which say nothing of
-any task; without a hint it goes on guessing. The world model, likewise, can write observations. In self-repair a
-second attempt is told what was written before; on a toy that says no more than that it was wrong.
+Algorithms get the data that they are made for: demonstrations, new rollouts, pairs, ratings, or stored
+trajectories. Weights are random at the start, except for algorithms that build on an ability. Hinted rollouts need
+a model that can follow hints, so it is first trained to copy random hints, which are independent of the tasks;
+without a hint it still guesses. The world model is first trained on the form of observations. In self-repair the
+hint is the failed rollout; on a toy it only shows that this rollout was wrong.
 """
 
 import time
@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.algorithms.toy import ACTED, FIRST, HINT, Toy
-from benchmarks.algorithms.toy_policy import Player, toy_model
+from benchmarks.algorithms.toy import ACTION_TOYS, FIRST, HINT, Toy
+from benchmarks.algorithms.toy_policy import ToyPolicy, toy_model
 from benchmarks.result_cache import digest
 from upturn.agents import Hint
 from upturn.config import OptimiserSettings
@@ -24,238 +24,226 @@ from upturn.records import Observation, PreferencePair, RatedTrajectory, Traject
 from upturn.training import ScoredGroup, supervised_rows
 from upturn.training.algorithms.dpo import DpoSettings, run_dpo
 from upturn.training.algorithms.expert_iteration import ImitationSettings, run_imitation
-from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
+from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.algorithms.kto import KtoSettings, run_kto
 from upturn.training.algorithms.mixture import MixtureSettings, policy_part, run_mixture, supervised_part
 from upturn.training.algorithms.offline import OfflineSettings, run_offline
-from upturn.training.algorithms.online_dpo import OnlineDpoSettings, run_online_dpo
-from upturn.training.algorithms.ppo import PpoSettings, run_ppo
 from upturn.training.algorithms.sft import SftSettings, run_sft
 from upturn.training.data import HintedGroup
 from upturn.training.policy_settings import KlSettings, ObjectiveSettings
 from upturn.training.runs import RunOptions
 
-HELD = ObjectiveSettings(kl=KlSettings(0.04, unbiased=True))
-"""Of policy gradients on fresh attempts. Without a hold on the weights before training, a task whose answer was not
-found early may settle on a wrong one, which then is all that is ever tried: GRPO missed a door, PPO a word."""
-_STORED = 4
-"""Rounds of attempts by another model before its lessons, and as many after, for those who learn from the past."""
-_SOME_WAY = 0.35
-_OTHER = 1_000
-"""Added to the seed for that model's weights."""
-_LESSON = SftSettings(epochs=4, batch_rows=16, optimiser=OptimiserSettings(learning_rate=1e-3))
-_COPIED = 1_536
-"""Rows of random hints, and as many without one, that copying is learned from."""
-_FEW = 16
+KL_OBJECTIVE = ObjectiveSettings(kl=KlSettings(0.04, unbiased=True))
+"""The objective of policy gradients on new rollouts. Without a KL term to the initial weights, a task whose answer
+was not found early may converge to a wrong one, which is then sampled forever: GRPO missed a door, PPO a word."""
+_STORED_ITERATIONS = 4
+"""Of another model before its supervised training, and as many after, as data of offline training."""
+_PARTIAL_REWARD = 0.35
+"""Expected reward that ends the other model's supervised training."""
+_OTHER_SEED = 1_000
+"""Added to the seed for the other model's weights."""
+_OTHER_SFT = SftSettings(epochs=4, batch_rows=16, optimiser=OptimiserSettings(learning_rate=1e-3))
+_COPIED_HINTS = 1_536
+"""Rows with a random hint, and as many without one, to train copying on."""
+_SHORT_GROUP_SIZE = 16
 
 
 @record
-class Reached:
-    """What a policy was worth in the end."""
+class ToyResult:
+    """Result of training on a toy."""
 
-    worth: float
-    """Expected reward; the optimum is 1."""
+    reward: float
+    """Expected reward after training; the optimum is 1."""
     start: float
-    """Before."""
+    """Expected reward before training."""
     tokens: int
-    """Sampled for it; 0 = it learned from what was there."""
+    """Sampled tokens; 0 = trained on demonstrations only."""
     seconds: float
-    """Processor time of learning."""
+    """Processor time of training."""
 
 
-class Contest(NamedTuple):
-    """One seed of one toy."""
+class ToyRun(NamedTuple):
+    """A toy, a seed and a folder."""
 
     toy: Toy
     seed: int
     folder: Path
-    """For the run's files; empty."""
+    """Empty, for the run's files."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
-    """Supervised training before a contest."""
+class Preparation:
+    """Supervised training before a run."""
 
     settings: SftSettings
-    teach: Callable[[Contest, Player, SftSettings], None]
-
-    def shortened(self, count: int) -> "Lesson":
-        """The same with so few epochs."""
-        return replace(self, settings=replace(self.settings, epochs=count))
+    train: Callable[[ToyRun, ToyPolicy, SftSettings], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Contestant:
-    """A way of learning as it is set on toys."""
+class ToyAlgorithm:
+    """An algorithm as configured for toys."""
 
     settings: Any
-    """Of its algorithm: a dataclass."""
-    learn: Callable[[Contest, Player, Any], None]
-    """``(contest, player, settings)``: trains the player's model."""
-    counts: tuple[str, ...]
-    """The settings that bound how long it learns: rounds, epochs, …; with a dot where one is a setting's own."""
-    attempts: int = 32
-    """At each task, at once."""
-    lesson: Lesson | None = None
-    """What the way builds on; None = it begins with random weights."""
-    toys: tuple[str, ...] = ACTED
+    """The algorithm's settings: a dataclass."""
+    train: Callable[[ToyRun, ToyPolicy, Any], None]
+    """``(run, policy, settings)``: trains the policy's model."""
+    length_settings: tuple[str, ...]
+    """Names of the settings that limit the length of training: iterations, epochs."""
+    group_size: int = 32
+    preparation: Preparation | None = None
+    """None = training starts with random weights."""
+    toys: tuple[str, ...] = ACTION_TOYS
 
     @property
     def options(self) -> str:
-        """Another one when anything about it changes."""
-        lesson = "" if self.lesson is None else digest(self.lesson.settings)
-        return f"{digest(self.settings)}/{self.attempts}/{lesson}"
+        """Digest of everything about the algorithm."""
+        preparation = "" if self.preparation is None else digest(self.preparation.settings)
+        return f"{digest(self.settings)}/{self.group_size}/{preparation}"
 
-    def shortened(self, count: int) -> "Contestant":
-        """The same with so few rounds and epochs, and few attempts."""
-        settings = self.settings
-        for name in self.counts:
-            outer, _, inner = name.partition(".")
-            changed = replace(getattr(settings, outer), **{inner: count}) if inner else count
-            settings = replace(settings, **{outer: changed})
-        lesson = None if self.lesson is None else self.lesson.shortened(count)
-        return replace(self, settings=settings, attempts=min(self.attempts, _FEW), lesson=lesson)
+    def shortened(self, length: int) -> "ToyAlgorithm":
+        """A copy with so many iterations and epochs, and small groups."""
+        preparation = self.preparation
+        if preparation is not None:
+            preparation = replace(preparation, settings=replace(preparation.settings, epochs=length))
+        return replace(
+            self,
+            settings=replace(self.settings, **dict.fromkeys(self.length_settings, length)),
+            group_size=min(self.group_size, _SHORT_GROUP_SIZE),
+            preparation=preparation,
+        )
 
-    def reached(self, contest: Contest) -> Reached:
-        """What it comes to."""
-        model = toy_model(contest.toy, contest.seed)
-        player = Player(contest.toy, model, attempts=self.attempts, seed=contest.seed)
-        contest.folder.mkdir(parents=True, exist_ok=True)
-        if self.lesson is not None:
-            self.lesson.teach(contest, player, self.lesson.settings)
-        start, began = player.worth(), time.process_time()
-        self.learn(contest, player, self.settings)
-        return Reached(player.worth(), start, player.tokens, time.process_time() - began)
-
-
-def _run(contest: Contest, player: Player) -> RunOptions:
-    """Seed, folder and the exact worth as evaluation."""
-    return RunOptions(contest.seed, contest.folder / "run", evaluate=lambda _: player.worth())
+    def measure(self, run: ToyRun) -> ToyResult:
+        """Trains a new model."""
+        policy = ToyPolicy(run.toy, toy_model(run.toy, run.seed), group_size=self.group_size, seed=run.seed)
+        run.folder.mkdir(parents=True, exist_ok=True)
+        if self.preparation is not None:
+            self.preparation.train(run, policy, self.preparation.settings)
+        start, started = policy.expected_reward(), time.process_time()
+        self.train(run, policy, self.settings)
+        return ToyResult(policy.expected_reward(), start, policy.tokens, time.process_time() - started)
 
 
-def learn_sft(contest: Contest, player: Player, settings: SftSettings) -> None:
-    """From a demonstration of each task."""
-    rows = supervised_rows(player.demonstrations())
-    run_sft(player.model, rows, settings, RunOptions(contest.seed, contest.folder / "run"))
+def run_options(run: ToyRun, policy: ToyPolicy) -> RunOptions:
+    """Seed, folder and the exact expected reward as evaluation."""
+    return RunOptions(run.seed, run.folder / "run", evaluate=lambda _: policy.expected_reward())
 
 
-def learn_grpo(contest: Contest, player: Player, settings: GrpoSettings) -> None:
-    """From fresh attempts."""
-    run_grpo(player.model, player.collect, settings, _run(contest, player))
+def train_online(algorithm: Callable[..., object]) -> Callable[[ToyRun, ToyPolicy, Any], None]:
+    """Trains on new rollouts with a ``run_…`` function."""
+
+    def train(run: ToyRun, policy: ToyPolicy, settings: Any) -> None:
+        algorithm(policy.model, policy.collect, settings, run_options(run, policy))
+
+    return train
 
 
-def learn_ppo(contest: Contest, player: Player, settings: PpoSettings) -> None:
-    """From fresh attempts."""
-    run_ppo(player.model, player.collect, settings, _run(contest, player))
+def train_sft(run: ToyRun, policy: ToyPolicy, settings: SftSettings) -> None:
+    """Trains on a demonstration of each task."""
+    rows = supervised_rows(policy.demonstrations())
+    run_sft(policy.model, rows, settings, RunOptions(run.seed, run.folder / "run"))
 
 
-def learn_dpo(contest: Contest, player: Player, settings: DpoSettings) -> None:
-    """From pairs of a demonstration and a beginner's attempt that earned less."""
-    best = {each.task_id: each for each in player.demonstrations()}
+def train_dpo(run: ToyRun, policy: ToyPolicy, settings: DpoSettings) -> None:
+    """Trains on pairs of a demonstration and a rollout of the initial model with a smaller reward."""
+    best = {trajectory.task_id: trajectory for trajectory in policy.demonstrations()}
     pairs = [
-        PreferencePair(f"{group.task.id}/{place}", best[group.task.id], member.trajectory, "correction")
-        for group in player.collect(0)
-        for place, member in enumerate(group.members)
+        PreferencePair(f"{group.task.id}/{index}", best[group.task.id], member.trajectory, "correction")
+        for group in policy.collect(0)
+        for index, member in enumerate(group.members)
         if sum(member.turn_rewards or ()) < 1
     ]
-    run_dpo(player.model, pairs, settings, RunOptions(contest.seed, contest.folder / "run"))
+    run_dpo(policy.model, pairs, settings, RunOptions(run.seed, run.folder / "run"))
 
 
-def learn_dpo_rounds(contest: Contest, player: Player, settings: OnlineDpoSettings) -> None:
-    """From pairs of fresh attempts."""
-    run_online_dpo(player.model, player.collect, settings, _run(contest, player))
+def train_kto(run: ToyRun, policy: ToyPolicy, settings: KtoSettings) -> None:
+    """Trains on positively rated demonstrations and rollouts of the initial model, rated by their reward.
 
-
-def learn_kto(contest: Contest, player: Player, settings: KtoSettings) -> None:
-    """From demonstrations with thumbs up and a beginner's attempts with thumbs up or down, by what they earned.
-
-    The good ones weigh as much together as the bad ones: the paper's advice, which depends on how many there are.
+    All desirable trajectories together have the weight of all undesirable ones, as the paper recommends.
     """
-    rated = [RatedTrajectory(each, is_desirable=True) for each in player.demonstrations()]
+    rated = [RatedTrajectory(trajectory, is_desirable=True) for trajectory in policy.demonstrations()]
     rated += [
         RatedTrajectory(member.trajectory, is_desirable=sum(member.turn_rewards or ()) >= 1)
-        for group in player.collect(0)
+        for group in policy.collect(0)
         for member in group.members
     ]
-    bad = sum(not each.is_desirable for each in rated)
-    weighed = replace(settings, desirable_weight=bad / (len(rated) - bad))
-    run_kto(player.model, rated, weighed, RunOptions(contest.seed, contest.folder / "run"))
+    undesirable = sum(not trajectory.is_desirable for trajectory in rated)
+    weighted = replace(settings, desirable_weight=undesirable / (len(rated) - undesirable))
+    run_kto(policy.model, rated, weighted, RunOptions(run.seed, run.folder / "run"))
 
 
-def learn_imitation(contest: Contest, player: Player, settings: ImitationSettings) -> None:
-    """From its own successes; second attempts are told the answer, or what was written the first time."""
+def train_imitation(run: ToyRun, policy: ToyPolicy, settings: ImitationSettings) -> None:
+    """Trains on the policy's successes, with hinted rollouts where the settings have them."""
     second = None
     if settings.second is not None:
-        kind = settings.second.kind
+        is_answer = settings.second.kind == "rationalisation"
 
         def second(iteration: int, failed: Sequence[ScoredGroup], /) -> list[HintedGroup]:
-            return _second(player, iteration, failed, is_told=kind == "rationalisation")
+            return _hinted_groups(policy, iteration, failed, is_answer=is_answer)
 
-    run_imitation(player.model, player.collect, settings, _run(contest, player), second=second)
+    run_imitation(policy.model, policy.collect, settings, run_options(run, policy), second=second)
 
 
-def _second(player: Player, iteration: int, failed: Sequence[ScoredGroup], *, is_told: bool) -> list[HintedGroup]:
-    """Attempts with the best tokens, or those of the first attempt that failed, standing before the task."""
-    toy = player.toy
+def _hinted_groups(
+    policy: ToyPolicy, iteration: int, failed: Sequence[ScoredGroup], *, is_answer: bool
+) -> list[HintedGroup]:
+    """Rollouts with a hint before the task: the best tokens, or those of the first failed rollout."""
+    toy = policy.toy
     tasks = [group.task for group in failed]
     hints = [
-        _flat(toy.best(group.task.id).written)
-        if is_told
-        else tuple(int(token) for turn in group.members[0].trajectory.turns for token in turn.text.split())
+        (HINT, *_flatten(toy.best(group.task.id).written))
+        if is_answer
+        else (HINT, *(int(token) for turn in group.members[0].trajectory.turns for token in turn.text.split()))
         for group in failed
     ]
-    groups = player.play(tasks, iteration, 1, hints=[(HINT, *hint) for hint in hints]) if tasks else []
+    groups = policy.sample_groups(tasks, iteration, 1, hints=hints) if tasks else []
+    openings = [toy.openings[task.id] for task in tasks]
     return [
-        HintedGroup(group, (_hint(hint, toy.openings[group.task.id]),) * len(group.members))
-        for group, hint in zip(groups, hints, strict=True)
+        HintedGroup(group, (Hint("", Observation(""), (*hint, *opening), opening),) * len(group.members))
+        for group, hint, opening in zip(groups, hints, openings, strict=True)
     ]
 
 
-def _hint(told: tuple[int, ...], opening: tuple[int, ...]) -> Hint:
-    return Hint("", Observation(""), (HINT, *told, *opening), opening)
-
-
-def _flat(written: Sequence[Sequence[int]]) -> tuple[int, ...]:
+def _flatten(written: Sequence[Sequence[int]]) -> tuple[int, ...]:
     return tuple(token for turn in written for token in turn)
 
 
-def teach_copying(contest: Contest, player: Player, settings: SftSettings) -> None:
-    """Teaches to write what a hint says, and without one anything.
+def train_copying(run: ToyRun, policy: ToyPolicy, settings: SftSettings) -> None:
+    """Trains the model to copy a hint, and to write random tokens without one.
 
-    Hints are drawn without regard to the task that follows, so nothing is learned of how any is solved.
+    Hints are independent of the task that follows, so the model does not learn to solve any task.
     """
-    toy, rng = player.toy, np.random.default_rng([contest.seed, 1])
+    toy, rng = policy.toy, np.random.default_rng([run.seed, 1])
     names = list(toy.openings)
-    shown: list[Trajectory] = []
-    for _ in range(_COPIED):
+    demonstrations: list[Trajectory] = []
+    for _ in range(_COPIED_HINTS):
         name = names[int(rng.integers(len(names)))]
         for is_hinted in (True, False):
             written = rng.integers(FIRST, toy.vocabulary, (toy.turns, toy.written)).tolist()
-            shown.append(
-                player.shown(name, written, hint=(HINT, *_flat(written)) if is_hinted else (), place=len(shown))
-            )
-    run_sft(player.model, supervised_rows(shown), settings, RunOptions(contest.seed, contest.folder / "copying"))
+            hint = (HINT, *_flatten(written)) if is_hinted else ()
+            demonstrations.append(policy.demonstration(name, written, hint=hint, index=len(demonstrations)))
+    run_sft(policy.model, supervised_rows(demonstrations), settings, RunOptions(run.seed, run.folder / "copying"))
 
 
-def learn_offline(contest: Contest, player: Player, settings: OfflineSettings) -> None:
-    """From attempts of another model, before it knew anything and after demonstrations had brought it some way."""
-    other = Player(player.toy, toy_model(player.toy, contest.seed + _OTHER), attempts=32, seed=contest.seed)
-    groups = [group for iteration in range(_STORED) for group in other.collect(iteration)]
-    rows, lessons = supervised_rows(other.demonstrations()), 0
-    while other.worth() < _SOME_WAY:
-        run_sft(other.model, rows, _LESSON, RunOptions(contest.seed, contest.folder / f"before-{lessons}"))
-        lessons += 1
-    groups += [group for iteration in range(_STORED, 2 * _STORED) for group in other.collect(iteration)]
-    attempts = [(group.task, member) for group in groups for member in group.members]
-    run_offline(player.model, attempts, settings, _run(contest, player))
+def train_offline(run: ToyRun, policy: ToyPolicy, settings: OfflineSettings) -> None:
+    """Trains on rollouts of another model, from before and after some supervised training."""
+    other = ToyPolicy(policy.toy, toy_model(policy.toy, run.seed + _OTHER_SEED), group_size=32, seed=run.seed)
+    groups = [group for iteration in range(_STORED_ITERATIONS) for group in other.collect(iteration)]
+    rows, rounds = supervised_rows(other.demonstrations()), 0
+    while other.expected_reward() < _PARTIAL_REWARD:
+        run_sft(other.model, rows, _OTHER_SFT, RunOptions(run.seed, run.folder / f"before-{rounds}"))
+        rounds += 1
+    later = range(_STORED_ITERATIONS, 2 * _STORED_ITERATIONS)
+    groups += [group for iteration in later for group in other.collect(iteration)]
+    stored = [(group.task, member) for group in groups for member in group.members]
+    run_offline(policy.model, stored, settings, run_options(run, policy))
 
 
-def learn_mixture(contest: Contest, player: Player, settings: MixtureSettings) -> None:
-    """From demonstrations of every other task and fresh attempts at all."""
-    shown = supervised_part(supervised_rows(player.demonstrations(player.toy.tasks[::2])), 16)
+def train_mixture(run: ToyRun, policy: ToyPolicy, settings: MixtureSettings) -> None:
+    """Trains on demonstrations of every other task and on new rollouts of all tasks."""
+    supervised = supervised_part(supervised_rows(policy.demonstrations(policy.toy.tasks[::2])), 16)
     parts = [
-        # Any louder, and it teaches to answer the other tasks, wrongly, before practice has tried them.
-        replace(shown, weight=0.1),
-        policy_part(player.collect, GrpoSettings(objective=HELD)),
+        # A larger weight would train wrong answers of the other tasks before they are found by sampling.
+        replace(supervised, weight=0.1),
+        policy_part(policy.collect, GrpoSettings(objective=KL_OBJECTIVE)),
     ]
-    run_mixture(player.model, parts, settings, _run(contest, player))
+    run_mixture(policy.model, parts, settings, run_options(run, policy))

@@ -1,17 +1,17 @@
-"""The world model on a toy: attempts are predictions of what the lamp shows.
+"""The world model on a toy: rollouts are predictions of the lamp's colour.
 
-It begins with a model that was taught what an observation looks like, a colour and an end, by a lamp that is out of
-order seven times in ten and then shows any colour: of which button shows which it knows little.
+The model is first trained on the form of an observation, a colour and an end token, by a lamp that is broken seven
+times in ten and then shows a random colour. Afterwards it knows little about which button shows which colour.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from benchmarks.algorithms.token_budget import Meter, MeteredSampler
+from benchmarks.algorithms.token_budget import BudgetedSampler, TokenBudget
 from benchmarks.algorithms.toy import ASK, FIRST, SHOWN
-from benchmarks.algorithms.toy_policy import LONGEST, Player
-from benchmarks.algorithms.toy_training import Contest
+from benchmarks.algorithms.toy_policy import MAX_LENGTH, ToyPolicy
+from benchmarks.algorithms.toy_training import ToyRun, run_options
 from upturn.models.engine import LocalEngine
 from upturn.records import Observation
 from upturn.training import supervised_rows
@@ -20,53 +20,49 @@ from upturn.training.algorithms.world_model import Predictor, WorldModelSettings
 from upturn.training.data import Transition
 from upturn.training.runs import RunOptions
 
-_FORMS = 1_024
-_IN_ORDER = 0.3
-"""Share of what it is taught that is right."""
-_NO_LIMIT = 1 << 62
+_OBSERVATIONS = 1_024
+_CORRECT_SHARE = 0.3
+"""Share of correct observations in the preparation."""
+_UNLIMITED = 1 << 62
 
 
-class TokenWords:
-    """An ``ObservationWriter`` whose texts are token ids with spaces between."""
+class TokenObservations:
+    """An ``ObservationWriter`` whose texts are token ids separated by spaces."""
 
     prefix = (SHOWN,)
     stop_ids = (ASK,)
 
     def write(self, observation: Observation) -> tuple[int, ...]:
-        """With the end."""
+        """Token ids with the end token."""
         return (*map(int, observation.text.split()), ASK)
 
     def read(self, token_ids: Sequence[int]) -> str | None:
-        """None without an end."""
+        """The text; None without an end token."""
         return " ".join(map(str, token_ids[:-1])) if token_ids and token_ids[-1] == ASK else None
 
 
-def teach_guessing(contest: Contest, player: Player, settings: SftSettings) -> None:
-    """Teaches to write a colour and an end."""
-    toy, rng = player.toy, np.random.default_rng([contest.seed, 2])
+def train_form(run: ToyRun, policy: ToyPolicy, settings: SftSettings) -> None:
+    """Trains the model to write a colour and an end token."""
+    toy, rng = policy.toy, np.random.default_rng([run.seed, 2])
     names = list(toy.openings)
-    shown = []
-    for place in range(_FORMS):
+    demonstrations = []
+    for index in range(_OBSERVATIONS):
         name = names[int(rng.integers(len(names)))]
-        is_right, other = rng.random() < _IN_ORDER, int(rng.integers(FIRST, toy.vocabulary))
-        shown.append(player.shown(name, toy.best(name).written if is_right else [[other, ASK]], place=place))
-    run_sft(player.model, supervised_rows(shown), settings, RunOptions(contest.seed, contest.folder / "guessing"))
+        is_correct, other = rng.random() < _CORRECT_SHARE, int(rng.integers(FIRST, toy.vocabulary))
+        written = toy.best(name).written if is_correct else [[other, ASK]]
+        demonstrations.append(policy.demonstration(name, written, index=index))
+    run_sft(policy.model, supervised_rows(demonstrations), settings, RunOptions(run.seed, run.folder / "guessing"))
 
 
-def learn_world_model(contest: Contest, player: Player, settings: WorldModelSettings) -> None:
-    """From each button once, with what the lamp showed."""
+def train_world_model(run: ToyRun, policy: ToyPolicy, settings: WorldModelSettings) -> None:
+    """Trains on one transition per button."""
     transitions = [
         Transition(f"{name}/0", name, "lamp.press", opening, written, " ".join(map(str, written[:-1])))
-        for name, opening in player.toy.openings.items()
-        for (written,) in [player.toy.best(name).written]
+        for name, opening in policy.toy.openings.items()
+        for (written,) in [policy.toy.best(name).written]
     ]
-    meter = Meter(_NO_LIMIT)
-    engine = LocalEngine(player.model, slots=64, max_length=LONGEST)
-    run_world_model(
-        player.model,
-        Predictor(MeteredSampler(engine, meter), TokenWords()),
-        transitions,
-        settings,
-        RunOptions(contest.seed, contest.folder / "run", evaluate=lambda _: player.worth()),
-    )
-    player.tokens += meter.tokens
+    budget = TokenBudget(_UNLIMITED)
+    engine = LocalEngine(policy.model, slots=64, max_length=MAX_LENGTH)
+    predictor = Predictor(BudgetedSampler(engine, budget), TokenObservations())
+    run_world_model(policy.model, predictor, transitions, settings, run_options(run, policy))
+    policy.tokens += budget.tokens

@@ -1,4 +1,4 @@
-"""Loss and gradient of SFT, DPO and KTO on one batch, as far as they are from TRL's."""
+"""Loss and gradient of SFT, DPO and KTO on one batch, compared with TRL's."""
 
 from benchmarks.comparison import Bar, result
 from benchmarks.trl_baseline import TRL_VERSION, require_trl
@@ -6,21 +6,21 @@ from benchmarks.worker import Worker
 from upturn.errors import MeasurementError
 from upturn.records import JsonValue, Result
 
-LOSSES_SIDE = "benchmarks.implementations.trl_losses:losses_side"
-LIMIT = 1e-5
+TRL_LOSSES = "benchmarks.implementations.trl_losses:serve_gaps"
+MAX_GAP = 1e-5
 
 
 def measure_losses(*, has_bars: bool = True) -> tuple[list[Result], dict[str, JsonValue]]:
-    """Relative differences, in a process with TRL. Raises MeasurementError without TRL, and when it fails."""
+    """Relative differences, computed in a process with TRL. Raises MeasurementError without TRL."""
     require_trl()
-    bar = Bar(LIMIT, is_upper=True) if has_bars else None
+    bar = Bar(MAX_GAP, is_upper=True) if has_bars else None
     results = []
-    with Worker(LOSSES_SIDE, {"threads": 1}, threads=1) as side:
-        for name, gap in side.prepared.values.items():
-            if not isinstance(gap, dict):
+    with Worker(TRL_LOSSES, {"threads": 1}, threads=1) as worker:
+        for name, gaps in worker.prepared.values.items():
+            if not isinstance(gaps, dict):
                 continue
-            for what, value in gap.items():
-                if not isinstance(value, float | int):
-                    raise MeasurementError(f"the side gave {value!r} for the {what} of {name}, which is no number")
-                results.append(result(f"losses_{name}_{what}", float(value), "relative", bar))
+            for kind, gap in gaps.items():
+                if not isinstance(gap, float | int):
+                    raise MeasurementError(f"the {kind} gap of {name} must be a number, got {gap!r}")
+                results.append(result(f"losses_{name}_{kind}", float(gap), "relative", bar))
     return results, {"trl": TRL_VERSION}

@@ -1,4 +1,4 @@
-"""Two pictures: how well each estimator agrees with the truth, and how fast a policy learns from each."""
+"""Two plots: agreement of each estimator with the truth, and learning curves with each estimator."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.credit.mdp import Floats
-from benchmarks.credit.measurements import PartFindings, Practised
+from benchmarks.credit.measurements import PartResults, TrainingRun
 from upturn.deployment import bootstrap_mean
 from upturn.report import canvas
 
@@ -18,53 +18,53 @@ if TYPE_CHECKING:
 TITLES = {"key_door": "key-door world (exact truth)", "errands": "errands, level 3 (measured truth)"}
 _WIDTH = 9.6
 _FIRST_SHOWN = 200
-"""Tokens at which the courses begin: their axis is logarithmic."""
+"""Tokens at which the logarithmic axis of the curves starts."""
 
 
-def save_pictures(parts: Sequence[PartFindings], folder: Path) -> list[Path]:
+def save_plots(parts: Sequence[PartResults], folder: Path) -> list[Path]:
     """Writes ``credit-agreement.png`` and ``credit-learning.png``; returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / "credit-agreement.png", folder / "credit-learning.png"]
     with canvas.style():
-        canvas.png(_agreement(parts), paths[0])
-        canvas.png(_learning(parts), paths[1])
+        canvas.png(_plot_agreement(parts), paths[0])
+        canvas.png(_plot_learning(parts), paths[1])
     return paths
 
 
-def _agreement(parts: Sequence[PartFindings]) -> "Figure":
-    """A row a contender, a panel a part; whiskers are 95 % intervals over seeds."""
-    names = list(parts[0].ranked)
+def _plot_agreement(parts: Sequence[PartResults]) -> "Figure":
+    """One row per estimator, one panel per part; whiskers are 95 % intervals over seeds."""
+    names = list(parts[0].agreements)
     figure = canvas.new_figure(_WIDTH, 1.4 + 0.42 * len(names), gap=0.06)
     panels = figure.subplots(1, len(parts), sharey=True, squeeze=False)[0]
     for axes, part in zip(panels, parts, strict=True):
         for row, name in enumerate(names):
-            found = bootstrap_mean([each.correlation for each in part.ranked[name]], seed=0)
-            axes.barh(row, found.mean, height=0.62, color=canvas.SERIES[row % len(canvas.SERIES)], zorder=2)
-            axes.plot([found.low, found.high], [row, row], color=canvas.INK, linewidth=1.6, zorder=3)
-            axes.text(max(found.high, 0) + 0.02, row, f"{found.mean:.2f}", va="center", fontsize=9.5)
+            mean = bootstrap_mean([agreement.correlation for agreement in part.agreements[name]], seed=0)
+            axes.barh(row, mean.mean, height=0.62, color=canvas.SERIES[row % len(canvas.SERIES)], zorder=2)
+            axes.plot([mean.low, mean.high], [row, row], color=canvas.INK, linewidth=1.6, zorder=3)
+            axes.text(max(mean.high, 0) + 0.02, row, f"{mean.mean:.2f}", va="center", fontsize=9.5)
         if part.ceilings:
             ceiling = float(np.mean([each.ceiling for each in part.ceilings]))
             axes.axvline(ceiling, color=canvas.MUTED, linewidth=1.4, linestyle="--")
             axes.text(ceiling - 0.02, -0.75, "noise ceiling", ha="right", fontsize=9.5, color=canvas.MUTED)
         axes.set_title(TITLES[part.name], pad=12)
         axes.set_xlim(min(axes.get_xlim()[0], 0), 1.0)
-        axes.set_xlabel("rank correlation with what each turn changed")
+        axes.set_xlabel("rank correlation with the true change of value")
         axes.grid(visible=False, axis="y")
     panels[0].set_yticks(range(len(names)), [_label(name) for name in names], color=canvas.INK)
     panels[0].set_ylim(len(names) - 0.4, -1.0)
     return figure
 
 
-def _learning(parts: Sequence[PartFindings]) -> "Figure":
-    """Median success over sampled tokens; the band holds half of the seeds."""
+def _plot_learning(parts: Sequence[PartResults]) -> "Figure":
+    """Median success by sampled tokens; bands are the middle half of the seeds."""
     figure = canvas.new_figure(_WIDTH, 4.8, gap=0.06)
     panels = figure.subplots(1, len(parts), squeeze=False)[0]
     for axes, part in zip(panels, parts, strict=True):
-        end = max(max(each.curve[-1][0] for each in seeds) for seeds in part.practised.values())
-        for place, (name, seeds) in enumerate(part.practised.items()):
-            colour, style = canvas.SERIES[place % len(canvas.SERIES)], ("-", "--", "-.", ":")[place % 4]
-            middle = _course(axes, seeds, np.geomspace(_FIRST_SHOWN, end, 200), colour)
-            axes.plot(*middle, color=colour, linewidth=2.0, linestyle=style, label=_label(name))
+        end = max(run.curve[-1][0] for runs in part.runs.values() for run in runs)
+        for index, (name, runs) in enumerate(part.runs.items()):
+            colour, style = canvas.SERIES[index % len(canvas.SERIES)], ("-", "--", "-.", ":")[index % 4]
+            tokens, medians = _plot_band(axes, runs, np.geomspace(_FIRST_SHOWN, end, 200), colour)
+            axes.plot(tokens, medians, color=colour, linewidth=2.0, linestyle=style, label=_label(name))
         axes.axhline(0.8, color=canvas.MUTED, linewidth=1.0, linestyle=":")
         canvas.percent_axis(axes, "y")
         axes.set_title(TITLES[part.name], pad=10)
@@ -82,14 +82,11 @@ def _label(name: str) -> str:
     return canvas.label(name.replace("_outcome", " + outcome").replace("_", " "))
 
 
-def _course(axes: "Axes", seeds: Sequence[Practised], grid: Floats, colour: str) -> tuple[Floats, Floats]:
-    """Draws the band; gives tokens and medians. A course that has ended stays where it ended."""
-    longest = max(each.curve[-1][0] for each in seeds)
-    shown = grid[grid <= longest]
-    rows = [
-        np.interp(shown, [tokens for tokens, _ in each.curve], [success for _, success in each.curve])
-        for each in seeds
-    ]
-    low, middle, high = np.quantile(rows, [0.25, 0.5, 0.75], axis=0)
-    axes.fill_between(shown, low, high, color=colour, alpha=0.15, linewidth=0)
-    return shown, middle
+def _plot_band(axes: "Axes", runs: Sequence[TrainingRun], grid: Floats, colour: str) -> tuple[Floats, Floats]:
+    """Draws the band; returns tokens and medians. A curve keeps its last value after its end."""
+    grid = grid[grid <= max(run.curve[-1][0] for run in runs)]
+    low, median, high = np.quantile(
+        [np.interp(grid, *zip(*run.curve, strict=True)) for run in runs], [0.25, 0.5, 0.75], axis=0
+    )
+    axes.fill_between(grid, low, high, color=colour, alpha=0.15, linewidth=0)
+    return grid, median

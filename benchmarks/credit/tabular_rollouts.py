@@ -1,6 +1,6 @@
-"""Attempts in a tabular world as the records that estimators see: turns, state hashes, tokens, measured values.
+"""Rollouts in a tabular world as the records that estimators read: turns, state hashes, tokens, measured values.
 
-A state and an action are one token each, so the tokens a model writes are the actions taken.
+A state and an action are one token each, so the tokens that a model writes are the actions.
 """
 
 from functools import cache
@@ -8,130 +8,118 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.credit.mdp import Floats, Ints, TabularMdp, Walk, walk
+from benchmarks.credit.mdp import Floats, Ints, Rollouts, TabularMdp, sample_rollouts
 from upturn.records import Observation, Task, TokenRow, Trajectory, Turn, WrittenSpan
 from upturn.training import ScoredGroup, ScoredTrajectory, StateValue
 
 _STATE_TOKENS = 100
 """Added to a state to make its token."""
-_END = StateValue(0.0, None)
+_FINAL_VALUE = StateValue(0.0, None)
 
 
-class Played(NamedTuple):
-    """Groups of attempts, and what they took."""
+class SampledGroups(NamedTuple):
+    """Groups and their cost."""
 
     groups: tuple[ScoredGroup, ...]
-    walk: Walk
-    """All of them, group by group."""
+    rollouts: Rollouts
+    """Those of all groups in order."""
     tokens: int
-    """Actions that were sampled, those of continuations included."""
+    """Sampled actions, with those of continuations."""
 
-    def written_turns(self) -> tuple[Ints, Ints]:
+    def states_and_actions(self) -> tuple[Ints, Ints]:
         """States and actions of all turns in the order of the groups' advantages; both ``(N,)``."""
-        made = np.arange(self.walk.actions.shape[1]) < self.walk.lengths[:, None]
-        return self.walk.states[:, :-1][made], self.walk.actions[made]
+        mask = self.rollouts.mask()
+        return self.rollouts.states[:, :-1][mask], self.rollouts.actions[mask]
 
 
-def play(
+def sample_groups(
     mdp: TabularMdp, policy: Floats, rng: np.random.Generator, *, shape: tuple[int, int], continuations: int = 0
-) -> Played:
-    """Groups at tasks that take turns, beginning with any.
+) -> SampledGroups:
+    """Groups on consecutive tasks, the first of which is drawn.
 
-    ``shape``: groups and attempts in each. ``continuations``: of each state, to measure its value; 0 = none.
+    ``shape``: number and size of groups. ``continuations``: per state, to measure its value; 0 = none.
     """
-    groups, attempts = shape
+    count, size = shape
     first = int(rng.integers(len(mdp.starts)))
-    tasks = [(first + group) % len(mdp.starts) for group in range(groups)]
-    starts = np.repeat([mdp.starts[task] for task in tasks], attempts)
-    made = walk(mdp, policy, rng, states=starts, turns=np.zeros(len(starts), dtype=np.int64))
-    tokens = int(made.lengths.sum())
+    tasks = [(first + group) % len(mdp.starts) for group in range(count)]
+    starts = np.repeat([mdp.starts[task] for task in tasks], size)
+    rollouts = sample_rollouts(mdp, policy, rng, states=starts, turns=np.zeros(len(starts), dtype=np.int64))
+    tokens = int(rollouts.lengths.sum())
     values: list[tuple[StateValue, ...] | None] = [None] * len(starts)
     if continuations:
-        measured = _measured(mdp, policy, made, rng, continuations=continuations)
+        measured = _measure_values(mdp, policy, rollouts, rng, continuations=continuations)
         values, tokens = list(measured.values), tokens + measured.tokens
-    return Played(
-        tuple(
-            ScoredGroup(
-                _task(task),
-                tuple(
-                    _scored(mdp, made, _Name(task, place), values[place])
-                    for place in range(group * attempts, (group + 1) * attempts)
-                ),
-            )
-            for group, task in enumerate(tasks)
-        ),
-        made,
-        tokens,
+    members = [_scored(mdp, rollouts, index, values[index]) for index in range(len(starts))]
+    groups = tuple(
+        ScoredGroup(_task(task), tuple(members[group * size : (group + 1) * size]))
+        for group, task in enumerate(tasks)
     )
+    return SampledGroups(groups, rollouts, tokens)
 
 
-def exact_changes(mdp: TabularMdp, values: Floats, made: Walk) -> Floats:
-    """``(N, H)``: r_t + V(s_{t+1}) − V(s_t) of each turn that was made, from exact ``values`` ``(H + 1, S)``."""
+def exact_changes(mdp: TabularMdp, values: Floats, rollouts: Rollouts) -> Floats:
+    """``(N, H)``: r_t + V(s_{t+1}) − V(s_t) of each turn, from exact ``values`` ``(H + 1, S)``."""
     turns = np.arange(mdp.horizon)
-    before, after = made.states[:, :-1], made.states[:, 1:]
-    found: Floats = made.rewards + values[turns + 1, after] - values[turns, before]
-    return found
+    before, after = rollouts.states[:, :-1], rollouts.states[:, 1:]
+    changes: Floats = rollouts.rewards + values[turns + 1, after] - values[turns, before]
+    return changes
 
 
-class _Measured(NamedTuple):
+class _MeasuredValues(NamedTuple):
     values: tuple[tuple[StateValue, ...], ...]
-    """Of the states of each attempt."""
+    """By rollout, one per state."""
     tokens: int
 
 
-def _measured(
-    mdp: TabularMdp, policy: Floats, made: Walk, rng: np.random.Generator, *, continuations: int
-) -> _Measured:
-    """Attempts that share a history share its value."""
-    places: dict[tuple[bytes, bytes], int] = {}
-    states, turns, of_attempt = [], [], []
-    for path, actions, length in zip(made.states, made.actions, made.lengths, strict=True):
-        own = []
+def _measure_values(
+    mdp: TabularMdp, policy: Floats, rollouts: Rollouts, rng: np.random.Generator, *, continuations: int
+) -> _MeasuredValues:
+    """Rollouts with the same history share its value."""
+    indices: dict[tuple[bytes, bytes], int] = {}
+    states, turns, rollout_indices = [], [], []
+    for path, actions, length in zip(rollouts.states, rollouts.actions, rollouts.lengths, strict=True):
+        state_indices = []
         for turn in range(length):
             history = (path[: turn + 1].tobytes(), actions[:turn].tobytes())
-            if history not in places:
-                places[history] = len(places)
+            if history not in indices:
+                indices[history] = len(indices)
                 states.append(path[turn])
                 turns.append(turn)
-            own.append(places[history])
-        of_attempt.append(own)
-    further = [np.repeat(np.array(each, dtype=np.int64), continuations) for each in (states, turns)]
-    ahead = walk(mdp, policy, rng, states=further[0], turns=further[1])
-    means = ahead.rewards.sum(axis=1).reshape(-1, continuations).mean(axis=1).tolist()
-    known = [StateValue(mean, continuations) for mean in means]
-    return _Measured(
-        tuple((*(known[place] for place in own), _END) for own in of_attempt), int(ahead.lengths.sum())
+            state_indices.append(indices[history])
+        rollout_indices.append(state_indices)
+    repeated = [np.repeat(np.array(values, dtype=np.int64), continuations) for values in (states, turns)]
+    continued = sample_rollouts(mdp, policy, rng, states=repeated[0], turns=repeated[1])
+    means = continued.rewards.sum(axis=1).reshape(-1, continuations).mean(axis=1).tolist()
+    return _MeasuredValues(
+        tuple(
+            (*(StateValue(means[index], continuations) for index in state_indices), _FINAL_VALUE)
+            for state_indices in rollout_indices
+        ),
+        int(continued.lengths.sum()),
     )
 
 
-class _Name(NamedTuple):
-    task: int
-    place: int
-
-
-def _scored(mdp: TabularMdp, made: Walk, name: _Name, values: tuple[StateValue, ...] | None) -> ScoredTrajectory:
-    length = int(made.lengths[name.place])
-    states, actions = made.states[name.place, : length + 1].tolist(), made.actions[name.place, :length].tolist()
-    before = list(zip(states[:-1], actions, strict=True))
+def _scored(
+    mdp: TabularMdp, rollouts: Rollouts, index: int, values: tuple[StateValue, ...] | None
+) -> ScoredTrajectory:
+    """The rollout at ``index`` as a trajectory with id ``index``."""
+    length = int(rollouts.lengths[index])
+    states, actions = rollouts.states[index, : length + 1].tolist(), rollouts.actions[index, :length].tolist()
+    steps = list(zip(states[:-1], actions, strict=True))
+    tokens = tuple(token for state, action in steps for token in (_STATE_TOKENS + state, action))
     trajectory = Trajectory(
-        str(name.place),
-        _task(name.task).id,
+        str(index),
+        _task(mdp.starts.index(states[0])).id,
         "tabular@1",
-        tuple(_turn(mdp.names[state], mdp.actions[action]) for state, action in before),
+        tuple(_turn(mdp.names[state], mdp.actions[action]) for state, action in steps),
         Observation(mdp.names[states[-1]]),
         "finished" if mdp.is_final[states[-1]] else "step_limit",
         "sampled",
-        (
-            TokenRow(
-                tuple(token for state, action in before for token in (_STATE_TOKENS + state, action)),
-                _spans(length),
-                (),
-            ),
-        ),
+        (TokenRow(tokens, _spans(length), ()),),
     )
     return ScoredTrajectory(
         trajectory,
-        tuple(made.rewards[name.place, :length].tolist()),
+        tuple(rollouts.rewards[index, :length].tolist()),
         values,
         tuple(mdp.potentials[states].tolist()),
     )

@@ -1,6 +1,6 @@
-"""What runs in the processes of a comparison; each file is one side, found by ``module:function``."""
+"""Implementations that are compared, each a function that runs in a process of its own as ``module:function``."""
 
-from benchmarks.implementations.iteration_task import PracticeTask
+from benchmarks.implementations.iteration_task import IterationTask
 from benchmarks.implementations.update_task import UpdateTask
 
-__all__ = ["PracticeTask", "UpdateTask"]
+__all__ = ["IterationTask", "UpdateTask"]

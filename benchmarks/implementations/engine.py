@@ -1,17 +1,17 @@
-"""Our side of a sampling comparison: the local engine, asked by a coroutine for each attempt, as agents ask it."""
+"""The library's implementation of sampling: the local engine, called by one coroutine per rollout, as by agents."""
 
 import asyncio
 import time
 
-from benchmarks.implementations.sampling import Written, prepare, score, scored
+from benchmarks.implementations.sampling import SampledRollout, prepare, score, scored_indices
 from benchmarks.worker_process import Channel, Settings, serve_steps
 from benchmarks.workloads import Conversations
 from upturn.models import GenerationRequest
 from upturn.models.engine import LocalEngine
 
 
-class Sampling:
-    """One engine; each step takes the weights anew, as an iteration of training does, with nothing cached."""
+class EngineSampler:
+    """One engine; each step reloads the weights, as in training, and starts with an empty cache."""
 
     def __init__(self, engine: LocalEngine, conversations: Conversations) -> None:
         self._engine = engine
@@ -22,23 +22,23 @@ class Sampling:
         self._steps = 0
 
     def step(self) -> dict[str, float]:
-        """All conversations from their prompts to the end of the last turn."""
+        """Seconds of all conversations from their prompts to the end of the last turn."""
         started = time.perf_counter()
-        self.attempts()
+        self.sample()
         return {"seconds": time.perf_counter() - started}
 
-    def attempts(self) -> list[Written]:
-        """What was written, attempt by attempt."""
+    def sample(self) -> list[SampledRollout]:
+        """All rollouts."""
         self._steps += 1
         self._engine.refresh()
-        return asyncio.run(self._all())
+        return asyncio.run(self._sample_all())
 
-    async def _all(self) -> list[Written]:
-        return list(await asyncio.gather(*(self._attempt(index) for index in range(self._conversations.live))))
+    async def _sample_all(self) -> list[SampledRollout]:
+        return await asyncio.gather(*(self._sample(index) for index in range(self._conversations.rollouts)))
 
-    async def _attempt(self, index: int) -> Written:
+    async def _sample(self, index: int) -> SampledRollout:
         history, session = self._prompts[index], f"{self._steps}/{index}"
-        order = divmod(index, self._conversations.attempts)
+        order = divmod(index, self._conversations.group_size)
         positions: list[int] = []
         logprobs: list[float] = []
         for turn in range(self._conversations.turns):
@@ -51,20 +51,20 @@ class Sampling:
                 order=order,
                 seed=(self._steps * 1_000 + turn) * 1_000_000 + index,
             )
-            written = await self._engine.generate(request)
-            positions += range(len(history), len(history) + len(written.token_ids))
-            logprobs += written.logprobs
-            history = (*history, *written.token_ids, *self._observations[turn][index])
+            generation = await self._engine.generate(request)
+            positions += range(len(history), len(history) + len(generation.token_ids))
+            logprobs += generation.logprobs
+            history = (*history, *generation.token_ids, *self._observations[turn][index])
         self._engine.release(session)
-        return Written(history, positions, logprobs)
+        return SampledRollout(history, positions, logprobs)
 
 
-def engine_side(channel: Channel, settings: Settings) -> None:
-    """Answers how well its log-probs agree with a dense pass, and then makes timed steps."""
+def serve_sampling(channel: Channel, settings: Settings) -> None:
+    """Sends the scores of its tokens, and then timed steps."""
     model, conversations = prepare(settings)
     channel.mark_baseline()
-    engine = LocalEngine(model, slots=conversations.live, max_length=conversations.context)
-    sampling = Sampling(engine, conversations)
-    attempts = sampling.attempts()
-    found = score(model, [attempts[index] for index in scored(conversations)])
-    serve_steps(channel, found._asdict(), sampling.step)
+    engine = LocalEngine(model, slots=conversations.rollouts, max_length=conversations.context)
+    sampler = EngineSampler(engine, conversations)
+    rollouts = sampler.sample()
+    scores = score(model, [rollouts[index] for index in scored_indices(conversations)])
+    serve_steps(channel, scores._asdict(), sampler.step)

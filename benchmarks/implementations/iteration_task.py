@@ -1,7 +1,7 @@
-"""What both sides of an iteration comparison are told, and the tasks that they practise, in the same order."""
+"""The input of every implementation of a training iteration, and its tasks, in the same order for all."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from itertools import islice
 from typing import Any
 
@@ -15,27 +15,26 @@ LEARNING_RATE = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class PracticeTask:
-    """One iteration: so many tasks with so many attempts each, all sampled, scored and trained on in one step."""
+class IterationTask:
+    """Iterations of ``tasks`` groups each, which are sampled, scored and trained on in one optimiser step."""
 
     tasks: int
-    attempts: int
+    group_size: int
     iterations: int
-    """Iterations that there are tasks for."""
+    """Iterations with tasks."""
     threads: int
     seed: int = 0
 
     def settings(self) -> dict[str, JsonValue]:
-        """As JSON, for ``read_practice``."""
+        """As JSON, for ``parse_iteration_task``."""
         return asdict(self)
 
     def tasks_of(self, iteration: int) -> list[Task]:
-        """The iteration's own tasks: every family alike, no task twice."""
+        """Tasks of one iteration: every family equally often, no task twice."""
         stream = ErrandsKit().tasks(seed=self.seed, split="train", families=LEARNED)
         return list(islice(stream, iteration * self.tasks, (iteration + 1) * self.tasks))
 
 
-def read_practice(settings: Mapping[str, Any]) -> PracticeTask:  # Any: settings come as JSON from our own parent
-    """What ``PracticeTask.settings`` gave; further keys are the side's own."""
-    names = ("tasks", "attempts", "iterations", "threads", "seed")
-    return PracticeTask(**{name: settings[name] for name in names})
+def parse_iteration_task(settings: Mapping[str, Any]) -> IterationTask:  # Any: JSON from our own parent process
+    """The task with these ``settings()``; further keys are ignored."""
+    return IterationTask(**{field.name: settings[field.name] for field in fields(IterationTask)})

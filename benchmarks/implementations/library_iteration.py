@@ -1,4 +1,4 @@
-"""Our side of an iteration: the shipped model practises in errands and is updated, as ``run_grpo`` does it."""
+"""The library's implementation of an iteration: ``run_grpo`` with the shipped model in errands."""
 
 import tempfile
 import time
@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.errands import MODEL, ErrandsKit
-from benchmarks.implementations.iteration_task import LEARNING_RATE, LIMITS, PracticeTask, read_practice
+from benchmarks.implementations.iteration_task import LEARNING_RATE, LIMITS, IterationTask, parse_iteration_task
 from benchmarks.worker_process import Channel, Settings
 from upturn.config import OptimiserSettings
 from upturn.loop import AgentRuntime
@@ -19,15 +19,15 @@ from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
 from upturn.training.runs import RunOptions
 
 
-class _OverError(Exception):
-    """Nobody asks for more iterations."""
+class _NoMoreStepsError(Exception):
+    """Ends the training run."""
 
 
-def practice_side(channel: Channel, settings: Settings) -> None:
-    """Answers each iteration: sampling, judging and one optimiser step. Nothing is stored, as on TRL's side."""
-    task = read_practice(settings)
+def serve_iterations(channel: Channel, settings: Settings) -> None:
+    """Sends each iteration: sampling, verification and one optimiser step. Nothing is stored, as with TRL."""
+    task = parse_iteration_task(settings)
     torch.set_num_threads(task.threads)
-    collector = _Collector(channel, task)
+    collector = _TimedCollector(channel, task)
     options = GrpoSettings(
         iterations=task.iterations,
         minibatches=1,
@@ -39,44 +39,44 @@ def practice_side(channel: Channel, settings: Settings) -> None:
     with tempfile.TemporaryDirectory() as folder:
         try:
             run_grpo(collector.worker.model, collector.collect, options, RunOptions(task.seed, Path(folder)))
-        except _OverError:
+        except _NoMoreStepsError:
             return
 
 
-class Nowhere:
-    """A sink that keeps nothing."""
+class NullSink:
+    """A trajectory sink that drops everything."""
 
     def append(self, run: str, iteration: int, finished: Sequence[tuple[Task, Trajectory, Evaluation]]) -> None:
-        """Forgets them."""
+        """Does nothing."""
 
 
-class _Collector:
-    """Samples groups; as each call says that the iteration before is over, it also keeps the time."""
+class _TimedCollector:
+    """Samples groups. A call marks the end of the previous iteration, whose figures it sends."""
 
-    def __init__(self, channel: Channel, task: PracticeTask) -> None:
+    def __init__(self, channel: Channel, task: IterationTask) -> None:
         self._channel = channel
         self._task = task
         version = AgentVersion("nano", "base", "local_model", model=MODEL, parameters={"temperature": 1.0})
         self.worker = PolicyWorker(AgentRuntime(ErrandsKit(), LIMITS), version)
-        self._practice = RolloutPlan("bench", task.seed, task.attempts)
+        self._plan = RolloutPlan("bench", task.seed, task.group_size)
         self._started = 0.0
-        self._seen: dict[str, float] = {}
+        self._figures: dict[str, float] = {}
 
     def collect(self, iteration: int) -> list[ScoredGroup]:
-        """The iteration's groups. Raises _OverError when it is one that nobody asked for."""
+        """The iteration's groups. Raises _NoMoreStepsError when no further iteration was requested."""
         if iteration:
-            self._channel.answer({"seconds": time.perf_counter() - self._started, **self._seen})
-            if not self._channel.is_asked():
-                raise _OverError
+            self._channel.send({"seconds": time.perf_counter() - self._started, **self._figures})
+            if not self._channel.wait_for_step():
+                raise _NoMoreStepsError
         else:
             self._channel.mark_baseline()
         self._started = time.perf_counter()
-        groups = self.worker.sample_groups(self._task.tasks_of(iteration), iteration, self._practice, Nowhere())
-        sampled = time.perf_counter() - self._started
+        groups = self.worker.sample_groups(self._task.tasks_of(iteration), iteration, self._plan, NullSink())
+        sampling_seconds = time.perf_counter() - self._started
         members = [member for group in groups for member in group.members]
         rewards = [member.turn_rewards[-1] for member in members if member.turn_rewards]
-        self._seen = {
-            "sampling_seconds": sampled,
+        self._figures = {
+            "sampling_seconds": sampling_seconds,
             "reward": sum(rewards) / len(rewards),
             "written_tokens": float(sum(member.trajectory.usage.written_tokens for member in members)),
         }

@@ -1,13 +1,14 @@
-"""TRL's side of an iteration: its GRPOTrainer with ``environment_factory`` in errands as well. Needs TRL.
+"""TRL's implementation of an iteration: its GRPOTrainer with ``environment_factory`` in errands. Needs TRL.
 
-The shipped model speaks its own grammar, so it gets a chat template and a parser that speak it: tokens come out as
-``CompactRenderer`` makes them. Errands is one tool, ``act(call)``. What ends a task (``user.finish`` and the
-like) is the last message and no tool call, as TRL wants it; the reward function hands it to the office.
+The shipped model has its own grammar, so TRL gets a chat template and a parser for it that give the tokens of
+``CompactRenderer``. Errands is one tool, ``act(call)``. A call that ends a task (``user.finish`` and the like) is
+the last message and no tool call, as TRL requires; the reward function passes it to the environment.
 """
 
 import tempfile
 import time
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from transformers import PreTrainedTokenizerFast, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from benchmarks.errands import MODEL, ErrandsEnvironment, ErrandsVerifier
-from benchmarks.implementations.iteration_task import LEARNING_RATE, LIMITS, PracticeTask, read_practice
+from benchmarks.implementations.iteration_task import LEARNING_RATE, LIMITS, IterationTask, parse_iteration_task
 from benchmarks.worker_process import Channel, Settings
 from upturn.models import CompactRenderer, load_local, read_call
 from upturn.records import Action, Observation, Task, Trajectory, Turn, fields_json, from_fields
@@ -39,11 +40,11 @@ TEMPLATE = (
 )
 
 
-def practice_side(channel: Channel, settings: Settings) -> None:
-    """Answers each iteration. Among the settings: ``gradient_checkpointing`` and ``micro_batch``."""
-    task = read_practice(settings)
+def serve_iterations(channel: Channel, settings: Settings) -> None:
+    """Sends each iteration. ``gradient_checkpointing`` and ``micro_batch`` are among the settings."""
+    task = parse_iteration_task(settings)
     torch.set_num_threads(task.threads)
-    rows = [each for iteration in range(task.iterations) for each in task.tasks_of(iteration)]
+    tasks = list(chain.from_iterable(map(task.tasks_of, range(task.iterations))))
     with tempfile.TemporaryDirectory() as folder:
         trainer = GRPOTrainer(
             model=load_local(MODEL).model,
@@ -51,18 +52,18 @@ def practice_side(channel: Channel, settings: Settings) -> None:
             args=_config(folder, task, settings),
             train_dataset=Dataset.from_dict(
                 {
-                    "prompt": [[{"role": "user", "content": ""}]] * len(rows),
-                    "task": [fields_json(row) for row in rows],
+                    "prompt": [[{"role": "user", "content": ""}]] * len(tasks),
+                    "task": list(map(fields_json, tasks)),
                 }
             ),
             processing_class=errands_tokenizer(),
             environment_factory=ErrandsTools,
         )
-        trainer.add_callback(_Conversation(channel, trainer))
+        trainer.add_callback(_IterationsOnRequest(channel, trainer))
         trainer.train()
 
 
-def _config(folder: str, task: PracticeTask, settings: Settings) -> GRPOConfig:
+def _config(folder: str, task: IterationTask, settings: Settings) -> GRPOConfig:
     micro_batch, checkpointing = settings["micro_batch"], settings["gradient_checkpointing"]
     assert isinstance(micro_batch, int) and isinstance(checkpointing, bool)
     assert LIMITS.max_tokens is not None
@@ -72,8 +73,8 @@ def _config(folder: str, task: PracticeTask, settings: Settings) -> GRPOConfig:
         bf16=False,
         gradient_checkpointing=checkpointing,
         per_device_train_batch_size=micro_batch,
-        gradient_accumulation_steps=task.tasks * task.attempts // micro_batch,
-        num_generations=task.attempts,
+        gradient_accumulation_steps=task.tasks * task.group_size // micro_batch,
+        num_generations=task.group_size,
         num_iterations=1,
         shuffle_dataset=False,
         temperature=1.0,
@@ -96,7 +97,7 @@ def _config(folder: str, task: PracticeTask, settings: Settings) -> GRPOConfig:
 
 
 class ErrandsTools:
-    """An office as TRL wants it: reset, and a method for each tool."""
+    """The environment as TRL requires it: ``reset``, and a method for each tool."""
 
     def __init__(self) -> None:
         self._environment = ErrandsEnvironment()
@@ -107,7 +108,7 @@ class ErrandsTools:
         self._is_finished = False
 
     def reset(self, task: str, **_: Any) -> str:
-        """The instruction; the world is rebuilt from the task."""
+        """Rebuilds the world from the task and returns the instruction."""
         self._task = from_fields(Task, task)
         self._observation = self._environment.reset(self._task)[0]
         self._turns, self._is_finished = [], False
@@ -129,9 +130,9 @@ class ErrandsTools:
         return f"error {step.observation.code}" if step.observation.is_error else step.observation.text
 
     def _score(self) -> float:
-        """The verifier's score of what was done."""
+        """The verifier's score of the rollout."""
         assert self._task is not None
-        attempt = Trajectory(
+        trajectory = Trajectory(
             id="bench",
             task_id=self._task.id,
             agent_version="nano@base",
@@ -141,28 +142,28 @@ class ErrandsTools:
             origin="sampled",
             final_state=self._environment.state(),
         )
-        score = self._verifier.verify(self._task, attempt).score
+        score = self._verifier.verify(self._task, trajectory).score
         assert score is not None
         return score
 
 
 def errands_reward(completions: Sequence[Any], environments: Sequence[ErrandsTools], **_: Any) -> list[float]:
-    """Does what the last message says, if it is no tool call, and judges the attempt."""
+    """Scores of the rollouts, after the last message is applied where it is no tool call."""
     scores = []
-    for completion, errands in zip(completions, environments, strict=True):
+    for completion, environment in zip(completions, environments, strict=True):
         if not completion[-1].get("tool_calls") and completion[-1]["role"] == "assistant":
-            errands.act(completion[-1]["content"])
-        scores.append(errands._score())  # a public method would be a tool
+            environment.act(completion[-1]["content"])
+        scores.append(environment._score())  # a public method would be a tool
     return scores
 
 
 class _ErrandsTokenizer(PreTrainedTokenizerFast):
-    """Reads what the shipped model writes."""
+    """Tokenizer with a parser of the shipped model's grammar."""
 
     renderer: CompactRenderer
 
     def parse_response(self, response: Any, *_: Any, **__: Any) -> dict[str, Any]:
-        """One tool call with the text that was written, or the text alone when it ends the task."""
+        """A tool call with the written text, or the text alone when it ends the task."""
         text, action = self.renderer.read(response)
         if action is not None and action.target == "user" and action.operation in FINAL:
             return {"role": "assistant", "content": text}
@@ -171,10 +172,10 @@ class _ErrandsTokenizer(PreTrainedTokenizerFast):
 
 
 def errands_tokenizer() -> PreTrainedTokenizerFast:
-    """The shipped model's, with template and parser."""
+    """The shipped model's tokenizer, with template and parser."""
     file = str(Path(MODEL) / "tokenizer.json")
-    make: Any = _ErrandsTokenizer  # its constructor takes anything
-    tokenizer: _ErrandsTokenizer = make(
+    constructor: Any = _ErrandsTokenizer  # takes any arguments
+    tokenizer: _ErrandsTokenizer = constructor(
         tokenizer_file=file,
         eos_token="<|end|>",
         pad_token="<|end|>",
@@ -186,8 +187,8 @@ def errands_tokenizer() -> PreTrainedTokenizerFast:
     return tokenizer
 
 
-class _Conversation(TrainerCallback):
-    """Lets the trainer make one iteration for each that is asked for."""
+class _IterationsOnRequest(TrainerCallback):
+    """Runs one iteration of the trainer per request."""
 
     def __init__(self, channel: Channel, trainer: GRPOTrainer) -> None:
         self._channel = channel
@@ -205,11 +206,11 @@ class _Conversation(TrainerCallback):
         seconds = time.perf_counter() - self._started
         metrics = self._trainer._metrics["train"]
         count = self._trainer.args.generation_batch_size
-        self._channel.answer(
+        self._channel.send(
             {
                 "seconds": seconds,
                 "reward": metrics["reward"][-1],
                 "written_tokens": metrics["completions/mean_length"][-1] * count,
             }
         )
-        control.should_training_stop = not self._channel.is_asked()
+        control.should_training_stop = not self._channel.wait_for_step()

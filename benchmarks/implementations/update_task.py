@@ -1,4 +1,4 @@
-"""What every side of an update comparison is told: which model, which rollouts, where to leave its gradient."""
+"""The input of every implementation of the update: model, rollouts, and where to write the gradient."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.workloads import Subject, Workload, load_workload
+from benchmarks.workloads import ModelSpec, Workload, load_workload
 from upturn.records import JsonValue
 from upturn.training import FloatArray
 
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
 CLIP_LOW, CLIP_HIGH = 0.2, 0.28
 LEARNING_RATE = 1e-6
 """So small that the model, and with it the work, stays the same over all repetitions."""
-NO_LIMIT = 1e9
-"""Of the gradient's norm: it is computed on both sides, and never binds."""
+MAX_GRAD_NORM = 1e9
+"""Never binds; all implementations still compute the norm."""
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateTask:
-    """Files are shared by all sides."""
+    """A model and the files that all implementations share."""
 
-    subject: Subject
+    model: ModelSpec
     workload: Path
-    """``.npz`` of ``benchmarks.workloads.workload``."""
-    own_logprobs: Path
-    """``.npy``, ``(ΣA,)``: what the model gives to the written tokens, as the dense side found it."""
+    """``.npz`` of ``save_workload``."""
+    model_logprobs: Path
+    """``.npy``, ``(ΣA,)``: the model's log-probs of the written tokens, computed by the dense path."""
     threads: int
     gradient: Path | None = None
-    """Where to leave the gradient of the first step (safetensors); None = nowhere."""
+    """Where to write the gradient of the first step (safetensors); None = nowhere."""
     device: str = "cpu"
-    """Where the model is: ``cpu`` or ``cuda``."""
+    """``cpu`` or ``cuda``."""
 
     def settings(self) -> dict[str, JsonValue]:
-        """As JSON, for ``read_task``."""
+        """As JSON, for ``parse_update_task``."""
         return {
-            "subject": asdict(self.subject),
+            "model": asdict(self.model),
             "workload": str(self.workload),
-            "own_logprobs": str(self.own_logprobs),
+            "model_logprobs": str(self.model_logprobs),
             "threads": self.threads,
             "gradient": None if self.gradient is None else str(self.gradient),
             "device": self.device,
@@ -51,19 +51,19 @@ class UpdateTask:
         """The rollouts."""
         return load_workload(self.workload)
 
-    def load_own_logprobs(self) -> FloatArray:
-        """The model's own log-probs."""
-        found: FloatArray = np.load(self.own_logprobs)
-        return found
+    def load_model_logprobs(self) -> FloatArray:
+        """The model's log-probs of the written tokens."""
+        logprobs: FloatArray = np.load(self.model_logprobs)
+        return logprobs
 
 
-def read_task(settings: Mapping[str, Any]) -> UpdateTask:  # Any: settings come as JSON from our own parent
-    """What ``UpdateTask.settings`` gave; further keys are the side's own."""
+def parse_update_task(settings: Mapping[str, Any]) -> UpdateTask:  # Any: JSON from our own parent process
+    """The task with these ``settings()``; further keys are ignored."""
     gradient = settings["gradient"]
     return UpdateTask(
-        Subject(**settings["subject"]),
+        ModelSpec(**settings["model"]),
         Path(settings["workload"]),
-        Path(settings["own_logprobs"]),
+        Path(settings["model_logprobs"]),
         settings["threads"],
         None if gradient is None else Path(gradient),
         settings["device"],
@@ -71,7 +71,7 @@ def read_task(settings: Mapping[str, Any]) -> UpdateTask:  # Any: settings come 
 
 
 def save_gradient(model: "nn.Module", path: Path) -> None:
-    """Each parameter's gradient by name, in float32."""
+    """Writes each parameter's gradient by name, in float32."""
     from safetensors.torch import save_file
 
     save_file(

@@ -1,13 +1,14 @@
-"""What is measured: models with random weights, recorded rollouts, conversations, and what they cost to compute.
+"""Inputs of measurements: models with random weights, recorded rollouts, conversations, and their operation counts.
 
-Not here: the two sides of a comparison (``sides``). Start with ``subject``, then ``workload``.
+Not here: the implementations that are compared on them (``implementations``). Start with ``model``, then
+``workload``.
 """
 
-from benchmarks.workloads.conversations import Conversations, read_conversations
-from benchmarks.workloads.flops import count_tree, update_flops
-from benchmarks.workloads.model import Subject, build_model
+from benchmarks.workloads.conversations import Conversations, parse_conversations
+from benchmarks.workloads.flops import TreeCount, count_tree, update_flops
+from benchmarks.workloads.model import ModelSpec, build_model
 from benchmarks.workloads.workload import (
-    Attempt,
+    Rollout,
     Workload,
     WorkloadSettings,
     load_workload,
@@ -17,16 +18,17 @@ from benchmarks.workloads.workload import (
 )
 
 __all__ = [
-    "Attempt",
     "Conversations",
-    "Subject",
+    "ModelSpec",
+    "Rollout",
+    "TreeCount",
     "Workload",
     "WorkloadSettings",
     "build_model",
     "count_tree",
     "load_workload",
     "make_workload",
-    "read_conversations",
+    "parse_conversations",
     "save_workload",
     "training_rows",
     "update_flops",

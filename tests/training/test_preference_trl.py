@@ -42,13 +42,13 @@ def test_sft_is_trls(tiny_model: Model, tmp_path: Path) -> None:
 def test_dpo_is_trls(
     tiny_model: Model, tmp_path: Path, ours: PairObjectiveSettings, theirs: dict[str, Any]
 ) -> None:
-    from benchmarks.implementations.trl_losses import Pair, dpo_gap
+    from benchmarks.implementations.trl_losses import Models, dpo_gap
 
-    pair = Pair(tiny_model(1, layers=2), tiny_model(2, layers=2))
-    assert max(dpo_gap(pair, ours, theirs, tmp_path)) <= TOLERANCE
+    models = Models(tiny_model(1, layers=2), tiny_model(2, layers=2))
+    assert max(dpo_gap(models, ours, theirs, tmp_path)) <= TOLERANCE
 
 
 def test_kto_is_trls(tiny_model: Model, tmp_path: Path) -> None:
-    from benchmarks.implementations.trl_losses import Pair, kto_gap
+    from benchmarks.implementations.trl_losses import Models, kto_gap
 
-    assert max(kto_gap(Pair(tiny_model(1, layers=2), tiny_model(2, layers=2)), tmp_path)) <= TOLERANCE
+    assert max(kto_gap(Models(tiny_model(1, layers=2), tiny_model(2, layers=2)), tmp_path)) <= TOLERANCE

@@ -1,30 +1,29 @@
-"""Attempts as records: what estimators see is what was walked, and learning from each of them finds the way."""
+"""Rollouts as records, and training with every estimator."""
 
 import numpy as np
 import pytest
 
-from benchmarks.credit.crediting import credit
-from benchmarks.credit.estimator import CONTENDERS, Contender
+from benchmarks.credit.estimator import ESTIMATORS, Estimator, turn_credit
 from benchmarks.credit.key_door import key_door
-from benchmarks.credit.key_door_comparison import KeyDoorSettings, practise
+from benchmarks.credit.key_door_comparison import KeyDoorSettings, train
 from benchmarks.credit.mdp import state_values
-from benchmarks.credit.measurements import Choice
+from benchmarks.credit.measurements import Hyperparameters
 from benchmarks.credit.policy import SoftmaxPolicy, policy_of_skill
-from benchmarks.credit.tabular_rollouts import play
+from benchmarks.credit.tabular_rollouts import sample_groups
 
-NAMES = [contender.name for contender in CONTENDERS]
+NAMES = [estimator.name for estimator in ESTIMATORS]
 
 
-def test_records_say_what_was_walked() -> None:
+def test_records_describe_the_rollouts() -> None:
     mdp = key_door()
-    played = play(mdp, policy_of_skill(mdp, 0.5), np.random.default_rng(0), shape=(5, 3))
-    assert [group.task.id for group in played.groups[:4]] == [f"errand/{(3 + each) % 4}" for each in range(4)]
-    states, actions = played.written_turns()
-    turns = [turn for group in played.groups for member in group.members for turn in member.trajectory.turns]
+    sampled = sample_groups(mdp, policy_of_skill(mdp, 0.5), np.random.default_rng(0), shape=(5, 3))
+    assert [group.task.id for group in sampled.groups[:4]] == [f"errand/{(3 + index) % 4}" for index in range(4)]
+    states, actions = sampled.states_and_actions()
+    turns = [turn for group in sampled.groups for member in group.members for turn in member.trajectory.turns]
     assert [turn.state_hash for turn in turns] == [mdp.names[state] for state in states]
     assert [turn.text for turn in turns] == [mdp.actions[action] for action in actions]
-    assert played.tokens == len(turns)
-    for group in played.groups:
+    assert sampled.tokens == len(turns)
+    for group in sampled.groups:
         for member in group.members:
             (row,) = member.trajectory.rows
             written = [row.token_ids[span.start] for span in row.spans]
@@ -41,16 +40,16 @@ def test_measured_values_are_near_the_exact_ones_and_shared_with_the_history() -
     """Of 400 continuations a mean is off by more than 6 standard errors once in 500 million states."""
     mdp = key_door()
     policy = policy_of_skill(mdp, 0.5)
-    played = play(mdp, policy, np.random.default_rng(0), shape=(1, 6), continuations=400)
+    sampled = sample_groups(mdp, policy, np.random.default_rng(0), shape=(1, 6), continuations=400)
     exact = state_values(mdp, policy)
     firsts = set()
-    for place, member in enumerate(played.groups[0].members):
+    for index, member in enumerate(sampled.groups[0].members):
         assert member.state_values is not None
         *before, last = member.state_values
         firsts.add(before[0])
         for turn, value in enumerate(before):
             assert value is not None
-            truth = exact[turn, played.walk.states[place, turn]]
+            truth = exact[turn, sampled.rollouts.states[index, turn]]
             assert value.count == 400
             assert value.mean == pytest.approx(truth, abs=6 * np.sqrt(truth * (1 - truth) / 400) + 1e-12)
         assert last is not None
@@ -61,50 +60,50 @@ def test_measured_values_are_near_the_exact_ones_and_shared_with_the_history() -
 def test_continuations_count_as_sampled_tokens() -> None:
     mdp = key_door()
     policy = policy_of_skill(mdp, 0.5)
-    alone = play(mdp, policy, np.random.default_rng(0), shape=(2, 4))
-    measured = play(mdp, policy, np.random.default_rng(0), shape=(2, 4), continuations=1)
-    assert (measured.walk.actions == alone.walk.actions).all()
-    # Each continuation has a turn at least, and no two histories are measured twice.
-    assert measured.tokens > alone.tokens + 2
+    plain = sample_groups(mdp, policy, np.random.default_rng(0), shape=(2, 4))
+    measured = sample_groups(mdp, policy, np.random.default_rng(0), shape=(2, 4), continuations=1)
+    assert (measured.rollouts.actions == plain.rollouts.actions).all()
+    # Each continuation has at least one turn, and no two histories are measured twice.
+    assert measured.tokens > plain.tokens + 2
     histories = {
         (group.task.id, member.trajectory.rows[0].token_ids[: 2 * turn + 1])
-        for group in alone.groups
+        for group in plain.groups
         for member in group.members
         for turn in range(len(member.trajectory.turns))
     }
-    assert measured.tokens >= alone.tokens + len(histories)
+    assert measured.tokens >= plain.tokens + len(histories)
 
 
-def test_credit_comes_in_the_order_of_the_turns() -> None:
+def test_credit_is_in_the_order_of_the_turns() -> None:
     mdp = key_door()
-    played = play(mdp, policy_of_skill(mdp, 0.5), np.random.default_rng(0), shape=(1, 8))
-    states, _ = played.written_turns()
-    found = credit(Contender("trajectory"), played.groups)
-    assert len(found) == len(states)
-    place = 0
-    for member in played.groups[0].members:
+    sampled = sample_groups(mdp, policy_of_skill(mdp, 0.5), np.random.default_rng(0), shape=(1, 8))
+    states, _ = sampled.states_and_actions()
+    credit = turn_credit(Estimator("trajectory"), sampled.groups)
+    assert len(credit) == len(states)
+    start = 0
+    for member in sampled.groups[0].members:
         assert member.turn_rewards is not None
-        own = found[place : place + len(member.turn_rewards)]
-        assert len(set(own.tolist())) == 1
-        assert (own[0] > 0) == (sum(member.turn_rewards) > 0)
-        place += len(member.turn_rewards)
+        member_credit = credit[start : start + len(member.turn_rewards)]
+        assert len(set(member_credit.tolist())) == 1
+        assert (member_credit[0] > 0) == (sum(member.turn_rewards) > 0)
+        start += len(member.turn_rewards)
 
 
-def test_a_policy_steps_up_the_gradient_by_its_learning_rate() -> None:
+def test_policy_steps_up_the_gradient_by_its_learning_rate() -> None:
     """Adam's first step has the size of the learning rate wherever there is a gradient."""
     policy = SoftmaxPolicy(np.full((2, 3), 1 / 3), 0.25)
-    policy.learn(np.array([0, 0]), np.array([1, 2]), np.array([1.0, -1.0]))
-    # A·(1 − π) for what was done: +1 for action 1, −1 for action 2; what is subtracted for π cancels out.
+    policy.step(np.array([0, 0]), np.array([1, 2]), np.array([1.0, -1.0]))
+    # A·(1 − π) for what was done: +1 for action 1, −1 for action 2; the terms of π cancel out.
     assert policy.logits - np.log(1 / 3) == pytest.approx(np.array([[0, 0.25, -0.25], [0, 0, 0]]), abs=1e-6)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_policy_reaches_the_best_value_by_every_estimator(name: str) -> None:
-    """The best possible is .9995; from .2, with as many actions as it takes."""
-    contender = next(each for each in CONTENDERS if each.name == name)
-    settings = KeyDoorSettings(first_success=0.2, target=0.99, budget=400_000, shown=0)
-    choice = Choice(0.3, 4, 16 if contender.continuations else 0, 0.0)
-    course = practise(contender, 0, choice, settings)
-    assert course.is_reached
-    assert course.curve[0][1] == pytest.approx(0.2, abs=1e-5)
-    assert course.curve[-1][1] >= 0.99
+def test_policy_reaches_the_best_value_with_every_estimator(name: str) -> None:
+    """The best possible is .9995; starts at .2, with an ample budget."""
+    estimator = next(estimator for estimator in ESTIMATORS if estimator.name == name)
+    settings = KeyDoorSettings(initial_success=0.2, target=0.99, budget=400_000, min_actions=0)
+    hyperparameters = Hyperparameters(0.3, 4, 16 if estimator.continuations else 0, 0.0)
+    run = train(estimator, 0, hyperparameters, settings)
+    assert run.is_reached
+    assert run.curve[0][1] == pytest.approx(0.2, abs=1e-5)
+    assert run.curve[-1][1] >= 0.99
