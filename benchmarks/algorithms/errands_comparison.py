@@ -69,8 +69,8 @@ class ErrandsRun:
 
     def mean_success(self) -> float:
         """Mean of the curve over all tokens, linear between evaluations."""
-        tokens, success = zip(*self.curve, strict=True)
-        return float(np.trapezoid(success, tokens)) / (tokens[-1] - tokens[0])
+        tokens, success = np.transpose(self.curve)
+        return float(np.trapezoid(success, tokens) / (tokens[-1] - tokens[0]))
 
 
 ErrandsRuns = Mapping[str, Sequence[ErrandsRun]]

@@ -57,7 +57,7 @@ def _plot_curve(axes: "Axes", seeds: "Sequence[ErrandsRun]", index: int, *, labe
     """From the first sampled tokens to the end of the shortest seed, with a marker at each evaluation."""
     end = min(run.curve[-1][0] for run in seeds)
     grid = np.unique([tokens for run in seeds for tokens, _ in run.curve if tokens <= end])
-    rows = [np.interp(grid, *zip(*run.curve, strict=True)) for run in seeds]
+    rows = [np.interp(grid, *np.transpose(run.curve)) for run in seeds]
     colour = canvas.SERIES[index % len(canvas.SERIES)]
     axes.fill_between(grid, np.min(rows, axis=0), np.max(rows, axis=0), color=colour, alpha=0.15, linewidth=0)
     axes.plot(

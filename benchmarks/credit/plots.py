@@ -86,7 +86,7 @@ def _plot_band(axes: "Axes", runs: Sequence[TrainingRun], grid: Floats, colour: 
     """Draws the band; returns tokens and medians. A curve keeps its last value after its end."""
     grid = grid[grid <= max(run.curve[-1][0] for run in runs)]
     low, median, high = np.quantile(
-        [np.interp(grid, *zip(*run.curve, strict=True)) for run in runs], [0.25, 0.5, 0.75], axis=0
+        [np.interp(grid, *np.transpose(run.curve)) for run in runs], [0.25, 0.5, 0.75], axis=0
     )
     axes.fill_between(grid, low, high, color=colour, alpha=0.15, linewidth=0)
     return grid, median

@@ -92,8 +92,8 @@ class GenerateSampler:
                 observation = self._observations[turn, row].numpy()
                 histories[row] = np.concatenate([histories[row], new[row, :count], observation])
         return [
-            SampledRollout(history.tolist(), *written)
-            for history, *written in zip(histories, positions, logprobs, strict=True)
+            SampledRollout(history.tolist(), row_positions, row_logprobs)
+            for history, row_positions, row_logprobs in zip(histories, positions, logprobs, strict=True)
         ]
 
     def _sample_with_cache(self, has_logprobs: bool) -> list[SampledRollout]:

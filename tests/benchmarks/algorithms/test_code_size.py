@@ -1,11 +1,11 @@
-"""Lines of code are counted without words about them, and no way of learning is left out."""
+"""Lines of code are counted without docstrings and comments, for every algorithm."""
 
 from pathlib import Path
 
 import pytest
 
 import upturn.training
-from benchmarks.algorithms.code_size import FILES, SHARED, code_lines, measure_size
+from benchmarks.algorithms.code_size import FILES, SHARED, code_lines, measure_code_size
 
 SOURCE = '''"""A module
 of two lines."""
@@ -32,17 +32,17 @@ class Thing:
 '''
 
 
-def test_docstrings_comments_and_blank_lines_are_no_code() -> None:
+def test_docstrings_comments_and_blank_lines_are_not_counted() -> None:
     # import, class, field, def, two of text, return ( text )
     assert code_lines(SOURCE) == 1 + 1 + 1 + 1 + 2 + 3
 
 
 @pytest.mark.parametrize("source", ["", "\n\n", '"""Only words."""\n', "# nothing\n"])
-def test_nothing_is_nothing(source: str) -> None:
+def test_file_without_code_has_no_lines(source: str) -> None:
     assert code_lines(source) == 0
 
 
-def test_every_file_with_a_run_of_its_own_is_counted() -> None:
+def test_every_file_with_a_run_function_is_counted() -> None:
     (folder,) = upturn.training.__path__
     with_runs = {
         path.relative_to(folder).with_suffix("").as_posix()
@@ -54,18 +54,18 @@ def test_every_file_with_a_run_of_its_own_is_counted() -> None:
     assert not counted & set(SHARED)
 
 
-def test_what_is_counted_is_said() -> None:
-    results, details = measure_size()
-    assert {each.name for each in results} == {f"size_{way}" for way in FILES}
-    grpo = next(each for each in results if each.name == "size_grpo")
+def test_counted_files_are_reported() -> None:
+    results, details = measure_code_size()
+    assert {row.name for row in results} == {f"size_{name}" for name in FILES}
+    grpo = next(row for row in results if row.name == "size_grpo")
     counted = details["counted"]
     assert isinstance(counted, dict) and isinstance(files := counted["grpo"], dict)
     assert set(files) == {"algorithms/grpo/run.py", "algorithms/policy_gradient.py"}
     assert grpo.value == sum(value for value in files.values() if isinstance(value, int))
     assert grpo.bar == "<= 150"
-    assert all(each.bar is None for each in measure_size(has_bars=False)[0])
+    assert all(row.bar is None for row in measure_code_size(has_bars=False)[0])
 
 
-def test_every_way_of_learning_is_within_the_bar() -> None:
-    results, _ = measure_size()
-    assert {each.name: each.value for each in results if not each.holds} == {}
+def test_every_algorithm_is_within_the_bar() -> None:
+    results, _ = measure_code_size()
+    assert {row.name: row.value for row in results if not row.holds} == {}
