@@ -1,4 +1,4 @@
-"""How the model ``nano-errands`` is made: tokenizer, schedule and demonstrations. Start with ``course``."""
+"""Pre-training of the model ``nano-errands``: tokenizer, schedule and demonstrations. Start with ``course``."""
 
 from benchmarks.errands.pretraining.course import ERRANDS
 

@@ -1,13 +1,12 @@
-"""How ``nano-errands`` is made. Two phases: the first teaches single operations, look-ups and level 1 until copying
-is confident; the second shows a little of levels 2 and 3. What is then missing is skill in composing, which the
-loop is to add, not temperature.
+"""The pre-training of ``nano-errands`` in two phases: single operations, look-ups and level 1 until copying is
+reliable, then a little of levels 2 and 3. Composing operations is left to the training loop.
 """
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from benchmarks.errands import ENVIRONMENT, LEARNED
-from benchmarks.errands.pretraining.demonstrations import walk
+from benchmarks.errands.pretraining.demonstrations import demonstration
 from upturn.training.pretraining import Course, Phase, new_tokenizer, said
 
 if TYPE_CHECKING:
@@ -15,8 +14,8 @@ if TYPE_CHECKING:
 
 VOCABULARY = 1024
 PATTERN = r" ?[a-z]+(?:\.[a-z]+)?=?| ?[A-Z]+|[0-9]{1,2}|\n| ?[^\sA-Za-z0-9]|\s"
-"""Pieces that byte pairs are merged within: words with their space, an operation with its dot, two digits: so ids,
-hours and amounts are one token each, and copying one is one step."""
+"""Byte pairs are merged within these pieces: words with their space, an operation with its dot, two digits. So ids,
+hours and amounts are one token each, and are copied in one step."""
 SKILLS = Phase(
     name="skills",
     first_step=0,
@@ -50,10 +49,10 @@ GLIMPSES = Phase(
 
 
 def _texts(count: int = 1500) -> Iterator[str]:
-    """What the tokenizer is made from: ``count`` walks of every kind, from numbers that no step uses."""
+    """Texts for the tokenizer: ``count`` demonstrations of every kind, with numbers that no step uses."""
     for kind in (*LEARNED, "drill", "drill", "pick"):
         for number in range(count):
-            yield from said(walk(kind, 10_000_000 + number))
+            yield from said(demonstration(kind, 10_000_000 + number))
 
 
 def _tokenizer() -> "Tokenizer":
@@ -67,7 +66,7 @@ ERRANDS = Course(
     data="Generated demonstrations only: oracle walks through errands (training templates, task numbers that no "
     "run uses), drills of one operation and look-ups of one thing. No held-out template, no text from elsewhere.",
     schedule=(SKILLS, GLIMPSES),
-    walk=walk,
+    walk=demonstration,
     new_tokenizer=_tokenizer,
     vocabulary=VOCABULARY,
     positions=1024,
