@@ -1,7 +1,7 @@
 """Writes the generated pages of docs/ from the program itself; ``--check`` fails when they are stale.
 
-The command line comes from the commands' own parameters, the configuration from its classes: types and defaults
-from their fields, words from the docstring under each field; the metrics from the list that pages and files use.
+The command line comes from the commands' parameters, the configuration from the fields of its classes and the
+docstrings under them, the metrics from their list.
 """
 
 import argparse
@@ -83,7 +83,7 @@ def _default(parameter: Any) -> str:
 
 
 def _sentence(text: str | None) -> str:
-    """Help text as one line, without rst's double backticks."""
+    """The text on one line, without rst's double backticks."""
     return " ".join((text or "").replace("``", "`").split()).replace("|", "\\|")
 
 
@@ -121,54 +121,55 @@ def configuration_page() -> str:
             if inner not in tables:
                 tables[inner] = name
                 waiting.append(inner)
-    for kind in sorted(tables, key=lambda each: each.__name__):
+    for kind in sorted(tables, key=lambda table: table.__name__):
         if kind not in CORE.values():
             lines += _section_lines(kind, kind.__name__, kind.__doc__)
     return "\n".join(lines) + "\n"
 
 
-def _section_lines(kind: type[Settings], heading: str, words: str | None) -> Iterator[str]:
-    """A section's table."""
-    yield from ("", f"## `{heading}`", "", _sentence(words), "")
+def _section_lines(kind: type[Settings], heading: str, text: str | None) -> Iterator[str]:
+    """Heading, text and table of a section."""
+    yield from ("", f"## `{heading}`", "", _sentence(text), "")
     yield from ("| setting | type | default | meaning |", "|---|---|---|---|")
     hints, meanings = get_type_hints(kind, include_extras=True), _meanings(kind)
     nested = nested_settings(kind)
-    for each in fields(kind):
-        default, inner = default_of(each), nested.get(each.name)
-        shown = _type_words(hints[each.name]) if inner is None else f"[table](#{_anchor(inner)})"
-        yield f"| `{each.name}` | {shown} | {_default_of_field(default)} | {_sentence(meanings[each.name])} |"
+    for field in fields(kind):
+        default, inner = default_of(field), nested.get(field.name)
+        shown = _type_text(hints[field.name]) if inner is None else f"[table](#{_anchor(inner)})"
+        yield f"| `{field.name}` | {shown} | {_default_of_field(default)} | {_sentence(meanings[field.name])} |"
 
 
 def _anchor(kind: type[Settings]) -> str:
-    core = {each: name for name, each in CORE.items()}
+    core = {section: name for name, section in CORE.items()}
     return core.get(kind, kind.__name__.lower())
 
 
 def _default_of_field(value: Any) -> str:
-    """As it would be written in the file; of a table what differs from the table's own defaults."""
+    """The default as in the file; of a table only the differences from the table's defaults."""
     if value is MISSING:
         return "required"
     if not isinstance(value, Settings):
         return _toml(value)
-    names = [each.name for each in fields(value) if default_of(each) is MISSING]
+    names = [field.name for field in fields(value) if default_of(field) is MISSING]
     names += [name for name, _ in changed(value, "") if "." not in name and name not in names]
     plain = {name: getattr(value, name) for name in names if not is_dataclass(getattr(value, name))}
     return f"`{_toml_value(plain)}`" if plain else ""
 
 
 def _meanings(kind: type[Settings]) -> Mapping[str, str]:
-    """The words under each field, in the class or the nearest base."""
-    words: dict[str, str] = {}
+    """The docstring under each field, in the class or the nearest base."""
+    meanings: dict[str, str] = {}
     for cls in reversed(kind.__mro__):
         if issubclass(cls, Settings) and cls is not Settings:
             source = inspect.getsource(inspect.getmodule(cls))  # type: ignore[arg-type]
-            words |= {name: text for (owner, name), text in field_words(source).items() if owner == cls.__name__}
-    return words
+            docstrings = field_docstrings(source)
+            meanings |= {name: text for (owner, name), text in docstrings.items() if owner == cls.__name__}
+    return meanings
 
 
-def field_words(source: str) -> dict[tuple[str, str], str]:
-    """The docstring under each field, by class and field name; fields without one are left out."""
-    words: dict[tuple[str, str], str] = {}
+def field_docstrings(source: str) -> dict[tuple[str, str], str]:
+    """The docstring under each field, by class and field name; fields without one are omitted."""
+    docstrings: dict[tuple[str, str], str] = {}
     for cls in ast.parse(source).body:
         if not isinstance(cls, ast.ClassDef):
             continue
@@ -176,23 +177,23 @@ def field_words(source: str) -> dict[tuple[str, str], str]:
             if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
                 continue
             if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-                words[cls.name, node.target.id] = str(after.value.value)
-    return words
+                docstrings[cls.name, node.target.id] = str(after.value.value)
+    return docstrings
 
 
-def _type_words(annotation: Any) -> str:
-    """A type in a person's words."""
+def _type_text(annotation: Any) -> str:
+    """A type in plain English."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _type_words(arguments[0])
+        return _type_text(arguments[0])
     if origin is Literal:
         return " or ".join(f"`{_quoted(value)}`" for value in arguments)
     if origin in (Union, UnionType):
-        return " or ".join(_type_words(each) for each in arguments if each is not NoneType)
+        return " or ".join(_type_text(member) for member in arguments if member is not NoneType)
     if origin is tuple:
-        return f"list of {_type_words(arguments[0])}"
+        return f"list of {_type_text(arguments[0])}"
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return f"table of {_type_words(arguments[1])} by {_type_words(arguments[0])}"
+        return f"table of {_type_text(arguments[1])} by {_type_text(arguments[0])}"
     return {str: "text", int: "whole number", float: "number", bool: "true or false"}[annotation]
 
 
@@ -201,7 +202,7 @@ def _quoted(value: object) -> str:
 
 
 def _toml(value: object) -> str:
-    """A default as it would be written in the file; empty = the setting is left out."""
+    """A default as in the file; a dash for None."""
     if value is None:
         return "–"
     return f"`{_toml_value(value)}`"
@@ -213,9 +214,9 @@ def _toml_value(value: object) -> str:
     if isinstance(value, str):
         return _quoted(value)
     if isinstance(value, tuple):
-        return f"[{', '.join(_toml_value(each) for each in value)}]"
+        return f"[{', '.join(_toml_value(item) for item in value)}]"
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{name} = {_toml_value(each)}' for name, each in value.items())}}}"
+        return f"{{{', '.join(f'{name} = {_toml_value(item)}' for name, item in value.items())}}}"
     return str(value)
 
 
@@ -236,11 +237,12 @@ def metrics_page() -> str:
         "An algorithm of your own may add metrics; they are shown under “Other”.",
     ]
     for group, title in GROUPS.items():
-        found = [metric for metric in METRICS if metric.group == group]
-        if found:
+        metrics = [metric for metric in METRICS if metric.group == group]
+        if metrics:
             lines += ["", f"## {title}", "", "| metric | unit | meaning |", "|---|---|---|"]
             lines += [
-                f"| `{each.name}` | {each.unit} | {each.meaning.replace('|', chr(92) + '|')} |" for each in found
+                f"| `{metric.name}` | {metric.unit} | {metric.meaning.replace('|', chr(92) + '|')} |"
+                for metric in metrics
             ]
     return "\n".join(lines) + "\n"
 
