@@ -2,7 +2,7 @@
 
 from benchmarks.comparison import alternate, memory_ratio, result, speedup
 from benchmarks.implementations import IterationTask
-from benchmarks.measurement import Measurement
+from benchmarks.measurement import Bench, Measurement
 from benchmarks.worker import TUNED_ALLOCATOR, Worker
 
 ASYNC_GRPO = "benchmarks.implementations.async_grpo:serve_runs"
@@ -10,15 +10,16 @@ TASKS, GROUP_SIZE, ITERATIONS = 24, 8, 6
 """As in ``upturn demo``."""
 
 
-def measure_async_rollouts(threads: int, repetitions: int, *, is_quick: bool) -> Measurement:
-    """Speedup of a few iterations. Samples differ, in number and kind they are the same."""
-    tasks, group_size, iterations = (2, 2, 2) if is_quick else (TASKS, GROUP_SIZE, ITERATIONS)
-    settings = IterationTask(tasks, group_size, iterations, threads).settings()
+def measure_async_rollouts(bench: Bench) -> Measurement:
+    """Speedup of a few iterations. The samples differ, but not their number and kind."""
+    tasks, group_size, iterations = (TASKS, GROUP_SIZE, ITERATIONS) if bench.has_bars else (2, 2, 2)
+    settings = IterationTask(tasks, group_size, iterations, bench.threads).settings()
+    bench.log(f"ahead: {bench.repetitions} pairs of training with synchronous and asynchronous rollouts")
     with (
-        Worker(ASYNC_GRPO, settings | {"staleness": 0}, threads, TUNED_ALLOCATOR) as synchronous,
-        Worker(ASYNC_GRPO, settings | {"staleness": 1}, threads, TUNED_ALLOCATOR) as asynchronous,
+        Worker(ASYNC_GRPO, settings | {"staleness": 0}, bench.threads, TUNED_ALLOCATOR) as synchronous,
+        Worker(ASYNC_GRPO, settings | {"staleness": 1}, bench.threads, TUNED_ALLOCATOR) as asynchronous,
     ):
-        pairs = alternate(synchronous.step, asynchronous.step, repetitions)
+        pairs = alternate(synchronous.step, asynchronous.step, bench.repetitions)
     results = (
         result("ahead_speedup_vs_in_turn", speedup(pairs), "x"),
         result("ahead_memory_vs_in_turn", memory_ratio(pairs), "share"),

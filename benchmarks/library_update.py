@@ -72,10 +72,11 @@ def measure_bfloat16(bench: Bench) -> Measurement:
         results += measurement.results
         details[f"width_{model.width}"] = dict(measurement.details)
     bench.log("bfloat16: a small model learns to copy, in both precisions")
-    details["learning_curves"] = {
-        precision: _learning_curve(bench, precision) for precision in ("float32", "bfloat16")
-    }
-    return Measurement(tuple(results), details)
+    curves: dict[str, JsonValue] = {}
+    for precision in ("float32", "bfloat16"):
+        with Worker(COPYING, {"precision": precision, "threads": bench.threads}, bench.threads) as worker:
+            curves[precision] = worker.prepared.values["losses"]
+    return Measurement(tuple(results), details | {"learning_curves": curves})
 
 
 def _measure_precisions(bench: Bench, model: ModelSpec, bar: Bar | None) -> Measurement:
@@ -98,11 +99,6 @@ def _measure_precisions(bench: Bench, model: ModelSpec, bar: Bar | None) -> Meas
         "gradient_gap": recorded.agreement("bfloat16", bfloat16.prepared).gradient,
     }
     return Measurement(results, recorded.describe() | details)
-
-
-def _learning_curve(bench: Bench, precision: str) -> JsonValue:
-    with Worker(COPYING, {"precision": precision, "threads": bench.threads}, bench.threads) as worker:
-        return worker.prepared.values["losses"]
 
 
 def measure_groups(bench: Bench) -> Measurement:

@@ -1,6 +1,6 @@
-"""Inputs and results of a measurement of the update; the sizes at which updates are measured."""
+"""Inputs and results of measurements of the update and of sampling; the sizes of updates."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -16,9 +16,9 @@ from benchmarks.workloads import (
     WorkloadSettings,
     count_tree,
     make_workload,
-    save_workload,
     training_rows,
 )
+from upturn.errors import UnknownNameError
 from upturn.records import JsonValue, Result
 
 DENSE = "benchmarks.implementations.dense:serve_dense"
@@ -77,8 +77,9 @@ class Bench:
     """Input of every measurement."""
 
     folder: Path
-    """For files that the workers share; temporary."""
+    """For files that the workers of an update share; temporary."""
     threads: int
+    """Of each worker."""
     repetitions: int = 5
     sizes: Sizes = field(default_factory=Sizes)
     has_bars: bool = True
@@ -101,9 +102,22 @@ class Measurement(NamedTuple):
     """Under the measurement's name in the printed object."""
 
 
+def check_names(names: Iterable[str], known: Iterable[str]) -> None:
+    """Raises UnknownNameError for the first name that is not known."""
+    for name in names:
+        if name not in known:
+            raise UnknownNameError(f"unknown measurement {name!r}; known: {', '.join(known)}")
+
+
+def combine(measurements: Mapping[str, Measurement]) -> tuple[list[Result], dict[str, JsonValue]]:
+    """All results, and the details by name."""
+    results = [result for measurement in measurements.values() for result in measurement.results]
+    return results, {name: dict(measurement.details) for name, measurement in measurements.items()}
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordedRollouts:
-    """Rollouts on disk, with the reference's loss and gradient: the dense path's."""
+    """Rollouts with the reference's loss and gradient: the dense path's."""
 
     task: UpdateTask
     """Without a gradient path."""
@@ -160,8 +174,7 @@ def record_rollouts(
         folder = bench.folder / f"rollouts-{len(bench.recorded)}"
         folder.mkdir()
         workload = make_workload(settings)
-        save_workload(workload, folder / "rollouts.npz")
-        task = UpdateTask(model, folder / "rollouts.npz", folder / "logprobs.npy", bench.threads, device=device)
+        task = UpdateTask(model, settings, folder / "logprobs.npy", bench.threads, device=device)
         gradient = folder / "dense.safetensors"
         bench.log(
             f"dense path: {settings.group_size} rollouts one by one, vocabulary {settings.vocabulary:,}, "

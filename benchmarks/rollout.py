@@ -6,7 +6,7 @@ implementation's log-probs are compared with a dense forward pass over the whole
 to be drawn from the model. Seconds cover all turns, and the library's copying of the weights.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from statistics import median
@@ -14,10 +14,10 @@ from typing import Literal, TypeAlias
 
 from benchmarks.async_rollouts import measure_async_rollouts
 from benchmarks.comparison import Bar, alternate, memory_ratio, result, speedup
-from benchmarks.measurement import Measurement
+from benchmarks.measurement import Bench, Measurement, check_names, combine
 from benchmarks.worker import TUNED_ALLOCATOR, Worker
 from benchmarks.workloads import Conversations, ModelSpec
-from upturn.errors import MeasurementError, UnknownNameError
+from upturn.errors import MeasurementError
 from upturn.records import JsonValue, Result
 
 ENGINE = "benchmarks.implementations.engine:serve_sampling"
@@ -73,40 +73,19 @@ CASES: Mapping[str, Case] = {
 ``alone``: no two rollouts share a prompt. ``single``: one environment, so nothing is batched."""
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutBench:
-    """Options of all measurements."""
-
-    threads: int
-    repetitions: int = 5
-    is_quick: bool = False
-    """True = tiny conversations for a smoke test, without bars."""
-    log: Callable[[str], None] = lambda _: None
-    """Receives one line about each stage."""
-
-
-def bench_rollout(bench: RolloutBench, names: Sequence[str]) -> tuple[list[Result], dict[str, JsonValue]]:
+def bench_rollout(bench: Bench, names: Sequence[str]) -> tuple[list[Result], dict[str, JsonValue]]:
     """Results and details of the named cases; no names = all default cases.
 
     Raises UnknownNameError, and MeasurementError when an implementation's tokens are not drawn from the model.
     """
-    known = (*CASES, ASYNC_ROLLOUTS)
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise UnknownNameError(f"unknown measurement {unknown[0]!r}; known: {', '.join(known)}")
+    check_names(names, (*CASES, ASYNC_ROLLOUTS))
     measurements: dict[str, Measurement] = {}
     for name, case in CASES.items():
         if name in names or (not names and case.is_default):
-            measurements[name] = measure_case(bench, name, quick(case) if bench.is_quick else case)
+            measurements[name] = measure_case(bench, name, case if bench.has_bars else quick(case))
     if ASYNC_ROLLOUTS in names or not names:
-        bench.log(
-            f"{ASYNC_ROLLOUTS}: {bench.repetitions} pairs of training with synchronous and asynchronous rollouts"
-        )
-        measurements[ASYNC_ROLLOUTS] = measure_async_rollouts(
-            bench.threads, bench.repetitions, is_quick=bench.is_quick
-        )
-    results = [result for measurement in measurements.values() for result in measurement.results]
-    return results, {name: dict(measurement.details) for name, measurement in measurements.items()}
+        measurements[ASYNC_ROLLOUTS] = measure_async_rollouts(bench)
+    return combine(measurements)
 
 
 def quick(case: Case) -> Case:
@@ -129,7 +108,7 @@ def quick(case: Case) -> Case:
     )
 
 
-def measure_case(bench: RolloutBench, name: str, case: Case) -> Measurement:
+def measure_case(bench: Bench, name: str, case: Case) -> Measurement:
     """The engine compared with each baseline."""
     written = int(case.conversations.lengths().sum())
     results: list[Result] = []
@@ -162,7 +141,7 @@ def measure_case(bench: RolloutBench, name: str, case: Case) -> Measurement:
 
 
 @contextmanager
-def _start_fastest(bench: RolloutBench, case: Case, baseline: Baseline) -> Iterator[tuple[str, Worker]]:
+def _start_fastest(bench: Bench, case: Case, baseline: Baseline) -> Iterator[tuple[str, Worker]]:
     """The baseline's faster kind of cache and its worker; the other worker is idle and only holds memory."""
     caches = _CACHES[baseline]
     with ExitStack() as stack:
@@ -173,7 +152,7 @@ def _start_fastest(bench: RolloutBench, case: Case, baseline: Baseline) -> Itera
 
 
 @contextmanager
-def _start(bench: RolloutBench, case: Case, implementation: str, **options: JsonValue) -> Iterator[Worker]:
+def _start(bench: Bench, case: Case, implementation: str, **options: JsonValue) -> Iterator[Worker]:
     """A worker. Raises MeasurementError when its tokens or log-probs are not the model's."""
     settings: dict[str, JsonValue] = {
         "model": asdict(case.model),

@@ -10,9 +10,8 @@ from benchmarks.against_trl import measure_unshared, measure_vocabulary
 from benchmarks.gpu import measure_gpu
 from benchmarks.iteration import measure_iteration
 from benchmarks.library_update import measure_bfloat16, measure_dense, measure_groups, measure_utilisation
-from benchmarks.measurement import Bench, Measurement
+from benchmarks.measurement import Bench, Measurement, check_names, combine
 from benchmarks.trl_baseline import require_trl
-from upturn.errors import UnknownNameError
 from upturn.records import JsonValue, Result
 
 
@@ -49,14 +48,10 @@ def bench_update(bench: Bench, names: Sequence[str]) -> tuple[list[Result], dict
 
     Raises UnknownNameError, and MeasurementError when TRL is missing or two implementations differ.
     """
-    unknown = [name for name in names if name not in CASES]
-    if unknown:
-        raise UnknownNameError(f"unknown measurement {unknown[0]!r}; known: {', '.join(CASES)}")
+    check_names(names, CASES)
     cases = {name: case for name, case in CASES.items() if not names or name in names}
     if any(case.needs_trl for case in cases.values()):
         require_trl()
     with tempfile.TemporaryDirectory(prefix="upturn-bench-") as folder:
         bench = replace(bench, folder=Path(folder), recorded={})
-        measurements = {name: case.measure(bench) for name, case in cases.items()}
-    results = [result for measurement in measurements.values() for result in measurement.results]
-    return results, {name: dict(measurement.details) for name, measurement in measurements.items()}
+        return combine({name: case.measure(bench) for name, case in cases.items()})

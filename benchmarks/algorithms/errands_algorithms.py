@@ -1,12 +1,15 @@
-"""The algorithms that are compared in errands, with their settings there."""
+"""The algorithms that are compared in errands, with their settings there, and the source of their rollouts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from transformers import PreTrainedModel
 
+from benchmarks.algorithms.token_budget import BudgetExceededError, TokenBudget
+from benchmarks.credit import ErrandsSetup
 from upturn.config import OptimiserSettings
+from upturn.loop.rollouts import PolicyWorker, SecondAttempts
 from upturn.training import ScoredGroup, SelectionSettings
 from upturn.training.algorithms.expert_iteration import ImitationSettings, imitation, run_imitation
 from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
@@ -19,14 +22,43 @@ _UNLIMITED = 1_000
 """Rounds: the token budget ends a run."""
 
 
-class RolloutSource(Protocol):
-    """Samples groups for an algorithm."""
+class RolloutSource:
+    """Samples groups for an algorithm within its budget."""
 
-    def collect(self, round_: int, /) -> list[ScoredGroup]:
-        """New groups."""
+    def __init__(
+        self, setup: ErrandsSetup, worker: PolicyWorker, budget: TokenBudget, *, round_share: float, seed: int
+    ) -> None:
+        self._sink = setup.sink
+        self._worker = worker
+        self._budget = budget
+        self._round_tokens = int(round_share * budget.limit)
+        self._batch = 0
+        self._plan = setup.rollout_plan(f"practice/{seed}", seed)
+        self._tasks = setup.new_task_sampler(seed)
+
+    def collect(self, round_: int, /) -> list[ScoredGroup]:  # noqa: ARG002  # batches are numbered across rounds
+        """One batch of tasks, or the batches of a larger round.
+
+        Raises BudgetExceededError once the budget is spent or less than half a round is left: an algorithm that
+        restarts in each round would end with the result of that small round.
+        """
+        self._budget.check()
+        if self._budget.limit - self._budget.tokens < self._round_tokens / 2:
+            raise BudgetExceededError
+        groups: list[ScoredGroup] = []
+        end = min(self._budget.tokens + self._round_tokens, self._budget.limit)
+        while not groups or self._budget.tokens < end:
+            batch = self._worker.sample_groups(self._tasks.tasks(self._batch), self._batch, self._plan, self._sink)
+            self._batch += 1
+            self._budget.add(batch)
+            groups += batch
+        return groups
 
     def collect_hinted(self, round_: int, failed: Sequence[ScoredGroup], /) -> list[HintedGroup]:
-        """Hinted rollouts on the tasks of failed groups."""
+        """Rollouts on the failed tasks with the answer as a hint."""
+        hinted = SecondAttempts(self._worker, self._plan, "rationalisation")(round_, failed)
+        self._budget.add([each.group for each in hinted])
+        return hinted
 
 
 Train = Callable[[PreTrainedModel, RolloutSource, Any, RunOptions], object]

@@ -15,19 +15,17 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from benchmarks.algorithms.errands_algorithms import ALGORITHMS, ErrandsAlgorithm
+from benchmarks.algorithms.errands_algorithms import ALGORITHMS, ErrandsAlgorithm, RolloutSource
 from benchmarks.algorithms.token_budget import BudgetedSampler, BudgetExceededError, TokenBudget
 from benchmarks.credit import ErrandsSettings, ErrandsSetup
 from benchmarks.result_cache import CacheKey, ResultCache, digest
 from upturn.config import OptimiserSettings
-from upturn.loop.rollouts import PolicyWorker, SecondAttempts
+from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.trainers import observed, over_seeds, own_rows
 from upturn.models import RenderedObservations
 from upturn.records import JsonValue, Result, record
-from upturn.training import ScoredGroup
 from upturn.training.algorithms.sft import SftSettings
 from upturn.training.algorithms.world_model import Predictor, WorldModelSettings, run_world_model
-from upturn.training.data import HintedGroup
 from upturn.training.runs import RunOptions
 
 EVALUATION_SEED = 0
@@ -126,7 +124,7 @@ def train(
         if has_world_model:
             train_world_model(setup, worker, budget, seed=seed, settings=settings, folder=Path(name) / "world")
         world_model_tokens = budget.tokens
-        source = Source(setup, worker, budget, algorithm, seed=seed)
+        source = RolloutSource(setup, worker, budget, round_share=algorithm.round_share, seed=seed)
 
         def evaluate(_: int) -> float:
             if budget.tokens != curve[-1][0]:
@@ -175,51 +173,6 @@ def train_world_model(
             rehearsal=own_rows(trajectories, worker.version) if has_warm_up else (),
         )
     budget.tokens += share.tokens
-
-
-class Source:
-    """Samples groups for an algorithm within its budget."""
-
-    def __init__(
-        self,
-        setup: ErrandsSetup,
-        worker: PolicyWorker,
-        budget: TokenBudget,
-        algorithm: ErrandsAlgorithm,
-        *,
-        seed: int,
-    ) -> None:
-        self._sink = setup.sink
-        self._worker = worker
-        self._budget = budget
-        self._round_tokens = int(algorithm.round_share * budget.limit)
-        self._batch = 0
-        self._plan = setup.rollout_plan(f"practice/{seed}", seed)
-        self._tasks = setup.new_task_sampler(seed)
-
-    def collect(self, round_: int, /) -> list[ScoredGroup]:  # noqa: ARG002  # batches are numbered across rounds
-        """One batch of tasks, or the batches of a larger round.
-
-        Raises BudgetExceededError once the budget is spent or less than half a round is left: an algorithm that
-        restarts in each round would end with the result of that small round.
-        """
-        self._budget.check()
-        if self._budget.limit - self._budget.tokens < self._round_tokens / 2:
-            raise BudgetExceededError
-        groups: list[ScoredGroup] = []
-        end = min(self._budget.tokens + self._round_tokens, self._budget.limit)
-        while not groups or self._budget.tokens < end:
-            batch = self._worker.sample_groups(self._tasks.tasks(self._batch), self._batch, self._plan, self._sink)
-            self._batch += 1
-            self._budget.add(batch)
-            groups += batch
-        return groups
-
-    def collect_hinted(self, round_: int, failed: Sequence[ScoredGroup], /) -> list[HintedGroup]:
-        """Rollouts on the failed tasks with the answer as a hint."""
-        hinted = SecondAttempts(self._worker, self._plan, "rationalisation")(round_, failed)
-        self._budget.add([each.group for each in hinted])
-        return hinted
 
 
 def errands_results(runs: ErrandsRuns) -> list[Result]:

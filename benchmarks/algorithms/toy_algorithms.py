@@ -70,7 +70,6 @@ ALGORITHMS: Mapping[str, ToyAlgorithm] = {
     "grpo": ToyAlgorithm(
         GrpoSettings(iterations=_ITERATIONS, objective=KL_OBJECTIVE, optimiser=OPTIMISER, target_score=TARGET),
         train_online(run_grpo),
-        ("iterations",),
     ),
     "ppo": ToyAlgorithm(
         PpoSettings(
@@ -81,7 +80,6 @@ ALGORITHMS: Mapping[str, ToyAlgorithm] = {
             target_score=TARGET,
         ),
         train_online(run_ppo),
-        ("iterations",),
         group_size=64,  # a critic does not compare within a group, so rare successes need more samples
     ),
     "dpo": ToyAlgorithm(
@@ -92,7 +90,6 @@ ALGORITHMS: Mapping[str, ToyAlgorithm] = {
             iterations=_ITERATIONS, batch_pairs=8, optimiser=OPTIMISER, evaluate_every=5, target_score=TARGET
         ),
         train_online(run_online_dpo),
-        ("iterations",),
     ),
     "kto": ToyAlgorithm(
         KtoSettings(
@@ -133,12 +130,10 @@ ALGORITHMS: Mapping[str, ToyAlgorithm] = {
             groups=3, iterations=2 * _ITERATIONS, mismatch=_UNBIASED, optimiser=OPTIMISER, target_score=TARGET
         ),
         train_offline,
-        ("iterations",),
     ),
     "mixture": ToyAlgorithm(
         MixtureSettings(iterations=_ITERATIONS, optimiser=OPTIMISER, target_score=TARGET),
         train_mixture,
-        ("iterations",),
     ),
     "rft": ToyAlgorithm(
         GrpoSettings(
@@ -149,7 +144,6 @@ ALGORITHMS: Mapping[str, ToyAlgorithm] = {
             target_score=TARGET,
         ),
         train_online(run_grpo),
-        ("iterations",),
     ),
     "world_model": ToyAlgorithm(
         WorldModelSettings(
@@ -164,7 +158,6 @@ ALGORITHMS: Mapping[str, ToyAlgorithm] = {
             target_score=TARGET,
         ),
         train_world_model,
-        ("iterations",),
         preparation=Preparation(replace(_PREPARATION, epochs=32), train_form),
         toys=("lamp",),
     ),

@@ -87,7 +87,7 @@ class ToyAlgorithm:
     """The algorithm's settings: a dataclass."""
     train: Callable[[ToyRun, ToyPolicy, Any], None]
     """``(run, policy, settings)``: trains the policy's model."""
-    length_settings: tuple[str, ...]
+    length_settings: tuple[str, ...] = ("iterations",)
     """Names of the settings that limit the length of training: iterations, epochs."""
     group_size: int = 32
     preparation: Preparation | None = None

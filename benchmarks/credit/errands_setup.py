@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from benchmarks.errands import MODEL, ErrandsKit, oracle
+from benchmarks.implementations import NullSink
 from upturn.agents import rendered_rows
 from upturn.config import Limits
 from upturn.environments import play
@@ -17,7 +18,7 @@ from upturn.loop import AgentRuntime, Purpose
 from upturn.loop.evaluation import HeldoutResult, evaluate_version, evaluation_tasks
 from upturn.loop.rollouts import Continuations, PolicyWorker, RolloutPlan, TaskSampler
 from upturn.models import CompactRenderer, load_local, model_folder
-from upturn.records import AgentVersion, Evaluation, Task, Trajectory
+from upturn.records import AgentVersion, Evaluation
 from upturn.training import ScoredGroup
 from upturn.training.runs import RunOptions
 
@@ -68,7 +69,7 @@ class ErrandsSetup:
         self.settings = settings
         self.kit = ErrandsKit()
         self.runtime = AgentRuntime(self.kit, _LIMITS)
-        self.sink = _NullSink()
+        self.sink = NullSink()
         self._folder = folder
 
     def new_worker(self) -> PolicyWorker:
@@ -126,10 +127,3 @@ def train_model(folder: Path, kit: ErrandsKit, settings: ErrandsSettings) -> Non
 def written_tokens(groups: Sequence[ScoredGroup]) -> int:
     """Tokens that the model wrote in all rollouts of the groups."""
     return sum(member.trajectory.usage.written_tokens for group in groups for member in group.members)
-
-
-class _NullSink:
-    """Drops finished rollouts."""
-
-    def append(self, run: str, iteration: int, finished: Sequence[tuple[Task, Trajectory, Evaluation]]) -> None:
-        """Does nothing."""

@@ -11,6 +11,7 @@ Work is bounded: each cell is evaluated once for one shown value, however many f
 import math
 import re
 from collections.abc import Callable, Mapping
+from functools import reduce
 
 CELL = re.compile(r"([A-Z]{1,2})([1-9][0-9]{0,3})")
 _TOKEN = re.compile(
@@ -42,10 +43,7 @@ _FUNCTIONS: Mapping[str, Callable[[list[float]], float]] = {
 
 def column_number(letters: str) -> int:
     """A → 1, Z → 26, AA → 27."""
-    number = 0
-    for letter in letters:
-        number = number * 26 + ord(letter) - ord("A") + 1
-    return number
+    return reduce(lambda number, letter: 26 * number + ord(letter) - ord("A") + 1, letters, 0)
 
 
 def column_letters(number: int) -> str:
@@ -138,10 +136,8 @@ class _Parser:
     def _sum(self) -> float:
         result = self._product()
         while self._peek() in ("+", "-"):
-            if self._take() == "+":
-                result += self._product()
-            else:
-                result -= self._product()
+            sign = 1 if self._take() == "+" else -1
+            result += sign * self._product()
         return result
 
     def _product(self) -> float:

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.errands import MODEL, ErrandsKit
-from benchmarks.implementations.iteration_task import LEARNING_RATE, LIMITS, parse_iteration_task
-from benchmarks.implementations.library_iteration import NullSink
+from benchmarks.implementations.iteration_task import LEARNING_RATE, LIMITS, NullSink, parse_iteration_task
 from benchmarks.worker_process import Channel, Settings, serve_steps
 from upturn.config import OptimiserSettings
 from upturn.loop import AgentRuntime

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from benchmarks.implementations.update_task import CLIP_HIGH, CLIP_LOW, parse_update_task, save_gradient
 from benchmarks.worker_process import Channel, Settings, serve_steps
-from benchmarks.workloads import Rollout, Workload, build_model
+from benchmarks.workloads import Rollout, Workload, build_model, make_workload
 
 
 def serve_dense(channel: Channel, settings: Settings) -> None:
@@ -17,7 +17,7 @@ def serve_dense(channel: Channel, settings: Settings) -> None:
     task = parse_update_task(settings)
     torch.set_num_threads(task.threads)
     model = build_model(task.model, task.device)
-    workload = task.load_workload()
+    workload = make_workload(task.workload)
     logprobs = [_logprobs(model, rollout).detach() for rollout in workload.rollouts]
     np.save(task.model_logprobs, torch.cat(logprobs).cpu().numpy())
 

@@ -1,13 +1,13 @@
 """The input of every implementation of a training iteration, and its tasks, in the same order for all."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import islice
 from typing import Any
 
 from benchmarks.errands import LEARNED, ErrandsKit
 from upturn.config import Limits
-from upturn.records import JsonValue, Task
+from upturn.records import Evaluation, JsonValue, Task, Trajectory
 
 LIMITS = Limits(max_turns=10, max_tokens=512, max_action_tokens=40)
 LEARNING_RATE = 1e-6
@@ -38,3 +38,10 @@ class IterationTask:
 def parse_iteration_task(settings: Mapping[str, Any]) -> IterationTask:  # Any: JSON from our own parent process
     """The task with these ``settings()``; further keys are ignored."""
     return IterationTask(**{field.name: settings[field.name] for field in fields(IterationTask)})
+
+
+class NullSink:
+    """A trajectory sink that drops everything."""
+
+    def append(self, run: str, iteration: int, finished: Sequence[tuple[Task, Trajectory, Evaluation]]) -> None:
+        """Does nothing."""

@@ -2,18 +2,23 @@
 
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
 from benchmarks.errands import MODEL, ErrandsKit
-from benchmarks.implementations.iteration_task import LEARNING_RATE, LIMITS, IterationTask, parse_iteration_task
+from benchmarks.implementations.iteration_task import (
+    LEARNING_RATE,
+    LIMITS,
+    IterationTask,
+    NullSink,
+    parse_iteration_task,
+)
 from benchmarks.worker_process import Channel, Settings
 from upturn.config import OptimiserSettings
 from upturn.loop import AgentRuntime
 from upturn.loop.rollouts import PolicyWorker, RolloutPlan
-from upturn.records import AgentVersion, Evaluation, Task, Trajectory
+from upturn.records import AgentVersion
 from upturn.training import ScoredGroup
 from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
 from upturn.training.runs import RunOptions
@@ -41,13 +46,6 @@ def serve_iterations(channel: Channel, settings: Settings) -> None:
             run_grpo(collector.worker.model, collector.collect, options, RunOptions(task.seed, Path(folder)))
         except _NoMoreStepsError:
             return
-
-
-class NullSink:
-    """A trajectory sink that drops everything."""
-
-    def append(self, run: str, iteration: int, finished: Sequence[tuple[Task, Trajectory, Evaluation]]) -> None:
-        """Does nothing."""
 
 
 class _TimedCollector:

@@ -15,7 +15,7 @@ from benchmarks.implementations.update_task import (
 )
 from benchmarks.machine import device_name, matrix_rate, now, product_rate
 from benchmarks.worker_process import Channel, Settings, serve_steps
-from benchmarks.workloads import build_model, training_rows
+from benchmarks.workloads import build_model, make_workload, training_rows
 from upturn.config import OptimiserSettings
 from upturn.training import Stream, TokenBatch, TokenStatistics
 from upturn.training.losses import ClippedPolicy
@@ -53,7 +53,7 @@ class _Update:
         self.task = parse_update_task(settings)
         torch.set_num_threads(self.task.threads)
         model = build_model(self.task.model, self.task.device)
-        workload = self.task.load_workload()
+        workload = make_workload(self.task.workload)
         options: Any = settings["optimiser"]
         optimiser = OptimiserSettings(learning_rate=LEARNING_RATE, max_grad_norm=MAX_GRAD_NORM, **options)
         self.objective = GapRecorder()

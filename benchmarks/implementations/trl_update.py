@@ -27,7 +27,7 @@ from benchmarks.implementations.update_task import (
 )
 from benchmarks.machine import now
 from benchmarks.worker_process import Channel, Settings
-from benchmarks.workloads import Workload, build_model
+from benchmarks.workloads import Workload, build_model, make_workload
 from upturn.training import FloatArray
 
 _MAX_STEPS = 1_000_000
@@ -42,7 +42,7 @@ def serve_update(channel: Channel, settings: Settings) -> None:
     """
     task = parse_update_task(settings)
     torch.set_num_threads(task.threads)
-    workload = task.load_workload()
+    workload = make_workload(task.workload)
     with tempfile.TemporaryDirectory() as folder:
         clock = _StepClock(task.device)
         trainer = _RecordedTrainer(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.workloads import ModelSpec, Workload, load_workload
+from benchmarks.workloads import ModelSpec, WorkloadSettings
 from upturn.records import JsonValue
 from upturn.training import FloatArray
 
@@ -23,11 +23,10 @@ MAX_GRAD_NORM = 1e9
 
 @dataclass(frozen=True, slots=True)
 class UpdateTask:
-    """A model and the files that all implementations share."""
+    """A model and its rollouts."""
 
     model: ModelSpec
-    workload: Path
-    """``.npz`` of ``save_workload``."""
+    workload: WorkloadSettings
     model_logprobs: Path
     """``.npy``, ``(ΣA,)``: the model's log-probs of the written tokens, computed by the dense path."""
     threads: int
@@ -38,18 +37,7 @@ class UpdateTask:
 
     def settings(self) -> dict[str, JsonValue]:
         """As JSON, for ``parse_update_task``."""
-        return {
-            "model": asdict(self.model),
-            "workload": str(self.workload),
-            "model_logprobs": str(self.model_logprobs),
-            "threads": self.threads,
-            "gradient": None if self.gradient is None else str(self.gradient),
-            "device": self.device,
-        }
-
-    def load_workload(self) -> Workload:
-        """The rollouts."""
-        return load_workload(self.workload)
+        return {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
 
     def load_model_logprobs(self) -> FloatArray:
         """The model's log-probs of the written tokens."""
@@ -60,9 +48,12 @@ class UpdateTask:
 def parse_update_task(settings: Mapping[str, Any]) -> UpdateTask:  # Any: JSON from our own parent process
     """The task with these ``settings()``; further keys are ignored."""
     gradient = settings["gradient"]
+    workload = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in settings["workload"].items()
+    }
     return UpdateTask(
         ModelSpec(**settings["model"]),
-        Path(settings["workload"]),
+        WorkloadSettings(**workload),
         Path(settings["model_logprobs"]),
         settings["threads"],
         None if gradient is None else Path(gradient),

@@ -11,9 +11,7 @@ from benchmarks.workloads.workload import (
     Rollout,
     Workload,
     WorkloadSettings,
-    load_workload,
     make_workload,
-    save_workload,
     training_rows,
 )
 
@@ -26,10 +24,8 @@ __all__ = [
     "WorkloadSettings",
     "build_model",
     "count_tree",
-    "load_workload",
     "make_workload",
     "parse_conversations",
-    "save_workload",
     "training_rows",
     "update_flops",
 ]

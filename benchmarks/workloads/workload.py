@@ -5,10 +5,8 @@ implementations that compute shared turns once. Tokens are uniform over the voca
 not depend on them.
 """
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -136,38 +134,6 @@ def training_rows(workload: Workload, model_logprobs: FloatArray) -> tuple[Train
             )
         )
     return tuple(rows)
-
-
-def save_workload(workload: Workload, path: Path) -> None:
-    """Writes one ``.npz``."""
-    rollouts = workload.rollouts
-    np.savez(
-        path,
-        settings=np.array(json.dumps(asdict(workload.settings))),
-        lengths=np.array([len(rollout.token_ids) for rollout in rollouts]),
-        counts=np.array([len(rollout.positions) for rollout in rollouts]),
-        token_ids=np.concatenate([rollout.token_ids for rollout in rollouts]),
-        positions=np.concatenate([rollout.positions for rollout in rollouts]),
-        log_ratios=np.concatenate([rollout.log_ratios for rollout in rollouts]),
-        rewards=np.array([rollout.reward for rollout in rollouts]),
-    )
-
-
-def load_workload(path: Path) -> Workload:
-    """The workload in a file of ``save_workload``."""
-    with np.load(path) as stored:
-        fields = json.loads(str(stored["settings"]))
-        cuts = np.cumsum(stored["counts"])[:-1]
-        columns = (
-            np.split(stored["token_ids"], np.cumsum(stored["lengths"])[:-1]),
-            np.split(stored["positions"], cuts),
-            np.split(stored["log_ratios"], cuts),
-            stored["rewards"].tolist(),
-        )
-    ranges = {name: (value[0], value[1]) for name, value in fields.items() if isinstance(value, list)}
-    return Workload(
-        WorkloadSettings(**(fields | ranges)), tuple(Rollout(*row) for row in zip(*columns, strict=True))
-    )
 
 
 class _Turn(NamedTuple):

@@ -3,7 +3,6 @@
 import io
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from benchmarks.implementations.update_task import UpdateTask
 from benchmarks.worker_process import Channel, Implementation
 from benchmarks.workloads.model import ModelSpec
-from benchmarks.workloads.workload import WorkloadSettings, make_workload, save_workload
+from benchmarks.workloads.workload import WorkloadSettings
 from upturn.records import JsonValue
 
 Run = Callable[[Implementation, Mapping[str, JsonValue], int], list[dict[str, JsonValue]]]
@@ -35,17 +34,14 @@ def run_steps() -> Run:
 @pytest.fixture
 def task(tmp_path: Path) -> UpdateTask:
     """A tiny model and four rollouts that share a prompt."""
-    settings = WorkloadSettings(
+    workload = WorkloadSettings(
         prompt_tokens=24,
         group_size=4,
         turns=(2, 3),
         action_tokens=(3, 5),
         observation_tokens=(4, 8),
+        shared_turns=1,
         vocabulary=64,
     )
-    workload = make_workload(replace(settings, shared_turns=1))
-    save_workload(workload, tmp_path / "rollouts.npz")
     model = ModelSpec(width=64, layers=2, vocabulary=64, positions=128)
-    return UpdateTask(
-        model, tmp_path / "rollouts.npz", tmp_path / "logprobs.npy", 1, tmp_path / "dense.safetensors"
-    )
+    return UpdateTask(model, workload, tmp_path / "logprobs.npy", 1, tmp_path / "dense.safetensors")

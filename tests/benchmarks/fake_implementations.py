@@ -7,7 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 from safetensors.numpy import save_file
 
+from benchmarks.implementations import parse_update_task
 from benchmarks.worker_process import Channel, Settings, serve_steps
+from benchmarks.workloads import make_workload
 
 
 def counting(channel: Channel, settings: Settings) -> None:
@@ -56,8 +58,8 @@ def dying(channel: Channel, settings: Settings) -> None:
 
 def dense(channel: Channel, settings: Settings) -> None:
     """The dense path without a model: log-probs of 0, a gradient of one number."""
-    with np.load(str(settings["workload"])) as workload:
-        np.save(str(settings["model_logprobs"]), np.zeros(workload["counts"].sum(), dtype=np.float32))
+    task = parse_update_task(settings)
+    np.save(task.model_logprobs, np.zeros(make_workload(task.workload).written_tokens, dtype=np.float32))
     _save_gradient(settings, 1.0)
     serve_steps(channel, {"loss": 2.0}, lambda: {"loss": 2.0})
 

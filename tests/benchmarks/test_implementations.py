@@ -18,6 +18,7 @@ from benchmarks.implementations.update_task import UpdateTask, parse_update_task
 from benchmarks.machine.processor import has_bfloat16, matrix_rate
 from benchmarks.worker_process import Implementation
 from benchmarks.workloads.model import build_model
+from benchmarks.workloads.workload import make_workload
 from upturn.errors import ConfigError
 from upturn.records import JsonValue
 
@@ -32,7 +33,7 @@ def test_task_survives_json(task: UpdateTask) -> None:
 
 def test_dense_logprobs_are_the_models(task: UpdateTask, run_steps: Run) -> None:
     run_steps(serve_dense, task.settings(), 0)
-    model, workload = build_model(task.model), task.load_workload()
+    model, workload = build_model(task.model), make_workload(task.workload)
     first = workload.rollouts[0]
     with torch.no_grad():
         logits = model(input_ids=torch.from_numpy(first.token_ids)[None]).logits[0].double()
@@ -45,7 +46,7 @@ def test_dense_gradient_is_the_slope_of_the_loss(task: UpdateTask, run_steps: Ru
     """Along a random direction, by the loss of the policy computed independently, in float64."""
     assert task.gradient is not None
     loss = float(cast(float, run_steps(serve_dense, task.settings(), 0)[0]["loss"]))
-    gradient, workload = load_file(task.gradient), task.load_workload()
+    gradient, workload = load_file(task.gradient), make_workload(task.workload)
     model = build_model(task.model).double()
     model_logprobs = torch.from_numpy(task.load_model_logprobs()).double()
     rng = torch.Generator().manual_seed(0)

@@ -1,7 +1,6 @@
 """Recorded rollouts: shape, determinism, shared tokens, and that no ratio is near the clip."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,9 +9,7 @@ from benchmarks.measurement import ORDINARY_LONG_SEED, ORDINARY_SEED, Sizes
 from benchmarks.workloads.workload import (
     Workload,
     WorkloadSettings,
-    load_workload,
     make_workload,
-    save_workload,
     training_rows,
 )
 from upturn.errors import ConfigError
@@ -35,12 +32,6 @@ def same(first: Workload, second: Workload) -> bool:
 def test_equal_settings_give_equal_rollouts_and_another_seed_others() -> None:
     assert same(make_workload(SMALL), make_workload(SMALL))
     assert not same(make_workload(SMALL), make_workload(WorkloadSettings(seed=1)))
-
-
-def test_workload_survives_saving(tmp_path: Path) -> None:
-    workload = make_workload(SMALL)
-    save_workload(workload, tmp_path / "rollouts.npz")
-    assert same(load_workload(tmp_path / "rollouts.npz"), workload)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -8,11 +8,10 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from benchmarks.algorithms import errands_comparison
-from benchmarks.algorithms.errands_algorithms import ALGORITHMS
+from benchmarks.algorithms.errands_algorithms import ALGORITHMS, RolloutSource
 from benchmarks.algorithms.errands_comparison import (
     AFTER,
     ErrandsTrainingSettings,
-    Source,
     measure_errands,
     run_names,
     train,
@@ -85,7 +84,7 @@ def test_round_does_not_start_with_less_than_half_of_its_tokens(setup: ErrandsSe
     def collected(share: float, spent: int) -> int:
         budget = TokenBudget(TINY.budget)
         budget.tokens = spent
-        source = Source(setup, setup.new_worker(), budget, replace(ALGORITHMS["star"], round_share=share), seed=0)
+        source = RolloutSource(setup, setup.new_worker(), budget, round_share=share, seed=0)
         return len(source.collect(0))
 
     assert collected(0.0, TINY.budget - 1) == 1, "batch by batch to the end"
