@@ -8,13 +8,7 @@ from typing import NamedTuple
 from benchmarks.agreement import Agreement
 from benchmarks.comparison import Bar, Pair, alternate, memory_ratio, result, speedup, spread
 from benchmarks.measurement import LIBRARY, Bench, Measurement, RecordedRollouts, record_rollouts
-from benchmarks.trl_baseline import (
-    DEFAULT_MICRO_BATCH,
-    Candidate,
-    describe_search,
-    gigabytes,
-    search_micro_batch,
-)
+from benchmarks.trl_baseline import DEFAULT_MICRO_BATCH, Candidate, describe_search, gigabytes, search_micro_batch
 from benchmarks.worker import TUNED_ALLOCATOR, Worker
 from upturn.records import JsonValue, Result
 
@@ -107,12 +101,7 @@ def _compare_with_best(bench: Bench, recorded: RecordedRollouts, name: str) -> _
 
 
 def _start_trl(
-    bench: Bench,
-    recorded: RecordedRollouts,
-    micro_batch: int,
-    *,
-    checkpointing: bool,
-    allocator: Mapping[str, str],
+    bench: Bench, recorded: RecordedRollouts, micro_batch: int, *, checkpointing: bool, allocator: Mapping[str, str]
 ) -> Worker:
     settings = recorded.settings(
         "trl", gradient_checkpointing=checkpointing, micro_batch=micro_batch, precision="float32"

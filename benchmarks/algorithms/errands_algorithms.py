@@ -91,8 +91,7 @@ def _imitation(
 _OPTIMISER = OptimiserSettings(learning_rate=3e-4)
 ALGORITHMS: Mapping[str, ErrandsAlgorithm] = {
     "grpo": ErrandsAlgorithm(
-        GrpoSettings(iterations=_UNLIMITED, optimiser=_OPTIMISER, evaluate_every=3, keep="final"),
-        _online(run_grpo),
+        GrpoSettings(iterations=_UNLIMITED, optimiser=_OPTIMISER, evaluate_every=3, keep="final"), _online(run_grpo)
     ),
     "ppo": ErrandsAlgorithm(
         PpoSettings(

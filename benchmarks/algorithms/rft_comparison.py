@@ -144,13 +144,7 @@ def _evaluate(setup: ErrandsSetup, worker: PolicyWorker, *, tokens: int) -> RftR
 
 
 def train(
-    setup: ErrandsSetup,
-    size: int,
-    reward: RewardName,
-    *,
-    seed: int,
-    rate: float,
-    settings: FewExamplesSettings,
+    setup: ErrandsSetup, size: int, reward: RewardName, *, seed: int, rate: float, settings: FewExamplesSettings
 ) -> RftRun:
     """Trains one model on ``size`` examples. ``rate``: how often the random reward pays."""
     stream = setup.kit.tasks(seed=_EXAMPLES_SEED, split="train", families=setup.settings.families)

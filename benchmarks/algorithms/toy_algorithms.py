@@ -132,8 +132,7 @@ ALGORITHMS: Mapping[str, ToyAlgorithm] = {
         train_offline,
     ),
     "mixture": ToyAlgorithm(
-        MixtureSettings(iterations=_ITERATIONS, optimiser=OPTIMISER, target_score=TARGET),
-        train_mixture,
+        MixtureSettings(iterations=_ITERATIONS, optimiser=OPTIMISER, target_score=TARGET), train_mixture
     ),
     "rft": ToyAlgorithm(
         GrpoSettings(

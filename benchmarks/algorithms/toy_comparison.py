@@ -51,11 +51,7 @@ def toy_cases(settings: ToySettings) -> list[ToyCase]:
 
 
 def measure_toys(
-    cache: ResultCache,
-    seeds: Sequence[int],
-    settings: ToySettings,
-    *,
-    on_done: Callable[[], None] = lambda: None,
+    cache: ResultCache, seeds: Sequence[int], settings: ToySettings, *, on_done: Callable[[], None] = lambda: None
 ) -> Mapping[ToyCase, Sequence[ToyResult]]:
     """Results by seed of all cases; calls ``on_done`` after each of seeds · cases.
 

@@ -15,12 +15,7 @@ from statistics import fmean
 
 import numpy as np
 
-from benchmarks.credit.errands_setup import (
-    ErrandsSettings,
-    ErrandsSetup,
-    continuations,
-    written_tokens,
-)
+from benchmarks.credit.errands_setup import ErrandsSettings, ErrandsSetup, continuations, written_tokens
 from benchmarks.credit.estimator import Estimator, rank_correlation, turn_credit
 from benchmarks.credit.mdp import Floats
 from benchmarks.credit.measurements import Agreement, Ceiling, PartResults, TrainingRun, Truth

@@ -97,11 +97,7 @@ def details(part: PartResults) -> dict[str, JsonValue]:
     }
     if part.hyperparameters:
         details["chosen"] = {
-            name: {
-                "learning_rate": best.learning_rate,
-                "groups": best.groups,
-                "continuations": best.continuations,
-            }
+            name: {"learning_rate": best.learning_rate, "groups": best.groups, "continuations": best.continuations}
             for name, best in part.hyperparameters.items()
         }
     if part.ceilings:

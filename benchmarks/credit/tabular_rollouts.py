@@ -118,10 +118,7 @@ def _scored(
         (TokenRow(tokens, _spans(length), ()),),
     )
     return ScoredTrajectory(
-        trajectory,
-        tuple(rollouts.rewards[index, :length].tolist()),
-        values,
-        tuple(mdp.potentials[states].tolist()),
+        trajectory, tuple(rollouts.rewards[index, :length].tolist()), values, tuple(mdp.potentials[states].tolist())
     )
 
 

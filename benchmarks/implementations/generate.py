@@ -109,10 +109,7 @@ class GenerateSampler:
             mask = torch.cat([mask, is_real.long(), torch.ones_like(observation)], dim=1)
             is_written = torch.cat([is_written, is_real, torch.zeros_like(observation, dtype=torch.bool)], dim=1)
             if generation.logprobs is not None:
-                logprobs += [
-                    generation.logprobs,
-                    torch.zeros_like(observation, dtype=generation.logprobs.dtype),
-                ]
+                logprobs += [generation.logprobs, torch.zeros_like(observation, dtype=generation.logprobs.dtype)]
         if not has_logprobs:
             return []
         recorded = torch.cat([torch.zeros_like(self._prompts, dtype=torch.float32), *logprobs], dim=1)

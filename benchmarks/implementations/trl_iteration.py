@@ -51,10 +51,7 @@ def serve_iterations(channel: Channel, settings: Settings) -> None:
             reward_funcs=errands_reward,
             args=_config(folder, task, settings),
             train_dataset=Dataset.from_dict(
-                {
-                    "prompt": [[{"role": "user", "content": ""}]] * len(tasks),
-                    "task": list(map(fields_json, tasks)),
-                }
+                {"prompt": [[{"role": "user", "content": ""}]] * len(tasks), "task": list(map(fields_json, tasks))}
             ),
             processing_class=errands_tokenizer(),
             environment_factory=ErrandsTools,

@@ -7,13 +7,7 @@ Not here: the implementations that are compared on them (``implementations``). S
 from benchmarks.workloads.conversations import Conversations, parse_conversations
 from benchmarks.workloads.flops import TreeCount, count_tree, update_flops
 from benchmarks.workloads.model import ModelSpec, build_model
-from benchmarks.workloads.workload import (
-    Rollout,
-    Workload,
-    WorkloadSettings,
-    make_workload,
-    training_rows,
-)
+from benchmarks.workloads.workload import Rollout, Workload, WorkloadSettings, make_workload, training_rows
 
 __all__ = [
     "Conversations",
