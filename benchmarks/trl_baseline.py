@@ -54,7 +54,9 @@ def search_micro_batch(
         step = worker.prepared
         if not candidates or step.seconds < HOPELESS * candidates[0].step.seconds:
             step = worker.step()
-        candidates = sorted([*candidates, Candidate(size, step, worker)], key=lambda each: each.step.seconds)
+        candidates = sorted(
+            [*candidates, Candidate(size, step, worker)], key=lambda candidate: candidate.step.seconds
+        )
         for slower in candidates[1:]:
             slower.worker.close()
     return candidates
@@ -65,8 +67,8 @@ def describe_search(candidates: Sequence[Candidate]) -> dict[str, JsonValue]:
     by_size = sorted(candidates, key=lambda candidate: candidate.micro_batch)
     return {
         "trl_micro_batch": candidates[0].micro_batch,
-        "tried_seconds": {str(each.micro_batch): round(each.step.seconds, 3) for each in by_size},
-        "tried_peak_gb": {str(each.micro_batch): gigabytes(each.step.peak_bytes) for each in by_size},
+        "tried_seconds": {str(size): round(step.seconds, 3) for size, step, _ in by_size},
+        "tried_peak_gb": {str(size): gigabytes(step.peak_bytes) for size, step, _ in by_size},
     }
 
 

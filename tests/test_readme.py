@@ -1,4 +1,4 @@
-"""The environment, agent and configuration in the README are those in examples and do what it says; links hold."""
+"""The README's environment, agent and configuration are those in examples and work; links are valid."""
 
 import json
 import re
@@ -28,13 +28,13 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 LOOP_PAGE = (ROOT / "docs" / "loop.md").read_text(encoding="utf-8")
 LINES = 25
-"""Of Python and configuration together, empty ones not counted."""
+"""Python and configuration together, without empty lines."""
 
 
 def block(language: str) -> str:
     """The README's only block in this language."""
-    [found] = re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.DOTALL | re.MULTILINE)
-    return str(found)
+    [text] = re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.DOTALL | re.MULTILINE)
+    return str(text)
 
 
 FILES = {"desk.py": block("python"), "upturn.toml": block("toml")}
@@ -42,7 +42,7 @@ FILES = {"desk.py": block("python"), "upturn.toml": block("toml")}
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder with the two files and nothing else, as a reader has it; Python imports from it."""
+    """A folder with only the two files, on the import path."""
     for name, text in FILES.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -56,63 +56,65 @@ def desk(folder: Path) -> ModuleType:
     return import_module("desk")
 
 
-def test_what_is_shown_is_what_lies_in_examples() -> None:
+def test_blocks_are_the_files_in_examples() -> None:
     assert {path.name for path in (ROOT / "examples/own_agent").iterdir() if path.is_file()} == set(FILES)
     for name, text in FILES.items():
         assert (ROOT / "examples/own_agent" / name).read_text(encoding="utf-8") == text
 
 
-def test_it_is_about_twenty_lines() -> None:
+def test_blocks_are_about_twenty_lines() -> None:
     assert sum(bool(line.strip()) for text in FILES.values() for line in text.splitlines()) <= LINES
 
 
-def test_the_environment_keeps_the_contract_and_knows_right_from_wrong(desk: ModuleType) -> None:
+def test_environment_meets_the_contract_and_checks_actions(desk: ModuleType) -> None:
     kit = resolve_kit("desk:kit")
     check_environment(kit, 20)
     for split in ("train", "heldout"):
-        _, right = desk.make(Random(1), split)
-        assert desk.check(Action("desk", "file_all", right), right)
-        assert not desk.check(Action("desk", "file_all", {**right, "folder": "attic"}), right)
-        assert not desk.check(Action("desk", "file_one", right), right)
-        assert not desk.check(Action("user", "refuse"), right)
+        _, expected = desk.make(Random(1), split)
+        assert desk.check(Action("desk", "file_all", expected), expected)
+        assert not desk.check(Action("desk", "file_all", {**expected, "folder": "attic"}), expected)
+        assert not desk.check(Action("desk", "file_one", expected), expected)
+        assert not desk.check(Action("user", "refuse"), expected)
 
 
 def solved(desk: ModuleType, split: Split) -> dict[str, bool]:
-    """By instruction, whether the rule does it; of 300 tasks."""
-    found = {}
+    """By instruction of 300 tasks, whether the rule solves it."""
+    results = {}
     for task in islice(desk.kit.tasks(seed=0, split=split, families=["desk"]), 300):
         action = read_call(desk.rule(task.instruction, (), Observation(task.instruction)))
         assert action is not None
         person, folder = re.findall(rf"\b(?:{'|'.join(desk.PEOPLE + desk.FOLDERS)})\b", task.instruction)
-        found[task.instruction] = desk.check(action, {"from": person, "folder": folder})
-    return found
+        results[task.instruction] = desk.check(action, {"from": person, "folder": folder})
+    return results
 
 
-def test_the_rule_knows_one_of_the_three_wordings_and_no_held_out_one(desk: ModuleType) -> None:
+def test_rule_solves_one_of_three_wordings_and_no_held_out_one(desk: ModuleType) -> None:
     train, heldout = solved(desk, "train"), solved(desk, "heldout")
-    assert {words for words, is_solved in train.items() if is_solved} == {
-        words for words in train if words.startswith("file everything from")
+    assert {instruction for instruction, is_solved in train.items() if is_solved} == {
+        instruction for instruction in train if instruction.startswith("file everything from")
     }
     assert 0.25 < sum(train.values()) / len(train) < 0.42
     assert not any(heldout.values())
     assert not train.keys() & heldout.keys()
 
 
-def test_the_configuration_serves_its_tasks_and_leaves_enough_to_learn_from(desk: ModuleType, folder: Path) -> None:
+def test_configuration_serves_its_tasks_and_records_enough_demonstrations(desk: ModuleType, folder: Path) -> None:
     config = load_full_config(folder / "upturn.toml", {})
     with open_run(config, folder / "runs" / "loop-test", "loop run", NoProgress()) as context:
         serve(context, "serve", config.tasks.count)
         assert check_readiness(context, "readiness").is_ready
-        learned_from = demonstrations_in(context, take_training_snapshot(context))
+        demonstrations = demonstrations_in(context, take_training_snapshot(context))
         decisions = list(context.pool.decisions(tenant="default"))
-    assert {each.chosen for each in decisions} == {"nano@base", "rule@base"}
+    assert {decision.chosen for decision in decisions} == {"nano@base", "rule@base"}
     assert len(decisions) == config.tasks.count
-    assert len(learned_from) >= 40
-    assert {each.agent_version for each in learned_from} == {"rule@base"}  # the model has never seen the command
+    assert len(demonstrations) >= 40
+    assert {trajectory.agent_version for trajectory in demonstrations} == {
+        "rule@base"
+    }  # the model has never seen the command
 
 
 def anchors(page: Path) -> set[str]:
-    """What GitHub calls the page's headings."""
+    """GitHub's anchors of the page's headings."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -121,7 +123,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_between_pages_lead_somewhere(page: Path) -> None:
+def test_links_between_pages_are_valid(page: Path) -> None:
     for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
         if "://" in link:
             continue
@@ -132,25 +134,25 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_agent_gets_better_and_is_released(folder: Path) -> None:
+def test_agent_improves_and_is_released(folder: Path) -> None:
     command = re.findall(
         r"^\$ \.venv/bin/(upturn loop run) --config examples/own_agent/(\S+)$", README, re.MULTILINE
     )
     assert command == [("upturn loop run", "upturn.toml")]
     program = [str(Path(sys.executable).parent / "upturn"), *command[0][0].split()[1:], "--json"]
-    done = subprocess.run(program, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    results = {result["name"]: result for result in found["results"]}
+    process = subprocess.run(program, cwd=folder, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    printed: dict[str, Any] = json.loads(process.stdout)
+    results = {result["name"]: result for result in printed["results"]}
     assert results["cycle_1_gain"]["low"] > 0
     assert results["cycle_1_validation"]["value"] == "pass"
     assert results["cycle_1_release"]["value"] == "promoted"
     for name in ("cycle_1_success_before", "cycle_1_success_after"):
         [shown] = re.findall(rf"^{name} +(\S+) share", README, flags=re.MULTILINE)
         assert results[name]["value"] == pytest.approx(float(shown), abs=0.05), "the README shows another run's"
-    run_dir = folder / found["run"]
+    run_dir = folder / printed["run"]
     events = [json.loads(line) for line in (run_dir / "journal.jsonl").read_text(encoding="utf-8").splitlines()]
-    named = {event["step"].removeprefix("cycle-1/") for event in events if event["event"] == "finished"}
-    named |= {name.removeprefix("cycle_1_") for name in results}
-    named |= {path.name for path in run_dir.iterdir() if not path.name.startswith("pool.db")}
-    assert [name for name in sorted(named) if name not in LOOP_PAGE] == []
+    names = {event["step"].removeprefix("cycle-1/") for event in events if event["event"] == "finished"}
+    names |= {name.removeprefix("cycle_1_") for name in results}
+    names |= {path.name for path in run_dir.iterdir() if not path.name.startswith("pool.db")}
+    assert [name for name in sorted(names) if name not in LOOP_PAGE] == []

@@ -33,8 +33,8 @@ def cli_page() -> str:
         "# Command line",
         "",
         "`make` puts the command at `.venv/bin/upturn`. With `--json` a command prints one JSON object on standard",
-        "output and nothing else; progress goes to standard error. Exit codes: 0 it worked, 1 it did not or a bar",
-        "was missed, 2 wrong usage or configuration, 130 stopped by Ctrl-C.",
+        "output and nothing else; progress goes to standard error. Exit codes: 0 success, 1 failure or a missed",
+        "bar, 2 wrong usage or configuration, 130 stopped by Ctrl-C.",
     ]
     root = as_command(app)
     context = typer.Context(root, info_name="upturn")
@@ -93,10 +93,10 @@ def configuration_page() -> str:
         NOTICE,
         "# Configuration: `upturn.toml`",
         "",
-        "One file says everything a run depends on. Unknown keys are errors, all problems are reported together",
-        "before any work, and a setting without effect in the chosen combination is an error naming both sides.",
-        "The resolved configuration, every default filled in, is saved with each run, and its hash is on every",
-        "record. The smallest file that works:",
+        "One file holds all settings of a run. Unknown keys are errors, all problems are reported together",
+        "before any work, and a setting without effect in the chosen combination is an error that names both",
+        "settings. The resolved configuration with all defaults is saved with each run, and its hash is on every",
+        "record. The smallest valid file:",
         "",
         "```toml",
         "[[agents]]",
@@ -105,11 +105,9 @@ def configuration_page() -> str:
         'model = "nano"',
         "```",
         "",
-        "A setting that is a table has a link to that table, and its own defaults where they differ from the "
-        "table's:",
-        "`[grpo.objective]` and `[ppo.objective]` have the same settings. `false` takes an optional table or "
-        "number",
-        "away, `true` takes an optional table with its defaults.",
+        "A setting that is a table links to that table and lists the defaults that differ from the table's:",
+        "`[grpo.objective]` and `[ppo.objective]` have the same settings. `false` removes an optional table or",
+        "number, `true` sets an optional table with its defaults.",
     ]
     shown = dict(CORE) | dict(sections())
     for name, kind in shown.items():
@@ -231,10 +229,10 @@ def metrics_page() -> str:
         "far) and the metrics below, `null` where a number was not finite; the same in `tensorboard/`, under group",
         "and name, such as `policy/entropy`; and at any time `upturn train report` makes `report.html` of it.",
         "",
-        "A resumed run cuts its files back to the checkpoint, so every unit stands there once. It repeats an",
-        "undisturbed run in all metrics but the times and `verify_gap`, which is measured anew on other rows.",
+        "A resumed run truncates its files to the checkpoint, so every unit is in them once. All metrics are those",
+        "of an uninterrupted run, except for times and `verify_gap`, which is measured again on other rows.",
         "",
-        "An algorithm of your own may add metrics; they are shown under “Other”.",
+        "A custom algorithm may add metrics; they are shown under “Other”.",
     ]
     for group, title in GROUPS.items():
         metrics = [metric for metric in METRICS if metric.group == group]

@@ -57,7 +57,7 @@ class RolloutSource:
     def collect_hinted(self, round_: int, failed: Sequence[ScoredGroup], /) -> list[HintedGroup]:
         """Rollouts on the failed tasks with the answer as a hint."""
         hinted = SecondAttempts(self._worker, self._plan, "rationalisation")(round_, failed)
-        self._budget.add([each.group for each in hinted])
+        self._budget.add([hinted_group.group for hinted_group in hinted])
         return hinted
 
 

@@ -44,7 +44,8 @@ def measure_errands(
     ``folder``: of the model, which is trained when first needed. Uses torch with the threads that the caller has
     set.
     """
-    results = PartResults("errands", {each.name: [] for each in estimators}, {each.name: [] for each in estimators})
+    names = [estimator.name for estimator in estimators]
+    results = PartResults("errands", {name: [] for name in names}, {name: [] for name in names})
     setup = ErrandsSetup(folder, settings)
     for seed in seeds:
         truth = cache.get(CacheKey("truth", "all", seed), Truth, partial(measure_truth, setup, seed))

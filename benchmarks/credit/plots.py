@@ -43,7 +43,7 @@ def _plot_agreement(parts: Sequence[PartResults]) -> "Figure":
             axes.plot([mean.low, mean.high], [row, row], color=canvas.INK, linewidth=1.6, zorder=3)
             axes.text(max(mean.high, 0) + 0.02, row, f"{mean.mean:.2f}", va="center", fontsize=9.5)
         if part.ceilings:
-            ceiling = float(np.mean([each.ceiling for each in part.ceilings]))
+            ceiling = float(np.mean([ceiling.ceiling for ceiling in part.ceilings]))
             axes.axvline(ceiling, color=canvas.MUTED, linewidth=1.4, linestyle="--")
             axes.text(ceiling - 0.02, -0.75, "noise ceiling", ha="right", fontsize=9.5, color=canvas.MUTED)
         axes.set_title(TITLES[part.name], pad=12)

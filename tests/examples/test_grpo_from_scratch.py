@@ -1,4 +1,4 @@
-"""The linear script and the library are the same algorithm: loss, gradient and weights agree, and it learns."""
+"""The script and the library are the same algorithm: loss, gradient and weights agree, and training works."""
 
 import importlib.util
 import inspect
@@ -52,14 +52,14 @@ def test_loss_gradient_and_weights_are_the_librarys(script: ModuleType, tmp_path
         assert float((one - before).detach().abs().max()) > 1e-2
 
 
-def test_it_learns_the_game(script: ModuleType) -> None:
+def test_script_learns_the_game(script: ModuleType) -> None:
     """From a tenth of the points to nearly all."""
     steps = script.train(script.make_model(), 30)
     assert steps[0].reward < 0.2
     assert sum(step.reward for step in steps[-6:]) / 6 > 0.9
 
 
-def test_it_is_short_and_needs_the_library_only_to_compare(script: ModuleType) -> None:
+def test_script_is_short_and_uses_the_library_only_to_compare(script: ModuleType) -> None:
     text = PATH.read_text(encoding="utf-8")
     assert len(text.splitlines()) < 200
     comparison = inspect.getsource(script.train_with_library)

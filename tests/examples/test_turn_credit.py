@@ -1,4 +1,4 @@
-"""The linear script and the library give the same credit in the same world, and the script learns by it."""
+"""The script and the library assign the same credit in the same world, and the script learns with it."""
 
 import importlib.util
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ def script() -> ModuleType:
 def _recorded(
     states: Sequence[int], actions: Sequence[int], reward: float, values: Sequence[float]
 ) -> ScoredTrajectory:
-    """An attempt of the script's as the library has it: a state and an action are one token each."""
+    """A rollout of the script as a record of the library: a state and an action are one token each."""
     turns = tuple(Turn(Observation(""), "", None, state_hash=str(state)) for state in states[: len(actions)])
     tokens = tuple(token for state, action in zip(states, actions, strict=False) for token in (100 + state, action))
     spans = tuple(WrittenSpan(t, 2 * t + 1, 2 * t + 2) for t in range(len(actions)))
@@ -51,7 +51,8 @@ def test_credit_is_the_librarys(script: ModuleType, share: float) -> None:
         group = [script.play(policy, rng) for _ in range(8)]
         values, _ = script.measured(group, policy, rng, COUNT)
         members = tuple(
-            _recorded(each.states, each.actions, each.reward, own) for each, own in zip(group, values, strict=True)
+            _recorded(rollout.states, rollout.actions, rollout.reward, rollout_values)
+            for rollout, rollout_values in zip(group, values, strict=True)
         )
         for settings, ours in (
             (AdvantageSettings(), script.trajectory(group)),
@@ -62,35 +63,35 @@ def test_credit_is_the_librarys(script: ModuleType, share: float) -> None:
             (AdvantageSettings("divergence"), script.by_divergence(group, values, COUNT)),
         ):
             library = advantage_of(settings)(ScoredGroup(Task("x", "", "f", "e"), members)).turns
-            for own, theirs in zip(ours, library, strict=True):
-                assert own == pytest.approx(theirs, abs=1e-9), settings.estimator
+            for credit, expected in zip(ours, library, strict=True):
+                assert credit == pytest.approx(expected, abs=1e-9), settings.estimator
 
 
-def test_the_world_and_its_values_are_the_benchs(script: ModuleType) -> None:
+def test_world_and_values_are_those_of_the_benchmark(script: ModuleType) -> None:
     mdp = key_door()
     assert np.allclose(script.P[:10], mdp.transitions[:10, :, :12])
     policy = script.skilled(0.4)
-    found = state_values(mdp, np.vstack([policy, *[policy] * (len(mdp.starts) - 1)]))
-    assert np.allclose(script.exact_values(policy), found[:, :12])
+    values = state_values(mdp, np.vstack([policy, *[policy] * (len(mdp.starts) - 1)]))
+    assert np.allclose(script.exact_values(policy), values[:, :12])
     assert mdp.starts[0] == script.START
 
 
-def test_exact_changes_add_up_to_the_return_minus_the_first_value(script: ModuleType) -> None:
+def test_exact_changes_sum_to_the_return_minus_the_first_value(script: ModuleType) -> None:
     policy = script.skilled(0.5)
     values = script.exact_values(policy)
-    attempt = script.play(policy, np.random.default_rng(3))
-    changes = script.exact_changes([attempt], values)
-    assert sum(changes) == pytest.approx(attempt.reward - values[0, script.START])
+    rollout = script.play(policy, np.random.default_rng(3))
+    changes = script.exact_changes([rollout], values)
+    assert sum(changes) == pytest.approx(rollout.reward - values[0, script.START])
 
 
 def test_ranks_share_ties(script: ModuleType) -> None:
     assert script.ranks([0.5, 0.1, 0.5, 0.9]).tolist() == [1.5, 0.0, 1.5, 3.0]
 
 
-def test_a_policy_learns_the_errand(script: ModuleType) -> None:
+def test_policy_learns_the_task(script: ModuleType) -> None:
     for estimator in (script.trajectory, script.by_state):
         assert 0 < script.learn(estimator, seed=0) < 30_000
 
 
-def test_the_script_is_short() -> None:
+def test_script_is_short() -> None:
     assert len(PATH.read_text(encoding="utf-8").splitlines()) < 200
