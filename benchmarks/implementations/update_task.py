@@ -48,7 +48,7 @@ class UpdateTask:
 def parse_update_task(settings: Mapping[str, Any]) -> UpdateTask:  # Any: JSON from our own parent process
     """The task with these ``settings()``; further keys are ignored."""
     gradient = settings["gradient"]
-    workload = {
+    workload: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in settings["workload"].items()
     }
     return UpdateTask(
