@@ -1,4 +1,4 @@
-"""What may import what: layers, wings, and nothing heavy or active when a module is imported."""
+"""Import rules: layers and wings; importing a module has no side effects and loads no heavy package."""
 
 import re
 import subprocess
@@ -18,8 +18,7 @@ HEAVY_FOLDERS = (
     "training",
     "environments/adapters/",
 )
-"""The only places whose modules may import heavy packages at their top; adapters are for users who have what they
-adapt to."""
+"""The only folders whose modules may import heavy packages at their top."""
 
 WATCHER = """
 import importlib, sys
@@ -33,60 +32,58 @@ def watch(event, arguments):
         active.append(f"{event} {arguments!r}")
 
 modules = sys.argv[1].split(",")
-for each in sys.argv[2].split(","):
-    importlib.import_module(each)  # what other people's packages do when imported is not ours to watch
+for package in sys.argv[2].split(","):
+    importlib.import_module(package)  # side effects of third-party imports do not count
 sys.addaudithook(watch)
 for module in modules:
     importlib.import_module(module)
-assert not active, f"importing Upturn did something: {active}"
+assert not active, f"importing Upturn had side effects: {active}"
 heavy = sorted(set(sys.argv[3].split(",")) & set(sys.modules))
 assert not heavy, f"importing Upturn imported {heavy}"
 """
 
 
 def light_modules() -> list[str]:
-    """Every module that must be cheap to import."""
-    found = list[str]()
-    for path in sorted(SOURCE.rglob("*.py")):
-        place = path.relative_to(SOURCE).with_suffix("").as_posix()
-        if place.startswith(HEAVY_FOLDERS) or "migrations" in place:
-            continue
-        found.append(f"upturn.{place}".replace("/", ".").removesuffix(".__init__"))
-    return found
+    """Returns the modules that must be cheap to import."""
+    paths = (path.relative_to(SOURCE).with_suffix("").as_posix() for path in sorted(SOURCE.rglob("*.py")))
+    return [
+        f"upturn.{path}".replace("/", ".").removesuffix(".__init__")
+        for path in paths
+        if not path.startswith(HEAVY_FOLDERS) and "migrations" not in path
+    ]
 
 
-def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-B", *arguments], capture_output=True, text=True, check=False)
 
 
 def test_importing_does_nothing_and_loads_nothing_heavy() -> None:
     modules = light_modules()
     assert len(modules) > 40
-    foreign = "pydantic,sqlalchemy,alembic,rich.console,typer,numpy,scipy.stats,jinja2,httpx2"
-    done = python("-c", WATCHER, ",".join(modules), foreign, ",".join(HEAVY))
-    assert done.returncode == 0, done.stderr[-2000:]
+    third_party = "pydantic,sqlalchemy,alembic,rich.console,typer,numpy,scipy.stats,jinja2,httpx2"
+    result = run_python("-c", WATCHER, ",".join(modules), third_party, ",".join(HEAVY))
+    assert result.returncode == 0, result.stderr[-2000:]
 
 
 @pytest.mark.parametrize("module", ["upturn", "upturn.records", "upturn.errors"])
-def test_the_words_import_no_database_or_arrays(module: str) -> None:
+def test_records_and_errors_import_no_database_or_arrays(module: str) -> None:
     program = f"import {module}, sys; assert not {{'sqlalchemy', 'numpy', 'typer'}} & set(sys.modules)"
-    done = python("-c", program)
-    assert done.returncode == 0, done.stderr
+    result = run_python("-c", program)
+    assert result.returncode == 0, result.stderr
 
 
 def test_layers_and_wings_hold() -> None:
-    done = python(
-        "-c", "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))"
-    )
-    assert done.returncode == 0, done.stdout[-3000:]
-    assert "4 kept, 0 broken" in done.stdout
+    program = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))"
+    result = run_python("-c", program)
+    assert result.returncode == 0, result.stdout[-3000:]
+    assert "4 kept, 0 broken" in result.stdout
 
 
 FROM_IMPORT = re.compile(r"^\s*from (upturn(?:\.\w+)+) import", re.MULTILINE)
 
 
 def imports_past_a_face(path: Path, module: str) -> Iterator[str]:
-    """Imports of another room's modules that bypass its face.
+    """Yields the imports of another room's modules that bypass its face.
 
     A room is a folder; its face is its ``__init__``. A module imports modules of its own room, and of the rooms
     around it, directly; everything else comes from faces.
@@ -98,16 +95,16 @@ def imports_past_a_face(path: Path, module: str) -> Iterator[str]:
             yield f"{module} imports from {name}, not from {room}"
 
 
-def test_rooms_import_from_each_other_s_faces_only() -> None:
-    found = list[str]()
+def test_rooms_import_only_from_the_faces_of_other_rooms() -> None:
+    violations = list[str]()
     for path in sorted(SOURCE.rglob("*.py")):
         if path.name != "__init__.py" and "migrations" not in path.parts:
             module = ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts)
-            found += imports_past_a_face(path, module)
-    assert found == []
+            violations += imports_past_a_face(path, module)
+    assert violations == []
 
 
-def test_an_import_past_a_face_is_found(tmp_path: Path) -> None:
+def test_an_import_past_a_face_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "module.py"
     path.write_text("from upturn.pool.store import Pool\nfrom upturn.pool import Selection\n")
     assert list(imports_past_a_face(path, "upturn.loop.module")) == [

@@ -1,4 +1,4 @@
-"""The configuration file: everything wrong is named, at once, and nothing is silently ignored."""
+"""The configuration file: all problems are reported together, and no setting is ignored silently."""
 
 import importlib
 import json
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import upturn
-from upturn.config import CORE, Settings, ValidationSettings, default_of, keys_in, nested_settings
+from upturn.config import CORE, Settings, ValidationSettings, api_keys, default_value, nested_settings
 from upturn.config.contradiction import FEWEST_HELDOUT
 from upturn.errors import ConfigError
 from upturn.loop.trainers.registry import load_full_config, parse_full_config, sections
@@ -49,7 +49,7 @@ def test_smallest_file_fills_in_every_default() -> None:
 
 
 def every_section() -> Iterator[type[Settings]]:
-    """All sections of the file and those in them."""
+    """Yields all sections of the file and the settings nested in them."""
     kinds = [*CORE.values(), *sections().values()]
     while kinds:
         kind = kinds.pop()
@@ -58,11 +58,11 @@ def every_section() -> Iterator[type[Settings]]:
 
 
 def test_sections_stay_small() -> None:
-    """What a class adds to its bases, so that its table can be read at once."""
+    """At most 15 fields besides those of the bases."""
     for kind in every_section():
-        inherited = {each.name for base in kind.__bases__ if is_dataclass(base) for each in fields(base)}
-        own = [each.name for each in fields(kind) if each.name not in inherited]
-        assert len(own) <= 15, kind.__name__
+        inherited = {member.name for base in kind.__bases__ if is_dataclass(base) for member in fields(base)}
+        added = [member.name for member in fields(kind) if member.name not in inherited]
+        assert len(added) <= 15, kind.__name__
 
 
 def test_every_setting_is_read_somewhere() -> None:
@@ -70,19 +70,19 @@ def test_every_setting_is_read_somewhere() -> None:
     source = Path(__file__).parent.parent / "src" / "upturn"
     text = "\n".join(path.read_text() for path in source.rglob("*.py"))
     read = set(re.findall(r"\.([a-z_0-9]+)\b", text))
-    unread = {f"{kind.__name__}.{each.name}" for kind in every_section() for each in fields(kind)}
-    assert not {name for name in unread if name.rpartition(".")[2] not in read} - {"GrpoSettings.preset"}
+    names = {f"{kind.__name__}.{member.name}" for kind in every_section() for member in fields(kind)}
+    assert not {name for name in names if name.rpartition(".")[2] not in read} - {"GrpoSettings.preset"}
 
 
 PASSED_ON = {"RaySettings", "RemoteSettings"}
-"""Also made without a configuration; the loop gives them every value of ``[rollouts]``."""
+"""Classes that are also used without a configuration; the loop passes them every value of ``[rollouts]``."""
 
 
 def settings_classes() -> Iterator[type[Any]]:
-    """Every class of the package whose name says that it holds settings."""
+    """Yields every dataclass of the package with a name for settings."""
     for module in pkgutil.walk_packages(upturn.__path__, "upturn."):
         if ".adapters" in module.name or "__main__" in module.name or "migrations" in module.name:
-            continue  # other frameworks, which may not be installed
+            continue  # optional frameworks, which may not be installed
         for name, kind in vars(importlib.import_module(module.name)).items():
             is_named = re.search(r"(Settings|Config|Limits|Thresholds|Budget|Options)$", name)
             if is_named and isinstance(kind, type) and is_dataclass(kind) and kind.__module__ == module.name:
@@ -90,31 +90,31 @@ def settings_classes() -> Iterator[type[Any]]:
 
 
 def test_no_setting_has_two_defaults() -> None:
-    """Two classes that share two or more field names with defaults, neither the other's base, say the same twice.
+    """No class outside of the configuration shares two or more field names with defaults with a section."""
 
-    Exceptions share a word, not a setting.
-    """
-    tree = set(every_section())
-    twice = []
+    def names_with_default(kind: type[Any]) -> set[str]:
+        return {member.name for member in fields(kind) if default_value(member) is not MISSING}
+
+    sections = set(every_section())
+    duplicates = []
     for other in settings_classes():
         if issubclass(other, Settings) or other.__name__ in PASSED_ON:
             continue
-        theirs = {each.name for each in fields(other) if default_of(each) is not MISSING}
-        for kind in tree:
-            shared = theirs & {each.name for each in fields(kind) if default_of(each) is not MISSING}
+        for kind in sections:
+            shared = names_with_default(other) & names_with_default(kind)
             if len(shared) >= 2:
-                twice.append((other.__name__, kind.__name__, sorted(shared)))
-    assert twice == []
+                duplicates.append((other.__name__, kind.__name__, sorted(shared)))
+    assert duplicates == []
 
 
 def test_resolved_configuration_reads_back_equal_with_equal_hash() -> None:
     config = parse_full_config(with_nano(grpo={"iterations": 7, "patience": 2}, canary={"stages": [0.2, 1.0]}))
-    again = parse_full_config(json.loads(config.to_json()))
-    assert again == config
-    assert again.config_hash == config.config_hash
+    parsed = parse_full_config(json.loads(config.to_json()))
+    assert parsed == config
+    assert parsed.config_hash == config.config_hash
 
 
-def test_hash_depends_on_values_not_on_what_was_written_down() -> None:
+def test_hash_depends_on_values_not_on_which_are_written() -> None:
     assert parse_full_config(with_nano()).config_hash == parse_full_config(with_nano(run={"seed": 0})).config_hash
     assert parse_full_config(with_nano()).config_hash != parse_full_config(with_nano(run={"seed": 1})).config_hash
 
@@ -134,8 +134,8 @@ def test_all_problems_are_reported_together() -> None:
             "extra": {},
         }
     )
-    starts = [problem.split(" ")[0].rstrip(":") for problem in problems]
-    assert sorted(starts) == sorted(
+    names = [problem.split(" ")[0].rstrip(":") for problem in problems]
+    assert sorted(names) == sorted(
         [
             "agents[0].temperature",
             "agents[1].name",
@@ -144,7 +144,7 @@ def test_all_problems_are_reported_together() -> None:
             "rewards.weights.success",
             "canary.stages",
             "extra",
-            # contradictions among what is valid by itself
+            # contradictions between settings that are valid alone
             "agents[1].kind",
             "agents[1].url",
             "grpo.minibatches",
@@ -175,12 +175,12 @@ def test_all_problems_are_reported_together() -> None:
         ({"agents": [{**NANO, "kind": "robot"}]}, "agents[0].kind: input should be 'local_model'"),
     ],
 )
-def test_bad_value_is_named_with_what_is_allowed(sections: dict[str, Any], problem: str) -> None:
-    (found,) = problems_of(with_nano() | sections)
-    assert found.startswith(problem)
+def test_invalid_value_is_reported_with_the_allowed_values(sections: dict[str, Any], problem: str) -> None:
+    (reported,) = problems_of(with_nano() | sections)
+    assert reported.startswith(problem)
 
 
-def test_missing_agents_say_what_to_add() -> None:
+def test_missing_agents_are_reported_with_the_table_to_add() -> None:
     assert problems_of({}) == ("agents: missing; add at least one [[agents]]",)
 
 
@@ -256,7 +256,7 @@ def test_missing_agents_say_what_to_add() -> None:
             {"rewards": {"overlong_tokens": 1124, "overlong_buffer": 100}},
             (
                 "rewards.overlong_tokens = 1124 has no effect",
-                "begins above 1024 tokens",
+                "starts above 1024 tokens",
                 "environment.max_turns = 16 times environment.max_action_tokens = 64 allow 1024",
             ),
         ),
@@ -349,8 +349,8 @@ def test_missing_agents_say_what_to_add() -> None:
     ],
 )
 def test_contradiction_names_both_sides(raw: dict[str, Any], sides: tuple[str, ...]) -> None:
-    (found,) = problems_of(with_nano() | raw)
-    assert all(side in found for side in sides), found
+    (problem,) = problems_of(with_nano() | raw)
+    assert all(side in problem for side in sides), problem
 
 
 @pytest.mark.parametrize(
@@ -378,22 +378,22 @@ def test_contradiction_names_both_sides(raw: dict[str, Any], sides: tuple[str, .
         {"tasks": {"heldout_count": 5}, "loop": {"train": []}},
     ],
 )
-def test_settings_that_go_together_are_accepted(sections: dict[str, Any]) -> None:
+def test_consistent_settings_are_accepted(sections: dict[str, Any]) -> None:
     config = parse_full_config(with_nano() | sections)
     assert parse_full_config(json.loads(config.to_json())) == config
 
 
-def test_as_many_heldout_tasks_are_asked_for_as_validation_needs() -> None:
+def test_fewest_heldout_tasks_are_those_that_validation_needs() -> None:
     assert ValidationSettings().min_tasks == FEWEST_HELDOUT
 
 
-def test_rules_about_a_bad_setting_wait_until_it_is_mended() -> None:
-    # rules fit rule_based only; whether they contradict the misspelt policy cannot be known
-    (found,) = problems_of(with_nano(routing={"policy": "rule-based", "default_agent": "nano"}))
-    assert found.startswith("routing.policy: ")
+def test_contradictions_with_an_invalid_setting_are_not_reported() -> None:
+    # default_agent is for rule_based only, but whether it contradicts the misspelt policy is unknown
+    (problem,) = problems_of(with_nano(routing={"policy": "rule-based", "default_agent": "nano"}))
+    assert problem.startswith("routing.policy: ")
 
 
-def test_improved_agent_is_the_named_one_and_none_without_training() -> None:
+def test_improved_agent_is_the_named_one_or_none_without_training() -> None:
     agents = [NANO, {**NANO, "name": "hot"}]
     chosen = parse_full_config({"agents": agents, "loop": {"improve": "hot"}}).improved_agent
     assert chosen is not None
@@ -401,7 +401,7 @@ def test_improved_agent_is_the_named_one_and_none_without_training() -> None:
     assert parse_full_config({"agents": agents, "loop": {"train": []}}).improved_agent is None
 
 
-def test_file_is_read_and_what_it_names_must_be_there(tmp_path: Path) -> None:
+def test_files_and_keys_that_settings_name_must_exist(tmp_path: Path) -> None:
     path = tmp_path / "upturn.toml"
     path.write_text(
         f"""
@@ -433,7 +433,7 @@ def test_file_is_read_and_what_it_names_must_be_there(tmp_path: Path) -> None:
     (tmp_path / "tasks.jsonl").touch()
     secrets = {"FAR_KEY": "secret", "ITS_KEY": "secret too", "PATH": "/bin"}
     config = load_full_config(path, secrets)
-    assert keys_in(config, secrets) == {"FAR_KEY": "secret", "ITS_KEY": "secret too"}
+    assert api_keys(config, secrets) == {"FAR_KEY": "secret", "ITS_KEY": "secret too"}
     assert [agent.name for agent in config.agents] == ["nano", "far"]
     assert "secret" not in config.to_json()
 
@@ -460,18 +460,18 @@ def test_unreadable_file_is_one_problem(tmp_path: Path, content: bytes, problem:
     assert problem in caught.value.problems[0]
 
 
-def test_a_mark_that_editors_put_before_the_text_is_no_problem(tmp_path: Path) -> None:
+def test_byte_order_mark_is_accepted(tmp_path: Path) -> None:
     path = tmp_path / "upturn.toml"
     path.write_bytes(b'\xef\xbb\xbf[[agents]]\nname = "nano"\nkind = "local_model"\nmodel = "nano"\n')
     assert load_full_config(path, {}).agents[0].name == "nano"
 
 
-def test_settings_that_are_no_unicode_text_are_one_problem() -> None:
+def test_text_that_is_not_unicode_is_one_problem() -> None:
     (problem,) = problems_of(with_nano(run={"directory": "\ud800"}))
     assert problem.startswith("run: cannot be read: ")
 
 
-def test_every_place_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+def test_every_unusable_path_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     path = tmp_path / "upturn.toml"
     path.write_text(
@@ -496,31 +496,32 @@ def test_every_place_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     url, directory, pool, model = caught.value.problems
     assert url.startswith("agents[1].url: ")
     assert directory == f"run.directory = '{tmp_path}/file' is a file; name a folder"
-    assert pool == f"pool.path = '{tmp_path}/missing/pool.db' lies in no folder; make '{tmp_path}/missing' first"
-    assert model.startswith(f"agents[0].model = '{tmp_path}/no_model' is no folder (looked from ")
+    folder = f"{tmp_path}/missing"
+    assert pool == f"pool.path = '{folder}/pool.db': its folder does not exist; create '{folder}' first"
+    assert model.startswith(f"agents[0].model = '{tmp_path}/no_model' is no folder (relative to ")
 
 
 @pytest.mark.parametrize("name", ["Qwen/Qwen2.5-0.5B-Instruct", "HuggingFaceTB/SmolLM2-135M", "nano"])
-def test_a_model_may_be_named_as_on_the_hub(name: str, tmp_path: Path) -> None:
-    """Whether the hub has it is found when it is loaded."""
+def test_model_may_be_a_name_on_the_hugging_face_hub(name: str, tmp_path: Path) -> None:
+    """Whether it exists there is checked when it is loaded."""
     path = tmp_path / "upturn.toml"
     path.write_text(f'[[agents]]\nname = "own"\nkind = "local_model"\nmodel = "{name}"\n')
     assert load_full_config(path, {}).agents[0].model == name
 
 
-def test_a_second_base_that_is_not_there_is_named_before_any_training(tmp_path: Path) -> None:
+def test_missing_second_base_is_reported_before_training(tmp_path: Path) -> None:
     path = tmp_path / "upturn.toml"
     agent = '[[agents]]\nname = "own"\nkind = "local_model"\nmodel = "nano"\n[rft]\n'
     path.write_text(f'{agent}second_base = "{tmp_path}/gone"\n')
     with pytest.raises(ConfigError) as caught:
         load_full_config(path, {})
     (problem,) = caught.value.problems
-    assert problem.startswith(f"rft.second_base = '{tmp_path}/gone' is no folder (looked from ")
+    assert problem.startswith(f"rft.second_base = '{tmp_path}/gone' is no folder (relative to ")
     path.write_text(f'{agent}second_base = "owner/model"\n')
     assert load_full_config(path, {}).section(RftSettings).second_base == "owner/model"
 
 
-def test_a_pool_is_a_file_and_threads_have_an_end(tmp_path: Path) -> None:
+def test_pool_must_be_a_file_and_threads_are_limited(tmp_path: Path) -> None:
     path = tmp_path / "upturn.toml"
     path.write_text(
         f'[pool]\npath = "{tmp_path}"\n[[agents]]\nname = "own"\nkind = "local_model"\nmodel = "nano"\n'
@@ -535,17 +536,17 @@ def test_a_pool_is_a_file_and_threads_have_an_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "sections", [{"run": {"directory": "a\0b"}}, {"pool": {"path": "a\0b"}}, {"tasks": {"file": "a\0b"}}]
 )
-def test_no_path_holds_a_zero_byte(sections: dict[str, Any]) -> None:
+def test_paths_with_a_zero_byte_are_rejected(sections: dict[str, Any]) -> None:
     (problem,) = problems_of(with_nano(**sections))
     assert "should match pattern" in problem
 
 
-def test_missing_file_says_how_to_name_one(tmp_path: Path) -> None:
+def test_missing_file_is_reported_with_the_option_to_name_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="No such file or directory; name a file with --config"):
         load_full_config(tmp_path / "none.toml", {})
 
 
-def test_example_in_the_reference_page_is_a_whole_configuration() -> None:
+def test_example_in_the_reference_page_is_a_complete_configuration() -> None:
     page = Path(__file__).parent.parent / "docs" / "configuration.md"
     example = page.read_text().split("```toml\n")[1].split("```")[0]
     assert parse_full_config(tomllib.loads(example)).agents[0].name == "nano"

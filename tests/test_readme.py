@@ -1,4 +1,4 @@
-"""The README's environment, agent and configuration are those in examples and work; links are valid."""
+"""The README shows the files of examples/own_agent, they work as described, and links between pages resolve."""
 
 import json
 import re
@@ -28,13 +28,13 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 LOOP_PAGE = (ROOT / "docs" / "loop.md").read_text(encoding="utf-8")
 LINES = 25
-"""Python and configuration together, without empty lines."""
+"""Limit for Python and configuration together, without empty lines."""
 
 
 def block(language: str) -> str:
-    """The README's only block in this language."""
-    [text] = re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.DOTALL | re.MULTILINE)
-    return str(text)
+    """The README's only code block in this language."""
+    [code] = re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.DOTALL | re.MULTILINE)
+    return str(code)
 
 
 FILES = {"desk.py": block("python"), "upturn.toml": block("toml")}
@@ -42,7 +42,7 @@ FILES = {"desk.py": block("python"), "upturn.toml": block("toml")}
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder with only the two files, on the import path."""
+    """A folder with the two files only, on Python's import path."""
     for name, text in FILES.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -56,17 +56,17 @@ def desk(folder: Path) -> ModuleType:
     return import_module("desk")
 
 
-def test_blocks_are_the_files_in_examples() -> None:
+def test_readme_shows_the_files_of_the_example() -> None:
     assert {path.name for path in (ROOT / "examples/own_agent").iterdir() if path.is_file()} == set(FILES)
     for name, text in FILES.items():
         assert (ROOT / "examples/own_agent" / name).read_text(encoding="utf-8") == text
 
 
-def test_blocks_are_about_twenty_lines() -> None:
+def test_example_is_about_twenty_lines() -> None:
     assert sum(bool(line.strip()) for text in FILES.values() for line in text.splitlines()) <= LINES
 
 
-def test_environment_meets_the_contract_and_checks_actions(desk: ModuleType) -> None:
+def test_environment_keeps_the_contract_and_grades_actions(desk: ModuleType) -> None:
     kit = resolve_kit("desk:kit")
     check_environment(kit, 20)
     for split in ("train", "heldout"):
@@ -77,8 +77,8 @@ def test_environment_meets_the_contract_and_checks_actions(desk: ModuleType) -> 
         assert not desk.check(Action("user", "refuse"), expected)
 
 
-def solved(desk: ModuleType, split: Split) -> dict[str, bool]:
-    """By instruction of 300 tasks, whether the rule solves it."""
+def rule_results(desk: ModuleType, split: Split) -> dict[str, bool]:
+    """Whether the rule solves an instruction, for the instructions of 300 tasks."""
     results = {}
     for task in islice(desk.kit.tasks(seed=0, split=split, families=["desk"]), 300):
         action = read_call(desk.rule(task.instruction, (), Observation(task.instruction)))
@@ -88,8 +88,8 @@ def solved(desk: ModuleType, split: Split) -> dict[str, bool]:
     return results
 
 
-def test_rule_solves_one_of_three_wordings_and_no_held_out_one(desk: ModuleType) -> None:
-    train, heldout = solved(desk, "train"), solved(desk, "heldout")
+def test_rule_solves_one_of_the_three_wordings_and_no_held_out_one(desk: ModuleType) -> None:
+    train, heldout = rule_results(desk, "train"), rule_results(desk, "heldout")
     assert {instruction for instruction, is_solved in train.items() if is_solved} == {
         instruction for instruction in train if instruction.startswith("file everything from")
     }
@@ -98,7 +98,7 @@ def test_rule_solves_one_of_three_wordings_and_no_held_out_one(desk: ModuleType)
     assert not train.keys() & heldout.keys()
 
 
-def test_configuration_serves_its_tasks_and_records_enough_demonstrations(desk: ModuleType, folder: Path) -> None:
+def test_serving_the_tasks_gives_enough_demonstrations(desk: ModuleType, folder: Path) -> None:
     config = load_full_config(folder / "upturn.toml", {})
     with open_run(config, folder / "runs" / "loop-test", "loop run", NoProgress()) as context:
         serve(context, "serve", config.tasks.count)
@@ -108,13 +108,13 @@ def test_configuration_serves_its_tasks_and_records_enough_demonstrations(desk: 
     assert {decision.chosen for decision in decisions} == {"nano@base", "rule@base"}
     assert len(decisions) == config.tasks.count
     assert len(demonstrations) >= 40
-    assert {trajectory.agent_version for trajectory in demonstrations} == {
+    assert {demonstration.agent_version for demonstration in demonstrations} == {
         "rule@base"
-    }  # the model has never seen the command
+    }  # nano has never seen it
 
 
 def anchors(page: Path) -> set[str]:
-    """GitHub's anchors of the page's headings."""
+    """The anchors that GitHub gives the page's headings."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -123,7 +123,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_between_pages_are_valid(page: Path) -> None:
+def test_links_between_pages_resolve(page: Path) -> None:
     for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
         if "://" in link:
             continue
@@ -134,23 +134,23 @@ def test_links_between_pages_are_valid(page: Path) -> None:
 
 
 @pytest.mark.slow
-def test_agent_improves_and_is_released(folder: Path) -> None:
+def test_example_run_improves_and_releases_the_model(folder: Path) -> None:
     command = re.findall(
         r"^\$ \.venv/bin/(upturn loop run) --config examples/own_agent/(\S+)$", README, re.MULTILINE
     )
     assert command == [("upturn loop run", "upturn.toml")]
     program = [str(Path(sys.executable).parent / "upturn"), *command[0][0].split()[1:], "--json"]
-    process = subprocess.run(program, cwd=folder, capture_output=True, text=True, check=False)
-    assert process.returncode == 0, process.stderr
-    printed: dict[str, Any] = json.loads(process.stdout)
-    results = {result["name"]: result for result in printed["results"]}
+    done = subprocess.run(program, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    output: dict[str, Any] = json.loads(done.stdout)
+    results = {result["name"]: result for result in output["results"]}
     assert results["cycle_1_gain"]["low"] > 0
     assert results["cycle_1_validation"]["value"] == "pass"
     assert results["cycle_1_release"]["value"] == "promoted"
     for name in ("cycle_1_success_before", "cycle_1_success_after"):
         [shown] = re.findall(rf"^{name} +(\S+) share", README, flags=re.MULTILINE)
-        assert results[name]["value"] == pytest.approx(float(shown), abs=0.05), "the README shows another run's"
-    run_dir = folder / printed["run"]
+        assert results[name]["value"] == pytest.approx(float(shown), abs=0.05), "the README shows other results"
+    run_dir = folder / output["run"]
     events = [json.loads(line) for line in (run_dir / "journal.jsonl").read_text(encoding="utf-8").splitlines()]
     names = {event["step"].removeprefix("cycle-1/") for event in events if event["event"] == "finished"}
     names |= {name.removeprefix("cycle_1_") for name in results}

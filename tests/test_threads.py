@@ -1,4 +1,4 @@
-"""How many threads are used by default, and that idle ones sleep."""
+"""The default number of threads, and the wait policy of idle threads."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ def test_quota_of_cgroup_v1(tmp_path: Path, text: str, quota: float | None) -> N
     assert cpu_quota(tmp_path) == quota
 
 
-def test_no_cgroup_is_no_quota(tmp_path: Path) -> None:
+def test_quota_without_a_cgroup_is_none(tmp_path: Path) -> None:
     assert cpu_quota(tmp_path) is None
 
 
@@ -45,35 +45,35 @@ def test_idle_threads_wait_passively_by_default() -> None:
 
 
 @pytest.mark.parametrize("name", ["OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"])
-def test_a_users_setting_is_left_alone(name: str) -> None:
+def test_wait_policy_set_by_the_user_stays(name: str) -> None:
     environ = {name: "1"}
     wait_passively(environ)
     assert environ == {name: "1"}
 
 
-def _run(program: str, chosen: dict[str, str]) -> str:
-    environ = {name: value for name, value in os.environ.items() if name not in WAIT_SETTINGS} | chosen
+def _run(program: str, variables: dict[str, str]) -> str:
+    environ = {name: value for name, value in os.environ.items() if name not in WAIT_SETTINGS} | variables
     return subprocess.run(
         [sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=False
     ).stdout
 
 
 @pytest.mark.parametrize(
-    ("chosen", "policy"),
+    ("variables", "policy"),
     [
         ({}, "OMP_WAIT_POLICY=PASSIVE"),
         ({"OMP_WAIT_POLICY": "ACTIVE"}, "OMP_WAIT_POLICY=ACTIVE"),
         ({"GOMP_SPINCOUNT": "100"}, "; GOMP_SPINCOUNT=100"),
     ],
 )
-def test_doctor_shows_the_wait_policy_of_the_command(chosen: dict[str, str], policy: str) -> None:
-    printed = _run("from upturn.cli import main; import sys; sys.argv[1:] = ['doctor']; main()", chosen)
-    (line,) = (line for line in printed.splitlines() if "threads" in line)
+def test_doctor_shows_the_wait_policy_of_the_command(variables: dict[str, str], policy: str) -> None:
+    output = _run("from upturn.cli import main; import sys; sys.argv[1:] = ['doctor']; main()", variables)
+    (line,) = (line for line in output.splitlines() if "threads" in line)
     assert policy in line
 
 
 def test_the_command_line_sets_the_policy_before_torch_is_imported() -> None:
-    """Whatever imports torch first, at the latest the last line, finds the policy set."""
+    """The policy is set at the first import of torch, which is the last line at the latest."""
     program = """
 import os, sys
 from importlib.abc import MetaPathFinder

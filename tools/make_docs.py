@@ -18,7 +18,7 @@ import typer
 from typer.main import get_command as as_command
 
 from upturn.cli import app
-from upturn.config import CORE, Settings, changed, default_of, nested_settings
+from upturn.config import CORE, Settings, changed_settings, default_value, nested_settings
 from upturn.loop.trainers import sections
 from upturn.training.runs import GROUPS, METRICS
 
@@ -132,7 +132,7 @@ def _section_lines(kind: type[Settings], heading: str, text: str | None) -> Iter
     hints, meanings = get_type_hints(kind, include_extras=True), _meanings(kind)
     nested = nested_settings(kind)
     for field in fields(kind):
-        default, inner = default_of(field), nested.get(field.name)
+        default, inner = default_value(field), nested.get(field.name)
         shown = _type_text(hints[field.name]) if inner is None else f"[table](#{_anchor(inner)})"
         yield f"| `{field.name}` | {shown} | {_default_of_field(default)} | {_sentence(meanings[field.name])} |"
 
@@ -148,8 +148,8 @@ def _default_of_field(value: Any) -> str:
         return "required"
     if not isinstance(value, Settings):
         return _toml(value)
-    names = [field.name for field in fields(value) if default_of(field) is MISSING]
-    names += [name for name, _ in changed(value, "") if "." not in name and name not in names]
+    names = [field.name for field in fields(value) if default_value(field) is MISSING]
+    names += [name for name, _ in changed_settings(value, "") if "." not in name and name not in names]
     plain = {name: getattr(value, name) for name in names if not is_dataclass(getattr(value, name))}
     return f"`{_toml_value(plain)}`" if plain else ""
 

@@ -86,16 +86,16 @@ def measure_workers(
         runtime = RayRuntime(kit, _LIMITS, workers, Path(folder))
         runtime.follow(worker.model)
         warm_up = Purpose("workers/first", settings.repetitions, temperature=1.0)
-        runtime.attempt(jobs, warm_up)  # sends the weights, once
-        worker.runtime.attempt(jobs, warm_up)
+        runtime.rollout(jobs, warm_up)  # sends the weights, once
+        worker.runtime.rollout(jobs, warm_up)
         for repetition in range(settings.repetitions):
             purpose = Purpose(f"workers/{repetition}", repetition, temperature=1.0)
             # Functions are called at once, so that they may bind what changes with the repetition.
             halves, cost = timed(lambda: run_in_parts(worker.runtime, jobs, purpose))  # noqa: B023
             halved_costs.append(cost)
-            trajectories, cost = timed(lambda: runtime.attempt(jobs, purpose))  # noqa: B023
+            trajectories, cost = timed(lambda: runtime.rollout(jobs, purpose))  # noqa: B023
             worker_costs.append(cost)
-            single_costs.append(timed(lambda: worker.runtime.attempt(jobs, purpose))[1])  # noqa: B023
+            single_costs.append(timed(lambda: worker.runtime.rollout(jobs, purpose))[1])  # noqa: B023
             different += count_different(trajectories, halves)
             tokens += sum(trajectory.usage.written_tokens for trajectory in trajectories)
             on_done()
@@ -123,7 +123,7 @@ def run_in_parts(
 ) -> list[Trajectory]:
     """Trajectories of one process that runs the workers' parts one after another."""
     ends = [len(jobs) * part // WORKERS for part in range(WORKERS + 1)]
-    return [trajectory for start, end in pairwise(ends) for trajectory in runtime.attempt(jobs[start:end], purpose)]
+    return [trajectory for start, end in pairwise(ends) for trajectory in runtime.rollout(jobs[start:end], purpose)]
 
 
 def count_different(trajectories: Sequence[Trajectory], expected: Sequence[Trajectory]) -> int:

@@ -151,7 +151,7 @@ def train(folder: Path, work: ShardedWork) -> None:
 
     from upturn.config import OptimiserSettings
     from upturn.training import Stream, TrainingRow
-    from upturn.training.distributed import connected, shard, world_from_environment
+    from upturn.training.distributed import connect, shard, world_from_environment
     from upturn.training.losses import CrossEntropy
     from upturn.training.optimisation import Trainer
 
@@ -169,7 +169,7 @@ def train(folder: Path, work: ShardedWork) -> None:
         for index in range(work.rollouts)
     ]
     settings = OptimiserSettings(micro_batch_tokens=work.micro_batch_tokens)
-    with connected(world_from_environment()) as world:
+    with connect(world_from_environment()) as world:
         started_bytes, losses, seconds = resident_bytes(), list[float](), 0.0
         model = build_model(work.model)
         shard(model, world)

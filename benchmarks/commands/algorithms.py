@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from benchmarks.commands.options import AsJson, Folder, Quick, emit_and_exit, select_parts
-from upturn.cli import progress, resumable
+from upturn.cli import progress, resume_hint
 from upturn.threads import usable_cores
 
 
@@ -43,7 +43,7 @@ def bench_algorithms(  # noqa: PLR0917  # a command's parameters are its options
     if part:
         require(bench.parts)
     with (
-        resumable(
+        resume_hint(
             f"python -m benchmarks algorithms --folder {quote(str(folder))}, and the other options as before"
         ),
         progress("measurements", bench.steps) as ticker,

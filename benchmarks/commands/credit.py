@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from benchmarks.commands.options import AsJson, Folder, Quick, emit_and_exit, select_parts
-from upturn.cli import progress, resumable
+from upturn.cli import progress, resume_hint
 from upturn.threads import usable_cores
 
 
@@ -34,7 +34,7 @@ def bench_credit(  # noqa: PLR0917  # a command's parameters are its options
     bench = bench if seeds is None else bench.with_seeds(seeds)
     bench = replace(bench, threads=usable_cores())
     with (
-        resumable(f"python -m benchmarks credit --folder {quote(str(folder))}, and the other options as before"),
+        resume_hint(f"python -m benchmarks credit --folder {quote(str(folder))}, and the other options as before"),
         progress("measurements", bench.steps) as ticker,
     ):
         measurement = measure(bench, on_done=ticker.advance)

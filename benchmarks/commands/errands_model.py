@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from benchmarks.commands.options import AsJson
-from upturn.cli import LiveView, emit, resumable
+from upturn.cli import LiveView, emit, resume_hint
 from upturn.records import Result
 
 
@@ -24,13 +24,13 @@ def build_errands_model(  # noqa: PLR0917  # a command's parameters are its opti
 ) -> None:
     """Build the model of errands from nothing: tokenizer, pre-training on demonstrations, evaluation, card."""
     command = f"python -m benchmarks errands-model --work {quote(str(work))} --threads {threads}"
-    with LiveView("Build the model nano-errands") as view, resumable(command):
+    with LiveView("Build the model nano-errands") as view, resume_hint(command):
         from benchmarks.errands import MODEL
         from benchmarks.errands.pretraining import ERRANDS
-        from upturn.loop import build
+        from upturn.loop import build_model
 
         target = output or Path(MODEL)
-        card = build(ERRANDS, work, target, seed=seed, threads=threads, progress=view)
+        card = build_model(ERRANDS, work, target, seed=seed, threads=threads, progress=view)
     results = [
         Result(f"{name}_success", figure["value"], "share", figure["low"], figure["high"], figure["n"])
         for name, figure in card.heldout.items()

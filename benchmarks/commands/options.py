@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 
 import typer
 
-from upturn.cli import emit, say
+from upturn.cli import emit, print_message
 from upturn.errors import ConfigError
 from upturn.records import JsonValue, Result
 from upturn.threads import usable_cores
@@ -39,7 +39,7 @@ def new_bench(reps: int, threads: int | None, *, is_quick: bool) -> "Bench":
     from benchmarks.measurement import QUICK, Bench, Sizes
 
     sizes = QUICK if is_quick else Sizes()
-    return Bench(Path(), threads or usable_cores(), reps, sizes, has_bars=not is_quick, log=say)
+    return Bench(Path(), threads or usable_cores(), reps, sizes, has_bars=not is_quick, log=print_message)
 
 
 def run_measurements(

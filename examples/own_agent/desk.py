@@ -8,17 +8,17 @@ HELDOUT = "store all mails from {} in {}", "take everything by {} to {}"
 
 
 def make(rng, split):  # samples a task and its expected answer
-    right = {"from": rng.choice(PEOPLE), "folder": rng.choice(FOLDERS)}
-    return rng.choice(TRAIN if split == "train" else HELDOUT).format(*right.values()), right
+    expected = {"from": rng.choice(PEOPLE), "folder": rng.choice(FOLDERS)}
+    return rng.choice(TRAIN if split == "train" else HELDOUT).format(*expected.values()), expected
 
 
-def check(action, right):  # grades the action
-    return action.operation == "file_all" and action.parameters == right
+def check(action, expected):  # grades the action
+    return action.operation == "file_all" and action.parameters == expected
 
 
-def rule(instruction, turns, observation):  # your agent: it knows one of the three wordings
-    found = re.match(r"file everything from (\w+) under (\w+)", instruction)
-    return "desk.file_all from={}; folder={}".format(*found.groups()) if found else "user.refuse"
+def rule(instruction, turns, observation):  # your agent: handles one of the three wordings
+    match = re.match(r"file everything from (\w+) under (\w+)", instruction)
+    return "desk.file_all from={}; folder={}".format(*match.groups()) if match else "user.refuse"
 
 
 kit = one_step("desk", make, check)

@@ -1,32 +1,29 @@
-"""Every error Upturn raises on purpose, named by the boundary that failed.
+"""The errors that Upturn raises on purpose, named by the boundary that failed.
 
-Each type also is the standard-library type it refines, so ``except ValueError`` keeps working.
-A message says what was wrong, the value, what is allowed and what to do.
+Each type also derives from the standard-library type it refines, so ``except ValueError`` keeps working.
+A message states what was wrong, the value, what is allowed and what to do.
 """
 
 from collections.abc import Sequence
 
-_LONGEST_DESCRIPTION = 1000
-"""Characters: the message of an error may hold a whole document."""
-
 
 class UpturnError(Exception):
-    """Base of all errors raised on purpose; the command line prints these without a traceback."""
+    """Base of all errors raised on purpose; the command line prints them without a traceback."""
 
     exit_code = 1
 
 
-def described(exc: BaseException, *, longest: int = _LONGEST_DESCRIPTION) -> str:
-    """The error's type and message, for a record: Unicode text of bounded length, whatever the error says."""
+def error_text(exc: BaseException, *, longest: int = 1000) -> str:
+    """Returns the error's type and message as Unicode text of at most ``longest`` characters. Never raises."""
     try:
         message = str(exc)
-    except Exception:  # noqa: BLE001  foreign errors may break even here
+    except Exception:  # noqa: BLE001  third-party errors may fail even here
         message = "its message cannot be shown"
     return f"{type(exc).__name__}: {message}"[:longest].encode("utf-8", "backslashreplace").decode()
 
 
 class ConfigError(UpturnError, ValueError):
-    """One or more settings are unusable; carries all problems, found before any work."""
+    """One or more settings are unusable; ``problems`` lists every problem found."""
 
     exit_code = 2
 
@@ -38,11 +35,11 @@ class ConfigError(UpturnError, ValueError):
 
 
 class RecordError(UpturnError, ValueError):
-    """A stored or received record does not have the shape its kind and version promise."""
+    """A stored or received record does not match the schema of its kind and version."""
 
 
 class UnknownNameError(UpturnError, LookupError):
-    """A name that no registry knows; the message lists the known ones."""
+    """A name is not registered; the message lists the known names."""
 
     exit_code = 2
 
@@ -52,31 +49,31 @@ class ModelError(UpturnError, RuntimeError):
 
 
 class ClusterError(UpturnError, RuntimeError):
-    """Workers elsewhere cannot be reached, do not start, or work with other weights than they were given."""
+    """Remote workers cannot be reached, do not start, or use other weights than they were sent."""
 
 
 class WorldError(UpturnError, RuntimeError):
-    """An environment broke its contract (never: an agent sent a bad action, which is an observation)."""
+    """An environment broke its contract. (A bad action of an agent is no error: it gets an observation.)"""
 
 
 class StoreError(UpturnError, RuntimeError):
-    """The pool cannot be opened, or refuses a write that would change what was acknowledged."""
+    """The pool cannot be opened or read, or rejects a write."""
 
 
 class StoreConflictError(StoreError):
-    """A write contradicts what is stored, or names what is not: the same write can never succeed."""
+    """A write contradicts stored records, or refers to records that are not stored."""
 
 
 class StoreBusyError(StoreError):
-    """Another process holds the pool for writing."""
+    """Another process has the pool open for writing."""
 
 
 class IngestError(UpturnError, ValueError):
-    """An input file cannot be read at all (single bad lines are quarantined instead)."""
+    """An input file cannot be read at all. (Single bad lines are quarantined instead.)"""
 
 
 class FileFormatError(UpturnError, ValueError):
-    """A file cannot be read as what it should be, or something cannot be written as one; the message says why."""
+    """A file cannot be read in its expected format, or content cannot be written in that format."""
 
 
 class RoutingError(UpturnError, RuntimeError):
@@ -84,17 +81,15 @@ class RoutingError(UpturnError, RuntimeError):
 
 
 class TrainingError(UpturnError, RuntimeError):
-    """A training run cannot start or continue: empty batches, foreign checkpoints, unusable rollouts, too little
-    evidence.
-    """
+    """A training run cannot start or continue, e.g. for an empty batch or an incompatible checkpoint."""
 
 
 class ReleaseError(UpturnError, RuntimeError):
-    """A release step is not allowed in the release's present state."""
+    """A release step is not allowed in the release's current state."""
 
 
 class JournalError(UpturnError, RuntimeError):
-    """A run folder cannot be resumed: other configuration, other version or a damaged journal."""
+    """A run folder cannot be resumed: different configuration or version, or a damaged journal."""
 
 
 class MeasurementError(UpturnError, RuntimeError):

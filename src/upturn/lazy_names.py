@@ -1,13 +1,13 @@
-"""Names that a package hands on without loading the module behind them until somebody asks (PEP 562)."""
+"""Names that a package exports but imports only on first access (PEP 562)."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
 
 
 def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], object]:
-    """The ``__getattr__`` of ``package``: ``modules`` says which of its modules defines a name.
+    """Returns the ``__getattr__`` of ``package``; ``modules`` maps each lazy name to the module that defines it.
 
-    For names whose modules import torch at their top. Raises AttributeError for any other name.
+    Used for modules that import torch. Any other name raises AttributeError.
     """
 
     def get(name: str) -> object:

@@ -1,4 +1,4 @@
-"""Tasks, versions and decisions of the arbiter's tests."""
+"""Tasks, versions and decisions for the tests of the arbiter."""
 
 from collections.abc import Callable
 

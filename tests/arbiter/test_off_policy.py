@@ -12,29 +12,29 @@ MakeDecision = Callable[..., Decision]
 
 
 def logged(make: MakeDecision, share: float, successes: int, n: int) -> list[LoggedOutcome]:
-    """n decisions of which exactly ``share`` chose a@1, with exactly ``successes`` successes, and b@1 never won."""
-    chose = round(share * n)
+    """Returns n decisions; exactly ``share`` chose a@1, with exactly ``successes`` successes; b@1 always fails."""
+    chosen = round(share * n)
     shares = {"a@1": share, "b@1": 1 - share}
-    found = [LoggedOutcome(make(f"a{i}", shares, "a@1"), float(i < successes)) for i in range(chose)]
-    return found + [LoggedOutcome(make(f"b{i}", shares, "b@1"), 0.0) for i in range(n - chose)]
+    outcomes = [LoggedOutcome(make(f"a{i}", shares, "a@1"), float(i < successes)) for i in range(chosen)]
+    return outcomes + [LoggedOutcome(make(f"b{i}", shares, "b@1"), 0.0) for i in range(n - chosen)]
 
 
 def test_ips_and_its_closed_form_error(make_decision: MakeDecision) -> None:
     # Target a@1, logged with π = .2, true p = .6 in exactly 1,000 of 5,000: SE = sqrt((p/π − p²)/n).
-    found = inverse_propensity(logged(make_decision, 0.2, 600, 5000), always("a@1"))
-    assert found.value == pytest.approx(0.6)
-    assert found.standard_error == pytest.approx(((0.6 / 0.2 - 0.36) / 5000) ** 0.5, rel=2e-4)  # n against n − 1
-    assert found.low == pytest.approx(0.6 - 1.96 * 0.02298, abs=1e-4)
-    assert found.effective_samples == pytest.approx(1000)
-    assert found.max_weight == pytest.approx(5)
-    assert found.refusal == ""
+    estimate = inverse_propensity(logged(make_decision, 0.2, 600, 5000), always("a@1"))
+    assert estimate.value == pytest.approx(0.6)
+    assert estimate.standard_error == pytest.approx(((0.6 / 0.2 - 0.36) / 5000) ** 0.5, rel=2e-4)  # n against n − 1
+    assert estimate.low == pytest.approx(0.6 - 1.96 * 0.02298, abs=1e-4)
+    assert estimate.effective_samples == pytest.approx(1000)
+    assert estimate.max_weight == pytest.approx(5)
+    assert estimate.refusal == ""
 
 
 def test_snips_and_its_linearised_error(make_decision: MakeDecision) -> None:
     # Constant weights: the estimate is the plain mean of what the target chose, SE = sqrt(p(1 − p)/(π n)).
-    found = self_normalised(logged(make_decision, 0.2, 600, 5000), always("a@1"))
-    assert found.value == pytest.approx(0.6)
-    assert found.standard_error == pytest.approx((0.24 / 1000) ** 0.5, rel=2e-4)
+    estimate = self_normalised(logged(make_decision, 0.2, 600, 5000), always("a@1"))
+    assert estimate.value == pytest.approx(0.6)
+    assert estimate.standard_error == pytest.approx((0.24 / 1000) ** 0.5, rel=2e-4)
 
 
 def test_dr_is_ips_for_a_zero_model_and_exact_for_a_perfect_one(make_decision: MakeDecision) -> None:
@@ -47,7 +47,7 @@ def test_dr_is_ips_for_a_zero_model_and_exact_for_a_perfect_one(make_decision: M
     assert perfect.value == pytest.approx(600 / 5000)  # every residual is zero: the mean of the predictions
 
 
-def test_estimates_cover_the_truth_of_full_information(make_decision: MakeDecision) -> None:
+def test_estimates_cover_the_true_value(make_decision: MakeDecision) -> None:
     generator = np.random.default_rng(5)
     truth = {"a@1": 0.7, "b@1": 0.4, "c@1": 0.1}
     target = {"a@1": 0.6, "b@1": 0.4}
@@ -60,27 +60,27 @@ def test_estimates_cover_the_truth_of_full_information(make_decision: MakeDecisi
             chosen = str(generator.choice(list(share), p=list(share.values())))
             decision = make_decision(f"{run}-{index}", share, chosen)
             outcomes.append(LoggedOutcome(decision, float(generator.random() < truth[chosen])))
-        for estimate in (inverse_propensity, self_normalised):
-            found = estimate(outcomes, lambda _decision: target)
-            assert found.low is not None and found.high is not None
-            hits += found.low <= value <= found.high
+        for estimator in (inverse_propensity, self_normalised):
+            estimate = estimator(outcomes, lambda _decision: target)
+            assert estimate.low is not None and estimate.high is not None
+            hits += estimate.low <= value <= estimate.high
     assert hits >= 66, "95 % intervals, 40 independent pairs: 65 or fewer of 80 cover with P < 1e-3"
 
 
-def test_missing_rewards_are_left_out_and_counted(make_decision: MakeDecision) -> None:
+def test_missing_rewards_are_excluded_and_counted(make_decision: MakeDecision) -> None:
     outcomes = logged(make_decision, 0.5, 200, 800)
     outcomes += [LoggedOutcome(make_decision(f"m{i}", {"a@1": 0.5, "b@1": 0.5}, "a@1"), None) for i in range(7)]
-    found = inverse_propensity(outcomes, always("a@1"))
-    assert (found.decisions, found.missing) == (800, 7)
-    assert found.value == pytest.approx(0.5)
+    estimate = inverse_propensity(outcomes, always("a@1"))
+    assert (estimate.decisions, estimate.missing) == (800, 7)
+    assert estimate.value == pytest.approx(0.5)
 
 
-def test_no_support_is_refused(make_decision: MakeDecision) -> None:
+def test_estimates_without_support_are_refused(make_decision: MakeDecision) -> None:
     outcomes = logged(make_decision, 0.5, 200, 800)
     outcomes.append(LoggedOutcome(make_decision("x", {"b@1": 1.0, "a@1": 0.0}, "b@1"), 1.0))
-    for found in (inverse_propensity(outcomes, always("a@1")), self_normalised(outcomes, always("a@1"))):
-        assert (found.value, found.standard_error, found.low, found.high) == (None, None, None, None)
-        assert found.refusal.startswith("no support: in 1 of 801 draws")
+    for estimate in (inverse_propensity(outcomes, always("a@1")), self_normalised(outcomes, always("a@1"))):
+        assert (estimate.value, estimate.standard_error, estimate.low, estimate.high) == (None, None, None, None)
+        assert estimate.refusal.startswith("no support: in 1 of 801 draws")
     assert inverse_propensity(outcomes, always("b@1")).refusal == ""
     assert "no support: in 801 of 801" in inverse_propensity(outcomes, always("never@1")).refusal
 
@@ -92,7 +92,7 @@ def test_large_weights_and_few_effective_samples_are_refused(make_decision: Make
     few = inverse_propensity(logged(make_decision, 0.5, 60, 198), always("a@1"))
     assert few.refusal == "effective sample size 99.0 is below 100; log more decisions"
     assert inverse_propensity(logged(make_decision, 0.5, 60, 200), always("a@1")).refusal == ""
-    assert inverse_propensity([], always("a@1")).refusal == "no decision has a judged outcome"
+    assert inverse_propensity([], always("a@1")).refusal == "no decision has an evaluated outcome"
 
 
 def test_decisions_of_an_episode_count_as_one_draw(make_decision: MakeDecision) -> None:
@@ -105,14 +105,17 @@ def test_decisions_of_an_episode_count_as_one_draw(make_decision: MakeDecision) 
     single = [
         LoggedOutcome(make_decision(f"{i}", shares, "ab"[i % 2] + "@1"), float(i % 4 == 0)) for i in range(400)
     ]
-    whole, parts = inverse_propensity(episodes, always("a@1")), inverse_propensity(single, always("a@1"))
-    assert whole.value == pytest.approx(parts.value)
-    assert whole.standard_error == pytest.approx(parts.standard_error)
-    assert whole.effective_samples == parts.effective_samples == 200
-    assert (whole.decisions, parts.decisions) == (1200, 400)
+    episode_estimate, single_estimate = (
+        inverse_propensity(episodes, always("a@1")),
+        inverse_propensity(single, always("a@1")),
+    )
+    assert episode_estimate.value == pytest.approx(single_estimate.value)
+    assert episode_estimate.standard_error == pytest.approx(single_estimate.standard_error)
+    assert episode_estimate.effective_samples == single_estimate.effective_samples == 200
+    assert (episode_estimate.decisions, single_estimate.decisions) == (1200, 400)
 
 
-def test_targets_that_are_not_a_distribution_are_refused(make_decision: MakeDecision) -> None:
+def test_targets_that_are_not_a_distribution_are_rejected(make_decision: MakeDecision) -> None:
     outcomes = logged(make_decision, 0.5, 200, 800)
     for target in ({"a@1": 0.5}, {"a@1": 1.5, "b@1": -0.5}):
         with pytest.raises(ValueError, match="sum to 1"):

@@ -26,7 +26,7 @@ AB = (Candidate("a", "a@1"), Candidate("b", "b@1"))
 ABC = (*AB, Candidate("c", "c@1"))
 
 
-def learned(tally: Tally, outcomes: Sequence[tuple[str, float]], family: str = "mail") -> Tally:
+def with_outcomes(tally: Tally, outcomes: Sequence[tuple[str, float]], family: str = "mail") -> Tally:
     for version, reward in outcomes:
         tally.add(family, version, reward)
     return tally
@@ -42,12 +42,12 @@ def learned(tally: Tally, outcomes: Sequence[tuple[str, float]], family: str = "
         lambda: DiscountedThompson(floor=0.001, tally=Tally(discount=0.9, borrow=0)),
     ],
 )
-def test_shipped_policies_keep_the_contract(make: Callable[[], RoutingPolicy]) -> None:
+def test_shipped_policies_fulfil_the_contract(make: Callable[[], RoutingPolicy]) -> None:
     assert check_routing_policy(make) == []
 
 
-class _Broken(Uniform):
-    """Breaks every clause: greedy, by place, and blind to what it learned."""
+class BrokenPolicy(Uniform):
+    """Violates every rule: greedy, dependent on the order, with a constant snapshot."""
 
     def probabilities(self, task: Task, candidates: Sequence[Candidate]) -> Sequence[float]:
         return [1.0] + [0.0] * (len(candidates) - 1)
@@ -56,7 +56,7 @@ class _Broken(Uniform):
         return "always the same"
 
 
-class _ByPlace(Uniform):
+class OrderDependentPolicy(Uniform):
     """Depends on the order of the candidates."""
 
     def probabilities(self, task: Task, candidates: Sequence[Candidate]) -> Sequence[float]:
@@ -64,35 +64,35 @@ class _ByPlace(Uniform):
         return [weight / sum(weights) for weight in weights]
 
 
-def test_the_checker_finds_broken_policies() -> None:
-    problems = " ".join(check_routing_policy(_Broken))
+def test_checker_reports_broken_policies() -> None:
+    problems = " ".join(check_routing_policy(BrokenPolicy))
     assert "above 0" in problems
     assert "unchanged" in problems
-    assert any("order" in problem for problem in check_routing_policy(_ByPlace))
+    assert any("order" in problem for problem in check_routing_policy(OrderDependentPolicy))
 
 
 def test_thompson_mixes_probability_of_being_best_with_the_floor(make_task: MakeTask) -> None:
     # One success gives Beta(2, 1), which beats the uniform with probability 2/3.
-    policy = DiscountedThompson(floor=0.05, tally=learned(Tally(discount=1), [("a@1", 1.0)]))
+    policy = DiscountedThompson(floor=0.05, tally=with_outcomes(Tally(discount=1), [("a@1", 1.0)]))
     assert policy.probabilities(make_task(), AB) == pytest.approx([0.95 * 2 / 3 + 0.025, 0.95 / 3 + 0.025])
 
 
-def test_a_hopeless_candidate_keeps_the_floor_probability(make_task: MakeTask) -> None:
+def test_candidate_that_always_fails_has_the_floor_probability(make_task: MakeTask) -> None:
     record = [("a@1", 1.0), ("b@1", 0.0)] * 500
-    policy = DiscountedThompson(floor=0.05, tally=learned(Tally(discount=1), record))
+    policy = DiscountedThompson(floor=0.05, tally=with_outcomes(Tally(discount=1), record))
     assert policy.probabilities(make_task(), AB) == pytest.approx([0.975, 0.025], abs=1e-12)
 
 
 def test_each_family_is_learned_separately(make_task: MakeTask) -> None:
-    tally = learned(Tally(borrow=0), [("a@1", 1.0), ("b@1", 0.0)] * 20, family="mail")
-    policy = DiscountedThompson(tally=learned(tally, [("a@1", 0.0), ("b@1", 1.0)] * 20, family="sheet"))
+    tally = with_outcomes(Tally(borrow=0), [("a@1", 1.0), ("b@1", 0.0)] * 20, family="mail")
+    policy = DiscountedThompson(tally=with_outcomes(tally, [("a@1", 0.0), ("b@1", 1.0)] * 20, family="sheet"))
     assert policy.probabilities(make_task(family="mail"), AB)[0] > 0.9
     assert policy.probabilities(make_task(family="sheet"), AB)[0] < 0.1
     assert policy.probabilities(make_task(family="chat"), AB) == pytest.approx([0.5, 0.5])
 
 
 @pytest.mark.parametrize("floor", [0.0, -0.1, 0.06, float("nan")])
-def test_floors_outside_of_their_range_are_refused(floor: float) -> None:
+def test_floors_out_of_range_are_rejected(floor: float) -> None:
     with pytest.raises(ValueError, match=r"at most 0\.05"):
         DiscountedThompson(floor=floor)
     with pytest.raises(ValueError, match=r"at most 0\.05"):
@@ -107,7 +107,7 @@ def test_rules_fall_back_to_the_default_and_then_to_any_agent(make_task: MakeTas
     assert policy.probabilities(make_task(family="chat"), ABC[::2]) == [0.5, 0.5]
 
 
-def test_switching_to_rules_and_back_keeps_what_was_learned(
+def test_switching_to_rules_and_back_keeps_learned_outcomes(
     make_task: MakeTask, make_decision: MakeDecision
 ) -> None:
     tally = Tally()
@@ -118,7 +118,7 @@ def test_switching_to_rules_and_back_keeps_what_was_learned(
 
 def test_epsilon_greedy_shares_ties(make_task: MakeTask) -> None:
     policy = EpsilonGreedy(
-        epsilon=0.3, tally=learned(Tally(discount=1), [("a@1", 1.0), ("b@1", 1.0), ("c@1", 0.0)])
+        epsilon=0.3, tally=with_outcomes(Tally(discount=1), [("a@1", 1.0), ("b@1", 1.0), ("c@1", 0.0)])
     )
     assert policy.probabilities(make_task(), ABC) == pytest.approx([0.45, 0.45, 0.1])
     with pytest.raises(ValueError, match="epsilon"):
@@ -135,7 +135,7 @@ def test_learning_credits_the_chosen_version(make_decision: MakeDecision) -> Non
         policy.learn(decision, RoutingOutcome("other", 1.0))
 
 
-def test_outcomes_follow_the_verdict(make_decision: MakeDecision) -> None:
+def test_reward_of_an_outcome_follows_the_verdict(make_decision: MakeDecision) -> None:
     decision = make_decision("d", {"a@1": 1.0}, "a@1")
 
     def evaluation(verdict: str) -> Evaluation:
@@ -147,13 +147,13 @@ def test_outcomes_follow_the_verdict(make_decision: MakeDecision) -> None:
     assert RoutingOutcome.of(decision, None) == RoutingOutcome("d", None)
 
 
-def test_snapshots_name_state_and_settings(make_task: MakeTask, make_decision: MakeDecision) -> None:
+def test_snapshots_depend_on_state_and_settings(make_task: MakeTask, make_decision: MakeDecision) -> None:
     policy = DiscountedThompson()
-    fresh = policy.snapshot()
-    assert fresh == DiscountedThompson().snapshot()
-    assert len({fresh, DiscountedThompson(floor=0.01).snapshot(), Uniform().snapshot()}) == 3
+    initial = policy.snapshot()
+    assert initial == DiscountedThompson().snapshot()
+    assert len({initial, DiscountedThompson(floor=0.01).snapshot(), Uniform().snapshot()}) == 3
     policy.learn(make_decision("d", {"a@1": 1.0}, "a@1"), RoutingOutcome("d", 1.0))
-    assert policy.snapshot() != fresh
+    assert policy.snapshot() != initial
     restored = DiscountedThompson()
     restored.restore(policy.state())
     assert restored.snapshot() == policy.snapshot()

@@ -13,23 +13,23 @@ parameter = st.floats(min_value=1, max_value=5000)
 shapes = st.lists(st.tuples(parameter, parameter), min_size=1, max_size=5)
 
 
-def integrated_slowly(arms: list[Shape]) -> NDArray[np.float64]:
-    """Riemann–Stieltjes sums of Π cdf over each arm's cdf on a dense grid: no density, no Gauss rule."""
+def reference_probabilities(arms: list[Shape]) -> NDArray[np.float64]:
+    """Returns Riemann–Stieltjes sums of Π cdf over each arm's cdf on a dense grid: no density, no Gauss rule."""
     levels = np.linspace(0, 1, 20_001)
     grid = np.unique(np.concatenate([stats.beta.ppf(levels, alpha, beta) for alpha, beta in arms]))
     below = np.array([stats.beta.cdf(grid, alpha, beta) for alpha, beta in arms])
-    found = []
+    probabilities = []
     for arm in range(len(arms)):
         others = np.prod(np.delete(below, arm, axis=0), axis=0)
-        found.append(float(np.sum(np.diff(below[arm]) * (others[1:] + others[:-1]) / 2)))
-    return np.array(found)
+        probabilities.append(float(np.sum(np.diff(below[arm]) * (others[1:] + others[:-1]) / 2)))
+    return np.array(probabilities)
 
 
 def test_moments_are_those_of_the_beta_distribution() -> None:
-    belief = Posterior(3, 2)
-    assert belief.mean == 0.6
-    assert belief.deviation == pytest.approx(0.2)  # sqrt(3·2 / (25·6))
-    assert belief.weight == 3
+    posterior = Posterior(3, 2)
+    assert posterior.mean == 0.6
+    assert posterior.deviation == pytest.approx(0.2)  # sqrt(3·2 / (25·6))
+    assert posterior.weight == 3
     assert Posterior(1, 1).interval() == pytest.approx((0.025, 0.975))
     assert Posterior(1, 1).interval(0.5) == pytest.approx((0.25, 0.75))
 
@@ -53,29 +53,29 @@ def test_probabilities_match_hand_computed_values() -> None:
         [(10.0, 4.0)] * 6 + [(9.0, 5.0)] * 5,
     ],
 )
-def test_agrees_with_slow_integration(arms: list[Shape]) -> None:
-    assert np.abs(np.array(probability_best(tuple(arms))) - integrated_slowly(arms)).max() < 1e-6
+def test_agrees_with_independent_integration(arms: list[Shape]) -> None:
+    assert np.abs(np.array(probability_best(tuple(arms))) - reference_probabilities(arms)).max() < 1e-6
 
 
 def test_agrees_with_sampling() -> None:
     arms = ((12.0, 5.0), (9.0, 3.0), (2.0, 2.0))
     count = 200_000
     generator = np.random.default_rng(11)
-    drawn = np.array([generator.beta(alpha, beta, count) for alpha, beta in arms])
-    shares = np.bincount(drawn.argmax(axis=0), minlength=3) / count
+    samples = np.array([generator.beta(alpha, beta, count) for alpha, beta in arms])
+    shares = np.bincount(samples.argmax(axis=0), minlength=3) / count
     for share, exact in zip(shares, probability_best(arms), strict=True):
         error = (exact * (1 - exact) / count) ** 0.5
         assert abs(share - exact) < 4.9 * error, "P(fails by chance) < 1e-6 per arm: 4.9 standard errors"
 
 
-@settings(max_examples=50, deadline=None)  # a busy machine is no failure
+@settings(max_examples=50, deadline=None)  # a slow machine must not fail it
 @given(shapes)
 def test_probabilities_sum_to_one_and_follow_the_arms(arms: list[Shape]) -> None:
-    found = probability_best(tuple(arms))
-    assert sum(found) == pytest.approx(1, abs=1e-12)
-    assert all(0 <= probability <= 1 for probability in found)
-    assert probability_best(tuple(arms[::-1])) == pytest.approx(found[::-1], abs=1e-12)
+    probabilities = probability_best(tuple(arms))
+    assert sum(probabilities) == pytest.approx(1, abs=1e-12)
+    assert all(0 <= probability <= 1 for probability in probabilities)
+    assert probability_best(tuple(arms[::-1])) == pytest.approx(probabilities[::-1], abs=1e-12)
 
 
-def test_an_arm_wholly_below_another_gets_probability_zero() -> None:
+def test_arm_entirely_below_another_has_probability_zero() -> None:
     assert probability_best(((900.0, 100.0), (100.0, 900.0))) == (1.0, 0.0)

@@ -19,37 +19,37 @@ def read(folder: Path, text: str | bytes, **options: object) -> Recording:
 
 
 def test_reads_the_hand_written_file() -> None:
-    found = read_recording(FILES / "replay.csv")
-    assert found.models == ("small/model", "large-model")
-    assert found.families == ("sums", "sums", "words", "words", "words", "sums", "words", "sums")
-    assert found.rewards.tolist() == [[1, 1], [0, 1], [1, 0], [0.25, 0.75], [1, 0], [0, 1], [1, 1], [0, 0]]
-    assert found.costs is not None
-    assert found.costs[:2].tolist() == [[0.1, 1.0], [0.1, 1.2]]
-    assert found.bad_lines == ()
-    assert found.ignored_columns == ("prompt", "small/model_response")
+    recording = read_recording(FILES / "replay.csv")
+    assert recording.models == ("small/model", "large-model")
+    assert recording.families == ("sums", "sums", "words", "words", "words", "sums", "words", "sums")
+    assert recording.rewards.tolist() == [[1, 1], [0, 1], [1, 0], [0.25, 0.75], [1, 0], [0, 1], [1, 1], [0, 0]]
+    assert recording.costs is not None
+    assert recording.costs[:2].tolist() == [[0.1, 1.0], [0.1, 1.2]]
+    assert recording.bad_lines == ()
+    assert recording.ignored_columns == ("prompt", "small/model_response")
 
 
 def test_bad_lines_are_skipped_with_line_and_reason() -> None:
-    found = read_recording(FILES / "replay_damaged.csv")
-    assert found.bad_lines == (
+    recording = read_recording(FILES / "replay_damaged.csv")
+    assert recording.bad_lines == (
         BadLine(3, "no outcome for 'small/model'"),
         BadLine(5, "expected 5 cells, got 3"),
         BadLine(6, "outcome of 'small/model' must be True, False or a number in [0, 1], got 'perhaps'"),
         BadLine(7, "outcome of 'small/model' must be True, False or a number in [0, 1], got '1.5'"),
         BadLine(9, "no family"),
     )
-    assert found.rewards.tolist() == [[1, 1], [0, 1]]
+    assert recording.rewards.tolist() == [[1, 1], [0, 1]]
 
 
 def test_reads_the_published_file() -> None:
     if not ROUTELLM.exists():
         pytest.skip(f"the published recording is not at {ROUTELLM}")
-    found = read_recording(ROUTELLM)
-    assert found.rewards.shape == (1319, 2)
-    assert found.rewards.mean(axis=0).round(4).tolist() == [0.6384, 0.8567]
-    assert float(found.rewards.max(axis=1).mean()) == pytest.approx(0.9287, abs=5e-5)
-    assert found.models == ("mistralai/Mixtral-8x7B-Instruct-v0.1", "gpt-4-1106-preview")
-    assert found.bad_lines == ()
+    recording = read_recording(ROUTELLM)
+    assert recording.rewards.shape == (1319, 2)
+    assert recording.rewards.mean(axis=0).round(4).tolist() == [0.6384, 0.8567]
+    assert float(recording.rewards.max(axis=1).mean()) == pytest.approx(0.9287, abs=5e-5)
+    assert recording.models == ("mistralai/Mixtral-8x7B-Instruct-v0.1", "gpt-4-1106-preview")
+    assert recording.bad_lines == ()
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
@@ -58,43 +58,43 @@ def test_reads_the_published_file() -> None:
 def test_encodings_separators_and_line_ends(tmp_path: Path, encoding: str, separator: str, newline: str) -> None:
     lines = [["prompt", "模型", "b"], ['"où\n?"', "True", "0"], ["x", "0.5", "1"]]
     text = newline.join(separator.join(cells) for cells in lines)
-    found = read(tmp_path, text.encode(encoding))
-    assert found.models == ("模型", "b")
-    assert found.rewards.tolist() == [[1, 0], [0.5, 1]]
+    recording = read(tmp_path, text.encode(encoding))
+    assert recording.models == ("模型", "b")
+    assert recording.rewards.tolist() == [[1, 0], [0.5, 1]]
 
 
-def test_invalid_bytes_do_not_stop_reading(tmp_path: Path) -> None:
+def test_invalid_bytes_are_replaced(tmp_path: Path) -> None:
     assert read(tmp_path, b"prompt,a\ncaf\xe9,1\nx\x00y,0\n").rewards.tolist() == [[1], [0]]
 
 
 def test_very_long_cells_are_read_and_the_limit_is_restored(tmp_path: Path) -> None:
     before = csv.field_size_limit()
-    found = read(tmp_path, f"prompt,a,a_response\nx,1,{'y' * 300_000}\n")
-    assert found.rewards.tolist() == [[1]]
+    recording = read(tmp_path, f"prompt,a,a_response\nx,1,{'y' * 300_000}\n")
+    assert recording.rewards.tolist() == [[1]]
     assert csv.field_size_limit() == before
 
 
-def test_only_columns_of_outcomes_are_models(tmp_path: Path) -> None:
+def test_only_columns_with_outcomes_are_models(tmp_path: Path) -> None:
     header = ",Unnamed: 0,prompt,answer,difficulty,a,a_cost,a_tokens,b,b|total_cost,b|model_response,note"
-    found = read(tmp_path, f"{header}\n0,0,1,0,1,1,0.5,1,0,0.25,1,fine\n1,1,0,1,0,nan,0.5,1,True,0.5,0,7\n")
-    assert found.models == ("a", "b")
-    assert found.costs is not None
-    assert found.costs.tolist() == [[0.5, 0.25]]
-    assert found.bad_lines == (BadLine(3, "no outcome for 'a'"),)
+    recording = read(tmp_path, f"{header}\n0,0,1,0,1,1,0.5,1,0,0.25,1,fine\n1,1,0,1,0,nan,0.5,1,True,0.5,0,7\n")
+    assert recording.models == ("a", "b")
+    assert recording.costs is not None
+    assert recording.costs.tolist() == [[0.5, 0.25]]
+    assert recording.bad_lines == (BadLine(3, "no outcome for 'a'"),)
 
 
 def test_costs_need_a_column_for_every_model_and_a_number_in_every_line(tmp_path: Path) -> None:
     assert read(tmp_path, "prompt,a,b,a_cost\nx,1,0,0.5\n").costs is None
-    found = read(tmp_path, "prompt,a,a_cost\nx,1,0.5\ny,1,free\nz,1,-1\n")
-    assert [bad.line for bad in found.bad_lines] == [3, 4]
-    assert found.bad_lines[0].reason == "cost of 'a' must be a number from 0 to 1e+100, got 'free'"
+    recording = read(tmp_path, "prompt,a,a_cost\nx,1,0.5\ny,1,free\nz,1,-1\n")
+    assert [bad.line for bad in recording.bad_lines] == [3, 4]
+    assert recording.bad_lines[0].reason == "cost of 'a' must be a number from 0 to 1e+100, got 'free'"
 
 
 def test_columns_can_be_named(tmp_path: Path) -> None:
     text = "prompt,a,kind,prefers_a\nx,0,left,1\ny,1,right,0\nz,oops,left,1\n"
-    found = read(tmp_path, text, models=["a"], family="kind")
-    assert (found.models, found.families) == (("a",), ("left", "right"))
-    assert [bad.line for bad in found.bad_lines] == [4]
+    recording = read(tmp_path, text, models=["a"], family="kind")
+    assert (recording.models, recording.families) == (("a",), ("left", "right"))
+    assert [bad.line for bad in recording.bad_lines] == [4]
     assert read(tmp_path, text).models == ("a", "prefers_a")
     with pytest.raises(IngestError, match="no column 'b' for a model"):
         read(tmp_path, text, models=["b"])
@@ -102,11 +102,11 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
         read(tmp_path, text, family="topic")
 
 
-def test_an_unclosed_quote_is_a_bad_line(tmp_path: Path) -> None:
-    found = read(tmp_path, 'prompt,a\nx,1\n"never closed,0\ny,1\n')
-    assert found.rewards.tolist() == [[1]]
-    assert [bad.line for bad in found.bad_lines] == [3]
-    assert found.bad_lines[0].reason.startswith("not CSV: ")
+def test_unclosed_quote_is_a_bad_line(tmp_path: Path) -> None:
+    recording = read(tmp_path, 'prompt,a\nx,1\n"never closed,0\ny,1\n')
+    assert recording.rewards.tolist() == [[1]]
+    assert [bad.line for bad in recording.bad_lines] == [3]
+    assert recording.bad_lines[0].reason.startswith("not CSV: ")
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ def test_an_unclosed_quote_is_a_bad_line(tmp_path: Path) -> None:
     [
         ("", "is empty"),
         ("\n\n", "is empty"),
-        ("prompt,a,b\n", "holds a header and no line"),
-        ("prompt,reply\nx,hello\ny,world\n", "no column .* holds outcomes.*'prompt', 'reply'.*--models"),
+        ("prompt,a,b\n", "has a header and no line"),
+        ("prompt,reply\nx,hello\ny,world\n", "no column .* has outcomes.*'prompt', 'reply'.*--models"),
         ("prompt,a,b,a\nx,1,0,1\n", "column 'a' .* appears 2 times"),
         ("family,a,family\nx,1,y\n", "column 'family' .* appears 2 times"),
         ("x,True,False\ny,False,True\n", "looks like data"),
@@ -123,12 +123,12 @@ def test_an_unclosed_quote_is_a_bad_line(tmp_path: Path) -> None:
         ("prompt,a\nx\ny,1,2\n", "no column"),
     ],
 )
-def test_unusable_files_are_refused_with_the_reason(tmp_path: Path, text: str, problem: str) -> None:
+def test_unusable_files_are_rejected_with_the_reason(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(IngestError, match=problem):
         read(tmp_path, text)
 
 
-def test_missing_files_and_folders_are_named(tmp_path: Path) -> None:
+def test_missing_files_and_folders_are_reported(tmp_path: Path) -> None:
     with pytest.raises(IngestError, match=r"cannot read .*none\.csv.*No such file"):
         read_recording(tmp_path / "none.csv")
     with pytest.raises(IngestError, match="not a regular file"):
@@ -142,7 +142,7 @@ def test_duplicate_unused_columns_are_accepted(tmp_path: Path) -> None:
 def test_lines_with_costs_too_large_to_sum_are_skipped(tmp_path: Path) -> None:
     path = tmp_path / "costs.csv"
     path.write_text("p,a,a_cost\nx,1,1e308\ny,0,1e308\nz,1,1e99\n")
-    found = read_recording(path)
-    assert found.costs is not None
-    assert found.costs.tolist() == [[1e99]]
-    assert [bad.line for bad in found.bad_lines] == [2, 3]
+    recording = read_recording(path)
+    assert recording.costs is not None
+    assert recording.costs.tolist() == [[1e99]]
+    assert [bad.line for bad in recording.bad_lines] == [2, 3]

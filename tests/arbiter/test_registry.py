@@ -20,25 +20,25 @@ def registry(make_version: MakeVersion) -> AgentRegistry:
     return registry
 
 
-def test_screening_names_each_version_once_with_its_reason(registry: AgentRegistry, make_task: MakeTask) -> None:
-    found = registry.screen(make_task(), Load())
-    assert found.offers == (Offer("nano", "nano@1"),)
-    assert found.exclusions == (Exclusion("bound@1", "may not serve tenant 'default'"),)
-    found = registry.screen(make_task(tenant="acme", environment="repair"), Load())
-    assert found.exclusions == (Exclusion("bound@1", "cannot act in environment 'repair'"),)
-    found = registry.screen(make_task(tenant="acme"), Load())
-    assert [offer.agent for offer in found.offers] == ["bound", "nano"]
-    assert found.exclusions == ()
+def test_screening_has_each_version_once_with_its_reason(registry: AgentRegistry, make_task: MakeTask) -> None:
+    screening = registry.screen(make_task(), Load())
+    assert screening.offers == (Offer("nano", "nano@1"),)
+    assert screening.exclusions == (Exclusion("bound@1", "may not serve tenant 'default'"),)
+    screening = registry.screen(make_task(tenant="acme", environment="repair"), Load())
+    assert screening.exclusions == (Exclusion("bound@1", "cannot act in environment 'repair'"),)
+    screening = registry.screen(make_task(tenant="acme"), Load())
+    assert [offer.agent for offer in screening.offers] == ["bound", "nano"]
+    assert screening.exclusions == ()
 
 
-def test_the_load_cap_excludes_until_a_task_is_released(registry: AgentRegistry, make_task: MakeTask) -> None:
+def test_load_cap_excludes_an_agent_until_a_task_is_released(registry: AgentRegistry, make_task: MakeTask) -> None:
     load = Load()
     load.acquire("nano")
     assert registry.screen(make_task(), load).offers == (Offer("nano", "nano@1"),)
     load.acquire("nano")
-    found = registry.screen(make_task(), load)
-    assert found.offers == ()
-    assert Exclusion("nano@1", "load cap reached: 2 of 2 tasks in flight") in found.exclusions
+    screening = registry.screen(make_task(), load)
+    assert screening.offers == ()
+    assert Exclusion("nano@1", "load cap reached: 2 of 2 tasks in flight") in screening.exclusions
     load.release("nano")
     assert load.in_flight("nano") == 1
     assert registry.screen(make_task(), load).offers == (Offer("nano", "nano@1"),)
@@ -51,25 +51,25 @@ def test_load_never_goes_below_zero() -> None:
     assert load.in_flight("nano") == 0
 
 
-def test_a_canary_that_may_not_serve_a_tenant_leaves_the_incumbent_alone(
+def test_incumbent_serves_a_tenant_that_the_candidate_may_not_serve(
     registry: AgentRegistry, make_task: MakeTask, make_version: MakeVersion
 ) -> None:
     registry.start_canary("r1", make_version("nano", "2", tenants=("acme",)), 0.1)
     assert Offer("nano", "nano@1", "nano@2", 0.1, "r1") in registry.screen(make_task(tenant="acme"), Load()).offers
-    found = registry.screen(make_task(), Load())
-    assert found.offers == (Offer("nano", "nano@1"),)
-    assert Exclusion("nano@2", "may not serve tenant 'default'") in found.exclusions
+    screening = registry.screen(make_task(), Load())
+    assert screening.offers == (Offer("nano", "nano@1"),)
+    assert Exclusion("nano@2", "may not serve tenant 'default'") in screening.exclusions
 
 
-def test_a_candidate_is_excluded_with_its_incumbent(
+def test_candidate_is_excluded_with_its_incumbent(
     registry: AgentRegistry, make_task: MakeTask, make_version: MakeVersion
 ) -> None:
     registry.start_canary("r1", make_version("bound", "2"), 0.1)
-    reasons = {gone.version: gone.reason for gone in registry.screen(make_task(), Load()).exclusions}
+    reasons = {exclusion.version: exclusion.reason for exclusion in registry.screen(make_task(), Load()).exclusions}
     assert reasons["bound@2"] == "its incumbent may not serve: may not serve tenant 'default'"
 
 
-def test_a_release_goes_from_canary_to_promotion(registry: AgentRegistry, make_version: MakeVersion) -> None:
+def test_release_goes_from_canary_to_promotion(registry: AgentRegistry, make_version: MakeVersion) -> None:
     registry.start_canary("r1", make_version("nano", "2"), 0.1)
     registry.set_weight("nano", 0.5)
     assert registry.served("nano").weight == 0.5
@@ -84,7 +84,7 @@ def test_a_release_goes_from_canary_to_promotion(registry: AgentRegistry, make_v
     assert list(registry.agents()) == ["bound"]
 
 
-def test_invalid_registry_changes_are_refused(registry: AgentRegistry, make_version: MakeVersion) -> None:
+def test_invalid_registry_changes_are_rejected(registry: AgentRegistry, make_version: MakeVersion) -> None:
     with pytest.raises(ReleaseError, match="already served"):
         registry.add(make_version("nano", "2"))
     with pytest.raises(ReleaseError, match="no version under canary"):

@@ -44,19 +44,19 @@ def test_missing_outcomes_are_counted_and_not_learned() -> None:
     assert tally.count("mail", "b@1").outcomes == 0
 
 
-def test_a_family_borrows_at_most_the_stated_number_of_outcomes() -> None:
+def test_family_borrows_at_most_the_configured_number_of_outcomes() -> None:
     tally = Tally(discount=1, borrow=2)
     for reward in (1.0, 1.0, 1.0, 0.0):
         tally.add("mail", "a@1", reward)
     assert tally.posterior("sheet", "a@1") == Posterior(1 + 2 * 0.75, 1 + 2 * 0.25)
     tally.add("sheet", "a@1", 0.0)
     assert tally.posterior("sheet", "a@1") == Posterior(2.5, 2.5)
-    # Less than two outcomes elsewhere are borrowed as they are, and a family does not borrow from itself.
+    # Less than two outcomes of other families are borrowed completely; a family does not borrow from itself.
     assert tally.posterior("mail", "a@1") == Posterior(1 + 3, 1 + 1 + 1)
     assert tally.posterior("sheet", "b@1") == Posterior(1, 1)
 
 
-@settings(max_examples=50, deadline=None)  # a busy machine is no failure
+@settings(max_examples=50, deadline=None)  # a slow machine must not fail it
 @given(st.lists(outcome, max_size=30))
 def test_state_round_trips_exactly(outcomes: list[tuple[str, str, float | None]]) -> None:
     tally = Tally()
@@ -78,7 +78,7 @@ def test_state_does_not_depend_on_the_order_of_families() -> None:
     assert one.state() == two.state()
 
 
-def test_foreign_states_are_refused() -> None:
+def test_invalid_states_are_rejected() -> None:
     with pytest.raises(RecordError, match="families"):
         Tally().restore("{}")
     with pytest.raises(RecordError, match="negative"):
@@ -86,7 +86,7 @@ def test_foreign_states_are_refused() -> None:
 
 
 @pytest.mark.parametrize("reward", [-0.1, 1.1, float("nan")])
-def test_rewards_outside_of_zero_and_one_are_refused(reward: float) -> None:
+def test_rewards_out_of_range_are_rejected(reward: float) -> None:
     tally = Tally()
     with pytest.raises(ValueError, match=r"\[0, 1\]"):
         tally.add("mail", "a@1", reward)
@@ -94,7 +94,7 @@ def test_rewards_outside_of_zero_and_one_are_refused(reward: float) -> None:
 
 
 @pytest.mark.parametrize("settings", [{"discount": 0.0}, {"discount": 1.01}, {"borrow": -1.0}])
-def test_unusable_settings_are_refused(settings: dict[str, float]) -> None:
+def test_invalid_settings_are_rejected(settings: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(settings))):
         Tally(**settings)
 
@@ -105,13 +105,8 @@ def test_capabilities_list_each_version_and_family_with_outcomes() -> None:
         tally.add("mail", "b@1", reward)
     tally.add("sheet", "a@1", 0.5)
     sheet, mail = capabilities(tally)
-    assert (sheet.version, sheet.family, sheet.outcomes, sheet.successes, sheet.mean) == (
-        "a@1",
-        "sheet",
-        1,
-        0.5,
-        0.5,
-    )
+    assert (sheet.version, sheet.family, sheet.outcomes) == ("a@1", "sheet", 1)
+    assert (sheet.successes, sheet.mean) == (0.5, 0.5)
     assert (mail.version, mail.family, mail.outcomes, mail.successes, mail.missing) == ("b@1", "mail", 3, 2.0, 1)
     assert mail.mean == 0.6  # Beta(3, 2)
     assert (mail.low, mail.high) == pytest.approx((0.19412, 0.93241), abs=1e-5)  # quantiles of Beta(3, 2)

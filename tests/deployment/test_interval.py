@@ -27,7 +27,7 @@ def test_wilson_interval_at_the_ends() -> None:
     assert wilson_interval(0, 20).low == 0.0
     assert wilson_interval(20, 20).high == 1.0
     assert wilson_interval(0, 0) == (0.5, 0.0, 1.0, 0)
-    with pytest.raises(ValueError, match="successes must lie"):
+    with pytest.raises(ValueError, match="successes must be in"):
         wilson_interval(3, 2)
 
 
@@ -44,11 +44,11 @@ def test_bootstrap_agrees_with_resampling_indices() -> None:
     interval = bootstrap_mean(values, seed=1)
     rng = np.random.default_rng(2)
     means = values[rng.integers(0, 40, size=(20_000, 40))].mean(axis=1)
-    slow_low, slow_high = np.quantile(means, [0.025, 0.975])
+    expected_low, expected_high = np.quantile(means, [0.025, 0.975])
     assert interval.mean == pytest.approx(values.mean())
     # Both ends carry resampling noise of about 0.0015.
-    assert interval.low == pytest.approx(slow_low, abs=0.008)
-    assert interval.high == pytest.approx(slow_high, abs=0.008)
+    assert interval.low == pytest.approx(expected_low, abs=0.008)
+    assert interval.high == pytest.approx(expected_high, abs=0.008)
 
 
 def test_bootstrap_repeats_with_its_seed_and_ignores_order() -> None:
@@ -59,7 +59,7 @@ def test_bootstrap_repeats_with_its_seed_and_ignores_order() -> None:
     assert limits != bootstrap_mean(values, seed=5)[1:]
 
 
-def test_bootstrap_covers_the_truth_at_its_confidence() -> None:
+def test_bootstrap_covers_the_true_mean_at_its_confidence() -> None:
     rng = np.random.default_rng(8)
     hits = 0
     for seed in range(400):
@@ -77,7 +77,7 @@ def test_paired_bootstrap_is_the_bootstrap_of_differences() -> None:
 
 
 @pytest.mark.parametrize("values", [[], [[1.0]], [float("nan")]])
-def test_bootstrap_refuses_values_without_a_mean(values: list[float]) -> None:
+def test_bootstrap_rejects_values_without_a_mean(values: list[float]) -> None:
     with pytest.raises(ValueError, match="finite values"):
         bootstrap_mean(values, seed=0)
 
@@ -89,7 +89,7 @@ def test_worse_p_is_the_sign_test_on_pairs() -> None:
     assert paired_worse_p([1, 1, 1], seed=0) == 1.0
 
 
-def test_worse_p_with_several_sizes_meets_the_enumerated_flips() -> None:
+def test_worse_p_with_several_sizes_matches_the_enumerated_flips() -> None:
     """Sizes .5 and 1: of the eight sign patterns of (−1, −½, ½), three have a sum at most −1."""
     assert paired_worse_p([-1.0, -0.5, 0.5], seed=1, resamples=40_000) == pytest.approx(3 / 8, abs=0.012)
 

@@ -1,4 +1,4 @@
-"""Simulated canaries: arrays agree with records, false alarms are rare, published figures are met."""
+"""Simulated canaries: arrays agree with records, false alarms are rare, published figures are reproduced."""
 
 from typing import NamedTuple
 
@@ -16,8 +16,11 @@ from upturn.records import Release
 _STATES = {HOLD: "canary", PROMOTE: "promoted", ROLLBACK: "rolled_back"}
 
 
-def _random_blocks(rng: np.random.Generator, rates: FloatArray) -> Counts:
-    """Blocks of every kind: empty, lopsided, with harm and with missing evaluations. ``rates`` is (2, R)."""
+def random_blocks(rng: np.random.Generator, rates: FloatArray) -> Counts:
+    """Returns random blocks, also empty and unbalanced ones, with violations and missing evaluations.
+
+    ``rates`` is (2, R).
+    """
     runs = rates.shape[1]
     sizes = [rng.integers(0, 12, runs) * (rng.random(runs) < 0.85) for _ in range(2)]
     good = [rng.binomial(size, rate) for size, rate in zip(sizes, rates, strict=True)]
@@ -33,7 +36,7 @@ def test_array_and_record_paths_agree_exactly_on_random_blocks() -> None:
     rates = rng.choice([0.2, 0.6, 0.95], size=(2, runs))
     state, canary, ended = CanaryState.start(runs), Canary(settings), set[str]()
     for _ in range(40):
-        blocks = _random_blocks(rng, rates)
+        blocks = random_blocks(rng, rates)
         state, verdicts, _ = advance(state, blocks, settings)
         for run, release in enumerate(releases):
             if release.state != "canary":
@@ -54,83 +57,81 @@ def test_array_and_record_paths_agree_exactly_on_random_blocks() -> None:
     assert ended == {"canary", "promoted", "rolled_back"}
 
 
-def test_identical_candidates_are_rarely_promoted_or_blamed() -> None:
+def test_identical_candidates_rarely_get_a_verdict() -> None:
     """Ville: each at most 2.5 %; 500 runs exceed 24 with a chance of 1e-3 at the very edge."""
     outcome = simulate(Scenario(0.88, 0.88, "coin", "neither"), CanarySettings(), runs=500, seed=3)
-    assert outcome.decided(PROMOTE).sum() <= 24
-    assert outcome.decided(ROLLBACK).sum() <= 24
+    assert outcome.is_decided(PROMOTE).sum() <= 24
+    assert outcome.is_decided(ROLLBACK).sum() <= 24
     assert (outcome.verdicts != HOLD).all(), "every canary ends"
-    open_ones = outcome.reasons == Reason.EXHAUSTED
-    assert open_ones.mean() > 0.9
-    assert (outcome.verdicts[open_ones] == ROLLBACK).all(), "inconclusive ends in rollback"
+    is_exhausted = outcome.reasons == Reason.EXHAUSTED
+    assert is_exhausted.mean() > 0.9
+    assert (outcome.verdicts[is_exhausted] == ROLLBACK).all(), "inconclusive ends in rollback"
 
 
-def test_better_candidate_is_promoted_within_its_allowance() -> None:
+def test_better_candidate_is_promoted_within_max_candidate_tasks() -> None:
     outcome = simulate(Scenario(0.7, 0.8, "coin", "promote"), CanarySettings(), runs=300, seed=5)
-    assert outcome.decided(PROMOTE).mean() >= 0.97, "99.8 % planned: 300 runs fall under 97 % with a chance of 1e-9"
+    # 99.8 % planned: 300 runs fall below 97 % with a chance of 1e-9.
+    assert outcome.is_decided(PROMOTE).mean() >= 0.97
     assert outcome.candidate_tasks.max() <= 2_009
 
 
-def test_worse_candidates_meet_the_published_figures() -> None:
+def test_worse_candidates_reproduce_the_published_figures() -> None:
     """Medians of 400 runs vary by about 5 tasks (.88 → .68) and 8 (.88 → .73)."""
     settings = CanarySettings()
     steep = simulate(Scenario(0.88, 0.68, "dealt", "rollback"), settings, runs=400, seed=6)
-    assert steep.decided(ROLLBACK).all()
+    assert steep.is_decided(ROLLBACK).all()
     assert np.median(steep.candidate_tasks) == pytest.approx(60, abs=15)
     assert np.quantile(steep.candidate_tasks, 0.95) == pytest.approx(200, abs=45)
     slow = simulate(Scenario(0.88, 0.73, "dealt", "rollback"), settings, runs=400, seed=7)
     assert np.median(slow.candidate_tasks) == pytest.approx(115, abs=25)
 
 
-def test_collapse_is_caught_within_300_tasks_in_all() -> None:
-    """From .88 to .05 at 9:1: 300 tasks hold about 30 of the candidate's."""
+def test_collapse_is_detected_within_300_tasks_of_both_arms() -> None:
+    """From .88 to .05 at 9:1: the candidate has about 30 of 300 tasks."""
     outcome = simulate(Scenario(0.88, 0.05, "dealt", "rollback"), CanarySettings(), runs=300, seed=8)
-    assert outcome.decided(ROLLBACK).all()
+    assert outcome.is_decided(ROLLBACK).all()
     assert outcome.candidate_tasks.max() <= 30
 
 
-class _PlugInRun(NamedTuple):
+class PlugInRun(NamedTuple):
     """Simulated two-arm comparisons without a canary; arrays are (R,)."""
 
     crossed: npt.NDArray[np.bool_]
     """True where the e-process reached 1/alpha."""
     stopped_at: npt.NDArray[np.int64]
-    """Pairs seen when it did; the number simulated where it did not."""
+    """Number of pairs at that time; the number simulated if it was not reached."""
 
 
-def _simulate_plug_in(rates: tuple[float, float], *, pairs: int, runs: int, alpha: float, seed: int) -> _PlugInRun:
-    """The two-sided plug-in e-process looked at after every pair of tasks, one in each arm."""
+def simulate_plug_in(rates: tuple[float, float], *, pairs: int, runs: int, alpha: float, seed: int) -> PlugInRun:
+    """Simulates the two-sided plug-in e-process, checked after every pair of tasks, one in each arm."""
     rng = np.random.default_rng(seed)
     log_e, s_a, s_b = np.zeros(runs), np.zeros(runs), np.zeros(runs)
     crossed, stopped_at = np.zeros(runs, dtype=np.bool_), np.full(runs, pairs, dtype=np.int64)
     for seen in range(pairs):
-        guesses = posterior_mean(s_a, seen), posterior_mean(s_b, seen)
+        predicted = posterior_mean(s_a, seen), posterior_mean(s_b, seen)
         y_a, y_b = rng.random(runs) < rates[0], rng.random(runs) < rates[1]
-        log_e = log_e + two_arm_log_factor((1, 1), (y_a, y_b), guesses)
+        log_e = log_e + two_arm_log_factor((1, 1), (y_a, y_b), predicted)
         s_a, s_b = s_a + y_a, s_b + y_b
         first = ~crossed & (log_e >= np.log(1.0 / alpha))
         stopped_at[first] = seen + 1
         crossed |= first
-    return _PlugInRun(crossed, stopped_at)
+    return PlugInRun(crossed, stopped_at)
 
 
-def test_plug_in_process_meets_its_false_alarm_rate_and_power() -> None:
-    """Looked at after every pair. Planned: 3.1 % at .30/.30; .90/.80 always, median 264."""
-    same = _simulate_plug_in((0.3, 0.3), pairs=2_000, runs=400, alpha=0.05, seed=9)
+def test_plug_in_process_has_its_planned_false_alarm_rate_and_power() -> None:
+    """Planned: 3.1 % rejections at .30/.30; all at .90/.80, with a median of 264 pairs."""
+    same = simulate_plug_in((0.3, 0.3), pairs=2_000, runs=400, alpha=0.05, seed=9)
     assert same.crossed.sum() <= 36, "Ville: at most 5 %; 400 runs exceed 36 with a chance of 4e-4"
-    apart = _simulate_plug_in((0.9, 0.8), pairs=2_000, runs=400, alpha=0.05, seed=10)
+    apart = simulate_plug_in((0.9, 0.8), pairs=2_000, runs=400, alpha=0.05, seed=10)
     assert apart.crossed.mean() >= 0.99
     assert np.median(apart.stopped_at) == pytest.approx(264, abs=45)
 
 
-def test_bench_reports_bars_limits_and_published_figures() -> None:
-    seen: list[Scenario] = []
-    results = {
-        result.name: result
-        for result in simulation_results(
-            CanarySettings(), runs=100, seed=0, scenarios=SCENARIOS[2:6], on_done=seen.append
-        )
-    }
+def test_results_have_bars_limits_and_published_figures() -> None:
+    done: list[Scenario] = []
+    scenarios = SCENARIOS[2:6]
+    rows = simulation_results(CanarySettings(), runs=100, seed=0, scenarios=scenarios, on_done=done.append)
+    results = {result.name: result for result in rows}
     same, better = results["0.88_to_0.88_coin_promoted"], results["0.70_to_0.80_coin_promoted"]
     assert (same.bar, better.bar) == ("<= 0.025", ">= 0.95")
     assert same.n == 100
@@ -139,10 +140,10 @@ def test_bench_reports_bars_limits_and_published_figures() -> None:
     assert same.holds == (float(same.value) <= 0.025)
     assert better.holds is True
     assert results["0.88_to_0.68_dealt_median_tasks_published"].value == 60.0
-    assert seen == list(SCENARIOS[2:6])
+    assert done == list(scenarios)
 
 
-def test_same_seed_same_outcome() -> None:
+def test_equal_seeds_give_equal_outcomes() -> None:
     first, again, other = (
         simulate(SCENARIOS[5], CanarySettings(), runs=50, seed=seed).candidate_tasks for seed in (1, 1, 2)
     )

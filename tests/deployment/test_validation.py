@@ -13,16 +13,18 @@ from upturn.records import Evaluation, Task, from_json, to_json
 SETTINGS = ValidationSettings(resamples=2_000)
 
 
-def _family(name: str, n: int, incumbent: int, candidate: int, level: int = 1) -> list[Pair]:
-    """n tasks; the incumbent solves the first ``incumbent`` of them, the candidate the first ``candidate``."""
+def make_family(name: str, n: int, incumbent: int, candidate: int, level: int = 1) -> list[Pair]:
+    """Returns n tasks, of which the incumbent and the candidate solve the first so many."""
     return [
         Pair(f"{name}-{index}", name, level, float(index < incumbent), float(index < candidate))
         for index in range(n)
     ]
 
 
-def test_shown_improvement_passes_with_its_figures() -> None:
-    validation = validate([*_family("mail", 40, 10, 30), *_family("sheet", 40, 20, 36, level=2)], SETTINGS, seed=1)
+def test_significant_improvement_passes_with_its_figures() -> None:
+    validation = validate(
+        [*make_family("mail", 40, 10, 30), *make_family("sheet", 40, 20, 36, level=2)], SETTINGS, seed=1
+    )
     assert validation.verdict == "pass"
     assert validation.gain == pytest.approx(36 / 80)
     assert validation.low is not None
@@ -37,8 +39,8 @@ def test_shown_improvement_passes_with_its_figures() -> None:
     assert "n=80" in validation.summary
 
 
-def test_record_round_trips_and_repeats_with_its_seed() -> None:
-    pairs = _family("mail", 40, 10, 30)
+def test_record_round_trips_and_is_reproducible() -> None:
+    pairs = make_family("mail", 40, 10, 30)
     validation = validate(pairs, SETTINGS, seed=1)
     assert from_json(Validation, to_json(validation)) == validation
     assert validate(pairs[::-1], SETTINGS, seed=1) == validation
@@ -46,37 +48,37 @@ def test_record_round_trips_and_repeats_with_its_seed() -> None:
 
 def test_no_data_is_hold() -> None:
     assert validate([], SETTINGS, seed=0).verdict == "hold"
-    unjudged = [Pair(str(index), "mail", 1, 1.0, None) for index in range(50)]
-    validation = validate(unjudged, SETTINGS, seed=0)
+    one_sided = [Pair(str(index), "mail", 1, 1.0, None) for index in range(50)]
+    validation = validate(one_sided, SETTINGS, seed=0)
     assert (validation.verdict, validation.gain, validation.missing) == ("hold", None, 50)
     assert "no data" in validation.summary
 
 
-def test_few_tasks_are_hold_at_any_gain() -> None:
-    validation = validate(_family("mail", 12, 0, 12), SETTINGS, seed=0)
+def test_few_tasks_are_hold_for_any_gain() -> None:
+    validation = validate(make_family("mail", 12, 0, 12), SETTINGS, seed=0)
     assert (validation.verdict, validation.gain) == ("hold", 1.0)
     assert "12 tasks are fewer than the 30" in validation.summary
 
 
-def test_no_significant_change_is_hold_and_says_so() -> None:
-    validation = validate(_family("mail", 60, 30, 31), SETTINGS, seed=0)
+def test_no_significant_change_is_hold() -> None:
+    validation = validate(make_family("mail", 60, 30, 31), SETTINGS, seed=0)
     assert validation.verdict == "hold"
     assert "no significant improvement" in validation.summary
 
 
-def test_minimum_effect_is_asked_of_the_lower_limit() -> None:
-    pairs = _family("mail", 100, 30, 50)
-    asked = ValidationSettings(resamples=2_000, minimum_effect=0.15)
+def test_minimum_effect_applies_to_the_lower_limit() -> None:
+    pairs = make_family("mail", 100, 30, 50)
+    demanding = ValidationSettings(resamples=2_000, minimum_effect=0.15)
     assert validate(pairs, SETTINGS, seed=0).verdict == "pass"
-    assert validate(pairs, asked, seed=0).verdict == "hold"
+    assert validate(pairs, demanding, seed=0).verdict == "hold"
 
 
-def test_shown_worse_fails() -> None:
-    assert validate(_family("mail", 100, 60, 40), SETTINGS, seed=0).verdict == "fail"
+def test_significantly_worse_fails() -> None:
+    assert validate(make_family("mail", 100, 60, 40), SETTINGS, seed=0).verdict == "fail"
 
 
 def test_missing_evaluations_count_as_failures_and_are_reported() -> None:
-    pairs = _family("mail", 100, 30, 60)
+    pairs = make_family("mail", 100, 30, 60)
     pairs[59] = pairs[59]._replace(candidate=None)
     validation = validate(pairs, SETTINGS, seed=0)
     assert (validation.verdict, validation.missing) == ("pass", 1)
@@ -87,18 +89,18 @@ def test_missing_evaluations_count_as_failures_and_are_reported() -> None:
 def test_too_many_missing_evaluations_are_hold() -> None:
     pairs = [
         pair._replace(incumbent=None) if index < 20 else pair
-        for index, pair in enumerate(_family("m", 100, 30, 60))
+        for index, pair in enumerate(make_family("m", 100, 30, 60))
     ]
     validation = validate(pairs, SETTINGS, seed=0)
     assert validation.verdict == "hold"
     assert "missing for 20 of 100" in validation.summary
 
 
-def test_a_gain_from_the_incumbents_missing_evaluations_does_not_count() -> None:
-    """Nine gains of 100, all of them where the incumbent was never judged."""
+def test_gain_from_missing_evaluations_of_the_incumbent_does_not_count() -> None:
+    """Nine gains of 100, all on tasks without an evaluation of the incumbent."""
     pairs = [
         pair._replace(incumbent=None, candidate=1.0) if index >= 91 else pair
-        for index, pair in enumerate(_family("m", 100, 50, 50))
+        for index, pair in enumerate(make_family("m", 100, 50, 50))
     ]
     validation = validate(pairs, SETTINGS, seed=0)
     assert validation.low is not None
@@ -107,13 +109,13 @@ def test_a_gain_from_the_incumbents_missing_evaluations_does_not_count() -> None
     assert "rests on missing evaluations" in validation.summary
 
 
-def test_a_forgotten_family_is_blocked_despite_a_large_gain() -> None:
-    pairs = [*_family("new", 100, 0, 90), *_family("old", 40, 24, 12)]
+def test_forgotten_family_fails_despite_a_large_gain() -> None:
+    pairs = [*make_family("new", 100, 0, 90), *make_family("old", 40, 24, 12)]
     validation = validate(pairs, SETTINGS, seed=0)
     assert validation.verdict == "fail"
     assert validation.gain is not None
     assert validation.gain > 0.5
-    assert validation.reasons[0].startswith("family old is shown worse")
+    assert validation.reasons[0].startswith("family old is significantly worse")
     assert "n=40" in validation.reasons[0]
     # Twelve tasks lost, none won: 2^-12, doubled by Holm over two families.
     assert next(family for family in validation.families if family.name == "old").worse_p == pytest.approx(2**-11)
@@ -121,16 +123,17 @@ def test_a_forgotten_family_is_blocked_despite_a_large_gain() -> None:
 
 def test_holm_corrects_for_many_families() -> None:
     """Five lost, none won: p = 1/32 alone, but not among ten families."""
-    lossy = _family("lossy", 40, 20, 15)
+    lossy = make_family("lossy", 40, 20, 15)
     assert any("lossy" in reason for reason in validate(lossy, SETTINGS, seed=0).reasons)
-    others = [pair for index in range(9) for pair in _family(f"f{index}", 10, 0, 9)]
+    others = [pair for index in range(9) for pair in make_family(f"f{index}", 10, 0, 9)]
     assert validate([*lossy, *others], SETTINGS, seed=0).verdict == "pass"
 
 
-def test_strong_families_are_guarded_together() -> None:
-    """Three families at 95 % lose two tasks each: none is shown worse, together they may have lost 5 points."""
-    strong = [pair for name in "abc" for pair in _family(name, 40, 38, 36)]
-    validation = validate([*strong, *_family("weak", 100, 10, 60)], SETTINGS, seed=0)
+def test_strong_families_are_pooled() -> None:
+    """Three families at 95 % lose two tasks each: no family is significantly worse, together they may have lost
+    5 points."""
+    strong = [pair for name in "abc" for pair in make_family(name, 40, 38, 36)]
+    validation = validate([*strong, *make_family("weak", 100, 10, 60)], SETTINGS, seed=0)
     assert validation.verdict == "fail"
     assert validation.strong is not None
     assert validation.strong.n == 120
@@ -138,11 +141,11 @@ def test_strong_families_are_guarded_together() -> None:
     assert "families at 80% or more" in validation.reasons[0]
     assert "n=120" in validation.reasons[0]
     lenient = ValidationSettings(resamples=2_000, forgetting_margin=0.12)
-    assert validate([*strong, *_family("weak", 100, 10, 60)], lenient, seed=0).verdict == "pass"
+    assert validate([*strong, *make_family("weak", 100, 10, 60)], lenient, seed=0).verdict == "pass"
 
 
-def _independent(rng: np.random.Generator, families: int, n: int, rate: float) -> list[Pair]:
-    """Both versions succeed independently at ``rate`` on every task."""
+def independent_pairs(rng: np.random.Generator, families: int, n: int, rate: float) -> list[Pair]:
+    """Returns pairs in which both versions succeed independently at ``rate``."""
     return [
         Pair(f"{family}-{index}", f"f{family}", 1, float(rng.random() < rate), float(rng.random() < rate))
         for family in range(families)
@@ -150,72 +153,76 @@ def _independent(rng: np.random.Generator, families: int, n: int, rate: float) -
     ]
 
 
-def _is_blocked(validation: Validation) -> bool:
+def is_blocked(validation: Validation) -> bool:
     return validation.verdict == "fail"
 
 
 def test_unchanged_candidate_passes_the_guardrail_most_of_the_time() -> None:
-    """Nine families at .95, 40 tasks each; asking each family for its own margin would pass far fewer than 24 %."""
+    """Nine families at .95, 40 tasks each; with a margin for each family alone, far fewer than 24 % would pass."""
     rng, settings = np.random.default_rng(3), ValidationSettings(resamples=500)
-    blocked = sum(_is_blocked(validate(_independent(rng, 9, 40, 0.95), settings, seed=seed)) for seed in range(60))
+    blocked = sum(
+        is_blocked(validate(independent_pairs(rng, 9, 40, 0.95), settings, seed=seed)) for seed in range(60)
+    )
     # About 4 % are blocked; more than 9 of 60 has a chance of 4e-4.
     assert blocked <= 9
 
 
-def test_a_family_lost_by_half_is_almost_always_blocked() -> None:
+def test_family_that_loses_half_is_almost_always_blocked() -> None:
     rng, settings = np.random.default_rng(4), ValidationSettings(resamples=500)
 
     def forgetting(seed: int) -> Validation:
-        kept = _independent(rng, 8, 40, 0.9)
+        unchanged = independent_pairs(rng, 8, 40, 0.9)
         lost = [
             Pair(f"lost-{index}", "lost", 1, float(rng.random() < 0.9), float(rng.random() < 0.45))
             for index in range(40)
         ]
-        return validate([*kept, *lost], settings, seed=seed)
+        return validate([*unchanged, *lost], settings, seed=seed)
 
     # A loss of 45 points on 40 pairs escapes Holm over nine families in well under 5 %.
-    assert sum(_is_blocked(forgetting(seed)) for seed in range(30)) >= 27
+    assert sum(is_blocked(forgetting(seed)) for seed in range(30)) >= 27
 
 
-def _with_costs(pairs: list[Pair], costs: Callable[[int], tuple[float, float]]) -> list[Pair]:
+def with_costs(pairs: list[Pair], costs: Callable[[int], tuple[float, float]]) -> list[Pair]:
     return [
         pair._replace(incumbent_cost=costs(index)[0], candidate_cost=costs(index)[1])
         for index, pair in enumerate(pairs)
     ]
 
 
-def test_safety_costs_shown_higher_fail_whatever_the_gain() -> None:
-    pairs = _with_costs(_family("mail", 100, 0, 90), lambda index: (0.0, float(index < 10)))
+def test_significantly_higher_safety_costs_fail_for_any_gain() -> None:
+    pairs = with_costs(make_family("mail", 100, 0, 90), lambda index: (0.0, float(index < 10)))
     validation = validate(pairs, SETTINGS, seed=0)
     assert validation.verdict == "fail"
-    assert "safety costs are shown higher" in validation.reasons[0]
+    assert "safety costs are significantly higher" in validation.reasons[0]
     assert validation.cost_difference == pytest.approx(0.1)
 
 
 def test_safety_costs_with_a_high_upper_limit_fail() -> None:
-    pairs = _with_costs(_family("mail", 40, 0, 36), lambda index: (float(index in (0, 1)), float(index in (2, 3))))
+    pairs = with_costs(
+        make_family("mail", 40, 0, 36), lambda index: (float(index in (0, 1)), float(index in (2, 3)))
+    )
     assert "may be higher" in validate(pairs, SETTINGS, seed=0).reasons[0]
 
 
 def test_equal_and_lower_safety_costs_pass() -> None:
     for costs in ((1.0, 1.0), (1.0, 0.0)):
-        pairs = _with_costs(_family("mail", 100, 0, 90), lambda _, both=costs: both)  # type: ignore[misc]
+        pairs = with_costs(make_family("mail", 100, 0, 90), lambda _, both=costs: both)  # type: ignore[misc]
         assert validate(pairs, SETTINGS, seed=0).verdict == "pass"
 
 
-def test_a_task_in_two_pairs_is_refused() -> None:
+def test_task_in_two_pairs_is_rejected() -> None:
     pair = Pair("t", "mail", 1, 1.0, 1.0)
     with pytest.raises(ValueError, match="several pairs"):
         validate([pair, pair], SETTINGS, seed=0)
 
 
-def test_pairs_come_from_evaluations() -> None:
-    def judged(verdict: str, **costs: float) -> Evaluation:
+def test_pairs_from_evaluations() -> None:
+    def evaluation(verdict: str, **costs: float) -> Evaluation:
         return Evaluation("e", "t", "j", "office/1", verdict, (), {}, costs, None)  # type: ignore[arg-type]
 
     tasks = [Task(f"t{index}", "do", "mail", "office", level=2) for index in range(3)]
-    incumbent = {"t0": [judged("success"), judged("missing")], "t1": [judged("missing")]}
-    candidate = {"t0": [judged("failure", leak=1.0, slow=4.0)], "t1": [judged("success")]}
+    incumbent = {"t0": [evaluation("success"), evaluation("missing")], "t1": [evaluation("missing")]}
+    candidate = {"t0": [evaluation("failure", leak=1.0, slow=4.0)], "t1": [evaluation("success")]}
     assert pairs_of(tasks, incumbent, candidate, safety_costs=("leak",)) == (
         Pair("t0", "mail", 2, 0.5, 0.0, 0.0, 1.0),
         Pair("t1", "mail", 2, None, 1.0),

@@ -27,8 +27,7 @@ def test_the_page_lists_the_gates_of_the_office() -> None:
     kit = resolve_kit("office")
     task = next(kit.tasks(seed=0, split="train", families=["mail_flag"]))
     gates = kit.verifier.verify(task, play(kit.environment(task), task, following(()))).gates
-    [told] = re.findall(r"All gates together make a `success`:(.*?)\. A refusal", PAGE, flags=re.DOTALL)
-    assert sorted(re.findall(r"`(\w+)`", told)) == sorted(gate.name for gate in gates)
+    assert sorted(name.strip("`") for name, _ in rows("gate")) == sorted(gate.name for gate in gates)
 
 
 def test_the_page_lists_the_checks_and_attacks() -> None:

@@ -284,7 +284,7 @@ def test_a_random_reward_depends_on_the_attempt_and_the_seed_only(desk: ModuleTy
         never = _practice(context, "z", "random", seed=3, rate=0.0)
         version = context.router.registry.served("adder").incumbent
         tasks = context.next_tasks(40)
-        made = context.runtime.attempt([(version, task, 0) for task in tasks], context.purpose("try"))
+        made = context.runtime.rollout([(version, task, 0) for task in tasks], context.purpose("try"))
         judged = [context.kit.verifier.verify(task, each) for task, each in zip(tasks, made, strict=True)]
     pairs = list(zip(made, judged, strict=True))
     earned = [first.earned(*pair) for pair in pairs]

@@ -28,7 +28,7 @@ from upturn.loop.trainers.sft import take_training_snapshot
 from upturn.models import Generation, GenerationRequest
 from upturn.models.engine import LocalEngine
 from upturn.models.shipped import load_local, model_folder
-from upturn.pool import PoolBatch, PoolSink, Selection
+from upturn.pool import PoolSink, Selection
 from upturn.records import Action, Evaluation
 from upturn.rewards import soft_overlong
 from upturn.training import DynamicSamplingSettings, KlSettings, MismatchSettings, ObjectiveSettings, StateValue
@@ -253,9 +253,9 @@ def test_one_action_that_the_model_cannot_write_costs_one_demonstration(desk: Mo
         foreign = replace(first, turns=(turn,))
         found = rendered([foreign, *others], worker)
         assert ([each.id for each in found.attempts], found.unwritable) == ([each.id for each in others], 1)
-        context.pool.append(PoolBatch(trajectories=[replace(foreign, id="foreign")]))
+        context.pool.append(replace(foreign, id="foreign"))
         alone = replace(snapshot, id="alone", trajectory_ids=("foreign",))
-        context.pool.add_snapshot(alone)
+        context.pool.append(alone)
         with pytest.raises(TrainingError, match="'nano' can write the first action of none of the 1 verified succ"):
             rendered_demonstrations(context, alone, worker)
 
@@ -265,14 +265,14 @@ def test_practice_leaves_the_version_that_serves_alone(desk: ModuleType, tmp_pat
         version = version_of(NANO)
         tasks = context.next_tasks(3)
         jobs = [(version, task, 0) for task in tasks]
-        before = context.runtime.attempt(jobs, Purpose("serve", 0))
+        before = context.runtime.rollout(jobs, Purpose("serve", 0))
         worker = PolicyWorker(context.runtime, version)
         with torch.no_grad():
             for tensor in worker.model.parameters():
                 tensor.mul_(0.5)
         practice = RolloutPlan("run/practice", 0, attempts=2)
         groups = worker.sample_groups(tasks, 0, practice, PoolSink(context.pool))
-        after = context.runtime.attempt(jobs, Purpose("serve", 0))
+        after = context.runtime.rollout(jobs, Purpose("serve", 0))
         kept = context.pool.selected(Selection(run="run/practice"), tenant="default")
     members = [member.trajectory for group in groups for member in group.members]
     assert [each.rows for each in after] == [each.rows for each in before]
@@ -325,9 +325,9 @@ def test_a_limit_on_a_cost_that_no_task_has_stops_training_by_name(desk: ModuleT
 
 
 NEVER_KEPT = (
-    "practice: Its one iteration was done, and no evaluation was within the limits on costs: before any step, the "
-    "held-out cost error was 0.213, above its limit of 0.0001; after iteration 1, the held-out cost error was 0.2, "
-    "above its limit of 0.0001. No optimiser step was taken: no sample gave a training signal. No weights "
+    "RL training: Its one iteration was done, and no evaluation was within the limits on costs: before any step, "
+    "the held-out cost error was 0.213, above its limit of 0.0001; after iteration 1, the held-out cost error was "
+    "0.2, above its limit of 0.0001. No optimiser step was taken: no sample gave a training signal. No weights "
     "are kept: the model has its weights from before training."
 )
 
@@ -350,7 +350,7 @@ def costing(*errors: float) -> Callable[..., Evaluate]:
 def test_practice_never_within_its_limits_makes_no_version_and_says_why(
     desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float
 ) -> None:
-    monkeypatch.setattr("upturn.loop.trainers.rl_training.watch_of", costing(0.213, 0.2))
+    monkeypatch.setattr("upturn.loop.trainers.rl_training.configured_evaluation", costing(0.213, 0.2))
     practice = replace(LIMITED, incumbent_share=share)
     plain = desk.config(
         ("solver",), environment={"max_turns": 1, "max_tokens": 64}, tasks={"count": 4, "heldout_count": 4}
@@ -366,7 +366,7 @@ def test_practice_never_within_its_limits_makes_no_version_and_says_why(
         assert outcome.trained is not None
         assert outcome.trained.candidate == outcome.trained.incumbent == version_of(NANO)
         assert (outcome.validation, outcome.release) == (None, None)
-        assert outcome.words == f"no new version; {NEVER_KEPT}"
+        assert outcome.summary == f"no new version; {NEVER_KEPT}"
         assert told_to.notes[-1] == NEVER_KEPT
         assert versions == {"nano@base"}
         assert steps.isdisjoint({"cycle-1/heldout-after", "cycle-1/validation"})
@@ -376,7 +376,7 @@ def test_practice_never_within_its_limits_makes_no_version_and_says_why(
 def test_the_supervised_version_goes_on_where_practice_is_never_within_its_limits(
     desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("upturn.loop.trainers.rl_training.watch_of", costing(0.213, 0.2))
+    monkeypatch.setattr("upturn.loop.trainers.rl_training.configured_evaluation", costing(0.213, 0.2))
     plain = desk.config(
         ("solver",), environment={"max_turns": 1, "max_tokens": 64}, tasks={"count": 16, "heldout_count": 4}
     )
@@ -389,7 +389,7 @@ def test_the_supervised_version_goes_on_where_practice_is_never_within_its_limit
     assert made.candidate.version.startswith("cycle-1-sft-")
     assert made.after is made.after_sft
     assert outcome.validation is not None
-    assert outcome.words.endswith(f"; {NEVER_KEPT}")
+    assert outcome.summary.endswith(f"; {NEVER_KEPT}")
     assert {"cycle_1_gain", "cycle_1_success_after"} <= {result.name for result in outcome.results()}
 
 
@@ -397,7 +397,7 @@ def test_practice_that_leaves_its_limits_says_so_and_keeps_what_was_within(
     desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The version has the weights of iteration 1, the last within; 2 of 3 iterations are done."""
-    monkeypatch.setattr("upturn.loop.trainers.rl_training.watch_of", costing(0.0, 0.1, 0.3))
+    monkeypatch.setattr("upturn.loop.trainers.rl_training.configured_evaluation", costing(0.0, 0.1, 0.3))
     practice = GrpoSettings(
         iterations=3,
         tasks_per_iteration=2,
@@ -415,11 +415,11 @@ def test_practice_that_leaves_its_limits_says_so_and_keeps_what_was_within(
         made = train(replace(context, progress=told_to), "")
     assert made.candidate.version.startswith("grpo-")
     words = (
-        "practice: It stopped after 2 of 3 iterations: after iteration 2, the held-out cost error was 0.3, above "
-        "its limit of 0.2. No optimiser step was taken: no sample gave a training signal. The weights "
+        "RL training: It stopped after 2 of 3 iterations: after iteration 2, the held-out cost error was 0.3, "
+        "above its limit of 0.2. No optimiser step was taken: no sample gave a training signal. The weights "
         "after iteration 1 are kept: the best of 3 evaluations."
     )
-    assert made.practice == told_to.notes[-1] == words
+    assert made.limits == told_to.notes[-1] == words
 
 
 def test_candidate_keeps_its_share_of_the_incumbent(desk: ModuleType, tmp_path: Path) -> None:

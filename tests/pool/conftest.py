@@ -33,7 +33,7 @@ def build_point(
     verdict: EvaluationVerdict = "success",
     score: float | None = 1.0,
 ) -> Point:
-    """A clean data point of two turns: one uses a tool, the other answers."""
+    """Returns a clean data point with two turns: one calls a tool, the other answers."""
     task_id = task or f"task-{name}"
     turns = (
         Turn(

@@ -35,10 +35,10 @@ def test_waiting_writers_share_one_commit(engine: Engine) -> None:
     commits: list[int] = []
     event.listen(engine, "commit", lambda _: commits.append(1))
     committer = GroupCommitter(engine)
-    may_go_on = Event()
+    resume = Event()
 
     def slow(connection: Connection) -> int:
-        assert may_go_on.wait(timeout=30)
+        assert resume.wait(timeout=30)
         return put(0, connection)
 
     with ThreadPoolExecutor(21) as threads:
@@ -48,31 +48,31 @@ def test_waiting_writers_share_one_commit(engine: Engine) -> None:
         others = [threads.submit(committer.run, lambda c, n=n: put(n, c)) for n in range(1, 21)]
         while committer._queue.qsize() < 20:
             sleep(0.001)
-        may_go_on.set()
+        resume.set()
         assert [first.result(timeout=30), *(other.result(timeout=30) for other in others)] == list(range(21))
     committer.close()
     assert len(commits) == 2
     assert stored(engine) == list(range(21))
 
 
-def test_failed_work_is_undone_alone(engine: Engine) -> None:
+def test_only_the_failed_write_is_undone(engine: Engine) -> None:
     committer = GroupCommitter(engine)
 
-    def half(connection: Connection) -> None:
+    def incomplete(connection: Connection) -> None:
         put(1, connection)
         raise KeyError("half way")
 
     committer.run(lambda connection: put(2, connection))
     with pytest.raises(KeyError, match="half way"):
-        committer.run(half)
-    with pytest.raises(StoreError, match="refused"):
+        committer.run(incomplete)
+    with pytest.raises(StoreError, match="rejected the write"):
         committer.run(lambda connection: put(2, connection))
     committer.run(lambda connection: put(3, connection))
     committer.close()
     assert stored(engine) == [2, 3]
 
 
-def test_closing_finishes_waiting_writes_and_refuses_new_ones(engine: Engine) -> None:
+def test_closing_finishes_waiting_writes_and_rejects_new_ones(engine: Engine) -> None:
     committer = GroupCommitter(engine)
     committer.run(lambda connection: put(1, connection))
     committer.close()
@@ -95,35 +95,33 @@ def test_failed_commit_reaches_every_writer(engine: Engine) -> None:
     assert stored(engine) == [5]
 
 
-def test_an_aborted_transaction_is_acknowledged_to_no_writer(engine: Engine) -> None:
-    """As SQLite does by itself where a disk is full: the failed statement takes its neighbours with it."""
+def test_aborted_transaction_is_acknowledged_to_no_writer(engine: Engine) -> None:
+    """Like SQLite on a full disk: the failed statement aborts the whole transaction."""
     committer = GroupCommitter(engine)
-    may_go_on = Event()
+    resume = Event()
 
     def slow(connection: Connection) -> int:
-        assert may_go_on.wait(timeout=30)
+        assert resume.wait(timeout=30)
         return put(1, connection)
 
-    def give_up(connection: Connection) -> None:
+    def abort(connection: Connection) -> None:
         connection.exec_driver_sql("ROLLBACK")
         raise OSError("no space left")
 
     with ThreadPoolExecutor(4) as threads:
-        committer_is_busy = threads.submit(committer.run, slow)
+        first = threads.submit(committer.run, slow)
         while committer._queue.qsize():
             sleep(0.001)
         waiting = [
-            threads.submit(committer.run, work) for work in (lambda c: put(2, c), give_up, lambda c: put(3, c))
+            threads.submit(committer.run, work) for work in (lambda c: put(2, c), abort, lambda c: put(3, c))
         ]
         while committer._queue.qsize() < 3:
             sleep(0.001)
-        may_go_on.set()
-        assert committer_is_busy.result(timeout=30) == 1
+        resume.set()
+        assert first.result(timeout=30) == 1
         failures = [other.exception(timeout=30) for other in waiting]
     assert [type(failure) for failure in failures] == [StoreError] * 3
-    assert {str(failure) for failure in failures} == {
-        "the database gave up, nothing of the write is stored: no space left"
-    }
+    assert {str(failure) for failure in failures} == {"the database aborted, nothing is stored: no space left"}
     committer.run(lambda connection: put(4, connection))
     committer.close()
     assert stored(engine) == [1, 4]

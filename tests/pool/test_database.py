@@ -1,4 +1,4 @@
-"""Full, damaged, foreign, newer and read-only files are named, with what to do, and never changed."""
+"""Errors for full, damaged, foreign, newer and read-only files name the file and a remedy, and never change it."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ TASKS = [Task(f"t{number}", "do " + "x" * 2000, "mail", "office") for number in 
 def path(tmp_path: Path) -> Path:
     """A closed pool with 40 tasks."""
     with Pool.open(tmp_path / "pool.db") as pool:
-        pool.add_tasks(*TASKS)
+        pool.append(*TASKS)
     return tmp_path / "pool.db"
 
 
@@ -30,7 +30,7 @@ def task_ids(path: Path) -> list[str]:
         return [task.id for task in pool.tasks(tenant="default")]
 
 
-def test_a_full_disk_is_named_and_what_was_acknowledged_stays(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_reported_and_acknowledged_records_stay(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def small_disk(where: Path) -> Engine:
         engine = writing_engine(where)
         event.listen(engine, "connect", lambda raw, _: raw.execute("PRAGMA max_page_count = 60").close())
@@ -40,12 +40,12 @@ def test_a_full_disk_is_named_and_what_was_acknowledged_stays(path: Path, monkey
     more = [Task(f"u{number}", "do " + "x" * 2000, "mail", "office") for number in range(200)]
     with Pool.open(path) as pool:
         with pytest.raises(StoreError, match=r"pool\.db' cannot be used .* is full; free some space on its disk"):
-            pool.add_tasks(*more)
-        assert pool.add_tasks(Task("small", "do", "mail", "office")) == 1
+            pool.append(*more)
+        assert pool.append(Task("small", "do", "mail", "office")) == 1
     assert task_ids(path) == [*(task.id for task in TASKS), "small"]
 
 
-def test_a_lock_on_a_full_disk_still_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_on_a_full_disk_still_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
@@ -56,7 +56,7 @@ def test_a_lock_on_a_full_disk_still_locks(tmp_path: Path, monkeypatch: pytest.M
     lock.release()
 
 
-def test_a_pool_in_a_folder_that_cannot_be_written_is_read_without_a_trace(
+def test_pool_in_a_read_only_folder_is_read_without_creating_files(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = sorted(file.name for file in path.parent.iterdir())
@@ -72,11 +72,11 @@ def test_a_pool_in_a_folder_that_cannot_be_written_is_read_without_a_trace(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"not a database, though long enough to be looked at as if it were one " * 20, "choose another path"),
+        (b"not a database, but long enough to be read as one " * 20, "choose another path"),
         (b"SQLite format 3\0" + b"\xff" * 5000, "choose another path"),
     ],
 )
-def test_a_file_that_is_not_a_database_stays_unchanged(
+def test_file_that_is_not_a_database_stays_unchanged(
     tmp_path: Path, read_only: bool, content: bytes, message: str
 ) -> None:
     path = tmp_path / "pool.db"
@@ -86,23 +86,23 @@ def test_a_file_that_is_not_a_database_stays_unchanged(
     assert path.read_bytes() == content
 
 
-def test_an_empty_file_is_not_a_pool(tmp_path: Path) -> None:
+def test_empty_file_is_not_a_pool(tmp_path: Path) -> None:
     path = tmp_path / "pool.db"
     path.touch()
     with pytest.raises(StoreError, match="is a database, but not a pool; choose another path"):
         Pool.open(path, read_only=True)
 
 
-def test_a_newer_pool_is_refused_for_readers_too(path: Path) -> None:
+def test_newer_pool_is_rejected_for_readers_too(path: Path) -> None:
     with sqlite3.connect(path) as raw:
         raw.execute("UPDATE alembic_version SET version_num = '9999'")
     raw.close()
     for read_only in (True, False):
-        with pytest.raises(StoreError, match="knows up to '0002'; use the version of Upturn that wrote it"):
+        with pytest.raises(StoreError, match="reads up to '0002'; use the version of Upturn that wrote it"):
             Pool.open(path, read_only=read_only)
 
 
-def test_an_older_pool_tells_readers_how_to_upgrade_it(path: Path) -> None:
+def test_error_of_an_older_pool_tells_readers_how_to_upgrade_it(path: Path) -> None:
     with sqlite3.connect(path) as raw:
         raw.execute("UPDATE alembic_version SET version_num = '0000'")
     raw.close()
@@ -110,7 +110,7 @@ def test_an_older_pool_tells_readers_how_to_upgrade_it(path: Path) -> None:
         Pool.open(path, read_only=True)
 
 
-def test_pages_damaged_after_opening_are_named(path: Path, tmp_path: Path) -> None:
+def test_pages_damaged_after_opening_are_reported(path: Path, tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.db"
     shutil.copy(path, damaged)
     pages = bytearray(damaged.read_bytes())
@@ -126,12 +126,12 @@ def test_pages_damaged_after_opening_are_named(path: Path, tmp_path: Path) -> No
         list(pool.tasks(tenant="default"))
 
 
-def test_a_record_damaged_from_outside_is_named(path: Path) -> None:
+def test_damaged_record_is_reported_with_its_id(path: Path) -> None:
     with sqlite3.connect(path) as raw:
         raw.execute("UPDATE tasks SET fields = '{' WHERE id = 't7'")
     raw.close()
     with (
         Pool.open(path, read_only=True) as pool,
-        pytest.raises(StoreError, match="what is stored as 't7' was damaged from outside: not a Task"),
+        pytest.raises(StoreError, match="the stored record 't7' is damaged: not a Task"),
     ):
         list(pool.tasks(tenant="default"))

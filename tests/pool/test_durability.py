@@ -14,7 +14,7 @@ from upturn.pool.statistics import counts
 
 WRITER = """
 import sys
-from upturn.pool import Pool, PoolBatch
+from upturn.pool import Pool
 from upturn.records import Observation, Task, Trajectory
 pool = Pool.open(sys.argv[1])
 number = int(sys.argv[2])
@@ -23,7 +23,7 @@ while True:
     trajectories = [
         Trajectory(f"x{task.id}", task.id, "a@1", (), Observation("end"), "finished", "rendered") for task in tasks
     ]
-    pool.append(PoolBatch(tasks=tasks, trajectories=trajectories))
+    pool.append(*tasks, *trajectories)
     sys.stdout.write(f"{number}\\n")
     sys.stdout.flush()
     number += 1
@@ -44,12 +44,12 @@ def acknowledged_until_killed(path: Path, start: int, milliseconds: int) -> list
         ]
 
 
-def test_acknowledged_batches_survive_kill_nine_whole(tmp_path: Path) -> None:
+def test_acknowledged_batches_survive_kill_nine_completely(tmp_path: Path) -> None:
     path = tmp_path / "pool.db"
     acknowledged: list[int] = []
-    moments = random.Random(4)
-    for attempt in range(3):
-        acknowledged += acknowledged_until_killed(path, attempt * 1_000_000, moments.randrange(5, 150))
+    random_times = random.Random(4)
+    for repetition in range(3):
+        acknowledged += acknowledged_until_killed(path, repetition * 1_000_000, random_times.randrange(5, 150))
     with Pool.open(path) as pool:
         assert integrity_problems(pool.engine) == []
         ids = {task.id for task in pool.tasks(tenant="default")}

@@ -3,7 +3,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from upturn.pool import Pool, PoolBatch, Selection
+from upturn.pool import Pool, Selection
 from upturn.pool.exporter import anonymise, export
 from upturn.records import Evaluation, Feedback, Task, Trajectory, from_json
 
@@ -23,44 +23,44 @@ def read(line: str) -> object:
 
 def test_raw_export_reads_back_equal(pool: Pool, make_point: MakePoint) -> None:
     task, trajectory, evaluation = make_point("a", task="t")
-    again = make_point("b", task="t", verdict="missing", score=None)
-    said = Feedback("f", "trajectory", trajectory.id, "thumbs", 1.0)
+    second = make_point("b", task="t", verdict="missing", score=None)
+    feedback = Feedback("f", "trajectory", trajectory.id, "thumbs", 1.0)
     foreign = make_point("c", tenant="bob")
-    pool.append(
-        PoolBatch(
-            tasks=[task, foreign[0]],
-            trajectories=[trajectory, again[1], foreign[1]],
-            evaluations=[evaluation, again[2], foreign[2]],
-            feedback=[said],
-        )
-    )
+    pool.append(task, trajectory, evaluation, *second[1:], *foreign, feedback)
     lines = [exported.line for exported in export(pool, tenant="default", is_anonymised=False)]
-    assert [read(line) for line in lines] == [task, trajectory, evaluation, again[1], again[2], said]
+    assert [read(line) for line in lines] == [task, trajectory, evaluation, second[1], second[2], feedback]
     anonymised = list(export(pool, tenant="default"))
     assert [exported.line for exported in anonymised] == lines
     assert not any(exported.is_changed for exported in anonymised)
-    assert [read(found.line) for found in export(pool, tenant="bob", selection=Selection(families=("x",)))] == []
+    assert [
+        read(exported_record.line)
+        for exported_record in export(pool, tenant="bob", selection=Selection(families=("x",)))
+    ] == []
 
 
 def test_anonymised_export_drops_personal_data_and_its_tokens(pool: Pool, make_point: MakePoint) -> None:
     task, trajectory, evaluation = make_point("a")
-    named = replace(task, instruction="Write to ruth@gmail.com.", context={"to": ["ruth@gmail.com"]})
+    private_task = replace(task, instruction="Write to ruth@gmail.com.", context={"to": ["ruth@gmail.com"]})
     turn = replace(trajectory.turns[0], text="mail.send to=ruth@gmail.com")
-    written = replace(trajectory, turns=(turn, trajectory.turns[1]))
-    said = Feedback("f", "trajectory", trajectory.id, "thumbs", 1.0, comment="ask eve@corp.de")
-    pool.append(PoolBatch(tasks=[named], trajectories=[written], evaluations=[evaluation], feedback=[said]))
+    private_trajectory = replace(trajectory, turns=(turn, trajectory.turns[1]))
+    feedback = Feedback("f", "trajectory", trajectory.id, "thumbs", 1.0, comment="ask eve@corp.de")
+    pool.append(private_task, private_trajectory, evaluation, feedback)
     exported = list(export(pool, tenant="default"))
-    assert not any("gmail" in found.line or "corp.de" in found.line for found in exported)
-    assert [found.is_changed for found in exported] == [True, True, False, True]
-    clean = replace(written, turns=(replace(turn, text="mail.send to=<EMAIL>"), trajectory.turns[1]), rows=())
-    assert [read(found.line) for found in exported] == [
-        replace(named, instruction="Write to <EMAIL>.", context={"to": ["<EMAIL>"]}),
+    assert not any(
+        "gmail" in exported_record.line or "corp.de" in exported_record.line for exported_record in exported
+    )
+    assert [exported_record.is_changed for exported_record in exported] == [True, True, False, True]
+    clean = replace(
+        private_trajectory, turns=(replace(turn, text="mail.send to=<EMAIL>"), trajectory.turns[1]), rows=()
+    )
+    assert [read(exported_record.line) for exported_record in exported] == [
+        replace(private_task, instruction="Write to <EMAIL>.", context={"to": ["<EMAIL>"]}),
         clean,
         evaluation,
-        replace(said, comment="ask <EMAIL>"),
+        replace(feedback, comment="ask <EMAIL>"),
     ]
 
 
-def test_a_record_without_findings_is_returned_unchanged(make_point: MakePoint) -> None:
+def test_record_without_findings_is_returned_unchanged(make_point: MakePoint) -> None:
     for record in make_point("a"):
         assert anonymise(record) is record

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from upturn.errors import IngestError
-from upturn.pool import Pool, PoolBatch
+from upturn.pool import Pool
 from upturn.pool.feedback import ingest_feedback
-from upturn.pool.preference import correction_pairs, thumb_ratings
+from upturn.pool.preference import correction_pairs, trajectory_ratings
 from upturn.records import Evaluation, Task, TokenRow, Trajectory, WrittenSpan
 
 MakePoint = Callable[..., tuple[Task, Trajectory, Evaluation]]
@@ -20,15 +20,15 @@ MakePoint = Callable[..., tuple[Task, Trajectory, Evaluation]]
 
 @pytest.fixture
 def stored(pool: Pool, make_point: MakePoint) -> Pool:
-    """Two attempts at one task and one at another; each wrote tokens of its own."""
+    """Two trajectories of one task and one of another, with different tokens."""
     for token, (name, task) in enumerate((("wrong", "a"), ("right", "a"), ("other", "b"))):
-        made, trajectory, _ = make_point(name, task=task)
+        stored_task, trajectory, _ = make_point(name, task=task)
         row = TokenRow((5, 6, token, 8), (WrittenSpan(0, 1, 3),), (-0.5, -0.25))
-        pool.append(PoolBatch(tasks=[made], trajectories=[replace(trajectory, rows=(row,))]))
+        pool.append(stored_task, replace(trajectory, rows=(row,)))
     return pool
 
 
-def _file(folder: Path, *lines: Any) -> Path:
+def write_file(folder: Path, *lines: Any) -> Path:
     path = folder / "feedback.jsonl"
     path.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines))
     return path
@@ -41,37 +41,39 @@ LATER = {"decision": "d", "metric": "minutes", "value": 12.5}
 
 
 def test_feedback_is_stored_and_read_for_training(stored: Pool, tmp_path: Path) -> None:
-    report = ingest_feedback(stored, _file(tmp_path, UP, "", DOWN, BETTER, LATER))
+    report = ingest_feedback(stored, write_file(tmp_path, UP, "", DOWN, BETTER, LATER))
     assert report[1:] == (4, 4, 0, ())
-    said = {
-        (each.subject_kind, each.metric, each.value, each.comment) for each in stored.feedback(tenant="default")
+    feedback = {
+        (value.subject_kind, value.metric, value.value, value.comment)
+        for value in stored.feedback(tenant="default")
     }
-    assert said == {
+    assert feedback == {
         ("trajectory", "thumbs", 1.0, ""),
         ("trajectory", "thumbs", -1.0, "wrong folder"),
         ("trajectory", "correction", 1.0, ""),
         ("decision", "minutes", 12.5, ""),
     }
-    rated = {each.trajectory.id: each.is_desirable for each in thumb_ratings(stored, tenant="default").rated}
+    ratings = trajectory_ratings(stored, tenant="default").rated
+    rated = {rating.trajectory.id: rating.is_desirable for rating in ratings}
     assert rated == {"trajectory-right": True, "trajectory-other": False}
     (pair,) = correction_pairs(stored, tenant="default").pairs
     assert (pair.chosen.id, pair.rejected.id) == ("trajectory-right", "trajectory-wrong")
 
 
 def test_feedback_is_stored_once_unless_the_source_ids_differ(stored: Pool, tmp_path: Path) -> None:
-    again = {**UP, "id": "second person"}
-    path = _file(tmp_path, UP, UP, again)
+    other_person = {**UP, "id": "second person"}
+    path = write_file(tmp_path, UP, UP, other_person)
     assert ingest_feedback(stored, path)[1:4] == (3, 2, 1)
     assert ingest_feedback(stored, path)[1:4] == (3, 0, 3)
-    changed = _file(tmp_path, {**again, "thumbs": -1}, DOWN)
+    changed = write_file(tmp_path, {**other_person, "thumbs": -1}, DOWN)
     report = ingest_feedback(stored, changed)
     assert (report.added, report.known, [bad.line for bad in report.quarantined]) == (1, 0, [1])
     assert "is stored with other content" in report.quarantined[0].reason
 
 
 def test_key_order_does_not_change_a_line(stored: Pool, tmp_path: Path) -> None:
-    turned = dict(reversed(DOWN.items()))
-    assert ingest_feedback(stored, _file(tmp_path, DOWN, turned))[1:4] == (2, 1, 1)
+    reordered = dict(reversed(DOWN.items()))
+    assert ingest_feedback(stored, write_file(tmp_path, DOWN, reordered))[1:4] == (2, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +97,7 @@ def test_key_order_does_not_change_a_line(stored: Pool, tmp_path: Path) -> None:
             "the tenant has no trajectory 'trajectory-other' of task 'a'",
         ),
         ({**BETTER, "correction": "unknown"}, "the tenant has no trajectory 'unknown' of task 'a'"),
-        ({"decision": "d", "thumbs": 1}, "thumbs is feedback on a trajectory, this line names a decision"),
+        ({"decision": "d", "thumbs": 1}, "thumbs is feedback on a trajectory, but this line names a decision"),
         ({"decision": "d", "metric": "minutes"}, "metric and value belong together"),
         ({**UP, "value": 1.0}, "metric and value belong together"),
         ({"trajectory": "trajectory-right", "metric": "thumbs", "value": 1}, "'thumbs' has a key of its own"),
@@ -104,23 +106,23 @@ def test_key_order_does_not_change_a_line(stored: Pool, tmp_path: Path) -> None:
         ({**UP, "id": ""}, "id must be text, got ''"),
     ],
 )
-def test_an_unusable_line_is_quarantined_and_the_rest_is_stored(
+def test_unusable_line_is_quarantined_and_the_rest_is_stored(
     stored: Pool, tmp_path: Path, line: Any, reason: str
 ) -> None:
-    report = ingest_feedback(stored, _file(tmp_path, line, DOWN))
+    report = ingest_feedback(stored, write_file(tmp_path, line, DOWN))
     assert (report.lines, report.added) == (2, 1)
     (bad,) = report.quarantined
     assert bad.line == 1
     assert re.search(reason, bad.reason)
 
 
-def test_feedback_on_another_tenants_trajectory_is_refused(stored: Pool, tmp_path: Path) -> None:
-    report = ingest_feedback(stored, _file(tmp_path, UP), tenant="bob")
+def test_feedback_on_another_tenants_trajectory_is_rejected(stored: Pool, tmp_path: Path) -> None:
+    report = ingest_feedback(stored, write_file(tmp_path, UP), tenant="bob")
     assert (report.added, len(report.quarantined)) == (0, 1)
 
 
-def test_files_without_feedback_are_refused(stored: Pool, tmp_path: Path) -> None:
+def test_files_without_feedback_are_rejected(stored: Pool, tmp_path: Path) -> None:
     with pytest.raises(IngestError, match="cannot be read: No such file"):
         ingest_feedback(stored, tmp_path / "nowhere.jsonl")
-    with pytest.raises(IngestError, match="holds no feedback"):
-        ingest_feedback(stored, _file(tmp_path, "", ""))
+    with pytest.raises(IngestError, match="has no feedback"):
+        ingest_feedback(stored, write_file(tmp_path, "", ""))

@@ -26,7 +26,7 @@ CHAT_OPTIONS = IngestOptions("chat")
 
 
 def lines_of(path: Path, *lines: object) -> Path:
-    """A JSONL file; bytes and text are written as they are, everything else as JSON."""
+    """Writes a JSONL file; bytes are written unchanged, everything else as JSON."""
     raw = [line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines]
     path.write_bytes(b"\n".join(raw) + b"\n")
     return path
@@ -64,7 +64,7 @@ def test_tau_bench_rows_become_tasks_trajectories_and_evaluations(pool: Pool) ->
     assert (first.evaluation.verdict, first.evaluation.score) == ("success", 1.0)
 
 
-def test_broken_run_is_kept_as_a_trajectory(pool: Pool) -> None:
+def test_broken_run_is_stored_as_a_trajectory(pool: Pool) -> None:
     ingest(pool, TAU, TAU_OPTIONS)
     broken = [point for point in pool.experiences(tenant="default") if not point.trajectory.turns]
     assert [(point.task.context["source_task"], point.trajectory.attempt) for point in broken] == [("1", 2)]
@@ -76,8 +76,8 @@ def test_chat_lines_become_trajectories(pool: Pool) -> None:
     report = ingest(pool, CHATS, CHAT_OPTIONS)
     assert (report.lines, report.added, report.quarantined) == (5, 5, ())
     points = list(pool.experiences(tenant="default"))
-    judged = [(point.evaluation.verdict, point.evaluation.score) for point in points if point.evaluation]
-    assert judged == [("success", 1.0), ("success", 0.5), ("failure", 0.0), ("missing", None), ("missing", None)]
+    verdicts = [(point.evaluation.verdict, point.evaluation.score) for point in points if point.evaluation]
+    assert verdicts == [("success", 1.0), ("success", 0.5), ("failure", 0.0), ("missing", None), ("missing", None)]
     assert [point.task.family for point in points] == ["sums", "sums", "sums", "chat", "talk"]
     assert len({point.task.id for point in points}) == 3
     assert points[0].trajectory.agent_version == "imported:small-1@chat"
@@ -102,8 +102,8 @@ def test_same_file_twice_adds_nothing(pool: Pool, tmp_path: Path, path: Path, op
     before = counts(pool, tenant="default")
     copy = tmp_path / "another-name"
     shutil.copy(path, copy)
-    for again in (path, copy):
-        report = ingest(pool, again, options)
+    for repeated in (path, copy):
+        report = ingest(pool, repeated, options)
         assert (report.added, report.known, report.is_repeated) == (0, first.added, True)
     assert counts(pool, tenant="default") == before
 
@@ -208,8 +208,8 @@ def test_malformed_lines_are_quarantined_and_the_rest_is_stored(pool: Pool, tmp_
     assert [bad.line for bad in report.quarantined] == list(range(3, 3 + 2 * len(BAD_LINES), 2))
     for bad, (_, reason) in zip(report.quarantined, BAD_LINES, strict=True):
         assert reason in bad.reason
-    again = ingest(pool, path, CHAT_OPTIONS)
-    assert (again.added, again.known, again.quarantined) == (0, report.added, report.quarantined)
+    repeated = ingest(pool, path, CHAT_OPTIONS)
+    assert (repeated.added, repeated.known, repeated.quarantined) == (0, report.added, report.quarantined)
 
 
 def test_unusual_but_usable_lines_are_stored(pool: Pool, tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_malformed_tau_bench_rows_are_quarantined(pool: Pool, tmp_path: Path) ->
     report = ingest(pool, path, TAU_OPTIONS)
     assert report.added == 2
     assert [line.line for line in report.quarantined] == [2, 3, 4, 5, 6, 8]
-    verdicts = [found.verdict for found in pool.selected(tenant="default")]
+    verdicts = [row.verdict for row in pool.selected(tenant="default")]
     assert verdicts == ["success", "missing"]
 
 
@@ -303,7 +303,7 @@ def tau_file(path: Path, *rows: str, end: str = "]") -> Path:
         (json.dumps(tau_row(info={"task": {"actions": [{"n": math.inf}]}}, task_id=9)), "finite"),
     ],
 )
-def test_an_invalid_tau_bench_row_is_quarantined_alone(pool: Pool, tmp_path: Path, bad: str, reason: str) -> None:
+def test_invalid_tau_bench_row_is_quarantined_alone(pool: Pool, tmp_path: Path, bad: str, reason: str) -> None:
     path = tau_file(tmp_path / "a.json", json.dumps(tau_row()), bad, json.dumps(tau_row(trial=1)))
     report = ingest(pool, path, TAU_OPTIONS)
     assert (report.lines, report.added) == (3, 2)
@@ -312,7 +312,7 @@ def test_an_invalid_tau_bench_row_is_quarantined_alone(pool: Pool, tmp_path: Pat
 
 
 @pytest.mark.parametrize("end", [', {"task_id": 0, "tr', "", ",", ", 5 6]", '] "more"', ", " + "[" * 100_000])
-def test_a_truncated_tau_bench_file_keeps_its_complete_rows(pool: Pool, tmp_path: Path, end: str) -> None:
+def test_truncated_tau_bench_file_keeps_its_complete_rows(pool: Pool, tmp_path: Path, end: str) -> None:
     path = tau_file(tmp_path / "a.json", json.dumps(tau_row()), json.dumps(tau_row(trial=1)), end=end)
     report = ingest(pool, path, TAU_OPTIONS)
     assert report.added == 2
@@ -328,10 +328,10 @@ def test_invalid_bytes_affect_only_their_row(pool: Pool, tmp_path: Path) -> None
     assert (report.added, [line.line for line in report.quarantined]) == (1, [2])
 
 
-def test_a_disk_that_fills_up_corrupts_no_line(pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_quarantines_no_line(pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = lines_of(tmp_path / "a.jsonl", talk("one"), talk("two"))
 
-    def full(_: object) -> int:
+    def full(*_: object) -> int:
         raise StoreError("the disk is full")
 
     with monkeypatch.context() as patched:
@@ -342,7 +342,7 @@ def test_a_disk_that_fills_up_corrupts_no_line(pool: Pool, tmp_path: Path, monke
     assert (report.added, report.quarantined, report.is_repeated) == (2, (), False)
 
 
-def test_unusable_names_are_refused_together(pool: Pool) -> None:
+def test_unusable_names_are_reported_together(pool: Pool) -> None:
     options = IngestOptions("chat", tenant="", family="a\nb", agent="\udcff")
     with pytest.raises(ConfigError) as caught:
         ingest(pool, CHATS, options)
@@ -353,7 +353,7 @@ def test_unusable_names_are_refused_together(pool: Pool) -> None:
     )
 
 
-def test_a_file_may_have_any_name(pool: Pool, tmp_path: Path) -> None:
+def test_file_may_have_any_name(pool: Pool, tmp_path: Path) -> None:
     path = tmp_path / os.fsdecode(b"chat\xff.jsonl")
     shutil.copy(CHATS, path)
     report = ingest(pool, path, CHAT_OPTIONS)

@@ -1,4 +1,4 @@
-"""Preference pairs and thumb ratings: one tenant's, trainable, with all left-out items counted."""
+"""Preference pairs and ratings: of one tenant, trainable, with all excluded items counted."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from upturn.errors import StoreError
-from upturn.pool import Pool, PoolBatch, Selection
-from upturn.pool.preference import correction_pairs, deployment_pairs, thumb_ratings
+from upturn.pool import Pool, Selection
+from upturn.pool.preference import correction_pairs, deployment_pairs, trajectory_ratings
 from upturn.records import Evaluation, Feedback, Task, TokenRow, Trajectory, WrittenSpan
 
 MakePoint = Callable[..., tuple[Task, Trajectory, Evaluation]]
@@ -16,7 +16,7 @@ OLD, NEW = "nano@1", "nano@2"
 
 @pytest.fixture
 def store(pool: Pool, make_point: MakePoint) -> Callable[..., Trajectory]:
-    """Stores an attempt that wrote tokens of its own; ``judged=False`` leaves its evaluation out."""
+    """Stores a trajectory with tokens that no other has; ``evaluated=False`` omits its evaluation."""
     count = 0
 
     def stored(
@@ -25,7 +25,7 @@ def store(pool: Pool, make_point: MakePoint) -> Callable[..., Trajectory]:
         agent: str,
         score: float | None,
         *,
-        judged: bool = True,
+        evaluated: bool = True,
         rows: bool = True,
         **changes: str,
     ) -> Trajectory:
@@ -33,14 +33,14 @@ def store(pool: Pool, make_point: MakePoint) -> Callable[..., Trajectory]:
         count += 1
         tenant, split = changes.get("tenant", "default"), changes.get("split", "train")
         verdict = "missing" if score is None else "success" if score == 1 else "failure"
-        made, trajectory, evaluation = make_point(
+        stored_task, trajectory, evaluation = make_point(
             name, task=task, agent=agent, score=score, verdict=verdict, tenant=tenant
         )
-        made = replace(made, split=split)  # type: ignore[arg-type]
+        stored_task = replace(stored_task, split=split)  # type: ignore[arg-type]
         row = TokenRow((5, 6, count, 8, 9), (WrittenSpan(0, 1, 3), WrittenSpan(1, 4, 5)), (-0.5, -0.25, -1.5))
         trajectory = replace(trajectory, rows=(row,) if rows else ())
-        evaluations = [evaluation] if judged else []
-        pool.append(PoolBatch(tasks=[made], trajectories=[trajectory], evaluations=evaluations))
+        evaluations = [evaluation] if evaluated else []
+        pool.append(stored_task, trajectory, *evaluations)
         return trajectory
 
     return stored
@@ -49,23 +49,23 @@ def store(pool: Pool, make_point: MakePoint) -> Callable[..., Trajectory]:
 Store = Callable[..., Trajectory]
 
 
-def _ends(pool: Pool, **arguments: object) -> list[tuple[str, str, float | None]]:
-    found = deployment_pairs(pool, tenant="default", old=OLD, new=NEW, **arguments)  # type: ignore[arg-type]
-    return [(pair.chosen.id, pair.rejected.id, pair.margin) for pair in found.pairs]
+def sides(pool: Pool, **arguments: object) -> list[tuple[str, str, float | None]]:
+    preferences = deployment_pairs(pool, tenant="default", old=OLD, new=NEW, **arguments)  # type: ignore[arg-type]
+    return [(pair.chosen.id, pair.rejected.id, pair.margin) for pair in preferences.pairs]
 
 
-def test_the_better_scored_side_is_chosen_from_either_version(pool: Pool, store: Store) -> None:
+def test_side_with_the_higher_score_is_chosen_from_either_version(pool: Pool, store: Store) -> None:
     store("a-old", "a", OLD, 0.25)
     store("b-old", "b", OLD, 1.0)
     store("a-new", "a", NEW, 1.0)
     store("b-new", "b", NEW, 0.5)
-    assert _ends(pool) == [
+    assert sides(pool) == [
         ("trajectory-a-new", "trajectory-a-old", 0.75),
         ("trajectory-b-old", "trajectory-b-new", 0.5),
     ]
-    assert _ends(pool, min_margin=0.5) == [("trajectory-a-new", "trajectory-a-old", 0.75)]
-    found = deployment_pairs(pool, tenant="default", old=NEW, new=OLD)
-    assert {(pair.chosen.id, pair.source) for pair in found.pairs} == {
+    assert sides(pool, min_margin=0.5) == [("trajectory-a-new", "trajectory-a-old", 0.75)]
+    preferences = deployment_pairs(pool, tenant="default", old=NEW, new=OLD)
+    assert {(pair.chosen.id, pair.source) for pair in preferences.pairs} == {
         ("trajectory-a-new", "deployment"),
         ("trajectory-b-old", "deployment"),
     }
@@ -76,22 +76,21 @@ def test_trajectories_are_compared_in_order_of_arrival(pool: Pool, store: Store)
         store(f"old{number}", "a", OLD, score)
     for number, score in enumerate((1.0, 0.0)):
         store(f"new{number}", "a", NEW, score)
-    assert _ends(pool) == [("trajectory-new0", "trajectory-old0", 1.0), ("trajectory-old1", "trajectory-new1", 1.0)]
+    assert sides(pool) == [("trajectory-new0", "trajectory-old0", 1.0), ("trajectory-old1", "trajectory-new1", 1.0)]
     assert deployment_pairs(pool, tenant="default", old=OLD, new=NEW).left_out["one_sided"] == 1
 
 
-def test_a_failure_is_never_preferred_to_a_success(pool: Pool, make_point: MakePoint, store: Store) -> None:
+def test_failure_is_never_preferred_to_a_success(pool: Pool, make_point: MakePoint, store: Store) -> None:
     store("a-old", "a", OLD, 1.0)  # a success
-    made, trajectory, evaluation = make_point("a-new", task="a", agent=NEW, score=1.5, verdict="failure")
+    stored_task, trajectory, evaluation = make_point("a-new", task="a", agent=NEW, score=1.5, verdict="failure")
     row = TokenRow((5, 6, 99), (WrittenSpan(0, 1, 3),), (-0.5, -0.25))
-    point = PoolBatch(tasks=[made], trajectories=[replace(trajectory, rows=(row,))], evaluations=[evaluation])
-    pool.append(point)
-    found = deployment_pairs(pool, tenant="default", old=OLD, new=NEW)
-    assert (found.pairs, found.left_out["failed"]) == ((), 1)
+    pool.append(stored_task, replace(trajectory, rows=(row,)), evaluation)
+    preferences = deployment_pairs(pool, tenant="default", old=OLD, new=NEW)
+    assert (preferences.pairs, preferences.left_out["failed"]) == ((), 1)
 
 
-def test_incomparable_trajectories_are_left_out_and_counted(pool: Pool, store: Store) -> None:
-    """A missing judgement is no 0, equal scores are no preference, imported text has no tokens."""
+def test_incomparable_trajectories_are_excluded_and_counted(pool: Pool, store: Store) -> None:
+    """A missing evaluation is not 0, equal scores are no preference, imported text has no tokens."""
     for task, (old, new) in {
         "equal": (1.0, 1.0),
         "missing": (None, 1.0),
@@ -99,26 +98,33 @@ def test_incomparable_trajectories_are_left_out_and_counted(pool: Pool, store: S
         "late": (0.0, 1.0),
     }.items():
         store(f"{task}-old", task, OLD, old, rows=task != "bare")
-        store(f"{task}-new", task, NEW, new, judged=task != "late")
+        store(f"{task}-new", task, NEW, new, evaluated=task != "late")
     store("alone", "alone", OLD, 1.0)
     store("other", "other", "nano@3", 1.0)
-    found = deployment_pairs(pool, tenant="default", old=OLD, new=NEW)
-    assert found.pairs == ()
-    assert found.left_out == {"one_sided": 1, "unjudged": 2, "equal": 1, "failed": 0, "tokenless": 1, "unusable": 0}
-    (bare,) = found.tokenless  # fit to be learned from once somebody has rendered it
+    preferences = deployment_pairs(pool, tenant="default", old=OLD, new=NEW)
+    assert preferences.pairs == ()
+    assert preferences.left_out == {
+        "one_sided": 1,
+        "unjudged": 2,
+        "equal": 1,
+        "failed": 0,
+        "tokenless": 1,
+        "unusable": 0,
+    }
+    (bare,) = preferences.tokenless  # trainable after its text is rendered
     assert (bare.chosen.id, bare.rejected.id) == ("trajectory-bare-new", "trajectory-bare-old")
 
 
-def test_held_out_tasks_and_other_tenants_are_never_used(pool: Pool, store: Store) -> None:
+def test_heldout_tasks_and_other_tenants_are_never_used(pool: Pool, store: Store) -> None:
     for kind, changes in {"held": {"split": "heldout"}, "foreign": {"tenant": "bob"}}.items():
         bad = store(f"{kind}-old", kind, OLD, 0.0, **changes)
         good = store(f"{kind}-new", kind, NEW, 1.0, **changes)
-        pool.add_feedback(
+        pool.append(
             Feedback(f"up-{kind}", "trajectory", good.id, "thumbs", 1.0),
             Feedback(f"better-{kind}", "trajectory", bad.id, "correction", 1.0, refers_to=good.id),
         )
-    assert _ends(pool) == []
-    assert thumb_ratings(pool, tenant="default") == (
+    assert sides(pool) == []
+    assert trajectory_ratings(pool, tenant="default") == (
         (),
         {"undecided": 0, "dangling": 2, "unselected": 0, "tokenless": 0},
         (),
@@ -126,22 +132,22 @@ def test_held_out_tasks_and_other_tenants_are_never_used(pool: Pool, store: Stor
     expected = ((), {"dangling": 2, "unselected": 0, "tokenless": 0, "unusable": 0}, ())
     assert correction_pairs(pool, tenant="default") == expected
     assert len(deployment_pairs(pool, tenant="bob", old=OLD, new=NEW).pairs) == 1
-    assert thumb_ratings(pool, tenant="bob").rated == ()  # other people's feedback is not bob's
+    assert trajectory_ratings(pool, tenant="bob").rated == ()  # the feedback belongs to another tenant
     with pytest.raises(StoreError, match="held-out tasks are never trained on"):
         deployment_pairs(pool, tenant="default", old=OLD, new=NEW, selection=Selection(splits=("heldout",)))
     with pytest.raises(StoreError, match="held-out tasks are never trained on"):
-        thumb_ratings(pool, tenant="default", selection=Selection(splits=("heldout",)))
+        trajectory_ratings(pool, tenant="default", selection=Selection(splits=("heldout",)))
 
 
-def test_a_selection_limits_the_comparison(pool: Pool, store: Store) -> None:
+def test_selection_limits_the_comparison(pool: Pool, store: Store) -> None:
     store("a-old", "a", OLD, 0.0)
     store("a-new", "a", NEW, 1.0)
-    assert _ends(pool, selection=Selection(families=("other",))) == []
-    assert len(_ends(pool, selection=Selection(families=("mail",)))) == 1
+    assert sides(pool, selection=Selection(families=("other",))) == []
+    assert len(sides(pool, selection=Selection(families=("mail",)))) == 1
 
 
 @pytest.mark.parametrize(
-    ("selection", "taken"),
+    ("selection", "is_selected"),
     [
         (Selection(families=("mail",)), True),
         (Selection(families=("other",)), False),
@@ -149,20 +155,20 @@ def test_a_selection_limits_the_comparison(pool: Pool, store: Store) -> None:
     ],
 )
 def test_feedback_on_unselected_trajectories_is_counted_separately(
-    pool: Pool, store: Store, selection: Selection, *, taken: bool
+    pool: Pool, store: Store, selection: Selection, *, is_selected: bool
 ) -> None:
-    wrong, right = store("wrong", "a", OLD, None), store("right", "a", "ann@1", None)
-    pool.add_feedback(
-        Feedback("c", "trajectory", wrong.id, "correction", 1.0, refers_to=right.id),
-        Feedback("up", "trajectory", right.id, "thumbs", 1.0),
-        Feedback("torn", "trajectory", wrong.id, "thumbs", 1.0),
-        Feedback("torn again", "trajectory", wrong.id, "thumbs", -1.0),
+    worse, better = store("wrong", "a", OLD, None), store("right", "a", "ann@1", None)
+    pool.append(
+        Feedback("c", "trajectory", worse.id, "correction", 1.0, refers_to=better.id),
+        Feedback("up", "trajectory", better.id, "thumbs", 1.0),
+        Feedback("torn", "trajectory", worse.id, "thumbs", 1.0),
+        Feedback("torn again", "trajectory", worse.id, "thumbs", -1.0),
     )
     pairs = correction_pairs(pool, tenant="default", selection=selection)
-    rated = thumb_ratings(pool, tenant="default", selection=selection)
-    assert (len(pairs.pairs), pairs.left_out["unselected"]) == (int(taken), int(not taken))
-    assert (len(rated.rated), rated.left_out["unselected"]) == (int(taken), 0 if taken else 2)
-    assert rated.left_out["undecided"] == int(taken)
+    rated = trajectory_ratings(pool, tenant="default", selection=selection)
+    assert (len(pairs.pairs), pairs.left_out["unselected"]) == (int(is_selected), int(not is_selected))
+    assert (len(rated.rated), rated.left_out["unselected"]) == (int(is_selected), 0 if is_selected else 2)
+    assert rated.left_out["undecided"] == int(is_selected)
     assert (pairs.left_out["dangling"], rated.left_out["dangling"]) == (0, 0)
 
 
@@ -175,59 +181,59 @@ def test_feedback_on_unselected_trajectories_is_counted_separately(
         ({"selection": Selection(agent_versions=("x@1",))}, "the selection names the versions 'x@1'"),
     ],
 )
-def test_meaningless_comparisons_are_refused(pool: Pool, changes: dict[str, object], message: str) -> None:
+def test_meaningless_comparisons_are_rejected(pool: Pool, changes: dict[str, object], message: str) -> None:
     arguments: dict[str, object] = {"old": OLD, "new": NEW, **changes}
     with pytest.raises(StoreError, match=message):
         deployment_pairs(pool, tenant="default", **arguments)  # type: ignore[arg-type]
 
 
-def test_a_correction_is_preferred_to_what_it_corrects(pool: Pool, store: Store) -> None:
-    wrong, right = store("wrong", "a", OLD, None), store("right", "a", "ann@1", None)
+def test_correction_is_preferred_to_the_corrected_trajectory(pool: Pool, store: Store) -> None:
+    worse, better = store("wrong", "a", OLD, None), store("right", "a", "ann@1", None)
     elsewhere = store("elsewhere", "b", "ann@1", None)
-    pool.add_feedback(
-        Feedback("c", "trajectory", wrong.id, "correction", 1.0, refers_to=right.id),
-        Feedback("again", "trajectory", wrong.id, "correction", 1.0, refers_to=right.id),
-        Feedback("to what", "trajectory", wrong.id, "correction", 1.0),
-        Feedback("nothing", "trajectory", wrong.id, "correction", 1.0, refers_to="unknown"),
-        Feedback("of an episode", "episode", "e", "correction", 1.0, refers_to=right.id),
-        Feedback("other task", "trajectory", wrong.id, "correction", 1.0, refers_to=elsewhere.id),
-        Feedback("thumb", "trajectory", wrong.id, "thumbs", -1.0, refers_to=right.id),
+    pool.append(
+        Feedback("c", "trajectory", worse.id, "correction", 1.0, refers_to=better.id),
+        Feedback("again", "trajectory", worse.id, "correction", 1.0, refers_to=better.id),
+        Feedback("to what", "trajectory", worse.id, "correction", 1.0),
+        Feedback("nothing", "trajectory", worse.id, "correction", 1.0, refers_to="unknown"),
+        Feedback("of an episode", "episode", "e", "correction", 1.0, refers_to=better.id),
+        Feedback("other task", "trajectory", worse.id, "correction", 1.0, refers_to=elsewhere.id),
+        Feedback("thumb", "trajectory", worse.id, "thumbs", -1.0, refers_to=better.id),
     )
-    found = correction_pairs(pool, tenant="default")
-    (pair,) = found.pairs
-    assert (pair.chosen, pair.rejected, pair.margin, pair.source) == (right, wrong, None, "correction")
-    assert found.left_out == {"dangling": 3, "unselected": 0, "tokenless": 0, "unusable": 1}
+    preferences = correction_pairs(pool, tenant="default")
+    (pair,) = preferences.pairs
+    assert (pair.chosen, pair.rejected, pair.margin, pair.source) == (better, worse, None, "correction")
+    assert preferences.left_out == {"dangling": 3, "unselected": 0, "tokenless": 0, "unusable": 1}
 
 
 def test_pairs_without_tokens_are_returned_separately(pool: Pool, store: Store) -> None:
-    wrong, right = store("wrong", "a", OLD, None), store("right", "a", "ann@1", None, rows=False)
-    pool.add_feedback(Feedback("c", "trajectory", wrong.id, "correction", 1.0, refers_to=right.id))
-    found = correction_pairs(pool, tenant="default")
-    assert (found.pairs, found.left_out["tokenless"]) == ((), 1)
-    (waiting,) = found.tokenless
-    assert (waiting.chosen, waiting.rejected) == (right, wrong)
+    worse, better = store("wrong", "a", OLD, None), store("right", "a", "ann@1", None, rows=False)
+    pool.append(Feedback("c", "trajectory", worse.id, "correction", 1.0, refers_to=better.id))
+    preferences = correction_pairs(pool, tenant="default")
+    assert (preferences.pairs, preferences.left_out["tokenless"]) == ((), 1)
+    (pair,) = preferences.tokenless
+    assert (pair.chosen, pair.rejected) == (better, worse)
 
 
-def test_thumbs_are_summed_and_ties_are_left_out(pool: Pool, store: Store) -> None:
+def test_ratings_are_summed_and_ties_are_excluded(pool: Pool, store: Store) -> None:
     names = ("liked", "disliked", "torn", "unmarked", "bare")
     stored = {name: store(name, name, OLD, 1.0, rows=name != "bare") for name in names}
-    said = [
+    values = [
         ("liked", 1.0), ("liked", -1.0), ("liked", 1.0), ("disliked", -0.5),
         ("torn", 1.0), ("torn", -1.0), ("bare", 1.0),
     ]  # fmt: skip
-    pool.add_feedback(
+    pool.append(
         *(
-            Feedback(str(at), "trajectory", stored[name].id, "thumbs", value)
-            for at, (name, value) in enumerate(said)
+            Feedback(str(number), "trajectory", stored[name].id, "thumbs", value)
+            for number, (name, value) in enumerate(values)
         ),
         Feedback("elsewhere", "trajectory", "unknown", "thumbs", 1.0),
         Feedback("decision", "decision", "d", "thumbs", 1.0),
         Feedback("metric", "trajectory", stored["unmarked"].id, "minutes", 3.0),
     )
-    found = thumb_ratings(pool, tenant="default")
-    assert [(each.trajectory.id, each.is_desirable) for each in found.rated] == [
+    ratings = trajectory_ratings(pool, tenant="default")
+    assert [(rating.trajectory.id, rating.is_desirable) for rating in ratings.rated] == [
         ("trajectory-liked", True),
         ("trajectory-disliked", False),
     ]
-    assert found.left_out == {"undecided": 1, "dangling": 2, "unselected": 0, "tokenless": 1}
-    assert [each.trajectory.id for each in found.tokenless] == ["trajectory-bare"]
+    assert ratings.left_out == {"undecided": 1, "dangling": 2, "unselected": 0, "tokenless": 1}
+    assert [rating.trajectory.id for rating in ratings.tokenless] == ["trajectory-bare"]

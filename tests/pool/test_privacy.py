@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from upturn.pool.privacy import findings, has_findings, redact, redacted
+from upturn.pool.privacy import findings, has_findings, redact, redact_json
 from upturn.records import Action, Evaluation, JsonValue, Observation, Task, Trajectory
 
 MakePoint = Callable[..., tuple[Task, Trajectory, Evaluation]]
 
-# Put together here so that no scanner takes this file for a leak.
+# Concatenated so that no secret scanner reports this file.
 AMAZON = "AKIA" + "ABCDEFGHIJKLMNOP"
 OPENAI = "sk-" + "proj-" + "a1B2" * 8
 GITHUB = "ghp_" + "a1B2c3" * 6
@@ -64,23 +64,23 @@ def test_text_without_findings_stays_unchanged(text: str) -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.text(alphabet="ab1234567890@.+-() \nskeyJAKI_", max_size=60))
 def test_redacted_text_has_no_findings(text: str) -> None:
-    once = redact(text)
-    found = findings(text)
-    assert all(earlier.stop <= later.start for earlier, later in pairwise(found))
-    assert findings(once) == []
-    assert (once == text) == (not found)
+    redacted = redact(text)
+    matches = findings(text)
+    assert all(earlier.stop <= later.start for earlier, later in pairwise(matches))
+    assert findings(redacted) == []
+    assert (redacted == text) == (not matches)
 
 
 def test_every_text_of_a_json_value_is_redacted_and_its_shape_stays() -> None:
     value: JsonValue = {"to": ["ruth@gmail.com", 7, None, {"cc": "eve@corp.de"}], "n": 1.5, "b": True}
-    assert redacted(value) == {"to": ["<EMAIL>", 7, None, {"cc": "<EMAIL>"}], "n": 1.5, "b": True}
+    assert redact_json(value) == {"to": ["<EMAIL>", 7, None, {"cc": "<EMAIL>"}], "n": 1.5, "b": True}
 
 
 def test_findings_are_searched_in_all_written_fields(make_point: MakePoint) -> None:
     task, trajectory, _ = make_point("a")
     secret = "ruth@gmail.com"
     turn = trajectory.turns[0]
-    suspects: list[tuple[Task, Trajectory]] = [
+    points: list[tuple[Task, Trajectory]] = [
         (replace(task, instruction=secret), trajectory),
         (replace(task, context={"people": [secret]}), trajectory),
         (task, replace(trajectory, turns=(replace(turn, text=secret),))),
@@ -92,4 +92,4 @@ def test_findings_are_searched_in_all_written_fields(make_point: MakePoint) -> N
         (task, replace(trajectory, error=secret)),
     ]
     assert not has_findings(task, trajectory)
-    assert [has_findings(*suspect) for suspect in suspects] == [True] * len(suspects)
+    assert [has_findings(*point) for point in points] == [True] * len(points)

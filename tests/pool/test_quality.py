@@ -12,14 +12,14 @@ from upturn.records import Evaluation, Task, TokenRow, Trajectory, WrittenSpan
 MakePoint = Callable[..., tuple[Task, Trajectory, Evaluation]]
 
 
-def failed(experience: Experience) -> dict[str, str]:
+def failed_gates(experience: Experience) -> dict[str, str]:
     return {gate.name: gate.detail for gate in inspect(experience).gates if not gate.is_passed}
 
 
 def test_clean_point_passes_every_gate_in_order(make_point: MakePoint) -> None:
-    found = inspect(Experience(*make_point("a")))
-    assert found.is_clean
-    assert [gate.name for gate in found.gates] == ["complete", "evaluated", "tokens", "finite"]
+    inspection = inspect(Experience(*make_point("a")))
+    assert inspection.is_clean
+    assert [gate.name for gate in inspection.gates] == ["complete", "evaluated", "tokens", "finite"]
 
 
 @pytest.mark.parametrize(
@@ -35,20 +35,20 @@ def test_broken_trajectories_fail_their_gate(
     make_point: MakePoint, changes: dict[str, Any], gate: str, detail: str
 ) -> None:
     task, trajectory, evaluation = make_point("a")
-    assert failed(Experience(task, replace(trajectory, **changes), evaluation)) == {gate: detail}
+    assert failed_gates(Experience(task, replace(trajectory, **changes), evaluation)) == {gate: detail}
 
 
 @pytest.mark.parametrize("outcome", ["finished", "step_limit", "token_limit", "time_limit"])
 def test_limits_end_a_trajectory_without_breaking_it(make_point: MakePoint, outcome: Any) -> None:
     task, trajectory, evaluation = make_point("a")
-    assert failed(Experience(task, replace(trajectory, outcome=outcome), evaluation)) == {}
+    assert failed_gates(Experience(task, replace(trajectory, outcome=outcome), evaluation)) == {}
 
 
 def test_rendered_trajectories_need_no_rows_and_no_logprobs(make_point: MakePoint) -> None:
     task, trajectory, evaluation = make_point("a")
     rendered = replace(trajectory, origin="rendered")
     for rows in ((), (replace(trajectory.rows[0], logprobs=()),)):
-        assert failed(Experience(task, replace(rendered, rows=rows), evaluation)) == {}
+        assert failed_gates(Experience(task, replace(rendered, rows=rows), evaluation)) == {}
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_rendered_trajectories_need_no_rows_and_no_logprobs(make_point: MakePoin
 def test_rows_must_agree_with_their_spans(make_point: MakePoint, row: TokenRow, detail: str) -> None:
     task, trajectory, evaluation = make_point("a")
     good = trajectory.rows[0]
-    problems = failed(Experience(task, replace(trajectory, rows=(good, row)), evaluation))
+    problems = failed_gates(Experience(task, replace(trajectory, rows=(good, row)), evaluation))
     assert set(problems) == {"tokens"}
     assert problems["tokens"].startswith(f"row 1: {detail}")
 
@@ -75,23 +75,23 @@ def test_rows_must_agree_with_their_spans(make_point: MakePoint, row: TokenRow, 
 def test_logprobs_must_be_finite_and_at_most_zero(make_point: MakePoint, value: float) -> None:
     task, trajectory, evaluation = make_point("a")
     row = replace(trajectory.rows[0], logprobs=(-0.5, value, -1.0))
-    problems = failed(Experience(task, replace(trajectory, rows=(row,)), evaluation))
+    problems = failed_gates(Experience(task, replace(trajectory, rows=(row,)), evaluation))
     assert problems == {"finite": "a log-probability is not a finite number of at most 0"}
 
 
 def test_rounding_above_zero_is_no_problem(make_point: MakePoint) -> None:
     task, trajectory, evaluation = make_point("a")
     row = replace(trajectory.rows[0], logprobs=(5e-5, 0.0, -1.0))
-    assert failed(Experience(task, replace(trajectory, rows=(row,)), evaluation)) == {}
+    assert failed_gates(Experience(task, replace(trajectory, rows=(row,)), evaluation)) == {}
 
 
-def test_evaluation_must_be_there_and_in_range(make_point: MakePoint) -> None:
+def test_evaluation_must_exist_and_be_in_range(make_point: MakePoint) -> None:
     task, trajectory, evaluation = make_point("a")
     missing = replace(evaluation, verdict="missing", score=None)
-    assert failed(Experience(task, trajectory, None)) == {"evaluated": "no evaluation stored"}
-    assert failed(Experience(task, trajectory, missing)) == {"evaluated": "verdict missing"}
+    assert failed_gates(Experience(task, trajectory, None)) == {"evaluated": "no evaluation stored"}
+    assert failed_gates(Experience(task, trajectory, missing)) == {"evaluated": "verdict missing"}
     for score in (1.5, -0.1, nan):
-        assert set(failed(Experience(task, trajectory, replace(evaluation, score=score)))) == {"finite"}
+        assert set(failed_gates(Experience(task, trajectory, replace(evaluation, score=score)))) == {"finite"}
     bad_turn = replace(trajectory.turns[0], reward=nan)
     broken = replace(trajectory, turns=(bad_turn, trajectory.turns[1]))
-    assert failed(Experience(task, broken, evaluation)) == {"finite": "a turn's reward is not finite"}
+    assert failed_gates(Experience(task, broken, evaluation)) == {"finite": "a turn's reward is not finite"}

@@ -2,7 +2,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from upturn.config import ReadinessConfig
-from upturn.pool import Pool, PoolBatch, Selection
+from upturn.pool import Pool, Selection
 from upturn.pool.readiness import check, readiness, survey
 from upturn.records import Alternative, Decision, Evaluation, Task, Trajectory
 
@@ -12,26 +12,25 @@ SMALL = ReadinessConfig(decisions=1, points=4, clean_share=0.8, categories=2)
 
 
 def fill(pool: Pool, make_point: MakePoint, tenant: str = "default") -> None:
-    """Five points of two families, of which four are clean, and one decision."""
+    """Stores five points of two families, of which four are clean, and one decision."""
     points = [make_point(f"{tenant}{number}", family="ab"[number % 2], tenant=tenant) for number in range(5)]
     task, trajectory, evaluation = points[4]
     points[4] = (task, replace(trajectory, rows=()), evaluation)
-    tasks, trajectories, evaluations = zip(*points, strict=True)
     choice = (Alternative("nano@1", 1.0, None),)
     decision = Decision(
-        f"d{tenant}", tasks[0].id, "a", tenant, "thompson", "hash", choice, "nano", "nano@1", 1.0, "only one"
+        f"d{tenant}", points[0][0].id, "a", tenant, "thompson", "hash", choice, "nano", "nano@1", 1.0, "only one"
     )
-    pool.append(PoolBatch(tasks=tasks, trajectories=trajectories, evaluations=evaluations, decisions=[decision]))
+    pool.append(*(record for point in points for record in point), decision)
 
 
 def test_pool_that_meets_every_threshold_exactly_is_ready(pool: Pool, make_point: MakePoint) -> None:
     fill(pool, make_point)
-    found = readiness(pool, SMALL, tenant="default")
-    values = {check.name: check.value for check in found.checks}
+    result = readiness(pool, SMALL, tenant="default")
+    values = {check.name: check.value for check in result.checks}
     assert values == {"decisions": 1, "clean_points": 4, "clean_share": 0.8, "families": 2, "private_points": 0}
-    assert found.is_ready
-    assert found.survey.failed_gates == {"tokens": 1}
-    assert [(result.bar, result.holds) for result in found.results()] == [
+    assert result.is_ready
+    assert result.survey.failed_gates == {"tokens": 1}
+    assert [(result.bar, result.holds) for result in result.results()] == [
         (">= 1", True),
         (">= 4", True),
         (">= 0.8", True),
@@ -40,29 +39,29 @@ def test_pool_that_meets_every_threshold_exactly_is_ready(pool: Pool, make_point
     ]
 
 
-def test_each_threshold_alone_stops_training(pool: Pool, make_point: MakePoint) -> None:
+def test_each_threshold_alone_prevents_training(pool: Pool, make_point: MakePoint) -> None:
     fill(pool, make_point)
-    found = survey(pool, tenant="default")
+    surveyed = survey(pool, tenant="default")
     for name, threshold in {
         "decisions": replace(SMALL, decisions=2),
         "clean_points": replace(SMALL, points=5),
         "clean_share": replace(SMALL, clean_share=0.81),
         "families": replace(SMALL, categories=3),
     }.items():
-        judged = check(found, threshold)
-        assert [check.name for check in judged.checks if not check.holds] == [name]
-        assert not judged.is_ready
+        result = check(surveyed, threshold)
+        assert [check.name for check in result.checks if not check.holds] == [name]
+        assert not result.is_ready
 
 
-def test_one_private_point_stops_training_unless_privacy_is_not_checked(pool: Pool, make_point: MakePoint) -> None:
+def test_private_point_prevents_training_unless_privacy_is_off(pool: Pool, make_point: MakePoint) -> None:
     fill(pool, make_point)
     task, trajectory, evaluation = make_point("private")
-    named = replace(task, instruction="Write to ruth.klein@gmail.com.")
-    pool.append(PoolBatch(tasks=[named], trajectories=[trajectory], evaluations=[evaluation]))
-    found = survey(pool, tenant="default")
-    assert found.private == 1
-    assert [check.name for check in check(found, SMALL).checks if not check.holds] == ["private_points"]
-    assert check(found, replace(SMALL, privacy=False)).is_ready
+    private_task = replace(task, instruction="Write to ruth.klein@gmail.com.")
+    pool.append(private_task, trajectory, evaluation)
+    surveyed = survey(pool, tenant="default")
+    assert surveyed.private == 1
+    assert [check.name for check in check(surveyed, SMALL).checks if not check.holds] == ["private_points"]
+    assert check(surveyed, replace(SMALL, privacy=False)).is_ready
 
 
 def test_other_tenants_and_selections_are_not_counted(pool: Pool, make_point: MakePoint) -> None:
@@ -74,5 +73,5 @@ def test_other_tenants_and_selections_are_not_counted(pool: Pool, make_point: Ma
 
 
 def test_empty_pool_is_not_ready(pool: Pool) -> None:
-    found = readiness(pool, ReadinessConfig(), tenant="default")
-    assert [check.name for check in found.checks if check.holds] == ["private_points"]
+    result = readiness(pool, ReadinessConfig(), tenant="default")
+    assert [check.name for check in result.checks if check.holds] == ["private_points"]

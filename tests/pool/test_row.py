@@ -1,4 +1,4 @@
-"""Rows hold only readable values; others are refused before anything is written."""
+"""Rows have only readable values; others are rejected before anything is written."""
 
 import math
 from collections.abc import Callable
@@ -43,23 +43,23 @@ TASK = Task("t", "do", "mail", "office")
 
 
 @pytest.mark.parametrize("value", NOT_JSON, ids=repr)
-def test_unreadable_values_inside_json_fields_are_refused(pool: Pool, make_point: MakePoint, value: Any) -> None:
+def test_unreadable_values_inside_json_fields_are_rejected(pool: Pool, make_point: MakePoint, value: Any) -> None:
     task, trajectory, _ = make_point("a")
-    pool.add_tasks(task)
+    pool.append(task)
     action = Action("mail", "move", {"deep": [{"er": value}]})
     for bad in (
         replace(trajectory, turns=(replace(trajectory.turns[0], action=action),)),
         replace(trajectory, final_state={"deep": [{"er": value}]}),
     ):
         with pytest.raises(RecordError):
-            pool.add_trajectories([bad])
+            pool.append(bad)
     with pytest.raises(RecordError):
-        pool.add_tasks(replace(TASK, context={"deep": [{"er": value}]}))
+        pool.append(replace(TASK, context={"deep": [{"er": value}]}))
     assert counts(pool, tenant=ALL_TENANTS) == (1, 0, 0, 0, 0)
 
 
 @pytest.mark.parametrize("usage", [Usage(seconds=math.inf), Usage(seconds=math.nan), Usage(prompt_tokens=math.inf)])  # type: ignore[arg-type]
-def test_unreadable_usage_is_refused(make_point: MakePoint, usage: Usage) -> None:
+def test_unreadable_usage_is_rejected(make_point: MakePoint, usage: Usage) -> None:
     _, trajectory, _ = make_point("a")
     with pytest.raises(RecordError, match=r"usage|prompt_tokens"):
         row_of(replace(trajectory, usage=usage))
@@ -76,7 +76,7 @@ def test_unreadable_usage_is_refused(make_point: MakePoint, usage: Usage) -> Non
         AgentVersion("a", "1", "robot"),  # type: ignore[arg-type]
     ],
 )
-def test_records_with_values_of_other_types_are_refused(record: Any) -> None:
+def test_records_with_values_of_other_types_are_rejected(record: Any) -> None:
     with pytest.raises(RecordError, match="not a"):
         row_of(record)
 
@@ -94,7 +94,7 @@ def test_records_with_values_of_other_types_are_refused(record: Any) -> None:
     ],
     ids=lambda changes: next(iter(changes)),
 )
-def test_an_unreadable_trajectory_is_refused(make_point: MakePoint, changes: dict[str, Any]) -> None:
+def test_unreadable_trajectory_is_rejected(make_point: MakePoint, changes: dict[str, Any]) -> None:
     _, trajectory, _ = make_point("a")
     with pytest.raises(RecordError):
         row_of(replace(trajectory, **changes))
@@ -103,17 +103,17 @@ def test_an_unreadable_trajectory_is_refused(make_point: MakePoint, changes: dic
 def test_numpy_numbers_are_stored_as_numbers(pool: Pool, make_point: MakePoint) -> None:
     task, trajectory, _ = make_point("a")
     usage = Usage(np.int64(3), np.int64(2), np.float64(0.5))  # type: ignore[arg-type]
-    pool.add_tasks(task)
-    pool.add_trajectories([replace(trajectory, usage=usage)])
-    assert [found.usage for found in pool.trajectories(tenant="default")] == [Usage(3, 2, 0.5)]
+    pool.append(task)
+    pool.append(replace(trajectory, usage=usage))
+    assert [trajectory.usage for trajectory in pool.trajectories(tenant="default")] == [Usage(3, 2, 0.5)]
 
 
-def test_a_number_too_large_for_its_column_is_refused_however_large() -> None:
+def test_number_too_large_for_its_column_is_rejected() -> None:
     with pytest.raises(RecordError, match="value of 'f' must be at most 2147483647, got one of 1001 bits"):
         row_of(Feedback("f", "episode", "t", "thumbs", 2**1000))
 
 
-def test_an_observation_that_is_not_text_is_refused(make_point: MakePoint) -> None:
+def test_observation_that_is_not_text_is_rejected(make_point: MakePoint) -> None:
     _, trajectory, _ = make_point("a")
     with pytest.raises(
         RecordError, match=r"Trajectory 'trajectory-a' cannot be written as JSON: .*field_name='text'"

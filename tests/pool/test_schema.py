@@ -20,8 +20,8 @@ POSTGRESQL: Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]  # S
 MIGRATIONS = Path(upturn.pool.schema.__file__).parent / "migrations"
 
 
-def upgraded(engine: Engine, revision: str = "head") -> None:
-    """Brings the file from nothing to the revision by the revisions alone."""
+def run_migrations(engine: Engine, revision: str = "head") -> None:
+    """Creates the tables by migrations alone."""
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     with engine.begin() as connection:
@@ -30,20 +30,20 @@ def upgraded(engine: Engine, revision: str = "head") -> None:
 
 
 def tables_of(engine: Engine) -> set[tuple[str, str]]:
-    """Every table and index with the names it is made of."""
+    """Returns every table and index with its columns."""
     with engine.connect() as connection:
-        looking = inspect(connection)
+        inspector = inspect(connection)
         tables = {
-            (name, repr(sorted(str(column) for column in looking.get_columns(name))))
-            for name in looking.get_table_names()
+            (name, repr(sorted(str(column) for column in inspector.get_columns(name))))
+            for name in inspector.get_table_names()
         }
-        return tables | {(name, repr(looking.get_indexes(name))) for name in looking.get_table_names()}
+        return tables | {(name, repr(inspector.get_indexes(name))) for name in inspector.get_table_names()}
 
 
-def test_migrations_and_schema_make_the_same_tables(tmp_path: Path) -> None:
+def test_migrations_and_schema_create_the_same_tables(tmp_path: Path) -> None:
     Pool.open(tmp_path / "pool.db").close()
     created, migrated = writing_engine(tmp_path / "pool.db"), writing_engine(tmp_path / "migrated.db")
-    upgraded(migrated)
+    run_migrations(migrated)
     assert tables_of(created) == tables_of(migrated)
     for engine in (created, migrated):
         with engine.connect() as connection:
@@ -53,12 +53,12 @@ def test_migrations_and_schema_make_the_same_tables(tmp_path: Path) -> None:
         engine.dispose()
 
 
-def test_migrated_pool_opens_and_takes_records(tmp_path: Path) -> None:
+def test_migrated_pool_stores_records(tmp_path: Path) -> None:
     engine = writing_engine(tmp_path / "migrated.db")
-    upgraded(engine)
+    run_migrations(engine)
     engine.dispose()
     with Pool.open(tmp_path / "migrated.db") as pool:
-        assert pool.add_tasks(Task("t", "do", "mail", "office")) == 1
+        assert pool.append(Task("t", "do", "mail", "office")) == 1
 
 
 OLD_DECISION = (
@@ -66,14 +66,14 @@ OLD_DECISION = (
     '"alternatives":[{"agent_version":"%s","probability":0.1,"estimate":null,"excluded_by":""}],'
     '"chosen":"%s","propensity":0.1,"reason":"größer","episode":null,"is_sticky":false,"release":null,"arm":null}'
 )
-"""As it was written before decisions named their agent."""
+"""A decision as it was stored before it had an agent."""
 
 
 def test_decisions_of_the_first_revision_get_their_agent(tmp_path: Path) -> None:
-    """A version's stored record says which agent it is of; the id of one that is not stored is split at its end."""
+    """The agent is that of the stored version; the id of a version that is not stored is split at the last @."""
     path = tmp_path / "pool.db"
     engine = writing_engine(path)
-    upgraded(engine, "0001")
+    run_migrations(engine, "0001")
     chosen = {"d1": "nano@home@1", "d2": "rules@2", "d3": "nano@home@1"}
     insert = text(
         "INSERT INTO decisions"
@@ -91,13 +91,13 @@ def test_decisions_of_the_first_revision_get_their_agent(tmp_path: Path) -> None
     engine.dispose()
     with Pool.open(path) as pool:
         decisions = list(pool.decisions(tenant="default"))
-        assert [(found.agent, found.chosen) for found in decisions] == [
+        assert [(decision.agent, decision.chosen) for decision in decisions] == [
             ("nano", "nano@home@1"),
             ("rules", "rules@2"),
             ("nano", "nano@home@1"),
         ]
         assert decisions[0].reason == "größer"
-        assert pool.add_decisions(*decisions) == 0, "they are the acknowledged decisions, not others of the same id"
+        assert pool.append(*decisions) == 0, "they equal the stored decisions"
 
 
 def test_head_is_the_last_revision() -> None:

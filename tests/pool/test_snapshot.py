@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from upturn.errors import StoreError, UnknownNameError
-from upturn.pool import Experience, Pool, PoolBatch, Selection
+from upturn.pool import Experience, Pool, Selection
 from upturn.pool.snapshot import experiences_in, find_snapshot, take_snapshot, take_snapshot_of
 from upturn.records import Evaluation, Task, Trajectory
 
@@ -16,34 +16,31 @@ SUCCESSES = Selection(verdicts=("success",))
 
 
 def add(pool: Pool, *points: Point) -> None:
-    tasks, trajectories, evaluations = zip(*points, strict=True)
-    pool.append(PoolBatch(tasks=tasks, trajectories=trajectories, evaluations=evaluations))
+    pool.append(*(record for point in points for record in point))
 
 
-def test_same_selection_has_the_same_id_whatever_the_order_of_arrival(
-    tmp_path: Path, make_point: MakePoint
-) -> None:
+def test_equal_selections_have_equal_ids_in_any_order_of_arrival(tmp_path: Path, make_point: MakePoint) -> None:
     points = [make_point(name) for name in "abc"]
-    taken = []
+    snapshots = []
     for order in (points, points[::-1]):
         with Pool.open(tmp_path / f"{order[0][0].id}.db") as pool:
             add(pool, *order)
-            taken.append(take_snapshot(pool, tenants=["default"], selection=SUCCESSES))
-            assert take_snapshot(pool, tenants=["default", "default"], selection=SUCCESSES) == taken[-1]
-            assert pool.snapshots() == [taken[-1]]
-    assert taken[0] == taken[1]
-    assert taken[0].trajectory_ids == ("trajectory-a", "trajectory-b", "trajectory-c")
+            snapshots.append(take_snapshot(pool, tenants=["default"], selection=SUCCESSES))
+            assert take_snapshot(pool, tenants=["default", "default"], selection=SUCCESSES) == snapshots[-1]
+            assert pool.snapshots() == [snapshots[-1]]
+    assert snapshots[0] == snapshots[1]
+    assert snapshots[0].trajectory_ids == ("trajectory-a", "trajectory-b", "trajectory-c")
 
 
-def test_a_snapshot_of_listed_trajectories_keeps_their_criteria(pool: Pool, make_point: MakePoint) -> None:
+def test_snapshot_of_listed_trajectories_stores_their_criteria(pool: Pool, make_point: MakePoint) -> None:
     add(pool, make_point("a"), make_point("b"), make_point("c"))
     names = ["trajectory-c", "trajectory-a", "trajectory-a"]
-    taken = take_snapshot_of(pool, names, tenant="default", criteria='{"pairs": ["c > a"]}')
-    assert (taken.trajectory_ids, taken.tenants) == (("trajectory-a", "trajectory-c"), ("default",))
-    assert take_snapshot_of(pool, names[:2], tenant="default", criteria=taken.criteria) == taken
-    assert take_snapshot_of(pool, names, tenant="default", criteria='{"pairs": ["a > c"]}').id != taken.id
-    held = [each.trajectory.id for each in experiences_in(pool, taken.id, tenant="default")]
-    assert held == ["trajectory-a", "trajectory-c"]
+    snapshot = take_snapshot_of(pool, names, tenant="default", criteria='{"pairs": ["c > a"]}')
+    assert (snapshot.trajectory_ids, snapshot.tenants) == (("trajectory-a", "trajectory-c"), ("default",))
+    assert take_snapshot_of(pool, names[:2], tenant="default", criteria=snapshot.criteria) == snapshot
+    assert take_snapshot_of(pool, names, tenant="default", criteria='{"pairs": ["a > c"]}').id != snapshot.id
+    stored = [experience.trajectory.id for experience in experiences_in(pool, snapshot.id, tenant="default")]
+    assert stored == ["trajectory-a", "trajectory-c"]
     with pytest.raises(StoreError, match="no trajectory 'unknown' is stored for 'default'"):
         take_snapshot_of(pool, ["unknown"], tenant="default", criteria="{}")
 
@@ -55,17 +52,17 @@ def test_other_evidence_criteria_or_tenants_have_another_id(pool: Pool, make_poi
     add(pool, make_point("c"))
     ids.add(take_snapshot(pool, tenants=["default"]).id)
     point = make_point("a")
-    pool.add_evaluations(replace(point[2], id="later", score=0.75))
+    pool.append(replace(point[2], id="later", score=0.75))
     ids.add(take_snapshot(pool, tenants=["default"]).id)
     assert len(ids) == 5
 
 
-def test_snapshot_is_read_as_it_was_taken(pool: Pool, make_point: MakePoint) -> None:
+def test_snapshot_is_read_unchanged(pool: Pool, make_point: MakePoint) -> None:
     first, second = make_point("a"), make_point("b")
     add(pool, second, first)
     snapshot = take_snapshot(pool, tenants=["default"])
     add(pool, make_point("c"))
-    pool.add_evaluations(replace(first[2], id="later", verdict="failure", score=0.0))
+    pool.append(replace(first[2], id="later", verdict="failure", score=0.0))
     assert list(experiences_in(pool, snapshot.id, tenant="default")) == [Experience(*first), Experience(*second)]
     assert find_snapshot(pool, snapshot.id) == snapshot
 
@@ -80,8 +77,8 @@ def test_tenants_read_only_their_own_part(pool: Pool, make_point: MakePoint) -> 
         list(experiences_in(pool, snapshot.id, tenant="eve"))
 
 
-def test_unknown_snapshots_and_nameless_tenants_are_errors(pool: Pool) -> None:
+def test_unknown_snapshots_and_missing_tenants_are_errors(pool: Pool) -> None:
     with pytest.raises(UnknownNameError, match="stored: none"):
         find_snapshot(pool, "x")
-    with pytest.raises(ValueError, match="names its tenants"):
+    with pytest.raises(ValueError, match="needs at least one tenant"):
         take_snapshot(pool, tenants=[])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from upturn.errors import RecordError, StoreBusyError, StoreError
-from upturn.pool import ALL_TENANTS, Experience, Pool, PoolBatch, Selection
+from upturn.pool import ALL_TENANTS, Experience, Pool, Selection
 from upturn.pool.statistics import counts
 from upturn.records import (
     Action,
@@ -32,12 +32,11 @@ MakePoint = Callable[..., Point]
 
 
 def add(pool: Pool, *points: Point) -> int:
-    tasks, trajectories, evaluations = zip(*points, strict=True)
-    return pool.append(PoolBatch(tasks=tasks, trajectories=trajectories, evaluations=evaluations))
+    return pool.append(*(record for point in points for record in point))
 
 
 def decision(name: str, tenant: str = "default") -> Decision:
-    seen = (Alternative("nano@1", 0.75, 0.5), Alternative("rules@1", 0.25, None))
+    alternatives = (Alternative("nano@1", 0.75, 0.5), Alternative("rules@1", 0.25, None))
     return Decision(
         f"decision-{name}",
         f"task-{name}",
@@ -45,7 +44,7 @@ def decision(name: str, tenant: str = "default") -> Decision:
         tenant,
         "thompson",
         "hash",
-        seen,
+        alternatives,
         "nano",
         "nano@1",
         0.75,
@@ -60,20 +59,11 @@ def test_every_kind_of_record_is_read_back_equal(pool: Pool, make_point: MakePoi
     release = Release("r", "nano", "nano@1", "nano@2", (0.1, 0.5), "canary", 0)
     run = Run("run", "demo", "hash", 3, "0.1.0")
     snapshot = Snapshot("s", (trajectory.id,), "{}", ("default",))
-    batch = PoolBatch(
-        tasks=[task],
-        decisions=[decision("a")],
-        trajectories=[trajectory],
-        evaluations=[evaluation],
-        feedback=[feedback],
-        agent_versions=[version],
-        snapshots=[snapshot],
-        releases=[release],
-        runs=[run],
-    )
-    assert pool.append(batch) == 9
+    choice = decision("a")
+    records = (run, release, snapshot, version, feedback, evaluation, trajectory, choice, task)
+    assert pool.append(*records) == 9
     assert list(pool.tasks(tenant="default")) == [task]
-    assert list(pool.decisions(tenant="default")) == [decision("a")]
+    assert list(pool.decisions(tenant="default")) == [choice]
     assert list(pool.experiences(tenant="default")) == [Experience(task, trajectory, evaluation)]
     assert pool.evaluation_of(trajectory.id, tenant="default") == evaluation
     assert list(pool.feedback(tenant="default")) == [feedback]
@@ -81,7 +71,7 @@ def test_every_kind_of_record_is_read_back_equal(pool: Pool, make_point: MakePoi
     assert pool.snapshots() == [snapshot]
     assert pool.states(Release) == [release]
     assert pool.states(Run) == [run]
-    assert pool.append(batch) == 0
+    assert pool.append(*records) == 0
 
 
 def test_evidence_survives_reopening(tmp_path: Path, make_point: MakePoint) -> None:
@@ -96,20 +86,18 @@ def test_evidence_survives_reopening(tmp_path: Path, make_point: MakePoint) -> N
 @pytest.mark.parametrize("name", ["a b.db", "50%.db", "what?.db", "#1.db", "ä.db"])
 def test_file_may_have_any_name(tmp_path: Path, name: str) -> None:
     with Pool.open(tmp_path / name) as pool:
-        pool.add_tasks(Task("t", "do", "mail", "office"))
+        pool.append(Task("t", "do", "mail", "office"))
         assert [task.id for task in pool.tasks(tenant="default")] == ["t"]
     assert (tmp_path / name).is_file()
 
 
-def test_tokens_are_left_out_on_request(pool: Pool, make_point: MakePoint) -> None:
+def test_tokens_are_omitted_on_request(pool: Pool, make_point: MakePoint) -> None:
     point = make_point("a")
     add(pool, point)
     assert list(pool.trajectories(tenant="default", has_tokens=False)) == [replace(point[1], rows=())]
 
 
-def test_same_id_with_other_content_is_refused_and_nothing_of_the_batch_is_stored(
-    pool: Pool, make_point: MakePoint
-) -> None:
+def test_same_id_with_other_content_is_rejected_with_its_whole_batch(pool: Pool, make_point: MakePoint) -> None:
     first, second = make_point("a"), make_point("b")
     add(pool, first)
     changed = replace(first[1], seed=8)
@@ -121,71 +109,71 @@ def test_same_id_with_other_content_is_refused_and_nothing_of_the_batch_is_store
 
 def test_same_id_twice_in_one_batch_must_be_the_same_record(pool: Pool) -> None:
     task = Task("t", "do", "mail", "office")
-    assert pool.add_tasks(task, task) == 1
+    assert pool.append(task, task) == 1
     with pytest.raises(StoreError, match="'u'"):
-        pool.add_tasks(replace(task, id="u"), replace(task, id="u", level=2))
+        pool.append(replace(task, id="u"), replace(task, id="u", level=2))
     assert [stored.id for stored in pool.tasks(tenant="default")] == ["t"]
 
 
-def test_a_repeated_trajectory_may_differ_in_wall_clock_seconds(pool: Pool, make_point: MakePoint) -> None:
+def test_repeated_trajectory_may_differ_in_wall_clock_seconds(pool: Pool, make_point: MakePoint) -> None:
     task, trajectory, evaluation = make_point("a")
     add(pool, (task, trajectory, evaluation))
-    assert pool.add_trajectories([replace(trajectory, usage=Usage(3, 3, 99.0))]) == 0
+    assert pool.append(replace(trajectory, usage=Usage(3, 3, 99.0))) == 0
     assert next(pool.trajectories(tenant="default")).usage.seconds == 0.25
     with pytest.raises(StoreError, match="other content"):
-        pool.add_trajectories([replace(trajectory, usage=Usage(3, 4, 0.25))])
+        pool.append(replace(trajectory, usage=Usage(3, 4, 0.25)))
 
 
 def test_trajectory_needs_its_task_and_evaluation_its_trajectory(pool: Pool, make_point: MakePoint) -> None:
     task, trajectory, evaluation = make_point("a")
     with pytest.raises(StoreError, match="tasks 'task-a', which is not stored"):
-        pool.add_trajectories([trajectory])
-    pool.add_tasks(task)
+        pool.append(trajectory)
+    pool.append(task)
     with pytest.raises(StoreError, match="trajectories 'trajectory-a', which is not stored"):
-        pool.add_evaluations(evaluation)
-    pool.add_trajectories([trajectory])
+        pool.append(evaluation)
+    pool.append(trajectory)
     with pytest.raises(StoreError, match="names task 'other'"):
-        pool.add_evaluations(replace(evaluation, task_id="other"))
-    assert pool.add_evaluations(evaluation) == 1
+        pool.append(replace(evaluation, task_id="other"))
+    assert pool.append(evaluation) == 1
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_unreadable_values_are_refused(pool: Pool, make_point: MakePoint, value: float) -> None:
+def test_unreadable_values_are_rejected(pool: Pool, make_point: MakePoint, value: float) -> None:
     task, trajectory, evaluation = make_point("a")
-    pool.add_tasks(task)
+    pool.append(task)
     bad_row = replace(trajectory.rows[0], logprobs=(value, -1.0, -1.0))
     bad_turn = replace(trajectory.turns[0], action=Action("mail", "move", {"id": value}))
     for bad in (replace(trajectory, rows=(bad_row,)), replace(trajectory, turns=(bad_turn,))):
         with pytest.raises(RecordError):
-            pool.add_trajectories([bad])
+            pool.append(bad)
     with pytest.raises(RecordError):
-        pool.add_evaluations(replace(evaluation, score=value))
+        pool.append(replace(evaluation, score=value))
     with pytest.raises(RecordError, match="JSON"):
-        pool.add_tasks(replace(task, id="u", instruction="\ud800"))
+        pool.append(replace(task, id="u", instruction="\ud800"))
     with pytest.raises(RecordError, match="level"):
-        pool.add_tasks(replace(task, id="v", level=2**40))
+        pool.append(replace(task, id="v", level=2**40))
     assert counts(pool, tenant=ALL_TENANTS) == (1, 0, 0, 0, 0)
 
 
 def test_text_containing_nan_and_infinity_is_stored(pool: Pool, make_point: MakePoint) -> None:
     task, trajectory, _ = make_point("a")
-    pool.add_tasks(replace(task, instruction="NaN to Infinity"))
+    pool.append(replace(task, instruction="NaN to Infinity"))
     turn = replace(trajectory.turns[0], text="NaN")
-    pool.add_trajectories([replace(trajectory, turns=(turn,))])
+    pool.append(replace(trajectory, turns=(turn,)))
     assert next(pool.trajectories(tenant="default")).turns[0].text == "NaN"
 
 
 def test_tenants_are_isolated(pool: Pool, make_point: MakePoint) -> None:
     own, foreign = make_point("own", tenant="ada"), make_point("foreign", tenant="bob")
     add(pool, own, foreign)
-    pool.add_decisions(decision("own", "ada"), decision("foreign", "bob"))
-    pool.add_feedback(Feedback("f", "trajectory", foreign[1].id, "thumbs", 1.0, tenant="bob"))
+    pool.append(decision("own", "ada"), decision("foreign", "bob"))
+    pool.append(Feedback("f", "trajectory", foreign[1].id, "thumbs", 1.0, tenant="bob"))
     assert [task.id for task in pool.tasks(tenant="ada")] == ["task-own"]
     assert list(pool.tasks(tenant="ada", ids=["task-foreign"])) == []
-    assert [found.id for found in pool.decisions(tenant="ada")] == ["decision-own"]
+    assert [stored.id for stored in pool.decisions(tenant="ada")] == ["decision-own"]
     assert list(pool.decisions(tenant="ada", task_ids=["task-foreign"])) == []
     assert list(pool.trajectories(tenant="ada")) == [own[1]]
-    assert [found.trajectory_id for found in pool.selected(tenant="ada")] == [own[1].id]
+    assert [row.trajectory_id for row in pool.selected(tenant="ada")] == [own[1].id]
     assert pool.evaluation_of(foreign[1].id, tenant="ada") is None
     assert list(pool.feedback(tenant="ada")) == []
     with pytest.raises(StoreError, match="trajectory-foreign"):
@@ -194,33 +182,33 @@ def test_tenants_are_isolated(pool: Pool, make_point: MakePoint) -> None:
     assert counts(pool, tenant=ALL_TENANTS) == (2, 2, 2, 2, 1)
 
 
-def test_releases_and_runs_move_on_and_their_earlier_states_stay(pool: Pool) -> None:
+def test_releases_and_runs_change_state_and_earlier_states_stay(pool: Pool) -> None:
     first = Release("r", "nano", "nano@1", "nano@2", (0.1, 0.5), "canary", 0)
     second = replace(first, stage=1)
     third = replace(first, stage=1, state="promoted")
-    assert [pool.put_release(state) for state in (first, first, second, third)] == [1, 0, 1, 1]
+    assert [pool.append(state) for state in (first, first, second, third)] == [1, 0, 1, 1]
     assert pool.states(Release) == [third]
     assert pool.states(Release, "r") == [first, second, third]
     run = Run("x", "demo", "hash", 0, "0.1.0")
-    pool.put_run(run)
-    pool.put_run(replace(run, state="done"))
+    pool.append(run)
+    pool.append(replace(run, state="done"))
     assert [state.state for state in pool.states(Run, "x")] == ["running", "done"]
 
 
 def test_agent_versions_are_frozen(pool: Pool) -> None:
     version = AgentVersion("nano", "1", "local_model")
-    assert [pool.put_agent_version(version), pool.put_agent_version(version)] == [1, 0]
+    assert [pool.append(version), pool.append(version)] == [1, 0]
     with pytest.raises(StoreError, match="nano@1"):
-        pool.put_agent_version(replace(version, prompt="be kind"))
+        pool.append(replace(version, prompt="be kind"))
 
 
-def test_the_latest_evaluation_counts(pool: Pool, make_point: MakePoint) -> None:
+def test_latest_evaluation_counts(pool: Pool, make_point: MakePoint) -> None:
     point = make_point("a", verdict="missing", score=None)
     add(pool, point)
     later = replace(point[2], id="later", verdict="success", score=1.0)
-    pool.add_evaluations(later)
+    pool.append(later)
     assert pool.evaluation_of(point[1].id, tenant="default") == later
-    assert [found.evaluation for found in pool.experiences(tenant="default")] == [later]
+    assert [point.evaluation for point in pool.experiences(tenant="default")] == [later]
 
 
 @pytest.mark.parametrize(
@@ -242,7 +230,7 @@ def test_the_latest_evaluation_counts(pool: Pool, make_point: MakePoint) -> None
         (Selection(limit_per_family=2, limit=3), "cde"),
         (Selection(since=1000.0), "abcde"),
         (Selection(since=1000.5), ""),
-        (Selection(run="nobody"), ""),
+        (Selection(run="unknown"), ""),
     ],
 )
 def test_each_selection_field_filters(
@@ -256,31 +244,31 @@ def test_each_selection_field_filters(
         make_point("d", family="sheet", agent="rules@1"),
     )
     task, trajectory, _ = make_point("e")
-    pool.append(PoolBatch(tasks=[task], trajectories=[trajectory]))
-    found = "".join(trajectory.id[-1] for trajectory in pool.trajectories(selection, tenant="default"))
-    assert found == expected
+    pool.append(task, trajectory)
+    selected = "".join(trajectory.id[-1] for trajectory in pool.trajectories(selection, tenant="default"))
+    assert selected == expected
     assert "".join(row.trajectory_id[-1] for row in pool.selected(selection, tenant="default")) == expected
 
 
-def test_contradictory_selections_are_refused() -> None:
+def test_contradictory_selections_are_rejected() -> None:
     with pytest.raises(ValueError, match="limit must be zero or more"):
         Selection(limit=-1)
-    with pytest.raises(ValueError, match="needs the run"):
+    with pytest.raises(ValueError, match="needs its run"):
         Selection(iteration=3)
 
 
 def test_long_reads_are_paged_and_ignore_later_writes(pool: Pool) -> None:
-    pool.add_tasks(*(Task(f"t{index:04}", "do", "mail", "office") for index in range(1203)))
+    pool.append(*(Task(f"t{index:04}", "do", "mail", "office") for index in range(1203)))
     reading = pool.tasks(tenant="default")
     first = next(reading)
-    pool.add_tasks(Task("late", "do", "mail", "office"))
+    pool.append(Task("late", "do", "mail", "office"))
     ids = [first.id, *(task.id for task in reading)]
     assert ids == [f"t{index:04}" for index in range(1203)]
-    wanted = [f"t{index:04}" for index in range(0, 1203, 2)]
-    assert [task.id for task in pool.tasks(tenant="default", ids=wanted)] == wanted
+    even = [f"t{index:04}" for index in range(0, 1203, 2)]
+    assert [task.id for task in pool.tasks(tenant="default", ids=even)] == even
 
 
-def test_second_writer_is_refused_with_path_and_process(tmp_path: Path) -> None:
+def test_second_writer_is_rejected_with_path_and_process(tmp_path: Path) -> None:
     path = tmp_path / "pool.db"
     script = (
         "import sys; from upturn.pool import Pool; from upturn.errors import StoreBusyError\n"
@@ -288,36 +276,36 @@ def test_second_writer_is_refused_with_path_and_process(tmp_path: Path) -> None:
         "except StoreBusyError as exc: print(exc)"
     )
     with Pool.open(path) as pool:
-        told = subprocess.run(
+        message = subprocess.run(
             [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True, timeout=60
         ).stdout
         with pytest.raises(StoreBusyError):
             Pool.open(path)
-        pool.add_tasks(Task("t", "do", "mail", "office"))
+        pool.append(Task("t", "do", "mail", "office"))
         with Pool.open(path, read_only=True) as reader:
             assert [task.id for task in reader.tasks(tenant="default")] == ["t"]
     with subprocess.Popen([sys.executable, "-c", "pass"]) as child:
         child.wait(timeout=60)
-    assert str(path) in told
-    assert "is being written by process" in told
-    with Pool.open(path) as again:
-        assert again.path == path
+    assert str(path) in message
+    assert "is being written by process" in message
+    with Pool.open(path) as reopened:
+        assert reopened.path == path
 
 
-def test_closed_and_read_only_pools_refuse_writes(tmp_path: Path) -> None:
+def test_closed_and_read_only_pools_reject_writes(tmp_path: Path) -> None:
     pool = Pool.open(tmp_path / "pool.db")
     pool.close()
     pool.close()
     with pytest.raises(StoreError, match="closed or read-only"):
-        pool.add_tasks(Task("t", "do", "mail", "office"))
+        pool.append(Task("t", "do", "mail", "office"))
     with (
         Pool.open(tmp_path / "pool.db", read_only=True) as reader,
         pytest.raises(StoreError, match="closed or read-only"),
     ):
-        reader.add_tasks(Task("t", "do", "mail", "office"))
+        reader.append(Task("t", "do", "mail", "office"))
 
 
-def test_unusable_files_are_named(tmp_path: Path) -> None:
+def test_unusable_files_are_reported(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no pool at"):
         Pool.open(tmp_path / "none.db", read_only=True)
     with pytest.raises(StoreError, match="is a folder"):
@@ -336,7 +324,7 @@ def test_unusable_files_are_named(tmp_path: Path) -> None:
         Pool.open(tmp_path / "foreign.db", read_only=True)
 
 
-def test_pool_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_pool_of_a_newer_version_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "pool.db"
     Pool.open(path).close()
     newer = sqlite3.connect(path)
@@ -349,16 +337,16 @@ def test_pool_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> No
 
 
 def test_threads_share_a_commit_and_get_their_own_errors(pool: Pool) -> None:
-    pool.add_tasks(Task("taken", "do", "mail", "office"))
+    pool.append(Task("taken", "do", "mail", "office"))
 
     def write(index: int) -> Any:
         task = Task("taken" if index % 10 == 0 else f"t{index}", f"do {index}", "mail", "office")
         try:
-            return pool.add_tasks(task)
+            return pool.append(task)
         except StoreError:
-            return "refused"
+            return "rejected"
 
     with ThreadPoolExecutor(16) as threads:
         results = list(threads.map(write, range(200)))
-    assert results == ["refused" if index % 10 == 0 else 1 for index in range(200)]
+    assert results == ["rejected" if index % 10 == 0 else 1 for index in range(200)]
     assert counts(pool, tenant="default").tasks == 181

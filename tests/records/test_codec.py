@@ -1,4 +1,4 @@
-"""Every record round-trips through JSON; invalid text is refused with the reason."""
+"""Every record round-trips through JSON; invalid text is rejected with the reason."""
 
 import json
 import math
@@ -31,9 +31,9 @@ from upturn.records import (
 )
 
 RECORDS: list[Any] = [
-    found
+    value
     for name in records.__all__
-    if isinstance(found := getattr(records, name), type) and hasattr(found, "__pydantic_config__")
+    if isinstance(value := getattr(records, name), type) and hasattr(value, "__pydantic_config__")
 ]
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
@@ -53,7 +53,7 @@ SCALARS: dict[Any, st.SearchStrategy[Any]] = {
 
 
 def any_value(annotation: Any) -> st.SearchStrategy[Any]:
-    """Values of a field's type; built here because hypothesis does not know the recursive JsonValue."""
+    """Returns values of a field's type; hypothesis alone does not support the recursive JsonValue."""
     if annotation is JsonValue:
         return JSON
     if annotation in SCALARS:
@@ -62,7 +62,7 @@ def any_value(annotation: Any) -> st.SearchStrategy[Any]:
     if origin is Literal:
         return st.sampled_from(arguments)
     if origin in (Union, UnionType):
-        return st.one_of([any_value(each) for each in arguments])
+        return st.one_of([any_value(argument) for argument in arguments])
     if origin is tuple:
         return st.lists(any_value(arguments[0]), max_size=2).map(tuple)
     if origin is Mapping:
@@ -74,7 +74,7 @@ def any_record(cls: Any) -> st.SearchStrategy[Any]:
     return st.builds(cls, **{name: any_value(annotation) for name, annotation in get_type_hints(cls).items()})
 
 
-def test_all_records_are_found() -> None:
+def test_all_records_are_collected() -> None:
     assert len(RECORDS) >= 20
 
 
@@ -97,9 +97,9 @@ def test_any_record_round_trips_exactly(cls: Any) -> None:
     "value", [0.1, 1 / 3, 5e-324, 1.7976931348623157e308, -0.0, 2.0**53 + 2, 1e22, 123456.789e-300]
 )
 def test_floats_keep_every_bit(value: float) -> None:
-    back = from_json(Feedback, to_json(Feedback("f", "decision", "d", "m", value)))
-    assert back.value == value
-    assert math.copysign(1, back.value) == math.copysign(1, value)
+    decoded = from_json(Feedback, to_json(Feedback("f", "decision", "d", "m", value)))
+    assert decoded.value == value
+    assert math.copysign(1, decoded.value) == math.copysign(1, value)
 
 
 def test_true_and_one_keep_their_types() -> None:
@@ -110,15 +110,15 @@ def test_true_and_one_keep_their_types() -> None:
 
 @pytest.mark.parametrize("cls", RECORDS, ids=lambda cls: cls.__name__)
 def test_records_are_frozen_and_slotted(cls: Any) -> None:
-    record = _first_example(cls)
+    record = simplest_record(cls)
     name = next(iter(get_type_hints(cls)))
     with pytest.raises(FrozenInstanceError):
         setattr(record, name, getattr(record, name))
     assert not hasattr(record, "__dict__")
 
 
-def _first_example(cls: Any) -> Any:
-    """The plainest record of the class."""
+def simplest_record(cls: Any) -> Any:
+    """Returns a record with an empty or zero value in every field."""
     plain: dict[Any, Any] = {str: "", int: 0, float: 0.0, bool: False}
 
     def value(annotation: Any) -> Any:
@@ -131,7 +131,7 @@ def _first_example(cls: Any) -> Any:
             return value(arguments[0])
         if origin is tuple:
             return ()
-        return {} if origin is Mapping else _first_example(annotation)
+        return {} if origin is Mapping else simplest_record(annotation)
 
     return cls(**{name: value(annotation) for name, annotation in get_type_hints(cls).items()})
 
@@ -139,7 +139,7 @@ def _first_example(cls: Any) -> Any:
 FEEDBACK = Feedback("f", "decision", "d", "thumbs", 1.0)
 
 
-def changed(**changes: Any) -> str:
+def feedback_text(**changes: Any) -> str:
     envelope = json.loads(to_json(FEEDBACK))
     envelope["record"] |= changes
     return json.dumps(envelope)
@@ -148,15 +148,15 @@ def changed(**changes: Any) -> str:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (changed(colour="red"), "not a Feedback: colour: Unexpected keyword argument"),
-        (changed(value="1.0"), "value: Input should be a valid number"),
-        (changed(value=True), "value: Input should be a valid number"),
-        (changed(metric=None), "metric: Input should be a valid string"),
+        (feedback_text(colour="red"), "not a Feedback: colour: Unexpected keyword argument"),
+        (feedback_text(value="1.0"), "value: Input should be a valid number"),
+        (feedback_text(value=True), "value: Input should be a valid number"),
+        (feedback_text(metric=None), "metric: Input should be a valid string"),
         (
-            changed(subject_kind="task"),
+            feedback_text(subject_kind="task"),
             "subject_kind: Input should be 'trajectory', 'decision' or 'episode', got 'task'",
         ),
-        (changed(value=None, id=3), "id: .*; value: "),
+        (feedback_text(value=None, id=3), "id: .*; value: "),
         ('{"kind":"Feedback","version":1,"record":{}}', "id: Field required; subject_kind: Field required"),
         ('{"kind":"Task","version":1,"record":{}}', "expected a Feedback, got kind 'Task'"),
         ('{"kind":"Feedback","version":2,"record":{}}', "record version 2 is not readable; this Upturn reads 1"),
@@ -166,12 +166,12 @@ def changed(**changes: Any) -> str:
         ("{", "not JSON"),
     ],
 )
-def test_invalid_text_is_refused_with_the_reason(text: str, message: str) -> None:
+def test_invalid_text_is_rejected_with_the_reason(text: str, message: str) -> None:
     with pytest.raises(RecordError, match=message):
         from_json(Feedback, text)
 
 
-def test_an_old_decision_without_agent_is_read_with_its_agent() -> None:
+def test_old_decision_without_agent_gets_its_agent() -> None:
     decision = Decision("d", "t", "mail", "acme", "uniform", "", (), "team@north", "team@north@2", 0.5, "drew it")
     envelope = json.loads(to_json(decision))
     del envelope["record"]["agent"]
@@ -179,7 +179,7 @@ def test_an_old_decision_without_agent_is_read_with_its_agent() -> None:
 
 
 @pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
-def test_nan_and_infinity_are_refused_when_read(constant: str) -> None:
+def test_nan_and_infinity_are_rejected_when_read(constant: str) -> None:
     line = to_json(Result("r", 1.5))
     for field in ('"value":1.5', '"low":null'):
         name = field.partition(":")[0]
@@ -190,7 +190,7 @@ def test_nan_and_infinity_are_refused_when_read(constant: str) -> None:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_nan_and_infinity_are_refused_when_written(value: float) -> None:
+def test_nan_and_infinity_are_rejected_when_written(value: float) -> None:
     with pytest.raises(RecordError, match="value"):
         to_json(replace(FEEDBACK, value=value))
     nested = Action("mail", "send", {"weights": [1.0, {"deep": value}]})
@@ -198,18 +198,18 @@ def test_nan_and_infinity_are_refused_when_written(value: float) -> None:
         fields_json(Turn(Observation("hi"), "send", nested))
 
 
-def test_text_that_is_not_unicode_is_refused_when_written() -> None:
+def test_text_that_is_not_unicode_is_rejected_when_written() -> None:
     with pytest.raises(RecordError, match="this Observation cannot be written as JSON"):
         to_json(Observation("half a pair: \ud800"))
 
 
-def test_names_that_are_not_unicode_are_refused_when_written() -> None:
-    broken: tuple[dict[str, JsonValue], ...] = ({"\ud800": 1}, {"x": [{"\ud800": 1}]})
-    for parameters in broken:
+def test_names_that_are_not_unicode_are_rejected_when_written() -> None:
+    invalid: tuple[dict[str, JsonValue], ...] = ({"\ud800": 1}, {"x": [{"\ud800": 1}]})
+    for parameters in invalid:
         with pytest.raises(RecordError, match="this Action cannot be written as JSON: a name in it is not Unicode"):
             fields_json(Action("mail", "send", parameters))
-    shown = Action("mail", "send", {"\ufffd": "\ufffd"})
-    assert from_json(Action, to_json(shown)) == shown
+    action = Action("mail", "send", {"\ufffd": "\ufffd"})
+    assert from_json(Action, to_json(action)) == action
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_names_that_are_not_unicode_are_refused_when_written() -> None:
         (Turn(Observation("hi"), "send", None, reward="1"), "reward"),  # type: ignore[arg-type]
     ],
 )
-def test_unreadable_values_are_refused_when_written(record: object, message: str) -> None:
+def test_unreadable_values_are_rejected_when_written(record: object, message: str) -> None:
     with pytest.raises(RecordError, match=f"cannot be written as JSON: .*{message}"):
         fields_json(record)
 

@@ -13,14 +13,14 @@ from benchmarks.errands.operation import OperationError
 from benchmarks.errands.workspace import DAYS, Mail, Workspace
 from benchmarks.errands.world import FILING_FOLDERS, ITEMS, NAMES, PHRASES, SHEETS, TITLES, TOPICS, World
 from upturn.records import Action, Observation
-from upturn.training.pretraining import PRETRAINING_STREAM, Step, Walk, walked
+from upturn.training.pretraining import PRETRAINING_STREAM, Demonstration, Step, demonstrate
 
 GLIMPSE = "glimpse:"
 """Prefix of a family's name: a demonstration with one of its first templates only."""
 GLIMPSE_TEMPLATES = 2
 
 
-def demonstration(kind: str, number: int) -> Walk:
+def demonstration(kind: str, number: int) -> Demonstration:
     """The ``number``-th demonstration of a family, of ``glimpse:`` and a family, of ``drill`` or of ``pick``."""
     if kind == "drill":
         return drill_demonstration(number)
@@ -32,16 +32,16 @@ def demonstration(kind: str, number: int) -> Walk:
     return oracle_demonstration(kind, number)
 
 
-def oracle_demonstration(family: str, number: int, templates: int | None = None) -> Walk:
+def oracle_demonstration(family: str, number: int, templates: int | None = None) -> Demonstration:
     """The oracle on a training task; ``templates``: use only so many of the first templates (None = all)."""
     task = make_task(family, PRETRAINING_STREAM + number)
     if templates is not None:
         task = replace(task, context={"template": number % templates})
         task = replace(task, instruction=compose(task).instruction)
-    return walked(ErrandsEnvironment(), task, ((action, False) for action in compose(task).draft.oracle))
+    return demonstrate(ErrandsEnvironment(), task, ((action, False) for action in compose(task).draft.oracle))
 
 
-def drill_demonstration(number: int) -> Walk:
+def drill_demonstration(number: int) -> Demonstration:
     """One operation with an explicit instruction, and ``finish``."""
     rng = Random(f"drill/{number}")
     workspace = _random_world(rng).fill()
@@ -49,7 +49,7 @@ def drill_demonstration(number: int) -> Walk:
     return _demonstrate(rng, workspace, instruction, [action])
 
 
-def pick_demonstration(number: int) -> Walk:
+def pick_demonstration(number: int) -> Demonstration:
     """A look-up, and one operation on one of the items that it shows."""
     rng = Random(f"pick/{number}")
     world = _random_world(rng)
@@ -65,7 +65,7 @@ def _random_world(rng: Random) -> World:
     return world
 
 
-def _demonstrate(rng: Random, workspace: Workspace, instruction: str, actions: list[Action]) -> Walk:
+def _demonstrate(rng: Random, workspace: Workspace, instruction: str, actions: list[Action]) -> Demonstration:
     observation = Observation(rng.choice(OPENERS) + instruction + rng.choice(CLOSERS))
     steps = []
     for action in actions if actions[-1].target == "user" else [*actions, FINISH]:

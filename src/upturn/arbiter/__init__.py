@@ -1,8 +1,7 @@
-"""Routing: which agent does a task, and with what probability.
+"""Routing: the choice of an agent for each task, with its probability.
 
-Here: routing policies, the registry of agents in service, capability profiles, off-policy estimates from logged
-decisions, and replay of policies on recorded outcomes. Not here: storing decisions (``pool``), running agents
-(``agents``) and deciding canaries (``deployment``). Start with ``router``, then ``policy``.
+It has routing policies, the registry of agents in service, capability profiles, off-policy estimates from logged
+decisions, and replay of policies on recorded outcomes. Start with ``router``, then ``policy``.
 """
 
 from upturn.arbiter.checker import check_routing_policy

@@ -1,7 +1,8 @@
-"""The contract checker of routing policies, for authors of policies.
+"""The contract checker for routing policies.
 
-Checked: probabilities (one per candidate, all above 0, sum 1); they depend on the candidates, not on their order;
-asking for them changes nothing; learning changes the snapshot. Not checked: whether the policy routes well.
+Checked: there is one probability per candidate, all are above 0, their sum is 1, and they do not depend on the
+order of the candidates; computing them does not change the snapshot; learning does. Not checked: whether the policy
+is good.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ _REWARDS = (1.0, 0.0, 0.5, None)
 
 
 def check_routing_policy(make: Callable[[], RoutingPolicy]) -> list[str]:
-    """The violations of the contract, one sentence each. ``make`` returns a new policy with each call."""
+    """Returns the violations of the contract, one sentence each; ``make`` returns a new policy."""
     policy = make()
     task = Task(id="check", instruction="", family="check", environment="check")
     candidates = [Candidate(agent, f"{agent}@1") for agent in _AGENTS]
@@ -44,10 +45,10 @@ def _check_choice(policy: RoutingPolicy, task: Task, candidates: Sequence[Candid
             if not isclose(probability, expected[candidate.agent], abs_tol=1e-9):
                 problems.append(
                     f"agent {candidate.agent!r} got {probability!r} instead of {expected[candidate.agent]!r} "
-                    "when nothing but the order of the candidates changed"
+                    "after only the order of the candidates changed"
                 )
     if policy.snapshot() != before:
-        problems.append("asking for probabilities changed the snapshot")
+        problems.append("computing probabilities changed the snapshot")
     return problems
 
 
@@ -74,5 +75,5 @@ def _decision(policy: RoutingPolicy, name: str, chosen: Candidate) -> Decision:
         agent=chosen.agent,
         chosen=chosen.version,
         propensity=1.0,
-        reason="the contract is being checked",
+        reason="contract check",
     )

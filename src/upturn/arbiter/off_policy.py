@@ -1,17 +1,17 @@
-"""Off-policy estimates: the reward of another routing on the logged decisions.
+"""Off-policy estimates: the mean reward of another routing, estimated from logged decisions.
 
-The weight of a decision is ``w = π_e(chosen) / propensity``, the propensity as logged when it was made. Estimates:
+The weight of a decision is ``w = π_e(chosen) / propensity``, with the logged propensity. Estimators:
 
 - IPS (Horvitz and Thompson 1952): ``mean(w r)``, unbiased;
-- SNIPS (Swaminathan and Joachims 2015): ``Σ w r / Σ w``, slightly biased, usually far less noisy;
+- SNIPS (Swaminathan and Joachims 2015): ``Σ w r / Σ w``, slightly biased, usually with much less variance;
 - DR (Dudík, Langford and Li 2011): ``mean(Σ_a π_e(a) q(a) + w (r − q(chosen)))``, unbiased for any ``q``.
 
-All decisions of an episode share its first decision's weight and count as one draw: in the standard errors, in the
-effective sample size ``(Σ w)² / Σ w²`` and in the maximum weight. Outcomes whose reward is missing are left out and
-counted; that is unbiased only if what is missing does not depend on the outcome.
+All decisions of an episode have the weight of its first decision and count as one draw in the standard errors, the
+effective sample size ``(Σ w)² / Σ w²`` and the maximum weight. Outcomes with a missing reward are excluded and
+counted; this is unbiased only if missingness does not depend on the outcome.
 
-An estimate is refused, with the reason, when the target chooses versions that the log could not have chosen, when
-the effective sample size is below 100, or when a weight exceeds 100: such estimates look precise and are not.
+An estimate is refused, with the reason, if the target chooses versions that the log could not have chosen, if the
+effective sample size is below 100, or if a weight exceeds 100. Such estimates look precise and are not.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,10 +28,10 @@ MIN_EFFECTIVE_SAMPLES = 100
 MAX_WEIGHT = 100
 
 Target = Callable[[Decision], Mapping[str, float]]
-"""The routing to estimate: for a decision, the probability of each version; they sum to 1."""
+"""The routing to evaluate: returns the probability of each version for a decision; they sum to 1."""
 
 RewardModel = Callable[[Decision, str], float]
-"""The predicted reward of a version for a decision; must not be fitted on the same outcomes."""
+"""Returns the predicted reward of a version for a decision; it must not be fitted on the same outcomes."""
 
 Method = Literal["ips", "snips", "dr"]
 
@@ -47,52 +47,52 @@ class LoggedOutcome:
 
 @dataclass(frozen=True, slots=True)
 class OffPolicyEstimate:
-    """An estimate with its uncertainty, or the reason for its refusal."""
+    """An estimate with its uncertainty, or the reason why there is none."""
 
     method: Method
     value: float | None
-    """Estimated mean reward per decision; None = refused, as are the three below."""
+    """Estimated mean reward per decision; this and the next three fields are None if the estimate is refused."""
     standard_error: float | None
     low: float | None
     """Lower end of the 95 % normal interval."""
     high: float | None
     decisions: int
-    """Decisions with a reward."""
+    """Number of decisions with a reward."""
     missing: int
-    """Decisions without one, left out."""
+    """Number of decisions without a reward, which are excluded."""
     effective_samples: float
     max_weight: float
     refusal: str = ""
-    """Why there is no estimate; empty = there is."""
+    """Why the estimate is refused; empty = it is not."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Draws:
-    """The judged decisions as arrays, one element per decision."""
+    """The decisions with a reward as arrays, one element per decision."""
 
     weights: NDArray[np.float64]
     rewards: NDArray[np.float64]
     draws: NDArray[np.int64]
-    """Number of the independent draw each decision belongs to, counted from 0."""
+    """Index of each decision's independent draw."""
     draw_weights: NDArray[np.float64]
     """One weight per draw."""
     unsupported: int
-    """Draws in which the target chooses a version that the log could not have chosen."""
+    """Number of draws in which the target chooses a version that the log could not have chosen."""
 
 
 def always(version: str) -> Target:
-    """The target that sends every task to one version."""
+    """Returns the target that routes every task to one version."""
     return lambda _decision: {version: 1.0}
 
 
 def inverse_propensity(logged: Sequence[LoggedOutcome], target: Target) -> OffPolicyEstimate:
-    """The IPS estimate of the target's mean reward."""
+    """Returns the IPS estimate of the target's mean reward."""
     draws = _draws(logged, target)
     return _estimate("ips", draws, len(logged), draws.weights * draws.rewards)
 
 
 def self_normalised(logged: Sequence[LoggedOutcome], target: Target) -> OffPolicyEstimate:
-    """The SNIPS estimate of the target's mean reward; its standard error is that of the linearised ratio."""
+    """Returns the SNIPS estimate of the target's mean reward, with the standard error of the linearised ratio."""
     draws = _draws(logged, target)
     total = float(draws.weights.sum())
     if not total:
@@ -103,14 +103,14 @@ def self_normalised(logged: Sequence[LoggedOutcome], target: Target) -> OffPolic
 
 
 def doubly_robust(logged: Sequence[LoggedOutcome], target: Target, model: RewardModel) -> OffPolicyEstimate:
-    """The DR estimate of the target's mean reward; ``model`` predicting 0 throughout gives IPS."""
+    """Returns the DR estimate of the target's mean reward; a ``model`` that always predicts 0 gives IPS."""
     draws = _draws(logged, target)
-    judged = [outcome.decision for outcome in logged if outcome.reward is not None]
-    predicted = np.array([model(decision, decision.chosen) for decision in judged])
+    decisions = [outcome.decision for outcome in logged if outcome.reward is not None]
+    predicted = np.array([model(decision, decision.chosen) for decision in decisions])
     expected = np.array(
         [
             fsum(share * model(decision, version) for version, share in target(decision).items() if share)
-            for decision in judged
+            for decision in decisions
         ]
     )
     return _estimate("dr", draws, len(logged), expected + draws.weights * (draws.rewards - predicted))
@@ -149,7 +149,7 @@ def _draws(logged: Sequence[LoggedOutcome], target: Target) -> _Draws:
 
 
 def _estimate(method: Method, draws: _Draws, logged: int, scores: NDArray[np.float64]) -> OffPolicyEstimate:
-    """The mean of the decisions' scores, with the standard error over independent draws, or a refusal."""
+    """Returns the mean of the scores with the standard error over independent draws, or a refusal."""
     squares = float(draws.draw_weights @ draws.draw_weights)
     effective = float(draws.draw_weights.sum()) ** 2 / squares if squares else 0.0
     largest = float(draws.draw_weights.max(initial=0.0))
@@ -167,7 +167,7 @@ def _estimate(method: Method, draws: _Draws, logged: int, scores: NDArray[np.flo
 
 def _refusal(draws: _Draws, effective: float, largest: float) -> str:
     if not len(draws.rewards):
-        return "no decision has a judged outcome"
+        return "no decision has an evaluated outcome"
     if draws.unsupported:
         return (
             f"no support: in {draws.unsupported} of {len(draws.draw_weights)} draws the target chooses a version "

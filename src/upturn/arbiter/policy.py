@@ -1,7 +1,7 @@
-"""Routing policies: which agent should do a task, as probabilities.
+"""Routing policies: the probability of each agent for a task.
 
-A policy computes probabilities and learns. The router filters the candidates before and samples after, so no policy
-can choose an ineligible agent or omit its propensity.
+A policy computes probabilities and learns from outcomes. The router filters the candidates and samples, so no
+policy can choose an ineligible agent or log a wrong propensity.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,59 +14,59 @@ from upturn.arbiter.tally import Tally
 from upturn.records import Decision, Evaluation, Task
 
 MAX_FLOOR = 0.05
-"""Exploration costs at most one task in twenty."""
+"""Maximum exploration floor: at most one task in twenty explores."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An eligible agent as a policy sees it."""
+    """An eligible agent, for a policy."""
 
     agent: str
     version: str
-    """Id of the agent's incumbent version: during a canary the incumbent's results stand for the agent."""
+    """Id of the agent's incumbent version, whose results represent the agent during a canary."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoutingOutcome:
-    """The outcome of a decision, as far as routing learns from it."""
+    """The outcome of a decision, for learning."""
 
     decision_id: str
     reward: float | None
-    """In [0, 1]; None = no verdict (nothing is learned, the outcome is counted)."""
+    """In [0, 1]; None = no verdict, which is counted but not learned from."""
 
     @classmethod
     def of(cls, decision: Decision, evaluation: Evaluation | None) -> "RoutingOutcome":
-        """1 for a success, 0 for a failure; None for a missing verdict or no evaluation at all."""
+        """Returns the reward 1 for a success, 0 for a failure, and None for a missing verdict or evaluation."""
         if evaluation is None or evaluation.verdict == "missing":
             return cls(decision.id, None)
         return cls(decision.id, 1.0 if evaluation.is_success else 0.0)
 
 
 class RoutingPolicy(Protocol):
-    """Turns a task and its eligible candidates into probabilities, and learns from outcomes."""
+    """Computes the probabilities of eligible candidates for a task, and learns from outcomes."""
 
     @property
     def name(self) -> str:
         """The policy's name in decisions and reports."""
 
     def probabilities(self, task: Task, candidates: Sequence[Candidate]) -> Sequence[float]:
-        """One probability per candidate, each above 0, in the candidates' order; they sum to 1.
+        """Returns one probability per candidate, in their order, each above 0; they sum to 1.
 
-        ``candidates`` holds at least one. The result depends on nothing but the arguments and what was learned.
+        There is at least one candidate. The result depends only on the arguments and the learned outcomes.
         """
 
     def learn(self, decision: Decision, outcome: RoutingOutcome) -> None:
-        """Update from the outcome of one decision; called once for each."""
+        """Learns the outcome of one decision; called once per decision."""
 
     def belief(self, family: str, version: str) -> Posterior | None:
-        """The policy's posterior of a version's success rate in a family; None = it has none."""
+        """Returns the posterior of a version's success rate in a family; None = the policy has no posterior."""
 
     def snapshot(self) -> str:
-        """A hash of everything that ``probabilities`` depends on besides its arguments."""
+        """Returns a hash of everything that ``probabilities`` depends on, except its arguments."""
 
 
 class _TallyPolicy:
-    """Base of the policies that learn success counts per version and family."""
+    """Base of policies that count successes per version and family."""
 
     def __init__(self, name: str, tally: Tally | None, **settings: str | float) -> None:
         self.name = name
@@ -75,27 +75,27 @@ class _TallyPolicy:
         self._snapshot: str | None = None  # None = not computed since the last outcome
 
     def learn(self, decision: Decision, outcome: RoutingOutcome) -> None:
-        """Credit the outcome to the chosen version in the decision's family."""
+        """Adds the outcome to the counts of the chosen version in the decision's family."""
         if outcome.decision_id != decision.id:
-            raise ValueError(f"outcome of decision {outcome.decision_id!r} offered for decision {decision.id!r}")
+            raise ValueError(f"the outcome is of decision {outcome.decision_id!r}, not of {decision.id!r}")
         self.tally.add(decision.family, decision.chosen, outcome.reward)
         self._snapshot = None
 
     def belief(self, family: str, version: str) -> Posterior | None:
-        """The posterior of the version's success rate in the family."""
+        """Returns the posterior of the version's success rate in the family."""
         return self.tally.posterior(family, version)
 
     def state(self) -> str:
-        """The learned counts as JSON text; the settings are configuration and not part of it."""
+        """Returns the counts as JSON text, without settings."""
         return self.tally.state()
 
     def restore(self, state: str) -> None:
-        """Replace the counts by those that ``state`` wrote; raises RecordError for any other text."""
+        """Replaces the counts by those of ``state``; raises RecordError for invalid text."""
         self.tally.restore(state)
         self._snapshot = None
 
     def snapshot(self) -> str:
-        """Hash over the policy's name, settings and counts."""
+        """Returns a hash of the policy's name, settings and counts."""
         if self._snapshot is None:
             settings = {"discount": self.tally.discount, "borrow": self.tally.borrow, **self._settings}
             text = f"{self.name}\n{sorted(settings.items())!r}\n{self.tally.state()}"
@@ -104,10 +104,10 @@ class _TallyPolicy:
 
 
 class DiscountedThompson(_TallyPolicy):
-    """Thompson sampling by task family, with forgetting and an exploration floor.
+    """Thompson sampling by task family, with discounting and an exploration floor.
 
-    ``p = (1 - floor) · P(best) + floor / K`` for K candidates: the probability of having the highest success rate,
-    computed exactly, mixed with uniform exploration so that every logged propensity is at least ``floor / K``.
+    ``p = (1 - floor) · P(best) + floor / K`` for K candidates, where P(best) is the exact probability of having the
+    highest success rate. Every logged propensity is at least ``floor / K``.
     """
 
     def __init__(self, *, floor: float = MAX_FLOOR, tally: Tally | None = None) -> None:
@@ -115,26 +115,21 @@ class DiscountedThompson(_TallyPolicy):
         super().__init__("discounted_thompson", tally, floor=floor)
 
     def probabilities(self, task: Task, candidates: Sequence[Candidate]) -> Sequence[float]:
-        """Probability of being best under the current posteriors, floor mixed in."""
+        """Returns the probability of being best under the current posteriors, with the floor."""
         posteriors = [self.tally.posterior(task.family, candidate.version) for candidate in candidates]
         best = probability_best(tuple((posterior.alpha, posterior.beta) for posterior in posteriors))
         return _with_floor(best, self.floor)
 
 
 class RuleBasedRouting(_TallyPolicy):
-    """A fixed agent per family: the switch away from learned routing.
+    """A fixed agent per family, instead of learned routing.
 
-    It still explores with ``floor``, so its decisions stay usable for off-policy estimates, and still counts
-    outcomes: with the tally of a learning policy, switching to rules and back loses no evidence.
+    It explores with ``floor``, so that its decisions are usable for off-policy estimates, and counts outcomes, so
+    that switching between it and a learning policy with the same tally loses no evidence.
     """
 
     def __init__(
-        self,
-        rules: Mapping[str, str],
-        default: str,
-        *,
-        floor: float = MAX_FLOOR,
-        tally: Tally | None = None,
+        self, rules: Mapping[str, str], default: str, *, floor: float = MAX_FLOOR, tally: Tally | None = None
     ) -> None:
         self.rules = dict(rules)
         self.default = default
@@ -142,7 +137,7 @@ class RuleBasedRouting(_TallyPolicy):
         super().__init__("rule_based", tally, floor=floor, default=default, rules=repr(sorted(rules.items())))
 
     def probabilities(self, task: Task, candidates: Sequence[Candidate]) -> Sequence[float]:
-        """All but the floor to the family's agent, else to the default; uniform where neither is eligible."""
+        """Returns 1 − floor for the family's agent, else for the default; uniform if neither is eligible."""
         agents = [candidate.agent for candidate in candidates]
         for preferred in (self.rules.get(task.family, self.default), self.default):
             if preferred in agents:
@@ -151,13 +146,13 @@ class RuleBasedRouting(_TallyPolicy):
 
 
 class Uniform(_TallyPolicy):
-    """Equal probabilities: the control arm of routing, and the smallest policy."""
+    """Equal probabilities, as a control."""
 
     def __init__(self, *, tally: Tally | None = None) -> None:
         super().__init__("uniform", tally)
 
     def probabilities(self, task: Task, candidates: Sequence[Candidate]) -> Sequence[float]:  # noqa: ARG002 - contract
-        """1/K for each of K candidates."""
+        """Returns 1/K for each of K candidates."""
         return [1 / len(candidates)] * len(candidates)
 
 
@@ -166,17 +161,15 @@ class EpsilonGreedy(_TallyPolicy):
 
     def __init__(self, *, epsilon: float = 0.1, tally: Tally | None = None) -> None:
         if not 0 < epsilon <= 1:
-            raise ValueError(
-                f"epsilon must be above 0 (every candidate stays possible) and at most 1, got {epsilon!r}"
-            )
+            raise ValueError(f"epsilon must be above 0 (to explore every candidate) and at most 1, got {epsilon!r}")
         self.epsilon = epsilon
         super().__init__("epsilon_greedy", tally, epsilon=epsilon)
 
     def probabilities(self, task: Task, candidates: Sequence[Candidate]) -> Sequence[float]:
-        """``1 - epsilon`` shared by the leaders (equal means tie), plus ``epsilon / K`` for each."""
+        """Returns ``epsilon / K`` for each, and ``1 - epsilon`` shared by those with the highest mean."""
         means = [self.tally.posterior(task.family, candidate.version).mean for candidate in candidates]
         leaders = [float(mean == max(means)) for mean in means]
-        return _with_floor([leads / sum(leaders) for leads in leaders], self.epsilon)
+        return _with_floor([leader / sum(leaders) for leader in leaders], self.epsilon)
 
 
 def _checked_floor(floor: float) -> float:

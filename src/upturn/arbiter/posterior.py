@@ -1,6 +1,6 @@
 """Beta posteriors of success rates, and the probability that each of several rates is the highest.
 
-Exact arithmetic without sampling: equal posteriors give equal probabilities.
+Computed by quadrature, without sampling: equal posteriors give equal probabilities.
 """
 
 from dataclasses import dataclass
@@ -14,22 +14,22 @@ from scipy import special
 Shape = tuple[float, float]
 """The two parameters of a Beta distribution."""
 
-# Panel edges are placed at these quantiles of every arm and at their mirror images, so that the narrowest belief is
-# resolved as well as the widest; 2e-12 of an arm's mass lies outside of the outermost two.
+# Panel edges are at these quantiles of every posterior and at their mirror images, so that narrow and wide
+# posteriors are both resolved; 2e-12 of a posterior's mass is outside of the outermost two.
 _LEVELS = np.array([1e-12, 1e-9, 1e-6, 1e-4, 1e-3, 0.01, 0.03, 0.08, 0.16, 0.26, 0.38, 0.5])
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
 
 
 @dataclass(frozen=True, slots=True)
 class Posterior:
-    """A Beta belief about a success rate; both parameters are at least 1 (1, 1 = nothing known)."""
+    """A Beta posterior of a success rate; both parameters are at least 1 (1, 1 = uniform)."""
 
     alpha: float
     beta: float
 
     @property
     def mean(self) -> float:
-        """The expected success rate."""
+        """The mean of the success rate."""
         return self.alpha / (self.alpha + self.beta)
 
     @property
@@ -40,11 +40,11 @@ class Posterior:
 
     @property
     def weight(self) -> float:
-        """Number of outcomes behind the posterior; discounted and borrowed ones count in part."""
+        """Number of outcomes in the posterior; discounted and borrowed ones count partly."""
         return self.alpha + self.beta - 2
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """The equal-tailed credible interval that holds ``level`` of the belief."""
+        """Returns the equal-tailed credible interval with probability ``level``."""
         tail = (1 - level) / 2
         low = special.betaincinv(self.alpha, self.beta, tail)
         return float(low), float(special.betainccinv(self.alpha, self.beta, tail))
@@ -52,12 +52,12 @@ class Posterior:
 
 @lru_cache(maxsize=8192)
 def probability_best(shapes: tuple[Shape, ...]) -> tuple[float, ...]:
-    """For each Beta belief the probability that its rate is the highest; the results sum to 1.
+    """Returns for each Beta posterior the probability that its rate is the highest; the results sum to 1.
 
-    ``P(a is best) = ∫ pdf_a(x) Π_{b≠a} cdf_b(x) dx`` (the probability matching that Thompson sampling draws from),
-    by four-point Gauss–Legendre quadrature on panels cut at quantiles of all beliefs. A posterior that lies wholly
-    below another one (up to 2e-12 of their mass) gets 0. Parameters must be at least 1: densities are then bounded.
-    The error stays below 1e-6 (tested against an independent integration).
+    ``P(a is best) = ∫ pdf_a(x) Π_{b≠a} cdf_b(x) dx``, the distribution that Thompson sampling draws from, by
+    four-point Gauss–Legendre quadrature on panels between quantiles of all posteriors. A posterior that is entirely
+    below another one (except for 2e-12 of their mass) gets 0. Parameters must be at least 1, so that densities are
+    bounded. The error is below 1e-6 (tested against an independent integration).
     """
     alpha, beta = np.array(shapes, dtype=np.float64).T[:, :, None]  # each (K, 1)
     lowest = special.betaincinv(alpha, beta, _LEVELS[0])
@@ -68,7 +68,10 @@ def probability_best(shapes: tuple[Shape, ...]) -> tuple[float, ...]:
 
 
 def _probability_best(alpha: NDArray[np.float64], beta: NDArray[np.float64], start: float) -> NDArray[np.float64]:
-    """P(best) of the contenders, shape (K,); no rate lies below ``start``. ``alpha``, ``beta`` are (K, 1)."""
+    """Returns P(best) of the contenders, shape (K,); ``start`` is a lower bound of the best rate.
+
+    ``alpha`` and ``beta`` are (K, 1).
+    """
     if len(alpha) == 1:
         return np.ones(1)
     quantiles = (special.betaincinv(alpha, beta, _LEVELS), special.betainccinv(alpha, beta, _LEVELS))
@@ -86,7 +89,7 @@ def _probability_best(alpha: NDArray[np.float64], beta: NDArray[np.float64], sta
 
 
 def _product_of_others(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Row ``k`` of the result is the product of all other rows; ``rows`` is (K, points)."""
+    """Returns rows whose row ``k`` is the product of all other rows; ``rows`` is (K, points)."""
     result = np.ones_like(rows)
     for row in range(1, len(rows)):
         result[row] = result[row - 1] * rows[row - 1]

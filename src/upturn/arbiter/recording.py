@@ -1,9 +1,9 @@
 """Recorded outcomes of several models on the same prompts, read from a CSV file.
 
-A file has a header; one column per model says whether it was correct (``True``/``False``, ``1``/``0`` or a number
-in [0, 1]). Optional: a family column, and for every model a column ``<model>_cost``. Other columns are ignored.
-Unusable lines are skipped and reported with line number and reason. A line with a missing outcome is unusable: the
-outcome is neither a success nor a failure.
+A file has a header and one column of outcomes per model (``True``/``False``, ``1``/``0`` or a number in [0, 1]).
+Optional: a family column, and for every model a column ``<model>_cost``. Other columns are ignored. Unusable lines
+are skipped and reported with line number and reason. A line with a missing outcome is unusable, because the outcome
+is neither a success nor a failure.
 """
 
 import csv
@@ -21,35 +21,28 @@ from numpy.typing import NDArray
 from upturn.errors import IngestError
 
 FAMILY_NAMES = ("family", "category", "subject", "eval_name")
-"""Default names of the family column; the first present is used."""
+"""Default names of the family column; the first one in the header is used."""
 
 NO_FAMILY = "all"
-"""The family of all lines in a file without a family column."""
+"""Family of all lines in a file without a family column."""
 
 _OTHER_COLUMNS = frozenset(
     {"", "id", "idx", "index", "sample_id", "prompt", "question", "query", "instruction", "input", "text"}
     | {"answer", "label", "target", "gold", "reference", "seed", "level", "difficulty", *FAMILY_NAMES}
 )
 _COST_SUFFIXES = ("_cost", "|total_cost", "_total_cost")
-_OTHER_SUFFIXES = (
-    "_response",
-    "_responses",
-    "_output",
-    "_answer",
-    "_tokens",
-    "_latency",
-    "_seconds",
-    "_model_response",
+_OTHER_SUFFIXES = tuple(
+    ["_response", "_responses", "_output", "_answer", "_tokens", "_latency", "_seconds", "_model_response"]
 )
 _MISSING = frozenset({"", "nan", "na", "n/a", "none", "null"})
 _SAMPLE = 1000
-"""Lines read to detect the models' columns."""
+"""Number of lines that are read to detect the models' columns."""
 
 _MAX_COST = 1e100
-"""In any currency; sums of larger costs would overflow."""
+"""Maximum cost in any currency; sums of larger costs would overflow."""
 
 _MAX_CELL = 2**31 - 1
-"""Characters in one cell; the csv module's own limit of 128 KiB is too small for model answers."""
+"""Maximum characters in one cell; the csv module's default of 128 KiB is too small for model answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +50,13 @@ class BadLine:
     """A line that was skipped."""
 
     line: int
-    """Its first physical line in the file, counted from 1."""
+    """Its first physical line in the file, from 1."""
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """The reward of every model on every usable line."""
+    """The rewards of all models on all usable lines."""
 
     models: tuple[str, ...]
     families: tuple[str, ...]
@@ -71,29 +64,25 @@ class Recording:
     rewards: NDArray[np.float64]
     """Shape (lines, models), in [0, 1]."""
     costs: NDArray[np.float64] | None
-    """Shape (lines, models), in the file's unit; None = not every model has a cost column."""
+    """Shape (lines, models), in the file's unit; None = some model has no cost column."""
     bad_lines: tuple[BadLine, ...]
     ignored_columns: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """The meaning of the columns, by index."""
+    """The meaning of the columns, by their index."""
 
     header: tuple[str, ...]
     models: Mapping[str, int]
     costs: Mapping[str, int]
-    """By model; empty = not every model has one."""
+    """By model; empty = some model has no cost column."""
     family: int | None
-
-    def ignored(self) -> tuple[str, ...]:
-        used = {*self.models.values(), *self.costs.values(), self.family}
-        return tuple(name for place, name in enumerate(self.header) if place not in used)
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One record of the file: its cells, or why it cannot be read."""
+    """One record of the file: its cells, or the problem with it."""
 
     line: int
     cells: tuple[str, ...]
@@ -101,13 +90,15 @@ class _Row:
 
 
 def read_recording(path: Path, *, models: Sequence[str] = (), family: str | None = None) -> Recording:
-    """The recording in a CSV file; raises IngestError when the file as a whole cannot be used.
+    """Reads the recording in a CSV file; raises IngestError if the whole file is unusable.
 
-    ``models`` names the models' columns; none = every column whose cells are mostly outcomes, apart from well-known
-    other names. ``family`` names the family column; None = the first of FAMILY_NAMES that is present.
+    ``models`` names the models' columns; empty = all columns with mostly outcomes, except those with well-known
+    other names. ``family`` names the family column; None = the first of FAMILY_NAMES in the header.
     """
     if path.exists() and not path.is_file():
-        raise IngestError(f"{str(path)!r} is not a regular file; it is read twice, so a pipe or folder will not do")
+        raise IngestError(
+            f"{str(path)!r} is not a regular file; it is read twice, so it cannot be a pipe or folder"
+        )
     try:
         sample = list(islice(_rows(path), _SAMPLE + 1))
         layout = _layout(path, sample, models, family)
@@ -117,10 +108,10 @@ def read_recording(path: Path, *, models: Sequence[str] = (), family: str | None
 
 
 def _rows(path: Path) -> Iterator[_Row]:
-    """The file's non-empty records, the header first; invalid bytes become replacement characters."""
+    """Yields the non-empty records, the header first; invalid bytes become replacement characters."""
     limit = csv.field_size_limit(_MAX_CELL)
     try:
-        with _opened(path) as stream:
+        with _open(path) as stream:
             reader = csv.reader(stream, delimiter=_delimiter(stream), strict=True)
             while True:
                 line = reader.line_num + 1
@@ -137,14 +128,14 @@ def _rows(path: Path) -> Iterator[_Row]:
         csv.field_size_limit(limit)
 
 
-def _opened(path: Path) -> TextIO:
+def _open(path: Path) -> TextIO:
     with path.open("rb") as stream:
         is_utf16 = stream.read(2) in {b"\xff\xfe", b"\xfe\xff"}
     return path.open(encoding="utf-16" if is_utf16 else "utf-8-sig", errors="replace", newline="")
 
 
 def _delimiter(stream: TextIO) -> str:
-    """The separator that the first line has most of: comma, tab or semicolon."""
+    """Returns the most frequent separator of the first line: comma, tab or semicolon."""
     first = stream.readline()
     stream.seek(0)
     return max(",\t;", key=first.count)
@@ -158,39 +149,41 @@ def _layout(path: Path, sample: Sequence[_Row], models: Sequence[str], family: s
     header = tuple(name.strip() for name in sample[0].cells)
     rows = [row.cells for row in sample[1:] if len(row.cells) == len(header)]
     if len(sample) == 1:
-        raise IngestError(f"{str(path)!r} holds a header and no line; at least one is needed")
-    family_place = _family_column(header, family)
-    chosen = _named(header, models) if models else _detected(header, rows, family_place)
-    if not chosen:
+        raise IngestError(f"{str(path)!r} has a header and no line; at least one is needed")
+    family_index = _family_column(header, family)
+    columns = _named_models(header, models) if models else _detected_models(header, rows, family_index)
+    if not columns:
         raise IngestError(
-            f"no column of {str(path)!r} holds outcomes (True/False, 1/0 or numbers in [0, 1]); columns: "
+            f"no column of {str(path)!r} has outcomes (True/False, 1/0 or numbers in [0, 1]); columns: "
             f"{', '.join(map(repr, header))}. Name the models' columns with --models"
         )
-    unheaded = [name for name in chosen if _outcome(name) is not None]
-    if unheaded:
-        raise IngestError(f"the first line of {str(path)!r} looks like data ({unheaded[0]!r}); a header is needed")
+    data_like = [name for name in columns if _outcome(name) is not None]
+    if data_like:
+        raise IngestError(f"the first line of {str(path)!r} looks like data ({data_like[0]!r}); a header is needed")
     costs = {
-        name: place
-        for name in chosen
+        name: index
+        for name in columns
         for suffix in reversed(_COST_SUFFIXES)
-        for place, other in enumerate(header)
+        for index, other in enumerate(header)
         if other == f"{name}{suffix}"
     }
-    layout = _Layout(header, chosen, costs if len(costs) == len(chosen) else {}, family_place)
-    repeated = Counter(header)
-    used = [*chosen, *(header[place] for place in layout.costs.values())]
-    if family_place is not None:
-        used.append(header[family_place])
-    twice = [name for name in used if repeated[name] > 1]
-    if twice:
-        raise IngestError(
-            f"column {twice[0]!r} of {str(path)!r} appears {repeated[twice[0]]} times; rename all but one"
-        )
+    layout = _Layout(header, columns, costs if len(costs) == len(columns) else {}, family_index)
+    occurrences = Counter(header)
+    repeated = [header[index] for index in sorted(_used(layout)) if occurrences[header[index]] > 1]
+    if repeated:
+        name = repeated[0]
+        raise IngestError(f"column {name!r} of {str(path)!r} appears {occurrences[name]} times; rename all but one")
     return layout
 
 
+def _used(layout: _Layout) -> set[int]:
+    """Returns the indices of the columns that are read."""
+    used = {*layout.models.values(), *layout.costs.values()}
+    return used if layout.family is None else used | {layout.family}
+
+
 def _family_column(header: Sequence[str], family: str | None) -> int | None:
-    """Where the family column is; None = the file has none."""
+    """Returns the index of the family column; None = no such column."""
     if family is not None and family not in header:
         raise IngestError(f"no column {family!r} for the family; columns: {', '.join(map(repr, header))}")
     lowered = [name.lower() for name in header]
@@ -199,32 +192,29 @@ def _family_column(header: Sequence[str], family: str | None) -> int | None:
     return next((lowered.index(name) for name in FAMILY_NAMES if name in lowered), None)
 
 
-def _named(header: Sequence[str], models: Sequence[str]) -> dict[str, int]:
+def _named_models(header: Sequence[str], models: Sequence[str]) -> dict[str, int]:
     unknown = [name for name in models if name not in header]
     if unknown:
         raise IngestError(f"no column {unknown[0]!r} for a model; columns: {', '.join(map(repr, header))}")
     return {name: header.index(name) for name in models}
 
 
-def _detected(header: Sequence[str], rows: Sequence[Sequence[str]], family: int | None) -> dict[str, int]:
-    """Columns of which at least half of the filled cells are outcomes, without well-known other names."""
+def _detected_models(header: Sequence[str], rows: Sequence[Sequence[str]], family: int | None) -> dict[str, int]:
+    """Returns the columns with outcomes in at least half of the filled cells, without well-known other names."""
     detected: dict[str, int] = {}
-    for place, name in enumerate(header):
-        if place == family or _is_no_model(name) or _belongs_to_another(name, header):
+    for index, name in enumerate(header):
+        # pandas writes row numbers in the column "Unnamed: 0".
+        is_known = name.lower() in _OTHER_COLUMNS or name.startswith("Unnamed:")
+        if index == family or is_known or _belongs_to_another(name, header):
             continue
-        cells = [row[place] for row in rows if row[place].strip().lower() not in _MISSING]
+        cells = [row[index] for row in rows if row[index].strip().lower() not in _MISSING]
         if cells and 2 * sum(_outcome(cell) is not None for cell in cells) >= len(cells):
-            detected[name] = place
+            detected[name] = index
     return detected
 
 
-def _is_no_model(name: str) -> bool:
-    """True for well-known other columns; pandas writes row numbers as ``Unnamed: 0``."""
-    return name.lower() in _OTHER_COLUMNS or name.startswith("Unnamed:")
-
-
 def _belongs_to_another(name: str, header: Sequence[str]) -> bool:
-    """True for ``<model>_response`` and the like, where ``<model>`` is a column too."""
+    """Returns True for e.g. ``<model>_response`` if ``<model>`` is also a column."""
     for other in header:
         rest = name.removeprefix(other) if other and name != other else name
         if rest != name and (rest.startswith("|") or rest in _COST_SUFFIXES or rest in _OTHER_SUFFIXES):
@@ -233,61 +223,59 @@ def _belongs_to_another(name: str, header: Sequence[str]) -> bool:
 
 
 def _recording(path: Path, layout: _Layout, rows: Iterator[_Row]) -> Recording:
-    bad: list[BadLine] = []
+    bad_lines: list[BadLine] = []
     families: list[str] = []
     rewards: list[list[float]] = []
     costs: list[list[float]] = []
     for row in rows:
         problem = row.problem or _problem(layout, row.cells)
         if problem:
-            bad.append(BadLine(row.line, problem))
+            bad_lines.append(BadLine(row.line, problem))
             continue
         families.append(NO_FAMILY if layout.family is None else row.cells[layout.family].strip())
-        rewards.append([_outcome(row.cells[place]) or 0.0 for place in layout.models.values()])
+        rewards.append([_outcome(row.cells[index]) or 0.0 for index in layout.models.values()])
         costs.append([float(row.cells[layout.costs[name]]) for name in layout.models if layout.costs])
     if not rewards:
+        first = bad_lines[0]
         raise IngestError(
-            f"none of the {len(bad)} lines of {str(path)!r} can be used; line {bad[0].line}: {bad[0].reason}"
+            f"none of the {len(bad_lines)} lines of {str(path)!r} is usable; line {first.line}: {first.reason}"
         )
+    used = _used(layout)
     return Recording(
         models=tuple(layout.models),
         families=tuple(families),
         rewards=np.array(rewards, dtype=np.float64),
         costs=np.array(costs, dtype=np.float64) if layout.costs else None,
-        bad_lines=tuple(bad),
-        ignored_columns=layout.ignored(),
+        bad_lines=tuple(bad_lines),
+        ignored_columns=tuple(name for index, name in enumerate(layout.header) if index not in used),
     )
 
 
 def _problem(layout: _Layout, cells: Sequence[str]) -> str:
-    """Why a line cannot be used; empty = it can."""
+    """Returns why a line is unusable; empty = it is usable."""
     if len(cells) != len(layout.header):
         return f"expected {len(layout.header)} cells, got {len(cells)}"
-    for name, place in layout.models.items():
-        if cells[place].strip().lower() in _MISSING:
+    for name, index in layout.models.items():
+        if cells[index].strip().lower() in _MISSING:
             return f"no outcome for {name!r}"
-        if _outcome(cells[place]) is None:
-            return f"outcome of {name!r} must be True, False or a number in [0, 1], got {cells[place][:60]!r}"
-    for name, place in layout.costs.items():
-        if not _is_cost(cells[place]):
-            return f"cost of {name!r} must be a number from 0 to {_MAX_COST:g}, got {cells[place][:60]!r}"
+        if _outcome(cells[index]) is None:
+            return f"outcome of {name!r} must be True, False or a number in [0, 1], got {cells[index][:60]!r}"
+    for name, index in layout.costs.items():
+        cost = _number(cells[index])
+        if cost is None or not 0 <= cost <= _MAX_COST:
+            return f"cost of {name!r} must be a number from 0 to {_MAX_COST:g}, got {cells[index][:60]!r}"
     if layout.family is not None and not cells[layout.family].strip():
         return "no family"
     return ""
 
 
 def _outcome(cell: str) -> float | None:
-    """The cell's reward, in [0, 1]; None = it holds none."""
+    """Returns the cell's outcome in [0, 1]; None = it has no outcome."""
     text = cell.strip().lower()
     if text in {"true", "false"}:
         return float(text == "true")
     value = _number(text)
     return value if value is not None and 0 <= value <= 1 else None
-
-
-def _is_cost(cell: str) -> bool:
-    value = _number(cell)
-    return value is not None and 0 <= value <= _MAX_COST
 
 
 def _number(text: str) -> float | None:

@@ -1,7 +1,7 @@
-"""Which agent versions are in service, for which tenants, and with which share of the tasks.
+"""The registry of agent versions in service, with their tenants and shares of the tasks.
 
-Order of checks in ``screen``, the first that fails is the reason: tenant, capability, load cap. An agent is
-eligible where its incumbent is; its canary candidate is considered only where the agent is eligible.
+``screen`` checks tenant, capability and load cap, in this order; the first failure is the reason. An agent is
+eligible if its incumbent is; the candidate of its canary is considered only then.
 """
 
 from collections import Counter
@@ -15,17 +15,17 @@ from upturn.records import AgentVersion, Task, fields_json, from_fields, record
 
 @record
 class ServedAgent:
-    """One agent in service. Immutable: every step of a release makes a new one."""
+    """One agent in service."""
 
     incumbent: AgentVersion
     max_concurrent: int | None = None
-    """Tasks it may have in flight; None = no cap."""
+    """Maximum number of tasks in flight; None = no limit."""
     candidate: AgentVersion | None = None
-    """The version under canary; None = no canary runs."""
+    """The candidate of a canary; None = no canary."""
     weight: float = 0.0
-    """The candidate's share of the agent's tasks, above 0 and at most 1 while a canary runs."""
+    """The candidate's share of the agent's tasks, above 0 and at most 1 during a canary."""
     release: str | None = None
-    """Id of the release that runs the canary; None = no canary runs."""
+    """Id of the canary's release; None = no canary."""
 
     @property
     def agent(self) -> str:
@@ -35,22 +35,22 @@ class ServedAgent:
 
 @record
 class RegistryState:
-    """All agents in service at one moment, by name."""
+    """All agents in service, by name."""
 
     agents: tuple[ServedAgent, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """An eligible agent, its versions in service and the canary's share."""
+    """An eligible agent with its versions in service and the canary's share."""
 
     agent: str
     incumbent: str
     """``AgentVersion.id``"""
     candidate: str | None = None
-    """Id of the version under canary; None = no canary for this task (none runs, or it may not serve it)."""
+    """Id of the canary's candidate; None = no canary, or the candidate may not do the task."""
     weight: float = 0.0
-    """Probability with which the coin picks the candidate."""
+    """Probability of the candidate."""
     release: str | None = None
 
 
@@ -64,7 +64,7 @@ class Exclusion:
 
 @dataclass(frozen=True, slots=True)
 class Screening:
-    """The eligible agents and the excluded versions; each version in service is in exactly one of the two."""
+    """The eligible agents and the excluded versions; every version in service is in exactly one of them."""
 
     offers: tuple[Offer, ...]
     """By agent name."""
@@ -72,54 +72,54 @@ class Screening:
 
 
 class Load:
-    """Tasks in flight per agent. Safe to use from several threads."""
+    """Number of tasks in flight per agent; safe to share between threads."""
 
     def __init__(self) -> None:
         self._in_flight: Counter[str] = Counter()
         self._lock = Lock()
 
     def acquire(self, agent: str) -> None:
-        """Count one more task of the agent as in flight."""
+        """Adds a task in flight."""
         with self._lock:
             self._in_flight[agent] += 1
 
     def release(self, agent: str) -> None:
-        """One task of the agent is done; raises ValueError if none was in flight."""
+        """Removes a task in flight; raises ValueError if there is none."""
         with self._lock:
             if not self._in_flight[agent]:
                 raise ValueError(f"released a task of agent {agent!r} that was never acquired")
             self._in_flight[agent] -= 1
 
     def in_flight(self, agent: str) -> int:
-        """How many tasks the agent has in flight."""
+        """Returns the agent's number of tasks in flight."""
         with self._lock:
             return self._in_flight[agent]
 
 
 class AgentRegistry:
-    """The agents in service, and the changes of a release."""
+    """The agents in service, and their changes by releases."""
 
     def __init__(self) -> None:
         self._agents: dict[str, ServedAgent] = {}
 
     def add(self, version: AgentVersion, *, max_concurrent: int | None = None) -> None:
-        """Put a new agent into service; raises ReleaseError if the agent is already served."""
+        """Puts a new agent into service; raises ReleaseError if the agent is already in service."""
         if version.agent in self._agents:
             raise ReleaseError(
                 f"agent {version.agent!r} is already served by {self._agents[version.agent].incumbent.id!r}; "
-                "a new version enters by start_canary"
+                "add a new version with start_canary"
             )
         if max_concurrent is not None and max_concurrent < 1:
-            raise ValueError(f"max_concurrent must be at least 1 or None (no cap), got {max_concurrent!r}")
+            raise ValueError(f"max_concurrent must be at least 1 or None (no limit), got {max_concurrent!r}")
         self._agents[version.agent] = ServedAgent(version, max_concurrent)
 
     def remove(self, agent: str) -> None:
-        """Take an agent and its canary out of service."""
+        """Takes an agent and its candidate out of service."""
         self.served(agent)
         del self._agents[agent]
 
     def start_canary(self, release: str, candidate: AgentVersion, weight: float) -> None:
-        """Let ``candidate`` serve the share ``weight`` of its agent's tasks; one canary per agent at a time."""
+        """Lets ``candidate`` serve ``weight`` of its agent's tasks; raises ReleaseError if a canary is running."""
         served = self.served(candidate.agent)
         if served.candidate is not None:
             raise ReleaseError(
@@ -133,34 +133,34 @@ class AgentRegistry:
         )
 
     def set_weight(self, agent: str, weight: float) -> None:
-        """Change the candidate's share; raises ReleaseError if no canary runs."""
+        """Changes the candidate's share; raises ReleaseError without a canary."""
         self._candidate(agent)
         self._agents[agent] = replace(self.served(agent), weight=_checked_weight(weight))
 
     def promote(self, agent: str) -> None:
-        """Make the candidate the incumbent and end the canary."""
+        """Makes the candidate the incumbent and ends the canary."""
         candidate = self._candidate(agent)
         self._agents[agent] = ServedAgent(candidate, self.served(agent).max_concurrent)
 
     def rollback(self, agent: str) -> None:
-        """Take the candidate out of service and end the canary."""
+        """Takes the candidate out of service and ends the canary."""
         self._candidate(agent)
         served = self.served(agent)
         self._agents[agent] = ServedAgent(served.incumbent, served.max_concurrent)
 
     def served(self, agent: str) -> ServedAgent:
-        """The agent's present service; raises UnknownNameError naming the served agents."""
+        """Returns the agent's entry; raises UnknownNameError with the agents in service."""
         if agent not in self._agents:
             known = ", ".join(sorted(self._agents)) or "none"
             raise UnknownNameError(f"unknown agent {agent!r}; in service: {known}")
         return self._agents[agent]
 
     def agents(self) -> Mapping[str, ServedAgent]:
-        """All agents in service by name, in alphabetical order; a copy."""
+        """Returns a copy of all agents in service by name, in alphabetical order."""
         return dict(sorted(self._agents.items()))
 
     def screen(self, task: Task, load: Load) -> Screening:
-        """The agents eligible for the task now, and why every other version in service is not."""
+        """Returns the agents that are eligible for the task, and why every other version is not."""
         offers: list[Offer] = []
         exclusions: list[Exclusion] = []
         for agent, served in sorted(self._agents.items()):
@@ -182,11 +182,11 @@ class AgentRegistry:
         return Screening(tuple(offers), tuple(exclusions))
 
     def state(self) -> str:
-        """All agents in service as one JSON object."""
+        """Returns all agents in service as one JSON object."""
         return fields_json(RegistryState(tuple(self.agents().values())))
 
     def restore(self, state: str) -> None:
-        """Replace the agents in service by those that ``state`` wrote; raises RecordError for anything else."""
+        """Replaces the agents in service by those of ``state``; raises RecordError for invalid text."""
         self._agents = {served.agent: served for served in from_fields(RegistryState, state).agents}
 
     def _candidate(self, agent: str) -> AgentVersion:
@@ -197,7 +197,7 @@ class AgentRegistry:
 
 
 def _ineligibility(version: AgentVersion, task: Task) -> str:
-    """Why a version may not do a task, apart from load; empty = it may."""
+    """Returns why a version may not do a task, apart from load; empty = it may."""
     if version.tenants is not None and task.tenant not in version.tenants:
         return f"may not serve tenant {task.tenant!r}"
     if version.capabilities and task.environment not in version.capabilities:

@@ -1,16 +1,16 @@
-"""Routing policies replayed on recorded outcomes: the reward of each, had it routed the recorded lines.
+"""Replay of routing policies on recorded outcomes: the reward of each policy if it had routed the recorded lines.
 
-Every model's outcome is known for every line, so only the spread is estimated: a policy reads the lines in a random
-order, ``wave`` at a time, chooses by its probabilities, and learns the outcomes of its choices at the end of each
-wave. This is repeated over several orders. Baselines that need no learning: the single model that is best in
-hindsight, the best model for each line (the oracle) and, where costs are known, the cheapest model.
+The outcome of every model on every line is known. A policy reads the lines in a random order, ``wave`` lines at a
+time, chooses by its probabilities, and learns the outcomes of its choices at the end of each wave. This is repeated
+over several orders. Baselines without learning: the best single model in hindsight, the best model for each line
+(the oracle) and, if costs are known, the cheapest model.
 
-Intervals are 95 % percentile bootstraps over lines *and* orders; differences are taken line by line before. Not
-covered: the best single model is chosen on the lines it is measured on, which favours it.
+Intervals are 95 % percentile bootstraps over lines *and* orders, of differences line by line. The best single model
+is chosen on the lines that it is measured on, which favours it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,22 +30,22 @@ from upturn.records import Decision, Task
 PolicyMaker = Callable[[], RoutingPolicy]
 
 _BOOTSTRAP_BLOCK = 4_000_000
-"""Cells of one block of resampling weights: 32 MB."""
+"""Resampling weights in memory at a time (32 MB)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """How a recording is replayed."""
+    """Options of a replay."""
 
     seeds: int = 10
-    """Random orders of the lines for each learning policy."""
+    """Number of random orders of the lines for each learning policy."""
     wave: int = 8
-    """Lines decided between two updates of the policy."""
+    """Number of lines between two updates of the policy."""
     resamples: int = 2000
-    """Bootstrap resamples of each interval."""
+    """Bootstrap resamples for each interval."""
 
     def __post_init__(self) -> None:
-        for name, value in (("seeds", self.seeds), ("wave", self.wave), ("resamples", self.resamples)):
+        for name, value in asdict(self).items():
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value!r}")
 
@@ -65,29 +65,29 @@ class PolicyReplay:
 
     name: str
     reward: Interval
-    """Mean per line."""
+    """Mean reward per line."""
     regret_best: Interval
-    """Mean reward of the best single model minus this policy's; below 0 = better than it."""
+    """Mean reward of the best single model minus that of this policy; below 0 = this policy is better."""
     regret_oracle: Interval
-    """Mean reward of the best model per line minus this policy's."""
+    """Mean reward of the best model per line minus that of this policy."""
     shares: Mapping[str, float]
-    """Share of the lines sent to each model."""
+    """Share of the lines routed to each model."""
     cost: float | None
-    """Mean per line; None = the recording has no costs."""
+    """Mean cost per line; None = the recording has no costs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """All policies on one recording."""
+    """The results of all policies on one recording."""
 
     models: Mapping[str, Interval]
-    """Mean reward per line of each model."""
+    """Mean reward per line by model."""
     best_single: str
     policies: tuple[PolicyReplay, ...]
 
 
 def learning_policies(discount: float = 0.995, epsilon: float = 0.1) -> dict[str, PolicyMaker]:
-    """The policies that are replayed by default, by name; each call of a value makes a new policy."""
+    """Returns functions that create the policies to replay by default, by name."""
     return {
         "discounted_thompson": lambda: DiscountedThompson(tally=Tally(discount=discount)),
         "epsilon_greedy": lambda: EpsilonGreedy(epsilon=epsilon, tally=Tally(discount=discount)),
@@ -101,35 +101,29 @@ def replay(
     options: ReplayOptions,
     on_order: Callable[[], None] = lambda: None,
 ) -> Replay:
-    """Every policy and baseline on the recording; ``on_order`` is called after each replayed order."""
-    choices = {"best_single": _best_single(recording), "oracle": _oracle(recording)}
+    """Replays every policy and baseline on the recording; calls ``on_order`` after each order."""
+    shape = (1, len(recording.rewards))
+    best_single = int(recording.rewards.mean(axis=0).argmax())
+    choices = {"best_single": np.full(shape, best_single), "oracle": _oracle(recording)}
     if recording.costs is not None:
-        cheapest = int(recording.costs.mean(axis=0).argmin())
-        choices["cheapest"] = np.full((1, len(recording.rewards)), cheapest)
+        choices["cheapest"] = np.full(shape, int(recording.costs.mean(axis=0).argmin()))
     for name, make in policies.items():
         orders = []
         for seed in range(options.seeds):
-            orders.append(_choices(recording, make(), seed, options.wave))
+            orders.append(_choose(recording, make(), seed, options.wave))
             on_order()
         choices[name] = np.stack(orders)
     ordered = {name: choices[name] for name in (*policies, *choices)}
-    means = recording.rewards.mean(axis=0)
+    intervals = _bootstrap(list(recording.rewards.T[:, None]), options.resamples)
     return Replay(
-        models=dict(
-            zip(recording.models, _bootstrapped(list(recording.rewards.T[:, None]), options.resamples), strict=True)
-        ),
-        best_single=recording.models[int(means.argmax())],
+        models=dict(zip(recording.models, intervals, strict=True)),
+        best_single=recording.models[best_single],
         policies=_summaries(ordered, recording, options.resamples),
     )
 
 
-def _best_single(recording: Recording) -> NDArray[np.int64]:
-    best = int(recording.rewards.mean(axis=0).argmax())
-    return np.full((1, len(recording.rewards)), best)
-
-
 def _oracle(recording: Recording) -> NDArray[np.int64]:
-    """Per line the model with the highest reward: of equals the cheapest, then the first."""
+    """Returns the model with the highest reward for each line; of equal ones the cheapest, then the first."""
     rewards = recording.rewards
     if recording.costs is None:
         return np.asarray(rewards.argmax(axis=1)[None], dtype=np.int64)
@@ -137,8 +131,8 @@ def _oracle(recording: Recording) -> NDArray[np.int64]:
     return np.asarray(costs.argmin(axis=1)[None], dtype=np.int64)
 
 
-def _choices(recording: Recording, policy: RoutingPolicy, seed: int, wave: int) -> NDArray[np.int64]:
-    """The model chosen for each line, shape (lines,) in the recording's order; the policy learns along the way."""
+def _choose(recording: Recording, policy: RoutingPolicy, seed: int, wave: int) -> NDArray[np.int64]:
+    """Returns the chosen model of each line, shape (lines,) in the recording's order; the policy learns."""
     generator = np.random.default_rng(seed)
     count = len(recording.rewards)
     order = generator.permutation(count)
@@ -151,21 +145,18 @@ def _choices(recording: Recording, policy: RoutingPolicy, seed: int, wave: int) 
         for line, uniform in zip(lines, uniforms[start : start + wave], strict=True):
             family = recording.families[line]
             if family not in edges:
-                edges[family] = np.cumsum(policy.probabilities(_task(family, line), candidates))
-            place = int(np.searchsorted(edges[family], uniform, side="right"))
-            chosen[line] = min(place, len(candidates) - 1)
+                task = Task(id=str(line), instruction="", family=family, environment="recording")
+                edges[family] = np.cumsum(policy.probabilities(task, candidates))
+            index = int(np.searchsorted(edges[family], uniform, side="right"))
+            chosen[line] = min(index, len(candidates) - 1)
         for line in lines:
             decision = _decision(policy, recording, line, recording.models[chosen[line]])
             policy.learn(decision, RoutingOutcome(decision.id, float(recording.rewards[line, chosen[line]])))
     return chosen
 
 
-def _task(family: str, line: int) -> Task:
-    return Task(id=str(line), instruction="", family=family, environment="recording")
-
-
 def _decision(policy: RoutingPolicy, recording: Recording, line: int, model: str) -> Decision:
-    """The part of a decision that a policy learns from; it is not stored."""
+    """Returns a decision with the fields that a policy learns from; it is not stored."""
     return Decision(
         id=str(line),
         task_id=str(line),
@@ -187,21 +178,21 @@ def _summaries(
     lines = np.arange(len(recording.rewards))
     rewards = {name: recording.rewards[lines, chosen] for name, chosen in choices.items()}
     series: list[NDArray[np.float64]] = []
-    for earned in rewards.values():
-        series += [earned, rewards["best_single"] - earned, rewards["oracle"] - earned]
-    intervals = _bootstrapped(series, resamples)
+    for values in rewards.values():
+        series += [values, rewards["best_single"] - values, rewards["oracle"] - values]
+    intervals = _bootstrap(series, resamples)
     summaries: list[PolicyReplay] = []
-    for place, (name, chosen) in enumerate(choices.items()):
+    for index, (name, chosen) in enumerate(choices.items()):
         counts = np.bincount(chosen.ravel(), minlength=len(recording.models)) / chosen.size
-        reward, regret_best, regret_oracle = intervals[3 * place : 3 * place + 3]
         shares = dict(zip(recording.models, counts.tolist(), strict=True))
         cost = None if recording.costs is None else float(recording.costs[lines, chosen].mean())
+        reward, regret_best, regret_oracle = intervals[3 * index : 3 * index + 3]
         summaries.append(PolicyReplay(name, reward, regret_best, regret_oracle, shares, cost))
     return tuple(summaries)
 
 
-def _bootstrapped(series: Sequence[NDArray[np.float64]], resamples: int) -> list[Interval]:
-    """The means of several (orders, lines) arrays; lines are resampled in common, orders for each array."""
+def _bootstrap(series: Sequence[NDArray[np.float64]], resamples: int) -> list[Interval]:
+    """Returns the means of (orders, lines) arrays; lines are resampled jointly, orders for each array."""
     generator = np.random.default_rng(0)
     lines = series[0].shape[1]
     means: list[list[float]] = [[] for _ in series]
@@ -209,10 +200,10 @@ def _bootstrapped(series: Sequence[NDArray[np.float64]], resamples: int) -> list
     for start in range(0, resamples, block):
         size = min(block, resamples - start)
         by_line = generator.multinomial(lines, np.full(lines, 1 / lines), size) / lines
-        for place, values in enumerate(series):
+        for index, values in enumerate(series):
             orders = len(values)
             by_order = generator.multinomial(orders, np.full(orders, 1 / orders), size) / orders
-            means[place] += (by_order * (by_line @ values.T)).sum(axis=1).tolist()
+            means[index] += (by_order * (by_line @ values.T)).sum(axis=1).tolist()
     return [
         Interval(float(values.mean()), *(float(edge) for edge in np.percentile(drawn, (2.5, 97.5))))
         for values, drawn in zip(series, means, strict=True)

@@ -1,13 +1,13 @@
 """The router: one decision per task, with its true propensity and a readable reason.
 
-Order of steps: reuse the episode's decision while its version may still serve; screen the agents (tenant,
-capability, load); let the policy give probabilities over the eligible agents; sample one; while the chosen agent
-has a canary, throw a coin for its version. The draws depend only on (seed, task id), never on the order of tasks or
-on earlier draws, and the coin is independent of the family, of what was learned and of the draw that chose the
-agent. So the mix of families differs between the arms of a canary by chance only.
+Order of steps: reuse the episode's decision if its version may still serve; screen the agents (tenant, capability,
+load); get the policy's probabilities of the eligible agents; sample one; if the chosen agent has a canary, draw the
+version. The draws depend only on (seed, task id), not on the order of tasks or earlier draws. The draw of the
+version is independent of the family, of learned outcomes and of the draw of the agent, so that the mix of families
+differs between the arms of a canary by chance only.
 
-Not covered: the router does not count its own decisions as load. Callers acquire the agent in ``load`` when they
-start a task and release it when it ends. A router is for one thread.
+The router does not count its own decisions as load: callers acquire the agent in ``load`` when they start a task
+and release it at the end. A router must be used by one thread only.
 """
 
 from collections import OrderedDict
@@ -23,29 +23,29 @@ from upturn.errors import RoutingError
 from upturn.records import Alternative, Decision, Task
 
 MAX_EPISODES = 10_000
-"""Episodes remembered; the one longest unused is forgotten first, so that memory stays bounded."""
+"""Maximum number of remembered episodes; the least recently used one is dropped first."""
 
 Purpose = Literal["agent", "version"]
 
 
 @dataclass(frozen=True, slots=True)
 class RunKey:
-    """Makes decisions reproducible and their ids unique."""
+    """The key of a run's decisions: unique ids and reproducible draws."""
 
     run: str
-    """Part of every decision id: the same task in another run is another decision."""
+    """Part of every decision's id, so that the same task in another run is another decision."""
     seed: int = 0
-    """Of all draws: equal seeds, tasks and knowledge give equal choices, whatever the run."""
+    """Seed of all draws. With equal tasks and learned outcomes it gives equal choices, also in another run."""
 
 
 def draw(seed: int, task_id: str, purpose: Purpose) -> float:
-    """A uniform number in [0, 1) that depends on nothing but the arguments: 53 bits of their hash."""
+    """Returns a uniform number in [0, 1) from 53 bits of a hash of the arguments."""
     digest = blake2b(f"{seed}\0{purpose}\0{task_id}".encode(), digest_size=8).digest()
     return (int.from_bytes(digest) >> 11) * 2.0**-53
 
 
 class Router:
-    """Chooses the agent version for a task and passes outcomes to the policy."""
+    """Chooses an agent version for each task and passes outcomes to the policy."""
 
     def __init__(
         self,
@@ -58,17 +58,17 @@ class Router:
     ) -> None:
         self.registry = registry
         self.policy = policy
-        """May be replaced at any time: the switch between learned and rule-based routing."""
+        """May be replaced at any time, e.g. to switch between learned and rule-based routing."""
         self.load = load if load is not None else Load()
         self._key = key
         self._max_episodes = max_episodes
         self._episodes: OrderedDict[tuple[str, str], Decision] = OrderedDict()
 
     def decide(self, task: Task, *, episode: str | None = None) -> Decision:
-        """The decision for one task; raises RoutingError with every reason when no agent may do it.
+        """Returns the decision for one task; raises RoutingError with all reasons if no agent is eligible.
 
-        Within an ``episode`` (of one tenant) later tasks reuse the first decision as long as its version is in
-        service and may do the task; the load cap does not break an episode. None: the task stands alone.
+        Later tasks of an ``episode`` (of one tenant) reuse its first decision while that version is in service and
+        may do the task, even if the load cap is reached. None = the task belongs to no episode.
         """
         if episode is not None and (earlier := self._sticky_decision(task, episode)) is not None:
             return replace(
@@ -85,16 +85,16 @@ class Router:
         return decision
 
     def decide_many(self, tasks: Iterable[Task]) -> tuple[Decision, ...]:
-        """Decisions for a wave of tasks without episodes, in order, all from the present counts and load."""
+        """Returns decisions for tasks without episodes, in order, all from the current counts and load."""
         return tuple(self.decide(task) for task in tasks)
 
     def learn_many(self, decisions: Sequence[Decision], outcomes: Sequence[RoutingOutcome]) -> None:
-        """Learn a wave's outcomes in the order of ``decisions``; both must match one to one."""
+        """Learns outcomes in the order of ``decisions``; there must be one per decision."""
         for decision, outcome in zip(decisions, outcomes, strict=True):
             self.policy.learn(decision, outcome)
 
     def remember(self, decision: Decision) -> None:
-        """Make a decision its episode's sticky one, e.g. after a restart; no-op outside of an episode."""
+        """Makes a decision the one that its episode reuses, e.g. after a restart; no-op without an episode."""
         if decision.episode is None:
             return
         self._episodes[decision.tenant, decision.episode] = decision
@@ -103,11 +103,11 @@ class Router:
             self._episodes.popitem(last=False)
 
     def _sticky_decision(self, task: Task, episode: str) -> Decision | None:
-        """The episode's decision if its version may still do the task; None = decide anew."""
+        """Returns the episode's decision if its version may do the task; None = a new decision is needed."""
         decision = self._episodes.get((task.tenant, episode))
         if decision is None:
             return None
-        # An empty Load: the cap refuses new work, it does not end an episode.
+        # Without load, because the cap does not end an episode.
         for offer in self.registry.screen(task, Load()).offers:
             if decision.chosen in (offer.incumbent, offer.candidate):
                 self._episodes.move_to_end((task.tenant, episode))
@@ -147,7 +147,7 @@ class Router:
         )
 
     def _probabilities(self, task: Task, offers: Sequence[Offer]) -> Sequence[float]:
-        """The policy's probabilities; raises RoutingError where they break the contract."""
+        """Returns the policy's probabilities; raises RoutingError if they violate the contract."""
         candidates = [Candidate(offer.agent, offer.incumbent) for offer in offers]
         probabilities = self.policy.probabilities(task, candidates)
         total = fsum(probabilities)
@@ -161,7 +161,7 @@ class Router:
     def _alternatives(
         self, task: Task, screening: Screening, probabilities: Sequence[float]
     ) -> tuple[Alternative, ...]:
-        """Every version in service: eligible ones with their probability, the others with the reason."""
+        """Returns every version in service: eligible ones with their probability, others with the reason."""
         alternatives: list[Alternative] = []
         for offer, probability in zip(screening.offers, probabilities, strict=True):
             shares = {offer.incumbent: 1 - offer.weight}
@@ -181,30 +181,23 @@ class Router:
         return tuple(alternatives)
 
     def _reason(self, task: Task, offers: Sequence[Offer], probabilities: Sequence[float], index: int) -> str:
-        """Why this agent was chosen, in one sentence with the deciding figures."""
-        chosen = offers[index]
-        described = self._described(task.family, chosen)
+        """Returns why this agent was chosen, as a sentence with the deciding figures."""
+        name, family = self.policy.name, task.family
+        agent = self._describe(family, offers[index])
         if len(offers) == 1:
-            return f"{described} is the only eligible agent for {task.family}"
-        ranked = sorted(range(len(offers)), key=lambda place: -probabilities[place])
-        leader, second = ranked[0], ranked[1]
+            return f"{agent} is the only eligible agent for {family}"
+        leader, second, *_ = sorted(range(len(offers)), key=lambda number: -probabilities[number])
         if probabilities[leader] == min(probabilities):
-            equal = f"{self.policy.name} gives all {len(offers)} agents equal chances for {task.family}"
-            return f"{equal}; drew {described}"
+            return f"{name} gives all {len(offers)} agents equal chances for {family}; drew {agent}"
         probability = f"probability {probabilities[index]:.3f}"
         if index == leader or probabilities[index] == probabilities[leader]:
-            other = offers[second if index == leader else leader]
-            return (
-                f"{self.policy.name} leads {task.family} to {described} with {probability}, "
-                f"before {self._described(task.family, other)}"
-            )
-        return (
-            f"{self.policy.name} explores {described} for {task.family} with {probability}; "
-            f"it prefers {self._described(task.family, offers[leader])}"
-        )
+            other = self._describe(family, offers[second if index == leader else leader])
+            return f"{name} leads {family} to {agent} with {probability}, before {other}"
+        preferred = self._describe(family, offers[leader])
+        return f"{name} explores {agent} for {family} with {probability}; it prefers {preferred}"
 
-    def _described(self, family: str, offer: Offer) -> str:
-        """``nano 0.83±0.05``: the agent and its incumbent's posterior mean with the half-width of 95 %."""
+    def _describe(self, family: str, offer: Offer) -> str:
+        """Returns e.g. ``nano 0.83±0.05``: the incumbent's posterior mean with the half-width of 95 %."""
         belief = self.policy.belief(family, offer.incumbent)
         if belief is None:
             return offer.agent
@@ -215,13 +208,13 @@ class Router:
 
 
 def _sample(probabilities: Sequence[float], uniform: float) -> int:
-    """The index whose slice of [0, 1) holds ``uniform``."""
+    """Returns the index whose slice of [0, 1) contains ``uniform``."""
     edge = 0.0
     for index, probability in enumerate(probabilities):
         edge += probability
         if uniform < edge:
             return index
-    return len(probabilities) - 1  # rounding left the last edge a hair below 1
+    return len(probabilities) - 1  # by rounding, the last edge may be below 1
 
 
 def _no_agent(task: Task, screening: Screening) -> str:

@@ -1,15 +1,15 @@
-"""The one configuration file, ``upturn.toml``: typed, frozen, checked as a whole before any work.
+"""The configuration file ``upturn.toml``: typed, frozen, and validated completely before any work.
 
 A setting has one name, one default and one validation: the classes here, and those of algorithms in
-``upturn.training``, are the sections of the file and what the code takes. Not here: what settings do. Start with
-``settings`` (what a section is), then ``config`` (the whole) and ``load``.
+``upturn.training``, are both the sections of the file and the arguments of the code. Start with ``settings`` (the
+base of all sections), then ``config`` and ``load``.
 """
 
 from upturn.config.config import CORE, Config
 from upturn.config.contradiction import Contradiction, contradictions
 from upturn.config.learning import (
-    USUAL_FLOOR,
-    USUAL_MIX,
+    DEFAULT_FLOOR,
+    DEFAULT_MIX,
     AdapterSettings,
     CurriculumSettings,
     GateSettings,
@@ -19,7 +19,7 @@ from upturn.config.learning import (
     Precision,
     RolloutConfig,
 )
-from upturn.config.load import SHIPPED_MODELS, keys_in, load_config, parse_config
+from upturn.config.load import SHIPPED_MODELS, api_keys, load_config, parse_config
 from upturn.config.release import CanarySettings, ValidationSettings
 from upturn.config.section import (
     HUB_NAME,
@@ -48,12 +48,12 @@ from upturn.config.settings import (
     Settings,
     Share,
     WholeNumber,
-    changed,
-    default_of,
-    dumped,
-    made_from,
+    changed_settings,
+    default_value,
+    dump_settings,
+    merge_settings,
     nested_settings,
-    overlaid,
+    parse_settings,
     refuse,
     settings,
     useless,
@@ -61,10 +61,10 @@ from upturn.config.settings import (
 
 __all__ = [
     "CORE",
+    "DEFAULT_FLOOR",
+    "DEFAULT_MIX",
     "HUB_NAME",
     "SHIPPED_MODELS",
-    "USUAL_FLOOR",
-    "USUAL_MIX",
     "AdapterSettings",
     "AgentConfig",
     "CanarySettings",
@@ -100,16 +100,16 @@ __all__ = [
     "TaskConfig",
     "ValidationSettings",
     "WholeNumber",
-    "changed",
+    "api_keys",
+    "changed_settings",
     "contradictions",
-    "default_of",
-    "dumped",
-    "keys_in",
+    "default_value",
+    "dump_settings",
     "load_config",
-    "made_from",
+    "merge_settings",
     "nested_settings",
-    "overlaid",
     "parse_config",
+    "parse_settings",
     "refuse",
     "settings",
     "useless",

@@ -1,4 +1,4 @@
-"""The whole configuration: one frozen object, its hash, and the form in which it is saved with a run."""
+"""The complete configuration, its hash, and its JSON form."""
 
 import json
 from collections.abc import Mapping
@@ -19,12 +19,12 @@ from upturn.config.section import (
     RunConfig,
     TaskConfig,
 )
-from upturn.config.settings import AnySettings, Settings, dumped
+from upturn.config.settings import AnySettings, Settings, dump_settings
 
 
 @dataclass(frozen=True)
 class Config:
-    """What ``upturn.toml`` says, every default filled in."""
+    """The complete configuration: all sections with their defaults."""
 
     agents: tuple[AgentConfig, ...]
     """At least one."""
@@ -36,12 +36,12 @@ class Config:
     routing: RoutingConfig
     rewards: RewardConfig
     optimiser: OptimiserSettings
-    """Those of the file; what goes with an algorithm is in the algorithm's section."""
+    """The shared settings; those in effect for an algorithm are in its section."""
     lora: AdapterSettings | None
-    """None = whole models are trained."""
+    """None = training of all weights."""
     rollouts: RolloutConfig
     curriculum: CurriculumSettings | None
-    """None = families are sampled by what they failed before training."""
+    """None = families are sampled by their failure rate before training."""
     validation: ValidationSettings
     canary: CanarySettings
     loop: LoopConfig
@@ -49,27 +49,27 @@ class Config:
     """The sections of algorithms, by name."""
 
     def section(self, kind: type[AnySettings]) -> AnySettings:
-        """The section of an algorithm, by its class; raises LookupError where the file was read without it."""
-        for each in self.algorithms.values():
-            if type(each) is kind:
-                return each
-        raise LookupError(f"no section is a {kind.__name__}: the file was read without it")
+        """Returns an algorithm's section by class; raises LookupError if the file was loaded without it."""
+        for section in self.algorithms.values():
+            if type(section) is kind:
+                return section
+        raise LookupError(f"no section is a {kind.__name__}: the file was loaded without it")
 
     def with_sections(self, *sections: Settings, **core: Any) -> Self:
-        """The same with these sections of algorithms, each in place of that of its class, and other core ones."""
-        kinds = {type(each): each for each in sections}
-        algorithms = {name: kinds.pop(type(each), each) for name, each in self.algorithms.items()}
-        assert not kinds, f"no sections are {kinds}"
+        """Returns a copy with these sections in place of those of the same class, and other core sections."""
+        kinds = {type(section): section for section in sections}
+        algorithms = {name: kinds.pop(type(section), section) for name, section in self.algorithms.items()}
+        assert not kinds, f"no sections of the classes {kinds}"
         return replace(self, algorithms=algorithms, **core)
 
     @property
     def trains(self) -> bool:
-        """True when a cycle trains a candidate; False: it routes and records only."""
+        """True if a cycle trains a candidate; False = it only routes and records."""
         return bool(self.loop.train)
 
     @property
     def improved_agent(self) -> AgentConfig | None:
-        """The agent that is trained; None when nothing trains."""
+        """The agent that is trained; None = no training."""
         if not self.trains:
             return None
         local = [agent for agent in self.agents if agent.kind == "local_model"]
@@ -77,21 +77,20 @@ class Config:
 
     @property
     def config_hash(self) -> str:
-        """16 hex digits over every setting, defaults included: equal hashes are equal configurations."""
+        """16 hexadecimal digits of a hash over every setting, including defaults."""
         canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
         return sha256(canonical.encode()).hexdigest()[:16]
 
     def to_dict(self) -> dict[str, Any]:
-        """Every setting, defaults included, as JSON has it; ``parse_config`` reads it back."""
-        core = {name: getattr(self, name) for name in CORE}
-        found: dict[str, Any] = {"agents": [dumped(agent) for agent in self.agents]}
-        for name, value in (core | dict(self.algorithms)).items():
-            if name != "agents":
-                found[name] = None if value is None else dumped(value)
-        return found
+        """Returns every setting, including defaults, as JSON data; ``parse_config`` reads it back."""
+        core = {name: getattr(self, name) for name in CORE if name != "agents"}
+        return {"agents": [dump_settings(agent) for agent in self.agents]} | {
+            name: None if section is None else dump_settings(section)
+            for name, section in (core | dict(self.algorithms)).items()
+        }
 
     def to_json(self) -> str:
-        """Every setting, defaults included, as indented JSON; ``parse_config`` reads it back."""
+        """Returns ``to_dict`` as indented JSON text."""
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n"
 
 
@@ -112,6 +111,6 @@ CORE: Mapping[str, type[Settings]] = {
     "canary": CanarySettings,
     "loop": LoopConfig,
 }
-"""The sections that there are without any algorithm, by name, in the order in which they are documented."""
+"""The sections that do not belong to an algorithm, by name, in the order of their documentation."""
 OPTIONAL = ("lora", "curriculum")
-"""Those that mean something by not being there."""
+"""Sections that are None unless the file has them."""

@@ -1,6 +1,6 @@
 """The sections of ``upturn.toml`` that all algorithms share: optimiser, adapter, rollouts, curriculum.
 
-Those of single algorithms stand with the algorithms, in ``upturn.training``.
+The sections of the algorithms are in ``upturn.training``.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,131 +22,134 @@ from upturn.config.settings import (
 )
 
 Packing = Literal["tree", "padded"]
-"""``tree``: what rows begin with together is computed once. ``padded``: each row by itself. Same gradient."""
 Precision = Literal["float32", "bfloat16"]
-"""Of the forward and backward pass; ``bfloat16`` by autocast, weights and optimiser stay in float32."""
 
 
 @settings
 class OptimiserSettings(Settings):
-    """AdamW. ``[optimiser]`` holds for every algorithm; an algorithm's own table, such as ``[grpo.optimiser]``,
-    goes first."""
+    """The AdamW optimiser and the computation of gradients. ``[optimiser]`` applies to every algorithm; an
+    algorithm's table, such as ``[grpo.optimiser]``, overrides it."""
 
     learning_rate: Positive = 1e-4
-    """Of AdamW. With the nano model 8e-4 was seen to collapse in reinforcement learning."""
+    """AdamW learning rate. Reinforcement learning of the nano model collapsed at 8e-4."""
     warmup_steps: WholeNumber = 0
-    """Steps over which the learning rate rises linearly to its full value; 0 = none."""
+    """Number of steps over which the learning rate rises linearly to its full value. 0 = no warm-up."""
     weight_decay: NotNegative = 0.0
-    """AdamW's."""
+    """AdamW weight decay."""
     beta1: Rate = 0.9
-    """Decay of the mean of gradients."""
+    """AdamW decay rate of the mean of gradients."""
     beta2: Rate = 0.95
-    """Decay of the mean of squared gradients. 0.95, not 0.999: runs last hundreds of steps, and it has to follow
-    them."""
+    """AdamW decay rate of the mean of squared gradients. The default is below the usual 0.999 because runs last
+    only hundreds of steps."""
     max_grad_norm: Positive = 1.0
-    """The whole gradient is scaled down to this 2-norm when it is longer."""
+    """Maximum 2-norm of the whole gradient; a longer gradient is scaled down to it."""
     micro_batch_tokens: Count = 16_384
-    """Tokens computed at once. Bounds memory, never changes the gradient beyond rounding."""
+    """Number of tokens in one forward and backward pass. It limits memory and changes the gradient only by
+    rounding."""
     packing: Packing = "tree"
-    """``tree``: what rows begin with together is computed once; ``padded``: each row by itself. Same gradient."""
+    """Batching of rows. ``tree``: a prefix that rows share is computed once. ``padded``: each row is computed
+    alone. The gradient is the same."""
     precision: Precision = "float32"
-    """Of forward and backward pass; weights and optimiser stay in float32."""
+    """Data type of the forward and backward pass (by autocast); weights and optimiser stay in float32."""
     gradient_checkpointing: bool = False
-    """Whether activations are computed again in the backward pass: less memory, a third slower."""
+    """Whether the backward pass recomputes activations, which saves memory and is a third slower."""
 
 
 @settings
 class AdapterSettings(Settings):
-    """A LoRA adapter (arXiv 2106.09685) in place of the whole model, whatever it learns from: of linear layers W,
-    alpha / rank · B A is trained, and W stays as it is. Without dropout, which would make the trainer another
-    policy than the sampler. Versions are whole models all the same, with the adapter merged (docs/models.md)."""
+    """Trains a LoRA adapter (arXiv 2106.09685) instead of the whole model, with any algorithm: for a linear layer
+    W, the product alpha / rank · B A is trained and W is frozen. There is no dropout, because the trainer would
+    then be another policy than the sampler. Versions are still whole models, with the adapter merged
+    (docs/models.md)."""
 
     rank: Count
-    """Rows of A and columns of B."""
+    """Rank of the adapter: the rows of A and the columns of B."""
     alpha: Count | None = None
-    """The adapter's product is multiplied by alpha / rank; left out = twice the rank."""
+    """Scale of the adapter: B A is multiplied by alpha / rank. Unset = twice the rank."""
     targets: tuple[str, ...] = ()
-    """Linear layers that have an adapter, by the last part of their names, such as ``q_proj``; empty = all but the
+    """Linear layers with an adapter, by the last part of their names, such as ``q_proj``. Empty = all except the
     output layer."""
     seed: WholeNumber | None = None
-    """What A is drawn from; B begins at 0, so that nothing changes before the first step. Left out = the run's."""
+    """Random seed of A. B starts at 0, so that the adapter changes nothing before the first step. Unset = the run's
+    seed."""
 
 
 @settings
 class RolloutConfig(Settings):
-    """Where the trajectories that are trained on are sampled."""
+    """Where rollouts for training are sampled."""
 
     place: Literal["process", "ray", "engine"] = "process"
-    """``process``: here. ``ray``: in workers of a Ray cluster. ``engine``: by an engine at a URL that returns token
-    ids and log-probs."""
+    """Sampler of the rollouts. ``process``: the training process. ``ray``: workers of a Ray cluster. ``engine``: an
+    inference engine at a URL that returns token ids and log-probs."""
     workers: Count = 2
-    """ray: how many."""
+    """For ray: number of workers."""
     address: str = ""
-    """ray: ``host:port`` or ``auto`` of a running cluster; empty = one of its own on this machine."""
+    """For ray: ``host:port`` of a running cluster, or ``auto``. Empty = a new cluster on this machine."""
     url: Annotated[str, Field(pattern=r"^(https?://.+)?$")] = ""
-    """engine: such as ``http://localhost:30000``."""
+    """For engine: base URL, such as ``http://localhost:30000``."""
     dialect: Literal["vllm", "sglang"] = "sglang"
-    """engine: how it is asked. SGLang takes whole models while it runs, vLLM adapters only, which need
-    ``[lora]``."""
+    """For engine: its API. A running SGLang server can load whole models; a running vLLM server only adapters,
+    which need ``[lora]``."""
     api_key_env: str = ""
-    """engine: name of the environment variable that holds the key; empty = no key is sent."""
+    """For engine: name of the environment variable with the API key. Empty = no key is sent."""
     timeout_seconds: Positive = 120.0
-    """engine: of one try of one request; loading weights is one too."""
+    """For engine: timeout of one try of a request, also of loading weights."""
     max_length: Count | None = None
-    """engine: tokens of the longest context that it takes; a trajectory that leaves no room for one more ends
-    there. Left out = unknown: the engine refuses it."""
+    """For engine: maximum context length in tokens; a trajectory ends when no room for another token is left. Unset
+    = unknown, and the engine rejects longer contexts."""
     folder: FilePath = ""
-    """ray, engine: where weights are handed over, readable under the same path for whoever samples; empty = in the
-    run's folder."""
+    """For ray and engine: folder through which weights are transferred; the sampler must see it at the same path.
+    Empty = the run's folder."""
 
 
 CurriculumPolicy = Literal["uniform", "failure_weighted", "levels"]
-USUAL_FLOOR = 0.4
-"""Nothing is sampled less than 0.4 times as often as what always fails."""
-USUAL_MIX: Mapping[int, float] = {1: 0.10, 2: 0.15, 3: 0.25, 4: 0.30, 5: 0.20}
-"""By level, from single steps (1) to long work across apps (5): most of what is hard, the hardest still rare. Where
-there are fewer levels, their shares are scaled to 1."""
+DEFAULT_FLOOR = 0.4
+"""Minimum weight of a family, relative to one that always fails."""
+DEFAULT_MIX: Mapping[int, float] = {1: 0.10, 2: 0.15, 3: 0.25, 4: 0.30, 5: 0.20}
+"""Share of each level, from single steps (1) to long work across apps (5); the hard levels have most, the hardest a
+little less. With fewer levels, their shares are scaled to sum to 1."""
 
 
 @settings
 class GateSettings(Settings):
-    """Which families are sampled, by their estimated success p. All G trajectories of a group earn the same with
-    probability p^G + (1 − p)^G, and then the group teaches nothing. DAPO (arXiv 2503.14476, section 3.2) drops such
-    groups after they were sampled; a gate does not sample them."""
+    """Skips families by their estimated success rate p. The G rewards of a group are all equal with probability p^G
+    + (1 − p)^G, and then the group has no training signal. DAPO (arXiv 2503.14476, section 3.2) drops such groups
+    after sampling; the gate does not sample them."""
 
     low: Rate = 0.05
-    """A family rests while it succeeds less often than this …"""
+    """Success rate below which a family is skipped."""
     high: Annotated[float, Field(gt=0, le=1)] = 0.95
-    """… or more often than this. With groups of 8 two in three are without a signal at 0.05 and at 0.95."""
+    """Success rate above which a family is skipped. Two in three groups of 8 have no training signal at 0.05 or at
+    0.95."""
     probe_share: Probability = 0.1
-    """Share of the tasks that resting families still get together, at most, so that their estimates stay fresh."""
+    """Maximum share of tasks from skipped families, which keep their estimates up to date."""
 
     def problems(self) -> Iterator[str | None]:
-        """What is wrong with several fields together."""
+        """Yields contradictions between fields."""
         yield f"low={self.low!r} must be less than high={self.high!r}" if self.low >= self.high else None
         is_open = self.low == 0 and self.high == 1
-        yield useless(is_open, "a gate", "with low=0 and high=1; narrow it or leave it out")
+        yield useless(is_open, "a gate", "with low=0 and high=1; narrow it or omit it")
 
 
 @settings
 class LevelSettings(Settings):
-    """The schedule by levels: most tasks from the current level, some from the next, a share from easier ones."""
+    """The schedule by levels: most tasks are of the current level, some of the next and some of easier ones."""
 
     advance_at: Annotated[float, Field(gt=0, le=1)] = 0.7
-    """Success of the current level from which the next becomes current."""
+    """Success rate of the current level at which the next level becomes current."""
     ahead_share: Rate = 0.2
-    """Share of the next level in what easier levels leave; the current one has the rest."""
+    """Share of the next level in the tasks that are not from easier levels; the rest are from the current level."""
     easier_share: Annotated[float, Field(ge=0.1, le=0.2)] = 0.15
-    """Share of the levels below the current one, against forgetting. None of it is gated."""
+    """Share of tasks from levels below the current one, against forgetting. The gate does not apply to them."""
     max_drop: Probability = 0.15
-    """An easier level whose success is more than this below its best is sampled beside the current one until it has
-    recovered."""
+    """Largest drop of an easier level's success rate below its best. At a larger drop the level is sampled together
+    with the current one until it recovers."""
     final_mix: Mapping[Annotated[int, Field(ge=0, le=9999)], Annotated[float, Field(gt=0, le=1)]] | None = None
-    """Share of each level once the highest is learned, such as ``{1 = 0.3, 2 = 0.7}``; they add up to 1. Left out =
-    .1, .15, .25, .3 and .2 of levels 1 to 5, scaled to those that there are."""
+    """Share of each level after the highest has reached ``advance_at``, such as ``{1 = 0.3, 2 = 0.7}``; the shares
+    sum to 1. Unset = .1, .15, .25, .3 and .2 for levels 1 to 5, scaled to the existing levels."""
 
     def problems(self) -> Iterator[str | None]:
-        """What is wrong with several fields together."""
+        """Yields contradictions between fields."""
         mix = self.final_mix
         if mix is not None and not (mix and abs(sum(mix.values()) - 1) < 1e-6):
             yield f"final_mix must have positive shares that add up to 1, got {dict(mix)!r}"
@@ -154,38 +157,39 @@ class LevelSettings(Settings):
 
 @settings
 class CurriculumSettings(Settings):
-    """Which tasks are sampled next, given how earlier ones ended: for ``grpo`` and ``ppo``. Without this section
-    families are sampled by what they failed before training, to the end."""
+    """The curriculum of ``grpo`` and ``ppo``: which tasks are sampled next, given the success on earlier ones.
+    Without this section, families are sampled by their failure rate before training."""
 
     policy: CurriculumPolicy = "levels"
-    """``uniform``: all families alike. ``failure_weighted``: by what fails now. ``levels``: the schedule of
-    ``levels``, from easy to hard, and within a level by what fails now."""
+    """Sampling of families. ``uniform``: all with equal weight. ``failure_weighted``: by their current failure
+    rate. ``levels``: by the schedule in ``levels`` from easy to hard, and within a level by the current failure
+    rate."""
     failure_floor: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Least weight of a family, where one that always fails weighs 1; left out = 0.4. Not for ``uniform``."""
+    """Minimum weight of a family; a family that always fails has weight 1. Not for ``uniform``. Unset = 0.4."""
     window: Count = 10
-    """Iterations that success is estimated from, the last ones; older ones say nothing of the weights of now."""
+    """Number of latest iterations from which success rates are estimated; older ones are of other weights."""
     min_attempts: Count = 16
-    """Judged trajectories in them from which there is an estimate; a family with fewer is sampled, and it holds its
-    level back."""
+    """Minimum number of evaluated trajectories in the ``window`` for an estimate. A family with fewer is sampled,
+    and its level does not advance."""
     gate: GateSettings | None = None
-    """Families that nearly always or never succeed rest; left out = none does."""
+    """Skips families that almost always or almost never succeed. Unset = no family is skipped."""
     levels: LevelSettings | None = None
-    """The schedule by levels; left out = its defaults, where the policy is ``levels``."""
+    """The schedule by levels, for policy ``levels``. Unset = its defaults."""
 
     def problems(self) -> Iterator[str | None]:
-        """What is wrong with several fields together."""
+        """Yields contradictions between fields."""
         yield useless(
             self.policy == "uniform" and self.failure_floor is not None,
             f"failure_floor={self.failure_floor!r}",
-            "with policy='uniform', where all families weigh the same; leave it out",
+            "with policy='uniform', where all families have the same weight; omit it",
         )
         yield useless(
             self.policy != "levels" and self.levels is not None,
             "levels",
-            f"with policy={self.policy!r}; take policy='levels' or leave it out",
+            f"with policy={self.policy!r}; set policy='levels' or omit it",
         )
 
     @property
     def floor(self) -> float:
-        """The least weight in effect."""
-        return USUAL_FLOOR if self.failure_floor is None else self.failure_floor
+        """``failure_floor``, or its default if unset."""
+        return DEFAULT_FLOOR if self.failure_floor is None else self.failure_floor

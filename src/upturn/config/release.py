@@ -1,5 +1,4 @@
-"""The sections of ``upturn.toml`` that say what a candidate must show before it replaces the version that
-serves."""
+"""The sections of ``upturn.toml`` for validation and canary, the two gates of a candidate version."""
 
 import math
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from upturn.config.settings import Count, NotNegative, Probability, Rate, Settin
 
 
 def _rising_to_one(stages: tuple[float, ...]) -> tuple[float, ...]:
-    """Refuses stages that do not rise from above 0 to exactly 1."""
+    """Rejects stages that do not rise from above 0 to exactly 1."""
     rises = all(low < high for low, high in pairwise(stages))
     if len(stages) < 2 or not rises or stages[0] <= 0 or not math.isclose(stages[-1], 1.0):
         raise ValueError("stages must rise from above 0 to exactly 1.0 in two steps or more")
@@ -21,63 +20,71 @@ def _rising_to_one(stages: tuple[float, ...]) -> tuple[float, ...]:
 
 @settings
 class ValidationSettings(Settings):
-    """What a candidate must show on held-out tasks before any user meets it."""
+    """Validation of a candidate version on held-out tasks, before its canary."""
 
     alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
-    """Error of each one-sided bound, and chance of calling a family worse that is not (Holm over families)."""
+    """Significance level. It is the error of each one-sided limit, and the probability of reporting any family as
+    worse that is not (Holm over families)."""
     minimum_effect: Rate = 0.0
-    """The gain's lower limit must lie above it; 0 = any shown improvement."""
+    """Minimum gain in success rate: the gain's lower limit must be above it. 0 = any significant improvement."""
     strong_rate: Share = 0.8
-    """Families the incumbent solves at least this often are guarded together against forgetting …"""
+    """Success rate from which a family of the incumbent counts as strong. Strong families are checked together for
+    forgetting, see ``forgetting_margin``."""
     forgetting_margin: NotNegative = 0.05
-    """… and their pooled difference must be shown not to fall by more than this."""
+    """Largest loss in success rate over all strong families together (``strong_rate``): the lower limit of their
+    pooled difference must be above minus this value."""
     safety_margin: NotNegative = 0.05
-    """Safety cost per task by which the candidate may exceed the incumbent within its upper limit."""
+    """Largest increase of the safety cost per task: the upper limit of candidate minus incumbent must not exceed
+    it."""
     min_tasks: Count = 30
-    """Held-out tasks below which no interval is trusted."""
+    """Minimum number of held-out tasks; with fewer there is no verdict (``hold``)."""
     max_missing_share: Rate = 0.1
-    """Share of the tasks with a missing evaluation above which there is no verdict."""
+    """Largest share of tasks with a missing evaluation; above it there is no verdict (``hold``)."""
     resamples: Annotated[int, Field(ge=100)] = 10_000
-    """Bootstrap resamples over tasks behind each interval."""
+    """Bootstrap resamples for each interval."""
 
 
 @settings
 class CanarySettings(Settings):
-    """How a candidate is let in, step by step, and what takes it out."""
+    """The canary of a candidate version: how its share of the traffic rises, and when it is promoted or rolled
+    back."""
 
     stages: Annotated[tuple[float, ...], AfterValidator(_rising_to_one)] = (0.1, 0.5, 1.0)
-    """The candidate's share of its agent's tasks, rising to 1, where no control is left to compare with."""
+    """The candidate's share of its agent's tasks in each stage, rising to 1. The last stage has no control arm."""
     alpha: Probability = 0.05
-    """Chance of a false verdict, both directions together, however often one looks."""
+    """Probability of a false verdict in either direction, regardless of how often the evidence is checked."""
     min_candidate_tasks: Count = 30
-    """Candidate tasks before any promotion, and in each stage before the next."""
+    """Minimum number of candidate tasks before a promotion, and in each stage before the next one."""
     max_candidate_tasks: Count = 2000
-    """Candidate tasks after which no verdict means rollback."""
+    """Maximum number of candidate tasks; without a verdict by then the candidate is rolled back."""
     patience_blocks: Count = 5
-    """Blocks in a row without usable data after which they mean rollback."""
+    """Number of unusable blocks in a row that roll the candidate back."""
     max_missing_share: Rate = 0.1
-    """Share of a block's evaluations that may be missing."""
+    """Largest share of missing evaluations in a usable block."""
     mismatch_alpha: Probability = 0.01
-    """Chance of a false alarm about the traffic split; small, because an alarm ends in a rollback."""
+    """Probability of a false alarm of the test of the traffic split. It is small because an alarm leads to a
+    rollback."""
     minimum_effect: Probability | None = None
-    """Lower limit of the improvement that promotion asks for; left out = any shown improvement."""
+    """Minimum improvement in success rate: a promotion needs a lower limit above it. Unset = any significant
+    improvement."""
     safety_margin: NotNegative = 0.02
-    """How far the candidate's rate of safety violations may lie above the incumbent's."""
+    """Largest excess of the candidate's rate of safety violations over the incumbent's for a promotion."""
     watch_tasks: WholeNumber = 0
-    """Candidate tasks watched at 100 % against the recorded incumbent after promotion; 0 = no watch."""
+    """Candidate tasks after promotion that are tested against the incumbent's recorded success rate, and roll the
+    candidate back if it drops. 0 = no test after promotion."""
 
     def problems(self) -> Iterator[str | None]:
-        """What is wrong with several fields together."""
+        """Yields contradictions between fields."""
         fewest, most = self.min_candidate_tasks, self.max_candidate_tasks
         if fewest > most:
             yield f"min_candidate_tasks = {fewest} is more than max_candidate_tasks = {most}"
 
     @property
     def threshold(self) -> float:
-        """The e-value at which a verdict falls: 2/alpha, half of alpha for each direction."""
+        """E-value at which evidence gives a verdict: 2/alpha, which is alpha/2 for each direction."""
         return 2.0 / self.alpha
 
     @property
     def last_comparison(self) -> int:
-        """Index of the last stage that still has a control arm."""
+        """Index of the last stage with a control arm."""
         return len(self.stages) - 2

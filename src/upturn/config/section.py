@@ -1,7 +1,7 @@
-"""The sections of ``upturn.toml`` beside those of training and release.
+"""The sections of ``upturn.toml`` except those of training and release.
 
-Field documentation stands under each field; ``docs/configuration.md`` is made from it. Values are checked one by
-one here; settings that contradict each other are found in ``contradiction``.
+``docs/configuration.md`` is generated from the docstrings of classes and fields. Single values are validated here;
+``contradiction`` checks combinations of settings.
 """
 
 import re
@@ -24,11 +24,10 @@ from upturn.config.settings import (
 )
 
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+\Z")
-"""What models are called on the Hugging Face hub: owner and name."""
+"""A model's name on the Hugging Face hub, ``owner/name``."""
 
 
-def _some_weight(weights: dict[str, float]) -> dict[str, float]:
-    """Refuses weights that leave nothing to reward."""
+def _not_empty(weights: dict[str, float]) -> dict[str, float]:
     if not weights:
         raise ValueError("weights must name at least one reward component")
     return weights
@@ -36,188 +35,190 @@ def _some_weight(weights: dict[str, float]) -> dict[str, float]:
 
 @settings
 class RunConfig(Settings):
-    """How a run is made repeatable and where it leaves its files."""
+    """Seed, threads and output folder of a run."""
 
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    """Everything random is derived from it."""
+    """Random seed of the run; all other seeds are derived from it."""
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None  # many thousands only end in a lack of memory
-    """Threads torch may use; left out = one per usable core, at most the container's CPU quota."""
+    """Number of threads for torch. Unset = one per usable core, at most the container's CPU quota."""
     directory: FilePath = "runs"
-    """Folder that holds one folder per run. Paths in this file are relative to where the command is started."""
+    """Folder for the folders of runs. Relative paths in this file start at the current directory."""
 
 
 @settings
 class PoolConfig(Settings):
-    """The store of all evidence."""
+    """The pool, the database of tasks, trajectories, evaluations and all other records."""
 
     path: FilePath = ""
-    """Database file that several runs share; empty = ``pool.db`` in the run's own folder."""
+    """Database file, which several runs may share. Empty = ``pool.db`` in the run's folder."""
     tenant: Name = "default"
-    """Whose evidence this is. Reads never cross tenants."""
+    """Tenant that all records of the run belong to. Reads never cross tenants."""
 
 
 @settings
 class ReadinessConfig(Settings):
-    """What the pool must hold before anything is trained from it."""
+    """Requirements on the pool's contents before a training run starts."""
 
     points: Count = 5000
-    """Evaluated trajectories."""
+    """Minimum number of trajectories that pass every quality check."""
     clean_share: Share = 0.95
-    """Share of them that passes every quality check."""
+    """Minimum share of trajectories that pass every quality check."""
     categories: Count = 5
-    """Task families among them."""
+    """Minimum number of task families with a trajectory that passes every quality check."""
     privacy: bool = True
-    """Whether unmasked personal data in the evidence stops training."""
+    """Whether personal data in a trajectory prevents training."""
     decisions: WholeNumber = 1
-    """Routing decisions: the arbiter works and collects."""
+    """Minimum number of routing decisions."""
 
 
 @settings
 class ContextConfig(Settings):
-    """How much of a long attempt the agent is shown, for local_model and endpoint. When the context would exceed
-    its budget, the history is rewritten down to the low mark: the latest turns whole, older ones as summaries,
-    those left out that have least to do with the instruction and the latest observation."""
+    """The context window of an agent of kind local_model or endpoint. When the context would exceed ``tokens``, the
+    history is shortened to ``low_mark``: the latest turns stay complete, older turns become summaries, and the
+    turns least relevant to the instruction and the latest observation are removed."""
 
     tokens: Count | None = None
-    """Of the whole context: what is read and what is written in a turn; left out = it only grows. Estimated for an
-    endpoint, at three bytes a token."""
+    """Maximum length of the context in tokens, including the action that is written next. Unset = the history is
+    never shortened. For an endpoint it is estimated at three bytes per token."""
     window_turns: Count = 8
-    """The latest turns, which are shown whole where they fit."""
+    """Number of latest turns that stay complete, if they fit."""
     low_mark: Probability = 0.6
-    """Share of ``tokens`` that the history is cut down to. A cut starts a new training row and makes caches of the
-    prompt useless, so it should be seldom: lower is seldomer."""
+    """Share of ``tokens`` to which the history is shortened. Each shortening starts a new training row and
+    invalidates prompt caches; a lower value makes it rarer."""
     observation_tokens: Count | None = None
-    """The most of one observation that is shown, with a note of how much is left out; left out = a quarter of
-    ``tokens``."""
+    """Maximum tokens of one observation; a note states how much was cut off. Unset = a quarter of ``tokens``."""
     summary_tokens: Count = 48
-    """What is left of a result that is older than the window; of what was done, the call stays."""
+    """Maximum tokens of an observation before the latest ``window_turns`` turns; the action stays complete."""
 
     def longest_observation(self, tokens: int) -> int:
-        """The most of one observation that is shown, in a context of so many tokens."""
-        # A quarter, as the 32 of 128 thousand tokens in the design of the office.
+        """Returns the maximum tokens of one observation in a context of ``tokens`` tokens."""
+        # A quarter, like 32 of 128 thousand tokens in the design of the office.
         return self.observation_tokens or max(1, tokens // 4)
 
 
 @settings
 class AgentConfig(Settings):
-    """One agent that tasks can be routed to; ``[[agents]]`` once for each."""
+    """An agent that tasks can be routed to; one ``[[agents]]`` table per agent."""
 
     name: Name
-    """What decisions and reports call it."""
+    """Name of the agent in decisions and reports."""
     kind: Literal["local_model", "rule_based", "callable", "endpoint"]
     """``local_model``: weights that Upturn runs and trains. ``rule_based``, ``callable``: Python code.
     ``endpoint``: any OpenAI-compatible server; routed and recorded, not trained."""
     model: FilePath = ""
-    """local_model: ``nano`` (ships with Upturn), a folder, or a Hugging Face name such as
-    ``Qwen/Qwen2.5-0.5B-Instruct`` (docs/models.md). endpoint: its name there."""
+    """For local_model: ``nano`` (ships with Upturn), a folder, or a Hugging Face name such as
+    ``Qwen/Qwen2.5-0.5B-Instruct`` (docs/models.md). For endpoint: the model's name on the server."""
     url: Annotated[str, Field(pattern=r"^(https?://.+)?$")] = ""
-    """endpoint: base URL, such as ``http://localhost:8000/v1``."""
+    """For endpoint: base URL, such as ``http://localhost:8000/v1``."""
     import_path: ImportPath = ""
-    """rule_based, callable: ``module:attribute`` of the code."""
+    """For rule_based and callable: ``module:attribute`` of the Python function."""
     prompt: str = ""
-    """System prompt for local_model and endpoint; empty = none."""
+    """For local_model and endpoint: system prompt. Empty = no system prompt."""
     temperature: Annotated[float, Field(ge=0, le=5)] = 1.0
-    """Sampling temperature while serving, for local_model and endpoint; 0 = greedy."""
+    """For local_model and endpoint: sampling temperature while serving. 0 = greedy."""
     template_options: dict[str, bool | int | float | str] = field(default_factory=dict)
-    """local_model: variables of its chat template, such as ``{ enable_thinking = false }``; empty = the template's
-    own defaults."""
+    """For local_model: variables of the chat template, such as ``{ enable_thinking = false }``. Empty = the
+    template's defaults."""
     weights: Literal["float32", "bfloat16"] = "float32"
-    """local_model: how its weights are held. ``bfloat16`` takes half of the memory and rounds, for agents that are
-    not trained."""
+    """For local_model: data type of the weights in memory. ``bfloat16`` needs half of the memory; the agent cannot
+    be trained."""
     api_key_env: str = ""
-    """endpoint: name of the environment variable that holds the key; empty = no key is sent."""
+    """For endpoint: name of the environment variable with the API key. Empty = no key is sent."""
     environments: tuple[str, ...] = ()
-    """Environments the agent can act in; empty = any."""
+    """Environments that the agent can act in. Empty = any."""
     load_cap: Count | None = None
-    """Tasks it may have in flight; left out = no cap."""
+    """Maximum number of tasks in flight. Unset = no limit."""
     context: ContextConfig = ContextConfig()
-    """How much of a long attempt it is shown."""
+    """Context window of the agent."""
 
 
 @settings
 class Limits(Settings):
-    """What one trajectory may take."""
+    """Limits of one trajectory."""
 
     max_turns: Count = 16
-    """Actions in one trajectory."""
+    """Maximum number of actions in one trajectory."""
     max_tokens: Count | None = None
-    """Tokens of context in one trajectory, prompt and observations included; left out = unlimited."""
+    """Maximum tokens of context in one trajectory, including prompt and observations. Unset = no limit."""
     max_action_tokens: Count = 64
-    """Tokens written in one action."""
+    """Maximum tokens in one action."""
     max_seconds: Positive | None = None
-    """Wall clock of one trajectory, after which it ends even while its agent is asked, whose turn is not recorded;
-    an environment is never interrupted. Left out = unlimited."""
+    """Maximum wall-clock seconds of one trajectory. At the limit it ends even during an action of the agent, whose
+    turn is then not recorded; an environment's step is never interrupted. Unset = no limit."""
 
 
 @settings
 class EnvironmentConfig(Limits):
-    """Where the agents act."""
+    """The environment in which the agents act, and the limits of a trajectory."""
 
     name: Annotated[str, Field(min_length=1)] = "office"
-    """A registered environment, or ``module:name`` of your own kit or of a function that makes it."""
+    """Name of a registered environment, or ``module:name`` of a kit or of a function that returns one."""
     verifier: ImportPath = ""
-    """``module:factory`` of the judge of finished trajectories; empty = the environment's own."""
+    """``module:factory`` of the verifier that evaluates trajectories. Empty = the environment's verifier."""
 
 
 @settings
 class TaskConfig(Settings):
-    """What the agents work on."""
+    """The tasks that the agents work on."""
 
     file: FilePath = ""
-    """JSON Lines file of tasks, training and held-out; empty = the environment makes them from the seed. Where
-    anything is trained, one training task in eight is set aside to choose weights on (docs/loop.md)."""
+    """JSON Lines file with training and held-out tasks. Empty = the environment generates the tasks from the seed.
+    For a training run, one training task in eight of the file is reserved for model selection (docs/loop.md)."""
     families: tuple[str, ...] = ()
-    """Task families the environment makes; empty = all it has."""
+    """Task families that the environment generates. Empty = all."""
     train_families: tuple[str, ...] = ()
-    """Those of them that are trained on and evaluated; empty = all that are served."""
+    """Task families to train on and to evaluate, a subset of the served families. Empty = all served families."""
     levels: tuple[Count, ...] = ()
-    """Levels of difficulty the environment makes; empty = all it has."""
+    """Levels of difficulty that the environment generates. Empty = all."""
     count: Count = 5000
-    """Tasks routed to the agents in each cycle."""
+    """Number of tasks that are routed to the agents in each cycle."""
     heldout_count: Count = 400
-    """Tasks that are never trained on; every before-and-after comparison is made on them. At least 30 where
-    anything is trained."""
+    """Number of held-out tasks, which are never trained on; versions are compared on them. At least 30 for a
+    training run."""
 
 
 @settings
 class RoutingConfig(Settings):
-    """How an agent is chosen for a task."""
+    """The choice of an agent for each task."""
 
     policy: Literal["thompson", "rule_based", "uniform"] = "thompson"
-    """``thompson`` learns from outcomes by family; ``rule_based`` follows ``rules``; ``uniform`` is a control."""
+    """Routing policy. ``thompson``: Thompson sampling on the outcomes by task family. ``rule_based``: the agent in
+    ``rules``. ``uniform``: all agents with equal probability, as a control."""
     floor: Annotated[float, Field(gt=0, le=0.05)] = 0.05
-    """Share of decisions spent on exploring all agents alike."""
+    """For thompson and rule_based: share of decisions that explore all agents with equal probability."""
     discount: Annotated[float, Field(gt=0, le=1)] = 0.995
-    """What is left of old evidence after each outcome in its family; 1 = nothing is forgotten."""
+    """For thompson: factor on the weight of earlier outcomes after each new outcome in their family. 1 = earlier
+    outcomes keep their weight."""
     default_agent: str = ""
-    """rule_based: the agent for families that no rule names."""
+    """For rule_based: agent for families without a rule."""
     rules: dict[str, str] = field(default_factory=dict)
-    """rule_based: agent by task family."""
+    """For rule_based: agent by task family."""
 
 
 @settings
 class RewardConfig(Settings):
-    """What counts as good work."""
+    """The score of a trajectory, and the reward in reinforcement learning."""
 
-    weights: Annotated[dict[str, Positive], AfterValidator(_some_weight)] = field(
+    weights: Annotated[dict[str, Positive], AfterValidator(_not_empty)] = field(
         default_factory=lambda: {"success": 0.8, "efficiency": 0.2}
     )
-    """Weight of each reward component in the score; components without weight are recorded only. Costs are
-    never weighted in: they bound what may be released."""
+    """Weight of each reward component in the score. Components without a weight are only recorded. Costs have no
+    weights: they limit which versions are released."""
     overlong_tokens: Count | None = None
-    """Tokens written in one attempt from which practice takes 1 off its reward (DAPO); left out = no penalty."""
+    """Number of written tokens in a trajectory from which the overlong penalty of DAPO takes 1 off its reward in
+    reinforcement learning. Unset = no penalty."""
     overlong_buffer: Count | None = None
-    """Tokens before that over which the penalty rises from 0."""
+    """Number of tokens below ``overlong_tokens`` over which the overlong penalty rises linearly from 0 to 1."""
 
 
 @settings
 class LoopConfig(Settings):
-    """How often, and whom, the loop improves."""
+    """The improvement loop (``upturn loop``)."""
 
     cycles: Count = 1
-    """Times the whole circle is run."""
+    """Number of cycles of serving, training, validation and release."""
     improve: str = ""
-    """Name of the agent to train; empty = the only local_model agent."""
+    """Name of the agent to train. Empty = the only agent of kind local_model."""
     train: tuple[Literal["sft", "grpo"], ...] = ("sft", "grpo")
-    """What a cycle trains a candidate with; empty = it routes and records only. ``upturn train`` does not look at
-    it."""
+    """Algorithms that train a candidate in each cycle. Empty = the loop only routes and records. ``upturn train``
+    ignores it."""

@@ -1,7 +1,7 @@
-"""What a group of settings is: a frozen dataclass that checks itself, however it is made.
+"""The base of all settings: frozen dataclasses that validate themselves.
 
-A class with ``@settings`` is a section of ``upturn.toml`` and what the code below takes, so that a setting has one
-name, one default and one validation. Ranges stand in the annotations, what spans several fields in ``problems``.
+A class with ``@settings`` is both a section of ``upturn.toml`` and an argument of the code, so that a setting has
+one name, one default and one validation. Ranges are in the annotations; ``problems`` checks combinations of fields.
 """
 
 import json
@@ -32,9 +32,7 @@ from upturn.errors import ConfigError
 
 Name = Annotated[str, pydantic.Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$", max_length=64)]
 ImportPath = Annotated[str, pydantic.Field(pattern=r"^([A-Za-z_][\w.]*:[A-Za-z_]\w*)?$")]
-FilePath = Annotated[
-    str, pydantic.Field(pattern=r"^[^\x00]*$")
-]  # no system has files with a zero byte in their name
+FilePath = Annotated[str, pydantic.Field(pattern=r"^[^\x00]*$")]  # no operating system allows a zero byte
 Count = Annotated[int, pydantic.Field(ge=1)]
 WholeNumber = Annotated[int, pydantic.Field(ge=0)]
 Share = Annotated[float, pydantic.Field(ge=0, le=1)]
@@ -44,7 +42,7 @@ Probability = Annotated[float, pydantic.Field(gt=0, lt=1)]
 Rate = Annotated[float, pydantic.Field(ge=0, lt=1)]
 
 Raw: TypeAlias = Mapping[str, Any]
-"""Settings as TOML or JSON gives them, not checked yet."""
+"""Settings as parsed from TOML or JSON, before validation."""
 
 _STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -59,18 +57,18 @@ class Settings:
         refuse(*self.problems())
 
     def problems(self) -> Iterator[str | None]:
-        """What is wrong with several fields together; None = nothing."""
+        """Yields contradictions between fields; None = no problem."""
         yield from ()
 
     def local_models(self) -> Iterator[tuple[str, str]]:
-        """The settings that name models which run on this machine, and those models."""
+        """Yields (setting, model) for each setting that names a model to run on this machine."""
         yield from ()
 
     @classmethod
     def prepare(cls, raw: Raw, _whole: Raw, /) -> Raw:
-        """The section's values with what another choice (a preset, the environment) sets under them.
+        """Returns the section's values, completed by another choice such as a preset or the environment.
 
-        Called before validation, with values that may be of any type. ``_whole``: all sections.
+        It is called before validation, so values may have any type. ``_whole`` has all sections.
         """
         return raw
 
@@ -81,35 +79,36 @@ _Class = TypeVar("_Class")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def settings(cls: type[_Class]) -> type[_Class]:
-    """Makes the class a frozen dataclass that refuses unknown names, wrong types and NaN with a ConfigError."""
-    made = pydantic_dataclass(cls, frozen=True, config=_STRICT)
-    initialise = made.__init__
+    """Makes the class a frozen dataclass that rejects unknown names, wrong types and NaN with a ConfigError."""
+    built = pydantic_dataclass(cls, frozen=True, config=_STRICT)
+    initialise = built.__init__
 
     @wraps(initialise)
-    def checked(self: Any, *values: Any, **named: Any) -> None:
+    def checked_init(self: Any, *values: Any, **named: Any) -> None:
         try:
             initialise(self, *values, **named)
         except ValidationError as exc:
-            errors = exc.errors(include_url=False)
-            names = [each.name for each in fields(self)]
-            bad, problems = set[str](), list[str]()
-            for error in errors:
+            names = [member.name for member in fields(self)]
+            invalid, problems = set[str](), list[str]()
+            for error in exc.errors(include_url=False):
                 if error["loc"] and isinstance(error["loc"][0], int):  # a positional argument
                     error["loc"] = (names[error["loc"][0]], *error["loc"][1:])
-                bad |= {str(part) for part in error["loc"][:1]}
-                problems += described_error(error)
-            if bad:
-                rest = {name: named[name] for name in named if name not in bad}
-                with suppress(TypeError):  # where one of them has no default
-                    problems += _further(initialise, self, values, rest)
+                invalid |= {str(part) for part in error["loc"][:1]}
+                problems += error_problems(error)
+            if invalid:
+                valid = {name: value for name, value in named.items() if name not in invalid}
+                with suppress(TypeError):  # an invalid setting without a default
+                    problems += _contradictions(initialise, self, values, valid)
             raise ConfigError(problems) from exc
 
-    setattr(made, "__init__", checked)  # noqa: B010  a type checker takes no assignment to it
-    return cast(type[_Class], made)
+    setattr(built, "__init__", checked_init)  # noqa: B010  type checkers reject an assignment
+    return cast(type[_Class], built)
 
 
-def _further(initialise: Callable[..., None], self: object, values: Any, named: Mapping[str, Any]) -> list[str]:
-    """What several settings do together, of those that are there without the bad ones."""
+def _contradictions(
+    initialise: Callable[..., None], self: object, values: Any, named: Mapping[str, Any]
+) -> list[str]:
+    """Returns the contradictions between the valid settings."""
     try:
         initialise(self, *values, **named)
     except ValidationError as exc:
@@ -119,10 +118,10 @@ def _further(initialise: Callable[..., None], self: object, values: Any, named: 
 
 
 def refuse(*problems: str | None) -> None:
-    """Raises ConfigError with all problems, if there are any."""
-    real = [problem for problem in problems if problem is not None]
-    if real:
-        raise ConfigError(real)
+    """Raises ConfigError with all problems that are not None, if there are any."""
+    actual = [problem for problem in problems if problem is not None]
+    if actual:
+        raise ConfigError(actual)
 
 
 def useless(is_useless: bool, setting: str, because: str) -> str | None:
@@ -130,81 +129,80 @@ def useless(is_useless: bool, setting: str, because: str) -> str | None:
     return f"{setting} would do nothing {because}" if is_useless else None
 
 
-def validated(kind: type[AnySettings], raw: Raw) -> AnySettings:
-    """The settings that the raw values, completed by ``with_defaults``, say. Raises ValidationError."""
-    # Through JSON: strict there still reads a list as a tuple. Dates, which TOML has, become text and are refused.
-    return cast(AnySettings, adapter(kind).validate_json(json.dumps(raw, default=str)))
+def validate_settings(kind: type[AnySettings], raw: Raw) -> AnySettings:
+    """Returns the settings from values that ``add_defaults`` completed; raises ValidationError."""
+    # Through JSON, where strict validation accepts a list for a tuple. TOML dates become text, which is rejected.
+    return cast(AnySettings, _adapter(cast(Any, kind)).validate_json(json.dumps(raw, default=str)))
 
 
-def made_from(kind: type[AnySettings], raw: Raw) -> AnySettings:
-    """The settings that raw values say, defaults filled in; raises ConfigError with every problem."""
+def parse_settings(kind: type[AnySettings], raw: Raw) -> AnySettings:
+    """Returns the settings from raw values, with defaults; raises ConfigError with every problem."""
     try:
-        return validated(kind, with_defaults(kind, raw))
+        return validate_settings(kind, add_defaults(kind, raw))
     except ValidationError as exc:
-        refuse(*(problem for error in exc.errors(include_url=False) for problem in described_error(error)))
+        refuse(*(problem for error in exc.errors(include_url=False) for problem in error_problems(error)))
         raise
 
 
-def dumped(value: object) -> dict[str, Any]:
-    """Every field as JSON has it, defaults included; ``made_from`` reads it back."""
-    return cast(dict[str, Any], adapter(type(value)).dump_python(value, mode="json"))
-
-
-def adapter(kind: Any) -> TypeAdapter[Any]:
-    """Validates and writes values of a type."""
-    return _adapter(kind)
+def dump_settings(value: object) -> dict[str, Any]:
+    """Returns every field as JSON data, including defaults; ``parse_settings`` reads it back."""
+    return cast(dict[str, Any], _adapter(cast(Any, type(value))).dump_python(value, mode="json"))
 
 
 @cache
 def _adapter(kind: Hashable) -> TypeAdapter[Any]:
-    return TypeAdapter[Any](kind)  # type: ignore[arg-type]  # any type is one
+    return TypeAdapter[Any](kind)  # type: ignore[arg-type]  # any type is hashable
 
 
-def with_defaults(
-    kind: type[Settings], said: Raw, shared: Mapping[type[Settings], Raw] | None = None, under: Raw | None = None
+def add_defaults(
+    kind: type[Settings],
+    raw: Raw,
+    shared: Mapping[type[Settings], Raw] | None = None,
+    defaults: Raw | None = None,
 ) -> dict[str, Any]:
-    """What is said, with the defaults of nested settings under it, which belong to the field, not the class.
+    """Returns the raw values completed by the defaults of nested settings, which belong to the field, not the
+    class.
 
-    ``false`` stands for None and ``true`` for a nested section's defaults, which TOML has no words for. ``shared``:
-    by class, values that go between a nested section's defaults and what is said of it. ``under``: the section's
-    own defaults; None = those of its class.
+    ``false`` becomes None, and ``true`` the defaults of a nested section, for which TOML has no values. ``shared``
+    maps a class to values that override a nested section's defaults. ``defaults`` are those of this section; None =
+    those of its class.
     """
-    shared, under, hints = shared or {}, under or {}, _hints(cast(Any, kind))
-    completed = {**under, **said}
-    for each in fields(kind):
-        name, value = each.name, said.get(each.name, {})
+    shared, defaults, hints = shared or {}, defaults or {}, _hints(cast(Any, kind))
+    completed = {**defaults, **raw}
+    for member in fields(kind):
+        name, value = member.name, raw.get(member.name, {})
         inner, is_optional = _nested(hints[name])
         if is_optional and value is False and bool not in get_args(hints[name]):
             completed[name] = None
         if inner is None or not (value is True or isinstance(value, Mapping)):
             continue
-        default = default_of(each)
-        below = under[name] if name in under else dumped(default) if is_dataclass(default) else None
-        if name not in said and (below is None or not (shared or name in under)):
+        default = default_value(member)
+        base = defaults[name] if name in defaults else dump_settings(default) if is_dataclass(default) else None
+        if name not in raw and (base is None or not (shared or name in defaults)):
             continue
-        below = overlaid(inner, below or {}, shared.get(inner, {}))
-        completed[name] = with_defaults(inner, {} if value is True else value, shared, below)
+        base = merge_settings(inner, base or {}, shared.get(inner, {}))
+        completed[name] = add_defaults(inner, {} if value is True else value, shared, base)
     return completed
 
 
-def overlaid(kind: type[Settings], under: Raw, over: Raw) -> dict[str, Any]:
-    """Both, where nested settings are merged and any other value of ``over`` goes first."""
-    merged, nested = dict(under), nested_settings(kind)
-    for name, value in over.items():
-        below, inner = merged.get(name), nested.get(name)
-        if inner is not None and isinstance(value, Mapping) and isinstance(below, Mapping):
-            value = overlaid(inner, below, value)  # noqa: PLW2901
+def merge_settings(kind: type[Settings], base: Raw, overrides: Raw) -> dict[str, Any]:
+    """Returns ``base`` updated by ``overrides``; nested settings are merged too."""
+    merged, nested = dict(base), nested_settings(kind)
+    for name, value in overrides.items():
+        earlier, inner = merged.get(name), nested.get(name)
+        if inner is not None and isinstance(value, Mapping) and isinstance(earlier, Mapping):
+            value = merge_settings(inner, earlier, value)  # noqa: PLW2901
         merged[name] = value
     return merged
 
 
-def default_of(each: Field[Any]) -> Any:
-    """The field's default; ``MISSING`` = it must be set."""
-    return each.default_factory() if each.default_factory is not MISSING else each.default
+def default_value(member: Field[Any]) -> Any:
+    """Returns the field's default; ``MISSING`` = it has none."""
+    return member.default_factory() if member.default_factory is not MISSING else member.default
 
 
 def nested_settings(kind: type[Settings]) -> Mapping[str, type[Settings]]:
-    """The settings that fields hold, optional ones too, by field."""
+    """Returns the class of each field that holds settings, also of optional ones."""
     nested = {name: _nested(hint)[0] for name, hint in _hints(cast(Any, kind)).items()}
     return {name: inner for name, inner in nested.items() if inner is not None}
 
@@ -215,35 +213,32 @@ def _hints(kind: Hashable) -> Mapping[str, Any]:
 
 
 def _nested(hint: Any) -> tuple[type[Settings] | None, bool]:
-    """The class of nested settings (None: there are none), and whether None is allowed."""
+    """Returns the class of nested settings (None = no settings), and whether the field may be None."""
     kinds = [hint] if get_origin(hint) is not None and not get_args(hint) else [hint, *get_args(hint)]
-    inner = next((each for each in kinds if isinstance(each, type) and issubclass(each, Settings)), None)
+    inner = next((part for part in kinds if isinstance(part, type) and issubclass(part, Settings)), None)
     return (None if get_origin(hint) is tuple else inner), NoneType in get_args(hint)
 
 
-def described_error(error: ErrorDetails, prefix: str = "") -> list[str]:
-    """A validation error as problems: where, what, and what was given. ``prefix``: the section's name."""
-    where = place_name((prefix, *error["loc"]) if prefix else error["loc"])
+def error_problems(error: ErrorDetails, section: str = "") -> list[str]:
+    """Returns a validation error as problems: the setting, the error and the value."""
+    name = setting_name((section, *error["loc"]) if section else error["loc"])
     cause = error.get("ctx", {}).get("error")
     if isinstance(cause, ConfigError):
-        return [f"{where}: {problem}" if where else problem for problem in cause.problems]
+        return [f"{name}: {problem}" if name else problem for problem in cause.problems]
     if error["type"] == "json_invalid":
-        return [f"{where}: cannot be read: {error['msg']}"]
+        return [f"{name}: cannot be read: {error['msg']}"]
     message = error["msg"].removeprefix("Value error, ")
-    return [f"{where}: {message[0].lower()}{message[1:]}, got {error['input']!r:.200}"]
+    return [f"{name}: {message[0].lower()}{message[1:]}, got {error['input']!r:.200}"]
 
 
-def place_name(place: tuple[str | int, ...]) -> str:
-    """``agents[0].name`` for its parts."""
-    name = ""
-    for part in place:
-        name += f"[{part}]" if isinstance(part, int) else f".{part}"
-    return name.removeprefix(".")
+def setting_name(parts: tuple[str | int, ...]) -> str:
+    """Returns the full name of a setting from its parts, e.g. ``agents[0].name``."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).removeprefix(".")
 
 
-def changed(value: AnySettings, prefix: str) -> Iterator[tuple[str, str]]:
-    """Name and ``full.name = value`` of every setting that differs from its default, in nested settings too."""
-    defaults = {each.name: default_of(each) for each in fields(value)}
+def changed_settings(value: AnySettings, prefix: str) -> Iterator[tuple[str, str]]:
+    """Yields (name, ``prefix.name = value``) of every setting that is not at its default, also of nested ones."""
+    defaults = {member.name: default_value(member) for member in fields(value)}
     yield from _differences(value, defaults, prefix)
 
 
@@ -253,10 +248,8 @@ def _differences(value: object, defaults: Mapping[str, Any], prefix: str) -> Ite
         if chosen == default:
             continue
         if is_dataclass(chosen) and type(chosen) is type(default):
-            inner = {each.name: getattr(default, each.name) for each in fields(chosen)}
-            yield from (
-                (f"{name}.{below}", shown) for below, shown in _differences(chosen, inner, f"{prefix}.{name}")
-            )
+            inner = {member.name: getattr(default, member.name) for member in fields(chosen)}
+            for inner_name, text in _differences(chosen, inner, f"{prefix}.{name}"):
+                yield f"{name}.{inner_name}", text
         else:
-            shown = "set" if is_dataclass(chosen) else repr(chosen)
-            yield name, f"{prefix}.{name} = {shown}"
+            yield name, f"{prefix}.{name} = {'set' if is_dataclass(chosen) else repr(chosen)}"

@@ -1,8 +1,8 @@
-"""From candidate to service: validation on held-out tasks, the canary and releases.
+"""Releasing a candidate version: validation on held-out tasks, the canary on live traffic, and releases.
 
-Here: the validation gate, the canary's rule and state machine, a release's states and their traffic, the statistics
-under them, and a simulation of the rule. Not here: serving the canary's tasks (``loop``) and choosing agents
-(``arbiter``). Start with ``release``, then ``canary`` and ``rule``.
+``release`` has the states of a release, ``validation`` the gate before its canary, ``canary`` the canary of one
+release, ``rule`` the decision rule for arrays of canaries, ``sequential`` and ``interval`` the statistics, and
+``simulation`` measures the rule. ``loop`` serves the canary's tasks. Start with ``release``, then ``canary``.
 """
 
 from upturn.config import CanarySettings, ValidationSettings

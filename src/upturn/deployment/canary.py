@@ -1,14 +1,15 @@
 """One release's canary as a pure state machine on records: ``step(release, block) -> release``.
 
-The release's evidence holds the rule's whole state, so a canary can be resumed at any block and the next verdict
-depends on nothing else. A verdict is recorded once: a decided release takes no more blocks. At 100 % there is no
-control arm: with a watch configured, the promoted candidate is tested against the incumbent's recorded rates, taken
-as known (their sampling error is not in the test; every such block's reason says so).
+The release's evidence contains the complete state of the rule, so a canary can be resumed after any block. A
+verdict is final: a decided release accepts no more blocks. The last stage has no control arm. With ``watch_tasks``
+set, the promoted candidate is then tested against the incumbent's recorded rates (state ``watch``). These rates are
+taken as known: the test ignores their sampling error, and the reason of every such block states this.
 """
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
+from itertools import pairwise
 from typing import NamedTuple, assert_never
 
 import numpy as np
@@ -23,17 +24,17 @@ _VERDICTS: dict[int, CanaryVerdict] = {HOLD: "hold", PROMOTE: "promote", ROLLBAC
 
 
 class Served(NamedTuple):
-    """One task served while a canary ran."""
+    """One task that was served during a canary."""
 
     arm: Arm
-    """As the arbiter's decision recorded it."""
+    """The arm in the arbiter's decision."""
     evaluation: Evaluation | None
-    """None: not judged. An evaluation with the verdict ``missing`` counts the same."""
+    """None = not evaluated, which counts like the verdict ``missing``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Tasks served since the last step, judged ones by arm; all of them routed at the release's present stage."""
+    """Counts of the tasks served since the last step; all were routed in the release's current stage."""
 
     candidate_tasks: int = 0
     candidate_successes: int = 0
@@ -46,22 +47,20 @@ class Block:
     control_violations: int = 0
 
     def __post_init__(self) -> None:
-        within = (
+        is_valid = (
             0 <= self.candidate_successes <= self.candidate_tasks
             and 0 <= self.control_successes <= self.control_tasks
             and 0 <= self.candidate_violations <= self.candidate_tasks
             and 0 <= self.control_violations <= self.control_tasks
             and self.missing >= 0
         )
-        if not within:
-            raise ValueError(
-                f"successes and violations must lie in 0..tasks of their arm, and no count below 0: {self!r}"
-            )
+        if not is_valid:
+            raise ValueError(f"successes and violations must be in 0..tasks of their arm, missing >= 0: {self!r}")
 
     @classmethod
     def of(cls, served: Iterable[Served], safety_costs: Sequence[str] | None = None) -> "Block":
-        """Counts of served tasks; ``safety_costs`` names the cost components that are violations (None = all)."""
-        counts = {name: 0 for name in cls.__dataclass_fields__}
+        """Counts served tasks; ``safety_costs`` names the cost components that are violations (None = all)."""
+        counts = asdict(cls())
         for arm, evaluation in served:
             if evaluation is None or evaluation.verdict == "missing":
                 counts["missing"] += 1
@@ -74,15 +73,15 @@ class Block:
 
 
 class Canary:
-    """Advances releases under one set of settings; stateless."""
+    """Advances releases by blocks of served tasks; stateless."""
 
     def __init__(self, settings: CanarySettings) -> None:
         self.settings = settings
 
     def step(self, release: Release, block: Block) -> Release:
-        """The release after ``block``, with the evidence and verdict appended.
+        """Returns the release after ``block``, with its evidence and verdict appended.
 
-        The stages are the release's own. Raises ReleaseError for a release that is already decided.
+        The stages are those of the release, not of the settings. Raises ReleaseError if the release is decided.
         """
         match release.state:
             case "canary":
@@ -107,59 +106,58 @@ class Canary:
             verdict, stage = HOLD, release.stage
             explanation = f"held by an operator; otherwise: {explanation}"
         evidence = _evidence(release, moved, _VERDICTS[verdict], explanation)
-        after: ReleaseState = "canary"
+        new_state: ReleaseState = "canary"
         if verdict == PROMOTE:
-            after = "watch" if settings.watch_tasks else "promoted"
+            new_state = "watch" if settings.watch_tasks else "promoted"
             stage = len(release.stages) - 1
         elif verdict == ROLLBACK:
-            after = "rolled_back"
-        return replace(release, state=after, stage=stage, evidence=(*release.evidence, evidence))
+            new_state = "rolled_back"
+        return replace(release, state=new_state, stage=stage, evidence=(*release.evidence, evidence))
 
     def _watch(self, release: Release, block: Block) -> Release:
-        """One block at 100 %: the same evidence against the incumbent's recorded rates."""
-        settings = replace(self.settings, stages=release.stages)
+        """Tests one block in the last stage against the incumbent's recorded rates."""
         start, last = _stage_start(release), release.evidence[-1]
         served = last.candidate_tasks - start.candidate_tasks
-        log_e_worse = last.log_e_worse + _watched_factor(
+        log_e_worse = last.log_e_worse + _one_arm_factor(
             (block.candidate_tasks, block.candidate_tasks - block.candidate_successes),
             (served, served - (last.candidate_successes - start.candidate_successes)),
             (start.control_tasks, start.control_tasks - start.control_successes),
         )
-        log_e_unsafe = last.log_e_unsafe + _watched_factor(
+        log_e_unsafe = last.log_e_unsafe + _one_arm_factor(
             (block.candidate_tasks, block.candidate_violations),
             (served, last.candidate_violations - start.candidate_violations),
             (start.control_tasks, start.control_violations),
         )
         served += block.candidate_tasks
-        enough = math.log(settings.threshold)
+        threshold = math.log(self.settings.threshold)
         verdict: CanaryVerdict = "hold"
-        after: ReleaseState = "watch"
-        explanation = f"watched for {served} tasks"
-        if log_e_worse >= enough or log_e_unsafe >= enough:
-            verdict, after = "rollback", "rolled_back"
-            harm = "less successful" if log_e_worse >= enough else "less safe"
-            explanation = f"shown {harm} than before: E = {_e(max(log_e_worse, log_e_unsafe))} after {served} tasks"
-        elif served >= settings.watch_tasks:
-            after = "promoted"
-            explanation = f"the watch ended after {served} tasks without a drop; the promotion stands"
+        new_state: ReleaseState = "watch"
+        explanation = f"no drop after promotion in {served} tasks so far"
+        if log_e_worse >= threshold or log_e_unsafe >= threshold:
+            verdict, new_state = "rollback", "rolled_back"
+            harm = "less successful" if log_e_worse >= threshold else "less safe"
+            e_value = _format_e(max(log_e_worse, log_e_unsafe))
+            explanation = f"shown {harm} than the incumbent: E = {e_value} after {served} tasks"
+        elif served >= self.settings.watch_tasks:
+            new_state = "promoted"
+            explanation = f"no drop after promotion in {served} tasks; the promotion is final"
         rate = start.control_successes / max(start.control_tasks, 1)
-        totals = _counts(last).plus(_counts(block))
-        state = replace(
-            canary_state(release, settings),
-            totals=totals,
-            log_e_worse=np.array([log_e_worse]),
-            log_e_unsafe=np.array([log_e_unsafe]),
+        recorded = f"the incumbent's recorded success rate of {rate:.3f} in {start.control_tasks} tasks"
+        evidence = replace(
+            last,
+            block=len(release.evidence),
+            stage=release.stage,
+            log_e_worse=log_e_worse,
+            log_e_unsafe=log_e_unsafe,
+            verdict=verdict,
+            reason=f"{explanation} (compared with {recorded}, taken as known)",
+            **{name: getattr(last, name) + count for name, count in asdict(block).items()},
         )
-        explanation += (
-            f" (against the incumbent's recorded {rate:.3f} of {start.control_tasks} tasks, taken as known)"
-        )
-        return replace(
-            release, state=after, evidence=(*release.evidence, _evidence(release, state, verdict, explanation))
-        )
+        return replace(release, state=new_state, evidence=(*release.evidence, evidence))
 
 
 def canary_state(release: Release, settings: CanarySettings) -> CanaryState:
-    """The rule's state of a release, from its evidence; arrays of length one."""
+    """Returns the rule's state from the release's evidence, as arrays of length one."""
     if not release.evidence:
         return CanaryState.start(1)
     last = release.evidence[-1]
@@ -180,36 +178,36 @@ _NO_EVIDENCE = ReleaseEvidence(-1, 0, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, "hold", "")
 
 
 def _stage_start(release: Release) -> ReleaseEvidence:
-    """The evidence with which the release entered its present stage."""
+    """Returns the last evidence before the release's current stage."""
     earlier = [evidence for evidence in release.evidence if evidence.stage < release.stage]
     return earlier[-1] if earlier else _NO_EVIDENCE
 
 
 def _unusable_streak(evidence: Sequence[ReleaseEvidence], settings: CanarySettings) -> int:
-    """Unusable blocks in a row at the end of the evidence."""
+    """Returns the number of unusable blocks in a row at the end of the evidence."""
     streak = 0
-    before = (_NO_EVIDENCE, *evidence[:-1])
-    for last, now in zip(reversed(before), reversed(evidence), strict=True):
-        block = _counts(now).minus(_counts(last))
-        if not is_unusable(block, np.array([now.log_e_mismatch]), settings)[0]:
+    for before, after in reversed([*pairwise((_NO_EVIDENCE, *evidence))]):
+        block = _counts(after) - _counts(before)
+        if not is_unusable(block, np.array([after.log_e_mismatch]), settings)[0]:
             break
         streak += 1
     return streak
 
 
-def _watched_factor(block: tuple[int, int], past: tuple[int, int], reference: tuple[int, int]) -> float:
-    """Log factor of (tasks, bad ones) against the reference's rate; 0 unless the past was worse than the reference.
+def _one_arm_factor(block: tuple[int, int], past: tuple[int, int], reference: tuple[int, int]) -> float:
+    """Returns the log factor of "more bad tasks than in the reference"; each argument is (tasks, bad tasks).
 
-    The guess starts at the reference, so that the first block is no evidence, as with two arms.
+    It is 0 unless the past was worse than the reference. The predicted rate starts at the reference, so the first
+    block is no evidence, as with two arms.
     """
     known = float(posterior_mean(reference[1], reference[0]))
     weight = 2.0 * PRIOR_WEIGHT
-    guess = (past[1] + weight * known) / (past[0] + weight)
-    return float(one_arm_log_factor(block[0], block[1], guess, known)) if guess > known else 0.0
+    predicted = (past[1] + weight * known) / (past[0] + weight)
+    return float(one_arm_log_factor(block[0], block[1], predicted, known)) if predicted > known else 0.0
 
 
 def _counts(totals: Block | ReleaseEvidence) -> Counts:
-    """The record's counts as arrays of length one."""
+    """Returns the record's counts as arrays of length one."""
     return Counts(*(np.array([float(getattr(totals, field.name))]) for field in fields(Counts)))
 
 
@@ -228,40 +226,40 @@ def _evidence(release: Release, state: CanaryState, verdict: CanaryVerdict, reas
     )
 
 
-def _e(log_e: float) -> str:
-    """An e-value for people; beyond 1e300 only that it is larger."""
+def _format_e(log_e: float) -> str:
+    """Formats an e-value; ``>1e300`` for larger values, which would overflow."""
     return f"{math.exp(log_e):.3g}" if log_e < 690 else ">1e300"
 
 
-_SENTENCES: dict[Reason, str] = {
+_REASON_TEXTS: dict[Reason, str] = {
     Reason.OPEN: "not decided after {tasks} candidate tasks: E(better) = {better}, E(worse) = {worse}, bar {bar:g}",
     Reason.ADVANCED: "no alarm in this stage; the candidate's share rises to {share:.0%}",
     Reason.BETTER: "shown better: E = {better} ≥ {bar:g} after {tasks} candidate tasks",
     Reason.WORSE: "shown worse: E = {worse} ≥ {bar:g} after {tasks} candidate tasks",
     Reason.UNSAFE: "shown less safe: E = {unsafe} ≥ {bar:g} after {tasks} candidate tasks",
-    Reason.NO_DATA: "no task was evaluated; unusable block {idle}, {patience} in a row mean rollback",
+    Reason.NO_DATA: "no task was evaluated; unusable block {unusable} of {patience} in a row that mean rollback",
     Reason.MISSING: "more than {s.max_missing_share:.0%} of the block's evaluations are missing; "
-    "unusable block {idle}, {patience} in a row mean rollback",
-    Reason.MISMATCH: "traffic is not split as configured: E = {mismatch} ≥ {alarm:g}; unusable block {idle}, "
-    "{patience} in a row mean rollback",
-    Reason.TOO_FEW: "E(better) = {better}, on {tasks} candidate tasks; promotion needs {s.min_candidate_tasks}",
+    "unusable block {unusable} of {patience} in a row that mean rollback",
+    Reason.MISMATCH: "traffic is not split as configured: E = {mismatch} ≥ {alarm:g}; "
+    "unusable block {unusable} of {patience} in a row that mean rollback",
+    Reason.TOO_FEW: "E(better) = {better} on {tasks} candidate tasks; promotion needs {s.min_candidate_tasks}",
     Reason.SMALL_EFFECT: "E(better) = {better}, but an effect above {s.minimum_effect} is not shown yet",
-    Reason.SAFETY_OPEN: "E(better) = {better}, but the candidate's violation rate lies more than "
+    Reason.SAFETY_OPEN: "E(better) = {better}, but the candidate's violation rate is more than "
     "{s.safety_margin:g} above the control's",
-    Reason.PATIENCE: "{idle} unusable blocks in a row: patience is used up",
+    Reason.PATIENCE: "{unusable} unusable blocks in a row, which reaches the limit (patience_blocks)",
     Reason.EXHAUSTED: "inconclusive after {tasks} of {s.max_candidate_tasks} candidate tasks",
 }
 
 
 def _explain(reason: Reason, state: CanaryState, settings: CanarySettings) -> str:
-    """The reason of a block's verdict for people, with its figures."""
-    return _SENTENCES[reason].format(
+    """Returns the reason of a block's verdict as a sentence with its figures."""
+    return _REASON_TEXTS[reason].format(
         tasks=int(state.totals.candidate_tasks[0]),
-        better=_e(float(state.log_e_better[0])),
-        worse=_e(float(state.log_e_worse[0])),
-        unsafe=_e(float(state.log_e_unsafe[0])),
-        mismatch=_e(float(state.log_e_mismatch[0])),
-        idle=int(state.unusable[0]),
+        better=_format_e(float(state.log_e_better[0])),
+        worse=_format_e(float(state.log_e_worse[0])),
+        unsafe=_format_e(float(state.log_e_unsafe[0])),
+        mismatch=_format_e(float(state.log_e_mismatch[0])),
+        unusable=int(state.unusable[0]),
         patience=settings.patience_blocks,
         bar=settings.threshold,
         alarm=1.0 / settings.mismatch_alpha,

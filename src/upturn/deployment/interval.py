@@ -1,6 +1,6 @@
-"""Fixed-sample intervals: Wilson's for a rate, the bootstrap over tasks for means and paired differences.
+"""Statistics for a fixed sample size: intervals of rates, means and paired differences; p-values.
 
-For evidence under continuous monitoring use ``sequential``.
+They are not valid if the data are tested repeatedly while they arrive; ``sequential`` is for that case.
 """
 
 from typing import NamedTuple
@@ -10,27 +10,34 @@ import numpy.typing as npt
 from scipy.stats import beta, binom, norm
 
 from upturn.deployment.sequential import FloatArray
+from upturn.records import Result
 
 RESAMPLES = 10_000
-"""Enough that the interval's ends move by less than a tenth of their width between seeds."""
+"""Bootstrap resamples; the limits then differ between seeds by less than a tenth of the interval's width."""
 
 _CHUNK_CELLS = 2_000_000
-"""Resampled counts held in memory at a time (16 MB)."""
+"""Resampled counts in memory at a time (16 MB)."""
 
 
 class Interval(NamedTuple):
-    """An estimate between its limits."""
+    """An estimate with its lower and upper limit, from ``n`` observations."""
 
     mean: float
     low: float
     high: float
     n: int
 
+    def result(
+        self, name: str, unit: str = "share", *, bar: str | None = None, holds: bool | None = None
+    ) -> Result:
+        """The estimate as a named figure."""
+        return Result(name, self.mean, unit, self.low, self.high, self.n, bar, holds)
+
 
 def wilson_interval(successes: int, n: int, confidence: float = 0.95) -> Interval:
-    """Wilson's score interval of a success rate; (0, 1) around 0.5 for n = 0."""
+    """Returns Wilson's score interval of a success rate; (0.5, 0, 1) for ``n`` = 0."""
     if not 0 <= successes <= n:
-        raise ValueError(f"successes must lie in 0..n, got {successes!r} of {n!r}; count each task once")
+        raise ValueError(f"successes must be in 0..n, got {successes!r} of {n!r}; count each task once")
     if n == 0:
         return Interval(0.5, 0.0, 1.0, 0)
     z = float(norm.ppf(0.5 + confidence / 2.0))
@@ -38,16 +45,16 @@ def wilson_interval(successes: int, n: int, confidence: float = 0.95) -> Interva
     spread = z * z / n
     centre = (rate + spread / 2.0) / (1.0 + spread)
     half = z / (1.0 + spread) * float(np.sqrt(rate * (1.0 - rate) / n + spread / (4.0 * n)))
-    # At 0 and n the limit is the end itself; the subtraction would leave a rounding error.
+    # At 0 and n successes the limit is exactly 0 and 1; the formula would have a rounding error.
     low = 0.0 if successes == 0 else centre - half
     high = 1.0 if successes == n else centre + half
     return Interval(rate, low, high, n)
 
 
 def clopper_pearson_interval(successes: int, n: int, confidence: float = 0.95) -> Interval:
-    """The exact binomial interval of a success rate: never covers less than ``confidence``."""
+    """Returns the exact (Clopper–Pearson) interval of a success rate; its coverage is at least ``confidence``."""
     if not 0 <= successes <= n or n == 0:
-        raise ValueError(f"successes must lie in 0..n with n > 0, got {successes!r} of {n!r}")
+        raise ValueError(f"successes must be in 0..n with n > 0, got {successes!r} of {n!r}")
     tail = (1.0 - confidence) / 2.0
     low = 0.0 if successes == 0 else float(beta.ppf(tail, successes, n - successes + 1))
     high = 1.0 if successes == n else float(beta.ppf(1.0 - tail, successes + 1, n - successes))
@@ -57,14 +64,14 @@ def clopper_pearson_interval(successes: int, n: int, confidence: float = 0.95) -
 def bootstrap_mean(
     values: npt.ArrayLike, seed: int, *, confidence: float = 0.95, resamples: int = RESAMPLES
 ) -> Interval:
-    """Percentile bootstrap of the mean of ``values`` (n,): one value a task, tasks resampled.
+    """Returns the percentile bootstrap interval of the mean of ``values`` (n,), one value per task.
 
-    Raises ValueError for no values. Equal values give an interval of width 0, whatever ``n``.
+    Equal values give an interval of width 0 for any ``n``. Raises ValueError if there are no values.
     """
     observed = np.asarray(values, dtype=np.float64)
     if observed.ndim != 1 or observed.size == 0 or not np.isfinite(observed).all():
         raise ValueError(
-            f"a bootstrap needs a flat list of one or more finite values, got shape {observed.shape!r}"
+            f"the bootstrap needs a flat list of at least one finite values, got shape {observed.shape!r}"
         )
     tail = (1.0 - confidence) / 2.0
     low, high = np.quantile(_resampled_means(observed, seed, resamples), [tail, 1.0 - tail])
@@ -74,7 +81,7 @@ def bootstrap_mean(
 def paired_bootstrap(
     a: npt.ArrayLike, b: npt.ArrayLike, seed: int, *, confidence: float = 0.95, resamples: int = RESAMPLES
 ) -> Interval:
-    """Percentile bootstrap of mean(a) − mean(b), the same tasks in the same order in both."""
+    """Returns the percentile bootstrap interval of mean(a) − mean(b) for the same tasks in the same order."""
     first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if first.shape != second.shape:
         raise ValueError(f"pairs need two lists of the same length, got {first.shape!r} and {second.shape!r}")
@@ -82,29 +89,28 @@ def paired_bootstrap(
 
 
 def paired_worse_p(differences: npt.ArrayLike, seed: int, resamples: int = RESAMPLES) -> float:
-    """One-sided p-value of "the mean difference is below 0" by flipping the signs of paired differences.
+    """Returns the one-sided p-value of "the mean of the paired differences is below 0" (sign-flip test).
 
-    Exact (the sign test, McNemar's on pairs of successes and failures) where all differences that are not 0 have
-    one size; otherwise by ``resamples`` random flips, including the observed one, so that it is never 0.
-    1.0 where nothing differs.
+    If all non-zero differences have the same size the test is exact: it is the sign test, or McNemar's test for
+    pairs of successes and failures. Otherwise the p-value is estimated from ``resamples`` random sign flips and the
+    observed signs, so that it is never 0. Returns 1.0 if all differences are 0.
     """
-    moved = np.asarray(differences, dtype=np.float64)
-    moved = moved[moved != 0]
-    if moved.size == 0:
+    nonzero = np.asarray(differences, dtype=np.float64)
+    nonzero = nonzero[nonzero != 0]
+    if nonzero.size == 0:
         return 1.0
-    sizes = np.abs(moved)
+    sizes = np.abs(nonzero)
     if np.all(sizes == sizes[0]):
-        worse = int((moved < 0).sum())
-        return float(binom.sf(worse - 1, moved.size, 0.5))
+        return float(binom.sf(int((nonzero < 0).sum()) - 1, nonzero.size, 0.5))
     rng = np.random.default_rng(seed)
-    flips = rng.integers(0, 2, size=(resamples, moved.size), dtype=np.int8).astype(np.float64) * 2.0 - 1.0
-    # The tolerance keeps sums that are equal in exact arithmetic equal here.
-    as_low = int((flips @ sizes <= moved.sum() + 1e-9).sum())
-    return (1 + as_low) / (1 + resamples)
+    signs = rng.integers(0, 2, size=(resamples, nonzero.size), dtype=np.int8).astype(np.float64) * 2.0 - 1.0
+    # The tolerance is for sums that are equal in exact arithmetic.
+    at_most_observed = int((signs @ sizes <= nonzero.sum() + 1e-9).sum())
+    return (1 + at_most_observed) / (1 + resamples)
 
 
 def holm(p_values: npt.ArrayLike) -> FloatArray:
-    """Holm's adjusted p-values (n,), in the order given: reject where at most alpha."""
+    """Returns Holm's adjusted p-values (n,) in the order of ``p_values``; reject where at most alpha."""
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p, kind="stable")
     scaled = p[order] * np.arange(p.size, 0, -1)
@@ -114,7 +120,7 @@ def holm(p_values: npt.ArrayLike) -> FloatArray:
 
 
 def _resampled_means(values: FloatArray, seed: int, resamples: int) -> FloatArray:
-    """Means of ``resamples`` samples with replacement, drawn as multinomial counts over the distinct values."""
+    """Returns the means of samples with replacement, drawn as multinomial counts of the distinct values."""
     rng = np.random.default_rng(seed)
     distinct, counts = np.unique(values, return_counts=True)
     chunk = max(1, _CHUNK_CELLS // distinct.size)

@@ -1,7 +1,7 @@
-"""A release's states: it starts on a passed validation or an audited override; its canary or an operator moves it.
+"""The states of a release, and its traffic.
 
-Every function takes a release and returns the next one; ``apply_traffic`` then routes traffic accordingly. Callers
-store the release, the registry routes.
+A release starts with a passed validation or an operator's override; its canary or an operator then changes its
+state. Functions return a new release, which the caller stores; ``apply_traffic`` makes the registry route by it.
 """
 
 import hashlib
@@ -19,45 +19,44 @@ ReleaseStatus = ReleaseState | Literal["held"]
 
 
 class Override(NamedTuple):
-    """An operator's decision regardless of the evidence; both parts are recorded."""
+    """An operator's decision regardless of the evidence. Both fields are recorded with the release."""
 
     who: str
     why: str
 
     def note(self, action: str) -> str:
-        """``action by who: why``; raises ReleaseError when either is empty."""
+        """Returns ``action by who: why``; raises ReleaseError if ``who`` or ``why`` is empty."""
         if not self.who.strip() or not self.why.strip():
             raise ReleaseError(f"{action} needs who did it and why, got who={self.who!r} why={self.why!r}")
         return f"{action} by {self.who.strip()}: {self.why.strip()}"
 
 
 class Traffic(Protocol):
-    """A release's control of routing. Both calls are idempotent."""
+    """Controls which version serves a release's agent. Both methods are idempotent."""
 
     def set_canary(self, release: Release, share: float) -> None:
-        """Let the release's candidate serve ``share`` of its agent's tasks."""
+        """Lets the release's candidate serve ``share`` of its agent's tasks."""
 
     def set_incumbent(self, release: Release, version: str) -> None:
-        """End the canary: ``version``, the release's incumbent or candidate, serves all of the agent's tasks."""
+        """Ends the canary; ``version`` (incumbent or candidate of the release) serves all of the agent's tasks."""
 
 
 class RegistryTraffic:
-    """Traffic through the arbiter's registry; ``version_of`` finds an agent version by its id."""
+    """Controls traffic through the arbiter's registry; ``version_of`` returns an agent version by id."""
 
     def __init__(self, registry: AgentRegistry, version_of: Callable[[str], AgentVersion]) -> None:
         self._registry = registry
         self._version_of = version_of
 
     def set_canary(self, release: Release, share: float) -> None:
-        """Starts the release's canary, or changes its share; raises ReleaseError while another release's runs."""
+        """Starts the release's canary or changes its share; raises ReleaseError if another release has a canary."""
         if self._registry.served(release.agent).release == release.id:
             self._registry.set_weight(release.agent, share)
         else:
             self._registry.start_canary(release.id, self._version_of(release.candidate), share)
 
     def set_incumbent(self, release: Release, version: str) -> None:
-        """Ends the release's canary in favour of ``version``; does nothing where the agent has another release by
-        now."""
+        """Ends the release's canary in favour of ``version``; no-op if a later release serves the agent."""
         served = self._registry.served(release.agent)
         if served.release == release.id:
             if served.incumbent.id == version:
@@ -65,14 +64,14 @@ class RegistryTraffic:
             else:
                 self._registry.promote(release.agent)
         elif served.incumbent.id != version and served.incumbent.id in (release.incumbent, release.candidate):
-            # After a watch the candidate is the incumbent already. A later release's incumbent stays.
+            # After the state "watch" the candidate is already the incumbent. A later release's incumbent stays.
             self._registry.start_canary(release.id, self._version_of(version), 1.0)
             self._registry.promote(release.agent)
 
 
-def release_id(incumbent: str, candidate: str, attempt: int = 0) -> str:
-    """The id of the ``attempt``-th release of a candidate over an incumbent: equal inputs, equal id."""
-    text = "\n".join((incumbent, candidate, str(attempt)))
+def release_id(incumbent: str, candidate: str, earlier_releases: int = 0) -> str:
+    """Returns the id of a release; ``earlier_releases`` is the number of earlier ones of the same two versions."""
+    text = "\n".join((incumbent, candidate, str(earlier_releases)))
     return f"release-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
@@ -82,12 +81,13 @@ def start(
     settings: CanarySettings,
     basis: Validation | Override,
     *,
-    attempt: int = 0,
+    earlier_releases: int = 0,
 ) -> Release:
-    """A canary at its first stage, on the basis of a passed validation or of an operator's override.
+    """Returns a release with its canary at the first stage.
 
-    Raises ReleaseError for a validation that did not pass, an override without who or why, versions of two agents,
-    or a candidate that is the incumbent. ``attempt`` counts earlier releases of the same pair.
+    ``basis`` is a passed validation or an operator's override; for ``earlier_releases`` see ``release_id``. Raises
+    ReleaseError if the validation did not pass, the override lacks who or why, the versions belong to two agents,
+    or the candidate is the incumbent.
     """
     if candidate.agent != incumbent.agent:
         raise ReleaseError(
@@ -106,7 +106,7 @@ def start(
             "only --skip-validation with who and why starts its canary"
         )
     return Release(
-        id=release_id(incumbent.id, candidate.id, attempt),
+        id=release_id(incumbent.id, candidate.id, earlier_releases),
         agent=incumbent.agent,
         incumbent=incumbent.id,
         candidate=candidate.id,
@@ -120,51 +120,50 @@ def start(
 
 
 def promote(release: Release, override: Override) -> Release:
-    """The release promoted by an operator, regardless of the evidence; raises ReleaseError if it is decided."""
+    """Returns the release promoted by an operator; raises ReleaseError if it is decided."""
     if release.state != "canary":
         raise _final_error(release, "promote")
-    return replace(
-        _noted(release, override, "promoted"), state="promoted", stage=len(release.stages) - 1, is_held=False
-    )
+    release = _add_note(release, override, "promoted")
+    return replace(release, state="promoted", stage=len(release.stages) - 1, is_held=False)
 
 
 def rollback(release: Release, override: Override) -> Release:
-    """The release rolled back by an operator; raises ReleaseError if it is decided."""
+    """Returns the release rolled back by an operator; raises ReleaseError if it is decided."""
     if release.state not in ("canary", "watch"):
         raise _final_error(release, "roll back")
-    return replace(_noted(release, override, "rolled back"), state="rolled_back", is_held=False)
+    return replace(_add_note(release, override, "rolled back"), state="rolled_back", is_held=False)
 
 
 def hold(release: Release, override: Override) -> Release:
-    """The canary held at its stage until ``resume``; raises ReleaseError if it is held already or decided."""
+    """Returns the release held at its stage until ``resume``; raises ReleaseError if it is held or decided."""
     if release.state != "canary" or release.is_held:
         raise ReleaseError(
             f"only a running canary can be held; release {release.id!r} is {release_status(release)!r}"
         )
-    return replace(_noted(release, override, "held"), is_held=True)
+    return replace(_add_note(release, override, "held"), is_held=True)
 
 
 def resume(release: Release, override: Override) -> Release:
-    """A held canary that may advance again; raises ReleaseError if it is not held."""
+    """Returns the held release free to advance again; raises ReleaseError if it is not held."""
     if not release.is_held:
         raise ReleaseError(f"release {release.id!r} is not held; it is {release_status(release)!r}")
-    return replace(_noted(release, override, "resumed"), is_held=False)
+    return replace(_add_note(release, override, "resumed"), is_held=False)
 
 
 def release_status(release: Release) -> ReleaseStatus:
-    """The release's state; ``held`` while an operator keeps its canary at its stage."""
+    """Returns the release's state; ``held`` while an operator holds its canary."""
     return "held" if release.is_held else release.state
 
 
 def candidate_share(release: Release) -> float:
-    """The share of its agent's tasks that the candidate serves in the release's present state."""
+    """Returns the candidate's share of its agent's tasks in the release's current state."""
     if release.state == "canary":
         return release.stages[release.stage]
     return 0.0 if release.state == "rolled_back" else 1.0
 
 
 def apply_traffic(release: Release, traffic: Traffic) -> None:
-    """Routes traffic by the release's state; idempotent."""
+    """Sets the traffic by the release's state; idempotent."""
     if release.state == "canary":
         traffic.set_canary(release, candidate_share(release))
     else:
@@ -178,6 +177,6 @@ def _final_error(release: Release, action: str) -> ReleaseError:
     )
 
 
-def _noted(release: Release, override: Override, action: str) -> Release:
+def _add_note(release: Release, override: Override, action: str) -> Release:
     note = override.note(action)
     return replace(release, reason=f"{release.reason}; {note}" if release.reason else note)

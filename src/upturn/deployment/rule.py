@@ -1,20 +1,20 @@
-"""The canary's rule, for many canaries at once: arrays in, arrays out.
+"""The canary's decision rule, for many canaries at once: arrays in, arrays out.
 
-``advance`` is the only place where a canary is decided. A recorded release runs it with arrays of length one
-(``canary``), a simulation with thousands (``simulation``), so the two agree.
+Every canary decision is made by ``advance``: ``canary`` calls it with arrays of length one for a recorded release,
+``simulation`` with thousands of canaries.
 
-Order of checks for each block, first match wins:
+Order of checks after each block; the first match gives the verdict:
 
-1. shown worse, or shown less safe → ``rollback``
+1. shown worse or less safe → ``rollback``
 2. unusable block (nothing evaluated, too much missing, traffic not split as configured) → ``hold``; the
    ``patience_blocks``-th in a row → ``rollback``
-3. shown better, enough candidate tasks, effect and safety as required → ``promote``
+3. shown better, on enough candidate tasks, with the required effect and safety → ``promote``
 4. ``max_candidate_tasks`` reached without a verdict → ``rollback``
-5. otherwise ``hold``; a stage below the last comparison stage with enough tasks moves up
+5. otherwise ``hold``; a stage before the last comparison that has enough tasks moves to the next one
 
-Two one-sided e-processes accumulate the evidence; each multiplies only the blocks before which the *past* favoured
-its direction, and both continue across stages. Each false alarm has a probability of at most alpha/2 at any number
-of looks.
+The evidence for "better" and for "worse" are two one-sided e-processes. Each multiplies only the factors of blocks
+before which the *past* favoured its direction, and both continue across stages. The probability of a false alarm is
+at most alpha/2 for each, at any number of looks.
 """
 
 from collections.abc import Callable
@@ -42,12 +42,12 @@ HOLD, PROMOTE, ROLLBACK = 0, 1, 2
 
 
 class Reason(IntEnum):
-    """Why a block got its verdict."""
+    """Reason of a verdict."""
 
     OPEN = 0
-    """hold: the evidence is not yet enough."""
+    """hold: not enough evidence."""
     ADVANCED = 1
-    """hold: on to the next stage."""
+    """hold: the canary moves to the next stage."""
     BETTER = 2
     WORSE = 3
     UNSAFE = 4
@@ -57,18 +57,18 @@ class Reason(IntEnum):
     TOO_FEW = 8
     """hold: shown better, on fewer tasks than required."""
     SMALL_EFFECT = 9
-    """hold: shown better, not by the required effect."""
+    """hold: shown better, but not by the required effect."""
     SAFETY_OPEN = 10
-    """hold: shown better, while the candidate's violations lie above the control's."""
+    """hold: shown better, but the candidate's violation rate is too far above the control's."""
     PATIENCE = 11
     """rollback: too many unusable blocks in a row."""
     EXHAUSTED = 12
-    """rollback: no verdict within the candidate tasks allowed."""
+    """rollback: no verdict within ``max_candidate_tasks``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Tasks of both arms, each field (R,) for R canaries. Missing evaluations are in no other count."""
+    """Task counts of both arms; each field is (R,) for R canaries. Missing evaluations are in no other count."""
 
     candidate_tasks: FloatArray
     candidate_successes: FloatArray
@@ -80,16 +80,14 @@ class Counts:
     missing: FloatArray
     """Tasks of either arm without an evaluation."""
 
-    def plus(self, other: "Counts") -> "Counts":
-        """Sum, field by field."""
+    def __add__(self, other: "Counts") -> "Counts":
         return self._combine(other, np.add)
 
-    def minus(self, other: "Counts") -> "Counts":
-        """Difference, field by field."""
+    def __sub__(self, other: "Counts") -> "Counts":
         return self._combine(other, np.subtract)
 
     def where(self, mask: BoolArray, other: "Counts") -> "Counts":
-        """These counts where ``mask`` is True, the other's elsewhere."""
+        """Returns these counts where ``mask`` is True and the other's elsewhere."""
         return self._combine(other, lambda left, right: np.where(mask, left, right))
 
     def _combine(self, other: "Counts", operation: Callable[[FloatArray, FloatArray], FloatArray]) -> "Counts":
@@ -98,7 +96,7 @@ class Counts:
 
     @classmethod
     def zeros(cls, runs: int) -> "Counts":
-        """No tasks yet, for ``runs`` canaries."""
+        """Returns zero counts for ``runs`` canaries."""
         return cls(*(np.zeros(runs) for _ in fields(cls)))
 
 
@@ -109,23 +107,23 @@ class CanaryState:
     totals: Counts
     stage: IntArray
     stage_start: Counts
-    """The totals when the present stage began."""
+    """The totals at the start of the current stage."""
     log_e_better: FloatArray
     log_e_worse: FloatArray
     log_e_unsafe: FloatArray
     log_e_mismatch: FloatArray
     unusable: IntArray
-    """Unusable blocks in a row so far."""
+    """Number of unusable blocks in a row up to now."""
 
     @classmethod
     def start(cls, runs: int) -> "CanaryState":
-        """R canaries before their first block."""
+        """Returns the state of ``runs`` canaries before their first block."""
         zeros, ints = np.zeros(runs), np.zeros(runs, dtype=np.int64)
         return cls(Counts.zeros(runs), ints, Counts.zeros(runs), zeros, zeros, zeros, zeros, ints)
 
 
 class Step(NamedTuple):
-    """The state after a block, and the verdict on it, each (R,)."""
+    """The state after a block and the verdict on it, each (R,)."""
 
     state: CanaryState
     verdict: IntArray
@@ -135,10 +133,13 @@ class Step(NamedTuple):
 
 
 def advance(state: CanaryState, block: Counts, settings: CanarySettings) -> Step:
-    """Every canary one block further; the inputs are not changed. Raises ValueError for the last stage."""
+    """Returns the state and verdict of every canary after one more block; the inputs are not changed.
+
+    Raises ValueError in the last stage, which has no control arm.
+    """
     if (state.stage > settings.last_comparison).any():
-        raise ValueError("the canary's rule compares two arms; the last stage has none to compare with")
-    updated = _with_evidence(state, block, settings)
+        raise ValueError("the canary's rule compares two arms; the last stage has no control arm")
+    updated = _add_evidence(state, block, settings)
     verdict, reason = _verdict(updated, block, settings)
     enough = updated.totals.candidate_tasks - updated.stage_start.candidate_tasks >= settings.min_candidate_tasks
     rises = (verdict == HOLD) & (reason == Reason.OPEN) & (updated.stage < settings.last_comparison) & enough
@@ -148,68 +149,66 @@ def advance(state: CanaryState, block: Counts, settings: CanarySettings) -> Step
 
 
 def is_unusable(block: Counts, log_e_mismatch: FloatArray, settings: CanarySettings) -> BoolArray:
-    """True (R,) where a block cannot give a verdict: nothing evaluated, too much missing, or a wrong split."""
+    """Returns True (R,) for blocks with nothing evaluated, too much missing, or a wrong traffic split."""
     evaluated = block.candidate_tasks + block.control_tasks
     is_missing = block.missing > settings.max_missing_share * (evaluated + block.missing)
-    return np.asarray((evaluated == 0) | is_missing | (log_e_mismatch >= np.log(1.0 / settings.mismatch_alpha)))
+    return np.asarray((evaluated == 0) | is_missing | _is_mismatch(log_e_mismatch, settings))
 
 
-def _with_evidence(state: CanaryState, block: Counts, settings: CanarySettings) -> CanaryState:
-    """The state with the block counted and its evidence multiplied in; stage unchanged."""
-    past, totals = state.totals, state.totals.plus(block)
+def _is_mismatch(log_e_mismatch: FloatArray, settings: CanarySettings) -> BoolArray:
+    return np.asarray(log_e_mismatch >= np.log(1.0 / settings.mismatch_alpha))
+
+
+def _add_evidence(state: CanaryState, block: Counts, settings: CanarySettings) -> CanaryState:
+    """Returns the state with the block's counts and evidence added; the stage is unchanged."""
+    past, totals = state.totals, state.totals + block
     tasks = (block.candidate_tasks, block.control_tasks)
-    rates = (
+    success_rates = (
         posterior_mean(past.candidate_successes, past.candidate_tasks),
         posterior_mean(past.control_successes, past.control_tasks),
     )
-    quality = two_arm_log_factor(tasks, (block.candidate_successes, block.control_successes), rates)
-    harms = (
+    quality = two_arm_log_factor(tasks, (block.candidate_successes, block.control_successes), success_rates)
+    violation_rates = (
         posterior_mean(past.candidate_violations, past.candidate_tasks),
         posterior_mean(past.control_violations, past.control_tasks),
     )
-    harm = two_arm_log_factor(tasks, (block.candidate_violations, block.control_violations), harms)
+    harm = two_arm_log_factor(tasks, (block.candidate_violations, block.control_violations), violation_rates)
     share = np.asarray(settings.stages)[state.stage]
-    before, after = past.minus(state.stage_start), totals.minus(state.stage_start)
+    before, after = past - state.stage_start, totals - state.stage_start
     log_e_mismatch = (
         state.log_e_mismatch
         + mismatch_log_e(after.candidate_tasks, after.control_tasks, share)
         - mismatch_log_e(before.candidate_tasks, before.control_tasks, share)
     )
-    unusable = is_unusable(block, log_e_mismatch, settings)
     return replace(
         state,
         totals=totals,
-        log_e_better=state.log_e_better + np.where(rates[0] > rates[1], quality, 0.0),
-        log_e_worse=state.log_e_worse + np.where(rates[0] < rates[1], quality, 0.0),
-        log_e_unsafe=state.log_e_unsafe + np.where(harms[0] > harms[1], harm, 0.0),
+        log_e_better=state.log_e_better + np.where(success_rates[0] > success_rates[1], quality, 0.0),
+        log_e_worse=state.log_e_worse + np.where(success_rates[0] < success_rates[1], quality, 0.0),
+        log_e_unsafe=state.log_e_unsafe + np.where(violation_rates[0] > violation_rates[1], harm, 0.0),
         log_e_mismatch=log_e_mismatch,
-        unusable=np.where(unusable, state.unusable + 1, 0),
+        unusable=np.where(is_unusable(block, log_e_mismatch, settings), state.unusable + 1, 0),
     )
 
 
 def _verdict(state: CanaryState, block: Counts, settings: CanarySettings) -> tuple[IntArray, IntArray]:
-    """Verdict and reason codes (R,), in the order of checks at the top of this module."""
-    enough_evidence = np.log(settings.threshold)
-    totals = state.totals
-    evaluated = block.candidate_tasks + block.control_tasks
-    is_bad = state.unusable > 0
-    is_better = state.log_e_better >= enough_evidence
-    cases: list[tuple[BoolArray, int, Reason]] = [
-        (state.log_e_worse >= enough_evidence, ROLLBACK, Reason.WORSE),
-        (state.log_e_unsafe >= enough_evidence, ROLLBACK, Reason.UNSAFE),
-        (state.unusable >= settings.patience_blocks, ROLLBACK, Reason.PATIENCE),
-        (is_bad & (state.log_e_mismatch >= np.log(1.0 / settings.mismatch_alpha)), HOLD, Reason.MISMATCH),
-        (is_bad & (block.missing > 0), HOLD, Reason.MISSING),
-        (is_bad & (evaluated == 0), HOLD, Reason.NO_DATA),
-    ]
+    """Returns verdict and reason codes (R,), by the order of checks in the module's docstring."""
+    threshold, totals = np.log(settings.threshold), state.totals
+    is_bad_block = state.unusable > 0
+    is_better = state.log_e_better >= threshold
     is_short = totals.candidate_tasks < settings.min_candidate_tasks
     is_small = effect_lower_limit(totals, settings) <= (settings.minimum_effect or 0.0)
     is_small &= settings.minimum_effect is not None
     is_harmful = violation_excess(totals) > settings.safety_margin
-    is_over = totals.candidate_tasks >= settings.max_candidate_tasks
-    cases += [
+    cases: list[tuple[BoolArray, int, Reason]] = [
+        (state.log_e_worse >= threshold, ROLLBACK, Reason.WORSE),
+        (state.log_e_unsafe >= threshold, ROLLBACK, Reason.UNSAFE),
+        (state.unusable >= settings.patience_blocks, ROLLBACK, Reason.PATIENCE),
+        (is_bad_block & _is_mismatch(state.log_e_mismatch, settings), HOLD, Reason.MISMATCH),
+        (is_bad_block & (block.missing > 0), HOLD, Reason.MISSING),
+        (is_bad_block & (block.candidate_tasks + block.control_tasks == 0), HOLD, Reason.NO_DATA),
         (is_better & ~is_short & ~is_small & ~is_harmful, PROMOTE, Reason.BETTER),
-        (is_over, ROLLBACK, Reason.EXHAUSTED),
+        (totals.candidate_tasks >= settings.max_candidate_tasks, ROLLBACK, Reason.EXHAUSTED),
         (is_better & is_short, HOLD, Reason.TOO_FEW),
         (is_better & is_small, HOLD, Reason.SMALL_EFFECT),
         (is_better & is_harmful, HOLD, Reason.SAFETY_OPEN),
@@ -221,7 +220,10 @@ def _verdict(state: CanaryState, block: Counts, settings: CanarySettings) -> tup
 
 
 def effect_lower_limit(totals: Counts, settings: CanarySettings) -> FloatArray:
-    """Lower limit (R,) of candidate minus control success rate, valid at every look (asymptotic sequence)."""
+    """Returns the lower limit (R,) of candidate minus control success rate, valid at every look.
+
+    It comes from the asymptotic confidence sequence of the difference.
+    """
     n_a, n_b = totals.candidate_tasks, totals.control_tasks
     p_a, p_b = posterior_mean(totals.candidate_successes, n_a), posterior_mean(totals.control_successes, n_b)
     error = np.sqrt(p_a * (1.0 - p_a) / np.maximum(n_a, 1.0) + p_b * (1.0 - p_b) / np.maximum(n_b, 1.0))
@@ -233,6 +235,6 @@ def effect_lower_limit(totals: Counts, settings: CanarySettings) -> FloatArray:
 
 
 def violation_excess(totals: Counts) -> FloatArray:
-    """Candidate's minus control's observed violation rate (R,); 0 tasks count as rate 0."""
+    """Returns the candidate's minus the control's observed violation rate (R,); without tasks a rate is 0."""
     candidate = totals.candidate_violations / np.maximum(totals.candidate_tasks, 1.0)
     return np.asarray(candidate - totals.control_violations / np.maximum(totals.control_tasks, 1.0))

@@ -1,15 +1,16 @@
-"""Candidate against incumbent on held-out tasks, in pairs: the gate before a canary.
+"""Validation: a paired comparison of candidate and incumbent on held-out tasks, the gate before a canary.
 
-Order of checks; the first group with a finding gives the verdict:
+Order of checks; the first group that applies gives the verdict:
 
 1. nothing to compare, fewer tasks than ``min_tasks``, or too many evaluations missing → ``hold``
-2. harm → ``fail``: a family shown worse (Holm over families), the pooled difference over the families in which the
-   incumbent succeeds at ``strong_rate`` or more with its lower limit under −``forgetting_margin``, or safety costs
-   shown higher or with their upper limit over ``safety_margin``
-3. no improvement shown, or less than the required effect → ``hold``; otherwise ``pass``
+2. harm → ``fail``: a family is significantly worse (Holm over families); the lower limit of the pooled difference
+   over the families that the incumbent solves at ``strong_rate`` or more is below −``forgetting_margin``; safety
+   costs are significantly higher, or their upper limit is above ``safety_margin``; or the overall success rate is
+   significantly lower
+3. no significant improvement, or less than the required effect → ``hold``; otherwise → ``pass``
 
-A missing evaluation counts as a failure in every rate, and is reported; a gain that exists only because the
-incumbent's missing evaluations count as failures is no gain. Not here: decisions on live traffic (``canary``).
+A missing evaluation counts as a failure in every rate and is reported. A gain that exists only because the
+incumbent's missing evaluations count as failures does not pass.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,35 +21,29 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from upturn.config import ValidationSettings
-from upturn.deployment.interval import (
-    Interval,
-    bootstrap_mean,
-    holm,
-    paired_bootstrap,
-    paired_worse_p,
-)
+from upturn.deployment.interval import Interval, bootstrap_mean, holm, paired_bootstrap, paired_worse_p
 from upturn.records import Evaluation, Task, record
 
 ValidationVerdict = Literal["pass", "fail", "hold"]
 
 
 class Pair(NamedTuple):
-    """One held-out task with both versions' results."""
+    """The results of both versions on one held-out task."""
 
     task_id: str
     family: str
     level: int
     incumbent: float | None
-    """Success rate of the incumbent's trajectories, in [0, 1]; None = evaluation missing."""
+    """Success rate of the incumbent's trajectories, in [0, 1]; None = not evaluated."""
     candidate: float | None
     incumbent_cost: float = 0.0
-    """Mean safety cost of the trajectories."""
+    """Mean safety cost of the incumbent's trajectories."""
     candidate_cost: float = 0.0
 
 
 @record
 class Comparison:
-    """Both versions on one set of tasks; rates in [0, 1], missing evaluations counted as failures."""
+    """Success rates of both versions on one set of tasks; missing evaluations count as failures."""
 
     name: str
     n: int
@@ -56,40 +51,40 @@ class Comparison:
     candidate: float
     difference: float
     low: float
-    """Two-sided limits of the difference, bootstrap over tasks, at confidence 1 − alpha."""
+    """Two-sided limit of the difference, from a bootstrap over tasks, at confidence 1 − alpha."""
     high: float
     worse_p: float
-    """One-sided p-value of "worse"; for families adjusted by Holm over them."""
+    """One-sided p-value of "the candidate is worse"; Holm-adjusted over families in ``Validation.families``."""
     missing: int = 0
-    """Tasks of which at least one side's evaluation is missing."""
+    """Tasks without an evaluation of at least one version."""
 
 
 @record
 class Validation:
-    """The verdict, with its evidence."""
+    """The verdict of a validation with its evidence."""
 
     verdict: ValidationVerdict
     reasons: tuple[str, ...]
     gain: float | None
-    """Candidate minus incumbent success over all tasks; None = nothing to compare."""
+    """Candidate minus incumbent success rate over all tasks; None = nothing to compare."""
     low: float | None
-    """Two-sided limits at confidence 1 − alpha; None = nothing to compare."""
+    """Two-sided limit of the gain at confidence 1 − alpha; None = nothing to compare."""
     high: float | None
     n: int
     missing: int
     families: tuple[Comparison, ...] = ()
     levels: tuple[Comparison, ...] = ()
     strong: Comparison | None = None
-    """All families together in which the incumbent succeeds at ``strong_rate``; None = there is none. Its ``low``
-    is the one-sided limit of the guardrail."""
+    """The families that the incumbent solves at ``strong_rate`` or more, pooled, with one-sided limits; None = no
+    such family."""
     cost_difference: float | None = None
-    """Candidate minus incumbent mean safety cost per task, between its one-sided limits."""
+    """Candidate minus incumbent mean safety cost per task, with one-sided limits; None = nothing to compare."""
     cost_low: float | None = None
     cost_high: float | None = None
 
     @property
     def summary(self) -> str:
-        """The verdict and its reasons in one line."""
+        """The verdict and its reasons on one line."""
         return f"{self.verdict}: {'; '.join(self.reasons)}"
 
 
@@ -99,51 +94,46 @@ def pairs_of(
     candidate: Mapping[str, Sequence[Evaluation]],
     safety_costs: Sequence[str] | None = None,
 ) -> tuple[Pair, ...]:
-    """Pairs from both sides' evaluations by task id, one for each task, also where a side has none.
+    """Returns one pair per task from both versions' evaluations by task id, also for tasks without evaluations.
 
     A task with several trajectories counts with its success rate. ``safety_costs`` names the cost components that
     count (None = all).
     """
-    paired = []
+    pairs = []
     for task in tasks:
         old, new = incumbent.get(task.id, ()), candidate.get(task.id, ())
-        paired.append(
-            Pair(
-                task_id=task.id,
-                family=task.family,
-                level=task.level,
-                incumbent=_rate(old),
-                candidate=_rate(new),
-                incumbent_cost=_cost(old, safety_costs),
-                candidate_cost=_cost(new, safety_costs),
-            )
-        )
-    return tuple(paired)
+        costs = _mean_cost(old, safety_costs), _mean_cost(new, safety_costs)
+        pairs.append(Pair(task.id, task.family, task.level, _success_rate(old), _success_rate(new), *costs))
+    return tuple(pairs)
 
 
 def validate(pairs: Sequence[Pair], settings: ValidationSettings, *, seed: int) -> Validation:
-    """The verdict on a candidate version; the same pairs, settings and seed give the same record.
+    """Returns the verdict on a candidate version; equal pairs, settings and seed give an equal record.
 
-    Raises ValueError when a task occurs twice: all evaluations of a task belong in one pair.
+    Raises ValueError if a task occurs in several pairs.
     """
     if len({pair.task_id for pair in pairs}) != len(pairs):
         raise ValueError("a task occurs in several pairs; put all evaluations of a task into one")
     missing = sum(pair.incumbent is None or pair.candidate is None for pair in pairs)
     if not any(pair.incumbent is not None and pair.candidate is not None for pair in pairs):
-        reason = f"no data: none of {len(pairs)} held-out tasks is judged on both sides"
+        reason = f"no data: none of {len(pairs)} held-out tasks is evaluated for both versions"
         return Validation("hold", (reason,), None, None, None, len(pairs), missing)
     overall = _compare("all", pairs, settings, seed)
-    families = _adjusted(_by(pairs, lambda pair: pair.family, settings, seed))
-    strong = _strong(pairs, families, settings, seed)
+    families = _compare_groups(pairs, lambda pair: pair.family, settings, seed)
+    adjusted = holm([family.worse_p for family in families])
+    families = tuple(replace(family, worse_p=float(p)) for family, p in zip(families, adjusted, strict=True))
+    strong_names = {family.name for family in families if family.incumbent >= settings.strong_rate}
+    strong_pairs = [pair for pair in pairs if pair.family in strong_names]
+    strong = _compare("strong families", strong_pairs, settings, seed, is_one_sided=True) if strong_pairs else None
     cost = bootstrap_mean(
         [pair.candidate_cost - pair.incumbent_cost for pair in pairs],
         seed,
         confidence=1.0 - 2.0 * settings.alpha,
         resamples=settings.resamples,
     )
-    harms = [*_forgotten(families, strong, settings), *_less_safe(cost, settings)]
+    harms = [*_forgetting(families, strong, settings), *_safety_harms(cost, settings)]
     worst_case = [pair._replace(incumbent=1.0) if pair.incumbent is None else pair for pair in pairs]
-    verdict, reasons = _judge(overall, _compare("worst case", worst_case, settings, seed).low, harms, settings)
+    verdict, reasons = _verdict(overall, _compare("worst case", worst_case, settings, seed).low, harms, settings)
     return Validation(
         verdict=verdict,
         reasons=tuple(reasons),
@@ -153,7 +143,7 @@ def validate(pairs: Sequence[Pair], settings: ValidationSettings, *, seed: int) 
         n=len(pairs),
         missing=missing,
         families=families,
-        levels=_by(pairs, lambda pair: f"L{pair.level}", settings, seed),
+        levels=_compare_groups(pairs, lambda pair: f"L{pair.level}", settings, seed),
         strong=strong,
         cost_difference=cost.mean,
         cost_low=cost.low,
@@ -161,54 +151,54 @@ def validate(pairs: Sequence[Pair], settings: ValidationSettings, *, seed: int) 
     )
 
 
-def _judge(
-    overall: Comparison, worst_low: float, harms: Sequence[str], settings: ValidationSettings
+def _verdict(
+    overall: Comparison, worst_case_low: float, harms: Sequence[str], settings: ValidationSettings
 ) -> tuple[ValidationVerdict, Sequence[str]]:
+    """Returns verdict and reasons; ``worst_case_low`` counts the incumbent's missing evaluations as successes."""
     limits = f"[{_points(overall.low)}, {_points(overall.high)}]"
-    shown = f"gain {_points(overall.difference)} points {limits}, n={overall.n}"
+    gain = f"gain {_points(overall.difference)} points {limits}, n={overall.n}"
     if overall.n < settings.min_tasks:
         return "hold", [f"{overall.n} tasks are fewer than the {settings.min_tasks} needed"]
     if overall.missing > settings.max_missing_share * overall.n:
         return "hold", [f"evaluations are missing for {overall.missing} of {overall.n} tasks"]
     if harms:
-        return "fail", [*harms, shown]
+        return "fail", [*harms, gain]
     if overall.high < 0:
-        return "fail", [f"shown worse: {shown}"]
+        return "fail", [f"significantly worse: {gain}"]
     if overall.low <= settings.minimum_effect:
         bar = f" above {_points(settings.minimum_effect)} points" if settings.minimum_effect else ""
-        return "hold", [f"no significant improvement{bar}: {shown}"]
-    if worst_low <= settings.minimum_effect:
-        return "hold", [f"the gain rests on missing evaluations of the incumbent: {shown}"]
-    return "pass", [shown]
+        return "hold", [f"no significant improvement{bar}: {gain}"]
+    if worst_case_low <= settings.minimum_effect:
+        return "hold", [f"the gain rests on missing evaluations of the incumbent: {gain}"]
+    return "pass", [gain]
 
 
-def _forgotten(
+def _forgetting(
     families: Sequence[Comparison], strong: Comparison | None, settings: ValidationSettings
 ) -> list[str]:
-    """The findings of the guardrail against forgetting."""
-    findings = [
-        f"family {family.name} is shown worse: {_points(family.difference)} points, "
+    """Returns the families that became worse, and a possible loss over the strong families."""
+    harms = [
+        f"family {family.name} is significantly worse: {_points(family.difference)} points, "
         f"p={family.worse_p:.2g} (Holm), n={family.n}"
         for family in families
         if family.worse_p <= settings.alpha
     ]
     if strong is not None and strong.low < -settings.forgetting_margin:
-        findings.append(
+        harms.append(
             f"families at {settings.strong_rate:.0%} or more may have lost over "
             f"{100 * settings.forgetting_margin:g} points: {_points(strong.difference)}, "
             f"lower limit {_points(strong.low)}, n={strong.n}"
         )
-    return findings
+    return harms
 
 
-def _less_safe(cost: Interval, settings: ValidationSettings) -> list[str]:
+def _safety_harms(cost: Interval, settings: ValidationSettings) -> list[str]:
+    per_task = f"{cost.mean:+.3f} per task"
     if cost.low > 0:
-        return [f"safety costs are shown higher: {cost.mean:+.3f} a task, lower limit {cost.low:+.3f}, n={cost.n}"]
+        return [f"safety costs are significantly higher: {per_task}, lower limit {cost.low:+.3f}, n={cost.n}"]
     if cost.high > settings.safety_margin:
-        return [
-            f"safety costs may be higher by over {settings.safety_margin:g} a task: {cost.mean:+.3f}, "
-            f"upper limit {cost.high:+.3f}, n={cost.n}"
-        ]
+        margin, limit = f"{settings.safety_margin:g}", f"upper limit {cost.high:+.3f}"
+        return [f"safety costs may be higher by over {margin}: {per_task}, {limit}, n={cost.n}"]
     return []
 
 
@@ -232,41 +222,27 @@ def _compare(
     )
 
 
-def _by(
+def _compare_groups(
     pairs: Sequence[Pair], key: Callable[[Pair], str], settings: ValidationSettings, seed: int
 ) -> tuple[Comparison, ...]:
-    ordered = sorted(pairs, key=key)
-    return tuple(_compare(name, list(members), settings, seed) for name, members in groupby(ordered, key))
+    groups = groupby(sorted(pairs, key=key), key)
+    return tuple(_compare(name, list(members), settings, seed) for name, members in groups)
 
 
-def _adjusted(families: Sequence[Comparison]) -> tuple[Comparison, ...]:
-    adjusted = holm([family.worse_p for family in families])
-    return tuple(replace(family, worse_p=float(p)) for family, p in zip(families, adjusted, strict=True))
-
-
-def _strong(
-    pairs: Sequence[Pair], families: Sequence[Comparison], settings: ValidationSettings, seed: int
-) -> Comparison | None:
-    names = {family.name for family in families if family.incumbent >= settings.strong_rate}
-    guarded = [pair for pair in pairs if pair.family in names]
-    return _compare("strong families", guarded, settings, seed, is_one_sided=True) if guarded else None
-
-
-def _rate(evaluations: Sequence[Evaluation]) -> float | None:
-    """Share of successes, a missing verdict being none; None where nothing was judged."""
+def _success_rate(evaluations: Sequence[Evaluation]) -> float | None:
+    """Returns the share of successes, counting a missing verdict as a failure; None = all verdicts are missing."""
     if all(evaluation.verdict == "missing" for evaluation in evaluations):
         return None
     return sum(evaluation.is_success for evaluation in evaluations) / len(evaluations)
 
 
-def _cost(evaluations: Sequence[Evaluation], names: Sequence[str] | None) -> float:
-    if not evaluations:
-        return 0.0
-    total = sum(
-        sum(evaluation.costs.get(name, 0.0) for name in (evaluation.costs if names is None else names))
-        for evaluation in evaluations
-    )
-    return total / len(evaluations)
+def _mean_cost(evaluations: Sequence[Evaluation], names: Sequence[str] | None) -> float:
+    """Returns the mean of the named costs (None = all) over the evaluations; 0 without evaluations."""
+    total = 0.0
+    for evaluation in evaluations:
+        costs = evaluation.costs
+        total += sum(costs.get(name, 0.0) for name in (costs if names is None else names))
+    return total / max(len(evaluations), 1)
 
 
 def _points(rate: float) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from upturn.errors import described
+from upturn.errors import error_text
 from upturn.records import (
     Action,
     Evaluation,
@@ -111,6 +111,6 @@ def judge(verifier: Verifier, task: Task, trajectory: Trajectory) -> Evaluation:
     try:
         return from_fields(Evaluation, fields_json(verifier.verify(task, trajectory)))
     except Exception as exc:  # noqa: BLE001 — a broken verifier is recorded as missing; its siblings continue
-        gate = GateResult("judged", False, described(exc))
+        gate = GateResult("judged", False, error_text(exc))
         name, identity = verifier.name, evaluation_id(verifier.name, trajectory.id)
         return Evaluation(identity, task.id, trajectory.id, name, "missing", (gate,), {}, {}, None)

@@ -5,7 +5,7 @@ from importlib import import_module
 from typing import Protocol, runtime_checkable
 
 from upturn.environments.environment import Environment, Verifier
-from upturn.errors import UnknownNameError, described
+from upturn.errors import UnknownNameError, error_text
 from upturn.records import Split, Task, Tool
 
 _REGISTERED = {"office": "upturn.environments.office.kit:OfficeKit"}
@@ -94,7 +94,7 @@ def resolve_kit(name: str) -> EnvironmentKit:
         ) from exc
     except (Exception, SystemExit) as exc:  # third-party code may raise anything on import
         raise UnknownNameError(
-            f"environment {name!r} cannot be imported: {described(exc)}; its module must load without error"
+            f"environment {name!r} cannot be imported: {error_text(exc)}; its module must load without error"
         ) from exc
     try:
         kit = factory() if callable(factory) else factory
@@ -104,7 +104,7 @@ def resolve_kit(name: str) -> EnvironmentKit:
         ) from exc
     except (Exception, SystemExit) as exc:
         raise UnknownNameError(
-            f"environment {name!r} could not be made: {described(exc)}; its factory must not fail"
+            f"environment {name!r} could not be made: {error_text(exc)}; its factory must not fail"
         ) from exc
     if not isinstance(kit, EnvironmentKit):
         raise UnknownNameError(

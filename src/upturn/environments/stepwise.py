@@ -15,7 +15,7 @@ from upturn.environments.action import MALFORMED, action_text, recordable_action
 from upturn.environments.environment import Info, judge
 from upturn.environments.kit import EnvironmentKit
 from upturn.environments.scripted_policy import MAX_TURNS
-from upturn.errors import UnknownNameError, WorldError, described
+from upturn.errors import UnknownNameError, WorldError, error_text
 from upturn.models import JSON, read_call
 from upturn.records import Action, Evaluation, Observation, Outcome, Split, Task, Trajectory, Turn, fields_json
 
@@ -137,7 +137,7 @@ class StepwiseEpisode:
             step = self.environment.step(MALFORMED if action is None else action)
         except Exception as exc:
             self.turns.append(turn)
-            self.outcome, self._ends, self._error = "environment_error", (False, True), described(exc)
+            self.outcome, self._ends, self._error = "environment_error", (False, True), error_text(exc)
             raise
         costs = dict(step.info.cost_components)
         self.turns.append(replace(turn, reward=float(step.reward), costs=costs))

@@ -1,17 +1,16 @@
-"""The pool: the durable store of tasks, decisions, trajectories, evaluations and feedback.
+"""The pool: the durable store of tasks, decisions, trajectories, evaluations, feedback and other records.
 
-Here: the store and its reads, import and export, preference data, quality gates, readiness, statistics, coverage,
-snapshots, privacy findings and the schema's migrations. Not here: what the records mean (``records``) and training
-on them (``loop``). Start with ``store``, then ``reader`` and ``selection``.
+It has the store with its reads and schema, import and export, preference data, quality gates, readiness,
+statistics, coverage, snapshots and privacy findings. Start with ``store``, then ``reader`` and ``selection``.
 """
 
-from upturn.pool.batch import PoolBatch, RolloutKey
+from upturn.pool.batch import RolloutKey
 from upturn.pool.coverage import IMPORTED, Coverage, coverage
 from upturn.pool.database import POOL_ENDINGS, integrity_problems
 from upturn.pool.exporter import export
 from upturn.pool.feedback import ingest_feedback
 from upturn.pool.importer import IngestOptions, check_source, ingest
-from upturn.pool.preference import correction_pairs, deployment_pairs, thumb_ratings
+from upturn.pool.preference import correction_pairs, deployment_pairs, trajectory_ratings
 from upturn.pool.quality import inspect
 from upturn.pool.reader import Experience, Selected
 from upturn.pool.readiness import readiness
@@ -29,7 +28,6 @@ __all__ = [
     "Experience",
     "IngestOptions",
     "Pool",
-    "PoolBatch",
     "PoolSink",
     "RolloutKey",
     "Scope",
@@ -51,5 +49,5 @@ __all__ = [
     "statistics",
     "take_snapshot",
     "take_snapshot_of",
-    "thumb_ratings",
+    "trajectory_ratings",
 ]

@@ -1,8 +1,8 @@
-"""Group commit: writers that wait at the same time share one transaction, and one flush to the disk.
+"""Group commit: concurrent writers share one transaction and one flush to the disk.
 
-Each piece of work runs in its own savepoint: a failed one is undone and its caller gets the error, the others are
-committed. Where the database aborts the whole transaction (a full disk), all callers get the error. A caller
-returns only after the commit.
+Each write runs in its own savepoint: if it fails, it is undone and its caller gets the error, and the others are
+committed. If the database aborts the whole transaction, e.g. for a full disk, all callers get the error. A call
+returns after the commit.
 """
 
 from collections.abc import Callable
@@ -20,39 +20,39 @@ from upturn.pool.database import has_transaction
 ResultT = TypeVar("ResultT")
 
 _LARGEST_GROUP = 256
-"""Pieces of work in one transaction: bounds the wait of the first one when many arrive."""
+"""Maximum number of writes in one transaction; it limits how long the first one waits."""
 
 
-class _Work(NamedTuple):
+class _Write(NamedTuple):
     run: Callable[[Connection], Any]
     future: Future[Any]
 
 
 class GroupCommitter:
-    """A thread that owns all writing to one engine."""
+    """A thread that does all writing to one engine."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._queue: SimpleQueue[_Work | None] = SimpleQueue()
+        self._queue: SimpleQueue[_Write | None] = SimpleQueue()
         self._gate = Lock()
         self._is_open = True
         self._thread = Thread(target=self._serve, name="upturn-pool-writer", daemon=True)
         self._thread.start()
 
     def run(self, work: Callable[[Connection], ResultT]) -> ResultT:
-        """What ``work`` returns, once it is durable; raises what it raised, after undoing it alone.
+        """Returns the result of ``work`` once it is durable; if it raises, only it is undone.
 
-        Raises StoreError when the committer is closed or the database refuses the work or the commit.
+        Raises StoreError if the committer is closed or the database rejects the write or the commit.
         """
         future: Future[ResultT] = Future()
         with self._gate:
             if not self._is_open:
                 raise StoreError("the pool is closed; open it again to write")
-            self._queue.put(_Work(work, future))
+            self._queue.put(_Write(work, future))
         return future.result()
 
     def close(self) -> None:
-        """Finish the waiting work, then stop the thread. Closing twice is allowed."""
+        """Finishes the waiting writes, then stops the thread. Closing twice is allowed."""
         with self._gate:
             if self._is_open:
                 self._is_open = False
@@ -66,8 +66,8 @@ class GroupCommitter:
             if group:
                 self._commit(group)
 
-    def _next_group(self) -> tuple[list[_Work], bool]:
-        """Waits for work, then takes all that is queued; True when nothing follows."""
+    def _next_group(self) -> tuple[list[_Write], bool]:
+        """Waits for a write and returns it with all queued ones, and whether the committer is closed after them."""
         first = self._queue.get()
         if first is None:
             return [], True
@@ -82,7 +82,7 @@ class GroupCommitter:
             group.append(work)
         return group, False
 
-    def _commit(self, group: list[_Work]) -> None:
+    def _commit(self, group: list[_Write]) -> None:
         finished: list[tuple[Future[Any], Any]] = []
         try:
             with self._engine.begin() as connection:
@@ -91,16 +91,14 @@ class GroupCommitter:
                     try:
                         result = work.run(connection)
                         savepoint.commit()
-                    except Exception as exc:  # the boundary: the caller gets it, the others continue
+                    except Exception as exc:  # boundary: the caller gets the error, the others continue
                         if not has_transaction(connection):
-                            raise StoreError(
-                                f"the database gave up, nothing of the write is stored: {exc}"
-                            ) from exc
+                            raise StoreError(f"the database aborted, nothing is stored: {exc}") from exc
                         savepoint.rollback()
                         work.future.set_exception(_for_caller(exc))
                     else:
                         finished.append((work.future, result))
-        except Exception as exc:  # noqa: BLE001  the boundary: nothing was committed, every caller gets it
+        except Exception as exc:  # noqa: BLE001  boundary: nothing was committed, every caller gets the error
             for work in group:
                 if not work.future.done():
                     work.future.set_exception(_for_caller(exc))
@@ -110,10 +108,10 @@ class GroupCommitter:
 
 
 def _for_caller(exc: Exception) -> Exception:
-    """The error for the caller: the database's own errors as StoreError, all others unchanged."""
+    """Returns database errors as StoreError and other errors unchanged."""
     if not isinstance(exc, SQLAlchemyError):
         return exc
     reason = exc.orig if isinstance(exc, StatementError) else exc
-    error = StoreError(f"the database refused the write, nothing of it is stored: {reason}")
+    error = StoreError(f"the database rejected the write, nothing of it is stored: {reason}")
     error.__cause__ = exc
     return error

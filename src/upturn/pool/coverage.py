@@ -1,8 +1,8 @@
-"""Coverage of the evidence: four shares, each with its whole, computed by the database.
+"""Coverage: how much of the routed work is logged, executed and evaluated.
 
-Routed tasks are those that came to the arbiter: all but imported ones and those that only training rollouts used. A
-decision is executed when a trajectory of its task by its chosen version is stored; an execution is evaluated when
-one of those trajectories has a verdict other than ``missing``.
+Routed tasks are all tasks except imported ones and those that only training rollouts used. A decision is executed
+if a trajectory of its task by its chosen version is stored, and evaluated if one of these trajectories has a
+verdict other than ``missing``.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from upturn.pool.schema import agent_versions, decisions, evaluations, rollouts,
 from upturn.pool.selection import Scope, in_scope
 
 IMPORTED = "imported"
-"""The environment of imported tasks."""
+"""Environment of imported tasks."""
 
 
 class Share(NamedTuple):
@@ -26,25 +26,25 @@ class Share(NamedTuple):
 
     @property
     def value(self) -> float:
-        """Between 0 and 1; 1.0 where ``whole`` is 0."""
+        """``part / whole``; 1.0 if ``whole`` is 0."""
         return self.part / self.whole if self.whole else 1.0
 
 
 class Coverage(NamedTuple):
-    """The logged share of each step."""
+    """The coverage of each step."""
 
     routing: Share
-    """Tasks that came to the arbiter, with a logged decision."""
+    """Routed tasks with a logged decision."""
     execution: Share
-    """Decisions whose execution is stored."""
+    """Decisions that are executed."""
     evaluation: Share
-    """Executed decisions whose execution was judged."""
+    """Executed decisions that are evaluated."""
     agents: Share
     """Agent versions in service with at least one trajectory."""
 
 
 def coverage(pool: PoolReader, *, tenant: Scope, in_service: Sequence[str] | None = None) -> Coverage:
-    """The shares for a tenant; ``in_service`` are agent version ids, None = all that are registered."""
+    """Returns the coverage for a tenant; ``in_service`` are ids of agent versions, None = all stored versions."""
     with pool.engine.connect() as connection:
         decided = exists().where(decisions.c.task_id == tasks.c.id)
         tasks_routed = _count(connection, tenant, tasks.c.tenant, _is_routed())
@@ -52,12 +52,17 @@ def coverage(pool: PoolReader, *, tenant: Scope, in_service: Sequence[str] | Non
         done = and_(
             trajectories.c.task_id == decisions.c.task_id, trajectories.c.agent_version == decisions.c.chosen
         )
-        judged = and_(done, evaluations.c.trajectory_id == trajectories.c.id, evaluations.c.verdict != "missing")
-        total = _count(connection, tenant, decisions.c.tenant)
-        executed = _count(connection, tenant, decisions.c.tenant, exists().where(done))
-        evaluated = _count(connection, tenant, decisions.c.tenant, exists().where(judged))
+        evaluated = and_(done, evaluations.c.trajectory_id == trajectories.c.id, evaluations.c.verdict != "missing")
+        all_decisions = _count(connection, tenant, decisions.c.tenant)
+        executions = _count(connection, tenant, decisions.c.tenant, exists().where(done))
+        evaluations_of_them = _count(connection, tenant, decisions.c.tenant, exists().where(evaluated))
         agents = _agents(connection, tenant, in_service)
-    return Coverage(Share(decided_tasks, tasks_routed), Share(executed, total), Share(evaluated, executed), agents)
+    return Coverage(
+        routing=Share(decided_tasks, tasks_routed),
+        execution=Share(executions, all_decisions),
+        evaluation=Share(evaluations_of_them, executions),
+        agents=agents,
+    )
 
 
 def _is_routed() -> ColumnElement[bool]:
@@ -76,7 +81,7 @@ def _is_routed() -> ColumnElement[bool]:
 def _count(
     connection: Connection, tenant: Scope, tenant_column: ColumnElement[str], *conditions: ColumnElement[bool]
 ) -> int:
-    """Number of rows of ``tenant_column``'s table in scope that meet the conditions."""
+    """Returns the number of rows of the column's table in the tenant's scope that meet the conditions."""
     query = select(func.count(tenant_column)).where(*in_scope(tenant_column, tenant), *conditions)
     return connection.execute(query).scalar_one()
 

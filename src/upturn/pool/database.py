@@ -1,9 +1,8 @@
 """Opening the SQLite file: settings, schema revision and errors.
 
-Settings and their reasons: WAL, so that readers never wait for the writer; ``synchronous=FULL``, so that a
-commit is on the disk before it is acknowledged and survives a power cut as well as ``kill -9`` (``NORMAL``
-would survive the kill only; group commit makes the flush cheap, see docs/pool.md); savepoints need SQLAlchemy
-to send BEGIN itself.
+WAL mode, so that readers never wait for the writer. ``synchronous=FULL``, so that a commit is on the disk before it
+is acknowledged and survives a power cut as well as ``kill -9`` (``NORMAL`` survives only the latter; group commit
+makes the flush cheap, see docs/pool.md). SQLAlchemy sends BEGIN itself, which savepoints need.
 """
 
 import os
@@ -19,32 +18,32 @@ from upturn.errors import StoreError
 from upturn.pool.schema import HEAD, metadata
 
 POOL_ENDINGS = (".lock", "-wal", "-shm", "-journal")
-"""Of the files that lie beside a pool and belong to it."""
+"""Endings of the files next to a pool that belong to it."""
 
 _BUSY_TIMEOUT_SECONDS = 10.0
-"""How long a reader waits while the file is recovered or checkpointed."""
+"""How long a reader waits during recovery or a checkpoint."""
 
 _ADVICE = {
-    "SQLITE_FULL": "free some space on its disk and try again; what was acknowledged is kept",
-    "SQLITE_IOERR": "see that its disk has room and works, then try again; what was acknowledged is kept",
+    "SQLITE_FULL": "free some space on its disk and try again; acknowledged records are safe",
+    "SQLITE_IOERR": "check that its disk works and has space, then try again; acknowledged records are safe",
     "SQLITE_CORRUPT": "restore a copy of it, or choose another path",
-    "SQLITE_READONLY": "make it and its folder writable, or copy both to where they are",
+    "SQLITE_READONLY": "make it and its folder writable, or copy both to a writable folder",
 }
-"""By the beginning of SQLite's name for an error; for others: choose another path."""
+"""By the prefix of SQLite's error name; for other errors: choose another path."""
 
 
 def writing_engine(path: Path) -> Engine:
-    """The one connection that writes, in WAL mode with every commit flushed."""
+    """Returns an engine with the single writing connection, in WAL mode with every commit flushed."""
     engine = create_engine(URL.create("sqlite", database=str(path)), pool_size=1, max_overflow=0)
     _configure(engine, path, ("journal_mode=WAL", "synchronous=FULL"), "BEGIN IMMEDIATE")
     return engine
 
 
 def reading_engine(path: Path) -> Engine:
-    """Read-only connections, without a limit on their number.
+    """Returns an engine with any number of read-only connections.
 
-    In a read-only folder, a pool without a writer is opened as immutable: SQLite could not open it otherwise. Not
-    covered: a process with more rights that starts to write it meanwhile.
+    In a read-only folder, a pool without a writer is opened as immutable, because SQLite cannot open it otherwise.
+    Not covered: a process with more rights that starts to write it at the same time.
     """
 
     def connect() -> sqlite3.Connection:
@@ -67,9 +66,9 @@ def _configure(engine: Engine, path: Path, pragmas: tuple[str, ...], begin: str)
         connection.exec_driver_sql(begin)
 
     def on_error(context: ExceptionContext) -> None:
-        """Turns the database's errors about the file into StoreErrors that name it."""
+        """Turns errors about the database file into StoreErrors with its name."""
         error = context.original_exception
-        if type(error) in (sqlite3.OperationalError, sqlite3.DatabaseError):  # other types are our own bugs
+        if type(error) in (sqlite3.OperationalError, sqlite3.DatabaseError):  # other types are bugs of ours
             raise StoreError(f"{str(path)!r} cannot be used as a pool: {error}; {_advice(error)}") from error
 
     event.listen(engine, "connect", on_connect)
@@ -83,19 +82,19 @@ def _advice(error: Any) -> str:  # Any: the name is set by SQLite alone
 
 
 def has_transaction(connection: Connection) -> bool:
-    """False when SQLite aborted the transaction by itself; its writes are lost."""
+    """Returns False if SQLite aborted the transaction; its writes are lost."""
     driver: Any = connection.connection.dbapi_connection
     return bool(driver.in_transaction)
 
 
 def bring_to_head(engine: Engine, path: Path) -> None:
-    """Create or upgrade the tables; raises StoreError for a file that is not a pool, or is newer."""
+    """Creates or upgrades the tables; raises StoreError for a file that is no pool or is newer."""
     with engine.begin() as connection:
         revision = _revision(connection)
         if revision == HEAD:
             return
         if revision is None and inspect(connection).get_table_names():
-            raise _foreign(path)
+            raise _not_a_pool(path)
         if revision is None:
             _create(connection)
         else:
@@ -103,27 +102,27 @@ def bring_to_head(engine: Engine, path: Path) -> None:
 
 
 def check_head(engine: Engine, path: Path) -> None:
-    """Raises StoreError unless the file is a pool that this version can read as it is."""
+    """Raises StoreError unless the file is a pool of the revision that this version reads."""
     with engine.connect() as connection:
         revision = _revision(connection)
     if revision is None:
-        raise _foreign(path)
+        raise _not_a_pool(path)
     if revision > HEAD:
         raise _newer(path, revision)
     if revision != HEAD:
         raise StoreError(
             f"{str(path)!r} has the older schema revision {revision!r}, this version reads {HEAD!r}; "
-            "open it once for writing to upgrade it, such as with `upturn ingest`"
+            "open it once for writing to upgrade it, e.g. with `upturn ingest`"
         )
 
 
-def _foreign(path: Path) -> StoreError:
+def _not_a_pool(path: Path) -> StoreError:
     return StoreError(f"{str(path)!r} is a database, but not a pool; choose another path")
 
 
 def _newer(path: Path, revision: str) -> StoreError:
     return StoreError(
-        f"{str(path)!r} has schema revision {revision!r}, this version knows up to {HEAD!r}; "
+        f"{str(path)!r} has schema revision {revision!r}, this version reads up to {HEAD!r}; "
         "use the version of Upturn that wrote it"
     )
 
@@ -135,14 +134,14 @@ def _revision(connection: Connection) -> str | None:
 
 
 def _create(connection: Connection) -> None:
-    """All tables at once: the result of all revisions, without the 0.3 s that Alembic takes."""
+    """Creates all tables at once, the result of all revisions, without the 0.3 s that Alembic takes."""
     metadata.create_all(connection)
     connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"))
     connection.execute(text("INSERT INTO alembic_version VALUES (:head)"), {"head": HEAD})
 
 
 def _upgrade(connection: Connection, path: Path, revision: str) -> None:
-    # Imported here: 0.2 s that only the upgrade of a pool should cost.
+    # Imported here, because it takes 0.2 s and only an upgrade needs it.
     from alembic import command
     from alembic.config import Config
     from alembic.util import CommandError
@@ -157,7 +156,7 @@ def _upgrade(connection: Connection, path: Path, revision: str) -> None:
 
 
 def integrity_problems(engine: Engine) -> list[str]:
-    """The findings of the database's own integrity check."""
+    """Returns the problems that SQLite's integrity check reports."""
     try:
         with engine.connect() as connection:
             problems = [str(line) for line in connection.execute(text("PRAGMA integrity_check")).scalars()]

@@ -1,7 +1,7 @@
-"""Export of evidence, one record a line, anonymised by default.
+"""Export of records, one per line, anonymised by default.
 
-Anonymising replaces every privacy finding (see ``upturn.pool.privacy`` for what is covered) in texts of people,
-agents and environments. A trajectory with a replacement also loses its token rows, which spell the same text. Ids,
+Anonymising replaces every privacy finding (``privacy`` lists what is covered) in texts of people, agents and
+environments. A trajectory with a replacement also loses its token rows, which contain the same text. Ids and the
 names of agents, families and tenants stay, so that records still refer to each other.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from pydantic_core import from_json, to_json
 
-from upturn.pool.privacy import redacted
+from upturn.pool.privacy import redact_json
 from upturn.pool.reader import PoolReader
 from upturn.pool.selection import EVERYTHING, Selection
 from upturn.records import Decision, Evaluation, Feedback, Task, Trajectory, fields_json, from_fields
@@ -26,22 +26,22 @@ _TEXT_FIELDS: Mapping[type[Any], tuple[str, ...]] = {
     Evaluation: ("gates",),
     Feedback: ("comment",),
 }
-"""The fields of each record that hold text of people, agents or environments."""
+"""Fields with text of people, agents or environments, by class of record."""
 
 
 class Exported(NamedTuple):
     """One exported record."""
 
     line: str
-    """Versioned JSON, as ``records.from_json`` reads it."""
+    """Versioned JSON for ``records.from_json``."""
     is_changed: bool
-    """True when anonymising replaced something."""
+    """True if anonymising replaced something."""
 
 
 def anonymise(record: RecordT) -> RecordT:
-    """The record without privacy findings; the same object where there are none."""
+    """Returns the record without privacy findings; the same object if it has none."""
     fields = from_json(fields_json(record))
-    clean = fields | {name: redacted(fields[name]) for name in _TEXT_FIELDS[type(record)]}
+    clean = fields | {name: redact_json(fields[name]) for name in _TEXT_FIELDS[type(record)]}
     if clean == fields:
         return record
     anonymous = from_fields(type(record), to_json(clean))
@@ -51,9 +51,9 @@ def anonymise(record: RecordT) -> RecordT:
 def export(
     pool: PoolReader, *, tenant: str, selection: Selection = EVERYTHING, is_anonymised: bool = True
 ) -> Iterator[Exported]:
-    """The tenant's decisions and feedback, and the selected trajectories with their task and last evaluation.
+    """Yields the tenant's decisions and feedback, and the selected trajectories with task and latest evaluation.
 
-    A task comes before its first trajectory.
+    A task precedes its first trajectory.
     """
     for record in _records(pool, tenant, selection):
         exported = anonymise(record) if is_anonymised else record

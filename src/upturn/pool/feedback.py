@@ -1,14 +1,13 @@
-"""Import of feedback from a file: thumbs, corrections and other values.
+"""Import of feedback from a file: thumbs-up/down ratings, corrections and other values.
 
-JSON lines, one feedback value a line:
+JSON lines, one feedback value per line:
 
     {"trajectory": "<id>", "thumbs": 1}
-    {"trajectory": "<id>", "correction": "<id of the trajectory that is better>"}
+    {"trajectory": "<id>", "correction": "<id of the better trajectory>"}
     {"decision": "<id>", "metric": "minutes saved", "value": 12.5}
 
-Optional: ``comment``, and ``id``, the source's name for the value. Lines without ``id`` and with equal keys and
-values are one value. An unusable line is quarantined with the reason, the others are stored. Importing a file again
-adds nothing.
+Optional keys: ``comment``, and ``id``, the source's id of the value. Equal lines without ``id`` are one value. An
+unusable line is quarantined with the reason; the others are stored. Importing a file again adds nothing.
 """
 
 import math
@@ -43,38 +42,39 @@ class FeedbackReport(NamedTuple):
     path: str
     lines: int
     added: int
-    """Feedback that is new."""
+    """Number of new feedback values."""
     known: int
-    """Feedback that was stored already, or is repeated in the file."""
+    """Number of feedback values that are stored already or repeated in the file."""
     quarantined: tuple[Quarantined, ...]
 
 
 def ingest_feedback(pool: Pool, path: Path, *, tenant: str = "default") -> FeedbackReport:
-    """Imports the file. Feedback on a trajectory needs that trajectory in the tenant's pool, and a correction one
-    of the same task. Raises IngestError for a file that cannot be read, or holds no feedback.
+    """Imports the file; raises IngestError if it cannot be read or has no feedback.
+
+    Feedback on a trajectory needs that trajectory in the tenant's pool, and a correction one of the same task.
     """
     tasks = {row.trajectory_id: row.task_id for row in pool.selected(tenant=tenant)}
     quarantined: list[Quarantined] = []
     lines = added = known = 0
     try:
-        parsed_lines = _parsed(path, tenant, tasks)
+        parsed_lines = _parse_lines(path, tenant, tasks)
         while page := list(islice(parsed_lines, _LINES_PER_BATCH)):
             lines += len(page)
             quarantined += (line for line in page if isinstance(line, Quarantined))
             parsed = [line for line in page if not isinstance(line, Quarantined)]
-            new, conflicts = store_page(lambda values: pool.add_feedback(*values), parsed)
+            new, conflicts = store_page(lambda values: pool.append(*values), parsed)
             quarantined += conflicts
             added += new
             known += len(parsed) - len(conflicts) - new
     except OSError as exc:
         raise IngestError(f"{str(path)!r} cannot be read: {exc.strerror}; name a file that exists") from exc
     if not lines:
-        raise IngestError(f"{str(path)!r} holds no feedback; check the file")
+        raise IngestError(f"{str(path)!r} has no feedback; check the file")
     return FeedbackReport(str(path), lines, added, known, tuple(quarantined))
 
 
-def _parsed(path: Path, tenant: str, tasks: Mapping[str, str]) -> Iterator[tuple[int, Feedback] | Quarantined]:
-    """``tasks``: task ids by the tenant's trajectory ids."""
+def _parse_lines(path: Path, tenant: str, tasks: Mapping[str, str]) -> Iterator[tuple[int, Feedback] | Quarantined]:
+    """Yields (line, feedback) or the bad line; ``tasks`` has the task ids of the tenant's trajectories."""
     for number, text in text_lines(path):
         try:
             if isinstance(text, LineError):
@@ -85,7 +85,7 @@ def _parsed(path: Path, tenant: str, tasks: Mapping[str, str]) -> Iterator[tuple
 
 
 def _feedback(text: bytes, tenant: str, tasks: Mapping[str, str]) -> Feedback:
-    """Raises LineError, and RecordError for text that cannot be stored."""
+    """Returns the feedback of a line; raises LineError, and RecordError for text that cannot be stored."""
     try:
         raw = from_json(text, allow_inf_nan=False)
     except ValueError as exc:
@@ -95,12 +95,13 @@ def _feedback(text: bytes, tenant: str, tasks: Mapping[str, str]) -> Feedback:
     unknown = sorted(raw.keys() - _KEYS)
     if unknown:
         raise LineError(f"unknown key {unknown[0]!r}; known: {', '.join(sorted(_KEYS))}")
-    kind, subject = _one_of(raw, SUBJECTS)
+    kind = _only_key(raw, SUBJECTS, "names")
+    subject = _text(raw[kind], kind)
     if kind == "trajectory" and subject not in tasks:
-        raise LineError(f"the tenant has no trajectory {subject!r}; store it first, or look at the tenant")
+        raise LineError(f"the tenant has no trajectory {subject!r}; store it first, or check the tenant")
     metric, value, refers_to = _value(raw)
     if metric in (THUMBS, CORRECTION) and kind != "trajectory":
-        raise LineError(f"{metric} is feedback on a trajectory, this line names a {kind}")
+        raise LineError(f"{metric} is feedback on a trajectory, but this line names a {kind}")
     if refers_to is not None and tasks.get(refers_to) != tasks[subject]:
         raise LineError(
             f"the tenant has no trajectory {refers_to!r} of task {tasks[subject]!r}, the task of {subject!r}; "
@@ -122,13 +123,8 @@ def _feedback(text: bytes, tenant: str, tasks: Mapping[str, str]) -> Feedback:
     return feedback
 
 
-def _one_of(raw: Mapping[str, Any], keys: tuple[KeyT, ...]) -> tuple[KeyT, str]:
-    """The only one of these keys in the line, and its text."""
-    key = _only_key(raw, keys, "names")
-    return key, _text(raw[key], key)
-
-
 def _only_key(raw: Mapping[str, Any], keys: tuple[KeyT, ...], verb: str) -> KeyT:
+    """Returns the key that the line has; raises LineError unless it is exactly one."""
     present = [key for key in keys if key in raw]
     if len(present) != 1:
         raise LineError(f"a line {verb} exactly one of {', '.join(keys)}, got {', '.join(present) or 'none'}")
@@ -136,10 +132,10 @@ def _only_key(raw: Mapping[str, Any], keys: tuple[KeyT, ...], verb: str) -> KeyT
 
 
 def _value(raw: Mapping[str, Any]) -> tuple[str, float, str | None]:
-    """Metric, value and what it refers to."""
+    """Returns metric, value and ``refers_to``."""
     key = _only_key(raw, _VALUES, "has")
     if (key == "metric") != ("value" in raw):
-        raise LineError("metric and value belong together; give both or neither")
+        raise LineError("metric and value belong together; set both or neither")
     if key == CORRECTION:
         return CORRECTION, 1.0, _text(raw[CORRECTION], CORRECTION)
     if key == THUMBS:

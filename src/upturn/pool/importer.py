@@ -1,7 +1,7 @@
-"""Import of recorded conversations: evidence before the first run.
+"""Import of recorded conversations.
 
-Ids are hashes of the content, so that importing a file twice, or overlapping files, adds nothing twice. An unusable
-line is quarantined with its number and the reason, the others are stored. A completely imported file is recorded;
+Ids are hashes of the content, so that importing a file again, or overlapping files, adds no duplicates. An unusable
+line is quarantined with its number and the reason; the others are stored. A completely imported file is recorded;
 after an interrupted import, the next one adds the missing lines.
 """
 
@@ -17,7 +17,7 @@ from sqlalchemy import select
 
 from upturn.errors import ConfigError, IngestError, RecordError, UnknownNameError
 from upturn.pool import schema
-from upturn.pool.batch import Imported, PoolBatch, Quarantined, store_page
+from upturn.pool.batch import Imported, Quarantined, store_page
 from upturn.pool.coverage import IMPORTED
 from upturn.pool.formats import NAME_RULE, READERS, Conversation, Defaults, Line, LineError, is_name
 from upturn.pool.row import digest
@@ -30,14 +30,14 @@ _ID_LENGTH = 32
 
 
 class IngestOptions(NamedTuple):
-    """How a file is read, and for which tenant."""
+    """How to read a file, and for which tenant."""
 
     format: str
     tenant: str = "default"
     family: str | None = None
-    """For recordings that name none; None = the format's default."""
+    """Family of recordings without one; None = the format's default."""
     agent: str | None = None
-    """The model, for recordings that name none; None = the file's name without its ending."""
+    """Model of recordings without one; None = the file's name without its ending."""
 
 
 class IngestReport(NamedTuple):
@@ -46,39 +46,38 @@ class IngestReport(NamedTuple):
     path: str
     lines: int
     added: int
-    """Trajectories that are new."""
+    """Number of new trajectories."""
     known: int
-    """Trajectories that were stored already, or are repeated in the file."""
+    """Number of trajectories that are stored already or repeated in the file."""
     quarantined: tuple[Quarantined, ...]
     is_repeated: bool
-    """True: this file was imported before; ``quarantined`` is the earlier result."""
+    """True = this file was imported before; ``quarantined`` is from that import."""
 
 
-class _Record(NamedTuple):
-    task: Task
-    trajectory: Trajectory
-    evaluation: Evaluation
+_Point = tuple[Task, Trajectory, Evaluation]
 
 
 def ingest(pool: Pool, path: Path, options: IngestOptions) -> IngestReport:
-    """Imports the file; raises as ``check_source``."""
+    """Imports the file; raises the errors of ``check_source``."""
     check_source(path, options)
     try:
-        source = digest(_file_hash(path), options.format, options.family or "", options.agent or "")
-        earlier = _earlier(pool, path, options.tenant, source)
+        with path.open("rb") as file:
+            content = hashlib.file_digest(file, "sha256").hexdigest()
+        source = digest(content, options.format, options.family or "", options.agent or "")
+        earlier = _earlier_report(pool, path, options.tenant, source)
         if earlier is not None:
             return earlier
-        lines = READERS[options.format](path, Defaults(options.family, options.agent or _shown(path.stem)))
+        lines = READERS[options.format](path, Defaults(options.family, options.agent or _printable(path.stem)))
         return _Import(pool, path, options, source).run(lines)
     except OSError as exc:
         raise _unreadable(path, exc) from exc
 
 
 def check_source(path: Path, options: IngestOptions) -> None:
-    """Raises before anything is stored.
+    """Raises errors in the options or the file, before anything is stored.
 
-    UnknownNameError for a format, ConfigError for unusable names, IngestError for a file that cannot be read or is
-    of a kind that no format has.
+    UnknownNameError for an unknown format, ConfigError for invalid names, IngestError for a file that cannot be
+    read or is of another kind, e.g. compressed.
     """
     if options.format not in READERS:
         known = ", ".join(READERS)
@@ -98,9 +97,9 @@ def check_source(path: Path, options: IngestOptions) -> None:
             start = file.read(16)
     except OSError as exc:
         raise _unreadable(path, exc) from exc
-    for beginning, kind in _OTHER_KINDS.items():
-        if start.startswith(beginning):
-            raise IngestError(f"{_shown(path)!r} is {kind}")
+    for prefix, kind in _OTHER_KINDS.items():
+        if start.startswith(prefix):
+            raise IngestError(f"{_printable(path)!r} is {kind}")
 
 
 _OTHER_KINDS = {
@@ -112,24 +111,19 @@ _OTHER_KINDS = {
     b"\xff\xfe": "UTF-16 text; save it as UTF-8 first",
     b"\xfe\xff": "UTF-16 text; save it as UTF-8 first",
 }
-"""Other kinds of files by their first bytes: without this check all of their lines would be quarantined."""
+"""Other kinds of files by their first bytes; without this check all of their lines would be quarantined."""
 
 
 def _unreadable(path: Path, exc: OSError) -> IngestError:
-    return IngestError(f"{_shown(path)!r} cannot be read: {exc.strerror}; name a file that exists")
+    return IngestError(f"{_printable(path)!r} cannot be read: {exc.strerror}; name a file that exists")
 
 
-def _shown(name: str | Path) -> str:
-    """As Unicode text: a file's name may be any bytes."""
+def _printable(name: str | Path) -> str:
+    """Returns the file name as Unicode text; a name may have any bytes."""
     return str(name).encode("utf-8", "replace").decode()
 
 
-def _file_hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _earlier(pool: Pool, path: Path, tenant: str, source: str) -> IngestReport | None:
+def _earlier_report(pool: Pool, path: Path, tenant: str, source: str) -> IngestReport | None:
     imports, bad = schema.imports, schema.quarantine
     with pool.engine.connect() as connection:
         query = select(imports).where(imports.c.tenant == tenant, imports.c.source == source)
@@ -138,7 +132,7 @@ def _earlier(pool: Pool, path: Path, tenant: str, source: str) -> IngestReport |
             return None
         query = select(bad.c.line, bad.c.reason).where(bad.c.tenant == tenant, bad.c.source == source)
         quarantined = tuple(Quarantined(*row) for row in connection.execute(query.order_by(bad.c.line)))
-    return IngestReport(_shown(path), earlier.lines, 0, earlier.accepted, quarantined, True)
+    return IngestReport(_printable(path), earlier.lines, 0, earlier.accepted, quarantined, True)
 
 
 class _Import:
@@ -152,30 +146,31 @@ class _Import:
 
     def run(self, lines: Iterator[Line]) -> IngestReport:
         while page := list(islice(lines, _LINES_PER_BATCH)):
-            self._lines += len(page)
-            self._store(self._records(page))
+            self._import_page(page)
+        path, options = _printable(self._path), self._options
         if not self._lines:
-            raise IngestError(f"{_shown(self._path)!r} holds no conversations; check the file and its format")
-        quarantined = tuple(self._quarantined)
-        options, path, accepted = self._options, _shown(self._path), self._added + self._known
-        imported = Imported(options.tenant, self._source, path, self._lines, accepted, quarantined)
-        self._pool.append(PoolBatch(imported=imported))
+            raise IngestError(f"{path!r} has no conversations; check the file and its format")
+        quarantined, accepted = tuple(self._quarantined), self._added + self._known
+        self._pool.append(imported=Imported(options.tenant, self._source, path, self._lines, accepted, quarantined))
         return IngestReport(path, self._lines, self._added, self._known, quarantined, False)
 
-    def _records(self, page: Sequence[Line]) -> list[tuple[int, _Record]]:
-        records: list[tuple[int, _Record]] = []
+    def _import_page(self, page: Sequence[Line]) -> None:
+        points: list[tuple[int, _Point]] = []
         for line in page:
-            if isinstance(line.content, LineError):
-                self._refuse(line.number, str(line.content))
-                continue
             try:
-                records.append((line.number, self._record(line.content)))
-            except RecordError as exc:
-                self._refuse(line.number, str(exc))
-        return records
+                if isinstance(line.content, LineError):
+                    raise line.content
+                points.append((line.number, self._point(line.content)))
+            except (LineError, RecordError) as exc:
+                self._quarantined.append(Quarantined(line.number, str(exc)))
+        new, conflicts = store_page(self._append, points)
+        self._lines += len(page)
+        self._added += new
+        self._known += len(points) - len(conflicts) - new
+        self._quarantined += conflicts
 
-    def _record(self, conversation: Conversation) -> _Record:
-        """The conversation as records; raises RecordError where they cannot be read back."""
+    def _point(self, conversation: Conversation) -> _Point:
+        """Returns the conversation as records; raises RecordError if they cannot be read back."""
         options = self._options
         task = Task(
             id=f"imported:{digest(options.tenant, conversation.family, conversation.task_key)[:_ID_LENGTH]}",
@@ -187,6 +182,8 @@ class _Import:
         )
         trajectory = self._trajectory(task.id, conversation)
         reward, success = conversation.reward, conversation.is_success
+        if reward is None and success is not None:
+            reward = float(success)
         evaluator = f"{options.format}/1"
         evaluation = Evaluation(
             id=f"imported:{digest(trajectory.id, evaluator)[:_ID_LENGTH]}",
@@ -195,18 +192,18 @@ class _Import:
             evaluator=evaluator,
             verdict="missing" if success is None else "success" if success else "failure",
             gates=(),
-            rewards={"recorded": float(success) if reward is None and success is not None else reward},
+            rewards={"recorded": reward},
             costs={},
-            score=float(success) if reward is None and success is not None else reward,
+            score=reward,
         )
         for record in (task, trajectory, evaluation):
             from_fields(type(record), fields_json(record))
-        return _Record(task, trajectory, evaluation)
+        return task, trajectory, evaluation
 
     def _trajectory(self, task_id: str, conversation: Conversation) -> Trajectory:
-        """Trajectories without a number in the recording are numbered among equal conversations of this file."""
+        """Returns the trajectory; one without a number is numbered among equal conversations of the file."""
         version = f"imported:{conversation.agent.replace('@', '_')}@{self._options.format}"
-        bare = Trajectory(
+        trajectory = Trajectory(
             id="",
             task_id=task_id,
             agent_version=version,
@@ -216,41 +213,24 @@ class _Import:
             origin="rendered",
             error=conversation.error,
         )
-        content = digest(fields_json(bare))
-        attempt = conversation.attempt
-        if attempt is None:
-            attempt = self._repeated[content]
+        content = digest(fields_json(trajectory))
+        number = conversation.number
+        if number is None:
+            number = self._repeated[content]
             self._repeated[content] += 1
-        return replace(bare, id=f"imported:{digest(content, str(attempt))[:_ID_LENGTH]}", attempt=attempt)
+        trajectory_id = f"imported:{digest(content, str(number))[:_ID_LENGTH]}"
+        return replace(trajectory, id=trajectory_id, attempt=number)
 
-    def _store(self, records: Sequence[tuple[int, _Record]]) -> None:
-        new, conflicts = store_page(self._append, records)
-        self._added += new
-        self._known += len(records) - len(conflicts) - new
-        self._quarantined += conflicts
-
-    def _append(self, records: Sequence[_Record]) -> int:
-        """Returns how many trajectories are new. A stored task is not changed: recordings of it may open
-        differently."""
+    def _append(self, points: Sequence[_Point]) -> int:
+        """Returns how many trajectories are new. Stored tasks stay, as their recordings may start differently."""
         tasks: dict[str, Task] = {}
-        for record in records:
-            tasks.setdefault(record.task.id, record.task)
+        for task, _, _ in points:
+            tasks.setdefault(task.id, task)
         tasks.update({task.id: task for task in self._pool.tasks(tenant=self._options.tenant, ids=list(tasks))})
-        trajectories = {record.trajectory.id: record.trajectory for record in records}
-        new = len(trajectories) - self._stored(list(trajectories))
-        self._pool.append(
-            PoolBatch(
-                tasks=list(tasks.values()),
-                trajectories=list(trajectories.values()),
-                evaluations=[record.evaluation for record in records],
-            )
-        )
-        return new
-
-    def _stored(self, trajectory_ids: Sequence[str]) -> int:
+        trajectories = {trajectory.id: trajectory for _, trajectory, _ in points}
         table = schema.trajectories
         with self._pool.engine.connect() as connection:
-            return len(connection.execute(select(table.c.id).where(table.c.id.in_(trajectory_ids))).all())
-
-    def _refuse(self, line: int, reason: str) -> None:
-        self._quarantined.append(Quarantined(line, reason))
+            stored = connection.execute(select(table.c.id).where(table.c.id.in_(trajectories))).all()
+        evaluations = [evaluation for _, _, evaluation in points]
+        self._pool.append(*tasks.values(), *trajectories.values(), *evaluations)
+        return len(trajectories) - len(stored)

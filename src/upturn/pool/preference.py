@@ -1,7 +1,8 @@
-"""Preference data from the pool: pairs of trajectories from deployments and corrections, and thumb ratings.
+"""Preference data from the pool: pairs of trajectories from deployments and corrections, and ratings of
+trajectories.
 
-All reads are one tenant's and leave out held-out tasks, which are never trained on. What cannot be compared is left
-out and counted by cause, never treated as a difference of 0.
+All reads are of one tenant and exclude held-out tasks, which are never trained on. Trajectories that cannot be
+compared are excluded and counted by cause; they are never treated as equal.
 """
 
 import math
@@ -24,52 +25,54 @@ from upturn.records import (
 )
 
 THUMBS = "thumbs"
-"""Metric of feedback on a trajectory: above 0 = good, below 0 = bad."""
+"""Metric of a thumbs-up/down rating of a trajectory: above 0 = good, below 0 = bad."""
 CORRECTION = "correction"
-"""Metric of feedback on a trajectory: the trajectory in ``refers_to`` is better."""
+"""Metric of a correction: the trajectory in ``refers_to`` is better."""
 
 
 class Preferences(NamedTuple):
-    """Preference pairs, and the comparisons that give none."""
+    """Preference pairs, and the number of comparisons without a pair."""
 
     pairs: tuple[PreferencePair, ...]
     left_out: Mapping[str, int]
-    """How many comparisons, by cause."""
+    """Number of excluded comparisons by cause."""
     tokenless: tuple[PreferencePair, ...] = ()
-    """Pairs with a side without written tokens, such as work of people and rules: trainable once its text is
-    rendered to token rows. Counted under ``tokenless`` too."""
+    """Pairs with a side without written tokens, e.g. by a person: trainable after its text is rendered to token
+    rows. Also counted in ``left_out``."""
 
 
 class Ratings(NamedTuple):
-    """Rated trajectories, and the feedback that rates none."""
+    """Rated trajectories, and the number of ratings that are not used."""
 
     rated: tuple[RatedTrajectory, ...]
     left_out: Mapping[str, int]
-    """How many, by cause."""
+    """Number of excluded ratings or trajectories by cause."""
     tokenless: tuple[RatedTrajectory, ...] = ()
-    """Rated trajectories without written tokens, as for pairs."""
+    """Rated trajectories without written tokens, as in ``Preferences``."""
 
 
 def deployment_pairs(
     pool: PoolReader, *, tenant: str, old: str, new: str, min_margin: float = 0.0, selection: Selection = EVERYTHING
 ) -> Preferences:
-    """Trajectories of two agent versions on the same tasks; the better-scored one is chosen, from either version.
+    """Returns pairs of trajectories of two agent versions on the same tasks; the one with the higher score is
+    chosen.
 
-    Of each task, the versions' first trajectories are compared, then the second ones, and so on, so that no version
-    is represented by its luckiest. Left out: ``one_sided`` (trajectories without a counterpart), ``unjudged`` (a
-    score is missing), ``equal`` (scores that differ by ``min_margin`` or less), ``failed`` (the better-scored side
-    failed, the other did not: a gate is no weight), ``tokenless``, ``unusable`` (see ``pair_problem``). Raises
-    StoreError for equal versions, for a negative or infinite margin, and for a selection of versions or of held-out
-    tasks.
+    For each task the first trajectories of the versions are compared, then the second ones, and so on, so that no
+    version is represented by its best trajectory. Excluded are ``one_sided`` (no counterpart), ``unjudged`` (a
+    score is missing), ``equal`` (scores differ by ``min_margin`` or less), ``failed`` (the side with the higher
+    score failed and the other did not), ``tokenless``, and ``unusable`` (see ``pair_problem``). Raises StoreError
+    for equal versions, a negative or infinite margin, and a selection of versions or of held-out tasks.
     """
     if old == new:
-        raise StoreError(f"old and new version are both {old!r}; name two versions that did the same tasks")
+        raise StoreError(
+            f"old and new version are both {old!r}; name two versions with trajectories of the same tasks"
+        )
     if not (math.isfinite(min_margin) and min_margin >= 0):
         raise StoreError(f"min_margin must be 0 or more, got {min_margin!r}")
     if selection.agent_versions:
         raise StoreError(
-            f"the selection names the versions {', '.join(map(repr, selection.agent_versions))}, old={old!r} and "
-            f"new={new!r} do so too; leave them out of the selection"
+            f"the selection names the versions {', '.join(map(repr, selection.agent_versions))}, but old={old!r} "
+            f"and new={new!r} already do; omit agent_versions from the selection"
         )
     both = replace(selection, agent_versions=(old, new), splits=_training_splits(selection))
     by_task: dict[str, dict[str, list[Experience]]] = {}
@@ -86,9 +89,9 @@ def deployment_pairs(
 
 
 def _training_splits(selection: Selection) -> tuple[Split, ...]:
-    """Raises StoreError for a selection of held-out tasks."""
+    """Returns the splits to read; raises StoreError for a selection of held-out tasks."""
     if "heldout" in selection.splits:
-        raise StoreError("held-out tasks are never trained on; leave 'heldout' out of the selection's splits")
+        raise StoreError("held-out tasks are never trained on; remove 'heldout' from the selection's splits")
     return ("train",)
 
 
@@ -120,7 +123,7 @@ def _pair(
 
 
 def _preferences(pairs: Iterable[PreferencePair], left_out: Mapping[str, int]) -> Preferences:
-    """The pairs sorted into usable, tokenless and unusable ones."""
+    """Sorts the pairs into usable, tokenless and unusable ones."""
     usable, tokenless, unusable = list[PreferencePair](), list[PreferencePair](), 0
     for pair in pairs:
         if not (_has_tokens(pair.chosen) and _has_tokens(pair.rejected)):
@@ -138,12 +141,12 @@ def _has_tokens(trajectory: Trajectory) -> bool:
 
 
 def correction_pairs(pool: PoolReader, *, tenant: str, selection: Selection = EVERYTHING) -> Preferences:
-    """Corrected trajectories: the correction, stored as another trajectory of the same task, against the original.
+    """Returns pairs of a correction, which is another trajectory of the same task, and the corrected trajectory.
 
-    Read from feedback on a trajectory with the metric ``correction`` and ``refers_to``. A repeated correction
-    counts once. Left out: ``dangling`` (feedback on another subject, or an end that is not among the tenant's
-    training tasks), ``unselected`` (an end outside of the selection), ``tokenless``, ``unusable`` (see
-    ``pair_problem``). Raises StoreError for a selection of held-out tasks.
+    They come from feedback on a trajectory with the metric ``correction``; repeated ones count once. Excluded are
+    ``dangling`` (feedback on another subject, or a side that is not of a training task of the tenant),
+    ``unselected`` (a side outside of the selection), ``tokenless``, and ``unusable`` (see ``pair_problem``). Raises
+    StoreError for a selection of held-out tasks.
     """
     left_out: Counter[str] = Counter(dangling=0, unselected=0)
     links: dict[tuple[str, str], None] = {}
@@ -156,18 +159,18 @@ def correction_pairs(pool: PoolReader, *, tenant: str, selection: Selection = EV
     left_out["dangling"] += sum(not trainable.issuperset(link) for link in links)
     usable = [link for link in links if selected.issuperset(link)]
     left_out["unselected"] += sum(trainable.issuperset(link) for link in links) - len(usable)
-    stored = _trajectories(pool, tenant, [end for link in usable for end in link])
+    stored = _trajectories(pool, tenant, [side for link in usable for side in link])
     return _preferences(
         (_pair(stored[better], stored[worse], "correction", None) for better, worse in usable), left_out
     )
 
 
-def thumb_ratings(pool: PoolReader, *, tenant: str, selection: Selection = EVERYTHING) -> Ratings:
-    """Trajectories that people rated good or bad, by the sum of all thumbs on each.
+def trajectory_ratings(pool: PoolReader, *, tenant: str, selection: Selection = EVERYTHING) -> Ratings:
+    """Returns trajectories that people rated good or bad, by the sum of a trajectory's thumbs-up/down ratings.
 
-    Read from feedback on a trajectory with the metric ``thumbs``. Left out: ``undecided`` (thumbs that sum to 0),
-    ``dangling`` (feedback on another subject, or on none of the tenant's training tasks), ``unselected``
-    (trajectories outside of the selection), ``tokenless``. Raises StoreError for a selection of held-out tasks.
+    They come from feedback on a trajectory with the metric ``thumbs``. Excluded are ``undecided`` (a sum of 0),
+    ``dangling`` (feedback on another subject, or not of a training task of the tenant), ``unselected`` (outside of
+    the selection), and ``tokenless``. Raises StoreError for a selection of held-out tasks.
     """
     left_out: Counter[str] = Counter(undecided=0, dangling=0, unselected=0)
     sums: dict[str, float] = {}
@@ -186,7 +189,7 @@ def thumb_ratings(pool: PoolReader, *, tenant: str, selection: Selection = EVERY
 
 
 def _trajectory_feedback(pool: PoolReader, tenant: str, metric: str, left_out: Counter[str]) -> Iterator[Feedback]:
-    """Feedback on trajectories with this metric, in the order of arrival."""
+    """Yields feedback on trajectories with this metric, in the order of arrival."""
     for feedback in pool.feedback(tenant=tenant):
         if feedback.metric != metric:
             continue
@@ -197,7 +200,7 @@ def _trajectory_feedback(pool: PoolReader, tenant: str, metric: str, left_out: C
 
 
 def _trajectory_ids(pool: PoolReader, tenant: str, selection: Selection = EVERYTHING) -> set[str]:
-    """The tenant's selected trajectories of training tasks."""
+    """Returns the ids of the tenant's selected trajectories of training tasks."""
     trainable = replace(selection, splits=_training_splits(selection))
     return {row.trajectory_id for row in pool.selected(trainable, tenant=tenant)}
 

@@ -1,14 +1,13 @@
-"""Personal data and secrets in texts of people and agents, found by pattern.
+"""Detection of personal data and secrets in texts, by patterns.
 
-Covered: e-mail addresses, telephone numbers in international (+…) or North American form, payment card
-numbers (issuer prefix and Luhn checksum) and the keys of common services. Not covered: names, postal addresses,
-dates of birth, account numbers, numbers that are JSON numbers and not text, telephone numbers written without +
-in other countries' forms, anything in pictures or spelled out in words. A text without findings may
-still hold personal data.
+Covered: e-mail addresses, telephone numbers in international (+…) or North American form, payment card numbers
+(issuer prefix and Luhn checksum) and the keys of common services. Not covered: names, postal addresses, dates of
+birth, account numbers, numbers that are JSON numbers and not text, telephone numbers without + in the forms of
+other countries, and anything in pictures or spelled out in words. A text without findings may still contain
+personal data.
 
-Addresses in domains that the standards reserve for examples (RFC 2606 and 6761: .example, .test, .invalid,
-.localhost, example.com, .net, .org) and North American numbers reserved for fiction (555-0100 to 555-0199) are
-no findings.
+Not reported: addresses in domains that are reserved for examples (RFC 2606 and 6761: .example, .test, .invalid,
+.localhost, example.com, .net, .org), and North American numbers reserved for fiction (555-0100 to 555-0199).
 """
 
 import re
@@ -21,7 +20,7 @@ FindingKind = Literal["email", "phone", "card", "key"]
 
 
 class Finding(NamedTuple):
-    """The place of personal data or a secret in a text."""
+    """The position of personal data or a secret in a text."""
 
     kind: FindingKind
     start: int
@@ -46,7 +45,7 @@ _KEY = re.compile(
     r"|xox[abprs]-[A-Za-z0-9-]{10,200}"  # Slack
     r"|eyJ[A-Za-z0-9_-]{10,2000}\.eyJ[A-Za-z0-9_-]{10,2000}\.[A-Za-z0-9_-]{10,2000}"  # JSON web token
     r")(?![A-Za-z0-9])"
-    r"|-----BEGIN (?:[A-Z]+ ){0,3}PRIVATE KEY-----"  # with its body, also where that is cut off
+    r"|-----BEGIN (?:[A-Z]+ ){0,3}PRIVATE KEY-----"  # with its body, even if that is cut off
     r"(?:[\s\S]{0,8000}?-----END (?:[A-Z]+ ){0,3}PRIVATE KEY-----|[A-Za-z0-9+/=\s]{0,8000})"
 )
 _RESERVED_TOP = frozenset({"example", "test", "invalid", "localhost"})
@@ -54,24 +53,24 @@ _RESERVED_SECOND = frozenset({"example.com", "example.net", "example.org"})
 _FICTION = re.compile(r"555.?01\d\d$")
 _CARD_LENGTHS = range(13, 20)
 _PHONE_DIGITS = range(8, 16)
-"""E.164 allows at most 15 digits; shorter than 8 is no international number."""
+"""E.164 allows at most 15 digits; fewer than 8 are no international number."""
 
 
 def findings(text: str) -> list[Finding]:
-    """The findings, ascending and disjoint: of two that overlap, the earlier and then the longer one."""
+    """Returns the findings, ascending and disjoint; of two that overlap, the earlier and then the longer one."""
     matches = [*_emails(text), *_cards(text), *_phones(text)]
     matches += [Finding("key", match.start(), match.end()) for match in _KEY.finditer(text)]
     matches.sort(key=lambda finding: (finding.start, -finding.stop))
-    kept: list[Finding] = []
+    disjoint: list[Finding] = []
     for finding in matches:
-        if not kept or finding.start >= kept[-1].stop:
-            kept.append(finding)
-    return kept
+        if not disjoint or finding.start >= disjoint[-1].stop:
+            disjoint.append(finding)
+    return disjoint
 
 
 def redact(text: str) -> str:
-    """The text with every finding replaced by its kind in angle brackets, ``<EMAIL>``; it has no findings left."""
-    # A replacement can leave a new finding beside it; each pass leaves fewer digits and @ signs.
+    """Returns the text with every finding replaced by its kind, e.g. ``<EMAIL>``; the result has no findings."""
+    # A replacement can create a new finding next to it; each pass leaves fewer digits and @ signs.
     while matches := findings(text):
         pieces: list[str] = []
         end = 0
@@ -82,19 +81,19 @@ def redact(text: str) -> str:
     return text
 
 
-def redacted(value: JsonValue) -> JsonValue:
-    """The JSON value with every text in it redacted; keys stay."""
+def redact_json(value: JsonValue) -> JsonValue:
+    """Returns the JSON value with every text in it redacted; keys stay."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, list):
-        return [redacted(item) for item in value]
+        return [redact_json(item) for item in value]
     if isinstance(value, dict):
-        return {name: redacted(item) for name, item in value.items()}
+        return {name: redact_json(item) for name, item in value.items()}
     return value
 
 
 def has_findings(task: Task, trajectory: Trajectory) -> bool:
-    """True when the task's instruction or context, or any text in the trajectory, has a finding."""
+    """Returns whether the task's instruction or context, or any text in the trajectory, has a finding."""
     return any(findings(text) for text in _texts(task, trajectory))
 
 
@@ -147,9 +146,9 @@ def _cards(text: str) -> Iterator[Finding]:
 
 
 def _has_luhn_checksum(digits: str) -> bool:
-    """ISO/IEC 7812-1: every second digit from the right doubled, nines cast out, the sum divisible by ten."""
+    """Returns whether the digits pass the Luhn check (ISO/IEC 7812-1)."""
     total = 0
-    for place, digit in enumerate(reversed(digits)):
-        value = int(digit) * (1 + place % 2)
+    for index, digit in enumerate(reversed(digits)):
+        value = int(digit) * (1 + index % 2)
         total += value - 9 if value > 9 else value
     return total % 10 == 0

@@ -1,7 +1,7 @@
-"""Quality gates of a data point: the conditions for training on it.
+"""Quality gates of a data point, the conditions for training on it: complete, evaluated, tokens, finite.
 
-Order of checks: complete, evaluated, tokens, finite. A data point is clean when all pass. A logged decision is no
-gate: training rollouts and imported trajectories have none (see ``coverage``).
+A data point is clean if it passes all gates. A logged decision is not required, since training rollouts and
+imported trajectories have none (see ``coverage``).
 """
 
 import math
@@ -16,20 +16,20 @@ _LOGPROB_SLACK = 1e-4
 """A log-probability may exceed 0 by the rounding of a float32 log-softmax."""
 
 
-class Inspected(NamedTuple):
-    """A data point's gates."""
+class Inspection(NamedTuple):
+    """The gates of a data point."""
 
     trajectory_id: str
     gates: tuple[GateResult, ...]
 
     @property
     def is_clean(self) -> bool:
-        """True when every gate is passed."""
+        """Whether all gates are passed."""
         return all(gate.is_passed for gate in self.gates)
 
 
-def inspect(experience: Experience) -> Inspected:
-    """The data point's gates, in their order; each failed one names the problem."""
+def inspect(experience: Experience) -> Inspection:
+    """Returns the data point's gates; a failed gate has the problem as its detail."""
     trajectory, evaluation = experience.trajectory, experience.evaluation
     problems = {
         "complete": _incompleteness(trajectory),
@@ -37,9 +37,8 @@ def inspect(experience: Experience) -> Inspected:
         "tokens": _token_problem(trajectory),
         "finite": _nonfinite(trajectory, evaluation),
     }
-    return Inspected(
-        trajectory.id, tuple(GateResult(name, not problem, problem) for name, problem in problems.items())
-    )
+    gates = tuple(GateResult(name, not problem, problem) for name, problem in problems.items())
+    return Inspection(trajectory.id, gates)
 
 
 def _incompleteness(trajectory: Trajectory) -> str:
@@ -80,7 +79,7 @@ def _row_problem(row: TokenRow, trajectory: Trajectory) -> str:
 
 def _nonfinite(trajectory: Trajectory, evaluation: Evaluation | None) -> str:
     for row in trajectory.rows:
-        # A sum is finite only if every number is: one pass in C instead of one test for each token.
+        # A sum is finite only if every number is; one pass in C is faster than a test of each token.
         if not math.isfinite(sum(row.logprobs)) or max(row.logprobs, default=0.0) > _LOGPROB_SLACK:
             return "a log-probability is not a finite number of at most 0"
     if not all(math.isfinite(turn.reward) for turn in trajectory.turns):

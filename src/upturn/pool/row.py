@@ -1,14 +1,14 @@
-"""Records as table rows and back.
+"""Conversion of records to table rows and back.
 
-A trajectory's turns and token rows have separate columns, so that statistics read neither; the rest is in
-``fields``. A row's digest decides whether two records are equal; it covers all but a trajectory's wall-clock
-seconds, which a repeated rollout cannot reproduce.
+A trajectory's turns and token rows have columns of their own, so that statistics do not read them; the rest is in
+``fields``. Two records are equal if the digests of their rows are. The digest covers everything except a
+trajectory's wall-clock seconds, which a repeated rollout cannot reproduce.
 """
 
 import hashlib
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 from pydantic import TypeAdapter
 from pydantic_core import CoreConfig, PydanticSerializationError, SchemaSerializer
@@ -35,32 +35,34 @@ from upturn.records import (
     serialization_problem,
 )
 
-RecordT = TypeVar("RecordT")
+PoolRecord: TypeAlias = (
+    Task | Decision | Trajectory | Evaluation | Feedback | AgentVersion | Snapshot | Release | Run
+)
+"""A record that the pool stores."""
 
 Values = dict[str, str | int | float | None]
 """Column values by column name."""
 
 _LARGEST_INTEGER = 2**31 - 1
-"""Of the portable INTEGER column."""
+"""Maximum of the portable INTEGER column."""
 
 
 class Kind(NamedTuple):
-    """How one class of record is stored."""
+    """The storage of one class of record."""
 
     table: Table
     columns: Callable[[Any], Values]
-    """The columns beside id, fields, digest, sequence and recorded_at that the record itself can fill."""
+    """Values of the columns for queries, except a tenant that the record inherits."""
 
 
 @cache
 def _serializer(shape: Any) -> SchemaSerializer:
-    # As the records' own codec, for parts of a record: without it a NaN inside a JsonValue would become null.
+    # As in the codec of records: by default a NaN inside a JsonValue would become null.
     return SchemaSerializer(TypeAdapter(shape).core_schema, CoreConfig(ser_json_inf_nan="constants"))
 
 
 def _dump(record: Any, part: object, shape: Any, *, exclude: Any = None) -> str:
-    """``part`` of the record, of type ``shape``, as JSON; raises RecordError for values that cannot be read
-    back."""
+    """Returns ``part`` of the record as JSON; raises RecordError for values that cannot be read back."""
     try:
         text = _serializer(shape).to_json(part, exclude=exclude, warnings="error").decode()
     except PydanticSerializationError as exc:
@@ -73,62 +75,24 @@ def _dump(record: Any, part: object, shape: Any, *, exclude: Any = None) -> str:
 
 
 def is_tool_use(target: str) -> bool:
-    """True when an action with this target uses a tool; a message to the user does not."""
+    """Returns True if an action with this target uses a tool; a message to the user does not."""
     return target != "user"
 
 
-def _task_columns(task: Task) -> Values:
-    return {
-        "tenant": task.tenant,
-        "family": task.family,
-        "environment": task.environment,
-        "split": task.split,
-        "level": task.level,
-    }
+def _copied(*names: str) -> Callable[[Any], Values]:
+    """Returns a function that copies these fields of a record to columns of the same names."""
+    return lambda record: {name: getattr(record, name) for name in names}
 
 
-def _decision_columns(decision: Decision) -> Values:
-    return {
-        "tenant": decision.tenant,
-        "task_id": decision.task_id,
-        "family": decision.family,
-        "chosen": decision.chosen,
-        "propensity": decision.propensity,
-        "episode": decision.episode,
-        "release_id": decision.release,
-        "arm": decision.arm,
-    }
-
-
-def _evaluation_columns(evaluation: Evaluation) -> Values:
-    return {
-        "task_id": evaluation.task_id,
-        "trajectory_id": evaluation.trajectory_id,
-        "evaluator": evaluation.evaluator,
-        "verdict": evaluation.verdict,
-        "score": evaluation.score,
-    }
-
-
-def _feedback_columns(feedback: Feedback) -> Values:
-    return {
-        "tenant": feedback.tenant,
-        "subject_kind": feedback.subject_kind,
-        "subject_id": feedback.subject_id,
-        "metric": feedback.metric,
-        "value": feedback.value,
-    }
+_DECISION_FIELDS = _copied("tenant", "task_id", "family", "chosen", "propensity", "episode", "arm")
+_TRAJECTORY_FIELDS = _copied("task_id", "agent_version", "origin", "outcome")
 
 
 def _trajectory_columns(trajectory: Trajectory) -> Values:
-    return {
-        "task_id": trajectory.task_id,
-        "agent_version": trajectory.agent_version,
-        "origin": trajectory.origin,
-        "outcome": trajectory.outcome,
+    return _TRAJECTORY_FIELDS(trajectory) | {
         "turn_count": len(trajectory.turns),
         "tool_turns": sum(turn.action is not None and is_tool_use(turn.action.target) for turn in trajectory.turns),
-        # Numbers of numpy are written as JSON like any other, but SQLite would keep their bytes.
+        # numpy numbers are valid in JSON, but SQLite would store their bytes.
         "prompt_tokens": int(trajectory.usage.prompt_tokens),
         "written_tokens": int(trajectory.usage.written_tokens),
         "seconds": float(trajectory.usage.seconds),
@@ -136,26 +100,26 @@ def _trajectory_columns(trajectory: Trajectory) -> Values:
 
 
 KINDS: Mapping[type[Any], Kind] = {
-    Task: Kind(schema.tasks, _task_columns),
-    Decision: Kind(schema.decisions, _decision_columns),
-    Trajectory: Kind(schema.trajectories, _trajectory_columns),
-    Evaluation: Kind(schema.evaluations, _evaluation_columns),
-    Feedback: Kind(schema.feedback, _feedback_columns),
-    AgentVersion: Kind(schema.agent_versions, lambda version: {"agent": version.agent, "kind": version.kind}),
-    Release: Kind(
-        schema.releases,
-        lambda release: {"agent": release.agent, "candidate": release.candidate, "state": release.state},
+    Task: Kind(schema.tasks, _copied("tenant", "family", "environment", "split", "level")),
+    Decision: Kind(
+        schema.decisions, lambda decision: _DECISION_FIELDS(decision) | {"release_id": decision.release}
     ),
-    Run: Kind(schema.runs, lambda run: {"command": run.command, "state": run.state}),
-    Snapshot: Kind(schema.snapshots, lambda _: {}),
+    Trajectory: Kind(schema.trajectories, _trajectory_columns),
+    Evaluation: Kind(schema.evaluations, _copied("task_id", "trajectory_id", "evaluator", "verdict", "score")),
+    Feedback: Kind(schema.feedback, _copied("tenant", "subject_kind", "subject_id", "metric", "value")),
+    AgentVersion: Kind(schema.agent_versions, _copied("agent", "kind")),
+    Snapshot: Kind(schema.snapshots, _copied()),
+    Release: Kind(schema.releases, _copied("agent", "candidate", "state")),
+    Run: Kind(schema.runs, _copied("command", "state")),
 }
+"""By class, in the order of writing."""
 
 
-def row_of(record: Any) -> Values:
-    """The record's row, without sequence and recorded_at, and without a tenant that it inherits.
+def row_of(record: PoolRecord) -> Values:
+    """Returns the record's row, without sequence and recorded_at, and without a tenant that it inherits.
 
-    Raises RecordError for values that cannot be read back (each record is tried: one that cannot be read would stop
-    every read of the pool) and for integers that a column cannot hold.
+    Raises RecordError for integers that a column cannot hold, and for values that cannot be read back. The latter
+    is tested by reading the row, since an unreadable record would break every read of the pool.
     """
     if isinstance(record, Trajectory):
         texts = _trajectory_texts(record)
@@ -179,17 +143,12 @@ def _trajectory_texts(trajectory: Trajectory) -> Values:
     usage = _dump(trajectory, trajectory.usage, Usage)
     from_fields(Trajectory, _joined(turns, rows, usage, rest))
     tokens = f"{trajectory.usage.prompt_tokens} {trajectory.usage.written_tokens}"
-    return {
-        "id": trajectory.id,
-        "turns": turns,
-        "rows": rows,
-        "fields": rest,
-        "digest": digest(turns, rows, rest, tokens),
-    }
+    hashed = digest(turns, rows, rest, tokens)
+    return {"id": trajectory.id, "turns": turns, "rows": rows, "fields": rest, "digest": hashed}
 
 
 def digest(*texts: str) -> str:
-    """SHA-256 over the texts and where each ends, as hexadecimal; text that is not Unicode is allowed."""
+    """Returns the hexadecimal SHA-256 of the texts and their lengths; text that is not Unicode is allowed."""
     hasher = hashlib.sha256()
     for text in texts:
         encoded = text.encode(errors="surrogatepass")
@@ -199,7 +158,7 @@ def digest(*texts: str) -> str:
 
 
 def trajectory_of(row: Any, *, has_tokens: bool) -> Trajectory:
-    """The trajectory in a row of its table; without its token rows where ``has_tokens`` is False."""
+    """Returns the trajectory of a row; without its token rows unless ``has_tokens``."""
     rows = row.rows if has_tokens else "[]"
     usage = (
         f'{{"prompt_tokens":{row.prompt_tokens},"written_tokens":{row.written_tokens},"seconds":{row.seconds!r}}}'
@@ -208,5 +167,5 @@ def trajectory_of(row: Any, *, has_tokens: bool) -> Trajectory:
 
 
 def _joined(turns: str, rows: str, usage: str, rest: str) -> str:
-    """A trajectory's JSON from its parts."""
+    """Returns a trajectory's JSON from its parts."""
     return f'{{"turns":{turns},"rows":{rows},"usage":{usage},{rest.removeprefix("{")}'

@@ -1,12 +1,11 @@
-"""The pool's tables, declared once and portable: text, integers, floats; JSON is text.
+"""The pool's tables, with portable types only: text, integers and floats; JSON is text.
 
-Every record is kept whole as JSON (``fields``), beside the few columns that queries filter and count by. A
-ledger table also has ``digest`` (of the acknowledged record, to compare a second write with it),
-``sequence`` (the order of arrival, one counter for the whole pool) and ``recorded_at`` (UTC, seconds since
-1970). Tables of a tenant's evidence carry ``tenant``; agent versions, releases, runs and snapshots belong to
-the operator (a snapshot names its tenants inside).
+Every record is stored as JSON in ``fields``, with a few further columns for queries. A table of records also has
+``digest`` (to compare a second write of the id with the first), ``sequence`` (the order of arrival, one counter for
+the whole pool) and ``recorded_at`` (UTC, seconds since 1970). Tables of a tenant's records have ``tenant``; agent
+versions, releases, runs and snapshots belong to the operator.
 
-``HEAD`` is the revision that this code reads and writes; ``migrations`` brings older pools to it.
+``HEAD`` is the revision that this code reads and writes; ``migrations`` upgrades older pools.
 """
 
 from sqlalchemy import BigInteger, Column, Float, Index, Integer, MetaData, Table, Text
@@ -19,7 +18,7 @@ metadata = MetaData()
 
 
 def _ledger(name: str, *items: SchemaItem) -> Table:
-    """A table of records: id, the columns in ``items``, and the columns of every ledger row."""
+    """Returns a table of records: id, the columns in ``items``, and the columns of all tables of records."""
     table = Table(
         name,
         metadata,
@@ -113,7 +112,7 @@ history = Table(
     _text("fields"),
     Column("recorded_at", Float, nullable=False),
 )
-"""Every stored state of releases and runs; ``kind`` is the table's name."""
+"""All states of releases and runs; ``kind`` is the table's name."""
 Index("ix_history_record", history.c.kind, history.c.record_id)
 
 rollouts = Table(
@@ -125,7 +124,7 @@ rollouts = Table(
     _text("trajectory_id"),
     _text("evaluation_id"),
 )
-"""Which trajectories a training run's iteration appended."""
+"""The trajectories of each iteration of a training run."""
 Index("ix_rollouts_trajectory", rollouts.c.trajectory_id)
 
 imports = Table(
@@ -139,7 +138,7 @@ imports = Table(
     _integer("quarantined"),
     Column("recorded_at", Float, nullable=False),
 )
-"""Completely imported files; ``source`` hashes their bytes and options."""
+"""Completely imported files; ``source`` is a hash of their bytes and options."""
 
 quarantine = Table(
     "quarantine",
@@ -150,6 +149,6 @@ quarantine = Table(
     _text("reason"),
     Column("recorded_at", Float, nullable=False),
 )
-"""Lines (or array items, counted from 1) that were not stored, and why."""
+"""Lines (or array items, from 1) of imported files that were not stored, with the reason."""
 
 LEDGER = (tasks, decisions, trajectories, evaluations, feedback, agent_versions, releases, runs, snapshots)

@@ -1,4 +1,4 @@
-"""Selections of trajectories: the tenant, and the criteria."""
+"""Selections of trajectories by tenant and criteria."""
 
 from collections.abc import Sequence
 from enum import Enum
@@ -15,7 +15,7 @@ class _AllTenants(Enum):
 
 
 ALL_TENANTS: Final = _AllTenants.ALL_TENANTS
-"""The operator's scope, for statistics over the whole pool. Never the scope of anything shown to a tenant."""
+"""The operator's scope, for statistics over the whole pool; never for anything that a tenant sees."""
 
 Scope: TypeAlias = str | Literal[_AllTenants.ALL_TENANTS]
 """One tenant's name, or ALL_TENANTS."""
@@ -23,7 +23,7 @@ Scope: TypeAlias = str | Literal[_AllTenants.ALL_TENANTS]
 
 @record
 class Selection:
-    """Criteria for trajectories; all must hold. An empty tuple or None = any."""
+    """Criteria for trajectories, which must all hold. An empty tuple or None = any."""
 
     families: tuple[str, ...] = ()
     environments: tuple[str, ...] = ()
@@ -31,29 +31,29 @@ class Selection:
     agent_versions: tuple[str, ...] = ()
     origins: tuple[Origin, ...] = ()
     verdicts: tuple[EvaluationVerdict, ...] = ()
-    """``missing`` also means: no evaluation has been stored."""
+    """``missing`` includes trajectories without a stored evaluation."""
     min_score: float | None = None
     run: str | None = None
-    """Only what this training run appended."""
+    """Only rollouts of this training run."""
     iteration: int | None = None
-    """Only what that iteration of ``run`` appended; needs ``run``."""
+    """Only rollouts of this iteration of ``run``; needs ``run``."""
     since: float | None = None
     """Recorded at or after this time (UTC, seconds since 1970)."""
     limit_per_family: int | None = None
-    """At most so many of each family, the latest ones, so that no family dominates."""
+    """At most the latest ``limit_per_family`` of each family, so that no family dominates."""
     limit: int | None = None
-    """At most so many, the latest ones."""
+    """At most the latest ``limit``."""
 
     def __post_init__(self) -> None:
         for name, value in (("limit", self.limit), ("limit_per_family", self.limit_per_family)):
             if value is not None and value < 0:
                 raise ValueError(f"{name} must be zero or more, or None (no limit), got {value!r}")
         if self.iteration is not None and self.run is None:
-            raise ValueError(f"iteration {self.iteration!r} needs the run it belongs to; give run as well")
+            raise ValueError(f"iteration {self.iteration!r} needs its run; set run too")
 
     @property
     def criteria(self) -> str:
-        """The selection as canonical JSON."""
+        """The criteria as canonical JSON."""
         return fields_json(self)
 
 
@@ -61,12 +61,12 @@ EVERYTHING: Final = Selection()
 
 
 def in_scope(column: ColumnElement[str], tenant: Scope) -> list[ColumnElement[bool]]:
-    """The condition that keeps a read inside its tenant; none for ALL_TENANTS."""
+    """Returns the condition that limits a read to its tenant; no condition for ALL_TENANTS."""
     return [] if tenant is ALL_TENANTS else [column == tenant]
 
 
 def latest_evaluation(until: int) -> FromClause:
-    """Each trajectory's latest evaluation up to sequence number ``until``.
+    """Returns a subquery with each trajectory's latest evaluation up to sequence number ``until``.
 
     Columns: id, trajectory_id, verdict, score, fields.
     """
@@ -87,24 +87,24 @@ def _among(column: ColumnElement[str], allowed: Sequence[str]) -> list[ColumnEle
 
 
 def select_trajectories(selection: Selection, tenant: Scope, until: int) -> Select[Any]:
-    """Query for trajectory_id, task_id, family, sequence, evaluation_id, verdict and score of the selection.
+    """Returns a query for trajectory_id, task_id, family, sequence, evaluation_id, verdict and score.
 
-    ``verdict`` is ``missing`` where no evaluation is stored. ``until`` is the last sequence number that counts, so
-    that several reads of a growing pool return the same evidence.
+    ``verdict`` is ``missing`` if no evaluation is stored. ``until`` is the last sequence number to read, so that
+    several reads of a growing pool return the same records.
     """
-    judged = latest_evaluation(until)
-    verdict = func.coalesce(judged.c.verdict, "missing")
+    latest = latest_evaluation(until)
+    verdict = func.coalesce(latest.c.verdict, "missing")
     columns = (
         trajectories.c.id.label("trajectory_id"),
         trajectories.c.task_id,
         tasks.c.family,
         trajectories.c.sequence,
-        judged.c.id.label("evaluation_id"),
+        latest.c.id.label("evaluation_id"),
         verdict.label("verdict"),
-        judged.c.score,
+        latest.c.score,
     )
     query = select(*columns).join(tasks, tasks.c.id == trajectories.c.task_id)
-    query = query.outerjoin(judged, judged.c.trajectory_id == trajectories.c.id)
+    query = query.outerjoin(latest, latest.c.trajectory_id == trajectories.c.id)
     query = query.where(
         trajectories.c.sequence <= until,
         *in_scope(trajectories.c.tenant, tenant),
@@ -114,13 +114,13 @@ def select_trajectories(selection: Selection, tenant: Scope, until: int) -> Sele
         *_among(trajectories.c.agent_version, selection.agent_versions),
         *_among(trajectories.c.origin, selection.origins),
         *_among(verdict, selection.verdicts),
-        *_scalar_conditions(selection, judged.c.score),
+        *_scalar_conditions(selection, latest.c.score),
     )
     if selection.limit_per_family is not None:
         rank = func.row_number().over(partition_by=tasks.c.family, order_by=trajectories.c.sequence.desc())
         ranked = query.add_columns(rank.label("rank")).subquery("ranked")
-        kept = [column for column in ranked.c if column.name != "rank"]
-        query = select(*kept).where(ranked.c.rank <= selection.limit_per_family)
+        columns_without_rank = [column for column in ranked.c if column.name != "rank"]
+        query = select(*columns_without_rank).where(ranked.c.rank <= selection.limit_per_family)
     if selection.limit is not None:
         sequence = query.selected_columns.sequence
         query = query.order_by(sequence.desc()).limit(selection.limit)

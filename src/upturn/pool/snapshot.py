@@ -1,8 +1,7 @@
-"""Frozen, content-addressed selections: the data of a training run can be read again unchanged.
+"""Snapshots: frozen, content-addressed selections, so that the data of a training run can be read again unchanged.
 
-A snapshot's id is a hash over its criteria, its tenants and the sorted ids of the trajectories and of the
-evaluations they had: equal selections of equal evidence have equal ids. Evaluations stored after the snapshot are
-not part of it.
+A snapshot's id is a hash of its criteria, its tenants and the sorted ids of its trajectories and their evaluations,
+so that equal selections of equal records have equal ids. Evaluations that are stored later are not part of it.
 """
 
 import json
@@ -20,28 +19,28 @@ from upturn.records import Snapshot
 
 
 def take_snapshot(pool: Pool, *, tenants: Sequence[str], selection: Selection = EVERYTHING) -> Snapshot:
-    """Freezes the selection over these tenants and stores it; limits count for each tenant alone.
+    """Stores and returns a snapshot of the selection; limits apply to each tenant separately.
 
-    Raises ValueError when no tenant is named.
+    Raises ValueError without tenants.
     """
     if not tenants:
-        raise ValueError("a snapshot names its tenants, got none; give at least one")
+        raise ValueError("a snapshot needs at least one tenant, got none")
     names = tuple(sorted(set(tenants)))
     selected = [row for name in names for row in pool.selected(selection, tenant=name)]
     return _store(pool, selected, names, selection.criteria)
 
 
 def take_snapshot_of(pool: Pool, trajectory_ids: Iterable[str], *, tenant: str, criteria: str) -> Snapshot:
-    """Freezes listed trajectories of the tenant, and stores the snapshot.
+    """Stores and returns a snapshot of these trajectories of the tenant.
 
-    ``criteria``: how they were chosen, as JSON; part of the id. Raises StoreError for an id that the
+    ``criteria`` is the JSON of how they were chosen, and part of the id. Raises StoreError for an id that the
     tenant does not have.
     """
-    listed = set(trajectory_ids)
-    selected = [row for row in pool.selected(tenant=tenant) if row.trajectory_id in listed]
-    missing = sorted(listed - {row.trajectory_id for row in selected})
+    ids = set(trajectory_ids)
+    selected = [row for row in pool.selected(tenant=tenant) if row.trajectory_id in ids]
+    missing = sorted(ids - {row.trajectory_id for row in selected})
     if missing:
-        raise StoreError(f"no trajectory {missing[0]!r} is stored for {tenant!r}; look at its tenant")
+        raise StoreError(f"no trajectory {missing[0]!r} is stored for {tenant!r}; check its tenant")
     return _store(pool, selected, (tenant,), criteria)
 
 
@@ -53,12 +52,12 @@ def _store(pool: Pool, selected: Iterable[Selected], tenants: tuple[str, ...], c
         criteria=criteria,
         tenants=tenants,
     )
-    pool.add_snapshot(snapshot)
+    pool.append(snapshot)
     return snapshot
 
 
 def find_snapshot(pool: PoolReader, snapshot_id: str) -> Snapshot:
-    """The stored snapshot with this id; raises UnknownNameError naming those that are stored."""
+    """Returns the stored snapshot with this id; raises UnknownNameError with the known ids."""
     known = {snapshot.id: snapshot for snapshot in pool.snapshots()}
     if snapshot_id not in known:
         listed = ", ".join(known) or "none"
@@ -69,14 +68,14 @@ def find_snapshot(pool: PoolReader, snapshot_id: str) -> Snapshot:
 def experiences_in(
     pool: PoolReader, snapshot_id: str, *, tenant: str, has_tokens: bool = True
 ) -> Iterator[Experience]:
-    """The snapshot's data points of ``tenant``, unchanged, in the order of their trajectory ids.
+    """Yields the snapshot's data points of ``tenant``, unchanged, in the order of their trajectory ids.
 
-    Raises UnknownNameError for a snapshot that is not stored and for a tenant that it does not name.
+    Raises UnknownNameError for a snapshot that is not stored and for a tenant that it does not include.
     """
     snapshot = find_snapshot(pool, snapshot_id)
     if tenant not in snapshot.tenants:
         named = ", ".join(snapshot.tenants)
-        raise UnknownNameError(f"snapshot {snapshot_id!r} holds nothing of tenant {tenant!r}; its tenants: {named}")
+        raise UnknownNameError(f"snapshot {snapshot_id!r} does not include tenant {tenant!r}; its tenants: {named}")
     with pool.engine.connect() as connection:
         table = schema.snapshots
         taken_at = connection.execute(select(table.c.sequence).where(table.c.id == snapshot_id)).scalar_one()

@@ -1,10 +1,9 @@
-"""Figures about a selection of the pool, computed by the database.
+"""Statistics of a selection of the pool, computed by the database.
 
 A group is all selected trajectories of one task by one agent version. pass^k is the probability that k trajectories
-of a task, drawn without replacement, all succeed, averaged over groups: C(c, k) / C(n, k) with c successes of n
-trajectories (τ-bench, arXiv 2406.12045, section 3); groups with fewer than k are left out
-of that k. A missing evaluation is no success in any rate and is counted separately; where nothing was
-judged, there is no rate.
+of a group, drawn without replacement, all succeed, averaged over groups with at least k trajectories: C(c, k) /
+C(n, k) for c successes in n trajectories (τ-bench, arXiv 2406.12045, section 3). A missing evaluation counts as no
+success in every rate and is reported separately. If nothing is evaluated, there is no rate.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,11 +18,11 @@ from upturn.pool.selection import EVERYTHING, Scope, Selection, in_scope, select
 from upturn.records import EvaluationVerdict, Result
 
 LARGEST_K = 8
-"""The largest k of pass^k: beyond it, estimates rest on few groups."""
+"""Largest k of pass^k; for larger k there are usually few groups."""
 
 
 class Counts(NamedTuple):
-    """Numbers of a tenant's records."""
+    """Number of a tenant's records by kind."""
 
     tasks: int
     decisions: int
@@ -38,11 +37,11 @@ class PassK(NamedTuple):
     k: int
     value: float
     groups: int
-    """Groups with at least k trajectories: those averaged over."""
+    """Number of groups with at least k trajectories."""
 
 
 class FamilyStatistics(NamedTuple):
-    """One family's trajectories."""
+    """Counts of one family's trajectories."""
 
     family: str
     trajectories: int
@@ -51,34 +50,34 @@ class FamilyStatistics(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """Figures of the selected trajectories."""
+    """Statistics of the selected trajectories."""
 
     trajectories: int
     tasks: int
     groups: int
     turns: int
-    """Assistant turns."""
+    """Number of turns of the agent."""
     with_tools: int
-    """Trajectories with at least one tool call."""
+    """Number of trajectories with at least one tool call."""
     successes: int
     failures: int
     missing: int
-    """Trajectories without a verdict."""
+    """Number of trajectories without a verdict."""
     pass_k: tuple[PassK, ...]
-    """For k from 1; empty where nothing was judged."""
+    """For k from 1; empty = nothing is evaluated."""
     histograms: Mapping[int, Mapping[int, int]]
     """By group size n: number of groups by their successes, from 0 to n."""
     comparable_groups: int
-    """Groups with at least two scores."""
+    """Number of groups with at least two scores."""
     zero_variance_groups: int
-    """Comparable groups with equal scores: their relative advantages are 0."""
+    """Number of comparable groups with equal scores; their relative advantages are 0."""
     success_turns: float | None
-    """Mean assistant turns of successes; None = there are none."""
+    """Mean number of turns of successes; None = no successes."""
     failure_turns: float | None
-    """Mean assistant turns of judged failures; None = there are none."""
+    """Mean number of turns of failures; None = no failures."""
     families: tuple[FamilyStatistics, ...]
     outcomes: Mapping[str, int]
-    """Trajectories by how they ended, the commonest first."""
+    """Number of trajectories by outcome, the most common first."""
 
     @property
     def tool_adoption(self) -> float | None:
@@ -91,12 +90,11 @@ class Statistics(NamedTuple):
         return self.zero_variance_groups / self.comparable_groups if self.comparable_groups else None
 
     def results(self) -> Sequence[Result]:
-        """The figures as results; undefined ones are left out."""
-        groups, judged = self.comparable_groups, self.trajectories
+        """Returns the statistics as results, without undefined ones."""
         optional = (
-            ("tool_adoption", self.tool_adoption, "", judged),
+            ("tool_adoption", self.tool_adoption, "", self.trajectories),
             *((f"pass^{entry.k}", entry.value, "", entry.groups) for entry in self.pass_k),
-            ("zero_variance_share", self.zero_variance_share, "", groups),
+            ("zero_variance_share", self.zero_variance_share, "", self.comparable_groups),
             ("turns_on_success", self.success_turns, "turns", self.successes),
             ("turns_on_failure", self.failure_turns, "turns", self.failures),
         )
@@ -113,23 +111,18 @@ class Statistics(NamedTuple):
 
 
 def counts(pool: PoolReader, *, tenant: Scope) -> Counts:
-    """How many records of each kind are stored."""
+    """Returns the number of stored records by kind."""
     tables = (schema.tasks, schema.decisions, schema.trajectories, schema.evaluations, schema.feedback)
+    queries = [select(func.count(table.c.id)).where(*in_scope(table.c.tenant, tenant)) for table in tables]
     with pool.engine.connect() as connection:
-        return Counts(
-            *(
-                connection.execute(
-                    select(func.count()).select_from(table).where(*in_scope(table.c.tenant, tenant))
-                ).scalar_one()
-                for table in tables
-            )
-        )
+        return Counts(*(connection.execute(query).scalar_one() for query in queries))
 
 
 def statistics(pool: PoolReader, *, tenant: Scope, selection: Selection = EVERYTHING) -> Statistics:
-    """The figures for the selected trajectories; all of them from one state of the pool."""
+    """Returns the statistics of the selected trajectories, all from one state of the pool."""
     table = schema.trajectories
-    selected = select_trajectories(selection, tenant, _ENDLESS).subquery("selected")
+    # One transaction reads one state of the pool, so the sequence numbers need no limit.
+    selected = select_trajectories(selection, tenant, until=2**62).subquery("selected")
     points = (
         select(
             table.c.task_id,
@@ -148,47 +141,43 @@ def statistics(pool: PoolReader, *, tenant: Scope, selection: Selection = EVERYT
         return _gather(connection, points)
 
 
-_ENDLESS = 2**62
-"""Above all sequence numbers; one transaction is one state of the pool, so no bound is needed."""
-
-
 def _gather(connection: Connection, points: Subquery) -> Statistics:
     totals = connection.execute(_totals(points)).one()
     sizes = connection.execute(_sizes(points)).all()
-    groups = sum(row.groups for row in sizes)
-    judged = totals.successes + totals.failures
+    comparable = [row for row in sizes if row.scored >= 2]
+    evaluated = totals.successes + totals.failures
     return Statistics(
         trajectories=totals.trajectories,
         tasks=totals.tasks,
-        groups=groups,
+        groups=sum(row.groups for row in sizes),
         turns=totals.turns,
         with_tools=totals.with_tools,
         successes=totals.successes,
         failures=totals.failures,
-        missing=totals.trajectories - judged,
-        pass_k=_pass_k([(row.n, row.successes, row.groups) for row in sizes]) if judged else (),
+        missing=totals.trajectories - evaluated,
+        pass_k=_pass_k([(row.n, row.successes, row.groups) for row in sizes]) if evaluated else (),
         histograms=_histograms(sizes),
-        comparable_groups=sum(row.groups for row in sizes if row.scored >= 2),
-        zero_variance_groups=sum(row.groups for row in sizes if row.scored >= 2 and row.is_flat),
+        comparable_groups=sum(row.groups for row in comparable),
+        zero_variance_groups=sum(row.groups for row in comparable if row.is_flat),
         success_turns=_float(totals.success_turns),
         failure_turns=_float(totals.failure_turns),
         families=tuple(FamilyStatistics(*row) for row in connection.execute(_families(points))),
-        outcomes={row.outcome: row.times for row in connection.execute(_outcomes(points))},
+        outcomes={row.outcome: row.trajectories for row in connection.execute(_outcomes(points))},
     )
 
 
 def _float(value: Any) -> float | None:
-    """A mean as the database gives it; some give decimals."""
+    """Returns a mean as a float; some databases return decimals."""
     return None if value is None else float(value)
 
 
-def _times(points: Subquery, verdict: EvaluationVerdict) -> Any:
-    """How many points have this verdict, 0 where there are no points."""
+def _number_of(points: Subquery, verdict: EvaluationVerdict) -> Any:
+    """Returns the number of points with this verdict, also for no points."""
     return func.coalesce(func.sum(case((points.c.verdict == verdict, 1), else_=0)), 0)
 
 
 def _totals(points: Subquery) -> Any:
-    def turns_of(verdict: EvaluationVerdict) -> Any:
+    def mean_turns(verdict: EvaluationVerdict) -> Any:
         return func.avg(case((points.c.verdict == verdict, points.c.turn_count)))
 
     return select(
@@ -196,19 +185,19 @@ def _totals(points: Subquery) -> Any:
         func.count(points.c.task_id.distinct()).label("tasks"),
         func.coalesce(func.sum(points.c.turn_count), 0).label("turns"),
         func.coalesce(func.sum(case((points.c.tool_turns > 0, 1), else_=0)), 0).label("with_tools"),
-        _times(points, "success").label("successes"),
-        _times(points, "failure").label("failures"),
-        turns_of("success").label("success_turns"),
-        turns_of("failure").label("failure_turns"),
+        _number_of(points, "success").label("successes"),
+        _number_of(points, "failure").label("failures"),
+        mean_turns("success").label("success_turns"),
+        mean_turns("failure").label("failure_turns"),
     ).select_from(points)
 
 
 def _sizes(points: Subquery) -> Any:
-    """Number of groups by size, successes, number of scores and whether the scores are all the same."""
+    """Returns the number of groups by size, successes, number of scores, and whether all scores are equal."""
     grouped = (
         select(
             func.count().label("n"),
-            _times(points, "success").label("successes"),
+            _number_of(points, "success").label("successes"),
             func.count(points.c.score).label("scored"),
             case((func.max(points.c.score) == func.min(points.c.score), 1), else_=0).label("is_flat"),
         )
@@ -221,26 +210,26 @@ def _sizes(points: Subquery) -> Any:
 
 def _families(points: Subquery) -> Any:
     return (
-        select(points.c.family, func.count(), _times(points, "success"), _times(points, "missing"))
+        select(points.c.family, func.count(), _number_of(points, "success"), _number_of(points, "missing"))
         .group_by(points.c.family)
         .order_by(points.c.family)
     )
 
 
 def _outcomes(points: Subquery) -> Any:
-    times = func.count().label("times")
-    return select(points.c.outcome, times).group_by(points.c.outcome).order_by(times.desc(), points.c.outcome)
+    number = func.count().label("trajectories")
+    return select(points.c.outcome, number).group_by(points.c.outcome).order_by(number.desc(), points.c.outcome)
 
 
 def _pass_k(sizes: Sequence[tuple[int, int, int]]) -> tuple[PassK, ...]:
-    """From (n, successes, number of such groups)."""
+    """Returns pass^k for k from 1; ``sizes`` are (n, successes, number of such groups)."""
     largest = min(LARGEST_K, max((n for n, _, _ in sizes), default=0))
     entries: list[PassK] = []
     for k in range(1, largest + 1):
-        able = [(n, successes, groups) for n, successes, groups in sizes if n >= k]
-        whole = sum(groups for _, _, groups in able)
-        total = sum(groups * comb(successes, k) / comb(n, k) for n, successes, groups in able)
-        entries.append(PassK(k, total / whole, whole))
+        large_enough = [(n, successes, groups) for n, successes, groups in sizes if n >= k]
+        number = sum(groups for _, _, groups in large_enough)
+        total = sum(groups * comb(successes, k) / comb(n, k) for n, successes, groups in large_enough)
+        entries.append(PassK(k, total / number, number))
     return tuple(entries)
 
 

@@ -1,7 +1,7 @@
-"""The pool: one file of evidence, one process that writes it, any number that read.
+"""The pool: one database file, one writing process, any number of readers.
 
-A write returns when it is durable. Records never change: writing an id again with the same content is a no-op,
-with other content an error; only releases and runs change state, and their earlier states are kept.
+A write returns when it is durable. Stored records never change: writing an id again is a no-op for equal content
+and an error for other content. Only releases and runs change state; their earlier states stay in the history.
 """
 
 import fcntl
@@ -16,14 +16,15 @@ from typing import Self
 from sqlalchemy import Engine
 
 from upturn.errors import StoreBusyError, StoreError
-from upturn.pool.batch import BatchWriter, PoolBatch, RolloutKey, prepare
+from upturn.pool.batch import BatchWriter, Imported, RolloutKey, prepare
 from upturn.pool.commit import GroupCommitter
 from upturn.pool.database import bring_to_head, check_head, reading_engine, writing_engine
 from upturn.pool.reader import PoolReader
-from upturn.records import AgentVersion, Decision, Evaluation, Feedback, Release, Run, Snapshot, Task, Trajectory
+from upturn.pool.row import PoolRecord
+from upturn.records import Evaluation, Task, Trajectory
 
 
-class _Writing:
+class _WriteAccess:
     """Lock, engine and committer of a pool that is open for writing."""
 
     def __init__(self, path: Path, clock: Callable[[], float]) -> None:
@@ -55,44 +56,40 @@ class Pool(PoolReader):
     block, or close it.
     """
 
-    def __init__(self, path: Path, engine: Engine, writing: _Writing | None) -> None:
-        """For ``open``."""
+    def __init__(self, path: Path, engine: Engine, write_access: _WriteAccess | None) -> None:
+        """Use ``open`` instead."""
         super().__init__(path, engine)
-        self._writing = writing
+        self._write_access = write_access
 
     @classmethod
     def open(cls, path: str | Path, *, read_only: bool = False, clock: Callable[[], float] = time) -> Self:
-        """The pool at ``path``, created if it is not there (``read_only`` never creates or upgrades).
+        """Opens the pool at ``path``; creates it if it does not exist, and upgrades it, unless ``read_only``.
 
-        ``clock`` gives UTC seconds for ``recorded_at``. Raises StoreBusyError when another process writes it, and
-        StoreError for a missing or foreign file or one of another version.
+        ``clock`` returns UTC seconds for ``recorded_at``. Raises StoreBusyError if another process has it open for
+        writing, and StoreError for a missing file, a file that is no pool, or one of another version.
         """
-        where = Path(path)
-        if where.is_dir():
-            raise StoreError(
-                f"the pool {str(where)!r} is a folder; name a file in it, such as {where / 'upturn.db'}"
-            )
-        if read_only and not where.exists():
-            raise StoreError(
-                f"there is no pool at {str(where)!r}; create one with `upturn ingest` or `upturn demo`"
-            )
-        writing = None if read_only else _Writing(where, clock)
-        engine = reading_engine(where)
+        path = Path(path)
+        if path.is_dir():
+            raise StoreError(f"the pool {str(path)!r} is a folder; name a file in it, such as {path / 'upturn.db'}")
+        if read_only and not path.exists():
+            raise StoreError(f"no pool at {str(path)!r}; create one with `upturn ingest` or `upturn demo`")
+        write_access = None if read_only else _WriteAccess(path, clock)
+        engine = reading_engine(path)
         try:
-            check_head(engine, where)
+            check_head(engine, path)
         except BaseException:
             engine.dispose()
-            if writing is not None:
-                writing.close()
+            if write_access is not None:
+                write_access.close()
             raise
-        return cls(where, engine, writing)
+        return cls(path, engine, write_access)
 
     def close(self) -> None:
-        """Finish waiting writes and release the file. Closing twice is allowed."""
-        writing, self._writing = self._writing, None
-        self._engine.dispose()
-        if writing is not None:
-            writing.close()
+        """Finishes waiting writes and closes the file. Closing twice is allowed."""
+        write_access, self._write_access = self._write_access, None
+        self.engine.dispose()
+        if write_access is not None:
+            write_access.close()
 
     def __enter__(self) -> Self:
         return self
@@ -102,80 +99,42 @@ class Pool(PoolReader):
     ) -> None:
         self.close()
 
-    def append(self, batch: PoolBatch) -> int:
-        """Stores all of the batch or nothing; returns how many of its records are new, once they are durable.
+    def append(
+        self, *records: PoolRecord, rollout: RolloutKey | None = None, imported: Imported | None = None
+    ) -> int:
+        """Stores all records or none, in one transaction; returns how many are new once they are durable.
 
-        Raises StoreConflictError for an id that is stored with other content and for a trajectory whose task or an
-        evaluation whose trajectory is unknown; StoreError for a pool that is closed or read-only, and where the
-        database refuses; RecordError for records that cannot be read back.
+        A release or a run is stored with its current state. ``rollout`` is the key of the trajectories and
+        evaluations (in the same order); if it is stored already, nothing is written. ``imported`` is a file whose
+        import is complete with these records. Raises StoreConflictError if an id is stored with other content, or a
+        trajectory's task or an evaluation's trajectory is not stored; RecordError for records that cannot be read
+        back; StoreError if the pool is closed or read-only, or the database fails.
         """
-        writing = self._writing
-        if writing is None:
+        access = self._write_access
+        if access is None:
             raise StoreError(f"the pool {str(self.path)!r} is closed or read-only; open it for writing")
-        prepared = prepare(batch)
-        return writing.committer.run(lambda connection: writing.writer.apply(connection, prepared))
-
-    def add_tasks(self, *tasks: Task) -> int:
-        """Stores tasks; returns how many are new. Errors as ``append``."""
-        return self.append(PoolBatch(tasks=tasks))
-
-    def add_decisions(self, *decisions: Decision) -> int:
-        """Stores decisions; returns how many are new. Errors as ``append``."""
-        return self.append(PoolBatch(decisions=decisions))
-
-    def add_trajectories(self, trajectories: Sequence[Trajectory], evaluations: Sequence[Evaluation] = ()) -> int:
-        """Stores trajectories, and evaluations of them or of earlier ones; returns how many are new."""
-        return self.append(PoolBatch(trajectories=trajectories, evaluations=evaluations))
-
-    def add_evaluations(self, *evaluations: Evaluation) -> int:
-        """Stores evaluations of stored trajectories; returns how many are new. Errors as ``append``."""
-        return self.append(PoolBatch(evaluations=evaluations))
-
-    def add_feedback(self, *feedback: Feedback) -> int:
-        """Stores feedback; returns how many are new. Errors as ``append``."""
-        return self.append(PoolBatch(feedback=feedback))
-
-    def put_agent_version(self, version: AgentVersion) -> int:
-        """Stores a frozen agent version; returns 1 if it is new. Errors as ``append``."""
-        return self.append(PoolBatch(agent_versions=[version]))
-
-    def put_release(self, release: Release) -> int:
-        """Stores a release's present state; returns 1 if it changed. Earlier states stay in the history."""
-        return self.append(PoolBatch(releases=[release]))
-
-    def put_run(self, run: Run) -> int:
-        """Stores a run's present state; returns 1 if it changed. Earlier states stay in the history."""
-        return self.append(PoolBatch(runs=[run]))
-
-    def add_snapshot(self, snapshot: Snapshot) -> int:
-        """Stores a snapshot; returns 1 if it is new. Errors as ``append``."""
-        return self.append(PoolBatch(snapshots=[snapshot]))
+        batch = prepare(records, rollout, imported)
+        return access.committer.run(lambda connection: access.writer.write(connection, batch))
 
 
 class PoolSink:
-    """A ``records.TrajectorySink`` that appends to a pool; a (run, iteration) is stored once."""
+    """A ``records.TrajectorySink`` that appends to a pool; each (run, iteration) is stored once."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
     def append(self, run: str, iteration: int, finished: Sequence[tuple[Task, Trajectory, Evaluation]]) -> None:
-        """Durable when it returns, all or nothing; a key that is stored already is not changed."""
+        """Stores all of ``finished`` or nothing; no-op if the (run, iteration) is stored already."""
         tasks = {task.id: task for task, _, _ in finished}
-        self._pool.append(
-            PoolBatch(
-                tasks=list(tasks.values()),
-                trajectories=[trajectory for _, trajectory, _ in finished],
-                evaluations=[evaluation for _, _, evaluation in finished],
-                rollout=RolloutKey(run, iteration),
-            )
-        )
+        results = [record for _, trajectory, evaluation in finished for record in (trajectory, evaluation)]
+        self._pool.append(*tasks.values(), *results, rollout=RolloutKey(run, iteration))
 
 
 class WriterLock:
-    """Held from construction until ``release``, or until the process ends however it ends."""
+    """A lock file, held from construction until ``release`` or the end of the process."""
 
     def __init__(self, pool_path: Path) -> None:
-        """Raises StoreBusyError naming the path and process that holds it, StoreError when no lock can be made."""
+        """Raises StoreBusyError with the process that holds the lock, StoreError if the file cannot be created."""
         self.path = pool_path.with_name(pool_path.name + ".lock")
         try:
             self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -193,10 +152,10 @@ class WriterLock:
                 f"the pool {str(pool_path)!r} is being written by process {holder}; "
                 "wait until it ends, stop it, or open the pool read-only"
             ) from exc
-        with suppress(OSError):  # the id is for people; a full disk is reported by the writes
+        with suppress(OSError):  # the process id is only informative; writes report a full disk
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Let the next writer in; called once."""
+        """Releases the lock; called once."""
         os.close(self._descriptor)

@@ -1,8 +1,7 @@
 """The project's vocabulary as frozen records, and their JSON form.
 
-What crosses a room's boundary is one of these. Here: the records, the closed choices of their fields, and
-``codec``, which writes and reads them. Not here: how records are stored (``pool``) or made. Start with
-``trajectory`` and ``decision``.
+Data that crosses a package boundary is one of these records; ``codec`` writes and reads them. Storage is in
+``pool``. Start with ``trajectory`` and ``decision``.
 """
 
 from upturn.records.agent import AgentKind, AgentVersion

@@ -1,4 +1,4 @@
-"""Agent versions: frozen recipes."""
+"""Agent versions."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -12,7 +12,7 @@ AgentKind = Literal["local_model", "rule_based", "callable", "endpoint"]
 
 @record
 class AgentVersion:
-    """Everything that decides how an agent acts. Never changed: a change is a new version."""
+    """Everything that determines how an agent acts. Immutable: a change is a new version."""
 
     agent: str
     version: str
@@ -20,25 +20,25 @@ class AgentVersion:
     model: str = ""
     """local_model: a folder or name; endpoint: the base URL; callable and rule_based: an import path."""
     model_name: str = ""
-    """endpoint: the model's name there."""
+    """endpoint: the model's name at that URL."""
     weights_hash: str = ""
     prompt: str = ""
     """System prompt; empty = none (the nano policy has none)."""
     parameters: Mapping[str, JsonValue] = field(default_factory=dict)
-    """How its model is run: ``temperature``, ``max_tokens``, a context's budget; for a local model also
+    """Inference parameters: ``temperature``, ``max_tokens``, a context's budget; for a local model also
     ``template_options`` and ``weights``. Omitted parameters have their defaults."""
     capabilities: tuple[str, ...] = ()
-    """Environments it can act in; empty = any."""
+    """Environments that the agent can act in; empty = any."""
     parent: str | None = None
-    """Id of the version it was made from; None = the first."""
+    """Id of the version that this one was trained or tuned from; None = the first."""
     snapshot: str | None = None
-    """Id of the snapshot it was trained on; None = not trained here."""
+    """Id of the snapshot that it was trained on; None = not trained by Upturn."""
     run: str | None = None
-    """Id of the run that made it; None = the user configured it."""
+    """Id of the run that produced it; None = the user configured it."""
     tenants: tuple[str, ...] | None = None
-    """Tenants it may serve; None = all."""
+    """Tenants that it may serve; None = all."""
 
     @property
     def id(self) -> str:
-        """``agent@version``: the name used in every other record."""
+        """``agent@version``, the reference used in other records."""
         return f"{self.agent}@{self.version}"

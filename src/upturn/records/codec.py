@@ -1,8 +1,8 @@
-"""Records to JSON and back, exactly.
+"""Lossless conversion of records to JSON and back.
 
-The text of a record is ``{"kind": …, "version": 1, "record": {…fields}}``. Reading validates every field, refuses
-unknown ones and other versions, and gives back an equal record. Decisions written before they named their agent get
-it when they are read. Stores that keep the kind in a column of their own use ``fields_json`` and ``from_fields``.
+The text of a record is ``{"kind": …, "version": 1, "record": {…fields}}``. Reading validates every field, rejects
+unknown fields and other versions, and returns an equal record. Old decisions without an ``agent`` get it when they
+are read. Stores that keep the kind elsewhere use ``fields_json`` and ``from_fields``.
 """
 
 from functools import cache
@@ -17,10 +17,10 @@ from upturn.errors import RecordError
 from upturn.records.decision import Decision, add_agent
 
 RECORD_VERSION = 1
-"""Raised when a record's meaning changes; readers refuse what they do not know."""
+"""Incremented when a record's meaning changes; readers reject other versions."""
 
 REPLACEMENT = "\ufffd"
-"""The writer puts it in place of names that are not Unicode text, without a warning."""
+"""The serializer writes it, without a warning, for names that are not Unicode text."""
 
 RecordT = TypeVar("RecordT")
 
@@ -32,7 +32,7 @@ class _Codec(NamedTuple):
 
 @cache
 def _codec(cls: Any) -> _Codec:
-    # The records' own configuration does not reach into JsonValue: there a NaN would be read, and written as null.
+    # The records' configuration does not apply inside JsonValue: there a NaN would be read, and written as null.
     schema = TypeAdapter(cls).core_schema
     return _Codec(
         SchemaValidator(schema, CoreConfig(allow_inf_nan=False, strict=True)),
@@ -41,59 +41,59 @@ def _codec(cls: Any) -> _Codec:
 
 
 def fields_json(record: object) -> str:
-    """The record's fields as one JSON object, without kind and version.
+    """Returns the record's fields as one JSON object, without kind and version.
 
-    Raises RecordError for values that could not be read back: values of other types than the fields', NaN,
-    infinity, and text that is not Unicode. Only ``from_fields`` detects None in a field that takes none, and
-    integers of more than 4,300 digits.
+    Raises RecordError for values that cannot be read back: values of a wrong type, NaN, infinity, and text that is
+    not Unicode. Only ``from_fields`` detects None in a field that does not allow it, and integers of more than
+    4,300 digits.
     """
     name = type(record).__name__
     try:
         text = _codec(cast(Any, type(record))).writer.to_json(record, warnings="error").decode()
     except PydanticSerializationError as exc:
         raise RecordError(f"this {name} cannot be written as JSON: {serialization_problem(exc)}") from exc
-    if is_suspect(text):  # rare, so the common case pays for the scan only
-        read_back = from_fields(type(record), text)  # raises for a number; in a text the word is fine
+    if is_suspect(text):  # rare, so the common case costs only the scan
+        read_back = from_fields(type(record), text)  # raises for a number; inside a string it is allowed
         if REPLACEMENT in text and read_back != record:
             raise RecordError(f"this {name} cannot be written as JSON: a name in it is not Unicode text")
     return text
 
 
 def is_suspect(text: str) -> bool:
-    """Whether written JSON may hold values that cannot be read back or differ from the record's."""
+    """Whether the JSON may contain values that cannot be read back or differ from the record's."""
     return "NaN" in text or "Infinity" in text or REPLACEMENT in text
 
 
 def serialization_problem(exc: PydanticSerializationError) -> str:
-    """Why a value was not written, on one line."""
+    """Returns pydantic's reason as one line."""
     return " ".join(str(exc).removeprefix("Pydantic serializer warnings:").split())
 
 
 def from_fields(cls: type[RecordT], text: str | bytes) -> RecordT:
-    """The record of class ``cls`` whose fields are ``text``; raises RecordError naming every bad field."""
+    """Returns the record of class ``cls`` with these fields; raises RecordError naming every invalid field."""
     try:
         return cast(RecordT, _codec(cast(Any, cls)).reader.validate_json(text))
     except ValidationError as exc:
         errors = exc.errors(include_url=False)
-        # A NaN fails every branch of JsonValue; one error that says so is enough.
+        # A NaN fails every branch of JsonValue; one error for it is enough.
         errors = [error for error in errors if error["type"] == "finite_number"] or errors
         raise RecordError(f"not a {cls.__name__}: {'; '.join(map(_problem, errors))}") from exc
 
 
 def _problem(error: ErrorDetails) -> str:
-    """The field and what is wrong with it; for a closed choice with the value, as the message lists the allowed."""
+    """Returns the field and its error; for a Literal also the value, since the message lists the allowed ones."""
     value = f", got {error['input']!r:.100}" if error["type"] == "literal_error" else ""
     return f"{'.'.join(str(part) for part in error['loc']) or 'record'}: {error['msg']}{value}"
 
 
 def to_json(record: object) -> str:
-    """The record as versioned JSON text on one line."""
+    """Returns the record as versioned JSON on one line."""
     kind = type(record).__name__
     return f'{{"kind":"{kind}","version":{RECORD_VERSION},"record":{fields_json(record)}}}'
 
 
 def from_json(cls: type[RecordT], text: str | bytes) -> RecordT:
-    """The record of class ``cls`` that ``to_json`` wrote; raises RecordError for any other text."""
+    """Returns the record of class ``cls`` that ``to_json`` wrote; raises RecordError for any other text."""
     try:
         envelope = parse_json(text, allow_inf_nan=False)
     except ValueError as exc:

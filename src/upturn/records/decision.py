@@ -1,4 +1,4 @@
-"""The arbiter's choice, with what it knew and the probability it chose with."""
+"""Routing decisions with their propensities, and the feedback on them."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -9,25 +9,25 @@ Arm = Literal["candidate", "control"]
 """Which version of an agent served a task while a canary ran: the candidate, or the incumbent as control."""
 
 FeedbackSubject = Literal["trajectory", "decision", "episode"]
-"""What a feedback value is about."""
+"""The kind of record that a feedback value refers to."""
 
 
 @record
 class Alternative:
-    """A candidate as the arbiter saw it when it decided."""
+    """One agent version that the arbiter considered."""
 
     agent_version: str
     probability: float
-    """Of being chosen, floor and canary coin included; 0.0 only if it was not eligible."""
+    """Probability of being chosen, including exploration floor and canary share; 0.0 only if not eligible."""
     estimate: float | None
-    """Posterior mean success in this family; None = not eligible, or the policy has no estimate."""
+    """Posterior mean success rate in this family; None = not eligible, or the policy has no estimate."""
     excluded_by: str = ""
-    """Why it was not eligible; empty = it was."""
+    """Why it was not eligible; empty = eligible."""
 
 
 @record
 class Decision:
-    """One routing decision. The eligible alternatives' probabilities sum to 1."""
+    """One routing decision. The probabilities of its alternatives sum to 1."""
 
     id: str
     task_id: str
@@ -43,15 +43,15 @@ class Decision:
     chosen: str
     """``AgentVersion.id`` of the chosen version of that agent."""
     propensity: float
-    """The probability with which ``chosen`` was sampled, at decision time."""
+    """Probability with which ``chosen`` was sampled."""
     reason: str
-    """For people: why this agent, in one sentence."""
+    """Human-readable reason for the choice, one sentence."""
     episode: str | None = None
-    """None: the task belongs to no episode."""
+    """None = the task belongs to no episode."""
     is_sticky: bool = False
-    """True: the episode's earlier decision was reused (``propensity`` is then that decision's)."""
+    """True = the episode's earlier decision was reused; ``propensity`` is then that decision's."""
     release: str | None = None
-    """The release whose canary coin was thrown; None = no canary runs for the chosen agent."""
+    """The release whose canary chose between incumbent and candidate; None = no canary for the chosen agent."""
     arm: Arm | None = None
     """None = no canary."""
 
@@ -64,19 +64,19 @@ class Feedback:
     subject_kind: FeedbackSubject
     subject_id: str
     metric: str
-    """What the value is of. Training reads two: ``thumbs``, above 0 for good and below 0 for bad, and
-    ``correction``, where what ``refers_to`` names is better than the subject."""
+    """Name of the measured quantity. Training reads two: ``thumbs`` (above 0 = good, below 0 = bad), and
+    ``correction`` (the trajectory in ``refers_to`` is better than the subject)."""
     value: float
     tenant: str = "default"
     comment: str = ""
     refers_to: str | None = None
-    """A trajectory that the subject is compared with; None = with none."""
+    """Id of the trajectory that the subject is compared with; None = no comparison."""
 
 
 def add_agent(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON fields of a stored decision, with the ``agent`` that decisions before pool revision 0002 lack.
+    """Returns the JSON fields of a stored decision with ``agent``, which decisions before pool revision 0002 lack.
 
-    Their agent's name is the part of ``chosen`` before the last ``@``, as the service of that time read it.
+    The agent's name is the part of ``chosen`` before the last ``@``, as the service split it at that time.
     """
     if "agent" in fields or not isinstance(fields.get("chosen"), str):
         return dict(fields)

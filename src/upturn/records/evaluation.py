@@ -1,4 +1,4 @@
-"""What was judged about a trajectory."""
+"""Evaluations of trajectories."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -6,12 +6,12 @@ from typing import Literal
 from upturn.records.record import record
 
 EvaluationVerdict = Literal["success", "failure", "missing"]
-"""``missing``: the evaluator crashed or has not answered; excluded from training, a failure in every rate."""
+"""``missing``: the evaluator crashed or has not answered. Excluded from training; a failure in every rate."""
 
 
 @record
 class GateResult:
-    """One yes-or-no check that a result must pass before it counts as success."""
+    """A pass-or-fail check; a success must pass all of them."""
 
     name: str
     is_passed: bool
@@ -20,23 +20,23 @@ class GateResult:
 
 @record
 class Evaluation:
-    """The judgement of one trajectory by one evaluator version."""
+    """The evaluation of one trajectory by one evaluator version."""
 
     id: str
     task_id: str
     trajectory_id: str
     evaluator: str
-    """Name and version, ``office/1``: the same evaluator on the same trajectory gives the same evaluation."""
+    """Name and version, e.g. ``office/1``. It determines the evaluation of a trajectory."""
     verdict: EvaluationVerdict
     gates: tuple[GateResult, ...]
     rewards: Mapping[str, float | None]
-    """Reward components by name, unweighted; None = missing, which is not zero."""
+    """Reward components by name, unweighted; None = missing, which is not 0."""
     costs: Mapping[str, float]
     """Cost components by name, summed over the turns. Never added to rewards."""
     score: float | None
-    """The rubric's combination of the rewards, in [0, 1]; None when a component it needs is missing."""
+    """The rubric's combination of the rewards, in [0, 1]; None = a component that it needs is missing."""
 
     @property
     def is_success(self) -> bool:
-        """True only for a judged success: a missing judgement is not one."""
+        """True for the verdict ``success``; a missing evaluation is no success."""
         return self.verdict == "success"

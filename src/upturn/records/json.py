@@ -1,9 +1,9 @@
-"""The JSON shapes that records may carry inside them."""
+"""The type of JSON values inside records."""
 
 from typing import TypeAlias
 
 from typing_extensions import TypeAliasType
 
 Scalar: TypeAlias = str | int | float | bool | None
-# Recursive, and named so that pydantic can refer to it.
+# A named alias, because pydantic needs a name for a recursive type.
 JsonValue = TypeAliasType("JsonValue", "Scalar | list[JsonValue] | dict[str, JsonValue]")

@@ -7,12 +7,12 @@ from upturn.records.trajectory import Trajectory
 
 PreferenceSource = Literal["group", "turn", "deployment", "correction"]
 """``group``: rewards of two trajectories of one group. ``turn``: values of two actions after the same history.
-``deployment``: evaluations of two agent versions. ``correction``: a person supplied a better trajectory."""
+``deployment``: evaluations of two agent versions. ``correction``: a person's better trajectory."""
 
 
 @record
 class PreferencePair:
-    """Two trajectories of one task, one better than the other; ``pair_problem`` checks it."""
+    """Two trajectories of one task, one better than the other; ``pair_problem`` validates a pair."""
 
     id: str
     """Unique among the pairs of one training run."""
@@ -20,23 +20,23 @@ class PreferencePair:
     rejected: Trajectory
     source: PreferenceSource
     margin: float | None = None
-    """How much better, in the unit of the compared scores; None = only the order is known."""
+    """Difference of the compared scores; None = only the order is known."""
     chosen_turns: tuple[int, ...] | None = None
-    """The better turns, the only ones to be trained; None = all."""
+    """Turns of ``chosen`` to train on; None = all."""
     rejected_turns: tuple[int, ...] | None = None
-    """The worse turns, likewise."""
+    """Turns of ``rejected`` to train on; None = all."""
 
 
 @record
 class RatedTrajectory:
-    """A trajectory rated good or bad by itself."""
+    """A trajectory rated good or bad on its own, not against another."""
 
     trajectory: Trajectory
     is_desirable: bool
 
 
 def pair_problem(pair: PreferencePair) -> str | None:
-    """Why the pair cannot be trained on, and what to do; None = it can."""
+    """Returns why the pair cannot be trained on and what to do; None = it can be trained on."""
     chosen, rejected = pair.chosen, pair.rejected
     if chosen.task_id != rejected.task_id:
         return (
@@ -48,17 +48,17 @@ def pair_problem(pair: PreferencePair) -> str | None:
         if not tokens:
             return (
                 f"pair {pair.id!r} has nothing to train on: {side.id!r} holds no written tokens in its turns; "
-                "render its text to token rows first, or leave the pair out"
+                "render its text to token rows first, or remove the pair"
             )
     if chosen.id == rejected.id or sides[0] == sides[1]:
         return (
             f"pair {pair.id!r} has two equal sides: {chosen.id!r} and {rejected.id!r} hold the same written tokens "
-            "after the same prompts; leave it out"
+            "after the same prompts; remove it"
         )
     if pair.margin is not None and not pair.margin > 0:
         return (
             f"pair {pair.id!r} has the margin {pair.margin!r}; it must be positive, or None where "
-            "it is unknown. Leave out pairs with equal scores"
+            "it is unknown. Remove pairs with equal scores"
         )
     return None
 
@@ -66,7 +66,7 @@ def pair_problem(pair: PreferencePair) -> str | None:
 def written_tokens(
     trajectory: Trajectory, turns: tuple[int, ...] | None
 ) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """For each model call in these turns (None = all): the tokens before it and the tokens it wrote."""
+    """Returns (preceding tokens, written tokens) of each model call in these turns; None = all turns."""
     return tuple(
         (row.token_ids[: span.start], row.token_ids[span.start : span.stop])
         for row in trajectory.rows

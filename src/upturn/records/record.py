@@ -1,4 +1,4 @@
-"""How a record is declared: a frozen, slotted dataclass that pydantic reads strictly at the borders."""
+"""The ``record`` decorator: frozen slotted dataclasses that pydantic validates strictly when they are read."""
 
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast, dataclass_transform
@@ -12,7 +12,7 @@ _CONFIG = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, ser_json_
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def record(cls: type[ClassT]) -> type[ClassT]:
-    """The class as a frozen slotted dataclass whose unknown fields, wrong types and NaNs are refused when read."""
+    """Turns the class into a frozen slotted dataclass; reading one rejects unknown fields, wrong types and NaN."""
     built = cast(Any, dataclass(frozen=True, slots=True)(cls))
     built.__pydantic_config__ = _CONFIG
     return cast(type[ClassT], built)

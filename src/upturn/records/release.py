@@ -1,4 +1,4 @@
-"""Releases with their canaries' evidence, snapshots of the pool, and runs."""
+"""Releases with the evidence of their canaries, snapshots of the pool, and runs."""
 
 from typing import Literal
 
@@ -11,7 +11,7 @@ RunState = Literal["running", "done"]
 
 @record
 class ReleaseEvidence:
-    """The canary's evidence after one block; all counts are totals since its first block."""
+    """The canary's evidence after one block; all counts are totals since the first block."""
 
     block: int
     stage: int
@@ -21,11 +21,11 @@ class ReleaseEvidence:
     control_tasks: int
     control_successes: int
     missing: int
-    """Tasks of either arm whose evaluation is missing; not counted above."""
+    """Tasks of either arm without an evaluation; in no other count."""
     log_e_better: float
     log_e_worse: float
     log_e_mismatch: float
-    """Sample-ratio mismatch between the arms and the stage's weight."""
+    """Evidence that the split of tasks differs from the stage's share (sample-ratio mismatch)."""
     verdict: CanaryVerdict
     reason: str
     candidate_violations: int = 0
@@ -36,33 +36,33 @@ class ReleaseEvidence:
 
 @record
 class Release:
-    """The release of one candidate: its canary, its state and the evidence."""
+    """The release of one candidate version: its state and its canary's evidence."""
 
     id: str
     agent: str
     incumbent: str
     candidate: str
     stages: tuple[float, ...]
-    """Shares of the agent's traffic that the candidate serves, in order."""
+    """The candidate's share of the agent's traffic in each stage."""
     state: ReleaseState
     stage: int
     evidence: tuple[ReleaseEvidence, ...] = ()
     validation: str = ""
-    """Outcome of validation before the canary, as a sentence."""
+    """Result of the validation before the canary, as a sentence."""
     is_validation_skipped: bool = False
-    """True: an operator overrode validation; ``reason`` says who and why."""
+    """True = an operator skipped validation; ``reason`` records who and why."""
     reason: str = ""
-    """What operators did and why, in order; the canary's own reasons are in the evidence."""
+    """Actions of operators with their reasons, in order; the canary's reasons are in the evidence."""
     is_held: bool = False
-    """True: an operator holds the canary at its stage; it gathers evidence and may still roll back."""
+    """True = an operator holds the canary at its stage; it still collects evidence and may roll back."""
 
 
 @record
 class Snapshot:
-    """A frozen, content-addressed selection of the pool that a training run consumed."""
+    """A frozen, content-addressed selection of the pool."""
 
     id: str
-    """Hash over the sorted trajectory ids and the criteria."""
+    """Hash of the criteria, the tenants, and the sorted ids of trajectories and their evaluations."""
     trajectory_ids: tuple[str, ...]
     criteria: str
     tenants: tuple[str, ...]
@@ -70,12 +70,12 @@ class Snapshot:
 
 @record
 class Run:
-    """One piece of long work: a demo, a loop cycle, a training run."""
+    """One long-running command: a demo, the loop, a training run."""
 
     id: str
     command: str
     config_hash: str
     seed: int
     version: str
-    """Of Upturn."""
+    """Upturn's version."""
     state: RunState = "running"

@@ -1,11 +1,11 @@
-"""The one object that ``--json`` prints for demos, benchmarks and validations."""
+"""The result object that ``--json`` prints."""
 
 from upturn.records.record import record
 
 
 @record
 class Result:
-    """One figure with its uncertainty and, where one is set, its bar."""
+    """One figure with its uncertainty and, optionally, the bar that it has to meet."""
 
     name: str
     value: float | str
@@ -15,6 +15,6 @@ class Result:
     high: float | None = None
     n: int | None = None
     bar: str | None = None
-    """The bar in words, ``>= 0.85``; None = none is set."""
+    """The bar as text, e.g. ``>= 0.85``; None = no bar."""
     holds: bool | None = None
-    """True when the value meets its bar; None = no bar."""
+    """Whether the value meets its bar; None = no bar."""

@@ -1,4 +1,4 @@
-"""The contract between training and the pool: where finished rollouts are stored."""
+"""The interface through which training stores rollouts."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -9,15 +9,10 @@ from upturn.records.trajectory import Trajectory
 
 
 class TrajectorySink(Protocol):
-    """Stores finished rollouts; training knows nothing else of the pool.
+    """Stores finished rollouts; the only part of the pool that training uses.
 
-    Appending the same (run, iteration) again is a no-op: a resumed run repeats the rollouts it lost.
+    Appending the same (run, iteration) again is a no-op: a resumed run repeats rollouts.
     """
 
-    def append(
-        self,
-        run: str,
-        iteration: int,
-        finished: Sequence[tuple[Task, Trajectory, Evaluation]],
-    ) -> None:
-        """Durable when it returns; all of ``finished`` or nothing."""
+    def append(self, run: str, iteration: int, finished: Sequence[tuple[Task, Trajectory, Evaluation]]) -> None:
+        """Stores all of ``finished`` or nothing; durable when it returns."""

@@ -1,4 +1,4 @@
-"""A task: one piece of work."""
+"""Tasks."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -12,19 +12,19 @@ Split = Literal["train", "heldout"]
 
 @record
 class Task:
-    """One piece of work; an environment rebuilds its whole world from this record alone."""
+    """One piece of work; an environment builds its initial state from this record alone."""
 
     id: str
-    """Durable and unique: equal ids are equal tasks."""
+    """Unique and permanent: equal ids are equal tasks."""
     instruction: str
     family: str
     """The category that routing, statistics and guardrails group by."""
     environment: str
-    """The registered name, or import path, of the environment the task is done in."""
+    """Registered name or import path of the task's environment."""
     level: int = 1
     seed: int = 0
     split: Split = "train"
-    """``heldout`` tasks are never trained on: unseen template and unseen seed."""
+    """``heldout`` tasks are never trained on; their templates and seeds are unseen in training."""
     tenant: str = "default"
     context: Mapping[str, JsonValue] = field(default_factory=dict)
-    """What else the environment needs, e.g. the template's name."""
+    """Further data for the environment, e.g. the template's name."""

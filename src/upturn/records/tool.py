@@ -1,4 +1,4 @@
-"""A tool: one operation of an environment as it is described to a model."""
+"""Tools."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -9,7 +9,7 @@ from upturn.records.record import record
 
 @record
 class Tool:
-    """One operation that an agent can call, described with JSON Schema."""
+    """One operation of an environment as it is described to a model, with JSON Schema."""
 
     target: str
     """``Action.target``"""
@@ -20,9 +20,9 @@ class Tool:
     properties: Mapping[str, JsonValue] = field(default_factory=dict)
     """The JSON Schema of each parameter, by name."""
     required: tuple[str, ...] = ()
-    """Names of the parameters that must be given."""
+    """Names of the required parameters."""
 
     @property
     def name(self) -> str:
-        """``target.operation``: what a model calls."""
+        """``target.operation``, the name that a model calls."""
         return f"{self.target}.{self.operation}"

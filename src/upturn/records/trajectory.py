@@ -1,4 +1,4 @@
-"""A trajectory: all turns of one agent version on one task, with the tokens as sampled."""
+"""Trajectories: all turns of one agent version on one task, with the sampled tokens."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -11,16 +11,16 @@ Outcome = Literal["finished", "step_limit", "token_limit", "time_limit", "model_
 """How a trajectory ended. ``finished``: the agent ended it, which is not success."""
 
 Origin = Literal["sampled", "rendered"]
-"""``sampled``: tokens and log-probs are those of a model of ours. ``rendered``: written by a rule, a person
-or a foreign API; its rows (if any) were made from text afterwards and no policy gradient accepts them."""
+"""``sampled``: with the tokens and log-probs of a model that Upturn ran. ``rendered``: written by a rule, a person
+or an external API; its rows, if any, were tokenized from text afterwards, and policy gradients reject them."""
 
 
 @record
 class Action:
-    """What an agent asks its environment to do."""
+    """One action of an agent on its environment."""
 
     target: str
-    """The app, or ``user``."""
+    """Name of the app, or ``user``."""
     operation: str
     parameters: Mapping[str, JsonValue] = field(default_factory=dict)
     thought: str = ""
@@ -32,38 +32,37 @@ class Observation:
 
     text: str
     code: str = "ok"
-    """``ok``, or the machine-readable name of what was wrong with the action."""
+    """``ok``, or the machine-readable code of the action's error."""
 
     @property
     def is_error(self) -> bool:
-        """True when the action was refused; a refused action changed nothing, unless a fault was injected."""
+        """True if the action was rejected. A rejected action changes nothing, unless a fault was injected."""
         return self.code != "ok"
 
 
 @record
 class Turn:
-    """One observation and the action that answered it."""
+    """One observation and the agent's action on it."""
 
     observation: Observation
     """What the agent saw before acting."""
     text: str
-    """What the agent wrote, before it was read as an action."""
+    """The agent's raw output, before it was parsed as an action."""
     action: Action | None
-    """None: the text could not be read as an action, and the environment answered with an error."""
+    """None = the text could not be parsed; the environment returned an error."""
     reward: float = 0.0
-    """The environment's reward for this turn's action."""
+    """The environment's reward for the action."""
     costs: Mapping[str, float] = field(default_factory=dict)
-    """Safety and error costs of this turn's action, by component. Never added to the reward."""
+    """Safety and error costs of the action, by component. Never added to the reward."""
     state_hash: str = ""
-    """Hash of the environment's state before the action; empty where the environment has none."""
+    """Hash of the environment's state before the action; empty = the environment has no hash."""
     potential: float | None = None
-    """Progress in that state, in [0, 1], for training only: agents never see it. None = the environment reports
-    none."""
+    """Progress in that state, in [0, 1]. For training; agents never see it. None = not reported."""
 
 
 @record
 class WrittenSpan:
-    """Tokens ``start:stop`` of a row, written by the model in the turn with this index."""
+    """Tokens ``start:stop`` of a row, written by the model in the turn with index ``turn``."""
 
     turn: int
     start: int
@@ -72,20 +71,19 @@ class WrittenSpan:
 
 @record
 class TokenRow:
-    """A training row: tokens exactly as the model saw and sampled them.
+    """A training row: tokens exactly as the model read and sampled them.
 
-    A trajectory has one row as long as every prompt extends the tokens before it; each time it does not,
-    a further row starts, with the cause.
+    A trajectory has one row as long as every prompt extends the previous tokens; otherwise a new row starts.
     """
 
     token_ids: tuple[int, ...]
     spans: tuple[WrittenSpan, ...]
-    """Ascending, disjoint. All tokens outside of them carry zero loss."""
+    """Ascending and disjoint. Tokens outside of them have zero loss."""
     logprobs: tuple[float, ...]
-    """The sampler's log-probabilities (at temperature 1) of the written tokens, spans concatenated.
-    Empty for rendered rows."""
+    """The sampler's log-probabilities (at temperature 1) of the written tokens, spans concatenated. Empty for
+    rendered rows."""
     fork_cause: str | None = None
-    """None: the trajectory's first row."""
+    """Why this row does not extend the previous one; None = the trajectory's first row."""
 
 
 @record
@@ -95,7 +93,7 @@ class Usage:
     prompt_tokens: int = 0
     written_tokens: int = 0
     seconds: float = 0.0
-    """Wall clock. Not part of any decision, and not reproducible."""
+    """Wall-clock time; not reproducible."""
 
 
 @record
@@ -108,27 +106,27 @@ class Trajectory:
     """``AgentVersion.id``"""
     turns: tuple[Turn, ...]
     final_observation: Observation
-    """The environment's answer to the last action."""
+    """The observation after the last action."""
     outcome: Outcome
     origin: Origin
     rows: tuple[TokenRow, ...] = ()
     attempt: int = 0
-    """Number of this trajectory among those of the same task and agent version, from 0."""
+    """Index of this trajectory among those of the same task and agent version, from 0."""
     seed: int = 0
     temperature: float | None = None
-    """None: not sampled from a model of ours."""
+    """None = not sampled by Upturn."""
     model_version: str = ""
-    """Hash of the weights that sampled the tokens; empty when none did."""
+    """Hash of the weights that sampled the tokens; empty = not sampled by Upturn."""
     final_state: Mapping[str, JsonValue] = field(default_factory=dict)
-    """The environment's state after the last action, enough for a verifier to re-run on."""
+    """The environment's state after the last action, sufficient to run a verifier again."""
     usage: Usage = Usage()
     error: str = ""
-    """The error, for the outcomes ``model_error`` and ``environment_error``."""
+    """The error message, for the outcomes ``model_error`` and ``environment_error``."""
 
 
 @record
 class Group:
-    """Trajectories of the same task: the unit that relative advantages are computed in."""
+    """Trajectories of the same task; relative advantages are computed within a group."""
 
     task_id: str
     trajectories: tuple[Trajectory, ...]

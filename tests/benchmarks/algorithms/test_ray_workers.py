@@ -44,8 +44,8 @@ class _RecordingRuntime(AgentRuntime):
         super().__init__(resolve_kit(ENVIRONMENT), Limits())
         self.numbers: list[list[int]] = []
 
-    def attempt(
-        self, jobs: Sequence[tuple[AgentVersion, Task, int]], purpose: Purpose, begin: object = None
+    def rollout(
+        self, jobs: Sequence[tuple[AgentVersion, Task, int]], purpose: Purpose, branch_points: object = None
     ) -> list[Trajectory]:
         self.numbers.append([number for _, _, number in jobs])
         return [replace(TRAJECTORY, id=str(number)) for _, _, number in jobs]

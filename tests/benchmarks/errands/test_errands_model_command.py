@@ -12,7 +12,7 @@ from benchmarks.commands.errands_model import build_errands_model
 from benchmarks.errands import MODEL
 from benchmarks.errands.pretraining import ERRANDS
 from upturn.loop.build_nano import Card, Figure
-from upturn.training.pretraining import Course
+from upturn.training.pretraining import Recipe
 
 FIGURE: Figure = {"value": 0.5, "low": 0.4, "high": 0.6, "n": 100}
 
@@ -21,11 +21,11 @@ FIGURE: Figure = {"value": 0.5, "low": 0.4, "high": 0.6, "n": 100}
 def test_errands_model_is_built(monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], target: Path) -> None:
     calls: list[Any] = []
 
-    def build(course: Course, work: Path, target: Path, *, seed: int, threads: int, progress: object) -> Card:
-        calls.append((course, work, target, seed, threads))
+    def build(recipe: Recipe, work: Path, target: Path, *, seed: int, threads: int, progress: object) -> Card:
+        calls.append((recipe, work, target, seed, threads))
         return Card("nano-errands", "", 1, 1, (), seed, threads, "", "", "", {"greedy": FIGURE}, {}, {})
 
-    monkeypatch.setattr("upturn.loop.build", build)
+    monkeypatch.setattr("upturn.loop.build_model", build)
     app = typer.Typer()
     app.command()(build_errands_model)
     result = CliRunner().invoke(app, [*options, "--seed", "3", "--json"], catch_exceptions=False)

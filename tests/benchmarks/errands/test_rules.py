@@ -8,7 +8,7 @@ import pytest
 from benchmarks.errands import LEARNED, task_stream
 from benchmarks.errands.kit import ErrandsKit
 from benchmarks.errands.rules import act
-from upturn.agents import Attempt, CallableAgent, Job, Setting, run_rollouts
+from upturn.agents import CallableAgent, Job, RolloutRequest, Setting, run_rollouts
 from upturn.records import Action, Observation, Split, Turn
 
 
@@ -16,7 +16,7 @@ def rate(family: str, count: int, split: Split = "train") -> float:
     kit = ErrandsKit()
     tasks = list(islice(task_stream([family], seed=11, split=split), count))
     setting = Setting(key="rules", agent=CallableAgent(act), agent_version="rules@1", model=None)
-    jobs = [Job(Attempt(task, 0, index), setting) for index, task in enumerate(tasks)]
+    jobs = [Job(RolloutRequest(task, 0, index), setting) for index, task in enumerate(tasks)]
     trajectories = asyncio.run(run_rollouts(jobs, kit.environment, slots=8))
     evaluations = [
         kit.verifier.verify(task, trajectory) for task, trajectory in zip(tasks, trajectories, strict=True)

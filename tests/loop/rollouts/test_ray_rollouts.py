@@ -19,7 +19,7 @@ import torch
 
 from benchmarks.errands import ENVIRONMENT, MODEL
 from upturn.agents import Job, run_rollouts
-from upturn.agents.cluster import Finished, Lost, WorkItem
+from upturn.agents.cluster import LostWorker, WorkItem
 from upturn.agents.ray_workers import RaySettings, RayWorkerPool
 from upturn.config import AdapterSettings, Limits
 from upturn.environments import Environment
@@ -78,13 +78,12 @@ class InProcess:
         self.taken.append(version)
         assert [place.load_weights(folder, version) for place in self.places] == [version] * self.size
 
-    def run(self, parts: Sequence[Sequence[WorkItem]]) -> Iterator[Finished | Lost]:
+    def run(self, parts: Sequence[Sequence[WorkItem]]) -> Iterator[Trajectory | LostWorker]:
         for place, part in zip(self.places, parts, strict=False):
             place.prepare(part)
-            found = asyncio.run(
-                run_rollouts([Job(work.attempt, place.setting(work)) for work in part], place.environment)
+            yield from asyncio.run(
+                run_rollouts([Job(work.request, place.setting(work)) for work in part], place.environment)
             )
-            yield from map(Finished, found)
 
 
 class NoSink:
@@ -120,7 +119,7 @@ def test_a_crew_gives_what_the_fleet_gives_with_the_weights_of_the_moment(
         trained[1].add_(0.01)  # other weights than the workers have; an adapter's second matrix is its first B
     worker.serve_as(VERSION)
     runtime.follow(worker.model)
-    found, expected = runtime.attempt(jobs(), PURPOSE), worker.runtime.attempt(jobs(), PURPOSE)
+    found, expected = runtime.rollout(jobs(), PURPOSE), worker.runtime.rollout(jobs(), PURPOSE)
     assert_same(found, expected)
     assert {each.model_version for each in found} == {weights_hash(worker.model)} == set(crew.taken)
     assert runtime.lost_attempts == 0 and runtime.lost_workers == []
@@ -187,12 +186,12 @@ def test_a_crew_plays_one_version_that_it_follows(tmp_path: Path) -> None:
 
         def load_weights(self, folder: str, version: str) -> None: ...
 
-        def run(self, parts: Sequence[Sequence[WorkItem]]) -> Iterator[Finished | Lost]:
+        def run(self, parts: Sequence[Sequence[WorkItem]]) -> Iterator[Trajectory | LostWorker]:
             yield from ()
 
     runtime = RayRuntime(resolve_kit(ENVIRONMENT), LIMITS, Nobody(), tmp_path)
     with pytest.raises(ClusterError, match=r"asked for \['nano@1'\]"):
-        runtime.attempt(jobs(1, 1), PURPOSE)
+        runtime.rollout(jobs(1, 1), PURPOSE)
 
 
 def test_settings_that_cannot_be_are_refused_together() -> None:
@@ -282,8 +281,8 @@ def test_two_ray_workers_give_the_trajectories_of_one_process_and_take_weights(t
             with torch.no_grad():
                 next(iter(worker.model.parameters())).mul_(factor)
             worker.serve_as(VERSION)
-            found = runtime.attempt(jobs(6, 4), PURPOSE)
-            assert_same(found, worker.runtime.attempt(jobs(6, 4), PURPOSE))
+            found = runtime.rollout(jobs(6, 4), PURPOSE)
+            assert_same(found, worker.runtime.rollout(jobs(6, 4), PURPOSE))
             assert {each.model_version for each in found} == {weights_hash(worker.model)}
         assert runtime.lost_attempts == 0
         with pytest.raises(ClusterError, match="a worker cannot take the weights"):
@@ -304,12 +303,12 @@ def test_a_ray_worker_that_is_lost_costs_its_unfinished_attempts_one_more_try(
     (tmp_path / "lives").write_text(str(deaths))
     worker = PolicyWorker(AgentRuntime(kit, LIMITS), VERSION)
     worker.serve_as(VERSION)
-    expected = worker.runtime.attempt(chosen, PURPOSE)
+    expected = worker.runtime.rollout(chosen, PURPOSE)
     settings = RaySettings(2, silence_seconds=10.0 if is_silent else 600.0)
     with RayWorkerPool(OpenFragile(deadly, tmp_path / "lives", is_silent), settings) as crew:
         runtime = RayRuntime(kit, LIMITS, crew, tmp_path / "weights")
         runtime.follow(worker.model)
-        found = runtime.attempt(chosen, PURPOSE)
+        found = runtime.rollout(chosen, PURPOSE)
     if deaths == 1:
         assert_same(found, expected)
         assert len(runtime.lost_workers) == 1

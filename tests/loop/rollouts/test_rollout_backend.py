@@ -63,7 +63,9 @@ def test_whoever_samples_elsewhere_is_looked_for_before_any_exam_and_before_serv
         assert context.journal.progress().steps == ()
         context.journal.json_step("cycle-1/grpo", lambda: None)
         monkeypatch.setattr("upturn.loop.cycle.serve", lambda *_: None)
-        assert "not met" in run_cycle(context, 1).words, "nothing is left to sample_groups, so nobody is asked for"
+        assert "not met" in run_cycle(context, 1).summary, (
+            "nothing is left to sample_groups, so nobody is asked for"
+        )
 
 
 @pytest.mark.parametrize("address", [None, "127.0.0.1:9"])
@@ -102,7 +104,7 @@ def test_the_engine_is_asked_as_configured(
             with sampling(context, NANO, "train") as runtime:
                 assert isinstance(runtime, RemoteRuntime)
     assert made == [RemoteSettings(server.url, "sglang", max_length=99, timeout_seconds=7.0)] * 2
-    ((path, headers, _),) = server.asked
+    ((path, headers, _),) = server.requests
     assert (path, headers["authorization"]) == ("/v1/models", "Bearer secret")
 
 
@@ -122,6 +124,6 @@ def test_an_engine_that_does_not_answer_is_named_with_what_to_do(
         follow(runtime, worker.model, NANO)
         version = worker.serve_as(worker.version)
         with pytest.raises(ModelError, match=rf"{NOBODY}/update_weights_from_disk failed .* correct its URL"):
-            runtime.attempt([(version, context.next_tasks(1)[0], 0)], Purpose("x", 0, temperature=1.0))
+            runtime.rollout([(version, context.next_tasks(1)[0], 0)], Purpose("x", 0, temperature=1.0))
         assert not (context.run_dir / "handed-over").exists()
     assert (tmp_path / "handed" / "run" / "train").is_dir()

@@ -54,7 +54,7 @@ def _groups(runtime: AgentRuntime, purpose: Purpose, families: Sequence[str], at
     tasks = list(islice(runtime.kit.tasks(seed=3, split="train", families=families), len(families)))
     groups = []
     for task in tasks:
-        made = runtime.attempt([(NANO, task, number) for number in range(attempts)], purpose)
+        made = runtime.rollout([(NANO, task, number) for number in range(attempts)], purpose)
         scores = [judge(runtime.kit.verifier, task, each).score for each in made]
         groups.append(
             ScoredGroup(

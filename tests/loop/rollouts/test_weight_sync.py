@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
-from upturn.agents import Attempt, Job, ModelSession, Reply, Setting, run_rollouts
+from upturn.agents import Job, ModelSession, Reply, RolloutRequest, Setting, run_rollouts
 from upturn.config import OptimiserSettings
 from upturn.environments import Info, Step
 from upturn.errors import ModelError, TrainingError
@@ -92,7 +92,9 @@ def practise(model: Any, iteration: int, attempts: int = 8) -> list[ScoredGroup]
     tasks = [Task(f"copy {symbol}", str(symbol), "copy", "toy") for symbol in SYMBOLS]
     setting = Setting(f"run/{iteration}", OneToken(), "toy@1", model, seed=iteration)
     jobs = [
-        Job(Attempt(task, number, index), setting) for index, task in enumerate(tasks) for number in range(attempts)
+        Job(RolloutRequest(task, number, index), setting)
+        for index, task in enumerate(tasks)
+        for number in range(attempts)
     ]
     found = asyncio.run(run_rollouts(jobs, Copying))
     members = [ScoredTrajectory(each, tuple(turn.reward for turn in each.turns)) for each in found]

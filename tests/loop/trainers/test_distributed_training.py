@@ -1,6 +1,6 @@
 """What one process does by itself of training in several: nothing other than before, and refusals in time.
 
-Several are started in ``tests/cli/test_train_together.py``.
+Several are started in ``tests/cli/test_train_distributed.py``.
 """
 
 import os

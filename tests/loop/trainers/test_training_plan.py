@@ -38,7 +38,7 @@ from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.algorithms.online_dpo import OnlineDpoSettings
 from upturn.training.algorithms.ppo import PpoSettings
 from upturn.training.algorithms.rft import RftSettings
-from upturn.training.optimisation.memory_estimate import memory, shape_of
+from upturn.training.optimisation.memory_estimate import estimate_memory, model_shape
 from upturn.training.policy_settings import KlSettings, MismatchSettings, ObjectiveSettings
 from upturn.training.row import TrainingRow, supervised_rows
 from upturn.training.run_settings import IterationSettings
@@ -101,8 +101,10 @@ def test_a_plan_over_rows_counts_them_exactly(
     monkeypatch.setattr("upturn.loop.trainers.training_plan.scored", lambda *_: Cost(6.0, 2.0, 0.0, 2.0, 9))
     walk = in_epochs(_rows(4, 5, 9), "3 successes", epochs=3, batch_rows=2)
     found = rows_plan(context, worker, "sft", walk, held=Held(copies=1, scorings=1))
-    shape = shape_of(worker.model)
-    expected = memory(shape, micro_batch_tokens=12, written_tokens=4, copies=2)  # two rows of six at a time
+    shape = model_shape(worker.model)
+    expected = estimate_memory(
+        shape, micro_batch_tokens=12, written_tokens=4, copies=2
+    )  # two rows of six at a time
     assert found == Plan(
         "sft",
         "3 successes that the pool holds",
@@ -135,13 +137,18 @@ def test_memory_follows_the_optimisers_settings(
         planned = replace(context, config=_with_optimiser(plain, **changed))
         return rows_plan(planned, worker, "sft", walk).memory_bytes
 
-    plain, shape = context.config, shape_of(worker.model)
-    whole = memory(shape, micro_batch_tokens=3200, written_tokens=1600, copies=1)  # a step has no more than 32 rows
+    plain, shape = context.config, model_shape(worker.model)
+    whole = estimate_memory(
+        shape, micro_batch_tokens=3200, written_tokens=1600, copies=1
+    )  # a step has no more than 32 rows
     assert taken() == whole.total
-    small = memory(shape, micro_batch_tokens=400, written_tokens=200, copies=1)
+    small = estimate_memory(shape, micro_batch_tokens=400, written_tokens=200, copies=1)
     assert taken(micro_batch_tokens=400) == small.total
-    assert taken(micro_batch_tokens=1) == memory(shape, micro_batch_tokens=120, written_tokens=60, copies=1).total
-    again = memory(shape, micro_batch_tokens=3200, written_tokens=1600, is_checkpointed=True, copies=1)
+    assert (
+        taken(micro_batch_tokens=1)
+        == estimate_memory(shape, micro_batch_tokens=120, written_tokens=60, copies=1).total
+    )
+    again = estimate_memory(shape, micro_batch_tokens=3200, written_tokens=1600, is_checkpointed=True, copies=1)
     assert taken(gradient_checkpointing=True) == again.total
 
 
@@ -174,7 +181,7 @@ def test_a_critic_takes_a_model_and_a_reference_a_copy(context: Context, monkeyp
     reference = practice_plan(context, parent, "ppo", course=course, held=Held(copies=1, scorings=1))
     kept = practice_plan(context, parent, "ppo", course=course, held=Held(copies=1))
     scored_once = practice_plan(context, parent, "ppo", course=course, passes=2, held=Held(scorings=1))
-    parameters = shape_of(PolicyWorker(context.runtime, parent).model).parameters
+    parameters = model_shape(PolicyWorker(context.runtime, parent).model).parameters
     unwatched = practice_plan(context, parent, "ppo", course=course._replace(is_watched=False))
     assert alone.memory_bytes - unwatched.memory_bytes == 4 * parameters  # the best weights so far
     assert critic.memory_bytes - alone.memory_bytes == 4 * 4 * parameters  # weights, gradient, AdamW's two

@@ -17,7 +17,7 @@ from upturn.environments.oracle_protocol import content_hash, oracle_of, world_o
 from upturn.environments.scripted_policy import following, play
 from upturn.environments.validation.case import MOST_TURNS, actions_of, make_case, random_player
 from upturn.environments.validation.schema_sampling import Habits
-from upturn.errors import WorldError, described
+from upturn.errors import WorldError, error_text
 from upturn.records import Action, Split, Task, Trajectory, Turn, fields_json
 
 _SPLITS: tuple[Split, ...] = ("train", "heldout")
@@ -65,7 +65,7 @@ def digests(kit: EnvironmentKit, families: Sequence[str], tasks: int) -> dict[st
                 for line in _account(kit, task, habits):
                     digest.update(line.encode())
         except Exception as exc:  # noqa: BLE001  # third-party code: a family that raises is reported separately
-            digest.update(described(exc).encode())
+            digest.update(error_text(exc).encode())
         by_family[family] = digest.hexdigest()
     return by_family
 

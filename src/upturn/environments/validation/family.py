@@ -21,7 +21,7 @@ from upturn.environments.validation.determinism import isolation_difference, rep
 from upturn.environments.validation.leak import earned_by, first_leak, leak_of, short_canaries
 from upturn.environments.validation.mutation import mutation_kills
 from upturn.environments.validation.schema_sampling import Habits
-from upturn.errors import described
+from upturn.errors import error_text
 from upturn.records import Evaluation, Split, Task, Trajectory
 
 SPLITS: tuple[Split, ...] = ("train", "heldout")
@@ -272,7 +272,7 @@ class _TaskChecks:
         try:
             evaluation = case.kit.verifier.verify(case.task, trajectory)
         except Exception as exc:  # noqa: BLE001  # third-party code: counted as a violation
-            self._tally.unjudged.add(is_hit=True, words=f"{case.task.id!r}: verify raised {described(exc)}")
+            self._tally.unjudged.add(is_hit=True, words=f"{case.task.id!r}: verify raised {error_text(exc)}")
             return None
         self._tally.unjudged.add(is_hit=False)
         return evaluation

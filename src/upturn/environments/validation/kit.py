@@ -12,7 +12,7 @@ from upturn.environments.kit import EnvironmentKit, resolve_kit, tools_of
 from upturn.environments.validation.attack import NEEDS_ORACLE, PANEL
 from upturn.environments.validation.determinism import digests, digests_in_subprocess
 from upturn.environments.validation.family import Check, FamilyReport, Plan, validate_family
-from upturn.errors import WorldError, described
+from upturn.errors import WorldError, error_text
 
 _DIGESTED = 1
 """Tasks per split and seed that are compared between processes."""
@@ -51,7 +51,7 @@ def _validated(kit: EnvironmentKit, family: str, plan: Plan) -> FamilyReport:
     try:
         return validate_family(kit, family, plan)
     except Exception as exc:  # noqa: BLE001  # third-party code: reported here
-        failed = Check("tried", 0.0, 1, ">= 1", False, breach=f"it raised {described(exc)}")
+        failed = Check("tried", 0.0, 1, ">= 1", False, breach=f"it raised {error_text(exc)}")
         return FamilyReport(family, kit.families[family], (failed,))
 
 

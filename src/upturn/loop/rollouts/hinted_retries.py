@@ -69,7 +69,7 @@ class SecondAttempts:
         runtime.adopt(worker.version, worker.engine, worker.renderer)
         seed = practice.seed * 100_003 + iteration + SECOND_SEED_STEP
         purpose = Purpose(f"{practice.run}/{iteration}/second", seed, temperature=1.0)
-        made = runtime.attempt([(worker.version, task, number) for task in tasks], purpose)
+        made = runtime.rollout([(worker.version, task, number) for task in tasks], purpose)
         verifier = worker.runtime.kit.verifier
         return [
             scored(each, practice.earned(each, judge(verifier, task, each)))

@@ -13,7 +13,7 @@ from upturn.agents import prompt_builder_for
 from upturn.config import AdapterSettings
 from upturn.environments import EnvironmentKit, judge
 from upturn.errors import ModelError
-from upturn.loop.agent_runtime import CONTEXT, SLOTS, AgentRuntime, Purpose, renderer_of
+from upturn.loop.agent_runtime import DEFAULT_CONTEXT_TOKENS, SLOTS, AgentRuntime, Purpose, build_renderer
 from upturn.loop.rollouts.state_values import Continuations, measure_values, turn_rewards
 from upturn.models import SHIPPED, load_local, local_folder
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory, TrajectorySink
@@ -186,17 +186,17 @@ class PolicyWorker:
         self.version = in_training(version)
         self.model: PreTrainedModel = local.model
         self.engine: LocalEngine = LocalEngine(
-            local.model, slots=SLOTS, max_length=runtime.limits.max_tokens or CONTEXT
+            local.model, slots=SLOTS, max_length=runtime.limits.max_tokens or DEFAULT_CONTEXT_TOKENS
         )
-        self.renderer = renderer_of(local, version, runtime.kit)
+        self.renderer = build_renderer(local, version, runtime.kit)
         self.prompts = prompt_builder_for(version, runtime.limits, self.renderer)
         """How its agent makes prompts."""
 
     def merge(self) -> None:
         """Puts a whole model in the place of one with an adapter; afterwards nothing is sampled or trained."""
-        from upturn.training.optimisation import merged
+        from upturn.training.optimisation import merge_adapter
 
-        self.model = merged(self.model)
+        self.model = merge_adapter(self.model)
 
     def serve_as(self, version: AgentVersion, runtime: AgentRuntime | None = None) -> AgentVersion:
         """Lets the runtime (None = its own) act as ``version`` with the weights as they are now."""
@@ -219,7 +219,7 @@ class PolicyWorker:
             key, seed = f"{key}.{practice.refill}", seed + REFILL_SEED_STEP * practice.refill
         purpose = Purpose(key, seed, temperature=1.0)
         jobs = [(version, task, number) for task in tasks for number in range(practice.attempts)]
-        trajectories = self.runtime.attempt(jobs, purpose)
+        trajectories = self.runtime.rollout(jobs, purpose)
         verifier = self.runtime.kit.verifier
         evaluations = [judge(verifier, job[1], each) for job, each in zip(jobs, trajectories, strict=True)]
         _refuse_broken(trajectories)
@@ -246,10 +246,10 @@ class PolicyWorker:
 
 def put_on(model: "PreTrainedModel", adapter: AdapterSettings, name: str) -> None:
     """An adapter on the model of that name, whose folder the saved adapter will name as its base."""
-    from upturn.training.optimisation import adapt
+    from upturn.training.optimisation import add_adapter
 
     base = SHIPPED[name] if name in SHIPPED else local_folder(name)
-    adapt(model, adapter, base=str(base.absolute()))
+    add_adapter(model, adapter, base=str(base.absolute()))
 
 
 def _refuse_broken(trajectories: Sequence[Trajectory]) -> None:

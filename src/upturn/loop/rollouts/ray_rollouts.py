@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from upturn.agents import (
-    Attempt,
     BranchPoint,
+    RolloutRequest,
     Setting,
     WorkerPool,
     WorkerResults,
@@ -116,13 +116,13 @@ class RayRuntime(AgentRuntime):
         """Attempts are made with this model's weights from now on, as they are when the attempts begin."""
         self._handover = Handover(model, CrewReceiver(self._crew), self._folder, companions=companions)
 
-    def attempt(
+    def rollout(
         self,
         jobs: Sequence[tuple[AgentVersion, Task, int]],
         purpose: Purpose,
-        begin: Sequence[BranchPoint] | None = None,
+        branch_points: Sequence[BranchPoint] | None = None,
     ) -> list[Trajectory]:
-        """See ``AgentRuntime.attempt``. Raises ClusterError for several versions: workers have one."""
+        """See ``AgentRuntime.rollout``. Raises ClusterError for several versions: workers have one."""
         versions = {version.id for version, _, _ in jobs}
         if self._handover is None or len(versions) > 1:
             raise ClusterError(
@@ -131,10 +131,10 @@ class RayRuntime(AgentRuntime):
             )
         hash_given = self._handover.give()
         indices: dict[str, int] = {}
-        started = [None] * len(jobs) if begin is None else begin
+        started = [None] * len(jobs) if branch_points is None else branch_points
         works = [
             WorkItem(
-                Attempt(task, number, indices.setdefault(task.id, len(indices)), beginning),
+                RolloutRequest(task, number, indices.setdefault(task.id, len(indices)), beginning),
                 purpose.key,
                 version.id,
                 purpose.seed,

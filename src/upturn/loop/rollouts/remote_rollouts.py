@@ -58,19 +58,19 @@ class RemoteRuntime(AgentRuntime):
         """The version is served by the engine elsewhere, whatever samples from its model here."""
         super().adopt(version, self._remote, renderer)
 
-    def attempt(
+    def rollout(
         self,
         jobs: Sequence[tuple[AgentVersion, Task, int]],
         purpose: Purpose,
-        begin: Sequence[BranchPoint] | None = None,
+        branch_points: Sequence[BranchPoint] | None = None,
     ) -> list[Trajectory]:
-        """See ``AgentRuntime.attempt``. Raises TrainingError when a sample of the tokens is not what these weights
+        """See ``AgentRuntime.rollout``. Raises TrainingError when a sample of the tokens is not what these weights
         sample; at temperatures other than 1 nothing is scored again, nor trained on.
         """
         if self._handover is None or self._scorer is None:
             raise ModelError("an engine elsewhere needs the weights of a model: call follow() first")
         version = self._handover.give()
-        trajectories = super().attempt(jobs, purpose, begin)
+        trajectories = super().rollout(jobs, purpose, branch_points)
         if purpose.temperature == 1.0:
             self.rescored = rescore(
                 trajectories, self._scorer, version=version, seed=purpose.seed, settings=self._rescoring

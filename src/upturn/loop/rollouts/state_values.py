@@ -112,7 +112,7 @@ def continued(
     states, keys = _entered(runtime, groups)
     jobs = [(version, state.task, number) for state in states.values() for number in range(how.count)]
     begin = [state.branch_point for state in states.values() for _ in range(how.count)]
-    made = runtime.attempt(jobs, purpose, begin)
+    made = runtime.rollout(jobs, purpose, begin)
     rewards = [
         None
         if trajectory.outcome == "environment_error"  # whatever a verifier makes of it

@@ -14,7 +14,7 @@ from upturn.arbiter import AgentRegistry, DiscountedThompson, Router, RuleBasedR
 from upturn.config import AdapterSettings, AgentConfig, Config, Limits
 from upturn.environments import EnvironmentKit
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
-from upturn.loop.failure_summary import TroubleProgress
+from upturn.loop.failure_summary import FailureProgress
 from upturn.loop.progress import Progress
 from upturn.loop.run.journal import Journal
 from upturn.loop.run.preflight import checked_kit
@@ -88,12 +88,12 @@ class Context:
 
     def finish(self) -> None:
         """Marks the run as done in the pool."""
-        self.pool.put_run(self._run("done"))
+        self.pool.append(self._run("done"))
 
     def begin(self) -> None:
         """Marks the run as running in the pool, unless it was done already."""
         if not any(run.id == self.run_id for run in self.pool.states(Run)):
-            self.pool.put_run(self._run("running"))
+            self.pool.append(self._run("running"))
 
     def _run(self, state: Literal["running", "done"]) -> Run:
         command = self.journal.progress().key.command
@@ -140,7 +140,7 @@ def open_run(
 ) -> Iterator[Context]:
     """Opens the run in ``run_dir``, begun here or before; raises ConfigError for what it names and is not there.
 
-    ``api_keys``: by the environment variable that holds them (``keys_in``); None = none is needed. Raises
+    ``api_keys``: by the environment variable that holds them (``config.api_keys``); None = none is needed. Raises
     JournalError when the folder holds another run, StoreBusyError when its pool is in use.
     """
     kit = checked_kit(config)
@@ -163,7 +163,7 @@ def open_run(
         run_id = run_dir.name
         router = Router(registry, policy, RunKey(run_id, config.run.seed))
         service = Service(runtime, router, pool, Purpose(f"{run_id}/service", config.run.seed))
-        told = TroubleProgress(progress, service.troubles)
+        told = FailureProgress(progress, service.failures)
         key = keys.get(config.rollouts.api_key_env, "")
         context = Context(
             config, run_dir, run_id, journal, pool, kit, runtime, router, policy, service, told, world, key
@@ -177,7 +177,7 @@ def keep_agent_version(pool: Pool, version: AgentVersion) -> AgentVersion:
     if any(known.id == version.id and known != version for known in pool.agent_versions()):
         digest = hashlib.blake2b(fields_json(version).encode(), digest_size=4).hexdigest()
         version = replace(version, version=f"{version.version}-{digest}")
-    pool.put_agent_version(version)
+    pool.append(version)
     return version
 
 

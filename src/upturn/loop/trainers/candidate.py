@@ -6,7 +6,13 @@ from pathlib import Path
 from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import Context, keep_agent_version
 from upturn.records import AgentVersion, Result, record
-from upturn.report.training import ending, keeping, measuring, read_training, write_training_report
+from upturn.report.training import (
+    kept_weights_sentence,
+    read_training,
+    score_sentence,
+    stop_sentences,
+    write_training_report,
+)
 from upturn.training.runs import DESCRIPTION_FILE, WARM_UP_FOLDER
 
 ADAPTER_FOLDER = "adapter"
@@ -27,13 +33,14 @@ def training_summary(context: Context, name: str) -> str:
     """How far a training run got, why it stopped there, which weights came out of it, and what chose them."""
     folder = training_folder(context, name)
     found = read_training(folder)
-    chosen = " ".join(filter(None, (keeping(found), measuring(found))))
+    chosen = " ".join(filter(None, (kept_weights_sentence(found), score_sentence(found))))
     if not found.has_warm_up:
-        return f"{ending(found)} {chosen}".rstrip()
+        return f"{stop_sentences(found)} {chosen}".rstrip()
     warm_up = (
-        f"A supervised warm-up went before. {ending(read_training(folder / WARM_UP_FOLDER))} Then practice began."
+        f"A supervised warm-up went before. {stop_sentences(read_training(folder / WARM_UP_FOLDER))} Then practice "
+        "began."
     )
-    return f"{warm_up} {ending(found)} {chosen}".rstrip()
+    return f"{warm_up} {stop_sentences(found)} {chosen}".rstrip()
 
 
 def limits_summary(context: Context, name: str) -> str:
@@ -41,7 +48,7 @@ def limits_summary(context: Context, name: str) -> str:
     found = read_training(training_folder(context, name))
     if found.outcome is None or found.outcome.stopped != "limit":
         return ""
-    return f"{ending(found)} {keeping(found)}"
+    return f"{stop_sentences(found)} {kept_weights_sentence(found)}"
 
 
 def keep_version(

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec
 
 from upturn.config import AdapterSettings, Config
-from upturn.errors import ConfigError, TrainingError, UpturnError, described
+from upturn.errors import ConfigError, TrainingError, UpturnError, error_text
 from upturn.loop.rollouts import PolicyWorker, put_on
 from upturn.loop.run import torch_set
 from upturn.rewards import Similarity
@@ -23,7 +23,7 @@ from upturn.training import ScoredGroup, State, TrainingOutcome
 from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.algorithms.online_dpo import OnlineDpoSettings
 from upturn.training.data import StatefulCollect
-from upturn.training.distributed import Limits, World, all_gather, broadcast_first, connected, first_process_only
+from upturn.training.distributed import Limits, World, all_gather, broadcast_first, connect, first_process_only
 from upturn.training.runs import RunOptions
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def jointly(
 @contextmanager
 def lead_ranks(world: World | None) -> Iterator[None]:
     """Inside, peers may be called for; afterwards they are told that all is done. None = there are none."""
-    with connected(world, FIRST_LIMITS):
+    with connect(world, FIRST_LIMITS):
         yield
         broadcast_first(world, lambda: None)
 
@@ -88,7 +88,7 @@ def follow_rank0(world: World) -> bool:
     """
     has_met = False
     try:
-        with connected(world, PEER_LIMITS):
+        with connect(world, PEER_LIMITS):
             has_met = True
             while (work := broadcast_first(world, _nothing)) is not None:
                 with torch_set(work.threads):
@@ -216,7 +216,7 @@ def _loaded(work: _Work, world: World) -> "PreTrainedModel":
         if work.adapter is not None:
             put_on(found, work.adapter, work.model)
     except Exception as exc:
-        all_gather(world, described(exc))
+        all_gather(world, error_text(exc))
         raise
     for rank, trouble in enumerate(all_gather(world, "")):
         if trouble:

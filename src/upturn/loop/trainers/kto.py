@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from upturn.errors import TrainingError
-from upturn.loop.evaluation import HeldoutResult, watch_of
+from upturn.loop.evaluation import HeldoutResult, configured_evaluation
 from upturn.loop.progress import told
 from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import Context
@@ -14,7 +14,7 @@ from upturn.loop.trainers.distributed_training import jointly
 from upturn.loop.trainers.pool_data import left_out_words, needed_pool, rendered, trained_selection, with_rows
 from upturn.loop.trainers.registry import Algorithm
 from upturn.loop.trainers.training_plan import Held, Plan, in_epochs, rows_plan
-from upturn.pool import take_snapshot_of, thumb_ratings
+from upturn.pool import take_snapshot_of, trajectory_ratings
 from upturn.records import AgentVersion, RatedTrajectory, record
 from upturn.training import supervised_rows
 from upturn.training.algorithms.kto import KtoSettings
@@ -50,7 +50,7 @@ def train(context: Context, parent: AgentVersion, _before: HeldoutResult, name: 
         RunOptions(
             context.seed,
             folder,
-            evaluate=watch_of(context, worker, name, asked),
+            evaluate=configured_evaluation(context, worker, name, asked),
             progress=told(context.progress, loss="loss"),
         ),
     )
@@ -99,7 +99,7 @@ def _frozen(context: Context, found: Sequence[RatedTrajectory]) -> FrozenThumbs:
 
 def _found(context: Context, worker: PolicyWorker) -> list[RatedTrajectory]:
     """What the pool holds now."""
-    found = thumb_ratings(context.pool, tenant=context.tenant, selection=trained_selection(context))
+    found = trajectory_ratings(context.pool, tenant=context.tenant, selection=trained_selection(context))
     known = {each.trajectory.id: each for each in (*found.rated, *found.tokenless)}
     written = rendered((each.trajectory for each in known.values()), worker)
     left_out = left_out_words(found.left_out, {"unwritable": written.unwritable})

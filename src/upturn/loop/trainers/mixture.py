@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, assert_never
 
-from upturn.config import Config, default_of
+from upturn.config import Config, default_value
 from upturn.errors import ConfigError
 from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.rollouts import PolicyWorker
@@ -187,7 +187,7 @@ PartSettings = TypeVar("PartSettings", DpoSettings, KtoSettings)
 
 def without_run(section: PartSettings) -> PartSettings:
     """The section with the usual epochs, optimiser and evaluations, which are the mixture's own."""
-    usual = {each.name: default_of(each) for each in fields(EpochSettings)}
+    usual = {each.name: default_value(each) for each in fields(EpochSettings)}
     return replace(section, **usual)
 
 

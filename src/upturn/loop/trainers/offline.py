@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from upturn.errors import TrainingError
-from upturn.loop.evaluation import HeldoutResult, watcher
+from upturn.loop.evaluation import HeldoutResult, selection_evaluation
 from upturn.loop.progress import told
 from upturn.loop.rollouts import PolicyWorker, in_training, scored
 from upturn.loop.run import Context
@@ -53,7 +53,7 @@ def train(context: Context, parent: AgentVersion, _before: HeldoutResult, name: 
         RunOptions(
             context.seed,
             folder,
-            evaluate=watcher(context, worker, name),
+            evaluate=selection_evaluation(context, worker, name),
             progress=told(context.progress, reward="mean_return"),
         ),
         versions=()

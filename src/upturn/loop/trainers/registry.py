@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from upturn.config import Config, Raw, Settings, load_config, parse_config
-from upturn.errors import ConfigError, UnknownNameError, described
+from upturn.errors import ConfigError, UnknownNameError, error_text
 
 if TYPE_CHECKING:
     from upturn.loop.evaluation import HeldoutResult
@@ -111,7 +111,7 @@ def algorithm(name: str) -> Algorithm:
     try:
         found = getattr(import_module(module), attribute)
     except Exception as exc:
-        raise ConfigError([f"no algorithm at {name!r}: {described(exc)}"]) from exc
+        raise ConfigError([f"no algorithm at {name!r}: {error_text(exc)}"]) from exc
     if not isinstance(found, Algorithm):
         raise ConfigError([f"{name!r} is a {type(found).__name__}, not an upturn.loop.trainers.Algorithm"])
     return found

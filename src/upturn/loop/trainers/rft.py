@@ -201,7 +201,7 @@ def chance(context: Context, base: AgentVersion) -> Chance:
     def measure() -> Chance:
         tasks = [task for task in examples(context) for _ in range(context.config.section(RftSettings).group_size)]
         jobs = [(base, task, at % context.config.section(RftSettings).group_size) for at, task in enumerate(tasks)]
-        found = context.runtime.attempt(jobs, context.purpose(name, temperature=1.0))
+        found = context.runtime.rollout(jobs, context.purpose(name, temperature=1.0))
         judged = [
             judge(context.kit.verifier, task, each)
             for task, each in zip(tasks, found, strict=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from upturn.config import CurriculumSettings, RewardConfig
 from upturn.loop.agent_runtime import AgentRuntime
-from upturn.loop.evaluation import HeldoutResult, watch_of
+from upturn.loop.evaluation import HeldoutResult, configured_evaluation
 from upturn.loop.progress import told
 from upturn.loop.rollouts import PolicyWorker, RolloutPlan, TaskSampler, curriculum_collect, follow, sampling
 from upturn.loop.run import Context, adapter_settings
@@ -95,7 +95,7 @@ def train_on_rollouts(
                     worker,
                     collect,
                     refill,
-                    watch_of(context, worker, name, section),
+                    configured_evaluation(context, worker, name, section),
                     folder,
                     told(context.progress, reward="mean_return"),
                 )

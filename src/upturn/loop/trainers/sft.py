@@ -3,7 +3,7 @@
 import math
 
 from upturn.errors import TrainingError
-from upturn.loop.evaluation import HeldoutResult, watch_of
+from upturn.loop.evaluation import HeldoutResult, configured_evaluation
 from upturn.loop.progress import told
 from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import Context
@@ -65,7 +65,7 @@ def train_sft(context: Context, parent: AgentVersion, snapshot: Snapshot, name: 
         RunOptions(
             context.seed,
             training_folder(context, name),
-            evaluate=watch_of(context, worker, name, settings),
+            evaluate=configured_evaluation(context, worker, name, settings),
             progress=told(context.progress, loss="loss"),
         ),
     )

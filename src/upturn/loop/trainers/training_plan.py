@@ -12,13 +12,13 @@ from typing import NamedTuple
 from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.loop.agent_runtime import SLOTS
-from upturn.loop.evaluation import heldout_tasks, watched
+from upturn.loop.evaluation import heldout_tasks, selection_tasks
 from upturn.loop.rollouts import PolicyWorker, RolloutPlan, TaskSampler, written_from_states
 from upturn.loop.run import Context
 from upturn.loop.trainers.rl_training import Course
 from upturn.records import AgentVersion, Evaluation, Result, Task, Trajectory, record
 from upturn.training import IterationSettings, PolicyGradientSettings, TrainingRow, policy_rows, written_count
-from upturn.training.optimisation import Memory, memory, shape_of
+from upturn.training.optimisation import Memory, estimate_memory, model_shape
 
 PROBED_ATTEMPTS = 48
 """At most."""
@@ -142,7 +142,7 @@ def practice_plan(
     settings = section.optimiser
     cost = probed(worker, tasks, replace(practice, attempts=attempts), settings)
     rows = held.trainings * section.iterations * section.tasks_per_iteration * practice.attempts
-    looks = len(watched(context).tasks) * evaluations(section) if course.is_watched else 0
+    looks = len(selection_tasks(context).tasks) * evaluations(section) if course.is_watched else 0
     continued = rows * practice.continuations * cost.continued
     heldout = held.trainings * looks + held.heldout_results * len(heldout_tasks(context))
     sampled = rows + continued / max(cost.written, 1.0) + heldout + held.attempts
@@ -249,9 +249,9 @@ def _memory(
     worker: PolicyWorker, cost: Cost, settings: OptimiserSettings, *, held: Held, batch_rows: int, alive: int = 0
 ) -> Memory:
     """At most: common beginnings are computed once and take less. ``alive``: attempts sampled at the same time."""
-    shape, copies = shape_of(worker.model), held.copies + 1
+    shape, copies = model_shape(worker.model), held.copies + 1
     tokens = max(cost.longest, min(settings.micro_batch_tokens, round(batch_rows * cost.tokens)))
-    own = memory(
+    own = estimate_memory(
         shape,
         micro_batch_tokens=tokens,
         written_tokens=round(tokens * cost.written / max(cost.tokens, 1.0)),

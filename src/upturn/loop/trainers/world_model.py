@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from upturn.errors import TrainingError
-from upturn.loop.agent_runtime import CONTEXT
+from upturn.loop.agent_runtime import DEFAULT_CONTEXT_TOKENS
 from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.progress import told
 from upturn.loop.rollouts import PolicyWorker
@@ -20,7 +20,7 @@ from upturn.loop.trainers.training_plan import Plan, Walk, evaluations, held_by,
 from upturn.models import RenderedObservations
 from upturn.pool import Selection, take_snapshot
 from upturn.records import AgentVersion, Result, Snapshot, Trajectory
-from upturn.report.training import TrainingReport, beginning, read_training
+from upturn.report.training import TrainingReport, read_training, start_text
 from upturn.training import TrainingRow, supervised_rows
 from upturn.training.algorithms.world_model import WorldModelSettings
 from upturn.training.data import LeftOut, Transition, transitions_of
@@ -92,7 +92,7 @@ def learned(version: AgentVersion, report: TrainingReport) -> Learned:
     line = (
         f"Of {n} held-out answers the version predicts {_points(metrics, 'held_out_right'):.1f} % right, and "
         f"always naming a tool's most common answer {_points(metrics, 'held_out_usual'):.1f} %: the lift is "
-        f"{_points(metrics, 'score'):+.1f} points, and was {_points(first, 'score'):+.1f} {beginning(report)}."
+        f"{_points(metrics, 'score'):+.1f} points, and was {_points(first, 'score'):+.1f} {start_text(report)}."
     )
     return Learned(version, tuple(lifts), ("", line))
 
@@ -136,7 +136,7 @@ def take_world_snapshot(context: Context) -> Snapshot:
 
 def observed(trajectories: Sequence[Trajectory], worker: PolicyWorker) -> Observed:
     """The transitions of the attempts, on both sides of the split."""
-    longest = worker.runtime.limits.max_tokens or CONTEXT
+    longest = worker.runtime.limits.max_tokens or DEFAULT_CONTEXT_TOKENS
     observations = RenderedObservations(worker.renderer)
     written = [with_rows(each, worker.renderer, worker.prompts) for each in trajectories]
     found, left_out = transitions_of(written, observations, max_tokens=longest)

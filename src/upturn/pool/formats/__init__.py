@@ -1,7 +1,7 @@
-"""The file formats of recorded conversations.
+"""Readers of the file formats of recorded conversations.
 
-A new format is a reader in a module here and a line in ``READERS``. Not here: turning conversations into records
-(``pool.importer``). Start with ``conversation``, which all readers share.
+A new format is a reader in a module here and an entry in ``READERS``; ``pool.importer`` turns conversations into
+records. Start with ``conversation``, which all readers share.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,8 +12,7 @@ from upturn.pool.formats.conversation import NAME_RULE, Conversation, Defaults, 
 from upturn.pool.formats.tau_bench import read_tau_bench
 
 READERS: Mapping[str, Callable[[Path, Defaults], Lines]] = {"tau-bench": read_tau_bench, "chat": read_chat}
-
-"""A reader yields every line or row of a file: parsed, or with the reason why not."""
+"""A reader yields every line or row of a file, parsed or with the reason why it is unusable."""
 
 __all__ = [
     "NAME_RULE",
@@ -23,7 +22,5 @@ __all__ = [
     "LineError",
     "Lines",
     "is_name",
-    "read_chat",
-    "read_tau_bench",
     "text_lines",
 ]

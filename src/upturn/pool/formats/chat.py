@@ -1,8 +1,8 @@
-"""JSON lines, one conversation each: ``{"messages": […], …}``.
+"""JSON lines with one conversation per line: ``{"messages": […], …}``.
 
-Optional beside ``messages``: ``reward`` (0 to 1), ``success`` (true or false; decides where both are given),
-``task_id`` (equal for trajectories of the same task; without it, conversations that begin with the same system and
-user message are the same task), ``trial``, ``family`` (default ``chat``), ``model``. Other keys are ignored.
+Optional keys: ``reward`` (0 to 1), ``success`` (true or false; it overrides ``reward``), ``task_id`` (equal for
+trajectories of the same task; without it, conversations with the same first system and user message are of the same
+task), ``trial``, ``family`` (default ``chat``) and ``model``. Other keys are ignored.
 """
 
 from collections.abc import Iterator
@@ -18,24 +18,29 @@ from upturn.pool.formats.conversation import (
     LineError,
     Lines,
     first_text,
-    parse_attempt,
     parse_name,
+    parse_number,
     parse_reward,
     parse_turns,
 )
 
 LONGEST_LINE = 32 * 2**20
-"""Bytes; a longer line is quarantined without being held in memory."""
+"""Bytes; a longer line is quarantined without loading it into memory."""
 
 
 def read_chat(path: Path, defaults: Defaults) -> Lines:
-    """The file's lines one after another; blank lines are skipped. Raises OSError."""
+    """Yields the lines of the file that are not blank. Raises OSError."""
     for number, text in text_lines(path):
-        yield Line(number, text if isinstance(text, LineError) else _parsed(text, defaults))
+        try:
+            if isinstance(text, LineError):
+                raise text
+            yield Line(number, _conversation(text, defaults))
+        except LineError as exc:
+            yield Line(number, exc)
 
 
 def text_lines(path: Path) -> Iterator[tuple[int, bytes | LineError]]:
-    """The number and text of each line that is not blank, or what is wrong with it. Raises OSError."""
+    """Yields (number, text or error) of each line that is not blank. Raises OSError."""
     with path.open("rb") as file:
         for number, line in enumerate(_lines(file), start=1):
             if line is None:
@@ -47,7 +52,7 @@ def text_lines(path: Path) -> Iterator[tuple[int, bytes | LineError]]:
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes | None]:
-    """Each line; None for one that is too long."""
+    """Yields the lines; None = a line that is too long."""
     while line := file.readline(LONGEST_LINE + 1):
         if len(line) <= LONGEST_LINE:
             yield line
@@ -55,13 +60,6 @@ def _lines(file: BinaryIO) -> Iterator[bytes | None]:
         while line and not line.endswith(b"\n"):
             line = file.readline(LONGEST_LINE)
         yield None
-
-
-def _parsed(text: bytes, defaults: Defaults) -> Conversation | LineError:
-    try:
-        return _conversation(text, defaults)
-    except LineError as exc:
-        return exc
 
 
 def _conversation(text: bytes, defaults: Defaults) -> Conversation:
@@ -74,7 +72,7 @@ def _conversation(text: bytes, defaults: Defaults) -> Conversation:
     messages = raw.get("messages")
     turns, final_observation = parse_turns(messages)
     if not turns:
-        raise LineError("there is no assistant message")
+        raise LineError("no assistant message")
     instruction = first_text(messages, "user")
     task_id = parse_name(raw.get("task_id"), "task_id")
     reward = parse_reward(raw.get("reward"))
@@ -83,7 +81,7 @@ def _conversation(text: bytes, defaults: Defaults) -> Conversation:
         family=parse_name(raw.get("family"), "family") or defaults.family or "chat",
         instruction=instruction,
         agent=parse_name(raw.get("model"), "model") or defaults.agent,
-        attempt=parse_attempt(raw.get("trial")),
+        number=parse_number(raw.get("trial")),
         turns=turns,
         final_observation=final_observation,
         reward=reward,

@@ -1,4 +1,4 @@
-"""A recorded conversation as turns: OpenAI-style chat messages, with tool calls in today's and the older form."""
+"""Parsing of recorded conversations: OpenAI-style chat messages, with ``tool_calls`` or ``function_call``."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,20 +9,20 @@ from pydantic_core import from_json
 from upturn.records import Action, JsonValue, Observation, Outcome, Turn
 
 TOOL = "tool"
-"""Target of the actions that call a tool."""
+"""Target of actions that call a tool."""
 
 _ROLES = ("system", "developer", "user", "tool", "function")
-"""Roles whose messages the agent sees; ``assistant`` is the agent's own."""
+"""Roles of the messages that the agent reads; its own have the role ``assistant``."""
 
 _LONGEST_NAME = 200
-"""Characters of a name that people choose: families, models, task ids."""
+"""Maximum characters of a name from a file or an option: families, models, task ids."""
 
 NAME_RULE = f"1 to {_LONGEST_NAME} printable characters"
 """The rule of ``is_name``, for messages."""
 
 
 class LineError(ValueError):
-    """One line or row of a file is unusable; the message becomes the reason of its quarantine."""
+    """A line or row of a file is unusable; the message is the reason of its quarantine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ class Conversation:
     instruction: str
     agent: str
     """The model's name."""
-    attempt: int | None
-    """Number among those of the task; None = not recorded."""
+    number: int | None
+    """Number of the trajectory among those of the task; None = not recorded."""
     turns: tuple[Turn, ...]
     final_observation: Observation
     reward: float | None
@@ -49,7 +49,7 @@ class Conversation:
 
 
 class Line(NamedTuple):
-    """The content of one line or row of a file, or why it is unusable."""
+    """The content of one line or row of a file, or its error."""
 
     number: int
     """From 1."""
@@ -60,10 +60,10 @@ Lines: TypeAlias = Iterator[Line]
 
 
 class Defaults(NamedTuple):
-    """Values for fields that the recording lacks."""
+    """Values for missing fields of a recording."""
 
     family: str | None
-    """None = the format's own default."""
+    """None = the format's default."""
     agent: str
 
 
@@ -71,30 +71,30 @@ class _Message(NamedTuple):
     role: str
     text: str
     action: Action | None
-    """The action of an assistant's message; None = not readable, or another role."""
+    """The action of an assistant message; None = no action, or another role."""
 
 
 def parse_turns(messages: object) -> tuple[tuple[Turn, ...], Observation]:
-    """One turn for each assistant message, and the observation after the last one.
+    """Returns one turn per assistant message, and the observation after the last one; raises LineError.
 
-    An observation of one message is its text; one of several has a line ``[role]`` before each. Raises LineError.
+    An observation of one message is its text; an observation of several has a line ``[role]`` before each.
     """
     if not isinstance(messages, list):
         raise LineError(f"messages must be a list, got {_kind(messages)}")
     turns: list[Turn] = []
-    unanswered: list[_Message] = []
-    for place, raw in enumerate(messages):
-        message = _message(raw, place)
+    observed: list[_Message] = []
+    for index, raw in enumerate(messages):
+        message = _message(raw, index)
         if message.role == "assistant":
-            turns.append(Turn(_observation(unanswered), message.text, message.action))
-            unanswered = []
+            turns.append(Turn(_observation(observed), message.text, message.action))
+            observed = []
         else:
-            unanswered.append(message)
-    return tuple(turns), _observation(unanswered)
+            observed.append(message)
+    return tuple(turns), _observation(observed)
 
 
 def first_text(messages: object, role: str) -> str:
-    """The text of the first message with this role; empty where there is none."""
+    """Returns the text of the first message with this role; empty = no such message."""
     if isinstance(messages, list):
         for raw in messages:
             if isinstance(raw, dict) and raw.get("role") == role:
@@ -103,88 +103,88 @@ def first_text(messages: object, role: str) -> str:
 
 
 def parse_reward(value: object) -> float | None:
-    """A reward in [0, 1], None where it is missing; raises LineError for other values."""
+    """Returns a reward in [0, 1], None if it is missing; raises LineError for other values."""
     if value is None:
         return None
     if not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise LineError(f"reward must be a number from 0 to 1 or null, got {_shown(value)}; rescale it first")
+        raise LineError(f"reward must be a number from 0 to 1 or null, got {_shorten(value)}; rescale it first")
     return float(value)
 
 
-def parse_attempt(value: object) -> int | None:
-    """The number of the trajectory, None where it is missing; raises LineError for other values."""
+def parse_number(value: object) -> int | None:
+    """Returns the trajectory's number, None if it is missing; raises LineError for other values."""
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**31:
-        raise LineError(f"trial must be a whole number from 0 or null, got {_shown(value)}")
+        raise LineError(f"trial must be a whole number from 0 or null, got {_shorten(value)}")
     return value
 
 
 def parse_name(value: object, name: str) -> str | None:
-    """A name that people chose, None where it is missing; raises LineError for other values."""
+    """Returns a name, None if it is missing; raises LineError for other values."""
     if value is None:
         return None
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     if not isinstance(text, str) or not is_name(text):
-        raise LineError(f"{name} must be {NAME_RULE} or null, got {_shown(value)}")
+        raise LineError(f"{name} must be {NAME_RULE} or null, got {_shorten(value)}")
     return text
 
 
 def is_name(text: str) -> bool:
-    """Whether the text is a usable name; see ``NAME_RULE``."""
+    """Returns whether the text is a valid name, see ``NAME_RULE``."""
     return 0 < len(text) <= _LONGEST_NAME and text.isprintable()
 
 
-def _message(raw: object, place: int) -> _Message:
+def _message(raw: object, index: int) -> _Message:
     if not isinstance(raw, dict):
-        raise LineError(f"message {place} must be an object, got {_kind(raw)}")
+        raise LineError(f"message {index} must be an object, got {_kind(raw)}")
     role = raw.get("role")
     if role == "assistant":
-        text = _text(raw.get("content"), place)
-        return _Message(role, text, _action(_calls(raw, place), text))
+        text = _text(raw.get("content"), index)
+        return _Message(role, text, _action(_calls(raw, index), text))
     if not isinstance(role, str) or role not in _ROLES:
-        raise LineError(f"message {place} has role {_shown(role)}; known: assistant, {', '.join(_ROLES)}")
-    return _Message(role, _text(raw.get("content"), place), None)
+        raise LineError(f"message {index} has role {_shorten(role)}; known: assistant, {', '.join(_ROLES)}")
+    return _Message(role, _text(raw.get("content"), index), None)
 
 
-def _text(content: object, place: int) -> str:
-    """The message's text: a string, null, or a list of parts; for parts other than text, their type."""
+def _text(content: object, index: int) -> str:
+    """Returns the text of a string, null, or a list of parts; for parts other than text, their type."""
     if content is None:
         return ""
     if isinstance(content, str):
         return content
     if isinstance(content, list):
-        return "\n".join(_part(part, place) for part in content)
-    raise LineError(f"content of message {place} must be text, a list of parts or null, got {_kind(content)}")
+        return "\n".join(_part(part, index) for part in content)
+    raise LineError(f"content of message {index} must be text, a list of parts or null, got {_kind(content)}")
 
 
-def _part(part: object, place: int) -> str:
+def _part(part: object, index: int) -> str:
     if isinstance(part, str):
         return part
     if not isinstance(part, dict):
-        raise LineError(f"a content part of message {place} must be an object, got {_kind(part)}")
+        raise LineError(f"a content part of message {index} must be an object, got {_kind(part)}")
     text = part.get("text")
     return text if isinstance(text, str) else f"[{str(part.get('type'))[:_LONGEST_NAME]}]"
 
 
-def _calls(raw: Mapping[str, Any], place: int) -> list[tuple[str, dict[str, JsonValue]]]:
-    listed = raw.get("tool_calls") or []
-    if not isinstance(listed, list):
-        raise LineError(f"tool_calls of message {place} must be a list or null, got {_kind(listed)}")
-    older = raw.get("function_call")
-    return [_call(call, place) for call in [*listed, *([older] if older else [])]]
+def _calls(raw: Mapping[str, Any], index: int) -> list[tuple[str, dict[str, JsonValue]]]:
+    calls = raw.get("tool_calls") or []
+    if not isinstance(calls, list):
+        raise LineError(f"tool_calls of message {index} must be a list or null, got {_kind(calls)}")
+    function_call = raw.get("function_call")  # the older form
+    return [_call(call, index) for call in [*calls, *([function_call] if function_call else [])]]
 
 
-def _call(call: object, place: int) -> tuple[str, dict[str, JsonValue]]:
+def _call(call: object, index: int) -> tuple[str, dict[str, JsonValue]]:
     function = call.get("function", call) if isinstance(call, dict) else None
     name = function.get("name") if isinstance(function, dict) else None
     if not isinstance(function, dict) or not isinstance(name, str) or not name:
-        raise LineError(f"a tool call of message {place} has no function name: {_shown(call)}")
+        raise LineError(f"a tool call of message {index} has no function name: {_shorten(call)}")
     return name, _arguments(function.get("arguments"))
 
 
 def _arguments(value: object) -> dict[str, JsonValue]:
-    """The call's arguments; anything but a JSON object is kept unchanged under ``arguments``."""
+    """Returns the call's arguments; anything except a JSON object is stored under ``arguments``."""
     if value is None or value == "":
         return {}
     parsed: Any = value
@@ -197,13 +197,13 @@ def _arguments(value: object) -> dict[str, JsonValue]:
 
 
 def _action(calls: Sequence[tuple[str, dict[str, JsonValue]]], text: str) -> Action | None:
-    """One call is its action; several in one message are one action ``parallel``; none is a message to the user."""
+    """Returns one call as an action, several as one action ``parallel``, and only text as a message."""
     if len(calls) == 1:
         name, arguments = calls[0]
         return Action(TOOL, name, arguments)
     if calls:
-        listed: list[JsonValue] = [{"name": name, "arguments": arguments} for name, arguments in calls]
-        return Action(TOOL, "parallel", {"calls": listed})
+        parallel: list[JsonValue] = [{"name": name, "arguments": arguments} for name, arguments in calls]
+        return Action(TOOL, "parallel", {"calls": parallel})
     return Action("user", "message") if text else None
 
 
@@ -218,6 +218,6 @@ def _kind(value: object) -> str:
     return names.get(type(value), "a number")
 
 
-def _shown(value: object) -> str:
+def _shorten(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else text[:80] + "…"

@@ -1,10 +1,9 @@
-"""τ-bench's recorded trajectories: one JSON array of rows ``task_id``, ``trial``, ``reward``, ``traj`` and
+"""τ-bench's recorded trajectories: a JSON array of rows with ``task_id``, ``trial``, ``reward``, ``traj``,
 ``info``.
 
-``traj`` holds the chat messages; ``info.task`` the instruction that the simulated user had and the gold
-actions. A row whose run broke has an empty ``traj`` and ``info.error``: it is kept as a trajectory. The file names
-neither its domain nor its model: the family is the domain in the first heading of the agent's policy, else
-``tau-bench``.
+``traj`` has the chat messages, ``info.task`` the simulated user's instruction and the gold actions. A row of a
+broken run has an empty ``traj`` and ``info.error``, and is stored as a trajectory. The file has neither its domain
+nor its model: the family is the domain in the first heading of the agent's policy, or ``tau-bench``.
 """
 
 import json
@@ -23,23 +22,23 @@ from upturn.pool.formats.conversation import (
     LineError,
     Lines,
     first_text,
-    parse_attempt,
     parse_name,
+    parse_number,
     parse_reward,
     parse_turns,
 )
 
 LARGEST_FILE = 2**30
-"""Bytes; an array is parsed as a whole and takes about ten times its size in memory."""
+"""Bytes; the array is parsed at once and needs about ten times its size in memory."""
 
 _SUCCESS = 1 - 1e-6
-"""τ-bench's own threshold for a reward that means success."""
+"""τ-bench's threshold of the reward for a success."""
 
 _DOMAIN = re.compile(r"^#\s*([A-Za-z][A-Za-z-]{0,40}) agent policy", re.IGNORECASE)
 
 
 def read_tau_bench(path: Path, defaults: Defaults) -> Lines:
-    """The array's rows one after another. Raises OSError, and IngestError for a file that is no JSON array."""
+    """Yields the rows of the array. Raises OSError, and IngestError for a file that is no JSON array."""
     if path.stat().st_size > LARGEST_FILE:
         raise IngestError(f"{str(path)!r} is larger than {LARGEST_FILE} bytes; split the array into several files")
     content = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
@@ -52,7 +51,7 @@ def read_tau_bench(path: Path, defaults: Defaults) -> Lines:
                 f"{str(path)!r} is not JSON: {exc}; a tau-bench file is one JSON array of rows"
             ) from exc
     if not isinstance(rows, list):
-        raise IngestError(f"{str(path)!r} holds no JSON array; for JSON lines use --format chat")
+        raise IngestError(f"{str(path)!r} is no JSON array; for JSON lines use --format chat")
     texts = _task_texts(rows)
     for number, row in enumerate(rows, start=1):
         try:
@@ -62,33 +61,32 @@ def read_tau_bench(path: Path, defaults: Defaults) -> Lines:
 
 
 def _rows_one_by_one(content: bytes) -> list[Any]:
-    """The rows of an array with Python's deviations from JSON: NaN, or text that is not Unicode.
+    """Returns the rows of an array with Python's deviations from JSON, which are NaN and text that is not Unicode.
 
-    Where the text stops being an array, the last row is a LineError. Empty where no array starts.
+    If the array ends with a syntax error, the last row is a LineError. Empty = the text is no array.
     """
     text = content.decode(errors="surrogateescape")
     decoder = json.JSONDecoder()
     rows: list[Any] = []
-    place = _past_space(text, 0)
-    if not text.startswith("[", place):
+    position = _skip_space(text, 0)
+    if not text.startswith("[", position):
         return rows
     is_open = True
     try:
         while is_open:
-            row, place = decoder.raw_decode(text, _past_space(text, place + 1))
+            row, position = decoder.raw_decode(text, _skip_space(text, position + 1))
             rows.append(_checked_row(row))
-            place = _past_space(text, place)
-            is_open = text.startswith(",", place)
-        if not text.startswith("]", place) or text[place + 1 :].strip():
-            raise ValueError(f"expected , or the end of the array at character {place}")
+            position = _skip_space(text, position)
+            is_open = text.startswith(",", position)
+        if not text.startswith("]", position) or text[position + 1 :].strip():
+            raise ValueError(f"expected , or the end of the array at character {position}")
     except (ValueError, RecursionError) as exc:
         rows.append(LineError(f"not JSON: {exc}; the rest of the file is not read"))
     return rows
 
 
 def _checked_row(row: Any) -> Any:
-    """The row, or a LineError where it cannot be written again: its text is also used for other rows of its
-    task."""
+    """Returns the row, or a LineError if it is not valid JSON, since other rows of its task also use its text."""
     try:
         to_json(row, inf_nan_mode="constants")
     except PydanticSerializationError as exc:
@@ -96,30 +94,22 @@ def _checked_row(row: Any) -> Any:
     return row
 
 
-def _past_space(text: str, place: int) -> int:
-    """The place of the next character that is no white space."""
-    match = _SPACE.match(text, place)
-    return place if match is None else match.end()
+def _skip_space(text: str, position: int) -> int:
+    """Returns the position of the next character that is no white space."""
+    match = _SPACE.match(text, position)
+    return position if match is None else match.end()
 
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
 class _TaskTexts(NamedTuple):
-    """Instructions and policies by task, from the complete rows; rows of broken runs have none."""
+    """Instructions and policies from the complete rows, for rows of broken runs, which have none."""
 
     instructions: Mapping[str, str]
-    """The first instruction of each task id that has one."""
+    """The first instruction by task id."""
     policies: Mapping[str, str]
-    """The first system message of each task id that has one, and the file's first one under the empty id."""
-
-    def instruction_of(self, task_id: str) -> str:
-        """Empty where no row has one."""
-        return self.instructions.get(task_id, "")
-
-    def policy_of(self, task_id: str) -> str:
-        """The task's policy, else the file's, else empty."""
-        return self.policies.get(task_id) or self.policies.get("", "")
+    """The first system message by task id, and the file's first one under the empty id."""
 
 
 def _task_texts(rows: list[Any]) -> _TaskTexts:
@@ -142,7 +132,7 @@ def _task_texts(rows: list[Any]) -> _TaskTexts:
 def _policy(row: Mapping[str, Any]) -> str:
     try:
         return first_text(row.get("traj"), "system")
-    except LineError:  # reported where the row itself is read
+    except LineError:  # reported when the row itself is read
         return ""
 
 
@@ -169,8 +159,8 @@ def _conversation(row: object, texts: _TaskTexts, defaults: Defaults) -> Convers
     messages = row["traj"]
     turns, final_observation = parse_turns(messages)
     reward = parse_reward(row.get("reward"))
-    policy = first_text(messages, "system") or texts.policy_of(task_id)
-    instruction = _task_of(row).get("instruction") or texts.instruction_of(task_id)
+    policy = first_text(messages, "system") or texts.policies.get(task_id, texts.policies.get("", ""))
+    instruction = _task_of(row).get("instruction") or texts.instructions.get(task_id, "")
     if not isinstance(instruction, str):
         raise LineError("info.task.instruction must be text")
     error = _error(_info_of(row), bool(turns))
@@ -180,7 +170,7 @@ def _conversation(row: object, texts: _TaskTexts, defaults: Defaults) -> Convers
         family=defaults.family or (domain[1].lower() if domain else "tau-bench"),
         instruction=instruction or first_text(messages, "user") or f"task {task_id}",
         agent=defaults.agent,
-        attempt=parse_attempt(row.get("trial")),
+        number=parse_number(row.get("trial")),
         turns=turns,
         final_observation=final_observation,
         reward=reward,
@@ -192,7 +182,7 @@ def _conversation(row: object, texts: _TaskTexts, defaults: Defaults) -> Convers
 
 
 def _error(info: Mapping[str, Any], has_turns: bool) -> str:
-    """The error of a broken run; empty = none."""
+    """Returns the error of a broken run; empty = no error."""
     if info.get("error"):
         return str(info["error"])[:1000]
     return "" if has_turns else "no assistant message was recorded"

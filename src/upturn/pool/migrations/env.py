@@ -1,4 +1,4 @@
-"""Runs the revisions on the connection that the pool hands over; there is no other way to call it."""
+"""Runs the migrations on the connection that the pool passes in; it cannot be called otherwise."""
 
 from alembic import context
 

@@ -13,7 +13,7 @@ from upturn.training.advantage import Advantage, mean_return, unscorable_count
 from upturn.training.advantages import AdvantageSettings, Constrained, Multipliers, advantage_of
 from upturn.training.algorithms.policy_update import PolicyUpdate, needs, rollout_rows
 from upturn.training.data import Collect, Collection, Collector, ComparedGroup, Refill, Refilling
-from upturn.training.optimisation import sampled_of
+from upturn.training.optimisation import count_sampled
 from upturn.training.policy_settings import ObjectiveSettings, PolicyGradientSettings
 from upturn.training.row import TrainingRow, policy_rows, written_count
 from upturn.training.scorer import Scorer
@@ -61,7 +61,7 @@ class PolicyGradient:
         """Iteration ``index``. Raises TrainingError when there is nothing, or something unusable, to train on."""
         found = self._collector.collection(index)
         groups = [_group_rows(each, self.settings.objective) for each in found.used]
-        update = self._update.unit(index, groups, sampled_of(each.group for each in found.used))
+        update = self._update.unit(index, groups, count_sampled(each.group for each in found.used))
         without = len(found.sampled) - sum(each.advantages.is_informative for each in found.used)
         metrics = {**sampled_metrics(found), "filtered_groups": float(without)}
         if self._multipliers is not None:

@@ -14,7 +14,14 @@ import numpy as np
 from upturn.errors import TrainingError
 from upturn.training.loss import Objective
 from upturn.training.losses import AdaptiveCoefficient, k3, policy_objective
-from upturn.training.optimisation import Sampled, WrittenLogprobs, denominator, mismatch, scales, written_tokens
+from upturn.training.optimisation import (
+    SampledCounts,
+    WrittenLogprobs,
+    denominator,
+    mismatch,
+    token_scales,
+    written_tokens,
+)
 from upturn.training.policy_settings import MismatchSettings, ObjectiveSettings, PolicyGradientSettings
 from upturn.training.row import TrainingRow
 from upturn.training.scorer import Scorer
@@ -60,7 +67,7 @@ class PolicyUpdate:
             else None
         )
 
-    def unit(self, index: int, groups: Groups, sampled: Sampled) -> Unit:
+    def unit(self, index: int, groups: Groups, sampled: SampledCounts) -> Unit:
         """The steps of iteration ``index``, whose loss is an average over ``sampled``.
 
         Groups without rows are left out. Metric ``trained_rows``, and those of mismatch and KL.
@@ -127,7 +134,7 @@ def rollout_rows(rows: Sequence[TrainingRow], settings: ObjectiveSettings) -> Se
     """
     if not rows or (settings.kl is None and not any(row.weights.any() for row in rows)):
         return ()
-    shares = scales([len(row.positions) for row in rows], settings)
+    shares = token_scales([len(row.positions) for row in rows], settings)
     if shares is None:
         return rows
     return [replace(row, scales=share) for row, share in zip(rows, shares, strict=True)]

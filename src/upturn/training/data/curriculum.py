@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from upturn.config import USUAL_MIX, CurriculumSettings, LevelSettings
+from upturn.config import DEFAULT_MIX, CurriculumSettings, LevelSettings
 from upturn.errors import TrainingError
 from upturn.training.advantage import ScoredGroup
 from upturn.training.data.success import SuccessWindow
@@ -270,7 +270,7 @@ def _chosen(settings: CurriculumSettings) -> LevelSettings:
 
 def _mix(levels: Sequence[int], settings: LevelSettings) -> dict[int, float]:
     """The final share of each level."""
-    mix = USUAL_MIX if settings.final_mix is None else settings.final_mix
+    mix = DEFAULT_MIX if settings.final_mix is None else settings.final_mix
     total = math.fsum(mix[level] for level in levels)
     return {level: mix[level] / total for level in levels}
 
@@ -301,7 +301,7 @@ def _check_levels(levels: Sequence[int], settings: LevelSettings) -> None:
         raise TrainingError(
             f"policy='levels' does nothing with one level only, {levels[0]!r}; take policy='failure_weighted'"
         )
-    named = set(USUAL_MIX if settings.final_mix is None else settings.final_mix)
+    named = set(DEFAULT_MIX if settings.final_mix is None else settings.final_mix)
     if settings.final_mix is not None and named != set(levels):
         raise TrainingError(
             f"levels.final_mix is of levels {sorted(named)!r}, the pools have {list(levels)!r}; give each of "

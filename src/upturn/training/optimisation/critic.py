@@ -23,10 +23,10 @@ from upturn.training.stream import NO_STATE, Minibatch, State, joined, parted
 
 
 def value_model(policy: PreTrainedModel) -> PreTrainedModel:
-    """A copy of the policy with a scalar output layer, initialised to 0.
+    """A copy of the policy with a scalar output layer in float32, initialised to 0.
 
-    A random head would start with noise as large as the rewards. The head is
-    float32, whatever the policy is. Raises TrainingError for a sharded policy, which cannot be copied.
+    A random head would start with noise as large as the rewards. Raises TrainingError for a sharded policy, which
+    cannot be copied.
     """
     if world_of(policy) is not None:
         raise TrainingError(
@@ -80,8 +80,8 @@ class Critic:
                 )
         return scores
 
-    def learn(self, minibatches: Sequence[Minibatch]) -> list[StepMetrics]:
-        """One optimiser step each, in order."""
+    def train(self, minibatches: Sequence[Minibatch]) -> list[StepMetrics]:
+        """One optimiser step on each minibatch, in order."""
         return [self._trainer.step(minibatch) for minibatch in minibatches]
 
     def state(self) -> State:
@@ -93,9 +93,9 @@ class Critic:
     def load_state(self, state: State) -> None:
         """Restores a state from ``state``. Raises TrainingError for a critic of another model, or none."""
         parts = parted(state)
-        restore_weights(self._trainer.model, _tensors(parts.get("weights", NO_STATE)))
-        self._trainer.load_state(_tensors(parts.get("optimiser", NO_STATE)), int(parts["count"]["steps"]))
-
-
-def _tensors(state: State) -> dict[str, Tensor]:
-    return {name: value for name, value in state.items() if isinstance(value, Tensor)}
+        weights, optimiser = (
+            {name: value for name, value in parts.get(part, NO_STATE).items() if isinstance(value, Tensor)}
+            for part in ("weights", "optimiser")
+        )
+        restore_weights(self._trainer.model, weights)
+        self._trainer.load_state(optimiser, int(parts["count"]["steps"]))

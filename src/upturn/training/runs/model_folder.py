@@ -15,7 +15,7 @@ from upturn.errors import ModelError, TrainingError
 from upturn.models import CARD
 from upturn.models.engine import weights_hash
 from upturn.training.distributed import weight_tensors, world_of
-from upturn.training.optimisation import merged
+from upturn.training.optimisation import merge_adapter
 from upturn.training.runs.checkpoint import sync
 
 Stored = Literal["float32", "bfloat16"]
@@ -52,7 +52,7 @@ def save_version(
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    whole = merged(model)
+    whole = merge_adapter(model)
     writer: Any = whole  # save_pretrained is typed for a subset of what it takes
     tensors = {name: tensor.to(_DTYPES[stored]) for name, tensor in weight_tensors(whole).items()}
     with _no_progress_bars():

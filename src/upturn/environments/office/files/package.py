@@ -12,7 +12,7 @@ from io import BytesIO
 from typing import Literal
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
 
-from upturn.errors import FileFormatError, described
+from upturn.errors import FileFormatError, error_text
 
 PackageKind = Literal["workbook", "document", "presentation"]
 MAX_BYTES = 32 * 2**20
@@ -64,9 +64,9 @@ def checked_package(data: bytes, kind: PackageKind) -> bytes:
     except (BadZipFile, EOFError, NotImplementedError, KeyError, ValueError, OSError, RuntimeError) as exc:
         if isinstance(exc, FileFormatError):
             raise
-        raise FileFormatError(f"it is damaged or cut off ({described(exc, longest=120)})") from exc
+        raise FileFormatError(f"it is damaged or cut off ({error_text(exc, longest=120)})") from exc
     except Exception as exc:  # decompressors have errors of their own, such as zlib.error
-        raise FileFormatError(f"it is damaged ({described(exc, longest=120)})") from exc
+        raise FileFormatError(f"it is damaged ({error_text(exc, longest=120)})") from exc
     return data
 
 
@@ -144,7 +144,7 @@ def parsing(what: str) -> Iterator[None]:
     except FileFormatError:
         raise
     except Exception as exc:  # libraries meet damaged files with errors of any kind
-        raise FileFormatError(f"it is no {what} that can be read ({described(exc, longest=200)})") from exc
+        raise FileFormatError(f"it is no {what} that can be read ({error_text(exc, longest=200)})") from exc
 
 
 def repacked(data: bytes, change: Callable[[str, bytes], bytes] = lambda _name, content: content) -> bytes:

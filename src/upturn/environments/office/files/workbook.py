@@ -49,7 +49,7 @@ from upturn.environments.office.state import (
     shown,
     typed,
 )
-from upturn.errors import FileFormatError, described
+from upturn.errors import FileFormatError, error_text
 
 DATE = "yyyy-mm-dd"
 _NEWER = re.compile(r"""("(?:[^"]|"")*"|'(?:[^']|'')*')|\b(CONCAT|XLOOKUP)\(""")
@@ -88,7 +88,7 @@ def workbook_bytes(book: Book) -> bytes:
             for name in book.sheets:
                 writer.put_sheet(name)
     except XlsxWriterException as exc:
-        raise FileFormatError(f"the workbook cannot be written: {described(exc, longest=200)}") from exc
+        raise FileFormatError(f"the workbook cannot be written: {error_text(exc, longest=200)}") from exc
     return repacked(target.getvalue(), escaped_part)
 
 

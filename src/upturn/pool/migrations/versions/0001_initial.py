@@ -1,4 +1,4 @@
-"""The first tables. Frozen once released: a later change is a later revision."""
+"""The initial tables. Never changed after a release: a change is a later revision."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -33,7 +33,7 @@ def _ledger(name: str, *columns: sa.Column[str] | sa.Column[int] | sa.Column[flo
     op.create_index(f"ix_{name}_sequence", name, ["sequence"])
 
 
-def _evidence() -> None:
+def _create_evidence() -> None:
     _ledger("tasks", *_text("tenant", "family", "environment", "split"), *_integer("level"))
     op.create_index("ix_tasks_tenant_family", "tasks", ["tenant", "family"])
     _ledger(
@@ -66,7 +66,7 @@ def _evidence() -> None:
     op.create_index("ix_feedback_subject", "feedback", ["subject_kind", "subject_id"])
 
 
-def _operation() -> None:
+def _create_operator_records() -> None:
     _ledger("agent_versions", *_text("agent", "kind"))
     _ledger("releases", *_text("agent", "candidate", "state"))
     _ledger("runs", *_text("command", "state"))
@@ -80,7 +80,7 @@ def _operation() -> None:
     op.create_index("ix_history_record", "history", ["kind", "record_id"])
 
 
-def _books() -> None:
+def _create_logs() -> None:
     op.create_table(
         "rollouts",
         sa.Column("run", sa.Text(), primary_key=True),
@@ -108,7 +108,7 @@ def _books() -> None:
 
 
 def upgrade() -> None:
-    """Create every table of the first release."""
-    _evidence()
-    _operation()
-    _books()
+    """Creates all tables of the first release."""
+    _create_evidence()
+    _create_operator_records()
+    _create_logs()

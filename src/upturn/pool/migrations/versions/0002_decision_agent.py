@@ -1,4 +1,4 @@
-"""Decisions name their agent: stored ones get it from their version, and the digest of the longer record."""
+"""Decisions get the field ``agent``, from their version, and the digest of the changed record."""
 
 import hashlib
 from typing import Any
@@ -19,7 +19,7 @@ _VERSIONS = sa.table("agent_versions", sa.column("id"), sa.column("agent"))
 
 
 def upgrade() -> None:
-    """Rewrite every decision as the present program would have written it; nothing else of it changes."""
+    """Adds the agent to every stored decision; nothing else changes."""
     connection = op.get_bind()
     agents = {row.id: row.agent for row in connection.execute(sa.select(_VERSIONS.c.id, _VERSIONS.c.agent))}
     query = sa.select(_DECISIONS.c.id, _DECISIONS.c.chosen, _DECISIONS.c.fields, _DECISIONS.c.sequence)
@@ -28,7 +28,7 @@ def upgrade() -> None:
     change = change.values(fields=sa.bindparam("row_fields"), digest=sa.bindparam("row_digest"))
     last = 0
     while rows := connection.execute(query.where(_DECISIONS.c.sequence > last)).all():
-        # A version that was never stored: its id is ``agent@version``, split where the old service split it.
+        # The agent of a version that is not stored is the part of its id before the last @.
         changes = [_change(row, agents.get(row.chosen, row.chosen.rsplit("@", 1)[0])) for row in rows]
         if changed := [values for values in changes if values is not None]:
             connection.execute(change, changed)
@@ -36,7 +36,7 @@ def upgrade() -> None:
 
 
 def _change(row: Any, agent: str) -> dict[str, str] | None:
-    """The row's new text and digest; None where it is no record (reading it says so) or names its agent already."""
+    """Returns the row's new text and digest; None = it is no valid record, or has an agent already."""
     try:
         stored = from_json(row.fields)
     except ValueError:

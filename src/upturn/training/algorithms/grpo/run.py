@@ -38,7 +38,7 @@ def run_grpo(
     rate = IterationSchedule(settings.decay, settings.iterations, settings.optimiser.warmup_steps)
     trainer = Trainer(model, settings.optimiser, rate)
     algorithm: Algorithm = PolicyGradient(
-        rate.noted(collect),
+        rate.follow(collect),
         settings,
         options.seed,
         advantage=advantage,

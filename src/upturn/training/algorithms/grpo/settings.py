@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from upturn.config import EnvironmentConfig, Raw, dumped, made_from, overlaid, settings
+from upturn.config import EnvironmentConfig, Raw, dump_settings, merge_settings, parse_settings, settings
 from upturn.errors import ConfigError
 from upturn.training.algorithms.grpo.presets import PRESETS
 from upturn.training.policy_settings import PolicyGradientSettings, is_ratio_one
@@ -69,10 +69,10 @@ class GrpoSettings(OnlineSettings, PolicyGradientSettings):
         name = raw.get("preset")
         said = _table(raw, "objective")
         base = PRESETS[name].values if isinstance(name, str) and name in PRESETS else {}
-        merged = overlaid(cls, base, raw)
+        merged = merge_settings(cls, base, raw)
         objective = dict(_table(merged, "objective"))
         if objective.get("aggregation") == "constant":
-            limits = dumped(EnvironmentConfig()) | dict(_table(whole, "environment"))
+            limits = dump_settings(EnvironmentConfig()) | dict(_table(whole, "environment"))
             turns, tokens = limits["max_turns"], limits["max_action_tokens"]
             if said.get("constant_tokens") is None and isinstance(turns, int) and isinstance(tokens, int):
                 objective["constant_tokens"] = turns * tokens
@@ -96,4 +96,4 @@ def preset(name: str) -> GrpoSettings:
     """The settings of a named algorithm; raises ConfigError for a name that is not in ``PRESETS``."""
     if name not in PRESETS:
         raise ConfigError([f"unknown preset {name!r}; known: {', '.join(PRESETS)}"])
-    return made_from(GrpoSettings, GrpoSettings.prepare({"preset": name}, {}))
+    return parse_settings(GrpoSettings, GrpoSettings.prepare({"preset": name}, {}))

@@ -144,7 +144,7 @@ def run_online_dpo(
     if critic is not None:
         further["critic"] = weights_hash(critic) if isinstance(critic, PreTrainedModel) else signature(critic)
     algorithm: Algorithm = PreferenceRounds(
-        rate.noted(collect),
+        rate.follow(collect),
         settings,
         options.seed,
         critic=_critic(model, critic, settings, seed=options.seed),

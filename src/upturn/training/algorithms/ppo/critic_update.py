@@ -79,7 +79,7 @@ class Appraiser:
             Split(own.minibatches, own.passes),
             rng=np.random.default_rng([self.seed, index, _ORDER]),
         )
-        seen = summary(self._critic.learn(steps))
+        seen = summary(self._critic.train(steps))
         told = {f"critic_{name}": seen[name] for name in ("optimiser_steps", "grad_norm", "learning_rate")}
         told |= {name: value for name, value in seen.items() if name.startswith("value_")}
         metrics = credit_metrics(attempts, self.credit.gamma)

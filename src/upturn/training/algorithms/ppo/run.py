@@ -22,7 +22,14 @@ from upturn.training.algorithms.ppo.credit_units import group_steps
 from upturn.training.algorithms.ppo.critic_update import Appraiser
 from upturn.training.algorithms.ppo.settings import PpoSettings
 from upturn.training.data import Collect, Collecting, Collector, StatefulCollect
-from upturn.training.optimisation import Critic, IterationSchedule, Trainer, frozen_scorer, sampled_of, value_model
+from upturn.training.optimisation import (
+    Critic,
+    IterationSchedule,
+    Trainer,
+    count_sampled,
+    frozen_scorer,
+    value_model,
+)
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.row import TrainingRow, policy_rows
 from upturn.training.runs import (
@@ -58,7 +65,7 @@ def run_ppo(
     critic_rate = IterationSchedule(settings.decay, settings.iterations, own.warmup_steps)
     trainer = Trainer(model, settings.optimiser, rate)
     algorithm: Algorithm = ProximalPolicy(
-        critic_rate.noted(rate.noted(collect)),
+        critic_rate.follow(rate.follow(collect)),
         settings,
         options.seed,
         critic=Critic(value_model(model) if critic is None else critic, own, critic_rate),
@@ -108,7 +115,7 @@ class ProximalPolicy:
         appraised = self._appraiser.appraise(index, steps)
         alone = index < self.settings.critic.alone_iterations
         rows = [] if alone else self._rows(groups, appraised.groups)
-        update = self._update.unit(index, rows, sampled_of(groups))
+        update = self._update.unit(index, rows, count_sampled(groups))
         return Unit(update.minibatches, {**sampled_metrics(found), **appraised.metrics, **update.metrics})
 
     def state(self) -> State:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from upturn.agents import Attempt, Job, ModelSession, Reply, Setting, run_rollouts
+from upturn.agents import Job, ModelSession, Reply, RolloutRequest, Setting, run_rollouts
 from upturn.config import Limits
 from upturn.environments import Info, Step
 from upturn.errors import TrainingError
@@ -60,7 +60,7 @@ class Predictor:
         """
         jobs = [
             Job(
-                Attempt(task_of(each), number, index),
+                RolloutRequest(task_of(each), number, index),
                 Setting(
                     key=key,
                     agent=_Foresight(each, self.observations),

@@ -1,4 +1,4 @@
-"""``upturn train ALGORITHM`` on a toy desk: what it prints and leaves, what it refuses before any work."""
+"""``upturn train ALGORITHM`` on a toy desk: its output and files, and errors before any work."""
 
 import importlib
 import json
@@ -44,7 +44,7 @@ min_score = 0.5
 
 @pytest.fixture(autouse=True)
 def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Where the command is started; the toy desk is importable and nothing of that outlives a test."""
+    """The current folder; the toy desk is importable during a test."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path, str(Path(__file__).parent.parent / "loop")])
     return tmp_path
@@ -52,7 +52,7 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def served(folder: Path) -> Path:
-    """A pool in which somebody solved twelve tasks."""
+    """A pool with twelve solved tasks."""
     desk: ModuleType = importlib.import_module("toy_desk")
     cycle = importlib.import_module("upturn.loop.cycle")
     path = folder / "served.db"
@@ -72,68 +72,68 @@ def write(folder: Path, text: str = FILE) -> None:
 
 def printed(result: Result) -> dict[str, Any]:
     assert result.exit_code == 0, result.stderr
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
+    content: dict[str, Any] = json.loads(result.stdout)
+    return content
 
 
-def figures(found: dict[str, Any]) -> dict[str, Any]:
-    return {result["name"]: result["value"] for result in found["results"]}
+def figures(content: dict[str, Any]) -> dict[str, Any]:
+    return {result["name"]: result["value"] for result in content["results"]}
 
 
 def _contents(path: Path) -> tuple[list[str], list[str], list[str]]:
     with Pool.open(path, read_only=True) as pool:
         return (
-            [each.id for each in pool.agent_versions()],
-            [each.id for each in pool.snapshots()],
-            [each.trajectory_id for each in pool.selected(tenant="default")],
+            [version.id for version in pool.agent_versions()],
+            [snapshot.id for snapshot in pool.snapshots()],
+            [item.trajectory_id for item in pool.selected(tenant="default")],
         )
 
 
-def test_a_dry_run_says_what_would_be_done_and_leaves_no_trace(folder: Path, served: Path) -> None:
+def test_a_dry_run_prints_a_plan_and_changes_nothing(folder: Path, served: Path) -> None:
     write(folder)
     before, files = _contents(served), {path for path in folder.iterdir() if path.name != "served.db-shm"}
-    found = printed(run("sft", "--dry-run", "--json"))
-    assert found["algorithm"] == "sft"
-    assert found["learns_from"] == "12 verified successes that the pool holds"
-    assert figures(found)["rows"] == 12.0
-    assert figures(found)["optimiser steps"] == 1.0
-    assert found["settings"]["sft"]["min_score"] == 0.5
-    assert set(figures(found)) == {"optimiser steps", "rows", "tokens", "memory", "time"}
+    content = printed(run("sft", "--dry-run", "--json"))
+    assert content["algorithm"] == "sft"
+    assert content["learns_from"] == "12 verified successes that the pool holds"
+    assert figures(content)["rows"] == 12.0
+    assert figures(content)["optimiser steps"] == 1.0
+    assert content["settings"]["sft"]["min_score"] == 0.5
+    assert set(figures(content)) == {"optimiser steps", "rows", "tokens", "memory", "time"}
     assert _contents(served) == before
     assert {path for path in folder.iterdir() if path.name != "served.db-shm"} == files
 
 
-def test_a_plan_needs_no_engine_but_says_that_it_did_not_answer(
+def test_a_plan_needs_no_engine_but_notes_that_it_is_unavailable(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("upturn.loop.trainers.training_plan.PROBED_ATTEMPTS", 2)
-    nobody = "http://127.0.0.1:9"
-    write(folder, f'{FILE}\n[rollouts]\nplace = "engine"\nurl = "{nobody}"\n')
+    url = "http://127.0.0.1:9"
+    write(folder, f'{FILE}\n[rollouts]\nplace = "engine"\nurl = "{url}"\n')
     result = run("grpo", "--dry-run", "--json")
     assert figures(printed(result))["iterations"] == 40.0
-    assert f"a run would not begin now: {nobody}/v1/models failed 2 times" in result.stderr
+    assert f"a run could not start now: {url}/v1/models failed 2 times" in result.stderr
 
 
-def test_a_run_prints_one_object_and_leaves_its_folder(folder: Path, served: Path) -> None:
+def test_a_run_prints_one_object_and_writes_its_folder(folder: Path, served: Path) -> None:
     write(folder)
     result = run("sft", "--json")
-    found = printed(result)
+    content = printed(result)
     assert len(result.stdout.splitlines()) == 1
-    run_dir = Path(found["run"])
-    assert found["command"] == "train sft"
-    assert list(figures(found)) == ["success_before", "success_after", "gain", "validation"]
+    run_dir = Path(content["run"])
+    assert content["command"] == "train sft"
+    assert list(figures(content)) == ["success_before", "success_after", "gain", "validation"]
     summary = json.loads((run_dir / "summary.json").read_text())
-    assert summary == {key: value for key, value in found.items() if key in summary}
-    assert summary["results"] == found["results"]
-    card = Path(found["card"]).read_text(encoding="utf-8")
-    assert card.startswith(f"# {found['made']}\n")
+    assert summary == {key: value for key, value in content.items() if key in summary}
+    assert summary["results"] == content["results"]
+    card = Path(content["card"]).read_text(encoding="utf-8")
+    assert card.startswith(f"# {content['made']}\n")
     assert "Its one optimiser step was done. The last weights are kept." in card
     assert "of `served.db` |" in card
     assert (run_dir / "training" / "sft" / "report.html").is_file()
-    assert found["made"] in _contents(served)[0]
+    assert content["made"] in _contents(served)[0]
     again = run("sft", "--resume", "latest", "--json")
-    assert figures(printed(again)) == figures(found)
-    assert printed(again)["made"] == found["made"]
+    assert figures(printed(again)) == figures(content)
+    assert printed(again)["made"] == content["made"]
     other = run("kto", "--resume", str(run_dir))
     assert other.exit_code == 1
     assert "command is 'train-sft' there and 'train-kto' now" in other.stderr
@@ -143,7 +143,7 @@ def test_a_run_prints_one_object_and_leaves_its_folder(folder: Path, served: Pat
     assert "config_hash is" in changed.stderr and "start a new run" in changed.stderr
 
 
-def test_an_algorithm_in_a_file_of_ones_own_is_trained_by_the_same_command(
+def test_a_custom_algorithm_is_trained_by_the_same_command(
     folder: Path, served: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``examples/own_algorithm.py``: plan, run, card, page, version, resumption; its section is checked."""
@@ -170,7 +170,7 @@ def test_an_algorithm_in_a_file_of_ones_own_is_trained_by_the_same_command(
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_every_way_says_what_it_learns_from_without_a_configuration(algorithm: str) -> None:
+def test_every_algorithm_has_help_without_a_configuration(algorithm: str) -> None:
     help_text = run(algorithm, "--help")
     assert help_text.exit_code == 0
     assert f"training/{algorithm}/report.html" in "".join(help_text.stdout.split()).replace("│", "")
@@ -198,7 +198,7 @@ def test_every_way_says_what_it_learns_from_without_a_configuration(algorithm: s
         ),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_made(
+def test_invalid_runs_are_refused_before_any_work(
     folder: Path, arguments: tuple[str, ...], changes: dict[str, str], message: str
 ) -> None:
     text = FILE
@@ -212,7 +212,7 @@ def test_what_cannot_be_is_refused_before_anything_is_made(
     assert [path.name for path in folder.iterdir()] == ["upturn.toml"]
 
 
-def test_a_pool_of_another_tenant_has_nothing_to_learn_from(folder: Path, served: Path) -> None:
+def test_a_pool_of_another_tenant_has_no_training_data(folder: Path, served: Path) -> None:
     write(folder, FILE.replace('path = "served.db"', 'path = "served.db"\ntenant = "other"'))
     before = _contents(served)
     result = run("sft", "--dry-run")
@@ -221,12 +221,12 @@ def test_a_pool_of_another_tenant_has_nothing_to_learn_from(folder: Path, served
     assert _contents(served) == before
 
 
-def test_a_rate_that_blows_up_ends_with_what_to_do_and_the_pool_whole(folder: Path, served: Path) -> None:
+def test_divergence_ends_with_advice_and_an_intact_pool(folder: Path, served: Path) -> None:
     write(folder, FILE + "optimiser.learning_rate = 1e30\nepochs = 30\n")
     before = set(_contents(served)[2])
     result = run("sft")
     assert result.exit_code == 1
     assert "Lower the learning rate" in result.stderr
-    assert before < set(_contents(served)[2])  # the heldout before is kept
+    assert before < set(_contents(served)[2])  # with the held-out evaluation before training
     (journal,) = folder.glob(f"runs/*/{FILE_NAME}")
     assert '"step":"heldout-before"' in journal.read_text()

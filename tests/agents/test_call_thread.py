@@ -1,4 +1,4 @@
-"""A thread for blocking calls: in order, one at a time, with what they return and raise."""
+"""A thread for blocking calls: they run in order, and their results and exceptions reach the caller."""
 
 import asyncio
 import subprocess
@@ -9,42 +9,46 @@ from functools import partial
 
 import pytest
 
-from upturn.agents.environment_thread import EnvironmentThread
+from upturn.agents.call_thread import CallThread
 
-MOOD: ContextVar[str] = ContextVar("MOOD")
+CONTEXT: ContextVar[str] = ContextVar("CONTEXT")
 
 
-def place_and_thread(place: int) -> tuple[int, int]:
-    return place, threading.get_ident()
+def index_and_thread(index: int) -> tuple[int, int]:
+    return index, threading.get_ident()
+
+
+def call_thread() -> CallThread:
+    return CallThread("call")
 
 
 def test_all_calls_run_in_one_other_thread_in_order() -> None:
-    async def ask() -> list[tuple[int, int]]:
-        worker = EnvironmentThread()
+    async def run_calls() -> list[tuple[int, int]]:
+        worker = call_thread()
         try:
-            return await asyncio.gather(*(worker.run(partial(place_and_thread, place)) for place in range(5)))
+            return await asyncio.gather(*(worker.run(partial(index_and_thread, index)) for index in range(5)))
         finally:
             worker.end()
 
-    answers = asyncio.run(ask())
-    assert [place for place, _ in answers] == [0, 1, 2, 3, 4]
-    (thread,) = {thread for _, thread in answers}
+    results = asyncio.run(run_calls())
+    assert [index for index, _ in results] == [0, 1, 2, 3, 4]
+    (thread,) = {thread for _, thread in results}
     assert thread != threading.get_ident()
 
 
 def test_the_event_loop_continues_while_a_call_waits() -> None:
     gate = threading.Event()
 
-    async def ask() -> bool:
-        worker = EnvironmentThread()
+    async def run_calls() -> bool:
+        worker = call_thread()
         waiting = asyncio.create_task(worker.run(lambda: gate.wait(10)))
         for _ in range(3):
             await asyncio.sleep(0)
-        gate.set()  # never reached, and False after ten seconds, if the call held up the loop
+        gate.set()  # not reached within ten seconds if the call blocks the loop
         worker.end()
         return await waiting
 
-    assert asyncio.run(ask())
+    assert asyncio.run(run_calls())
 
 
 @pytest.mark.parametrize("error", [OSError("no disk"), SystemExit(3), KeyboardInterrupt()], ids=repr)
@@ -52,17 +56,17 @@ def test_an_exception_reaches_its_caller_and_the_next_call_runs(error: BaseExcep
     def fail() -> None:
         raise error
 
-    async def ask() -> tuple[BaseException | None, int]:
-        worker, caught = EnvironmentThread(), None
+    async def run_calls() -> tuple[BaseException | None, int]:
+        worker, caught = call_thread(), None
         try:
             await worker.run(fail)
         except BaseException as exc:  # noqa: BLE001
             caught = exc
-        answer = await worker.run(lambda: 5)
+        result = await worker.run(lambda: 5)
         worker.end()
-        return caught, answer
+        return caught, result
 
-    assert asyncio.run(ask()) == (error, 5)
+    assert asyncio.run(run_calls()) == (error, 5)
 
 
 def test_a_cancelled_caller_returns_at_once_and_its_call_finishes() -> None:
@@ -72,8 +76,8 @@ def test_a_cancelled_caller_returns_at_once_and_its_call_finishes() -> None:
         gate.wait(10)
         ended.set()
 
-    async def ask() -> None:
-        worker = EnvironmentThread()
+    async def run_calls() -> None:
+        worker = call_thread()
         caller = asyncio.create_task(worker.run(wait))
         await asyncio.sleep(0)
         caller.cancel()
@@ -81,38 +85,38 @@ def test_a_cancelled_caller_returns_at_once_and_its_call_finishes() -> None:
             await caller
         assert not ended.is_set()
         gate.set()
-        assert await worker.run(ended.is_set)  # the next call comes after it, and the late answer harms nobody
+        assert await worker.run(ended.is_set)  # runs after it; the late result is dropped
         worker.end()
 
-    asyncio.run(ask())
+    asyncio.run(run_calls())
 
 
 def test_calls_run_in_the_context_of_the_constructor() -> None:
-    async def ask() -> str:
-        MOOD.set("calm")
-        worker = EnvironmentThread()
+    async def run_calls() -> str:
+        CONTEXT.set("calm")
+        worker = call_thread()
         try:
-            return await worker.run(MOOD.get)
+            return await worker.run(CONTEXT.get)
         finally:
             worker.end()
 
-    assert asyncio.run(ask()) == "calm"
+    assert asyncio.run(run_calls()) == "calm"
 
 
 def test_the_thread_ends_on_request_and_outlives_its_loop() -> None:
     gate = threading.Event()
 
-    async def leave() -> None:
-        worker = EnvironmentThread()
+    async def abandon() -> None:
+        worker = call_thread()
         waiting = asyncio.create_task(worker.run(lambda: gate.wait(10)))
         await asyncio.sleep(0)
         worker.end()
         waiting.cancel()
 
     before = set(threading.enumerate())
-    asyncio.run(leave())
+    asyncio.run(abandon())
     (thread,) = set(threading.enumerate()) - before
-    gate.set()  # its answer finds no loop
+    gate.set()  # its result is dropped: the loop has ended
     thread.join(10)
     assert not thread.is_alive()
 
@@ -120,13 +124,15 @@ def test_the_thread_ends_on_request_and_outlives_its_loop() -> None:
 def test_a_hanging_call_does_not_delay_the_exit() -> None:
     program = (
         "import asyncio, threading\n"
-        "from upturn.agents.environment_thread import EnvironmentThread\n"
+        "from upturn.agents.call_thread import CallThread\n"
         "async def main():\n"
-        "    await asyncio.wait_for(EnvironmentThread().run(threading.Event().wait), 0.05)\n"
+        "    await asyncio.wait_for(CallThread('call').run(threading.Event().wait), 0.05)\n"
         "try:\n"
         "    asyncio.run(main())\n"
         "except TimeoutError:\n"
         "    print('left')\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "left\n", "")
+    completed = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (completed.returncode, completed.stdout, completed.stderr) == (0, "left\n", "")

@@ -52,7 +52,7 @@ def _pool(desk: ModuleType, folder: Path, *, is_practised: bool) -> str:
             tasks = context.next_tasks(2)
             worker.sample_groups(tasks, 0, RolloutPlan("run/practice", 0, 2), PoolSink(context.pool))
             version = worker.serve_as(worker.version)
-            hot = context.runtime.attempt([(version, tasks[0], 7)], Purpose("hot", 0, temperature=0.5))
+            hot = context.runtime.rollout([(version, tasks[0], 7)], Purpose("hot", 0, temperature=0.5))
             PoolSink(context.pool).append(
                 "run/hot", 0, [(tasks[0], hot[0], context.runtime.kit.verifier.verify(tasks[0], hot[0]))]
             )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.errands import ENVIRONMENT, LEARNED
 from benchmarks.errands.pretraining.demonstrations import demonstration
-from upturn.training.pretraining import Course, Phase, new_tokenizer, said
+from upturn.training.pretraining import Phase, Recipe, demonstration_texts, new_tokenizer
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -52,21 +52,21 @@ def _texts(count: int = 1500) -> Iterator[str]:
     """Texts for the tokenizer: ``count`` demonstrations of every kind, with numbers that no step uses."""
     for kind in (*LEARNED, "drill", "drill", "pick"):
         for number in range(count):
-            yield from said(demonstration(kind, 10_000_000 + number))
+            yield from demonstration_texts(demonstration(kind, 10_000_000 + number))
 
 
 def _tokenizer() -> "Tokenizer":
     return new_tokenizer(_texts(), PATTERN, VOCABULARY)
 
 
-ERRANDS = Course(
+ERRANDS = Recipe(
     model="nano-errands",
     environment=ENVIRONMENT,
     families=LEARNED,
     data="Generated demonstrations only: oracle walks through errands (training templates, task numbers that no "
     "run uses), drills of one operation and look-ups of one thing. No held-out template, no text from elsewhere.",
     schedule=(SKILLS, GLIMPSES),
-    walk=demonstration,
+    demonstration=demonstration,
     new_tokenizer=_tokenizer,
     vocabulary=VOCABULARY,
     positions=1024,

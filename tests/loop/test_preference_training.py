@@ -21,8 +21,8 @@ from upturn.loop.trainers.dpo import stored_pairs
 from upturn.loop.trainers.kto import rated
 from upturn.loop.trainers.pool_data import left_out_words
 from upturn.loop.trainers.training_plan import Plan
-from upturn.pool import Pool, PoolBatch, Selection
-from upturn.pool.preference import correction_pairs, deployment_pairs, thumb_ratings
+from upturn.pool import Pool, Selection
+from upturn.pool.preference import correction_pairs, deployment_pairs, trajectory_ratings
 from upturn.pool.snapshot import find_snapshot
 from upturn.records import Action, Feedback
 from upturn.training.algorithms.mixture import MixtureSettings
@@ -47,7 +47,7 @@ def _opened(desk: ModuleType, folder: Path, name: str = "now", **dpo: object) ->
 
 def _say(folder: Path, name: str, trajectory: str, value: float, metric: str = "thumbs") -> None:
     with Pool.open(folder / "shared.db") as pool:
-        pool.add_feedback(Feedback(name, "trajectory", trajectory, metric, value))
+        pool.append(Feedback(name, "trajectory", trajectory, metric, value))
 
 
 def _attempts(folder: Path, agent: str) -> list[str]:
@@ -109,7 +109,7 @@ def _store_unwritable(folder: Path, trajectory: str) -> str:
         turn = found.trajectory.turns[0]
         turns = (replace(turn, action=Action("no name", "answer", {})),)
         foreign = replace(found.trajectory, id=f"foreign-{trajectory}", agent_version="ann@1", turns=turns)
-        pool.append(PoolBatch(trajectories=[foreign]))
+        pool.append(foreign)
     return foreign.id
 
 
@@ -131,7 +131,7 @@ def test_what_the_agent_cannot_write_is_left_out_and_counted(desk: ModuleType, t
     _say(tmp_path, "a", first, 1.0)
     _say(tmp_path, "b", foreign, -1.0)
     with Pool.open(tmp_path / "shared.db") as pool:
-        pool.add_feedback(Feedback("c", "trajectory", foreign, "correction", 1.0, refers_to=second))
+        pool.append(Feedback("c", "trajectory", foreign, "correction", 1.0, refers_to=second))
     notes = Notes()
     settings = desk.config(("solver",), environment=SHORT, pool={"path": str(tmp_path / "shared.db")}, dpo=VERSIONS)
     with open_run(settings, tmp_path / "now", "toy", notes) as context:
@@ -176,7 +176,7 @@ def test_what_people_said_of_families_that_are_not_practised_is_not_trained_on(
     with Pool.open(tmp_path / "shared.db") as pool:
         families = {each.trajectory.id: each.task.family for each in pool.experiences(tenant="default")}
         better = {families[name]: name for name in liked}
-        pool.add_feedback(
+        pool.append(
             *(Feedback(f"up-{name}", "trajectory", name, "thumbs", 1.0) for name in liked),
             *(
                 Feedback(f"c-{name}", "trajectory", name, "correction", 1.0, refers_to=better[families[name]])
@@ -299,5 +299,5 @@ def test_every_cause_is_told_in_words_and_what_is_rendered_is_not_left_out(tmp_p
     assert left_out_words({"equal": 0}) == ""
     with Pool.open(tmp_path / "pool.db") as pool:
         every = set(deployment_pairs(pool, tenant="x", old="a", new="b").left_out)
-        every |= {*thumb_ratings(pool, tenant="x").left_out, *correction_pairs(pool, tenant="x").left_out}
+        every |= {*trajectory_ratings(pool, tenant="x").left_out, *correction_pairs(pool, tenant="x").left_out}
     assert left_out_words(dict.fromkeys(every, 1)).count("1 ") == len(every) - 1

@@ -1,4 +1,4 @@
-"""Practice through an engine elsewhere: what a runtime in this process would give, and what is refused."""
+"""Rollouts through a remote engine: equal to those in this process, or refused."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -31,7 +31,7 @@ PRACTICE = RolloutPlan("run", 5, 3)
 
 
 class NoSink:
-    """Keeps nothing."""
+    """Stores nothing."""
 
     def append(self, run: str, iteration: int, finished: Sequence[Any]) -> None:
         pass
@@ -50,67 +50,67 @@ class Served:
 
 
 @pytest.fixture
-def practising(
+def remote(
     engine_server: ModuleType, tmp_path: Path
 ) -> Iterator[Callable[[], tuple[Any, RemoteRuntime, PolicyWorker]]]:
-    """The engine, the runtime that samples from it, and a worker with other weights than the engine has."""
+    """The engine, a runtime that samples from it, and a worker with weights that differ from the engine's."""
     served = Served(engine_server)
     with engine_server.serving(served.engine):
 
-        def begin() -> tuple[Any, RemoteRuntime, PolicyWorker]:
-            remote = RemoteEngine(RemoteSettings(served.engine.url, "sglang", max_length=200, retries=0), "start")
-            runtime = RemoteRuntime(KIT, LIMITS, remote, tmp_path)
+        def start() -> tuple[Any, RemoteRuntime, PolicyWorker]:
+            client = RemoteEngine(RemoteSettings(served.engine.url, "sglang", max_length=200, retries=0), "start")
+            runtime = RemoteRuntime(KIT, LIMITS, client, tmp_path)
             worker = PolicyWorker(runtime, VERSION)
             with torch.no_grad():
                 next(iter(worker.model.parameters())).mul_(1.01)
             return served.engine, runtime, worker
 
-        yield begin
+        yield start
 
 
 def tokens(groups: Sequence[ScoredGroup]) -> list[list[tuple[int, ...]]]:
     return [[row.token_ids for row in member.trajectory.rows] for group in groups for member in group.members]
 
 
-def test_practice_through_an_engine_elsewhere_is_practice_here(practising: Callable[[], Any]) -> None:
-    """SGLang's seeds have 31 bits, ours 63: so tokens differ from those here, but are those of the same weights."""
-    _, runtime, worker = practising()
+def test_rollouts_through_an_engine_have_the_worker_s_weights(remote: Callable[[], Any]) -> None:
+    """SGLang's seeds have 31 bits, Upturn's 63, so tokens differ, but they come from the same weights."""
+    _, runtime, worker = remote()
     runtime.follow(worker.model)
     groups = worker.sample_groups(TASKS, 2, PRACTICE, NoSink())
-    found = [member.trajectory for group in groups for member in group.members]
-    assert len(found) == 9 and {each.error for each in found} == {""}
-    assert {each.model_version for each in found} == {weights_hash(worker.model)}
+    trajectories = [member.trajectory for group in groups for member in group.members]
+    assert len(trajectories) == 9 and {trajectory.error for trajectory in trajectories} == {""}
+    assert {trajectory.model_version for trajectory in trajectories} == {weights_hash(worker.model)}
     assert all(member.turn_rewards is not None for group in groups for member in group.members)
     assert runtime.rescored is not None and runtime.rescored.largest_gap < 1e-4
     assert tokens(worker.sample_groups(TASKS, 2, PRACTICE, NoSink())) == tokens(groups), (
-        "seeds decide, not the moment"
+        "draws depend on seeds, not on time"
     )
 
 
-def test_an_engine_that_returns_other_ids_than_it_sampled_is_refused_before_training(
-    practising: Callable[[], Any],
+def test_an_engine_that_returns_tokens_it_did_not_sample_is_refused(
+    remote: Callable[[], Any],
 ) -> None:
-    """In good form, so that only the weights can tell: every answer's first token is another one."""
+    """The format is valid, so that only rescoring detects it: every answer's first token is changed."""
 
     def other(_: Any, answer: dict[str, Any]) -> dict[str, Any]:
         answer["output_ids"][0] = (answer["output_ids"][0] + 7) % 256
         answer["meta_info"]["output_token_logprobs"][0][1] = answer["output_ids"][0]
         return answer
 
-    engine, runtime, worker = practising()
+    engine, runtime, worker = remote()
     runtime.follow(worker.model)
     engine.faults.append(other)
     with pytest.raises(TrainingError, match="the engine returns other tokens than it sampled"):
         worker.sample_groups(TASKS, 2, PRACTICE, NoSink())
 
 
-def test_nothing_is_scored_again_at_other_temperatures_and_nothing_sampled_without_weights(
-    practising: Callable[[], Any],
+def test_nothing_is_rescored_at_other_temperatures_or_sampled_without_weights(
+    remote: Callable[[], Any],
 ) -> None:
-    _, runtime, worker = practising()
+    _, runtime, worker = remote()
     with pytest.raises(ModelError, match=r"call follow\(\) first"):
         worker.sample_groups(TASKS, 2, PRACTICE, NoSink())
     runtime.follow(worker.model)
-    (found,) = runtime.attempt([(worker.version, TASKS[0], 0)], Purpose("heldout", 1, temperature=0.0))
-    assert "at temperature 0.0 they are not the model's" in found.error, "SGLang scores at its own temperature"
+    (trajectory,) = runtime.rollout([(worker.version, TASKS[0], 0)], Purpose("heldout", 1, temperature=0.0))
+    assert "at temperature 0.0 they are not the model's" in trajectory.error, "SGLang scores at its own temperature"
     assert runtime.rescored is None

@@ -1,4 +1,4 @@
-"""Sub-goal rewards in a real run: potentials of errands reach the credit of turns, and are missed by name."""
+"""Shaped rewards in a real run: potentials reach the credit of turns; their absence is an error."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -34,8 +34,8 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-class Forgetful:
-    """Keeps nothing."""
+class NoSink:
+    """Stores nothing."""
 
     def append(self, run: str, iteration: int, finished: Sequence[tuple[Task, Trajectory, Evaluation]]) -> None:
         pass
@@ -44,15 +44,15 @@ class Forgetful:
 def train_on_rollouts(kit: EnvironmentKit, family: str) -> tuple[PolicyWorker, list[ScoredGroup]]:
     worker = PolicyWorker(AgentRuntime(kit, Limits(max_turns=8, max_tokens=240, max_action_tokens=40)), NANO)
     tasks = list(islice(kit.tasks(seed=3, split="train", families=[family]), 2))
-    return worker, worker.sample_groups(tasks, 0, PRACTICE, Forgetful())
+    return worker, worker.sample_groups(tasks, 0, PRACTICE, NoSink())
 
 
-def test_turns_are_credited_with_differences_of_the_potential_of_errands(tmp_path: Path) -> None:
+def test_turns_are_credited_with_differences_of_the_potential(tmp_path: Path) -> None:
     worker, groups = train_on_rollouts(ErrandsKit(), "call_off")
     potentials = [member.potentials for group in groups for member in group.members]
-    assert all(each is not None and each[0] == each[-1] == 0.0 for each in potentials)
-    assert any(0.0 < value <= 1.0 for each in potentials if each is not None for value in each)
-    # Work that got further is no other return, but it is another state to have come from.
+    assert all(values is not None and values[0] == values[-1] == 0.0 for values in potentials)
+    assert any(0.0 < value <= 1.0 for values in potentials if values is not None for value in values)
+    # Shaping changes the credit of turns, not the returns.
     plain, shaped = (advantage_of(AdvantageSettings("turn", is_shaped=flag)) for flag in (False, True))
     assert [shaped(group).returns for group in groups] == [plain(group).returns for group in groups]
     assert [shaped(group).turns for group in groups] != [plain(group).turns for group in groups]

@@ -1,4 +1,4 @@
-"""Rollouts that follow a curriculum: which tasks come, and what is known of their outcomes."""
+"""Rollouts that follow a curriculum: their tasks and outcomes."""
 
 import json
 from collections.abc import Mapping
@@ -39,8 +39,8 @@ def _collect(context: Context, settings: CurriculumSettings, *, attempts: int = 
     return curriculum_collect(worker, WEIGHTS, 4, settings=settings, practice=practice, sink=PoolSink(context.pool))
 
 
-def test_tasks_are_known_by_family_and_number(desk: ModuleType) -> None:
-    """In whatever order they are asked for, and the same that practice without a curriculum draws from."""
+def test_tasks_are_determined_by_family_and_number(desk: ModuleType) -> None:
+    """In any order of requests, and the same tasks as without a curriculum."""
     sampler = TaskSampler(desk.kit(), WEIGHTS, 4, seed=5)
     first = sampler.numbered_tasks([Portion("sums", 0, 3), Portion("products", 0, 1)])
     assert [task.family for task in first] == ["sums"] * 3 + ["products"]
@@ -52,7 +52,7 @@ def test_tasks_are_known_by_family_and_number(desk: ModuleType) -> None:
     assert first[:3] + later == drawn
 
 
-def test_numbers_go_on_from_the_beginning_where_a_family_ends(desk: ModuleType, tmp_path: Path) -> None:
+def test_numbers_wrap_around_at_the_end_of_a_family(desk: ModuleType, tmp_path: Path) -> None:
     """Five products in a file: number 7 is number 2 again; of six at once there are five."""
     rows = [{"id": f"p{at}", "instruction": f"multiply {at} 2", "family": "products"} for at in range(6)]
     rows[5]["split"] = "heldout"
@@ -65,8 +65,8 @@ def test_numbers_go_on_from_the_beginning_where_a_family_ends(desk: ModuleType, 
     assert sampler.numbered_tasks([Portion("products", 4, 2)]) == [every[4], every[0]]
 
 
-def test_practice_follows_the_schedule_and_knows_what_succeeded(desk: ModuleType, tmp_path: Path) -> None:
-    """Whatever is written fails here, so the first level stays the current one: 3 or 4 of 4 tasks."""
+def test_rollouts_follow_the_schedule_and_record_success(desk: ModuleType, tmp_path: Path) -> None:
+    """Every rollout fails, so the first level stays the current one: 3 or 4 of 4 tasks."""
     settings = CurriculumSettings(min_attempts=4)
     with desk.opened(tmp_path, desk.config(environment=SHORT)) as context:
         context.runtime.kit = Graded(context.runtime.kit)
@@ -90,8 +90,8 @@ def test_practice_follows_the_schedule_and_knows_what_succeeded(desk: ModuleType
     assert state["given.sums"] == sum(sums)
 
 
-def test_what_the_judge_could_not_say_is_no_failure(desk: ModuleType, tmp_path: Path) -> None:
-    """The judge breaks on every third of eight attempts and calls the others a success."""
+def test_a_missing_verdict_is_not_a_failure(desk: ModuleType, tmp_path: Path) -> None:
+    """The verifier fails on every third of eight trajectories; the others are successes."""
     settings = CurriculumSettings(policy="failure_weighted", min_attempts=2)
     with desk.opened(tmp_path, desk.config(environment={**SHORT, "verifier": "toy_desk:costly_judge"})) as context:
         collect = _collect(context, settings)
@@ -104,7 +104,7 @@ def test_what_the_judge_could_not_say_is_no_failure(desk: ModuleType, tmp_path: 
     assert told["success_level_1"] == 1.0
 
 
-def test_an_attempt_carries_what_was_said_of_it_whatever_it_earned() -> None:
+def test_success_is_independent_of_the_reward() -> None:
     trajectory = Trajectory("t", "t", "v", (), Observation(""), "finished", "sampled")
     assert scored(trajectory, None, True).succeeded is True
     assert scored(trajectory, 1.0, False).succeeded is False

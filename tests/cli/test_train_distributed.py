@@ -1,6 +1,6 @@
-"""``upturn train`` started several times by a launcher: one run, the same weights, and an end in time.
+"""``upturn train`` in several processes: one run, the same weights, and a timely end.
 
-Two processes on this machine, each with one thread; what they leave is compared with what one process leaves.
+Two processes on this machine, each with one thread, are compared with one process.
 """
 
 import json
@@ -98,7 +98,7 @@ epochs = 1
 
 
 class Ended(NamedTuple):
-    """What a command left."""
+    """The result of a command."""
 
     folder: Path
     code: int
@@ -108,11 +108,11 @@ class Ended(NamedTuple):
     @property
     def run(self) -> Path:
         """Its only run."""
-        (found,) = (self.folder / "runs").iterdir()
-        return found
+        (run,) = (self.folder / "runs").iterdir()
+        return run
 
     def weights(self) -> dict[str, torch.Tensor]:
-        """As training left them; what is kept of them may be those from before."""
+        """The weights at the end of training; the version may have earlier ones."""
         return {
             f"{path.parent.name} {name}": tensor
             for path in self.run.rglob(CHECKPOINT_FILE)
@@ -121,9 +121,9 @@ class Ended(NamedTuple):
         }
 
     def printed(self) -> dict[str, Any]:
-        """The one object."""
-        found: dict[str, Any] = json.loads(self.out)
-        return found
+        """The printed object."""
+        content: dict[str, Any] = json.loads(self.out)
+        return content
 
 
 def _port() -> str:
@@ -168,12 +168,12 @@ def _done(command: tuple[str, ...], folder: Path, config: str, *more: str) -> En
 
 
 def _assert_same(one: Ended, two: Ended) -> None:
-    lone, both = one.weights(), two.weights()
-    assert lone.keys() == both.keys()
-    for name, tensor in lone.items():
-        assert (both[name] - tensor).norm() <= 1e-5 * tensor.norm(), name
-    assert [each["value"] for each in two.printed()["results"]] == [
-        each["value"] for each in one.printed()["results"]
+    expected, weights = one.weights(), two.weights()
+    assert expected.keys() == weights.keys()
+    for name, tensor in expected.items():
+        assert (weights[name] - tensor).norm() <= 1e-5 * tensor.norm(), name
+    assert [result["value"] for result in two.printed()["results"]] == [
+        result["value"] for result in one.printed()["results"]
     ]
 
 
@@ -187,26 +187,26 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     return _done(_together(), tmp_path_factory.mktemp("two"), GRPO, "grpo")
 
 
-def test_practice_in_two_processes_ends_with_the_weights_of_one(one: Ended, two: Ended) -> None:
+def test_rl_training_in_two_processes_gives_the_weights_of_one(one: Ended, two: Ended) -> None:
     before = safetensors.torch.load_file(Path(MODEL) / "model.safetensors")
     name = "model.embed_tokens.weight"
     assert not torch.equal(one.weights()[f"grpo weights.{name}"], before[name].float())
     _assert_same(one, two)
 
 
-def test_two_processes_leave_what_one_leaves(one: Ended, two: Ended) -> None:
+def test_two_processes_write_the_files_of_one(one: Ended, two: Ended) -> None:
     assert two.out.count("\n") == 1
     assert two.printed()["results"][0]["name"] == "success_before"
     assert two.err.count("Upturn train grpo") == 1
     names = [
-        {path.relative_to(each.run).as_posix() for path in each.run.rglob("*") if "tensorboard" not in path.parts}
-        for each in (one, two)
+        {path.relative_to(ended.run).as_posix() for path in ended.run.rglob("*") if "tensorboard" not in path.parts}
+        for ended in (one, two)
     ]
     assert names[0] == names[1]
     assert (two.run / "card.md").is_file()
 
 
-def test_a_critic_in_two_processes_ends_with_the_weights_of_one(tmp_path: Path) -> None:
+def test_a_critic_in_two_processes_gives_the_weights_of_one(tmp_path: Path) -> None:
     one, two = (
         _done(command, tmp_path / name, CRITIC, "online-dpo")
         for name, command in (("one", UPTURN), ("two", _together()))
@@ -219,12 +219,12 @@ def test_a_critic_in_two_processes_ends_with_the_weights_of_one(tmp_path: Path) 
 
 
 def test_demonstrations_in_two_processes_give_the_weights_of_one(one: Ended, tmp_path: Path) -> None:
-    found = []
+    results = []
     for name, command in (("one", UPTURN), ("two", _together())):
         (tmp_path / name).mkdir()
         shutil.copy(one.run / "pool.db", tmp_path / name / "pool.db")
-        found.append(_done(command, tmp_path / name, SFT, "sft"))
-    _assert_same(*found)
+        results.append(_done(command, tmp_path / name, SFT, "sft"))
+    _assert_same(*results)
 
 
 def test_the_loop_trains_in_two_processes_as_in_one(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_the_loop_trains_in_two_processes_as_in_one(tmp_path: Path) -> None:
     _assert_same(one, two)
 
 
-def test_accelerate_starts_the_same(two: Ended, tmp_path: Path) -> None:
+def test_accelerate_starts_the_same_run(two: Ended, tmp_path: Path) -> None:
     ended = _done(_together(ACCELERATE), tmp_path, GRPO, "grpo")
     assert {name: tensor.tolist() for name, tensor in ended.weights().items()} == {
         name: tensor.tolist() for name, tensor in two.weights().items()
@@ -243,8 +243,8 @@ def test_accelerate_starts_the_same(two: Ended, tmp_path: Path) -> None:
 
 
 def _processes(launcher: int) -> dict[str, int]:
-    """By rank, the processes that a launcher started."""
-    found = {}
+    """Ids of the processes of a launcher, by rank."""
+    processes = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal():
             continue
@@ -252,13 +252,13 @@ def _processes(launcher: int) -> dict[str, int]:
             parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
             if parent == launcher:
                 pairs = (entry / "environ").read_text().split("\0")
-                found[dict(pair.partition("=")[::2] for pair in pairs)["RANK"]] = int(entry.name)
+                processes[dict(pair.partition("=")[::2] for pair in pairs)["RANK"]] = int(entry.name)
         except (OSError, KeyError):
             continue
-    return found
+    return processes
 
 
-def _trains(folder: Path, process: "subprocess.Popen[str]") -> None:
+def _wait_for_training(folder: Path, process: "subprocess.Popen[str]") -> None:
     """Waits until an iteration is on the curve."""
     deadline = time.monotonic() + 120
     while not any(path.read_text().count("\n") >= 2 for path in folder.glob(f"runs/*/training/*/{CURVE_FILE}")):
@@ -268,63 +268,63 @@ def _trains(folder: Path, process: "subprocess.Popen[str]") -> None:
 
 
 def _killed(folder: Path, rank: str) -> Ended:
-    """A run of which one process is killed while it trains."""
+    """A run in which one process is killed during training."""
     process = _start(_together(), folder, GRPO, "grpo")
-    _trains(folder, process)
+    _wait_for_training(folder, process)
     started = time.monotonic()
     os.kill(_processes(process.pid)[rank], signal.SIGKILL)
-    found = _end(process, folder)
+    ended = _end(process, folder)
     assert time.monotonic() - started < 60
-    return found
+    return ended
 
 
-def test_a_peer_that_is_killed_ends_all(tmp_path: Path) -> None:
+def test_a_killed_rank_ends_all_processes(tmp_path: Path) -> None:
     killed = _killed(tmp_path, "1")
     assert killed.code != 0
     assert not (killed.run / "card.md").exists()
 
 
-def test_a_run_whose_first_process_is_killed_ends_and_goes_on_bitwise(two: Ended, tmp_path: Path) -> None:
+def test_a_run_with_killed_rank_0_ends_and_resumes_bitwise(two: Ended, tmp_path: Path) -> None:
     killed = _killed(tmp_path, "0")
     assert killed.code != 0
     assert not killed.out
     assert not (killed.run / "card.md").exists()
     resumed = _done(_together(), tmp_path, GRPO, "grpo", "--resume", "latest")
-    undisturbed = two.weights()
+    uninterrupted = two.weights()
     for name, tensor in resumed.weights().items():
-        assert torch.equal(tensor, undisturbed[name]), name
+        assert torch.equal(tensor, uninterrupted[name]), name
     assert resumed.printed()["results"] == two.printed()["results"]
 
 
-def test_ctrl_c_ends_all_with_one_message_that_says_how_to_go_on(tmp_path: Path) -> None:
+def test_ctrl_c_ends_all_processes_with_one_resume_message(tmp_path: Path) -> None:
     process = _start(_together(), tmp_path, GRPO, "grpo")
-    _trains(tmp_path, process)
+    _wait_for_training(tmp_path, process)
     started = time.monotonic()
     process.send_signal(signal.SIGINT)
     stopped = _end(process, tmp_path)
     assert time.monotonic() - started < 60
     assert stopped.code != 0
     (line,) = (line for line in stopped.err.splitlines() if line.startswith(("stopped", "error")))
-    again = ["torchrun", "--nproc-per-node", "2", "--no-python", "upturn", "train", "grpo"]
+    command = ["torchrun", "--nproc-per-node", "2", "--no-python", "upturn", "train", "grpo"]
     run = str(stopped.run.relative_to(tmp_path))
-    assert line == f"stopped; resume with: {shlex.join([*again, '--config', 'upturn.toml', '--resume', run])}"
+    assert line == f"stopped; resume with: {shlex.join([*command, '--config', 'upturn.toml', '--resume', run])}"
     (object_,) = stopped.out.splitlines()
     assert json.loads(object_)["error"]["exit_code"] == 130
 
 
-def test_a_run_of_one_process_is_not_gone_on_with_by_two(one: Ended, tmp_path: Path) -> None:
+def test_a_run_of_one_process_is_not_resumed_by_two(one: Ended, tmp_path: Path) -> None:
     shutil.copytree(one.folder, tmp_path / "copied")
     run = tmp_path / "copied" / "runs" / one.run.name
     lines = (run / "journal.jsonl").read_text().splitlines(keepends=True)
-    at = next(place for place, line in enumerate(lines) if '"finished"' in line and '"train"' in line)
-    (run / "journal.jsonl").write_text("".join(lines[:at]))
+    end = next(index for index, line in enumerate(lines) if '"finished"' in line and '"train"' in line)
+    (run / "journal.jsonl").write_text("".join(lines[:end]))
     ended = _run(_together(), tmp_path / "copied", GRPO, "grpo", "--resume", str(run))
     assert ended.code != 0
     assert ended.err.count("error: ") == 1
     assert "processes is '2', the checkpoint has None" in ended.err
 
 
-def test_what_cannot_be_shared_is_refused_once_by_name(tmp_path: Path) -> None:
+def test_unsupported_settings_are_refused_once_by_name(tmp_path: Path) -> None:
     ended = _run(_together(), tmp_path, f"{GRPO}\n[grpo.algorithm]\nstaleness = 1\n", "grpo")
     assert ended.code != 0
     assert ended.err.count("grpo.algorithm.staleness = 1 samples while one process trains") == 1
