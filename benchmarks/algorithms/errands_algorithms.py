@@ -9,9 +9,14 @@ from transformers import PreTrainedModel
 from benchmarks.algorithms.token_budget import BudgetExceededError, TokenBudget
 from benchmarks.credit import ErrandsSetup
 from upturn.config import OptimiserSettings
-from upturn.loop.rollouts import PolicyWorker, SecondAttempts
+from upturn.loop.rollouts import HintedRetries, PolicyWorker
 from upturn.training import ScoredGroup, SelectionSettings
-from upturn.training.algorithms.expert_iteration import ImitationSettings, imitation, run_imitation
+from upturn.training.algorithms.expert_iteration import (
+    ImitationSettings,
+    RejectionSettings,
+    StarSettings,
+    run_imitation,
+)
 from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
 from upturn.training.algorithms.online_dpo import OnlineDpoSettings, run_online_dpo
 from upturn.training.algorithms.ppo import CriticSettings, PpoSettings, run_ppo
@@ -33,7 +38,7 @@ class RolloutSource:
         self._budget = budget
         self._round_tokens = int(round_share * budget.limit)
         self._batch = 0
-        self._plan = setup.rollout_plan(f"practice/{seed}", seed)
+        self._spec = setup.rollout_spec(f"practice/{seed}", seed)
         self._tasks = setup.new_task_sampler(seed)
 
     def collect(self, round_: int, /) -> list[ScoredGroup]:  # noqa: ARG002  # batches are numbered across rounds
@@ -48,7 +53,7 @@ class RolloutSource:
         groups: list[ScoredGroup] = []
         end = min(self._budget.tokens + self._round_tokens, self._budget.limit)
         while not groups or self._budget.tokens < end:
-            batch = self._worker.sample_groups(self._tasks.tasks(self._batch), self._batch, self._plan, self._sink)
+            batch = self._worker.sample_groups(self._tasks.tasks(self._batch), self._batch, self._spec, self._sink)
             self._batch += 1
             self._budget.add(batch)
             groups += batch
@@ -56,7 +61,7 @@ class RolloutSource:
 
     def collect_hinted(self, round_: int, failed: Sequence[ScoredGroup], /) -> list[HintedGroup]:
         """Rollouts on the failed tasks with the answer as a hint."""
-        hinted = SecondAttempts(self._worker, self._plan, "rationalisation")(round_, failed)
+        hinted = HintedRetries(self._worker, self._spec, "rationalisation")(round_, failed)
         self._budget.add([hinted_group.group for hinted_group in hinted])
         return hinted
 
@@ -84,8 +89,8 @@ def _online(run: Callable[..., object]) -> Train:
 def _imitation(
     model: PreTrainedModel, source: RolloutSource, settings: ImitationSettings, options: RunOptions
 ) -> object:
-    second = None if settings.second is None else source.collect_hinted
-    return run_imitation(model, source.collect, settings, options, second=second)
+    collect_hinted = None if settings.hint is None else source.collect_hinted
+    return run_imitation(model, source.collect, settings, options, collect_hinted=collect_hinted)
 
 
 _OPTIMISER = OptimiserSettings(learning_rate=3e-4)
@@ -108,11 +113,11 @@ ALGORITHMS: Mapping[str, ErrandsAlgorithm] = {
         _online(run_online_dpo),
     ),
     "star": ErrandsAlgorithm(
-        replace(imitation("star"), iterations=_UNLIMITED, selection=SelectionSettings(), keep="final"),
+        replace(StarSettings(), iterations=_UNLIMITED, selection=SelectionSettings(), keep="final"),
         _imitation,
         round_share=1 / 6,
     ),
-    "rejection": ErrandsAlgorithm(replace(imitation("rejection"), keep="final"), _imitation, round_share=1.0),
+    "rejection": ErrandsAlgorithm(replace(RejectionSettings(), keep="final"), _imitation, round_share=1.0),
 }
 """By name. GRPO as in ``python -m benchmarks credit``. Others have its learning rate if they step as often,
 otherwise that of their presets, which train whole passes."""

@@ -21,7 +21,7 @@ from benchmarks.credit import ErrandsSettings, ErrandsSetup
 from benchmarks.result_cache import CacheKey, ResultCache, digest
 from upturn.config import OptimiserSettings
 from upturn.loop.rollouts import PolicyWorker
-from upturn.loop.trainers import observed, over_seeds, own_rows
+from upturn.loop.trainers import bootstrap_over_seeds, rehearsal_rows, split_transitions
 from upturn.models import RenderedObservations
 from upturn.records import JsonValue, Result, record
 from upturn.training.algorithms.sft import SftSettings
@@ -154,13 +154,13 @@ def train_world_model(
     The warm-up also trains on the model's own actions in these rollouts, so that it does not forget how to act.
     """
     share = TokenBudget(int(setup.settings.budget * settings.world_model_share))
-    sampler, plan = setup.new_task_sampler(seed), setup.rollout_plan(f"world/{seed}", seed)
+    sampler, spec = setup.new_task_sampler(seed), setup.rollout_spec(f"world/{seed}", seed)
     trajectories = []
     for iteration in range(settings.observation_rounds):
-        groups = worker.sample_groups(sampler.tasks(iteration), iteration, plan, setup.sink)
+        groups = worker.sample_groups(sampler.tasks(iteration), iteration, spec, setup.sink)
         share.add(groups)
         trajectories += [member.trajectory for group in groups for member in group.members]
-    transitions = observed(trajectories, worker)
+    transitions = split_transitions(trajectories, worker)
     predictor = Predictor(BudgetedSampler(worker.engine, share), RenderedObservations(worker.renderer))
     has_warm_up = settings.world_model.warm_up is not None
     with suppress(BudgetExceededError):
@@ -170,7 +170,7 @@ def train_world_model(
             (*transitions.trained, *transitions.held_out),
             settings.world_model,
             RunOptions(seed, folder),
-            rehearsal=own_rows(trajectories, worker.version) if has_warm_up else (),
+            rehearsal=rehearsal_rows(trajectories, worker.version) if has_warm_up else (),
         )
     budget.tokens += share.tokens
 
@@ -183,14 +183,14 @@ def errands_results(runs: ErrandsRuns) -> list[Result]:
     start = fmean(run.curve[0][1] for seeds in runs.values() for run in seeds)
     results = [Result("errands_success_start", start, "share")]
     for name, seeds in runs.items():
-        final = over_seeds(_outcomes(seeds))
+        final = bootstrap_over_seeds(_outcomes(seeds))
         results.append(Result(f"errands_success_{name}", final.mean, "share", final.low, final.high, len(seeds)))
     for name, seeds in runs.items():
         means = [run.mean_success() for run in seeds]
         results.append(Result(f"errands_mean_{name}", fmean(means), "share", min(means), max(means), len(seeds)))
     for name, seeds in runs.items():
         if not name.endswith(AFTER):
-            gain = over_seeds(_outcomes(runs[f"{name}{AFTER}"]) - _outcomes(seeds))
+            gain = bootstrap_over_seeds(_outcomes(runs[f"{name}{AFTER}"]) - _outcomes(seeds))
             results.append(
                 Result(f"errands_world_model_gain_{name}", gain.mean, "share", gain.low, gain.high, len(seeds))
             )

@@ -68,7 +68,7 @@ def measure_workers(
     """
     require_ray()
     from upturn.agents import RaySettings, RayWorkerPool
-    from upturn.loop.rollouts import OpenPolicyWorker, PolicyWorker, RayRuntime
+    from upturn.loop.rollouts import PolicyWorker, PolicyWorkerFactory, RayRuntime
     from upturn.training.optimisation import torch_threads
 
     kit = resolve_kit(ENVIRONMENT)
@@ -79,7 +79,7 @@ def measure_workers(
     with (
         TemporaryDirectory() as folder,
         torch_threads(1),
-        RayWorkerPool(OpenPolicyWorker(ENVIRONMENT, _LIMITS, _VERSION), RaySettings(WORKERS)) as workers,
+        RayWorkerPool(PolicyWorkerFactory(ENVIRONMENT, _LIMITS, _VERSION), RaySettings(WORKERS)) as workers,
     ):
         worker = PolicyWorker(AgentRuntime(kit, _LIMITS), _VERSION)
         worker.serve_as(_VERSION)

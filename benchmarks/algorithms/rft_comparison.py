@@ -20,8 +20,8 @@ from benchmarks.algorithms.errands_comparison import EVALUATION_SEED
 from benchmarks.credit import ErrandsSettings, ErrandsSetup, written_tokens
 from benchmarks.result_cache import CacheKey, ResultCache
 from upturn.deployment import Interval
-from upturn.loop.rollouts import PolicyWorker, RolloutPlan
-from upturn.loop.trainers import over_seeds, rounds_of
+from upturn.loop.rollouts import PolicyWorker, RolloutSpec
+from upturn.loop.trainers import bootstrap_over_seeds, iteration_tasks
 from upturn.records import Evaluation, JsonValue, Result, Trajectory, record
 from upturn.rewards import accepted_and_formed, random_acceptance
 from upturn.training import ScoredGroup
@@ -78,11 +78,11 @@ class RftResults:
 
     def gain(self, reward: RewardName, examples: int) -> Interval:
         """Gain in success over before; interval over seeds and tasks."""
-        return over_seeds(self._outcomes(reward, examples) - np.asarray(self.before.outcomes))
+        return bootstrap_over_seeds(self._outcomes(reward, examples) - np.asarray(self.before.outcomes))
 
     def gain_over_random(self, examples: int) -> Interval:
         """Gain in success of the true reward over the random one."""
-        return over_seeds(self._outcomes("true", examples) - self._outcomes("random", examples))
+        return bootstrap_over_seeds(self._outcomes("true", examples) - self._outcomes("random", examples))
 
     def _outcomes(self, reward: RewardName, examples: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
         return np.array([run.outcomes for run in self.after[reward][examples]])
@@ -149,15 +149,15 @@ def train(
     """Trains one model on ``size`` examples. ``rate``: how often the random reward pays."""
     stream = setup.kit.tasks(seed=_EXAMPLES_SEED, split="train", families=setup.settings.families)
     examples, worker = list(islice(stream, size)), setup.new_worker()
-    plan = RolloutPlan(
-        f"rft/{seed}", seed, settings.group_size, both=_reward_function(reward, seed=seed, rate=rate)
+    spec = RolloutSpec(
+        f"rft/{seed}", seed, settings.group_size, reward=_reward_function(reward, seed=seed, rate=rate)
     )
     tokens = 0
 
     def collect(iteration: int, /) -> list[ScoredGroup]:
         nonlocal tokens
-        tasks = rounds_of(examples, settings.tasks, seed, iteration)
-        groups = worker.sample_groups(tasks, iteration, plan, setup.sink)
+        tasks = iteration_tasks(examples, settings.tasks, seed, iteration)
+        groups = worker.sample_groups(tasks, iteration, spec, setup.sink)
         tokens += written_tokens(groups)
         return groups
 

@@ -24,7 +24,13 @@ from benchmarks.algorithms.toy_world_model import train_form, train_world_model
 from upturn.config import OptimiserSettings
 from upturn.training.advantages import AdvantageSettings
 from upturn.training.algorithms.dpo import DpoSettings
-from upturn.training.algorithms.expert_iteration import ImitationSettings, imitation
+from upturn.training.algorithms.expert_iteration import (
+    ImitationSettings,
+    IteratedSettings,
+    RejectionSettings,
+    SelfRepairSettings,
+    StarSettings,
+)
 from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
 from upturn.training.algorithms.kto import KtoSettings
 from upturn.training.algorithms.mixture import MixtureSettings
@@ -50,10 +56,10 @@ _UNBIASED = replace(CORRECTION, weight_cap=16.0)
 would keep a share."""
 
 
-def _imitation(name: str, *, iterations: int, epochs: int) -> ImitationSettings:
-    """The named algorithm; only a reward of 1 is a success."""
+def _imitation(settings: ImitationSettings, *, iterations: int, epochs: int) -> ImitationSettings:
+    """The settings on toys, where only a reward of 1 is a success."""
     return replace(
-        imitation(name),
+        settings,
         iterations=iterations,
         selection=SelectionSettings(threshold=1.0, top=4),
         epochs=epochs,
@@ -104,23 +110,23 @@ ALGORITHMS: Mapping[str, ToyAlgorithm] = {
         group_size=16,
     ),
     "rejection": ToyAlgorithm(
-        _imitation("rejection", iterations=1, epochs=_ITERATIONS),
+        _imitation(RejectionSettings(), iterations=1, epochs=_ITERATIONS),
         train_imitation,
         ("epochs",),
         group_size=_LARGE_GROUP,
     ),
     "iterated": ToyAlgorithm(
-        _imitation("iterated", iterations=60, epochs=8), train_imitation, ("iterations", "epochs")
+        _imitation(IteratedSettings(), iterations=60, epochs=8), train_imitation, ("iterations", "epochs")
     ),
     "star": ToyAlgorithm(
-        _imitation("star", iterations=20, epochs=_ITERATIONS),
+        _imitation(StarSettings(), iterations=20, epochs=_ITERATIONS),
         train_imitation,
         ("iterations", "epochs"),
         group_size=_SMALL_GROUP,
         preparation=Preparation(_PREPARATION, train_copying),
     ),
     "self_repair": ToyAlgorithm(
-        _imitation("self_repair", iterations=20, epochs=_ITERATIONS),
+        _imitation(SelfRepairSettings(), iterations=20, epochs=_ITERATIONS),
         train_imitation,
         ("iterations", "epochs"),
         group_size=192,

@@ -173,14 +173,14 @@ def train_kto(run: ToyRun, policy: ToyPolicy, settings: KtoSettings) -> None:
 
 def train_imitation(run: ToyRun, policy: ToyPolicy, settings: ImitationSettings) -> None:
     """Trains on the policy's successes, with hinted rollouts where the settings have them."""
-    second = None
-    if settings.second is not None:
-        is_answer = settings.second.kind == "rationalisation"
+    collect_hinted = None
+    if settings.hint is not None:
+        is_answer = settings.hint.kind == "rationalisation"
 
-        def second(iteration: int, failed: Sequence[ScoredGroup], /) -> list[HintedGroup]:
+        def collect_hinted(iteration: int, failed: Sequence[ScoredGroup], /) -> list[HintedGroup]:
             return _hinted_groups(policy, iteration, failed, is_answer=is_answer)
 
-    run_imitation(policy.model, policy.collect, settings, run_options(run, policy), second=second)
+    run_imitation(policy.model, policy.collect, settings, run_options(run, policy), collect_hinted=collect_hinted)
 
 
 def _hinted_groups(

@@ -22,7 +22,7 @@ from benchmarks.credit.measurements import Agreement, Ceiling, PartResults, Trai
 from benchmarks.result_cache import CacheKey, ResultCache
 from upturn.errors import MeasurementError
 from upturn.loop import Purpose
-from upturn.loop.rollouts import Continued, PolicyWorker, continued, measure_values
+from upturn.loop.rollouts import ContinuationReturns, PolicyWorker, measure_values, sample_continuations
 from upturn.training import ScoredGroup
 
 _AGREEMENT_SEED = 42_000
@@ -65,9 +65,11 @@ def measure_truth(setup: ErrandsSetup, seed: int) -> Truth:
     """The change of value in each turn of the seed's rollouts, and its reliability."""
     worker = setup.new_worker()
     groups = _agreement_groups(setup, worker, seed)
-    how = continuations(setup.settings.continuations)
-    states = continued(setup.runtime, worker.version, groups, Purpose(f"truth/{seed}", seed, 1.0), how=how)
-    half = how.count // 2
+    spec = continuations(setup.settings.continuations)
+    states = sample_continuations(
+        setup.runtime, worker.version, groups, Purpose(f"truth/{seed}", seed, 1.0), spec=spec
+    )
+    half = spec.count // 2
     whole, first, second = (
         value_changes(groups, states, part) for part in (slice(None), slice(half), slice(half, None))
     )
@@ -86,8 +88,8 @@ def measure_agreement(setup: ErrandsSetup, estimator: Estimator, seed: int, *, t
     tokens = written_tokens(groups)
     if estimator.continuations:
         purpose = Purpose(f"rank/{estimator.name}/{seed}", seed + _INDEPENDENT_SEED, 1.0)
-        how = continuations(estimator.continuations)
-        measured = measure_values(setup.runtime, worker.version, groups, purpose, how=how)
+        spec = continuations(estimator.continuations)
+        measured = measure_values(setup.runtime, worker.version, groups, purpose, spec=spec)
         groups, tokens = measured.groups, tokens + measured.tokens
     if _digest(groups) != truth.rollouts:
         raise MeasurementError(
@@ -137,25 +139,25 @@ class _Collector:
         self._worker = worker
         self._seed = seed
         self._tasks = setup.new_task_sampler(seed)
-        self._plan = setup.rollout_plan(f"practice/{estimator.name}/{seed}", seed)
+        self._spec = setup.rollout_spec(f"practice/{estimator.name}/{seed}", seed)
 
     def collect(self, iteration: int, /) -> list[ScoredGroup]:
         """The iteration's groups, with state values if the estimator needs them."""
         worker = self._worker
-        groups = worker.sample_groups(self._tasks.tasks(iteration), iteration, self._plan, self._setup.sink)
+        groups = worker.sample_groups(self._tasks.tasks(iteration), iteration, self._spec, self._setup.sink)
         self.tokens += written_tokens(groups)
         if self._continuations:
             purpose = Purpose(
-                f"{self._plan.run}/values/{iteration}", self._seed + _INDEPENDENT_SEED + iteration, 1.0
+                f"{self._spec.run}/values/{iteration}", self._seed + _INDEPENDENT_SEED + iteration, 1.0
             )
-            how = continuations(self._continuations)
-            measured = measure_values(self._setup.runtime, worker.version, groups, purpose, how=how)
+            spec = continuations(self._continuations)
+            measured = measure_values(self._setup.runtime, worker.version, groups, purpose, spec=spec)
             groups = measured.groups
             self.tokens += measured.tokens
         return groups
 
 
-def value_changes(groups: Sequence[ScoredGroup], states: Continued, part: slice) -> Floats:
+def value_changes(groups: Sequence[ScoredGroup], states: ContinuationReturns, part: slice) -> Floats:
     """``(N,)``: r + V̂(s′) − V̂(s) of each turn, from a part of each state's continuations.
 
     NaN for unscorable members and for turns next to a state without continuations.
@@ -178,7 +180,7 @@ def _agreement_groups(setup: ErrandsSetup, worker: PolicyWorker, seed: int) -> l
     """The groups whose turns are credited, the same in every call."""
     stream = setup.kit.tasks(seed=_AGREEMENT_SEED + seed, split="train", families=setup.settings.families)
     tasks = list(islice(stream, setup.settings.agreement_tasks))
-    return worker.sample_groups(tasks, 0, setup.rollout_plan(f"ranked/{seed}", seed), setup.sink)
+    return worker.sample_groups(tasks, 0, setup.rollout_spec(f"ranked/{seed}", seed), setup.sink)
 
 
 def _digest(groups: Sequence[ScoredGroup]) -> str:

@@ -16,9 +16,9 @@ from upturn.config import Limits
 from upturn.environments import play
 from upturn.loop import AgentRuntime, Purpose
 from upturn.loop.evaluation import HeldoutResult, evaluate_version, evaluation_tasks
-from upturn.loop.rollouts import Continuations, PolicyWorker, RolloutPlan, TaskSampler
+from upturn.loop.rollouts import ContinuationSpec, PolicyWorker, RolloutSpec, TaskSampler
 from upturn.models import CompactRenderer, load_local, model_folder
-from upturn.records import AgentVersion, Evaluation
+from upturn.records import AgentVersion, Evaluation, Trajectory
 from upturn.training import ScoredGroup
 from upturn.training.runs import RunOptions
 
@@ -51,14 +51,14 @@ class ErrandsSettings:
     """Tokens that training may sample until the target."""
 
 
-def success_of(evaluation: Evaluation) -> float | None:
+def success_of(_: Trajectory, evaluation: Evaluation) -> float | None:
     """1 for a success, 0 for a failure, None for a missing evaluation; as a reward its value is a probability."""
     return evaluation.rewards.get("success")
 
 
-def continuations(count: int) -> Continuations:
+def continuations(count: int) -> ContinuationSpec:
     """So many continuations per state, rewarded by success."""
-    return Continuations(count, lambda _, evaluation: success_of(evaluation))
+    return ContinuationSpec(count, success_of)
 
 
 class ErrandsSetup:
@@ -85,9 +85,9 @@ class ErrandsSetup:
         """A sampler of training tasks, all families equally often."""
         return TaskSampler(self.kit, dict.fromkeys(self.settings.families, 1.0), self.settings.tasks, seed=seed)
 
-    def rollout_plan(self, run: str, seed: int) -> RolloutPlan:
+    def rollout_spec(self, run: str, seed: int) -> RolloutSpec:
         """Groups rewarded by success."""
-        return RolloutPlan(run, seed, self.settings.group_size, success_of)
+        return RolloutSpec(run, seed, self.settings.group_size, success_of)
 
     def evaluate_heldout(self, worker: PolicyWorker, *, seed: int) -> HeldoutResult:
         """Success of sampled rollouts on training templates in worlds that training never uses."""

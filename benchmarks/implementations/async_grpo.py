@@ -14,7 +14,7 @@ from benchmarks.implementations.iteration_task import LEARNING_RATE, LIMITS, Nul
 from benchmarks.worker_process import Channel, Settings, serve_steps
 from upturn.config import OptimiserSettings
 from upturn.loop import AgentRuntime
-from upturn.loop.rollouts import PolicyWorker, RolloutPlan
+from upturn.loop.rollouts import PolicyWorker, RolloutSpec
 from upturn.records import AgentVersion
 from upturn.training import ScoredGroup
 from upturn.training.algorithms import PolicyGradient
@@ -35,7 +35,7 @@ class _Run:
         torch.set_num_threads(max(1, self._task.threads // 2) if staleness else self._task.threads)
         self._worker = _new_worker()
         self._sampler = _new_worker() if staleness else self._worker
-        self._plan = RolloutPlan("bench", self._task.seed, self._task.group_size)
+        self._spec = RolloutSpec("bench", self._task.seed, self._task.group_size)
         self._settings = GrpoSettings(
             iterations=self._task.iterations, optimiser=OptimiserSettings(learning_rate=LEARNING_RATE)
         )
@@ -70,7 +70,7 @@ class _Run:
 
     def _sample(self, iteration: int, /) -> Sequence[ScoredGroup]:
         tasks = self._task.tasks_of(iteration)
-        return self._sampler.sample_groups(tasks, iteration, self._plan, NullSink())
+        return self._sampler.sample_groups(tasks, iteration, self._spec, NullSink())
 
 
 def _new_worker() -> PolicyWorker:

@@ -17,7 +17,7 @@ from benchmarks.implementations.iteration_task import (
 from benchmarks.worker_process import Channel, Settings
 from upturn.config import OptimiserSettings
 from upturn.loop import AgentRuntime
-from upturn.loop.rollouts import PolicyWorker, RolloutPlan
+from upturn.loop.rollouts import PolicyWorker, RolloutSpec
 from upturn.records import AgentVersion
 from upturn.training import ScoredGroup
 from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
@@ -56,7 +56,7 @@ class _TimedCollector:
         self._task = task
         version = AgentVersion("nano", "base", "local_model", model=MODEL, parameters={"temperature": 1.0})
         self.worker = PolicyWorker(AgentRuntime(ErrandsKit(), LIMITS), version)
-        self._plan = RolloutPlan("bench", task.seed, task.group_size)
+        self._spec = RolloutSpec("bench", task.seed, task.group_size)
         self._started = 0.0
         self._figures: dict[str, float] = {}
 
@@ -69,7 +69,7 @@ class _TimedCollector:
         else:
             self._channel.mark_baseline()
         self._started = time.perf_counter()
-        groups = self.worker.sample_groups(self._task.tasks_of(iteration), iteration, self._plan, NullSink())
+        groups = self.worker.sample_groups(self._task.tasks_of(iteration), iteration, self._spec, NullSink())
         sampling_seconds = time.perf_counter() - self._started
         members = [member for group in groups for member in group.members]
         rewards = [member.turn_rewards[-1] for member in members if member.turn_rewards]

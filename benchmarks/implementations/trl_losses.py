@@ -26,8 +26,8 @@ from upturn.records import Observation, PreferencePair, TokenRow, Trajectory, Tu
 from upturn.training import FloatArray, Minibatch, TrainingRow, supervised_rows, turn_rows
 from upturn.training.algorithms.dpo import PairBatches
 from upturn.training.algorithms.kto import KtoSettings, RatedBatches
-from upturn.training.algorithms.sft import SupervisedSteps
-from upturn.training.data import pair_rows, refer
+from upturn.training.algorithms.sft import supervised_steps
+from upturn.training.data import add_reference, pair_rows
 from upturn.training.optimisation import Trainer
 from upturn.training.pair_settings import PairObjectiveSettings
 
@@ -80,7 +80,7 @@ def sft_gap(model: PreTrainedModel, folder: Path) -> Gap:
     )
     loss, gradient = _trl_loss(trainer, model)
     rows = supervised_rows([_trajectory(index, written, "good") for index, written in enumerate(GOOD)])
-    (minibatch,) = SupervisedSteps(rows, len(rows), 0).unit(0).minibatches
+    (minibatch,) = supervised_steps(rows, len(rows), 0).unit(0).minibatches
     return _gap(model, minibatch, loss, gradient)
 
 
@@ -98,7 +98,7 @@ def dpo_gap(models: Models, objective: PairObjectiveSettings, trl_options: dict[
         PreferencePair(str(index), _trajectory(index, good, "good"), _trajectory(index, bad, "bad"), "group")
         for index, (good, bad) in enumerate(zip(GOOD, BAD, strict=True))
     ]
-    rows = refer(pair_rows(pairs, objective, "initial"), Trainer(models.reference, _NO_STEP).score)
+    rows = add_reference(pair_rows(pairs, objective, "initial"), Trainer(models.reference, _NO_STEP).score)
     minibatch = PairBatches(rows, len(GOOD), objective).minibatch(range(len(GOOD)))
     return _gap(models.model, minibatch, loss, gradient)
 

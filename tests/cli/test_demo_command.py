@@ -77,9 +77,9 @@ def test_run_of_another_seed_or_size_cannot_be_resumed(
     for resume in ("latest", str(run_dir)):
         result = run(*arguments, "--resume", resume)
         assert (result.exit_code, result.stdout) == (1, "")
-        assert "cannot go on" in result.stderr
+        assert "cannot resume" in result.stderr
         assert message in result.stderr
-        assert "Resume it with what it was started with, or start a new run" in result.stderr
+        assert "Resume it with the same configuration, version and command, or start a new run" in result.stderr
     assert [path.name for path in run_dir.iterdir()] == [FILE_NAME]
     assert (run_dir / FILE_NAME).read_text() == before
 
@@ -100,7 +100,7 @@ def test_run_in_use_cannot_be_resumed(folder: Path) -> None:
     with Journal.open(run_dir, config_hash=config.config_hash, version=__version__, command="demo --size tiny"):
         result = run("--size", "tiny", "--resume", "latest")
     assert result.exit_code == 1
-    assert "is being worked on by process" in result.stderr
+    assert "is working on the run" in result.stderr
 
 
 def test_refusal_does_not_import_torch(folder: Path) -> None:
@@ -114,4 +114,4 @@ def test_refusal_does_not_import_torch(folder: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "cannot go on" in done.stderr
+    assert "cannot resume" in done.stderr

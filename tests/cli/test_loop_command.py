@@ -190,7 +190,7 @@ def test_run_of_another_configuration_cannot_be_resumed(folder: Path) -> None:
     write(folder, FILE + "[run]\nseed = 1\n")
     result = run("run", "--resume", "latest")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert f"the run '{content['run']}' cannot go on: config_hash is '{content['config_hash']}'" in result.stderr
+    assert f"the run '{content['run']}' cannot resume: config_hash is '{content['config_hash']}'" in result.stderr
     write(folder)
     assert printed(run("run", "--resume", "latest", "--json")) == content  # it was not changed
 

@@ -94,7 +94,7 @@ def test_a_dry_run_prints_a_plan_and_changes_nothing(folder: Path, served: Path)
     before, files = _contents(served), {path for path in folder.iterdir() if path.name != "served.db-shm"}
     content = printed(run("sft", "--dry-run", "--json"))
     assert content["algorithm"] == "sft"
-    assert content["learns_from"] == "12 verified successes that the pool holds"
+    assert content["learns_from"] == "12 verified successes from the pool"
     assert figures(content)["rows"] == 12.0
     assert figures(content)["optimiser steps"] == 1.0
     assert content["settings"]["sft"]["min_score"] == 0.5
@@ -106,7 +106,7 @@ def test_a_dry_run_prints_a_plan_and_changes_nothing(folder: Path, served: Path)
 def test_a_plan_needs_no_engine_but_notes_that_it_is_unavailable(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("upturn.loop.trainers.training_plan.PROBED_ATTEMPTS", 2)
+    monkeypatch.setattr("upturn.loop.trainers.training_plan.PROBE_TRAJECTORIES", 2)
     url = "http://127.0.0.1:9"
     write(folder, f'{FILE}\n[rollouts]\nplace = "engine"\nurl = "{url}"\n')
     result = run("grpo", "--dry-run", "--json")
@@ -183,11 +183,11 @@ def test_every_algorithm_has_help_without_a_configuration(algorithm: str) -> Non
     ("arguments", "changes", "message"),
     [
         (("sft",), {"served.db": "gone.db"}, "there is no file pool.path = 'gone.db'"),
-        (("dpo",), {'path = "served.db"': ""}, "`upturn train dpo` learns from evidence that is there already"),
+        (("dpo",), {'path = "served.db"': ""}, "`upturn train dpo` trains on stored data"),
         (
             ("grpo",),
             {"[sft]\nmin_score = 0.5": "[loop]\ntrain = []"},
-            "no agent is to",
+            "no agent is trained",
         ),
         (("ppo",), {"[sft]\nmin_score = 0.5": "[ppo]\niterations = 3"}, "ppo.evaluate_every = 5 is never reached"),
         (("sft", "--dry-run", "--resume", "latest"), {}, "--resume latest has no effect with --dry-run"),

@@ -325,7 +325,7 @@ def test_a_run_of_one_process_is_not_resumed_by_two(one: Ended, tmp_path: Path) 
 
 
 def test_unsupported_settings_are_refused_once_by_name(tmp_path: Path) -> None:
-    ended = _run(_together(), tmp_path, f"{GRPO}\n[grpo.algorithm]\nstaleness = 1\n", "grpo")
+    ended = _run(_together(), tmp_path, f"{GRPO}staleness = 1\n", "grpo")
     assert ended.code != 0
-    assert ended.err.count("grpo.algorithm.staleness = 1 samples while one process trains") == 1
+    assert ended.err.count("grpo.staleness = 1 samples while one process trains") == 1
     assert not (tmp_path / "runs").exists()

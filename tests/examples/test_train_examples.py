@@ -1,4 +1,4 @@
-"""Every file in ``examples/train`` works with the command in its first line, in a small size."""
+"""Every file in ``examples/train`` runs with the command in its first line, at a reduced size."""
 
 import json
 import os
@@ -20,7 +20,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "train"
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.toml"))
 SERVES = ("serve", "serve-again")
 ROUND: Mapping[str, Any] = {"iterations": 1, "evaluate_every": 1, "tasks_per_iteration": 4, "group_size": 4}
-SELECTED: Mapping[str, Any] = {**ROUND, "tasks_per_iteration": 24, "group_size": 8, "epochs": 1}
+KEPT: Mapping[str, Any] = {**ROUND, "tasks_per_iteration": 24, "group_size": 8, "epochs": 1}
 SMALL: Mapping[str, Mapping[str, Any]] = {
     "sft": {"epochs": 1},
     "grpo": {**ROUND, "tasks_per_iteration": 8},
@@ -34,10 +34,10 @@ SMALL: Mapping[str, Mapping[str, Any]] = {
         "critic": {"alone_iterations": 1},
     },
     "kto": {"epochs": 1},
-    "rejection": SELECTED,
-    "iterated": SELECTED,
-    "star": SELECTED,
-    "self_repair": SELECTED,
+    "rejection": KEPT,
+    "iterated": KEPT,
+    "star": KEPT,
+    "self_repair": KEPT,
     "rft": {"examples": 4, "seeds": 1, "iterations": 1, "tasks_per_iteration": 2, "group_size": 4},
     "world_model": {
         "iterations": 1,
@@ -49,7 +49,7 @@ SMALL: Mapping[str, Mapping[str, Any]] = {
     "offline": {"iterations": 1, "evaluate_every": 1, "groups": 4},
     "mixture": ROUND,
 }
-"""Changes by section, where the file has it."""
+"""Changes by section, for the sections that a file has."""
 
 
 def _command(name: str) -> list[str]:
@@ -68,16 +68,14 @@ def test_each_algorithm_has_an_example() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_first_line_is_a_command_with_the_file(name: str) -> None:
+def test_the_first_line_is_a_command_with_this_file(name: str) -> None:
     command = _command(name)
     assert command[-2:] == ["--config", f"examples/train/{name}.toml"]
-    assert command[:2] in (
-        [["loop", "run"]] if name in SERVES else [["train", algorithm] for algorithm in ALGORITHMS]
-    )
+    assert command[:2] in ([["loop", "run"]] if name in SERVES else [["train", each] for each in ALGORITHMS])
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_file_is_a_valid_configuration(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_is_a_valid_configuration(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     config = load_full_config(EXAMPLES / f"{name}.toml", {})
     if config.pool.path:
@@ -86,29 +84,27 @@ def test_file_is_a_valid_configuration(name: str, tmp_path: Path, monkeypatch: p
         check(config, _algorithm(name))
 
 
-def test_every_used_pool_is_written_by_an_example() -> None:
-    """``grpo`` writes the pool that ``offline`` needs."""
-    written = {tomllib.loads((EXAMPLES / f"{name}.toml").read_text())["pool"]["path"] for name in (*SERVES, "grpo")}
+def test_every_pool_of_stored_data_is_filled_by_an_example() -> None:
+    """``grpo`` fills the one that ``offline`` needs."""
+    filled = {tomllib.loads((EXAMPLES / f"{name}.toml").read_text())["pool"]["path"] for name in (*SERVES, "grpo")}
     for name in NAMES:
         pool = tomllib.loads((EXAMPLES / f"{name}.toml").read_text()).get("pool")
-        assert pool is None or pool["path"] in written, name
+        assert pool is None or pool["path"] in filled, name
 
 
 def _toml(settings: Mapping[str, Any], prefix: str = "") -> str:
-    """As much TOML as these files need."""
+    """Enough TOML for these files."""
     lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items() if not _is_table(value)]
     for key, value in settings.items():
         if isinstance(value, Mapping):
             lines += [f"[{prefix}{key}]", _toml(value, f"{prefix}{key}.")]
         elif _is_table(value):
-            lines += [line for item in value for line in (f"[[{prefix}{key}]]", _toml(item))]
+            lines += [line for each in value for line in (f"[[{prefix}{key}]]", _toml(each))]
     return "\n".join(lines)
 
 
 def _is_table(value: object) -> bool:
-    return isinstance(value, Mapping) or (
-        isinstance(value, list) and all(isinstance(item, Mapping) for item in value)
-    )
+    return isinstance(value, Mapping) or (isinstance(value, list) and all(isinstance(e, Mapping) for e in value))
 
 
 def _small(name: str, folder: Path) -> Path:
@@ -127,7 +123,7 @@ def _small(name: str, folder: Path) -> Path:
 
 def _run(folder: Path, *arguments: str) -> dict[str, Any]:
     program = "import sys; from upturn.cli.app import main; sys.exit(main())"
-    process = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", program, *arguments, "--json"],
         cwd=folder,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
@@ -135,21 +131,18 @@ def _run(folder: Path, *arguments: str) -> dict[str, Any]:
         text=True,
         check=False,
     )
-    assert process.returncode == 0, f"{arguments}: {process.stderr}"
-    printed: dict[str, Any] = json.loads(process.stdout)
-    return printed
+    assert done.returncode == 0, f"{arguments}: {done.stderr}"
+    content: dict[str, Any] = json.loads(done.stdout)
+    return content
 
 
 def _rate(folder: Path, pool: str) -> Path:
-    """Writes ratings by the verdict of the verifier."""
+    """Ratings by the verifier's verdicts."""
     with Pool.open(folder / pool, read_only=True) as opened:
         ratings = [
-            {
-                "trajectory": experience.trajectory.id,
-                "thumbs": 1 if experience.evaluation.verdict == "success" else -1,
-            }
-            for experience in opened.experiences(tenant="default", has_tokens=False)
-            if experience.evaluation is not None and experience.task.split == "train"
+            {"trajectory": stored.trajectory.id, "thumbs": 1 if stored.evaluation.verdict == "success" else -1}
+            for stored in opened.experiences(tenant="default", has_tokens=False)
+            if stored.evaluation is not None and stored.task.split == "train"
         ]
     path = folder / "thumbs.jsonl"
     path.write_text("\n".join(map(json.dumps, ratings)) + "\n")
@@ -157,8 +150,8 @@ def _rate(folder: Path, pool: str) -> Path:
 
 
 @pytest.mark.slow
-def test_every_example_runs_in_an_empty_folder(tmp_path: Path) -> None:
-    """In the order of their pools; each writes a version, a card and a report."""
+def test_every_example_runs_from_end_to_end_in_an_empty_folder(tmp_path: Path) -> None:
+    """In the order in which they need each other's pools; each writes a version, a card and a report."""
     for name in SERVES:
         _run(tmp_path, "loop", "run", "--config", str(_small(name, tmp_path)))
     _run(tmp_path, "ingest", str(_rate(tmp_path, "served.db")), "--format", "feedback", "--pool", "served.db")
@@ -168,10 +161,10 @@ def test_every_example_runs_in_an_empty_folder(tmp_path: Path) -> None:
         config = str(_small(name, tmp_path))
         plan = _run(tmp_path, "train", algorithm, "--config", config, "--dry-run")
         assert all(result["value"] > 0 for result in plan["results"]), name
-        printed = _run(tmp_path, "train", algorithm, "--config", config)
-        figures = {result["name"]: result["value"] for result in printed["results"]}
+        content = _run(tmp_path, "train", algorithm, "--config", config)
+        figures = {result["name"]: result["value"] for result in content["results"]}
         assert 0 <= figures["success_after"] <= 1 and figures["validation"] in ("pass", "hold", "fail"), name
-        run_dir = tmp_path / printed["run"]
-        assert (run_dir / "card.md").read_text(encoding="utf-8").startswith(f"# {printed['made']}\n")
+        run_dir = tmp_path / content["run"]
+        assert (run_dir / "card.md").read_text(encoding="utf-8").startswith(f"# {content['made']}\n")
         assert list(run_dir.glob("training/*/report.html")), name
-        assert re.fullmatch(r"nano@[a-z-]+(-true-0)?-[0-9a-f]{8}(-[0-9a-f]{8})?", printed["made"]), printed["made"]
+        assert re.fullmatch(r"nano@[a-z-]+(-true-0)?-[0-9a-f]{8}(-[0-9a-f]{8})?", content["made"]), content["made"]

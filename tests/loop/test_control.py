@@ -17,7 +17,7 @@ from upturn.loop.rollouts.policy_worker import PolicyWorker
 from upturn.loop.run.context import Context, open_run
 from upturn.loop.trainers import parse_full_config
 from upturn.loop.trainers.grpo import train_grpo
-from upturn.loop.trainers.rl_training import Reward
+from upturn.loop.trainers.rl_training import OutcomeReward
 from upturn.models.engine import weights_hash
 from upturn.records import AgentVersion, Evaluation
 from upturn.training.distributed.weights import restore_weights
@@ -63,7 +63,7 @@ def started(tmp_path: Path) -> Iterator[Started]:
     torch.set_num_threads(threads)
 
 
-def train_on_rollouts(started: Started, name: str, reward: Reward | None) -> Interval:
+def train_on_rollouts(started: Started, name: str, reward: OutcomeReward | None) -> Interval:
     """Paired held-out gain of the version trained with this reward."""
     context, parent, before = started
     version = train_grpo(context, parent, dict.fromkeys(LEARNED, 1.0), name, reward=reward)

@@ -12,7 +12,7 @@ from upturn.config import AgentConfig, CurriculumSettings
 from upturn.environments import EnvironmentKit
 from upturn.errors import TrainingError
 from upturn.loop.rollouts.curriculum import curriculum_collect
-from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutPlan, TaskSampler, scored
+from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutSpec, TaskSampler, score_trajectory
 from upturn.loop.run.context import Context, version_of
 from upturn.loop.run.task_source import kit_of
 from upturn.pool import PoolSink, Selection
@@ -35,8 +35,8 @@ class Graded:
 
 def _collect(context: Context, settings: CurriculumSettings, *, attempts: int = 2) -> CurriculumCollect:
     worker = PolicyWorker(context.runtime, version_of(NANO))
-    practice = RolloutPlan("run/practice", 0, attempts)
-    return curriculum_collect(worker, WEIGHTS, 4, settings=settings, practice=practice, sink=PoolSink(context.pool))
+    practice = RolloutSpec("run/practice", 0, attempts)
+    return curriculum_collect(worker, WEIGHTS, 4, settings=settings, rollouts=practice, sink=PoolSink(context.pool))
 
 
 def test_tasks_are_determined_by_family_and_number(desk: ModuleType) -> None:
@@ -67,7 +67,7 @@ def test_numbers_wrap_around_at_the_end_of_a_family(desk: ModuleType, tmp_path: 
 
 def test_rollouts_follow_the_schedule_and_record_success(desk: ModuleType, tmp_path: Path) -> None:
     """Every rollout fails, so the first level stays the current one: 3 or 4 of 4 tasks."""
-    settings = CurriculumSettings(min_attempts=4)
+    settings = CurriculumSettings(min_trajectories=4)
     with desk.opened(tmp_path, desk.config(environment=SHORT)) as context:
         context.runtime.kit = Graded(context.runtime.kit)
         collect = _collect(context, settings)
@@ -84,7 +84,7 @@ def test_rollouts_follow_the_schedule_and_record_success(desk: ModuleType, tmp_p
     assert len(kept) == 8
     told = collect.metrics()
     assert (told["curriculum_level"], told["success_level_1"]) == (1.0, 0.0)
-    assert told["practice_level_1"] == pytest.approx(0.8)
+    assert told["sampled_level_1"] == pytest.approx(0.8)
     sums = [sum(group.task.family == "sums" for group in each) for each in (*rounds, further)]
     assert set(sums) <= {3, 4}
     assert state["given.sums"] == sum(sums)
@@ -92,7 +92,7 @@ def test_rollouts_follow_the_schedule_and_record_success(desk: ModuleType, tmp_p
 
 def test_a_missing_verdict_is_not_a_failure(desk: ModuleType, tmp_path: Path) -> None:
     """The verifier fails on every third of eight trajectories; the others are successes."""
-    settings = CurriculumSettings(policy="failure_weighted", min_attempts=2)
+    settings = CurriculumSettings(policy="failure_weighted", min_trajectories=2)
     with desk.opened(tmp_path, desk.config(environment={**SHORT, "verifier": "toy_desk:costly_judge"})) as context:
         collect = _collect(context, settings)
         groups = collect(0)
@@ -106,9 +106,9 @@ def test_a_missing_verdict_is_not_a_failure(desk: ModuleType, tmp_path: Path) ->
 
 def test_success_is_independent_of_the_reward() -> None:
     trajectory = Trajectory("t", "t", "v", (), Observation(""), "finished", "sampled")
-    assert scored(trajectory, None, True).succeeded is True
-    assert scored(trajectory, 1.0, False).succeeded is False
-    assert scored(trajectory, 1.0).succeeded is None
+    assert score_trajectory(trajectory, None, True).succeeded is True
+    assert score_trajectory(trajectory, 1.0, False).succeeded is False
+    assert score_trajectory(trajectory, 1.0).succeeded is None
 
 
 def test_one_level_has_no_schedule_by_levels(desk: ModuleType, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from upturn.config import Limits
 from upturn.environments.kit import resolve_kit
 from upturn.errors import ModelError, TrainingError
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
-from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutPlan
+from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutSpec
 from upturn.loop.rollouts.remote_rollouts import RemoteRuntime
 from upturn.models.engine import weights_hash
 from upturn.models.remote import RemoteEngine, RemoteSettings
@@ -27,7 +27,7 @@ KIT = resolve_kit(ENVIRONMENT)
 LIMITS = Limits(max_turns=4, max_tokens=200, max_action_tokens=24)
 VERSION = AgentVersion("nano", "1", "local_model", model=MODEL)
 TASKS: list[Task] = list(islice(KIT.tasks(seed=3, split="train", families=["mail_file", "cell_ask"]), 3))
-PRACTICE = RolloutPlan("run", 5, 3)
+PRACTICE = RolloutSpec("run", 5, 3)
 
 
 class NoSink:

@@ -13,9 +13,9 @@ from upturn.config import AdapterSettings, AgentConfig, Config, Limits, Optimise
 from upturn.errors import ConfigError
 from upturn.loop.agent_runtime import DEFAULT_CONTEXT_TOKENS, AgentRuntime
 from upturn.loop.rollouts.policy_worker import PolicyWorker
+from upturn.loop.run import adapter_settings
 from upturn.loop.run.context import version_of
 from upturn.loop.run.preflight import check_names
-from upturn.loop.run.settings import adapter_settings
 from upturn.loop.trainers.candidate import training_folder
 from upturn.loop.trainers.grpo import train_grpo
 from upturn.models.engine import LocalEngine, weights_hash

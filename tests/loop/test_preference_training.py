@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks.errands import MODEL
-from upturn.config import AgentConfig
+from upturn.config import AgentConfig, LoopConfig
 from upturn.errors import ConfigError, TrainingError
 from upturn.loop.cycle import serve
 from upturn.loop.evaluation.evaluate import HeldoutResult, Mark
@@ -17,9 +17,10 @@ from upturn.loop.progress import NoProgress
 from upturn.loop.rollouts.policy_worker import PolicyWorker
 from upturn.loop.run.context import Context, open_run, version_of
 from upturn.loop.trainers import dpo, kto, mixture
-from upturn.loop.trainers.dpo import stored_pairs
-from upturn.loop.trainers.kto import rated
-from upturn.loop.trainers.pool_data import left_out_words
+from upturn.loop.trainers.dpo import load_pairs
+from upturn.loop.trainers.kto import load_ratings
+from upturn.loop.trainers.pool_data import describe_omissions
+from upturn.loop.trainers.train_command import check
 from upturn.loop.trainers.training_plan import Plan
 from upturn.pool import Pool, Selection
 from upturn.pool.preference import correction_pairs, deployment_pairs, trajectory_ratings
@@ -61,7 +62,7 @@ def test_pairs_are_of_the_products_that_only_one_of_them_solves(desk: ModuleType
     _served(desk, tmp_path, "adder", 8)
     with _opened(desk, tmp_path, **VERSIONS) as context:
         worker = PolicyWorker(context.runtime, version_of(NANO))
-        pairs = stored_pairs(context, worker)
+        pairs = load_pairs(context, worker).pairs
     assert [pair.id for pair in pairs] == sorted(pair.id for pair in pairs)
     assert len(pairs) == 4  # sums and products take turns
     assert {pair.chosen.agent_version for pair in pairs} == {"solver@base"}
@@ -73,13 +74,13 @@ def test_a_run_that_goes_on_learns_from_the_pairs_that_it_began_with(desk: Modul
     for agent in ("solver", "adder"):
         _served(desk, tmp_path, agent, 4)
     with _opened(desk, tmp_path, **VERSIONS) as context:
-        before = stored_pairs(context, PolicyWorker(context.runtime, version_of(NANO)))
+        before = load_pairs(context, PolicyWorker(context.runtime, version_of(NANO))).pairs
     for agent in ("solver", "adder"):
         _served(desk, tmp_path, agent, 12)
     with _opened(desk, tmp_path, **VERSIONS) as context:
-        after = stored_pairs(context, PolicyWorker(context.runtime, version_of(NANO)))
+        after = load_pairs(context, PolicyWorker(context.runtime, version_of(NANO))).pairs
     with _opened(desk, tmp_path, "anew", **VERSIONS) as context:
-        anew = stored_pairs(context, PolicyWorker(context.runtime, version_of(NANO)))
+        anew = load_pairs(context, PolicyWorker(context.runtime, version_of(NANO))).pairs
     assert after == before
     assert len(anew) > len(before)
 
@@ -90,13 +91,13 @@ def test_a_run_that_goes_on_learns_from_the_thumbs_that_it_began_with(desk: Modu
     _say(tmp_path, "a", first, 1.0)
     _say(tmp_path, "b", second, -1.0)
     with _opened(desk, tmp_path) as context:
-        before = rated(context, PolicyWorker(context.runtime, version_of(NANO)))
+        before = load_ratings(context, PolicyWorker(context.runtime, version_of(NANO))).ratings
     _say(tmp_path, "c", first, -3.0)
     _say(tmp_path, "d", third, 1.0)
     with _opened(desk, tmp_path) as context:
-        after = rated(context, PolicyWorker(context.runtime, version_of(NANO)))
+        after = load_ratings(context, PolicyWorker(context.runtime, version_of(NANO))).ratings
     with _opened(desk, tmp_path, "anew") as context:
-        anew = rated(context, PolicyWorker(context.runtime, version_of(NANO)))
+        anew = load_ratings(context, PolicyWorker(context.runtime, version_of(NANO))).ratings
     assert {each.trajectory.id: each.is_desirable for each in before} == {first: True, second: False}
     assert after == before
     assert {each.trajectory.id: each.is_desirable for each in anew} == {first: False, second: False, third: True}
@@ -136,12 +137,11 @@ def test_what_the_agent_cannot_write_is_left_out_and_counted(desk: ModuleType, t
     settings = desk.config(("solver",), environment=SHORT, pool={"path": str(tmp_path / "shared.db")}, dpo=VERSIONS)
     with open_run(settings, tmp_path / "now", "toy", notes) as context:
         worker = PolicyWorker(context.runtime, version_of(NANO))
-        assert [each.trajectory.id for each in rated(context, worker)] == [first]
-        assert len(stored_pairs(context, worker)) == 1
+        assert [each.trajectory.id for each in load_ratings(context, worker).ratings] == [first]
+        assert len(load_pairs(context, worker).pairs) == 1
     assert [line for line in notes.lines if "cannot write" in line] == [
-        "left out of the thumbs: 1 with actions that the agent cannot write",
-        "left out of the pairs: 1 with scores that do not differ enough, 1 with actions that the agent cannot "
-        "write",
+        "omitted ratings: 1 with actions that the agent cannot write",
+        "omitted pairs: 1 with scores that do not differ enough, 1 with actions that the agent cannot write",
     ]
 
 
@@ -151,19 +151,19 @@ def test_a_pool_without_pairs_is_refused_with_what_was_looked_for(desk: ModuleTy
         _opened(desk, tmp_path, **VERSIONS) as context,
         pytest.raises(
             TrainingError,
-            match=r"no pair.*'adder@base' and 'solver@base'.*4 attempts without one.*same tasks",
+            match=r"no pair.*'adder@base' and 'solver@base'.*4 trajectories without one.*same tasks",
         ),
     ):
-        stored_pairs(context, PolicyWorker(context.runtime, version_of(NANO)))
+        load_pairs(context, PolicyWorker(context.runtime, version_of(NANO)))
 
 
 def test_a_pool_without_thumbs_is_refused_with_how_to_ingest_them(desk: ModuleType, tmp_path: Path) -> None:
     _served(desk, tmp_path, "solver", 4)
     with (
         _opened(desk, tmp_path) as context,
-        pytest.raises(TrainingError, match=r"no thumbs.*upturn ingest .*--format feedback"),
+        pytest.raises(TrainingError, match=r"no ratings.*upturn ingest .*--format feedback"),
     ):
-        rated(context, PolicyWorker(context.runtime, version_of(NANO)))
+        load_ratings(context, PolicyWorker(context.runtime, version_of(NANO)))
 
 
 def test_what_people_said_of_families_that_are_not_practised_is_not_trained_on(
@@ -189,14 +189,12 @@ def test_what_people_said_of_families_that_are_not_practised_is_not_trained_on(
         settings = replace(plain, tasks=replace(plain.tasks, families=(family,)))
         with desk.opened(tmp_path / family, settings) as context:
             worker = PolicyWorker(context.runtime, version_of(NANO))
-            assert [each.trajectory.id for each in rated(context, worker)] == [better[family]]
+            assert [each.trajectory.id for each in load_ratings(context, worker).ratings] == [better[family]]
             if pairs:
-                assert len(stored_pairs(context, worker)) == pairs
+                assert len(load_pairs(context, worker).pairs) == pairs
             else:
-                with pytest.raises(
-                    TrainingError, match="1 on tasks of families or environments that are not train"
-                ):
-                    stored_pairs(context, worker)
+                with pytest.raises(TrainingError, match="1 on families or environments that are not train"):
+                    load_pairs(context, worker)
 
 
 def _evidence(desk: ModuleType, folder: Path) -> tuple[set[str], set[str]]:
@@ -261,8 +259,8 @@ def test_a_mixture_is_planned_with_what_the_pool_gives_to_it(
     """One pair and its thumbs, so two rows of each in each of the three rounds beside those of practice."""
     monkeypatch.setattr("upturn.loop.evaluation.model_selection.SELECTION_TASKS", 2)
     _evidence(desk, tmp_path)
-    alone = Plan("mixture", "practice", 3, "iteration", 100, 1_000, 1, 5.0, "")
-    monkeypatch.setattr(mixture, "practice_plan", lambda *_, **__: alone)
+    fresh = Plan("mixture", "rollouts", 3, "iteration", 100, 1_000, 1, 5.0, "")
+    monkeypatch.setattr(mixture, "plan_on_rollouts", lambda *_, **__: fresh)
     rounds: dict[str, Any] = {
         "iterations": 3,
         "tasks_per_iteration": 2,
@@ -278,26 +276,25 @@ def test_a_mixture_is_planned_with_what_the_pool_gives_to_it(
         found = mixture.plan(context, version_of(NANO))
     assert found.rows == 100 + 3 * 2 + 3 * 2
     assert found.tokens > 1_000 and found.memory_bytes > 1 and found.seconds > 5.0
-    assert found.learns_from.startswith("practice; beside them 1 pairs that the pool holds, 2 rated attempts that")
+    assert found.learns_from.startswith("rollouts, 1 pairs from the pool, 2 rated trajectories from")
 
 
-def test_a_run_with_a_pool_of_its_own_has_no_pairs_and_no_thumbs(desk: ModuleType, tmp_path: Path) -> None:
-    with desk.opened(tmp_path, desk.config(("solver",))) as context:
-        worker = PolicyWorker(context.runtime, version_of(NANO))
-        with pytest.raises(ConfigError, match=r"`upturn train dpo` learns from .* pool\.path is empty"):
-            stored_pairs(context, worker)
-        with pytest.raises(ConfigError, match=r"`upturn train kto` learns from .* pool\.path is empty"):
-            rated(context, worker)
+@pytest.mark.parametrize("algorithm", ["dpo", "kto"])
+def test_a_run_without_a_configured_pool_is_refused(desk: ModuleType, algorithm: str) -> None:
+    plain = desk.config(("solver",))
+    config = replace(plain, agents=(NANO,), loop=LoopConfig())
+    with pytest.raises(ConfigError, match=rf"`upturn train {algorithm}` trains on .* pool\.path is empty"):
+        check(config, algorithm)
 
 
 def test_every_cause_is_told_in_words_and_what_is_rendered_is_not_left_out(tmp_path: Path) -> None:
     counts = {"undecided": 0, "dangling": 2, "tokenless": 5}
-    assert left_out_words(counts, {"equal": 3}) == (
-        "2 on what must not or cannot be trained on: held-out tasks, or attempts that are not there, 3 with scores "
-        "that do not differ enough"
+    assert describe_omissions(counts, {"equal": 3}) == (
+        "2 on held-out tasks or missing trajectories, which cannot be trained on, 3 with scores that do not differ "
+        "enough"
     )
-    assert left_out_words({"equal": 0}) == ""
+    assert describe_omissions({"equal": 0}) == ""
     with Pool.open(tmp_path / "pool.db") as pool:
         every = set(deployment_pairs(pool, tenant="x", old="a", new="b").left_out)
         every |= {*trajectory_ratings(pool, tenant="x").left_out, *correction_pairs(pool, tenant="x").left_out}
-    assert left_out_words(dict.fromkeys(every, 1)).count("1 ") == len(every) - 1
+    assert describe_omissions(dict.fromkeys(every, 1)).count("1 ") == len(every) - 1

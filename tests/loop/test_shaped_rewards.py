@@ -14,7 +14,7 @@ from upturn.environments import EnvironmentKit
 from upturn.environments.one_step import one_step
 from upturn.errors import TrainingError
 from upturn.loop.agent_runtime import AgentRuntime
-from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutPlan
+from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutSpec
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
 from upturn.training import ScoredGroup
 from upturn.training.advantages import AdvantageSettings, advantage_of
@@ -22,7 +22,7 @@ from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
 from upturn.training.runs import RunOptions
 
 NANO = AgentVersion("nano", "base", "local_model", model=MODEL, parameters={"temperature": 1.0})
-PRACTICE = RolloutPlan("run", 0, attempts=8)
+PRACTICE = RolloutSpec("run", 0, group_size=8)
 SHAPED = AdvantageSettings("turn", is_shaped=True)
 
 

@@ -28,7 +28,7 @@ from upturn.agents.context import COMPACTED, Budget, GrowingPrompt, prompt_build
 from upturn.agents.rendering import matches_tokenizer
 from upturn.config import Limits, OptimiserSettings
 from upturn.errors import TrainingError
-from upturn.loop.trainers.pool_data import with_rows
+from upturn.loop.trainers.pool_data import render_trajectory
 from upturn.models import ChatRenderer, Generation, GenerationRequest, Model
 from upturn.models.engine import LocalEngine
 from upturn.records import Action, Observation, Task, Trajectory
@@ -175,8 +175,8 @@ def test_demonstrations_are_rerendered_for_another_tokenizer(
     oracle = compose(task).draft.oracle
     (trajectory,) = run_agent(ScriptedActions(source, oracle), source, [task], Limits(max_action_tokens=999))
     assert matches_tokenizer(trajectory, source) and not matches_tokenizer(trajectory, target)
-    assert with_rows(trajectory, source, GrowingPrompt(source, "Be brief.")) is trajectory
-    foreign = with_rows(trajectory, target, GrowingPrompt(target, "Be brief."))
+    assert render_trajectory(trajectory, source, GrowingPrompt(source, "Be brief.")) is trajectory
+    foreign = render_trajectory(trajectory, target, GrowingPrompt(target, "Be brief."))
     assert foreign.origin == "rendered" and foreign.turns == trajectory.turns
     (direct,) = run_agent(ScriptedActions(target, oracle), target, [task], Limits(max_action_tokens=999))
     assert [(row.token_ids, row.spans) for row in foreign.rows] == [

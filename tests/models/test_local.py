@@ -23,7 +23,7 @@ from upturn.agents import fork_counts
 from upturn.config import Limits, OptimiserSettings
 from upturn.errors import ConfigError, ModelError
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
-from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutPlan
+from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutSpec
 from upturn.models import SPECIAL_TOKENS, ChatRenderer, CompactRenderer
 from upturn.models.local import find_folder, load_model
 from upturn.models.shipped import load_local, model_folder
@@ -139,7 +139,7 @@ def test_a_model_with_a_chat_template_rolls_out_trains_and_serves_again(folder: 
     version = AgentVersion("chat", "1", "local_model", model=str(folder), prompt="Be brief.")
     worker = PolicyWorker(runtime, version)
     tasks = list(islice(kit.tasks(seed=0, split="train", families=list(kit.families)), 2))
-    groups = worker.sample_groups(tasks, 0, RolloutPlan("run", 0, attempts=2), NullSink())
+    groups = worker.sample_groups(tasks, 0, RolloutSpec("run", 0, group_size=2), NullSink())
     sampled = [member.trajectory for group in groups for member in group.members]
     assert [len(trajectory.rows) for trajectory in sampled] == [1, 1, 1, 1]
     rows = [row for trajectory in sampled for row in policy_rows(trajectory, [1.0, 1.0])]

@@ -19,7 +19,7 @@ pytestmark = [
 TOLERANCE = 1e-5
 
 
-def test_sft_is_trls(tiny_model: Model, tmp_path: Path) -> None:
+def test_sft_loss_matches_trl(tiny_model: Model, tmp_path: Path) -> None:
     from benchmarks.implementations.trl_losses import sft_gap
 
     assert max(sft_gap(tiny_model(1, layers=2), tmp_path)) <= TOLERANCE
@@ -39,7 +39,7 @@ def test_sft_is_trls(tiny_model: Model, tmp_path: Path) -> None:
     ],
     ids=["dpo", "sharp", "ipo", "length-normalised", "with a supervised term"],
 )
-def test_dpo_is_trls(
+def test_dpo_loss_matches_trl(
     tiny_model: Model, tmp_path: Path, ours: PairObjectiveSettings, theirs: dict[str, Any]
 ) -> None:
     from benchmarks.implementations.trl_losses import Models, dpo_gap
@@ -48,7 +48,7 @@ def test_dpo_is_trls(
     assert max(dpo_gap(models, ours, theirs, tmp_path)) <= TOLERANCE
 
 
-def test_kto_is_trls(tiny_model: Model, tmp_path: Path) -> None:
+def test_kto_loss_matches_trl(tiny_model: Model, tmp_path: Path) -> None:
     from benchmarks.implementations.trl_losses import Models, kto_gap
 
     assert max(kto_gap(Models(tiny_model(1, layers=2), tiny_model(2, layers=2)), tmp_path)) <= TOLERANCE

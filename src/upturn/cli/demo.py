@@ -47,11 +47,11 @@ def demo(  # noqa: PLR0917  # one parameter per option
             run_demo,
         )
         from upturn.loop.demo import run_facts as facts_of
-        from upturn.loop.run import chosen_run, open_run
+        from upturn.loop.run import choose_run, open_run
         from upturn.report import write_content, write_report
 
         plan = PLANS[size]
-        run_dir = chosen_run(directory, "demo", resume)
+        run_dir = choose_run(directory, "demo", resume)
         config = demo_config(seed=seed, directory=str(directory), plan=plan)
         command = f"upturn demo --seed {seed} --size {size}"
         with (

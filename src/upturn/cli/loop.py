@@ -34,9 +34,9 @@ def run(config_path: ConfigPath = CONFIG_PATH, resume: Resume = None, as_json: A
         refuse_together(config, "grpo")
     with LiveView("Upturn loop") as view:
         from upturn.loop import run_cycle
-        from upturn.loop.run import chosen_run, open_run
+        from upturn.loop.run import choose_run, open_run
 
-        run_dir = chosen_run(Path(config.run.directory), "loop", resume)
+        run_dir = choose_run(Path(config.run.directory), "loop", resume)
         keys = api_keys(config, os.environ)
         resume_command = ["upturn", "loop", "run", "--config", str(config_path), "--resume", str(run_dir)]
         with (

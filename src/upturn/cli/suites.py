@@ -195,11 +195,11 @@ class _Runner:
 
     def threads(self) -> "AbstractContextManager[None]":
         """Sets the number of torch threads if a model runs in this process."""
-        from upturn.loop.run import torch_set
+        from upturn.loop.run import configure_torch
 
         if self._version is None or self._config is None or self._version.kind != "local_model":
             return nullcontext()
-        return torch_set(self._config.run.threads or default_threads(usable_cores(), cpu_quota()))
+        return configure_torch(self._config.run.threads or default_threads(usable_cores(), cpu_quota()))
 
     def batches(self, part: _Part, run: "SuiteRun | None") -> "Iterator[list[SuiteResult]]":
         """Results of all tasks of a part: the stored ones, then new ones, which are stored by batch.

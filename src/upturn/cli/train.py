@@ -62,8 +62,8 @@ def _command(algorithm: str, summary: str) -> Callable[..., None]:
     return command
 
 
-for _name, _registered in ALGORITHMS.items():
-    train_app.command(_name)(_command(_name, _registered.summary))
+for _name, _summary in ALGORITHMS.items():
+    train_app.command(_name)(_command(_name, _summary))
 
 
 def _plan(algorithm: str, config_path: Path, *, as_json: bool) -> None:
@@ -101,12 +101,12 @@ def _train(algorithm: str, config_path: Path, resume: str | None, *, as_json: bo
     if world is not None:
         refuse_together(config, algorithm)
     with LiveView(f"Upturn train {algorithm}") as view:
-        from upturn.loop.run import chosen_run, open_run
+        from upturn.loop.run import choose_run, open_run
         from upturn.loop.trainers import check, run_training, write_card
 
         check(config, algorithm)
         name = f"train-{run_name(algorithm)}"
-        run_dir = chosen_run(Path(config.run.directory), name, resume)
+        run_dir = choose_run(Path(config.run.directory), name, resume)
         resume_command = ["upturn", "train", algorithm, "--config", str(config_path), "--resume", str(run_dir)]
         with (
             resume_hint(shlex.join(launch_command(world, resume_command))),

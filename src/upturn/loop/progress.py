@@ -38,15 +38,15 @@ class NoProgress:
         """Does nothing."""
 
 
-def told(progress: Progress, **metrics: str) -> Callable[[CurvePoint], None]:
+def curve_reporter(progress: Progress, **metrics: str) -> Callable[[CurvePoint], None]:
     """A callback that reports a training run's points: units done, and figures by the name of their metric."""
     done = 0
 
-    def tell(point: CurvePoint) -> None:
+    def report(point: CurvePoint) -> None:
         nonlocal done
-        found = {figure: point.metrics.get(metric) for figure, metric in metrics.items()}
-        figures = {figure: value for figure, value in found.items() if value is not None}
+        values = {figure: point.metrics.get(metric) for figure, metric in metrics.items()}
+        figures = {figure: value for figure, value in values.items() if value is not None}
         progress.advance(point.units - done, **figures)
         done = point.units
 
-    return tell
+    return report

@@ -19,7 +19,7 @@ from benchmarks.credit.errands_setup import ErrandsSettings, ErrandsSetup
 from benchmarks.credit.estimator import ESTIMATORS
 from benchmarks.result_cache import FILE, ResultCache
 from upturn.errors import MeasurementError
-from upturn.loop.rollouts.state_values import Continued
+from upturn.loop.rollouts.state_values import ContinuationReturns
 from upturn.records import Observation, Task, Trajectory, Turn
 from upturn.training import ScoredGroup, ScoredTrajectory
 
@@ -59,7 +59,7 @@ def _member(rewards: tuple[float, ...] | None, turns: int) -> ScoredTrajectory:
 def test_changes_come_from_the_requested_part_of_the_continuations() -> None:
     group = ScoredGroup(Task("x", "", "f", "e"), (_member((0.0, 1.0), 2), _member(None, 1), _member((0.0, 0.0), 2)))
     states = (((0.0, 1.0, 1.0, 0.0), (1.0, 1.0, 1.0, 0.0)), None, ((0.0, 1.0, 1.0, 0.0), ()))
-    continued = Continued((states,), 0, 0, 0)
+    continued = ContinuationReturns((states,), 0, 0, 0)
     # Values .5 and .75, then 1 + 0: by all; (.5, 1) and (.5, .5) by halves.
     assert value_changes([group], continued, slice(None))[:2].tolist() == [0.25, 0.25]
     assert value_changes([group], continued, slice(2))[:2].tolist() == [0.5, 0.0]

@@ -14,7 +14,7 @@ from upturn.loop.run.context import open_run, version_of
 from upturn.loop.run.task_source import FEWEST_SET_ASIDE, FileKit, kit_of
 from upturn.records import Task, fields_json
 from upturn.training.algorithms.grpo import GrpoSettings
-from upturn.training.evaluation_result import Assessment
+from upturn.training.evaluation_result import EvaluationResult
 
 NANO = AgentConfig(name="nano", kind="local_model", model=MODEL)
 
@@ -24,17 +24,17 @@ def test_selection_evaluation_has_an_interval_and_costs(desk: ModuleType, tmp_pa
     config = replace(plain, agents=(NANO,))
     with desk.opened(tmp_path / "run", config) as context:
         worker = PolicyWorker(context.runtime, version_of(NANO))
-        assessment = selection_evaluation(context, worker, "grpo")(0)
+        result = selection_evaluation(context, worker, "grpo")(0)
         again = selection_evaluation(context, worker, "grpo")(5)
-    assert isinstance(assessment, Assessment)
-    assert assessment == again  # depends on the weights only
-    assert assessment.tasks == SELECTION_TASKS
-    assert assessment.low is not None and assessment.high is not None
-    assert 0 <= assessment.low <= assessment.score <= assessment.high <= 1
-    assert set(assessment.costs) == {"error"}  # the desk's verifier has no other
-    assert assessment.missing_costs == {}
-    assert assessment.costs["error"] > 0  # the errands model answers in text that the desk refuses
-    assert assessment.measure == "success on training templates in unseen worlds"
+    assert isinstance(result, EvaluationResult)
+    assert result == again  # depends on the weights only
+    assert result.tasks == SELECTION_TASKS
+    assert result.low is not None and result.high is not None
+    assert 0 <= result.low <= result.score <= result.high <= 1
+    assert set(result.costs) == {"error"}  # the desk's verifier has no other
+    assert result.missing_costs == {}
+    assert result.costs["error"] > 0  # the errands model answers in text that the desk refuses
+    assert result.measure == "success on training templates in unseen worlds"
 
 
 def test_a_selection_cost_is_the_mean_over_evaluated_tasks(desk: ModuleType, tmp_path: Path) -> None:
@@ -43,14 +43,14 @@ def test_a_selection_cost_is_the_mean_over_evaluated_tasks(desk: ModuleType, tmp
         ("solver",), environment={"max_turns": 1, "max_tokens": 64, "verifier": "toy_desk:costly_judge"}
     )
     with desk.opened(tmp_path / "run", replace(plain, agents=(NANO,))) as context:
-        assessment = selection_evaluation(context, PolicyWorker(context.runtime, version_of(NANO)), "grpo")(0)
-    assert isinstance(assessment, Assessment)
+        result = selection_evaluation(context, PolicyWorker(context.runtime, version_of(NANO)), "grpo")(0)
+    assert isinstance(result, EvaluationResult)
     third = SELECTION_TASKS // 3
-    assert (assessment.costs, assessment.missing_costs) == (
+    assert (result.costs, result.missing_costs) == (
         {"error": 0.0, "safety": 0.5},
         {"error": third, "safety": third},
     )
-    assert assessment.metrics()["missing_cost_safety"] == third
+    assert result.metrics()["missing_cost_safety"] == third
 
 
 def _on_file(desk: ModuleType, tmp_path: Path, **counts: int) -> Config:
@@ -133,9 +133,9 @@ def test_no_family_loses_its_only_task(desk: ModuleType, tmp_path: Path) -> None
 def test_selection_on_a_small_file_uses_training_tasks_and_notes_it(desk: ModuleType, tmp_path: Path) -> None:
     config, progress = _on_file(desk, tmp_path, sums=20), _Notes()
     with open_run(config, tmp_path / "run", "toy", progress) as context:
-        assessment = selection_evaluation(context, PolicyWorker(context.runtime, version_of(NANO)), "grpo")(0)
-        assert isinstance(assessment, Assessment)
+        result = selection_evaluation(context, PolicyWorker(context.runtime, version_of(NANO)), "grpo")(0)
+        assert isinstance(result, EvaluationResult)
         assert not selection_tasks(context).is_unseen
-    assert assessment.tasks == 20
-    assert "trained on too" in assessment.measure
+    assert result.tasks == 20
+    assert "trained on too" in result.measure
     assert any("model selection uses tasks that are trained on too" in note for note in progress.notes)

@@ -149,7 +149,7 @@ def by_level(finished: TrainingReport) -> TrainingReport:
     curriculum = Curriculum({"a": 1, "b": 2, "c": 3}, CurriculumSettings("levels", window=3), seed=0)
     points = []
     for iteration, point in enumerate(finished.points):
-        curriculum.begin(iteration)
+        curriculum.start(iteration)
         curriculum.observe([_group(pool, iteration - 18 * index) for index, pool in enumerate("abc")], _family)
         points.append(replace(point, metrics={**point.metrics, **curriculum.metrics()}))
     return replace(finished, points=tuple(points))

@@ -12,7 +12,7 @@ from upturn.training.runs.curve import CurvePoint
 def test_success_mix_and_forgetting_have_pictures_by_level(by_level: TrainingReport) -> None:
     by_name = {panel.name: panel for panel in panels(by_level)}
     assert [line.label for line in by_name["levels"].lines] == ["level 1", "level 2", "level 3"]
-    assert [line.metric for line in by_name["mix"].lines] == [f"practice_level_{level}" for level in (1, 2, 3)]
+    assert [line.metric for line in by_name["mix"].lines] == [f"sampled_level_{level}" for level in (1, 2, 3)]
     shares = [
         sum(value for line in by_name["mix"].lines for units, value in by_level.values(line.metric) if units == 9)
     ]
@@ -45,5 +45,5 @@ def test_a_run_without_a_curriculum_has_no_curriculum_panels(finished: TrainingR
 
 
 def test_a_metric_that_only_starts_like_a_level_has_its_own_panel(finished: TrainingReport) -> None:
-    points = tuple(CurvePoint(unit, 0, {"practice_level_of_noise": float(unit)}) for unit in range(3))
+    points = tuple(CurvePoint(unit, 0, {"sampled_level_of_noise": float(unit)}) for unit in range(3))
     assert [panel.name for panel in panels(replace(finished, points=points))] == ["own-0"]

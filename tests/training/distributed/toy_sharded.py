@@ -40,7 +40,7 @@ from upturn.training.distributed.process_group import (
 )
 from upturn.training.distributed.sharding import gather_tensors, shard
 from upturn.training.distributed.weights import weight_tensors
-from upturn.training.evaluation_result import Assessment
+from upturn.training.evaluation_result import EvaluationResult
 from upturn.training.optimisation.adapter import add_adapter
 from upturn.training.optimisation.critic import value_model
 from upturn.training.optimisation.full_weights import FullCopy
@@ -155,11 +155,11 @@ class Copying:
         generator = torch.Generator().manual_seed(iteration)
         return [self._group(symbol, generator) for symbol in (3, 4, 5)]
 
-    def score(self, _: int) -> Assessment:
+    def score(self, _: int) -> EvaluationResult:
         with torch.no_grad():
             logits = self.whole.model(torch.tensor([[1, x, 2] for x in (3, 4, 5)])).logits
         chosen = logits[:, -1].softmax(-1)[[0, 1, 2], [3, 4, 5]]
-        return Assessment(float(chosen.mean()), {"length": 2.0}, measure="probability of a correct copy")
+        return EvaluationResult(float(chosen.mean()), {"length": 2.0}, measure="probability of a right copy")
 
     def _group(self, symbol: int, generator: torch.Generator) -> ScoredGroup:
         members = []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from upturn.loop.evaluation import HeldoutResult, evaluate_version, evaluation_tasks, heldout_tasks
 from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import Context
-from upturn.loop.trainers import keep_version
+from upturn.loop.trainers import save_candidate
 from upturn.records import AgentVersion, Task
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def damage_version(context: Context, healthy: AgentVersion, result: HeldoutResul
 
     noise, size = candidates[find_direction(fresh_drop)]
     noise.apply(size)
-    return keep_version(context, worker, healthy, name)
+    return save_candidate(context, worker, healthy, name)
 
 
 class _Noise:

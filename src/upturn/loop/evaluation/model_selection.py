@@ -8,7 +8,7 @@ from upturn.loop.evaluation.evaluate import evaluate_version, evaluation_tasks
 from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import FEWEST_SET_ASIDE, SET_ASIDE, Context, FileKit
 from upturn.records import Task
-from upturn.training import Assessment, EpochSettings, Evaluate, IterationSettings
+from upturn.training import EpochSettings, Evaluate, EvaluationResult, IterationSettings
 
 SELECTION_TASKS = 108
 """Tasks for model selection: training templates in unseen worlds, so that no choice depends on held-out tasks."""
@@ -62,12 +62,12 @@ def selection_evaluation(context: Context, worker: PolicyWorker, name: str) -> E
             f"training tasks to set aside {FEWEST_SET_ASIDE} (that takes about {FEWEST_SET_ASIDE * SET_ASIDE})"
         )
 
-    def evaluate(_iterations: int) -> Assessment:
+    def evaluate(_iterations: int) -> EvaluationResult:
         version = worker.serve_as(worker.version, context.runtime)  # in this process, wherever training samples
         result = evaluate_version(context.runtime, version, tasks, context.purpose(f"{name}/watch"), pool=None)
         context.progress.figure("unseen worlds" if is_unseen else "training tasks", result.rate())
         interval, costs = result.interval(), result.costs()
-        return Assessment(
+        return EvaluationResult(
             result.rate(),
             {name: cost.mean for name, cost in costs.items()},
             low=interval.low,

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec
 
 from upturn.config import AdapterSettings, Config
 from upturn.errors import ConfigError, TrainingError, UpturnError, error_text
-from upturn.loop.rollouts import PolicyWorker, put_on
-from upturn.loop.run import torch_set
+from upturn.loop.rollouts import PolicyWorker, add_named_adapter
+from upturn.loop.run import configure_torch
 from upturn.rewards import Similarity
 from upturn.training import ScoredGroup, State, TrainingOutcome
 from upturn.training.algorithms.grpo import GrpoSettings
@@ -91,7 +91,7 @@ def follow_rank0(world: World) -> bool:
         with connect(world, PEER_LIMITS):
             has_met = True
             while (work := broadcast_first(world, _nothing)) is not None:
-                with torch_set(work.threads):
+                with configure_torch(work.threads):
                     _done(work, world, None)
                 gc.collect()  # models in shards refer to themselves
     except UpturnError:
@@ -214,7 +214,7 @@ def _loaded(work: _Work, world: World) -> "PreTrainedModel":
     try:
         found = load_local(work.model).model
         if work.adapter is not None:
-            put_on(found, work.adapter, work.model)
+            add_named_adapter(found, work.adapter, work.model)
     except Exception as exc:
         all_gather(world, error_text(exc))
         raise
@@ -298,4 +298,4 @@ class _SharedPredictor:
         self.similarity = similarity
         self.predict = there.asked(None if own is None else own.predict)
         nobody: Any = None  # comparing asks no model
-        self.compared = Predictor(nobody, nobody, similarity).compared
+        self.score = Predictor(nobody, nobody, similarity).score

@@ -317,7 +317,7 @@ def _with_figures(panel: Panel, report: TrainingReport) -> Panel:
 
 def curriculum_panels(metrics: Sequence[str]) -> list[Panel]:
     """One curve or band for each level; empty for a run without a curriculum."""
-    if not _levels(metrics, "practice_level_"):
+    if not _levels(metrics, "sampled_level_"):
         return []
     return [
         Panel(
@@ -334,7 +334,7 @@ def curriculum_panels(metrics: Sequence[str]) -> list[Panel]:
             "Tasks sampled",
             "share of the tasks",
             "By level. Most tasks should move to higher levels while a part of the easier ones stays.",
-            _levels(metrics, "practice_level_"),
+            _levels(metrics, "sampled_level_"),
             "stack",
         ),
         Panel(

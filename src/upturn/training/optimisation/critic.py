@@ -19,7 +19,7 @@ from upturn.training.distributed import restore_weights, weight_tensors, world_o
 from upturn.training.optimisation.logprob_head import state_values
 from upturn.training.optimisation.trainer import StepMetrics, Trainer
 from upturn.training.row import FloatArray, TrainingRow
-from upturn.training.stream import NO_STATE, Minibatch, State, joined, parted
+from upturn.training.stream import NO_STATE, Minibatch, State, join_states, split_state
 
 
 def value_model(policy: PreTrainedModel) -> PreTrainedModel:
@@ -88,14 +88,16 @@ class Critic:
         """Weights, optimiser and steps, not copied."""
         trainer = self._trainer
         counts = {"steps": float(trainer.steps)}
-        return joined({"count": counts, "weights": weight_tensors(trainer.model), "optimiser": trainer.state()})
+        return join_states(
+            {"count": counts, "weights": weight_tensors(trainer.model), "optimiser": trainer.state()}
+        )
 
     def load_state(self, state: State) -> None:
         """Restores a state from ``state``. Raises TrainingError for a critic of another model, or none."""
-        parts = parted(state)
-        weights, optimiser = (
-            {name: value for name, value in parts.get(part, NO_STATE).items() if isinstance(value, Tensor)}
-            for part in ("weights", "optimiser")
-        )
-        restore_weights(self._trainer.model, weights)
-        self._trainer.load_state(optimiser, int(parts["count"]["steps"]))
+        parts = split_state(state)
+        restore_weights(self._trainer.model, _tensors(parts.get("weights", NO_STATE)))
+        self._trainer.load_state(_tensors(parts.get("optimiser", NO_STATE)), int(parts["count"]["steps"]))
+
+
+def _tensors(state: State) -> dict[str, Tensor]:
+    return {name: value for name, value in state.items() if isinstance(value, Tensor)}

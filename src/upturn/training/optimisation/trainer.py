@@ -22,7 +22,7 @@ from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.models.engine import full_tensor
 from upturn.training.distributed import all_gather, shard_like, world_of
-from upturn.training.loss import TokenBatch, quiet
+from upturn.training.loss import TokenBatch, apply_mask
 from upturn.training.optimisation.batch import MicroBatch
 from upturn.training.optimisation.forward import Forward
 from upturn.training.optimisation.load_balance import balance, smallest_batch, split_for_ranks
@@ -241,7 +241,7 @@ class Trainer:
         with self.forward.prepare(batch):
             logprobs = self.forward.logprobs(batch)
             if torch.is_grad_enabled():
-                quiet(logprobs, torch.zeros_like(logprobs, dtype=torch.bool)).sum().backward()
+                apply_mask(logprobs, torch.zeros_like(logprobs, dtype=torch.bool)).sum().backward()
 
     def _sum_over_ranks(self, local: _Tally) -> _Tally:
         """The step's tally summed over all processes in rank order, so that all have the same."""

@@ -44,7 +44,7 @@ def pretrain(
 
     from upturn.config import OptimiserSettings
     from upturn.training.optimisation import Trainer, torch_threads
-    from upturn.training.runs import Run, RunPlace, RunPlan, identity_of
+    from upturn.training.runs import Run, RunOptions, RunPlan, identity_of
 
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "tokenizer.json"
@@ -67,10 +67,10 @@ def pretrain(
             )
             steps = PretrainingSteps(phase, recipe.demonstration, CompactRenderer(tokenizer))
             identity = identity_of(trainer, "pretraining", settings, seed=seed, phase=phase, shown=steps.digest())
-            place = RunPlace(folder / phase.name, identity)
 
             def report(point: CurvePoint, first_step: int = phase.first_step) -> None:
                 progress(first_step + point.units, point.metrics.get("loss") or 0.0)
 
-            Run(trainer, steps, plan, place, None, report).finish()
+            options = RunOptions(seed, folder / phase.name, progress=report)
+            Run(trainer, steps, plan, identity, options).finish()
     return model, tokenizer
