@@ -306,7 +306,9 @@ def test_a_context_filled_by_tools_is_refused_before_any_rollout(folder: Path) -
     kit = ErrandsKit()
     version = AgentVersion("chat", "1", "local_model", model=str(folder))
     task = next(iter(kit.tasks(seed=0, split="train", families=list(kit.families))))
-    with pytest.raises(ModelError, match=r"'chat@1' reads \d{4} tokens .* but a context may have 400; raise"):
+    with pytest.raises(
+        ModelError, match=r"'chat@1' has a prompt and tools of \d{4} tokens, but the maximum context is 400; raise"
+    ):
         AgentRuntime(kit, Limits(max_tokens=400)).rollout([(version, task, 0)], Purpose("p", 0))
 
 

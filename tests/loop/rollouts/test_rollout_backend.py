@@ -102,7 +102,7 @@ def test_the_engine_has_the_configured_settings(
             with rollout_runtime(context, NANO, "train") as runtime:
                 assert isinstance(runtime, RemoteRuntime)
     assert created == [RemoteSettings(server.url, "sglang", max_length=99, timeout_seconds=7.0)] * 2
-    ((path, headers, _),) = server.asked
+    ((path, headers, _),) = server.requests
     assert (path, headers["authorization"]) == ("/v1/models", "Bearer secret")
 
 

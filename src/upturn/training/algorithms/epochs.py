@@ -48,7 +48,7 @@ def epoch_trainer(model: PreTrainedModel, settings: EpochSettings, steps_per_epo
     return Trainer(model, optimiser, schedule(settings.decay, total, optimiser.warmup_steps))
 
 
-def run_epochs(
+def train_epochs(
     trainer: Trainer, steps: EpochSteps, settings: EpochSettings, options: RunOptions, *, name: str, **data: object
 ) -> TrainingOutcome:
     """Trains to the end; ``options.evaluate`` is called with the number of finished epochs.

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from upturn.errors import TrainingError
 from upturn.records import PreferencePair
 from upturn.training.algorithms.dpo.settings import DpoSettings
-from upturn.training.algorithms.epochs import EpochSteps, epoch_trainer, run_epochs
+from upturn.training.algorithms.epochs import EpochSteps, epoch_trainer, train_epochs
 from upturn.training.algorithms.sft import rows_digest
 from upturn.training.data import PairRows, add_reference, pair_rows, token_count
 from upturn.training.evaluation_result import Evaluate, EvaluationResult
@@ -71,7 +71,7 @@ def run_dpo(
         data["held-out pairs"] = pairs_digest(held_out_rows)
         options = replace(options, evaluate=_held_out_evaluation(held_out_rows, settings, trainer.score))
     steps = pair_steps(rows, settings, options.seed, trainer.score)
-    return run_epochs(trainer, steps, settings, options, name="dpo", **data)
+    return train_epochs(trainer, steps, settings, options, name="dpo", **data)
 
 
 def pair_steps(pairs: Sequence[PairRows], settings: DpoSettings, seed: int, scorer: Scorer) -> EpochSteps:

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from upturn.errors import TrainingError
 from upturn.records import RatedTrajectory
-from upturn.training.algorithms.epochs import EpochSteps, epoch_trainer, run_epochs
+from upturn.training.algorithms.epochs import EpochSteps, epoch_trainer, train_epochs
 from upturn.training.algorithms.kto.settings import KtoSettings
 from upturn.training.algorithms.sft import rows_digest
 from upturn.training.losses import RatedPreference
@@ -42,7 +42,7 @@ def run_kto(
     digest = ratings_digest(rated)
     trainer = epoch_trainer(model, settings, math.ceil(len(rated) / settings.batch_trajectories))
     steps = rated_steps(rated, settings, options.seed, trainer.score)
-    return run_epochs(trainer, steps, settings, options, name="kto", ratings=digest)
+    return train_epochs(trainer, steps, settings, options, name="kto", ratings=digest)
 
 
 def rated_steps(rated: Sequence[RatedTrajectory], settings: KtoSettings, seed: int, scorer: Scorer) -> EpochSteps:

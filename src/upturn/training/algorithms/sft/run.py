@@ -13,7 +13,7 @@ import numpy as np
 from transformers import PreTrainedModel
 
 from upturn.errors import TrainingError
-from upturn.training.algorithms.epochs import EpochSteps, epoch_trainer, run_epochs
+from upturn.training.algorithms.epochs import EpochSteps, epoch_trainer, train_epochs
 from upturn.training.algorithms.sft.settings import SftSettings
 from upturn.training.data import token_count
 from upturn.training.evaluation_result import EvaluationResult
@@ -44,7 +44,7 @@ def run_sft(
         _check_unseen(rows, held_out)
         data["held-out rows"] = rows_digest(held_out)
         options = replace(options, evaluate=lambda _: _held_out_result(trainer, held_out))
-    return run_epochs(trainer, steps, settings, options, name="sft", **data)
+    return train_epochs(trainer, steps, settings, options, name="sft", **data)
 
 
 def supervised_steps(rows: Sequence[TrainingRow], batch_rows: int, seed: int) -> EpochSteps:
