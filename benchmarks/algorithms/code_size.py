@@ -29,6 +29,7 @@ FILES: Mapping[str, tuple[str, ...]] = {
 }
 """By algorithm, its files in ``upturn.training``; hinted groups are what STaR adds to expert iteration."""
 SHARED = (
+    "algorithms/epochs",
     "optimisation/critic",
     "algorithms/ppo/critic_update",
     "algorithms/online_dpo/action_value",
