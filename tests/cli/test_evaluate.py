@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.errands import ENVIRONMENT, ErrandsEnvironment, ErrandsVerifier, make_task
-from benchmarks.errands.baseline import nothing, oracle
+from benchmarks.errands.baseline import do_nothing, oracle
 from upturn.cli.evaluate import eval_app
 from upturn.environments import oracle_of, resolve_kit, verifiers_of
 from upturn.environments.scripted_policy import following, play
@@ -47,7 +47,7 @@ def values(printed: dict[str, Any]) -> dict[str, float]:
 
 
 def test_evaluations_of_an_unchanged_verifier_are_the_same(tmp_path: Path) -> None:
-    path = write(tmp_path / "pool.db", [evaluated(0), evaluated(1, nothing)])
+    path = write(tmp_path / "pool.db", [evaluated(0), evaluated(1, do_nothing)])
     printed = run(path)
     assert printed["command"] == "eval reverify"
     assert values(printed) == {"same errands/1": 2, "differs errands/1": 0, "not_rerun": 0}

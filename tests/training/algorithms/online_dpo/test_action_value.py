@@ -9,8 +9,8 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
-from benchmarks.algorithms.player import Player, toy_model
 from benchmarks.algorithms.toy import key_door
+from benchmarks.algorithms.toy_policy import ToyPolicy, toy_model
 from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.records import Task, Trajectory
@@ -159,7 +159,7 @@ def test_a_turn_without_tokens_is_refused_by_name(tiny_model: Model, make_trajec
 @pytest.mark.slow
 def test_key_and_door_is_solved_by_single_actions_and_a_critic(tmp_path: Path) -> None:
     toy = key_door(2)
-    player = Player(toy, toy_model(toy, 0), attempts=16, seed=0)
+    policy = ToyPolicy(toy, toy_model(toy, 0), group_size=16, seed=0)
     settings = OnlineDpoSettings(
         iterations=100,
         batch_pairs=16,
@@ -170,13 +170,13 @@ def test_key_and_door_is_solved_by_single_actions_and_a_critic(tmp_path: Path) -
         target_score=0.95,
         checkpoint_every=100,
     )
-    before = player.worth()
+    before = policy.expected_reward()
     outcome = run_online_dpo(
-        player.model, player.collect, settings, RunOptions(0, tmp_path, evaluate=lambda _: player.worth())
+        policy.model, policy.collect, settings, RunOptions(0, tmp_path, evaluate=lambda _: policy.expected_reward())
     )
     assert before < 0.3
     assert outcome.stopped == "target"
-    assert player.worth() >= 0.95
+    assert policy.expected_reward() >= 0.95
     names = {name for point in read_curve(tmp_path / CURVE_FILE) for name in point.metrics}
     assert {"explained_variance", "value_loss", "critic_grad_norm", "mean_value", "critic_seconds"} <= names
     assert {name for name in names if metric_of(name) is None} == set()
