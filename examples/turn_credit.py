@@ -4,7 +4,7 @@
 
 A corridor of five cells: fetch the key in cell 1 and open the door in cell 4, starting in cell 2, within ten turns.
 Opening the door with the key has reward 1; without it the episode ends. One step in ten fails. The environment is
-so small that the value of every state is computed exactly, and with it the advantage of episode turn,
+so small that the value of every state is computed exactly, and with it the advantage of every turn,
 ΔV = r + V(s') − V(s). An estimator sees only a group of episodes; the closer its ranking of the turns is to that of
 ΔV, the better its credit. A test keeps the numbers equal to those of ``upturn.training.advantages``.
 """
@@ -39,7 +39,7 @@ for state in range(12):
 
 
 def skilled(share: float) -> Array:
-    """A mixture of the uniform and the best policy: a probability for episode state and action."""
+    """A mixture of the uniform and the best policy: a probability for every state and action."""
     return (1 - share) / 5 + share * BEST
 
 
@@ -71,7 +71,7 @@ def play(policy: Array, rng: np.random.Generator, state: int = START, turn: int 
     return Episode(states, actions, float(state == SUCCESS))
 
 
-# The estimators: from a group of episodes to one number per turn of episode episode.
+# The estimators: from a group of episodes to one number per turn of every episode.
 Group: TypeAlias = Sequence[Episode]
 Credit: TypeAlias = list[list[float]]
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 import torch
-from benchmarks.errands.pretraining.recipe import ERRANDS, PATTERN
 
 from benchmarks.errands import MODEL
+from benchmarks.errands.pretraining.recipe import ERRANDS, PATTERN
 from upturn.environments.environment import judge
 from upturn.environments.kit import resolve_kit
 from upturn.loop import build_nano as nano

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from benchmarks.errands.pretraining.recipe import ERRANDS
 
 from benchmarks.errands import LEARNED, MODEL
 from benchmarks.errands.kit import ErrandsKit
+from benchmarks.errands.pretraining.recipe import ERRANDS
 from upturn.config import Limits
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.build_nano import HELDOUT_TASKS, limits_of

@@ -5,10 +5,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from benchmarks.errands.pretraining.recipe import ERRANDS
 
 from benchmarks.errands import FAMILIES as ERRAND_FAMILIES
 from benchmarks.errands import MODEL
+from benchmarks.errands.pretraining.recipe import ERRANDS
 from upturn.environments.office.generation.family import call
 from upturn.environments.office.state.simulated_user import PATIENCE
 from upturn.environments.office.tasks import FAMILIES as OFFICE_FAMILIES

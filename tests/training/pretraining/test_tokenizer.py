@@ -1,11 +1,11 @@
 """Tokenizers of the shipped models: which pieces are one token, and round trips of any text."""
 
 import pytest
-from benchmarks.errands.pretraining.recipe import PATTERN as ERRANDS_PATTERN
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
+from benchmarks.errands.pretraining.recipe import PATTERN as ERRANDS_PATTERN
 from upturn.models import ERROR_TOKEN
 from upturn.models.shipped import load_local
 from upturn.training.pretraining.office_recipe import PATTERN
