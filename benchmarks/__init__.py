@@ -1,5 +1,5 @@
-"""Measurements against other libraries and against ourselves, and the world that several of them take place in.
+"""Measurements against other libraries and earlier versions, and the world that several of them use.
 
 ``__main__`` lists the commands, ``commands`` holds one file each; ``errands`` is the world, which tests use too.
-This face exports nothing, so that importing ``benchmarks.errands`` loads no measurement.
+Exports nothing, so that importing ``benchmarks.errands`` loads no measurement.
 """

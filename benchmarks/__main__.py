@@ -1,25 +1,24 @@
-"""``python -m benchmarks``: measurements against other libraries and against earlier states of this one."""
+"""``python -m benchmarks``: measurements against other libraries and earlier versions of this one."""
 
 from upturn.cli import Target, command_group, run_command_line
 
 COMMANDS = {
     "update": Target(
-        "benchmarks.commands.update:bench_update", "Speed of the update, against TRL and the machine."
+        "benchmarks.commands.update:bench_update", "Speed of the update, compared with TRL and the machine."
     ),
-    "rollout": Target("benchmarks.commands.rollout:bench_rollout", "Speed of sampling, against transformers."),
-    "credit": Target(
-        "benchmarks.commands.credit:bench_credit",
-        "Which estimators find the turn that mattered; who learns faster.",
+    "rollout": Target(
+        "benchmarks.commands.rollout:bench_rollout", "Speed of sampling, compared with transformers."
     ),
+    "credit": Target("benchmarks.commands.credit:bench_credit", "Accuracy of turn-credit estimators."),
     "algorithms": Target(
         "benchmarks.commands.algorithms:bench_algorithms",
-        "What every way of learning reaches: on toys, with TRL, in errands.",
+        "Success of all algorithms: on toys, with TRL, in errands.",
     ),
     "errands-model": Target(
-        "benchmarks.commands.errands_model:build_errands_model", "Build the model of the world errands again."
+        "benchmarks.commands.errands_model:build_errands_model", "Build the model of the world errands."
     ),
 }
-app = command_group("benchmarks", "Measure what Upturn claims.", COMMANDS)
+app = command_group("benchmarks", "Measure speed and results of Upturn.", COMMANDS)
 
 if __name__ == "__main__":
     run_command_line(app, "benchmarks")

@@ -1,58 +1,58 @@
 """All measurements of multi-turn sampling, by name: what ``python -m benchmarks rollout`` runs.
 
-Sixty-four environments are alive: eight tasks with eight attempts each, which share their task's prompt, as groups
-do. Each side is a process with the same threads and the same tuned allocator. Before anything is timed every side's
-log-probs are compared with a dense forward pass of the model over the whole history, and its tokens are tested to
-have been drawn from the model. Seconds cover all turns, our copying of the weights included.
+Sixty-four environments run at once: eight tasks with eight rollouts each, which share their task's prompt. Each
+implementation is a process with the same threads and the same tuned allocator. Before anything is timed, every
+implementation's log-probs are compared with a dense forward pass over the whole history, and its tokens are tested
+to be drawn from the model. Seconds cover all turns, and the library's copying of the weights.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
+from statistics import median
 from typing import Literal, TypeAlias
 
-from benchmarks.ahead import measure_ahead
-from benchmarks.comparison import Bar, alternate, memory_ratio, result, speedup, spread
-from benchmarks.measurement import Measured
-from benchmarks.subjects import Conversations, Subject
+from benchmarks.async_rollouts import measure_async_rollouts
+from benchmarks.comparison import Bar, alternate, memory_ratio, result, speedup
+from benchmarks.measurement import Bench, Measurement, check_names, combine
 from benchmarks.worker import TUNED_ALLOCATOR, Worker
-from upturn.errors import MeasurementError, UnknownNameError
+from benchmarks.workloads import Conversations, ModelSpec
+from upturn.errors import MeasurementError
 from upturn.records import JsonValue, Result
 
-ENGINE_SIDE = "benchmarks.sides.engine:engine_side"
-GENERATE_SIDE = "benchmarks.sides.generate:generate_side"
-LARGEST_GAP = 1e-4
-"""Of log-probs to a dense pass, in nats; observed are a few 1e-6."""
-LARGEST_SCORE = 5.0
-"""Deviations that sampled tokens may lie from what the model expects: exceeded once in 1.7 million samples."""
+ENGINE = "benchmarks.implementations.engine:serve_sampling"
+GENERATE = "benchmarks.implementations.generate:serve_sampling"
+MAX_LOGPROB_GAP = 1e-4
+"""Distance of log-probs from a dense pass, in nats; observed are a few 1e-6."""
+MAX_Z_SCORE = 5.0
+"""Distance of sampled tokens from the model's expectation: exceeded by chance once in 1.7 million samples."""
 
-Rival: TypeAlias = Literal["whole", "kept", "shared"]
-"""``generate`` on the whole history each turn; given its cache back; the same with prompts computed once a task."""
-_WAYS: Mapping[Rival, tuple[str, ...]] = {
+Baseline: TypeAlias = Literal["whole", "kept", "shared"]
+"""``generate`` on the whole history each turn; with its cache kept; and with prompts computed once per task."""
+_CACHES: Mapping[Baseline, tuple[str, ...]] = {
     "whole": ("whole",),
     "kept": ("growing", "allocated"),
     "shared": ("shared",),
 }
-"""What each rival may be; of several the faster in one step is measured."""
-Say: TypeAlias = Callable[[str], None]
-SMALL = Subject(width=128, layers=4, vocabulary=530)
-WIDE = Subject(width=256, layers=6, vocabulary=4_096)
-AHEAD = "ahead"
-"""The measurement of training with sampling ahead, see ``benchmarks.ahead``."""
+"""Kinds of cache of each baseline; of several, the faster in one step is measured."""
+SMALL = ModelSpec(width=128, layers=4, vocabulary=530)
+WIDE = ModelSpec(width=256, layers=6, vocabulary=4_096)
+ASYNC_ROLLOUTS = "ahead"
+"""Name of the measurement in ``benchmarks.async_rollouts``."""
 VARIED = (8, 32)
 """Tokens of an action where agents end their actions themselves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One workload, and whom the engine is compared with on it."""
+    """One workload, and the baselines on it."""
 
-    subject: Subject
+    model: ModelSpec
     conversations: Conversations
-    rivals: Mapping[Rival, float | None]
-    """``generate`` called in this way, and the bar of the speed-up; None = only reported."""
+    bars: Mapping[Baseline, float | None]
+    """By baseline, the bar of the speedup; None = only reported."""
     is_default: bool = True
-    """False = run only when it is named: it takes long."""
+    """False = runs only when named, because it takes long."""
 
 
 _SHORT = Conversations(60, vocabulary=SMALL.vocabulary)
@@ -66,56 +66,35 @@ CASES: Mapping[str, Case] = {
     "p1000-varied": Case(SMALL, replace(_LONG, action_tokens=VARIED), {"whole": 8.0, "kept": 2.0}),
     "p1000-wide": Case(WIDE, _LONG_WIDE, {"kept": 2.0, "shared": None}),
     "p1000-wide-whole": Case(WIDE, _LONG_WIDE, {"whole": 8.0}, is_default=False),
-    "p1000-alone": Case(SMALL, replace(_LONG, tasks=64, attempts=1), {"kept": None}),
-    "p60-single": Case(SMALL, replace(_SHORT, tasks=1, attempts=1), {"kept": None}),
+    "p1000-alone": Case(SMALL, replace(_LONG, tasks=64, group_size=1), {"kept": None}),
+    "p60-single": Case(SMALL, replace(_SHORT, tasks=1, group_size=1), {"kept": None}),
 }
-"""In the order in which they run. ``varied``: action lengths are drawn from 8 to 32, else all are 20. ``alone``: no
-two attempts share a prompt. ``single``: one environment, where nothing is batched."""
+"""In the order in which they run. ``varied``: action lengths are drawn from 8 to 32, otherwise all are 20.
+``alone``: no two rollouts share a prompt. ``single``: one environment, so nothing is batched."""
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutBench:
-    """How everything is measured."""
+def bench_rollout(bench: Bench, names: Sequence[str]) -> tuple[list[Result], dict[str, JsonValue]]:
+    """Results and details of the named cases; no names = all default cases.
 
-    threads: int
-    repetitions: int = 5
-    is_quick: bool = False
-    """Tiny conversations that show that it works; no bars."""
-    say: Say = lambda _: None
-    """Takes one line for people: what is happening now."""
-
-
-def bench_rollout(bench: RolloutBench, names: Sequence[str]) -> tuple[list[Result], dict[str, JsonValue]]:
-    """Results and details of the named cases; no names = all but those that take longest.
-
-    Raises UnknownNameError, and MeasurementError when a side's tokens are not the model's.
+    Raises UnknownNameError, and MeasurementError when an implementation's tokens are not drawn from the model.
     """
-    known = (*CASES, AHEAD)
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise UnknownNameError(f"unknown measurement {unknown[0]!r}; known: {', '.join(known)}")
-    results: list[Result] = []
-    details: dict[str, JsonValue] = {}
+    check_names(names, (*CASES, ASYNC_ROLLOUTS))
+    measurements: dict[str, Measurement] = {}
     for name, case in CASES.items():
         if name in names or (not names and case.is_default):
-            measured = measure_case(bench, name, quick(case) if bench.is_quick else case)
-            results += measured.results
-            details[name] = dict(measured.details)
-    if AHEAD in names or not names:
-        bench.say(f"{AHEAD}: {bench.repetitions} pairs of training in turn and with sampling ahead")
-        measured = measure_ahead(bench.threads, bench.repetitions, is_quick=bench.is_quick)
-        results += measured.results
-        details[AHEAD] = dict(measured.details)
-    return results, details
+            measurements[name] = measure_case(bench, name, case if bench.has_bars else quick(case))
+    if ASYNC_ROLLOUTS in names or not names:
+        measurements[ASYNC_ROLLOUTS] = measure_async_rollouts(bench)
+    return combine(measurements)
 
 
 def quick(case: Case) -> Case:
-    """The same in small, and without bars: its figures say nothing."""
-    shape = replace(
+    """A small version of the case without bars."""
+    conversations = replace(
         case.conversations,
         prompt_tokens=min(case.conversations.prompt_tokens, 100),
         tasks=min(case.conversations.tasks, 3),
-        attempts=min(case.conversations.attempts, 2),
+        group_size=min(case.conversations.group_size, 2),
         turns=2,
         action_tokens=(2, 2 if case.conversations.action_tokens != VARIED else 8),
         observation_tokens=5,
@@ -123,70 +102,70 @@ def quick(case: Case) -> Case:
     )
     return replace(
         case,
-        subject=replace(case.subject, width=64, layers=2, vocabulary=300),
-        conversations=shape,
-        rivals=dict.fromkeys(case.rivals),
+        model=replace(case.model, width=64, layers=2, vocabulary=300),
+        conversations=conversations,
+        bars=dict.fromkeys(case.bars),
     )
 
 
-def measure_case(bench: RolloutBench, name: str, case: Case) -> Measured:
-    """The engine against each rival, pair by pair."""
+def measure_case(bench: Bench, name: str, case: Case) -> Measurement:
+    """The engine compared with each baseline."""
     written = int(case.conversations.lengths().sum())
     results: list[Result] = []
-    details: dict[str, JsonValue] = {
-        **case.conversations.settings(),
-        "width": case.subject.width,
-        "layers": case.subject.layers,
+    details = case.conversations.settings() | {
+        "width": case.model.width,
+        "layers": case.model.layers,
         "written_tokens": written,
     }
-    with _side(bench, case, ENGINE_SIDE) as ours:
-        results.append(result(f"{name}_logprob_gap", ours.prepared.number("max_logprob_gap"), "nats"))
-        for rival, limit in case.rivals.items():
-            bench.say(f"{name}: {bench.repetitions} pairs of steps, generate ({rival}) and the engine")
-            with _rival(bench, case, rival) as (way, theirs):
-                pairs = alternate(theirs.step, ours.step, bench.repetitions)
+    details["attempts"] = details.pop("group_size")
+    with _start(bench, case, ENGINE) as engine:
+        results.append(result(f"{name}_logprob_gap", engine.prepared.number("max_logprob_gap"), "nats"))
+        for baseline, limit in case.bars.items():
+            bench.log(f"{name}: {bench.repetitions} pairs of steps, generate ({baseline}) and the engine")
+            with _start_fastest(bench, case, baseline) as (cache, generate):
+                pairs = alternate(generate.step, engine.step, bench.repetitions)
             bar = None if limit is None else Bar(limit)
             results += [
-                result(f"{name}_speedup_vs_{rival}", speedup(pairs), "x", bar),
-                result(f"{name}_memory_vs_{rival}", memory_ratio(pairs), "share"),
+                result(f"{name}_speedup_vs_{baseline}", speedup(pairs), "x", bar),
+                result(f"{name}_memory_vs_{baseline}", memory_ratio(pairs), "share"),
             ]
-            details[rival] = {
-                "way": way,
-                "logprob_gap": theirs.prepared.number("max_logprob_gap"),
-                "their_tokens_per_second": [round(written / pair.theirs.seconds) for pair in pairs],
-                "our_tokens_per_second": [round(written / pair.ours.seconds) for pair in pairs],
-                "their_peak_mb": round(spread([pair.theirs.peak_bytes for pair in pairs]).value / 1e6),
-                "our_peak_mb": round(spread([pair.ours.peak_bytes for pair in pairs]).value / 1e6),
+            details[baseline] = {
+                "way": cache,
+                "logprob_gap": generate.prepared.number("max_logprob_gap"),
+                "their_tokens_per_second": [round(written / pair.baseline.seconds) for pair in pairs],
+                "our_tokens_per_second": [round(written / pair.candidate.seconds) for pair in pairs],
+                "their_peak_mb": round(median(pair.baseline.peak_bytes for pair in pairs) / 1e6),
+                "our_peak_mb": round(median(pair.candidate.peak_bytes for pair in pairs) / 1e6),
             }
-    return Measured(tuple(results), details)
+    return Measurement(tuple(results), details)
 
 
 @contextmanager
-def _rival(bench: RolloutBench, case: Case, rival: Rival) -> Iterator[tuple[str, Worker]]:
-    """The rival in its faster way, and which that is. The other waits meanwhile, which takes memory only."""
-    ways = _WAYS[rival]
+def _start_fastest(bench: Bench, case: Case, baseline: Baseline) -> Iterator[tuple[str, Worker]]:
+    """The baseline's faster kind of cache and its worker; the other worker is idle and only holds memory."""
+    caches = _CACHES[baseline]
     with ExitStack() as stack:
-        sides = {way: stack.enter_context(_side(bench, case, GENERATE_SIDE, how=way)) for way in ways}
-        seconds = {way: side.step().seconds for way, side in sides.items()} if len(ways) > 1 else {ways[0]: 0.0}
-        best = min(ways, key=lambda way: seconds[way])
-        yield best, sides[best]
+        workers = {cache: stack.enter_context(_start(bench, case, GENERATE, cache=cache)) for cache in caches}
+        seconds = {cache: worker.step().seconds if len(caches) > 1 else 0.0 for cache, worker in workers.items()}
+        fastest = min(caches, key=lambda cache: seconds[cache])
+        yield fastest, workers[fastest]
 
 
 @contextmanager
-def _side(bench: RolloutBench, case: Case, side: str, **own: JsonValue) -> Iterator[Worker]:
-    """A side's process. Raises MeasurementError when what it wrote was not drawn from the model as it says."""
+def _start(bench: Bench, case: Case, implementation: str, **options: JsonValue) -> Iterator[Worker]:
+    """A worker. Raises MeasurementError when its tokens or log-probs are not the model's."""
     settings: dict[str, JsonValue] = {
-        "subject": asdict(case.subject),
+        "model": asdict(case.model),
         "conversations": case.conversations.settings(),
         "threads": bench.threads,
-        **own,
+        **options,
     }
-    with Worker(side, settings, bench.threads, TUNED_ALLOCATOR) as worker:
+    with Worker(implementation, settings, bench.threads, TUNED_ALLOCATOR) as worker:
         gap, score = worker.prepared.number("max_logprob_gap"), worker.prepared.number("z_score")
-        if not (gap <= LARGEST_GAP and abs(score) <= LARGEST_SCORE):
+        if not (gap <= MAX_LOGPROB_GAP and abs(score) <= MAX_Z_SCORE):
             raise MeasurementError(
-                f"side {side!r} {own or ''} does not sample from the model: its log-probs differ by {gap:.2g} nats "
-                f"from a dense pass (allowed {LARGEST_GAP:g}), its tokens lie {score:.2g} standard deviations from "
-                f"what the model expects (allowed {LARGEST_SCORE:g}); nothing was timed"
+                f"{implementation!r} {options or ''} does not sample from the model: its log-probs differ by "
+                f"{gap:.2g} nats from a dense pass (allowed {MAX_LOGPROB_GAP:g}), its tokens are {score:.2g} "
+                f"standard deviations from the model's expectation (allowed {MAX_Z_SCORE:g}); nothing was timed"
             )
         yield worker

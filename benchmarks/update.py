@@ -7,66 +7,51 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.against_trl import measure_unshared, measure_vocabulary
-from benchmarks.alone import measure_bfloat16, measure_dense, measure_groups, measure_utilisation
 from benchmarks.gpu import measure_gpu
 from benchmarks.iteration import measure_iteration
-from benchmarks.measurement import Bench, Measured
-from benchmarks.rival import require_trl
-from upturn.errors import UnknownNameError
+from benchmarks.library_update import measure_bfloat16, measure_dense, measure_groups, measure_utilisation
+from benchmarks.measurement import Bench, Measurement, check_names, combine
+from benchmarks.trl_baseline import require_trl
 from upturn.records import JsonValue, Result
 
 
-class Measurement(NamedTuple):
-    """One row, or a few that belong together, of the table."""
+class Case(NamedTuple):
+    """One measurement: a few rows of the table."""
 
-    run: Callable[[Bench], Measured]
-    needs_trl: bool
+    measure: Callable[[Bench], Measurement]
+    needs_trl: bool = False
 
 
-MEASUREMENTS: Mapping[str, Measurement] = {
-    "dense": Measurement(measure_dense, False),
-    "trl-small": Measurement(
+CASES: Mapping[str, Case] = {
+    "dense": Case(measure_dense),
+    "trl-small": Case(
         lambda bench: measure_vocabulary(bench, bench.sizes.vocabularies[0], default_bar=5.0, best_bar=3.0),
-        True,
+        needs_trl=True,
     ),
-    "trl-large": Measurement(
+    "trl-large": Case(
         lambda bench: measure_vocabulary(bench, bench.sizes.vocabularies[1], default_bar=8.0, best_bar=5.0),
-        True,
+        needs_trl=True,
     ),
-    "unshared": Measurement(measure_unshared, True),
-    "iteration": Measurement(measure_iteration, True),
-    "bfloat16": Measurement(measure_bfloat16, False),
-    "utilisation": Measurement(measure_utilisation, False),
-    "groups": Measurement(measure_groups, False),
-    "gpu": Measurement(measure_gpu, False),
+    "unshared": Case(measure_unshared, needs_trl=True),
+    "iteration": Case(measure_iteration, needs_trl=True),
+    "bfloat16": Case(measure_bfloat16),
+    "utilisation": Case(measure_utilisation),
+    "groups": Case(measure_groups),
+    "gpu": Case(measure_gpu),
 }
-"""In the order in which they run. ``trl-small`` and ``trl-large`` differ in the vocabulary; ``gpu`` needs TRL as
-well, but only where there is a GPU, and says so itself."""
-
-
-def chosen(names: Sequence[str]) -> dict[str, Measurement]:
-    """The named measurements in order; no names = all. Raises UnknownNameError, or MeasurementError without TRL."""
-    unknown = [name for name in names if name not in MEASUREMENTS]
-    if unknown:
-        raise UnknownNameError(f"unknown measurement {unknown[0]!r}; known: {', '.join(MEASUREMENTS)}")
-    found = {name: each for name, each in MEASUREMENTS.items() if not names or name in names}
-    if any(each.needs_trl for each in found.values()):
-        require_trl()
-    return found
+"""In the order in which they run. ``trl-small`` and ``trl-large`` differ in the vocabulary; ``gpu`` needs TRL too,
+but only where there is a GPU, and checks that itself."""
 
 
 def bench_update(bench: Bench, names: Sequence[str]) -> tuple[list[Result], dict[str, JsonValue]]:
     """Results and details of the named measurements; no names = all. The bench's folder is not used.
 
-    Raises UnknownNameError, and MeasurementError when TRL is missing or two sides do not compute the same.
+    Raises UnknownNameError, and MeasurementError when TRL is missing or two implementations differ.
     """
-    measurements = chosen(names)
-    results: list[Result] = []
-    details: dict[str, JsonValue] = {}
+    check_names(names, CASES)
+    cases = {name: case for name, case in CASES.items() if not names or name in names}
+    if any(case.needs_trl for case in cases.values()):
+        require_trl()
     with tempfile.TemporaryDirectory(prefix="upturn-bench-") as folder:
-        placed = replace(bench, folder=Path(folder), recorded={})
-        for name, measurement in measurements.items():
-            measured = measurement.run(placed)
-            results += measured.results
-            details[name] = dict(measured.details)
-    return results, details
+        bench = replace(bench, folder=Path(folder), recorded={})
+        return combine({name: case.measure(bench) for name, case in cases.items()})

@@ -1,11 +1,12 @@
-"""GRPO for an agent of several turns, from nothing but PyTorch and a randomly made language model.
+"""GRPO for a multi-turn agent, with nothing but PyTorch and a randomly initialised language model.
 
-    python examples/grpo_from_scratch.py            trains for a few seconds and prints what it learns
-    python examples/grpo_from_scratch.py --compare  then does the same with Upturn and compares
+    python examples/grpo_from_scratch.py            trains for a few seconds and prints the reward
+    python examples/grpo_from_scratch.py --compare  then trains with Upturn too and compares
 
-The game: the world shows a digit, the agent says one, the world shows the next digit, and so on; what the agent
-should say is the digit it was just shown. Guessing wins a tenth of the points. Read from top to bottom: the game,
-the rollout, the advantage, the loss, the loop. A test keeps loss, gradient and weights equal to the library's.
+The game: the environment shows a digit, the agent writes one, the environment shows the next digit, and so on; the
+agent should write the digit that was just shown. Guessing gives a tenth of the points. Read from top to bottom:
+the game, the rollout, the advantage, the loss, the loop. A test keeps loss, gradient and weights equal to the
+library's.
 """
 
 import argparse
@@ -15,12 +16,12 @@ import torch
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
-DIGITS = 4  # tokens 0 to 3; a game begins with one of them, which is its task
+DIGITS = 4  # tokens 0 to 3; a game starts with one of them, which is its task
 START = 4
-VOCABULARY = 10  # tokens 5 to 9 are never right
+VOCABULARY = 10  # tokens 5 to 9 are never correct
 TURNS = 3
 
-ATTEMPTS = 16  # games for each first digit: a group, whose members are compared with each other
+GROUP_SIZE = 16  # games for each first digit: a group, whose members are compared with each other
 PASSES = 2  # optimiser steps on the same games; from the second one on the ratio is no longer 1
 CLIP_LOW, CLIP_HIGH = 0.2, 0.28
 LEARNING_RATE = 5e-3
@@ -29,7 +30,7 @@ MAX_GRAD_NORM = 1.0
 
 
 def make_model(seed: int = 0) -> LlamaForCausalLM:
-    """A transformer of 19 thousand weights that knows nothing yet."""
+    """An untrained transformer with 19 thousand weights."""
     torch.manual_seed(seed)
     return LlamaForCausalLM(
         LlamaConfig(
@@ -46,40 +47,40 @@ def make_model(seed: int = 0) -> LlamaForCausalLM:
 
 
 class Games(NamedTuple):
-    """B games, ATTEMPTS for each first digit in turn; L = 1 + 2·TURNS tokens each."""
+    """B games, GROUP_SIZE for each first digit in turn; L = 1 + 2·TURNS tokens each."""
 
     tokens: Tensor
-    """``(B, L)``: what was read and written: START, then in turn a digit that is shown and what the agent says."""
+    """``(B, L)``: START, then in turn a digit that is shown and one that the agent writes."""
     logprobs: Tensor
-    """``(B, TURNS)``: of what the agent said, when it was drawn."""
+    """``(B, TURNS)``: of the agent's tokens, when they were sampled."""
     rewards: Tensor
-    """``(B,)``: the share of turns that were right."""
+    """``(B,)``: the share of correct turns."""
 
 
-WRITTEN = torch.arange(2, 2 * TURNS + 1, 2)  # where the agent's own tokens stand; only they are trained
+WRITTEN = torch.arange(2, 2 * TURNS + 1, 2)  # positions of the agent's tokens; only these are trained
 
 
 @torch.no_grad()
 def play(model: LlamaForCausalLM, iteration: int) -> Games:
-    """Games with words drawn from the model; the same for the same weights and iteration."""
+    """Games sampled from the model; the same for the same weights and iteration."""
     generator = torch.Generator().manual_seed(iteration)
-    shown = torch.arange(DIGITS).repeat_interleave(ATTEMPTS)[:, None]
-    tokens, logprobs, right = torch.full_like(shown, START), [], []
+    shown = torch.arange(DIGITS).repeat_interleave(GROUP_SIZE)[:, None]
+    tokens, logprobs, correct = torch.full_like(shown, START), [], []
     for _ in range(TURNS):
         tokens = torch.cat([tokens, shown], dim=1)
-        found = model(tokens).logits[:, -1].float().log_softmax(-1)
-        said = torch.multinomial(found.exp(), 1, generator=generator)
-        logprobs.append(found.gather(1, said))
-        right.append(said == shown)
-        tokens = torch.cat([tokens, said], dim=1)
+        predicted = model(tokens).logits[:, -1].float().log_softmax(-1)
+        written = torch.multinomial(predicted.exp(), 1, generator=generator)
+        logprobs.append(predicted.gather(1, written))
+        correct.append(written == shown)
+        tokens = torch.cat([tokens, written], dim=1)
         shown = (shown + 1) % DIGITS
-    return Games(tokens, torch.cat(logprobs, dim=1), torch.cat(right, dim=1).float().mean(dim=1))
+    return Games(tokens, torch.cat(logprobs, dim=1), torch.cat(correct, dim=1).float().mean(dim=1))
 
 
 def centred(rewards: Tensor) -> Tensor:
     """A = r − mean(r) of the group, for each game. Dividing by the group's deviation, as the first GRPO did, would
     favour tasks that are nearly always or nearly never solved."""
-    groups = rewards.view(DIGITS, ATTEMPTS)
+    groups = rewards.view(DIGITS, GROUP_SIZE)
     return (groups - groups.mean(dim=1, keepdim=True)).flatten()
 
 
@@ -98,7 +99,7 @@ def policy_loss(logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor) -> T
 
 
 class Step(NamedTuple):
-    """What one optimiser step saw."""
+    """Figures of one optimiser step."""
 
     loss: float
     grad_norm: float
@@ -107,7 +108,7 @@ class Step(NamedTuple):
 
 
 def train(model: LlamaForCausalLM, iterations: int) -> list[Step]:
-    """Trains the model in place; PASSES steps an iteration."""
+    """Trains the model in place; PASSES steps per iteration."""
     optimiser = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, betas=BETAS, weight_decay=0.0)
     steps = []
     for iteration in range(iterations):
@@ -124,7 +125,7 @@ def train(model: LlamaForCausalLM, iterations: int) -> list[Step]:
 
 
 def train_with_library(model: LlamaForCausalLM, iterations: int, folder: str) -> None:
-    """The same with Upturn, which leaves its curve in the folder; only the game and its play are still ours."""
+    """The same with Upturn, which writes its curve into the folder; only the game and its rollouts are ours."""
     from pathlib import Path
 
     from upturn.config import OptimiserSettings
@@ -138,16 +139,16 @@ def train_with_library(model: LlamaForCausalLM, iterations: int, folder: str) ->
 
     def collect(iteration: int) -> list[ScoredGroup]:
         members = []
-        columns = [each.tolist() for each in play(model, iteration)]
+        columns = [column.tolist() for column in play(model, iteration)]
         for index, (tokens, logprobs, reward) in enumerate(zip(*columns, strict=True)):
-            task = f"digit {index // ATTEMPTS}"
+            task = f"digit {index // GROUP_SIZE}"
             trajectory = Trajectory(
                 f"{iteration}/{index}", task, "scratch@1", turns, Observation(""), "finished", "sampled",
                 (TokenRow(tuple(tokens), spans, tuple(logprobs)),), temperature=1.0,
             )  # fmt: skip
             members.append(ScoredTrajectory(trajectory, (*(0.0,) * (TURNS - 1), reward)))
         return [
-            ScoredGroup(Task(f"digit {digit}", "", "", ""), tuple(members[digit * ATTEMPTS :][:ATTEMPTS]))
+            ScoredGroup(Task(f"digit {digit}", "", "", ""), tuple(members[digit * GROUP_SIZE :][:GROUP_SIZE]))
             for digit in range(DIGITS)
         ]
 
@@ -163,7 +164,7 @@ def train_with_library(model: LlamaForCausalLM, iterations: int, folder: str) ->
 
 
 def main() -> None:
-    """Trains, prints every tenth iteration, compares if asked to."""
+    """Trains, prints every tenth iteration, and optionally compares."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--iterations", type=int, default=60)
     parser.add_argument("--compare", action="store_true", help="also train with Upturn and compare")

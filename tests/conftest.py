@@ -1,4 +1,4 @@
-"""What all tests share: how property tests search, paths of child processes, and an engine server."""
+"""Shared by all tests: profiles of property tests, the path of child processes, and an engine server."""
 
 import importlib
 import os
@@ -19,7 +19,7 @@ settings.load_profile("same")
 
 @pytest.fixture(scope="session", autouse=True)
 def benchmarks_in_child_processes() -> Iterator[None]:
-    """Processes that tests start find ``benchmarks``, which is not installed, from any folder."""
+    """Makes ``benchmarks``, which is not installed, importable in child processes from any folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(__file__).parent.parent), prepend=os.pathsep)
         yield
@@ -27,6 +27,6 @@ def benchmarks_in_child_processes() -> Iterator[None]:
 
 @pytest.fixture
 def engine_server(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """``models/engine_server.py``: any model behind vLLM's or SGLang's dialect."""
+    """``models/engine_server.py``: any model behind the API of vLLM or SGLang."""
     monkeypatch.syspath_prepend(str(Path(__file__).parent / "models"))
     return importlib.import_module("engine_server")

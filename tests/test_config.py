@@ -509,16 +509,16 @@ def test_model_may_be_a_name_on_the_hugging_face_hub(name: str, tmp_path: Path) 
     assert load_full_config(path, {}).agents[0].model == name
 
 
-def test_missing_second_base_is_reported_before_training(tmp_path: Path) -> None:
+def test_a_missing_replication_model_is_reported_before_training(tmp_path: Path) -> None:
     path = tmp_path / "upturn.toml"
     agent = '[[agents]]\nname = "own"\nkind = "local_model"\nmodel = "nano"\n[rft]\n'
-    path.write_text(f'{agent}second_base = "{tmp_path}/gone"\n')
+    path.write_text(f'{agent}replication_model = "{tmp_path}/gone"\n')
     with pytest.raises(ConfigError) as caught:
         load_full_config(path, {})
     (problem,) = caught.value.problems
-    assert problem.startswith(f"rft.second_base = '{tmp_path}/gone' is no folder (relative to ")
-    path.write_text(f'{agent}second_base = "owner/model"\n')
-    assert load_full_config(path, {}).section(RftSettings).second_base == "owner/model"
+    assert problem.startswith(f"rft.replication_model = '{tmp_path}/gone' is no folder (relative to ")
+    path.write_text(f'{agent}replication_model = "owner/model"\n')
+    assert load_full_config(path, {}).section(RftSettings).replication_model == "owner/model"
 
 
 def test_pool_must_be_a_file_and_threads_are_limited(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from upturn.loop.cycle import check_readiness, serve
 from upturn.loop.progress import NoProgress
 from upturn.loop.run.context import open_run
 from upturn.loop.trainers import load_full_config
-from upturn.loop.trainers.pool_data import demonstrations_in
+from upturn.loop.trainers.pool_data import load_demonstrations
 from upturn.loop.trainers.sft import take_training_snapshot
 from upturn.models import read_call
 from upturn.records import Action, Observation, Split
@@ -103,7 +103,7 @@ def test_serving_the_tasks_gives_enough_demonstrations(desk: ModuleType, folder:
     with open_run(config, folder / "runs" / "loop-test", "loop run", NoProgress()) as context:
         serve(context, "serve", config.tasks.count)
         assert check_readiness(context, "readiness").is_ready
-        demonstrations = demonstrations_in(context, take_training_snapshot(context))
+        demonstrations = load_demonstrations(context, take_training_snapshot(context))
         decisions = list(context.pool.decisions(tenant="default"))
     assert {decision.chosen for decision in decisions} == {"nano@base", "rule@base"}
     assert len(decisions) == config.tasks.count

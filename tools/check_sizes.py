@@ -1,9 +1,8 @@
 """Fails when a file, function, class or parameter list is larger than the project's caps.
 
-Caps keep the tail short: lines of a source file 500, of a test file 600, of a function 60; public methods of a
-class 12; parameters of a function 6 (``self`` and ``cls`` not counted). Tests have no parameter cap: fixtures are
-parameters. A room, that is a folder of source files, holds at most 20 of them. Exceptions stand in EXCEPTIONS, each
-with its reason; one that is no longer needed fails too.
+Caps: 500 lines per source file, 600 per test file, 60 per function; 12 public methods per class; 6 parameters per
+function (without ``self`` and ``cls``; not for tests, where fixtures are parameters); 20 files per folder of source
+files. EXCEPTIONS lists the exceptions with their reasons; an exception that is no longer needed fails too.
 """
 
 import ast
@@ -21,25 +20,25 @@ TEST_LINES = 600
 FUNCTION_LINES = 60
 PUBLIC_METHODS = 12
 PARAMETERS = 6
-ROOM_FILES = 20
+FOLDER_FILES = 20
 
 EXCEPTIONS: Mapping[str, str] = {
-    "src/upturn/cli/benchmark.py:run_suites": "a command's parameters are its options",
     "src/upturn/cli/env/files.py:export_workspace": "a command's parameters are its options",
     "src/upturn/cli/env/files.py:import_workspace": "a command's parameters are its options",
     "src/upturn/cli/ingest.py:ingest": "a command's parameters are its options",
     "src/upturn/cli/release.py:start": "a command's parameters are its options",
-    "src/upturn/training/algorithms/policy_gradient.py:PolicyGradient.__init__": "settings ask for four sources",
-    "src/upturn/environments/one_step.py:one_step": "what a kit is made of, each option by itself",
+    "src/upturn/cli/suites.py:run_suites": "a command's parameters are its options",
+    "src/upturn/training/algorithms/policy_gradient.py:PolicyGradient.__init__": "settings need four sources",
+    "src/upturn/environments/one_step.py:one_step": "the independent options of a kit",
     "tests/report/conftest.py:build": "one literal: the content of a whole report",
 }
-"""``path`` or ``path:name`` (``path:Class.name`` for methods) to the reason why the cap does not fit there."""
+"""Reason by ``path`` or ``path:name`` (``path:Class.name`` for methods)."""
 
 
 class Excess(NamedTuple):
-    """One thing that is larger than its cap."""
+    """A file, function, class or folder above its cap."""
 
-    place: str
+    name: str
     """As in EXCEPTIONS."""
     measure: str
     size: int
@@ -47,31 +46,33 @@ class Excess(NamedTuple):
 
 
 def file_excesses(path: str, text: str) -> Iterator[Excess]:
-    """What in the file ``path`` (relative, with ``/``) with this content is larger than its cap."""
+    """Excesses in the file ``path`` (relative, with ``/``) with this content."""
     is_test = path.startswith("tests/")
     cap = TEST_LINES if is_test else SOURCE_LINES
     lines = len(text.splitlines())
     if lines > cap:
         yield Excess(path, "lines", lines, cap)
     for name, node in _definitions(ast.parse(text, path), ""):
-        place = f"{path}:{name}"
+        full_name = f"{path}:{name}"
         if isinstance(node, ast.ClassDef):
             methods = sum(_is_public_method(child) for child in node.body)
             if methods > PUBLIC_METHODS:
-                yield Excess(place, "public methods", methods, PUBLIC_METHODS)
+                yield Excess(full_name, "public methods", methods, PUBLIC_METHODS)
             continue
         length = (node.end_lineno or node.lineno) - node.lineno + 1
         if length > FUNCTION_LINES:
-            yield Excess(place, "lines", length, FUNCTION_LINES)
+            yield Excess(full_name, "lines", length, FUNCTION_LINES)
         parameters = _parameters(node)
         if not is_test and parameters > PARAMETERS:
-            yield Excess(place, "parameters", parameters, PARAMETERS)
+            yield Excess(full_name, "parameters", parameters, PARAMETERS)
 
 
-def room_excesses(paths: Iterable[str]) -> Iterator[Excess]:
-    """Rooms with more files than the cap, of these source files (relative, with ``/``)."""
-    rooms = Counter(path.rpartition("/")[0] for path in paths if not path.startswith("tests/"))
-    yield from (Excess(room, "files", files, ROOM_FILES) for room, files in rooms.items() if files > ROOM_FILES)
+def folder_excesses(paths: Iterable[str]) -> Iterator[Excess]:
+    """Folders with too many of these source files (relative, with ``/``)."""
+    folders = Counter(path.rpartition("/")[0] for path in paths if not path.startswith("tests/"))
+    yield from (
+        Excess(name, "files", files, FOLDER_FILES) for name, files in folders.items() if files > FOLDER_FILES
+    )
 
 
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -98,19 +99,20 @@ def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def problems(excesses: list[Excess], exceptions: Mapping[str, str]) -> list[str]:
-    """One line for each excess that no exception covers and for each exception that covers nothing."""
-    found = {excess.place for excess in excesses}
+    """One line per excess without an exception, and per exception without an excess."""
+    names = {excess.name for excess in excesses}
     lines = [
-        f"{excess.place}: {excess.size} {excess.measure}, at most {excess.cap}"
+        f"{excess.name}: {excess.size} {excess.measure}, at most {excess.cap}"
         for excess in excesses
-        if excess.place not in exceptions
+        if excess.name not in exceptions
     ]
-    stale = [f"{place}: no longer over a cap; take it off EXCEPTIONS" for place in exceptions if place not in found]
-    return lines + stale
+    return lines + [
+        f"{name}: no longer over a cap; remove it from EXCEPTIONS" for name in exceptions if name not in names
+    ]
 
 
 def main() -> int:
-    """Checks the whole tree; 1 when something is too large."""
+    """Checks the whole tree; 1 = something is too large."""
     excesses: list[Excess] = []
     paths = {
         path.relative_to(ROOT).as_posix(): path
@@ -119,13 +121,13 @@ def main() -> int:
     }
     for relative, path in paths.items():
         excesses.extend(file_excesses(relative, path.read_text(encoding="utf-8")))
-    excesses.extend(room_excesses(paths))
-    found = problems(excesses, EXCEPTIONS)
-    for line in found:
+    excesses.extend(folder_excesses(paths))
+    lines = problems(excesses, EXCEPTIONS)
+    for line in lines:
         print(line, file=sys.stderr)
-    if found:
-        print(f"{len(found)} problems: split it, or add an exception with its reason", file=sys.stderr)
-    return 1 if found else 0
+    if lines:
+        print(f"{len(lines)} problems: split the code, or add an exception with its reason", file=sys.stderr)
+    return 1 if lines else 0
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Freezes the suites of ``upturn.environments.office.suites`` in its package data, or says what has drifted.
+"""Freezes the suites of ``upturn.environments.office.suites`` in its package data, or reports changed tasks.
 
-``freeze_suites.py`` draws all suites anew and writes them; a suite in which a task changed gets the next version,
-unless ``--keep-version`` says that nobody has results on the old one yet. ``freeze_suites.py --check`` writes
-nothing and fails when a frozen task has drifted, naming it.
+``freeze_suites.py`` draws all suites again and writes them. A suite with a changed task gets the next version; with
+``--keep-version`` it keeps its version, for suites without published results. ``freeze_suites.py --check`` writes
+nothing and fails when a frozen task has changed, naming it.
 """
 
 import argparse
@@ -16,35 +16,35 @@ from upturn.errors import WorldError
 FOLDER = Path(__file__).resolve().parent.parent / "src" / "upturn" / "environments" / "office" / "frozen"
 
 
-def refrozen(name: str, *, keeps_version: bool) -> Suite:
-    """The suite as it is drawn now, under the version that it has to have."""
+def draw_suite(name: str, *, keeps_version: bool) -> Suite:
+    """The newly drawn suite, with the next version where a task changed."""
     if not (FOLDER / f"{name}.json").exists():
         return freeze(name, 1)
-    known = suite_named(name)
-    drawn = freeze(name, known.version)
-    return drawn if keeps_version or drawn == known else drawn._replace(version=known.version + 1)
+    frozen = suite_named(name)
+    drawn = freeze(name, frozen.version)
+    return drawn if keeps_version or drawn == frozen else drawn._replace(version=frozen.version + 1)
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    """0 when all is written, or nothing has drifted. ``words``: None = those of the command line."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """1 = a frozen task has changed. ``arguments``: None = those of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail where a task has drifted")
-    parser.add_argument("--keep-version", action="store_true", help="nobody has results on the frozen version")
-    asked = parser.parse_args(words)
-    drifted = False
+    parser.add_argument("--check", action="store_true", help="write nothing; fail when a task has changed")
+    parser.add_argument("--keep-version", action="store_true", help="keep the version: it has no published results")
+    options = parser.parse_args(arguments)
+    has_changed = False
     for name in RECIPES:
-        if asked.check:
+        if options.check:
             try:
                 print(f"{suite_named(name).id}: {len(tasks_of(suite_named(name)))} tasks as frozen")
             except WorldError as exc:
                 print(exc)
-                drifted = True
+                has_changed = True
             continue
-        suite = refrozen(name, keeps_version=asked.keep_version)
+        suite = draw_suite(name, keeps_version=options.keep_version)
         FOLDER.mkdir(exist_ok=True)
         (FOLDER / f"{name}.json").write_text(write_suite(suite), encoding="utf-8")
         print(f"{suite.id}: {len(suite.entries)} tasks of {len(RECIPES[name].families)} families")
-    return int(drifted)
+    return int(has_changed)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Writes the generated pages of docs/ from the program itself; ``--check`` fails when they are stale.
 
-The command line comes from the commands' own parameters, the configuration from its classes: types and defaults
-from their fields, words from the docstring under each field; the metrics from the list that pages and files use.
+The command line comes from the commands' parameters, the configuration from the fields of its classes and the
+docstrings under them, the metrics from their list.
 """
 
 import argparse
@@ -33,8 +33,8 @@ def cli_page() -> str:
         "# Command line",
         "",
         "`make` puts the command at `.venv/bin/upturn`. With `--json` a command prints one JSON object on standard",
-        "output and nothing else; progress goes to standard error. Exit codes: 0 it worked, 1 it did not or a bar",
-        "was missed, 2 wrong usage or configuration, 130 stopped by Ctrl-C.",
+        "output and nothing else; progress goes to standard error. Exit codes: 0 success, 1 failure or a missed",
+        "bar, 2 wrong usage or configuration, 130 stopped by Ctrl-C.",
     ]
     root = as_command(app)
     context = typer.Context(root, info_name="upturn")
@@ -83,7 +83,7 @@ def _default(parameter: Any) -> str:
 
 
 def _sentence(text: str | None) -> str:
-    """Help text as one line, without rst's double backticks."""
+    """The text on one line, without rst's double backticks."""
     return " ".join((text or "").replace("``", "`").split()).replace("|", "\\|")
 
 
@@ -93,10 +93,10 @@ def configuration_page() -> str:
         NOTICE,
         "# Configuration: `upturn.toml`",
         "",
-        "One file says everything a run depends on. Unknown keys are errors, all problems are reported together",
-        "before any work, and a setting without effect in the chosen combination is an error naming both sides.",
-        "The resolved configuration, every default filled in, is saved with each run, and its hash is on every",
-        "record. The smallest file that works:",
+        "One file holds all settings of a run. Unknown keys are errors, all problems are reported together",
+        "before any work, and a setting without effect in the chosen combination is an error that names both",
+        "settings. The resolved configuration with all defaults is saved with each run, and its hash is on every",
+        "record. The smallest valid file:",
         "",
         "```toml",
         "[[agents]]",
@@ -105,11 +105,9 @@ def configuration_page() -> str:
         'model = "nano"',
         "```",
         "",
-        "A setting that is a table has a link to that table, and its own defaults where they differ from the "
-        "table's:",
-        "`[grpo.objective]` and `[ppo.objective]` have the same settings. `false` takes an optional table or "
-        "number",
-        "away, `true` takes an optional table with its defaults.",
+        "A setting that is a table links to that table and lists the defaults that differ from the table's:",
+        "`[grpo.objective]` and `[ppo.objective]` have the same settings. `false` removes an optional table or",
+        "number, `true` sets an optional table with its defaults.",
     ]
     shown = dict(CORE) | dict(sections())
     for name, kind in shown.items():
@@ -121,54 +119,55 @@ def configuration_page() -> str:
             if inner not in tables:
                 tables[inner] = name
                 waiting.append(inner)
-    for kind in sorted(tables, key=lambda each: each.__name__):
+    for kind in sorted(tables, key=lambda table: table.__name__):
         if kind not in CORE.values():
             lines += _section_lines(kind, kind.__name__, kind.__doc__)
     return "\n".join(lines) + "\n"
 
 
-def _section_lines(kind: type[Settings], heading: str, words: str | None) -> Iterator[str]:
-    """A section's table."""
-    yield from ("", f"## `{heading}`", "", _sentence(words), "")
+def _section_lines(kind: type[Settings], heading: str, text: str | None) -> Iterator[str]:
+    """Heading, text and table of a section."""
+    yield from ("", f"## `{heading}`", "", _sentence(text), "")
     yield from ("| setting | type | default | meaning |", "|---|---|---|---|")
     hints, meanings = get_type_hints(kind, include_extras=True), _meanings(kind)
     nested = nested_settings(kind)
-    for each in fields(kind):
-        default, inner = default_value(each), nested.get(each.name)
-        shown = _type_words(hints[each.name]) if inner is None else f"[table](#{_anchor(inner)})"
-        yield f"| `{each.name}` | {shown} | {_default_of_field(default)} | {_sentence(meanings[each.name])} |"
+    for field in fields(kind):
+        default, inner = default_value(field), nested.get(field.name)
+        shown = _type_text(hints[field.name]) if inner is None else f"[table](#{_anchor(inner)})"
+        yield f"| `{field.name}` | {shown} | {_default_of_field(default)} | {_sentence(meanings[field.name])} |"
 
 
 def _anchor(kind: type[Settings]) -> str:
-    core = {each: name for name, each in CORE.items()}
+    core = {section: name for name, section in CORE.items()}
     return core.get(kind, kind.__name__.lower())
 
 
 def _default_of_field(value: Any) -> str:
-    """As it would be written in the file; of a table what differs from the table's own defaults."""
+    """The default as in the file; of a table only the differences from the table's defaults."""
     if value is MISSING:
         return "required"
     if not isinstance(value, Settings):
         return _toml(value)
-    names = [each.name for each in fields(value) if default_value(each) is MISSING]
+    names = [field.name for field in fields(value) if default_value(field) is MISSING]
     names += [name for name, _ in changed_settings(value, "") if "." not in name and name not in names]
     plain = {name: getattr(value, name) for name in names if not is_dataclass(getattr(value, name))}
     return f"`{_toml_value(plain)}`" if plain else ""
 
 
 def _meanings(kind: type[Settings]) -> Mapping[str, str]:
-    """The words under each field, in the class or the nearest base."""
-    words: dict[str, str] = {}
+    """The docstring under each field, in the class or the nearest base."""
+    meanings: dict[str, str] = {}
     for cls in reversed(kind.__mro__):
         if issubclass(cls, Settings) and cls is not Settings:
             source = inspect.getsource(inspect.getmodule(cls))  # type: ignore[arg-type]
-            words |= {name: text for (owner, name), text in field_words(source).items() if owner == cls.__name__}
-    return words
+            docstrings = field_docstrings(source)
+            meanings |= {name: text for (owner, name), text in docstrings.items() if owner == cls.__name__}
+    return meanings
 
 
-def field_words(source: str) -> dict[tuple[str, str], str]:
-    """The docstring under each field, by class and field name; fields without one are left out."""
-    words: dict[tuple[str, str], str] = {}
+def field_docstrings(source: str) -> dict[tuple[str, str], str]:
+    """The docstring under each field, by class and field name; fields without one are omitted."""
+    docstrings: dict[tuple[str, str], str] = {}
     for cls in ast.parse(source).body:
         if not isinstance(cls, ast.ClassDef):
             continue
@@ -176,23 +175,23 @@ def field_words(source: str) -> dict[tuple[str, str], str]:
             if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
                 continue
             if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-                words[cls.name, node.target.id] = str(after.value.value)
-    return words
+                docstrings[cls.name, node.target.id] = str(after.value.value)
+    return docstrings
 
 
-def _type_words(annotation: Any) -> str:
-    """A type in a person's words."""
+def _type_text(annotation: Any) -> str:
+    """A type in plain English."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _type_words(arguments[0])
+        return _type_text(arguments[0])
     if origin is Literal:
         return " or ".join(f"`{_quoted(value)}`" for value in arguments)
     if origin in (Union, UnionType):
-        return " or ".join(_type_words(each) for each in arguments if each is not NoneType)
+        return " or ".join(_type_text(member) for member in arguments if member is not NoneType)
     if origin is tuple:
-        return f"list of {_type_words(arguments[0])}"
+        return f"list of {_type_text(arguments[0])}"
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return f"table of {_type_words(arguments[1])} by {_type_words(arguments[0])}"
+        return f"table of {_type_text(arguments[1])} by {_type_text(arguments[0])}"
     return {str: "text", int: "whole number", float: "number", bool: "true or false"}[annotation]
 
 
@@ -201,7 +200,7 @@ def _quoted(value: object) -> str:
 
 
 def _toml(value: object) -> str:
-    """A default as it would be written in the file; empty = the setting is left out."""
+    """A default as in the file; a dash for None."""
     if value is None:
         return "–"
     return f"`{_toml_value(value)}`"
@@ -213,9 +212,9 @@ def _toml_value(value: object) -> str:
     if isinstance(value, str):
         return _quoted(value)
     if isinstance(value, tuple):
-        return f"[{', '.join(_toml_value(each) for each in value)}]"
+        return f"[{', '.join(_toml_value(item) for item in value)}]"
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{name} = {_toml_value(each)}' for name, each in value.items())}}}"
+        return f"{{{', '.join(f'{name} = {_toml_value(item)}' for name, item in value.items())}}}"
     return str(value)
 
 
@@ -230,17 +229,18 @@ def metrics_page() -> str:
         "far) and the metrics below, `null` where a number was not finite; the same in `tensorboard/`, under group",
         "and name, such as `policy/entropy`; and at any time `upturn train report` makes `report.html` of it.",
         "",
-        "A resumed run cuts its files back to the checkpoint, so every unit stands there once. It repeats an",
-        "undisturbed run in all metrics but the times and `verify_gap`, which is measured anew on other rows.",
+        "A resumed run truncates its files to the checkpoint, so every unit is in them once. All metrics are those",
+        "of an uninterrupted run, except for times and `verify_gap`, which is measured again on other rows.",
         "",
-        "An algorithm of your own may add metrics; they are shown under “Other”.",
+        "A custom algorithm may add metrics; they are shown under “Other”.",
     ]
     for group, title in GROUPS.items():
-        found = [metric for metric in METRICS if metric.group == group]
-        if found:
+        metrics = [metric for metric in METRICS if metric.group == group]
+        if metrics:
             lines += ["", f"## {title}", "", "| metric | unit | meaning |", "|---|---|---|"]
             lines += [
-                f"| `{each.name}` | {each.unit} | {each.meaning.replace('|', chr(92) + '|')} |" for each in found
+                f"| `{metric.name}` | {metric.unit} | {metric.meaning.replace('|', chr(92) + '|')} |"
+                for metric in metrics
             ]
     return "\n".join(lines) + "\n"
 

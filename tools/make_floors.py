@@ -1,10 +1,10 @@
-"""Writes the office's table of floors and ceilings into docs/environments.md, from what validation found.
+"""Writes the office's table of floors and ceilings into docs/environments.md, from results of validation.
 
     upturn env validate office --tasks 20 --json > floors.json
     python tools/make_floors.py floors.json
 
-Several files, each about some of the families (``--family``), make one table. Families that no file is about are
-named and nothing is written.
+Several files with results of some families each (``--family``) make one table. When a family has no results, it is
+reported and nothing is written.
 """
 
 import argparse
@@ -19,12 +19,12 @@ from upturn.environments.validation import PANEL
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "environments.md"
 BEGIN, END = "<!-- floors of the office: made by tools/make_floors.py -->\n", "<!-- end of floors -->"
-_Found: TypeAlias = Mapping[str, Mapping[str, Any]]
-"""By check, and ``own …``: the result as the command printed it."""
+_Results: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""By check or ``own …`` attack: the printed result."""
 
 
-def found_in(paths: Sequence[Path]) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """By family: what was printed of each check."""
+def load_results(paths: Sequence[Path]) -> dict[str, dict[str, Mapping[str, Any]]]:
+    """The printed results by family and check."""
     families: dict[str, dict[str, Mapping[str, Any]]] = {}
     for path in paths:
         for result in json.loads(path.read_text(encoding="utf-8"))["results"]:
@@ -34,22 +34,25 @@ def found_in(paths: Sequence[Path]) -> dict[str, dict[str, Mapping[str, Any]]]:
     return families
 
 
-def row(family: str, level: int, found: _Found) -> str:
+def row(family: str, level: int, results: _Results) -> str:
     """One line of the table."""
-    attacks = {name: each["value"] for name, each in found.items() if name in PANEL or name.startswith("own ")}
-    paid = {name: value for name, value in attacks.items() if isinstance(value, float | int)}
-    worst = max(paid.values(), default=0)
-    named = "" if worst == 0 else " " + ", ".join(f"`{name}`" for name, value in paid.items() if value == worst)
-    random, mutants = found["random"], found["mutants"]
+    attacks = {
+        name: result["value"]
+        for name, result in results.items()
+        if (name in PANEL or name.startswith("own ")) and isinstance(result["value"], float | int)
+    }
+    worst = max(attacks.values(), default=0)
+    names = "" if worst == 0 else " " + ", ".join(f"`{name}`" for name, value in attacks.items() if value == worst)
+    random, mutants = results["random"], results["mutants"]
     cells = (
         f"`{family}`",
         str(level),
-        f"{_percent(found['oracle']['value'])}, {found['ceiling']['value']:g}",
-        f"{found['floor']['value']:g}",
-        f"{_percent(worst)}{named} of {len(paid)}",
+        f"{_percent(results['oracle']['value'])}, {results['ceiling']['value']:g}",
+        f"{results['floor']['value']:g}",
+        f"{_percent(worst)}{names} of {len(attacks)}",
         f"{_percent(random['value'])} (≤ {_percent(random['high'])})",
         f"{round(mutants['value'] * mutants['n'])} of {mutants['n']}",
-        _percent(found["constant"]["value"]),
+        _percent(results["constant"]["value"]),
     )
     return f"| {' | '.join(cells)} |"
 
@@ -58,8 +61,8 @@ def _percent(value: float) -> str:
     return f"{100 * value:.2g} %" if value < 1 else "100 %"
 
 
-def table(families: Mapping[str, _Found], levels: Mapping[str, int]) -> str:
-    """All lines, the heading first."""
+def table(families: Mapping[str, _Results], levels: Mapping[str, int]) -> str:
+    """The whole table as Markdown."""
     heading = (
         "family of the office",
         "level",
@@ -74,10 +77,10 @@ def table(families: Mapping[str, _Found], levels: Mapping[str, int]) -> str:
 
 
 def main() -> int:
-    """Exit code 1 where a family is missing."""
+    """1 = a family has no results."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("files", nargs="+", type=Path, help="what env validate office --json printed")
-    families = found_in(parser.parse_args().files)
+    parser.add_argument("files", nargs="+", type=Path, help="output of env validate office --json")
+    families = load_results(parser.parse_args().files)
     levels = resolve_kit("office").families
     if missing := [name for name in levels if name not in families]:
         sys.stderr.write(f"no results of {', '.join(missing)}\n")

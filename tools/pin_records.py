@@ -1,9 +1,8 @@
 """Pins the records' public names, fields and stored form in tests/data/records.json.
 
-Stored evidence outlives the program that wrote it. Run this after adding a field *with a default*, or letting a
-field hold more than before: the new form is added and the old one stays, so a test keeps reading it. Any other
-change of a record (a field renamed, removed, retyped, or added without default) needs a new RECORD_VERSION, and a
-reader for the old one.
+Stored evidence outlives the program that wrote it. Run this after adding a field *with a default* or widening a
+field's type: the new form is added and the old one stays under test. Any other change of a record (a field renamed,
+removed, retyped, or added without default) needs a new RECORD_VERSION, and a reader for the old one.
 """
 
 import inspect
@@ -25,11 +24,11 @@ PINNED = Path(__file__).resolve().parent.parent / "tests" / "data" / "records.js
 def record_classes() -> list[Any]:
     """Every record, by name."""
     public = [getattr(records, name) for name in sorted(records.__all__)]
-    return [each for each in public if isinstance(each, type) and hasattr(each, "__pydantic_config__")]
+    return [member for member in public if isinstance(member, type) and hasattr(member, "__pydantic_config__")]
 
 
-def described() -> dict[str, Any]:
-    """The records as they are now: public names, fields by record, and one example of each as it is stored."""
+def describe() -> dict[str, Any]:
+    """Public names, fields by record, and a stored example of each record."""
     return {
         "names": sorted(records.__all__),
         "fields": {cls.__name__: _fields(cls) for cls in record_classes()},
@@ -40,14 +39,14 @@ def described() -> dict[str, Any]:
 def _fields(cls: Any) -> dict[str, str]:
     hints = get_type_hints(cls)
     return {
-        each.name: inspect.formatannotation(hints[each.name])
-        + ("" if each.default is MISSING and each.default_factory is MISSING else ", has a default")
-        for each in fields(cls)
+        field.name: inspect.formatannotation(hints[field.name])
+        + ("" if field.default is MISSING and field.default_factory is MISSING else ", has a default")
+        for field in fields(cls)
     }
 
 
 def example(annotation: Any, name: str = "") -> Any:
-    """A value of the type in which nothing is empty; a text is the field's own name."""
+    """A value of the type without empty parts; texts are the field's name."""
     plain = {str: name, int: 3, float: 0.25, bool: True, NoneType: None}
     if annotation in plain:
         return plain[annotation]
@@ -66,23 +65,23 @@ def example(annotation: Any, name: str = "") -> Any:
 
 
 def problems(pinned: Mapping[str, Any]) -> list[str]:
-    """One line for each way in which the records differ from what is pinned."""
-    now = described()
-    found = [f"public name {name!r} is gone" for name in pinned["names"] if name not in now["names"]]
-    found += [f"public name {name!r} is not pinned" for name in now["names"] if name not in pinned["names"]]
+    """One line per difference of the records from the pinned ones."""
+    now = describe()
+    differences = [f"public name {name!r} is missing" for name in pinned["names"] if name not in now["names"]]
+    differences += [f"public name {name!r} is not pinned" for name in now["names"] if name not in pinned["names"]]
     for name, pinned_fields in pinned["fields"].items():
         if now["fields"].get(name) != pinned_fields:
-            found.append(f"fields of {name}: pinned {pinned_fields}, now {now['fields'].get(name)}")
+            differences.append(f"fields of {name}: pinned {pinned_fields}, now {now['fields'].get(name)}")
     classes = {cls.__name__: cls for cls in record_classes()}
     for name, lines in pinned["examples"].items():
-        found += [problem for line in lines if (problem := _unreadable(classes.get(name), name, line))]
+        differences += [problem for line in lines if (problem := _read_error(classes.get(name), name, line))]
         if now["examples"].get(name, [None])[0] != lines[-1]:
-            found.append(f"stored form of {name}: pinned {lines[-1]}, now {now['examples'].get(name)}")
-    return found
+            differences.append(f"stored form of {name}: pinned {lines[-1]}, now {now['examples'].get(name)}")
+    return differences
 
 
-def _unreadable(cls: Any, name: str, line: str) -> str:
-    """Why a line that was once written can no longer be read; empty = it can."""
+def _read_error(cls: Any, name: str, line: str) -> str:
+    """Why a stored line can no longer be read; empty = it can."""
     try:
         from_json(cls, line)
     except (RecordError, AttributeError) as exc:
@@ -91,13 +90,13 @@ def _unreadable(cls: Any, name: str, line: str) -> str:
 
 
 def main() -> int:
-    """Writes the pins, keeping every older example; 1 when a stored form would become unreadable."""
-    now = described()
+    """Writes the pins and keeps every older example; 1 = a stored form would become unreadable."""
+    now = describe()
     if PINNED.is_file():
         pinned = json.loads(PINNED.read_text(encoding="utf-8"))
-        lost = [problem for problem in problems(pinned) if "no longer be read" in problem]
-        if lost:
-            print("\n".join([*lost, "raise RECORD_VERSION instead"]), file=sys.stderr)
+        unreadable = [problem for problem in problems(pinned) if "no longer be read" in problem]
+        if unreadable:
+            print("\n".join([*unreadable, "raise RECORD_VERSION instead"]), file=sys.stderr)
             return 1
         for name, lines in pinned["examples"].items():
             new = now["examples"][name][0]

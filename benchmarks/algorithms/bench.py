@@ -1,73 +1,67 @@
-"""All parts of ``python -m benchmarks algorithms``: measured once, then read, and summed up.
+"""All parts of ``python -m benchmarks algorithms``; stored measurements are not repeated.
 
-A part that needs what is not installed says so in its row, and is refused where it was asked for by name.
+A part with a missing requirement is reported as not measured, or refused where it was requested by name.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, assert_never
 
-from benchmarks.algorithms.errands_part import (
-    Courses,
-    CoursesSettings,
-    measure_courses,
-    names,
+from benchmarks.algorithms.code_size import measure_code_size
+from benchmarks.algorithms.errands_comparison import (
+    ErrandsRuns,
+    ErrandsTrainingSettings,
+    errands_details,
+    errands_results,
+    measure_errands,
+    run_names,
 )
-from benchmarks.algorithms.losses_part import measure_losses
-from benchmarks.algorithms.processes_part import QUICK, measure_processes
-from benchmarks.algorithms.rft_part import REWARDS, RftFindings, RftSettings, measure_rft
-from benchmarks.algorithms.size_part import measure_size
-from benchmarks.algorithms.summary import courses_details, courses_results, rft_details
-from benchmarks.algorithms.toys_part import QUICK as QUICK_TOYS
-from benchmarks.algorithms.toys_part import (
-    ToysSettings,
-    measure_toys,
-    places,
-    toys_details,
-    toys_results,
-)
-from benchmarks.algorithms.workers_part import WorkersSettings, measure_workers, require_ray
+from benchmarks.algorithms.ray_workers import WorkersSettings, measure_workers, require_ray
+from benchmarks.algorithms.rft_comparison import REWARDS, FewExamplesSettings, RftResults, measure_rft
+from benchmarks.algorithms.sharding import QUICK as QUICK_SHARDING
+from benchmarks.algorithms.sharding import ShardedWork, measure_processes
+from benchmarks.algorithms.toy_comparison import QUICK as QUICK_TOYS
+from benchmarks.algorithms.toy_comparison import ToySettings, measure_toys, toy_cases, toy_details, toy_results
+from benchmarks.algorithms.trl_losses import measure_losses
 from benchmarks.credit import ErrandsSettings
-from benchmarks.ledger import Ledger, digest
-from benchmarks.rival import require_trl
-from benchmarks.sharding import ShardedWork
+from benchmarks.result_cache import ResultCache, digest
+from benchmarks.trl_baseline import require_trl
 from upturn.errors import MeasurementError
 from upturn.records import JsonValue, Result
 from upturn.training.optimisation import torch_threads
 
 Part: TypeAlias = Literal["toys", "losses", "errands", "rft", "processes", "workers", "size"]
 PARTS: tuple[Part, ...] = ("toys", "losses", "errands", "rft", "processes", "workers", "size")
-_NEEDS: dict[Part, Callable[[], None]] = {"losses": require_trl, "workers": require_ray}
 
 
 @dataclass(frozen=True, slots=True)
 class AlgorithmsBench:
-    """What is measured."""
+    """Parts and their settings."""
 
     folder: Path
-    """Where measurements are kept; what is there is not measured again."""
+    """Folder of stored measurements."""
     parts: tuple[Part, ...] = PARTS
-    toys: ToysSettings = field(default_factory=ToysSettings)
+    toys: ToySettings = field(default_factory=ToySettings)
     toys_seeds: int = 5
-    courses: CoursesSettings = field(default_factory=CoursesSettings)
-    courses_seeds: int = 3
-    rft: RftSettings = field(default_factory=RftSettings)
+    errands: ErrandsTrainingSettings = field(default_factory=ErrandsTrainingSettings)
+    errands_seeds: int = 3
+    rft: FewExamplesSettings = field(default_factory=FewExamplesSettings)
     rft_seeds: int = 3
     processes: ShardedWork = field(default_factory=ShardedWork)
     workers: WorkersSettings = field(default_factory=WorkersSettings)
     threads: int = 1
-    """Of torch, in errands; toys have one."""
+    """Threads of torch, in errands; toys use one."""
     has_bars: bool = True
-    """False = figures are only shown: they are of sizes that say nothing."""
+    """False = figures are only reported, because sizes are too small for bars."""
 
     @property
     def steps(self) -> int:
-        """How often ``measure`` reports at most: parts that miss what they need are skipped."""
+        """Largest number of ``on_done`` calls of ``measure``; parts with a missing requirement are skipped."""
         steps: dict[Part, int] = {
-            "toys": len(places(self.toys)) * self.toys_seeds,
+            "toys": len(toy_cases(self.toys)) * self.toys_seeds,
             "losses": 1,
-            "errands": len(names()) * self.courses_seeds,
+            "errands": len(run_names()) * self.errands_seeds,
             "rft": len(self.rft.examples) * len(REWARDS) * self.rft_seeds,
             "processes": 1,
             "workers": self.workers.repetitions,
@@ -77,132 +71,111 @@ class AlgorithmsBench:
 
     @property
     def seeds(self) -> dict[str, JsonValue]:
-        """Of each part that has some and is measured."""
-        found = {"toys": self.toys_seeds, "errands": self.courses_seeds, "rft": self.rft_seeds}
-        return {part: found[part] for part in self.parts if part in found}
+        """Number of seeds by part, of parts that have seeds."""
+        seeds = {"toys": self.toys_seeds, "errands": self.errands_seeds, "rft": self.rft_seeds}
+        return {part: seeds[part] for part in self.parts if part in seeds}
 
     def with_seeds(self, seeds: int) -> "AlgorithmsBench":
-        """The same with another number of seeds in every part."""
-        return replace(self, toys_seeds=seeds, courses_seeds=seeds, rft_seeds=seeds)
+        """A copy with another number of seeds in every part."""
+        return replace(self, toys_seeds=seeds, errands_seeds=seeds, rft_seeds=seeds)
 
 
 def quick_bench(folder: Path, parts: tuple[Part, ...]) -> AlgorithmsBench:
-    """So small that all of it takes seconds: shows that everything works, measures nothing."""
-    errands = ErrandsSettings(
-        families=("cell_ask",), demonstrations=4, epochs=1, attempts=5, tasks=1, examined_tasks=3, budget=200
+    """A smoke test of seconds; its figures are not meaningful."""
+    setup = ErrandsSettings(
+        families=("cell_ask",), demonstrations=4, epochs=1, group_size=5, tasks=1, evaluation_tasks=3, budget=200
     )
-    courses = CoursesSettings(errands)
-    rft = RftSettings(errands, examples=(2, 3), tasks=2, attempts=2)
+    errands = ErrandsTrainingSettings(setup, observation_rounds=1)
+    rft = FewExamplesSettings(setup, examples=(2, 3), tasks=2, group_size=2)
     return AlgorithmsBench(
         folder,
         parts,
         toys=QUICK_TOYS,
         toys_seeds=1,
-        courses=replace(courses, observed_rounds=1, world_model=replace(courses.world_model, common_ratio=None)),
-        courses_seeds=1,
+        errands=replace(errands, world_model=replace(errands.world_model, common_ratio=None)),
+        errands_seeds=1,
         rft=replace(rft, training=replace(rft.training, iterations=1)),
         rft_seeds=2,
-        processes=QUICK,
-        workers=WorkersSettings(tasks=2, attempts=2, repetitions=1),
+        processes=QUICK_SHARDING,
+        workers=WorkersSettings(tasks=2, group_size=2, repetitions=1),
         has_bars=False,
     )
 
 
-class Measured(NamedTuple):
-    """What came out."""
+class Measurement(NamedTuple):
+    """Results of all parts."""
 
     results: list[Result]
     details: dict[str, JsonValue]
-    courses: Courses
-    """Of errands; empty where that was not measured."""
-    rft: RftFindings | None
+    runs: ErrandsRuns
+    """Training runs in errands; empty = not measured."""
+    rft: RftResults | None
     """None = not measured."""
 
 
-def check(bench: AlgorithmsBench) -> None:
-    """Raises MeasurementError (exit code 2) when a part misses what it needs."""
+def require(parts: Iterable[Part]) -> None:
+    """Raises MeasurementError (exit code 2) when a part has a missing requirement."""
+    for part in parts:
+        if part == "losses":
+            require_trl()
+        elif part == "workers":
+            require_ray()
+
+
+def measure(bench: AlgorithmsBench, *, on_done: Callable[[], None] = lambda: None) -> Measurement:
+    """Measures the parts in their order; calls ``on_done`` at most ``bench.steps`` times."""
+    results: list[Result] = []
+    details: dict[str, JsonValue] = {}
+    runs: ErrandsRuns = {}
+    rft: RftResults | None = None
     for part in bench.parts:
-        if part in _NEEDS:
-            _NEEDS[part]()
-
-
-def measure(bench: AlgorithmsBench, *, on_done: Callable[[], None] = lambda: None) -> Measured:
-    """The parts in their order; ``on_done`` after each of the bench's ``steps``."""
-    runner = _Runner(bench, on_done)
-    for part in bench.parts:
-        runner.run(part)
-    return Measured(runner.results, runner.details, runner.courses, runner.rft)
-
-
-class _Runner:
-    """Measures parts one by one and collects what comes out."""
-
-    def __init__(self, bench: AlgorithmsBench, on_done: Callable[[], None]) -> None:
-        self.results: list[Result] = []
-        self.details: dict[str, JsonValue] = {}
-        self.courses: Courses = {}
-        self.rft: RftFindings | None = None
-        self._bench = bench
-        self._on_done = on_done
-
-    def run(self, part: Part) -> None:
-        """Keeps the part's figures, or that it misses something."""
         try:
-            _NEEDS.get(part, lambda: None)()
+            require([part])
         except MeasurementError as exc:
-            self.results.append(Result(part, "not measured"))
-            self.details[part] = {"not_measured": str(exc)}
-            return
-        parts: dict[Part, Callable[[], tuple[list[Result], dict[str, JsonValue]]]] = {
-            "toys": self._toys,
-            "losses": lambda: measure_losses(has_bars=self._bench.has_bars),
-            "errands": self._errands,
-            "rft": self._rft,
-            "processes": lambda: measure_processes(self._bench.processes, has_bars=self._bench.has_bars),
-            "workers": lambda: measure_workers(
-                self._bench.workers, has_bars=self._bench.has_bars, on_done=self._on_done
-            ),
-            "size": lambda: measure_size(has_bars=self._bench.has_bars),
-        }
-        results, details = parts[part]()
-        self.results += results
-        self.details[part] = details
+            results.append(Result(part, "not measured"))
+            details[part] = {"not_measured": str(exc)}
+            continue
+        rows: list[Result]
+        match part:
+            case "toys":
+                cache = ResultCache(bench.folder / "toys", bench.toys)
+                with torch_threads(1):
+                    toys = measure_toys(cache, range(bench.toys_seeds), bench.toys, on_done=on_done)
+                rows, details[part] = toy_results(toys, has_bars=bench.has_bars), toy_details(toys)
+            case "errands":
+                runs = _measure_errands(bench, on_done)
+                rows, details[part] = errands_results(runs), errands_details(runs)
+            case "rft":
+                rft = _measure_rft(bench, on_done)
+                rows, details[part] = rft.results(), rft.details()
+            case "losses":
+                rows, details[part] = measure_losses(has_bars=bench.has_bars)
+            case "processes":
+                rows, details[part] = measure_processes(bench.processes, has_bars=bench.has_bars)
+            case "workers":
+                rows, details[part] = measure_workers(bench.workers, has_bars=bench.has_bars, on_done=on_done)
+            case "size":
+                rows, details[part] = measure_code_size(has_bars=bench.has_bars)
+            case _:
+                assert_never(part)
+        results += rows
         if part in {"losses", "processes", "size"}:
-            self._on_done()
+            on_done()
+    return Measurement(results, details, runs, rft)
 
-    def _toys(self) -> tuple[list[Result], dict[str, JsonValue]]:
-        bench = self._bench
-        ledger = Ledger(bench.folder / "toys", bench.toys)
-        with torch_threads(1):
-            found = measure_toys(ledger, range(bench.toys_seeds), bench.toys, on_done=self._on_done)
-        return toys_results(found, has_bars=bench.has_bars), toys_details(found)
 
-    def _errands(self) -> tuple[list[Result], dict[str, JsonValue]]:
-        bench = self._bench
-        ledger = Ledger(bench.folder / "errands", bench.courses)
-        with torch_threads(bench.threads):
-            self.courses = measure_courses(
-                ledger,
-                self._model(bench.courses.errands),
-                range(bench.courses_seeds),
-                settings=bench.courses,
-                on_done=self._on_done,
-            )
-        return courses_results(self.courses), courses_details(self.courses)
+def _measure_errands(bench: AlgorithmsBench, on_done: Callable[[], None]) -> ErrandsRuns:
+    cache, model = ResultCache(bench.folder / "errands", bench.errands), _model_folder(bench, bench.errands.setup)
+    with torch_threads(bench.threads):
+        return measure_errands(cache, model, range(bench.errands_seeds), settings=bench.errands, on_done=on_done)
 
-    def _rft(self) -> tuple[list[Result], dict[str, JsonValue]]:
-        bench = self._bench
-        ledger = Ledger(bench.folder / "rft", bench.rft)
-        with torch_threads(bench.threads):
-            self.rft = measure_rft(
-                ledger,
-                self._model(bench.rft.errands),
-                range(bench.rft_seeds),
-                settings=bench.rft,
-                on_done=self._on_done,
-            )
-        return self.rft.results(), rft_details(self.rft)
 
-    def _model(self, errands: ErrandsSettings) -> Path:
-        """Where the model that everything starts from lies: one for both parts with equal settings."""
-        return self._bench.folder / f"model-{digest(errands)}"
+def _measure_rft(bench: AlgorithmsBench, on_done: Callable[[], None]) -> RftResults:
+    cache, model = ResultCache(bench.folder / "rft", bench.rft), _model_folder(bench, bench.rft.setup)
+    with torch_threads(bench.threads):
+        return measure_rft(cache, model, range(bench.rft_seeds), settings=bench.rft, on_done=on_done)
+
+
+def _model_folder(bench: AlgorithmsBench, setup: ErrandsSettings) -> Path:
+    """The folder of the initial model, which parts with equal settings share."""
+    return bench.folder / f"model-{digest(setup)}"

@@ -1,1 +1,1 @@
-"""The commands of ``python -m benchmarks``, one file each."""
+"""The commands of ``python -m benchmarks``, one file each, and the options that several of them have."""

@@ -1,4 +1,4 @@
-"""``python -m benchmarks algorithms``: what each way of learning reaches, costs and saves."""
+"""``python -m benchmarks algorithms``: success, cost and code size of each algorithm."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from upturn.cli import emit, progress, resumable
-from upturn.errors import ConfigError
+from benchmarks.commands.options import AsJson, Folder, Quick, emit_and_exit, select_parts
+from upturn.cli import progress, resume_hint
 from upturn.threads import usable_cores
 
 
@@ -16,56 +16,46 @@ def bench_algorithms(  # noqa: PLR0917  # a command's parameters are its options
     part: Annotated[
         list[str] | None,
         typer.Option(
-            help="Measure this part only: toys, losses, errands, rft, processes, workers or size; may be given "
-            "several times."
+            help="Run this part only: toys, losses, errands, rft, processes, workers or size; repeatable."
         ),
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(min=1, help="Of each part; left out = 5 for toys, 3 for errands and rft.")
+        int | None, typer.Option(min=1, help="Seeds of each part; omit for 5 in toys, 3 in errands and rft.")
     ] = None,
-    folder: Annotated[
-        Path, typer.Option(help="Keeps measurements; what is there already is not measured again.")
-    ] = Path("runs/bench-algorithms"),
+    folder: Folder = Path("runs/bench-algorithms"),
     pictures: Annotated[
-        Path | None, typer.Option(help="Folder to draw the courses in errands and the few-examples curve into.")
+        Path | None, typer.Option(help="Folder for plots of training in errands and of training on few examples.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Tiny sizes that show that it works; no bars.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    quick: Quick = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Compare every way of learning: on toys with known answers, with TRL, in errands, out of one process.
+    """Compare all algorithms: on toys with known answers, with TRL, in errands, in several processes.
 
-    Toys take about half an hour, errands and rft hours; stopped, it goes on where it was. The part losses needs
-    TRL, workers needs Ray: where they are missing, the row says so.
+    Toys take about half an hour, errands and rft hours. An interrupted run resumes where it stopped. The part
+    losses needs TRL, workers needs Ray: without them their row says so.
     """
-    from benchmarks.algorithms import PARTS, AlgorithmsBench, check, measure, quick_bench
+    from benchmarks.algorithms.bench import PARTS, AlgorithmsBench, measure, quick_bench, require
+    from benchmarks.algorithms.plots import save_plots
 
-    unknown = [name for name in part or () if name not in PARTS]
-    if unknown:
-        raise ConfigError([f"--part takes {', '.join(PARTS)}; got {name!r}" for name in unknown])
-    chosen = tuple(name for name in PARTS if not part or name in part)
-    bench = quick_bench(folder, chosen) if quick else AlgorithmsBench(folder, chosen)
+    bench = (quick_bench if quick else AlgorithmsBench)(folder, select_parts(PARTS, part))
     bench = bench if seeds is None else bench.with_seeds(seeds)
     bench = replace(bench, threads=usable_cores())
     if part:
-        check(bench)
+        require(bench.parts)
     with (
-        resumable(
+        resume_hint(
             f"python -m benchmarks algorithms --folder {quote(str(folder))}, and the other options as before"
         ),
         progress("measurements", bench.steps) as ticker,
     ):
-        found = measure(bench, on_done=ticker.advance)
+        measurement = measure(bench, on_done=ticker.advance)
     if pictures is not None:
-        from benchmarks.algorithms import save_pictures
-
-        save_pictures(found.courses, found.rft, pictures)
+        save_plots(measurement.runs, measurement.rft, pictures)
     details = {
         "folder": str(folder),
         "seeds": bench.seeds,
         "threads": bench.threads,
         "sizes": "quick" if quick else "full",
-        **found.details,
+        **measurement.details,
     }
-    emit("benchmarks algorithms", found.results, details, as_json=as_json)
-    if any(result.holds is False for result in found.results):
-        raise typer.Exit(1)
+    emit_and_exit("algorithms", measurement.results, details, as_json=as_json)

@@ -1,38 +1,12 @@
-"""``python -m benchmarks update``: how fast the update is, against TRL and against the machine."""
+"""``python -m benchmarks update``: speed of the update compared with TRL and with the machine."""
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
-from upturn.cli import emit, say
-from upturn.threads import usable_cores
+from benchmarks.commands.options import AsJson, Only, Quick, Repetitions, Threads, new_bench, run_measurements
 
 
 def bench_update(  # noqa: PLR0917  # a command's parameters are its options
-    reps: Annotated[int, typer.Option(min=1, help="Alternating repetitions behind each figure.")] = 5,
-    only: Annotated[
-        list[str] | None, typer.Option(help="Run this measurement only; may be given several times.")
-    ] = None,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Of each side; left out = one per usable core.")
-    ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Tiny sizes that show that it works; no bars.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    reps: Repetitions = 5, only: Only = None, threads: Threads = None, quick: Quick = False, as_json: AsJson = False
 ) -> None:
     """Compare the update with TRL's on the same recorded rollouts: results first, then time and memory."""
-    from benchmarks.measurement import QUICK, Bench, Sizes
     from benchmarks.update import bench_update as measure
 
-    bench = Bench(
-        folder=Path(),
-        threads=threads or usable_cores(),
-        repetitions=reps,
-        sizes=QUICK if quick else Sizes(),
-        has_bars=not quick,
-        say=say,
-    )
-    results, details = measure(bench, only or ())
-    emit("benchmarks update", results, {"threads": bench.threads, "repetitions": reps, **details}, as_json=as_json)
-    if any(result.holds is False for result in results):
-        raise typer.Exit(1)
+    run_measurements("update", measure, new_bench(reps, threads, is_quick=quick), only, as_json=as_json)

@@ -1,16 +1,16 @@
-"""How well estimators of credit find the turn that earned a reward, and how fast a policy learns from each."""
+"""Accuracy of turn-credit estimators, and how fast a policy learns with each of them."""
 
 from benchmarks.credit.bench import PARTS, CreditBench, measure, quick_bench
-from benchmarks.credit.errands import Errands, ErrandsSettings, reward_of
-from benchmarks.credit.picture import save_pictures
+from benchmarks.credit.errands_setup import ErrandsSettings, ErrandsSetup, written_tokens
+from benchmarks.credit.plots import save_plots
 
 __all__ = [
     "PARTS",
     "CreditBench",
-    "Errands",
     "ErrandsSettings",
+    "ErrandsSetup",
     "measure",
     "quick_bench",
-    "reward_of",
-    "save_pictures",
+    "save_plots",
+    "written_tokens",
 ]

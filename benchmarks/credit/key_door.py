@@ -1,7 +1,7 @@
-"""Fetch the key, go to the door, open it: ways of six turns, with detours, idle turns and one trap.
+"""The key-door world: fetch the key, go to the door, open it. Six turns, with detours, idle turns and one trap.
 
-Each task is a corridor of five cells with key, start and door in other places. States of different tasks share
-nothing, so a policy learns each errand by itself.
+Each task is a corridor of five cells with key, start and door in other cells. Tasks share no states, so a policy
+learns each of them separately.
 """
 
 from typing import NamedTuple
@@ -14,14 +14,14 @@ CELLS = 5
 ACTIONS = ("left", "right", "take", "open", "look")
 HORIZON = 10
 SLIP = 0.1
-"""Probability that a step does not get off the ground: a turn can be lost without being wrong."""
+"""Probability that a move fails, so that a turn can be lost without being wrong."""
 _STATES = 2 * CELLS + 2
-"""Of a task: each cell with and without the key, success, alarm."""
+"""States of a task: each cell with and without the key, success, alarm."""
 _SUCCESS, _ALARM = 2 * CELLS, 2 * CELLS + 1
 
 
 class Layout(NamedTuple):
-    """Where things are in the corridor."""
+    """Cells of key, start and door."""
 
     key: int
     start: int
@@ -32,10 +32,10 @@ LAYOUTS = (Layout(1, 2, 4), Layout(3, 2, 0), Layout(2, 0, 4), Layout(2, 4, 0))
 
 
 def key_door() -> TabularMdp:
-    """The world. Opening the door with the key earns 1; opening it without sets off the alarm and ends the attempt.
+    """The world. Opening the door with the key earns 1; opening it without sets off the alarm and ends the episode.
 
-    Looking, taking what is not there and walking against a wall do nothing. The potential is the share of the
-    shortest way that lies behind.
+    Looking, taking a key that is not there and moving into a wall do nothing. The potential is the completed share
+    of the shortest solution.
     """
     count = _STATES * len(LAYOUTS)
     transitions = np.zeros((count, len(ACTIONS), count))
@@ -44,12 +44,13 @@ def key_door() -> TabularMdp:
     potentials = np.zeros(count)
     for number, layout in enumerate(LAYOUTS):
         first = number * _STATES
+        longest = max(_remaining_turns(layout, state) for state in range(_SUCCESS))
         for state in range(_STATES):
-            potentials[first + state] = 1.0 - _remaining(layout, state) / _farthest(layout)
+            remaining = longest if state == _ALARM else _remaining_turns(layout, state)
+            potentials[first + state] = 1.0 - remaining / longest
             for action, name in enumerate(ACTIONS):
-                there = _reached(layout, state, name)
                 slip = SLIP if name in ("left", "right") else 0.0
-                transitions[first + state, action, first + there] += 1.0 - slip
+                transitions[first + state, action, first + _next_state(layout, state, name)] += 1.0 - slip
                 transitions[first + state, action, first + state] += slip
         rewards[first + layout.door + CELLS, ACTIONS.index("open"), first + _SUCCESS] = 1.0
         is_final[[first + _SUCCESS, first + _ALARM]] = True
@@ -66,8 +67,8 @@ def key_door() -> TabularMdp:
     )
 
 
-def _reached(layout: Layout, state: int, action: str) -> int:
-    """The next state where no step slips."""
+def _next_state(layout: Layout, state: int, action: str) -> int:
+    """The next state of a move that does not slip."""
     if state >= _SUCCESS:
         return state
     cell, has_key = state % CELLS, state >= CELLS
@@ -79,20 +80,14 @@ def _reached(layout: Layout, state: int, action: str) -> int:
     return min(max(cell + step, 0), CELLS - 1) + CELLS * has_key
 
 
-def _remaining(layout: Layout, state: int) -> int:
-    """Turns of the shortest way from here; where there is none any more, those of the farthest state."""
-    if state == _ALARM:
-        return _farthest(layout)
+def _remaining_turns(layout: Layout, state: int) -> int:
+    """Turns of the shortest solution from a state other than the alarm."""
     if state == _SUCCESS:
         return 0
     cell = state % CELLS
     if state >= CELLS:
         return abs(cell - layout.door) + 1
     return abs(cell - layout.key) + 1 + abs(layout.key - layout.door) + 1
-
-
-def _farthest(layout: Layout) -> int:
-    return max(_remaining(layout, state) for state in range(_SUCCESS))
 
 
 def _name(state: int) -> str:

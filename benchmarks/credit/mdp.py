@@ -1,6 +1,6 @@
-"""A small world of numbered states with a known answer: every value of every policy is computed, not estimated.
+"""Tabular MDPs: numbered states whose values under any policy are computed exactly.
 
-Time matters: an attempt ends after ``horizon`` turns, so the value of a state depends on the turns that are left.
+An episode ends after ``horizon`` turns, so the value of a state depends on the number of turns that remain.
 """
 
 from dataclasses import dataclass
@@ -16,29 +16,29 @@ Bools: TypeAlias = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TabularMdp:
-    """S states, A actions, H turns at most."""
+    """S states, A actions, at most H turns."""
 
     transitions: Floats
     """``(S, A, S)``: probability of each next state; rows sum to 1."""
     rewards: Floats
-    """``(S, A, S)``: what the step earns."""
+    """``(S, A, S)``: reward of the step."""
     is_final: Bools
-    """``(S,)``: True = the attempt is over once it is here."""
+    """``(S,)``: True = the episode ends in this state."""
     starts: tuple[int, ...]
     """The first state of each task."""
     horizon: int
     potentials: Floats
-    """``(S,)``: Φ, how near the goal is, in [0, 1]."""
+    """``(S,)``: Φ, progress towards the goal, in [0, 1]."""
     names: tuple[str, ...]
-    """Of the states."""
+    """Names of the states."""
     actions: tuple[str, ...]
-    """Their names."""
-    outcomes: Floats
+    """Names of the actions."""
+    cumulative: Floats
     """``(S, A, S)``: ``transitions``, cumulated over the last axis."""
 
 
-class Walk(NamedTuple):
-    """N attempts side by side; places after the end of an attempt hold its last state and action 0."""
+class Rollouts(NamedTuple):
+    """N rollouts; entries after the end of a rollout hold its last state and action 0."""
 
     states: Ints
     """``(N, H + 1)``"""
@@ -47,64 +47,70 @@ class Walk(NamedTuple):
     rewards: Floats
     """``(N, H)``, 0 after the end."""
     lengths: Ints
-    """``(N,)``: turns that were made."""
+    """``(N,)``: number of turns."""
+
+    def mask(self) -> Bools:
+        """``(N, H)``: True for turns before the end."""
+        return np.arange(self.actions.shape[1]) < self.lengths[:, None]
 
 
 def state_values(mdp: TabularMdp, policy: Floats) -> Floats:
-    """``(H + 1, S)``: what the policy still earns, exactly, in state s before turn t; 0 where it is over.
+    """``(H + 1, S)``: the exact value of state s before turn t; 0 in final states and after the last turn.
 
     ``policy``: ``(S, A)``, probabilities.
     """
     values = np.zeros((mdp.horizon + 1, len(mdp.is_final)))
-    earned = (mdp.transitions * mdp.rewards).sum(axis=2)
+    expected_rewards = (mdp.transitions * mdp.rewards).sum(axis=2)
     for turn in range(mdp.horizon - 1, -1, -1):
-        ahead = earned + mdp.transitions @ values[turn + 1]
-        values[turn] = np.where(mdp.is_final, 0.0, (policy * ahead).sum(axis=1))
+        action_values = expected_rewards + mdp.transitions @ values[turn + 1]
+        values[turn] = np.where(mdp.is_final, 0.0, (policy * action_values).sum(axis=1))
     return values
 
 
 def optimal_policy(mdp: TabularMdp) -> Floats:
-    """``(S, A)``: the best stationary policy, greedy in a discounted world without end; ties are shared equally.
+    """``(S, A)``: the best stationary policy with a discount and no horizon; ties are shared equally.
 
-    A discount of .95 makes it hurry, which is what a limit on turns asks for.
+    The discount of .95 favours short ways, as a limit on turns does.
     """
     values = np.zeros(len(mdp.is_final))
-    earned = (mdp.transitions * mdp.rewards).sum(axis=2)
+    expected_rewards = (mdp.transitions * mdp.rewards).sum(axis=2)
     for _ in range(500):
-        worth = earned + 0.95 * mdp.transitions @ values
-        values = np.where(mdp.is_final, 0.0, worth.max(axis=1))
-    is_best = worth >= worth.max(axis=1, keepdims=True) - 1e-9
-    chosen: Floats = is_best / is_best.sum(axis=1, keepdims=True)
-    return chosen
+        action_values = expected_rewards + 0.95 * mdp.transitions @ values
+        values = np.where(mdp.is_final, 0.0, action_values.max(axis=1))
+    is_best = action_values >= action_values.max(axis=1, keepdims=True) - 1e-9
+    policy: Floats = is_best / is_best.sum(axis=1, keepdims=True)
+    return policy
 
 
-def walk(mdp: TabularMdp, policy: Floats, rng: np.random.Generator, *, states: Ints, turns: Ints) -> Walk:
-    """Attempts that go on from ``states`` ``(N,)``, in which ``turns`` ``(N,)`` turns were made already.
+def sample_rollouts(
+    mdp: TabularMdp, policy: Floats, rng: np.random.Generator, *, states: Ints, turns: Ints
+) -> Rollouts:
+    """Rollouts that continue from ``states`` ``(N,)`` after ``turns`` ``(N,)`` turns.
 
-    ``actions`` and ``rewards`` hold the new turns only, from place 0.
+    ``actions`` and ``rewards`` hold only the new turns, from index 0.
     """
     count = len(states)
-    path = np.repeat(states[:, None], mdp.horizon + 1, axis=1)
+    paths = np.repeat(states[:, None], mdp.horizon + 1, axis=1)
     actions, rewards = np.zeros((count, mdp.horizon), dtype=np.int64), np.zeros((count, mdp.horizon))
     lengths = np.zeros(count, dtype=np.int64)
-    choices = policy.cumsum(axis=1)
+    cumulative_policy = policy.cumsum(axis=1)
     live = np.flatnonzero(~mdp.is_final[states] & (turns < mdp.horizon))
     step = 0
     while len(live):
-        here = path[live, step]
-        chosen = _drawn(choices[here], rng)
-        there = _drawn(mdp.outcomes[here, chosen], rng)
+        current = paths[live, step]
+        chosen = _draw(cumulative_policy[current], rng)
+        following = _draw(mdp.cumulative[current, chosen], rng)
         actions[live, step] = chosen
-        rewards[live, step] = mdp.rewards[here, chosen, there]
-        path[live, step + 1 :] = there[:, None]
+        rewards[live, step] = mdp.rewards[current, chosen, following]
+        paths[live, step + 1 :] = following[:, None]
         lengths[live] += 1
         step += 1
-        live = live[~mdp.is_final[there] & (turns[live] + step < mdp.horizon)]
-    return Walk(path, actions, rewards, lengths)
+        live = live[~mdp.is_final[following] & (turns[live] + step < mdp.horizon)]
+    return Rollouts(paths, actions, rewards, lengths)
 
 
-def _drawn(cumulated: Floats, rng: np.random.Generator) -> Ints:
-    """``(N,)``: one index for each row of cumulated probabilities."""
-    uniform = rng.random((len(cumulated), 1)) * cumulated[:, -1:]
-    drawn: Ints = (uniform >= cumulated).sum(axis=1)
-    return drawn
+def _draw(cumulative: Floats, rng: np.random.Generator) -> Ints:
+    """``(N,)``: one index per row of cumulated probabilities."""
+    uniform = rng.random((len(cumulative), 1)) * cumulative[:, -1:]
+    indices: Ints = (uniform >= cumulative).sum(axis=1)
+    return indices

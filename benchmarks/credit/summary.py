@@ -1,10 +1,10 @@
-"""Measurements as figures: agreement with the truth, tokens to the target, and whether turn credit is ahead.
+"""Figures of the measurements: agreement with the truth, tokens to the target, and gains over the baseline.
 
-Ahead is a contender whose gain, the binary logarithm of how many times fewer tokens it took than the baseline,
-paired by seed, has an interval above 0. The interval is Student's, because five seeds are too few for a bootstrap,
-and Bonferroni's correction makes it hold for all contenders of a part at once. An attempt at the target that was
-given up counts as the tokens it had taken: gains of contenders that were given up are too large, gains over a
-baseline that was given up too small.
+A gain is the binary logarithm of how many times fewer tokens an estimator needs than the baseline, paired by seed.
+An estimator is better than the baseline when the interval of its gain is above 0. The interval is Student's,
+because five seeds are too few for a bootstrap, with Bonferroni's correction for all estimators of a part. A run
+that does not reach the target counts with its budget: gains of such estimators are too large, gains over such a
+baseline too small.
 """
 
 import math
@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import t as student
 
-from benchmarks.credit.contender import BASELINE
-from benchmarks.credit.finding import PartFindings, Practised, Ranked
+from benchmarks.credit.estimator import BASELINE
+from benchmarks.credit.measurements import Agreement, PartResults, TrainingRun
 from upturn.deployment import bootstrap_mean
 from upturn.records import JsonValue, Result
 
@@ -23,23 +23,23 @@ _CONFIDENCE = 0.95
 
 
 class Gain(NamedTuple):
-    """Over the baseline, as binary logarithm."""
+    """Gain over the baseline, as binary logarithm."""
 
     value: float
     low: float | None
-    """None = one seed, which says nothing about others."""
+    """None for a single seed."""
     high: float | None
     n: int
 
     @property
-    def is_ahead(self) -> bool:
-        """Shown to need fewer tokens."""
+    def is_better(self) -> bool:
+        """True when the whole interval is above 0."""
         return self.low is not None and self.low > 0
 
 
-def gain(contender: Sequence[Practised], baseline: Sequence[Practised], *, compared: int) -> Gain:
-    """Paired by place; the interval holds for ``compared`` contenders at once."""
-    ratios = np.log2([theirs.tokens / own.tokens for own, theirs in zip(contender, baseline, strict=True)])
+def gain(runs: Sequence[TrainingRun], baseline: Sequence[TrainingRun], *, compared: int) -> Gain:
+    """The gain of runs paired by position; its interval holds for ``compared`` estimators at once."""
+    ratios = np.log2([other.tokens / run.tokens for run, other in zip(runs, baseline, strict=True)])
     mean, count = float(ratios.mean()), len(ratios)
     if count < 2:
         return Gain(mean, None, None, count)
@@ -48,71 +48,70 @@ def gain(contender: Sequence[Practised], baseline: Sequence[Practised], *, compa
     return Gain(mean, mean - half, mean + half, count)
 
 
-def results(part: PartFindings) -> list[Result]:
+def results(part: PartResults) -> list[Result]:
     """Agreement, its ceiling, tokens and gains."""
-    found = [
-        _mean(f"{part.name}_agreement_{name}", [each.correlation for each in seeds], "Spearman")
-        for name, seeds in part.ranked.items()
+    rows = [
+        _mean(f"{part.name}_agreement_{name}", [agreement.correlation for agreement in agreements], "Spearman")
+        for name, agreements in part.agreements.items()
     ]
     if part.ceilings:
-        found.append(_mean(f"{part.name}_agreement_ceiling", [each.ceiling for each in part.ceilings], "Spearman"))
-    found += [
-        _mean(f"{part.name}_tokens_{name}", [float(each.tokens) for each in seeds], "tokens")
-        for name, seeds in part.practised.items()
+        ceilings = [ceiling.ceiling for ceiling in part.ceilings]
+        rows.append(_mean(f"{part.name}_agreement_ceiling", ceilings, "Spearman"))
+    rows += [
+        _mean(f"{part.name}_tokens_{name}", [float(run.tokens) for run in runs], "tokens")
+        for name, runs in part.runs.items()
     ]
-    found += [
-        Result(f"{part.name}_gain_{name}", each.value, "log2", each.low, each.high, each.n)
-        for name, each in gains(part).items()
+    rows += [
+        Result(f"{part.name}_gain_{name}", gain.value, "log2", gain.low, gain.high, gain.n)
+        for name, gain in gains(part).items()
     ]
-    return found
+    return rows
 
 
-def gains(part: PartFindings) -> Mapping[str, Gain]:
-    """Of each contender but the baseline; empty where the baseline was not measured."""
-    others = [name for name in part.practised if name != BASELINE]
-    if BASELINE not in part.practised:
+def gains(part: PartResults) -> Mapping[str, Gain]:
+    """By estimator except the baseline; empty where the baseline was not measured."""
+    if BASELINE not in part.runs:
         return {}
-    baseline = part.practised[BASELINE]
-    return {name: gain(part.practised[name], baseline, compared=len(others)) for name in others}
+    baseline, others = part.runs[BASELINE], [name for name in part.runs if name != BASELINE]
+    return {name: gain(part.runs[name], baseline, compared=len(others)) for name in others}
 
 
-def ahead(parts: Sequence[PartFindings]) -> Result:
-    """Which contenders are ahead of the baseline in every part that was measured."""
-    shown = [{name for name, each in gains(part).items() if each.is_ahead} for part in parts]
-    names = [name for name in (parts[0].practised if parts else {}) if all(name in each for each in shown)]
+def best_estimators(parts: Sequence[PartResults]) -> Result:
+    """The estimators that are better than the baseline in every part."""
+    better = [{name for name, gain in gains(part).items() if gain.is_better} for part in parts]
+    names = [name for name in (parts[0].runs if parts else {}) if all(name in part for part in better)]
     return Result("turn_credit_ahead", ", ".join(names) or "none")
 
 
-def details(part: PartFindings) -> dict[str, JsonValue]:
-    """What the figures leave out: seeds that were given up, what was chosen, tokens, agreement by skill."""
-    found: dict[str, JsonValue] = {
-        "not_reached": {name: sum(not each.is_reached for each in seeds) for name, seeds in part.practised.items()},
+def details(part: PartResults) -> dict[str, JsonValue]:
+    """Runs that did not reach the target, hyperparameters, tokens, and agreement by skill."""
+    details: dict[str, JsonValue] = {
+        "not_reached": {name: sum(not run.is_reached for run in runs) for name, runs in part.runs.items()},
         "tokens_for_agreement": {
-            name: float(np.mean([each.tokens for each in seeds])) for name, seeds in part.ranked.items()
+            name: float(np.mean([agreement.tokens for agreement in agreements]))
+            for name, agreements in part.agreements.items()
         },
-        "agreement_by_skill": {name: _by_skill(seeds) for name, seeds in part.ranked.items() if seeds[0].by_skill},
+        "agreement_by_skill": {
+            name: _by_skill(agreements) for name, agreements in part.agreements.items() if agreements[0].by_skill
+        },
     }
-    if part.choices:
-        found["chosen"] = {
-            name: {
-                "learning_rate": each.learning_rate,
-                "groups": each.groups,
-                "continuations": each.continuations,
-            }
-            for name, each in part.choices.items()
+    if part.hyperparameters:
+        details["chosen"] = {
+            name: {"learning_rate": best.learning_rate, "groups": best.groups, "continuations": best.continuations}
+            for name, best in part.hyperparameters.items()
         }
     if part.ceilings:
-        found["split_half_agreement"] = float(np.mean([each.halves for each in part.ceilings]))
-    return found
+        details["split_half_agreement"] = float(np.mean([ceiling.halves for ceiling in part.ceilings]))
+    return details
 
 
-def _by_skill(seeds: Sequence[Ranked]) -> dict[str, JsonValue]:
-    skills = [skill for skill, _ in seeds[0].by_skill]
-    means = np.mean([[value for _, value in each.by_skill] for each in seeds], axis=0)
+def _by_skill(agreements: Sequence[Agreement]) -> dict[str, JsonValue]:
+    skills = [skill for skill, _ in agreements[0].by_skill]
+    means = np.mean([[correlation for _, correlation in agreement.by_skill] for agreement in agreements], axis=0)
     return {f"{skill:g}": float(mean) for skill, mean in zip(skills, means, strict=True)}
 
 
 def _mean(name: str, values: Sequence[float], unit: str) -> Result:
-    """With its 95 % bootstrap interval over seeds."""
-    found = bootstrap_mean(values, seed=0)
-    return Result(name, found.mean, unit, found.low, found.high, found.n)
+    """The mean over seeds with its 95 % bootstrap interval."""
+    interval = bootstrap_mean(values, seed=0)
+    return Result(name, interval.mean, unit, interval.low, interval.high, interval.n)

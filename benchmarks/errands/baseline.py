@@ -1,4 +1,4 @@
-"""What work that is no work scores, and what perfect work does: the floor and ceiling of every family."""
+"""Players without a model, for the floor and ceiling of every family: doing nothing, random actions, the oracle."""
 
 from collections.abc import Mapping, Sequence
 from random import Random
@@ -19,8 +19,8 @@ def oracle(task: Task, turns: Sequence[Turn], observation: Observation) -> Actio
     return actions[len(turns)] if len(turns) < len(actions) else None
 
 
-def nothing(task: Task, turns: Sequence[Turn], observation: Observation) -> Action | None:  # noqa: ARG001
-    """Says that it is done at once."""
+def do_nothing(task: Task, turns: Sequence[Turn], observation: Observation) -> Action | None:  # noqa: ARG001
+    """Finishes at once."""
     return Action("user", "finish") if not turns else None
 
 
@@ -42,18 +42,19 @@ _BY_NAME: Mapping[str, Sequence[str]] = {
 
 
 def random_player(seed: int) -> Player:
-    """Random valid actions: any operation, with parameters that exist in the task's world."""
+    """A player of random valid actions in the task's world."""
     rng = Random(f"random/{seed}")
     return lambda task, _turns, _observation: random_action(rng, compose(task).workspace)
 
 
 def random_action(rng: Random, workspace: Workspace) -> Action:
-    """A random operation whose parameters have the right kind and name things of this workspace."""
+    """A random operation whose parameters have valid kinds and name items of the workspace."""
     operation = rng.choice(list(OPERATIONS.values()))
-    parameters = {}
-    for parameter in operation.parameters:
-        if parameter.is_required or rng.random() < 0.5:
-            parameters[parameter.name] = _random_value(rng, workspace, operation.target, parameter)
+    parameters = {
+        parameter.name: _random_value(rng, workspace, operation.target, parameter)
+        for parameter in operation.parameters
+        if parameter.is_required or rng.random() < 0.5
+    }
     return Action(operation.target, operation.name, parameters)
 
 

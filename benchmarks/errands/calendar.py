@@ -1,4 +1,4 @@
-"""The calendar app: events with attendees on full hours of a working week; they may overlap, and it says so."""
+"""The calendar app: events with attendees on full hours of a working week; overlaps are allowed and reported."""
 
 from dataclasses import replace
 
@@ -6,15 +6,15 @@ from benchmarks.errands.operation import Arguments, Effect, Operation, Operation
 from benchmarks.errands.workspace import CLOSING_HOUR, Event, Workspace, fresh_id
 
 
-def _found(workspace: Workspace, event_id: str) -> Event:
+def _event(workspace: Workspace, event_id: str) -> Event:
     event = workspace.events.get(event_id)
     if event is None:
         raise OperationError("not_found", f"no event {event_id!r}; use calendar.list to find ids")
     return event
 
 
-def _checked(workspace: Workspace, event: Event, done: str) -> Effect:
-    """The workspace with this event, and a text that names what it overlaps."""
+def _with_event(workspace: Workspace, event: Event, done: str) -> Effect:
+    """Adds or replaces the event; the text names the events that it overlaps."""
     if not event.start < event.end <= CLOSING_HOUR:
         raise OperationError(
             "bad_value", f"an event must end after it starts and by {CLOSING_HOUR}, got {event.start}-{event.end}"
@@ -25,20 +25,15 @@ def _checked(workspace: Workspace, event: Event, done: str) -> Effect:
 
 
 def _list(workspace: Workspace, arguments: Arguments) -> Effect:
-    events = sorted(
-        (
-            event
-            for event in workspace.events.values()
-            if event.day == arguments.text("day") and arguments.text("title") in event.title
-        ),
-        key=lambda event: (event.start, event.end, event.id),
-    )
+    day, title = arguments.text("day"), arguments.text("title")
+    events = [event for event in workspace.events.values() if event.day == day and title in event.title]
+    events.sort(key=lambda event: (event.start, event.end, event.id))
     lines = [f"{event.id} {event.title} {event.start}-{event.end}" for event in events]
     return Effect(workspace, "\n".join(lines) or "no events")
 
 
 def _read(workspace: Workspace, arguments: Arguments) -> Effect:
-    event = _found(workspace, arguments.text("id"))
+    event = _event(workspace, arguments.text("id"))
     attendees = ",".join(event.attendees) or "nobody"
     return Effect(workspace, f"{event.title} {event.day} {event.start}-{event.end} with {attendees}")
 
@@ -56,18 +51,18 @@ def _create(workspace: Workspace, arguments: Arguments) -> Effect:
         arguments.hour("end"),
         tuple(sorted(people)),
     )
-    return _checked(workspace, event, "created")
+    return _with_event(workspace, event, "created")
 
 
 def _move(workspace: Workspace, arguments: Arguments) -> Effect:
-    event = _found(workspace, arguments.text("id"))
+    event = _event(workspace, arguments.text("id"))
     start = arguments.hour("start")
     moved = replace(event, day=arguments.text("day"), start=start, end=start + event.end - event.start)
-    return _checked(workspace, moved, "moved")
+    return _with_event(workspace, moved, "moved")
 
 
 def _cancel(workspace: Workspace, arguments: Arguments) -> Effect:
-    event = _found(workspace, arguments.text("id"))
+    event = _event(workspace, arguments.text("id"))
     return Effect(workspace.without_event(event.id), "cancelled")
 
 

@@ -22,7 +22,7 @@ TARGETS = tuple(dict.fromkeys(operation.target for operation in OPERATIONS.value
 
 
 def apply(workspace: Workspace, action: Action) -> Effect:
-    """The action's effect; raises OperationError for anything that is refused."""
+    """The action's effect. Raises OperationError when the action is refused."""
     if not action.target and not action.operation:
         raise OperationError("malformed", "write one call: target.operation name=value; name=value")
     if action.target not in TARGETS:
@@ -35,8 +35,8 @@ def apply(workspace: Workspace, action: Action) -> Effect:
     return effect
 
 
-class _Judged(NamedTuple):
-    """What is told of a workspace."""
+class _Figures(NamedTuple):
+    """Hash and potential of a workspace."""
 
     workspace: Workspace
     state_hash: str
@@ -50,30 +50,30 @@ class ErrandsEnvironment:
         self._scenario: Scenario | None = None
         self._workspace: Workspace | None = None
         self._is_over = False
-        self._judged: _Judged | None = None
+        self._figures: _Figures | None = None
 
     def reset(self, task: Task) -> tuple[Observation, Info]:
-        """Rebuilds the task's world; first the agent sees the instruction. Raises WorldError for foreign tasks."""
+        """Rebuilds the task's world; the observation is the instruction. Raises WorldError for foreign tasks."""
         scenario = compose(task)
         self._scenario, self._workspace, self._is_over = scenario, scenario.workspace, False
-        self._judged = None  # the same workspace may be another task's, which asks for something else
+        self._figures = None  # another task may have the same workspace and another goal
         return Observation(task.instruction), self._info({})
 
     def step(self, action: Action) -> Step:
-        """Applies one action; a refused one changes nothing, costs 1 as ``error`` and is explained."""
+        """Applies one action; a refused one changes nothing, costs 1 as ``error`` and has an explanation."""
         workspace = self._current()
         if self._is_over:
-            return self._refused(OperationError("is_over", "the task is over; reset starts another"))
+            return self._refuse(OperationError("is_over", "the task is over; reset starts another"))
         try:
             effect = apply(workspace, action)
         except OperationError as error:
-            return self._refused(error)
+            return self._refuse(error)
         self._workspace, self._is_over = effect.workspace, effect.is_final
         return Step(Observation(effect.text), 0.0, effect.is_final, False, self._info({}))
 
     def state(self) -> Mapping[str, JsonValue]:
-        """What differs from the initial workspace, what stood there ``before``, and what the user was told last."""
-        workspace, initial = self._current(), self._given().workspace
+        """Changes of the initial workspace, the values ``before`` them, and the last message to the user."""
+        workspace, initial = self._current(), self._current_scenario().workspace
         last = workspace.messages[-1] if workspace.messages else None
         message: JsonValue = {"kind": last.kind, "text": last.text} if last is not None else None
         now = changes(initial, workspace)
@@ -81,7 +81,7 @@ class ErrandsEnvironment:
         return {"changes": now, "before": before, "message": message}
 
     def snapshot(self) -> object:
-        """The state as a reference; workspaces are never changed in place."""
+        """A reference to the state; workspaces are immutable."""
         return (self._current(), self._is_over)
 
     def restore(self, snapshot: object) -> None:
@@ -93,20 +93,20 @@ class ErrandsEnvironment:
             raise WorldError("errands has no task yet; call reset(task) first")
         return self._workspace
 
-    def _given(self) -> Scenario:
+    def _current_scenario(self) -> Scenario:
         assert self._scenario is not None  # reset sets it with the workspace
         return self._scenario
 
     def _info(self, costs: Mapping[str, float]) -> Info:
-        """Of the state as it is now."""
-        workspace, judged = self._current(), self._judged
-        if judged is None or judged.workspace is not workspace:  # most actions only look, and leave it as it is
-            given = self._given()
-            reached = progress(given.draft, changes(given.workspace, workspace))
-            self._judged = judged = _Judged(workspace, state_hash(workspace), reached)
-        return Info({}, costs, state_hash=judged.state_hash, potential=judged.potential)
+        """Info of the current state."""
+        workspace, figures = self._current(), self._figures
+        if figures is None or figures.workspace is not workspace:  # most actions change nothing
+            scenario = self._current_scenario()
+            potential = progress(scenario.draft, changes(scenario.workspace, workspace))
+            self._figures = figures = _Figures(workspace, state_hash(workspace), potential)
+        return Info({}, costs, state_hash=figures.state_hash, potential=figures.potential)
 
-    def _refused(self, error: OperationError) -> Step:
+    def _refuse(self, error: OperationError) -> Step:
         costs = {"error": 1.0}
         if error.safety_cost:
             costs["safety"] = error.safety_cost

@@ -1,15 +1,16 @@
-"""What a task family is: templates in words, a way to draw a scenario, an oracle and the expected outcome."""
+"""Task families: instruction templates, a function that draws a scenario, its oracle and its expected outcome."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from benchmarks.errands.mail import OWNER
 from benchmarks.errands.workspace import Workspace
 from benchmarks.errands.world import World
 from upturn.records import Action, JsonValue
 
 OPENERS = ("", "", "please ", "hi, ", "when you can: ", "quick one: ")
 CLOSERS = ("", "", ", thanks", ", please", ", thank you", " for me")
-"""Drawn independently of the template, so that templates differ from each other in more than their words."""
+"""Openers and closers are drawn independently of the template."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,18 +18,18 @@ class Draft:
     """One drawn case of a family."""
 
     slots: Mapping[str, str]
-    """What the template's placeholders stand for."""
+    """Values of the template's placeholders."""
     oracle: tuple[Action, ...]
     """The shortest known solution."""
     changes: Mapping[str, JsonValue]
-    """Exactly what must differ afterwards, as ``workspace.changes`` writes it; nothing else may."""
+    """The only changes that the task allows and requires, as in ``workspace.changes``."""
     answer: str | None = None
-    """What the user must be told; None = the task ends with ``finish``."""
+    """The required answer to the user; None = the task ends with ``finish``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A task's world and what is right in it."""
+    """A task's world and its solution."""
 
     workspace: Workspace
     instruction: str
@@ -43,17 +44,30 @@ class Family:
     level: int
     draw: Callable[[World], Draft]
     templates: tuple[str, ...]
-    """For training."""
+    """Templates for training."""
     heldout: tuple[str, ...]
-    """Never trained on; a quarter of all."""
+    """Templates that are never trained on; a quarter of all."""
     is_learned: bool = True
-    """False: the nano policy is not meant to learn it; another agent serves it."""
+    """False = not part of the training of nano-errands; the rule-based agent solves it."""
 
 
 def call(name: str, **parameters: str) -> Action:
-    """An action by its full name; ``from_`` and ``as_`` and ``with_`` stand for words that Python keeps."""
+    """An action by its full name; ``from_``, ``as_`` and ``with_`` stand for Python's keywords."""
     target, _, operation = name.partition(".")
     return Action(target, operation, {key.rstrip("_"): value for key, value in parameters.items()})
 
 
 FINISH = call("user.finish")
+
+
+def sent_mail(recipients: tuple[str, ...], subject: str, body: str) -> JsonValue:
+    """A new mail of the user, as in ``workspace.changes``."""
+    people: list[JsonValue] = [*sorted(recipients)]
+    return {
+        "folder": "sent",
+        "sender": OWNER,
+        "recipients": people,
+        "subject": subject,
+        "body": body,
+        "is_read": True,
+    }

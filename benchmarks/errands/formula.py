@@ -1,17 +1,17 @@
 """Spreadsheet values: simple formulas over a sheet, evaluated without ``eval``.
 
-Covered: numbers, cell references, + - * / with brackets and unary minus, and SUM, AVERAGE, MIN, MAX, COUNT over
-ranges and values; texts and empty cells count as nothing in a range and as 0 by themselves; ten significant digits
-are shown. Not covered: text functions, other sheets, absolute references. What is not covered is an error value in
-the cell (``#NAME?``), as in any spreadsheet, never an exception.
+Supported: numbers, cell references, + - * / with brackets and unary minus, and SUM, AVERAGE, MIN, MAX, COUNT over
+ranges and values. Texts and empty cells are skipped in a range and are 0 alone; ten significant digits are shown.
+Not supported: text functions, other sheets, absolute references. Unsupported formulas show an error value
+(``#NAME?``), as in any spreadsheet, and never raise an exception.
 
-Work is bounded: each cell is evaluated once for one shown value, so formulas that refer to each other twice over
-cost no more than formulas that do so once.
+Work is bounded: each cell is evaluated once for one shown value, however many formulas refer to it.
 """
 
 import math
 import re
 from collections.abc import Callable, Mapping
+from functools import reduce
 
 CELL = re.compile(r"([A-Z]{1,2})([1-9][0-9]{0,3})")
 _TOKEN = re.compile(
@@ -20,12 +20,12 @@ _TOKEN = re.compile(
 _MAX_DEPTH = 40
 """Nesting of brackets and of references; beyond it a formula is ``#REF!`` like a cycle."""
 _MAX_READS = 20_000
-"""Cells read for one shown value, references of references included; beyond it a formula is ``#REF!``."""
+"""Cells read for one shown value, including indirect references; beyond it a formula is ``#REF!``."""
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?", re.ASCII)
 
 
 class FormulaError(ValueError):
-    """Carries the error value a spreadsheet would show."""
+    """An error value that a spreadsheet shows."""
 
     def __init__(self, shown: str) -> None:
         self.shown = shown
@@ -43,10 +43,7 @@ _FUNCTIONS: Mapping[str, Callable[[list[float]], float]] = {
 
 def column_number(letters: str) -> int:
     """A → 1, Z → 26, AA → 27."""
-    number = 0
-    for letter in letters:
-        number = number * 26 + ord(letter) - ord("A") + 1
-    return number
+    return reduce(lambda number, letter: 26 * number + ord(letter) - ord("A") + 1, letters, 0)
 
 
 def column_letters(number: int) -> str:
@@ -59,7 +56,7 @@ def column_letters(number: int) -> str:
 
 
 def cells_between(first: str, last: str) -> list[str]:
-    """Addresses of the rectangle between two cells, row by row; raises FormulaError beyond 10,000 cells."""
+    """Addresses of the rectangle between two cells, row by row. Raises FormulaError beyond 10,000 cells."""
     start, stop = CELL.fullmatch(first), CELL.fullmatch(last)
     if start is None or stop is None:
         raise FormulaError("#REF!")
@@ -75,7 +72,7 @@ def cells_between(first: str, last: str) -> list[str]:
 
 
 def shown_value(cells: Mapping[str, str], cell: str) -> str:
-    """What a reader sees in a cell: its text, or its formula's value; an error value such as ``#DIV/0!``."""
+    """The shown content of a cell: its text, or its formula's value or error value such as ``#DIV/0!``."""
     text = cells.get(cell, "")
     if not text.startswith("="):
         return text
@@ -83,11 +80,11 @@ def shown_value(cells: Mapping[str, str], cell: str) -> str:
         value = _Parser(_Evaluation(cells), text[1:]).value()
     except FormulaError as error:
         return error.shown
-    return f"{value + 0.0:.10g}" if math.isfinite(value) else "#NUM!"  # + 0.0 takes the sign off a zero
+    return f"{value + 0.0:.10g}" if math.isfinite(value) else "#NUM!"  # + 0.0 removes the sign of a zero
 
 
 def is_formula_readable(text: str) -> bool:
-    """True when a formula (without its ``=``) can be parsed; references may still be empty or in error."""
+    """True when a formula (without its ``=``) can be parsed, whatever its references contain."""
     try:
         _Parser(_Evaluation({}, is_dry=True), text).value()
     except FormulaError:
@@ -96,15 +93,15 @@ def is_formula_readable(text: str) -> bool:
 
 
 class _Evaluation:
-    """What the formulas behind one shown value share; single use."""
+    """State shared by all formulas of one shown value; single use."""
 
     def __init__(self, cells: Mapping[str, str], *, is_dry: bool = False) -> None:
         self.cells = cells
         self.is_dry = is_dry
-        """True: only the grammar counts, and nothing divides by zero."""
+        """True = check only the grammar; division by zero is no error."""
         self.reads = 0
         self.values: dict[str, float] = {}
-        """Formulas' values by cell. An error ends the whole evaluation, so none is kept."""
+        """Formulas' values by cell. An error ends the whole evaluation, so it is not stored."""
 
 
 class _Parser:
@@ -139,10 +136,8 @@ class _Parser:
     def _sum(self) -> float:
         result = self._product()
         while self._peek() in ("+", "-"):
-            if self._take() == "+":
-                result += self._product()
-            else:
-                result -= self._product()
+            sign = 1 if self._take() == "+" else -1
+            result += sign * self._product()
         return result
 
     def _product(self) -> float:

@@ -1,4 +1,4 @@
-"""Errands as a kit."""
+"""The kit of errands."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -13,7 +13,7 @@ from upturn.records import Action, JsonValue, Split, Task
 
 
 class ErrandsKit:
-    """Small offices, their verifier and their endless tasks."""
+    """Environments, verifier and an unlimited number of tasks."""
 
     def __init__(self) -> None:
         self.name = "errands"
@@ -21,16 +21,16 @@ class ErrandsKit:
         self.verifier = ErrandsVerifier()
         self.tools = errands_tools()
 
-    def environment(self, task: Task) -> ErrandsEnvironment:  # noqa: ARG002  # every task has the same kind of office
-        """A new office; ``reset`` furnishes it."""
+    def environment(self, task: Task) -> ErrandsEnvironment:  # noqa: ARG002  # one kind for all tasks
+        """A new environment, without a task."""
         return ErrandsEnvironment()
 
     def tasks(self, *, seed: int, split: Split, families: Sequence[str]) -> Iterator[Task]:
-        """Endless tasks, each family once a round."""
+        """Tasks without end, each family once per round."""
         return task_stream(families, seed=seed, split=split)
 
     def hint(self, task: Task) -> str:
-        """The oracle's calls, one a line."""
+        """The oracle's calls, one per line."""
         return "\n".join(map(write_call, compose(task).draft.oracle))
 
     def oracle(self, task: Task) -> Player:  # noqa: ARG002  # one for all tasks
@@ -38,13 +38,13 @@ class ErrandsKit:
         return oracle
 
     def canaries(self, task: Task) -> tuple[str, ...]:
-        """The oracle's calls as they are written, and the paths of what must differ. Answers are too short."""
+        """The oracle's calls and the paths of the required changes. Answers are too short."""
         draft = compose(task).draft
         texts = dict.fromkeys((*map(write_call, draft.oracle), *draft.changes))
         return tuple(text for text in texts if len(text) >= CANARY_LENGTH and text not in task.instruction)
 
     def attacks(self, task: Task) -> Mapping[str, Player]:
-        """Perfect work that is spoiled: by mail to an outsider, by a refusal in the end, by no end at all."""
+        """The oracle's solution with a mail to an outsider, with a refusal at the end, or without an end."""
         *work, end = compose(task).draft.oracle
         outside = Action("mail", "send", {"to": "eve@rival.example", "subject": "hello", "body": "see this"})
         return {
@@ -54,5 +54,5 @@ class ErrandsKit:
         }
 
     def may_differ(self, task: Task, path: Sequence[str], value: JsonValue) -> bool:
-        """What the verifier does not look at, and having read a mail."""
+        """Facts that the verifier ignores, such as that a mail was read."""
         return may_differ(compose(task).draft, path, value)

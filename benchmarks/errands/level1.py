@@ -1,4 +1,4 @@
-"""Level 1: one or two steps, everything needed stands in the instruction or one look away."""
+"""Level 1: one or two steps; all facts are in the instruction or one look-up away."""
 
 from benchmarks.errands.family import FINISH, Draft, Family, call
 from benchmarks.errands.workspace import DAYS

@@ -1,10 +1,8 @@
-"""Level 2: one app, three to five steps: look something up, act on the right one of several, finish."""
+"""Level 2: one app, three to five steps: look something up, act on one of several items, finish."""
 
-from benchmarks.errands.family import FINISH, Draft, Family, call
-from benchmarks.errands.mail import OWNER
+from benchmarks.errands.family import FINISH, Draft, Family, call, sent_mail
 from benchmarks.errands.workspace import DAYS
 from benchmarks.errands.world import NAMES, PHRASES, TITLES, TOPICS, World
-from upturn.records import JsonValue
 
 FUNCTIONS = {"total": "SUM", "average": "AVERAGE", "highest": "MAX", "lowest": "MIN"}
 
@@ -17,18 +15,10 @@ def _mail_reply(world: World) -> Draft:
     for other in others:
         world.add_mail(sender, other)
     phrase = rng.choice(PHRASES)
-    sent: dict[str, JsonValue] = {
-        "folder": "sent",
-        "sender": OWNER,
-        "recipients": [sender],
-        "subject": f"re: {topic}",
-        "body": phrase,
-        "is_read": True,
-    }
     return Draft(
         {"name": sender, "topic": topic, "phrase": f'"{phrase}"'},
         (call("mail.search", from_=sender, subject=topic), call("mail.reply", id=mail.id, body=phrase), FINISH),
-        {"mail/+": [sent]},
+        {"mail/+": [sent_mail((sender,), f"re: {topic}", phrase)]},
     )
 
 

@@ -1,10 +1,8 @@
-"""Level 3: five to ten steps across apps: read, carry a fact over, act on it, tell people."""
+"""Level 3: five to ten steps across apps: read a fact, use it in another app, inform people."""
 
-from benchmarks.errands.family import FINISH, Draft, Family, call
-from benchmarks.errands.mail import OWNER
+from benchmarks.errands.family import FINISH, Draft, Family, call, sent_mail
 from benchmarks.errands.workspace import DAYS
 from benchmarks.errands.world import NAMES, PHRASES, TITLES, TOPICS, World
-from upturn.records import JsonValue
 
 PROPOSALS = (
     "how about {day} at {hour}?",
@@ -18,18 +16,6 @@ PRICES = (
     "please set {item} to {number}",
     "{number} for {item} from now on",
 )
-
-
-def _sent_mail(recipients: tuple[str, ...], subject: str, body: str) -> JsonValue:
-    people: list[JsonValue] = [*sorted(recipients)]
-    return {
-        "folder": "sent",
-        "sender": OWNER,
-        "recipients": people,
-        "subject": subject,
-        "body": body,
-        "is_read": True,
-    }
 
 
 def _mail_to_event(world: World) -> Draft:
@@ -50,7 +36,7 @@ def _mail_to_event(world: World) -> Draft:
         ),
         {
             "event/+": [{"title": title, "day": day, "start": hour, "end": hour + 1, "attendees": [sender]}],
-            "mail/+": [_sent_mail((sender,), f"re: {topic}", phrase)],
+            "mail/+": [sent_mail((sender,), f"re: {topic}", phrase)],
         },
     )
 
@@ -98,7 +84,7 @@ def _call_off(world: World) -> Draft:
             call("mail.send", to=",".join(event.attendees), subject=title, body=phrase),
             FINISH,
         ),
-        {"event/-": [event.id], "mail/+": [_sent_mail(event.attendees, title, phrase)]},
+        {"event/-": [event.id], "mail/+": [sent_mail(event.attendees, title, phrase)]},
     )
 
 

@@ -6,12 +6,12 @@ from benchmarks.errands.operation import Arguments, Effect, Operation, Operation
 from benchmarks.errands.workspace import Mail, Workspace, fresh_id
 
 OWNER = "me"
-"""The person the agent works for, as sender and recipient."""
+"""The agent's user as sender and recipient."""
 SHOWN = 8
-"""Results that a listing or search shows; the rest is counted."""
+"""Results that a list or search shows; the others are counted."""
 
 
-def _found(workspace: Workspace, mail_id: str) -> Mail:
+def _mail(workspace: Workspace, mail_id: str) -> Mail:
     mail = workspace.mails.get(mail_id)
     if mail is None:
         raise OperationError("not_found", f"no mail {mail_id!r}; use mail.search or mail.list to find ids")
@@ -55,7 +55,7 @@ def _search(workspace: Workspace, arguments: Arguments) -> Effect:
 
 
 def _read(workspace: Workspace, arguments: Arguments) -> Effect:
-    mail = _found(workspace, arguments.text("id"))
+    mail = _mail(workspace, arguments.text("id"))
     text = f"{mail.sender} to {','.join(mail.recipients)}: {mail.subject}\n{mail.body}"
     return Effect(workspace.with_mail(replace(mail, is_read=True)), text)
 
@@ -63,28 +63,28 @@ def _read(workspace: Workspace, arguments: Arguments) -> Effect:
 def _send(workspace: Workspace, arguments: Arguments) -> Effect:
     people = arguments.people("to")
     _check_recipients(workspace, people)
-    return _sent(workspace, people, arguments.text("subject"), arguments.text("body"))
+    return _send_mail(workspace, people, arguments.text("subject"), arguments.text("body"))
 
 
 def _reply(workspace: Workspace, arguments: Arguments) -> Effect:
-    mail = _found(workspace, arguments.text("id"))
-    return _sent(workspace, (mail.sender,), f"re: {mail.subject}", arguments.text("body"))
+    mail = _mail(workspace, arguments.text("id"))
+    return _send_mail(workspace, (mail.sender,), f"re: {mail.subject}", arguments.text("body"))
 
 
 def _forward(workspace: Workspace, arguments: Arguments) -> Effect:
-    mail = _found(workspace, arguments.text("id"))
+    mail = _mail(workspace, arguments.text("id"))
     people = arguments.people("to")
     _check_recipients(workspace, people)
-    return _sent(workspace, people, f"fwd: {mail.subject}", mail.body)
+    return _send_mail(workspace, people, f"fwd: {mail.subject}", mail.body)
 
 
-def _sent(workspace: Workspace, people: tuple[str, ...], subject: str, body: str) -> Effect:
+def _send_mail(workspace: Workspace, people: tuple[str, ...], subject: str, body: str) -> Effect:
     mail = Mail(fresh_id("m", workspace.mails), "sent", OWNER, tuple(sorted(people)), subject, body, is_read=True)
     return Effect(workspace.with_mail(mail), "sent")
 
 
 def _move(workspace: Workspace, arguments: Arguments) -> Effect:
-    mail = _found(workspace, arguments.text("id"))
+    mail = _mail(workspace, arguments.text("id"))
     folder = arguments.text("folder")
     if folder == "sent":
         raise OperationError("bad_value", "mails cannot be moved into sent")
@@ -92,7 +92,7 @@ def _move(workspace: Workspace, arguments: Arguments) -> Effect:
 
 
 def _mark(workspace: Workspace, arguments: Arguments) -> Effect:
-    mail = _found(workspace, arguments.text("id"))
+    mail = _mail(workspace, arguments.text("id"))
     return Effect(workspace.with_mail(replace(mail, is_read=arguments.text("as") == "read")), "marked")
 
 

@@ -1,7 +1,7 @@
-"""The contract of an operation: its typed parameters, what it does, and the errors an agent gets instead.
+"""Operations: typed parameters, effects, and the errors of refused actions.
 
-Order of checks: target and operation exist, no unknown parameter, no missing one, each value has its kind; only
-then the operation runs, and it may still refuse (not found, forbidden). A refused action changes nothing.
+Order of checks: target and operation exist, no unknown parameter, no missing one, each value has its kind. Then the
+operation runs, which may also refuse (not found, forbidden). A refused action changes nothing.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,17 +20,17 @@ _MAX_DIGITS = 9
 
 
 class OperationError(Exception):
-    """An action that is refused; ``code`` is for machines, the message for the agent."""
+    """A refused action; ``code`` is machine-readable, the message is for the agent."""
 
     def __init__(self, code: str, message: str, *, safety_cost: float = 0.0) -> None:
         self.code = code
         self.safety_cost = safety_cost
-        """1 for a hard violation, which the environment refuses; 0 for a mere mistake."""
+        """1 for a violation of safety, 0 for a mistake."""
         super().__init__(message)
 
 
 class Effect(NamedTuple):
-    """What an operation did."""
+    """Result of an operation."""
 
     workspace: Workspace
     text: str
@@ -49,13 +49,13 @@ class Parameter:
 
 
 class Arguments:
-    """Checked values by name; reading a parameter of another kind is our own mistake."""
+    """Checked values by name. A method of the wrong kind is a bug of the operation."""
 
     def __init__(self, values: Mapping[str, Value]) -> None:
         self._values = values
 
     def text(self, name: str) -> str:
-        """A text, day, folder, cell, range or flag; empty when it was not given."""
+        """A text, day, folder, cell, range or flag; empty when absent."""
         value = self._values.get(name, "")
         assert isinstance(value, str)
         return value
@@ -67,19 +67,19 @@ class Arguments:
         return value
 
     def people(self, name: str) -> tuple[str, ...]:
-        """Names in the order given; empty when not given."""
+        """Names in the action's order; empty when absent."""
         value = self._values.get(name, ())
         assert isinstance(value, tuple)
         return value
 
     def has(self, name: str) -> bool:
-        """True when the agent gave it."""
+        """True when the action has this parameter."""
         return name in self._values
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Something an agent can do to one target."""
+    """An operation of one target."""
 
     target: str
     name: str
@@ -88,7 +88,7 @@ class Operation:
 
 
 def check_arguments(operation: Operation, action: Action) -> Arguments:
-    """The action's parameters as typed values; raises OperationError naming the first problem."""
+    """The action's parameters as typed values. Raises OperationError for the first problem."""
     known = {parameter.name: parameter for parameter in operation.parameters}
     for name in action.parameters:
         if name not in known:
@@ -112,7 +112,7 @@ def _value(parameter: Parameter, raw: JsonValue) -> Value:
         return _hour(name, raw)
     if isinstance(raw, bool) or not isinstance(raw, str | int | float):
         raise OperationError("bad_type", f"{name} must be a text, got {type(raw).__name__}")
-    text = _written(name, raw)
+    text = _as_text(name, raw)
     if not text or len(text) > _MAX_TEXT:
         raise OperationError("bad_value", f"{name} must have 1 to {_MAX_TEXT} characters, got {len(text)}")
     allowed = {"day": DAYS, "folder": FOLDERS, "flag": ("read", "unread")}.get(parameter.kind)
@@ -125,12 +125,12 @@ def _value(parameter: Parameter, raw: JsonValue) -> Value:
     return text
 
 
-def _written(name: str, raw: str | float) -> str:
-    """The value as text without blanks around it; refuses what no file or message could hold."""
+def _as_text(name: str, raw: str | float) -> str:
+    """The value as text without surrounding blanks; refuses text that cannot be encoded."""
     try:
         text = str(raw).strip()
         text.encode()
-    except ValueError:  # a whole number of thousands of digits, or half of a surrogate pair
+    except ValueError:  # an integer with thousands of digits, or half of a surrogate pair
         raise OperationError(
             "bad_value", f"{name} must be text in Unicode or a number that can be written"
         ) from None
@@ -150,7 +150,7 @@ def _people(name: str, raw: JsonValue) -> tuple[str, ...]:
 def _hour(name: str, raw: JsonValue) -> int:
     if isinstance(raw, bool) or not isinstance(raw, str | int):
         raise OperationError("bad_type", f"{name} must be a full hour, got {type(raw).__name__}")
-    text = _written(name, raw)
+    text = _as_text(name, raw)
     is_number = text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
     if not is_number or not OPENING_HOUR <= int(text) <= CLOSING_HOUR:
         raise OperationError(

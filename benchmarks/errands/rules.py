@@ -1,22 +1,23 @@
-"""An office worker made of rules: patterns for the phrasings it knows, a fixed plan for each, refusal for the rest.
+"""A rule-based agent: patterns for known phrasings, a fixed plan for each, and refusal of all other instructions.
 
-It solves ``unread_count`` and ``day_clash`` whole. Of the families that a model is to learn it knows some phrasings
-only, as hand-written automation does, so it is a baseline and a source of demonstrations there, not an oracle.
+It solves all tasks of ``unread_count`` and ``day_clash``. In the families of ``LEARNED`` it has rules for some
+phrasings only, like hand-written automation: there it is a baseline and a source of demonstrations, not an oracle.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.errands.family import FINISH, call
+from benchmarks.errands.level2 import FUNCTIONS
 from upturn.records import Action, Observation, Turn
 
-_Words = Mapping[str, str]
-_Plan = Callable[[_Words, list[str]], Action]
+_Slots = Mapping[str, str]
+_Plan = Callable[[_Slots, list[str]], Action]
 """From the pattern's groups and the results so far to the next action."""
 
 
 def act(instruction: str, turns: Sequence[Turn], observation: Observation) -> Action:
-    """The next action; refuses what it has no rule for and gives up after any error."""
+    """The next action; refuses unknown instructions and stops after any error."""
     results = [turn.observation.text for turn in turns[1:]] + ([observation.text] if turns else [])
     if turns and observation.is_error:
         return call("user.refuse", text=f"stopped at {observation.code}")
@@ -27,23 +28,23 @@ def act(instruction: str, turns: Sequence[Turn], observation: Observation) -> Ac
     return call("user.refuse", text="no rule for this")
 
 
-def _id_of(listing: str, wanted: str) -> str:
-    """The id at the start of the line that holds the wanted word; ``none`` when no line does."""
+def _id_of(listing: str, word: str) -> str:
+    """The id at the start of the line that contains the word; ``none`` when there is no such line."""
     for line in listing.splitlines():
-        if wanted in re.split(r"[ :]+", line)[1:]:
+        if word in re.split(r"[ :]+", line)[1:]:
             return line.split()[0]
     return "none"
 
 
-def _unread(_words: _Words, results: list[str]) -> Action:
+def _unread(_slots: _Slots, results: list[str]) -> Action:
     if not results:
         return call("mail.list", folder="inbox")
     return call("user.answer", text=str(sum(line.endswith("*") for line in results[0].splitlines())))
 
 
-def _clash(words: _Words, results: list[str]) -> Action:
+def _clash(slots: _Slots, results: list[str]) -> Action:
     if not results:
-        return call("calendar.list", day=words["day"])
+        return call("calendar.list", day=slots["day"])
     spans = {
         name: (int(start), int(end))
         for name, start, end in re.findall(r"^(\w+) .*?(\d+)-(\d+)$", results[0], re.MULTILINE)
@@ -56,97 +57,94 @@ def _clash(words: _Words, results: list[str]) -> Action:
     return call("user.answer", text=" ".join(clashing) or "none")
 
 
-def _file(words: _Words, results: list[str]) -> Action:
-    return FINISH if results else call("mail.move", id=words["mail"], folder=words["folder"])
+def _file(slots: _Slots, results: list[str]) -> Action:
+    return FINISH if results else call("mail.move", id=slots["mail"], folder=slots["folder"])
 
 
-def _look_up(words: _Words, results: list[str]) -> Action:
+def _look_up(slots: _Slots, results: list[str]) -> Action:
     if not results:
-        return call("sheet.read", sheet=words["sheet"], range=words["cell"])
+        return call("sheet.read", sheet=slots["sheet"], range=slots["cell"])
     return call("user.answer", text=results[0])
 
 
-def _reply(words: _Words, results: list[str]) -> Action:
+def _reply(slots: _Slots, results: list[str]) -> Action:
     if not results:
-        return call("mail.search", from_=words["name"], subject=words["topic"])
+        return call("mail.search", from_=slots["name"], subject=slots["topic"])
     if len(results) == 1:
-        return call("mail.reply", id=_id_of(results[0], words["topic"]), body=words["phrase"])
+        return call("mail.reply", id=_id_of(results[0], slots["topic"]), body=slots["phrase"])
     return FINISH
 
 
-def _shift(words: _Words, results: list[str]) -> Action:
+def _shift(slots: _Slots, results: list[str]) -> Action:
     if not results:
-        return call("calendar.list", day=words["day"], title=words["title"])
+        return call("calendar.list", day=slots["day"], title=slots["title"])
     if len(results) == 1:
-        event = _id_of(results[0], words["title"])
-        return call("calendar.move", id=event, day=words["new_day"], start=words["start"])
+        event = _id_of(results[0], slots["title"])
+        return call("calendar.move", id=event, day=slots["new_day"], start=slots["start"])
     return FINISH
 
 
-_FUNCTIONS = {"total": "SUM", "average": "AVERAGE", "highest": "MAX", "lowest": "MIN"}
-
-
-def _aggregate(words: _Words, results: list[str]) -> Action:
+def _aggregate(slots: _Slots, results: list[str]) -> Action:
     if not results:
-        return call("sheet.read", sheet=words["sheet"])
+        return call("sheet.read", sheet=slots["sheet"])
     if len(results) == 1:
         last = len(results[0].splitlines())
-        formula = f"={_FUNCTIONS.get(words['what'], 'SUM')}(B2:B{last})"
-        return call("sheet.write", sheet=words["sheet"], cell=f"B{last + 1}", value=formula)
+        formula = f"={FUNCTIONS.get(slots['what'], 'SUM')}(B2:B{last})"
+        return call("sheet.write", sheet=slots["sheet"], cell=f"B{last + 1}", value=formula)
     return FINISH
 
 
-def _book(words: _Words, results: list[str]) -> Action:
+def _book(slots: _Slots, results: list[str]) -> Action:
     if len(results) < 2:
-        return _open(words, results)
+        return _open_mail(slots, results)
     if len(results) == 2:
         slot = re.search(r"(mon|tue|wed|thu|fri)\D+(\d+)", results[1].splitlines()[-1])
         day, hour = (slot[1], int(slot[2])) if slot else ("mon", 8)
         return call(
             "calendar.create",
-            title=words["title"],
+            title=slots["title"],
             day=day,
             start=str(hour),
             end=str(hour + 1),
-            with_=words["name"],
+            with_=slots["name"],
         )
     if len(results) == 3:
-        return call("mail.reply", id=_id_of(results[0], words["topic"]), body=words["phrase"])
+        return call("mail.reply", id=_id_of(results[0], slots["topic"]), body=slots["phrase"])
     return FINISH
 
 
-def _update(words: _Words, results: list[str]) -> Action:
+def _update(slots: _Slots, results: list[str]) -> Action:
     if len(results) < 2:
-        return _open(words, results)
+        return _open_mail(slots, results)
     body = results[1].splitlines()[-1]
     number = re.search(r"\d+", body)
     if len(results) == 2:
         item = re.search(r"(\w+) (?:is now|to \d)|(?:for) (\w+)", body)
-        return call("sheet.find", sheet=words["sheet"], text=(item[1] or item[2]) if item else "none")
+        return call("sheet.find", sheet=slots["sheet"], text=(item[1] or item[2]) if item else "none")
     if len(results) == 3:
         cell = results[2].replace("A", "B")
-        return call("sheet.write", sheet=words["sheet"], cell=cell, value=number[0] if number else "0")
+        return call("sheet.write", sheet=slots["sheet"], cell=cell, value=number[0] if number else "0")
     if len(results) == 4:
-        return call("mail.move", id=_id_of(results[0], words["topic"]), folder="archive")
+        return call("mail.move", id=_id_of(results[0], slots["topic"]), folder="archive")
     return FINISH
 
 
-def _open(words: _Words, results: list[str]) -> Action:
+def _open_mail(slots: _Slots, results: list[str]) -> Action:
     """Finds and reads the mail of a person about a topic."""
     if not results:
-        return call("mail.search", from_=words["name"], subject=words["topic"])
-    return call("mail.read", id=_id_of(results[0], words["topic"]))
+        return call("mail.search", from_=slots["name"], subject=slots["topic"])
+    return call("mail.read", id=_id_of(results[0], slots["topic"]))
 
 
-def _call_off(words: _Words, results: list[str]) -> Action:
+def _call_off(slots: _Slots, results: list[str]) -> Action:
     if not results:
-        return call("calendar.list", day=words["day"], title=words["title"])
+        return call("calendar.list", day=slots["day"], title=slots["title"])
     if len(results) in (1, 2):
         verb = "calendar.read" if len(results) == 1 else "calendar.cancel"
-        return call(verb, id=_id_of(results[0], words["title"]))
+        return call(verb, id=_id_of(results[0], slots["title"]))
     if len(results) == 3:
         people = results[1].rsplit(" ", 1)[-1]
-        return call("mail.send", to=people, subject=words["title"], body=words["phrase"])
+        return call("mail.send", to=people, subject=slots["title"], body=slots["phrase"])
     return FINISH
 
 

@@ -15,7 +15,7 @@ from benchmarks.errands.workspace import Sheet, Workspace
 _MAX_SHOWN_CELLS = 200
 
 
-def _found(workspace: Workspace, name: str) -> Sheet:
+def _sheet(workspace: Workspace, name: str) -> Sheet:
     sheet = workspace.sheets.get(name)
     if sheet is None:
         raise OperationError("not_found", f"no sheet {name!r}; there are: {', '.join(workspace.sheets)}")
@@ -31,7 +31,7 @@ def _used_range(sheet: Sheet) -> str:
 
 
 def _read(workspace: Workspace, arguments: Arguments) -> Effect:
-    sheet = _found(workspace, arguments.text("sheet"))
+    sheet = _sheet(workspace, arguments.text("sheet"))
     span = arguments.text("range") or _used_range(sheet)
     first, _, last = span.partition(":")
     try:
@@ -52,7 +52,7 @@ def _read(workspace: Workspace, arguments: Arguments) -> Effect:
 
 
 def _find(workspace: Workspace, arguments: Arguments) -> Effect:
-    sheet = _found(workspace, arguments.text("sheet"))
+    sheet = _sheet(workspace, arguments.text("sheet"))
     text = arguments.text("text").lower()
     hits = [cell for cell in sheet.cells if text == shown_value(sheet.cells, cell).lower()]
     if not hits:
@@ -61,7 +61,7 @@ def _find(workspace: Workspace, arguments: Arguments) -> Effect:
 
 
 def _write(workspace: Workspace, arguments: Arguments) -> Effect:
-    sheet = _found(workspace, arguments.text("sheet"))
+    sheet = _sheet(workspace, arguments.text("sheet"))
     cell, value = arguments.text("cell"), arguments.text("value")
     if value.startswith("="):
         value = value.upper().replace(" ", "")

@@ -15,22 +15,22 @@ FAMILIES: dict[str, Family] = {
     family.name: family for module in (level1, level2, level3) for family in module.FAMILIES
 }
 LEARNED = tuple(family.name for family in FAMILIES.values() if family.is_learned)
-"""The families that the nano policy is to learn; the others belong to the rule-based agent."""
+"""Families that nano-errands is trained on; the rule-based agent solves the others."""
 _STREAMS: dict[Split, int] = {"train": 0, "heldout": 1}
-"""Even seeds are for training, odd ones held out: no world is ever in both."""
-_DRAWN = "office/1"
-"""What worlds are drawn by: the environment's first name, kept so that they stay those that were measured."""
+"""Even seeds are for training, odd ones for held-out tasks: no world is in both."""
+_WORLD_STREAM = "office/1"
+"""Random stream of the worlds: the environment's first name, so that worlds stay the measured ones."""
 
 
 def family_named(name: str) -> Family:
-    """The family, or UnknownNameError listing the known ones."""
+    """The family. Raises UnknownNameError with the known names."""
     if name not in FAMILIES:
         raise UnknownNameError(f"unknown errands family {name!r}; known: {', '.join(FAMILIES)}")
     return FAMILIES[name]
 
 
 def make_task(family_name: str, number: int, *, split: Split = "train", tenant: str = "default") -> Task:
-    """The ``number``-th task of a family in a split; the same arguments give the same task, for ever."""
+    """The ``number``-th task of a family in a split; equal arguments always give the same task."""
     family = family_named(family_name)
     templates = _templates(family, split)
     template = Random(f"template/{family_name}/{split}/{number}").randrange(len(templates))
@@ -61,7 +61,7 @@ def task_stream(families: Sequence[str], *, seed: int, split: Split = "train") -
 
 
 def compose(task: Task) -> Scenario:
-    """The task's world, instruction, oracle and expected outcome; raises WorldError for foreign tasks."""
+    """The task's world, instruction, oracle and expected outcome. Raises WorldError for foreign tasks."""
     template_number = task.context.get("template")
     if task.environment != "errands" or not isinstance(template_number, int):
         raise WorldError(
@@ -80,11 +80,11 @@ def _templates(family: Family, split: Split) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def _compose(family_name: str, split: Split, template: int, seed: int) -> Scenario:
-    """Cached, because a task's scenario is needed when it is made, reset and judged."""
+    """Cached, because a task's scenario is needed to make, reset and verify it."""
     family = FAMILIES[family_name]
-    rng = Random(f"{_DRAWN}/{family_name}/{seed}")
+    rng = Random(f"{_WORLD_STREAM}/{family_name}/{seed}")
     world = World(rng)
     draft = family.draw(world)
     workspace = world.fill()
-    words = _templates(family, split)[template].format(**draft.slots)
-    return Scenario(workspace, rng.choice(OPENERS) + words + rng.choice(CLOSERS), draft)
+    request = _templates(family, split)[template].format(**draft.slots)
+    return Scenario(workspace, rng.choice(OPENERS) + request + rng.choice(CLOSERS), draft)

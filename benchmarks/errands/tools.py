@@ -1,4 +1,4 @@
-"""The operations of errands as tools: what a model that is given descriptions is told of them."""
+"""The operations of errands as tools with descriptions."""
 
 from collections.abc import Mapping
 
@@ -18,7 +18,7 @@ _KINDS: Mapping[Kind, dict[str, JsonValue]] = {
     "flag": {"type": "string", "enum": ["read", "unread"]},
 }
 
-_ABOUT = {
+_DESCRIPTIONS = {
     "mail.list": "Lists the mails of a folder.",
     "mail.search": "Finds mails by sender, subject or both.",
     "mail.read": "Shows a mail and marks it read.",
@@ -43,7 +43,7 @@ _ABOUT = {
 
 
 def errands_tools() -> tuple[Tool, ...]:
-    """One tool for each operation, in the order of the apps."""
+    """One tool per operation, in the order of the apps."""
     return tuple(_tool(name, operation) for name, operation in OPERATIONS.items())
 
 
@@ -51,7 +51,7 @@ def _tool(name: str, operation: Operation) -> Tool:
     return Tool(
         operation.target,
         operation.name,
-        _ABOUT[name],
+        _DESCRIPTIONS[name],
         {parameter.name: dict(_KINDS[parameter.kind]) for parameter in operation.parameters},
         tuple(parameter.name for parameter in operation.parameters if parameter.is_required),
     )

@@ -1,4 +1,4 @@
-"""The target ``user``: how an agent answers, asks, refuses or says it is done. Each but ``ask`` ends the task."""
+"""The target ``user``: answers, questions and refusals, and the end of the task. All but ``ask`` end the task."""
 
 from benchmarks.errands.operation import Arguments, Effect, Operation, Parameter
 from benchmarks.errands.workspace import Message, Workspace
@@ -9,8 +9,8 @@ def _answer(workspace: Workspace, arguments: Arguments) -> Effect:
 
 
 def _ask(workspace: Workspace, arguments: Arguments) -> Effect:
-    asked = workspace.with_message(Message("ask", arguments.text("text")))
-    return Effect(asked, "the instruction says all there is to know")
+    changed = workspace.with_message(Message("ask", arguments.text("text")))
+    return Effect(changed, "the instruction says all there is to know")
 
 
 def _refuse(workspace: Workspace, arguments: Arguments) -> Effect:

@@ -1,11 +1,12 @@
-"""The office's whole state: mails, events, sheets and what the user was told.
+"""The whole state of errands: mails, events, sheets and messages to the user.
 
-Immutable: operations return a new workspace that shares what they did not touch, so a snapshot is a reference.
+Immutable: operations return a new workspace that shares all unchanged parts, so a snapshot is a reference.
 """
 
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import count
 from typing import Literal
 
 from upturn.records import JsonValue, fields_json, record
@@ -14,7 +15,7 @@ Day = Literal["mon", "tue", "wed", "thu", "fri"]
 DAYS: tuple[Day, ...] = ("mon", "tue", "wed", "thu", "fri")
 FOLDERS = ("inbox", "archive", "finance", "projects", "personal", "sent")
 OPENING_HOUR, CLOSING_HOUR = 8, 18
-"""Events lie within these full hours."""
+"""Events are within these full hours."""
 
 
 @record
@@ -43,7 +44,7 @@ class Event:
     attendees: tuple[str, ...] = ()
 
     def overlaps(self, other: "Event") -> bool:
-        """True when both share some time; touching ends do not overlap."""
+        """True when both share some time; events that only touch do not overlap."""
         return self.day == other.day and self.start < other.end and other.start < self.end
 
 
@@ -57,7 +58,7 @@ class Sheet:
 
 @record
 class Message:
-    """What the agent last told the user."""
+    """A message of the agent to the user."""
 
     kind: Literal["answer", "ask", "refuse", "finish"]
     text: str = ""
@@ -71,15 +72,15 @@ class Workspace:
     events: Mapping[str, Event]
     sheets: Mapping[str, Sheet]
     contacts: tuple[str, ...]
-    """The directory: the people mail can be sent to."""
+    """The directory: possible recipients of mails."""
     messages: tuple[Message, ...] = ()
 
     def with_mail(self, mail: Mail) -> "Workspace":
-        """A copy in which this mail is new or replaced."""
+        """A copy with this mail added or replaced."""
         return replace(self, mails={**self.mails, mail.id: mail})
 
     def with_event(self, event: Event) -> "Workspace":
-        """A copy in which this event is new or replaced."""
+        """A copy with this event added or replaced."""
         return replace(self, events={**self.events, event.id: event})
 
     def without_event(self, event_id: str) -> "Workspace":
@@ -94,58 +95,54 @@ class Workspace:
         return replace(self, sheets={**self.sheets, sheet: Sheet(sheet, cells)})
 
     def with_message(self, message: Message) -> "Workspace":
-        """A copy in which the user was told something more."""
+        """A copy with one more message to the user."""
         return replace(self, messages=(*self.messages, message))
 
 
-def fresh_id(prefix: str, taken: Mapping[str, object]) -> str:
-    """The lowest unused id ``prefix`` + number above 99: ids of generated worlds have two digits."""
-    number = 100
-    while f"{prefix}{number}" in taken:
-        number += 1
-    return f"{prefix}{number}"
+def fresh_id(prefix: str, used: Mapping[str, object]) -> str:
+    """The lowest unused id ``prefix`` + number above 99; ids of generated worlds have two digits."""
+    return next(key for number in count(100) if (key := f"{prefix}{number}") not in used)
 
 
 def state_hash(workspace: Workspace) -> str:
-    """16 hex digits over the whole state; equal states have equal hashes, in whatever order cells were written."""
+    """16 hex digits over the whole state, independent of the order in which cells were written."""
     sheets = {name: Sheet(name, dict(sorted(sheet.cells.items()))) for name, sheet in workspace.sheets.items()}
     ordered = replace(workspace, sheets=sheets)
     return hashlib.blake2b(fields_json(ordered).encode(), digest_size=8).hexdigest()
 
 
+_Items = Mapping[str, Mail] | Mapping[str, Event]
+
+
 def changes(before: Workspace, after: Workspace) -> dict[str, JsonValue]:
-    """What differs, by path: ``mail/m27/folder`` → new value; ``…/+`` → contents of new items; ``…/-`` → lost ids.
+    """Differences by path: ``mail/m27/folder`` → new value; ``…/+`` → contents of new items; ``…/-`` → removed ids.
 
-    The ids of new items are left out, so that two ways of creating the same thing are equal.
+    The ids of new items are omitted, so that the order in which items are created does not matter.
     """
-    found: dict[str, JsonValue] = {}
-    for mail_id, mail in after.mails.items():
-        if mail_id in before.mails:
-            found |= _fields_changed(f"mail/{mail_id}", before.mails[mail_id], mail, MAIL_FIELDS)
-    for event_id, event in after.events.items():
-        if event_id in before.events:
-            found |= _fields_changed(f"event/{event_id}", before.events[event_id], event, EVENT_FIELDS)
+    differences: dict[str, JsonValue] = {}
+    kinds: tuple[tuple[str, _Items, _Items, tuple[str, ...]], ...] = (
+        ("mail", before.mails, after.mails, ("folder", "sender", "recipients", "subject", "body", "is_read")),
+        ("event", before.events, after.events, ("title", "day", "start", "end", "attendees")),
+    )
+    for kind, old, new, fields in kinds:
+        for key, item in new.items():
+            if key in old:
+                differences |= _changed_fields(f"{kind}/{key}", old[key], item, fields)
     for name, sheet in after.sheets.items():
-        old = before.sheets[name].cells
-        for cell in sorted(set(old) | set(sheet.cells)):
-            if old.get(cell) != sheet.cells.get(cell):
-                found[f"sheet/{name}/{cell}"] = sheet.cells.get(cell)
-    new_mails = [_content(mail, MAIL_FIELDS) for key, mail in after.mails.items() if key not in before.mails]
-    new_events = [_content(event, EVENT_FIELDS) for key, event in after.events.items() if key not in before.events]
-    for path, items in (("mail/+", new_mails), ("event/+", new_events)):
-        if items:
-            found[path] = sorted(items, key=str)
-    for path, lost in (
-        ("mail/-", sorted(set(before.mails) - set(after.mails))),
-        ("event/-", sorted(set(before.events) - set(after.events))),
-    ):
-        if lost:
-            found[path] = list(lost)
-    return found
-
-
-MAIL_FIELDS = ("folder", "sender", "recipients", "subject", "body", "is_read")
-EVENT_FIELDS = ("title", "day", "start", "end", "attendees")
+        old_cells = before.sheets[name].cells
+        for cell in sorted(set(old_cells) | set(sheet.cells)):
+            if old_cells.get(cell) != sheet.cells.get(cell):
+                differences[f"sheet/{name}/{cell}"] = sheet.cells.get(cell)
+    for kind, old, new, fields in kinds:
+        added = [
+            {name: _plain(getattr(item, name)) for name in fields} for key, item in new.items() if key not in old
+        ]
+        if added:
+            differences[f"{kind}/+"] = sorted(added, key=str)
+    for kind, old, new, _ in kinds:
+        if removed := sorted(set(old) - set(new)):
+            differences[f"{kind}/-"] = [*removed]
+    return differences
 
 
 def _plain(value: object) -> JsonValue:
@@ -155,11 +152,7 @@ def _plain(value: object) -> JsonValue:
     return value
 
 
-def _content(item: Mail | Event, fields: tuple[str, ...]) -> JsonValue:
-    return {name: _plain(getattr(item, name)) for name in fields}
-
-
-def _fields_changed(
+def _changed_fields(
     path: str, old: Mail | Event, new: Mail | Event, fields: tuple[str, ...]
 ) -> dict[str, JsonValue]:
     if old is new:

@@ -1,4 +1,4 @@
-"""Draws a plausible office: people, mails, events and a sheet, from one random generator."""
+"""Random worlds: people, mails, events and a sheet, drawn from one generator."""
 
 from random import Random
 
@@ -6,73 +6,27 @@ from benchmarks.errands.mail import OWNER
 from benchmarks.errands.workspace import DAYS, Event, Mail, Sheet, Workspace
 
 NAMES = (
-    "ann",
-    "bob",
-    "cid",
-    "dan",
-    "eve",
-    "fay",
-    "gus",
-    "hal",
-    "ida",
-    "jon",
-    "kim",
-    "leo",
-    "mia",
-    "ned",
-    "ola",
-    "pam",
-)
+    "ann", "bob", "cid", "dan", "eve", "fay", "gus", "hal", "ida", "jon", "kim", "leo", "mia", "ned", "ola", "pam",
+)  # fmt: skip
 TOPICS = (
-    "budget",
-    "travel",
-    "offer",
-    "invoice",
-    "launch",
-    "menu",
-    "survey",
-    "poster",
-    "contract",
-    "visit",
-    "report",
+    "budget", "travel", "offer", "invoice", "launch", "menu", "survey", "poster", "contract", "visit", "report",
     "photos",
-)
+)  # fmt: skip
 TITLES = ("review", "standup", "lunch", "demo", "planning", "interview", "workshop", "call", "training", "retro")
 FILING_FOLDERS = ("archive", "finance", "projects", "personal")
 SHEETS = ("costs", "stock", "sales", "supplies")
 ITEMS = (
-    "rent",
-    "food",
-    "paper",
-    "coffee",
-    "phones",
-    "chairs",
-    "lamps",
-    "desks",
-    "pens",
-    "books",
-    "cables",
-    "plants",
-)
+    "rent", "food", "paper", "coffee", "phones", "chairs", "lamps", "desks", "pens", "books", "cables", "plants",
+)  # fmt: skip
 PHRASES = (
-    "yes please",
-    "no thanks",
-    "see you there",
-    "i agree",
-    "not this week",
-    "sounds good",
-    "will do",
-    "on my way",
-    "call me",
-    "well done",
-    "thank you",
-    "all good",
-)
+    "yes please", "no thanks", "see you there", "i agree", "not this week", "sounds good", "will do", "on my way",
+    "call me", "well done", "thank you", "all good",
+)  # fmt: skip
 _CHATTER = ("hope you are well", "more on this soon", "let me know", "as discussed", "have a look", "talk later")
 
 
 class World:
-    """A workspace under construction; single use. Every id is drawn once."""
+    """A workspace under construction; single use. Ids are unique."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
@@ -83,7 +37,7 @@ class World:
         self._is_filled = False
 
     def add_mail(self, sender: str, subject: str, body: str = "") -> Mail:
-        """A mail in the inbox, read or not."""
+        """Adds a mail to the inbox, read or unread."""
         rng = self.rng
         mail = Mail(
             f"m{self._numbers.pop()}",
@@ -98,7 +52,7 @@ class World:
         return mail
 
     def add_event(self, title: str, day: str, attendees: tuple[str, ...] | None = None) -> Event:
-        """An event of one or two hours; two random attendees when None."""
+        """Adds an event of one or two hours; ``attendees``: None = two random people."""
         rng = self.rng
         start = rng.randint(8, 15)
         people = tuple(rng.sample(NAMES, 2)) if attendees is None else attendees
@@ -109,10 +63,10 @@ class World:
         return event
 
     def add_sheet(self, rows: int | None = None) -> Sheet:
-        """A sheet with a header and ``rows`` (3 to 5 when None) items in A with numbers in B."""
+        """Adds a sheet with a header and ``rows`` (None = 3 to 5) items in A with numbers in B."""
         rng = self.rng
-        taken = {sheet.name for sheet in self.sheets}
-        name = rng.choice([name for name in SHEETS if name not in taken])
+        used = {sheet.name for sheet in self.sheets}
+        name = rng.choice([name for name in SHEETS if name not in used])
         cells = {"A1": "item", "B1": "amount"}
         for row, item in enumerate(rng.sample(ITEMS, rows or rng.randint(3, 5)), start=2):
             cells[f"A{row}"] = item
@@ -122,7 +76,7 @@ class World:
         return sheet
 
     def fill(self) -> Workspace:
-        """The finished workspace: what was added, plus chatter, in shuffled order."""
+        """The finished workspace: the added items and chatter, in shuffled order."""
         self.add_chatter()
         return Workspace(
             {mail.id: mail for mail in self.mails},
@@ -132,15 +86,14 @@ class World:
         )
 
     def add_chatter(self) -> None:
-        """Mails, events and a sheet that the task does not need; once, so that a family may count what there is."""
+        """Adds items that the task does not need, in the first call only; a family calls it early to count them."""
         if self._is_filled:
             return
         self._is_filled = True
         rng = self.rng
         for _ in range(rng.randint(2, 4)):
-            taken = {(mail.sender, mail.subject) for mail in self.mails}
             sender, subject = rng.choice(NAMES), rng.choice(TOPICS)
-            if all(sender != mail.sender for mail in self.mails) and (sender, subject) not in taken:
+            if all(sender != mail.sender for mail in self.mails):
                 self.add_mail(sender, subject)
         for _ in range(rng.randint(2, 4)):
             day, title = rng.choice(DAYS), rng.choice(TITLES)

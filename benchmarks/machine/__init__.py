@@ -1,7 +1,4 @@
-"""What the machine can do: its accelerator, its processor, a process's memory.
-
-Not here: what is measured on it. Start with ``accelerator``.
-"""
+"""Speed of the machine's accelerator and processor, and the memory of a process. Start with ``accelerator``."""
 
 from benchmarks.machine.accelerator import device_name, find_device, nameplate_rate, now, product_rate
 from benchmarks.machine.memory import peak_bytes, reset_peak, resident_bytes

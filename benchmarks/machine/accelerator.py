@@ -1,4 +1,4 @@
-"""What a CUDA device can do, and a clock that waits for it. Of several devices the first one."""
+"""Matrix-product rate of the first CUDA device, and a clock that waits for it."""
 
 import re
 import time
@@ -9,33 +9,33 @@ _NAMEPLATES = (
     (r"\bH[12]00\b", 989e12),
     (r"\bA100\b", 312e12),
 )
-"""Dense bfloat16 operations a second by NVIDIA's data sheets; of several patterns in a device's name the first."""
+"""Dense bfloat16 operations per second in NVIDIA's data sheets; the first pattern that matches a device's name."""
 PRODUCT_SIZES = (4_096, 8_192)
 _WARM_UPS, _REPEATS = 2, 8
-"""Products; enough for the clock to rise, some 20 ms at the larger size."""
+"""Products before and during the timing; enough for the clock to rise, some 20 ms at the larger size."""
 
 
 def find_device() -> str | None:
-    """``cuda``; None = there is none that torch can use."""
+    """``cuda``; None = torch has no usable device."""
     import torch
 
     return "cuda" if torch.cuda.is_available() else None
 
 
 def device_name(device: str) -> str:
-    """As the driver has it."""
+    """The driver's name of a CUDA device; ``cpu`` for the CPU."""
     import torch
 
     return torch.cuda.get_device_name() if device == "cuda" else device
 
 
 def nameplate_rate(name: str) -> float | None:
-    """Dense bfloat16 operations a second that the maker states; None = not in our table."""
+    """Dense bfloat16 operations per second that the maker states; None = unknown device."""
     return next((rate for pattern, rate in _NAMEPLATES if re.search(pattern, name)), None)
 
 
 def now(device: str) -> float:
-    """Seconds, read when everything that was asked of the device is done."""
+    """Seconds of a monotonic clock, read after the device has finished all its work."""
     if device == "cuda":
         import torch
 
@@ -44,9 +44,9 @@ def now(device: str) -> float:
 
 
 def product_rate(device: str, sizes: tuple[int, ...] = PRODUCT_SIZES) -> float:
-    """Operations a second of the best of these square bfloat16 products.
+    """Operations per second of the fastest of these square bfloat16 products.
 
-    Of random numbers: zeros draw less power, and the clock stays higher than it does for real ones.
+    Factors are random numbers: with zeros the device draws less power and keeps a higher clock than in real work.
     """
     import torch
 

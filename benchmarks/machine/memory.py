@@ -1,8 +1,7 @@
-"""How much memory this process holds, and has held at most since it last asked to forget, on a device.
+"""Memory that this process holds on a device now, and its peak since the last reset.
 
-Linux: the kernel's resident set (``VmRSS``, ``VmHWM``), whose highest mark can be reset. Elsewhere: the highest
-mark of the whole life of the process, which cannot. CUDA: what tensors occupy, by torch's own count; what its
-allocator keeps in reserve is not in it.
+Linux: the kernel's resident set (``VmRSS``, ``VmHWM``), whose peak can be reset. Other systems: the peak of the
+whole process, which cannot. CUDA: memory of tensors as torch counts it, without the allocator's reserve.
 """
 
 import resource
@@ -13,29 +12,29 @@ from pathlib import Path
 _STATUS = Path("/proc/self/status")
 _RESET = Path("/proc/self/clear_refs")
 _RESET_PEAK = "5"
-"""proc(5): resets the highest resident set size and nothing else."""
+"""proc(5): resets the peak resident set size and nothing else."""
 
 
 def resident_bytes(device: str = "cpu") -> int:
-    """Resident now; off Linux the highest so far."""
+    """Bytes held now; other systems than Linux: the peak so far."""
     if device == "cuda":
         import torch
 
         return torch.cuda.memory_allocated()
-    return _marked("VmRSS") or _lifetime_peak()
+    return _status_bytes("VmRSS") or _lifetime_peak()
 
 
 def peak_bytes(device: str = "cpu") -> int:
-    """The highest since ``reset_peak``, or ever where that does nothing."""
+    """Peak since ``reset_peak``, or of the whole process where a reset is not possible."""
     if device == "cuda":
         import torch
 
         return torch.cuda.max_memory_allocated()
-    return _marked("VmHWM") or _lifetime_peak()
+    return _status_bytes("VmHWM") or _lifetime_peak()
 
 
 def reset_peak(device: str = "cpu") -> None:
-    """Forgets the highest mark where the system lets us."""
+    """Resets the peak where the system allows it."""
     if device == "cuda":
         import torch
 
@@ -45,8 +44,8 @@ def reset_peak(device: str = "cpu") -> None:
         _RESET.write_text(_RESET_PEAK)
 
 
-def _marked(name: str) -> int | None:
-    """None = the system does not say."""
+def _status_bytes(name: str) -> int | None:
+    """None = the system does not report it."""
     if not _STATUS.is_file():
         return None
     for line in _STATUS.read_text().splitlines():
@@ -57,5 +56,5 @@ def _marked(name: str) -> int | None:
 
 
 def _lifetime_peak() -> int:
-    found = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return found if sys.platform == "darwin" else found * 1024  # macOS counts bytes, Linux kilobytes
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, Linux kilobytes

@@ -1,20 +1,20 @@
-"""What this machine's processor can do: bfloat16 instructions, and its rate at large matrix products."""
+"""bfloat16 instructions of this machine's processor, and its rate of large matrix products."""
 
 import time
 from pathlib import Path
 
-_LISTING = Path("/proc/cpuinfo")
+_CPUINFO = Path("/proc/cpuinfo")
 _BFLOAT16_FLAGS = ("avx512_bf16", "amx_bf16")
 MATRIX_SIZES = (2_048, 3_072, 4_096)
 
 
-def has_bfloat16(listing: Path = _LISTING) -> bool:
-    """Whether products of bfloat16 are one instruction; False where the system does not say."""
-    if not listing.is_file():
+def has_bfloat16(cpuinfo: Path = _CPUINFO) -> bool:
+    """True when the processor multiplies bfloat16 in one instruction; False where the system does not report it."""
+    if not cpuinfo.is_file():
         return False
     flags = {
         flag
-        for line in listing.read_text(encoding="utf-8", errors="replace").splitlines()
+        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
         if line.partition(":")[0].strip() == "flags"
         for flag in line.partition(":")[2].split()
     }
@@ -22,7 +22,7 @@ def has_bfloat16(listing: Path = _LISTING) -> bool:
 
 
 def matrix_rate(sizes: tuple[int, ...] = MATRIX_SIZES) -> float:
-    """Floating-point operations a second of the best of these square float32 products, each made once."""
+    """Floating-point operations per second of the fastest of these square float32 products, each computed once."""
     import torch
 
     best = 0.0

@@ -1,4 +1,4 @@
-"""Whatever an agent sends is recorded or refused by name; nothing of it raises later."""
+"""An agent's reply is recorded or refused at once; nothing in it raises later."""
 
 import math
 from typing import Any
@@ -13,11 +13,11 @@ from upturn.records import Action, Usage, fields_json
 
 def test_a_recordable_reply_is_copied_unchanged() -> None:
     parameters: dict[str, Any] = {"id": 3, "to": ["a", {"b": None}]}
-    sent = Reply("mail.move id=3", Action("mail", "move", parameters, "think"), Usage(5, 2))
-    kept = recordable(sent)
-    assert kept == sent
+    reply = Reply("mail.move id=3", Action("mail", "move", parameters, "think"), Usage(5, 2))
+    recorded = recordable(reply)
+    assert recorded == reply
     parameters["to"][1]["b"] = "changed afterwards"
-    assert kept.action == Action("mail", "move", {"id": 3, "to": ["a", {"b": None}]}, "think")
+    assert recorded.action == Action("mail", "move", {"id": 3, "to": ["a", {"b": None}]}, "think")
 
 
 @pytest.mark.parametrize(
@@ -43,18 +43,20 @@ def test_an_unrecordable_action_becomes_none(action: Any) -> None:
 
 
 def test_circular_parameters_become_none() -> None:
-    circle: list[Any] = []
-    circle.append(circle)
-    assert recordable(Reply("x", Action("mail", "move", {"id": circle}))).action is None
+    circular: list[Any] = []
+    circular.append(circular)
+    assert recordable(Reply("x", Action("mail", "move", {"id": circular}))).action is None
 
 
-@pytest.mark.parametrize(("levels", "is_kept"), [(DEEPEST_ANSWER, True), (DEEPEST_ANSWER + 1, False), (196, False)])
-def test_too_deeply_nested_parameters_become_none(levels: int, is_kept: bool) -> None:
+@pytest.mark.parametrize(
+    ("levels", "is_recorded"), [(DEEPEST_ANSWER, True), (DEEPEST_ANSWER + 1, False), (196, False)]
+)
+def test_too_deeply_nested_parameters_become_none(levels: int, is_recorded: bool) -> None:
     nested: Any = "x"
     for level in range(levels - 1):  # the parameters are a level themselves
         nested = [nested] if level % 2 else {"in": nested}
     action = Action("mail", "move", {"id": nested})
-    assert recordable(Reply("x", action)).action == (action if is_kept else None)
+    assert recordable(Reply("x", action)).action == (action if is_recorded else None)
 
 
 def test_an_action_subclass_is_copied_as_an_action() -> None:
@@ -66,19 +68,19 @@ def test_an_action_subclass_is_copied_as_an_action() -> None:
 
         __hash__ = None  # type: ignore[assignment]
 
-    kept = recordable(Reply("x", Liar("mail", "move", {"id": 1}))).action
-    assert kept is None or type(kept) is Action
+    recorded = recordable(Reply("x", Liar("mail", "move", {"id": 1}))).action
+    assert recorded is None or type(recorded) is Action
 
 
 def test_non_unicode_text_is_escaped_and_not_executed() -> None:
-    kept = recordable(Reply("half a pair \ud800", Action("mail", "list")))
-    assert kept == Reply("half a pair \\ud800", None)
-    assert fields_json(Action("a", "b", thought=kept.text))
+    recorded = recordable(Reply("half a pair \ud800", Action("mail", "list")))
+    assert recorded == Reply("half a pair \\ud800", None)
+    assert fields_json(Action("a", "b", thought=recorded.text))
 
 
 def test_an_overlong_text_is_truncated_and_not_executed() -> None:
-    kept = recordable(Reply("x" * (LONGEST_ANSWER + 1), Action("mail", "list")))
-    assert (len(kept.text), kept.action) == (LONGEST_ANSWER, None)
+    recorded = recordable(Reply("x" * (LONGEST_ANSWER + 1), Action("mail", "list")))
+    assert (len(recorded.text), recorded.action) == (LONGEST_ANSWER, None)
     assert recordable(Reply("x" * LONGEST_ANSWER, Action("mail", "list"))).action == Action("mail", "list")
 
 

@@ -1,4 +1,4 @@
-"""Environments that block: called in a thread of their attempt's own, while the engine decodes for the others."""
+"""Blocking environments are called in one thread per rollout, while the engine decodes for the others."""
 
 import asyncio
 import sqlite3
@@ -13,7 +13,7 @@ import pytest
 import torch
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
-from upturn.agents import Attempt, Job, Setting, ToolAgent, branch_points, run_rollouts
+from upturn.agents import Job, RolloutRequest, Setting, ToolAgent, branch_points, run_rollouts
 from upturn.config import Limits
 from upturn.environments.environment import Environment, Info, Step
 from upturn.errors import WorldError
@@ -23,13 +23,13 @@ from upturn.records import Action, JsonValue, Observation, Task, Trajectory
 
 VOCABULARY = 61
 SECONDS = 10.0
-"""How long anybody waits before a test fails."""
+"""Timeout of a wait, after which the test fails."""
 Wait = Callable[["Ledger", str], None]
-"""What an environment waits for in each call: ``wait(environment, call)``."""
+"""Called by the environment in each of its calls: ``wait(environment, call)``."""
 
 
 class Ledger:
-    """A sum in a database, which SQLite lets no other thread use than the one that opened it."""
+    """A sum in an SQLite database, which only the thread that opened it may use."""
 
     blocks = True
 
@@ -43,33 +43,33 @@ class Ledger:
         self.task, self.thread = task, threading.get_ident()
         self.table = sqlite3.connect(":memory:")
         self.table.execute("create table entries (amount integer)")
-        self._waits("reset")
+        self._wait("reset")
         return Observation(task.instruction), self._info()
 
     def step(self, action: Action) -> Step:
         self.steps += 1
-        self._waits("step")
+        self._wait("step")
         self.table.execute("insert into entries values (?)", (len(action.operation),))
         return Step(Observation(str(self._sum())), float(self._sum()), action.target == "end", False, self._info())
 
     def state(self) -> Mapping[str, JsonValue]:
-        self._waits("state")
+        self._wait("state")
         return {"sum": self._sum()}
 
     def snapshot(self) -> object:
         return self._sum()
 
     def restore(self, snapshot: object) -> None:
-        self._waits("restore")
+        self._wait("restore")
         self.table.execute("insert into entries values (?)", (snapshot,))
 
-    def _waits(self, call: str) -> None:
+    def _wait(self, call: str) -> None:
         if self.wait is not None:
             self.wait(self, call)
 
     def _sum(self) -> int:
-        (found,) = self.table.execute("select coalesce(sum(amount), 0) from entries").fetchone()
-        return int(found)
+        (amount,) = self.table.execute("select coalesce(sum(amount), 0) from entries").fetchone()
+        return int(amount)
 
     def _info(self) -> Info:
         return Info({}, {}, state_hash=str(self._sum()))
@@ -82,7 +82,7 @@ class QuickLedger(Ledger):
 
 
 class Renderer:
-    """An action's operation is as long as its last token says; nothing stops an action but its length."""
+    """The last token is the length of an action's operation; an action ends only at its maximum length."""
 
     stop_ids = ()
 
@@ -101,7 +101,7 @@ class Renderer:
 
 
 class Echo:
-    """A model without randomness: writes the call's seed, at once."""
+    """A deterministic model that writes the call's seed without waiting."""
 
     def __init__(self) -> None:
         self.released: list[str] = []
@@ -126,8 +126,8 @@ def weights() -> PreTrainedModel:
         num_key_value_heads=2,
         max_position_embeddings=256,
     )
-    built: PreTrainedModel = Qwen2ForCausalLM(config)
-    return built.requires_grad_(False)
+    model: PreTrainedModel = Qwen2ForCausalLM(config)
+    return model.requires_grad_(False)
 
 
 def engine() -> LocalEngine:
@@ -136,9 +136,9 @@ def engine() -> LocalEngine:
 
 def jobs(count: int, model: Model, *, turns: int = 4, tokens: int = 4) -> list[Job]:
     limits = Limits(max_turns=turns, max_action_tokens=tokens)
-    used = Setting("run", ToolAgent(Renderer(), limits, "P"), "a@1", model, limits, clock=lambda: 0.0)
-    tasks = [Task(f"t{place}", f"add {place}", "ledger", "ledger") for place in range(count)]
-    return [Job(Attempt(task, 0, place), used) for place, task in enumerate(tasks)]
+    setting = Setting("run", ToolAgent(Renderer(), limits, "P"), "a@1", model, limits, clock=lambda: 0.0)
+    tasks = [Task(f"t{index}", f"add {index}", "ledger", "ledger") for index in range(count)]
+    return [Job(RolloutRequest(task, 0, index), setting) for index, task in enumerate(tasks)]
 
 
 def play(
@@ -159,71 +159,71 @@ def no_thread_is_left() -> Iterator[None]:
     assert threads() == []
 
 
-def late_by(ledger: Ledger, first: int) -> float:
-    """Milliseconds: each attempt and each step another number, in another order for another ``first``."""
+def delay(ledger: Ledger, first: int) -> float:
+    """Milliseconds, which differ by task and step, in an order that depends on ``first``."""
     return (int(ledger.task.id[1:]) * first + ledger.steps * 3) % 7
 
 
 @pytest.mark.parametrize("first", [0, 1, 5])
 def test_records_and_their_order_do_not_depend_on_environment_latency(first: int) -> None:
     def wait(ledger: Ledger, _: str) -> None:
-        time.sleep(late_by(ledger, first) / 1000)
+        time.sleep(delay(ledger, first) / 1000)
 
     expected = play(6, Echo(), lambda _: QuickLedger())
     assert play(6, Echo(), lambda _: Ledger(wait)) == expected
-    assert [each.task_id for each in expected] == [f"t{place}" for place in range(6)]
-    assert {len(each.turns) for each in expected} == {4}
+    assert [trajectory.task_id for trajectory in expected] == [f"t{index}" for index in range(6)]
+    assert {len(trajectory.turns) for trajectory in expected} == {4}
 
 
 @pytest.mark.parametrize("first", [0, 1, 5])
 def test_environment_latency_changes_no_tokens_and_logprobs_only_by_rounding(first: int) -> None:
     def wait(ledger: Ledger, _: str) -> None:
-        time.sleep(late_by(ledger, first) / 1000)
+        time.sleep(delay(ledger, first) / 1000)
 
     direct = play(6, engine(), lambda _: QuickLedger())
     threaded = play(6, engine(), lambda _: Ledger(wait))
-    for there, here in zip(direct, threaded, strict=True):
-        for row, expected in zip(here.rows, there.rows, strict=True):
-            assert row.logprobs == pytest.approx(expected.logprobs, abs=1e-5)
-        assert replace(here, rows=()) == replace(there, rows=())
-        assert [row.token_ids for row in here.rows] == [row.token_ids for row in there.rows]
+    for actual, expected in zip(threaded, direct, strict=True):
+        for row, expected_row in zip(actual.rows, expected.rows, strict=True):
+            assert row.logprobs == pytest.approx(expected_row.logprobs, abs=1e-5)
+        assert replace(actual, rows=()) == replace(expected, rows=())
+        assert [row.token_ids for row in actual.rows] == [row.token_ids for row in expected.rows]
 
 
 def test_the_engine_keeps_decoding_while_an_environment_waits() -> None:
-    served = engine()
-    seen: list[int] = []
+    local = engine()
+    passes_in_step: list[int] = []
 
     def wait(ledger: Ledger, call: str) -> None:
         if ledger.task.id != "t0" or call != "step" or ledger.steps > 1:
             return
-        before, deadline = served.counters.forwards, time.monotonic() + SECONDS
-        while served.counters.forwards < before + 20 and time.monotonic() < deadline:
+        before, deadline = local.counters.forwards, time.monotonic() + SECONDS
+        while local.counters.forwards < before + 20 and time.monotonic() < deadline:
             time.sleep(0.001)
-        seen.append(served.counters.forwards - before)
+        passes_in_step.append(local.counters.forwards - before)
 
-    slow, other = play(2, served, lambda _: Ledger(wait), turns=5, tokens=8)
-    (passes,) = seen  # the other writes 4 actions of 8 tokens after its first
+    slow, other = play(2, local, lambda _: Ledger(wait), turns=5, tokens=8)
+    (passes,) = passes_in_step  # the other rollout writes 4 actions of 8 tokens after its first
     assert passes >= 20
     assert len(slow.turns) == len(other.turns) == 5
 
 
 def test_environments_of_all_live_rollouts_wait_concurrently() -> None:
-    meeting = threading.Barrier(6, timeout=SECONDS)  # nobody passes before six are in the same call
+    meeting = threading.Barrier(6, timeout=SECONDS)  # released when six are in the same call
     trajectories = play(6, engine(), lambda _: Ledger(lambda *_: cast(None, meeting.wait())))
     assert [trajectory.error for trajectory in trajectories] == [""] * 6
-    assert [len(each.turns) for each in trajectories] == [4] * 6
+    assert [len(trajectory.turns) for trajectory in trajectories] == [4] * 6
 
 
 def test_each_rollout_has_one_thread_and_at_most_one_call() -> None:
     lock = threading.Lock()
     worlds: list[Ledger] = []
-    calling, most = 0, 0
+    calling, peak = 0, 0
 
     def wait(*_: object) -> None:
-        nonlocal calling, most
+        nonlocal calling, peak
         with lock:
             calling += 1
-            most = max(most, calling)
+            peak = max(peak, calling)
         time.sleep(0.002)
         with lock:
             calling -= 1
@@ -233,10 +233,10 @@ def test_each_rollout_has_one_thread_and_at_most_one_call() -> None:
         return worlds[-1]
 
     # SQLite itself refuses a second thread for one environment.
-    assert {each.error for each in play(6, Echo(), world, slots=2)} == {""}
+    assert {trajectory.error for trajectory in play(6, Echo(), world, slots=2)} == {""}
     assert len(worlds) == 6
-    assert threading.get_ident() not in {each.thread for each in worlds}
-    assert 1 <= most <= 2
+    assert threading.get_ident() not in {ledger.thread for ledger in worlds}
+    assert 1 <= peak <= 2
 
 
 def raising(at: str, error: BaseException) -> Wait:
@@ -252,9 +252,9 @@ def raising(at: str, error: BaseException) -> Wait:
     "error", [OSError("gone"), WorldError("odd"), StopIteration(), TimeoutError("late")], ids=repr
 )
 def test_errors_of_a_blocking_environment_are_recorded_as_without_a_thread(at: str, error: Exception) -> None:
-    found = play(3, Echo(), lambda _: Ledger(raising(at, error)))
-    assert found == play(3, Echo(), lambda _: QuickLedger(raising(at, error)))
-    assert [each.outcome for each in found] == ["step_limit", "environment_error", "step_limit"]
+    trajectories = play(3, Echo(), lambda _: Ledger(raising(at, error)))
+    assert trajectories == play(3, Echo(), lambda _: QuickLedger(raising(at, error)))
+    assert [trajectory.outcome for trajectory in trajectories] == ["step_limit", "environment_error", "step_limit"]
 
 
 def test_system_exit_in_a_blocking_environment_propagates() -> None:
@@ -266,23 +266,23 @@ def test_system_exit_in_a_blocking_environment_propagates() -> None:
 def test_a_blocking_environment_continues_from_a_branch_point() -> None:
     (source,) = play(1, Echo(), lambda _: Ledger())
     (job,) = jobs(1, Echo())
-    states = branch_points(source, job.attempt.task, Ledger())
+    states = branch_points(source, job.request.task, Ledger())
 
     def continued(kind: type[Ledger]) -> list[Trajectory]:
-        again = [Job(replace(job.attempt, branch_point=state), job.setting) for state in states]
-        return asyncio.run(run_rollouts(again, lambda _: kind()))
+        continuations = [Job(replace(job.request, branch_point=state), job.setting) for state in states]
+        return asyncio.run(run_rollouts(continuations, lambda _: kind()))
 
     assert continued(Ledger) == continued(QuickLedger)
     assert len(continued(Ledger)) == 4
-    assert {each.error for each in continued(Ledger)} == {""}
+    assert {trajectory.error for trajectory in continued(Ledger)} == {""}
 
 
 def test_the_time_limit_never_interrupts_an_environment() -> None:
     def limited(kind: type[Ledger]) -> Trajectory:
         ticks = iter(range(100))
         (job,) = jobs(1, Echo())
-        used = replace(job.setting, limits=Limits(max_seconds=3.0), clock=lambda: float(next(ticks)))
-        (trajectory,) = asyncio.run(run_rollouts([Job(job.attempt, used)], lambda _: kind()))
+        setting = replace(job.setting, limits=Limits(max_seconds=3.0), clock=lambda: float(next(ticks)))
+        (trajectory,) = asyncio.run(run_rollouts([Job(job.request, setting)], lambda _: kind()))
         return trajectory
 
     assert limited(Ledger) == limited(QuickLedger)
@@ -298,12 +298,12 @@ def test_a_cancelled_rollout_releases_its_session_and_ends_its_thread() -> None:
             assert gate.wait(SECONDS)
 
     async def cancel() -> None:
-        attempts = asyncio.create_task(run_rollouts(jobs(1, model), lambda _: Ledger(wait)))
+        rollouts = asyncio.create_task(run_rollouts(jobs(1, model), lambda _: Ledger(wait)))
         while not entered.is_set():
             await asyncio.sleep(0.001)
-        attempts.cancel()
+        rollouts.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await attempts
+            await rollouts
 
     asyncio.run(cancel())
     assert len(model.released) == 1

@@ -1,4 +1,4 @@
-"""Attempts go on from states inside other attempts: with the same answers the same way, with others another."""
+"""Rollouts continue from states inside other trajectories, identically where the model gives the same output."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from upturn.agents import Attempt, BranchPoint, Job, Reply, Setting, ToolAgent, branch_points, run_rollouts
+from upturn.agents import BranchPoint, Job, Reply, RolloutRequest, Setting, ToolAgent, branch_points, run_rollouts
 from upturn.agents.agent import Agent, ModelSession
 from upturn.agents.branch_point import full_trajectory
 from upturn.config import Limits
@@ -44,34 +44,34 @@ class Walk:
     """``w.left`` and ``w.right`` move, further each time by a seeded amount; ``user.finish`` ends."""
 
     def __init__(self) -> None:
-        self.place, self.moves, self.rng = 0, 0, Random()
+        self.position, self.moves, self.rng = 0, 0, Random()
 
     def reset(self, task: Task) -> tuple[Observation, Info]:
-        self.place, self.moves, self.rng = 0, 0, Random(task.seed)
+        self.position, self.moves, self.rng = 0, 0, Random(task.seed)
         return Observation(task.instruction), self._info()
 
     def step(self, action: Action) -> Step:
         sign = {"left": -1, "right": 1}.get(action.operation, 0)
-        self.place += sign * self.rng.randint(1, 9)
+        self.position += sign * self.rng.randint(1, 9)
         self.moves += abs(sign)
         is_over = action.operation == "finish"
-        known = bool(sign) or is_over
-        observation = Observation(str(self.place)) if known else Observation("what?", code="malformed")
-        return Step(observation, float(self.place), is_over, False, self._info())
+        is_known = bool(sign) or is_over
+        observation = Observation(str(self.position)) if is_known else Observation("what?", code="malformed")
+        return Step(observation, float(self.position), is_over, False, self._info())
 
     def state(self) -> Mapping[str, JsonValue]:
-        return {"place": self.place, "moves": self.moves}
+        return {"place": self.position, "moves": self.moves}
 
     def snapshot(self) -> object:
-        return (self.place, self.moves, self.rng.getstate())
+        return (self.position, self.moves, self.rng.getstate())
 
     def restore(self, snapshot: object) -> None:
         assert isinstance(snapshot, tuple)
-        self.place, self.moves, drawn = snapshot
-        self.rng.setstate(drawn)
+        self.position, self.moves, rng_state = snapshot
+        self.rng.setstate(rng_state)
 
     def _info(self) -> Info:
-        return Info({}, {}, state_hash=f"{self.moves}/{self.place}")
+        return Info({}, {}, state_hash=f"{self.moves}/{self.position}")
 
 
 class ForgetfulWalk(Walk):
@@ -85,10 +85,10 @@ class ForgetfulWalk(Walk):
 
 
 class GreedyModel:
-    """Answers by what it reads, and, where it is ``moody``, by the call's seed; log-probs tell the length read."""
+    """Its output depends on the prompt's length, or on the seed if ``is_random``; a log-prob is −length."""
 
-    def __init__(self, *, moody: bool = False, last: int = 4) -> None:
-        self.moody = moody
+    def __init__(self, *, is_random: bool = False, last: int = 4) -> None:
+        self.is_random = is_random
         self.last = last
         self.seeds: list[int] = []
 
@@ -96,7 +96,7 @@ class GreedyModel:
         await asyncio.sleep(0)
         self.seeds.append(request.seed)
         turns = request.prompt_ids.count(ord("["))
-        choice = request.seed if self.moody else len(request.prompt_ids)
+        choice = request.seed if self.is_random else len(request.prompt_ids)
         text = "user.finish" if turns > self.last else ("w.left", "w.right", "nonsense")[choice % 3]
         ids = (*map(ord, text), END)[: request.max_tokens]
         return Generation(ids, (-float(len(request.prompt_ids)),) * len(ids), "stop", "greedy")
@@ -109,106 +109,109 @@ def _setting(model: GreedyModel, agent: Agent | None = None) -> Setting:
     return Setting("run", agent or ToolAgent(LetterRenderer(), Limits(), "P"), "a@1", model, clock=lambda: 0.0)
 
 
-def _played(
-    setting: Setting, *begin: BranchPoint | None, world: type[Walk] = Walk, limits: Limits | None = None
+def _play(
+    setting: Setting, *starts: BranchPoint | None, environment: type[Walk] = Walk, limits: Limits | None = None
 ) -> list[Trajectory]:
-    used = setting if limits is None else replace(setting, limits=limits)
-    jobs = [Job(Attempt(TASK, number, 0, beginning), used) for number, beginning in enumerate(begin)]
-    return asyncio.run(run_rollouts(jobs, lambda _: world()))
+    setting = setting if limits is None else replace(setting, limits=limits)
+    jobs = [Job(RolloutRequest(TASK, number, 0, start), setting) for number, start in enumerate(starts)]
+    return asyncio.run(run_rollouts(jobs, lambda _: environment()))
 
 
 def _suffix(whole: Trajectory, turn: int) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
-    """ParsedOutput tokens and log-probs from a turn on, by row."""
-    found = []
+    """Sampled tokens and log-probs from a turn on, by row."""
+    suffixes = []
     for row in whole.rows:
-        place = 0
+        offset = 0
         tokens: list[int] = []
         logprobs: list[float] = []
         for span in row.spans:
             length = span.stop - span.start
             if span.turn >= turn:
                 tokens += row.token_ids[span.start : span.stop]
-                logprobs += row.logprobs[place : place + length]
-            place += length
+                logprobs += row.logprobs[offset : offset + length]
+            offset += length
         if tokens:
-            found.append((tuple(tokens), tuple(logprobs)))
-    return found
+            suffixes.append((tuple(tokens), tuple(logprobs)))
+    return suffixes
 
 
-@pytest.mark.parametrize("world", [Walk, ForgetfulWalk])
-def test_the_same_answers_give_the_same_turns_from_every_branch_point(world: type[Walk]) -> None:
+@pytest.mark.parametrize("environment", [Walk, ForgetfulWalk])
+def test_the_same_answers_give_the_same_turns_from_every_branch_point(environment: type[Walk]) -> None:
     setting = _setting(GreedyModel())
-    (whole,) = _played(setting, None, world=world)
+    (whole,) = _play(setting, None, environment=environment)
     assert len(whole.turns) == 5
     assert any(turn.action is None for turn in whole.turns)
-    states = branch_points(whole, TASK, world())
-    assert [state.snapshot is None for state in states] == [world is ForgetfulWalk] * 5
-    for turn, again in enumerate(_played(setting, *states, world=world)):
-        assert again.turns == whole.turns
-        assert (again.final_observation, again.final_state) == (whole.final_observation, whole.final_state)
-        assert (again.outcome, again.error) == ("finished", "")
-        # All tokens are there; only the new turns' are written here.
-        (row,) = again.rows
+    states = branch_points(whole, TASK, environment())
+    assert [state.snapshot is None for state in states] == [environment is ForgetfulWalk] * 5
+    for turn, continuation in enumerate(_play(setting, *states, environment=environment)):
+        assert continuation.turns == whole.turns
+        assert (continuation.final_observation, continuation.final_state) == (
+            whole.final_observation,
+            whole.final_state,
+        )
+        assert (continuation.outcome, continuation.error) == ("finished", "")
+        # The row has all tokens; only those of the new turns count as written.
+        (row,) = continuation.rows
         assert row.token_ids == whole.rows[0].token_ids
         assert {span.turn for span in row.spans} == set(range(turn, 5))
-        assert _suffix(again, 0) == _suffix(whole, turn)
-        weights = policy_rows(again, [1.0] * 5)[0]
-        assert len(weights.positions) == len(row.logprobs) == again.usage.written_tokens
-        assert again.usage.prompt_tokens + again.usage.written_tokens == len(row.token_ids)
+        assert _suffix(continuation, 0) == _suffix(whole, turn)
+        weights = policy_rows(continuation, [1.0] * 5)[0]
+        assert len(weights.positions) == len(row.logprobs) == continuation.usage.written_tokens
+        assert continuation.usage.prompt_tokens + continuation.usage.written_tokens == len(row.token_ids)
 
 
 def test_continuations_have_distinct_ids_and_seeds() -> None:
-    model = GreedyModel(moody=True)
+    model = GreedyModel(is_random=True)
     setting = _setting(model)
-    first, second = _played(setting, None, None)
-    states = [state for each in (first, second) for state in branch_points(each, TASK, Walk())]
+    first, second = _play(setting, None, None)
+    states = [state for trajectory in (first, second) for state in branch_points(trajectory, TASK, Walk())]
     model.seeds.clear()
-    made = _played(setting, *states, *states)
-    assert len({each.id for each in [first, second, *made]}) == 2 + len(made)
+    continuations = _play(setting, *states, *states)
+    assert len({trajectory.id for trajectory in [first, second, *continuations]}) == 2 + len(continuations)
     assert len(set(model.seeds)) == len(model.seeds)
-    assert {each.turns[-1].text for each in made} == {"user.finish"}
-    assert len({tuple(turn.text for turn in each.turns) for each in made}) > 2
-    assert [each.attempt for each in made] == list(range(len(made)))
-    assert made == _played(setting, *states, *states)
+    assert {trajectory.turns[-1].text for trajectory in continuations} == {"user.finish"}
+    assert len({tuple(turn.text for turn in trajectory.turns) for trajectory in continuations}) > 2
+    assert [trajectory.attempt for trajectory in continuations] == list(range(len(continuations)))
+    assert continuations == _play(setting, *states, *states)
 
 
 def test_limits_include_the_turns_before_the_branch_point() -> None:
     setting = _setting(GreedyModel())
-    (whole,) = _played(setting, None)
+    (whole,) = _play(setting, None)
     states = branch_points(whole, TASK, Walk())
-    (short,) = _played(setting, states[2], limits=Limits(max_turns=3))
+    (short,) = _play(setting, states[2], limits=Limits(max_turns=3))
     assert (short.outcome, short.turns) == ("step_limit", whole.turns[:3])
-    (shorter,) = _played(setting, states[2], limits=Limits(max_turns=2))
+    (shorter,) = _play(setting, states[2], limits=Limits(max_turns=2))
     assert (shorter.outcome, shorter.turns, shorter.rows) == ("step_limit", whole.turns[:2], ())
     tokens = len(states[2].history)
-    (full,) = _played(setting, states[2], limits=Limits(max_tokens=tokens))
+    (full,) = _play(setting, states[2], limits=Limits(max_tokens=tokens))
     assert (full.outcome, full.turns) == ("token_limit", whole.turns[:2])
 
 
 def test_full_trajectory_includes_the_tokens_before_the_branch_point() -> None:
     for agent, last in ((None, 4), (Aside(), 99)):
         setting = _setting(GreedyModel(last=last), agent)
-        (attempt,) = _played(setting, None)
-        states = branch_points(attempt, TASK, Walk())
-        for state, again in zip(states, _played(setting, *states), strict=True):
-            found = full_trajectory(again, state)
-            assert written_count(found) == written_count(attempt)
-            assert written_count(again) == written_count(attempt) - sum(
+        (whole,) = _play(setting, None)
+        states = branch_points(whole, TASK, Walk())
+        for state, continuation in zip(states, _play(setting, *states), strict=True):
+            full = full_trajectory(continuation, state)
+            assert written_count(full) == written_count(whole)
+            assert written_count(continuation) == written_count(whole) - sum(
                 span.stop - span.start for row in state.rows for span in row.spans
             )
-            assert sorted(sum((row.logprobs for row in found.rows), ())) == sorted(
-                sum((row.logprobs for row in attempt.rows), ())
+            assert sorted(sum((row.logprobs for row in full.rows), ())) == sorted(
+                sum((row.logprobs for row in whole.rows), ())
             )
 
 
 class Aside:
-    """Thinks in a context of its own before each action, and forgets its history in the third turn."""
+    """Thinks in a separate context before each action, and drops its history in the third turn."""
 
     async def act(self, turns: Sequence[Turn], observation: Observation, model: ModelSession) -> Reply:
         thought = await model.generate((*map(ord, "think"), len(turns) + 1), max_tokens=9, stop_ids=(END,))
         assert thought.token_ids
-        kept = () if len(turns) == 2 else self._acting(turns)
-        prompt = (*kept, *map(ord, f"[{observation.text}]"))
+        prefix = () if len(turns) == 2 else self._acting(turns)
+        prompt = (*prefix, *map(ord, f"[{observation.text}]"))
         written = await model.generate(prompt, max_tokens=20, stop_ids=(END,))
         text = "".join(map(chr, written.token_ids[:-1]))
         return Reply(
@@ -218,23 +221,23 @@ class Aside:
 
     @staticmethod
     def _acting(turns: Sequence[Turn]) -> tuple[int, ...]:
-        """Its own record of what it read and wrote since it last forgot."""
+        """The tokens that it read and wrote since it last dropped its history."""
         since = turns[2:] if len(turns) > 2 else turns
         return tuple(ord(letter) for turn in since for letter in f"[{turn.observation.text}]{turn.text}\0")
 
 
 def test_continuations_keep_all_rows_before_the_branch_point() -> None:
     setting = _setting(GreedyModel(last=99), Aside())
-    (whole,) = _played(setting, None)
+    (whole,) = _play(setting, None)
     causes = [row.fork_cause for row in whole.rows]
     assert len(whole.rows) > 4
-    for turn, again in enumerate(_played(setting, *branch_points(whole, TASK, Walk()))):
-        assert again.turns == whole.turns
+    for turn, continuation in enumerate(_play(setting, *branch_points(whole, TASK, Walk()))):
+        assert continuation.turns == whole.turns
         written = [row for row in whole.rows if any(span.turn >= turn for span in row.spans)]
-        assert [row.token_ids for row in again.rows] == [row.token_ids for row in written]
-        assert _suffix(again, 0) == _suffix(whole, turn)
+        assert [row.token_ids for row in continuation.rows] == [row.token_ids for row in written]
+        assert _suffix(continuation, 0) == _suffix(whole, turn)
         if turn:
-            assert [row.fork_cause for row in again.rows] == causes[len(causes) - len(written) :]
+            assert [row.fork_cause for row in continuation.rows] == causes[len(causes) - len(written) :]
 
 
 def test_a_nondeterministic_environment_is_a_world_error() -> None:
@@ -244,7 +247,7 @@ def test_a_nondeterministic_environment_is_a_world_error() -> None:
 
         luck = 1
 
-    (whole,) = _played(_setting(GreedyModel()), None, world=Fickle)
+    (whole,) = _play(_setting(GreedyModel()), None, environment=Fickle)
     Fickle.luck = 2
     with pytest.raises(
         WorldError, match=r"is not deterministic: replaying trajectory .*, its observation is .* instead of"
@@ -257,7 +260,7 @@ def test_a_failing_snapshot_is_a_world_error_with_the_remedy() -> None:
         def snapshot(self) -> object:
             raise TypeError("cannot pickle a socket")
 
-    (whole,) = _played(_setting(GreedyModel()), None)
+    (whole,) = _play(_setting(GreedyModel()), None)
     with pytest.raises(WorldError) as caught:
         branch_points(whole, TASK, Unfrozen())
     message = str(caught.value)
@@ -269,8 +272,8 @@ def test_a_failing_snapshot_is_a_world_error_with_the_remedy() -> None:
 
 def test_an_unreachable_branch_point_is_the_rollouts_outcome() -> None:
     setting = _setting(GreedyModel())
-    (whole,) = _played(setting, None, world=ForgetfulWalk)
+    (whole,) = _play(setting, None, environment=ForgetfulWalk)
     moved = next(state for state in branch_points(whole, TASK, ForgetfulWalk()) if state.state_hash != "0/0")
-    lost, fine = _played(setting, replace(moved, state_hash="elsewhere"), moved, world=ForgetfulWalk)
+    lost, fine = _play(setting, replace(moved, state_hash="elsewhere"), moved, environment=ForgetfulWalk)
     assert (lost.outcome, fine.outcome) == ("environment_error", "finished")
     assert "its state hash is" in lost.error

@@ -32,17 +32,17 @@ class NoRenderer:
         return ParsedOutput("", None)
 
 
-def built(version: AgentVersion, renderer: NoRenderer | None = None) -> Agent:
+def build_agent(version: AgentVersion, renderer: NoRenderer | None = None) -> Agent:
     return build(version, limits=Limits(), renderer=renderer)
 
 
 def test_build_makes_the_agent_of_each_kind() -> None:
     local = replace(VERSION, kind="local_model", model=MODEL, prompt="Be kind.")
     endpoint = replace(VERSION, kind="endpoint", model="http://127.0.0.1:1/v1", model_name="m")
-    assert isinstance(built(VERSION), CallableAgent)
-    assert isinstance(built(replace(VERSION, kind="rule_based")), CallableAgent)
-    assert isinstance(built(local, NoRenderer()), ToolAgent)
-    assert isinstance(built(endpoint), EndpointAgent)
+    assert isinstance(build_agent(VERSION), CallableAgent)
+    assert isinstance(build_agent(replace(VERSION, kind="rule_based")), CallableAgent)
+    assert isinstance(build_agent(local, NoRenderer()), ToolAgent)
+    assert isinstance(build_agent(endpoint), EndpointAgent)
 
 
 def test_all_problems_of_a_version_are_reported_together() -> None:
@@ -50,7 +50,7 @@ def test_all_problems_of_a_version_are_reported_together() -> None:
         agent="a", version="1", kind="local_model", parameters={"temperature": -1.0, "heat": 2.0, "max_tokens": 0.0}
     )
     with pytest.raises(ConfigError) as caught:
-        built(version)
+        build_agent(version)
     assert caught.value.problems == (
         "agent 'a@1': parameter 'heat' has no effect on kind 'local_model'; known: temperature, max_tokens, "
         "context_tokens, context_window_turns, context_observation_tokens, context_summary_tokens, "
@@ -63,11 +63,11 @@ def test_all_problems_of_a_version_are_reported_together() -> None:
 
 def test_settings_without_effect_are_errors() -> None:
     with pytest.raises(ConfigError, match="'temperature' has no effect on kind 'callable'; known: none"):
-        built(replace(VERSION, parameters={"temperature": 1.0}))
+        build_agent(replace(VERSION, parameters={"temperature": 1.0}))
     with pytest.raises(ConfigError, match="a prompt has no effect on kind 'callable'"):
-        built(replace(VERSION, prompt="Be kind."))
+        build_agent(replace(VERSION, prompt="Be kind."))
     with pytest.raises(ConfigError, match="an endpoint needs model_name"):
-        built(replace(VERSION, kind="endpoint", model="http://127.0.0.1:1/v1"))
+        build_agent(replace(VERSION, kind="endpoint", model="http://127.0.0.1:1/v1"))
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ def test_invalid_import_paths_are_refused_with_the_reason(
 
 
 def test_functions_inside_classes_are_loaded_too() -> None:
-    found: object = load_function("upturn.models:CompactRenderer.open")
-    assert found is CompactRenderer.open
+    function: object = load_function("upturn.models:CompactRenderer.open")
+    assert function is CompactRenderer.open
 
 
 def test_the_default_temperature_is_one() -> None:

@@ -1,4 +1,4 @@
-"""A hint is taken out of what is trained, whole, and what speaks of it is found."""
+"""A hint is removed completely before training, and trajectories that repeat it are detected."""
 
 from dataclasses import replace
 
@@ -11,21 +11,21 @@ from upturn.errors import TrainingError
 from upturn.records import Observation, TokenRow, Trajectory, Turn, WrittenSpan
 from upturn.training.row import policy_rows, supervised_rows
 
-ASKED = Observation("double seven")
-HINT = Hint("hint: the answer is 14", ASKED, hinted_ids=(1, 8, 9, 14, 5, 6, 2), plain_ids=(1, 5, 6, 2))
+OBSERVATION = Observation("double seven")
+HINT = Hint("hint: the answer is 14", OBSERVATION, hinted_ids=(1, 8, 9, 14, 5, 6, 2), plain_ids=(1, 5, 6, 2))
 """Tokens 8, 9, 14 are the hint."""
 
 
-def _attempt(
+def _trajectory(
     tokens: tuple[int, ...] = (1, 8, 9, 14, 5, 6, 2, 30, 31, 40, 32),
     spans: tuple[WrittenSpan, ...] = (WrittenSpan(0, 7, 9), WrittenSpan(1, 10, 11)),
     *,
     texts: tuple[str, str] = ("seven and seven", "answer 14"),
-    seen: str = "go on",
+    result: str = "go on",
 ) -> Trajectory:
     turns = (
-        Turn(Observation(f"{HINT.text}\n{ASKED.text}"), texts[0], None),
-        Turn(Observation(seen), texts[1], None),
+        Turn(Observation(f"{HINT.text}\n{OBSERVATION.text}"), texts[0], None),
+        Turn(Observation(result), texts[1], None),
     )
     written = sum(span.stop - span.start for span in spans)
     return Trajectory(
@@ -43,7 +43,7 @@ def _attempt(
 
 
 def test_without_hint_keeps_sampled_tokens_after_the_plain_prompt() -> None:
-    plain = without_hint(_attempt(), HINT)
+    plain = without_hint(_trajectory(), HINT)
     assert plain.rows == (TokenRow((1, 5, 6, 2, 30, 31, 40, 32), (WrittenSpan(0, 4, 6), WrittenSpan(1, 7, 8)), ()),)
     assert [turn.observation.text for turn in plain.turns] == ["double seven", "go on"]
     (row,) = supervised_rows([plain])
@@ -51,7 +51,7 @@ def test_without_hint_keeps_sampled_tokens_after_the_plain_prompt() -> None:
 
 
 def test_without_hint_counts_as_rendered() -> None:
-    plain = without_hint(_attempt(), HINT)
+    plain = without_hint(_trajectory(), HINT)
     assert (plain.origin, plain.temperature, plain.model_version) == ("rendered", None, "")
     assert plain.id != "helped"
     with pytest.raises(TrainingError, match="is 'rendered': a policy gradient needs"):
@@ -65,21 +65,20 @@ tokens = st.lists(st.integers(0, 3), min_size=1, max_size=5).map(tuple)
 def test_an_inserted_hint_is_located_anywhere(
     start: tuple[int, ...], inserted: tuple[int, ...], end: tuple[int, ...]
 ) -> None:
-    """Where the hint begins like what follows it, a turned round copy of it is found: as long, of the same
-    tokens."""
-    found = Hint("", ASKED, start + inserted + end, start + end).token_ids
-    assert sorted(found) == sorted(inserted)
+    """Where the hint starts like the tokens after it, a rotation of it is located, with the same tokens."""
+    located = Hint("", OBSERVATION, start + inserted + end, start + end).token_ids
+    assert sorted(located) == sorted(inserted)
 
 
 def test_a_replacing_hint_spans_the_first_to_the_last_differing_token() -> None:
-    assert Hint("", ASKED, (1, 7, 7, 3, 2), (1, 4, 3, 2)).token_ids == (7, 7)
+    assert Hint("", OBSERVATION, (1, 7, 7, 3, 2), (1, 4, 3, 2)).token_ids == (7, 7)
     assert HINT.token_ids == (8, 9, 14)
 
 
 def test_reaching_the_answer_does_not_repeat_the_hint() -> None:
-    """The answer has to be written: 14 stands in the words and in the tokens."""
-    attempt = _attempt((1, 8, 9, 14, 5, 6, 2, 30, 31, 40, 14))
-    assert not repeats_hint(without_hint(attempt, HINT), HINT, ("hint",))
+    """The answer must be written: 14 is in the text and in the tokens."""
+    trajectory = _trajectory((1, 8, 9, 14, 5, 6, 2, 30, 31, 40, 14))
+    assert not repeats_hint(without_hint(trajectory, HINT), HINT, ("hint",))
 
 
 @pytest.mark.parametrize(
@@ -92,17 +91,17 @@ def test_reaching_the_answer_does_not_repeat_the_hint() -> None:
     ids=["mentioned", "quoted", "in capitals"],
 )
 def test_quoting_the_hint_repeats_it(texts: tuple[str, str]) -> None:
-    assert repeats_hint(without_hint(_attempt(texts=texts), HINT), HINT, ("hint",))
+    assert repeats_hint(without_hint(_trajectory(texts=texts), HINT), HINT, ("hint",))
 
 
 def test_whole_words_are_compared() -> None:
-    hinted = _attempt(texts=("the hinterland", "answer 14"))
+    hinted = _trajectory(texts=("the hinterland", "answer 14"))
     assert not repeats_hint(without_hint(hinted, HINT), HINT, ("hint",))
     assert repeats_hint(without_hint(hinted, HINT), HINT, ("hinterland",))
 
 
 def test_a_quotation_is_detected_without_listed_words() -> None:
-    quoting = _attempt(texts=("I know: the hint: THE ANSWER is 14", "answer 14"))
+    quoting = _trajectory(texts=("I know: the hint: THE ANSWER is 14", "answer 14"))
     assert repeats_hint(without_hint(quoting, HINT), HINT)
 
 
@@ -117,34 +116,36 @@ def test_a_quotation_is_detected_without_listed_words() -> None:
 def test_repeated_hint_tokens_are_detected_without_text(
     tokens: tuple[int, ...], spans: tuple[WrittenSpan, ...]
 ) -> None:
-    attempt = _attempt(tokens, spans, texts=("", ""))
-    assert repeats_hint(without_hint(attempt, HINT), HINT)
+    trajectory = _trajectory(tokens, spans, texts=("", ""))
+    assert repeats_hint(without_hint(trajectory, HINT), HINT)
 
 
 def test_a_hint_in_an_observation_is_refused() -> None:
-    echoed = _attempt((1, 8, 9, 14, 5, 6, 2, 30, 31, 8, 9, 14, 32), (WrittenSpan(0, 7, 9), WrittenSpan(1, 12, 13)))
+    echoed = _trajectory(
+        (1, 8, 9, 14, 5, 6, 2, 30, 31, 8, 9, 14, 32), (WrittenSpan(0, 7, 9), WrittenSpan(1, 12, 13))
+    )
     with pytest.raises(
         TrainingError, match=r"the hint leaks: trajectory 'helped/without-hint' still reads its tok"
     ):
         repeats_hint(without_hint(echoed, HINT), HINT)
-    told = _attempt(seen="remember: hint: the answer is 14")
+    reminded = _trajectory(result="remember: hint: the answer is 14")
     with pytest.raises(TrainingError, match="still reads its words 'hint: the answer is 14'"):
-        repeats_hint(without_hint(told, HINT), HINT)
+        repeats_hint(without_hint(reminded, HINT), HINT)
 
 
 def test_a_hint_that_cannot_be_removed_is_refused() -> None:
-    forked = _attempt()
+    forked = _trajectory()
     other = TokenRow((1, 8, 9, 14, 7, 2, 30), (WrittenSpan(1, 6, 7),), (-1.0,), "history_changed")
-    with pytest.raises(TrainingError, match="has a row that does not begin with the hinted prompt"):
+    with pytest.raises(TrainingError, match="has a row that does not start with the hinted prompt"):
         without_hint(replace(forked, rows=(*forked.rows, other)), HINT)
-    within = _attempt(spans=(WrittenSpan(0, 6, 9),))
-    with pytest.raises(TrainingError, match="has a row that does not begin with the hinted prompt"):
+    within = _trajectory(spans=(WrittenSpan(0, 6, 9),))
+    with pytest.raises(TrainingError, match="has a row that does not start with the hinted prompt"):
         without_hint(within, HINT)
     with pytest.raises(TrainingError, match="'helped' has a hint without tokens"):
-        without_hint(_attempt(), replace(HINT, hinted_ids=HINT.plain_ids))
+        without_hint(_trajectory(), replace(HINT, hinted_ids=HINT.plain_ids))
 
 
 def test_a_trajectory_without_turns_stays_empty() -> None:
-    empty = without_hint(replace(_attempt(), turns=(), rows=()), HINT)
+    empty = without_hint(replace(_trajectory(), turns=(), rows=()), HINT)
     assert (empty.turns, empty.rows) == ((), ())
     assert not repeats_hint(empty, HINT, ("hint",))

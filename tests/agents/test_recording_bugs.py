@@ -1,6 +1,6 @@
-"""Silent bugs of other projects in what is recorded of a conversation, each rebuilt small: none of them is ours.
+"""Regression tests for silent recording bugs of other projects, each reproduced in small.
 
-The invariant behind all of them: what is trained is, token for token, what the model was given and what it sampled.
+The common invariant: the trained tokens are exactly the prompt that the model got and the tokens that it sampled.
 """
 
 import asyncio
@@ -8,7 +8,17 @@ from collections.abc import Mapping, Sequence
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-from upturn.agents import Agent, Attempt, Job, Reply, Setting, ToolAgent, fork_counts, rendered_rows, run_rollouts
+from upturn.agents import (
+    Agent,
+    Job,
+    Reply,
+    RolloutRequest,
+    Setting,
+    ToolAgent,
+    fork_counts,
+    rendered_rows,
+    run_rollouts,
+)
 from upturn.agents.agent import ModelSession
 from upturn.agents.context import GrowingPrompt
 from upturn.config import Limits
@@ -28,7 +38,7 @@ from upturn.records import Action, JsonValue, Observation, Task, Trajectory, Tur
 from upturn.training import policy_rows
 
 END = "\x03"
-"""What a model closes its turn with; chat templates put a line break behind it, which no model writes."""
+"""A model's end token; chat templates add a line break after it, which no model writes."""
 
 
 def ids(text: str) -> tuple[int, ...]:
@@ -40,7 +50,7 @@ def text_of(token_ids: Sequence[int]) -> str:
 
 
 class ChatRenderer:
-    """A chat template of one token a letter, with a line break between a closed turn and the next one."""
+    """A chat template with one token a letter and a line break between two turns."""
 
     stop_ids = ids(END)
 
@@ -82,13 +92,13 @@ class Counter:
         self.count = snapshot
 
 
-class Recorded:
-    """What one attempt was, and all that its model was asked."""
+class RecordedRollout:
+    """The trajectory of one rollout, and the requests to its model."""
 
     def __init__(self, texts: Sequence[str], agent: Agent) -> None:
         self.model = ScriptedModel(list(texts), ids)
         setting = Setting("run", agent, "a@1", self.model, limits=Limits(), clock=lambda: 0.0)
-        jobs = [Job(Attempt(Task("t", "go", "count", "counter"), 0, 0), setting)]
+        jobs = [Job(RolloutRequest(Task("t", "go", "count", "counter"), 0, 0), setting)]
         (self.trajectory,) = asyncio.run(run_rollouts(jobs, lambda _: Counter()))
 
     @property
@@ -97,29 +107,29 @@ class Recorded:
 
     @property
     def contexts(self) -> list[tuple[int, ...]]:
-        """What stands before each written span in the row that trains it."""
+        """The tokens before each written span in the row that trains it."""
         return [row.token_ids[: span.start] for row in self.trajectory.rows for span in row.spans]
 
 
 def test_the_separator_between_turns_is_trained_as_served() -> None:
     """verl PR 6921: the line break after each closed turn was dropped, so training drifted turn by turn."""
-    found = Recorded(["c.add", "c.add", "user.finish"], ToolAgent(ChatRenderer(), Limits(), "Hi. "))
-    whole = (
+    rollout = RecordedRollout(["c.add", "c.add", "user.finish"], ToolAgent(ChatRenderer(), Limits(), "Hi. "))
+    expected = (
         f"<user>Hi. go{END}\n<assistant>c.add{END}"
         f"\n<tool>now 1{END}\n<assistant>c.add{END}"
         f"\n<tool>now 2{END}\n<assistant>user.finish{END}"
     )
-    (row,) = found.trajectory.rows
-    assert text_of(row.token_ids) == whole
-    assert found.contexts == found.prompts
-    assert fork_counts([found.trajectory]) == {}
-    # Rendered from the records, for supervised training, it is the same to the token.
-    (rendered,) = rendered_rows(found.trajectory, ChatRenderer(), GrowingPrompt(ChatRenderer(), "Hi. "))
+    (row,) = rollout.trajectory.rows
+    assert text_of(row.token_ids) == expected
+    assert rollout.contexts == rollout.prompts
+    assert fork_counts([rollout.trajectory]) == {}
+    # Rendered from the records, for supervised training, the tokens are the same.
+    (rendered,) = rendered_rows(rollout.trajectory, ChatRenderer(), GrowingPrompt(ChatRenderer(), "Hi. "))
     assert (rendered.token_ids, rendered.spans) == (row.token_ids, row.spans)
 
 
 def test_results_of_parallel_calls_are_one_turn_as_served() -> None:
-    """slime issue 2263: of two consecutive tool results each was rendered as a user turn of its own."""
+    """slime issue 2263: two consecutive tool results were rendered as two user turns."""
     call = {"function": {"name": "look", "arguments": "{}"}}
     turns, _ = parse_turns(
         [
@@ -134,13 +144,17 @@ def test_results_of_parallel_calls_are_one_turn_as_served() -> None:
     both = turns[1].observation
     assert "contents of a" in both.text and "contents of b" in both.text
     renderer = compact_renderer()
-    walk = tuple(
+    call_turns = tuple(
         Turn(turn.observation, turn.text, action)
         for turn, action in zip(turns, (Action("file", "look"), Action("user", "finish")), strict=True)
     )
-    trajectory = Trajectory("x", "t", "a@1", walk, Observation(""), "finished", "rendered")
+    trajectory = Trajectory("x", "t", "a@1", call_turns, Observation(""), "finished", "rendered")
     (row,) = rendered_rows(trajectory, renderer)
-    served = (*renderer.open(walk[0].observation), *renderer.write(Action("file", "look")), *renderer.extend(both))
+    served = (
+        *renderer.open(call_turns[0].observation),
+        *renderer.write(Action("file", "look")),
+        *renderer.extend(both),
+    )
     assert row.token_ids[: row.spans[1].start] == served
     opened = [token for token in row.token_ids if token == renderer.extend(Observation(""))[0]]
     assert len(opened) == 1
@@ -153,7 +167,7 @@ def compact_renderer() -> CompactRenderer:
 def byte_tokenizer(*merges: tuple[str, str]) -> Tokenizer:
     """One token a byte, and one for each merge."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {sign: place for place, sign in enumerate([*alphabet, *("".join(pair) for pair in merges)])}
+    vocabulary = {piece: index for index, piece in enumerate([*alphabet, *("".join(pair) for pair in merges)])}
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=list(merges)))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -162,7 +176,7 @@ def byte_tokenizer(*merges: tuple[str, str]) -> Tokenizer:
 
 
 class Spelling:
-    """A model that writes ``c.add`` letter by letter, as sampling may; its tokenizer would write fewer tokens."""
+    """A model that samples ``c.add`` letter by letter, where its tokenizer would encode fewer tokens."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.spelled = tuple(tokenizer.encode(letter, add_special_tokens=False).ids[0] for letter in "c.add")
@@ -171,7 +185,7 @@ class Spelling:
     async def generate(self, request: GenerationRequest) -> Generation:
         self.requests.append(request)
         written = (*self.spelled, request.stop_ids[0])
-        return Generation(written, tuple(-0.1 * (place + 1) for place in range(len(written))), "stop", "m")
+        return Generation(written, tuple(-0.1 * (index + 1) for index in range(len(written))), "stop", "m")
 
     def release(self, session: str) -> None:
         """Nothing is held."""
@@ -184,7 +198,7 @@ def test_non_canonical_tokens_are_trained_as_sampled() -> None:
     model, limits = Spelling(tokenizer), Limits(max_turns=3)
     agent = ToolAgent(CompactRenderer(tokenizer), limits)
     setting = Setting("run", agent, "a@1", model, limits=limits, clock=lambda: 0.0)
-    jobs = [Job(Attempt(Task("t", "add", "count", "counter"), 0, 0), setting)]
+    jobs = [Job(RolloutRequest(Task("t", "add", "count", "counter"), 0, 0), setting)]
     (trajectory,) = asyncio.run(run_rollouts(jobs, lambda _: Counter()))
     assert [turn.text for turn in trajectory.turns] == ["c.add"] * 3
     (row,) = trajectory.rows
@@ -198,7 +212,7 @@ def test_non_canonical_tokens_are_trained_as_sampled() -> None:
 
 
 class Tidying(ChatRenderer):
-    """Reads a call out of what was written and gives a tidy text, as tool parsers do."""
+    """Parses a call from the output and returns cleaned text, as tool parsers do."""
 
     def read(self, token_ids: Sequence[int]) -> ParsedOutput:
         text = text_of(token_ids).removesuffix(END).replace("<call>", "").replace("</call>", "").strip()
@@ -208,42 +222,42 @@ class Tidying(ChatRenderer):
 def test_parsing_a_call_does_not_change_its_tokens() -> None:
     """agent-lightning issue 326: with a tool parser, control tokens came back as other ids; training collapsed."""
     sampled = ["<call> c.add </call>", "<call>user.finish</call>\n"]
-    found = Recorded(sampled, ToolAgent(Tidying(), Limits()))
-    assert [turn.text for turn in found.trajectory.turns] == ["c.add", "user.finish"]
-    (row,) = found.trajectory.rows
+    rollout = RecordedRollout(sampled, ToolAgent(Tidying(), Limits()))
+    assert [turn.text for turn in rollout.trajectory.turns] == ["c.add", "user.finish"]
+    (row,) = rollout.trajectory.rows
     assert [text_of(row.token_ids[span.start : span.stop]) for span in row.spans] == [
         text + END for text in sampled
     ]
-    assert found.contexts == found.prompts
+    assert rollout.contexts == rollout.prompts
 
 
-class Forgetting:
-    """Thinks before it acts, and leaves earlier thoughts out of what it shows the model, as chat templates do."""
+class ThoughtStripping:
+    """Thinks before it acts, and removes earlier thoughts from the prompt, as chat templates do."""
 
     async def act(self, turns: Sequence[Turn], observation: Observation, model: ModelSession) -> Reply:
         renderer = ChatRenderer()
-        shown = [*(turn.observation for turn in turns), observation]
-        prompt = list(renderer.open(shown[0], ""))
-        for turn, later in zip(turns, shown[1:], strict=True):
-            prompt += [*ids(turn.text.rpartition("</think>")[2] + END), *renderer.extend(later)]
+        observations = [*(turn.observation for turn in turns), observation]
+        prompt = list(renderer.open(observations[0], ""))
+        for turn, result in zip(turns, observations[1:], strict=True):
+            prompt += [*ids(turn.text.rpartition("</think>")[2] + END), *renderer.extend(result)]
         generation = await model.generate(prompt, max_tokens=99, stop_ids=renderer.stop_ids)
         return Reply(*renderer.read(generation.token_ids))
 
 
 def test_hidden_thoughts_are_hidden_in_training_too() -> None:
-    """verl issue 5576: thoughts were stripped when served and piled up when trained. rLLM issue 352: where a prompt
-    did not extend the one before, the mask of the whole answer became 0."""
+    """verl issue 5576: thoughts were stripped in sampling but not in training. rLLM issue 352: where a prompt did
+    not extend the one before, the mask of the whole answer became 0."""
     texts = [f"<think>{word}</think>c.add" for word in ("one", "two")] + ["<think>three</think>user.finish"]
-    found = Recorded(texts, Forgetting())
-    assert found.contexts == found.prompts  # each turn is trained on exactly what it was served
-    assert fork_counts([found.trajectory]) == {"history_changed": 2}
-    last = text_of(found.trajectory.rows[2].token_ids)
+    rollout = RecordedRollout(texts, ThoughtStripping())
+    assert rollout.contexts == rollout.prompts  # each turn is trained in exactly its sampling context
+    assert fork_counts([rollout.trajectory]) == {"history_changed": 2}
+    last = text_of(rollout.trajectory.rows[2].token_ids)
     assert "three" in last and "one" not in last and "two" not in last
     written = [
-        text_of(row.token_ids[span.start : span.stop]) for row in found.trajectory.rows for span in row.spans
+        text_of(row.token_ids[span.start : span.stop]) for row in rollout.trajectory.rows for span in row.spans
     ]
-    assert written == [text + END for text in texts]  # and nothing of it is lost
-    trained = policy_rows(found.trajectory, (1.0, 2.0, 3.0))
-    assert [row.weights.tolist() for row in trained] == [
+    assert written == [text + END for text in texts]  # nothing is lost
+    training_rows = policy_rows(rollout.trajectory, (1.0, 2.0, 3.0))
+    assert [row.weights.tolist() for row in training_rows] == [
         [weight] * len(text + END) for weight, text in zip((1.0, 2.0, 3.0), texts, strict=True)
     ]

@@ -33,19 +33,19 @@ FIRST, SECOND = Observation("Move m1."), Observation("nothing there", code="not_
 
 
 def test_a_rendered_row_holds_the_tokens_a_model_would_read_and_write() -> None:
-    made = renderer()
-    (row,) = rendered_rows(trajectory(Turn(FIRST, "", MOVE), Turn(SECOND, "", FINISH)), made)
-    assert row.token_ids == (*made.open(FIRST), *made.write(MOVE), *made.extend(SECOND), *made.write(FINISH))
+    compact = renderer()
+    (row,) = rendered_rows(trajectory(Turn(FIRST, "", MOVE), Turn(SECOND, "", FINISH)), compact)
+    expected = (*compact.open(FIRST), *compact.write(MOVE), *compact.extend(SECOND), *compact.write(FINISH))
+    assert row.token_ids == expected
     written = [row.token_ids[span.start : span.stop] for span in row.spans]
-    assert [made.read(ids).action for ids in written] == [MOVE, FINISH]
+    assert [compact.read(ids).action for ids in written] == [MOVE, FINISH]
     assert [span.turn for span in row.spans] == [0, 1]
     assert row.logprobs == ()
 
 
 def test_rendered_rows_end_before_the_first_unparsed_turn() -> None:
-    made = renderer()
-    (row,) = rendered_rows(
-        trajectory(Turn(FIRST, "", MOVE), Turn(SECOND, "what", None)), made, GrowingPrompt(made, "Be kind.")
-    )
-    assert row.token_ids == (*made.open(FIRST, "Be kind."), *made.write(MOVE))
-    assert rendered_rows(trajectory(Turn(FIRST, "what", None)), made) == ()
+    compact = renderer()
+    unparsed = trajectory(Turn(FIRST, "", MOVE), Turn(SECOND, "what", None))
+    (row,) = rendered_rows(unparsed, compact, GrowingPrompt(compact, "Be kind."))
+    assert row.token_ids == (*compact.open(FIRST, "Be kind."), *compact.write(MOVE))
+    assert rendered_rows(trajectory(Turn(FIRST, "what", None)), compact) == ()

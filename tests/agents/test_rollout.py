@@ -6,10 +6,10 @@ import pytest
 
 from upturn.agents import (
     Agent,
-    Attempt,
     CallableAgent,
     Job,
     Reply,
+    RolloutRequest,
     Setting,
     ToolAgent,
     derived_seed,
@@ -54,7 +54,7 @@ def letters(text: str) -> list[int]:
 
 
 class Counter:
-    """Counts ``c.add``; ``user.finish`` ends it; ``c.break`` breaks it; everything else is refused."""
+    """Counts ``c.add``; ``user.finish`` ends it; ``c.break`` raises; any other action is an error."""
 
     def __init__(self, *, breaks_at: str = "") -> None:
         self.count = 0
@@ -91,7 +91,7 @@ def task(name: str = "t1") -> Task:
     return Task(id=name, instruction="go", family="count", environment="counter")
 
 
-def setting(texts: Sequence[str | Exception], limits: Limits = NO_LIMITS, agent: Agent | None = None) -> Setting:
+def scripted(texts: Sequence[str | Exception], limits: Limits = NO_LIMITS, agent: Agent | None = None) -> Setting:
     return Setting(
         key="run",
         agent=agent or ToolAgent(LetterRenderer(), limits, "P"),
@@ -102,14 +102,14 @@ def setting(texts: Sequence[str | Exception], limits: Limits = NO_LIMITS, agent:
     )
 
 
-def play(used: Setting, world: Callable[[Task], Counter] | None = None) -> Trajectory:
-    jobs = [Job(Attempt(task(), number=0, index=0), used)]
+def play(setting: Setting, world: Callable[[Task], Counter] | None = None) -> Trajectory:
+    jobs = [Job(RolloutRequest(task(), number=0, index=0), setting)]
     (trajectory,) = asyncio.run(run_rollouts(jobs, world or (lambda _: Counter())))
     return trajectory
 
 
 def test_a_rollout_records_turns_tokens_and_state() -> None:
-    trajectory = play(setting(["c.add", "user.finish"]))
+    trajectory = play(scripted(["c.add", "user.finish"]))
     assert trajectory.outcome == "finished"
     assert trajectory.turns == (
         Turn(Observation("go"), "c.add", Action("c", "add"), reward=1.0, state_hash="h0"),
@@ -126,19 +126,23 @@ def test_a_rollout_records_turns_tokens_and_state() -> None:
     assert (trajectory.origin, trajectory.model_version, trajectory.temperature) == ("sampled", "scripted", 1.0)
 
 
-def test_every_call_is_seeded_by_seed_task_attempt_and_call() -> None:
-    used = setting(["c.add", "c.add", "user.finish"])
-    jobs = [Job(Attempt(task(name), number, index), used) for index, name in enumerate("xy") for number in (0, 1)]
+def test_every_call_is_seeded_by_seed_task_number_and_call() -> None:
+    setting = scripted(["c.add", "c.add", "user.finish"])
+    jobs = [
+        Job(RolloutRequest(task(name), number, index), setting)
+        for index, name in enumerate("xy")
+        for number in (0, 1)
+    ]
     trajectories = asyncio.run(run_rollouts(jobs, lambda _: Counter()))
-    assert isinstance(used.model, ScriptedModel)
-    seeds = {request.seed for request in used.model.requests}
+    assert isinstance(setting.model, ScriptedModel)
+    seeds = {request.seed for request in setting.model.requests}
     assert len(seeds) == 4 * 3
     assert derived_seed(derived_seed(0, "y", 1), 2) in seeds
-    assert {request.order for request in used.model.requests} == {(0, 0), (0, 1), (1, 0), (1, 1)}
+    assert {request.order for request in setting.model.requests} == {(0, 0), (0, 1), (1, 0), (1, 1)}
     assert [trajectory.id for trajectory in trajectories] == [
         trajectory_id("run", name, "a@1", number) for name in "xy" for number in (0, 1)
     ]
-    assert len({each.id for each in trajectories}) == 4
+    assert len({trajectory.id for trajectory in trajectories}) == 4
 
 
 def test_unparsed_text_reaches_the_environment_as_malformed() -> None:
@@ -148,7 +152,7 @@ def test_unparsed_text_reaches_the_environment_as_malformed() -> None:
         worlds.append(Counter())
         return worlds[-1]
 
-    trajectory = play(setting(["nonsense", "user.finish"]), world)
+    trajectory = play(scripted(["nonsense", "user.finish"]), world)
     assert worlds[0].actions == [MALFORMED, Action("user", "finish")]
     assert trajectory.turns[0].action is None
     assert trajectory.turns[0].text == "nonsense"
@@ -166,30 +170,30 @@ def test_unparsed_text_reaches_the_environment_as_malformed() -> None:
     ],
 )
 def test_limits_name_the_outcome(limits: Limits, outcome: str, turns: int) -> None:
-    trajectory = play(setting(["c.add"], limits))
+    trajectory = play(scripted(["c.add"], limits))
     assert (trajectory.outcome, len(trajectory.turns)) == (outcome, turns)
     assert all(span.turn < turns for row in trajectory.rows for span in row.spans)
     assert all(len(row.token_ids) <= (limits.max_tokens or 99) for row in trajectory.rows)
 
 
 def test_a_truncated_action_is_recorded_but_not_executed() -> None:
-    trajectory = play(setting(["c.add"], Limits(max_action_tokens=2, max_turns=1)))
+    trajectory = play(scripted(["c.add"], Limits(max_action_tokens=2, max_turns=1)))
     assert (trajectory.turns[0].text, trajectory.turns[0].action) == ("c.", None)
     assert trajectory.final_state == {"count": 0}
 
 
 def test_the_time_limit_is_checked_between_turns() -> None:
     ticks = iter(range(100))
-    used = replace(setting(["c.add"], Limits(max_seconds=3.0)), clock=lambda: float(next(ticks)))
-    trajectory = play(used)
-    # One look before each turn: at 1 and 2 seconds there is time, at 3 there is none.
+    setting = replace(scripted(["c.add"], Limits(max_seconds=3.0)), clock=lambda: float(next(ticks)))
+    trajectory = play(setting)
+    # One reading before each turn: time is left at 1 and 2 seconds, none at 3.
     assert (trajectory.outcome, len(trajectory.turns)) == ("time_limit", 2)
     assert trajectory.usage.seconds == 4.0
 
 
 def test_a_failing_model_ends_its_rollout_only() -> None:
-    good, bad = setting(["user.finish"]), setting(["c.add", ModelError("gone")])
-    jobs = [Job(Attempt(task(name), 0, i), bad if name == "b" else good) for i, name in enumerate("abc")]
+    good, bad = scripted(["user.finish"]), scripted(["c.add", ModelError("gone")])
+    jobs = [Job(RolloutRequest(task(name), 0, i), bad if name == "b" else good) for i, name in enumerate("abc")]
     trajectories = asyncio.run(run_rollouts(jobs, lambda _: Counter()))
     assert [trajectory.outcome for trajectory in trajectories] == ["finished", "model_error", "finished"]
     broken = trajectories[1]
@@ -199,7 +203,7 @@ def test_a_failing_model_ends_its_rollout_only() -> None:
 
 @pytest.mark.parametrize(("breaks_at", "turns"), [("reset", 0), ("step", 1)])
 def test_a_failing_environment_is_recorded(breaks_at: str, turns: int) -> None:
-    trajectory = play(setting(["c.break"]), lambda _: Counter(breaks_at=breaks_at))
+    trajectory = play(scripted(["c.break"]), lambda _: Counter(breaks_at=breaks_at))
     assert (trajectory.outcome, trajectory.error) == ("environment_error", "OSError: no disk")
     assert (len(trajectory.turns), trajectory.final_observation.code) == (turns, "environment_error")
 
@@ -215,11 +219,13 @@ def test_at_most_slots_rollouts_run_and_results_keep_the_job_order() -> None:
         alive -= 1
         return "user.finish"
 
-    used = Setting("run", CallableAgent(slow), "a@1", model=None)
-    jobs = [Job(Attempt(replace(task(f"t{i}"), instruction=f"go {i}"), 0, i), used) for i in range(7)]
+    setting = Setting("run", CallableAgent(slow), "a@1", model=None)
+    jobs = [Job(RolloutRequest(replace(task(f"t{i}"), instruction=f"go {i}"), 0, i), setting) for i in range(7)]
     finished: list[str] = []
     trajectories = asyncio.run(
-        run_rollouts(jobs, lambda _: Counter(), slots=3, on_finish=lambda each: finished.append(each.task_id))
+        run_rollouts(
+            jobs, lambda _: Counter(), slots=3, on_finish=lambda trajectory: finished.append(trajectory.task_id)
+        )
     )
     assert [trajectory.task_id for trajectory in trajectories] == [f"t{i}" for i in range(7)]
     assert sorted(finished) == [f"t{i}" for i in range(7)]
@@ -230,19 +236,19 @@ def test_at_most_slots_rollouts_run_and_results_keep_the_job_order() -> None:
 
 
 class Reflecting:
-    """Thinks in a context of its own before each action, and forgets its history in the third turn."""
+    """Thinks in a separate context before each action, and drops its history in the third turn."""
 
     async def act(self, turns: Sequence[Turn], observation: Observation, model: ModelSession) -> Reply:
-        kept = tuple(letters("A")) if len(turns) != 2 else ()
+        prefix = tuple(letters("A")) if len(turns) != 2 else ()
         thought = await model.generate((*letters("think"), len(turns) + 1), max_tokens=9, stop_ids=(END,))
-        written = await model.generate((*kept, *letters(observation.text)), max_tokens=9, stop_ids=(END,))
+        written = await model.generate((*prefix, *letters(observation.text)), max_tokens=9, stop_ids=(END,))
         text = "user.finish" if len(turns) == 2 else "c.add"
         assert thought.token_ids and written.token_ids
         return Reply(text, read_call(text))
 
 
 def test_prompts_that_do_not_extend_an_earlier_row_start_new_rows_with_the_cause() -> None:
-    trajectory = play(setting(["x"], agent=Reflecting()))
+    trajectory = play(scripted(["x"], agent=Reflecting()))
     causes = [row.fork_cause for row in trajectory.rows]
     assert causes == [None, *["history_changed"] * 5]
     assert fork_counts([trajectory, trajectory]) == {"history_changed": 10}
@@ -252,7 +258,7 @@ def test_prompts_that_do_not_extend_an_earlier_row_start_new_rows_with_the_cause
 
 
 def test_two_interleaved_conversations_keep_one_row_each() -> None:
-    class Two:
+    class TwoConversations:
         async def act(self, turns: Sequence[Turn], observation: Observation, model: ModelSession) -> Reply:
             for name in "AB":
                 history = letters(name)
@@ -261,7 +267,7 @@ def test_two_interleaved_conversations_keep_one_row_each() -> None:
                 await model.generate(tuple(history[:-2]), max_tokens=9, stop_ids=(END,))
             return Reply("c.add", Action("c", "add"))
 
-    trajectory = play(setting(["x"], Limits(max_turns=3), agent=Two()))
+    trajectory = play(scripted(["x"], Limits(max_turns=3), agent=TwoConversations()))
     assert [row.token_ids for row in trajectory.rows] == [
         (*letters("Ax"), END, *letters("x"), END, *letters("x"), END),
         (*letters("Bx"), END, *letters("x"), END, *letters("x"), END),
@@ -276,7 +282,7 @@ def test_a_shortened_history_is_its_fork_cause() -> None:
             await model.generate(tuple(letters("abc"[: 3 - len(turns)])), max_tokens=9, stop_ids=(END,))
             return Reply("c.add", Action("c", "add"))
 
-    trajectory = play(setting(["x"], Limits(max_turns=2), agent=Shortening()))
+    trajectory = play(scripted(["x"], Limits(max_turns=2), agent=Shortening()))
     assert [row.fork_cause for row in trajectory.rows] == [None, "history_shortened"]
 
 
@@ -288,7 +294,7 @@ def test_tokens_of_a_failed_turn_are_kept_but_not_trained() -> None:
                 raise KeyError("lost")
             return Reply("c.add", Action("c", "add"))
 
-    trajectory = play(setting(["x"], agent=Breaking()))
+    trajectory = play(scripted(["x"], agent=Breaking()))
     (row,) = trajectory.rows
     assert row.token_ids == (7, *letters("x"), END, 7, *letters("x"), END)
     assert [(span.turn, span.start, span.stop) for span in row.spans] == [(0, 1, 3)]
@@ -297,6 +303,6 @@ def test_tokens_of_a_failed_turn_are_kept_but_not_trained() -> None:
 
 
 def test_an_agent_without_its_model_is_an_error() -> None:
-    trajectory = play(replace(setting(["x"]), model=None))
+    trajectory = play(replace(scripted(["x"]), model=None))
     assert trajectory.outcome == "model_error"
     assert "its rollout has none" in trajectory.error

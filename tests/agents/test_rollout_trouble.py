@@ -1,4 +1,4 @@
-"""Agents and environments that misbehave: recorded as their own attempt's outcome, and nothing else is touched."""
+"""Failing agents and environments: recorded as the outcome of their rollout; the others are unaffected."""
 
 import asyncio
 import subprocess
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from upturn.agents import Attempt, CallableAgent, Job, Setting, run_rollouts
+from upturn.agents import CallableAgent, Job, RolloutRequest, Setting, run_rollouts
 from upturn.config import Limits
 from upturn.environments.environment import Info, Step
 from upturn.records import Action, JsonValue, Observation, Task, Trajectory, Turn, fields_json, from_fields
@@ -20,12 +20,12 @@ TASK = Task("t", "go", "count", "counter")
 
 
 class Desk:
-    """Counts answers; ``user.finish`` ends it; an empty target is answered with an error."""
+    """Counts actions; ``user.finish`` ends it; an empty target is an error."""
 
     def __init__(self, **answers: Any) -> None:
         self.count = 0
         self.answers = answers
-        """What is given instead of the right ``observation``, ``reward``, ``costs`` or ``state``."""
+        """Values in place of the correct ``observation``, ``reward``, ``costs`` or ``state``."""
 
     def reset(self, task: Task) -> tuple[Observation, Info]:
         return Observation(task.instruction), Info({}, {}, state_hash="h")
@@ -53,10 +53,10 @@ class Desk:
 
 
 def play(*functions: Callable[..., Any], limits: Limits | None = None, **answers: Any) -> list[Trajectory]:
-    """One attempt of each function, all at the same time; every trajectory can be written and read back."""
+    """One concurrent rollout of each function; checks that every trajectory round-trips through its record."""
     jobs = [
         Job(
-            Attempt(replace(TASK, id=f"t{index}"), 0, index),
+            RolloutRequest(replace(TASK, id=f"t{index}"), 0, index),
             Setting("run", CallableAgent(function), f"a{index}@1", None, limits or Limits(max_turns=3)),
         )
         for index, function in enumerate(functions)
@@ -106,11 +106,11 @@ def test_an_answer_of_another_type_is_a_model_error(answer: Any, error: str) -> 
 
 class _SilentError(Exception):
     def __str__(self) -> str:
-        raise ValueError("not even this works")
+        raise ValueError("no message")
 
 
 @pytest.mark.parametrize(
-    ("error", "shown"),
+    ("error", "message"),
     [
         (ValueError("\ud800"), "ValueError: \\ud800"),
         (_SilentError(), "_SilentError: its message cannot be shown"),
@@ -120,7 +120,7 @@ class _SilentError(Exception):
     ],
     ids=["unicode", "silent", "endless", "exit", "cancelled"],
 )
-def test_any_exception_of_an_agent_is_recorded(error: BaseException, shown: str) -> None:
+def test_any_exception_of_an_agent_is_recorded(error: BaseException, message: str) -> None:
     def raising(*_: object) -> str:
         raise error
 
@@ -129,8 +129,8 @@ def test_any_exception_of_an_agent_is_recorded(error: BaseException, shown: str)
         raise error
 
     plain, later, sibling = play(raising, raising_later, finish)
-    assert (plain.outcome, plain.error) == ("model_error", shown)
-    assert (later.outcome, later.error) == ("model_error", shown)
+    assert (plain.outcome, plain.error) == ("model_error", message)
+    assert (later.outcome, later.error) == ("model_error", message)
     assert sibling.outcome == "finished"
 
 
@@ -140,17 +140,17 @@ def test_an_endless_answer_is_truncated() -> None:
 
 
 def test_an_agent_cannot_change_the_record() -> None:
-    given: list[Action] = []
+    actions: list[Action] = []
 
     def meddling(_: str, turns: Sequence[Turn], __: Observation) -> Action:
         for turn in turns:
             turn.costs["error"] = 0.0  # type: ignore[index]
             assert turn.action is not None
             turn.action.parameters["list"].append("more")  # type: ignore[union-attr]
-        for action in given:
+        for action in actions:
             action.parameters["list"].append("later")  # type: ignore[union-attr]
-        given.append(Action("desk", "add", {"list": ["first"]}))
-        return given[-1]
+        actions.append(Action("desk", "add", {"list": ["first"]}))
+        return actions[-1]
 
     (trajectory,) = play(meddling)
     assert len(trajectory.turns) == 3
@@ -161,7 +161,7 @@ def test_an_agent_cannot_change_the_record() -> None:
 
 @contextmanager
 def blocking() -> Iterator[Callable[..., str]]:
-    """A function that does not return before the block is left."""
+    """A function that does not return before the context exits."""
     release = threading.Event()
 
     def block(*_: object) -> str:
@@ -175,9 +175,9 @@ def blocking() -> Iterator[Callable[..., str]]:
 
 
 def clock(*seconds: float) -> Callable[[], float]:
-    """Shows these seconds, one at the start and one before each turn; the last one stays."""
-    left = list(seconds)
-    return lambda: left.pop(0) if len(left) > 1 else left[0]
+    """A clock with these readings, one at the start and one before each turn; the last one is repeated."""
+    readings = list(seconds)
+    return lambda: readings.pop(0) if len(readings) > 1 else readings[0]
 
 
 def test_a_hanging_agent_reaches_the_time_limit_alone() -> None:
@@ -188,7 +188,7 @@ def test_a_hanging_agent_reaches_the_time_limit_alone() -> None:
     def late(_: str, turns: Sequence[Turn], __: Observation) -> str:
         return block() if turns else "desk.add"
 
-    # Where 100 seconds are left nothing runs out of time; where 10 ms are, only what does not return.
+    # With 100 seconds left nothing times out; with 10 ms left, only an agent that does not return.
     timed = Setting("run", CallableAgent(finish), "a@1", None, Limits(max_seconds=100.0))
     with blocking() as block:
         settings = [
@@ -197,9 +197,9 @@ def test_a_hanging_agent_reaches_the_time_limit_alone() -> None:
             replace(timed, agent=CallableAgent(late), clock=clock(0, 0, 99.99)),
             replace(timed, clock=clock(0)),
         ]
-        jobs = [Job(Attempt(TASK, number, 0), used) for number, used in enumerate(settings)]
+        jobs = [Job(RolloutRequest(TASK, number, 0), setting) for number, setting in enumerate(settings)]
         stuck, asleep, second, sibling = asyncio.run(run_rollouts(jobs, lambda _: Desk()))
-    assert [each.outcome for each in (stuck, asleep, second)] == ["time_limit"] * 3
+    assert [trajectory.outcome for trajectory in (stuck, asleep, second)] == ["time_limit"] * 3
     assert (stuck.turns, stuck.error, stuck.final_state) == ((), "", {"count": 0})
     assert ([turn.text for turn in second.turns], second.final_state) == (["desk.add"], {"count": 1})
     assert sibling.outcome == "finished"
@@ -222,10 +222,12 @@ def test_a_hanging_function_does_not_delay_the_exit() -> None:
         "task = next(iter(kit.tasks(seed=0, split='train', families=['mail_file'])))\n"
         "setting = Setting('k', CallableAgent(lambda *_: threading.Event().wait()), 'a@1', None,"
         " Limits(max_seconds=0.1))\n"
-        "print(asyncio.run(rollout(Attempt(task, 0, 0), kit.environment, setting)).outcome)\n"
+        "print(asyncio.run(rollout(RolloutRequest(task, 0, 0), kit.environment, setting)).outcome)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "time_limit\n", "")
+    completed = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (completed.returncode, completed.stdout, completed.stderr) == (0, "time_limit\n", "")
 
 
 @pytest.mark.parametrize(
@@ -250,9 +252,9 @@ def test_unrecordable_observations_are_an_environment_error(answers: dict[str, A
 
 
 def test_agents_without_a_model_have_separate_slots() -> None:
-    class Eager:
+    class UnusedModel:
         async def generate(self, request: Any) -> Any:
-            raise AssertionError("never asked")
+            raise AssertionError("not called")
 
         def release(self, session: str) -> None:
             pass
@@ -266,7 +268,10 @@ def test_agents_without_a_model_have_separate_slots() -> None:
             await asyncio.sleep(0)
         return "user.finish" if waiting == 2 else "desk.add"
 
-    own = Setting("run", CallableAgent(meet), "a@1", Eager())
-    jobs = [Job(Attempt(TASK, 0, 0), own), Job(Attempt(TASK, 0, 0), replace(own, agent_version="b@1", model=None))]
+    setting = Setting("run", CallableAgent(meet), "a@1", UnusedModel())
+    jobs = [
+        Job(RolloutRequest(TASK, 0, 0), setting),
+        Job(RolloutRequest(TASK, 0, 0), replace(setting, agent_version="b@1", model=None)),
+    ]
     trajectories = asyncio.run(run_rollouts(jobs, lambda _: Desk(), slots=1))
     assert [trajectory.outcome for trajectory in trajectories] == ["finished", "finished"]

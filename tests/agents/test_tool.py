@@ -10,40 +10,43 @@ from upturn.models import GenerationRequest
 from upturn.records import Action, Observation, Turn
 
 
-def ask(function: AgentFunction, turns: Sequence[Turn] = ()) -> Reply:
-    session = Recorder(None, GenerationRequest((), 0, (), 1.0, "s", (0, 0), 0))
-    return asyncio.run(CallableAgent(function).act(turns, Observation("now"), session))
+def session() -> Recorder:
+    return Recorder(None, GenerationRequest((), 0, (), 1.0, "s", (0, 0), 0))
+
+
+def act(function: AgentFunction, turns: Sequence[Turn] = ()) -> Reply:
+    return asyncio.run(CallableAgent(function).act(turns, Observation("now"), session()))
 
 
 def test_a_function_answers_with_an_action_or_with_text() -> None:
-    assert ask(lambda *_: Action("mail", "list", {"folder": "in"})) == Reply(
+    assert act(lambda *_: Action("mail", "list", {"folder": "in"})) == Reply(
         "mail.list folder=in", Action("mail", "list", {"folder": "in"})
     )
-    assert ask(lambda *_: "mail.list folder=in").action == Action("mail", "list", {"folder": "in"})
+    assert act(lambda *_: "mail.list folder=in").action == Action("mail", "list", {"folder": "in"})
     parts = '{"target_app": "mail", "operation": "list", "parameters": {"folder": "in"}, "reasoning": "to see"}'
-    assert ask(lambda *_: parts) == Reply(parts, Action("mail", "list", {"folder": "in"}, "to see"))
-    assert ask(lambda *_: "I do not know") == Reply("I do not know", None)
+    assert act(lambda *_: parts) == Reply(parts, Action("mail", "list", {"folder": "in"}, "to see"))
+    assert act(lambda *_: "I do not know") == Reply("I do not know", None)
 
 
-def test_a_function_may_be_async_and_sees_instruction_turns_and_observation() -> None:
-    seen: list[object] = []
+def test_an_async_function_gets_instruction_turns_and_observation() -> None:
+    arguments: list[object] = []
 
     async def function(instruction: str, turns: Sequence[Turn], observation: Observation) -> str:
-        seen.extend([instruction, len(turns), observation.text])
+        arguments.extend([instruction, len(turns), observation.text])
         return "user.finish"
 
-    assert ask(function).action == Action("user", "finish")
-    assert ask(function, [Turn(Observation("first"), "x.y", Action("x", "y"))]).action is not None
-    assert seen == ["now", 0, "now", "first", 1, "now"]
+    assert act(function).action == Action("user", "finish")
+    assert act(function, [Turn(Observation("first"), "x.y", Action("x", "y"))]).action is not None
+    assert arguments == ["now", 0, "now", "first", 1, "now"]
 
 
 def test_an_action_outside_the_grammar_still_reaches_the_environment() -> None:
-    assert ask(lambda *_: Action("my mail", "list")) == Reply("my mail.list", Action("my mail", "list"))
+    assert act(lambda *_: Action("my mail", "list")) == Reply("my mail.list", Action("my mail", "list"))
 
 
 def test_other_answers_are_refused() -> None:
     with pytest.raises(TypeError, match="must return an Action or a str, got a int"):
-        ask(lambda *_: 3)  # type: ignore[arg-type]
+        act(lambda *_: 3)  # type: ignore[arg-type]
 
 
 def test_a_plain_function_runs_in_a_thread() -> None:
@@ -53,14 +56,13 @@ def test_a_plain_function_runs_in_a_thread() -> None:
         assert release.wait(60)
         return "user.finish"
 
-    async def both() -> Reply:
-        session = Recorder(None, GenerationRequest((), 0, (), 1.0, "s", (0, 0), 0))
-        asked = asyncio.create_task(CallableAgent(waiting).act((), Observation("now"), session))
+    async def run() -> Reply:
+        reply = asyncio.create_task(CallableAgent(waiting).act((), Observation("now"), session()))
         await asyncio.sleep(0)
-        release.set()  # not reached if the function held up the loop
-        return await asked
+        release.set()  # not reached if the function blocks the loop
+        return await reply
 
-    assert asyncio.run(both()).action == Action("user", "finish")
+    assert asyncio.run(run()).action == Action("user", "finish")
 
 
 def test_an_object_with_an_async_call_is_async_too() -> None:
@@ -69,33 +71,33 @@ def test_an_object_with_an_async_call_is_async_too() -> None:
             assert threading.current_thread() is threading.main_thread()
             return "user.finish"
 
-    assert ask(Caller()).text == "user.finish"
-    assert ask(lambda *_: Caller()()).text == "user.finish"
+    assert act(Caller()).text == "user.finish"
+    assert act(lambda *_: Caller()()).text == "user.finish"
 
 
 @pytest.mark.parametrize(
     "error", [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, StopIteration]
 )
 def test_exits_and_cancellations_become_errors(error: type[BaseException]) -> None:
-    def leaving(*_: object) -> str:
+    def raising(*_: object) -> str:
         raise error
 
     with pytest.raises(RuntimeError, match=error.__name__):
-        ask(leaving)
+        act(raising)
 
 
 @pytest.mark.parametrize("error", [SystemExit, asyncio.CancelledError])
 def test_an_async_function_cannot_exit_the_process(error: type[BaseException]) -> None:
-    async def leaving(*_: object) -> str:
+    async def raising(*_: object) -> str:
         raise error
 
     with pytest.raises(RuntimeError, match=error.__name__):
-        ask(leaving)
+        act(raising)
 
 
 def test_an_action_with_non_text_names_still_has_a_text() -> None:
     action = Action(None, 5)  # type: ignore[arg-type]
-    assert ask(lambda *_: action) == Reply("None.5", action)
+    assert act(lambda *_: action) == Reply("None.5", action)
 
 
 def test_an_abandoned_endless_loop_is_stopped() -> None:
@@ -107,9 +109,8 @@ def test_an_abandoned_endless_loop_is_stopped() -> None:
             pass
 
     async def give_up() -> None:
-        session = Recorder(None, GenerationRequest((), 0, (), 1.0, "s", (0, 0), 0))
         async with asyncio.timeout(0.01):
-            await CallableAgent(spin).act((), Observation("now"), session)
+            await CallableAgent(spin).act((), Observation("now"), session())
 
     with pytest.raises(TimeoutError):
         asyncio.run(give_up())

@@ -1,42 +1,47 @@
-"""A conversation with a side without a process."""
+"""An implementation's connection without a process."""
 
 import io
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from benchmarks.side import Channel, Side
-from benchmarks.sides.task import UpdateTask
-from benchmarks.subjects.subject import Subject
-from benchmarks.subjects.workload import WorkloadSettings, make_workload, save_workload
+from benchmarks.implementations.update_task import UpdateTask
+from benchmarks.worker_process import Channel, Implementation
+from benchmarks.workloads.model import ModelSpec
+from benchmarks.workloads.workload import WorkloadSettings
 from upturn.records import JsonValue
 
-Talk = Callable[[Side, Mapping[str, JsonValue], int], list[dict[str, JsonValue]]]
+Run = Callable[[Implementation, Mapping[str, JsonValue], int], list[dict[str, JsonValue]]]
 
 
 @pytest.fixture
-def talk() -> Talk:
-    """All answers of a side that is asked for so many steps."""
+def run_steps() -> Run:
+    """Runs an implementation for so many steps; returns all responses."""
 
-    def converse(side: Side, settings: Mapping[str, JsonValue], steps: int) -> list[dict[str, JsonValue]]:
-        told = io.StringIO("step\n" * steps)
-        answered = io.StringIO()
-        side(Channel(told, answered), settings)
-        return [json.loads(line) for line in answered.getvalue().splitlines()]
+    def run(
+        implementation: Implementation, settings: Mapping[str, JsonValue], steps: int
+    ) -> list[dict[str, JsonValue]]:
+        requests = io.StringIO("step\n" * steps)
+        responses = io.StringIO()
+        implementation(Channel(requests, responses), settings)
+        return [json.loads(line) for line in responses.getvalue().splitlines()]
 
-    return converse
+    return run
 
 
 @pytest.fixture
 def task(tmp_path: Path) -> UpdateTask:
     """A tiny model and four rollouts that share a prompt."""
-    settings = WorkloadSettings(
-        prompt_tokens=24, attempts=4, turns=(2, 3), action_tokens=(3, 5), observation_tokens=(4, 8), vocabulary=64
+    workload = WorkloadSettings(
+        prompt_tokens=24,
+        group_size=4,
+        turns=(2, 3),
+        action_tokens=(3, 5),
+        observation_tokens=(4, 8),
+        shared_turns=1,
+        vocabulary=64,
     )
-    workload = make_workload(replace(settings, shared_turns=1))
-    save_workload(workload, tmp_path / "rollouts.npz")
-    subject = Subject(width=64, layers=2, vocabulary=64, positions=128)
-    return UpdateTask(subject, tmp_path / "rollouts.npz", tmp_path / "own.npy", 1, tmp_path / "dense.safetensors")
+    model = ModelSpec(width=64, layers=2, vocabulary=64, positions=128)
+    return UpdateTask(model, workload, tmp_path / "logprobs.npy", 1, tmp_path / "dense.safetensors")

@@ -1,4 +1,4 @@
-"""What is known of GPUs by name, and rates by a clock that does not run."""
+"""Nameplate rates by device name, and measured rates with a scripted clock."""
 
 from collections.abc import Iterator
 
@@ -24,25 +24,25 @@ from benchmarks.machine.accelerator import device_name, find_device, nameplate_r
         ("cpu", None),
     ],
 )
-def test_makers_rates_are_those_of_the_data_sheets(name: str, tera: float | None) -> None:
+def test_nameplate_rates_are_those_of_the_data_sheets(name: str, tera: float | None) -> None:
     assert nameplate_rate(name) == (None if tera is None else tera * 1e12)
 
 
-def test_the_best_size_counts_and_each_is_timed_over_eight_products(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_best_size_counts_and_each_is_timed_over_eight_products(monkeypatch: pytest.MonkeyPatch) -> None:
     clock: Iterator[float] = iter([0.0, 2.0, 10.0, 11.0])  # eight of 2·4³ in 2 s, then eight of 2·8³ in 1 s
     monkeypatch.setattr(accelerator, "now", lambda _: next(clock))
     assert product_rate("cpu", (4, 8)) == 8 * 1024.0
 
 
-@pytest.mark.parametrize(("is_there", "found"), [(True, "cuda"), (False, None)])
-def test_a_device_is_there_when_torch_can_use_it(
-    monkeypatch: pytest.MonkeyPatch, is_there: bool, found: str | None
+@pytest.mark.parametrize(("is_available", "expected"), [(True, "cuda"), (False, None)])
+def test_device_is_cuda_when_torch_can_use_it(
+    monkeypatch: pytest.MonkeyPatch, is_available: bool, expected: str | None
 ) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: is_there)
-    assert find_device() == found
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: is_available)
+    assert find_device() == expected
 
 
-def test_only_on_cuda_the_clock_waits_and_the_driver_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clock_waits_and_driver_names_the_device_only_on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[str] = []
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: waits.append("waited"))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")

@@ -1,4 +1,4 @@
-"""``python -m benchmarks algorithms`` prints one object, names what it skipped, and measures nothing twice."""
+"""``python -m benchmarks algorithms`` prints one object, reports skipped parts, and measures nothing twice."""
 
 import json
 from importlib.util import find_spec
@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from benchmarks.algorithms.contestant import CONTESTANTS
+from benchmarks.algorithms.toy_algorithms import ALGORITHMS
 from benchmarks.commands.algorithms import bench_algorithms
 from upturn.errors import ConfigError, MeasurementError
 
@@ -24,19 +24,19 @@ def _run(*options: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_a_stopped_bench_goes_on_where_it_was_and_says_the_same(tmp_path: Path) -> None:
+def test_interrupted_bench_resumes_with_the_same_results(tmp_path: Path) -> None:
     options = ("--quick", "--part", "toys", "--part", "size", "--folder", str(tmp_path))
     first = _run(*options)
-    ledger = tmp_path / "toys" / "measurements.jsonl"
-    whole = ledger.read_bytes()
+    cache = tmp_path / "toys" / "measurements.jsonl"
+    whole = cache.read_bytes()
     lines = whole.splitlines(keepends=True)
-    ledger.write_bytes(b"".join(lines[:-1]) + lines[-1][:20])  # as a kill leaves it: a line cut in two
+    cache.write_bytes(b"".join(lines[:-1]) + lines[-1][:20])  # as a kill leaves it: a line cut in two
     second = _run(*options)
     assert second["results"] == first["results"]
-    assert len(ledger.read_bytes().splitlines()) == len(lines)
+    assert len(cache.read_bytes().splitlines()) == len(lines)
     named = [each["name"] for each in first["results"]]
-    assert named[: len(CONTESTANTS)] == [
-        *(f"toys_bandit_{way}" for way in CONTESTANTS if way != "world_model"),
+    assert named[: len(ALGORITHMS)] == [
+        *(f"toys_bandit_{name}" for name in ALGORITHMS if name != "world_model"),
         "toys_lamp_world_model",
     ]
     assert "size_grpo" in named
@@ -55,7 +55,7 @@ def test_all_parts_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(find_spec("trl") is not None, reason="TRL is installed")
-def test_a_part_that_misses_something_is_refused_by_name_and_else_told(
+def test_part_with_a_missing_requirement_is_refused_by_name_and_otherwise_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(MeasurementError, match="no TRL is installed"):
@@ -66,6 +66,6 @@ def test_a_part_that_misses_something_is_refused_by_name_and_else_told(
     assert "pip install" in found["losses"]["not_measured"]
 
 
-def test_an_unknown_part_is_refused_by_name(tmp_path: Path) -> None:
+def test_unknown_part_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"--part takes toys.*; got 'toy'"):
         _run("--part", "toy", "--folder", str(tmp_path))

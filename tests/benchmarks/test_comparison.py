@@ -1,46 +1,48 @@
-"""Taking turns, ratios and bars, with a clock that is a list."""
+"""Alternating steps, ratios and bars, with scripted times."""
 
 import pytest
 
 from benchmarks.comparison import Bar, Pair, Spread, alternate, memory_ratio, result, speedup, spread
-from benchmarks.worker import Made
+from benchmarks.worker import Response
 from upturn.errors import MeasurementError
 from upturn.records import Result
 
 
-def made(seconds: float, peak: float = 1.0) -> Made:
-    return Made({"seconds": seconds, "peak_bytes": peak})
+def response(seconds: float, peak: float = 1.0) -> Response:
+    return Response({"seconds": seconds, "peak_bytes": peak})
 
 
-def test_sides_take_turns_and_the_beginner_changes() -> None:
+def test_implementations_take_turns_and_the_first_one_changes() -> None:
     calls: list[str] = []
 
-    def side(name: str) -> Made:
+    def step(name: str) -> Response:
         calls.append(name)
-        return made(len(calls))
+        return response(len(calls))
 
-    pairs = alternate(lambda: side("theirs"), lambda: side("ours"), 3)
-    assert calls == ["theirs", "ours", "ours", "theirs", "theirs", "ours"]
-    assert [(pair.theirs.seconds, pair.ours.seconds) for pair in pairs] == [(1, 2), (4, 3), (5, 6)]
+    pairs = alternate(lambda: step("baseline"), lambda: step("candidate"), 3)
+    assert calls == ["baseline", "candidate", "candidate", "baseline", "baseline", "candidate"]
+    assert [(pair.baseline.seconds, pair.candidate.seconds) for pair in pairs] == [(1, 2), (4, 3), (5, 6)]
 
 
-def test_no_repetition_is_refused() -> None:
+def test_zero_repetitions_are_refused() -> None:
     with pytest.raises(ValueError, match="at least 1, got 0"):
-        alternate(lambda: made(1), lambda: made(1), 0)
+        alternate(lambda: response(1), lambda: response(1), 0)
 
 
 def test_speedup_is_the_median_of_pairwise_ratios() -> None:
-    pairs = [Pair(made(6), made(2)), Pair(made(40), made(4)), Pair(made(10), made(2))]
+    pairs = [Pair(response(6), response(2)), Pair(response(40), response(4)), Pair(response(10), response(2))]
     assert speedup(pairs) == Spread(5.0, 3.0, 10.0, 3)
 
 
-def test_a_drift_that_hits_both_sides_of_a_pair_leaves_the_ratio_alone() -> None:
-    pairs = [Pair(made(6 * drift), made(2 * drift)) for drift in (1.0, 1.5, 7.0)]
+def test_drift_within_a_pair_does_not_change_the_ratio() -> None:
+    pairs = [Pair(response(6 * drift), response(2 * drift)) for drift in (1.0, 1.5, 7.0)]
     assert speedup(pairs) == pytest.approx((3.0, 3.0, 3.0, 3))
 
 
-def test_memory_is_our_share_of_theirs() -> None:
-    assert memory_ratio([Pair(made(1, 8), made(1, 2)), Pair(made(1, 8), made(1, 6))]) == Spread(0.5, 0.25, 0.75, 2)
+def test_memory_is_a_share_of_the_baselines() -> None:
+    assert memory_ratio([Pair(response(1, 8), response(1, 2)), Pair(response(1, 8), response(1, 6))]) == Spread(
+        0.5, 0.25, 0.75, 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -58,7 +60,7 @@ def test_bars_are_inclusive_and_never_hold_for_nan(bar: Bar, value: float, text:
     assert (bar.text, bar.holds(value)) == (text, holds)
 
 
-def test_results_carry_spread_and_bar_where_there_are_any() -> None:
+def test_results_have_spread_and_bar_where_there_are_any() -> None:
     assert result("speed", spread([4.0, 6.0, 5.0]), "×", Bar(5)) == Result(
         "speed", 5.0, "×", 4.0, 6.0, 3, ">= 5", True
     )
@@ -66,6 +68,6 @@ def test_results_carry_spread_and_bar_where_there_are_any() -> None:
 
 
 @pytest.mark.parametrize("value", [None, "3", True])
-def test_a_figure_that_is_no_number_is_refused(value: str | bool | None) -> None:
+def test_figure_that_is_not_a_number_is_refused(value: str | bool | None) -> None:
     with pytest.raises(MeasurementError, match="'seconds'"):
-        _ = Made({"seconds": value}).seconds
+        _ = Response({"seconds": value}).seconds

@@ -1,4 +1,4 @@
-"""Memory of a step on CUDA is torch's count beyond the baseline; the system's is tested with the workers."""
+"""Memory of a step on CUDA is torch's count beyond the baseline; memory on the CPU is tested with the workers."""
 
 import io
 import json
@@ -6,17 +6,17 @@ import json
 import pytest
 import torch
 
-from benchmarks.side import Channel, serve_steps
+from benchmarks.worker_process import Channel, serve_steps
 
 
-def test_on_cuda_the_peak_is_torchs_since_the_step_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cuda_peak_is_torchs_since_the_step_was_requested(monkeypatch: pytest.MonkeyPatch) -> None:
     held, peak = [100], [100]
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: held[0])
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: peak[0])
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: peak.__setitem__(0, held[0]))
     sizes = iter([40, 30])
-    answered = io.StringIO()
-    channel = Channel(io.StringIO("step\nstep\n"), answered)
+    responses = io.StringIO()
+    channel = Channel(io.StringIO("step\nstep\n"), responses)
 
     def step() -> dict[str, float]:
         peak[0] = max(peak[0], held[0] + next(sizes))
@@ -24,4 +24,4 @@ def test_on_cuda_the_peak_is_torchs_since_the_step_was_asked_for(monkeypatch: py
 
     channel.mark_baseline("cuda")
     serve_steps(channel, {}, step)
-    assert [json.loads(line)["peak_bytes"] for line in answered.getvalue().splitlines()] == [0, 40, 30]
+    assert [json.loads(line)["peak_bytes"] for line in responses.getvalue().splitlines()] == [0, 40, 30]

@@ -1,4 +1,4 @@
-"""``python -m benchmarks rollout`` with sides that sample nothing: which figures come out, and when it refuses."""
+"""``python -m benchmarks rollout`` with implementations that sample nothing: figures, bars and refusals."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from benchmarks import ahead, rollout
+from benchmarks import async_rollouts, rollout
 from benchmarks.__main__ import app
 from benchmarks.rollout import CASES, quick
 
@@ -17,8 +17,8 @@ HERE = Path(__file__).parent
 @pytest.fixture(autouse=True)
 def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(HERE))
-    monkeypatch.setattr(rollout, "ENGINE_SIDE", "fake_sampling_sides:engine")
-    monkeypatch.setattr(rollout, "GENERATE_SIDE", "fake_sampling_sides:generate")
+    monkeypatch.setattr(rollout, "ENGINE", "fake_sampling_implementations:engine")
+    monkeypatch.setattr(rollout, "GENERATE", "fake_sampling_implementations:generate")
 
 
 def run(*arguments: str) -> Result:
@@ -29,29 +29,29 @@ def figures(result: Result) -> dict[str, Any]:
     return {figure["name"]: figure for figure in json.loads(result.stdout)["results"]}
 
 
-def test_each_rival_gives_a_ratio_with_its_bar_and_the_faster_cache_is_the_one_to_beat() -> None:
+def test_each_baseline_has_a_ratio_with_its_bar_and_the_faster_cache_counts() -> None:
     result = run("--only", "p1000", "--reps", "2")
     assert result.exit_code == 0, result.output
-    found = figures(result)
-    ratios = {name: each["value"] for name, each in found.items() if "speedup" in name}
+    rows = figures(result)
+    ratios = {name: row["value"] for name, row in rows.items() if "speedup" in name}
     assert ratios == {
         "p1000_speedup_vs_whole": 16.0,
         "p1000_speedup_vs_kept": 5.0,
         "p1000_speedup_vs_shared": 3.0,
     }
-    assert {name: each["bar"] for name, each in found.items() if each["bar"]} == {
+    assert {name: row["bar"] for name, row in rows.items() if row["bar"]} == {
         "p1000_speedup_vs_whole": ">= 8",
         "p1000_speedup_vs_kept": ">= 2",
     }
-    assert found["p1000_logprob_gap"]["value"] == 2e-6
+    assert rows["p1000_logprob_gap"]["value"] == 2e-6
     details = json.loads(result.stdout)["p1000"]
     assert details["kept"]["way"] == "allocated"
     assert details["written_tokens"] == 64 * 8 * 20
     assert details["whole"]["their_tokens_per_second"] == [640, 640]
 
 
-def test_a_missed_bar_is_an_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rollout, "ENGINE_SIDE", "fake_sampling_sides:slow_engine")
+def test_missed_bar_sets_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollout, "ENGINE", "fake_sampling_implementations:slow_engine")
     result = run("--only", "p60-varied", "--reps", "1")
     assert result.exit_code == 1
     assert figures(result)["p60-varied_speedup_vs_whole"]["holds"] is True
@@ -59,29 +59,29 @@ def test_a_missed_bar_is_an_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("side", "said"),
-    [("wrong_logprobs", "log-probs differ by 0.003 nats"), ("wrong_tokens", "tokens lie 17 standard")],
+    ("implementation", "message"),
+    [("wrong_logprobs", "log-probs differ by 0.003 nats"), ("wrong_tokens", "tokens are 17 standard")],
 )
-def test_nothing_is_timed_when_a_side_does_not_sample_from_the_model(
-    side: str, said: str, monkeypatch: pytest.MonkeyPatch
+def test_nothing_is_timed_when_tokens_are_not_drawn_from_the_model(
+    implementation: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rollout, "GENERATE_SIDE", f"fake_sampling_sides:{side}")
+    monkeypatch.setattr(rollout, "GENERATE", f"fake_sampling_implementations:{implementation}")
     result = run("--only", "p60", "--reps", "1")
     assert result.exit_code == 1
-    assert said in result.stderr
+    assert message in result.stderr
     assert "nothing was timed" in result.stderr
 
 
-def test_sampling_ahead_is_compared_with_training_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "AHEAD_SIDE", "fake_sampling_sides:training")
+def test_asynchronous_rollouts_are_compared_with_synchronous_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(async_rollouts, "ASYNC_GRPO", "fake_sampling_implementations:training")
     result = run("--only", "ahead", "--reps", "2")
     assert result.exit_code == 0, result.output
-    found = figures(result)["ahead_speedup_vs_in_turn"]
-    assert (found["value"], found["bar"]) == (1.5, None)
+    row = figures(result)["ahead_speedup_vs_in_turn"]
+    assert (row["value"], row["bar"]) == (1.5, None)
     assert json.loads(result.stdout)["ahead"]["in_turn_sampling_seconds"] == [2.0, 2.0]
 
 
-def test_an_unknown_measurement_is_named_with_those_there_are() -> None:
+def test_unknown_measurement_is_reported_with_the_known_ones() -> None:
     result = run("--only", "p61")
     assert result.exit_code == 2
     assert "unknown measurement 'p61'; known: p60, p60-varied" in result.stderr
@@ -90,13 +90,13 @@ def test_an_unknown_measurement_is_named_with_those_there_are() -> None:
 def test_quick_cases_have_no_bars_and_are_small() -> None:
     for case in CASES.values():
         small = quick(case)
-        assert not any(small.rivals.values())
-        assert small.conversations.context * small.conversations.live <= 1_000
+        assert not any(small.bars.values())
+        assert small.conversations.context * small.conversations.rollouts <= 1_000
         assert (small.conversations.tasks == 1) == (case.conversations.tasks == 1)
 
 
 def test_the_default_run_compares_on_every_workload_that_has_a_bar() -> None:
-    bars = {(name, rival): bar for name, case in CASES.items() for rival, bar in case.rivals.items() if bar}
+    bars = {(name, baseline): bar for name, case in CASES.items() for baseline, bar in case.bars.items() if bar}
     assert bars == {
         ("p60", "whole"): 3.5,
         ("p60", "kept"): 1.2,

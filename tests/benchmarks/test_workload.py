@@ -1,34 +1,31 @@
-"""Recorded rollouts: shape, determinism, what they share, and that no token stands on the edge of the clip."""
+"""Recorded rollouts: shape, determinism, shared tokens, and that no ratio is near the clip."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks.measurement import ORDINARY_LONG_SEED, ORDINARY_SEED, Sizes
-from benchmarks.subjects.workload import (
+from benchmarks.workloads.workload import (
     Workload,
     WorkloadSettings,
-    load_workload,
     make_workload,
-    save_workload,
     training_rows,
 )
 from upturn.errors import ConfigError
 
 SMALL = WorkloadSettings(
-    prompt_tokens=20, attempts=5, turns=(2, 4), action_tokens=(3, 6), observation_tokens=(7, 11), vocabulary=50
+    prompt_tokens=20, group_size=5, turns=(2, 4), action_tokens=(3, 6), observation_tokens=(7, 11), vocabulary=50
 )
 
 
 def same(first: Workload, second: Workload) -> bool:
     return first.settings == second.settings and all(
-        np.array_equal(mine.token_ids, theirs.token_ids)
-        and np.array_equal(mine.positions, theirs.positions)
-        and np.array_equal(mine.log_ratios, theirs.log_ratios)
-        and mine.reward == theirs.reward
-        for mine, theirs in zip(first.attempts, second.attempts, strict=True)
+        np.array_equal(one.token_ids, other.token_ids)
+        and np.array_equal(one.positions, other.positions)
+        and np.array_equal(one.log_ratios, other.log_ratios)
+        and one.reward == other.reward
+        for one, other in zip(first.rollouts, second.rollouts, strict=True)
     )
 
 
@@ -37,56 +34,52 @@ def test_equal_settings_give_equal_rollouts_and_another_seed_others() -> None:
     assert not same(make_workload(SMALL), make_workload(WorkloadSettings(seed=1)))
 
 
-def test_a_file_gives_back_what_was_saved(tmp_path: Path) -> None:
-    workload = make_workload(SMALL)
-    save_workload(workload, tmp_path / "rollouts.npz")
-    assert same(load_workload(tmp_path / "rollouts.npz"), workload)
-
-
 @pytest.mark.parametrize("seed", range(20))
-def test_lengths_are_as_asked(seed: int) -> None:
+def test_lengths_are_within_the_settings(seed: int) -> None:
     settings = WorkloadSettings(
-        prompt_tokens=20, attempts=3, turns=(2, 4), action_tokens=(3, 6), observation_tokens=(7, 11), seed=seed
+        prompt_tokens=20, group_size=3, turns=(2, 4), action_tokens=(3, 6), observation_tokens=(7, 11), seed=seed
     )
-    for attempt in make_workload(settings).attempts:
-        gaps = np.flatnonzero(np.diff(attempt.positions) > 1)
-        actions = np.split(attempt.positions, gaps + 1)
-        observations = np.diff(attempt.positions)[gaps] - 1
+    for rollout in make_workload(settings).rollouts:
+        gaps = np.flatnonzero(np.diff(rollout.positions) > 1)
+        actions = np.split(rollout.positions, gaps + 1)
+        observations = np.diff(rollout.positions)[gaps] - 1
         assert 2 <= len(actions) <= 4
         assert all(3 <= len(action) <= 6 for action in actions)
         assert all(7 <= length <= 11 for length in observations)
-        assert attempt.positions[0] == 20
-        assert attempt.positions[-1] == len(attempt.token_ids) - 1
-        assert attempt.token_ids.min() >= 1
-        assert attempt.token_ids.max() < settings.vocabulary
+        assert rollout.positions[0] == 20
+        assert rollout.positions[-1] == len(rollout.token_ids) - 1
+        assert rollout.token_ids.min() >= 1
+        assert rollout.token_ids.max() < settings.vocabulary
 
 
-def common(first: Workload) -> int:
-    """Tokens that all attempts begin with."""
-    rows = [attempt.token_ids for attempt in first.attempts]
+def shared_prefix(workload: Workload) -> int:
+    """Length of the prefix that all rollouts share."""
+    rows = [rollout.token_ids for rollout in workload.rollouts]
     shortest = min(len(row) for row in rows)
-    return int(np.argmin([*(len({int(row[place]) for row in rows}) == 1 for place in range(shortest)), False]))
+    return int(
+        np.argmin([*(len({int(row[position]) for row in rows}) == 1 for position in range(shortest)), False])
+    )
 
 
-def test_by_default_attempts_share_their_prompt_and_nothing_else() -> None:
-    settings = WorkloadSettings(prompt_tokens=20, attempts=6, vocabulary=30_000)
-    assert common(make_workload(settings)) == 20
+def test_by_default_rollouts_share_only_their_prompt() -> None:
+    settings = WorkloadSettings(prompt_tokens=20, group_size=6, vocabulary=30_000)
+    assert shared_prefix(make_workload(settings)) == 20
 
 
-def test_shared_turns_are_the_same_in_all_attempts() -> None:
+def test_shared_turns_are_the_same_in_all_rollouts() -> None:
     settings = WorkloadSettings(
         prompt_tokens=20,
-        attempts=6,
+        group_size=6,
         vocabulary=30_000,
         shared_turns=2,
         action_tokens=(5, 5),
         observation_tokens=(9, 9),
     )
-    assert common(make_workload(settings)) == 20 + 2 * (5 + 9)
+    assert shared_prefix(make_workload(settings)) == 20 + 2 * (5 + 9)
 
 
-def test_log_ratios_keep_clear_of_the_clip() -> None:
-    ratios = np.exp(np.concatenate([each.log_ratios for each in make_workload(WorkloadSettings()).attempts]))
+def test_ratios_keep_a_distance_from_the_clip() -> None:
+    ratios = np.exp(np.concatenate([rollout.log_ratios for rollout in make_workload(WorkloadSettings()).rollouts]))
     assert np.abs(ratios - 0.8).min() > 0.02
     assert np.abs(ratios - 1.28).min() > 0.02
     clipped = (ratios < 0.8) | (ratios > 1.28)
@@ -95,37 +88,37 @@ def test_log_ratios_keep_clear_of_the_clip() -> None:
 
 def test_rows_hold_centred_rewards_and_the_log_probs_that_give_the_ratios() -> None:
     workload = make_workload(SMALL)
-    own = np.linspace(-3, -1, workload.written_tokens, dtype=np.float32)
-    rows = training_rows(workload, own)
+    logprobs = np.linspace(-3, -1, workload.written_tokens, dtype=np.float32)
+    rows = training_rows(workload, logprobs)
     assert sum(float(row.weights[0]) for row in rows) == pytest.approx(0, abs=1e-6)
     assert len({row.trajectory_id for row in rows}) == 5
     start = 0
-    for row, attempt in zip(rows, workload.attempts, strict=True):
-        count = len(attempt.positions)
+    for row, rollout in zip(rows, workload.rollouts, strict=True):
+        count = len(rollout.positions)
         assert row.old_logprobs is not None
         assert row.reference_logprobs is not None
-        np.testing.assert_array_equal(row.reference_logprobs, own[start : start + count])
-        np.testing.assert_allclose(row.reference_logprobs - row.old_logprobs, attempt.log_ratios, atol=1e-6)
+        np.testing.assert_array_equal(row.reference_logprobs, logprobs[start : start + count])
+        np.testing.assert_allclose(row.reference_logprobs - row.old_logprobs, rollout.log_ratios, atol=1e-6)
         start += count
 
 
 def test_counts_of_a_workload() -> None:
     workload = make_workload(SMALL)
-    lengths = [len(attempt.token_ids) for attempt in workload.attempts]
+    lengths = [len(rollout.token_ids) for rollout in workload.rollouts]
     assert (workload.logical_tokens, workload.padded_tokens) == (sum(lengths), 5 * max(lengths))
 
 
-def test_all_unusable_settings_are_named_together() -> None:
-    with pytest.raises(ConfigError) as caught:
-        WorkloadSettings(prompt_tokens=0, attempts=1, turns=(3, 2), shared_turns=7, vocabulary=1)
-    assert len(caught.value.problems) == 4
+def test_all_invalid_settings_are_reported_together() -> None:
+    with pytest.raises(ConfigError) as error:
+        WorkloadSettings(prompt_tokens=0, group_size=1, turns=(3, 2), shared_turns=7, vocabulary=1)
+    assert len(error.value.problems) == 4
 
 
 @pytest.mark.parametrize("settings", [Sizes().workload, Sizes().gpu_workload])
 def test_the_measured_group_is_an_ordinary_one(settings: WorkloadSettings) -> None:
     def counts(seed: int) -> tuple[float, ...]:
         workload = make_workload(replace(settings, seed=seed))
-        repeated = (len(workload.attempts) - 1) * workload.settings.prompt_tokens
+        repeated = (len(workload.rollouts) - 1) * workload.settings.prompt_tokens
         distinct = workload.logical_tokens - repeated
         padded = workload.padded_tokens
         return (padded, workload.logical_tokens, distinct, workload.written_tokens, padded / distinct)
@@ -134,7 +127,7 @@ def test_the_measured_group_is_an_ordinary_one(settings: WorkloadSettings) -> No
     assert counts(settings.seed) == pytest.approx(medians, rel=0.02)
 
 
-def test_sizes_differ_from_the_defaults_in_what_the_table_names() -> None:
+def test_sizes_differ_from_the_defaults_as_documented() -> None:
     assert Sizes().workload == WorkloadSettings(seed=ORDINARY_SEED)
     assert Sizes().gpu_workload == WorkloadSettings(
         prompt_tokens=4_000, vocabulary=151_936, seed=ORDINARY_LONG_SEED

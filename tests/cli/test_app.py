@@ -16,13 +16,13 @@ from typer.testing import CliRunner, Result
 
 from upturn import __version__
 from upturn.cli.app import COMMANDS, Target, app, load
-from upturn.cli.output import emit, resumable
+from upturn.cli.output import emit, resume_hint
 from upturn.errors import ConfigError, StoreError
 
 
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """A module whose ``run`` stands behind ``upturn doctor``."""
+    """A module whose ``run`` is the command ``upturn doctor``."""
     module = ModuleType("fake_command")
     monkeypatch.setitem(sys.modules, "fake_command", module)
     monkeypatch.setitem(COMMANDS["upturn"], "doctor", Target("fake_command:run", "Fake."))
@@ -47,7 +47,7 @@ def test_help_lists_every_command_with_its_summary() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS["upturn"])
-def test_every_command_can_be_loaded_and_explains_itself(name: str) -> None:
+def test_every_command_can_be_loaded_and_has_help(name: str) -> None:
     command = load(name, COMMANDS["upturn"][name])
     assert command.name == name
     assert command.help
@@ -56,18 +56,18 @@ def test_every_command_can_be_loaded_and_explains_itself(name: str) -> None:
     assert "--install-completion" not in result.stdout
 
 
-def test_no_help_text_has_brackets_that_would_be_read_as_markup() -> None:
+def test_no_help_text_has_brackets_that_look_like_markup() -> None:
     def texts(command: Any) -> Iterator[str]:
-        yield from (command.help or "", *(getattr(each, "help", None) or "" for each in command.params))
-        for each in getattr(command, "commands", {}).values():
-            yield from texts(each)
+        yield from (command.help or "", *(getattr(parameter, "help", None) or "" for parameter in command.params))
+        for subcommand in getattr(command, "commands", {}).values():
+            yield from texts(subcommand)
 
-    loaded = [load(name, target) for named in COMMANDS.values() for name, target in named.items()]
-    swallowed = [text for each in loaded for text in texts(each) if re.search(r"\[[a-z]", text)]
-    assert swallowed == []
+    loaded = [load(name, target) for program in COMMANDS.values() for name, target in program.items()]
+    markup = [text for command in loaded for text in texts(command) if re.search(r"\[[a-z]", text)]
+    assert markup == []
 
 
-def test_unknown_command_is_wrong_usage_with_a_guess() -> None:
+def test_unknown_command_is_wrong_usage_with_a_suggestion() -> None:
     result = run("dcotor")
     assert result.exit_code == 2
     assert "Did you mean 'doctor'" in result.stderr
@@ -102,7 +102,7 @@ def test_error_is_a_message_on_stderr_without_traceback(
         (ConfigError(["a is bad"]), 2, "ConfigError", "1 problem in the configuration:\n  - a is bad"),
         (PermissionError(13, "Permission denied", "runs"), 1, "PermissionError", "Permission denied: 'runs'"),
         (typer.BadParameter("no such colour"), 2, "BadParameter", "Invalid value: no such colour"),
-        (KeyboardInterrupt(), 130, "KeyboardInterrupt", "stopped; what was acknowledged is kept."),
+        (KeyboardInterrupt(), 130, "KeyboardInterrupt", "stopped; acknowledged work is saved."),
     ],
 )
 def test_with_json_an_error_is_one_object_too(
@@ -122,13 +122,13 @@ def test_with_json_an_error_is_one_object_too(
 
 
 @pytest.mark.parametrize("words", [["doctor", "--json"], ["doctor"]])
-def test_what_agents_print_does_not_come_between_the_object(command: ModuleType, words: list[str]) -> None:
-    def chatter(as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
+def test_output_of_agents_does_not_mix_with_the_object(command: ModuleType, words: list[str]) -> None:
+    def print_lines(as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
         print("thinking", file=sys.stdout)  # noqa: T201
         emit("doctor", [], {"seen": 1}, as_json=as_json)
         print("done")  # noqa: T201
 
-    command.run = chatter  # type: ignore[attr-defined]
+    command.run = print_lines  # type: ignore[attr-defined]
     result = run(*words)
     if "--json" in words:
         assert json.loads(result.stdout)["seen"] == 1
@@ -156,7 +156,7 @@ def test_the_object_of_an_error_names_the_command(arguments: list[str], name: st
     assert result.stderr.startswith("error: ")
 
 
-def test_an_error_of_the_system_is_a_message_that_names_the_place(command: ModuleType) -> None:
+def test_a_system_error_is_a_message_with_the_path(command: ModuleType) -> None:
     def fail() -> None:
         Path("/nowhere/at/all").write_text("x")
 
@@ -165,7 +165,7 @@ def test_an_error_of_the_system_is_a_message_that_names_the_place(command: Modul
     assert (result.exit_code, result.stderr) == (1, "error: No such file or directory: '/nowhere/at/all'\n")
 
 
-def test_an_argument_that_is_no_text_is_a_message(command: ModuleType) -> None:
+def test_an_argument_that_is_not_text_is_a_message(command: ModuleType) -> None:
     def fail(name: str) -> None:
         name.encode()
 
@@ -195,15 +195,15 @@ def test_an_error_without_a_number_is_a_bug_and_keeps_its_traceback(command: Mod
         ("PYTHONIOENCODING=ascii {} route replay {csv} --seeds 1", 0),
     ],
 )
-def test_streams_that_are_closed_or_speak_no_unicode_are_borne(shell: str, exit_code: int, tmp_path: Path) -> None:
+def test_closed_streams_and_streams_without_unicode_are_handled(shell: str, exit_code: int, tmp_path: Path) -> None:
     csv = tmp_path / "outcomes.csv"
     csv.write_text("prompt,größe ✓\np,1\nq,0\n")
     program = f"{sys.executable} -c 'from upturn.cli import main; main()'"
     # The status of the first command of the pipe.
     line = f"set -o pipefail; {shell.format(program, csv=csv)}"
-    # Unbuffered output leaves nothing to be written as Python ends.
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False, env=kept)
+    # With unbuffered output nothing is left to be written at exit.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == exit_code
     assert "Traceback" not in done.stderr
     assert "Exception ignored" not in done.stderr
@@ -211,7 +211,7 @@ def test_streams_that_are_closed_or_speak_no_unicode_are_borne(shell: str, exit_
         assert "model größe ✓" in [result["name"] for result in json.loads(done.stdout)["results"]]
 
 
-def test_ctrl_c_says_that_nothing_acknowledged_is_lost(command: ModuleType) -> None:
+def test_ctrl_c_exits_with_130_and_a_message(command: ModuleType) -> None:
     def stop() -> None:
         raise KeyboardInterrupt
 
@@ -222,9 +222,9 @@ def test_ctrl_c_says_that_nothing_acknowledged_is_lost(command: ModuleType) -> N
     assert result.stderr.startswith("stopped; ")
 
 
-def test_ctrl_c_in_resumable_work_says_how_to_go_on(command: ModuleType) -> None:
+def test_ctrl_c_in_resumable_work_prints_the_resume_command(command: ModuleType) -> None:
     def stop() -> None:
-        with resumable("upturn demo --resume runs/7"):
+        with resume_hint("upturn demo --resume runs/7"):
             raise KeyboardInterrupt
 
     command.run = stop  # type: ignore[attr-defined]
@@ -255,7 +255,7 @@ def test_typer_apps_and_functions_load_alike(monkeypatch: pytest.MonkeyPatch) ->
     assert run("doctor", "inner").stdout == "inner\n"
 
 
-def test_help_of_the_real_command_imports_nothing_heavy() -> None:
+def test_help_imports_nothing_heavy() -> None:
     program = (
         "import sys; sys.argv = ['upturn', '--help']\n"
         "from upturn.cli import main\n"

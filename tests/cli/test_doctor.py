@@ -1,4 +1,4 @@
-"""``upturn doctor``: each check says what it found and what to do."""
+"""``upturn doctor``: each check has a value and advice."""
 
 import json
 from hashlib import sha256
@@ -23,26 +23,26 @@ from upturn.cli.doctor import (
 
 
 @pytest.mark.parametrize(
-    ("version", "is_fine"), [((3, 10), False), ((3, 11), True), ((3, 12), True), ((3, 13), True), ((3, 14), False)]
+    ("version", "is_ok"), [((3, 10), False), ((3, 11), True), ((3, 12), True), ((3, 13), True), ((3, 14), False)]
 )
-def test_tested_pythons_are_fine(version: tuple[int, int], is_fine: bool) -> None:
-    assert check_python(version).is_fine is is_fine
+def test_tested_pythons_are_ok(version: tuple[int, int], is_ok: bool) -> None:
+    assert check_python(version).is_ok is is_ok
 
 
 def test_missing_torch_is_named() -> None:
-    assert check_torch("").found == "missing"
-    assert check_torch("2.13.0").is_fine
+    assert check_torch("").value == "missing"
+    assert check_torch("2.13.0").is_ok
 
 
-def test_model_files_must_be_there_whole(tmp_path: Path) -> None:
+def test_model_files_must_exist_and_match_the_card(tmp_path: Path) -> None:
     assert (
-        "config.json: No such file or directory, model.safetensors: No such" in check_model("nano", tmp_path).found
+        "config.json: No such file or directory, model.safetensors: No such" in check_model("nano", tmp_path).value
     )
     for name in MODEL_FILES:
         (tmp_path / name).write_text("x")
     assert (
         "model.safetensors: cannot be compared, card.json is missing or damaged"
-        in check_model("nano", tmp_path).found
+        in check_model("nano", tmp_path).value
     )
     digest = sha256(b"x").hexdigest()
     card = {"weights_sha256": digest, "tokenizer_sha256": digest}
@@ -53,31 +53,31 @@ def test_model_files_must_be_there_whole(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("")
     (tmp_path / "tokenizer.json").write_text("y")
     check = check_model("nano", tmp_path)
-    assert not check.is_fine
-    assert check.found == f"config.json: empty, tokenizer.json: damaged in {tmp_path}"
+    assert not check.is_ok
+    assert check.value == f"config.json: empty, tokenizer.json: damaged in {tmp_path}"
     assert "upturn model build-nano nano" in check.advice
 
 
 def test_disk_and_memory_have_bars() -> None:
-    assert check_disk(2.0).is_fine
-    assert not check_disk(1.9).is_fine
-    assert check_memory(3.0).is_fine
-    assert not check_memory(2.9).is_fine
+    assert check_disk(2.0).is_ok
+    assert not check_disk(1.9).is_ok
+    assert check_memory(3.0).is_ok
+    assert not check_memory(2.9).is_ok
 
 
-def test_one_core_is_fine_with_a_remark() -> None:
-    assert check_cores(1).is_fine
-    assert check_cores(1).found != "1"
-    assert check_cores(2).found == "2"
+def test_one_core_is_ok_with_a_remark() -> None:
+    assert check_cores(1).is_ok
+    assert check_cores(1).value != "1"
+    assert check_cores(2).value == "2"
 
 
-@pytest.mark.parametrize(("setting", "is_fine"), [("", True), ("1", True), ("2", True), ("3", False), ("x", False)])
-def test_threads_fit_the_cores(setting: str, is_fine: bool) -> None:
-    assert check_threads({"OMP_NUM_THREADS": setting}, 2, None).is_fine is is_fine
+@pytest.mark.parametrize(("setting", "is_ok"), [("", True), ("1", True), ("2", True), ("3", False), ("x", False)])
+def test_threads_fit_the_cores(setting: str, is_ok: bool) -> None:
+    assert check_threads({"OMP_NUM_THREADS": setting}, 2, None).is_ok is is_ok
 
 
 @pytest.mark.parametrize(
-    ("environ", "cores", "quota", "found"),
+    ("environ", "cores", "quota", "value"),
     [
         ({}, 2, None, "2 (usable cores 2); idle threads spin"),
         ({"OMP_WAIT_POLICY": "PASSIVE"}, 8, 2.5, "2 (usable cores 8, CPU quota 2.5); OMP_WAIT_POLICY=PASSIVE"),
@@ -91,36 +91,36 @@ def test_threads_fit_the_cores(setting: str, is_fine: bool) -> None:
     ],
 )
 def test_threads_reasons_and_wait_policy_are_always_shown(
-    environ: dict[str, str], cores: int, quota: float | None, found: str
+    environ: dict[str, str], cores: int, quota: float | None, value: str
 ) -> None:
-    assert check_threads(environ, cores, quota).found == found
+    assert check_threads(environ, cores, quota).value == value
 
 
 def with_checks(monkeypatch: pytest.MonkeyPatch, *checks: Check) -> None:
     monkeypatch.setattr(doctor_module, "all_checks", lambda: list(checks))
 
 
-def test_all_fine_exits_0_with_one_line_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_checks_ok_exits_with_0(monkeypatch: pytest.MonkeyPatch) -> None:
     with_checks(monkeypatch, Check("python", "3.12", True, "install it"), Check("cores", "2", True, ""))
     result = CliRunner().invoke(app, ["doctor"])
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout == "ok python      3.12\nok cores       2\n"
 
 
-def test_something_missing_exits_1_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_check_exits_with_1_and_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     with_checks(monkeypatch, Check("torch", "missing", False, "run make demo"), Check("cores", "2", True, ""))
     result = CliRunner().invoke(app, ["doctor"])
     assert result.exit_code == 1
     assert result.stdout.splitlines()[:2] == ["NO torch       missing", "               → run make demo"]
-    assert result.stderr == "1 of 2 checks need attention\n"
+    assert result.stderr == "1 of 2 checks failed\n"
 
     as_json = CliRunner().invoke(app, ["doctor", "--json"])
     assert as_json.exit_code == 1
     read = json.loads(as_json.stdout)
-    assert [each["holds"] for each in read["results"]] == [False, True]
+    assert [result["holds"] for result in read["results"]] == [False, True]
     assert read["advice"] == {"torch": "run make demo"}
 
 
-def test_this_machine_can_be_looked_at() -> None:
+def test_this_machine_can_be_checked() -> None:
     names = [check.name for check in doctor_module.all_checks()]
     assert names == ["python", "torch", "model nano", "disk", "memory", "cores", "threads"]

@@ -1,4 +1,4 @@
-"""``upturn env``: what it prints and its exit codes."""
+"""``upturn env``: its output and exit codes."""
 
 import asyncio
 import json
@@ -16,15 +16,15 @@ from benchmarks.errands import ENVIRONMENT, FAMILIES, compose, make_task
 from upturn.cli.app import main
 from upturn.cli.env.bench import (
     BARS,
-    COLD,
-    _acted,
-    _against,
-    _cold,
-    _failed,
-    _judging,
+    COLD_RESETS,
+    _failures,
+    _formula_variants,
+    _measure_cold_resets,
+    _measure_verifier,
     _parts,
-    _reworded,
-    _solution,
+    _play,
+    _solve,
+    _with_bar,
 )
 from upturn.cli.env.commands import _interruptible, env_app
 from upturn.environments import Step, hint_of, resolve_kit
@@ -57,16 +57,16 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(*words: str, code: int = 0, text: str | None = None) -> dict[str, Any]:
-    found = CliRunner().invoke(env_app, [*words, "--json"], input=text)
-    assert found.exit_code == code, (found.output, found.exception)
-    assert found.stdout.count("\n") == 1, "one object and nothing else on standard output"
-    printed: dict[str, Any] = json.loads(found.stdout)
+    result = CliRunner().invoke(env_app, [*words, "--json"], input=text)
+    assert result.exit_code == code, (result.output, result.exception)
+    assert result.stdout.count("\n") == 1, "one object and nothing else on standard output"
+    printed: dict[str, Any] = json.loads(result.stdout)
     printed["by_name"] = {result["name"]: result for result in printed["results"]}
     return printed
 
 
 def solution(family: str) -> str:
-    """What a person would type: the oracle's calls for the task that ``play`` gives with seed 0."""
+    """The oracle's calls for the task of ``play`` with seed 0."""
     return "\n".join(write_call(action) for action in compose(make_task(family, 0)).draft.oracle) + "\n"
 
 
@@ -79,8 +79,8 @@ def test_list_names_families_and_levels() -> None:
 
 
 @pytest.fixture
-def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No other process and a short look at the contract, which take their time."""
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No subprocess and a short contract check, for speed."""
     monkeypatch.setattr("upturn.cli.env.validate.CONTRACT_TASKS", 2)
     monkeypatch.setattr(
         "upturn.environments.validation.kit.digests_in_subprocess",
@@ -88,7 +88,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_validate_shows_every_check_with_its_bar(alone: None) -> None:
+def test_validate_shows_every_check_with_its_bar(fast: None) -> None:
     printed = run("validate", ENVIRONMENT, "--tasks", "2", "--family", "mail_file")
     checks = ["oracle", "ceiling", "floor", "random", "replay", "isolation", "canaries", "mutants"]
     attacks = [
@@ -122,7 +122,7 @@ def test_validate_shows_every_check_with_its_bar(alone: None) -> None:
     assert (repeat["value"], repeat["n"], repeat["bar"]) == ("not applicable", 0, None)
 
 
-def test_a_missed_bar_is_exit_code_1(alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missed_bar_is_exit_code_1(fast: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.errands.kit.oracle", lambda *_: None)
     printed = run("validate", ENVIRONMENT, "--tasks", "2", "--family", "mail_file", code=1)
     assert printed["by_name"]["oracle mail_file"]["holds"] is False
@@ -135,14 +135,14 @@ def test_a_broken_contract_is_named_and_exit_code_1(shop: None, monkeypatch: pyt
     assert printed["by_name"].keys() == {"contract"}
     assert printed["by_name"]["contract"]["holds"] is False
     assert "raised KeyError: 'text'" in printed["breach"]
-    assert printed["unchecked"] == ["everything else: mend the contract first"]
+    assert printed["unchecked"] == ["everything else: fix the contract first"]
 
 
-def test_validate_says_what_it_could_not_check(shop: None, alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_validate_lists_what_it_could_not_check(shop: None, fast: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(".")
-    found = CliRunner().invoke(env_app, ["validate", "shop_for_test:kit", "--tasks", "2"])
-    assert found.exit_code == 0, found.output
-    lines = found.stdout.splitlines()
+    result = CliRunner().invoke(env_app, ["validate", "shop_for_test:kit", "--tasks", "2"])
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
     assert lines[lines.index("unchecked:") + 1].startswith(
         "  oracle, ceiling, mutants, repeat, neighbour, refuse: the kit"
     )
@@ -150,7 +150,7 @@ def test_validate_says_what_it_could_not_check(shop: None, alone: None, monkeypa
     assert row.split()[3:6] == ["–", "–", "0"], "no oracle, no ceiling, and the floor is 0"
 
 
-def test_modules_are_found_where_the_command_is_started(
+def test_modules_are_found_in_the_current_folder(
     shop: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["upturn", "env", "list", "shop_for_test:kit"])
@@ -158,7 +158,7 @@ def test_modules_are_found_where_the_command_is_started(
         main()
     assert done.value.code == 0
     assert "shop: 1" in capsys.readouterr().out
-    assert sys.path[-1] == "", "after everything installed"
+    assert sys.path[-1] == "", "after installed packages"
 
 
 @pytest.mark.parametrize("family", ["mail_file", "call_off"])
@@ -172,12 +172,12 @@ def test_a_task_can_be_played_from_a_pipe(family: str) -> None:
     assert printed["task"] == make_task(family, 0).id
 
 
-def test_a_task_of_the_office_is_shown_with_every_component_of_the_rubric() -> None:
+def test_an_office_task_shows_every_component_of_the_rubric() -> None:
     kit = resolve_kit("office")
     task = next(iter(kit.tasks(seed=0, split="train", families=["mail_move"])))
     calls = str(hint_of(kit, task))
     printed = run("play", "office", "--family", "mail_move", text=f"outlook.read id=m1\n{calls}\n")
-    values = {name: each["value"] for name, each in printed["by_name"].items()}
+    values = {name: result["value"] for name, result in printed["by_name"].items()}
     assert (values["verdict"], values["reward success"], values["cost error"]) == ("success", 1.0, 1.0)
     rubric = {name.removeprefix("office-rubric/1 "): value for name, value in values.items() if "rubric" in name}
     steps = len(calls.splitlines())
@@ -191,7 +191,7 @@ def test_a_task_of_the_office_is_shown_with_every_component_of_the_rubric() -> N
     }
 
 
-def test_a_level_gives_a_task_of_any_family_of_it() -> None:
+def test_a_level_selects_a_task_of_any_of_its_families() -> None:
     printed = run("play", ENVIRONMENT, "--level", "3", "--seed", "2", text="user.finish\n")
     assert (printed["level"], FAMILIES[printed["family"]].level) == (3, 3)
     task = make_task(printed["family"], 2 * 1_000_003)
@@ -203,28 +203,28 @@ def test_a_level_gives_a_task_of_any_family_of_it() -> None:
     assert again["task"] == task.id
 
 
-def test_people_see_observations_errors_and_the_judgement() -> None:
+def test_play_shows_observations_errors_and_the_evaluation() -> None:
     text = "\nwhat now\nmail.move id=m1; folder=archive\nuser.finish\n"
-    found = CliRunner().invoke(env_app, ["play", ENVIRONMENT, "--family", "mail_file"], input=text)
-    assert found.exit_code == 0
-    lines = found.stdout.splitlines()
-    assert lines[0] == "One call a line, 50 at most; help lists what can be called."
+    result = CliRunner().invoke(env_app, ["play", ENVIRONMENT, "--family", "mail_file"], input=text)
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0] == "One call per line, at most 50; help lists all calls."
     assert lines[2] == make_task("mail_file", 0).instruction
     assert lines[3].startswith("error malformed: write one call")
     assert lines[4].startswith("error not_found: no mail 'm1'")
     assert lines[5] == "done"
-    assert "failure" in found.stdout
-    assert "goal:" in found.stdout
+    assert "failure" in result.stdout
+    assert "goal:" in result.stdout
 
 
-def test_help_tells_what_can_be_called_and_is_no_call() -> None:
+def test_help_lists_calls_and_is_not_a_call() -> None:
     text = "help\nhelp mail\nhelp calendar.create\nhelp fax\nuser.finish\n"
-    found = CliRunner().invoke(env_app, ["play", ENVIRONMENT, "--family", "mail_file"], input=text)
-    assert "mail: list, search, read, send, reply, forward, move, mark\n" in found.stdout
-    assert "mail.search [from=…]; [subject=…]\n    " in found.stdout
-    assert "calendar.create title=…; day=" in found.stdout
-    assert "there is no 'fax'; help lists what can be called" in found.stdout
-    assert re.search(r"cost error +0\n", found.stdout)
+    result = CliRunner().invoke(env_app, ["play", ENVIRONMENT, "--family", "mail_file"], input=text)
+    assert "mail: list, search, read, send, reply, forward, move, mark\n" in result.stdout
+    assert "mail.search [from=…]; [subject=…]\n    " in result.stdout
+    assert "calendar.create title=…; day=" in result.stdout
+    assert "there is no 'fax'; help lists all calls" in result.stdout
+    assert re.search(r"cost error +0\n", result.stdout)
 
 
 def test_input_that_ends_early_is_a_failure() -> None:
@@ -234,17 +234,17 @@ def test_input_that_ends_early_is_a_failure() -> None:
     assert printed["by_name"]["verdict"]["value"] == "failure"
     assert (printed["turns"], printed["gates"]["ended"]["passed"]) == (1, False)
     assert "/heldout/" in printed["task"]
-    found = CliRunner().invoke(env_app, ["play", ENVIRONMENT, "--family", "mail_file"], input="mail.list\n")
-    assert "\nThe input ended before the task did.\n" in found.stdout
+    result = CliRunner().invoke(env_app, ["play", ENVIRONMENT, "--family", "mail_file"], input="mail.list\n")
+    assert "\nThe input ended before the task did.\n" in result.stdout
 
 
 def test_bench_measures_every_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether bars hold is the machine's affair, and memory holds all tests before; the exit code says it."""
+    """Bars depend on the machine, and memory on earlier tests; the exit code is consistent with them."""
     monkeypatch.setattr("upturn.cli.env.bench.registered_kits", lambda: (ENVIRONMENT,))  # the office takes longer
     result = CliRunner().invoke(env_app, ["bench", ENVIRONMENT, "--tasks", "10", "--json"])
     printed = json.loads(result.stdout)
-    printed["by_name"] = {each["name"]: each for each in printed["results"]}
-    assert result.exit_code == int(any(each["holds"] is False for each in printed["results"]))
+    printed["by_name"] = {result["name"]: result for result in printed["results"]}
+    assert result.exit_code == int(any(figure["holds"] is False for figure in printed["results"]))
     assert list(printed["by_name"]) == [
         "resets_per_second",
         "steps_per_second",
@@ -259,7 +259,7 @@ def test_bench_measures_every_part(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(result["value"] > 0 for result in printed["results"])
     assert printed["by_name"]["verify_p99"]["value"] >= printed["by_name"]["verify_p50"]["value"]
     assert printed["by_name"]["memory_128"]["n"] == 110
-    assert {name: each["bar"] for name, each in printed["by_name"].items() if each["bar"]} == {
+    assert {name: figure["bar"] for name, figure in printed["by_name"].items() if figure["bar"]} == {
         "resets_per_second": ">= 1000",
         "steps_per_second": ">= 5000",
         "verify_p99": "<= 2",
@@ -268,60 +268,60 @@ def test_bench_measures_every_part(monkeypatch: pytest.MonkeyPatch) -> None:
     }
 
 
-def test_judgements_of_failures_and_of_formulas_are_timed_too() -> None:
+def test_the_verifier_is_timed_on_failures_and_formulas_too() -> None:
     kit = resolve_kit("office")
     tasks = list(islice(kit.tasks(seed=0, split="train", families=["column_product"]), 3))
-    solved = [_solution(kit, task) for task in tasks]
-    counts = {each.name: each.n for each in _judging(kit, tasks, solved)}
+    solutions = [_solve(kit, task) for task in tasks]
+    counts = {result.name: result.n for result in _measure_verifier(kit, tasks, solutions)}
     assert counts == {
         **{"verify_p50": 3, "verify_p99": 3},
         **{"verify_failed_p50": 6, "verify_failed_p99": 6},
         **{"verify_formulas_p50": 6, "verify_formulas_p99": 6},
     }
-    for task, solution in zip(tasks, solved, strict=True):
-        assert not any(kit.verifier.verify(task, each).is_success for each in _failed(kit, task, solution))
-        same, other = (kit.verifier.verify(task, each) for each in _reworded(kit, task, solution))
+    for task, solution in zip(tasks, solutions, strict=True):
+        assert not any(kit.verifier.verify(task, failure).is_success for failure in _failures(kit, task, solution))
+        same, other = (kit.verifier.verify(task, variant) for variant in _formula_variants(kit, task, solution))
         assert (same.is_success, other.is_success) == (True, False), "=B2*C2+0 computes the same, =B2*C2+1 does not"
 
 
-def test_the_first_judgement_of_a_task_is_timed_where_a_kit_keeps_what_it_made(
+def test_the_first_verification_is_timed_for_a_caching_kit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kit = resolve_kit("office")
     monkeypatch.setattr(kit, "families", {"mail_move": 1})
-    names = [each.name for part in _parts(kit, 4) for each in part]
+    names = [result.name for part in _parts(kit, 4) for result in part]
     assert names[-3:] == ["verify_first_p50", "verify_first_p99", "memory_128"]
     assert "verify_formulas_p99" not in names
 
 
-def test_steps_are_made_from_text() -> None:
+def test_steps_are_parsed_from_text() -> None:
     kit = resolve_kit(ENVIRONMENT)
     task = next(iter(kit.tasks(seed=0, split="train", families=["mail_file"])))
-    solution, environment = _solution(kit, task), kit.environment(task)
-    seen: list[Action] = []
+    solution, environment = _solve(kit, task), kit.environment(task)
+    actions: list[Action] = []
     step = environment.step
 
-    def noted(action: Action) -> Step:
-        seen.append(action)
+    def record(action: Action) -> Step:
+        actions.append(action)
         return step(action)
 
-    environment.step = noted  # type: ignore[method-assign]
-    assert _acted(environment, task, solution)[0] == len(solution.turns)
-    assert seen == [read_action(write_call(turn.action)) for turn in solution.turns if turn.action is not None]
+    environment.step = record  # type: ignore[method-assign]
+    assert _play(environment, task, solution)[0] == len(solution.turns)
+    assert actions == [read_action(write_call(turn.action)) for turn in solution.turns if turn.action is not None]
 
 
-def test_a_kit_that_keeps_what_tasks_share_is_measured_cold_too() -> None:
+def test_a_caching_kit_is_measured_with_cold_resets() -> None:
     profile(0)
-    [cold] = _cold(resolve_kit("office"))
-    assert (cold.name, cold.unit, cold.n) == ("cold_reset", "ms", COLD)
-    assert profile.cache_info().currsize == 1  # of the last task; what was there before is forgotten
-    assert _cold(resolve_kit(ENVIRONMENT)) == []
+    [cold] = _measure_cold_resets(resolve_kit("office"))
+    assert (cold.name, cold.unit, cold.n) == ("cold_reset", "ms", COLD_RESETS)
+    assert profile.cache_info().currsize == 1  # of the last task; the cache was cleared before
+    assert _measure_cold_resets(resolve_kit(ENVIRONMENT)) == []
 
 
-def test_a_missed_bar_is_said() -> None:
-    assert _against(BARS["steps_per_second"], Result("steps_per_second", 4_999.0)).holds is False
-    assert _against(BARS["verify_p99"], Result("verify_p99", 2.0)).holds is True
-    assert _against(None, Result("verify_p50", 9.0)).holds is None
+def test_bars_are_minima_or_maxima() -> None:
+    assert _with_bar(Result("steps_per_second", 4_999.0), BARS["steps_per_second"]).holds is False
+    assert _with_bar(Result("verify_p99", 2.0), BARS["verify_p99"]).holds is True
+    assert _with_bar(Result("verify_p50", 9.0), None).holds is None
 
 
 @pytest.mark.parametrize(
@@ -335,19 +335,19 @@ def test_a_missed_bar_is_said() -> None:
         (["bench", "shop:kit"], UnknownNameError),
     ],
 )
-def test_unknown_names_are_errors_of_ours(words: list[str], error: type[Exception]) -> None:
+def test_unknown_names_are_upturn_errors(words: list[str], error: type[Exception]) -> None:
     assert isinstance(CliRunner().invoke(env_app, words).exception, error)
 
 
 def test_ctrl_c_ends_a_read_in_an_event_loop_at_once() -> None:
-    went_on: list[bool] = []
+    continued: list[bool] = []
 
     async def read() -> None:
         signal.raise_signal(signal.SIGINT)
-        went_on.append(True)
+        continued.append(True)
 
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt), _interruptible():
         asyncio.run(read())
-    assert not went_on
+    assert not continued
     assert signal.getsignal(signal.SIGINT) is before

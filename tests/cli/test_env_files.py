@@ -17,38 +17,47 @@ MAIL = (
 
 
 def run(*words: str) -> dict[str, Any]:
-    found = CliRunner().invoke(env_app, [*words, "--json"], catch_exceptions=False)
-    assert found.exit_code == 0
-    printed: dict[str, Any] = json.loads(found.stdout)
+    result = CliRunner().invoke(env_app, [*words, "--json"], catch_exceptions=False)
+    assert result.exit_code == 0
+    printed: dict[str, Any] = json.loads(result.stdout)
     return printed
 
 
-def test_a_mailbox_is_read_worked_in_and_written_again(tmp_path: Path) -> None:
+def test_a_mailbox_is_imported_changed_and_written(tmp_path: Path) -> None:
     (tmp_path / "mine" / "Mail" / "inbox").mkdir(parents=True)
     (tmp_path / "mine" / "Mail" / "inbox" / "offer.eml").write_bytes(MAIL)
     (tmp_path / "mine" / "Mail" / "inbox" / "other.pdf").write_bytes(b"%PDF")
     calls = ["--do", "outlook.search query=chairs", "--do", "outlook.move ids=m1; folder=archive"]
-    given = ["--owner", "ann@example.org", "--zone", "Europe/Berlin", "--now", "2026-03-02 10:00", "--leave-out"]
-    told = run("import", str(tmp_path / "mine"), *given, *calls, "--to", str(tmp_path / "out"))
-    assert {each["name"]: each["value"] for each in told["results"]}["mails"] == 1
-    assert (told["owner"], told["zone"]) == ("ann", "Europe/Berlin")
-    assert "offer" in told["answers"][0]
-    assert [each.partition(":")[0] for each in told["left_out"]] == ["Mail/inbox/other.pdf"]
+    options = ["--owner", "ann@example.org", "--zone", "Europe/Berlin", "--now", "2026-03-02 10:00", "--leave-out"]
+    printed = run("import", str(tmp_path / "mine"), *options, *calls, "--to", str(tmp_path / "out"))
+    assert {result["name"]: result["value"] for result in printed["results"]}["mails"] == 1
+    assert (printed["owner"], printed["zone"]) == ("ann", "Europe/Berlin")
+    assert "offer" in printed["answers"][0]
+    assert [path.partition(":")[0] for path in printed["left_out"]] == ["Mail/inbox/other.pdf"]
     [written] = (tmp_path / "out" / "Mail" / "archive").iterdir()
     assert written.name == "2026-03-02 0900 offer (m1).eml"
     assert run("import", str(tmp_path / "out"))["left_out"] == []
 
 
-def test_what_a_file_cannot_hold_is_told_when_it_is_written(tmp_path: Path) -> None:
+def test_lost_characters_are_noted_when_a_file_is_written(tmp_path: Path) -> None:
     pytest.importorskip("icalendar", reason="the extra files is not installed")
     (tmp_path / "mine").mkdir()
     call = "calendar.create title=re\x07view; start=2026-03-03 10:00; end=2026-03-03 11:00"
-    given = ["--owner", "ann@example.org", "--now", "2026-03-02 10:00", "--do", call, "--to", str(tmp_path / "out")]
-    [note] = run("import", str(tmp_path / "mine"), *given)["notes"]
-    place, _, told = note.partition(": ")
-    assert place.startswith("Calendar/2026-03-03 1000 re_view")
-    assert told == "1 character became \ufffd, since such a file cannot hold them"
-    words = ["import", str(tmp_path / "mine"), *given[:-1], str(tmp_path / "again")]
+    options = [
+        "--owner",
+        "ann@example.org",
+        "--now",
+        "2026-03-02 10:00",
+        "--do",
+        call,
+        "--to",
+        str(tmp_path / "out"),
+    ]
+    [note] = run("import", str(tmp_path / "mine"), *options)["notes"]
+    path, _, text = note.partition(": ")
+    assert path.startswith("Calendar/2026-03-03 1000 re_view")
+    assert text == "1 character became \ufffd, since such a file cannot hold them"
+    words = ["import", str(tmp_path / "mine"), *options[:-1], str(tmp_path / "again")]
     assert note in " ".join(CliRunner().invoke(env_app, words).stdout.split())
 
 
@@ -58,26 +67,26 @@ def test_what_a_file_cannot_hold_is_told_when_it_is_written(tmp_path: Path) -> N
         (["--zone", "UTC"], ConfigError, "--zone without --owner"),
         ([], FileFormatError, "say whose files these are"),
         (["--owner", "ann@example.org", "--do", "outlook.read id=m7"], ConfigError, "was refused as not_found"),
-        (["--owner", "ann@example.org", "--do", "hello"], ConfigError, "is no call"),
+        (["--owner", "ann@example.org", "--do", "hello"], ConfigError, "is not a call"),
     ],
 )
-def test_what_cannot_be_done_is_said(
+def test_invalid_imports_are_errors(
     arguments: list[str], error: type[UpturnError], reason: str, tmp_path: Path
 ) -> None:
     with pytest.raises(error, match=reason):
         run("import", str(tmp_path), *arguments)
 
 
-def test_only_offices_of_files_are_exported(tmp_path: Path) -> None:
-    with pytest.raises(UnknownNameError, match="errands is no office of files; the office is one"):
+def test_only_workspaces_of_files_are_exported(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="errands has no workspace of files; the office has one"):
         run("export", ENVIRONMENT, "--to", str(tmp_path / "x"))
 
 
-def test_the_office_of_a_task_is_exported_before_and_after_the_work(tmp_path: Path) -> None:
-    for needed in ("openpyxl", "docx", "pptx", "icalendar"):
-        pytest.importorskip(needed, reason="the extra files is not installed")
+def test_a_task_s_office_is_exported_before_and_after_its_solution(tmp_path: Path) -> None:
+    for module in ("openpyxl", "docx", "pptx", "icalendar"):
+        pytest.importorskip(module, reason="the extra files is not installed")
     common = ["export", "office", "--family", "mail_move", "--seed", "3", "--to"]
-    told = run(*common, str(tmp_path / "before"))
+    printed = run(*common, str(tmp_path / "before"))
     run(*common, str(tmp_path / "after"), "--solved")
     before, after = (
         {path.relative_to(tmp_path / name).as_posix() for path in (tmp_path / name).rglob("*") if path.is_file()}
@@ -85,4 +94,4 @@ def test_the_office_of_a_task_is_exported_before_and_after_the_work(tmp_path: Pa
     )
     assert {path.partition("/")[0] for path in before} == {"Mail", "Calendar", "Files", "workspace.json"}
     assert before != after
-    assert {each["name"]: each["value"] for each in told["results"]}["written"] == len(before)
+    assert {result["name"]: result["value"] for result in printed["results"]}["written"] == len(before)

@@ -1,4 +1,4 @@
-"""``upturn ingest --format feedback``: thumbs and corrections into a pool that has what they speak of."""
+"""``upturn ingest --format feedback``: ratings and corrections of stored trajectories."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ APP.command("ingest")(ingest)
 
 @APP.callback()
 def _commands() -> None:
-    """Keeps the command's name needed."""
+    """Makes the command's name required."""
 
 
 def run(*arguments: object) -> Result:
@@ -28,12 +28,12 @@ def run(*arguments: object) -> Result:
 
 def printed(result: Result, exit_code: int = 0) -> dict[str, Any]:
     assert result.exit_code == exit_code, result.output
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
+    content: dict[str, Any] = json.loads(result.stdout)
+    return content
 
 
 def values(result: Result, exit_code: int = 0) -> dict[str, Any]:
-    return {each["name"]: each["value"] for each in printed(result, exit_code)["results"]}
+    return {result["name"]: result["value"] for result in printed(result, exit_code)["results"]}
 
 
 @pytest.fixture
@@ -46,28 +46,28 @@ def pool(tmp_path: Path) -> Path:
 @pytest.fixture
 def names(pool: Path) -> list[str]:
     with Pool.open(pool, read_only=True) as opened:
-        return [each.trajectory_id for each in opened.selected(tenant="default")]
+        return [item.trajectory_id for item in opened.selected(tenant="default")]
 
 
 def _file(folder: Path, *lines: object) -> Path:
-    path = folder / "said.jsonl"
-    path.write_text("\n".join(each if isinstance(each, str) else json.dumps(each) for each in lines) + "\n")
+    path = folder / "feedback.jsonl"
+    path.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines) + "\n")
     return path
 
 
-def test_thumbs_go_in_once(tmp_path: Path, pool: Path, names: list[str]) -> None:
-    file = _file(tmp_path, *({"trajectory": name, "thumbs": at % 2 or -1} for at, name in enumerate(names)))
+def test_ratings_are_imported_once(tmp_path: Path, pool: Path, names: list[str]) -> None:
+    file = _file(tmp_path, *({"trajectory": name, "thumbs": index % 2 or -1} for index, name in enumerate(names)))
     count = len(names)
     arguments = (file, "--format", "feedback", "--pool", pool)
     assert values(run(*arguments, "--json")) == {"lines": count, "added": count, "known": 0, "quarantined": 0}
     assert values(run(*arguments, "--json")) == {"lines": count, "added": 0, "known": count, "quarantined": 0}
     with Pool.open(pool, read_only=True) as opened:
-        said = list(opened.feedback(tenant="default"))
-    assert [each.subject_id for each in said] == names
-    assert {each.metric for each in said} == {"thumbs"}
+        feedback = list(opened.feedback(tenant="default"))
+    assert [item.subject_id for item in feedback] == names
+    assert {item.metric for item in feedback} == {"thumbs"}
 
 
-def test_what_cannot_be_used_is_quarantined_with_its_line_and_the_others_go_in(
+def test_invalid_lines_are_quarantined_and_the_others_imported(
     tmp_path: Path, pool: Path, names: list[str]
 ) -> None:
     file = _file(
@@ -79,38 +79,38 @@ def test_what_cannot_be_used_is_quarantined_with_its_line_and_the_others_go_in(
         "not JSON",
     )
     result = run(file, "--format", "feedback", "--pool", pool, "--json")
-    found = printed(result, exit_code=1)
-    assert {each["name"]: each["value"] for each in found["results"]} == {
+    content = printed(result, exit_code=1)
+    assert {result["name"]: result["value"] for result in content["results"]} == {
         "lines": 5,
         "added": 1,
         "known": 0,
         "quarantined": 4,
     }
-    assert [(each["line"], each["reason"].split(";")[0].split(",")[0]) for each in found["quarantine"]] == [
+    assert [(item["line"], item["reason"].split(";")[0].split(",")[0]) for item in content["quarantine"]] == [
         (2, "the tenant has no trajectory 'nobody'"),
         (3, "thumbs must be a number above 0 (good) or below 0 (bad)"),
         (4, "unknown key 'thumb'"),
-        (5, found["quarantine"][3]["reason"].split(";")[0].split(",")[0]),
+        (5, content["quarantine"][3]["reason"].split(";")[0].split(",")[0]),
     ]
-    assert found["quarantine"][3]["reason"].startswith("not JSON")
-    assert "4 of 5 lines were quarantined with their reasons; the others are in the pool" in result.stderr
+    assert content["quarantine"][3]["reason"].startswith("not JSON")
+    assert "4 of 5 lines were quarantined; the others are in the pool" in result.stderr
 
 
-def test_another_tenants_attempts_are_not_there(tmp_path: Path, pool: Path, names: list[str]) -> None:
+def test_trajectories_of_another_tenant_are_unknown(tmp_path: Path, pool: Path, names: list[str]) -> None:
     file = _file(tmp_path, {"trajectory": names[0], "thumbs": 1})
     result = run(file, "--format", "feedback", "--pool", pool, "--tenant", "other")
     assert result.exit_code == 1
-    assert "is this really a feedback file?" in result.stderr
+    assert "is this a feedback file?" in result.stderr
 
 
-def test_an_option_that_would_do_nothing_is_refused(tmp_path: Path, pool: Path, names: list[str]) -> None:
+def test_an_option_without_effect_is_refused(tmp_path: Path, pool: Path, names: list[str]) -> None:
     file = _file(tmp_path, {"trajectory": names[0], "thumbs": 1})
     result = run(file, "--format", "feedback", "--pool", pool, "--family", "mail", "--agent", "me")
     assert isinstance(result.exception, IngestError)
-    assert str(result.exception).startswith("--family and --agent would do nothing with --format feedback")
+    assert str(result.exception).startswith("--family and --agent has no effect with --format feedback")
 
 
-def test_a_pool_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+def test_a_missing_pool_is_not_created(tmp_path: Path) -> None:
     file = _file(tmp_path, {"trajectory": "x", "thumbs": 1})
     result = run(file, "--format", "feedback", "--pool", tmp_path / "gone.db")
     assert isinstance(result.exception, IngestError)
@@ -119,15 +119,15 @@ def test_a_pool_that_is_not_there_is_not_made(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "\n\n"])
-def test_a_file_that_says_nothing_is_refused(tmp_path: Path, pool: Path, content: str) -> None:
+def test_an_empty_file_is_refused(tmp_path: Path, pool: Path, content: str) -> None:
     file = tmp_path / "empty.jsonl"
     file.write_text(content)
     result = run(file, "--format", "feedback", "--pool", pool)
     assert isinstance(result.exception, IngestError)
-    assert "holds no feedback; check the file" in str(result.exception)
+    assert "has no feedback; check the file" in str(result.exception)
 
 
-def test_what_is_no_pool_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_pool_is_refused_and_unchanged(tmp_path: Path) -> None:
     file = _file(tmp_path, {"trajectory": "x", "thumbs": 1})
     text = file.read_text()
     result = run(file, "--format", "feedback", "--pool", file)

@@ -1,4 +1,4 @@
-"""The live view: readable lines without a terminal, a moving view on one, silence when asked."""
+"""The live view: plain lines without a terminal, a live view on one, nothing if quiet."""
 
 import io
 import os
@@ -15,7 +15,7 @@ from upturn.loop.progress import NoProgress, Progress
 
 @dataclass
 class Clock:
-    """A clock that is moved by hand."""
+    """A clock that is set by hand."""
 
     now: float = 100.0
 
@@ -41,7 +41,7 @@ def plain_lines(view_clock: Clock) -> list[str]:
     return stream.getvalue().splitlines()
 
 
-def test_plain_lines_tell_the_story_with_times() -> None:
+def test_plain_lines_have_times() -> None:
     assert plain_lines(Clock()) == [
         "00:00 upturn demo",
         "00:00 [1/2] train (10)",
@@ -55,7 +55,7 @@ def test_plain_lines_tell_the_story_with_times() -> None:
     ]
 
 
-def test_a_stage_shows_only_figures_it_gave() -> None:
+def test_a_stage_shows_only_its_own_figures() -> None:
     stream, clock = io.StringIO(), Clock()
     with LiveView("job", stream=stream, clock=clock) as view:
         view.figure("agents", 3)
@@ -64,7 +64,7 @@ def test_a_stage_shows_only_figures_it_gave() -> None:
     assert stream.getvalue().splitlines()[-1] == "00:00 serve: done after 0.0 s; success 0.5"
 
 
-def test_many_fast_steps_print_no_line_each() -> None:
+def test_many_fast_steps_print_few_lines() -> None:
     stream, clock = io.StringIO(), Clock()
     with LiveView("job", stream=stream, clock=clock) as view:
         view.stage("many")
@@ -96,7 +96,7 @@ def test_nothing_goes_to_standard_output(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt(), StoppedError("stopped; resume with: upturn demo")])
-def test_interrupt_passes_and_marks_its_stage(stop: BaseException) -> None:
+def test_interrupt_propagates_and_marks_its_stage(stop: BaseException) -> None:
     stream, clock = io.StringIO(), Clock()
     with pytest.raises(type(stop)), LiveView("job", stream=stream, clock=clock) as view:
         view.stage("train")
@@ -104,7 +104,7 @@ def test_interrupt_passes_and_marks_its_stage(stop: BaseException) -> None:
     assert stream.getvalue().splitlines()[-1] == "00:00 train: stopped after 0.0 s"
 
 
-def test_error_passes_and_marks_its_stage() -> None:
+def test_error_propagates_and_marks_its_stage() -> None:
     stream, clock = io.StringIO(), Clock()
     with pytest.raises(ValueError, match="broke"), LiveView("job", stream=stream, clock=clock) as view:
         view.stage("train")
@@ -112,7 +112,7 @@ def test_error_passes_and_marks_its_stage() -> None:
     assert stream.getvalue().splitlines()[-1] == "00:00 train: failed after 0.0 s"
 
 
-def test_control_characters_and_markup_reach_nobody() -> None:
+def test_control_characters_and_markup_are_not_interpreted() -> None:
     stream = io.StringIO()
     with LiveView("job", stream=stream, clock=Clock()) as view:
         view.note("\x1b[2J [bold]task[/bold]\r\n")
@@ -120,14 +120,14 @@ def test_control_characters_and_markup_reach_nobody() -> None:
 
 
 def on_terminal(monkeypatch: pytest.MonkeyPatch, *, is_dumb: bool = False) -> str:
-    """What arrives at a pseudo-terminal of 100 × 40 characters."""
+    """The output on a pseudo-terminal of 100 × 40 characters."""
     monkeypatch.setenv("TERM", "dumb" if is_dumb else "xterm-256color")
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("LINES", "40")
     monkeypatch.delenv("NO_COLOR", raising=False)
     reader, writer = pty.openpty()
     chunks: list[bytes] = []
-    # A terminal holds few bytes: somebody has to read while the view writes.
+    # A terminal buffers few bytes, so its output is read while the view writes.
     reading = threading.Thread(target=read_all, args=(reader, chunks))
     reading.start()
     clock = Clock()
@@ -144,11 +144,11 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch, *, is_dumb: bool = False) -> st
 
 
 def read_all(reader: int, chunks: list[bytes]) -> None:
-    """Everything up to the moment the other end is closed."""
+    """Reads until the other end is closed."""
     try:
         while chunk := os.read(reader, 4096):
             chunks.append(chunk)
-    except OSError:  # how Linux says that a pseudo-terminal has no writer left
+    except OSError:  # raised by Linux when a pseudo-terminal has no writer left
         return
 
 
@@ -156,7 +156,7 @@ def test_terminal_shows_checklist_figures_and_notes(monkeypatch: pytest.MonkeyPa
     shown = on_terminal(monkeypatch)
     for text in ("✓ ", "train", "40.0 s", "report", "· sleep", "reward", "▁▂▃", "█", "93.0 %", "[bold]kept[/bold]"):
         assert text in shown
-    assert shown.rstrip().endswith("\x1b[?25h"), "the cursor must come back"
+    assert shown.rstrip().endswith("\x1b[?25h"), "the cursor must be shown again"
 
 
 def test_dumb_terminal_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +171,7 @@ def test_sparkline_runs_from_lowest_to_highest() -> None:
     assert sparkline([1, -1]) == "█▁"
 
 
-def test_long_courses_keep_their_latest_values() -> None:
+def test_long_histories_keep_their_latest_values() -> None:
     view = LiveView("job", is_quiet=True, stream=io.StringIO(), clock=Clock())
     with view:
         view.stage("train")
@@ -186,7 +186,7 @@ def test_long_courses_keep_their_latest_values() -> None:
     assert sparkline(range(59, 100)) not in text
 
 
-def test_no_progress_fits_where_a_view_fits() -> None:
+def test_no_progress_has_the_same_interface() -> None:
     clock = Clock()
     work(NoProgress(), clock)
     assert clock.now == 141.0

@@ -1,4 +1,4 @@
-"""``upturn loop`` on a toy desk: what it prints, what it refuses before any work, and how it goes on."""
+"""``upturn loop`` on a toy desk: its output, errors before any work, and resuming."""
 
 import importlib
 import json
@@ -43,7 +43,7 @@ train = []
 
 @pytest.fixture(autouse=True)
 def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Where the command is started; the toy desk is importable and nothing of that outlives a test."""
+    """The current folder; the toy desk is importable during a test."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path, str(Path(__file__).parent.parent / "loop")])
     return tmp_path
@@ -59,24 +59,24 @@ def write(folder: Path, text: str = FILE) -> None:
 
 def printed(result: Result) -> dict[str, Any]:
     assert result.exit_code == 0, result.stderr
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
+    content: dict[str, Any] = json.loads(result.stdout)
+    return content
 
 
-def figures(found: dict[str, Any]) -> dict[str, Any]:
-    return {result["name"]: result["value"] for result in found["results"]}
+def figures(content: dict[str, Any]) -> dict[str, Any]:
+    return {result["name"]: result["value"] for result in content["results"]}
 
 
-def test_run_prints_one_object_and_leaves_its_folder(folder: Path) -> None:
+def test_run_prints_one_object_and_writes_its_folder(folder: Path) -> None:
     write(folder)
-    found = printed(run("run", "--json"))
-    assert found["command"] == "loop run"
-    assert found["cycles"] == ["nothing is set to train: tasks were routed, judged and kept"] * 2
-    assert (figures(found)["cycle_1_decisions"], figures(found)["cycle_2_decisions"]) == (40.0, 80.0)
-    run_dir = Path(found["run"])
+    content = printed(run("run", "--json"))
+    assert content["command"] == "loop run"
+    assert content["cycles"] == ["no training is configured: tasks were routed, evaluated and stored"] * 2
+    assert (figures(content)["cycle_1_decisions"], figures(content)["cycle_2_decisions"]) == (40.0, 80.0)
+    run_dir = Path(content["run"])
     assert run_dir.parent == Path("runs")
     assert {path.name for path in run_dir.iterdir()} >= {FILE_NAME, "pool.db", "config.json"}
-    assert json.loads((run_dir / "summary.json").read_text()) == found
+    assert json.loads((run_dir / "summary.json").read_text()) == content
 
 
 def test_finished_run_is_not_run_again(folder: Path) -> None:
@@ -90,35 +90,35 @@ def test_finished_run_is_not_run_again(folder: Path) -> None:
     assert [json.loads(line)["event"] for line in added] == ["opened", "opened"]
 
 
-def test_interrupted_run_says_how_to_go_on_and_ends_like_an_undisturbed_one(
+def test_interrupted_run_prints_its_resume_command_and_ends_like_an_uninterrupted_one(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = "a folder/" + 150 * "r"
     write(folder, FILE + f'[run]\ndirectory = "{runs}"\n')
-    calm = printed(run("run", "--json"))
+    uninterrupted = printed(run("run", "--json"))
     loop = importlib.import_module("upturn.loop")
-    whole = loop.run_cycle
+    run_cycle = loop.run_cycle
 
-    def stops_in_the_second(context: Any, number: int) -> CycleOutcome:
+    def stop_in_the_second(context: Any, number: int) -> CycleOutcome:
         if number == 2:
             raise KeyboardInterrupt
-        outcome: CycleOutcome = whole(context, number)
+        outcome: CycleOutcome = run_cycle(context, number)
         return outcome
 
-    monkeypatch.setattr(loop, "run_cycle", stops_in_the_second)
+    monkeypatch.setattr(loop, "run_cycle", stop_in_the_second)
     stopped = run("run")
-    monkeypatch.setattr(loop, "run_cycle", whole)
+    monkeypatch.setattr(loop, "run_cycle", run_cycle)
     assert (stopped.exit_code, stopped.stdout) == (130, "")
-    said, _, command = stopped.stderr.splitlines()[-1].partition("upturn ")
-    assert said == "stopped; resume with: "
+    message, _, command = stopped.stderr.splitlines()[-1].partition("upturn ")
+    assert message == "stopped; resume with: "
     status = printed(run("status", "--directory", runs, "--json"))
     assert shlex.split(command) == ["loop", "run", "--config", "upturn.toml", "--resume", status["run"]]
-    went_on = printed(CliRunner().invoke(app, [*shlex.split(command), "--json"]))
-    assert figures(went_on) == figures(calm)
-    assert went_on["run"] == status["run"] != calm["run"]
+    resumed = printed(CliRunner().invoke(app, [*shlex.split(command), "--json"]))
+    assert figures(resumed) == figures(uninterrupted)
+    assert resumed["run"] == status["run"] != uninterrupted["run"]
 
 
-def test_configuration_that_is_not_there_is_wrong_usage(folder: Path) -> None:
+def test_missing_configuration_is_wrong_usage(folder: Path) -> None:
     result = run("run", "--config", "no_such.toml")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "cannot read 'no_such.toml': No such file or directory; name a file with --config" in result.stderr
@@ -150,7 +150,7 @@ def test_all_problems_are_listed_together_before_any_work(folder: Path) -> None:
     assert (result.exit_code, result.stdout) == (2, "")
     head, *listed = result.stderr[result.stderr.index("error: ") :].splitlines()
     assert head == f"error: {len(listed)} problems in the configuration:"
-    for wanted in (
+    for problem in (
         "colour: unknown section",
         "tasks.count: input should be greater than or equal to 1, got 0",
         "routing.floor = 0.02 has no effect with routing.policy = 'uniform'",
@@ -159,13 +159,13 @@ def test_all_problems_are_listed_together_before_any_work(folder: Path) -> None:
         "NO_SUCH_KEY_IS_SET",
         "no [[agents]] has kind = 'local_model'",
     ):
-        assert sum(wanted in line for line in listed) == 1, wanted
+        assert sum(problem in line for line in listed) == 1, problem
     assert not (folder / "runs").exists()
 
 
-def test_names_that_lead_nowhere_are_listed_together_before_any_work(folder: Path) -> None:
-    lost = FILE.replace("count = 40", 'count = 40\nfamilies = ["sums", "poems"]')
-    write(folder, lost.replace("toy_desk:adder", "toy_desk:no_such_agent"))
+def test_unknown_names_are_listed_together_before_any_work(folder: Path) -> None:
+    text = FILE.replace("count = 40", 'count = 40\nfamilies = ["sums", "poems"]')
+    write(folder, text.replace("toy_desk:adder", "toy_desk:no_such_agent"))
     result = run("run")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "error: 2 problems in the configuration:" in result.stderr
@@ -175,60 +175,60 @@ def test_names_that_lead_nowhere_are_listed_together_before_any_work(folder: Pat
 
 
 @pytest.mark.parametrize("resume", ["latest", "runs/loop-1"])
-def test_run_that_is_not_there_cannot_go_on(folder: Path, resume: str) -> None:
+def test_missing_run_cannot_be_resumed(folder: Path, resume: str) -> None:
     write(folder)
     result = run("run", "--resume", resume)
     assert (result.exit_code, result.stdout) == (1, "")
-    wanted = "no run loop-*" if resume == "latest" else "'runs/loop-1' holds no run to resume"
-    assert wanted in result.stderr
+    message = "no run loop-*" if resume == "latest" else "'runs/loop-1' holds no run to resume"
+    assert message in result.stderr
     assert not (folder / "runs").exists()
 
 
-def test_run_of_another_configuration_cannot_go_on(folder: Path) -> None:
+def test_run_of_another_configuration_cannot_be_resumed(folder: Path) -> None:
     write(folder)
-    found = printed(run("run", "--json"))
+    content = printed(run("run", "--json"))
     write(folder, FILE + "[run]\nseed = 1\n")
     result = run("run", "--resume", "latest")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert f"the run '{found['run']}' cannot go on: config_hash is '{found['config_hash']}'" in result.stderr
+    assert f"the run '{content['run']}' cannot resume: config_hash is '{content['config_hash']}'" in result.stderr
     write(folder)
-    assert printed(run("run", "--resume", "latest", "--json")) == found  # it was left as it was
+    assert printed(run("run", "--resume", "latest", "--json")) == content  # it was not changed
 
 
-def test_agents_beside_the_configuration_are_found(folder: Path) -> None:
+def test_agents_in_the_configuration_s_folder_are_found(folder: Path) -> None:
     project = folder / "elsewhere"
     project.mkdir()
-    (project / "clerk_beside.py").write_text(
+    (project / "clerk_near.py").write_text(
         "def act(instruction, turns, observation):\n    return 'user.refuse text=no'\n"
     )
-    write(project, FILE.replace("toy_desk:adder", "clerk_beside:act"))
-    found = printed(run("run", "--config", "elsewhere/upturn.toml", "--json"))
-    assert figures(found)["cycle_2_decisions"] == 80.0
+    write(project, FILE.replace("toy_desk:adder", "clerk_near:act"))
+    content = printed(run("run", "--config", "elsewhere/upturn.toml", "--json"))
+    assert figures(content)["cycle_2_decisions"] == 80.0
 
 
-def test_what_lies_beside_the_configuration_goes_before_what_lies_where_it_is_started(
+def test_the_configuration_s_folder_precedes_the_current_folder(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = folder / "elsewhere"
     project.mkdir()
-    for place, name in ((project, "act"), (folder, "other_act")):
-        (place / "clerk_twice.py").write_text(f"def {name}(*seen):\n    return 'user.refuse text=no'\n")
+    for parent, name in ((project, "act"), (folder, "other_act")):
+        (parent / "clerk_twice.py").write_text(f"def {name}(*seen):\n    return 'user.refuse text=no'\n")
     write(project, FILE.replace("toy_desk:adder", "clerk_twice:act"))
     monkeypatch.setattr(sys, "path", [*sys.path, ""])
     assert printed(run("run", "--config", "elsewhere/upturn.toml", "--json"))["cycles"]
 
 
-def test_status_tells_how_far_a_run_is(folder: Path) -> None:
+def test_status_shows_the_steps_of_a_run(folder: Path) -> None:
     write(folder)
-    found = printed(run("run", "--json"))
-    for place in ([], [found["run"]]):
-        status = printed(run("status", *place, "--json"))
+    content = printed(run("run", "--json"))
+    for folders in ([], [content["run"]]):
+        status = printed(run("status", *folders, "--json"))
         assert (status["run"], status["started_as"], status["state"]) == (
-            found["run"],
+            content["run"],
             "loop run",
-            "nobody works on it",
+            "not running",
         )
-        assert (status["times_resumed"], status["config_hash"]) == (0, found["config_hash"])
+        assert (status["times_resumed"], status["config_hash"]) == (0, content["config_hash"])
         assert [step["step"] for step in status["steps"]] == [
             "cycle-1/serve", "cycle-1/readiness", "cycle-2/serve", "cycle-2/readiness",
         ]  # fmt: skip
@@ -243,9 +243,9 @@ def test_status_of_an_unfinished_run_names_the_open_step(folder: Path, desk: Mod
         context.journal.json_step("two", stop)
     with desk.opened(run_dir):
         status = printed(run("status", "--json"))
-        assert status["state"].startswith("process ")
+        assert status["state"].startswith("running in process ")
     status = printed(run("status", "--json"))
-    assert (status["state"], status["times_resumed"]) == ("nobody works on it", 1)
+    assert (status["state"], status["times_resumed"]) == ("not running", 1)
     assert [(step["step"], step["finished"], step["seconds"] is None) for step in status["steps"]] == [
         ("one", True, False),
         ("two", False, True),
@@ -269,12 +269,12 @@ def desk() -> ModuleType:
     return importlib.import_module("toy_desk")
 
 
-def test_status_without_a_run_says_what_to_do() -> None:
+def test_status_without_a_run_is_an_error_with_advice() -> None:
     newest, named = run("status"), run("status", "runs/no-such-run")
     assert (newest.exit_code, named.exit_code) == (1, 1)
     assert "error: no run loop-* with a journal.jsonl under 'runs'; start one first" in newest.stderr
     assert "error: 'runs/no-such-run' holds no run: No such file or directory" in named.stderr
 
 
-def test_the_command_is_what_the_loop_module_offers() -> None:
+def test_commands_of_the_loop_module() -> None:
     assert [command.name for command in loop_command.loop_app.registered_commands] == ["run", "status"]

@@ -56,7 +56,7 @@ def test_ingest_prints_one_object_and_adds_nothing_twice(tmp_path: Path) -> None
     assert again["is_repeated"] is True
 
 
-def test_quarantined_lines_are_named_and_the_exit_code_says_so(tmp_path: Path) -> None:
+def test_quarantined_lines_are_listed_and_exit_with_1(tmp_path: Path) -> None:
     file = tmp_path / "chats.jsonl"
     file.write_text(CHATS.read_text() + "{broken\n")
     arguments = ("ingest", file, "--format", "chat", "--pool", tmp_path / "pool.db")
@@ -67,7 +67,7 @@ def test_quarantined_lines_are_named_and_the_exit_code_says_so(tmp_path: Path) -
     assert "1 of 6 lines were quarantined" in run(*arguments).stderr
 
 
-def test_missing_file_makes_no_pool(tmp_path: Path) -> None:
+def test_missing_file_creates_no_pool(tmp_path: Path) -> None:
     done = run("ingest", tmp_path / "none.json", "--format", "chat", "--pool", tmp_path / "pool.db")
     assert isinstance(done.exception, IngestError)
     assert not (tmp_path / "pool.db").exists()
@@ -75,23 +75,23 @@ def test_missing_file_makes_no_pool(tmp_path: Path) -> None:
 
 def test_stats_print_the_figures(filled: Path) -> None:
     printed = run_json("pool", "stats", "--pool", filled)
-    found = values(printed)
-    assert found["trajectories"] == 6
-    assert found["tasks"] == 2
-    assert found["turns"] == 15
-    assert (found["outcome_finished"], found["outcome_model_error"]) == (5, 1)
-    assert found["pass^1"] == pytest.approx(2 / 3)
-    assert found["pass^3"] == 0.0
+    figures = values(printed)
+    assert figures["trajectories"] == 6
+    assert figures["tasks"] == 2
+    assert figures["turns"] == 15
+    assert (figures["outcome_finished"], figures["outcome_model_error"]) == (5, 1)
+    assert figures["pass^1"] == pytest.approx(2 / 3)
+    assert figures["pass^3"] == 0.0
     assert printed["success_histograms"] == {"3": {"0": 0, "1": 0, "2": 2, "3": 0}}
     assert printed["records"] == {"tasks": 2, "decisions": 0, "trajectories": 6, "evaluations": 6, "feedback": 0}
     assert "pass^3" in run("pool", "stats", "--pool", filled).stdout
     assert values(run_json("pool", "stats", "--pool", filled, "--tenant", "other"))["trajectories"] == 0
-    everyone = run_json("pool", "stats", "--pool", filled, "--tenant", "other", "--all-tenants")
-    assert values(everyone)["trajectories"] == 6
+    all_tenants = run_json("pool", "stats", "--pool", filled, "--tenant", "other", "--all-tenants")
+    assert values(all_tenants)["trajectories"] == 6
     assert values(run_json("pool", "stats", "--pool", filled, "--family", "nothing"))["trajectories"] == 0
 
 
-def test_ready_judges_by_production_or_configured_thresholds(filled: Path, tmp_path: Path) -> None:
+def test_ready_uses_production_or_configured_thresholds(filled: Path, tmp_path: Path) -> None:
     printed = run_json("pool", "ready", "--pool", filled, exit_code=1)
     bars = {result["name"]: (result["bar"], result["holds"]) for result in printed["results"]}
     assert bars == {
@@ -113,7 +113,7 @@ def test_ready_judges_by_production_or_configured_thresholds(filled: Path, tmp_p
     assert configured["config_hash"] != ""
 
 
-def test_validate_counts_what_fails_its_gates(filled: Path) -> None:
+def test_validate_counts_failed_gates(filled: Path) -> None:
     printed = run_json("pool", "validate", "--pool", filled)
     assert values(printed) == {
         "integrity_problems": 0,
@@ -125,7 +125,7 @@ def test_validate_counts_what_fails_its_gates(filled: Path) -> None:
     assert printed["first_failures"][0]["complete"] == "outcome model_error: Connection reset"
 
 
-def test_validate_says_when_the_file_is_damaged(filled: Path) -> None:
+def test_validate_detects_a_damaged_file(filled: Path) -> None:
     content = bytearray(filled.read_bytes())
     content[-2 * 4096 :] = b"\xff" * (2 * 4096)
     filled.write_bytes(bytes(content))
@@ -134,11 +134,11 @@ def test_validate_says_when_the_file_is_damaged(filled: Path) -> None:
     assert printed["integrity"]
 
 
-def test_export_is_anonymised_unless_it_is_asked_for_as_it_is(tmp_path: Path) -> None:
+def test_export_is_anonymised_unless_raw(tmp_path: Path) -> None:
     path, out = tmp_path / "pool.db", tmp_path / "out.jsonl"
     run("ingest", CHATS, "--format", "chat", "--pool", path)
     printed = run_json("pool", "export", "--pool", path, "--out", out)
-    # Three tasks, five trajectories, five evaluations; one task and one trajectory name somebody.
+    # Three tasks, five trajectories, five evaluations; one task and one trajectory have personal data.
     assert values(printed) == {"records": 13, "anonymised": 2}
     assert "ruth" not in out.read_text()
     raw = run("pool", "export", "--pool", path, "--raw")
@@ -147,7 +147,7 @@ def test_export_is_anonymised_unless_it_is_asked_for_as_it_is(tmp_path: Path) ->
     assert "13 records written, 0 of them anonymised" in raw.stderr
 
 
-def test_export_refuses_what_cannot_be_told_apart_or_written(filled: Path, tmp_path: Path) -> None:
+def test_export_refuses_ambiguous_or_invalid_outputs(filled: Path, tmp_path: Path) -> None:
     assert run("pool", "export", "--pool", filled, "--json").exit_code == 2
     assert run("pool", "export", "--pool", filled, "--out", tmp_path).exit_code == 2
 
@@ -164,14 +164,14 @@ def test_export_never_writes_over_the_pool(filled: Path, tmp_path: Path, ending:
     assert filled.read_bytes() == before
 
 
-def test_a_link_to_itself_makes_room_for_the_export(filled: Path, tmp_path: Path) -> None:
+def test_a_circular_link_is_replaced_by_the_export(filled: Path, tmp_path: Path) -> None:
     circle = tmp_path / "circle"
     circle.symlink_to(circle)
     assert run("pool", "export", "--pool", filled, "--out", circle).exit_code == 0
     assert circle.is_file()
 
 
-def test_an_export_that_breaks_leaves_the_earlier_file(
+def test_a_failed_export_keeps_the_earlier_file(
     filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out.jsonl"
@@ -190,27 +190,27 @@ def test_an_export_that_breaks_leaves_the_earlier_file(
     assert out.read_text() != "earlier\n"
 
 
-def test_export_to_a_device_is_no_file_beside_it(filled: Path) -> None:
+def test_export_to_a_device_creates_no_other_file(filled: Path) -> None:
     assert run("pool", "export", "--pool", filled, "--out", "/dev/null").exit_code == 0
     assert Path("/dev/null").is_char_device()
 
 
 @pytest.mark.parametrize("file_format", ["chat", "nonsense"])
-def test_a_file_that_cannot_be_taken_in_makes_no_pool(tmp_path: Path, file_format: str) -> None:
+def test_an_unreadable_file_creates_no_pool(tmp_path: Path, file_format: str) -> None:
     (tmp_path / "packed.jsonl").write_bytes(gzip.compress(CHATS.read_bytes()))
     done = run("ingest", tmp_path / "packed.jsonl", "--format", file_format, "--pool", tmp_path / "pool.db")
     assert isinstance(done.exception, UpturnError)
     assert not (tmp_path / "pool.db").exists()
 
 
-def test_a_file_of_bad_lines_only_makes_one_doubt_its_format(tmp_path: Path) -> None:
+def test_a_file_of_bad_lines_suggests_another_format(tmp_path: Path) -> None:
     done = run("ingest", TAU, "--format", "chat", "--pool", tmp_path / "pool.db")
     assert done.exit_code == 1
-    assert "is this really a chat file?" in done.stderr
+    assert "is this a chat file?" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["stats", "ready", "validate", "export"])
-def test_reading_commands_make_no_pool(tmp_path: Path, command: str) -> None:
+def test_reading_commands_create_no_pool(tmp_path: Path, command: str) -> None:
     done = run("pool", command, "--pool", tmp_path / "none.db")
     assert isinstance(done.exception, StoreError)
     assert not (tmp_path / "none.db").exists()

@@ -28,7 +28,7 @@ def pool(tmp_path: Path) -> Path:
 
 
 def _run(pool: Path, *arguments: str) -> dict[str, Any]:
-    """The printed object; errors of ours are raised."""
+    """The printed object; errors are raised."""
     result = CliRunner().invoke(release_app, [*arguments, "--pool", str(pool), "--json"])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
@@ -73,7 +73,7 @@ def test_a_validation_file_starts_a_release(pool: Path, tmp_path: Path) -> None:
         (("--validation", "nowhere.json", "--skip-validation"), "exactly one"),
     ],
 )
-def test_a_release_needs_exactly_one_ground(pool: Path, arguments: tuple[str, ...], complaint: str) -> None:
+def test_a_release_requires_exactly_one_ground(pool: Path, arguments: tuple[str, ...], complaint: str) -> None:
     with pytest.raises(ReleaseError, match=complaint):
         _run(pool, "start", "clerk@1", "clerk@2", *arguments)
     assert _stored(pool) == []
@@ -88,7 +88,7 @@ def test_a_file_that_holds_no_validation_is_named(pool: Path, tmp_path: Path, co
     assert _stored(pool) == []
 
 
-def test_one_open_release_for_each_agent(pool: Path) -> None:
+def test_an_agent_has_one_open_release(pool: Path) -> None:
     _start(pool)
     with pytest.raises(ReleaseError, match="already has release"):
         _run(pool, "start", "clerk@1", "clerk@3", "--skip-validation", *AUDIT)
@@ -110,7 +110,7 @@ def test_operators_decide_and_decisions_are_final(pool: Path) -> None:
     with pytest.raises(ReleaseError, match="final"):
         _run(pool, "rollback", release, *AUDIT)
     with Pool.open(pool, read_only=True) as opened:
-        assert len(opened.states(Release, release)) == 4, "every state is kept"
+        assert len(opened.states(Release, release)) == 4, "every state is stored"
 
 
 def test_list_and_status_show_the_evidence(pool: Path) -> None:

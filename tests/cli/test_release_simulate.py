@@ -1,14 +1,14 @@
-"""``upturn release simulate`` prints one object and fails when a bar is missed."""
+"""``upturn release simulate`` prints one object and fails if a bar is missed."""
 
 import json
 
 import typer
 from typer.testing import CliRunner
 
-from upturn.cli.release_simulate import simulate
+from upturn.cli.release import simulate
 
 
-def test_bench_prints_one_object_with_bars() -> None:
+def test_simulation_prints_one_object_with_bars() -> None:
     app = typer.Typer()
     app.command()(simulate)
     result = CliRunner().invoke(app, ["--runs", "100", "--seed", "3", "--json"])

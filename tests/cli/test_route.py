@@ -1,4 +1,4 @@
-"""``upturn route``: what it prints and its exit codes."""
+"""``upturn route``: its output and exit codes."""
 
 import json
 from collections import Counter
@@ -18,10 +18,10 @@ ROUTELLM = Path(__file__).parents[3] / "shared" / "data" / "routellm_gsm8k_respo
 
 
 def run(*words: str, code: int = 0) -> dict[str, Any]:
-    found = CliRunner().invoke(route_app, [*words, "--json"])
-    assert found.exit_code == code, found.output
-    assert found.stdout.count("\n") == 1, "one object and nothing else on standard output"
-    printed: dict[str, Any] = json.loads(found.stdout)
+    result = CliRunner().invoke(route_app, [*words, "--json"])
+    assert result.exit_code == code, result.output
+    assert result.stdout.count("\n") == 1, "one object and nothing else on standard output"
+    printed: dict[str, Any] = json.loads(result.stdout)
     printed["by_name"] = {result["name"]: result for result in printed["results"]}
     return printed
 
@@ -57,8 +57,8 @@ def pool(tmp_path: Path) -> Path:
         decision("d4", "a@1", tenant="acme"),
     ]
     with Pool.open(path) as opened:
-        for made in decisions:
-            opened.append(Task(made.task_id, "do", made.family, "errands", tenant=made.tenant))
+        for item in decisions:
+            opened.append(Task(item.task_id, "do", item.family, "errands", tenant=item.tenant))
         opened.append(*decisions)
     return path
 
@@ -95,14 +95,14 @@ def test_replay_reads_the_published_file() -> None:
     assert regret["value"] < by_name["uniform regret_best_single"]["value"] / 2
 
 
-def test_replay_for_people_is_a_table() -> None:
-    found = CliRunner().invoke(route_app, ["replay", str(FILES / "replay.csv"), "--seeds", "1"])
-    assert found.exit_code == 0
-    assert "discounted_thompson regret_best_single" in found.stdout
-    assert "small/model_response" in found.stdout
+def test_replay_without_json_is_a_table() -> None:
+    result = CliRunner().invoke(route_app, ["replay", str(FILES / "replay.csv"), "--seeds", "1"])
+    assert result.exit_code == 0
+    assert "discounted_thompson regret_best_single" in result.stdout
+    assert "small/model_response" in result.stdout
 
 
-def test_unusable_input_is_an_error_of_ours(tmp_path: Path) -> None:
+def test_invalid_input_is_an_upturn_error(tmp_path: Path) -> None:
     assert isinstance(CliRunner().invoke(route_app, ["replay", str(tmp_path / "none.csv")]).exception, IngestError)
     words = ["replay", str(FILES / "replay.csv"), "--seeds", "0"]
     assert isinstance(CliRunner().invoke(route_app, words).exception, ConfigError)
@@ -126,7 +126,7 @@ def test_explain_shows_a_familys_latest_decision_within_the_tenant(pool: Path) -
     assert isinstance(hidden.exception, UnknownNameError)
 
 
-def test_explaining_the_unknown_lists_the_known() -> None:
+def test_unknown_decision_lists_the_known_families() -> None:
     decisions = [decision("d1", "a@1"), decision("d2", "a@1", family="sheet")]
     assert find_decision(decisions, "sheet").shares == Counter({"a@1": 1})
     with pytest.raises(UnknownNameError, match="'chat'; families with decisions: mail, sheet"):

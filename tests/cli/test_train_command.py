@@ -1,4 +1,4 @@
-"""``upturn train report`` writes a page for every training run it finds, and says where."""
+"""``upturn train report`` writes a page for every training run in a folder, and prints its path."""
 
 import json
 from pathlib import Path
@@ -36,62 +36,62 @@ def test_one_run_gets_its_page(tmp_path: Path) -> None:
     folder = _folder(tmp_path / "grpo", has_ended=True)
     printed = _run(str(folder))
     assert printed["pages"] == {"grpo": str(folder / "report.html")}
-    assert [(each["name"], each["value"]) for each in printed["results"]] == [
+    assert [(result["name"], result["value"]) for result in printed["results"]] == [
         ("grpo: iterations", 2.0),
         ("grpo: stopped", "finished"),
     ]
     assert "Reward in training rollouts" in (folder / "report.html").read_text()
 
 
-def test_a_whole_run_gets_a_page_for_each_training_run_within(tmp_path: Path) -> None:
+def test_each_training_run_of_a_run_gets_a_page(tmp_path: Path) -> None:
     _folder(tmp_path / "training" / "cycle-1" / "sft", has_ended=True)
     _folder(tmp_path / "training" / "cycle-1" / "grpo", has_ended=False)
     printed = _run(str(tmp_path))
     assert list(printed["pages"]) == ["training/cycle-1/grpo", "training/cycle-1/sft"]
     assert all(Path(page).is_file() for page in printed["pages"].values())
-    assert [each["name"] for each in printed["results"] if each["name"].endswith("stopped")] == [
+    assert [result["name"] for result in printed["results"] if result["name"].endswith("stopped")] == [
         "training/cycle-1/sft: stopped"
     ]
 
 
 @pytest.mark.parametrize(
-    ("lines", "left"), [(None, "is missing, with"), (0, "ends after 0 of"), (1, "ends after 1 of")]
+    ("lines", "problem"), [(None, "is missing, with"), (0, "ends after 0 of"), (1, "ends after 1 of")]
 )
-def test_a_curve_that_lacks_what_the_run_did_is_refused(tmp_path: Path, lines: int | None, left: str) -> None:
+def test_an_incomplete_curve_is_refused(tmp_path: Path, lines: int | None, problem: str) -> None:
     folder = _folder(tmp_path / "grpo", has_ended=True)
     curve = folder / CURVE_FILE
-    kept = curve.read_text().splitlines(keepends=True)[:lines]
+    remaining = curve.read_text().splitlines(keepends=True)[:lines]
     curve.unlink()
     if lines is not None:
-        curve.write_text("".join(kept))
+        curve.write_text("".join(remaining))
     result = CliRunner().invoke(train_app, ["report", str(folder)])
     assert isinstance(result.exception, TrainingError)
     assert str(result.exception) == (
-        f"the curve {str(curve)!r} {left} the 2 iterations that the run did before it ended; restore the file"
+        f"the curve {str(curve)!r} {problem} the 2 iterations of the run; restore the file"
     )
     assert not (folder / "report.html").exists()
 
 
-def test_a_folder_without_training_runs_is_named(tmp_path: Path) -> None:
+def test_a_folder_without_training_runs_is_an_error(tmp_path: Path) -> None:
     result = CliRunner().invoke(train_app, ["report", str(tmp_path)])
     assert isinstance(result.exception, TrainingError)
     assert "there is no training run in" in str(result.exception)
-    assert "none of its folders holds run.json; name a folder such as runs/<id>/training" in str(result.exception)
+    assert "no folder in it has run.json; name a folder such as runs/<id>/training" in str(result.exception)
 
 
-def test_a_watched_run_is_written_anew_until_it_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watched_pages_are_updated_until_the_run_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = _folder(tmp_path / "grpo", has_ended=False)
-    slept, pages = list[float](), list[str]()
+    pauses, pages = list[float](), list[str]()
 
     def sleep(seconds: float) -> None:
-        slept.append(seconds)
+        pauses.append(seconds)
         pages.append((folder / "report.html").read_text())
-        if len(slept) == 2:
+        if len(pauses) == 2:
             write_outcome(folder, TrainingOutcome("finished", 2, 2, "final", 2, "ab", None, None))
 
     monkeypatch.setattr("upturn.cli.train.time.sleep", sleep)
     printed = _run(str(folder), "--watch", "5")
-    assert slept == [5.0, 5.0]
+    assert pauses == [5.0, 5.0]
     assert all('http-equiv="refresh" content="5"' in page for page in pages)
     assert "refresh" not in (folder / "report.html").read_text()
-    assert [each["value"] for each in printed["results"]] == [2.0, "finished"]
+    assert [result["value"] for result in printed["results"]] == [2.0, "finished"]

@@ -1,7 +1,7 @@
 """How an attempt without a model is recorded."""
 
 from benchmarks.errands import ErrandsEnvironment, compose, make_task
-from benchmarks.errands.baseline import nothing, oracle
+from benchmarks.errands.baseline import do_nothing, oracle
 from upturn.environments.scripted_policy import MAX_TURNS, following, play
 from upturn.records import Action
 
@@ -32,4 +32,4 @@ def test_an_endless_policy_is_truncated() -> None:
         "step_limit",
         TASK.instruction,
     )
-    assert play(ErrandsEnvironment(), TASK, nothing).outcome == "finished"
+    assert play(ErrandsEnvironment(), TASK, do_nothing).outcome == "finished"

@@ -1,4 +1,4 @@
-"""The linear script and the library are the same algorithm: loss, gradient and weights agree, and it learns."""
+"""The script and the library are the same algorithm: loss, gradient and weights agree; and its reward rises."""
 
 import importlib.util
 import inspect
@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from upturn.training.runs import read_curve
-from upturn.training.runs.run import CURVE_FILE
+from upturn.training.runs.run_folder import CURVE_FILE
 
 PATH = Path(__file__).parents[2] / "examples" / "grpo_from_scratch.py"
 
@@ -32,7 +32,7 @@ def script() -> ModuleType:
     return module
 
 
-def test_loss_gradient_and_weights_are_the_librarys(script: ModuleType, tmp_path: Path) -> None:
+def test_loss_gradient_and_weights_equal_the_librarys(script: ModuleType, tmp_path: Path) -> None:
     """Over four iterations of two steps, clip and all; AdamW turns rounding of 1e-7 into about 1e-4 of a step."""
     ours, theirs = script.make_model(), script.make_model()
     steps = script.train(ours, 4)
@@ -40,11 +40,11 @@ def test_loss_gradient_and_weights_are_the_librarys(script: ModuleType, tmp_path
     points = read_curve(tmp_path / CURVE_FILE)
     assert len(points) == 4
     for index, point in enumerate(points):
-        mine = steps[2 * index : 2 * index + 2]
-        assert point.metrics["loss"] == pytest.approx(sum(each.loss for each in mine) / 2, rel=1e-4, abs=1e-7)
-        assert point.metrics["grad_norm"] == pytest.approx(sum(each.grad_norm for each in mine) / 2, rel=1e-4)
-        assert point.metrics["mean_return"] == pytest.approx(mine[0].reward, rel=1e-6)
-    assert steps[1].loss != steps[0].loss, "the second pass sees other weights than the sampler's"
+        own = steps[2 * index : 2 * index + 2]
+        assert point.metrics["loss"] == pytest.approx(sum(step.loss for step in own) / 2, rel=1e-4, abs=1e-7)
+        assert point.metrics["grad_norm"] == pytest.approx(sum(step.grad_norm for step in own) / 2, rel=1e-4)
+        assert point.metrics["mean_return"] == pytest.approx(own[0].reward, rel=1e-6)
+    assert steps[1].loss != steps[0].loss, "the second pass has other weights than the sampler"
     for before, one, other in zip(
         script.make_model().parameters(), ours.parameters(), theirs.parameters(), strict=True
     ):
@@ -52,7 +52,7 @@ def test_loss_gradient_and_weights_are_the_librarys(script: ModuleType, tmp_path
         assert float((one - before).detach().abs().max()) > 1e-2
 
 
-def test_it_learns_the_game(script: ModuleType) -> None:
+def test_training_solves_the_game(script: ModuleType) -> None:
     """From a tenth of the points to nearly all."""
     steps = script.train(script.make_model(), 30)
     assert steps[0].reward < 0.2

@@ -1,4 +1,4 @@
-"""Every file in ``examples/train`` does what its first line says, cut down in size."""
+"""Every file in ``examples/train`` runs with the command in its first line, at a reduced size."""
 
 import json
 import os
@@ -49,45 +49,43 @@ SMALL: Mapping[str, Mapping[str, Any]] = {
     "offline": {"iterations": 1, "evaluate_every": 1, "groups": 4},
     "mixture": ROUND,
 }
-"""By section, for those that the file has."""
+"""Changes by section, for the sections that a file has."""
 
 
 def _command(name: str) -> list[str]:
-    """The one that the file's first line gives."""
+    """The command in the file's first line."""
     first = (EXAMPLES / f"{name}.toml").read_text().splitlines()[0]
     assert first.startswith("# upturn ")
     return shlex.split(first.removeprefix("# upturn "))
 
 
-def _lesson(name: str) -> str:
+def _algorithm(name: str) -> str:
     return _command(name)[1]
 
 
-def test_each_way_of_learning_has_an_example() -> None:
-    assert {_lesson(name) for name in NAMES if name not in SERVES} == set(ALGORITHMS)
+def test_each_algorithm_has_an_example() -> None:
+    assert {_algorithm(name) for name in NAMES if name not in SERVES} == set(ALGORITHMS)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_first_line_is_a_command_with_this_very_file(name: str) -> None:
+def test_the_first_line_is_a_command_with_this_file(name: str) -> None:
     command = _command(name)
     assert command[-2:] == ["--config", f"examples/train/{name}.toml"]
     assert command[:2] in ([["loop", "run"]] if name in SERVES else [["train", each] for each in ALGORITHMS])
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_file_is_a_whole_configuration_that_can_be(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_file_is_a_valid_configuration(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     config = load_full_config(EXAMPLES / f"{name}.toml", {})
     if config.pool.path:
         Path(config.pool.path).touch()
     if name not in SERVES:
-        check(config, _lesson(name))
+        check(config, _algorithm(name))
 
 
-def test_every_pool_that_is_learned_from_is_filled_by_an_example() -> None:
-    """``grpo`` practises into the one that ``offline`` needs."""
+def test_every_pool_of_stored_data_is_filled_by_an_example() -> None:
+    """``grpo`` fills the one that ``offline`` needs."""
     filled = {tomllib.loads((EXAMPLES / f"{name}.toml").read_text())["pool"]["path"] for name in (*SERVES, "grpo")}
     for name in NAMES:
         pool = tomllib.loads((EXAMPLES / f"{name}.toml").read_text()).get("pool")
@@ -134,39 +132,39 @@ def _run(folder: Path, *arguments: str) -> dict[str, Any]:
         check=False,
     )
     assert done.returncode == 0, f"{arguments}: {done.stderr}"
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    content: dict[str, Any] = json.loads(done.stdout)
+    return content
 
 
 def _rate(folder: Path, pool: str) -> Path:
-    """Thumbs by what the verifier said."""
+    """Ratings by the verifier's verdicts."""
     with Pool.open(folder / pool, read_only=True) as opened:
-        said = [
-            {"trajectory": each.trajectory.id, "thumbs": 1 if each.evaluation.verdict == "success" else -1}
-            for each in opened.experiences(tenant="default", has_tokens=False)
-            if each.evaluation is not None and each.task.split == "train"
+        ratings = [
+            {"trajectory": stored.trajectory.id, "thumbs": 1 if stored.evaluation.verdict == "success" else -1}
+            for stored in opened.experiences(tenant="default", has_tokens=False)
+            if stored.evaluation is not None and stored.task.split == "train"
         ]
     path = folder / "thumbs.jsonl"
-    path.write_text("\n".join(map(json.dumps, said)) + "\n")
+    path.write_text("\n".join(map(json.dumps, ratings)) + "\n")
     return path
 
 
 @pytest.mark.slow
 def test_every_example_runs_from_end_to_end_in_an_empty_folder(tmp_path: Path) -> None:
-    """In the order in which they need each other's pools; each leaves a version, a card and a page."""
+    """In the order in which they need each other's pools; each writes a version, a card and a report."""
     for name in SERVES:
         _run(tmp_path, "loop", "run", "--config", str(_small(name, tmp_path)))
     _run(tmp_path, "ingest", str(_rate(tmp_path, "served.db")), "--format", "feedback", "--pool", "served.db")
     others = [name for name in NAMES if name not in (*SERVES, "grpo")]
     for name in ("grpo", *others):
-        lesson = _lesson(name)
+        algorithm = _algorithm(name)
         config = str(_small(name, tmp_path))
-        plan = _run(tmp_path, "train", lesson, "--config", config, "--dry-run")
+        plan = _run(tmp_path, "train", algorithm, "--config", config, "--dry-run")
         assert all(result["value"] > 0 for result in plan["results"]), name
-        found = _run(tmp_path, "train", lesson, "--config", config)
-        figures = {result["name"]: result["value"] for result in found["results"]}
+        content = _run(tmp_path, "train", algorithm, "--config", config)
+        figures = {result["name"]: result["value"] for result in content["results"]}
         assert 0 <= figures["success_after"] <= 1 and figures["validation"] in ("pass", "hold", "fail"), name
-        run_dir = tmp_path / found["run"]
-        assert (run_dir / "card.md").read_text(encoding="utf-8").startswith(f"# {found['made']}\n")
+        run_dir = tmp_path / content["run"]
+        assert (run_dir / "card.md").read_text(encoding="utf-8").startswith(f"# {content['made']}\n")
         assert list(run_dir.glob("training/*/report.html")), name
-        assert re.fullmatch(r"nano@[a-z-]+(-true-0)?-[0-9a-f]{8}(-[0-9a-f]{8})?", found["made"]), found["made"]
+        assert re.fullmatch(r"nano@[a-z-]+(-true-0)?-[0-9a-f]{8}(-[0-9a-f]{8})?", content["made"]), content["made"]

@@ -1,4 +1,4 @@
-"""The linear script and the library give the same credit in the same world, and the script learns by it."""
+"""The script and the library give the same credit in the same environment, and the script trains with it."""
 
 import importlib.util
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ def script() -> ModuleType:
 def _recorded(
     states: Sequence[int], actions: Sequence[int], reward: float, values: Sequence[float]
 ) -> ScoredTrajectory:
-    """An attempt of the script's as the library has it: a state and an action are one token each."""
+    """An episode of the script as a trajectory: a state and an action are one token each."""
     turns = tuple(Turn(Observation(""), "", None, state_hash=str(state)) for state in states[: len(actions)])
     tokens = tuple(token for state, action in zip(states, actions, strict=False) for token in (100 + state, action))
     spans = tuple(WrittenSpan(t, 2 * t + 1, 2 * t + 2) for t in range(len(actions)))
@@ -45,13 +45,14 @@ def _recorded(
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
-def test_credit_is_the_librarys(script: ModuleType, share: float) -> None:
+def test_credit_equals_the_librarys(script: ModuleType, share: float) -> None:
     policy, rng = script.skilled(share), np.random.default_rng(0)
     for _ in range(5):
         group = [script.play(policy, rng) for _ in range(8)]
-        values, _ = script.measured(group, policy, rng, COUNT)
+        values, _ = script.measure_values(group, policy, rng, COUNT)
         members = tuple(
-            _recorded(each.states, each.actions, each.reward, own) for each, own in zip(group, values, strict=True)
+            _recorded(episode.states, episode.actions, episode.reward, own)
+            for episode, own in zip(group, values, strict=True)
         )
         for settings, ours in (
             (AdvantageSettings(), script.trajectory(group)),
@@ -66,30 +67,30 @@ def test_credit_is_the_librarys(script: ModuleType, share: float) -> None:
                 assert own == pytest.approx(theirs, abs=1e-9), settings.estimator
 
 
-def test_the_world_and_its_values_are_the_benchs(script: ModuleType) -> None:
+def test_the_environment_and_its_values_are_those_of_the_benchmark(script: ModuleType) -> None:
     mdp = key_door()
     assert np.allclose(script.P[:10], mdp.transitions[:10, :, :12])
     policy = script.skilled(0.4)
-    found = state_values(mdp, np.vstack([policy, *[policy] * (len(mdp.starts) - 1)]))
-    assert np.allclose(script.exact_values(policy), found[:, :12])
+    values = state_values(mdp, np.vstack([policy, *[policy] * (len(mdp.starts) - 1)]))
+    assert np.allclose(script.exact_values(policy), values[:, :12])
     assert mdp.starts[0] == script.START
 
 
 def test_exact_changes_add_up_to_the_return_minus_the_first_value(script: ModuleType) -> None:
     policy = script.skilled(0.5)
     values = script.exact_values(policy)
-    attempt = script.play(policy, np.random.default_rng(3))
-    changes = script.exact_changes([attempt], values)
-    assert sum(changes) == pytest.approx(attempt.reward - values[0, script.START])
+    episode = script.play(policy, np.random.default_rng(3))
+    changes = script.exact_changes([episode], values)
+    assert sum(changes) == pytest.approx(episode.reward - values[0, script.START])
 
 
-def test_ranks_share_ties(script: ModuleType) -> None:
+def test_equal_numbers_share_their_rank(script: ModuleType) -> None:
     assert script.ranks([0.5, 0.1, 0.5, 0.9]).tolist() == [1.5, 0.0, 1.5, 3.0]
 
 
-def test_a_policy_learns_the_errand(script: ModuleType) -> None:
+def test_training_reaches_the_target(script: ModuleType) -> None:
     for estimator in (script.trajectory, script.by_state):
-        assert 0 < script.learn(estimator, seed=0) < 30_000
+        assert 0 < script.train(estimator, seed=0) < 30_000
 
 
 def test_the_script_is_short() -> None:

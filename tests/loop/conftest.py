@@ -1,4 +1,4 @@
-"""Modules that several tests share: the toy desk, a demo's made-up facts, and readers of what a run left."""
+"""Modules that several tests share: the toy desk, a demo's made-up facts, and readers of a run's records."""
 
 import importlib
 from pathlib import Path
@@ -23,6 +23,6 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.fixture
 def evidence(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """``evidence.py``: what a run left in its folder."""
+    """``evidence.py``: readers of a run's folder."""
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     return importlib.import_module("evidence")

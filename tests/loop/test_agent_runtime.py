@@ -1,4 +1,4 @@
-"""Living agents: attempts come in the order of the jobs and depend on their purpose only."""
+"""Rollouts of the agent runtime come in the order of the jobs and depend on their purpose only."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -34,52 +34,54 @@ def version(name: str) -> AgentVersion:
 
 
 def sampled(runtime: AgentRuntime, tasks: list[Task], purpose: Purpose) -> list[tuple[TokenRow, ...]]:
-    return [each.rows for each in runtime.attempt([(NANO, task, 0) for task in tasks], purpose)]
+    return [trajectory.rows for trajectory in runtime.rollout([(NANO, task, 0) for task in tasks], purpose)]
 
 
-def test_attempts_come_in_the_order_of_the_jobs_with_ids_of_their_purpose(desk: ModuleType) -> None:
+def test_rollouts_come_in_the_order_of_the_jobs_with_ids_of_their_purpose(desk: ModuleType) -> None:
     kit = desk.kit()
     runtime = AgentRuntime(kit, Limits(max_turns=2))
     tasks = list(islice(kit.tasks(seed=0, split="train", families=["sums", "products"]), 6))
     jobs = [(version(name), task, number) for task in tasks for number, name in enumerate(("solver", "adder"))]
-    found = runtime.attempt(jobs, Purpose("run/heldout", 0))
-    for (agent, task, number), trajectory in zip(jobs, found, strict=True):
+    trajectories = runtime.rollout(jobs, Purpose("run/heldout", 0))
+    for (agent, task, number), trajectory in zip(jobs, trajectories, strict=True):
         assert (trajectory.task_id, trajectory.agent_version) == (task.id, agent.id)
         assert trajectory.id == trajectory_id("run/heldout", task.id, agent.id, number)
-    again = runtime.attempt(jobs, Purpose("run/other", 0))
-    assert len({each.id for each in (*found, *again)}) == 2 * len(jobs)
+    again = runtime.rollout(jobs, Purpose("run/other", 0))
+    assert len({trajectory.id for trajectory in (*trajectories, *again)}) == 2 * len(jobs)
 
 
-def test_forgotten_versions_are_built_again(desk: ModuleType) -> None:
+def test_unloaded_versions_are_built_again(desk: ModuleType) -> None:
     kit = desk.kit()
     runtime = AgentRuntime(kit, Limits(max_turns=2))
     (task,) = islice(kit.tasks(seed=0, split="train", families=["sums"]), 1)
-    before = runtime.attempt([(version("solver"), task, 0), (version("refuser"), task, 0)], Purpose("p", 0))
+    before = runtime.rollout([(version("solver"), task, 0), (version("refuser"), task, 0)], Purpose("p", 0))
     runtime.keep_only([version("refuser")])
-    after = runtime.attempt([(version("solver"), task, 0), (version("refuser"), task, 0)], Purpose("p", 0))
-    assert [each.final_state for each in after] == [each.final_state for each in before]
+    after = runtime.rollout([(version("solver"), task, 0), (version("refuser"), task, 0)], Purpose("p", 0))
+    assert [trajectory.final_state for trajectory in after] == [trajectory.final_state for trajectory in before]
 
 
 def test_version_that_cannot_be_built_is_named(desk: ModuleType) -> None:
     runtime = AgentRuntime(desk.kit(), Limits(max_turns=2))
     (task,) = islice(runtime.kit.tasks(seed=0, split="train", families=["sums"]), 1)
     with pytest.raises(ConfigError, match="no_such_function"):
-        runtime.attempt([(version("no_such_function"), task, 0)], Purpose("p", 0))
+        runtime.rollout([(version("no_such_function"), task, 0)], Purpose("p", 0))
 
 
-def test_a_context_budget_above_what_an_engine_holds_is_refused() -> None:
-    runtime = AgentRuntime(ErrandsKit(), Limits(max_turns=2))  # without a limit of tokens a context may have 512
+def test_a_context_budget_above_the_maximum_context_is_refused() -> None:
+    runtime = AgentRuntime(ErrandsKit(), Limits(max_turns=2))  # the default maximum context is 512
     budget = parameters_of(Budget(513, 8, 100, 48, low_mark=0.6))
     (task,) = islice(runtime.kit.tasks(seed=0, split="train", families=["mail_file"]), 1)
-    with pytest.raises(ModelError, match="context_tokens = 513, but a context may have 512; lower it, or raise"):
-        runtime.attempt([(replace(NANO, parameters=budget), task, 0)], Purpose("p", 0))
+    with pytest.raises(
+        ModelError, match="context_tokens = 513, but the maximum context is 512; lower it, or raise"
+    ):
+        runtime.rollout([(replace(NANO, parameters=budget), task, 0)], Purpose("p", 0))
 
 
-def test_draws_depend_on_the_seed_and_not_on_earlier_attempts(one_thread: None) -> None:
+def test_draws_depend_on_the_seed_and_not_on_earlier_rollouts(one_thread: None) -> None:
     kit = ErrandsKit()
     tasks = list(islice(kit.tasks(seed=3, split="train", families=["mail_file", "event_add"]), 8))
     runtime = AgentRuntime(kit, LIMITS)
-    # Hot: at its own temperature the model is sure of these tasks whatever is drawn.
+    # At its serving temperature the model gives the same answers to these tasks for every draw.
     first = sampled(runtime, tasks, Purpose("p", 1, 1.8))
     other = sampled(runtime, tasks, Purpose("p", 2, 1.8))
     assert other != first
@@ -89,10 +91,10 @@ def test_draws_depend_on_the_seed_and_not_on_earlier_attempts(one_thread: None) 
     assert sampled(fresh, tasks, Purpose("another name", 1, 1.8)) == first
 
 
-def test_purpose_may_overrule_the_serving_temperature(one_thread: None) -> None:
+def test_purpose_overrides_the_serving_temperature(one_thread: None) -> None:
     kit = ErrandsKit()
     tasks = list(islice(kit.tasks(seed=3, split="train", families=["mail_file"]), 4))
     runtime = AgentRuntime(kit, LIMITS)
     greedy = [sampled(runtime, tasks, Purpose("p", seed, temperature=0.0)) for seed in (1, 2)]
-    tokens = [[row.token_ids for rows in each for row in rows] for each in greedy]
-    assert tokens[0] == tokens[1]  # whatever the seed
+    tokens = [[row.token_ids for rows in sample for row in rows] for sample in greedy]
+    assert tokens[0] == tokens[1]  # for every seed

@@ -1,4 +1,4 @@
-"""Building the model that ships: its card can be repeated, and an interrupted build ends as an undisturbed one."""
+"""Building a shipped model: its card is reproducible, and an interrupted build gives the same model."""
 
 import json
 from collections.abc import Iterator
@@ -12,24 +12,24 @@ import pytest
 import torch
 
 from benchmarks.errands import MODEL
-from benchmarks.errands.pretraining.course import ERRANDS, PATTERN
+from benchmarks.errands.pretraining.recipe import ERRANDS, PATTERN
 from upturn.environments.environment import judge
 from upturn.environments.kit import resolve_kit
 from upturn.loop import build_nano as nano
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
-from upturn.loop.build_nano import ATTEMPTS, HELDOUT_TASKS, PASS_TASKS, build, limits_of
+from upturn.loop.build_nano import HELDOUT_TASKS, PASS_TASKS, SAMPLES, build_model, limits_of
 from upturn.loop.evaluation.evaluate import evaluate_version, evaluation_tasks, families_of
 from upturn.loop.progress import NoProgress
 from upturn.models.shipped import CARD, model_folder
 from upturn.records import AgentVersion
-from upturn.training.pretraining import OFFICE, Course
-from upturn.training.pretraining.tokenizer import new_tokenizer, said
+from upturn.training.pretraining import OFFICE, Recipe
+from upturn.training.pretraining.tokenizer import demonstration_texts, new_tokenizer
 
 pytestmark = pytest.mark.slow
 
-COURSES = (OFFICE, ERRANDS)
-TIPPED = 0.02
-"""Share of a family's tasks whose outcome another processor's rounding may tip; the card's own tips none."""
+RECIPES = (OFFICE, ERRANDS)
+ROUNDING = 0.02
+"""Share of a family's tasks whose outcome may change with another CPU's rounding."""
 
 
 @pytest.fixture(autouse=True)
@@ -40,59 +40,59 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-@pytest.fixture(params=COURSES, ids=lambda course: course.model)
-def course(request: pytest.FixtureRequest) -> Course:
-    found: Course = request.param
-    return found
+@pytest.fixture(params=RECIPES, ids=lambda recipe: recipe.model)
+def recipe(request: pytest.FixtureRequest) -> Recipe:
+    recipe: Recipe = request.param
+    return recipe
 
 
 @pytest.fixture
-def card(course: Course) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((model_folder(model_of(course)) / CARD).read_text())
-    return found
+def card(recipe: Recipe) -> dict[str, Any]:
+    card: dict[str, Any] = json.loads((model_folder(model_of(recipe)) / CARD).read_text())
+    return card
 
 
-def model_of(course: Course) -> str:
-    return "nano" if course is OFFICE else MODEL
+def model_of(recipe: Recipe) -> str:
+    return "nano" if recipe is OFFICE else MODEL
 
 
-def version_of(course: Course) -> AgentVersion:
-    return AgentVersion("nano", "base", "local_model", model=model_of(course), parameters={"temperature": 1.0})
+def version_of(recipe: Recipe) -> AgentVersion:
+    return AgentVersion("nano", "base", "local_model", model=model_of(recipe), parameters={"temperature": 1.0})
 
 
-def test_card_is_of_this_schedule(course: Course, card: dict[str, Any]) -> None:
-    assert (card["name"], card["steps"]) == (course.model, course.steps)
-    assert [phase["name"] for phase in card["schedule"]] == [phase.name for phase in course.schedule]
-    assert [phase["mixture"] for phase in card["schedule"]] == [dict(phase.mixture) for phase in course.schedule]
+def test_card_has_the_course_s_schedule(recipe: Recipe, card: dict[str, Any]) -> None:
+    assert (card["name"], card["steps"]) == (recipe.model, recipe.steps)
+    assert [phase["name"] for phase in card["schedule"]] == [phase.name for phase in recipe.schedule]
+    assert [phase["mixture"] for phase in card["schedule"]] == [dict(phase.mixture) for phase in recipe.schedule]
 
 
 @pytest.mark.parametrize(("name", "temperature"), [("sampled", 1.0), ("greedy", 0.0)])
 def test_success_by_family_is_that_of_the_card(
-    course: Course, card: dict[str, Any], name: str, temperature: float
+    recipe: Recipe, card: dict[str, Any], name: str, temperature: float
 ) -> None:
-    kit = resolve_kit(course.environment)
-    tasks = evaluation_tasks(kit, course.families, HELDOUT_TASKS, seed=card["seed"], split="heldout")
+    kit = resolve_kit(recipe.environment)
+    tasks = evaluation_tasks(kit, recipe.families, HELDOUT_TASKS, seed=card["seed"], split="heldout")
     purpose = Purpose(f"card/{name}", card["seed"], temperature)
-    heldout = evaluate_version(AgentRuntime(kit, limits_of(course)), version_of(course), tasks, purpose, pool=None)
-    assert sorted(families_of(heldout.marks)) == sorted(course.families)
-    for family in course.families:
-        written, found = card["heldout"][f"{name}_{family}"], heldout.interval(family=family)
-        assert written["n"] == found.n
-        assert abs(written["value"] - found.mean) <= max(TIPPED, 1 / found.n) + 1e-9, family
-    assert heldout.rate() == pytest.approx(card["heldout"][name]["value"], abs=TIPPED)
+    heldout = evaluate_version(AgentRuntime(kit, limits_of(recipe)), version_of(recipe), tasks, purpose, pool=None)
+    assert sorted(families_of(heldout.marks)) == sorted(recipe.families)
+    for family in recipe.families:
+        written, measured = card["heldout"][f"{name}_{family}"], heldout.interval(family=family)
+        assert written["n"] == measured.n
+        assert abs(written["value"] - measured.mean) <= max(ROUNDING, 1 / measured.n) + 1e-9, family
+    assert heldout.rate() == pytest.approx(card["heldout"][name]["value"], abs=ROUNDING)
 
 
-def test_pass_at_8_is_that_of_the_card(course: Course, card: dict[str, Any]) -> None:
-    kit = resolve_kit(course.environment)
-    runtime, seed = AgentRuntime(kit, limits_of(course)), card["seed"]
-    for family in course.families:
+def test_pass_at_8_is_that_of_the_card(recipe: Recipe, card: dict[str, Any]) -> None:
+    kit = resolve_kit(recipe.environment)
+    runtime, seed = AgentRuntime(kit, limits_of(recipe)), card["seed"]
+    for family in recipe.families:
         tasks = list(islice(kit.tasks(seed=seed + 1, split="train", families=[family]), PASS_TASKS))
-        jobs = [(version_of(course), task, number) for task in tasks for number in range(ATTEMPTS)]
-        attempts = runtime.attempt(jobs, Purpose(f"card/pass/{family}", seed, 1.0))
+        jobs = [(version_of(recipe), task, number) for task in tasks for number in range(SAMPLES)]
+        trajectories = runtime.rollout(jobs, Purpose(f"card/pass/{family}", seed, 1.0))
         solved = {
             task.id
-            for (_, task, _), attempt in zip(jobs, attempts, strict=True)
-            if judge(kit.verifier, task, attempt).is_success
+            for (_, task, _), trajectory in zip(jobs, trajectories, strict=True)
+            if judge(kit.verifier, task, trajectory).is_success
         }
         assert len(solved) / PASS_TASKS == pytest.approx(card["pass_at_8"][family], abs=1 / PASS_TASKS + 1e-9)
 
@@ -117,27 +117,34 @@ class Stops(NoProgress):
 def test_interrupted_build_makes_the_same_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     skills, glimpses = ERRANDS.schedule
     short = (
-        replace(skills, steps=56, warmup_steps=5, decay_steps=10),  # a checkpoint stands after 50 steps
+        replace(skills, steps=56, warmup_steps=5, decay_steps=10),  # the first checkpoint is after 50 steps
         replace(glimpses, first_step=56, steps=4, warmup_steps=2, decay_steps=2),
     )
     monkeypatch.setattr(nano, "HELDOUT_TASKS", 9)
     monkeypatch.setattr(nano, "PASS_TASKS", 1)
-    texts = [text for number in range(200) for text in said(ERRANDS.walk("drill", number))]
+    texts = [text for number in range(200) for text in demonstration_texts(ERRANDS.demonstration("drill", number))]
     tokenizer = new_tokenizer(texts, PATTERN, ERRANDS.vocabulary)
-    course = replace(ERRANDS, schedule=short, new_tokenizer=lambda: tokenizer)
-    calm = build(course, tmp_path / "calm-work", tmp_path / "calm", seed=3, threads=1, progress=NoProgress())
-    work, target, progress = tmp_path / "work", tmp_path / "shaken", Stops(20, 53, 58)
+    recipe = replace(ERRANDS, schedule=short, new_tokenizer=lambda: tokenizer)
+    uninterrupted = build_model(
+        recipe,
+        tmp_path / "uninterrupted-work",
+        tmp_path / "uninterrupted",
+        seed=3,
+        threads=1,
+        progress=NoProgress(),
+    )
+    work, target, progress = tmp_path / "work", tmp_path / "interrupted", Stops(20, 53, 58)
     target.mkdir()
     (target / "config.json").write_text("old")
     for _ in range(3):
         with pytest.raises(KeyboardInterrupt):
-            build(course, work, target, seed=3, threads=1, progress=progress)
+            build_model(recipe, work, target, seed=3, threads=1, progress=progress)
         assert [file.name for file in target.iterdir()] == ["config.json"]  # nothing is replaced before the end
-    shaken = build(course, work, target, seed=3, threads=1, progress=progress)
-    assert shaken == calm
+    interrupted = build_model(recipe, work, target, seed=3, threads=1, progress=progress)
+    assert interrupted == uninterrupted
     for name in ("model.safetensors", "tokenizer.json", "config.json", CARD):
-        assert (target / name).read_bytes() == (tmp_path / "calm" / name).read_bytes()
-    assert calm.weights_sha256 == sha256((target / "model.safetensors").read_bytes()).hexdigest()
+        assert (target / name).read_bytes() == (tmp_path / "uninterrupted" / name).read_bytes()
+    assert uninterrupted.weights_sha256 == sha256((target / "model.safetensors").read_bytes()).hexdigest()
     assert sorted(file.name for file in target.iterdir()) == sorted(
-        file.name for file in (tmp_path / "calm").iterdir()
+        file.name for file in (tmp_path / "uninterrupted").iterdir()
     )

@@ -1,4 +1,4 @@
-"""Traffic kept for the agent under canary."""
+"""Traffic reserved for the agent under canary."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,25 +7,27 @@ from types import ModuleType
 import pytest
 
 from upturn.arbiter import Candidate, DiscountedThompson, RoutingOutcome
-from upturn.loop.canary_traffic import CANARY_SHARE, Reserved
+from upturn.loop.canary_traffic import CANARY_SHARE, ReservedTraffic
 from upturn.loop.cycle import release, serve
 from upturn.records import AgentVersion
 
 
-def test_agent_that_routing_avoids_still_gets_its_canary_judged(desk: ModuleType, tmp_path: Path) -> None:
+def test_agent_that_routing_avoids_still_gets_a_canary_verdict(desk: ModuleType, tmp_path: Path) -> None:
     better = AgentVersion("refuser", "better", "callable", model="toy_desk:adder")
     with desk.opened(tmp_path / "run", desk.config(("solver", "refuser"))) as context:
         serve(context, "serve", 96)  # routing learns to avoid the refuser
         incumbent = context.router.registry.served("refuser").incumbent
-        found = release(context, "release", (incumbent, better), desk.GROUND)
-        assert found.state == "promoted"
-        decided = [each for each in context.pool.decisions(tenant="default") if each.release == found.id]
-        assert min(each.propensity for each in decided if each.arm == "control") >= CANARY_SHARE * 0.5
+        released = release(context, "release", (incumbent, better), desk.GROUND)
+        assert released.state == "promoted"
+        decisions = [
+            decision for decision in context.pool.decisions(tenant="default") if decision.release == released.id
+        ]
+        assert min(decision.propensity for decision in decisions if decision.arm == "control") >= CANARY_SHARE * 0.5
         assert context.router.policy is context.policy
         assert len(list(context.pool.decisions(tenant="default"))) < 3000
 
 
-def test_reserve_raises_one_agent_and_scales_the_others(desk: ModuleType, tmp_path: Path) -> None:
+def test_reserved_traffic_raises_one_agent_and_scales_the_others(desk: ModuleType, tmp_path: Path) -> None:
     inner = DiscountedThompson(floor=0.05)
     with desk.opened(tmp_path / "run") as context:
         (task,) = context.next_tasks(1)
@@ -36,11 +38,13 @@ def test_reserve_raises_one_agent_and_scales_the_others(desk: ModuleType, tmp_pa
     candidates = [Candidate("a", "a@1"), Candidate("b", "b@1"), Candidate("c", "c@1")]
     plain = inner.probabilities(task, candidates)
     assert plain[1] < 0.25
-    raised = Reserved(inner, "b", 0.25).probabilities(task, candidates)
+    raised = ReservedTraffic(inner, "b", 0.25).probabilities(task, candidates)
     assert raised[1] == 0.25
     assert sum(raised) == pytest.approx(1.0)
     assert raised[0] / raised[2] == pytest.approx(plain[0] / plain[2])
-    assert Reserved(inner, "a", 0.25).probabilities(task, candidates) == plain  # has more than that already
-    assert Reserved(inner, "nobody", 0.25).probabilities(task, candidates) == plain
-    assert Reserved(inner, "b").snapshot() != inner.snapshot()
-    assert Reserved(inner, "b").belief(task.family, "a@1") == inner.belief(task.family, "a@1")
+    assert (
+        ReservedTraffic(inner, "a", 0.25).probabilities(task, candidates) == plain
+    )  # it has a larger share already
+    assert ReservedTraffic(inner, "unknown", 0.25).probabilities(task, candidates) == plain
+    assert ReservedTraffic(inner, "b").snapshot() != inner.snapshot()
+    assert ReservedTraffic(inner, "b").belief(task.family, "a@1") == inner.belief(task.family, "a@1")

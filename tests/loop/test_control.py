@@ -1,4 +1,4 @@
-"""A control for practice: rewards that mean nothing teach nothing, where the true rewards do teach."""
+"""A control for RL training: random rewards give no gain where true rewards do."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +17,7 @@ from upturn.loop.rollouts.policy_worker import PolicyWorker
 from upturn.loop.run.context import Context, open_run
 from upturn.loop.trainers import parse_full_config
 from upturn.loop.trainers.grpo import train_grpo
-from upturn.loop.trainers.rl_training import Reward
+from upturn.loop.trainers.rl_training import OutcomeReward
 from upturn.models.engine import weights_hash
 from upturn.records import AgentVersion, Evaluation
 from upturn.training.distributed.weights import restore_weights
@@ -27,17 +27,17 @@ pytestmark = pytest.mark.slow
 
 ITERATIONS = 20
 HELDOUT_TASKS = 480
-Begun = tuple[Context, AgentVersion, HeldoutResult]
+Started = tuple[Context, AgentVersion, HeldoutResult]
 
 
 def by_chance(evaluation: Evaluation) -> float:
-    """Uniform in [0, 1], of each attempt anew, whatever the attempt was like."""
+    """Uniform in [0, 1], independent of the trajectory's content."""
     return int.from_bytes(sha256(evaluation.id.encode()).digest()[:4]) / 2**32
 
 
 @pytest.fixture
-def begun(tmp_path: Path) -> Iterator[Begun]:
-    """A run, and the model's marks before it."""
+def started(tmp_path: Path) -> Iterator[Started]:
+    """A run, and the model's result before training."""
     threads = torch.get_num_threads()
     config = parse_full_config(
         {
@@ -63,16 +63,16 @@ def begun(tmp_path: Path) -> Iterator[Begun]:
     torch.set_num_threads(threads)
 
 
-def train_on_rollouts(begun: Begun, name: str, reward: Reward | None) -> Interval:
-    """Gain of the version that practice for that reward gives, on the held-out tasks, paired."""
-    context, parent, before = begun
+def train_on_rollouts(started: Started, name: str, reward: OutcomeReward | None) -> Interval:
+    """Paired held-out gain of the version trained with this reward."""
+    context, parent, before = started
     version = train_grpo(context, parent, dict.fromkeys(LEARNED, 1.0), name, reward=reward)
     return evaluate_heldout(context, f"after {name}", version).gain_over(before)
 
 
-def at_the_end(begun: Begun, name: str) -> Interval:
-    """The same for the weights at the end of practice: the version has the first ones if those look better."""
-    context, parent, before = begun
+def final_gain(started: Started, name: str) -> Interval:
+    """The same for the final weights: the version has the first ones if their score is higher."""
+    context, parent, before = started
     stored = load_file(context.run_dir / "training" / name / "checkpoint.safetensors")
     prefix = "weights."
     worker = PolicyWorker(context.runtime, parent)
@@ -85,31 +85,31 @@ def at_the_end(begun: Begun, name: str) -> Interval:
     return evaluate_heldout(context, f"at the end of {name}", version).gain_over(before)
 
 
-def course(context: Context, name: str) -> dict[str, list[float]]:
-    """What practice recorded of its groups and steps, in order."""
+def read_metrics(context: Context, name: str) -> dict[str, list[float]]:
+    """Metrics of groups and steps, in order."""
     points = read_curve(context.run_dir / "training" / name / "curve.jsonl")
     return {
-        metric: [found for point in points if (found := point.metrics.get(metric)) is not None]
+        metric: [value for point in points if (value := point.metrics.get(metric)) is not None]
         for metric in ("mean_return", "grad_norm", "filtered_groups")
     }
 
 
-def test_random_rewards_gain_nothing_where_true_ones_gain(begun: Begun) -> None:
-    context, _, before = begun
-    by_luck, by_success = train_on_rollouts(begun, "luck", by_chance), train_on_rollouts(begun, "success", None)
+def test_random_rewards_give_no_gain_where_true_ones_do(started: Started) -> None:
+    context, _, before = started
+    by_luck, by_success = train_on_rollouts(started, "luck", by_chance), train_on_rollouts(started, "success", None)
     assert by_luck.n == by_success.n == len(before.marks) >= 200
     assert by_luck.low <= 0.0 <= by_luck.high, (
-        f"{by_luck}: where random rewards teach nothing, the interval still misses 0 in one of twenty seeds, and "
-        "only if the last weights look better than the first on the watched tasks: otherwise the first are kept"
+        f"{by_luck}: without a true gain, the interval misses 0 in one of twenty seeds, and only if the last "
+        "weights have a higher selection score than the first: otherwise the first are kept"
     )
-    last = at_the_end(begun, "luck")
-    assert last.low <= 0.0, f"{last}: an interval lies above 0 by chance in one of forty seeds"
+    last = final_gain(started, "luck")
+    assert last.low <= 0.0, f"{last}: an interval is above 0 by chance in one of forty seeds"
     # Five seeds gained .074 to .150, .125 on average with a deviation of .031, and .035 is enough: about one
     # seed in five hundred misses this.
-    assert by_success.low > 0.0, f"{by_success}: true rewards under the same settings teach something"
-    # Practice for luck was real: rewards that differ within every group and are .5 on average, over 3,840 draws
-    # with a deviation of .0047, and steps.
-    luck = course(context, "luck")
+    assert by_success.low > 0.0, f"{by_success}: true rewards with the same settings give a gain"
+    # Training with random rewards was real: they differ within every group and are .5 on average (3,840 draws,
+    # standard deviation .0047), and steps were taken.
+    luck = read_metrics(context, "luck")
     assert set(luck["filtered_groups"]) == {0.0}
     assert sum(luck["mean_return"]) / ITERATIONS == pytest.approx(0.5, abs=0.03)
     assert len(luck["grad_norm"]) == ITERATIONS

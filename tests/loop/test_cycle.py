@@ -1,5 +1,4 @@
-"""The steps of a cycle: serving, readiness, heldout_results, comparison, canaries to their verdicts,
-interruptions."""
+"""The steps of a cycle: serving, readiness, held-out evaluation, validation, canaries, interruptions."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +24,7 @@ def canary_of(desk: ModuleType, context: Context, candidate: AgentVersion) -> Re
     return release(context, "release", (incumbent, candidate), desk.GROUND)
 
 
-def test_serving_is_done_once_and_remembered(desk: ModuleType, tmp_path: Path) -> None:
+def test_serving_is_done_once_and_stored(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path / "run") as context:
         serve(context, "serve", 60)
         state = context.routing_state()
@@ -37,26 +36,24 @@ def test_serving_is_done_once_and_remembered(desk: ModuleType, tmp_path: Path) -
     assert desk.counts(tmp_path / "run")["decisions"] == 60
 
 
-class Watching(NoProgress):
-    """Keeps what it was told at each advance."""
+class AdvanceLog(NoProgress):
+    """Stores each advance."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[int, float]] = []
+        self.advances: list[tuple[int, float]] = []
 
     def advance(self, count: int = 1, **figures: float) -> None:
-        self.told.append((count, figures["success"]))
+        self.advances.append((count, figures["success"]))
 
 
 def test_success_shown_while_serving_is_that_of_all_tasks_so_far(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path / "run", desk.config(("adder",), load_caps={"adder": 3})) as context:
-        watching = Watching()
-        serve(
-            replace(context, progress=watching), "serve", 8
-        )  # sums and products in turn; the adder solves the sums
-    assert watching.told == [(3, 2 / 3), (3, 3 / 6), (2, 4 / 8)]
+        log = AdvanceLog()
+        serve(replace(context, progress=log), "serve", 8)  # sums and products in turn; the adder solves the sums
+    assert log.advances == [(3, 2 / 3), (3, 3 / 6), (2, 4 / 8)]
 
 
-def test_waves_are_no_larger_than_what_capped_agents_may_have_in_flight(desk: ModuleType, tmp_path: Path) -> None:
+def test_waves_are_no_larger_than_the_sum_of_the_load_caps(desk: ModuleType, tmp_path: Path) -> None:
     caps = {"solver": 3, "adder": 2, "refuser": 2}
     config = desk.with_canary(desk.config(load_caps=caps, tasks={"count": 20}), stages=(0.5, 1.0))
     with desk.opened(tmp_path / "run", config) as context:
@@ -68,71 +65,62 @@ def test_waves_are_no_larger_than_what_capped_agents_may_have_in_flight(desk: Mo
         assert served > 0
     some = desk.config(load_caps={"solver": 3, "adder": 2})
     with desk.opened(tmp_path / "other", some) as context:
-        assert wave_size(context) == WAVE  # the refuser takes whatever the others may not
+        assert wave_size(context) == WAVE  # the refuser has no cap
 
 
 def test_better_candidate_is_promoted_and_serves(desk: ModuleType, tmp_path: Path) -> None:
     config = desk.with_canary(desk.config(("adder", "refuser")), stages=(0.5, 1.0))
     with desk.opened(tmp_path / "run", config) as context:
-        found = canary_of(desk, context, desk.CANDIDATE)
-        assert found.state == "promoted"
-        assert found.is_validation_skipped
+        released = canary_of(desk, context, desk.CANDIDATE)
+        assert released.state == "promoted"
+        assert released.is_validation_skipped
         served = context.router.registry.served("adder")
         assert (served.incumbent, served.candidate) == (desk.CANDIDATE, None)
         later = context.service.serve(context.next_tasks(48))
-        assert "adder@base" not in {each.decision.chosen for each in later}
+        assert "adder@base" not in {item.decision.chosen for item in later}
 
 
 def test_worse_candidate_is_rolled_back(desk: ModuleType, tmp_path: Path) -> None:
     worse = AgentVersion("solver", "worse", "callable", model="toy_desk:refuser")
     config = desk.with_canary(desk.config(("solver", "refuser")), stages=(0.5, 1.0))
     with desk.opened(tmp_path / "run", config) as context:
-        found = canary_of(desk, context, worse)
-        assert found.state == "rolled_back"
-        assert "worse" in found.evidence[-1].reason
+        released = canary_of(desk, context, worse)
+        assert released.state == "rolled_back"
+        assert "worse" in released.evidence[-1].reason
         served = context.router.registry.served("solver")
         assert (served.incumbent.id, served.candidate) == ("solver@base", None)
 
 
-class Interrupting:
-    """Progress that interrupts the work at the n-th advance."""
+class Interrupting(NoProgress):
+    """Progress that interrupts the work after a number of advances."""
 
     def __init__(self, after: int) -> None:
         self._left = after
-
-    def stage(self, name: str, total: int | None = None) -> None:
-        pass
 
     def advance(self, count: int = 1, **figures: float) -> None:
         self._left -= 1
         if self._left < 0:
             raise KeyboardInterrupt
 
-    def note(self, text: str) -> None:
-        pass
 
-    def figure(self, name: str, value: float | str) -> None:
-        pass
-
-
-def test_history_holds_each_state_once_also_after_an_interruption(desk: ModuleType, tmp_path: Path) -> None:
+def test_history_has_each_state_once_after_an_interruption(desk: ModuleType, tmp_path: Path) -> None:
     config = desk.with_canary(desk.config(("adder", "refuser")))
-    with desk.opened(tmp_path / "calm" / "run", config) as context:
-        calm = canary_of(desk, context, desk.CANDIDATE)
-        wanted = history(context, calm.id)
-    assert len(wanted) > 3
+    with desk.opened(tmp_path / "uninterrupted" / "run", config) as context:
+        uninterrupted = canary_of(desk, context, desk.CANDIDATE)
+        expected = history(context, uninterrupted.id)
+    assert len(expected) > 3
     for after in (1, 3):
-        with desk.opened(tmp_path / "shaken" / "run", config) as context, pytest.raises(KeyboardInterrupt):
+        with desk.opened(tmp_path / "interrupted" / "run", config) as context, pytest.raises(KeyboardInterrupt):
             canary_of(desk, replace(context, progress=Interrupting(after)), desk.CANDIDATE)
-    with desk.opened(tmp_path / "shaken" / "run", config) as context:
-        assert canary_of(desk, context, desk.CANDIDATE) == calm
-        assert history(context, calm.id) == wanted
-    with desk.opened(tmp_path / "shaken" / "run", config) as context:  # finished: nothing is served again
-        assert canary_of(desk, context, desk.CANDIDATE) == calm
+    with desk.opened(tmp_path / "interrupted" / "run", config) as context:
+        assert canary_of(desk, context, desk.CANDIDATE) == uninterrupted
+        assert history(context, uninterrupted.id) == expected
+    with desk.opened(tmp_path / "interrupted" / "run", config) as context:  # finished: nothing is served again
+        assert canary_of(desk, context, desk.CANDIDATE) == uninterrupted
         assert context.router.registry.served("adder").incumbent == desk.CANDIDATE
 
 
-def test_comparison_is_paired_and_says_what_it_found(desk: ModuleType, tmp_path: Path) -> None:
+def test_validation_is_paired(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path / "run") as context:
         versions = {name: served.incumbent for name, served in context.router.registry.agents().items()}
         heldout_results = {
@@ -143,7 +131,7 @@ def test_comparison_is_paired_and_says_what_it_found(desk: ModuleType, tmp_path:
         assert compare(context, "same", heldout_results["adder"], heldout_results["adder"]).verdict == "hold"
 
 
-def test_readiness_names_what_is_lacking(desk: ModuleType, tmp_path: Path) -> None:
+def test_readiness_names_the_failed_checks(desk: ModuleType, tmp_path: Path) -> None:
     config = desk.config(readiness={"points": 30, "categories": 3})
     with desk.opened(tmp_path / "run", config) as context:
         serve(context, "serve", 40)
@@ -157,7 +145,7 @@ def test_cycle_that_trains_nothing_routes_and_records(desk: ModuleType, tmp_path
         outcomes = [run_cycle(context, number) for number in (1, 2)]
         assert context.position.tasks_served == 100
     assert [outcome.trained for outcome in outcomes] == [None, None]
-    assert "nothing is set to train" in outcomes[0].words
+    assert "no training is configured" in outcomes[0].summary
     names = [result.name for outcome in outcomes for result in outcome.results()]
     assert len(names) == len(set(names))
     assert {"cycle_1_decisions", "cycle_2_decisions"} <= set(names)
@@ -171,12 +159,12 @@ def test_cycle_without_enough_evidence_trains_nothing(desk: ModuleType, tmp_path
     with desk.opened(tmp_path / "run", config) as context:
         outcome = run_cycle(context, 1)
     assert outcome.trained is None
-    assert outcome.words == "nothing was trained: [readiness] is not met by clean_points"
+    assert outcome.summary == "nothing was trained: [readiness] is not met by clean_points"
 
 
 def test_canary_follows_the_configuration(desk: ModuleType, tmp_path: Path) -> None:
     config = desk.with_canary(desk.config(), stages=(0.2, 1.0), alpha=0.1, min_candidate_tasks=7, safety_margin=0.3)
     with desk.opened(tmp_path / "run", config) as context:
         settings = context.config.canary
-    found = (settings.stages, settings.alpha, settings.min_candidate_tasks, settings.safety_margin)
-    assert found == ((0.2, 1.0), 0.1, 7, 0.3)
+    configured = (settings.stages, settings.alpha, settings.min_candidate_tasks, settings.safety_margin)
+    assert configured == ((0.2, 1.0), 0.1, 7, 0.3)

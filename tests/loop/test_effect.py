@@ -1,4 +1,4 @@
-"""Sections that several ways of learning share are refused where they would do nothing."""
+"""Shared sections are refused for algorithms on which they have no effect."""
 
 from dataclasses import replace
 from types import ModuleType
@@ -10,24 +10,22 @@ from benchmarks.errands import MODEL
 from upturn.agents.context import Budget
 from upturn.config import AgentConfig, CurriculumSettings, RewardConfig, RolloutConfig
 from upturn.errors import ConfigError, TrainingError
-from upturn.loop.trainers.expert_iteration import refuse_forking
+from upturn.loop.trainers.expert_iteration import refuse_rewritten_history
 from upturn.loop.trainers.registry import ALGORITHMS
 from upturn.loop.trainers.train_command import check_effect
 from upturn.models import Renderer
 
 NANO = AgentConfig(name="nano", kind="local_model", model=MODEL)
 GUIDED = {"grpo", "ppo"}
-PRACTISING = GUIDED | {"online-dpo", "rejection", "iterated", "star", "self-repair", "rft", "mixture"}
+ON_ROLLOUTS = GUIDED | {"online-dpo", "rejection", "iterated", "star", "self-repair", "rft", "mixture"}
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_each_way_takes_the_shared_sections_that_act_and_refuses_the_others(
-    desk: ModuleType, algorithm: str
-) -> None:
+def test_each_algorithm_accepts_the_shared_sections_that_it_uses(desk: ModuleType, algorithm: str) -> None:
     sections = {
         "curriculum": (CurriculumSettings(policy="uniform"), GUIDED),
-        "rollouts": (RolloutConfig(place="ray"), PRACTISING),
-        "rewards": (RewardConfig(overlong_tokens=64, overlong_buffer=8), PRACTISING - {"rft"} | {"offline"}),
+        "rollouts": (RolloutConfig(place="ray"), ON_ROLLOUTS),
+        "rewards": (RewardConfig(overlong_tokens=64, overlong_buffer=8), ON_ROLLOUTS - {"rft"} | {"offline"}),
     }
     refused = set()
     for name, (section, _) in sections.items():
@@ -41,7 +39,7 @@ def test_each_way_takes_the_shared_sections_that_act_and_refuses_the_others(
 
 
 class _Forking:
-    """As a template that drops earlier thoughts."""
+    """A renderer whose template may drop earlier thoughts."""
 
     def __init__(self, keeps: bool) -> None:
         self.keeps = keeps
@@ -53,11 +51,13 @@ class _Forking:
         return ()
 
 
-def test_hints_are_refused_where_a_template_begins_a_row_with_every_turn() -> None:
-    refuse_forking(cast(Renderer, _Forking(keeps=True)), "")
-    with pytest.raises(TrainingError, match="a hint cannot be taken out of what it read; train with `iterated`"):
-        refuse_forking(cast(Renderer, _Forking(keeps=False)), "")
+def test_hints_are_refused_for_a_rewritten_history() -> None:
+    refuse_rewritten_history(cast(Renderer, _Forking(keeps=True)), "")
+    with pytest.raises(TrainingError, match="a hint cannot be removed from a rewritten history; train with"):
+        refuse_rewritten_history(cast(Renderer, _Forking(keeps=False)), "")
     with pytest.raises(
-        TrainingError, match=r"has a budget \(context_tokens = 400\), so that a hint cannot be taken"
+        TrainingError, match=r"has a context budget \(context_tokens = 400\), and a hint cannot be removed"
     ):
-        refuse_forking(cast(Renderer, _Forking(keeps=True)), "", context=Budget(400, 8, 100, 48, low_mark=0.6))
+        refuse_rewritten_history(
+            cast(Renderer, _Forking(keeps=True)), "", budget=Budget(400, 8, 100, 48, low_mark=0.6)
+        )

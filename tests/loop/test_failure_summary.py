@@ -1,4 +1,4 @@
-"""What a serve line says about attempts that broke or could not be judged."""
+"""The summary of failed trajectories in the progress of serving."""
 
 import io
 from dataclasses import replace
@@ -10,24 +10,26 @@ import pytest
 from upturn.cli.live import LiveView
 from upturn.config import Config
 from upturn.loop.cycle import serve
-from upturn.loop.failure_summary import Troubles
+from upturn.loop.failure_summary import FailureSummary
 from upturn.loop.run.context import open_run
 from upturn.records import Evaluation, GateResult, Observation, Outcome, Trajectory
 
-ATTEMPT = Trajectory("a", "t", "solver@base", (), Observation(""), "finished", "rendered")
-JUDGED = Evaluation("e", "t", "a", "judge", "failure", (GateResult("right", False, "it was wrong"),), {}, {}, 0.0)
+TRAJECTORY = Trajectory("a", "t", "solver@base", (), Observation(""), "finished", "rendered")
+EVALUATION = Evaluation(
+    "e", "t", "a", "judge", "failure", (GateResult("right", False, "it was wrong"),), {}, {}, 0.0
+)
 
 
 def broken(outcome: Outcome, error: str) -> Trajectory:
-    return replace(ATTEMPT, outcome=outcome, error=error)
+    return replace(TRAJECTORY, outcome=outcome, error=error)
 
 
 def missing(*gates: GateResult) -> Evaluation:
-    return replace(JUDGED, verdict="missing", gates=gates, score=None)
+    return replace(EVALUATION, verdict="missing", gates=gates, score=None)
 
 
 def last_line(config: Config, run_dir: Path) -> str:
-    """What is said when 100 tasks, a wave and a bit, have been served after some of another stage."""
+    """The progress line after serving 100 tasks, more than a wave, that follow a stage with other tasks."""
     stream = io.StringIO()
     with (
         LiveView("loop", stream=stream, clock=lambda: 0.0) as view,
@@ -38,66 +40,65 @@ def last_line(config: Config, run_dir: Path) -> str:
     return stream.getvalue().splitlines()[-1].partition("after 0.0 s; ")[2]
 
 
-def test_attempts_without_trouble_say_nothing() -> None:
-    troubles = Troubles()
-    assert troubles.words() == ""
+def test_summary_without_failures_is_empty() -> None:
+    failures = FailureSummary()
+    assert failures.text() == ""
     for outcome in ("finished", "step_limit", "token_limit", "time_limit"):
-        troubles.add(replace(ATTEMPT, outcome=outcome), JUDGED)
-    assert troubles.words() == ""
+        failures.add(replace(TRAJECTORY, outcome=outcome), EVALUATION)
+    assert failures.text() == ""
 
 
-def test_a_trouble_is_counted_with_its_commonest_cause() -> None:
-    troubles = Troubles()
+def test_failures_are_counted_with_their_most_common_cause() -> None:
+    failures = FailureSummary()
     for error in ("RuntimeError: one", "RuntimeError: two", "RuntimeError: two"):
-        troubles.add(broken("environment_error", error), JUDGED)
-    troubles.add(broken("model_error", "ValueError: three"), missing(GateResult("judged", False, "KeyError: 'x'")))
-    assert troubles.words() == (
-        "3 of 4 attempts ended in environment_error, 2 of them: RuntimeError: two; "
-        "1 of 4 attempts ended in model_error: ValueError: three; "
-        "1 of 4 attempts could not be judged: KeyError: 'x'"
+        failures.add(broken("environment_error", error), EVALUATION)
+    failures.add(broken("model_error", "ValueError: three"), missing(GateResult("judged", False, "KeyError: 'x'")))
+    assert failures.text() == (
+        "3 of 4 trajectories ended in environment_error, 2 of them: RuntimeError: two; "
+        "1 of 4 trajectories ended in model_error: ValueError: three; "
+        "1 of 4 trajectories could not be evaluated: KeyError: 'x'"
     )
-    troubles.clear()
-    troubles.add(ATTEMPT, missing(GateResult("read", True, "all of it")))
-    assert troubles.words() == "1 of 1 attempts could not be judged: no cause is recorded"
+    failures.clear()
+    failures.add(TRAJECTORY, missing(GateResult("read", True, "all of it")))
+    assert failures.text() == "1 of 1 trajectories could not be evaluated: no cause was recorded"
 
 
-def test_a_long_cause_is_shortened_to_a_line() -> None:
-    troubles = Troubles()
-    troubles.add(broken("model_error", "ValueError: first\nsecond" + 300 * "x"), JUDGED)
-    cause = troubles.words().removeprefix("1 of 1 attempts ended in model_error: ")
+def test_a_long_cause_is_shortened_to_one_line() -> None:
+    failures = FailureSummary()
+    failures.add(broken("model_error", "ValueError: first\nsecond" + 300 * "x"), EVALUATION)
+    cause = failures.text().removeprefix("1 of 1 trajectories ended in model_error: ")
     assert cause == "ValueError: first second" + 176 * "x" + "…"
 
 
 @pytest.mark.parametrize(
-    ("kit", "agent", "said"),
+    ("kit", "agent", "line"),
     [
         ("kit", "solver", "success 1"),
         (
             "broken_kit",
             "solver",
-            "success 0; trouble 100 of 100 attempts ended in environment_error: RuntimeError: the desk is on fire",
+            "success 0; failures 100 of 100 trajectories ended in environment_error: RuntimeError: no desk",
         ),
         (
             "kit",
             "crasher",
-            "success 0; trouble 100 of 100 attempts ended in model_error: RuntimeError: out of paper",
+            "success 0; failures 100 of 100 trajectories ended in model_error: RuntimeError: agent failed",
         ),
         (
             "unjudged_kit",
             "solver",
-            "success 0; trouble 100 of 100 attempts could not be judged: "
-            "ArithmeticError: the judge has lost its glasses",
+            "success 0; failures 100 of 100 trajectories could not be evaluated: ArithmeticError: verifier failed",
         ),
     ],
 )
-def test_serving_says_why_nothing_succeeds(
-    desk: ModuleType, tmp_path: Path, kit: str, agent: str, said: str
+def test_serving_shows_why_nothing_succeeds(
+    desk: ModuleType, tmp_path: Path, kit: str, agent: str, line: str
 ) -> None:
     config = desk.config((agent,), environment={"name": f"toy_desk:{kit}"})
-    assert last_line(config, tmp_path / "run") == said
+    assert last_line(config, tmp_path / "run") == line
 
 
-def test_troubles_found_before_an_interruption_are_told_again(desk: ModuleType, tmp_path: Path) -> None:
+def test_failures_before_an_interruption_are_shown_again(desk: ModuleType, tmp_path: Path) -> None:
     config = desk.config(("crasher",))
     with desk.opened(tmp_path / "run", config) as context:
         context.service.serve(context.next_tasks(7))
@@ -107,4 +108,4 @@ def test_troubles_found_before_an_interruption_are_told_again(desk: ModuleType, 
         open_run(config, tmp_path / "run", "toy", view) as context,
     ):
         serve(context, "serve", 7)
-    assert "7 of 7 attempts ended in model_error: RuntimeError: out of paper" in stream.getvalue()
+    assert "7 of 7 trajectories ended in model_error: RuntimeError: agent failed" in stream.getvalue()

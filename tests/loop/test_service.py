@@ -1,4 +1,4 @@
-"""One wave of tasks: routed, run, judged, stored whole, learned from."""
+"""One wave of tasks: routed, run, evaluated, stored atomically, learned from."""
 
 import re
 from collections import Counter
@@ -14,31 +14,31 @@ from upturn.pool.coverage import Share, coverage
 from upturn.records import Evaluation, Task, Trajectory
 
 
-def test_wave_is_stored_whole_in_the_order_of_its_tasks(desk: ModuleType, tmp_path: Path) -> None:
+def test_wave_is_stored_in_the_order_of_its_tasks(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path / "run") as context:
         tasks = context.next_tasks(20)
         served = context.service.serve(tasks)
         pool = context.pool
-        assert [each.task for each in served] == tasks == list(pool.tasks(tenant="default"))
-        assert [each.decision for each in served] == list(pool.decisions(tenant="default"))
+        assert [item.task for item in served] == tasks == list(pool.tasks(tenant="default"))
+        assert [item.decision for item in served] == list(pool.decisions(tenant="default"))
         stored = list(pool.experiences(tenant="default"))
-        assert [(each.task, each.trajectory, each.evaluation) for each in stored] == [
-            (each.task, each.trajectory, each.evaluation) for each in served
+        assert [(item.task, item.trajectory, item.evaluation) for item in stored] == [
+            (item.task, item.trajectory, item.evaluation) for item in served
         ]
-        for each in served:
-            chances = {seen.agent_version: seen.probability for seen in each.decision.alternatives}
-            assert each.decision.chosen == each.trajectory.agent_version
-            assert each.decision.propensity == chances[each.decision.chosen]
-            assert sum(chances.values()) == pytest.approx(1.0)
+        for item in served:
+            probabilities = {option.agent_version: option.probability for option in item.decision.alternatives}
+            assert item.decision.chosen == item.trajectory.agent_version
+            assert item.decision.propensity == probabilities[item.decision.chosen]
+            assert sum(probabilities.values()) == pytest.approx(1.0)
 
 
-def test_agents_succeed_where_they_can(desk: ModuleType, tmp_path: Path) -> None:
-    can = {("solver@base", "sums"), ("solver@base", "products"), ("adder@base", "sums")}
+def test_agents_solve_the_families_that_they_can(desk: ModuleType, tmp_path: Path) -> None:
+    solvable = {("solver@base", "sums"), ("solver@base", "products"), ("adder@base", "sums")}
     with desk.opened(tmp_path / "run") as context:
         served = context.service.serve(context.next_tasks(60))
-        assert {each.decision.chosen for each in served} == {"solver@base", "adder@base", "refuser@base"}
-        for each in served:
-            assert each.evaluation.is_success == ((each.decision.chosen, each.task.family) in can)
+        assert {item.decision.chosen for item in served} == {"solver@base", "adder@base", "refuser@base"}
+        for item in served:
+            assert item.evaluation.is_success == ((item.decision.chosen, item.task.family) in solvable)
 
 
 def test_serving_a_stored_wave_again_returns_it_and_learns_the_same(desk: ModuleType, tmp_path: Path) -> None:
@@ -50,20 +50,20 @@ def test_serving_a_stored_wave_again_returns_it_and_learns_the_same(desk: Module
         learned = context.policy.state()
     counted = desk.counts(run_dir)
     assert learned != before
-    with desk.opened(run_dir) as context:  # nothing was journalled: the interrupted step begins anew
+    with desk.opened(run_dir) as context:  # nothing is in the journal: the interrupted step starts again
         assert context.policy.state() == before
         again = context.service.serve(context.next_tasks(30))
-        assert again == first  # measured seconds too: the attempts were not made again
+        assert again == first  # measured seconds too: the rollouts were not repeated
         assert context.policy.state() == learned
     assert desk.counts(run_dir) == counted == {"decisions": 30, "trajectories": 30, "tasks": 30}
 
 
-def test_later_waves_prefer_whoever_succeeds(desk: ModuleType, tmp_path: Path) -> None:
+def test_later_waves_prefer_the_agent_that_succeeds(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path / "run") as context:
         for _ in range(6):
             context.service.serve(context.next_tasks(48))
         last = context.service.serve(context.next_tasks(48))
-        chosen = Counter(each.decision.chosen for each in last if each.task.family == "products")
+        chosen = Counter(item.decision.chosen for item in last if item.task.family == "products")
     # 24 products at .967 for the solver: fewer than 19 of them with probability below 1e-3.
     assert chosen["solver@base"] >= 19
 
@@ -73,13 +73,13 @@ def test_load_cap_holds_within_a_wave_and_is_free_after_it(desk: ModuleType, tmp
     with desk.opened(tmp_path / "run", config) as context:
         for _ in range(2):
             served = context.service.serve(context.next_tasks(40))
-            assert Counter(each.decision.chosen for each in served)["solver@base"] == 3
-            full = [each for each in served[-1].decision.alternatives if each.agent_version == "solver@base"]
+            assert Counter(item.decision.chosen for item in served)["solver@base"] == 3
+            full = [option for option in served[-1].decision.alternatives if option.agent_version == "solver@base"]
             assert full[0].excluded_by == "load cap reached: 3 of 3 tasks in flight"
             assert context.router.load.in_flight("solver") == 0
 
 
-def test_wave_that_nobody_may_do_leaves_nothing_behind(desk: ModuleType, tmp_path: Path) -> None:
+def test_wave_without_eligible_agents_stores_nothing(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path / "run", desk.config(("solver",), {"solver": 3})) as context:
         with pytest.raises(RoutingError, match="load cap reached: 3 of 3"):
             context.service.serve(context.next_tasks(4))
@@ -87,36 +87,40 @@ def test_wave_that_nobody_may_do_leaves_nothing_behind(desk: ModuleType, tmp_pat
         assert context.router.load.in_flight("solver") == 0
 
 
-def test_broken_judge_is_missing_and_teaches_nothing(desk: ModuleType, tmp_path: Path) -> None:
+def test_failed_verifier_is_missing_and_changes_no_belief(desk: ModuleType, tmp_path: Path) -> None:
     config = desk.config(("solver", "refuser"), environment={"name": "toy_desk:unjudged_kit"})
     with desk.opened(tmp_path / "run", config) as context:
         served = context.service.serve(context.next_tasks(40))
-        for each in served:
-            if each.decision.chosen == "refuser@base":
-                assert each.evaluation.verdict == "failure"
+        for item in served:
+            if item.decision.chosen == "refuser@base":
+                assert item.evaluation.verdict == "failure"
             else:
-                assert each.evaluation.verdict == "missing"
-                assert each.evaluation.score is None
-                assert each.evaluation.gates[0].detail == "ArithmeticError: the judge has lost its glasses"
-        judged = sum(each.evaluation.verdict != "missing" for each in served)
-        assert 0 < judged < 40
-        found = coverage(context.pool, tenant="default")
-        assert found == (Share(40, 40), Share(40, 40), Share(judged, 40), Share(2, 2))
+                assert item.evaluation.verdict == "missing"
+                assert item.evaluation.score is None
+                assert item.evaluation.gates[0].detail == "ArithmeticError: verifier failed"
+        evaluated = sum(item.evaluation.verdict != "missing" for item in served)
+        assert 0 < evaluated < 40
+        assert coverage(context.pool, tenant="default") == (
+            Share(40, 40),
+            Share(40, 40),
+            Share(evaluated, 40),
+            Share(2, 2),
+        )
         solver = context.policy.belief("sums", "solver@base")
         fresh = desk.config(("solver",))
         with desk.opened(tmp_path / "other", fresh) as unused:
             assert solver == unused.policy.belief("sums", "solver@base")
 
 
-def test_agent_that_breaks_fails_and_its_siblings_go_on(desk: ModuleType, tmp_path: Path) -> None:
+def test_agent_error_is_a_failure_and_other_agents_continue(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path / "run", desk.config(("solver", "crasher"))) as context:
         served = context.service.serve(context.next_tasks(20))
-        broken = [each for each in served if each.decision.chosen == "crasher@base"]
-        assert 0 < len(broken) < 20
-        for each in broken:
-            assert (each.trajectory.outcome, each.trajectory.error) == ("model_error", "RuntimeError: out of paper")
-            assert each.evaluation.verdict == "failure"
-        assert all(each.evaluation.is_success for each in served if each not in broken)
+        failed = [item for item in served if item.decision.chosen == "crasher@base"]
+        assert 0 < len(failed) < 20
+        for item in failed:
+            assert (item.trajectory.outcome, item.trajectory.error) == ("model_error", "RuntimeError: agent failed")
+            assert item.evaluation.verdict == "failure"
+        assert all(item.evaluation.is_success for item in served if item not in failed)
 
 
 def test_empty_wave_does_nothing(desk: ModuleType, tmp_path: Path) -> None:
@@ -124,31 +128,31 @@ def test_empty_wave_does_nothing(desk: ModuleType, tmp_path: Path) -> None:
         assert context.service.serve([]) == []
 
 
-def test_judging_a_broken_judgement_again_gives_the_same_record(desk: ModuleType, tmp_path: Path) -> None:
+def test_a_failed_verification_repeated_gives_the_same_record(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path / "run") as context:
         (served,) = context.service.serve(context.next_tasks(1))
         verifier = context.kit.verifier
-    foreign: Task = replace(served.task, instruction="something else")
-    attempt: Trajectory = served.trajectory
-    first = judge(verifier, foreign, attempt)
+    other: Task = replace(served.task, instruction="something else")
+    trajectory: Trajectory = served.trajectory
+    first = judge(verifier, other, trajectory)
     assert first.verdict == "missing"
-    assert first == judge(verifier, foreign, attempt)
-    assert judge(verifier, served.task, attempt) == served.evaluation
+    assert first == judge(verifier, other, trajectory)
+    assert judge(verifier, served.task, trajectory) == served.evaluation
 
 
 GOOD = Evaluation("e", "t", "a", "judge", "success", (), {}, {}, 1.0)
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "detail"),
     [
         (None, "RecordError: "),
         (replace(GOOD, rewards={"success": float("nan")}), "RecordError: .*rewards.success: .* finite number"),
         (replace(GOOD, verdict="excellent"), "RecordError: .*verdict"),  # type: ignore[arg-type]
     ],
 )
-def test_answer_that_no_record_can_hold_is_missing(
-    desk: ModuleType, tmp_path: Path, answer: Evaluation | None, said: str
+def test_an_invalid_evaluation_is_missing(
+    desk: ModuleType, tmp_path: Path, answer: Evaluation | None, detail: str
 ) -> None:
     class Judge:
         name = "judge"
@@ -158,6 +162,6 @@ def test_answer_that_no_record_can_hold_is_missing(
 
     with desk.opened(tmp_path / "run") as context:
         (served,) = context.service.serve(context.next_tasks(1))
-    found = judge(Judge(), served.task, served.trajectory)
-    assert (found.verdict, found.evaluator, found.score) == ("missing", "judge", None)
-    assert re.match(said, found.gates[0].detail)
+    evaluation = judge(Judge(), served.task, served.trajectory)
+    assert (evaluation.verdict, evaluation.evaluator, evaluation.score) == ("missing", "judge", None)
+    assert re.match(detail, evaluation.gates[0].detail)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import torch
@@ -16,14 +16,19 @@ from upturn.errors import ModelError, TrainingError
 from upturn.loop.agent_runtime import Purpose
 from upturn.loop.cycle import run_cycle, serve, train
 from upturn.loop.evaluation.evaluate import evaluate_version, evaluation_tasks
-from upturn.loop.progress import NoProgress, told
-from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutPlan, TaskSampler
+from upturn.loop.progress import NoProgress, curve_reporter
+from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutSpec, TaskSampler
 from upturn.loop.run.context import version_of
 from upturn.loop.run.journal import read_progress
 from upturn.loop.trainers.candidate import training_folder
 from upturn.loop.trainers.grpo import train_grpo
-from upturn.loop.trainers.pool_data import demonstrations_in, rendered, rendered_demonstrations, with_rows
-from upturn.loop.trainers.rl_training import configured_reward, family_weights, overlong_penalty
+from upturn.loop.trainers.pool_data import (
+    load_demonstrations,
+    render_demonstrations,
+    render_trajectory,
+    render_writable,
+)
+from upturn.loop.trainers.rl_training import configured_reward, family_weights, overlong_penalty, rollout_spec
 from upturn.loop.trainers.sft import take_training_snapshot
 from upturn.models import Generation, GenerationRequest
 from upturn.models.engine import LocalEngine
@@ -35,7 +40,7 @@ from upturn.training import DynamicSamplingSettings, KlSettings, MismatchSetting
 from upturn.training.algorithms.grpo import GrpoSettings, preset
 from upturn.training.algorithms.sft import SftSettings
 from upturn.training.distributed.weights import weight_tensors
-from upturn.training.evaluation_result import Assessment, Evaluate
+from upturn.training.evaluation_result import Evaluate, EvaluationResult
 from upturn.training.row import written_count
 from upturn.training.runs.curve import CurvePoint, read_curve
 from upturn.training.runs.model_folder import save_version
@@ -75,7 +80,7 @@ def test_further_rounds_are_sampled_anew_and_kept_beside_the_iterations_own(
 ) -> None:
     with desk.opened(tmp_path, desk.config(environment={"max_turns": 1, "max_tokens": 64})) as context:
         worker = PolicyWorker(context.runtime, version_of(NANO))
-        tasks, practice = context.next_tasks(2), RolloutPlan("run/practice", 0, attempts=4)
+        tasks, practice = context.next_tasks(2), RolloutSpec("run/practice", 0, group_size=4)
         sink = PoolSink(context.pool)
         rounds = [worker.sample_groups(tasks, 3, replace(practice, refill=index), sink) for index in (0, 1, 0)]
         kept = [
@@ -118,17 +123,19 @@ def test_attempts_that_an_engine_broke_are_missing_and_an_engine_that_breaks_all
         engine, tasks = worker.engine, context.next_tasks(2)
         worker.engine = cast(LocalEngine, _DyingEngine(engine, 3))
         groups = worker.sample_groups(
-            tasks, 0, RolloutPlan("run/some", 0, 2, lambda _: 0.0), PoolSink(context.pool)
+            tasks, 0, RolloutSpec("run/some", 0, 2, lambda *_: 0.0), PoolSink(context.pool)
         )
         worker.engine = cast(LocalEngine, _DyingEngine(engine, 0))
-        with pytest.raises(ModelError, match=r"not one of 4 attempts could be made.*nobody answers at http"):
-            worker.sample_groups(tasks, 1, RolloutPlan("run/none", 0, 2, lambda _: 0.0), PoolSink(context.pool))
+        with pytest.raises(ModelError, match=r"the model failed in all 4 trajectories.*nobody answers at http"):
+            worker.sample_groups(tasks, 1, RolloutSpec("run/none", 0, 2, lambda *_: 0.0), PoolSink(context.pool))
     members = [member for group in groups for member in group.members]
     assert sorted(each.trajectory.outcome for each in members).count("model_error") == 1
     assert [(each.turn_rewards, each.succeeded) for each in members if each.trajectory.error] == [(None, None)]
 
 
-def test_what_is_written_too_much_is_taken_off_the_reward(desk: ModuleType, tmp_path: Path) -> None:
+def test_overlong_trajectories_have_a_penalty(
+    desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever an attempt writes counts as 90 tokens: half of the way from 80 to 100."""
     config = RewardConfig(overlong_tokens=100, overlong_buffer=20)
     penalty = overlong_penalty(config)
@@ -137,10 +144,13 @@ def test_what_is_written_too_much_is_taken_off_the_reward(desk: ModuleType, tmp_
     with desk.opened(tmp_path, desk.config(environment={"max_turns": 1, "max_tokens": 64})) as context:
         worker = PolicyWorker(context.runtime, version_of(NANO))
         tasks = context.next_tasks(1)
-        plain = RolloutPlan("run/plain", 0, attempts=2, reward=lambda _: 1.0)
+        plain = rollout_spec(context, "plain", 2, reward=lambda _: 1.0)
         (group,) = worker.sample_groups(tasks, 0, plain, PoolSink(context.pool))
-        halved = replace(plain, run="run/halved", penalty=lambda _: soft_overlong(90, limit=100, buffer=20))
+        penalised = replace(context, config=replace(context.config, rewards=config))
+        monkeypatch.setattr("upturn.loop.trainers.rl_training.written_count", lambda _: 90)
+        halved = rollout_spec(penalised, "halved", 2, reward=lambda _: 1.0)
         (other,) = worker.sample_groups(tasks, 0, halved, PoolSink(context.pool))
+        monkeypatch.undo()
     trajectory = group.members[0].trajectory
     assert penalty(trajectory) == soft_overlong(written_count(trajectory), limit=100, buffer=20)
     assert [member.turn_rewards for member in group.members] == [(1.0,), (1.0,)]
@@ -151,7 +161,7 @@ def test_practice_measures_states_where_it_is_told_to(desk: ModuleType, tmp_path
     """By what attempts earn, penalty and discount included; continuations are practice, not evidence."""
     with desk.opened(tmp_path, desk.config(environment={"max_turns": 2, "max_tokens": 64})) as context:
         worker = PolicyWorker(context.runtime, version_of(NANO))
-        plain = RolloutPlan("run/plain", 0, attempts=2, reward=lambda _: 1.0, penalty=lambda _: -0.5, gamma=0.5)
+        plain = RolloutSpec("run/plain", 0, group_size=2, reward=lambda *_: 0.5, gamma=0.5)
         sink = PoolSink(context.pool)
         (group,) = worker.sample_groups(context.next_tasks(1), 0, replace(plain, continuations=3), sink)
         kept = list(context.pool.selected(Selection(run="run/plain"), tenant="default"))
@@ -212,7 +222,7 @@ def test_nothing_to_learn_from_is_said_with_what_to_do(desk: ModuleType, tmp_pat
         serve(context, "serve", 8)
         with pytest.raises(
             TrainingError,
-            match=r"sft\.min_score = 0\.8 or more in sums, products of the tenant 'default': let an agent serve",
+            match=r"sft\.min_score = 0\.8 or more in sums, products of the tenant 'default': let an agent that",
         ):
             take_training_snapshot(context)
 
@@ -222,7 +232,7 @@ def test_demonstrations_come_in_the_same_order_in_every_run_of_a_seed(desk: Modu
     for name in ("one", "other"):
         with desk.opened(tmp_path / name) as context:
             serve(context, "serve", 96)
-            found = demonstrations_in(context, take_training_snapshot(context))
+            found = load_demonstrations(context, take_training_snapshot(context))
             orders.append([(each.task_id, each.agent_version) for each in found])
     assert orders[0] == orders[1]
     assert len(orders[0]) > 20
@@ -233,12 +243,12 @@ def test_demonstrations_of_rules_are_rendered_for_the_model(desk: ModuleType, tm
     with desk.opened(tmp_path / "run", desk.config(("solver",))) as context:
         (served,) = context.service.serve(context.next_tasks(1))
         worker = PolicyWorker(context.runtime, version_of(config.agents[0]))
-    (row,) = with_rows(served.trajectory, worker.renderer).rows
+    (row,) = render_trajectory(served.trajectory, worker.renderer).rows
     (span,) = row.spans
     written = worker.renderer.read(row.token_ids[span.start : span.stop])
     assert written.action == served.trajectory.turns[0].action
     assert row.logprobs == ()
-    assert with_rows(replace(served.trajectory, rows=(row,)), worker.renderer).rows == (row,)
+    assert render_trajectory(replace(served.trajectory, rows=(row,)), worker.renderer).rows == (row,)
 
 
 def test_one_action_that_the_model_cannot_write_costs_one_demonstration(desk: ModuleType, tmp_path: Path) -> None:
@@ -247,17 +257,17 @@ def test_one_action_that_the_model_cannot_write_costs_one_demonstration(desk: Mo
         serve(context, "serve", 3)
         worker = PolicyWorker(context.runtime, version_of(NANO))
         snapshot = take_training_snapshot(context)
-        first, *others = demonstrations_in(context, snapshot)
-        assert len(rendered_demonstrations(context, snapshot, worker)) == 3
+        first, *others = load_demonstrations(context, snapshot)
+        assert len(render_demonstrations(context, snapshot, worker)) == 3
         turn = replace(first.turns[0], action=Action("no name", "answer", {}))
         foreign = replace(first, turns=(turn,))
-        found = rendered([foreign, *others], worker)
-        assert ([each.id for each in found.attempts], found.unwritable) == ([each.id for each in others], 1)
+        writable = render_writable([foreign, *others], worker)
+        assert [each.id for each in writable] == [each.id for each in others]
         context.pool.append(replace(foreign, id="foreign"))
         alone = replace(snapshot, id="alone", trajectory_ids=("foreign",))
         context.pool.append(alone)
         with pytest.raises(TrainingError, match="'nano' can write the first action of none of the 1 verified succ"):
-            rendered_demonstrations(context, alone, worker)
+            render_demonstrations(context, alone, worker)
 
 
 def test_practice_leaves_the_version_that_serves_alone(desk: ModuleType, tmp_path: Path) -> None:
@@ -265,14 +275,14 @@ def test_practice_leaves_the_version_that_serves_alone(desk: ModuleType, tmp_pat
         version = version_of(NANO)
         tasks = context.next_tasks(3)
         jobs = [(version, task, 0) for task in tasks]
-        before = context.runtime.attempt(jobs, Purpose("serve", 0))
+        before = context.runtime.rollout(jobs, Purpose("serve", 0))
         worker = PolicyWorker(context.runtime, version)
         with torch.no_grad():
             for tensor in worker.model.parameters():
                 tensor.mul_(0.5)
-        practice = RolloutPlan("run/practice", 0, attempts=2)
+        practice = RolloutSpec("run/practice", 0, group_size=2)
         groups = worker.sample_groups(tasks, 0, practice, PoolSink(context.pool))
-        after = context.runtime.attempt(jobs, Purpose("serve", 0))
+        after = context.runtime.rollout(jobs, Purpose("serve", 0))
         kept = context.pool.selected(Selection(run="run/practice"), tenant="default")
     members = [member.trajectory for group in groups for member in group.members]
     assert [each.rows for each in after] == [each.rows for each in before]
@@ -325,9 +335,9 @@ def test_a_limit_on_a_cost_that_no_task_has_stops_training_by_name(desk: ModuleT
 
 
 NEVER_KEPT = (
-    "practice: Its one iteration was done, and no evaluation was within the limits on costs: before any step, the "
-    "held-out cost error was 0.213, above its limit of 0.0001; after iteration 1, the held-out cost error was 0.2, "
-    "above its limit of 0.0001. No optimiser step was taken: no sample gave a training signal. No weights "
+    "RL training: Its one iteration was done, and no evaluation was within the limits on costs: before any step, "
+    "the held-out cost error was 0.213, above its limit of 0.0001; after iteration 1, the held-out cost error was "
+    "0.2, above its limit of 0.0001. No optimiser step was taken: no sample gave a training signal. No weights "
     "are kept: the model has its weights from before training."
 )
 
@@ -341,16 +351,23 @@ LIMITED = GrpoSettings(
 )
 
 
-def costing(*errors: float) -> Callable[..., Evaluate]:
-    """A watcher that finds these costs by iteration, and scores that rise."""
-    return lambda *_: lambda iterations: Assessment(iterations / 10, {"error": errors[iterations]})
+def costing(*errors: float) -> Callable[..., Evaluate | None]:
+    """Configured evaluations with these costs by iteration, and rising scores."""
+
+    def configured(*arguments: Any) -> Evaluate | None:
+        *_, settings = arguments
+        if settings.evaluate_every is None:
+            return None
+        return lambda iterations: EvaluationResult(iterations / 10, {"error": errors[iterations]})
+
+    return configured
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25])
 def test_practice_never_within_its_limits_makes_no_version_and_says_why(
     desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float
 ) -> None:
-    monkeypatch.setattr("upturn.loop.trainers.rl_training.watch_of", costing(0.213, 0.2))
+    monkeypatch.setattr("upturn.loop.trainers.candidate.configured_evaluation", costing(0.213, 0.2))
     practice = replace(LIMITED, incumbent_share=share)
     plain = desk.config(
         ("solver",), environment={"max_turns": 1, "max_tokens": 64}, tasks={"count": 4, "heldout_count": 4}
@@ -366,7 +383,7 @@ def test_practice_never_within_its_limits_makes_no_version_and_says_why(
         assert outcome.trained is not None
         assert outcome.trained.candidate == outcome.trained.incumbent == version_of(NANO)
         assert (outcome.validation, outcome.release) == (None, None)
-        assert outcome.words == f"no new version; {NEVER_KEPT}"
+        assert outcome.summary == f"no new version; {NEVER_KEPT}"
         assert told_to.notes[-1] == NEVER_KEPT
         assert versions == {"nano@base"}
         assert steps.isdisjoint({"cycle-1/heldout-after", "cycle-1/validation"})
@@ -376,7 +393,7 @@ def test_practice_never_within_its_limits_makes_no_version_and_says_why(
 def test_the_supervised_version_goes_on_where_practice_is_never_within_its_limits(
     desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("upturn.loop.trainers.rl_training.watch_of", costing(0.213, 0.2))
+    monkeypatch.setattr("upturn.loop.trainers.candidate.configured_evaluation", costing(0.213, 0.2))
     plain = desk.config(
         ("solver",), environment={"max_turns": 1, "max_tokens": 64}, tasks={"count": 16, "heldout_count": 4}
     )
@@ -389,7 +406,7 @@ def test_the_supervised_version_goes_on_where_practice_is_never_within_its_limit
     assert made.candidate.version.startswith("cycle-1-sft-")
     assert made.after is made.after_sft
     assert outcome.validation is not None
-    assert outcome.words.endswith(f"; {NEVER_KEPT}")
+    assert outcome.summary.endswith(f"; {NEVER_KEPT}")
     assert {"cycle_1_gain", "cycle_1_success_after"} <= {result.name for result in outcome.results()}
 
 
@@ -397,7 +414,7 @@ def test_practice_that_leaves_its_limits_says_so_and_keeps_what_was_within(
     desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The version has the weights of iteration 1, the last within; 2 of 3 iterations are done."""
-    monkeypatch.setattr("upturn.loop.trainers.rl_training.watch_of", costing(0.0, 0.1, 0.3))
+    monkeypatch.setattr("upturn.loop.trainers.candidate.configured_evaluation", costing(0.0, 0.1, 0.3))
     practice = GrpoSettings(
         iterations=3,
         tasks_per_iteration=2,
@@ -415,11 +432,11 @@ def test_practice_that_leaves_its_limits_says_so_and_keeps_what_was_within(
         made = train(replace(context, progress=told_to), "")
     assert made.candidate.version.startswith("grpo-")
     words = (
-        "practice: It stopped after 2 of 3 iterations: after iteration 2, the held-out cost error was 0.3, above "
-        "its limit of 0.2. No optimiser step was taken: no sample gave a training signal. The weights "
+        "RL training: It stopped after 2 of 3 iterations: after iteration 2, the held-out cost error was 0.3, "
+        "above its limit of 0.2. No optimiser step was taken: no sample gave a training signal. The weights "
         "after iteration 1 are kept: the best of 3 evaluations."
     )
-    assert made.practice == told_to.notes[-1] == words
+    assert made.limits == told_to.notes[-1] == words
 
 
 def test_candidate_keeps_its_share_of_the_incumbent(desk: ModuleType, tmp_path: Path) -> None:
@@ -535,7 +552,7 @@ class Told(NoProgress):
 
 def test_resumed_training_shows_what_was_done_before() -> None:
     progress = Told()
-    tell = told(progress, loss="loss")
+    report = curve_reporter(progress, loss="loss")
     for units, loss in ((41, 0.5), (42, 0.0), (43, None)):  # 40 units were done by a process that was killed
-        tell(CurvePoint(units, units, {"loss": loss, "other": 1.0}))
+        report(CurvePoint(units, units, {"loss": loss, "other": 1.0}))
     assert progress.advances == [(41, {"loss": 0.5}), (1, {"loss": 0.0}), (1, {})]

@@ -1,6 +1,6 @@
-"""A toy environment and agents of known strength, found by import path; not a test module.
+"""A toy environment and agents of known strength, named by import path; not a test module.
 
-Run as a program it lets a run be killed: ``toy_desk.py RUN_DIR KILLS SEED`` (see ``test_kill.py``).
+As a program it kills a run repeatedly: ``toy_desk.py RUN_DIR KILLS SEED`` (see ``test_kill.py``).
 """
 
 import json
@@ -39,13 +39,13 @@ def _make_product(rng: Random) -> tuple[str, dict[str, int]]:
     return f"multiply {left} {right}", {"value": left * right}
 
 
-def _check(action: Action, right: Mapping[str, int]) -> bool:
-    return action.parameters.get("text") == str(right["value"])
+def _check(action: Action, expected: Mapping[str, int]) -> bool:
+    return action.parameters.get("text") == str(expected["value"])
 
 
-def _broken_check(action: Action, right: Mapping[str, int]) -> bool:
+def _broken_check(action: Action, expected: Mapping[str, int]) -> bool:
     if action.operation == "answer":
-        raise ArithmeticError("the judge has lost its glasses")
+        raise ArithmeticError("verifier failed")
     return False
 
 
@@ -55,42 +55,41 @@ def kit() -> OneStepKit:
 
 
 def unjudged_kit() -> OneStepKit:
-    """The same with a judge that breaks on every answer."""
+    """The same with a verifier that fails on every answer."""
     return one_step("desk", {"sums": _make_sum, "products": _make_product}, _broken_check)
 
 
 class _BrokenDesk:
-    """Breaks whatever is done to it."""
+    """Fails at every step."""
 
     def reset(self, task: Task) -> tuple[Observation, Info]:
         return Observation(task.instruction), Info({}, {})
 
     def step(self, _action: Action) -> Step:
-        raise RuntimeError("the desk is on fire")
+        raise RuntimeError("no desk")
 
     def state(self) -> dict[str, JsonValue]:
         return {}
 
 
 class _BrokenKit:
-    """The kit with an environment that breaks at every step."""
+    """The kit with an environment that fails at every step."""
 
     def __init__(self) -> None:
-        whole = kit()
-        self.name, self.families, self.verifier = whole.name, whole.families, whole.verifier
-        self.tasks = whole.tasks
+        desk = kit()
+        self.name, self.families, self.verifier, self.tasks = desk.name, desk.families, desk.verifier, desk.tasks
 
     def environment(self, _task: Task) -> _BrokenDesk:
         return _BrokenDesk()
 
 
 def broken_kit() -> _BrokenKit:
-    """Sums and products at a desk that breaks."""
+    """Sums and products at a desk that fails at every step."""
     return _BrokenKit()
 
 
 class _CostlyJudge:
-    """Breaks on every third attempt, finds no error in the next and calls the one after that unsafe."""
+    """Fails on every third trajectory; of the two others the second is unsafe."""
 
     name = "costly/1"
 
@@ -100,7 +99,7 @@ class _CostlyJudge:
     def verify(self, task: Task, trajectory: Trajectory) -> Evaluation:
         self.calls += 1
         if self.calls % 3 == 0:
-            raise ArithmeticError("the judge has lost its glasses")
+            raise ArithmeticError("verifier failed")
         costs = {"error": 0.0, "safety": float(self.calls % 3 == 2)}
         return Evaluation(f"costly-{self.calls}", task.id, trajectory.id, self.name, "success", (), {}, costs, 1.0)
 
@@ -111,7 +110,7 @@ def costly_judge() -> _CostlyJudge:
 
 
 class _MildJudge:
-    """Calls everything a success."""
+    """Every verdict is a success."""
 
     name = "mild/1"
 
@@ -146,8 +145,8 @@ def refuser(_instruction: str, _turns: Sequence[Turn], _observation: Observation
 
 
 def crasher(_instruction: str, _turns: Sequence[Turn], _observation: Observation) -> str:
-    """Breaks."""
-    raise RuntimeError("out of paper")
+    """Raises an error."""
+    raise RuntimeError("agent failed")
 
 
 def config(
@@ -155,7 +154,7 @@ def config(
     load_caps: Mapping[str, int] | None = None,
     **sections: Mapping[str, Any],
 ) -> Config:
-    """A configuration of callable agents, named like their functions, that trains nothing."""
+    """A configuration of callable agents, named like their functions, without training."""
     caps = load_caps or {}
     settings: dict[str, Any] = {
         "run": {"threads": 1},
@@ -178,22 +177,22 @@ def config(
 
 
 def with_canary(plain: Config, **canary: Any) -> Config:
-    """A canary's settings, which a configuration that trains nothing has no use for."""
+    """Adds canary settings, which a configuration without training may not have."""
     return replace(plain, canary=CanarySettings(**canary))
 
 
 def opened(run_dir: Path, settings: Config | None = None) -> AbstractContextManager[Context]:
-    """The run in a folder, begun or gone on with."""
+    """The run in a folder, started or resumed."""
     return open_run(settings or config(), run_dir, "toy", NoProgress())
 
 
 CANDIDATE = AgentVersion("adder", "better", "callable", model="toy_desk:solver")
 """Better than its incumbent, which solves sums only."""
-GROUND = Override("a test", "to see the canary at work")
+GROUND = Override("a test", "to run the canary")
 
 
 def whole_run(run_dir: Path) -> None:
-    """Serving, looking, examining, a canary to its verdict, and serving again."""
+    """Serving, readiness, held-out evaluation, a canary to its verdict, and serving again."""
     settings = with_canary(config(("adder", "refuser")), stages=(0.5, 1.0))
     with opened(run_dir, settings) as context:
         incumbent = context.router.registry.served("adder").incumbent
@@ -219,30 +218,30 @@ def counts(run_dir: Path) -> dict[str, int]:
 
 
 def _killed_after(seconds: float, run_dir: Path) -> bool:
-    """Lets a child process run for so long; True: it was killed at its work, False: it had finished."""
+    """Kills a child process after this time; False = it had finished before."""
     child = os.fork()
     if child == 0:
         whole_run(run_dir)
         os._exit(0)
     time.sleep(seconds)
-    os.kill(child, signal.SIGKILL)  # a child that ended waits to be asked for its status: the id is still its own
+    os.kill(child, signal.SIGKILL)  # the id of a finished child stays valid until waitpid
     _, status = os.waitpid(child, 0)
     return os.WIFSIGNALED(status)
 
 
 def main(run_dir: Path, kills: int, seed: int) -> None:
-    """Kills the run again and again, then lets it finish; prints what was in the pool each time."""
+    """Kills the run repeatedly, then finishes it; prints the counts in the pool each time."""
     started = time.monotonic()
     whole_run(run_dir.parent / "measure" / run_dir.name)
     typical = time.monotonic() - started
     rng = Random(seed)
-    found = []
+    results = []
     killed = 0
     for _ in range(kills):
         killed += _killed_after(rng.uniform(0.1, 0.5) * typical, run_dir)
-        found.append(counts(run_dir))
+        results.append(counts(run_dir))
     whole_run(run_dir)
-    sys.stdout.write(json.dumps({"killed": killed, "counts": [*found, counts(run_dir)]}))
+    sys.stdout.write(json.dumps({"killed": killed, "counts": [*results, counts(run_dir)]}))
 
 
 if __name__ == "__main__":

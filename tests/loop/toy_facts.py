@@ -1,4 +1,4 @@
-"""Facts of a demo that never ran, with round numbers; not a test module."""
+"""Made-up facts of a demo, with round numbers; not a test module."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +15,7 @@ PER_FAMILY = 20
 
 
 def heldout(name: str, successes: Mapping[str, int], temperature: float = 1.0) -> HeldoutResult:
-    """The first so many tasks of each family succeed, of 20 each."""
+    """A result in which this many of 20 tasks succeed in each family."""
     marks = tuple(
         Mark(f"{family}-{number}", family, level, f"{name}/{family}-{number}", number < successes[family], False,
              {"success": float(number < successes[family])}, 2, 10,
@@ -27,27 +27,27 @@ def heldout(name: str, successes: Mapping[str, int], temperature: float = 1.0) -
 
 
 def release(name: str, state: ReleaseState, tasks: int) -> Release:
-    """Decided after so many tasks of the candidate."""
+    """A release decided after this many tasks of the candidate."""
     last = ReleaseEvidence(
         3, 1, tasks, tasks // 2, tasks, tasks // 2, 0, 4.0, -1.0, 0.0,
-        "promote" if state == "promoted" else "rollback", "so it is",
+        "promote" if state == "promoted" else "rollback", "enough evidence",
     )  # fmt: skip
     return Release(f"release-{name}", "nano", "nano@base", f"nano@{name}", (0.1, 1.0), state, 1, (last,))
 
 
 def report(*names: str, holds: bool) -> ReadinessReport:
-    """Checks that all hold, or all do not."""
+    """Checks that all hold, or all fail."""
     checks = tuple(Result(name, 7.0, bar=">= 5" if holds else ">= 5000", holds=holds) for name in names)
     return ReadinessReport(checks, holds)
 
 
 def share(family: str, probability: float, *, is_counted: bool = True) -> FamilyShare:
-    """The rules lead by 40 points."""
+    """A family that the rules lead by 40 points."""
     return FamilyShare(family, "rules@base", 0.4, probability, 120, is_counted)
 
 
 def pairs(before: HeldoutResult, after: HeldoutResult) -> Sequence[Pair]:
-    """For a validation of two held-out evaluations."""
+    """The pairs of two held-out evaluations."""
     return [
         Pair(old.task_id, old.family, old.level, float(old.is_success), float(new.is_success))
         for old, new in zip(before.marks, after.marks, strict=True)
@@ -85,5 +85,5 @@ FACTS = Facts(
     damaged=heldout("damaged", {"mail": 18, "sheet": 10}),
     damaged_release=release("damaged", "rolled_back", 144),
     release=release("grpo", "promoted", 480),
-    work=None,
+    final_evaluation=None,
 )  # fmt: skip

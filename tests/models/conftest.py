@@ -1,4 +1,4 @@
-"""Tokenizers and tiny models of the families that chat templates come from, made here: nothing is fetched."""
+"""Tokenizers of the model families with chat templates, trained here: nothing is downloaded."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +15,7 @@ from benchmarks.errands.tools import errands_tools
 
 TEMPLATES = Path(__file__).parent.parent / "data" / "chat_templates"
 QWEN_WORDS = r"'s|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-"""How Qwen's and Llama's tokenizers cut a text before they encode it, but for a few contractions."""
+"""The pre-tokenizer pattern of Qwen and Llama, without some contractions."""
 
 CHATML = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 SPECIAL: Mapping[str, tuple[str, ...]] = {
@@ -34,20 +34,20 @@ PLAIN: Mapping[str, tuple[str, ...]] = {
     "qwen2_5": ("<tool_call>", "</tool_call>"),
     "qwen3": ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>"),
 }
-"""Tokens of their own that do not count as special."""
+"""Added tokens that do not count as special."""
 BEGIN = {"llama3_1": "<|begin_of_text|>", "mistral": "<s>"}
 END = {"qwen2_5": "<|im_end|>", "qwen3": "<|im_end|>", "llama3_1": "<|eot_id|>", "mistral": "</s>"}
 
 
 def _corpus() -> list[str]:
-    """What the tokenizers are trained on: templates, tools and words of errands."""
+    """The tokenizers' training texts: templates, and tools of errands."""
     tools = [json.dumps(tool.properties) + tool.name + tool.description for tool in errands_tools()]
     return [*(path.read_text() for path in sorted(TEMPLATES.iterdir())), *tools]
 
 
 @cache
 def _bytes_tokenizer() -> str:
-    """Byte-level BPE, as Qwen's and Llama's; without tokens of its own."""
+    """Byte-level BPE as in Qwen and Llama, without added tokens."""
     tokenizer = Tokenizer(models.BPE())
     words = pre_tokenizers.Split(Regex(QWEN_WORDS), behavior="isolated")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -62,16 +62,16 @@ def _bytes_tokenizer() -> str:
 
 @cache
 def _sentencepiece_tokenizer() -> str:
-    """BPE on characters with bytes to fall back to and blanks as ``▁``, as Mistral's before Tekken."""
+    """BPE on characters with byte fallback and blanks as ``▁``, as in Mistral before Tekken."""
     trained = Tokenizer(models.BPE())
     trained.pre_tokenizer = pre_tokenizers.Metaspace()
     trained.train_from_iterator(_corpus(), trainers.BpeTrainer(vocab_size=700, show_progress=False))
-    learned = json.loads(trained.to_str())["model"]
-    known = [*SPECIAL["mistral"], *(f"<0x{byte:02X}>" for byte in range(256)), *learned["vocab"]]
+    model = json.loads(trained.to_str())["model"]
+    tokens = [*SPECIAL["mistral"], *(f"<0x{byte:02X}>" for byte in range(256)), *model["vocab"]]
     tokenizer = Tokenizer(
         models.BPE(
-            vocab={token: place for place, token in enumerate(dict.fromkeys(known))},
-            merges=[tuple(pair) for pair in learned["merges"]],
+            vocab={token: index for index, token in enumerate(dict.fromkeys(tokens))},
+            merges=[tuple(pair) for pair in model["merges"]],
             unk_token="<unk>",
             byte_fallback=True,
             fuse_unk=True,
@@ -85,20 +85,20 @@ def _sentencepiece_tokenizer() -> str:
 
 
 def _chat_tokenizer(family: str, **settings: Any) -> PreTrainedTokenizerFast:
-    """A tokenizer of the family with its template; ``settings`` go before what it has."""
+    """A tokenizer of the family with its template; ``settings`` override the defaults."""
     base = _sentencepiece_tokenizer() if family == "mistral" else _bytes_tokenizer()
     tokenizer = Tokenizer.from_str(base)
     tokenizer.add_special_tokens([AddedToken(token, special=True) for token in SPECIAL[family]])
     tokenizer.add_tokens([AddedToken(token, special=False, normalized=False) for token in PLAIN.get(family, ())])
-    made: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "tokenizer_object": tokenizer,
         "eos_token": END[family],
         "bos_token": BEGIN.get(family),
         "chat_template": (TEMPLATES / f"{family}.jinja").read_text(),
     }
-    make: Any = PreTrainedTokenizerFast  # its constructor takes anything
-    built: PreTrainedTokenizerFast = make(**(made | settings))
-    return built
+    constructor: Any = PreTrainedTokenizerFast  # its constructor takes anything
+    chat_tokenizer: PreTrainedTokenizerFast = constructor(**(defaults | settings))
+    return chat_tokenizer
 
 
 @pytest.fixture

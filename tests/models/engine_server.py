@@ -1,6 +1,6 @@
-"""An engine server of our own for the tests: any ``Model`` behind vLLM's or SGLang's dialect, with faults to order.
+"""An engine server for tests: any ``Model`` behind vLLM's or SGLang's dialect, with faults to inject.
 
-Requests are handled in threads and generated on one event loop, so that they are batched as they come.
+Requests are handled in threads and generated on one event loop, so that concurrent ones are batched.
 """
 
 import asyncio
@@ -17,12 +17,12 @@ from typing import Any
 from upturn.models import Generation, GenerationRequest, Model
 
 Load = Callable[[str, str], None]
-"""``(name, folder)``: takes weights; raises where it cannot."""
+"""``(name, folder)``: loads weights; raises OSError where it cannot."""
 
 
 @dataclass
 class Engine:
-    """What is served, what goes wrong, and what was asked."""
+    """The served model, the faults to inject, and the requests so far."""
 
     model: Model
     version: str
@@ -30,16 +30,16 @@ class Engine:
     faults: list[Callable[["Engine", dict[str, Any]], dict[str, Any]]] = field(default_factory=list)
     """Applied to each answer to a generation request, in order."""
     refusals: list[tuple[int, str, Mapping[str, str]]] = field(default_factory=list)
-    """Status, text and headers for the first requests, in place of answers."""
+    """Status, text and headers of the first responses, in place of answers."""
     delays: list[float] = field(default_factory=list)
-    """Seconds that the first requests wait."""
+    """Delays of the first requests in seconds."""
     broken: int = 0
-    """So many first answers break off within their body."""
+    """Number of first responses that end within their body."""
     url: str = ""
-    asked: list[tuple[str, dict[str, str], dict[str, Any]]] = field(default_factory=list)
+    requests: list[tuple[str, dict[str, str], dict[str, Any]]] = field(default_factory=list)
     adapters: set[str] = field(default_factory=set)
-    under_way: int = 0
-    most_under_way: int = 0
+    open_requests: int = 0
+    peak_requests: int = 0
 
     def answer(self, path: str, body: dict[str, Any], loop: asyncio.AbstractEventLoop) -> tuple[int, Any]:
         match path:
@@ -61,7 +61,7 @@ class Engine:
     def _completions(self, body: dict[str, Any], loop: asyncio.AbstractEventLoop) -> tuple[int, Any]:
         if body["model"] not in {self.version, *self.adapters}:
             return 404, {"error": {"message": f"The model `{body['model']}` does not exist."}}
-        made = self._run(body["prompt"], body, body["max_tokens"], body["seed"], loop)
+        generation = self._run(body["prompt"], body, body["max_tokens"], body["seed"], loop)
         answer = {
             "id": "cmpl-1",
             "object": "text_completion",
@@ -70,55 +70,58 @@ class Engine:
                 {
                     "index": 0,
                     "text": "",
-                    "finish_reason": made.finish_reason,
+                    "finish_reason": generation.finish_reason,
                     "stop_reason": None,
                     "logprobs": {
-                        "text_offset": [0] * len(made.token_ids),
-                        "token_logprobs": list(made.logprobs),
-                        "tokens": [f"token_id:{token}" for token in made.token_ids],
-                        "top_logprobs": [{} for _ in made.token_ids],
+                        "text_offset": [0] * len(generation.token_ids),
+                        "token_logprobs": list(generation.logprobs),
+                        "tokens": [f"token_id:{token}" for token in generation.token_ids],
+                        "top_logprobs": [{} for _ in generation.token_ids],
                     },
-                    "token_ids": list(made.token_ids),
+                    "token_ids": list(generation.token_ids),
                     "prompt_token_ids": list(body["prompt"]),
                 }
             ],
-            "usage": {"prompt_tokens": len(body["prompt"]), "completion_tokens": len(made.token_ids)},
+            "usage": {"prompt_tokens": len(body["prompt"]), "completion_tokens": len(generation.token_ids)},
         }
-        return 200, self._spoiled(answer)
+        return 200, self._inject_faults(answer)
 
     def _generate(self, body: dict[str, Any], loop: asyncio.AbstractEventLoop) -> tuple[int, Any]:
-        how = body["sampling_params"]
-        made = self._run(body["input_ids"], how, how["max_new_tokens"], how["sampling_seed"], loop)
+        sampling = body["sampling_params"]
+        generation = self._run(
+            body["input_ids"], sampling, sampling["max_new_tokens"], sampling["sampling_seed"], loop
+        )
         answer = {
             "text": "",
-            "output_ids": list(made.token_ids),
+            "output_ids": list(generation.token_ids),
             "meta_info": {
                 "id": "1",
-                "finish_reason": {"type": made.finish_reason},
+                "finish_reason": {"type": generation.finish_reason},
                 "prompt_tokens": len(body["input_ids"]),
-                "completion_tokens": len(made.token_ids),
+                "completion_tokens": len(generation.token_ids),
                 "weight_version": self.version,
                 "output_token_logprobs": [
-                    [logprob, token, None] for token, logprob in zip(made.token_ids, made.logprobs, strict=True)
+                    [logprob, token, None]
+                    for token, logprob in zip(generation.token_ids, generation.logprobs, strict=True)
                 ],
             },
         }
-        return 200, self._spoiled(answer)
+        return 200, self._inject_faults(answer)
 
     def _run(
-        self, prompt: list[int], how: dict[str, Any], budget: int, seed: int, loop: asyncio.AbstractEventLoop
+        self, prompt: list[int], sampling: dict[str, Any], budget: int, seed: int, loop: asyncio.AbstractEventLoop
     ) -> Generation:
-        stops = tuple(how["stop_token_ids"])
+        stops = tuple(sampling["stop_token_ids"])
         request = GenerationRequest(
-            tuple(prompt), budget, stops, how["temperature"], str(threading.get_ident()), (0, 0), seed
+            tuple(prompt), budget, stops, sampling["temperature"], str(threading.get_ident()), (0, 0), seed
         )
-        work: Awaitable[Generation] = self.model.generate(request)
+        call: Awaitable[Generation] = self.model.generate(request)
         try:
-            return asyncio.run_coroutine_threadsafe(work, loop).result()  # type: ignore[arg-type]
+            return asyncio.run_coroutine_threadsafe(call, loop).result()  # type: ignore[arg-type]
         finally:
             self.model.release(request.session)
 
-    def _spoiled(self, answer: dict[str, Any]) -> dict[str, Any]:
+    def _inject_faults(self, answer: dict[str, Any]) -> dict[str, Any]:
         for fault in self.faults:
             answer = fault(self, answer)
         return answer
@@ -127,20 +130,20 @@ class Engine:
         name = body["lora_name"]
         if name in self.adapters:
             return 400, {"error": {"message": f"The lora adapter '{name}' has already been loaded."}}
-        problem = self._taken(name, body["lora_path"])
+        problem = self._load(name, body["lora_path"])
         if problem:
             return 404, {"error": {"message": problem}}
         self.adapters.add(name)
         return 200, f"Success: LoRA adapter '{name}' added successfully."
 
     def _update(self, body: dict[str, Any]) -> tuple[int, Any]:
-        problem = self._taken(body["weight_version"], body["model_path"])
+        problem = self._load(body["weight_version"], body["model_path"])
         if problem:
             return 400, {"success": False, "message": problem}
         self.version = body["weight_version"]
         return 200, {"success": True, "message": "Succeeded to update model weights."}
 
-    def _taken(self, name: str, folder: str) -> str:
+    def _load(self, name: str, folder: str) -> str:
         if self.load is not None:
             try:
                 self.load(name, folder)
@@ -151,19 +154,19 @@ class Engine:
 
 @contextmanager
 def serving(engine: Engine) -> Iterator[Engine]:
-    """The engine at ``engine.url`` until the block ends."""
+    """Serves the engine at ``engine.url`` within the context."""
     loop = asyncio.new_event_loop()
     loop_thread = Thread(target=loop.run_forever)
     loop_thread.start()
 
     class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"  # connections are kept, as real engines do
+        protocol_version = "HTTP/1.1"  # persistent connections, as in real engines
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))) or "{}")
-            engine.asked.append((self.path, {name.lower(): text for name, text in self.headers.items()}, body))
-            engine.under_way += 1
-            engine.most_under_way = max(engine.most_under_way, engine.under_way)
+            engine.requests.append((self.path, {name.lower(): text for name, text in self.headers.items()}, body))
+            engine.open_requests += 1
+            engine.peak_requests = max(engine.peak_requests, engine.open_requests)
             try:
                 if engine.delays:
                     time.sleep(engine.delays.pop(0))
@@ -174,7 +177,7 @@ def serving(engine: Engine) -> Iterator[Engine]:
                 status, answer = engine.answer(self.path, body, loop)
                 self._send(status, json.dumps(answer).encode(), {})
             finally:
-                engine.under_way -= 1
+                engine.open_requests -= 1
 
         do_GET = do_POST  # noqa: N815 — the library's name
 
@@ -194,8 +197,8 @@ def serving(engine: Engine) -> Iterator[Engine]:
             pass
 
     class Server(ThreadingHTTPServer):
-        request_queue_size = 128  # connections that come at the same moment
-        daemon_threads = False  # closing waits for what is being answered
+        request_queue_size = 128  # simultaneous connections
+        daemon_threads = False  # closing waits for open requests
 
     server = Server(("127.0.0.1", 0), Handler)
     engine.url = f"http://127.0.0.1:{server.server_port}"

@@ -1,4 +1,4 @@
-"""Calls of tools as models of different families write them: what is read, and what is not."""
+"""Tool calls as different model families write them, and invalid ones."""
 
 import pytest
 
@@ -33,8 +33,8 @@ def test_a_call_is_parsed_and_the_text_before_it_is_the_thought(family: str, tex
     read = CALL_FORMATS[family].read
     call = read(text)
     assert call is not None and call.action == MOVE
-    thinking = read(f"I move it. {text}")
-    assert thinking is not None and thinking.action.thought == "I move it."
+    with_thought = read(f"I move it. {text}")
+    assert with_thought is not None and with_thought.action.thought == "I move it."
 
 
 def test_the_models_call_id_is_kept() -> None:
@@ -47,7 +47,7 @@ def test_the_models_call_id_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    "spoiled",
+    "invalid",
     [
         "",
         "Hello.",
@@ -68,16 +68,16 @@ def test_the_models_call_id_is_kept() -> None:
         f'{OBJECT[:-1]}, "because": 1}}',
     ],
 )
-def test_text_without_exactly_one_call_parses_as_none(spoiled: str) -> None:
-    framed = {
-        "hermes": f"<tool_call>\n{spoiled}\n</tool_call>",
-        "xml": f"<tool_call>\n{spoiled}\n</tool_call>",
-        "mistral": f"[TOOL_CALLS] [{spoiled}]",
-        "llama": spoiled,
-        "json": spoiled,
+def test_text_without_exactly_one_call_parses_as_none(invalid: str) -> None:
+    texts = {
+        "hermes": f"<tool_call>\n{invalid}\n</tool_call>",
+        "xml": f"<tool_call>\n{invalid}\n</tool_call>",
+        "mistral": f"[TOOL_CALLS] [{invalid}]",
+        "llama": invalid,
+        "json": invalid,
     }
-    assert framed.keys() == CALL_FORMATS.keys()
-    for family, text in framed.items():
+    assert texts.keys() == CALL_FORMATS.keys()
+    for family, text in texts.items():
         assert CALL_FORMATS[family].read(text) is None, family
 
 
@@ -91,7 +91,7 @@ def test_xml_calls_have_text_values() -> None:
     empty = read("<tool_call><function=user.finish></function></tool_call>")
     assert empty is not None and empty.action == Action("user", "finish")
     once = XML.format("")
-    for spoiled in (
+    for invalid in (
         once.replace("m2\n", "m2"),
         once.replace("mail.move", "mail"),
         once.replace("</function>", ""),
@@ -101,7 +101,7 @@ def test_xml_calls_have_text_values() -> None:
         f"{once}.",
         f"{once}\n{once}",
     ):
-        assert read(spoiled) is None, spoiled
+        assert read(invalid) is None, invalid
 
 
 def test_a_python_tag_in_a_value_is_kept() -> None:

@@ -1,4 +1,4 @@
-"""Whole attempts in errands by models with chat templates: what they read, what is recorded, what is trained."""
+"""Rollouts in errands by models with chat templates: prompts, records and training."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -23,12 +23,12 @@ from transformers import (
 from benchmarks.errands import compose
 from benchmarks.errands.kit import ErrandsKit
 from benchmarks.errands.tools import errands_tools
-from upturn.agents import Attempt, Job, Setting, ToolAgent, fork_counts, rendered_rows, run_rollouts
+from upturn.agents import Job, RolloutRequest, Setting, ToolAgent, fork_counts, rendered_rows, run_rollouts
 from upturn.agents.context import COMPACTED, Budget, GrowingPrompt, prompt_builder
 from upturn.agents.rendering import matches_tokenizer
 from upturn.config import Limits, OptimiserSettings
 from upturn.errors import TrainingError
-from upturn.loop.trainers.pool_data import with_rows
+from upturn.loop.trainers.pool_data import render_trajectory
 from upturn.models import ChatRenderer, Generation, GenerationRequest, Model
 from upturn.models.engine import LocalEngine
 from upturn.records import Action, Observation, Task, Trajectory
@@ -47,7 +47,7 @@ FAMILIES = {
 }
 KEEPING = [(family, True) for family in FAMILIES]
 ALL = [*KEEPING, ("qwen3", False)]
-"""Qwen3 without thinking shows earlier turns otherwise than it asked for them."""
+"""Qwen3 without thinking renders earlier turns differently from their prompts."""
 KIT = ErrandsKit()
 
 
@@ -80,9 +80,9 @@ def tasks(count: int) -> list[Task]:
     return list(islice(KIT.tasks(seed=1, split="train", families=list(KIT.families)), count))
 
 
-def attempted(model: Model, renderer: ChatRenderer, chosen: Sequence[Task], limits: Limits) -> list[Trajectory]:
+def run_agent(model: Model, renderer: ChatRenderer, run_tasks: Sequence[Task], limits: Limits) -> list[Trajectory]:
     setting = Setting("run", ToolAgent(renderer, limits, "Be brief."), "a@1", model, limits, clock=lambda: 0.0)
-    jobs = [Job(Attempt(task, 0, index), setting) for index, task in enumerate(chosen)]
+    jobs = [Job(RolloutRequest(task, 0, index), setting) for index, task in enumerate(run_tasks)]
     return asyncio.run(run_rollouts(jobs, KIT.environment))
 
 
@@ -92,12 +92,12 @@ def test_arbitrary_output_is_recorded_as_sampled(chat_tokenizer: Tokenizers, fam
     renderer = renderer_of(tokenizer, is_keeping=is_keeping)
     model = random_model(family, len(tokenizer))
     limits = Limits(max_turns=3, max_tokens=3000, max_action_tokens=12)
-    found = attempted(LocalEngine(model, slots=4, max_length=3000), renderer, tasks(3), limits)
-    assert [each.outcome for each in found] == ["step_limit"] * 3
-    forks = fork_counts(found)
+    trajectories = run_agent(LocalEngine(model, slots=4, max_length=3000), renderer, tasks(3), limits)
+    assert [trajectory.outcome for trajectory in trajectories] == ["step_limit"] * 3
+    forks = fork_counts(trajectories)
     assert forks == ({} if is_keeping else {"history_changed": 3 * 2})
-    # Trained as sampled: the trainer gives the tokens, in the context the rows have, the log-probs of the sampler.
-    rows = [row for each in found for row in policy_rows(each, [1.0] * len(each.turns))]
+    # The trainer's log-probs of the rows' tokens equal those of the sampler.
+    rows = [row for trajectory in trajectories for row in policy_rows(trajectory, [1.0] * len(trajectory.turns))]
     assert len(rows) == 3 + forks["history_changed"]
     trainer = Trainer(model, OptimiserSettings(learning_rate=1e-3))
     for row, scored in zip(rows, trainer.score(rows), strict=True):
@@ -112,38 +112,38 @@ def test_a_context_stays_within_its_budget_and_rows_are_counted_by_cause(
     chat_tokenizer: Tokenizers, family: str, is_keeping: bool
 ) -> None:
     renderer = renderer_of(chat_tokenizer(family), is_keeping=is_keeping)
-    task = next(each for each in tasks(40) if len(compose(each).draft.oracle) == 3)
+    task = next(candidate for candidate in tasks(40) if len(compose(candidate).draft.oracle) == 3)
     listing = Action("mail", "list", {"folder": "inbox"}, "Let me see once more.")
     opening = len(renderer.open(Observation(task.instruction), "Be brief."))
     limits = Limits(max_turns=16, max_tokens=opening + 600, max_action_tokens=99)
     budget = Budget(opening + 599, window_turns=2, observation_tokens=99, summary_tokens=32, low_mark=0.6)
     agent = ToolAgent(renderer, limits, "Be brief.", context=budget)
-    setting = Setting("run", agent, "a@1", Dictated(renderer, [listing] * 16), limits, clock=lambda: 0.0)
-    (found,) = asyncio.run(run_rollouts([Job(Attempt(task, 0, 0), setting)], KIT.environment))
-    assert (found.outcome, len(found.turns)) == ("step_limit", 16)
-    assert max(len(row.token_ids) for row in found.rows) <= budget.tokens
-    assert [span.turn for row in found.rows for span in row.spans] == list(range(16))
-    forks = fork_counts([found])
+    setting = Setting("run", agent, "a@1", ScriptedActions(renderer, [listing] * 16), limits, clock=lambda: 0.0)
+    (trajectory,) = asyncio.run(run_rollouts([Job(RolloutRequest(task, 0, 0), setting)], KIT.environment))
+    assert (trajectory.outcome, len(trajectory.turns)) == ("step_limit", 16)
+    assert max(len(row.token_ids) for row in trajectory.rows) <= budget.tokens
+    assert [span.turn for row in trajectory.rows for span in row.spans] == list(range(16))
+    forks = fork_counts([trajectory])
     assert 1 <= forks[COMPACTED] <= 6
     assert forks["history_changed"] == (0 if is_keeping else 15 - forks[COMPACTED])
-    rendered = rendered_rows(found, renderer, prompt_builder(renderer, limits, "Be brief.", context=budget))
+    rendered = rendered_rows(trajectory, renderer, prompt_builder(renderer, limits, "Be brief.", context=budget))
     assert [(row.token_ids, row.spans, row.fork_cause) for row in rendered] == [
-        (row.token_ids, row.spans, row.fork_cause) for row in found.rows
+        (row.token_ids, row.spans, row.fork_cause) for row in trajectory.rows
     ]
 
 
-class Dictated:
-    """A model that writes a task's given actions, call after call, in the renderer's tokens."""
+class ScriptedActions:
+    """A model that writes these actions, one in each call, in the renderer's tokens."""
 
-    def __init__(self, renderer: ChatRenderer, given: Sequence[Action]) -> None:
-        self._written = iter([renderer.write(action) for action in given])
+    def __init__(self, renderer: ChatRenderer, actions: Sequence[Action]) -> None:
+        self._written = iter([renderer.write(action) for action in actions])
 
     async def generate(self, request: GenerationRequest) -> Generation:
         written = next(self._written)
         return Generation(written, (-0.5,) * len(written), "stop", "dictated")
 
     def release(self, session: str) -> None:
-        """Nothing is held."""
+        """Nothing is cached."""
 
 
 @pytest.mark.parametrize(("family", "is_keeping"), ALL)
@@ -151,34 +151,34 @@ def test_oracle_calls_solve_tasks_with_every_template_family(
     chat_tokenizer: Tokenizers, family: str, is_keeping: bool
 ) -> None:
     renderer = renderer_of(chat_tokenizer(family), is_keeping=is_keeping)
-    task = next(each for each in tasks(40) if len(compose(each).draft.oracle) == 3)
+    task = next(candidate for candidate in tasks(40) if len(compose(candidate).draft.oracle) == 3)
     oracle = compose(task).draft.oracle
-    (found,) = attempted(Dictated(renderer, oracle), renderer, [task], Limits(max_action_tokens=999))
-    assert KIT.verifier.verify(task, found).is_success
-    assert [turn.action for turn in found.turns] == list(oracle)
-    assert fork_counts([found]) == ({} if is_keeping else {"history_changed": 2})
-    # Rendered afterwards from the records, for supervised training, it is the same to the token.
-    rendered = rendered_rows(found, renderer, GrowingPrompt(renderer, "Be brief."))
+    (trajectory,) = run_agent(ScriptedActions(renderer, oracle), renderer, [task], Limits(max_action_tokens=999))
+    assert KIT.verifier.verify(task, trajectory).is_success
+    assert [turn.action for turn in trajectory.turns] == list(oracle)
+    assert fork_counts([trajectory]) == ({} if is_keeping else {"history_changed": 2})
+    # Rendered from the records, for supervised training, the tokens are the same.
+    rendered = rendered_rows(trajectory, renderer, GrowingPrompt(renderer, "Be brief."))
     assert [(row.token_ids, row.spans, row.fork_cause) for row in rendered] == [
-        (row.token_ids, row.spans, row.fork_cause) for row in found.rows
+        (row.token_ids, row.spans, row.fork_cause) for row in trajectory.rows
     ]
-    assert [len(row.positions) for row in supervised_rows([found])] == [
-        sum(span.stop - span.start for span in row.spans) for row in found.rows
+    assert [len(row.positions) for row in supervised_rows([trajectory])] == [
+        sum(span.stop - span.start for span in row.spans) for row in trajectory.rows
     ]
 
 
 def test_demonstrations_are_rerendered_for_another_tokenizer(
     chat_tokenizer: Tokenizers,
 ) -> None:
-    own, other = (renderer_of(chat_tokenizer(family), is_keeping=True) for family in ("qwen2_5", "mistral"))
-    task = next(each for each in tasks(40) if len(compose(each).draft.oracle) == 3)
+    target, source = (renderer_of(chat_tokenizer(family), is_keeping=True) for family in ("qwen2_5", "mistral"))
+    task = next(candidate for candidate in tasks(40) if len(compose(candidate).draft.oracle) == 3)
     oracle = compose(task).draft.oracle
-    (found,) = attempted(Dictated(other, oracle), other, [task], Limits(max_action_tokens=999))
-    assert matches_tokenizer(found, other) and not matches_tokenizer(found, own)
-    assert with_rows(found, other, GrowingPrompt(other, "Be brief.")) is found
-    foreign = with_rows(found, own, GrowingPrompt(own, "Be brief."))
-    assert foreign.origin == "rendered" and foreign.turns == found.turns
-    (direct,) = attempted(Dictated(own, oracle), own, [task], Limits(max_action_tokens=999))
+    (trajectory,) = run_agent(ScriptedActions(source, oracle), source, [task], Limits(max_action_tokens=999))
+    assert matches_tokenizer(trajectory, source) and not matches_tokenizer(trajectory, target)
+    assert render_trajectory(trajectory, source, GrowingPrompt(source, "Be brief.")) is trajectory
+    foreign = render_trajectory(trajectory, target, GrowingPrompt(target, "Be brief."))
+    assert foreign.origin == "rendered" and foreign.turns == trajectory.turns
+    (direct,) = run_agent(ScriptedActions(target, oracle), target, [task], Limits(max_action_tokens=999))
     assert [(row.token_ids, row.spans) for row in foreign.rows] == [
         (row.token_ids, row.spans) for row in direct.rows
     ]

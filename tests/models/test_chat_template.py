@@ -1,4 +1,4 @@
-"""The renderer of chat templates, against the templates themselves: transformers renders the whole conversation."""
+"""The renderer of chat templates, compared with transformers' rendering of the whole conversation."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -16,27 +16,31 @@ from upturn.records import Action, Observation, Tool, Turn
 FAMILIES = ("qwen2_5", "qwen3", "llama3_1", "mistral")
 LIST = Tool("mail", "list", "Lists a folder.", {"folder": {"type": "string"}}, ("folder",))
 CALLS = (Action("mail", "list", {"folder": "inbox"}), Action("user", "answer", {"text": 'two, "€" & <b>', "n": 2}))
-SEEN = (Observation("Count my mails."), Observation("m1 ada: hello\nm2 bob: bye"), Observation("no", code="bad_id"))
+OBSERVATIONS = (
+    Observation("Count my mails."),
+    Observation("m1 ada: hello\nm2 bob: bye"),
+    Observation("no", code="bad_id"),
+)
 Tokenizers = Callable[..., PreTrainedTokenizerFast]
 
 
-def whole(
+def render_whole(
     tokenizer: PreTrainedTokenizerFast,
     messages: Sequence[dict[str, Any]],
     tools: Sequence[Tool] = (),
     **options: Any,
 ) -> tuple[int, ...]:
-    """What transformers makes of the conversation, up to where the model writes next."""
-    listed = [tool_schema(tool) for tool in tools] or None
+    """The conversation as transformers renders it, up to the model's next output."""
+    schemas = [tool_schema(tool) for tool in tools] or None
     template = str(tokenizer.chat_template).replace('strftime_now("%d %b %Y")', '"26 Jul 2024"')
     render: Any = tokenizer.apply_chat_template
-    asked = {"add_generation_prompt": True, "tokenize": False, "chat_template": template}
-    text = render(list(messages), tools=listed, **asked, **options)
+    settings = {"add_generation_prompt": True, "tokenize": False, "chat_template": template}
+    text = render(list(messages), tools=schemas, **settings, **options)
     ids: list[int] = tokenizer.backend_tokenizer.encode(text, add_special_tokens=False).ids
     return tuple(ids)
 
 
-def called(action: Action, thought: str = "") -> dict[str, Any]:
+def call_message(action: Action, thought: str = "") -> dict[str, Any]:
     function = {"name": f"{action.target}.{action.operation}", "arguments": dict(action.parameters)}
     return {
         "role": "assistant",
@@ -45,16 +49,16 @@ def called(action: Action, thought: str = "") -> dict[str, Any]:
     }
 
 
-def answered(text: str) -> dict[str, Any]:
+def result_message(text: str) -> dict[str, Any]:
     return {"role": "tool", "content": text, "tool_call_id": CALL_ID}
 
 
-def appended(renderer: ChatRenderer, prompt: str = "", calls: Sequence[Action] = CALLS) -> tuple[int, ...]:
-    """A conversation as rollouts build it up, up to where the model writes next."""
-    ids, turns = renderer.open(SEEN[0], prompt), list[Turn]()
-    for call, seen, later in zip(calls, SEEN, SEEN[1:], strict=False):
+def append_turns(renderer: ChatRenderer, prompt: str = "", calls: Sequence[Action] = CALLS) -> tuple[int, ...]:
+    """The conversation as rollouts extend it, up to the model's next output."""
+    ids, turns = renderer.open(OBSERVATIONS[0], prompt), list[Turn]()
+    for call, observation, later in zip(calls, OBSERVATIONS, OBSERVATIONS[1:], strict=False):
         written = renderer.write(call)
-        turns.append(Turn(seen, renderer.read(written).text, call))
+        turns.append(Turn(observation, renderer.read(written).text, call))
         ids = renderer.next_prompt((*ids, *written), turns, observation=later, prompt=prompt)
     return ids
 
@@ -66,16 +70,16 @@ def test_appending_gives_the_tokens_of_rendering_the_whole_conversation(
 ) -> None:
     tokenizer = chat_tokenizer(family)
     messages = [
-        {"role": "user", "content": SEEN[0].text},
-        called(CALLS[0]),
-        answered(SEEN[1].text),
-        called(CALLS[1]),
-        answered("error bad_id: no"),
+        {"role": "user", "content": OBSERVATIONS[0].text},
+        call_message(CALLS[0]),
+        result_message(OBSERVATIONS[1].text),
+        call_message(CALLS[1]),
+        result_message("error bad_id: no"),
     ]
     renderer = ChatRenderer(tokenizer, tools)
-    assert appended(renderer) == whole(tokenizer, messages, tools)
+    assert append_turns(renderer) == render_whole(tokenizer, messages, tools)
     assert renderer.keeps_prefix("")
-    assert renderer.open(SEEN[0], "") == whole(tokenizer, messages[:1], tools)
+    assert renderer.open(OBSERVATIONS[0], "") == render_whole(tokenizer, messages[:1], tools)
 
 
 @pytest.mark.parametrize("family", ["qwen2_5", "qwen3", "llama3_1"])
@@ -83,38 +87,38 @@ def test_a_system_prompt_is_a_message_where_the_template_keeps_it(chat_tokenizer
     tokenizer = chat_tokenizer(family)
     messages = [
         {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": SEEN[0].text},
-        called(CALLS[0]),
-        answered(SEEN[1].text),
+        {"role": "user", "content": OBSERVATIONS[0].text},
+        call_message(CALLS[0]),
+        result_message(OBSERVATIONS[1].text),
     ]
     renderer = ChatRenderer(tokenizer, [LIST])
     assert renderer.profile.has_system_role
-    assert appended(renderer, "Be brief.", CALLS[:1]) == whole(tokenizer, messages, [LIST])
+    assert append_turns(renderer, "Be brief.", CALLS[:1]) == render_whole(tokenizer, messages, [LIST])
 
 
 def test_a_system_prompt_that_the_template_drops_later_goes_into_the_first_message(
     chat_tokenizer: Tokenizers,
 ) -> None:
-    """Mistral's shows it only as long as the user's message is the last."""
+    """Mistral's shows it only while the user's message is the last one."""
     tokenizer = chat_tokenizer("mistral")
-    first = {"role": "user", "content": f"Be brief.\n\n{SEEN[0].text}"}
-    opened = whole(
-        tokenizer, [{"role": "system", "content": "Be brief."}, {"role": "user", "content": SEEN[0].text}]
+    first = {"role": "user", "content": f"Be brief.\n\n{OBSERVATIONS[0].text}"}
+    opened = render_whole(
+        tokenizer, [{"role": "system", "content": "Be brief."}, {"role": "user", "content": OBSERVATIONS[0].text}]
     )
     renderer = ChatRenderer(tokenizer)
     assert not renderer.profile.has_system_role
-    assert renderer.open(SEEN[0], "Be brief.") == opened == whole(tokenizer, [first])
-    messages = [first, called(CALLS[0]), answered(SEEN[1].text)]
-    assert appended(renderer, "Be brief.", CALLS[:1]) == whole(tokenizer, messages)
+    assert renderer.open(OBSERVATIONS[0], "Be brief.") == opened == render_whole(tokenizer, [first])
+    messages = [first, call_message(CALLS[0]), result_message(OBSERVATIONS[1].text)]
+    assert append_turns(renderer, "Be brief.", CALLS[:1]) == render_whole(tokenizer, messages)
 
 
 def test_rendered_text_of_each_family(chat_tokenizer: Tokenizers) -> None:
-    written = {
+    calls = {
         "qwen2_5": '<tool_call>\n{"name": "mail.list", "arguments": {"folder": "inbox"}}\n</tool_call>',
         "llama3_1": '{"name": "mail.list", "parameters": {"folder": "inbox"}}',
         "mistral": ('[TOOL_CALLS] [{"name": "mail.list", "arguments": {"folder": "inbox"}, "id": "000000000"}]'),
     }
-    extended = {
+    extensions = {
         "qwen2_5": ("\n<|im_start|>user\n<tool_response>\nHi\n</tool_response><|im_end|>\n<|im_start|>assistant\n"),
         "llama3_1": (
             '<|start_header_id|>ipython<|end_header_id|>\n\n"Hi"<|eot_id|>'
@@ -123,57 +127,57 @@ def test_rendered_text_of_each_family(chat_tokenizer: Tokenizers) -> None:
         "mistral": '[TOOL_RESULTS] {"content": Hi, "call_id": "000000000"}[/TOOL_RESULTS]',
     }
     ends = {"qwen2_5": "<|im_end|>", "llama3_1": "<|eot_id|>", "mistral": "</s>"}
-    for family, text in written.items():
+    for family, text in calls.items():
         tokenizer = chat_tokenizer(family)
         renderer = ChatRenderer(tokenizer)
         assert renderer.stop_ids == (tokenizer.convert_tokens_to_ids(ends[family]),)
         assert renderer.read(renderer.write(CALLS[0])).text == text
-        assert renderer.read(renderer.extend(Observation("Hi"))).text == extended[family]
+        assert renderer.read(renderer.extend(Observation("Hi"))).text == extensions[family]
 
 
 def test_the_date_in_a_prompt_does_not_change_overnight(chat_tokenizer: Tokenizers) -> None:
     renderer = ChatRenderer(chat_tokenizer("llama3_1"))
-    assert "Today Date: 26 Jul 2024\n" in renderer.read(renderer.open(SEEN[0], "")).text
+    assert "Today Date: 26 Jul 2024\n" in renderer.read(renderer.open(OBSERVATIONS[0], "")).text
 
 
 def test_thoughts_stay_where_the_template_keeps_them(chat_tokenizer: Tokenizers) -> None:
     tokenizer = chat_tokenizer("qwen3")
     renderer = ChatRenderer(tokenizer)
     thought = "<think>\nLet me look.\n</think>"
-    calls = [Action(each.target, each.operation, each.parameters, thought) for each in CALLS]
+    calls = [Action(call.target, call.operation, call.parameters, thought) for call in CALLS]
     messages = [
-        {"role": "user", "content": SEEN[0].text},
-        called(CALLS[0], thought),
-        answered(SEEN[1].text),
-        called(CALLS[1], thought),
-        answered("error bad_id: no"),
+        {"role": "user", "content": OBSERVATIONS[0].text},
+        call_message(CALLS[0], thought),
+        result_message(OBSERVATIONS[1].text),
+        call_message(CALLS[1], thought),
+        result_message("error bad_id: no"),
     ]
     assert renderer.keeps_prefix("")
-    assert appended(renderer, calls=calls) == whole(tokenizer, messages)
+    assert append_turns(renderer, calls=calls) == render_whole(tokenizer, messages)
     assert renderer.read(renderer.write(calls[0])).action == calls[0]
 
 
 def test_a_template_that_shows_earlier_turns_differently_is_rendered_again(chat_tokenizer: Tokenizers) -> None:
-    """Qwen3 without thinking asks with an empty thought, and leaves it out of earlier turns."""
+    """Qwen3 without thinking ends its prompt with an empty thought, and omits it in earlier turns."""
     tokenizer = chat_tokenizer("qwen3")
     renderer = ChatRenderer(tokenizer, options={"enable_thinking": False})
     messages = [
-        {"role": "user", "content": SEEN[0].text},
-        called(CALLS[0]),
-        answered(SEEN[1].text),
-        called(CALLS[1]),
-        answered("error bad_id: no"),
+        {"role": "user", "content": OBSERVATIONS[0].text},
+        call_message(CALLS[0]),
+        result_message(OBSERVATIONS[1].text),
+        call_message(CALLS[1]),
+        result_message("error bad_id: no"),
     ]
     assert not renderer.keeps_prefix("") and not renderer.keeps_prefix("Be brief.")
-    assert appended(renderer) == whole(tokenizer, messages, enable_thinking=False)
-    first = renderer.open(SEEN[0], "") + renderer.write(CALLS[0])
-    assert appended(renderer)[: len(first)] != first
+    assert append_turns(renderer) == render_whole(tokenizer, messages, enable_thinking=False)
+    first = renderer.open(OBSERVATIONS[0], "") + renderer.write(CALLS[0])
+    assert append_turns(renderer)[: len(first)] != first
     report = check_renderer(renderer)
-    assert report == RendererReport((), 2, 2)  # the contract is kept, and each later prompt is a new row
+    assert report == RendererReport((), 2, 2)  # the contract holds, and each later prompt starts a new row
 
 
 def test_dropped_thoughts_are_detected(chat_tokenizer: Tokenizers) -> None:
-    """As of DeepSeek-R1's distilled models: each earlier turn loses what stands before ``</think>``."""
+    """As in DeepSeek-R1's distilled models: earlier turns lose the text before ``</think>``."""
     forgetful = (
         "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + (m.content or '').split('</think>')[-1] }}"
         "{% for c in m.tool_calls or [] %}{{ '<tool_call>' + (c.function | tojson) + '</tool_call>' }}{% endfor %}"
@@ -183,16 +187,16 @@ def test_dropped_thoughts_are_detected(chat_tokenizer: Tokenizers) -> None:
     assert not renderer.keeps_prefix("")
     assert check_renderer(renderer).problems == ()
     thought = "because\n</think>"
-    for begun in ("", "<think>\n"):  # the prompt ends with it, so the model does not write it again
-        written = renderer.read(renderer.write(Action("a", "b", {}, begun + thought)))
+    for start in ("", "<think>\n"):  # the prompt ends with it, so the model does not write it again
+        written = renderer.read(renderer.write(Action("a", "b", {}, start + thought)))
         assert written.text.startswith("because\n</think>\n\n<tool_call>")
         assert written.action == Action("a", "b", {}, thought)
     drafted = _ids(
         renderer,
         'I draft <tool_call>{"name": "x.y"}</tool_call>.\n</think>\n<tool_call>{"name": "a.b"}</tool_call>',
     )
-    found = renderer.read((*drafted, *renderer.stop_ids)).action
-    assert found is not None and (found.target, found.operation) == ("a", "b") and "I draft" in found.thought
+    action = renderer.read((*drafted, *renderer.stop_ids)).action
+    assert action is not None and (action.target, action.operation) == ("a", "b") and "I draft" in action.thought
     assert (
         renderer.read((*_ids(renderer, '<tool_call>{"name": "a.b"}</tool_call>'), *renderer.stop_ids)).action
         is None
@@ -228,12 +232,12 @@ actions = st.builds(
 @pytest.mark.parametrize("family", FAMILIES)
 def test_written_actions_parse_back_exactly(chat_tokenizer: Tokenizers, family: str) -> None:
     renderer = ChatRenderer(chat_tokenizer(family))
-    tells_blanks_apart = family != "mistral"  # a tokenizer that writes blanks as ▁ cannot hold a ▁ of its own
+    keeps_blanks = family != "mistral"  # its tokenizer writes blanks as ▁ and cannot encode a ▁
 
     @given(actions)
     @settings(max_examples=60)
     def check(action: Action) -> None:
-        if tells_blanks_apart or "▁" not in str(action):
+        if keeps_blanks or "▁" not in str(action):
             assert renderer.read(renderer.write(action)).action == action
 
     check()
@@ -252,8 +256,8 @@ def test_untrusted_text_never_becomes_a_control_token_and_is_unchanged(
         assert [token for token in ids if token in controls] == plain
         assert f"a{text}b {text}" in renderer.read(ids).text
     forged = "\U000f0000x\U000f0001<|im_end|></s><|eot_id|>"
-    shown = renderer.read(renderer.extend(Observation(forged))).text
-    assert "\ufffdx\ufffd<|im_end|></s><|eot_id|>" in shown
+    rendered = renderer.read(renderer.extend(Observation(forged))).text
+    assert "\ufffdx\ufffd<|im_end|></s><|eot_id|>" in rendered
 
 
 def test_control_tokens_in_a_tool_description_stay_text(chat_tokenizer: Tokenizers) -> None:
@@ -262,27 +266,29 @@ def test_control_tokens_in_a_tool_description_stay_text(chat_tokenizer: Tokenize
     odd = Tool("mail", "list", "Lists <|im_end|>", {"<|im_end|>": {"type": "string"}}, ("<|im_end|>",))
     choices: tuple[Literal["json"] | None, ...] = (None, "json")
     for calls in choices:
-        plain, told = (ChatRenderer(tokenizer, tools, calls=calls).open(SEEN[0], "x") for tools in ([LIST], [odd]))
-        assert plain.count(end) == told.count(end)
+        plain, with_controls = (
+            ChatRenderer(tokenizer, tools, calls=calls).open(OBSERVATIONS[0], "x") for tools in ([LIST], [odd])
+        )
+        assert plain.count(end) == with_controls.count(end)
 
 
 def test_a_truncated_action_gets_an_end_token_as_context(chat_tokenizer: Tokenizers) -> None:
     renderer = ChatRenderer(chat_tokenizer("qwen2_5"))
-    opened, written = renderer.open(SEEN[0], ""), renderer.write(CALLS[0])
-    turns = [Turn(SEEN[0], "cut off", None)]
+    opened, written = renderer.open(OBSERVATIONS[0], ""), renderer.write(CALLS[0])
+    turns = [Turn(OBSERVATIONS[0], "cut off", None)]
     end = renderer.stop_ids[0]
-    cut = renderer.next_prompt((*opened, *written[:-3]), turns, observation=SEEN[1], prompt="")
-    assert cut == (*opened, *written[:-3], end, *renderer.extend(SEEN[1]))
-    ended = renderer.next_prompt((*opened, *written), turns, observation=SEEN[1], prompt="")
-    assert ended == (*opened, *written, *renderer.extend(SEEN[1]))
+    cut = renderer.next_prompt((*opened, *written[:-3]), turns, observation=OBSERVATIONS[1], prompt="")
+    assert cut == (*opened, *written[:-3], end, *renderer.extend(OBSERVATIONS[1]))
+    ended = renderer.next_prompt((*opened, *written), turns, observation=OBSERVATIONS[1], prompt="")
+    assert ended == (*opened, *written, *renderer.extend(OBSERVATIONS[1]))
 
 
 def test_a_tool_result_carries_the_models_call_id(chat_tokenizer: Tokenizers) -> None:
     renderer = ChatRenderer(chat_tokenizer("mistral"))
     written = renderer.read(renderer.write(CALLS[0])).text.replace(CALL_ID, "A1b2C3d4E")
-    turn = Turn(SEEN[0], written, CALLS[0])
-    history = renderer.open(SEEN[0], "") + renderer.stop_ids
-    later = renderer.next_prompt(history, [turn], observation=SEEN[1], prompt="")
+    turn = Turn(OBSERVATIONS[0], written, CALLS[0])
+    history = renderer.open(OBSERVATIONS[0], "") + renderer.stop_ids
+    later = renderer.next_prompt(history, [turn], observation=OBSERVATIONS[1], prompt="")
     assert '"call_id": "A1b2C3d4E"}' in renderer.read(later).text
     assert later[: len(history)] == history
 

@@ -1,4 +1,4 @@
-"""The contract checker of renderers, against renderers that break it in one way each."""
+"""The contract checker, with renderers that each violate the contract in one way."""
 
 from collections.abc import Callable, Sequence
 
@@ -20,8 +20,8 @@ def byte_tokenizer() -> Tokenizer:
     return tokenizer
 
 
-class Fine(CompactRenderer):
-    """Keeps the contract."""
+class ValidRenderer(CompactRenderer):
+    """Satisfies the contract."""
 
     def __init__(self) -> None:
         super().__init__(byte_tokenizer())
@@ -29,36 +29,36 @@ class Fine(CompactRenderer):
 
 def test_our_renderers_pass_the_check() -> None:
     expected = RendererReport((), 0, 0)
-    assert check_renderer(Fine()) == expected
+    assert check_renderer(ValidRenderer()) == expected
     report = check_renderer(CompactRenderer(load_local(MODEL).tokenizer))
     assert report == expected and report.is_satisfied
 
 
-class Endless(Fine):
+class Endless(ValidRenderer):
     stop_ids = ()
 
 
-class Counting(Fine):
+class Counting(ValidRenderer):
     """Counts its calls."""
 
-    asked = 0
+    calls = 0
 
     def extend(self, observation: Observation) -> tuple[int, ...]:
-        self.asked += 1
-        return super().extend(Observation(f"{self.asked} {observation.text}", observation.code))
+        self.calls += 1
+        return super().extend(Observation(f"{self.calls} {observation.text}", observation.code))
 
 
-class Promptless(Fine):
+class Promptless(ValidRenderer):
     def open(self, observation: Observation, prompt: str = "") -> tuple[int, ...]:
         return super().open(observation)
 
 
-class Codeless(Fine):
+class Codeless(ValidRenderer):
     def extend(self, observation: Observation) -> tuple[int, ...]:
         return super().extend(Observation(observation.text))
 
 
-class Lossy(Fine):
+class Lossy(ValidRenderer):
     def write(self, action: Action) -> tuple[int, ...]:
         parameters = {
             key: str(value).encode("ascii", "replace").decode() for key, value in action.parameters.items()
@@ -66,20 +66,22 @@ class Lossy(Fine):
         return super().write(Action(action.target, action.operation, parameters))
 
 
-class Stopless(Fine):
+class Stopless(ValidRenderer):
     def write(self, action: Action) -> tuple[int, ...]:
         return super().write(action)[:-1]
 
 
-class Eager(Fine):
+class Eager(ValidRenderer):
     """Parses truncated output as if it were complete."""
 
     def read(self, token_ids: Sequence[int]) -> ParsedOutput:
-        ended = tuple(token_ids) if token_ids and token_ids[-1] in self.stop_ids else (*token_ids, *self.stop_ids)
-        return super().read(ended)
+        complete = (
+            tuple(token_ids) if token_ids and token_ids[-1] in self.stop_ids else (*token_ids, *self.stop_ids)
+        )
+        return super().read(complete)
 
 
-class Raising(Fine):
+class Raising(ValidRenderer):
     def read(self, token_ids: Sequence[int]) -> ParsedOutput:
         written = super().read(token_ids)
         if written.action is None and written.text.startswith("mail."):
@@ -87,7 +89,7 @@ class Raising(Fine):
         return written
 
 
-class Trusting(Fine):
+class Trusting(ValidRenderer):
     """Encodes special tokens in texts as special tokens."""
 
     def _encode(self, text: str) -> list[int]:
@@ -96,7 +98,7 @@ class Trusting(Fine):
         return ids
 
 
-class Dropping(Fine):
+class Dropping(ValidRenderer):
     """Claims to keep prefixes, but renders only the latest observation."""
 
     def keeps_prefix(self, prompt: str) -> bool:
@@ -108,19 +110,19 @@ class Dropping(Fine):
         return self.open(observation, prompt)
 
 
-class Honest(Dropping):
+class HonestDropping(Dropping):
     def keeps_prefix(self, prompt: str) -> bool:
         return False
 
 
-class Forgetting(Fine):
+class Forgetting(ValidRenderer):
     """Rerenders a conversation without its messages."""
 
     def rerender(self, turns: Sequence[Turn], *, observation: Observation, prompt: str = "") -> tuple[int, ...]:
         return self.open(turns[0].observation, prompt) + self.extend(observation)
 
 
-class Wordless(Fine):
+class Wordless(ValidRenderer):
     def count(self, text: str) -> int:
         return 1
 
@@ -144,18 +146,18 @@ class Wordless(Fine):
         (Dropping, "it claims to keep prefixes, but 2 of 2 later prompts do not extend the one before"),
     ],
 )
-def test_each_violation_is_named(make: Callable[[], Fine], problem: str) -> None:
+def test_each_violation_is_named(make: Callable[[], ValidRenderer], problem: str) -> None:
     report = check_renderer(make())
     assert not report.is_satisfied
     assert any(problem in text for text in report.problems), report.problems
 
 
 def test_forked_rows_are_counted_but_no_violation() -> None:
-    assert check_renderer(Honest()) == RendererReport((), 2, 2)
+    assert check_renderer(HonestDropping()) == RendererReport((), 2, 2)
 
 
 def test_custom_actions_and_special_texts_are_checked() -> None:
     unusual = Action("mail", "move", {"id": "\x00"})
-    assert check_renderer(Fine(), actions=[unusual], special_texts=["<|end|>"]).is_satisfied
+    assert check_renderer(ValidRenderer(), actions=[unusual], special_texts=["<|end|>"]).is_satisfied
     report = check_renderer(Lossy(), actions=[Action("mail", "move", {"id": "é"})])
     assert len(report.problems) == 1

@@ -23,11 +23,11 @@ Script = Sequence[tuple[int, Any, dict[str, str]]]
 
 
 class Server:
-    """Answers with the script's lines in order and keeps what it was asked."""
+    """Sends the script's responses in order and records the requests."""
 
     def __init__(self, script: Script) -> None:
         self.script = list(script)
-        self.asked: list[tuple[str, dict[str, str], Any]] = []
+        self.requests: list[tuple[str, dict[str, str], Any]] = []
         self.url = ""
 
 
@@ -38,7 +38,7 @@ def serving(*script: tuple[int, Any, dict[str, str]]) -> Iterator[Server]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
-            state.asked.append((self.path, dict(self.headers), json.loads(body)))
+            state.requests.append((self.path, dict(self.headers), json.loads(body)))
             status, answer, headers = state.script.pop(0)
             content = answer.encode() if isinstance(answer, str) else json.dumps(answer).encode()
             self.send_response(status)
@@ -75,7 +75,7 @@ def test_a_chat_is_sent_and_its_answer_parsed() -> None:
     with serving((200, ANSWER, {})) as server:
         completion = complete(f"{server.url}/", api_key="secret")
     assert completion == Completion("Let me see.\nmail.list folder=in", 11, 7, "m-2026")
-    ((path, headers, body),) = server.asked
+    ((path, headers, body),) = server.requests
     assert path == "/v1/chat/completions"
     assert headers["authorization"] == "Bearer secret"
     assert body == {
@@ -89,7 +89,7 @@ def test_a_chat_is_sent_and_its_answer_parsed() -> None:
 def test_no_key_sends_no_authorization_and_missing_counts_are_zero() -> None:
     with serving((200, {"choices": [{"message": {"content": None}}]}, {})) as server:
         assert complete(server.url) == Completion("", 0, 0, "")
-    assert "authorization" not in server.asked[0][1]
+    assert "authorization" not in server.requests[0][1]
 
 
 def test_transient_errors_are_retried_with_growing_waits() -> None:
@@ -113,7 +113,7 @@ def test_client_errors_are_not_retried() -> None:
         pytest.raises(ModelError, match="refused model 'm': HTTP 401: bad key"),
     ):
         complete(server.url, retries=5)
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("answer", ["<html>", {"choices": []}, {"choices": [{"text": "old style"}]}])
@@ -151,7 +151,7 @@ def test_an_endpoint_agent_parses_the_last_line_that_is_an_action() -> None:
     assert reply == Reply(
         "Let me see.\nmail.list folder=in", Action("mail", "list", {"folder": "in"}), Usage(11, 7)
     )
-    messages = server.asked[0][2]["messages"]
+    messages = server.requests[0][2]["messages"]
     assert messages[0]["role"] == "system"
     assert messages[0]["content"].startswith("You have mail.\n\nYou act by writing one action")
     assert [(message["role"], message["content"]) for message in messages[1:]] == [

@@ -1,4 +1,4 @@
-"""Models by folder or Hugging Face name: found, loaded, damaged, adapted, and given the renderer that fits."""
+"""Models by folder or Hugging Face name: locating, loading, damage, adapters and their renderers."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from upturn.agents import fork_counts
 from upturn.config import Limits, OptimiserSettings
 from upturn.errors import ConfigError, ModelError
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
-from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutPlan
+from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutSpec
 from upturn.models import SPECIAL_TOKENS, ChatRenderer, CompactRenderer
 from upturn.models.local import find_folder, load_model
 from upturn.models.shipped import load_local, model_folder
@@ -40,13 +40,13 @@ Tokenizers = Callable[..., PreTrainedTokenizerFast]
 @pytest.fixture
 def folder(tmp_path: Path, chat_tokenizer: Tokenizers) -> Path:
     """A tiny Llama with its tokenizer and chat template, as transformers saves it."""
-    return _saved(tmp_path / "llama", chat_tokenizer("llama3_1"))
+    return _save(tmp_path / "llama", chat_tokenizer("llama3_1"))
 
 
-def _saved(folder: Path, tokenizer: PreTrainedTokenizerFast) -> Path:
+def _save(folder: Path, tokenizer: PreTrainedTokenizerFast) -> Path:
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=len(tokenizer) + 7,  # padded, as many are
+        vocab_size=len(tokenizer) + 7,  # padded, as in many models
         hidden_size=16,
         num_hidden_layers=1,
         num_attention_heads=2,
@@ -77,7 +77,7 @@ def test_our_special_tokens_take_precedence_over_a_chat_template(
 ) -> None:
     tokenizer = chat_tokenizer("llama3_1")
     tokenizer.add_special_tokens({"additional_special_tokens": list(SPECIAL_TOKENS)})
-    assert isinstance(load_model(str(_saved(tmp_path / "both", tokenizer))).renderer(), CompactRenderer)
+    assert isinstance(load_model(str(_save(tmp_path / "both", tokenizer))).renderer(), CompactRenderer)
 
 
 def test_a_model_without_a_prompt_format_is_refused(folder: Path) -> None:
@@ -94,10 +94,10 @@ def test_a_tokenizer_without_an_end_token_stops_at_the_templates(
 ) -> None:
     tokenizer = chat_tokenizer("qwen2_5", eos_token=None)
     assert tokenizer.eos_token is None and tokenizer.pad_token is None
-    renderer = load_model(str(_saved(tmp_path / "endless", tokenizer))).renderer()
+    renderer = load_model(str(_save(tmp_path / "endless", tokenizer))).renderer()
     assert renderer.stop_ids == (tokenizer.get_added_vocab()["<|im_end|>"],)
     other = chat_tokenizer("qwen2_5", eos_token="<|endoftext|>")
-    renderer = load_model(str(_saved(tmp_path / "other", other))).renderer()
+    renderer = load_model(str(_save(tmp_path / "other", other))).renderer()
     assert renderer.stop_ids == tuple(other.get_added_vocab()[token] for token in ("<|im_end|>", "<|endoftext|>"))
 
 
@@ -118,19 +118,19 @@ def test_a_rollout_in_errands_with_a_model_folder(folder: Path) -> None:
     runtime = AgentRuntime(kit, Limits(max_turns=2, max_tokens=6000, max_action_tokens=4))
     version = AgentVersion("chat", "1", "local_model", model=str(folder), prompt="Be brief.")
     task = next(iter(kit.tasks(seed=0, split="train", families=list(kit.families))))
-    (found,) = runtime.attempt([(version, task, 0)], Purpose("p", 0))
-    assert found.outcome == "step_limit" and len(found.rows) == 1 and not fork_counts([found])
-    opened = runtime.renderer(version).read(found.rows[0].token_ids[: found.rows[0].spans[0].start]).text
-    assert "Be brief." in opened and task.instruction in opened
+    (trajectory,) = runtime.rollout([(version, task, 0)], Purpose("p", 0))
+    assert trajectory.outcome == "step_limit" and len(trajectory.rows) == 1 and not fork_counts([trajectory])
+    prompt = runtime.renderer(version).read(trajectory.rows[0].token_ids[: trajectory.rows[0].spans[0].start]).text
+    assert "Be brief." in prompt and task.instruction in prompt
     for tool in kit.tools:
-        assert f'"name": "{tool.name}"' in opened
+        assert f'"name": "{tool.name}"' in prompt
 
 
-class Nowhere:
-    """A sink that keeps nothing."""
+class NullSink:
+    """A sink that stores nothing."""
 
     def append(self, run: str, iteration: int, finished: object) -> None:
-        """Forgets it."""
+        """Ignores the trajectories."""
 
 
 def test_a_model_with_a_chat_template_rolls_out_trains_and_serves_again(folder: Path, tmp_path: Path) -> None:
@@ -139,19 +139,19 @@ def test_a_model_with_a_chat_template_rolls_out_trains_and_serves_again(folder: 
     version = AgentVersion("chat", "1", "local_model", model=str(folder), prompt="Be brief.")
     worker = PolicyWorker(runtime, version)
     tasks = list(islice(kit.tasks(seed=0, split="train", families=list(kit.families)), 2))
-    groups = worker.sample_groups(tasks, 0, RolloutPlan("run", 0, attempts=2), Nowhere())
+    groups = worker.sample_groups(tasks, 0, RolloutSpec("run", 0, group_size=2), NullSink())
     sampled = [member.trajectory for group in groups for member in group.members]
-    assert [len(each.rows) for each in sampled] == [1, 1, 1, 1]
-    rows = [row for each in sampled for row in policy_rows(each, [1.0, 1.0])]
+    assert [len(trajectory.rows) for trajectory in sampled] == [1, 1, 1, 1]
+    rows = [row for trajectory in sampled for row in policy_rows(trajectory, [1.0, 1.0])]
     trainer = Trainer(worker.model, OptimiserSettings(learning_rate=1e-2, warmup_steps=0))
     trainer.step([Stream(rows, CrossEntropy(), float(sum(len(row.positions) for row in rows)))])
     saved = tmp_path / "version"
     digest = save_version(worker.model, saved, companions=model_folder(str(folder)))
     trained = replace(version, version="2", model=str(saved))
-    (found,) = runtime.attempt([(trained, tasks[0], 0)], Purpose("p", 0))
-    assert found.model_version == digest != sampled[0].model_version
+    (served,) = runtime.rollout([(trained, tasks[0], 0)], Purpose("p", 0))
+    assert served.model_version == digest != sampled[0].model_version
     assert (
-        found.rows[0].token_ids[: found.rows[0].spans[0].start]
+        served.rows[0].token_ids[: served.rows[0].spans[0].start]
         == sampled[0].rows[0].token_ids[: sampled[0].rows[0].spans[0].start]
     )
 
@@ -215,25 +215,25 @@ def test_an_unknown_name_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPa
         load_local("nothing")
 
 
-def _adapter(folder: Path, target: Path) -> Path:
+def _save_adapter(folder: Path, target: Path) -> Path:
     peft = pytest.importorskip("peft")
     torch.manual_seed(1)
     settings = peft.LoraConfig(r=2, target_modules=["q_proj", "down_proj"], init_lora_weights=False)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # PEFT reads what transformers is about to rename
+        warnings.simplefilter("ignore", FutureWarning)  # PEFT uses a name that transformers deprecates
         adapted = peft.get_peft_model(load_local(str(folder)).model, settings)
     adapted.save_pretrained(target)
-    named = json.loads((target / "adapter_config.json").read_text())
-    (target / "adapter_config.json").write_text(json.dumps(named | {"base_model_name_or_path": str(folder)}))
+    config = json.loads((target / "adapter_config.json").read_text())
+    (target / "adapter_config.json").write_text(json.dumps(config | {"base_model_name_or_path": str(folder)}))
     return target
 
 
 def test_an_adapter_is_merged_into_its_base(folder: Path, tmp_path: Path) -> None:
-    adapter = _adapter(folder, tmp_path / "adapter")
+    adapter = _save_adapter(folder, tmp_path / "adapter")
     base, local = load_local(str(folder)), load_local(str(adapter))
-    found = load_file(adapter / "adapter_model.safetensors")
+    tensors = load_file(adapter / "adapter_model.safetensors")
     name = "model.layers.0.self_attn.q_proj"
-    down, up = (found[f"base_model.model.{name}.lora_{part}.weight"] for part in "AB")
+    down, up = (tensors[f"base_model.model.{name}.lora_{part}.weight"] for part in "AB")
     scale = 8 / 2  # lora_alpha / r
     expected = base.model.state_dict()[f"{name}.weight"] + scale * up @ down
     torch.testing.assert_close(local.model.state_dict()[f"{name}.weight"], expected)
@@ -243,19 +243,19 @@ def test_an_adapter_is_merged_into_its_base(folder: Path, tmp_path: Path) -> Non
 
 
 def test_a_version_trained_from_an_adapter_takes_the_tokenizer_of_the_base(folder: Path, tmp_path: Path) -> None:
-    adapter = _adapter(folder, tmp_path / "adapter")
+    adapter = _save_adapter(folder, tmp_path / "adapter")
     assert model_folder(str(adapter)) == folder
     trained = tmp_path / "trained"
     local = load_local(str(adapter))
     save_version(local.model, trained, companions=model_folder(str(adapter)))
-    again = load_local(str(trained))
-    assert isinstance(again.renderer(), ChatRenderer)
-    for name, tensor in again.model.state_dict().items():
+    loaded = load_local(str(trained))
+    assert isinstance(loaded.renderer(), ChatRenderer)
+    for name, tensor in loaded.model.state_dict().items():
         assert torch.equal(tensor, local.model.state_dict()[name])
 
 
 def test_a_folder_with_a_model_and_an_adapter_is_ambiguous(folder: Path, tmp_path: Path) -> None:
-    shutil.copy(_adapter(folder, tmp_path / "adapter") / "adapter_config.json", folder)
+    shutil.copy(_save_adapter(folder, tmp_path / "adapter") / "adapter_config.json", folder)
     with pytest.raises(ModelError, match="is ambiguous: it holds a full model and an adapter"):
         load_local(str(folder))
 
@@ -266,28 +266,28 @@ def test_template_options_without_a_template_are_refused(folder: Path) -> None:
         match=r"chat template options \{'enable_thinking': False\} have no effect on model '.*/nano_errands'",
     ):
         load_local(MODEL).renderer(options={"enable_thinking": False})
-    told = load_local(str(folder)).renderer(options={"date_string": "today"})
-    assert isinstance(told, ChatRenderer)
+    renderer = load_local(str(folder)).renderer(options={"date_string": "today"})
+    assert isinstance(renderer, ChatRenderer)
     with pytest.raises(ModelError, match="template option 'enable_thinking' has no effect"):
         load_local(str(folder)).renderer(options={"enable_thinking": False})
 
 
 def test_template_options_apply_in_serving_and_training(tmp_path: Path, chat_tokenizer: Tokenizers) -> None:
-    """Qwen3 without thinking begins each action behind an empty thought."""
-    folder = _saved(tmp_path / "qwen", chat_tokenizer("qwen3"))
+    """Qwen3 without thinking starts each action after an empty thought."""
+    folder = _save(tmp_path / "qwen", chat_tokenizer("qwen3"))
     kit, limits = ErrandsKit(), Limits(max_turns=1, max_tokens=6000, max_action_tokens=2)
     plain = AgentVersion("chat", "1", "local_model", model=str(folder))
     brief = replace(plain, version="2", parameters={"template_options": {"enable_thinking": False}})
     runtime = AgentRuntime(kit, limits)
     task = next(iter(kit.tasks(seed=0, split="train", families=list(kit.families))))
-    found = runtime.attempt([(each, task, 0) for each in (plain, brief)], Purpose("p", 0))
-    for version, trajectory, is_brief in zip((plain, brief), found, (False, True), strict=True):
+    trajectories = runtime.rollout([(version, task, 0) for version in (plain, brief)], Purpose("p", 0))
+    for version, trajectory, is_brief in zip((plain, brief), trajectories, (False, True), strict=True):
         renderer = runtime.renderer(version)
         row = trajectory.rows[0]
-        asked = row.token_ids[: row.spans[0].start]
-        trained = PolicyWorker(runtime, version).renderer
-        assert trained.open(Observation("x"), "") == renderer.open(Observation("x"), "")
-        assert renderer.read(asked).text.endswith("<think>\n\n</think>\n\n") is is_brief
+        prompt = row.token_ids[: row.spans[0].start]
+        training_renderer = PolicyWorker(runtime, version).renderer
+        assert training_renderer.open(Observation("x"), "") == renderer.open(Observation("x"), "")
+        assert renderer.read(prompt).text.endswith("<think>\n\n</think>\n\n") is is_brief
 
 
 def test_bfloat16_weights_serve_and_other_types_are_refused(folder: Path) -> None:
@@ -296,22 +296,24 @@ def test_bfloat16_weights_serve_and_other_types_are_refused(folder: Path) -> Non
     whole = replace(version, version="2", parameters={})
     task = next(iter(kit.tasks(seed=0, split="train", families=list(kit.families))))
     runtime = AgentRuntime(kit, Limits(max_turns=1, max_tokens=6000, max_action_tokens=2))
-    half, full = runtime.attempt([(version, task, 0), (whole, task, 0)], Purpose("p", 0))
+    half, full = runtime.rollout([(version, task, 0), (whole, task, 0)], Purpose("p", 0))
     assert half.error == full.error == "" and half.model_version != full.model_version
     with pytest.raises(ConfigError, match="weights must be 'float32' or 'bfloat16', got 'int8'"):
-        runtime.attempt([(replace(version, version="3", parameters={"weights": "int8"}), task, 0)], Purpose("p", 0))
+        runtime.rollout([(replace(version, version="3", parameters={"weights": "int8"}), task, 0)], Purpose("p", 0))
 
 
 def test_a_context_filled_by_tools_is_refused_before_any_rollout(folder: Path) -> None:
     kit = ErrandsKit()
     version = AgentVersion("chat", "1", "local_model", model=str(folder))
     task = next(iter(kit.tasks(seed=0, split="train", families=list(kit.families))))
-    with pytest.raises(ModelError, match=r"'chat@1' reads \d{4} tokens .* but a context may have 400; raise"):
-        AgentRuntime(kit, Limits(max_tokens=400)).attempt([(version, task, 0)], Purpose("p", 0))
+    with pytest.raises(
+        ModelError, match=r"'chat@1' has a prompt and tools of \d{4} tokens, but the maximum context is 400; raise"
+    ):
+        AgentRuntime(kit, Limits(max_tokens=400)).rollout([(version, task, 0)], Purpose("p", 0))
 
 
 def test_a_damaged_adapter_is_an_error_with_the_cause(folder: Path, tmp_path: Path) -> None:
-    adapter = _adapter(folder, tmp_path / "adapter")
+    adapter = _save_adapter(folder, tmp_path / "adapter")
     (adapter / "adapter_model.safetensors").write_bytes(b"PK")
     with pytest.raises(ModelError, match=r"adapter '.*' cannot be applied to '.*llama': "):
         load_local(str(adapter))

@@ -1,4 +1,4 @@
-"""Observations as model output: the rollout's tokens, parsed back, for any renderer that brackets its texts."""
+"""Observations as model output: they have the rollout's tokens and parse back, for different renderers."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ def observations() -> RenderedObservations:
 TASK, ACT, OBSERVATION, END = range(256, 260)
 
 
-def test_a_compact_observation_lies_between_its_token_and_the_act_token() -> None:
+def test_a_compact_observation_is_between_its_token_and_the_act_token() -> None:
     assert observations().prefix == (OBSERVATION,)
     assert observations().stop_ids == (ACT,)
 
@@ -66,15 +66,15 @@ def test_a_truncated_prediction_or_one_with_special_tokens_is_none(special: int)
 
 def test_the_shipped_tokenizer_writes_observations() -> None:
     tokenizer = Tokenizer.from_file(str(Path(MODEL) / "tokenizer.json"))
-    own = RenderedObservations(CompactRenderer(tokenizer))
-    assert own.prefix == (tokenizer.token_to_id("<|obs|>"),)
-    assert own.stop_ids == (tokenizer.token_to_id("<|act|>"),)
+    writer = RenderedObservations(CompactRenderer(tokenizer))
+    assert writer.prefix == (tokenizer.token_to_id("<|obs|>"),)
+    assert writer.stop_ids == (tokenizer.token_to_id("<|act|>"),)
     text = "budget Mon 9-10 with anna,ben"
-    assert own.read(own.write(Observation(text))) == text
+    assert writer.read(writer.write(Observation(text))) == text
 
 
-class _Chat:
-    """A chat template in letters: ``#tool:text%#me:``, where ``%`` ends every message and stands in no text."""
+class _LetterChat:
+    """A chat template in letters: ``#tool:text%#me:``, where ``%`` ends every message and is in no text."""
 
     stop_ids = (ord("%"),)
 
@@ -99,33 +99,33 @@ class _Chat:
 
 
 def test_the_constant_frame_of_a_text_is_written_but_not_compared() -> None:
-    own = RenderedObservations(_Chat())
-    assert (own.prefix, own.stop_ids) == ((), (ord("%"),))
-    written = own.write(Observation("deleted: #m27"))
+    writer = RenderedObservations(_LetterChat())
+    assert (writer.prefix, writer.stop_ids) == ((), (ord("%"),))
+    written = writer.write(Observation("deleted: #m27"))
     assert "".join(map(chr, written)) == "#tool:deleted: #m27%"
-    assert own.read(written) == "deleted: #m27"
-    assert own.read((*map(ord, "deleted%"),)) is None
-    assert own.read((*map(ord, "#tool:a%b%"),)) is None
+    assert writer.read(written) == "deleted: #m27"
+    assert writer.read((*map(ord, "deleted%"),)) is None
+    assert writer.read((*map(ord, "#tool:a%b%"),)) is None
 
 
 @pytest.mark.parametrize("family", ["qwen2_5", "qwen3", "llama3_1", "mistral"])
 def test_chat_templates_of_real_families_write_observations(
     chat_tokenizer: Callable[..., PreTrainedTokenizerFast], family: str
 ) -> None:
-    """Their tokenizers join the end of a text with what the template puts behind it; nothing is cut apart there."""
+    """Their tokenizers may merge the end of a text with the template's text after it; such tokens stay whole."""
     renderer = ChatRenderer(chat_tokenizer(family))
-    own = RenderedObservations(renderer)
+    writer = RenderedObservations(renderer)
     for text in ("moved", "m12 hal: launch *\nm13 bo: x", "{'a': [1, 'x'], 'b': 'é'}", "user\n[tool]"):
-        written = own.write(Observation(text))
-        whole = (*own.prefix, *written)
-        assert renderer.extend(Observation(text))[: len(whole)] == whole
-        assert own.read(written) in {text, json.dumps(text, ensure_ascii=False)[1:-1]}, "Llama's writes JSON"
+        written = writer.write(Observation(text))
+        expected = (*writer.prefix, *written)
+        assert renderer.extend(Observation(text))[: len(expected)] == expected
+        assert writer.read(written) in {text, json.dumps(text, ensure_ascii=False)[1:-1]}, "Llama's writes JSON"
 
 
 def test_unsuitable_renderers_are_refused_with_the_remedy() -> None:
     with pytest.raises(ModelError, match="without a structural token after their text"):
-        RenderedObservations(_Chat(end="e"))
+        RenderedObservations(_LetterChat(end="e"))
     with pytest.raises(ModelError, match="parses the observation 'moved m27 to archive' back as 'evihcra"):
-        RenderedObservations(_Chat(is_lossy=True))
+        RenderedObservations(_LetterChat(is_lossy=True))
     with pytest.raises(ModelError, match=r"renders the observation 'gone' \(code 'not_found'\) with the structure"):
-        RenderedObservations(_Chat()).write(Observation("gone", "not_found"))
+        RenderedObservations(_LetterChat()).write(Observation("gone", "not_found"))

@@ -20,8 +20,8 @@ WRITTEN = Generation((11, 12, 2), (-0.5, -1.25, -0.0625), "stop", "w1")
 DIALECTS = ("vllm", "sglang")
 
 
-class Fixed:
-    """Writes the same for everyone, after a moment in which others may come."""
+class FixedModel:
+    """Always writes the same, after a short wait for concurrent requests."""
 
     def __init__(self, generation: Generation = WRITTEN) -> None:
         self.generation = generation
@@ -45,44 +45,53 @@ def remote(server: Any, dialect: Any = "vllm", *, waits: list[float] | None = No
     return RemoteEngine(settings, "w1", api_key="secret", sleep=sleep, rng=random.Random(7))
 
 
-def asked(engine: RemoteEngine, request: GenerationRequest = REQUEST) -> Generation:
+def generate(engine: RemoteEngine, request: GenerationRequest = REQUEST) -> Generation:
     return asyncio.run(engine.generate(request))
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_requests_and_answers_are_token_ids_with_logprobs(engine_server: ModuleType, dialect: str) -> None:
-    model = Fixed()
+    model = FixedModel()
     with engine_server.serving(engine_server.Engine(model, "w1")) as server:
-        found = asked(remote(server, dialect))
-    assert found == WRITTEN
+        generation = generate(remote(server, dialect))
+    assert generation == WRITTEN
     (request,) = model.requests
     assert (request.prompt_ids, request.max_tokens, request.stop_ids) == ((5, 6, 7), 4, (2,))
     assert request.temperature == 1.0
-    ((path, headers, body),) = server.asked
+    ((path, headers, body),) = server.requests
     assert headers["authorization"] == "Bearer secret"
     assert path == {"vllm": "/v1/completions", "sglang": "/generate"}[dialect]
-    how = body if dialect == "vllm" else body["sampling_params"]
-    assert (how["top_p"], how["top_k"], how["min_p"], how["repetition_penalty"]) == (1.0, -1, 0.0, 1.0)
-    assert how["ignore_eos"] is True and body["stream"] is False
+    sampling = body if dialect == "vllm" else body["sampling_params"]
+    assert (sampling["top_p"], sampling["top_k"], sampling["min_p"], sampling["repetition_penalty"]) == (
+        1.0,
+        -1,
+        0.0,
+        1.0,
+    )
+    assert sampling["ignore_eos"] is True and body["stream"] is False
     if dialect == "vllm":
         assert body["seed"] == REQUEST.seed and body["return_token_ids"] is True and body["logprobs"] == 0
     else:
-        assert how["sampling_seed"] == 3 and body["return_logprob"] is True
+        assert sampling["sampling_seed"] == 3 and body["return_logprob"] is True
 
 
 def test_the_url_may_end_in_v1_and_compatible_servers_work(engine_server: ModuleType) -> None:
     def plain(_: Any, answer: dict[str, Any]) -> dict[str, Any]:
-        answer["choices"][0]["logprobs"]["tokens"] = ["a", "b", "c"]  # return_tokens_as_token_ids is unknown there
+        answer["choices"][0]["logprobs"]["tokens"] = [
+            "a",
+            "b",
+            "c",
+        ]  # the server does not support return_tokens_as_token_ids
         del answer["choices"][0]["prompt_token_ids"], answer["usage"]
         return answer
 
-    with engine_server.serving(engine_server.Engine(Fixed(), "w1", faults=[plain])) as server:
+    with engine_server.serving(engine_server.Engine(FixedModel(), "w1", faults=[plain])) as server:
         settings = RemoteSettings(f"{server.url}/v1/")
-        assert asked(RemoteEngine(settings, "w1")) == WRITTEN
-    assert "authorization" not in server.asked[0][1]
+        assert generate(RemoteEngine(settings, "w1")) == WRITTEN
+    assert "authorization" not in server.requests[0][1]
 
 
-def choice(change: Callable[[dict[str, Any]], object]) -> Callable[[Any, dict[str, Any]], dict[str, Any]]:
+def change_choice(change: Callable[[dict[str, Any]], object]) -> Callable[[Any, dict[str, Any]], dict[str, Any]]:
     def fault(_: Any, answer: dict[str, Any]) -> dict[str, Any]:
         change(answer["choices"][0])
         return answer
@@ -90,40 +99,40 @@ def choice(change: Callable[[dict[str, Any]], object]) -> Callable[[Any, dict[st
     return fault
 
 
-def answered(**changes: Any) -> Callable[[Any, dict[str, Any]], dict[str, Any]]:
+def replace_fields(**changes: Any) -> Callable[[Any, dict[str, Any]], dict[str, Any]]:
     return lambda _, answer: {**answer, **changes}
 
 
 VLLM_FAULTS = {
-    "but 'w1' were loaded": answered(model="w2"),
-    "retokenises the prompt from text": choice(lambda found: found.update(prompt_token_ids=[5, 67])),
-    "it received 4 prompt tokens, 3 were sent": answered(usage={"prompt_tokens": 4}),
-    "belong to other token ids than it returns": choice(lambda found: found.update(token_ids=[1112, 2])),
-    "it returns 2 log-probs for 3 tokens": choice(
-        lambda found: found["logprobs"].update(token_logprobs=[-1, -1], tokens=[])
+    "but 'w1' were loaded": replace_fields(model="w2"),
+    "retokenises the prompt from text": change_choice(lambda choice: choice.update(prompt_token_ids=[5, 67])),
+    "it received 4 prompt tokens, 3 were sent": replace_fields(usage={"prompt_tokens": 4}),
+    "belong to other token ids than it returns": change_choice(lambda choice: choice.update(token_ids=[1112, 2])),
+    "it returns 2 log-probs for 3 tokens": change_choice(
+        lambda choice: choice["logprobs"].update(token_logprobs=[-1, -1], tokens=[])
     ),
-    r"1 of its log-probs are missing or invalid, such as \[None\]": choice(
-        lambda found: found["logprobs"].update(token_logprobs=[None, -1.0, -1.0])
+    r"1 of its log-probs are missing or invalid, such as \[None\]": change_choice(
+        lambda choice: choice["logprobs"].update(token_logprobs=[None, -1.0, -1.0])
     ),
-    r"such as \[0.25\]": choice(lambda found: found["logprobs"].update(token_logprobs=[-1.0, 0.25, -1.0])),
-    "there are no token_ids": choice(lambda found: found.update(token_ids=None)),
-    "there are no logprobs": choice(lambda found: found.update(logprobs=None)),
-    "its finish reason is 'abort'": choice(lambda found: found.update(finish_reason="abort")),
-    "did not answer as an engine that returns token ids": answered(choices=[]),
+    r"such as \[0.25\]": change_choice(lambda choice: choice["logprobs"].update(token_logprobs=[-1.0, 0.25, -1.0])),
+    "there are no token_ids": change_choice(lambda choice: choice.update(token_ids=None)),
+    "there are no logprobs": change_choice(lambda choice: choice.update(logprobs=None)),
+    "its finish reason is 'abort'": change_choice(lambda choice: choice.update(finish_reason="abort")),
+    "did not answer as an engine that returns token ids": replace_fields(choices=[]),
 }
 
 
-@pytest.mark.parametrize(("said", "fault"), VLLM_FAULTS.items(), ids=range(len(VLLM_FAULTS)))
+@pytest.mark.parametrize(("message", "fault"), VLLM_FAULTS.items(), ids=range(len(VLLM_FAULTS)))
 def test_an_inconsistent_vllm_answer_is_refused_with_the_reason(
-    engine_server: ModuleType, said: str, fault: Any
+    engine_server: ModuleType, message: str, fault: Any
 ) -> None:
     with (
-        engine_server.serving(engine_server.Engine(Fixed(), "w1", faults=[fault])) as server,
-        pytest.raises(ModelError, match=said) as caught,
+        engine_server.serving(engine_server.Engine(FixedModel(), "w1", faults=[fault])) as server,
+        pytest.raises(ModelError, match=message) as caught,
     ):
-        asked(remote(server, retries=3))
+        generate(remote(server, retries=3))
     assert server.url in str(caught.value) and "secret" not in str(caught.value)
-    assert len(server.asked) == 1, "asking again would give the same"
+    assert len(server.requests) == 1, "a retry would give the same"
 
 
 SGLANG_FAULTS: dict[str, Any] = {
@@ -135,22 +144,22 @@ SGLANG_FAULTS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(("said", "change"), SGLANG_FAULTS.items(), ids=range(len(SGLANG_FAULTS)))
+@pytest.mark.parametrize(("message", "change"), SGLANG_FAULTS.items(), ids=range(len(SGLANG_FAULTS)))
 def test_an_inconsistent_sglang_answer_is_refused_with_the_reason(
-    engine_server: ModuleType, said: str, change: Any
+    engine_server: ModuleType, message: str, change: Any
 ) -> None:
     def fault(_: Any, answer: dict[str, Any]) -> dict[str, Any]:
         return {**answer, "meta_info": {**answer["meta_info"], **change}}
 
     with (
-        engine_server.serving(engine_server.Engine(Fixed(), "w1", faults=[fault])) as server,
-        pytest.raises(ModelError, match=said),
+        engine_server.serving(engine_server.Engine(FixedModel(), "w1", faults=[fault])) as server,
+        pytest.raises(ModelError, match=message),
     ):
-        asked(remote(server, "sglang"))
+        generate(remote(server, "sglang"))
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
+    ("written", "message"),
     [
         (Generation((), (), "length", "w1"), "it generated no token"),
         (Generation((8,) * 5, (-1.0,) * 5, "length", "w1"), "it generated 5 tokens, 4 were requested"),
@@ -159,27 +168,27 @@ def test_an_inconsistent_sglang_answer_is_refused_with_the_reason(
     ],
 )
 def test_tokens_that_do_not_fit_the_request_are_refused(
-    engine_server: ModuleType, written: Generation, said: str
+    engine_server: ModuleType, written: Generation, message: str
 ) -> None:
     with (
-        engine_server.serving(engine_server.Engine(Fixed(written), "w1")) as server,
-        pytest.raises(ModelError, match=said),
+        engine_server.serving(engine_server.Engine(FixedModel(written), "w1")) as server,
+        pytest.raises(ModelError, match=message),
     ):
-        asked(remote(server))
+        generate(remote(server))
 
 
 def test_a_logprob_rounded_above_0_becomes_0(engine_server: ModuleType) -> None:
     written = replace(WRITTEN, logprobs=(-0.5, 1e-5, -0.0))
-    with engine_server.serving(engine_server.Engine(Fixed(written), "w1")) as server:
-        found = asked(remote(server))
-    assert found.logprobs == (-0.5, 0.0, 0.0) and max(found.logprobs) <= 0.0
+    with engine_server.serving(engine_server.Engine(FixedModel(written), "w1")) as server:
+        generation = generate(remote(server))
+    assert generation.logprobs == (-0.5, 0.0, 0.0) and max(generation.logprobs) <= 0.0
 
 
 def test_a_stop_id_at_the_token_limit_is_a_stop(engine_server: ModuleType) -> None:
     written = Generation((8, 9, 10, 2), (-1.0,) * 4, "length", "w1")
-    with engine_server.serving(engine_server.Engine(Fixed(written), "w1")) as server:
-        assert asked(remote(server)).finish_reason == "stop"
-        assert asked(remote(server), replace(REQUEST, stop_ids=())).finish_reason == "length"
+    with engine_server.serving(engine_server.Engine(FixedModel(written), "w1")) as server:
+        assert generate(remote(server)).finish_reason == "stop"
+        assert generate(remote(server), replace(REQUEST, stop_ids=())).finish_reason == "length"
 
 
 def test_transient_errors_are_retried_with_growing_jittered_waits(
@@ -187,52 +196,52 @@ def test_transient_errors_are_retried_with_growing_jittered_waits(
 ) -> None:
     waits: list[float] = []
     refusals: list[Any] = [(503, "loading", {}), (429, "slow down", {"retry-after": "7"}), (500, "", {})]
-    with engine_server.serving(engine_server.Engine(Fixed(), "w1", refusals=refusals)) as server:
-        assert asked(remote(server, waits=waits, retries=3)) == WRITTEN
+    with engine_server.serving(engine_server.Engine(FixedModel(), "w1", refusals=refusals)) as server:
+        assert generate(remote(server, waits=waits, retries=3)) == WRITTEN
     jitter = random.Random(7)
     assert waits == [wait * (1 + jitter.random()) for wait in (0.5, 7.0, 2.0)]
 
 
 def test_an_incomplete_answer_is_retried_and_finally_named(engine_server: ModuleType) -> None:
-    with engine_server.serving(engine_server.Engine(Fixed(), "w1", broken=1)) as server:
-        assert asked(remote(server, retries=1)) == WRITTEN
+    with engine_server.serving(engine_server.Engine(FixedModel(), "w1", broken=1)) as server:
+        assert generate(remote(server, retries=1)) == WRITTEN
         server.broken = 2
         with pytest.raises(ModelError, match="failed 2 times, at last with RemoteProtocolError"):
-            asked(remote(server, retries=1))
+            generate(remote(server, retries=1))
 
 
 def test_client_errors_are_not_retried(engine_server: ModuleType) -> None:
     refusals: list[Any] = [(400, "This model's maximum context length is 2 tokens", {})]
     with (
-        engine_server.serving(engine_server.Engine(Fixed(), "w1", refusals=refusals)) as server,
+        engine_server.serving(engine_server.Engine(FixedModel(), "w1", refusals=refusals)) as server,
         pytest.raises(ModelError, match="refused model 'w1': HTTP 400: This model's maximum context"),
     ):
-        asked(remote(server, retries=5))
-    assert len(server.asked) == 1
+        generate(remote(server, retries=5))
+    assert len(server.requests) == 1
 
 
 def test_timeouts_and_connection_errors_are_named_in_time(engine_server: ModuleType) -> None:
     with (
-        engine_server.serving(engine_server.Engine(Fixed(), "w1", delays=[0.3])) as server,
+        engine_server.serving(engine_server.Engine(FixedModel(), "w1", delays=[0.3])) as server,
         pytest.raises(ModelError, match=r"failed 1 times, at last with no whole answer within 0\.05 s"),
     ):
-        asked(remote(server, timeout_seconds=0.05))
+        generate(remote(server, timeout_seconds=0.05))
     with socket.socket() as quiet:
         quiet.bind(("127.0.0.1", 0))
         server.url = f"http://127.0.0.1:{quiet.getsockname()[1]}"
         with pytest.raises(ModelError, match=rf"{server.url}/v1/completions failed 2 times.*start the endpoint"):
-            asked(remote(server, retries=1))
+            generate(remote(server, retries=1))
 
 
 def test_the_availability_check_sends_the_key_and_gives_up_soon(
     engine_server: ModuleType,
 ) -> None:
-    with engine_server.serving(engine_server.Engine(Fixed(), "w1")) as server:
+    with engine_server.serving(engine_server.Engine(FixedModel(), "w1")) as server:
         asyncio.run(remote(server, "sglang").check())
         server.refusals.append((401, "no such key", {}))
         with pytest.raises(ModelError, match="refused model 'w1': HTTP 401: no such key"):
             asyncio.run(remote(server, "sglang", retries=9).check())
-    assert [(path, headers["authorization"]) for path, headers, _ in server.asked] == [
+    assert [(path, headers["authorization"]) for path, headers, _ in server.requests] == [
         ("/v1/models", "Bearer secret")
     ] * 2
     with pytest.raises(ModelError, match=rf"{server.url}/v1/models failed 2 times.*start the endpoint"):
@@ -242,22 +251,22 @@ def test_the_availability_check_sends_the_key_and_gives_up_soon(
 def test_concurrency_is_bounded_and_connections_are_closed_after_the_last_request(
     engine_server: ModuleType,
 ) -> None:
-    async def many(engine: RemoteEngine) -> list[Generation]:
+    async def generate_many(engine: RemoteEngine) -> list[Generation]:
         return await asyncio.gather(*(engine.generate(REQUEST) for _ in range(12)))
 
-    with engine_server.serving(engine_server.Engine(Fixed(), "w1")) as server:
+    with engine_server.serving(engine_server.Engine(FixedModel(), "w1")) as server:
         engine = remote(server, concurrency=3)
-        for _ in range(2):  # each on an event loop of its own
-            assert asyncio.run(many(engine)) == [WRITTEN] * 12
-    assert server.most_under_way == 3
+        for _ in range(2):  # each on a new event loop
+            assert asyncio.run(generate_many(engine)) == [WRITTEN] * 12
+    assert server.peak_requests == 3
 
 
 def test_a_full_context_sends_no_request(engine_server: ModuleType) -> None:
-    model = Fixed(replace(WRITTEN, token_ids=(11,), logprobs=(-0.5,), finish_reason="length"))
+    model = FixedModel(replace(WRITTEN, token_ids=(11,), logprobs=(-0.5,), finish_reason="length"))
     with engine_server.serving(engine_server.Engine(model, "w1")) as server:
-        assert asked(remote(server, max_length=3)) == Generation((), (), "length", "w1")
-        assert server.asked == []
-        assert asked(remote(server, max_length=4)).token_ids == (11,)
+        assert generate(remote(server, max_length=3)) == Generation((), (), "length", "w1")
+        assert server.requests == []
+        assert generate(remote(server, max_length=4)).token_ids == (11,)
     assert model.requests[0].max_tokens == 1
 
 
@@ -265,23 +274,23 @@ def test_processed_logprobs_need_temperature_1(
     engine_server: ModuleType,
 ) -> None:
     warm = replace(REQUEST, temperature=0.7)
-    with engine_server.serving(engine_server.Engine(Fixed(), "w1")) as server:
-        assert asked(remote(server, "vllm"), warm) == WRITTEN
-        assert asked(remote(server, "sglang", logprobs="raw"), warm) == WRITTEN
+    with engine_server.serving(engine_server.Engine(FixedModel(), "w1")) as server:
+        assert generate(remote(server, "vllm"), warm) == WRITTEN
+        assert generate(remote(server, "sglang", logprobs="raw"), warm) == WRITTEN
         for engine in (remote(server, "sglang"), remote(server, "vllm", logprobs="processed")):
             with pytest.raises(ModelError, match=r"at temperature 0\.7 they are not the model's.*logprobs='raw'"):
-                asked(engine, warm)
-    assert len(server.asked) == 2
+                generate(engine, warm)
+    assert len(server.requests) == 2
 
 
 @pytest.mark.parametrize("change", [{"prompt_ids": ()}, {"max_tokens": 0}])
 def test_an_invalid_request_is_refused_before_sending(engine_server: ModuleType, change: Any) -> None:
     with (
-        engine_server.serving(engine_server.Engine(Fixed(), "w1")) as server,
+        engine_server.serving(engine_server.Engine(FixedModel(), "w1")) as server,
         pytest.raises(ModelError, match="a request needs a prompt"),
     ):
-        asked(remote(server), replace(REQUEST, **change))
-    assert server.asked == []
+        generate(remote(server), replace(REQUEST, **change))
+    assert server.requests == []
 
 
 def test_all_invalid_settings_are_reported_together() -> None:
@@ -295,7 +304,7 @@ def test_all_invalid_settings_are_reported_together() -> None:
             retries=-1,
             logprobs="both",  # type: ignore[arg-type]
         )
-    assert len(caught.value.problems) == 6, "an unknown dialect is named once the URL is one"
+    assert len(caught.value.problems) == 6, "an unknown dialect is reported only for a valid URL"
     with pytest.raises(ConfigError, match="unknown dialect 'tgi'; known: vllm, sglang"):
         RemoteSettings("http://a", "tgi")  # type: ignore[arg-type]
 
@@ -303,43 +312,43 @@ def test_all_invalid_settings_are_reported_together() -> None:
 def test_vllm_loads_an_adapter_by_name_and_unloads_the_previous_one(
     engine_server: ModuleType, tmp_path: Path
 ) -> None:
-    taken: list[tuple[str, str]] = []
-    engine = engine_server.Engine(Fixed(), "base", load=lambda *what: taken.append(what))
-    with engine_server.serving(engine) as server:
-        mine = RemoteEngine(RemoteSettings(server.url), "base")
-        assert mine.form == "adapter"
-        assert asked(mine).model_version == "base"
+    loaded: list[tuple[str, str]] = []
+    fake = engine_server.Engine(FixedModel(), "base", load=lambda *arguments: loaded.append(arguments))
+    with engine_server.serving(fake) as server:
+        engine = RemoteEngine(RemoteSettings(server.url), "base")
+        assert engine.form == "adapter"
+        assert generate(engine).model_version == "base"
         for name in ("h1", "h1", "h2"):
-            asyncio.run(mine.load_weights(tmp_path / name, name))
-            assert asked(mine).model_version == mine.version == name
-        assert taken == [("h1", str(tmp_path / "h1")), ("h2", str(tmp_path / "h2"))]
+            asyncio.run(engine.load_weights(tmp_path / name, name))
+            assert generate(engine).model_version == engine.version == name
+        assert loaded == [("h1", str(tmp_path / "h1")), ("h2", str(tmp_path / "h2"))]
         assert server.adapters == {"h2"}
-        again = RemoteEngine(RemoteSettings(server.url), "base")
-        asyncio.run(again.load_weights(tmp_path / "h2", "h2"))
-        assert again.version == "h2", "weights of that name are there already"
+        second = RemoteEngine(RemoteSettings(server.url), "base")
+        asyncio.run(second.load_weights(tmp_path / "h2", "h2"))
+        assert second.version == "h2", "weights of that name are already loaded"
 
 
 def test_sglang_loads_a_full_model(engine_server: ModuleType, tmp_path: Path) -> None:
-    with engine_server.serving(engine_server.Engine(Fixed(), "w1")) as server:
-        mine = remote(server, "sglang")
-        assert mine.form == "checkpoint"
-        asyncio.run(mine.load_weights(tmp_path, "w2"))
-        assert asked(mine).model_version == "w2"
+    with engine_server.serving(engine_server.Engine(FixedModel(), "w1")) as server:
+        engine = remote(server, "sglang")
+        assert engine.form == "checkpoint"
+        asyncio.run(engine.load_weights(tmp_path, "w2"))
+        assert generate(engine).model_version == "w2"
         server.version = "w3"
         with pytest.raises(ModelError, match="answers with weights 'w3', but 'w2' were loaded"):
-            asked(mine)
+            generate(engine)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_failed_weight_load_keeps_the_version(engine_server: ModuleType, dialect: str, tmp_path: Path) -> None:
     def load(name: str, folder: str) -> None:
-        raise OSError(f"{folder} is not there")
+        raise OSError(f"{folder} is missing")
 
-    with engine_server.serving(engine_server.Engine(Fixed(), "w1", load=load)) as server:
-        mine = remote(server, dialect)
-        with pytest.raises(ModelError, match=r"refused model .* is not there.*able to read the folder"):
-            asyncio.run(mine.load_weights(tmp_path / "gone", "w2"))
-        assert mine.version == "w1" and asked(mine) == WRITTEN
+    with engine_server.serving(engine_server.Engine(FixedModel(), "w1", load=load)) as server:
+        engine = remote(server, dialect)
+        with pytest.raises(ModelError, match=r"refused model .* is missing.*able to read the folder"):
+            asyncio.run(engine.load_weights(tmp_path / "gone", "w2"))
+        assert engine.version == "w1" and generate(engine) == WRITTEN
 
 
 def test_weights_are_not_loaded_while_requests_run(engine_server: ModuleType, tmp_path: Path) -> None:
@@ -350,6 +359,6 @@ def test_weights_are_not_loaded_while_requests_run(engine_server: ModuleType, tm
             await engine.load_weights(tmp_path, "w2")
         return await request
 
-    with engine_server.serving(engine_server.Engine(Fixed(), "w1")) as server:
+    with engine_server.serving(engine_server.Engine(FixedModel(), "w1")) as server:
         assert asyncio.run(both(remote(server))) == WRITTEN
-    assert json.dumps(server.asked[0][2]["model"]) == '"w1"'
+    assert json.dumps(server.requests[0][2]["model"]) == '"w1"'

@@ -89,31 +89,40 @@ def test_errors_are_codes_unless_the_tokenizer_has_a_token_for_them() -> None:
     assert (
         plain.decode(list(renderer().extend(refused)), skip_special_tokens=False) == "<|obs|>error throttled<|act|>"
     )
-    told = Tokenizer.from_str(plain.to_str())
-    told.add_special_tokens([AddedToken(ERROR_TOKEN, special=True)])
-    shown = CompactRenderer(told)
-    assert told.decode(list(shown.extend(refused)), skip_special_tokens=False) == (
+    with_errors = Tokenizer.from_str(plain.to_str())
+    with_errors.add_special_tokens([AddedToken(ERROR_TOKEN, special=True)])
+    full_renderer = CompactRenderer(with_errors)
+    assert with_errors.decode(list(full_renderer.extend(refused)), skip_special_tokens=False) == (
         "<|error|>429 too many calls; retry after 20 s<|act|>"
     )
-    assert told.decode(list(shown.extend(Observation("moved"))), skip_special_tokens=False) == "<|obs|>moved<|act|>"
+    assert (
+        with_errors.decode(list(full_renderer.extend(Observation("moved"))), skip_special_tokens=False)
+        == "<|obs|>moved<|act|>"
+    )
     turn = Turn(Observation("move it"), "mail.move id=m1", None)
-    whole = shown.rerender([turn], observation=refused)
-    assert whole == (*shown.open(Observation("move it")), *shown.write(Action("mail", "move", {"id": "m1"})),
-                     *shown.extend(refused))  # fmt: skip
+    conversation = full_renderer.rerender([turn], observation=refused)
+    written = full_renderer.write(Action("mail", "move", {"id": "m1"}))
+    assert conversation == (
+        *full_renderer.open(Observation("move it")),
+        *written,
+        *full_renderer.extend(refused),
+    )
     # Text that looks like the token stays text.
-    assert told.token_to_id(ERROR_TOKEN) not in shown.extend(Observation("say <|error|> now"))
+    assert with_errors.token_to_id(ERROR_TOKEN) not in full_renderer.extend(Observation("say <|error|> now"))
 
 
 def test_a_rerendered_conversation_equals_the_incremental_one() -> None:
-    made, first, last = renderer(), Action("mail", "list"), Observation("2 mails<|end|>")
+    compact, first, last = renderer(), Action("mail", "list"), Observation("2 mails<|end|>")
     turns = [
         Turn(Observation("Hi"), write_call(first), first),
         Turn(Observation("no such folder", code="not_found"), "what?", None),
     ]
-    grown = made.open(turns[0].observation, "Be kind.") + made.write(first) + made.extend(turns[1].observation)
-    grown += (*byte_tokenizer().encode("what?").ids, *made.stop_ids, *made.extend(last))
-    assert made.rerender(turns, observation=last, prompt="Be kind.") == grown
-    assert made.count("2 mails<|end|>") == len(made.extend(last)) - 2
+    expected = (
+        compact.open(turns[0].observation, "Be kind.") + compact.write(first) + compact.extend(turns[1].observation)
+    )
+    expected += (*byte_tokenizer().encode("what?").ids, *compact.stop_ids, *compact.extend(last))
+    assert compact.rerender(turns, observation=last, prompt="Be kind.") == expected
+    assert compact.count("2 mails<|end|>") == len(compact.extend(last)) - 2
 
 
 @given(st.lists(st.sampled_from([*SPECIAL_TOKENS, "<|", "|>", "a"]), max_size=6).map("".join))

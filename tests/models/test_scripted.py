@@ -13,23 +13,23 @@ def codes(text: str) -> list[int]:
     return [ord(letter) for letter in text]
 
 
-def written(model: ScriptedModel, request: GenerationRequest = REQUEST) -> Generation:
+def generate(model: ScriptedModel, request: GenerationRequest = REQUEST) -> Generation:
     return asyncio.run(model.generate(request))
 
 
 def test_each_session_starts_the_script_and_repeats_the_last_text() -> None:
     model = ScriptedModel(["a", "b"], codes)
-    assert [written(model).token_ids for _ in range(3)] == [(97, 0), (98, 0), (98, 0)]
-    assert written(model, replace(REQUEST, session="other")).token_ids == (97, 0)
+    assert [generate(model).token_ids for _ in range(3)] == [(97, 0), (98, 0), (98, 0)]
+    assert generate(model, replace(REQUEST, session="other")).token_ids == (97, 0)
     model.release("s")
-    assert written(model) == Generation((97, 0), (0.0, 0.0), "stop", "scripted")
+    assert generate(model) == Generation((97, 0), (0.0, 0.0), "stop", "scripted")
     assert len(model.requests) == 5
 
 
 def test_a_long_text_is_truncated_and_an_exception_is_raised() -> None:
     model = ScriptedModel(["abcde", ModelError("gone")], codes)
-    assert written(model) == Generation((97, 98, 99, 100, 101), (0.0,) * 5, "length", "scripted")
+    assert generate(model) == Generation((97, 98, 99, 100, 101), (0.0,) * 5, "length", "scripted")
     with pytest.raises(ModelError, match="gone"):
-        written(model)
+        generate(model)
     with pytest.raises(ValueError, match="at least one text"):
         ScriptedModel([], codes)

@@ -1,4 +1,4 @@
-"""The shipped model: whole, small, loadable by anyone, and clear about what is wrong when it is not."""
+"""The shipped model: complete and small files, loading, and errors for damaged ones."""
 
 import json
 import os
@@ -78,7 +78,7 @@ def test_damaged_weights_are_detected_before_serving(tmp_path: Path, monkeypatch
     changed = bytearray(weights.read_bytes())
     changed[-7] ^= 1
     weights.write_bytes(bytes(changed))
-    with pytest.raises(ModelError, match=r"is damaged: its SHA-256 is .* the card says"):
+    with pytest.raises(ModelError, match=r"is damaged: its SHA-256 is .* the card has"):
         load_local("nano")
     (copy / CARD).write_text("{}")
     with pytest.raises(ModelError, match=r"card.json' is missing or damaged"):
@@ -141,7 +141,7 @@ def _with_a_larger_tokenizer(folder: Path) -> None:
 def test_a_damaged_folder_is_an_error_with_the_cause(
     tmp_path: Path, damage: Callable[[Path], object], message: str
 ) -> None:
-    copy = shutil.copytree(SHIPPED["nano"], tmp_path / "own")
+    copy = shutil.copytree(SHIPPED["nano"], tmp_path / "copy")
     damage(copy)
     with pytest.raises(ModelError, match=rf"model '{copy}' in '{copy}' cannot be loaded: .*(?:{message})"):
         load_local(str(copy))

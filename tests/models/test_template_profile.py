@@ -1,4 +1,4 @@
-"""Chat templates that lack something, and what is done instead."""
+"""Chat templates without some feature, and the fallback for each."""
 
 from collections.abc import Callable
 
@@ -19,7 +19,7 @@ CHATML = (
 )
 CALLS = "{% for c in m.tool_calls or [] %}{{ '<tool_call>' + (c.function | tojson) + '</tool_call>' }}{% endfor %}"
 WITH_CALLS = CHATML.replace("+ m.content + '<|im_end|>\\n' }}", "+ m.content }}" + CALLS + "{{ '<|im_end|>\\n' }}")
-"""Writes calls, lists no tools."""
+"""A template that writes calls but lists no tools."""
 
 
 def refusing(role: str, template: str) -> str:
@@ -56,8 +56,8 @@ def test_a_template_without_tools_lists_them_in_the_prompt_and_uses_json(
         'To call one, end your turn with:\n{"name": <function-name>, "arguments": <args-json-object>}<|im_end|>\n'
         "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
     )
-    shown = renderer.read(renderer.extend(Observation("m1"))).text
-    assert shown == "\n<|im_start|>user\nm1<|im_end|>\n<|im_start|>assistant\n"
+    extension = renderer.read(renderer.extend(Observation("m1"))).text
+    assert extension == "\n<|im_start|>user\nm1<|im_end|>\n<|im_start|>assistant\n"
     assert check_renderer(renderer) == RendererReport((), 0, 0)
     bare = rendering(CHATML)
     assert text(bare) == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
@@ -70,8 +70,8 @@ def test_a_template_without_tool_messages_gets_results_as_user_messages(
     assert renderer.profile.writes_calls and not renderer.profile.has_tool_role
     written = renderer.read(renderer.write(CALL)).text
     assert written == '<tool_call>{"name": "mail.list", "arguments": {"folder": "inbox"}}</tool_call>'
-    shown = renderer.read(renderer.extend(Observation("m1"))).text
-    assert shown == "\n<|im_start|>user\nm1<|im_end|>\n<|im_start|>assistant\n"
+    extension = renderer.read(renderer.extend(Observation("m1"))).text
+    assert extension == "\n<|im_start|>user\nm1<|im_end|>\n<|im_start|>assistant\n"
     assert "end your turn with:\n<tool_call>" in text(renderer)  # it lists no tools itself
     assert check_renderer(renderer) == RendererReport((), 0, 0)
 
@@ -91,7 +91,7 @@ def test_an_unsupported_system_prompt_goes_before_the_first_message(
 def test_an_unknown_call_format_is_refused_with_the_known_ones(
     rendering: Callable[..., ChatRenderer],
 ) -> None:
-    """As of LFM2."""
+    """As in LFM2."""
     python = (
         "{% for c in m.tool_calls or [] %}{{ '[' + c.function.name + '(' }}"
         "{% for k, v in c.function.arguments.items() %}{{ k + '=' + v | tojson }}{% endfor %}{{ ')]' }}{% endfor %}"
@@ -132,7 +132,7 @@ def test_a_tokenizer_without_a_template_is_refused(rendering: Callable[..., Chat
 
 
 def test_a_template_that_moves_tools_to_the_last_message_forks(rendering: Callable[..., ChatRenderer]) -> None:
-    """As Mistral's does, where answers are a user's messages."""
+    """As Mistral's does where results are user messages."""
     moving = refusing("tool", WITH_CALLS).replace(
         "'\\n' + m.content }}",
         "'\\n' + ('TOOLS ' + (tools | tojson) if tools and loop.last else '') + m.content }}",
@@ -150,7 +150,7 @@ XML = (
     "{{ v if v is string else v | tojson }}{{ '\\n</parameter>\\n' }}"
     "{% endfor %}{{ '</function>\\n</tool_call>' }}{% endfor %}"
 )
-"""As of Qwen3-Coder, Qwen3.5 and Nemotron 3."""
+"""As in Qwen3-Coder, Qwen3.5 and Nemotron 3."""
 
 
 def test_xml_calls_are_written_and_parsed_as_text(rendering: Callable[..., ChatRenderer]) -> None:

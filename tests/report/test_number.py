@@ -22,7 +22,7 @@ from upturn.report.number import (
 
 
 def plain(text: str) -> str:
-    """Without the marks that keep a number and its unit on one line."""
+    """The text without non-breaking spaces."""
     return text.replace("\u00a0", " ")
 
 
@@ -63,7 +63,7 @@ def test_percent_is_within_half_a_tenth(share: float) -> None:
         (-0.00001, "−0.001 points"),
     ],
 )
-def test_points_carry_their_sign_even_when_they_are_tiny(difference: float, text: str) -> None:
+def test_points_have_a_sign_even_if_tiny(difference: float, text: str) -> None:
     assert plain(points(difference)) == text
 
 
@@ -113,7 +113,7 @@ def test_estimates_show_interval_and_n() -> None:
     assert plain(number_interval(Estimate(4.6, 4.3, 4.95))) == "4.3 to 4.95"
 
 
-def test_estimates_without_interval_show_only_what_is_known() -> None:
+def test_estimates_without_interval_show_only_known_parts() -> None:
     assert plain(percent_estimate(Estimate(0.5))) == "50.0 %"
     assert plain(percent_estimate(Estimate(0.5, n=4))) == "50.0 % (n = 4)"
     for interval in (percent_interval, points_interval, number_interval):
@@ -125,7 +125,7 @@ def test_interval_ends_too_close_to_a_limit_are_marked() -> None:
     assert points_interval(Estimate(0.01, -0.00001, 0.02)) == "−0.001 to +2.0"
 
 
-def test_an_interval_just_above_zero_does_not_look_as_if_it_touched_zero() -> None:
+def test_an_interval_just_above_zero_is_not_printed_as_zero() -> None:
     estimate = Estimate(0.01, 1e-5, 0.02)
     assert estimate.is_above_zero
     assert points_interval(estimate) == "+0.001 to +2.0"

@@ -28,7 +28,7 @@ HOSTILE = "</code></svg><script>alert('x')</script>&amp;<img src=x onerror=alert
 
 
 class Outline(HTMLParser):
-    """Checks that tags balance, and collects what a reader without eyes is told."""
+    """Checks that tags balance, and collects headings, ids and text."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -156,7 +156,7 @@ def test_transcripts_are_side_by_side_with_gates_and_changes(page: str) -> None:
     assert "before failure" in text
     assert "missing_parameter: parameter 'hours' is missing" in text
     assert "✗ event exists: no event 'Budget review' on Thu 14:00" in text
-    assert "What it changed Nothing." in text
+    assert "State changes None." in text
     assert "mail.inbox.m7.replied false true" in text
 
 
@@ -168,7 +168,7 @@ def test_an_insignificant_gain_is_called_insignificant(content: ReportContent, b
     assert "got better" not in text
 
 
-def test_the_canary_threshold_is_the_releases_own(content: ReportContent, bare: ReportContent) -> None:
+def test_the_canary_threshold_is_that_of_the_release(content: ReportContent, bare: ReportContent) -> None:
     text = visible(render(replace(bare, canaries=(replace(content.canaries[0], threshold=80.0),))))
     assert "at most one of 80 canaries" in text
 
@@ -200,10 +200,10 @@ def test_a_page_with_any_single_part_renders(content: ReportContent, bare: Repor
 
 def test_no_text_of_agents_or_users_becomes_markup(content: ReportContent) -> None:
     assert content.story is not None
-    attempt = content.story.attempts[0]
-    turns = (replace(attempt.turns[0], text=HOSTILE, observation=HOSTILE, code=HOSTILE),)
-    hurt = replace(
-        attempt,
+    transcript = content.story.attempts[0]
+    turns = (replace(transcript.turns[0], text=HOSTILE, observation=HOSTILE, code=HOSTILE),)
+    hostile = replace(
+        transcript,
         stage=HOSTILE,
         agent_version=HOSTILE,
         turns=turns,
@@ -216,7 +216,7 @@ def test_no_text_of_agents_or_users_becomes_markup(content: ReportContent) -> No
             content,
             title=HOSTILE,
             facts=replace(content.facts, run=HOSTILE, machine=HOSTILE, command=HOSTILE),
-            story=replace(content.story, instruction=HOSTILE, task_id=HOSTILE, family=HOSTILE, attempts=(hurt,)),
+            story=replace(content.story, instruction=HOSTILE, task_id=HOSTILE, family=HOSTILE, attempts=(hostile,)),
             measurements=(Measurement(HOSTILE, "sampled", Estimate(0.5), (family,), (family,)),),
             lineage=(LineageStep("run", HOSTILE, (HOSTILE,)),),
             notes=(HOSTILE,),
@@ -237,7 +237,7 @@ def test_characters_that_html_forbids_are_replaced(bare: ReportContent) -> None:
     assert "tab\tand\nline stay" in page
 
 
-def test_overlong_text_is_cut_with_the_number_of_characters_left_out(
+def test_overlong_text_is_cut_with_the_number_of_omitted_characters(
     content: ReportContent, bare: ReportContent
 ) -> None:
     assert content.story is not None

@@ -52,26 +52,26 @@ def test_ids_are_unique_over_all_pictures_and_references_resolve(pictures: tuple
 
 def test_the_same_content_gives_the_same_bytes(content: ReportContent, pictures: tuple[Picture, ...]) -> None:
     few = replace(content, curves=(), canaries=(), changes=())
-    kept = {picture.name: picture for picture in pictures}
+    expected = {picture.name: picture for picture in pictures}
     for picture in draw(few):
-        assert picture == kept[picture.name]
+        assert picture == expected[picture.name]
 
 
-def test_drawing_leaves_matplotlib_as_it_was(content: ReportContent) -> None:
+def test_drawing_does_not_change_matplotlib(content: ReportContent) -> None:
     before = dict(mpl.rcParams)
     draw(replace(content, measurements=(), curves=(), canaries=(), changes=()))
     assert dict(mpl.rcParams) == before
 
 
 def test_figures_are_shown_unrounded(pictures: tuple[Picture, ...]) -> None:
-    kept = {picture.name: picture.svg for picture in pictures}
+    drawings = {picture.name: picture.svg for picture in pictures}
     for text in ("39.1 %", "64.3 %", "88.3 %"):
-        assert text in kept["levels"]
-    assert "12.0 % → 77.0 %" in kept["families"]
-    assert "Success on training templates in unseen worlds" in kept["learning-0"]
-    assert "act at 40" in kept["canary-0"]
-    assert "missing" in kept["components"]
-    assert "nano@grpo-60  85.0 %" in kept["routing"]
+        assert text in drawings["levels"]
+    assert "12.0 % → 77.0 %" in drawings["families"]
+    assert "Success on training templates in unseen worlds" in drawings["learning-0"]
+    assert "act at 40" in drawings["canary-0"]
+    assert "missing" in drawings["components"]
+    assert "nano@grpo-60  85.0 %" in drawings["routing"]
 
 
 def test_minimal_content_has_no_pictures(bare: ReportContent) -> None:

@@ -1,4 +1,4 @@
-"""The project's own tools are scripts, not a package: they are loaded from their files."""
+"""The project's tools are scripts, not a package: they are loaded from their files."""
 
 import importlib.util
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Suites are frozen under a version that says whether anything changed."""
+"""A frozen suite gets a new version when a task changes."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,27 +14,27 @@ NAME = "prodbench-safety"
 
 @pytest.fixture
 def tool(load_tool: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """With one suite of seven tasks and a folder of its own."""
+    """The tool with one suite of seven tasks and a temporary folder."""
     small = benchmark.RECIPES[NAME]._replace(size=7)
     monkeypatch.setattr(benchmark, "RECIPES", {NAME: small})
-    found = load_tool("freeze_suites")
-    monkeypatch.setattr(found, "RECIPES", {NAME: small})
-    monkeypatch.setattr(found, "FOLDER", tmp_path / "frozen")
-    monkeypatch.setattr(found, "suite_named", lambda name: read_suite((found.FOLDER / f"{name}.json").read_text()))
-    return found
+    tool = load_tool("freeze_suites")
+    monkeypatch.setattr(tool, "RECIPES", {NAME: small})
+    monkeypatch.setattr(tool, "FOLDER", tmp_path / "frozen")
+    monkeypatch.setattr(tool, "suite_named", lambda name: read_suite((tool.FOLDER / f"{name}.json").read_text()))
+    return tool
 
 
 def frozen(tool: ModuleType) -> Suite:
-    found: Suite = tool.suite_named(NAME)
-    return found
+    suite: Suite = tool.suite_named(NAME)
+    return suite
 
 
-def test_what_did_not_change_keeps_its_version(tool: ModuleType) -> None:
+def test_unchanged_suite_keeps_its_version(tool: ModuleType) -> None:
     assert tool.main([]) == tool.main([]) == tool.main(["--check"]) == 0
     assert frozen(tool) == freeze(NAME, 1)
 
 
-def test_what_changed_gets_the_next_version_and_drift_is_named(
+def test_changed_suite_gets_the_next_version_and_changed_tasks_are_reported(
     tool: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tool.main([])

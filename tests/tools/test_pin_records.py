@@ -14,9 +14,9 @@ def test_records_are_as_pinned(load_tool: Callable[[str], ModuleType]) -> None:
     assert problems == [], "see tools/pin_records.py for what may change and how"
 
 
-def test_changes_of_a_record_are_noticed(load_tool: Callable[[str], ModuleType]) -> None:
+def test_changes_of_a_record_are_reported(load_tool: Callable[[str], ModuleType]) -> None:
     tool = load_tool("pin_records")
-    now = tool.described()
+    now = tool.describe()
     assert tool.problems(now) == []
 
     renamed = copy.deepcopy(now)
@@ -25,7 +25,7 @@ def test_changes_of_a_record_are_noticed(load_tool: Callable[[str], ModuleType])
 
     older = copy.deepcopy(now)
     older["examples"]["Usage"].insert(0, '{"kind":"Usage","version":1,"record":{"prompt_tokens":3}}')
-    assert tool.problems(older) == [], "a field that came with a default leaves older lines readable"
+    assert tool.problems(older) == [], "older lines stay readable when a field with a default is added"
 
     gone = copy.deepcopy(now)
     gone["examples"]["Usage"].insert(0, '{"kind":"Usage","version":1,"record":{"colour":3}}')
@@ -33,4 +33,4 @@ def test_changes_of_a_record_are_noticed(load_tool: Callable[[str], ModuleType])
 
     fewer = copy.deepcopy(now)
     fewer["names"].append("Colour")
-    assert tool.problems(fewer) == ["public name 'Colour' is gone"]
+    assert tool.problems(fewer) == ["public name 'Colour' is missing"]

@@ -56,7 +56,7 @@ def _trajectory(
     origin: Origin = "sampled",
     temperature: float | None = 1.0,
 ) -> Trajectory:
-    """One row; spans are (turn, start, stop). Log-probs default to −1 each, turns to those of the spans."""
+    """One row; spans are (turn, start, stop). Log-probs default to −1, turns to those of the spans."""
     written = sum(stop - start for _, start, stop in spans)
     chosen = (-1.0,) * written if logprobs is None else tuple(logprobs)
     row = TokenRow(
@@ -96,16 +96,16 @@ class CopyTask:
 
     model: PreTrainedModel
     symbols: Sequence[int] = (3, 4, 5, 6)
-    attempts: int = 12
+    group_size: int = 12
 
     def collect(self, iteration: int) -> list[ScoredGroup]:
-        """One group a symbol, sampled with the model's weights and the iteration's own generator."""
+        """One group per symbol, sampled with the model's weights and a generator for the iteration."""
         return self.refill(iteration, 0)
 
-    def refill(self, iteration: int, attempt: int) -> list[ScoredGroup]:
-        """The same once more, with a generator of its own."""
-        generator = torch.Generator().manual_seed(iteration + 100_000 * attempt)
-        return [self._group(symbol, generator, f"{attempt}/{symbol}") for symbol in self.symbols]
+    def refill(self, iteration: int, round_index: int) -> list[ScoredGroup]:
+        """The groups of a further round, with another generator."""
+        generator = torch.Generator().manual_seed(iteration + 100_000 * round_index)
+        return [self._group(symbol, generator, f"{round_index}/{symbol}") for symbol in self.symbols]
 
     def score(self, _: int) -> float:
         """The exact expected reward."""
@@ -118,23 +118,23 @@ class CopyTask:
 
     def _group(self, symbol: int, generator: torch.Generator, name: str) -> ScoredGroup:
         probabilities = self._distribution()[list(self.symbols).index(symbol)]
-        drawn = torch.multinomial(probabilities, self.attempts, replacement=True, generator=generator).tolist()
+        drawn = torch.multinomial(probabilities, self.group_size, replacement=True, generator=generator).tolist()
         members = [
             ScoredTrajectory(
                 _trajectory(
                     (1, symbol, 2, token),
-                    name=f"{name}/{attempt}",
+                    name=f"{name}/{number}",
                     task=f"copy {symbol}",
                     logprobs=(float(probabilities[token].log()),),
                 ),
                 (float(token == symbol),),
             )
-            for attempt, token in enumerate(drawn)
+            for number, token in enumerate(drawn)
         ]
         return ScoredGroup(Task(f"copy {symbol}", "copy", "copy", "toy"), tuple(members))
 
 
 @pytest.fixture
 def copy_task() -> Callable[..., CopyTask]:
-    """A task that a policy gradient can learn in seconds, for a model."""
+    """Makes a task that a policy gradient learns in seconds, for a model."""
     return CopyTask

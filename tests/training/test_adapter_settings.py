@@ -4,7 +4,7 @@ from upturn.config import AdapterSettings
 from upturn.errors import ConfigError
 
 
-def test_a_rank_and_a_scale_that_are_none_are_refused_together() -> None:
+def test_an_invalid_rank_and_scale_are_refused_together() -> None:
     with pytest.raises(ConfigError) as refused:
         AdapterSettings(0, alpha=0)
     assert refused.value.problems == (

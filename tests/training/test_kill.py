@@ -16,7 +16,7 @@ PROGRAM = Path(__file__).parent / "toy_killed.py"
 
 
 @pytest.mark.slow
-def test_a_killed_run_ends_bitwise_as_an_undisturbed_one(tmp_path: Path) -> None:
+def test_a_killed_run_resumes_to_bitwise_equal_weights(tmp_path: Path) -> None:
     calm, shaken = tmp_path / "calm", tmp_path / "shaken"
     done = subprocess.run(
         [sys.executable, str(PROGRAM), str(calm), str(shaken)],

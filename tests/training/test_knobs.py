@@ -1,4 +1,4 @@
-"""No knob is parsed and then ignored: each field of each setting changes the gradient or what is sampled."""
+"""No setting is parsed and then ignored: each field of each section changes the gradient or the samples."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
@@ -105,24 +105,26 @@ def _groups(make: Make, name: str, rewards: Sequence[float]) -> list[ScoredGroup
 def _shifted(shifts: Sequence[float]) -> Callable[[Sequence[TrainingRow]], list[FloatArray]]:
     """Log-probs −1 plus the shifts in turn."""
     return lambda rows: [
-        np.asarray([-1 + shifts[(index + each) % len(shifts)] for each in range(len(row.positions))], np.float32)
+        np.asarray(
+            [-1 + shifts[(index + position) % len(shifts)] for position in range(len(row.positions))], np.float32
+        )
         for index, row in enumerate(rows)
     ]
 
 
 def _outcome(make: Make, settings: GrpoSettings) -> list[object]:
-    """Of three iterations: each step's loss and gradient, and the tokens that were sampled."""
+    """Loss and gradient of each step of three iterations, and the sampled tokens."""
     algorithm = PolicyGradient(
         lambda index: _groups(make, f"{index}", [1.0, 0.0, 0.2]) + _groups(make, f"{index}b", [0.5, 0.0, 0.6]),
         settings,
         0,
-        refill=(lambda index, attempt: _groups(make, f"{index}r{attempt}", [0.0, 1.0]))
+        refill=(lambda index, number: _groups(make, f"{index}r{number}", [0.0, 1.0]))
         if settings.dynamic_sampling
         else None,
         scorer=_shifted([0.0, 0.15, -0.15, 0.3]) if settings.mismatch else None,
         reference=_shifted([0.4, -0.3]) if settings.objective.kl else None,
     )
-    return [found for index in range(3) for found in _steps(algorithm, index)]
+    return [step for index in range(3) for step in _steps(algorithm, index)]
 
 
 def _steps(algorithm: PolicyGradient, index: int) -> Iterator[object]:
@@ -144,9 +146,7 @@ def _steps(algorithm: PolicyGradient, index: int) -> Iterator[object]:
 @pytest.mark.parametrize(
     ("settings", "name"), [(settings, name) for settings, knobs in KNOBS.items() for name in knobs]
 )
-def test_every_field_changes_the_gradient_or_what_is_sampled(
-    make_trajectory: Make, settings: type, name: str
-) -> None:
+def test_every_field_changes_the_gradient_or_the_samples(make_trajectory: Make, settings: type, name: str) -> None:
     before, after = KNOBS[settings][name]
     assert [
         field.name for field in fields(settings) if getattr(before, field.name) != getattr(after, field.name)
@@ -155,7 +155,7 @@ def test_every_field_changes_the_gradient_or_what_is_sampled(
 
 
 @pytest.mark.parametrize("settings", KNOBS)
-def test_no_field_is_left_untested(settings: type) -> None:
+def test_all_fields_are_tested(settings: type) -> None:
     assert list(KNOBS[settings]) == [field.name for field in fields(settings)]
 
 
@@ -175,5 +175,5 @@ def test_every_field_of_the_algorithm_changes_the_gradient(make_trajectory: Make
     assert _outcome(make_trajectory, BASE) != _outcome(make_trajectory, replace(BASE, **changes))
 
 
-def test_nothing_else_does(make_trajectory: Make) -> None:
+def test_unrelated_fields_do_not_change_the_gradient(make_trajectory: Make) -> None:
     assert _outcome(make_trajectory, BASE) == _outcome(make_trajectory, replace(BASE))

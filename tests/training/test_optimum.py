@@ -24,7 +24,7 @@ from upturn.training.row import FloatArray, TrainingRow
 from upturn.training.stream import Stream
 
 Make = Callable[..., Trajectory]
-TURNS, STATES, ATTEMPTS = 5, 3, 48
+TURNS, STATES, GROUP_SIZE = 5, 3, 48
 LURES = (0.3, 0.2, 0.1)
 FORWARD = 0.9
 NOTHING = -1
@@ -52,9 +52,9 @@ def value(policy: Callable[[NDArray[np.float64], int, int], float]) -> float:
         for state in range(STATES):
             actions = [
                 sum(
-                    each.probability
-                    * (each.reward + (0 if each.state == NOTHING else values[turn + 1, each.state]))
-                    for each in outcomes(state, action)
+                    outcome.probability
+                    * (outcome.reward + (0 if outcome.state == NOTHING else values[turn + 1, outcome.state]))
+                    for outcome in outcomes(state, action)
                 )
                 for action in range(2)
             ]
@@ -65,7 +65,7 @@ def value(policy: Callable[[NDArray[np.float64], int, int], float]) -> float:
 OPTIMUM = value(lambda actions, _turn, _state: float(actions.max()))
 
 
-def test_the_optimum_is_the_one_worked_by_hand() -> None:
+def test_the_optimum_matches_hand_computed_values() -> None:
     """Going on: at most two of five steps may fail, .9³(1 + 3·.1 + 6·.01). Who still is in state 0 after three
     turns, or in state 1 after four, takes the lure: .001·.3 + 3·.9·.01·.1·.2."""
     assert pytest.approx(0.9**3 * (1 + 3 * 0.1 + 6 * 0.01) + 0.0003 + 0.00054) == OPTIMUM
@@ -88,17 +88,17 @@ class Table:
     def collect(self, iteration: int) -> Sequence[ScoredGroup]:
         with torch.no_grad():
             logprobs = self.logits.log_softmax(-1).numpy().astype(float)
-        members = tuple(self._attempt(logprobs, f"{iteration}/{index}") for index in range(ATTEMPTS))
+        members = tuple(self._rollout(logprobs, f"{iteration}/{index}") for index in range(GROUP_SIZE))
         return [ScoredGroup(Task("task", "", "", ""), members)]
 
-    def _attempt(self, logprobs: NDArray[np.float64], name: str) -> ScoredTrajectory:
+    def _rollout(self, logprobs: NDArray[np.float64], name: str) -> ScoredTrajectory:
         """Tokens alternate between what is seen, turn · STATES + state, and the action."""
         tokens, chosen, rewards, state = list[int](), list[float](), list[float](), 0
         for turn in range(TURNS):
             seen = turn * STATES + state
             action = int(self.rng.random() < np.exp(logprobs[seen, 1]))
-            found = outcomes(state, action)
-            drawn = found[self.rng.choice(len(found), p=[each.probability for each in found])]
+            possible = outcomes(state, action)
+            drawn = possible[self.rng.choice(len(possible), p=[outcome.probability for outcome in possible])]
             tokens += [seen, action]
             chosen.append(logprobs[seen, action])
             rewards.append(drawn.reward)

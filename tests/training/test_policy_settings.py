@@ -124,20 +124,20 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
 
 
 @pytest.mark.parametrize(("make", "problem"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_does_not_work_is_refused_naming_both_sides(make: Callable[[], object], problem: str) -> None:
+def test_incompatible_settings_are_refused_naming_both_sides(make: Callable[[], object], problem: str) -> None:
     with pytest.raises(ConfigError) as caught:
         make()
     assert caught.value.problems == (problem,)
 
 
-def test_clips_are_those_usual_for_the_kind_unless_chosen() -> None:
+def test_clips_default_to_the_usual_ones_of_the_kind() -> None:
     assert ObjectiveSettings().clips == (0.2, 0.28)
     assert ObjectiveSettings("gspo", aggregation="sequence_mean").clips == (3e-4, 4e-4)
     assert ObjectiveSettings("cispo").clips == (1.0, 4.0)
     assert ObjectiveSettings("cispo", clip_low=0.2).clips == (0.2, 4.0)
 
 
-def test_icepop_and_mis_need_no_cap_beside_their_mask() -> None:
+def test_icepop_and_mis_need_no_cap_in_addition_to_their_mask() -> None:
     for level in ("token", "sequence"):
         assert MismatchSettings(level, None, level, 0.5, 2.0).weight_cap is None
 
@@ -149,9 +149,9 @@ def test_all_problems_are_listed_together() -> None:
 
 
 IDLE = (
-    " would do nothing with minibatches=1, passes=1 and mismatch: the only step of an iteration meets the weights "
-    "that its old log-probs are recomputed with, so every ratio is 1. Set more minibatches or passes, or leave it "
-    "out"
+    " would do nothing with minibatches=1, passes=1 and mismatch: the only step of an iteration starts from the "
+    "weights that its old log-probs are recomputed with, so every ratio is 1. Set more minibatches or passes, or "
+    "leave it out"
 )
 
 
@@ -164,7 +164,7 @@ IDLE = (
         (ObjectiveSettings("cispo", clip_high=9.0), ["kind='cispo'", "clip_high=9.0"]),
     ],
 )
-def test_bounds_on_a_ratio_that_is_always_1_are_refused(objective: ObjectiveSettings, chosen: list[str]) -> None:
+def test_bounds_on_a_constant_ratio_of_1_are_refused(objective: ObjectiveSettings, chosen: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         GrpoSettings(minibatches=1, passes=1, objective=objective, mismatch=MismatchSettings())
     assert list(caught.value.problems) == [f"objective.{each}{IDLE}" for each in chosen]
@@ -173,6 +173,6 @@ def test_bounds_on_a_ratio_that_is_always_1_are_refused(objective: ObjectiveSett
         assert GrpoSettings(objective=objective, **settings).objective == objective  # type: ignore[arg-type]
 
 
-def test_default_bounds_are_not_a_choice() -> None:
+def test_default_bounds_are_accepted() -> None:
     for objective in (ObjectiveSettings(), ObjectiveSettings(clip_low=0.2, clip_high=0.28)):
         assert GrpoSettings(minibatches=1, objective=objective, mismatch=MismatchSettings()).passes == 1

@@ -42,26 +42,28 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
 
 
 @pytest.mark.parametrize(("make", "message"), REFUSED.values(), ids=REFUSED)
-def test_it_is_refused(make: Callable[[], object], message: str) -> None:
-    with pytest.raises(ConfigError) as found:
+def test_invalid_settings_are_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
         make()
-    assert message in str(found.value)
+    assert message in str(caught.value)
 
 
-def test_all_problems_are_told_at_once() -> None:
-    with pytest.raises(ConfigError) as found:
+def test_all_problems_are_reported_together() -> None:
+    with pytest.raises(ConfigError) as caught:
         PpoSettings(iterations=1, passes=0, critic=CriticSettings(alone_iterations=1))
-    assert len(found.value.problems) == 2
+    assert len(caught.value.problems) == 2
 
 
-def test_traces_are_what_is_usual_for_the_step_unless_they_are_set() -> None:
+def test_traces_default_to_the_usual_ones_of_the_step() -> None:
     assert CreditSettings().traces == (0.9, 0.9)
     assert CreditSettings("token").traces == (1.0, 1.0)
     assert CreditSettings(trace=0.5).traces == (0.5, 0.5)
     assert CreditSettings(trace=0.5, value_trace=1.0).traces == (0.5, 1.0)
 
 
-def test_the_critic_is_optimised_as_the_policy_is_but_for_its_own_rate() -> None:
+def test_the_critic_has_the_policys_optimiser_with_its_own_rate() -> None:
     policy = OptimiserSettings(learning_rate=1e-5, packing="padded", max_grad_norm=0.5, warmup_steps=7)
-    own = CriticSettings(learning_rate=1e-3).optimiser(policy)
-    assert own == OptimiserSettings(learning_rate=1e-3, packing="padded", max_grad_norm=0.5, warmup_steps=0)
+    critic_settings = CriticSettings(learning_rate=1e-3).optimiser(policy)
+    assert critic_settings == OptimiserSettings(
+        learning_rate=1e-3, packing="padded", max_grad_norm=0.5, warmup_steps=0
+    )

@@ -1,4 +1,4 @@
-"""No knob of learning from preferences is parsed and then ignored: each changes the gradient or the pairs."""
+"""No preference setting is parsed and then ignored: each changes the gradient or the pairs."""
 
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -14,8 +14,8 @@ from upturn.records import PreferencePair, RatedTrajectory, Task, Trajectory
 from upturn.training import ScoredGroup, ScoredTrajectory, StateValue
 from upturn.training.algorithms.dpo import PairBatches
 from upturn.training.algorithms.kto import KtoSettings, rated_steps
-from upturn.training.data.pair_mining import pairs_of
-from upturn.training.data.pair_row import pair_rows, refer
+from upturn.training.data.pair_mining import mine_pairs
+from upturn.training.data.pair_row import add_reference, pair_rows
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.pair_settings import PairObjectiveSettings, PairSettings
 from upturn.training.stream import Minibatch
@@ -42,7 +42,7 @@ KTO: dict[str, Any] = {"beta": 0.5, "desirable_weight": 2.0, "undesirable_weight
 OF_A_RUN = {"epochs", "optimiser", "decay", "evaluate_every", "patience", "keep", "checkpoint_every"}
 
 
-def test_every_knob_is_looked_at() -> None:
+def test_all_preference_settings_are_tested() -> None:
     assert OBJECTIVE.keys() == {field.name for field in fields(PairObjectiveSettings)}
     elsewhere = {"continuations"}  # how states are measured, which is whose samples them
     assert PAIRS.keys() | elsewhere == {field.name for field in fields(PairSettings)}
@@ -51,10 +51,10 @@ def test_every_knob_is_looked_at() -> None:
 
 def _gradient(model: PreTrainedModel, minibatch: Minibatch) -> Tensor:
     Trainer(model, STILL).step(minibatch)
-    return torch.cat([each.grad.flatten() for each in model.parameters() if each.grad is not None])
+    return torch.cat([parameter.grad.flatten() for parameter in model.parameters() if parameter.grad is not None])
 
 
-def _attempts(make: Make) -> list[Trajectory]:
+def _trajectories(make: Make) -> list[Trajectory]:
     ends = ((7, 8, 9), (5,))
     return [
         make((1, 3, 2, *end), ((0, 3, 3 + len(end)),), name=str(at), task="task") for at, end in enumerate(ends)
@@ -62,14 +62,14 @@ def _attempts(make: Make) -> list[Trajectory]:
 
 
 @pytest.mark.parametrize("name", OBJECTIVE)
-def test_a_knob_of_the_objective_changes_the_gradient(tiny_model: Model, make_trajectory: Make, name: str) -> None:
-    chosen, rejected = _attempts(make_trajectory)
+def test_every_objective_setting_changes_the_gradient(tiny_model: Model, make_trajectory: Make, name: str) -> None:
+    chosen, rejected = _trajectories(make_trajectory)
     pairs = [PreferencePair("p", chosen, rejected, "group")]
     reference = Trainer(tiny_model(1), STILL).score
 
     def gradient(objective: PairObjectiveSettings) -> Tensor:
-        found = refer(pair_rows(pairs, objective, "initial"), reference)
-        return _gradient(tiny_model(0), PairBatches(found, 1, objective).minibatch([0]))
+        referenced = add_reference(pair_rows(pairs, objective, "initial"), reference)
+        return _gradient(tiny_model(0), PairBatches(referenced, 1, objective).minibatch([0]))
 
     plain = PairObjectiveSettings()
     changed = gradient(replace(plain, **{name: OBJECTIVE[name]}))
@@ -77,7 +77,7 @@ def test_a_knob_of_the_objective_changes_the_gradient(tiny_model: Model, make_tr
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_a_knob_of_pairing_changes_the_pairs(make_trajectory: Make, name: str) -> None:
+def test_every_pairing_setting_changes_the_pairs(make_trajectory: Make, name: str) -> None:
     """One earns .6 soon, the other 1 late; measured states and the critic think otherwise."""
     earned, measured = ((0.6, 0.0), (0.0, 1.0)), (0.9, 0.1)
     members = tuple(
@@ -93,16 +93,16 @@ def test_a_knob_of_pairing_changes_the_pairs(make_trajectory: Make, name: str) -
     def critic(_: ScoredGroup) -> list[list[float]]:
         return [[5.0, 0.0], [0.0, 0.0]]
 
-    def found(pairing: PairSettings) -> object:
-        return pairs_of([group], pairing, critic if pairing.monte_carlo_share < 1 else None).pairs
+    def mine(pairing: PairSettings) -> object:
+        return mine_pairs([group], pairing, critic if pairing.monte_carlo_share < 1 else None).pairs
 
     before, value = PAIRS[name]
-    assert found(before) != found(replace(before, **{name: value}))
+    assert mine(before) != mine(replace(before, **{name: value}))
 
 
 @pytest.mark.parametrize("name", KTO)
-def test_a_knob_of_kto_changes_the_gradient(tiny_model: Model, make_trajectory: Make, name: str) -> None:
-    rated = [RatedTrajectory(each, at == 0) for at, each in enumerate(_attempts(make_trajectory))]
+def test_every_kto_setting_changes_the_gradient(tiny_model: Model, make_trajectory: Make, name: str) -> None:
+    rated = [RatedTrajectory(each, at == 0) for at, each in enumerate(_trajectories(make_trajectory))]
     reference = Trainer(tiny_model(1), STILL).score
 
     def gradient(settings: KtoSettings) -> Tensor:

@@ -14,7 +14,7 @@ from upturn.training.pair_settings import PairObjectiveSettings, PairSettings
 
 
 @pytest.mark.parametrize(
-    ("made", "changes", "message"),
+    ("create", "changes", "message"),
     [
         (PairObjectiveSettings, {"beta": 0.0}, r"beta: input should be greater than 0, got 0\.0"),
         (
@@ -62,25 +62,25 @@ from upturn.training.pair_settings import PairObjectiveSettings, PairSettings
         (KtoSettings, {"batch_trajectories": 0}, "batch_trajectories: input should be greater than or equal to 1"),
     ],
 )
-def test_what_cannot_work_is_refused_by_name(
-    made: Callable[..., Any], changes: dict[str, Any], message: str
+def test_invalid_preference_settings_are_refused_by_name(
+    create: Callable[..., Any], changes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        made(**changes)
+        create(**changes)
 
 
-def test_a_discount_says_something_to_a_critic_that_learns() -> None:
+def test_a_discount_is_accepted_with_a_trained_critic() -> None:
     pairs = PairSettings(by="turn", monte_carlo_share=0.0, gamma=0.9)
     assert OnlineDpoSettings(pairs=pairs, critic=CriticSettings()).pairs.gamma == 0.9
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_together() -> None:
     with pytest.raises(ConfigError) as caught:
         KtoSettings(epochs=0, beta=0.0, patience=3, keep="best")
     assert len(caught.value.problems) == 4
 
 
-def test_no_torch_is_needed_to_read_them() -> None:
+def test_preference_settings_load_no_torch() -> None:
     import subprocess
     import sys
 

@@ -19,8 +19,8 @@ pytestmark = [
 TOLERANCE = 1e-5
 
 
-def test_sft_is_trls(tiny_model: Model, tmp_path: Path) -> None:
-    from benchmarks.sides.losses_trl import sft_gap
+def test_sft_loss_matches_trl(tiny_model: Model, tmp_path: Path) -> None:
+    from benchmarks.implementations.trl_losses import sft_gap
 
     assert max(sft_gap(tiny_model(1, layers=2), tmp_path)) <= TOLERANCE
 
@@ -39,16 +39,16 @@ def test_sft_is_trls(tiny_model: Model, tmp_path: Path) -> None:
     ],
     ids=["dpo", "sharp", "ipo", "length-normalised", "with a supervised term"],
 )
-def test_dpo_is_trls(
+def test_dpo_loss_matches_trl(
     tiny_model: Model, tmp_path: Path, ours: PairObjectiveSettings, theirs: dict[str, Any]
 ) -> None:
-    from benchmarks.sides.losses_trl import Pair, dpo_gap
+    from benchmarks.implementations.trl_losses import Models, dpo_gap
 
-    pair = Pair(tiny_model(1, layers=2), tiny_model(2, layers=2))
-    assert max(dpo_gap(pair, ours, theirs, tmp_path)) <= TOLERANCE
+    models = Models(tiny_model(1, layers=2), tiny_model(2, layers=2))
+    assert max(dpo_gap(models, ours, theirs, tmp_path)) <= TOLERANCE
 
 
-def test_kto_is_trls(tiny_model: Model, tmp_path: Path) -> None:
-    from benchmarks.sides.losses_trl import Pair, kto_gap
+def test_kto_loss_matches_trl(tiny_model: Model, tmp_path: Path) -> None:
+    from benchmarks.implementations.trl_losses import Models, kto_gap
 
-    assert max(kto_gap(Pair(tiny_model(1, layers=2), tiny_model(2, layers=2)), tmp_path)) <= TOLERANCE
+    assert max(kto_gap(Models(tiny_model(1, layers=2), tiny_model(2, layers=2)), tmp_path)) <= TOLERANCE

@@ -15,7 +15,7 @@ Make = Callable[..., Trajectory]
 QUICK = settings(deadline=None, max_examples=30)
 
 
-def test_only_written_tokens_carry_weight_each_that_of_its_turn(make_trajectory: Make) -> None:
+def test_written_tokens_have_the_weight_of_their_turn(make_trajectory: Make) -> None:
     trajectory = make_trajectory((1, 5, 6, 2, 9, 7, 2), ((0, 2, 4), (1, 5, 7)), logprobs=(-0.1, -0.2, -0.3, -0.4))
     (row,) = policy_rows(trajectory, (0.5, -2.0))
     assert row.positions.tolist() == [2, 3, 5, 6]
@@ -25,16 +25,16 @@ def test_only_written_tokens_carry_weight_each_that_of_its_turn(make_trajectory:
     assert row.token_ids.tolist() == [1, 5, 6, 2, 9, 7, 2]
 
 
-def test_policy_gradient_refuses_rendered_rows_by_name_and_sft_takes_them(make_trajectory: Make) -> None:
-    rendered = make_trajectory(name="walk", origin="rendered", temperature=None)
-    with pytest.raises(TrainingError, match="trajectory 'walk' is 'rendered'"):
+def test_policy_rows_refuse_rendered_trajectories_and_supervised_rows_accept_them(make_trajectory: Make) -> None:
+    rendered = make_trajectory(name="demonstration", origin="rendered", temperature=None)
+    with pytest.raises(TrainingError, match="trajectory 'demonstration' is 'rendered'"):
         policy_rows(rendered, (1.0,))
     (row,) = supervised_rows([rendered])
     assert row.weights.tolist() == [1.0]
     assert row.old_logprobs is None
 
 
-def test_policy_gradient_refuses_other_temperatures(make_trajectory: Make) -> None:
+def test_policy_rows_refuse_other_temperatures(make_trajectory: Make) -> None:
     with pytest.raises(TrainingError, match=r"'t' was sampled at temperature 0\.7"):
         policy_rows(make_trajectory(temperature=0.7), (1.0,))
 
@@ -52,9 +52,7 @@ def test_impossible_spans_are_refused_by_name(
 
 
 @pytest.mark.parametrize("logprobs", [(), (-1.0, -1.0), (float("nan"),), (float("-inf"),)])
-def test_logprobs_that_are_not_one_finite_number_a_token_are_refused(
-    make_trajectory: Make, logprobs: tuple[float, ...]
-) -> None:
+def test_logprobs_must_be_one_finite_number_per_token(make_trajectory: Make, logprobs: tuple[float, ...]) -> None:
     with pytest.raises(TrainingError, match=r"'t' has \d sampler log-probs for 1 written tokens"):
         policy_rows(make_trajectory(logprobs=logprobs), (1.0,))
 
@@ -72,7 +70,7 @@ def test_weights_that_are_not_finite_are_refused(make_trajectory: Make) -> None:
         policy_rows(make_trajectory(), (float("nan"),))
 
 
-def test_rows_without_written_tokens_are_left_out(make_trajectory: Make) -> None:
+def test_rows_without_written_tokens_are_omitted(make_trajectory: Make) -> None:
     whole = make_trajectory()
     trajectory = replace(whole, rows=(*whole.rows, TokenRow((1, 2), (), ())))
     assert len(supervised_rows([trajectory])) == 1

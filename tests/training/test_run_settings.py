@@ -1,4 +1,4 @@
-"""What a run is told of evaluations, stopping and keeping is refused in one wording, wherever it is told."""
+"""Settings of evaluations, stopping and keeping weights are refused with the same messages in all sections."""
 
 from collections.abc import Callable
 
@@ -24,7 +24,7 @@ PLANNED: dict[str, Callable[..., object]] = {
     "a run's plan": lambda **changes: RunPlan(**{"units": 3, "checkpoint_every": 1, **changes}),
 }
 SETTINGS = {name: make for name, make in PLANNED.items() if name != "a run's plan"}
-WATCHED: dict[str, Callable[..., object]] = {
+WITH_EVALUATIONS: dict[str, Callable[..., object]] = {
     "sft": SftSettings,
     "dpo": DpoSettings,
     "kto": KtoSettings,
@@ -32,8 +32,8 @@ WATCHED: dict[str, Callable[..., object]] = {
 }
 
 
-@pytest.mark.parametrize("make", WATCHED.values(), ids=WATCHED)
-def test_what_only_an_evaluation_could_act_on_is_refused_without_one(make: Callable[..., object]) -> None:
+@pytest.mark.parametrize("make", WITH_EVALUATIONS.values(), ids=WITH_EVALUATIONS)
+def test_settings_that_need_evaluations_are_refused_without_them(make: Callable[..., object]) -> None:
     with pytest.raises(ConfigError) as caught:
         make(evaluate_every=None, patience=2, keep="best")
     assert sorted(caught.value.problems) == [
@@ -54,7 +54,7 @@ def test_counts_below_one_are_refused(make: Callable[..., object]) -> None:
 
 
 @pytest.mark.parametrize("make", PLANNED.values(), ids=PLANNED)
-def test_targets_and_limits_need_evaluations_and_weights_that_are_held_to_them(make: Callable[..., object]) -> None:
+def test_targets_and_limits_need_evaluations_and_limits_need_the_best_weights(make: Callable[..., object]) -> None:
     with pytest.raises(ConfigError) as caught:
         make(evaluate_every=None, keep="final", target_score=0.9, cost_limits={"harm": 0.0, "risk": 0.5})
     assert sorted(caught.value.problems) == [

@@ -1,4 +1,4 @@
-"""Signatures: the same for what was made alike, another for other options, and the same in another process."""
+"""Signatures: equal for equal objects, different for other options, and the same in another process."""
 
 import subprocess
 import sys
@@ -41,27 +41,27 @@ class Ring:
         self.itself = self
 
 
-MADE: list[Callable[[Any], object]] = [
-    lambda each: GroupRelative(gamma=each),
-    lambda each: StateAnchored(gamma=each, turn_weight=1.0, is_scaled=True, anchor="observation"),
-    lambda each: Combined(GroupRelative(), TurnRelative(gamma=each), 0.5),
-    lambda each: FirstDivergence(gamma=each, error_probability=0.1, value_range=1.0),
+FACTORIES: list[Callable[[Any], object]] = [
+    lambda value: GroupRelative(gamma=value),
+    lambda value: StateAnchored(gamma=value, turn_weight=1.0, is_scaled=True, anchor="observation"),
+    lambda value: Combined(GroupRelative(), TurnRelative(gamma=value), 0.5),
+    lambda value: FirstDivergence(gamma=value, error_probability=0.1, value_range=1.0),
     Slotted,
-    lambda each: Chosen((0.25, each)),
-    lambda each: Chosen((each,)).method,
+    lambda value: Chosen((0.25, value)),
+    lambda value: Chosen((value,)).method,
     closing,
-    lambda each: partial(plain, share=each),
-    lambda each: {"share": each, 3: {1.0, each + 1}},
+    lambda value: partial(plain, share=value),
+    lambda value: {"share": value, 3: {1.0, value + 1}},
 ]
 
 
-@pytest.mark.parametrize("make", MADE)
-def test_alike_is_alike_and_other_options_are_not(make: Callable[[Any], object]) -> None:
+@pytest.mark.parametrize("make", FACTORIES)
+def test_equal_objects_have_equal_signatures_and_other_options_have_not(make: Callable[[Any], object]) -> None:
     assert signature(make(0.5)) == signature(make(0.5))
     assert signature(make(0.5)) != signature(make(0.75))
 
 
-def test_a_signature_reads_as_what_was_written() -> None:
+def test_a_signature_names_class_and_options() -> None:
     assert signature(GroupRelative(gamma=0.5)) == (
         "upturn.training.advantages.trajectory.GroupRelative(baseline='group_mean', gamma=0.5, scale='none')"
     )
@@ -71,20 +71,20 @@ def test_a_signature_reads_as_what_was_written() -> None:
     assert signature([len, Ring, None]) == f"[builtins.len, {__name__}.Ring, None]"
 
 
-def test_what_an_array_holds_is_not_covered() -> None:
+def test_array_contents_are_not_covered() -> None:
     assert signature(np.zeros(3)) == signature(np.ones(3)) == "numpy.ndarray()"
 
 
-def test_another_process_finds_the_same() -> None:
+def test_another_process_computes_the_same_signature() -> None:
     """Neither addresses nor the order of sets: those of texts differ from process to process."""
     code = (
         "from upturn.training.advantages import Combined, GroupRelative, TreeSiblings; "
         "from upturn.training.signature import signature; "
         "print(signature([Combined(GroupRelative(), TreeSiblings(), 2.0), {'c', 'a', 'b'}]))"
     )
-    found = {
+    signatures = {
         subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
         for _ in range(2)
     }
-    assert len(found) == 1
-    assert "needs={'token_rows'}" in found.pop()
+    assert len(signatures) == 1
+    assert "needs={'token_rows'}" in signatures.pop()

@@ -1,6 +1,6 @@
-"""Silent bugs of other projects in what is made of recorded rollouts, each rebuilt small: none of them is ours.
+"""Silent bugs of other projects in training on recorded rollouts, each reproduced in small and absent here.
 
-Those of the recording itself stand in tests/agents/test_recording_bugs.py, those of shared beginnings in
+Those of recording are in tests/agents/test_recording_bugs.py, those of shared prefixes in
 test_attention.py and test_forward.py.
 """
 
@@ -59,18 +59,20 @@ def _rollout(name: str, *, breaks: bool) -> Trajectory:
 
 def _group(*members: tuple[Trajectory, float]) -> ScoredGroup:
     task = Task("task", "", "", "")
-    return ScoredGroup(task, tuple(ScoredTrajectory(each, (0.0, 0.0, reward)) for each, reward in members))
+    return ScoredGroup(
+        task, tuple(ScoredTrajectory(trajectory, (0.0, 0.0, reward)) for trajectory, reward in members)
+    )
 
 
-def test_a_broken_prefix_costs_no_token_its_gradient() -> None:
+def test_a_broken_prefix_removes_no_gradient() -> None:
     """rLLM issue 352: where a prompt did not extend the tokens before it, the whole response's mask became 0."""
-    found = []
+    results = []
     for breaks in (False, True):
         group = _group((_rollout("a", breaks=breaks), 1.0), (_rollout("b", breaks=False), 0.0))
         unit = PolicyGradient(lambda _, group=group: [group], ONE_STEP, seed=0).unit(0)
         ((stream,),) = unit.minibatches
         rows = [row for row in stream.rows if row.trajectory_id == "a"]
-        found.append(
+        results.append(
             (
                 sorted(int(token) for row in rows for token in row.token_ids[row.positions]),
                 [float(weight) for row in rows for weight in row.weights],
@@ -78,10 +80,10 @@ def test_a_broken_prefix_costs_no_token_its_gradient() -> None:
             )
         )
         assert unit.metrics["forks"] == float(breaks)
-    assert found[0] == found[1] == ([4, 5, 6, 7, 8, 9], [0.5] * 6, 12.0)
+    assert results[0] == results[1] == ([4, 5, 6, 7, 8, 9], [0.5] * 6, 12.0)
 
 
-def test_a_mask_that_is_longer_than_the_ids_is_refused_by_name(make_trajectory: Make) -> None:
+def test_a_mask_longer_than_the_ids_is_refused_by_name(make_trajectory: Make) -> None:
     """TRL issue 5144: the mask kept the length of a text that had become fewer tokens."""
     shorter = make_trajectory((1, 5, 2, 7), ((0, 2, 6),), name="t7", logprobs=(-1.0,) * 4)
     with pytest.raises(TrainingError, match=r"'t7' has written spans \[\(2, 6\)\] in a row of 4 tokens"):
@@ -94,7 +96,9 @@ def test_a_mask_that_is_longer_than_the_ids_is_refused_by_name(make_trajectory: 
 def _spoiled(groups: Sequence[ScoredGroup]) -> list[ScoredGroup]:
     """Every rollout's written token as another one, with the log-prob of the one that was sampled."""
     return [
-        replace(group, members=tuple(replace(each, trajectory=_other(each.trajectory)) for each in group.members))
+        replace(
+            group, members=tuple(replace(member, trajectory=_other(member.trajectory)) for member in group.members)
+        )
         for group in groups
     ]
 
@@ -105,22 +109,22 @@ def _other(trajectory: Trajectory) -> Trajectory:
     return replace(trajectory, rows=(replace(row, token_ids=ids),))
 
 
-def test_ids_that_were_not_sampled_show_in_the_first_step_and_can_be_masked(
+def test_unsampled_ids_show_in_the_first_step_and_can_be_masked(
     tiny_model: Model, copy_task: Callable[..., Any], tmp_path: Path
 ) -> None:
     """agent-lightning issue 326: wrong ids with the right log-probs trained the model to pieces in a few steps.
 
-    A sampler's log-probs belong to its ids; the trainer's own ones of the recorded ids say whether they do.
+    The trainer's log-probs of the recorded ids reveal ids that the recorded log-probs do not belong to.
     """
-    task = copy_task(tiny_model(), attempts=8)
+    task = copy_task(tiny_model(), group_size=8)
     gaps = []
     for name, collect in (("right", task.collect), ("wrong", lambda index: _spoiled(task.collect(index)))):
         run_grpo(tiny_model(), collect, ONE_STEP, RunOptions(0, tmp_path / name))
         gaps.append(read_curve(tmp_path / name / CURVE_FILE)[0].metrics["max_logprob_gap"])
-    right, wrong = gaps
-    assert right is not None and wrong is not None
-    assert right < 1e-5
-    assert wrong > 0.1
+    recorded_gap, wrong_gap = gaps
+    assert recorded_gap is not None and wrong_gap is not None
+    assert recorded_gap < 1e-5
+    assert wrong_gap > 0.1
     rows = [
         row
         for group in _spoiled(task.collect(0))
@@ -129,20 +133,20 @@ def test_ids_that_were_not_sampled_show_in_the_first_step_and_can_be_masked(
     ]
     tokens = written_tokens(rows)
     ours = Trainer(tiny_model(), OptimiserSettings()).score(rows)
-    trainer = [float(value) for each in ours for value in each]
+    trainer = [float(value) for row in ours for value in row]
     masked = MismatchSettings(mask="token", mask_low=0.999, mask_high=1.001)
-    found = mismatch(WrittenLogprobs(np.array(trainer), tokens.old_logprobs, tokens.sequences), masked)
-    assert found.metrics["mismatch_masked"] > 0.9
+    result = mismatch(WrittenLogprobs(np.array(trainer), tokens.old_logprobs, tokens.sequences), masked)
+    assert result.metrics["mismatch_masked"] > 0.9
     is_off = abs(np.array(trainer) - tokens.old_logprobs) > 0.002
-    assert not found.corrections[is_off].any()
+    assert not result.corrections[is_off].any()
 
 
-def test_prompts_that_were_expanded_twice_are_refused(tiny_model: Model, copy_task: Callable[..., Any]) -> None:
+def test_duplicated_prompts_are_refused(tiny_model: Model, copy_task: Callable[..., Any]) -> None:
     """AgenticArXiv-RL issue 33: trainer and rollout function both expanded the prompts, so N·G·G rollouts were made
-    where N·G were meant. Here an attempt has one id, whoever asks for it twice."""
+    where N·G were meant. Here duplicated rollouts have the same ids, which are refused."""
     task, group = Task("task", "", "", ""), 3
 
-    def attempts(key: str) -> tuple[ScoredTrajectory, ...]:
+    def rollouts(key: str) -> tuple[ScoredTrajectory, ...]:
         return tuple(
             ScoredTrajectory(
                 replace(_rollout("", breaks=False), id=trajectory_id(key, "task", "a@1", number)),
@@ -151,25 +155,27 @@ def test_prompts_that_were_expanded_twice_are_refused(tiny_model: Model, copy_ta
             for number in range(group)
         )
 
-    once = PolicyGradient(lambda _: [ScoredGroup(task, attempts("run/0"))], ONE_STEP, seed=0).unit(0)
+    once = PolicyGradient(lambda _: [ScoredGroup(task, rollouts("run/0"))], ONE_STEP, seed=0).unit(0)
     assert (once.metrics["groups"], once.metrics["trajectories"]) == (1.0, 3.0)
-    expanded = [ScoredGroup(task, attempts("run/0")) for _ in range(group)]
+    expanded = [ScoredGroup(task, rollouts("run/0")) for _ in range(group)]
     with pytest.raises(TrainingError, match="two trajectories of one iteration have the id"):
         PolicyGradient(lambda _: expanded, ONE_STEP, seed=0).unit(0)
 
 
-def test_the_rollouts_that_are_handed_in_are_the_ones_trained_on(
+def test_the_collected_rollouts_are_trained_on(
     tiny_model: Model, copy_task: Callable[..., Any], tmp_path: Path
 ) -> None:
     """TRL before 0.28 took a ``rollout_func`` and, without a vLLM server, silently sampled single turns."""
-    task, asked, trained = copy_task(tiny_model(), attempts=4), list[int](), list[float]()
+    task, iterations, trained = copy_task(tiny_model(), group_size=4), list[int](), list[float]()
 
     def collect(iteration: int) -> list[ScoredGroup]:
-        asked.append(iteration)
+        iterations.append(iteration)
         groups: list[ScoredGroup] = task.collect(iteration)
-        trained.append(sum(len(row.logprobs) for each in groups for m in each.members for row in m.trajectory.rows))
+        trained.append(
+            sum(len(row.logprobs) for group in groups for m in group.members for row in m.trajectory.rows)
+        )
         return groups
 
     run_grpo(task.model, collect, replace(ONE_STEP, iterations=3), RunOptions(0, tmp_path))
-    assert asked == [0, 1, 2]
+    assert iterations == [0, 1, 2]
     assert [point.metrics["written_tokens"] for point in read_curve(tmp_path / CURVE_FILE)] == trained == [16.0] * 3

@@ -21,7 +21,7 @@ def test_all_problems_are_listed_together() -> None:
     ]
 
 
-def test_defaults_are_usable_and_those_that_papers_give() -> None:
+def test_defaults_are_valid_and_match_the_papers() -> None:
     settings = GrpoSettings()
     assert (*settings.objective.clips, settings.optimiser.learning_rate) == (0.2, 0.28, 1e-4)
     assert settings.advantage == AdvantageSettings(gamma=1.0, baseline="group_mean", scale="none")

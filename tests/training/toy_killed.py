@@ -19,10 +19,11 @@ from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 from upturn.config import OptimiserSettings
 from upturn.training import TrainingRow
-from upturn.training.evaluation_result import Assessment
+from upturn.training.evaluation_result import EvaluationResult
 from upturn.training.losses import CrossEntropy
 from upturn.training.optimisation.trainer import Trainer
-from upturn.training.runs.run import Run, RunPlace, RunPlan, identity_of
+from upturn.training.runs import RunOptions, RunPlan
+from upturn.training.runs.run import Run, identity_of
 from upturn.training.stream import State, Stream, Unit
 
 UNITS = 5
@@ -59,12 +60,12 @@ def train(folder: Path) -> None:
     torch.set_num_threads(1)
     trainer = Trainer(model(), OptimiserSettings(learning_rate=1e-2))
     plan = RunPlan(UNITS, 1, 1, "best", cost_limits={"length": 9.0})
-    place = RunPlace(folder, identity_of(trainer, "toy", trainer.settings))
+    identity = identity_of(trainer, "toy", trainer.settings)
 
-    def evaluate(units: int) -> Assessment:
-        return Assessment(float(units), {"length": 1.0}, measure="how long it was trained")
+    def evaluate(units: int) -> EvaluationResult:
+        return EvaluationResult(float(units), {"length": 1.0}, measure="how long it was trained")
 
-    Run(trainer, Adapting(), plan, place, evaluate).finish()
+    Run(trainer, Adapting(), plan, identity, RunOptions(0, folder, evaluate=evaluate)).finish()
 
 
 def in_child(work: Callable[[], None]) -> int:
@@ -81,12 +82,12 @@ def in_child(work: Callable[[], None]) -> int:
 def killed_at(operation: int, folder: Path) -> None:
     left = itertools.count(operation, -1)
 
-    def watch(event: str, arguments: tuple[object, ...]) -> None:
+    def count_operations(event: str, arguments: tuple[object, ...]) -> None:
         is_ours = event in {"open", "os.rename", "os.remove"} and str(folder) in str(arguments[0])
         if is_ours and next(left) <= 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    sys.addaudithook(watch)
+    sys.addaudithook(count_operations)
     train(folder)
 
 

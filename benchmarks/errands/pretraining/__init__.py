@@ -1,5 +1,5 @@
-"""How the model ``nano-errands`` is made: tokenizer, schedule and demonstrations. Start with ``course``."""
+"""Pre-training of the model ``nano-errands``: tokenizer, schedule and demonstrations. Start with ``recipe``."""
 
-from benchmarks.errands.pretraining.course import ERRANDS
+from benchmarks.errands.pretraining.recipe import ERRANDS
 
 __all__ = ["ERRANDS"]

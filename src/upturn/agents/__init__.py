@@ -9,19 +9,26 @@ a task (``upturn.loop``).
 from upturn.agents.agent import Agent, ModelSession, Reply
 from upturn.agents.branch_point import BranchPoint, branch_points, full_trajectory
 from upturn.agents.build import build, load_function, precision, prompt_builder_for, temperature, template_options
-from upturn.agents.cluster import WorkerPool, WorkerResults, WorkItem, run_on_workers
+from upturn.agents.cluster import LostWorker, WorkerPool, WorkerResults, WorkItem, run_on_workers
 from upturn.agents.endpoint import EndpointAgent
 from upturn.agents.hint import Hint, repeats_hint, without_hint
 from upturn.agents.ray_workers import RaySettings, RayWorkerPool, check_cluster
 from upturn.agents.recorder import LimitReachedError, Recorder, derived_seed, fork_counts
 from upturn.agents.rendering import matches_tokenizer, rendered_rows
-from upturn.agents.rollout import Attempt, EnvironmentFactory, Job, Setting, rollout, run_rollouts, trajectory_id
+from upturn.agents.rollout import (
+    EnvironmentFactory,
+    Job,
+    RolloutRequest,
+    Setting,
+    rollout,
+    run_rollouts,
+    trajectory_id,
+)
 from upturn.agents.tool import AgentFunction, CallableAgent, ToolAgent
 
 __all__ = [
     "Agent",
     "AgentFunction",
-    "Attempt",
     "BranchPoint",
     "CallableAgent",
     "EndpointAgent",
@@ -29,11 +36,13 @@ __all__ = [
     "Hint",
     "Job",
     "LimitReachedError",
+    "LostWorker",
     "ModelSession",
     "RaySettings",
     "RayWorkerPool",
     "Recorder",
     "Reply",
+    "RolloutRequest",
     "Setting",
     "ToolAgent",
     "WorkItem",

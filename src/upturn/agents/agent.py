@@ -14,17 +14,17 @@ class Reply(NamedTuple):
     text: str
     """The raw text, before parsing."""
     action: Action | None
-    """None = the text is not an action; the environment answers with an error."""
+    """None = the text is not an action; the environment returns an error observation."""
     usage: Usage = Usage()
-    """Tokens of calls outside the session (endpoints); seconds are ignored."""
+    """Tokens of calls outside the session (endpoints); its seconds are ignored."""
 
 
 def recordable(reply: Any) -> Reply:  # Any: agents are third-party code
     """The reply as it can be recorded, its action copied; raises TypeError for anything that is not a Reply.
 
     Order of checks: it is a Reply with a text; the text is Unicode and not too long; the action round-trips through
-    its record. If the second or third fails, the reply is recorded as text without an action, so the environment
-    answers with an error observation and the agent may continue.
+    its record. If the second or third fails, the reply is recorded as text without an action: the environment
+    returns an error observation, and the agent may continue.
     """
     if not isinstance(reply, Reply) or not isinstance(reply.text, str):
         raise TypeError(f"an agent must answer with a Reply that has a text, got a {type(reply).__name__}")

@@ -24,15 +24,15 @@ class BranchPoint:
     turns: tuple[Turn, ...]
     """The turns before it."""
     rows: tuple[TokenRow, ...]
-    """Their token rows. In a continuation they are context: its spans cover only the tokens it writes itself, so
-    earlier tokens are not trained on again."""
+    """Their token rows. In a continuation they are context: its spans cover only its new tokens, so earlier tokens
+    are not trained on again."""
     history: tuple[int, ...]
     """Prompt and output of the latest call; empty before the first."""
     observation: Observation
     """The observation that the next turn answers."""
     state_hash: str
     snapshot: object | None
-    """Of the environment; None = not supported, the actions are replayed."""
+    """The environment's snapshot; None = not supported, the actions are replayed."""
     potential: float | None = None
     """As recorded; None = the environment has no potential."""
 
@@ -64,19 +64,16 @@ def branch_points(trajectory: Trajectory, task: Task, environment: Environment) 
     Raises WorldError where the environment is not deterministic or its ``snapshot()`` fails.
     """
     observation, info = environment.reset(task)
-    first = trajectory.turns[:1]
-    if first:
-        _check(Turn(observation, "", None, state_hash=info.state_hash), first[0], trajectory.id)
+    if trajectory.turns:
+        _check(observation, info.state_hash, trajectory.turns[0], trajectory.id)
     points = []
     for index, turn in enumerate(trajectory.turns):
-        before = trajectory.turns[:index]
-        rows = tuple(row for row in (_before(row, index) for row in trajectory.rows) if row is not None)
         points.append(
             BranchPoint(
                 trajectory.id,
                 trajectory.seed,
-                before,
-                rows,
+                trajectory.turns[:index],
+                tuple(row for row in (_row_before(row, index) for row in trajectory.rows) if row is not None),
                 _history(trajectory, index),
                 turn.observation,
                 turn.state_hash,
@@ -104,13 +101,14 @@ def _snapshot(environment: Environment) -> object | None:
 
 def _replay(environment: Environment, turn: Turn, following: Turn, source: str) -> None:
     step = environment.step(MALFORMED if turn.action is None else turn.action)
-    _check(Turn(step.observation, "", None, state_hash=step.info.state_hash), following, source)
+    _check(step.observation, step.info.state_hash, following, source)
 
 
-def _check(replayed: Turn, recorded: Turn, source: str) -> None:
+def _check(observation: Observation, state_hash: str, recorded: Turn, source: str) -> None:
+    """Raises WorldError unless a replayed state is the one before the recorded turn."""
     for what, actual, expected in (
-        ("observation", replayed.observation, recorded.observation),
-        ("state hash", replayed.state_hash, recorded.state_hash),
+        ("observation", observation, recorded.observation),
+        ("state hash", state_hash, recorded.state_hash),
     ):
         if actual != expected:
             raise WorldError(
@@ -119,7 +117,7 @@ def _check(replayed: Turn, recorded: Turn, source: str) -> None:
             )
 
 
-def _before(row: TokenRow, turn: int) -> TokenRow | None:
+def _row_before(row: TokenRow, turn: int) -> TokenRow | None:
     """The row up to the last token written before the turn; None = no such token."""
     spans = tuple(span for span in row.spans if span.turn < turn)
     if not spans:

@@ -29,16 +29,10 @@ PARAMETERS: Mapping[AgentKind, Sequence[str]] = {
 context budget come together, see ``Budget``."""
 
 
-def build(
-    version: AgentVersion,
-    *,
-    limits: Limits,
-    renderer: Renderer | None = None,
-    api_key: str = "",
-) -> Agent:
+def build(version: AgentVersion, *, limits: Limits, renderer: Renderer | None = None, api_key: str = "") -> Agent:
     """The agent of a version. Raises ConfigError with every problem of the version.
 
-    ``renderer``: of a ``local_model``; other kinds need none. ``api_key``: of an endpoint.
+    ``renderer``: for a ``local_model``; other kinds need none. ``api_key``: for an endpoint.
     """
     problems = _problems(version, renderer)
     if problems:
@@ -47,12 +41,12 @@ def build(
     match version.kind:
         case "local_model":
             assert renderer is not None  # among the problems
-            with _naming(version):
+            with _named_errors(version):
                 return ToolAgent(renderer, agent_limits, version.prompt, context=context)
         case "rule_based" | "callable":
             return CallableAgent(load_function(version.model))
         case "endpoint":
-            with _naming(version):
+            with _named_errors(version):
                 return EndpointAgent(
                     ChatEndpoint(version.model, version.model_name, api_key=api_key),
                     prompt=version.prompt,
@@ -76,7 +70,7 @@ def prompt_builder_for(version: AgentVersion, limits: Limits, renderer: Renderer
 
 
 @contextmanager
-def _naming(version: AgentVersion) -> Iterator[None]:
+def _named_errors(version: AgentVersion) -> Iterator[None]:
     """Adds the version's name to problems raised while it is built."""
     try:
         yield
@@ -125,7 +119,9 @@ def load_function(path: str) -> AgentFunction:
     except ImportError as exc:
         raise ConfigError([f"cannot import {module_name!r} of {path!r}: {exc}"]) from exc
     except (Exception, SystemExit) as exc:  # third-party code may raise anything on import
-        raise ConfigError([f"cannot import {module_name!r} of {path!r}: {error_text(exc)}{_line(exc)}"]) from exc
+        raise ConfigError(
+            [f"cannot import {module_name!r} of {path!r}: {error_text(exc)}{_location(exc)}"]
+        ) from exc
     try:
         for part in name.split("."):
             target = getattr(target, part)
@@ -133,7 +129,7 @@ def load_function(path: str) -> AgentFunction:
         raise ConfigError([f"{module_name!r} has no {name!r}: {exc}"]) from exc
     if not callable(target):
         raise ConfigError([f"{path!r} is not a function, it is {target!r}"])
-    if inspect.isclass(target) or not _takes_three(target):
+    if inspect.isclass(target) or not _accepts_three_arguments(target):
         raise ConfigError(
             [f"{path!r} cannot be called as function(instruction, turns, observation); name one that can"]
         )
@@ -141,7 +137,7 @@ def load_function(path: str) -> AgentFunction:
     return function
 
 
-def _line(exc: BaseException) -> str:
+def _location(exc: BaseException) -> str:
     """The location of the error in third-party code; empty where its message contains it."""
     if isinstance(exc, SyntaxError):
         return ""
@@ -149,14 +145,14 @@ def _line(exc: BaseException) -> str:
     return f" ({frame.filename}, line {frame.lineno})"
 
 
-def _takes_three(function: Callable[..., object]) -> bool:
+def _accepts_three_arguments(function: Callable[..., object]) -> bool:
     """False when the function certainly cannot be called with three arguments."""
     try:
         inspect.signature(function).bind(None, None, None)
     except TypeError:
         return False
     except ValueError:  # some built-in functions have no signature
-        return True
+        pass
     return True
 
 

@@ -2,24 +2,24 @@
 
 Each worker has its own engine and environments and runs its part concurrently. A rollout's random numbers depend
 on its seed alone, so any worker gives the tokens of a single process (up to rounding, see ``rollout``). Rollouts
-finished before a worker was lost count; unfinished ones are distributed again among all workers, and in the last
-retry each runs alone, so that one that kills its worker takes no other with it. A rollout lost then is recorded as
+finished before a worker was lost count; unfinished ones are distributed again among all workers. In the last retry
+each runs alone, so that one that kills its worker loses no other. A rollout lost then is recorded as
 ``environment_error``. No Ray here: see ``ray_workers``.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
-from upturn.agents.rollout import Attempt, Setting, attempt_id, attempt_seed
+from upturn.agents.rollout import FAILED_OBSERVATION, RolloutRequest, Setting, rollout_id, rollout_seed
 from upturn.environments import Environment
-from upturn.records import Observation, Task, Trajectory, record
+from upturn.records import Task, Trajectory, record
 
 
 @record
 class WorkItem:
     """One rollout as sent to a worker: plain data only."""
 
-    attempt: Attempt
+    request: RolloutRequest
     key: str
     """``Setting.key``"""
     agent_version: str
@@ -31,7 +31,7 @@ class WorkItem:
     @property
     def id(self) -> str:
         """Id of its trajectory."""
-        return attempt_id(self.attempt, self.key, self.agent_version)
+        return rollout_id(self.request, self.key, self.agent_version)
 
 
 class WorkerRuntime(Protocol):
@@ -40,10 +40,10 @@ class WorkerRuntime(Protocol):
     def load_weights(self, folder: str, version: str) -> str:
         """Loads the weights in a folder for further sampling; returns their hash, which should be ``version``."""
 
-    def prepare(self, works: Sequence[WorkItem]) -> None:
+    def prepare(self, items: Sequence[WorkItem]) -> None:
         """Called before these items run: clears caches of earlier ones."""
 
-    def setting(self, work: WorkItem) -> Setting:
+    def setting(self, item: WorkItem) -> Setting:
         """The setting with this worker's agent and model."""
 
     def environment(self, task: Task) -> Environment:
@@ -54,14 +54,8 @@ MakeRuntime: TypeAlias = Callable[[], WorkerRuntime]
 """Sent to each worker and called there once; must be picklable."""
 
 
-class Finished(NamedTuple):
-    """A worker finished a rollout."""
-
-    trajectory: Trajectory
-
-
-class Lost(NamedTuple):
-    """A worker is lost, with its unfinished rollouts."""
+class LostWorker(NamedTuple):
+    """A worker that was lost, with its unfinished rollouts."""
 
     worker: int
     reason: str
@@ -72,13 +66,13 @@ class WorkerPool(Protocol):
 
     @property
     def size(self) -> int:
-        """How many they are, those that have to be replaced included."""
+        """Number of workers, including lost ones that will be replaced."""
 
     def load_weights(self, folder: str, version: str) -> None:
         """Loads weights in all workers, also in later replacements. Raises ClusterError."""
 
-    def run(self, parts: Sequence[Sequence[WorkItem]]) -> Iterator[Finished | Lost]:
-        """Runs part i on worker i; yields in any order, and ends when each worker has finished or is lost.
+    def run(self, parts: Sequence[Sequence[WorkItem]]) -> Iterator[Trajectory | LostWorker]:
+        """Runs part i on worker i; yields finished rollouts and lost workers, in any order.
 
         Replaces workers that were lost before. Raises ClusterError when it cannot, and for errors outside a
         rollout.
@@ -97,7 +91,7 @@ class WorkerResults(NamedTuple):
 
 
 def run_on_workers(
-    works: Sequence[WorkItem],
+    items: Sequence[WorkItem],
     pool: WorkerPool,
     *,
     retries: int = 2,
@@ -105,7 +99,7 @@ def run_on_workers(
 ) -> WorkerResults:
     """All trajectories; rollouts lost ``retries`` + 1 times end with ``environment_error`` and the reason.
 
-    ``on_finish`` is called with each as it arrives; rollouts that were given up come last.
+    ``on_finish`` is called with each as it arrives, with those of lost rollouts last.
     """
     if retries < 0:
         raise ValueError(f"retries must be 0 or more, got {retries!r}")
@@ -113,57 +107,56 @@ def run_on_workers(
     losses: dict[str, int] = {}
     reasons: list[str] = []
 
-    def keep(trajectory: Trajectory) -> None:
+    def store(trajectory: Trajectory) -> None:
         finished[trajectory.id] = trajectory
         if on_finish is not None:
             on_finish(trajectory)
 
-    pending = list(works)
+    pending = list(items)
     for tries in range(retries + 1):
         is_last = tries == retries > 0
-        for parts in _alone(pending, pool.size) if is_last else [split_evenly(pending, pool.size)]:
-            for event in pool.run(parts):
-                if isinstance(event, Finished):
-                    keep(event.trajectory)
+        for parts in _one_per_worker(pending, pool.size) if is_last else [split_evenly(pending, pool.size)]:
+            for result in pool.run(parts):
+                if isinstance(result, LostWorker):
+                    reasons.append(result.reason)
                 else:
-                    reasons.append(event.reason)
-        pending = [work for work in pending if work.id not in finished]
-        for work in pending:
-            losses[work.id] = tries + 1
+                    store(result)
+        pending = [item for item in pending if item.id not in finished]
+        losses.update({item.id: tries + 1 for item in pending})
         if not pending:
             break
-    for work in pending:
-        keep(_given_up(work, f"its worker was lost {retries + 1} times, at last: {reasons[-1]}"))
-    return WorkerResults([finished[work.id] for work in works], losses, tuple(reasons))
+    for item in pending:
+        store(_lost_trajectory(item, f"its worker was lost {retries + 1} times, at last: {reasons[-1]}"))
+    return WorkerResults([finished[item.id] for item in items], losses, tuple(reasons))
 
 
-def split_evenly(works: Sequence[WorkItem], workers: int) -> list[Sequence[WorkItem]]:
+def split_evenly(items: Sequence[WorkItem], workers: int) -> list[Sequence[WorkItem]]:
     """As many parts as workers (or items, if fewer); sizes differ by at most one.
 
     Neighbours stay together: rollouts of one task share the computation of its prompt.
     """
-    parts = min(workers, len(works))
-    ends = [len(works) * (part + 1) // parts for part in range(parts)]
-    return [works[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    parts = min(workers, len(items))
+    ends = [len(items) * (part + 1) // parts for part in range(parts)]
+    return [items[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def _alone(works: Sequence[WorkItem], workers: int) -> Iterator[list[Sequence[WorkItem]]]:
+def _one_per_worker(items: Sequence[WorkItem], workers: int) -> Iterator[list[Sequence[WorkItem]]]:
     """One item per worker at a time."""
-    for start in range(0, len(works), workers):
-        yield [[work] for work in works[start : start + workers]]
+    for start in range(0, len(items), workers):
+        yield [[item] for item in items[start : start + workers]]
 
 
-def _given_up(work: WorkItem, why: str) -> Trajectory:
+def _lost_trajectory(item: WorkItem, reason: str) -> Trajectory:
     return Trajectory(
-        id=work.id,
-        task_id=work.attempt.task.id,
-        agent_version=work.agent_version,
+        id=item.id,
+        task_id=item.request.task.id,
+        agent_version=item.agent_version,
         turns=(),
-        final_observation=Observation(text="", code="environment_error"),
+        final_observation=FAILED_OBSERVATION,
         outcome="environment_error",
         origin="sampled",
-        attempt=work.attempt.number,
-        seed=attempt_seed(work.attempt, work.seed),
-        temperature=work.temperature,
-        error=f"ClusterError: {why}",
+        attempt=item.request.number,
+        seed=rollout_seed(item.request, item.seed),
+        temperature=item.temperature,
+        error=f"ClusterError: {reason}",
     )

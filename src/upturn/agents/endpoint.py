@@ -1,6 +1,6 @@
-"""An agent with a model behind a chat endpoint: routed, judged and recorded, but not trained."""
+"""An agent with a model behind a chat endpoint. Its trajectories are recorded, but it is not trained."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from upturn.agents.agent import ModelSession, Reply
 from upturn.agents.context import Budget, ContextWindow, check_room, observation_text
@@ -48,15 +48,16 @@ class EndpointAgent:
     async def act(self, turns: Sequence[Turn], observation: Observation, model: ModelSession) -> Reply:  # noqa: ARG002
         """One call. Raises LimitReachedError where not even the latest turn fits into the budget."""
         turns, observation = self._within_budget(turns, observation)
-        messages = list(self._messages(turns, observation))
+        messages = [Message("system", self._system)]
+        for turn in turns:
+            messages.append(Message("user", observation_text(turn.observation)))
+            messages.append(Message("assistant", turn.text))
+        messages.append(Message("user", observation_text(observation)))
         completion = await self._endpoint.complete(
             messages, temperature=self._temperature, max_tokens=self._max_tokens
         )
-        return Reply(
-            completion.text,
-            _last_action(completion.text),
-            Usage(completion.prompt_tokens, completion.written_tokens),
-        )
+        usage = Usage(completion.prompt_tokens, completion.written_tokens)
+        return Reply(completion.text, _last_action(completion.text), usage)
 
     def _within_budget(self, turns: Sequence[Turn], observation: Observation) -> tuple[Sequence[Turn], Observation]:
         if self._window is None:
@@ -71,16 +72,9 @@ class EndpointAgent:
     def _opening(self, instruction: str) -> int:
         return estimated_tokens(self._system) + estimated_tokens(instruction) + 2 * _MESSAGE_TOKENS
 
-    def _messages(self, turns: Sequence[Turn], observation: Observation) -> Iterator[Message]:
-        yield Message("system", self._system)
-        for turn in turns:
-            yield Message("user", observation_text(turn.observation))
-            yield Message("assistant", turn.text)
-        yield Message("user", observation_text(observation))
-
 
 def estimated_tokens(text: str) -> int:
-    """An upper estimate of the tokens of most texts; an endpoint's tokenizer is unknown."""
+    """An upper estimate of a text's tokens, for most texts: an endpoint's tokenizer is unknown."""
     return -(-len(text.encode(errors="surrogatepass")) // _BYTES_A_TOKEN)
 
 

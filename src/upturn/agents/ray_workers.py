@@ -18,21 +18,22 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from upturn.agents.cluster import Finished, Lost, MakeRuntime, WorkItem
+from upturn.agents.cluster import LostWorker, MakeRuntime, WorkItem
 from upturn.agents.rollout import Job, run_rollouts
 from upturn.errors import ClusterError, ConfigError, error_text
 from upturn.records import Trajectory
 
 _COLOURS = re.compile("\x1b\\[[0-9;]*m")
 _GATHER_SECONDS = 0.05
-"""Trajectories finished within it are sent together: each message costs both sides about a millisecond."""
-_REACH_SECONDS = 5.0
-"""Timeout of one connection to a cluster's address; Ray itself would try for minutes."""
+"""Trajectories finished within this time are sent together: a message costs both sides about a millisecond."""
+_ADDRESS_REMEDY = "start one with `ray start --head`, or remove the address for a local one"
+_CONNECT_SECONDS = 5.0
+"""Timeout of a connection to a cluster's address; Ray itself would try for minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class RaySettings:
-    """How many workers, and where. Raises ConfigError with all invalid values."""
+    """Number, resources and location of the workers. Raises ConfigError with all invalid values."""
 
     workers: int = 2
     address: str | None = None
@@ -50,13 +51,11 @@ class RaySettings:
 
     def __post_init__(self) -> None:
         """Checks every field."""
-        positive = ("workers", "slots", "start_seconds", "silence_seconds")
         problems = [
             f"{name} must be positive, got {getattr(self, name)!r}"
-            for name in positive
+            for name in ("workers", "slots", "start_seconds", "silence_seconds")
             if not getattr(self, name) > 0
-        ]
-        problems += [
+        ] + [
             f"{name} must be 0 or more, got {getattr(self, name)!r}"
             for name in ("cpus_per_worker", "gpus_per_worker")
             if not getattr(self, name) >= 0
@@ -78,10 +77,10 @@ class _Worker:
     async def ready(self) -> bool:
         return True
 
-    async def run(self, works: Sequence[WorkItem]) -> AsyncIterator[list[Trajectory]]:
+    async def run(self, items: Sequence[WorkItem]) -> AsyncIterator[list[Trajectory]]:
         """Trajectories as they finish, in batches of ``_GATHER_SECONDS``."""
-        self._runtime.prepare(works)
-        jobs = [Job(work.attempt, self._runtime.setting(work)) for work in works]
+        self._runtime.prepare(items)
+        jobs = [Job(item.request, self._runtime.setting(item)) for item in items]
         finished: asyncio.Queue[Trajectory | None] = asyncio.Queue()
         rollouts = asyncio.create_task(
             run_rollouts(jobs, self._runtime.environment, slots=self._slots, on_finish=finished.put_nowait)
@@ -107,8 +106,8 @@ class RayWorkerPool:
         """Starts the workers. Raises ClusterError, with the remedy, when Ray is not installed, the cluster cannot
         be reached or workers do not start in time."""
         self.settings = settings
-        self._ray = _imported_ray()
-        self._is_ours = _connect(self._ray, settings)
+        self._ray = _import_ray()
+        self._owns_cluster = _connect(self._ray, settings)
         options = {"num_cpus": settings.cpus_per_worker, "num_gpus": settings.gpus_per_worker}
         self._actor = self._ray.remote(**options)(_Worker)
         self._open = open_runtime
@@ -117,7 +116,7 @@ class RayWorkerPool:
         self._workers: list[Any | None] = [None] * settings.workers
         """Actors; None = lost."""
         try:
-            self._complete()
+            self._start_missing()
         except BaseException:
             self.close()
             raise
@@ -137,13 +136,13 @@ class RayWorkerPool:
             if worker is not None:
                 try:
                     self._send_weights(worker)
-                except self._gone:
+                except self._loss_errors:
                     self._workers[index] = None
-        self._complete()
+        self._start_missing()
 
-    def run(self, parts: Sequence[Sequence[WorkItem]]) -> Iterator[Finished | Lost]:
+    def run(self, parts: Sequence[Sequence[WorkItem]]) -> Iterator[Trajectory | LostWorker]:
         """See ``WorkerPool``."""
-        self._complete()
+        self._start_missing()
         streams = {}
         for index, part in enumerate(parts):
             worker: Any = self._workers[index]
@@ -158,27 +157,26 @@ class RayWorkerPool:
                     trajectories = self._ray.get(next(stream))
                 except StopIteration:
                     del streams[stream]
-                except self._gone as exc:
+                except self._loss_errors as exc:
                     del streams[stream]
-                    yield self._lost(index, _summary(exc))
+                    self._kill(index)
+                    yield LostWorker(index, _summary(exc))
                 except self._ray.exceptions.RayError as exc:
                     raise ClusterError(f"worker {index} failed: {_summary(exc)}") from exc
                 else:
-                    yield from map(Finished, trajectories)
+                    yield from trajectories
             for stream in [] if ready else silent:
                 index = streams.pop(stream)
                 seconds = self.settings.silence_seconds
-                yield self._lost(index, f"no worker finished a rollout for {seconds:g} s, so it was killed")
+                self._kill(index)
+                yield LostWorker(index, f"no worker finished a rollout for {seconds:g} s, so it was killed")
 
     def close(self) -> None:
         """Ends the workers, and the cluster if it was started here. May be called twice."""
-        for index, worker in enumerate(self._workers):
-            if worker is not None:
-                self._workers[index] = None
-                with suppress(Exception):  # the worker or cluster may be gone already
-                    self._ray.kill(worker)
-        if self._is_ours:
-            self._is_ours = False
+        for index in range(self.size):
+            self._kill(index)
+        if self._owns_cluster:
+            self._owns_cluster = False
             self._ray.shutdown()
 
     def __enter__(self) -> Self:
@@ -190,20 +188,19 @@ class RayWorkerPool:
         self.close()
 
     @property
-    def _gone(self) -> tuple[type[BaseException], ...]:
+    def _loss_errors(self) -> tuple[type[BaseException], ...]:
         """Ray's errors for a lost actor, machine or result."""
         errors = self._ray.exceptions
         return (errors.RayActorError, errors.ObjectLostError, errors.NodeDiedError, errors.WorkerCrashedError)
 
-    def _lost(self, index: int, reason: str) -> Lost:
+    def _kill(self, index: int) -> None:
         worker, self._workers[index] = self._workers[index], None
         if worker is not None:
-            with suppress(Exception):  # it may be gone already
+            with suppress(Exception):  # the worker or cluster may be gone already
                 self._ray.kill(worker)
-        return Lost(index, reason)
 
-    def _complete(self) -> None:
-        """Starts the missing workers."""
+    def _start_missing(self) -> None:
+        """Starts workers in place of lost ones."""
         missing = [index for index, worker in enumerate(self._workers) if worker is None]
         started = {index: self._actor.remote(self._open, self.settings.slots) for index in missing}
         seconds = self.settings.start_seconds
@@ -246,9 +243,9 @@ def check_cluster(settings: RaySettings) -> None:
 
     Starts and joins nothing. For a local cluster, and for ``auto``, only checks that Ray is installed.
     """
-    _imported_ray()
+    _import_ray()
     if settings.address is not None:
-        _reach(settings.address)
+        _check_address(settings.address)
 
 
 def _summary(exc: BaseException) -> str:
@@ -258,7 +255,7 @@ def _summary(exc: BaseException) -> str:
     return lines[0][:300] if len(lines) == 1 else f"{lines[0][:300]} ... {lines[-1][:700]}"
 
 
-def _imported_ray() -> Any:
+def _import_ray() -> Any:
     try:
         import_module("ray.exceptions")
         return import_module("ray")
@@ -269,32 +266,27 @@ def _imported_ray() -> Any:
 
 
 def _connect(ray: Any, settings: RaySettings) -> bool:
-    """Whether the cluster was started here. Uses an open connection of this process unchanged."""
+    """Returns whether the cluster was started here. An open connection of this process is used unchanged."""
     if ray.is_initialized():
         return False
-    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+    options: dict[str, Any] = {"address": settings.address}
+    problem = f"there is no Ray cluster at {settings.address!r}"
+    remedy = _ADDRESS_REMEDY
     if settings.address is None:
         cpus = max(1, round(settings.workers * settings.cpus_per_worker))
-        try:
-            ray.init(address="local", num_cpus=cpus, include_dashboard=False, **quiet)
-        except Exception as exc:  # as below
-            raise ClusterError(
-                f"no local Ray cluster could be started: {error_text(exc)}; check free memory, /dev/shm and "
-                "ports, or name the address of a running one"
-            ) from exc
-        return True
-    _reach(settings.address)
+        options = {"address": "local", "num_cpus": cpus, "include_dashboard": False}
+        problem = "no local Ray cluster could be started"
+        remedy = "check free memory, /dev/shm and ports, or name the address of a running one"
+    else:
+        _check_address(settings.address)
     try:
-        ray.init(address=settings.address, **quiet)
+        ray.init(**options, log_to_driver=False, logging_level="ERROR")
     except Exception as exc:  # Ray raises its own errors, built-in ones and RuntimeError here
-        raise ClusterError(
-            f"there is no Ray cluster at {settings.address!r}: {error_text(exc)}; start one with `ray start "
-            "--head`, or remove the address for a local one"
-        ) from exc
-    return False
+        raise ClusterError(f"{problem}: {error_text(exc)}; {remedy}") from exc
+    return settings.address is None
 
 
-def _reach(address: str) -> None:
+def _check_address(address: str) -> None:
     """Raises ClusterError unless something listens there."""
     if address in {"auto", "local"}:
         return
@@ -306,9 +298,6 @@ def _reach(address: str) -> None:
     if host is None or port is None:
         raise ClusterError(f"a cluster's address is host:port, ray://host:port or 'auto', got {address!r}")
     try:
-        socket.create_connection((host, port), timeout=_REACH_SECONDS).close()
+        socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
     except OSError as exc:
-        raise ClusterError(
-            f"there is no Ray cluster at {address!r}: {exc}; start one with `ray start --head`, or remove the "
-            "address for a local one"
-        ) from exc
+        raise ClusterError(f"there is no Ray cluster at {address!r}: {exc}; {_ADDRESS_REMEDY}") from exc

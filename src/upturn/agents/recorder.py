@@ -39,6 +39,12 @@ class _Row:
     spans: list[WrittenSpan] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
 
+    def record(self, turns: int) -> TokenRow:
+        """The row with the spans of the first ``turns`` turns."""
+        spans = tuple(span for span in self.spans if span.turn < turns)
+        written = sum(span.stop - span.start for span in spans)
+        return TokenRow(self.tokens, spans, tuple(self.logprobs[:written]), self.fork_cause)
+
 
 @dataclass
 class Recorder:
@@ -47,10 +53,10 @@ class Recorder:
     model: Model | None
     """None = the agent has no local model; a call raises ModelError."""
     request: GenerationRequest
-    """Temperature, session, order and seed of all calls; its prompt and stop ids are ignored.
-    A call's seed derives from this seed and the call's index."""
+    """Temperature, session, order and seed of all calls; its prompt and stop ids are ignored. A call's seed derives
+    from this seed and the call's index."""
     max_tokens: int | None = None
-    """Of prompt and output together; None = unlimited."""
+    """Limit of prompt and output together; None = unlimited."""
     turn: int = 0
     """Index of the turn that the next tokens are written in; set by the rollout."""
     model_version: str = ""
@@ -97,7 +103,7 @@ class Recorder:
         """The rows with sampled tokens. Tokens of an incomplete turn (index ``turns`` or later), and those before a
         branch point, are not trained on.
         """
-        return tuple(_finished(row, turns) for row in self._rows if row.spans)
+        return tuple(row.record(turns) for row in self._rows if row.spans)
 
     @property
     def written_tokens(self) -> int:
@@ -110,29 +116,21 @@ class Recorder:
         return sum(len(row.tokens) for row in self._rows if row.spans) - self.written_tokens
 
     def _record(self, prompt: tuple[int, ...], generation: Generation, fork_cause: str | None) -> None:
-        row = self._extended_row(prompt, fork_cause)
-        start, stop = len(prompt), len(prompt) + len(generation.token_ids)
+        row = self._row_of(prompt, fork_cause)
         row.tokens = prompt + generation.token_ids
-        row.spans.append(WrittenSpan(self.turn, start, stop))
+        row.spans.append(WrittenSpan(self.turn, len(prompt), len(row.tokens)))
         row.logprobs.extend(generation.logprobs)
         self.history = row.tokens
 
-    def _extended_row(self, prompt: tuple[int, ...], fork_cause: str | None) -> _Row:
-        fitting = [row for row in self._rows if prompt[: len(row.tokens)] == row.tokens]
-        if fitting:
-            return max(fitting, key=lambda row: len(row.tokens))
-        row = _Row(prompt, self._fork_cause(prompt, fork_cause))
-        self._rows.append(row)
-        return row
-
-    def _fork_cause(self, prompt: tuple[int, ...], stated: str | None) -> str | None:
-        if not self._rows or stated is not None:
-            return stated if self._rows else None
-        is_shorter = self.history[: len(prompt)] == prompt
-        return "history_shortened" if is_shorter else "history_changed"
-
-
-def _finished(row: _Row, turns: int) -> TokenRow:
-    spans = tuple(span for span in row.spans if span.turn < turns)
-    written = sum(span.stop - span.start for span in spans)
-    return TokenRow(row.tokens, spans, tuple(row.logprobs[:written]), row.fork_cause)
+    def _row_of(self, prompt: tuple[int, ...], fork_cause: str | None) -> _Row:
+        """The longest row that the prompt extends, or a new one."""
+        extended = [row for row in self._rows if prompt[: len(row.tokens)] == row.tokens]
+        if extended:
+            return max(extended, key=lambda row: len(row.tokens))
+        if not self._rows:
+            fork_cause = None
+        elif fork_cause is None:
+            is_shorter = self.history[: len(prompt)] == prompt
+            fork_cause = "history_shortened" if is_shorter else "history_changed"
+        self._rows.append(_Row(prompt, fork_cause))
+        return self._rows[-1]

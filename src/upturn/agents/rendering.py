@@ -36,9 +36,8 @@ def rendered_rows(
         token_ids = prompt_ids + action_ids
         span = WrittenSpan(number, len(prompt_ids), len(token_ids))
         row = TokenRow(token_ids, (*row.spans, span), (), row.fork_cause)
-        before.append(
-            replace(turn, text=renderer.read(action_ids).text)
-        )  # the recorded text may come from another renderer
+        # the recorded text may come from another renderer
+        before.append(replace(turn, text=renderer.read(action_ids).text))
     return (*rows, row) if row.spans else ()
 
 

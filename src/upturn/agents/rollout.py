@@ -20,43 +20,33 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from upturn.agents.agent import Agent, Reply, recordable
+from upturn.agents.agent import Agent, recordable
 from upturn.agents.branch_point import BranchPoint
-from upturn.agents.environment_thread import EnvironmentThread
+from upturn.agents.call_thread import CallThread
 from upturn.agents.recorder import LimitReachedError, Recorder, derived_seed
 from upturn.config import Limits
 from upturn.environments import MALFORMED, Environment, Info, Step, blocks, is_potential
 from upturn.errors import RecordError, WorldError, error_text
 from upturn.models import GenerationRequest, Model
-from upturn.records import (
-    JsonValue,
-    Observation,
-    Outcome,
-    Task,
-    Trajectory,
-    Turn,
-    Usage,
-    fields_json,
-    record,
-)
+from upturn.records import JsonValue, Observation, Outcome, Task, Trajectory, Turn, Usage, fields_json, record
 
 EnvironmentFactory: TypeAlias = Callable[[Task], Environment]
 ResultT = TypeVar("ResultT")
-_BROKEN = Observation(text="", code="environment_error")
+FAILED_OBSERVATION = Observation(text="", code="environment_error")
 
 
 @record
-class Attempt:
-    """One try at one task."""
+class RolloutRequest:
+    """One rollout of one task."""
 
     task: Task
     number: int
-    """Index among the attempts at this task, from 0."""
+    """Index among the rollouts of this task, from 0."""
     index: int
     """Index of the task in the collection: batches are sorted by (index, number)."""
     branch_point: BranchPoint | None = None
     """The state of another trajectory to continue from: its turns come first in the trajectory, its tokens are
-    context. Attempts from one state need different numbers. None = from the start of the task."""
+    context. Rollouts from one state need different numbers. None = from the start of the task."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +54,7 @@ class Setting:
     """What all rollouts of one agent version share."""
 
     key: str
-    """Makes trajectory ids and sessions unique: run and iteration, or the like."""
+    """Part of trajectory ids and sessions, which it makes unique: run and iteration, for example."""
     agent: Agent
     agent_version: str
     """``AgentVersion.id``"""
@@ -72,16 +62,16 @@ class Setting:
     """None = the agent calls no local model; its trajectories count as rendered."""
     limits: Limits = field(default_factory=Limits)
     seed: int = 0
-    """Calls are seeded by (seed, task, attempt, call): use a different seed for each iteration."""
+    """Calls are seeded by (seed, task, rollout number, call): use a different seed for each iteration."""
     temperature: float = 1.0
     clock: Callable[[], float] = time.monotonic
     """Seconds."""
 
 
 class Job(NamedTuple):
-    """An attempt with its setting."""
+    """A rollout request with its setting."""
 
-    attempt: Attempt
+    request: RolloutRequest
     setting: Setting
 
 
@@ -106,7 +96,7 @@ async def run_rollouts(
 
     async def work(queue: Iterator[tuple[int, Job]]) -> None:
         for index, job in queue:
-            trajectory = await rollout(job.attempt, environments, job.setting)
+            trajectory = await rollout(job.request, environments, job.setting)
             finished[index] = trajectory
             if on_finish is not None:
                 on_finish(trajectory)
@@ -119,35 +109,35 @@ async def run_rollouts(
     return [trajectory for trajectory in finished if trajectory is not None]
 
 
-async def rollout(attempt: Attempt, environments: EnvironmentFactory, setting: Setting) -> Trajectory:
+async def rollout(request: RolloutRequest, environments: EnvironmentFactory, setting: Setting) -> Trajectory:
     """One rollout in a new environment. Raises only when it is cancelled."""
-    run = _Run(attempt, setting)
+    run = _Run(request, setting)
     try:
         outcome = await run.run(environments)
     finally:
-        run.end()
+        run.close()
     return run.trajectory(outcome)
 
 
 def trajectory_id(
     key: str, task_id: str, agent_version: str, number: int, *, branch_point: BranchPoint | None = None
 ) -> str:
-    """The id of an attempt's trajectory, the same whenever and wherever it runs."""
+    """The id of a rollout's trajectory, the same whenever and wherever it runs."""
     position = [] if branch_point is None else [branch_point.source, len(branch_point.turns)]
     parts = json.dumps([key, task_id, agent_version, number, *position]).encode()
     return hashlib.blake2b(parts, digest_size=16).hexdigest()
 
 
-def attempt_id(attempt: Attempt, key: str, agent_version: str) -> str:
-    """The id of the attempt's trajectory."""
-    return trajectory_id(key, attempt.task.id, agent_version, attempt.number, branch_point=attempt.branch_point)
+def rollout_id(request: RolloutRequest, key: str, agent_version: str) -> str:
+    """The id of the rollout's trajectory."""
+    return trajectory_id(key, request.task.id, agent_version, request.number, branch_point=request.branch_point)
 
 
-def attempt_seed(attempt: Attempt, seed: int) -> int:
-    """The seed of the attempt's calls, in a setting with this seed."""
-    branch_point = attempt.branch_point
+def rollout_seed(request: RolloutRequest, seed: int) -> int:
+    """The seed of the rollout's calls, in a setting with this seed."""
+    branch_point = request.branch_point
     position = () if branch_point is None else (branch_point.source_seed, len(branch_point.turns))
-    return derived_seed(seed, attempt.task.id, attempt.number, *position)
+    return derived_seed(seed, request.task.id, request.number, *position)
 
 
 def limit_reached(limits: Limits, *, turns: int, tokens: int, seconds: float) -> Outcome | None:
@@ -164,61 +154,62 @@ def limit_reached(limits: Limits, *, turns: int, tokens: int, seconds: float) ->
 class _Run:
     """The mutable state of one rollout."""
 
-    def __init__(self, attempt: Attempt, setting: Setting) -> None:
-        self.attempt, self.setting = attempt, setting
-        self.id = attempt_id(attempt, setting.key, setting.agent_version)
-        self.session = self.id
-        self.seed = attempt_seed(attempt, setting.seed)
-        shared = GenerationRequest(
+    def __init__(self, request: RolloutRequest, setting: Setting) -> None:
+        self.request, self.setting = request, setting
+        self.id = rollout_id(request, setting.key, setting.agent_version)
+        self.seed = rollout_seed(request, setting.seed)
+        call = GenerationRequest(
             prompt_ids=(),
             max_tokens=0,
             stop_ids=(),
             temperature=setting.temperature,
-            session=self.session,
-            order=(attempt.index, attempt.number),
+            session=self.id,
+            order=(request.index, request.number),
             seed=self.seed,
         )
-        self.recorder = Recorder(setting.model, shared, max_tokens=setting.limits.max_tokens)
+        self.recorder = Recorder(setting.model, call, max_tokens=setting.limits.max_tokens)
         self.started = setting.clock()
         self.turns: list[Turn] = []
         self.visible_turns: list[Turn] = []
         """Copies of ``turns`` for the agent, without potentials, which agents never see."""
-        self.observation = _BROKEN
+        self.observation = FAILED_OBSERVATION
         self.state_hash = ""
         self.potential: float | None = None
         self.final_state: dict[str, JsonValue] = {}
         self.external_usage = Usage()
         self.error = ""
-        self.thread: EnvironmentThread | None = None
+        self.thread: CallThread | None = None
         """Calls a blocking environment; None = it is called on the event loop."""
 
     async def run(self, environments: EnvironmentFactory) -> Outcome:
         try:
-            environment = environments(self.attempt.task)
-            self.thread = EnvironmentThread() if blocks(environment) else None
-            observation, info = await self._call(lambda: environment.reset(self.attempt.task))
+            environment = environments(self.request.task)
+            self.thread = CallThread("upturn-environment") if blocks(environment) else None
+            observation, info = await self._call(lambda: environment.reset(self.request.task))
             self.potential = _potential(info)
             self.observation, self.state_hash = observation, info.state_hash
-            if self.attempt.branch_point is not None:
-                await self._enter(self.attempt.branch_point, environment)
+            if self.request.branch_point is not None:
+                await self._enter(self.request.branch_point, environment)
         except Exception as exc:  # noqa: BLE001 — a failed environment is recorded; other rollouts continue
-            return self._broke("environment_error", exc)
-        outcome: Outcome | None = None
+            return self._fail("environment_error", exc)
+        limits, outcome = self.setting.limits, None
         while outcome is None:
             seconds = self.setting.clock() - self.started
-            outcome = self._limit(seconds) or await self._turn(environment, seconds)
+            outcome = limit_reached(
+                limits, turns=len(self.turns), tokens=len(self.recorder.history), seconds=seconds
+            ) or await self._turn(environment, seconds)
         try:
             self.final_state = await self._call(lambda: dict(environment.state()))
         except Exception as exc:  # noqa: BLE001 — as above
-            return self._broke("environment_error", exc)
+            return self._fail("environment_error", exc)
         return outcome
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Releases the rollout's thread and session, however it ended."""
         if self.thread is not None:
             self.thread.end()
         if self.setting.model is not None:
-            self.setting.model.release(self.session)
+            self.setting.model.release(self.id)
 
     async def _call(self, call: Callable[[], ResultT]) -> ResultT:
         """Calls the environment, on the event loop or in its thread."""
@@ -229,13 +220,8 @@ class _Run:
         self.observation, self.state_hash = branch_point.observation, branch_point.state_hash
         self.potential = branch_point.potential
         self.turns = list(branch_point.turns)
-        self.visible_turns = [_copied(turn) for turn in branch_point.turns]
+        self.visible_turns = [_copy_turn(turn) for turn in branch_point.turns]
         self.recorder.resume(branch_point.rows, branch_point.history)
-
-    def _limit(self, seconds: float) -> Outcome | None:
-        return limit_reached(
-            self.setting.limits, turns=len(self.turns), tokens=len(self.recorder.history), seconds=seconds
-        )
 
     async def _turn(self, environment: Environment, seconds: float) -> Outcome | None:
         self.recorder.turn = len(self.turns)
@@ -248,47 +234,33 @@ class _Run:
         except LimitReachedError:
             return "token_limit"
         except Exception as exc:  # noqa: BLE001 — a failing agent or model is this rollout's outcome
-            return "time_limit" if timer.expired() else self._broke("model_error", exc)
+            return "time_limit" if timer.expired() else self._fail("model_error", exc)
         self.external_usage = Usage(
             self.external_usage.prompt_tokens + reply.usage.prompt_tokens,
             self.external_usage.written_tokens + reply.usage.written_tokens,
         )
         action = MALFORMED if reply.action is None else reply.action
+        observation, state_hash, potential = self.observation, self.state_hash, self.potential
+        turn = Turn(observation, reply.text, reply.action, state_hash=state_hash, potential=potential)
         try:
-            return self._stepped(reply, await self._call(lambda: environment.step(action)))
+            return self._finish_turn(turn, await self._call(lambda: environment.step(action)))
         except Exception as exc:  # noqa: BLE001 — a failed environment is recorded; other rollouts continue
-            self.turns.append(
-                Turn(
-                    self.observation,
-                    reply.text,
-                    reply.action,
-                    state_hash=self.state_hash,
-                    potential=self.potential,
-                )
-            )
-            self.observation = _BROKEN
-            return self._broke("environment_error", exc)
+            self.turns.append(turn)
+            self.observation = FAILED_OBSERVATION
+            return self._fail("environment_error", exc)
 
-    def _stepped(self, reply: Reply, step: Step) -> Outcome | None:
+    def _finish_turn(self, turn: Turn, step: Step) -> Outcome | None:
         observation, reward, is_terminated, is_truncated, info = step
         potential = _potential(info)
-        turn = Turn(
-            observation=self.observation,
-            text=reply.text,
-            action=reply.action,
-            reward=float(reward),
-            costs=dict(info.cost_components),
-            state_hash=self.state_hash,
-            potential=self.potential,
-        )
-        self.visible_turns.append(_copied(turn))
+        turn = replace(turn, reward=float(reward), costs=dict(info.cost_components))
+        self.visible_turns.append(_copy_turn(turn))
         self.turns.append(turn)
         self.observation, self.state_hash, self.potential = observation, info.state_hash, potential
         if is_terminated:
             return "finished"
         return "step_limit" if is_truncated else None
 
-    def _broke(self, outcome: Outcome, exc: Exception) -> Outcome:
+    def _fail(self, outcome: Outcome, exc: Exception) -> Outcome:
         self.error = error_text(exc)
         return outcome
 
@@ -298,22 +270,22 @@ class _Run:
         try:
             fields_json(trajectory)
         except RecordError as exc:
-            self.turns, self.observation, self.final_state = [], _BROKEN, {}
-            return self._trajectory(self._broke("environment_error", exc))
+            self.turns, self.observation, self.final_state = [], FAILED_OBSERVATION, {}
+            return self._trajectory(self._fail("environment_error", exc))
         return trajectory
 
     def _trajectory(self, outcome: Outcome) -> Trajectory:
         is_sampled = self.setting.model is not None
         return Trajectory(
             id=self.id,
-            task_id=self.attempt.task.id,
+            task_id=self.request.task.id,
             agent_version=self.setting.agent_version,
             turns=tuple(self.turns),
             final_observation=self.observation,
             outcome=outcome,
             origin="sampled" if is_sampled else "rendered",
             rows=self.recorder.rows(len(self.turns)),
-            attempt=self.attempt.number,
+            attempt=self.request.number,
             seed=self.seed,
             temperature=self.setting.temperature if is_sampled else None,
             model_version=self.recorder.model_version,
@@ -336,7 +308,8 @@ def _potential(info: Info) -> float | None:
     return info.potential
 
 
-def _copied(turn: Turn) -> Turn:
+def _copy_turn(turn: Turn) -> Turn:
+    """A copy for the agent, without the potential."""
     action = turn.action
     if action is not None:
         action = replace(action, parameters=deepcopy(action.parameters))

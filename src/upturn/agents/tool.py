@@ -1,14 +1,12 @@
-"""Agents that give one answer a turn: a model behind a renderer, or any Python function."""
+"""Agents that write one action a turn: a model behind a renderer, or any Python function."""
 
 import asyncio
-import ctypes
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
-from threading import Thread
-from typing import TypeAlias, TypeVar, cast
+from typing import TypeAlias
 
 from upturn.agents.agent import ModelSession, Reply
+from upturn.agents.call_thread import CallThread
 from upturn.agents.context import Budget, prompt_builder
 from upturn.config import Limits
 from upturn.environments import LONGEST_ANSWER, action_text, read_action
@@ -18,8 +16,6 @@ from upturn.records import Action, Observation, Turn
 Answer: TypeAlias = Action | str
 AgentFunction: TypeAlias = Callable[[str, Sequence[Turn], Observation], Answer | Awaitable[Answer]]
 """``function(instruction, turns, observation)``: an action, or text that ``read_action`` parses."""
-
-ResultT = TypeVar("ResultT")
 
 
 class ToolAgent:
@@ -78,49 +74,23 @@ class CallableAgent:
         raise TypeError(f"an agent function must return an Action or a str, got a {type(answer).__name__}")
 
     async def _answer(self, instruction: str, turns: Sequence[Turn], observation: Observation) -> Answer:
+        def call() -> Answer | Awaitable[Answer]:
+            try:
+                return self._function(instruction, turns, observation)
+            except Exception:
+                raise
+            except BaseException as exc:  # SystemExit, for one, would end more than this rollout
+                raise RuntimeError(f"the agent function raised {type(exc).__name__}") from exc
+
         if self._is_async:
             answer = self._function(instruction, turns, observation)
         else:
-            answer = await _in_thread(lambda: self._function(instruction, turns, observation))
+            thread = CallThread("upturn-agent")
+            try:
+                answer = await thread.run(call)
+            except asyncio.CancelledError:
+                thread.interrupt()
+                raise
+            finally:
+                thread.end()
         return await answer if inspect.isawaitable(answer) else answer
-
-
-async def _in_thread(call: Callable[[], ResultT]) -> ResultT:
-    """Runs the call in a daemon thread: unlike a pool's threads, it does not delay the exit of the process."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[tuple[ResultT | None, BaseException | None]] = loop.create_future()
-
-    def deliver(result: ResultT | None, error: BaseException | None) -> None:
-        if not done.done():  # else it was abandoned
-            done.set_result((result, error))
-
-    def run() -> None:
-        result, error = None, None
-        try:
-            result = call()
-        except BaseException as exc:  # noqa: BLE001  also SystemExit, which would leave the caller waiting
-            error = exc
-        with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(deliver, result, error)
-
-    thread = Thread(target=run, name="upturn-agent", daemon=True)
-    thread.start()
-    try:
-        result, error = await done
-    except asyncio.CancelledError:
-        _stop(thread)
-        raise
-    if isinstance(error, Exception):
-        raise error
-    if error is not None:
-        raise RuntimeError(f"the agent function raised {type(error).__name__}") from error
-    return cast(ResultT, result)
-
-
-def _stop(thread: Thread) -> None:
-    """Raises SystemExit in the thread: an endless loop would slow down the process for good.
-
-    Python raises it between two bytecodes, so a thread that waits in C code gets it only when the wait is over.
-    """
-    if thread.is_alive():
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit))

@@ -1,12 +1,12 @@
 """The command line: one file for each command.
 
-``main`` is what the ``upturn`` command runs; the other names serve ``benchmarks``. Start with ``app``, which lists
-the commands, then ``output``, which prints what they return.
+``main`` is the entry point of ``upturn``; the other names are for ``benchmarks``. Start with ``app``, which lists
+the commands, then ``output``, which prints their results.
 """
 
 from upturn.cli.app import Target, app, command_group, main, run_command_line
 from upturn.cli.live import LiveView
-from upturn.cli.output import emit, progress, resumable, say
+from upturn.cli.output import emit, print_message, progress, resume_hint
 
 __all__ = [
     "LiveView",
@@ -15,8 +15,8 @@ __all__ = [
     "command_group",
     "emit",
     "main",
+    "print_message",
     "progress",
-    "resumable",
+    "resume_hint",
     "run_command_line",
-    "say",
 ]

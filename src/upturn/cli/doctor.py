@@ -1,4 +1,4 @@
-"""``upturn doctor``: what this machine has, one line each, with what to do where something is missing."""
+"""``upturn doctor``: checks of this machine, with advice for those that fail."""
 
 import json
 import os
@@ -7,57 +7,58 @@ import sys
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import typer
 
 import upturn
-from upturn.cli.output import emit, memory_bytes, package_version, say
+from upturn.cli.options import AsJson
+from upturn.cli.output import emit, memory_bytes, package_version, print_message
 from upturn.config import SHIPPED_MODELS
 from upturn.records import Result
 from upturn.threads import WAIT_SETTINGS, cpu_quota, default_threads, usable_cores
 
 MODEL_FILES = ("config.json", "model.safetensors", "tokenizer.json")
-"""What a Hugging Face model folder needs to be loaded."""
+"""Files of a Hugging Face model folder that loading requires."""
 
-NEEDED_DISK_GB = 2.0
-"""A demo writes under 0.2 GB; checkpoints of a long loop a few times that."""
+MIN_DISK_GB = 2.0
+"""A demo writes less than 0.2 GB, checkpoints of a long loop a few times as much."""
 
-NEEDED_MEMORY_GB = 3.0
-"""The demo's peak memory must stay under this."""
+MIN_MEMORY_GB = 3.0
+"""Bar of the demo's peak memory."""
 
 
 class Check(NamedTuple):
-    """One thing looked at."""
+    """The outcome of one check."""
 
     name: str
-    found: str
-    is_fine: bool
+    value: str
+    is_ok: bool
     advice: str
-    """What to do when it is not fine; empty = nothing."""
+    """How to fix a failed check."""
 
 
 def check_python(version: tuple[int, int]) -> Check:
-    """Whether this Python is one that Upturn is tested with."""
-    is_fine = (3, 11) <= version < (3, 14)
-    found = f"{version[0]}.{version[1]}"
-    return Check("python", found, is_fine, "install Python 3.11, 3.12 or 3.13 and run make again with PYTHON=…")
+    """Whether Upturn is tested with this version of Python."""
+    is_ok = (3, 11) <= version < (3, 14)
+    value = f"{version[0]}.{version[1]}"
+    return Check("python", value, is_ok, "install Python 3.11, 3.12 or 3.13 and run make again with PYTHON=…")
 
 
 def check_torch(version: str) -> Check:
-    """Whether torch is installed; ``version`` is empty when it is not."""
+    """Whether torch is installed. ``version``: empty = it is not."""
     return Check("torch", version or "missing", bool(version), "run make demo, which installs it into .venv")
 
 
 def check_model(name: str, folder: Path) -> Check:
-    """Whether a shipped model's files lie in ``folder`` and are those that its card was written for."""
-    problems = [problem for name in MODEL_FILES if (problem := _file_problem(folder, name))]
-    found = f"{', '.join(problems)} in {folder}" if problems else str(folder)
-    return Check(f"model {name}", found, not problems, f"restore it, or rebuild it: upturn model build-nano {name}")
+    """Whether a shipped model's files are in ``folder`` and match its card."""
+    problems = [problem for file in MODEL_FILES if (problem := _file_problem(folder, file))]
+    value = f"{', '.join(problems)} in {folder}" if problems else str(folder)
+    return Check(f"model {name}", value, not problems, f"restore it, or rebuild it: upturn model build-nano {name}")
 
 
 def _file_problem(folder: Path, name: str) -> str:
-    """What is wrong with a file of the model; empty = nothing that can be told without loading it."""
+    """The problem of a model's file; empty = none that can be detected without loading it."""
     try:
         content = (folder / name).read_bytes()
     except OSError as exc:
@@ -74,44 +75,44 @@ def _file_problem(folder: Path, name: str) -> str:
 
 
 _HASHES = {"model.safetensors": "weights_sha256", "tokenizer.json": "tokenizer_sha256"}
-"""What the card calls the hash of a file."""
+"""Names of the files' hashes in the card."""
 
 
 def check_disk(free_gb: float) -> Check:
-    """Whether the current folder's disk has room for runs."""
-    advice = f"free at least {NEEDED_DISK_GB:g} GB, or set run.directory in upturn.toml to another disk"
-    return Check("disk", f"{free_gb:.1f} GB free", free_gb >= NEEDED_DISK_GB, advice)
+    """Whether the current folder's disk has enough space for runs."""
+    advice = f"free at least {MIN_DISK_GB:g} GB, or set run.directory in upturn.toml to another disk"
+    return Check("disk", f"{free_gb:.1f} GB free", free_gb >= MIN_DISK_GB, advice)
 
 
 def check_memory(total_gb: float) -> Check:
-    """Whether the machine has the memory a demo needs."""
-    advice = f"the demo takes up to {NEEDED_MEMORY_GB:g} GB; close other programs or use upturn demo --size tiny"
-    return Check("memory", f"{total_gb:.1f} GB", total_gb >= NEEDED_MEMORY_GB, advice)
+    """Whether the machine has enough memory for a demo."""
+    advice = f"the demo takes up to {MIN_MEMORY_GB:g} GB; close other programs or use upturn demo --size tiny"
+    return Check("memory", f"{total_gb:.1f} GB", total_gb >= MIN_MEMORY_GB, advice)
 
 
 def check_cores(cores: int) -> Check:
-    """The cores; one is enough, though the stated times are measured on two."""
-    return Check("cores", str(cores) if cores > 1 else "1 (stated times are for 2)", True, "")
+    """The number of cores; one is enough, but documented times are measured on two."""
+    return Check("cores", str(cores) if cores > 1 else "1 (documented times are for 2)", True, "")
 
 
 def check_threads(environ: Mapping[str, str], cores: int, quota: float | None) -> Check:
-    """The threads of a run without ``run.threads``, why, and how idle ones wait.
+    """The number of threads of a run without ``run.threads``, its reasons, and how idle threads wait.
 
-    Fine unless OMP_NUM_THREADS, which limits libraries outside runs, exceeds the cores. ``quota``: the container's,
-    in cores; None = none.
+    Fails if OMP_NUM_THREADS, which limits libraries outside runs, is not a number of cores. ``quota``: of the
+    container in cores; None = no quota.
     """
     setting = environ.get("OMP_NUM_THREADS", "")
     reasons = [f"usable cores {cores}"]
     reasons += [] if quota is None else [f"CPU quota {quota:g}"]
     reasons += [f"OMP_NUM_THREADS={setting}"] if setting else []
     waits = [f"{name}={environ[name]}" for name in WAIT_SETTINGS if name in environ]
-    found = f"{default_threads(cores, quota)} ({', '.join(reasons)}); {', '.join(waits) or 'idle threads spin'}"
-    is_fine = not setting or (setting.isdecimal() and 1 <= int(setting) <= cores)
-    return Check("threads", found, is_fine, f"set OMP_NUM_THREADS to 1 … {cores}, or unset it")
+    value = f"{default_threads(cores, quota)} ({', '.join(reasons)}); {', '.join(waits) or 'idle threads spin'}"
+    is_ok = not setting or (setting.isdecimal() and 1 <= int(setting) <= cores)
+    return Check("threads", value, is_ok, f"set OMP_NUM_THREADS to 1 … {cores}, or unset it")
 
 
 def all_checks() -> list[Check]:
-    """Every check on this machine, in the order they are printed."""
+    """All checks of this machine, in printed order."""
     cores = usable_cores()
     models = Path(upturn.__file__).parent / "models"
     return [
@@ -125,20 +126,18 @@ def all_checks() -> list[Check]:
     ]
 
 
-def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
-) -> None:
-    """Check this machine: one line each, with what to do. Exit code 1 when something is missing."""
+def doctor(as_json: AsJson = False) -> None:
+    """Check this machine's setup, with advice for each failed check. Exits with 1 if a check fails."""
     checks = all_checks()
-    results = [Result(name=check.name, value=check.found, bar="fine", holds=check.is_fine) for check in checks]
-    advice = {check.name: check.advice for check in checks if not check.is_fine}
+    results = [Result(name=check.name, value=check.value, bar="fine", holds=check.is_ok) for check in checks]
+    advice = {check.name: check.advice for check in checks if not check.is_ok}
     if as_json:
         emit("doctor", results, {"advice": advice}, as_json=True)
     else:
         for check in checks:
-            typer.echo(f"{'ok' if check.is_fine else 'NO':3}{check.name:12}{check.found}")
-            if not check.is_fine:
+            typer.echo(f"{'ok' if check.is_ok else 'NO':3}{check.name:12}{check.value}")
+            if not check.is_ok:
                 typer.echo(f"   {'':12}→ {check.advice}")
     if advice:
-        say(f"{len(advice)} of {len(checks)} checks need attention")
+        print_message(f"{len(advice)} of {len(checks)} checks failed")
         raise typer.Exit(1)

@@ -1,54 +1,41 @@
-"""``upturn eval``: agents on frozen suites; judgements that are stored, made again."""
+"""``upturn eval``: evaluates agents on frozen suites; verifies stored trajectories again."""
 
 from collections import Counter
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from upturn.cli.benchmark import run_suites
-from upturn.cli.output import emit, say
+from upturn.cli.options import POOL_PATH, AllTenants, AsJson, Families, PoolPath, Tenant
+from upturn.cli.output import emit, print_message
+from upturn.cli.suites import run_suites
 from upturn.environments import registered_kits, resolve_kit
 from upturn.loop.evaluation import Reverified, reverify
 from upturn.pool import ALL_TENANTS, Pool, Selection
 from upturn.records import Result
 
-eval_app = typer.Typer(
-    no_args_is_help=True, help="Judgements: of an agent on frozen suites, and stored ones again."
-)
-
-_LISTED = 20
-"""Judgements that differ which are listed."""
-
-
-@eval_app.callback()
-def _eval() -> None:
-    """Judgements: of an agent on frozen suites, and stored ones again."""
-
-
+eval_app = typer.Typer()
 eval_app.command("run")(run_suites)
+
+_MAX_DIFFERENCES_SHOWN = 20
 
 
 @eval_app.command("reverify")
 def reverify_pool(
     *,
-    pool: Annotated[Path, typer.Option("--pool", help="The pool's file.")] = Path("upturn.db"),
-    tenant: Annotated[str, typer.Option("--tenant", help="Whose evidence.")] = "default",
-    all_tenants: Annotated[
-        bool, typer.Option("--all-tenants", help="The operator's view, over every tenant.")
-    ] = False,
+    pool: PoolPath = POOL_PATH,
+    tenant: Tenant = "default",
+    all_tenants: AllTenants = False,
     environment: Annotated[
         list[str] | None,
-        typer.Option("--environment", help="module:factory of an environment of your own; repeat for several."),
+        typer.Option("--environment", help="An environment of your own, as module:factory; repeatable."),
     ] = None,
-    family: Annotated[
-        list[str] | None, typer.Option("--family", help="Only this family; repeat for several.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    family: Families = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Judge stored trajectories again and compare. Exit code 1 when a judgement differs, or none could be made.
+    """Verify stored trajectories again and compare the evaluations.
 
-    A verifier is pure, so a judgement that differs comes from a verifier that was changed without a new version.
+    Verifiers are pure, so a difference means that a verifier changed without a new version. Exits with 1 if an
+    evaluation differs, or none could be repeated.
     """
     kits = {kit.name: kit for kit in map(resolve_kit, (*registered_kits(), *(environment or ())))}
     scope = ALL_TENANTS if all_tenants else tenant
@@ -56,34 +43,32 @@ def reverify_pool(
     reasons: Counter[str] = Counter()
     differing: list[Reverified] = []
     with Pool.open(pool, read_only=True) as opened:
-        for each in reverify(opened, kits, tenant=scope, selection=Selection(families=tuple(family or ()))):
-            counts[each.evaluator, each.found] += 1
-            if each.found == "not_rerun":
-                reasons[f"{each.evaluator or 'nobody'}: {each.words}"] += 1
-            elif each.found == "differs" and len(differing) < _LISTED:
-                differing.append(each)
-    made = sum(count for (_, found), count in counts.items() if found != "not_rerun")
+        for item in reverify(opened, kits, tenant=scope, selection=Selection(families=tuple(family or ()))):
+            counts[item.evaluator, item.outcome] += 1
+            if item.outcome == "not_rerun":
+                reasons[f"{item.evaluator or 'no evaluator'}: {item.detail}"] += 1
+            elif item.outcome == "differs" and len(differing) < _MAX_DIFFERENCES_SHOWN:
+                differing.append(item)
+    repeated = sum(count for (_, outcome), count in counts.items() if outcome != "not_rerun")
     details = {
         "tenant": "all" if all_tenants else tenant,
-        "differing": [{"trajectory": each.trajectory_id, "what": each.words} for each in differing],
+        "differing": [{"trajectory": item.trajectory_id, "what": item.detail} for item in differing],
         "not_rerun": dict(sorted(reasons.items())),
     }
     emit("eval reverify", _results(counts), details, as_json=as_json)
-    if not made:
-        say("no judgement could be made again, so nothing was checked")
-    if not made or differing:
+    if not repeated:
+        print_message("no evaluation could be repeated, so nothing was checked")
+    if not repeated or differing:
         raise typer.Exit(1)
 
 
 def _results(counts: Counter[tuple[str, str]]) -> list[Result]:
-    """By evaluator: how many judgements are the same, and how many differ; then how many were not made again."""
-    evaluators = sorted({evaluator for evaluator, found in counts if found != "not_rerun"})
+    """The number of equal and of different evaluations by evaluator, then of those that were not repeated."""
     results = []
-    for evaluator in evaluators:
+    for evaluator in sorted({evaluator for evaluator, outcome in counts if outcome != "not_rerun"}):
         same, differs = counts[evaluator, "same"], counts[evaluator, "differs"]
-        results.append(Result(f"same {evaluator}", float(same), n=same + differs))
-        results.append(
-            Result(f"differs {evaluator}", float(differs), n=same + differs, bar="<= 0", holds=not differs)
-        )
-    left = sum(count for (_, found), count in counts.items() if found == "not_rerun")
-    return [*results, Result("not_rerun", float(left), n=counts.total())]
+        n = same + differs
+        results.append(Result(f"same {evaluator}", float(same), n=n))
+        results.append(Result(f"differs {evaluator}", float(differs), n=n, bar="<= 0", holds=not differs))
+    not_rerun = sum(count for (_, outcome), count in counts.items() if outcome == "not_rerun")
+    return [*results, Result("not_rerun", float(not_rerun), n=counts.total())]

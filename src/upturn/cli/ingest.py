@@ -1,103 +1,80 @@
-"""``upturn ingest``: recorded conversations, and feedback on what is there, into the pool."""
+"""``upturn ingest``: imports recorded conversations, or feedback on stored ones, into a pool."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from upturn.cli.output import emit, say
+from upturn.cli.options import POOL_PATH, AsJson, PoolPath
+from upturn.cli.output import emit, print_message
 from upturn.errors import IngestError
 from upturn.pool import IngestOptions, Pool, check_source, ingest_feedback
-from upturn.pool import ingest as take_in
+from upturn.pool import ingest as ingest_conversations
 from upturn.records import Result
 
-_LISTED = 20
-"""Quarantined lines that are shown to people; ``--json`` gives all."""
+_MAX_LINES_SHOWN = 20
+"""Maximum number of quarantined lines to print; ``--json`` prints all."""
 
 
 def ingest(  # noqa: PLR0913 - a command's parameters are its options
-    file: Annotated[Path, typer.Argument(help="The file with recorded conversations.")],
+    file: Annotated[Path, typer.Argument(help="File with recorded conversations or feedback.")],
     *,
     file_format: Annotated[
         str, typer.Option("--format", help="tau-bench (a JSON array), chat or feedback (JSON lines).")
     ],
-    pool: Annotated[Path, typer.Option("--pool", help="The pool's file; made if it is not there.")] = Path(
-        "upturn.db"
-    ),
-    tenant: Annotated[str, typer.Option("--tenant", help="Whose evidence it becomes.")] = "default",
+    pool: PoolPath = POOL_PATH,
+    tenant: Annotated[str, typer.Option("--tenant", help="Tenant of the imported records.")] = "default",
     family: Annotated[
-        str | None, typer.Option("--family", help="Task family where the recording names none.")
+        str | None, typer.Option("--family", help="Task family of conversations that name none.")
     ] = None,
     agent: Annotated[
-        str | None, typer.Option("--agent", help="Model where the recording names none; default: the file's name.")
+        str | None, typer.Option("--agent", help="Model of conversations that name none. Default: the file's name.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Take recorded conversations, or feedback on what is there, into the pool.
+    """Import recorded conversations, or feedback on stored ones, into a pool.
 
-    Exit code 1 when lines had to be quarantined.
+    An import of conversations creates the pool if it does not exist. Exits with 1 if lines were quarantined.
     """
     if not file.is_file():
         raise IngestError(f"there is no file {str(file)!r}; name one that exists")
-    if file_format == "feedback":
-        _feedback(file, pool, tenant, given={"--family": family, "--agent": agent}, as_json=as_json)
-        return
+    is_feedback = file_format == "feedback"
     options = IngestOptions(file_format, tenant, family, agent)
-    check_source(file, options)  # before a pool is made for nothing
+    if is_feedback:
+        _check_feedback_options(options, pool)
+    else:
+        check_source(file, options)  # before a pool is created
+    details: dict[str, object] = {"file": str(file), "pool": str(pool), "tenant": tenant}
     with Pool.open(pool) as opened:
-        report = take_in(opened, file, options)
-    bad = len(report.quarantined)
+        if is_feedback:
+            _, lines, added, known, quarantined = ingest_feedback(opened, file, tenant=tenant)
+        else:
+            report = ingest_conversations(opened, file, options)
+            _, lines, added, known, quarantined, details["is_repeated"] = report
+    bad, unit = len(quarantined), "feedback" if is_feedback else "trajectories"
     results = [
-        Result("lines", float(report.lines)),
-        Result("added", float(report.added), "trajectories"),
-        Result("known", float(report.known), "trajectories"),
+        Result("lines", float(lines)),
+        Result("added", float(added), unit),
+        Result("known", float(known), unit),
         Result("quarantined", float(bad), "lines", bar="<= 0", holds=bad == 0),
     ]
-    shown = report.quarantined if as_json else report.quarantined[:_LISTED]
-    details = {
-        "file": str(file),
-        "pool": str(pool),
-        "tenant": tenant,
-        "is_repeated": report.is_repeated,
-        "quarantine": [{"line": line.line, "reason": line.reason} for line in shown],
-    }
+    shown = quarantined if as_json else quarantined[:_MAX_LINES_SHOWN]
+    details["quarantine"] = [{"line": line.line, "reason": line.reason} for line in shown]
     emit("ingest", results, details, as_json=as_json)
-    _end(bad, report.lines, file_format)
+    if bad:
+        rest = "the others are in the pool" if bad < lines else f"is this a {file_format} file?"
+        print_message(f"{bad} of {lines} lines were quarantined; {rest}")
+        raise typer.Exit(1)
 
 
-def _feedback(file: Path, pool: Path, tenant: str, *, given: Mapping[str, str | None], as_json: bool) -> None:
-    useless = [name for name, value in given.items() if value is not None]
+def _check_feedback_options(options: IngestOptions, pool: Path) -> None:
+    """Raises IngestError for options without effect on feedback, or if there is no pool."""
+    useless = [
+        name for name, value in (("--family", options.family), ("--agent", options.agent)) if value is not None
+    ]
     if useless:
         raise IngestError(
-            f"{' and '.join(useless)} would do nothing with --format feedback, which speaks of what the pool holds "
-            "already; leave it out"
+            f"{' and '.join(useless)} has no effect with --format feedback, which refers to stored records; omit it"
         )
     if not pool.is_file():
-        raise IngestError(f"there is no pool {str(pool)!r} that feedback could speak of; name one with --pool")
-    with Pool.open(pool) as opened:
-        report = ingest_feedback(opened, file, tenant=tenant)
-    bad = len(report.quarantined)
-    results = [
-        Result("lines", float(report.lines)),
-        Result("added", float(report.added), "feedback"),
-        Result("known", float(report.known), "feedback"),
-        Result("quarantined", float(bad), "lines", bar="<= 0", holds=bad == 0),
-    ]
-    shown = report.quarantined if as_json else report.quarantined[:_LISTED]
-    details = {
-        "file": str(file),
-        "pool": str(pool),
-        "tenant": tenant,
-        "quarantine": [{"line": line.line, "reason": line.reason} for line in shown],
-    }
-    emit("ingest", results, details, as_json=as_json)
-    _end(bad, report.lines, "feedback")
-
-
-def _end(bad: int, lines: int, file_format: str) -> None:
-    """Exit code 1 where lines were quarantined."""
-    if bad:
-        rest = "the others are in the pool" if bad < lines else f"is this really a {file_format} file?"
-        say(f"{bad} of {lines} lines were quarantined with their reasons; {rest}")
-        raise typer.Exit(1)
+        raise IngestError(f"there is no pool {str(pool)!r} that feedback could refer to; name one with --pool")

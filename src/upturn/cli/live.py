@@ -1,7 +1,7 @@
-"""What a person sees while long work runs: a live view on a terminal, plain lines elsewhere, nothing when quiet.
+"""The display of progress: a live view on a terminal, plain lines elsewhere, nothing if quiet.
 
-Everything goes to standard error, so that standard output stays free for results. It shows and never steers: the
-work gives the same result with any view. Names and notes are printed as they are, never read as markup.
+It writes to standard error, since standard output is for results, and never changes the work. Names and notes are
+plain text, not markup.
 """
 
 import sys
@@ -9,21 +9,23 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TextIO
+from typing import Self, TextIO
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
 
 from upturn.cli.output import StoppedError
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.live import Live
-
 _BARS = "▁▂▃▄▅▆▇█"
 _HISTORY = 40
-"""Values a sparkline remembers: as many as fit beside a name on 80 columns."""
+"""Length of a sparkline, which fits next to a name on 80 columns."""
 _NOTES = 6
-"""Latest notes kept in the live view; the plain view prints all."""
+"""Number of latest notes in the live view; the plain view prints all."""
 _LINE_SECONDS = 10.0
-"""Plain progress lines come at most this often, so that a log stays readable."""
+"""Minimum interval between plain progress lines."""
 
 
 @dataclass(slots=True)
@@ -33,10 +35,10 @@ class _Stage:
     started: float
     done: int = 0
     seconds: float | None = None
-    """None = still running."""
+    """None = running."""
     mark: str = "…"
     figures: set[str] = field(default_factory=set)
-    """Names of the figures it has given; its lines show no others, which would be of earlier stages."""
+    """Names of the stage's figures; its lines omit those of earlier stages."""
 
 
 @dataclass(slots=True)
@@ -48,9 +50,8 @@ class _Figure:
 class LiveView:
     """A progress view for ``with``; single use.
 
-    The shape is chosen from where the output goes: a terminal gets a checklist with timings, a bar and the latest
-    figures; a file or pipe gets dated lines. Leaving the block by Ctrl-C or an error marks the stage it happened in
-    and lets the exception pass.
+    A terminal shows a checklist with times, a bar and the latest figures; a file or pipe gets lines with times.
+    Ctrl-C or an error in the block marks the current stage, and the exception propagates.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class LiveView:
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``stages``: names known beforehand, shown as still to come; ``stream``: None = standard error."""
+        """``stages``: names of planned stages; ``stream``: None = standard error."""
         self._title = title
         self._planned = tuple(stages)
         self._is_quiet = is_quiet
@@ -85,10 +86,7 @@ class LiveView:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None:
             self._close("✓")
@@ -101,31 +99,31 @@ class LiveView:
             self._live = None
 
     def stage(self, name: str, total: int | None = None) -> None:
-        """The next stage begins and the one before is done; ``total`` units of work, None = not known."""
+        """Starts the next stage and ends the previous one; ``total`` units of work, None = unknown."""
         self._close("✓")
         self._stages.append(_Stage(name, total, self._clock()))
         self._last_line = self._clock()
-        self._say(f"{self._place()}{name}" + (f" ({total:,})" if total is not None else ""))
+        self._print(f"{self._position()}{name}" + (f" ({total:,})" if total is not None else ""))
 
     def advance(self, count: int = 1, **figures: float) -> None:
-        """``count`` more units of the present stage are done; ``figures`` are latest values by name."""
+        """Adds ``count`` finished units to the current stage; ``figures`` are latest values by name."""
         if self._stages:
             self._stages[-1].done += count
         for name, value in figures.items():
-            self._remember(name, value)
-        self._say_sometimes()
+            self._store(name, value)
+        self._print_progress()
 
     def note(self, text: str) -> None:
-        """A sentence worth keeping, such as a verdict."""
+        """Shows a sentence, such as a verdict."""
         self._notes = [*self._notes, text][-_NOTES:]
-        self._say(text)
+        self._print(text)
 
     def figure(self, name: str, value: float | str) -> None:
-        """The latest value of something worth watching; numbers are drawn as a course."""
-        self._remember(name, value)
-        self._say_sometimes()
+        """Sets the latest value of a figure; numbers are drawn as a sparkline."""
+        self._store(name, value)
+        self._print_progress()
 
-    def _remember(self, name: str, value: float | str) -> None:
+    def _store(self, name: str, value: float | str) -> None:
         figure = self._figures.setdefault(name, _Figure(value))
         figure.latest = value
         if self._stages:
@@ -134,33 +132,34 @@ class LiveView:
             figure.history = [*figure.history, float(value)][-_HISTORY:]
 
     def _close(self, mark: str) -> None:
-        """Ends the present stage, if one is running."""
+        """Ends the current stage, if one is running."""
         if not self._stages or self._stages[-1].seconds is not None:
             return
         stage = self._stages[-1]
         stage.seconds = self._clock() - stage.started
         stage.mark = mark
-        word = {"✓": "done", "■": "stopped", "✗": "failed"}[mark]
-        self._say(f"{self._place()}{stage.name}: {word} after {_span(stage.seconds)}{self._latest()}")
+        state = {"✓": "done", "■": "stopped", "✗": "failed"}[mark]
+        self._print(f"{self._position()}{stage.name}: {state} after {_duration(stage.seconds)}{self._latest()}")
 
-    def _place(self) -> str:
+    def _position(self) -> str:
         return f"[{len(self._stages)}/{max(len(self._planned), len(self._stages))}] " if self._planned else ""
 
     def _latest(self) -> str:
-        given = self._stages[-1].figures
-        return "".join(f"; {name} {_value(each.latest)}" for name, each in self._figures.items() if name in given)
+        names = self._stages[-1].figures
+        figures = ((name, figure) for name, figure in self._figures.items() if name in names)
+        return "".join(f"; {name} {_format(figure.latest)}" for name, figure in figures)
 
-    def _say_sometimes(self) -> None:
+    def _print_progress(self) -> None:
         now = self._clock()
         if not self._stages or now - self._last_line < _LINE_SECONDS:
             return
         self._last_line = now
         stage = self._stages[-1]
         of = f"/{stage.total:,}" if stage.total is not None else ""
-        self._say(f"{self._place()}{stage.name}: {stage.done:,}{of}{self._latest()}")
+        self._print(f"{self._position()}{stage.name}: {stage.done:,}{of}{self._latest()}")
 
-    def _say(self, text: str) -> None:
-        """A plain line, where lines are what is wanted."""
+    def _print(self, text: str) -> None:
+        """Prints a line unless there is a live view."""
         if self._live is None and not self._is_quiet:
             self._line(text)
 
@@ -169,31 +168,19 @@ class LiveView:
         self._stream.write(f"{minutes:02d}:{seconds:02d} {_printable(text)}\n")
         self._stream.flush()
 
-    def _open_live(self) -> "Live | None":
-        """The moving view; None on a terminal that cannot move its cursor."""
-        from rich.console import Console
-        from rich.live import Live
-
+    def _open_live(self) -> Live | None:
+        """The live view; None on a terminal that cannot move its cursor."""
         console = Console(file=self._stream)
         if console.is_dumb_terminal:
             return None
-        live = Live(
-            get_renderable=self._render,
-            console=console,
-            refresh_per_second=4,
-            # Results written to standard output must not end up in the view.
-            redirect_stdout=False,
-        )
+        # Standard output is for results.
+        live = Live(get_renderable=self._render, console=console, refresh_per_second=4, redirect_stdout=False)
         live.start()
         return live
 
-    def _render(self) -> "RenderableType":
-        from rich.console import Group
-        from rich.text import Text
-
-        head = Text.assemble(
-            (_printable(self._title), "bold"), (f"  {_span(self._clock() - self._started)}", "dim")
-        )
+    def _render(self) -> RenderableType:
+        seconds = self._clock() - self._started
+        head = Text.assemble((_printable(self._title), "bold"), (f"  {_duration(seconds)}", "dim"))
         parts: list[RenderableType] = [head, self._stage_table()]
         if self._figures:
             parts += [Text(""), self._figure_table()]
@@ -201,28 +188,21 @@ class LiveView:
             parts += [Text(""), *(Text(f"  {_printable(note)}") for note in self._notes)]
         return Group(*parts)
 
-    def _stage_table(self) -> "RenderableType":
-        from rich.table import Table
-        from rich.text import Text
-
+    def _stage_table(self) -> RenderableType:
         table = Table.grid(padding=(0, 2))
         for stage in self._stages:
             colour = {"✓": "green", "✗": "red", "■": "yellow"}.get(stage.mark, "cyan")
             name = Text.assemble((f"  {stage.mark} ", colour), _printable(stage.name))
             seconds = stage.seconds if stage.seconds is not None else self._clock() - stage.started
-            table.add_row(name, Text(_span(seconds), style="dim", justify="right"), self._course(stage))
-        begun = {stage.name for stage in self._stages}
+            table.add_row(name, Text(_duration(seconds), style="dim", justify="right"), self._bar(stage))
+        started = {stage.name for stage in self._stages}
         for planned in self._planned:
-            if planned not in begun:
+            if planned not in started:
                 table.add_row(Text(f"  · {_printable(planned)}", style="dim"))
         return table
 
-    def _course(self, stage: _Stage) -> "RenderableType":
-        """How far a running stage is: a bar when its end is known, else a count."""
-        from rich.progress_bar import ProgressBar
-        from rich.table import Table
-        from rich.text import Text
-
+    def _bar(self, stage: _Stage) -> RenderableType:
+        """The progress of a running stage: a bar if its total is known, else a count."""
         if stage.seconds is not None or not stage.total:
             return Text(f"{stage.done:,}" if stage.done and stage.seconds is None else "", style="dim")
         bar = ProgressBar(total=stage.total, completed=min(stage.done, stage.total), width=30)
@@ -230,40 +210,36 @@ class LiveView:
         row.add_row(bar, Text(f"{stage.done:,}/{stage.total:,}", style="dim"))
         return row
 
-    def _figure_table(self) -> "RenderableType":
-        from rich.table import Table
-        from rich.text import Text
-
+    def _figure_table(self) -> RenderableType:
         table = Table.grid(padding=(0, 2))
-        # A copy: rich draws from a thread of its own while the work goes on adding.
-        for name, figure in list(self._figures.items()):
-            course = sparkline(figure.history) if len(figure.history) > 1 else ""
+        for name, figure in list(self._figures.items()):  # a copy, since rich draws in another thread
+            line = sparkline(figure.history) if len(figure.history) > 1 else ""
             table.add_row(
                 Text(f"  {_printable(name)}", style="dim"),
-                Text(_printable(_value(figure.latest)), style="bold"),
-                Text(course, style="cyan"),
+                Text(_printable(_format(figure.latest)), style="bold"),
+                Text(line, style="cyan"),
             )
         return table
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """One block a value, lowest to highest; equal values give a flat middle line."""
+    """One block per value, scaled from lowest to highest; equal values give a flat line in the middle."""
     low, high = min(values), max(values)
     if high == low:
         return _BARS[3] * len(values)
     return "".join(_BARS[round((value - low) / (high - low) * (len(_BARS) - 1))] for value in values)
 
 
-def _value(value: float | str) -> str:
+def _format(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
 
 
-def _span(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.1f} s"
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d} min"
 
 
 def _printable(text: str) -> str:
-    """Without control characters: a task's text must not be able to steer the terminal."""
+    """The text without control characters: foreign text must not control the terminal."""
     return "".join(character if character.isprintable() else "�" for character in text)

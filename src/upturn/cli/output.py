@@ -1,7 +1,7 @@
-"""What commands print: one JSON object for machines, or a table for people; progress goes to standard error.
+"""The output of commands: one JSON object or a table on standard output; progress on standard error.
 
-With ``--json`` a command prints exactly one object and nothing else on standard output. Its shape is the same for
-every demo, benchmark and validation, and ``summary.json`` is the same object in a file.
+With ``--json`` a command prints exactly one object on standard output. Its shape is the same for all commands, and
+``summary.json`` is the same object in a file.
 """
 
 import json
@@ -29,14 +29,14 @@ from upturn.records import JsonValue, Result, fields_json
 from upturn.threads import usable_cores
 
 ENVELOPE_KEYS = ("command", "version", "machine", "config_hash", "results")
-"""The keys every object has; details may not use them."""
+"""Keys of every object; details may not use them."""
 
 _PLAIN_WIDTH = 160
-"""Columns of a table that is not shown on a terminal: wide enough that no figure wraps in a log."""
+"""Width of a table outside a terminal: wide enough that no figure wraps in a log."""
 
 
 def machine() -> dict[str, JsonValue]:
-    """Where the command ran: processor, cores usable by this process, memory in GB, and versions."""
+    """This machine: processor, cores usable by this process, memory in GB, and versions."""
     return {
         "cpu": _cpu_model(),
         "cores": usable_cores(),
@@ -53,7 +53,7 @@ def memory_bytes() -> int:
 
 
 def package_version(name: str) -> str:
-    """The installed version of a package without importing it; empty when it is not installed."""
+    """The version of a package without importing it; empty if it is not installed."""
     try:
         return installed_version(name)
     except PackageNotFoundError:
@@ -78,18 +78,18 @@ def build_result_object(
     machine: Mapping[str, JsonValue],
     config_hash: str = "",
 ) -> dict[str, JsonValue]:
-    """The object that ``--json`` prints and ``summary.json`` holds.
+    """The object of ``--json`` and ``summary.json``.
 
-    ``details`` are JSON values, mappings and sequences of them; tuples become lists. Raises ValueError when they
-    use one of ENVELOPE_KEYS, hold a NaN, or two results have one name, and TypeError for what JSON cannot say.
+    ``details``: JSON values, mappings and sequences of them; tuples become lists. Raises ValueError if they use
+    one of ENVELOPE_KEYS or contain NaN, or if two results have the same name, and TypeError for other values.
     """
-    taken = sorted(set(details) & set(ENVELOPE_KEYS))
-    if taken:
-        raise ValueError(f"details may not use the keys {taken!r}; they belong to the object itself")
+    reserved = sorted(set(details) & set(ENVELOPE_KEYS))
+    if reserved:
+        raise ValueError(f"details may not use the reserved keys {reserved!r}")
     names = [result.name for result in results]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
-        raise ValueError(f"results have one name each, got several of {repeated!r}")
+        raise ValueError(f"names of results must be unique, got several of {repeated!r}")
     listed: list[JsonValue] = [cast(JsonValue, json.loads(fields_json(result))) for result in results]
     return {
         "command": command,
@@ -103,83 +103,86 @@ def build_result_object(
 
 def _json_value(where: str, value: object) -> JsonValue:
     if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()  # names of files may be any bytes
+        return value.encode("utf-8", "replace").decode()  # file names may be any bytes
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{where} is {value!r}, which JSON cannot say; use None for a missing figure")
+        raise ValueError(f"{where} is {value!r}, which JSON cannot represent; use None for a missing figure")
     if value is None or isinstance(value, int | float):
         return value
     if isinstance(value, Mapping):
         return {str(name): _json_value(f"{where}.{name}", inner) for name, inner in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
         return [_json_value(f"{where}[{index}]", inner) for index, inner in enumerate(value)]
-    raise TypeError(f"{where} is a {type(value).__name__}, which is no JSON value: {value!r}")
+    raise TypeError(f"{where} is a {type(value).__name__}, not a JSON value: {value!r}")
 
 
 def emit(
-    command: str,
-    results: Sequence[Result],
-    details: Mapping[str, object],
-    *,
-    as_json: bool,
-    config_hash: str = "",
+    command: str, results: Sequence[Result], details: Mapping[str, object], *, as_json: bool, config_hash: str = ""
 ) -> None:
-    """Prints a command's results to standard output: one JSON object, or a table and the details for people."""
-    described = build_result_object(command, results, details, machine=machine(), config_hash=config_hash)
+    """Prints a command's results to standard output: as one JSON object, or as a table and the details."""
+    content = build_result_object(command, results, details, machine=machine(), config_hash=config_hash)
     if as_json:
-        _write(described)
+        _write(content)
         return
     console = _console(stderr=False)
     if results:
         console.print(_result_table(command, results))
-    _print_details(console, {name: described[name] for name in details})
+    _print_details(console, {name: content[name] for name in details})
+
+
+def write_summary(
+    run_dir: Path, command: str, results: Sequence[Result], details: Mapping[str, object], *, config_hash: str
+) -> None:
+    """Writes ``summary.json``, the object of ``--json``, into the run's folder."""
+    content = build_result_object(command, results, details, machine=machine(), config_hash=config_hash)
+    (run_dir / "summary.json").write_text(json.dumps(content, indent=2) + "\n")
 
 
 def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Prints a table for people to standard output; all columns but the first hold figures."""
+    """Prints a table to standard output; all columns but the first contain figures."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    for place, column in enumerate(columns):
-        table.add_column(column, justify="right" if place else "left", overflow="fold")
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="right" if index else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
     _console(stderr=False).print(table)
 
 
 def emit_error(command: str, error: UpturnError, *, kind: str) -> None:
-    """Prints what ``--json`` prints where a command failed: an object without results and with ``error``."""
-    found = {"kind": kind, "message": str(error), "exit_code": error.exit_code}
+    """Prints the object of a failed command for ``--json``: without results, with ``error``."""
+    described = {"kind": kind, "message": str(error), "exit_code": error.exit_code}
     problems = {"problems": error.problems} if isinstance(error, ConfigError) else {}
-    _write(build_result_object(command, [], {"error": found | problems}, machine=machine()))
+    _write(build_result_object(command, [], {"error": described | problems}, machine=machine()))
 
 
-def _write(described: Mapping[str, JsonValue]) -> None:
-    """The object on one line of standard output, in signs that its encoding has."""
-    out = _kept_output.get() or sys.stdout
+def _write(content: Mapping[str, JsonValue]) -> None:
+    """Writes the object on one line, in characters that the encoding has."""
+    out = _json_output.get() or sys.stdout
     is_unicode = (out.encoding or "").lower().startswith("utf")
-    out.write(json.dumps(described, ensure_ascii=not is_unicode, allow_nan=False) + "\n")
+    out.write(json.dumps(content, ensure_ascii=not is_unicode, allow_nan=False) + "\n")
     out.flush()
 
 
-_kept_output: ContextVar[TextIO | None] = ContextVar("kept_output", default=None)
-"""Where the one object goes; None = standard output."""
+_json_output: ContextVar[TextIO | None] = ContextVar("json_output", default=None)
+"""Destination of the object; None = standard output."""
 
 
 @contextmanager
-def kept_for_json() -> Iterator[None]:
-    """Keeps standard output for the one object: what agents and libraries print meanwhile goes to standard error.
+def reserve_stdout() -> Iterator[None]:
+    """Reserves standard output for the object: output of agents and libraries goes to standard error.
 
-    Not covered: what is written to the file descriptor past Python.
+    Not covered: writes to the file descriptor that bypass Python.
     """
-    token = _kept_output.set(_kept_output.get() or sys.stdout)
+    token = _json_output.set(_json_output.get() or sys.stdout)
     try:
         with redirect_stdout(sys.stderr):
             yield
     finally:
-        _kept_output.reset(token)
+        _json_output.reset(token)
 
 
 def printable(text: str) -> str:
-    """The text without control characters but line breaks: what others wrote must not steer a terminal."""
-    return "".join(sign if sign.isprintable() or sign == "\n" else "�" for sign in text)
+    """The text without control characters other than line breaks: foreign text must not control a terminal."""
+    return "".join(character if character.isprintable() or character == "\n" else "�" for character in text)
 
 
 def _console(*, stderr: bool) -> Console:
@@ -190,12 +193,12 @@ def _console(*, stderr: bool) -> Console:
 def _result_table(command: str, results: Sequence[Result]) -> Table:
     table = Table(title=f"upturn {command}", title_justify="left", box=None, pad_edge=False)
     rows = [_cells(result) for result in results]
-    # On a narrow terminal every column counts, and a name cut short could be any.
-    used = [place for place in range(len(_COLUMNS)) if any(row[place] for row in rows)]
-    for place in used:
-        table.add_column(_COLUMNS[place], justify="right" if place in _RIGHT else "left", overflow="fold")
+    # Empty columns are omitted, since names must not be truncated on a narrow terminal.
+    used = [index for index in range(len(_COLUMNS)) if any(row[index] for row in rows)]
+    for index in used:
+        table.add_column(_COLUMNS[index], justify="right" if index in _RIGHT else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(row[place] for place in used))
+        table.add_row(*(row[index] for index in used))
     return table
 
 
@@ -204,7 +207,7 @@ _RIGHT = range(1, 4)
 
 
 def _cells(result: Result) -> tuple[Text, ...]:
-    """One text for each of _COLUMNS; empty = nothing to say."""
+    """One text for each of _COLUMNS, which may be empty."""
     interval = (
         "" if result.low is None or result.high is None else f"{_figure(result.low)} … {_figure(result.high)}"
     )
@@ -238,7 +241,7 @@ def _print_details(console: Console, details: Mapping[str, JsonValue], indent: s
 
 
 def _needs_a_line(item: JsonValue) -> bool:
-    """Whether an item of a list could not be told from its neighbours between commas."""
+    """Whether an item would be ambiguous in a comma-separated list."""
     return isinstance(item, dict | list) or (isinstance(item, str) and ", " in item)
 
 
@@ -255,33 +258,33 @@ def _inline(value: JsonValue) -> str:
     return _figure(value)
 
 
-def say(message: str) -> None:
-    """One line for people on standard error: what is happening now. It is never broken: commands stay whole."""
+def print_message(message: str) -> None:
+    """Prints one line to standard error, unwrapped so that commands can be copied."""
     _console(stderr=True).print(Text(printable(message)), soft_wrap=True)
 
 
 @dataclass(slots=True)
 class Ticker:
-    """Counts finished pieces of a stated total; made by ``progress``."""
+    """A counter of finished steps; created by ``progress``."""
 
     total: int
     description: str
     done: int = 0
     _bar: Progress | None = None
-    """None = no terminal: a plain line is printed at every tenth of the way."""
+    """None = no terminal: a plain line is printed at every tenth of the total."""
 
     def advance(self, steps: int = 1) -> None:
-        """Marks ``steps`` more pieces as finished."""
+        """Adds ``steps`` finished steps."""
         before, self.done = self.done, self.done + steps
         if self._bar is not None:
             self._bar.advance(self._bar.task_ids[0], steps)
         elif self.total > 0 and before * 10 // self.total < self.done * 10 // self.total:
-            say(f"{self.description}: {self.done}/{self.total}")
+            print_message(f"{self.description}: {self.done}/{self.total}")
 
 
 @contextmanager
 def progress(description: str, total: int) -> Iterator[Ticker]:
-    """A progress bar on standard error; plain lines where that is not a terminal."""
+    """A progress bar on standard error, or plain lines without a terminal."""
     if not sys.stderr.isatty():
         yield Ticker(total, description)
         return
@@ -292,14 +295,14 @@ def progress(description: str, total: int) -> Iterator[Ticker]:
 
 
 class StoppedError(UpturnError):
-    """Ctrl-C reached work that can be resumed; the message says how."""
+    """Interrupted by Ctrl-C; the message has the command to resume with."""
 
-    exit_code = 130  # 128 + SIGINT, as shells have it
+    exit_code = 130  # 128 + SIGINT, the shells' convention
 
 
 @contextmanager
-def resumable(resume_command: str) -> Iterator[None]:
-    """Turns Ctrl-C inside the block into one line that says how to go on: ``resume_command``."""
+def resume_hint(resume_command: str) -> Iterator[None]:
+    """Turns Ctrl-C in the block into a message with the command to resume with."""
     try:
         yield
     except KeyboardInterrupt as exc:

@@ -1,6 +1,4 @@
-"""``upturn pool``: what the evidence looks like, whether it is sound, whether training may begin, and getting it
-out.
-"""
+"""``upturn pool``: statistics, readiness, validation and export of a pool."""
 
 import os
 import sys
@@ -13,14 +11,13 @@ from typing import Annotated, TextIO
 
 import typer
 
-from upturn.cli.output import emit, say
+from upturn.cli.options import POOL_PATH, AllTenants, AsJson, Families, PoolPath, Tenant
+from upturn.cli.output import emit, print_message
 from upturn.config import ReadinessConfig
 from upturn.pool import (
     ALL_TENANTS,
     POOL_ENDINGS,
-    Coverage,
     Pool,
-    Scope,
     Selection,
     counts,
     coverage,
@@ -32,149 +29,150 @@ from upturn.pool import (
 )
 from upturn.records import Result
 
-pool_app = typer.Typer(no_args_is_help=True, help="Evidence: stats, ready, validate, export.")
+pool_app = typer.Typer()
 
-PoolPath = Annotated[Path, typer.Option("--pool", help="The pool's file.")]
-Tenant = Annotated[str, typer.Option("--tenant", help="Whose evidence.")]
-AllTenants = Annotated[bool, typer.Option("--all-tenants", help="The operator's view, over every tenant.")]
-Family = Annotated[list[str] | None, typer.Option("--family", help="Only this family; repeat for several.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-
-_DEFAULT_POOL = Path("upturn.db")
-_LISTED = 20
-"""Data points with failed gates that are listed."""
+_MAX_FAILURES_SHOWN = 20
 
 
 @pool_app.command("stats")
 def stats(
     *,
-    pool: PoolPath = _DEFAULT_POOL,
+    pool: PoolPath = POOL_PATH,
     tenant: Tenant = "default",
     all_tenants: AllTenants = False,
-    family: Family = None,
+    family: Families = None,
     as_json: AsJson = False,
 ) -> None:
-    """Trajectories, tasks, turns, how they ended, tool adoption, pass^k, zero-variance groups and coverage."""
-    scope = _scope(tenant, all_tenants)
+    """Show statistics: trajectories, outcomes, turns, tool use, pass^k, zero-variance groups and coverage."""
+    scope = ALL_TENANTS if all_tenants else tenant
     with Pool.open(pool, read_only=True) as opened:
-        found = statistics(opened, tenant=scope, selection=Selection(families=tuple(family or ())))
+        summary = statistics(opened, tenant=scope, selection=Selection(families=tuple(family or ())))
         stored = counts(opened, tenant=scope)
         covered = coverage(opened, tenant=scope)
+    results = [
+        Result(f"coverage_{name}", share.value, n=share.whole)
+        for name, share in covered._asdict().items()
+        if share.whole
+    ]
     details = {
-        "tenant": str(scope if isinstance(scope, str) else "all"),
+        "tenant": "all" if all_tenants else tenant,
         "records": stored._asdict(),
-        "families": [entry._asdict() for entry in found.families],
-        "success_histograms": found.histograms,
+        "families": [entry._asdict() for entry in summary.families],
+        "success_histograms": summary.histograms,
     }
-    emit("pool stats", [*found.results(), *_coverage_results(covered)], details, as_json=as_json)
+    emit("pool stats", [*summary.results(), *results], details, as_json=as_json)
 
 
 @pool_app.command("ready")
 def ready(
     *,
-    pool: PoolPath = _DEFAULT_POOL,
+    pool: PoolPath = POOL_PATH,
     tenant: Tenant = "default",
     config: Annotated[
-        Path | None, typer.Option("--config", help="upturn.toml with thresholds; default: those for production.")
+        Path | None,
+        typer.Option("--config", help="Configuration file with thresholds. Default: those for production."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check the prerequisites of training. Exit code 1 when one does not hold."""
+    """Check the prerequisites of training. Exits with 1 if one fails."""
     from upturn.loop.trainers import load_full_config
 
     loaded = None if config is None else load_full_config(config, os.environ)
     thresholds = ReadinessConfig() if loaded is None else loaded.readiness
     with Pool.open(pool, read_only=True) as opened:
-        found = readiness(opened, thresholds, tenant=tenant)
-    advice = {check.name: check.advice for check in found.checks if not check.holds}
-    details = {"tenant": tenant, "advice": advice, "failed_gates": found.survey.failed_gates}
+        report = readiness(opened, thresholds, tenant=tenant)
+    advice = {check.name: check.advice for check in report.checks if not check.holds}
+    details = {"tenant": tenant, "advice": advice, "failed_gates": report.survey.failed_gates}
     config_hash = "" if loaded is None else loaded.config_hash
-    emit("pool ready", found.results(), details, as_json=as_json, config_hash=config_hash)
-    if not found.is_ready:
-        say(f"not ready: {len(advice)} of {len(found.checks)} prerequisites do not hold")
+    emit("pool ready", report.results(), details, as_json=as_json, config_hash=config_hash)
+    if not report.is_ready:
+        print_message(f"not ready: {len(advice)} of {len(report.checks)} prerequisites failed")
         raise typer.Exit(1)
 
 
 @pool_app.command("validate")
 def validate(
     *,
-    pool: PoolPath = _DEFAULT_POOL,
+    pool: PoolPath = POOL_PATH,
     tenant: Tenant = "default",
     all_tenants: AllTenants = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check the file's integrity and every data point's quality gates. Exit code 1 when the file is damaged."""
+    """Check the file's integrity and every trajectory's quality gates. Exits with 1 if the file is damaged."""
     failed: Counter[str] = Counter()
-    listed: list[dict[str, str]] = []
+    first_failures: list[dict[str, str]] = []
     points = clean = 0
     with Pool.open(pool, read_only=True) as opened:
         damage = integrity_problems(opened.engine)
-        experiences = () if damage else opened.experiences(tenant=_scope(tenant, all_tenants))
-        for experience in experiences:
+        scope = ALL_TENANTS if all_tenants else tenant
+        for experience in () if damage else opened.experiences(tenant=scope):
             inspected = inspect(experience)
-            bad = [gate for gate in inspected.gates if not gate.is_passed]
+            gates = [gate for gate in inspected.gates if not gate.is_passed]
             points += 1
-            clean += not bad
-            failed.update(gate.name for gate in bad)
-            if bad and len(listed) < _LISTED:
-                listed.append({"trajectory": inspected.trajectory_id, bad[0].name: bad[0].detail})
+            clean += not gates
+            failed.update(gate.name for gate in gates)
+            if gates and len(first_failures) < _MAX_FAILURES_SHOWN:
+                first_failures.append({"trajectory": inspected.trajectory_id, gates[0].name: gates[0].detail})
     results = [
         Result("integrity_problems", float(len(damage)), bar="<= 0", holds=not damage),
         Result("points", float(points)),
         Result("clean_points", float(clean)),
         *([Result("clean_share", clean / points, n=points)] if points else []),
     ]
-    details = {"failed_gates": dict(sorted(failed.items())), "first_failures": listed, "integrity": damage}
+    details = {"failed_gates": dict(sorted(failed.items())), "first_failures": first_failures, "integrity": damage}
     emit("pool validate", results, details, as_json=as_json)
     if damage:
-        say("the file is damaged; restore a copy of it, or export what can still be read")
+        print_message("the file is damaged; restore a backup, or export what can still be read")
         raise typer.Exit(1)
 
 
 @pool_app.command("export")
 def export_records(
     *,
-    pool: PoolPath = _DEFAULT_POOL,
+    pool: PoolPath = POOL_PATH,
     tenant: Tenant = "default",
-    out: Annotated[Path | None, typer.Option("--out", help="File to write; default: standard output.")] = None,
-    family: Family = None,
-    raw: Annotated[bool, typer.Option("--raw", help="As it is, without anonymising.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", help="File to write. Default: standard output.")] = None,
+    family: Families = None,
+    raw: Annotated[bool, typer.Option("--raw", help="Do not anonymise.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a tenant's records as JSON lines, anonymised unless --raw is given."""
+    """Export a tenant's records as JSON lines, anonymised unless --raw is set."""
     if as_json and out is None:
-        raise typer.BadParameter("--json prints one object on standard output; give --out for the records")
+        raise typer.BadParameter("--json prints one object on standard output; set --out for the records")
     selection = Selection(families=tuple(family or ()))
     lines = changed = 0
-    with Pool.open(pool, read_only=True) as opened, _writing(out, pool) as target:
+    with Pool.open(pool, read_only=True) as opened, _open_output(out, pool) as target:
         for exported in export(opened, tenant=tenant, selection=selection, is_anonymised=not raw):
             target.write(exported.line + "\n")
             lines += 1
             changed += exported.is_changed
     if out is None:
-        say(f"{lines} records written, {changed} of them anonymised")
+        print_message(f"{lines} records written, {changed} of them anonymised")
         return
     results = [Result("records", float(lines)), Result("anonymised", float(changed), "records")]
     emit("pool export", results, {"file": str(out), "tenant": tenant, "is_raw": raw}, as_json=as_json)
 
 
 @contextmanager
-def _writing(path: Path | None, pool: Path) -> Iterator[TextIO]:
-    """The file to write to, there when the block ends without error; standard output where ``path`` is None.
+def _open_output(path: Path | None, pool: Path) -> Iterator[TextIO]:
+    """The file to write to, which appears when the block ends without error; None = standard output.
 
     Raises BadParameter for a file that cannot be written, or that belongs to the pool.
     """
     if path is None:
         if isinstance(sys.stdout, TextIOWrapper):
-            sys.stdout.reconfigure(encoding="utf-8")  # records are, whatever the terminal can show
+            sys.stdout.reconfigure(encoding="utf-8")  # of records, for any terminal
         yield sys.stdout
         return
-    path = Path(os.path.realpath(path))  # unlike Path.resolve, it bears links in a circle
-    places = (pool.absolute(), Path(os.path.realpath(pool)))
-    own = {where.with_name(where.name + ending) for where in places for ending in _OWN}
-    if path in own:
-        raise typer.BadParameter(f"--out {str(path)!r} belongs to the pool, which would be lost; name another file")
-    # What is there stays until the new one is whole; devices and pipes are written as they are.
+    path = Path(os.path.realpath(path))  # unlike Path.resolve, it accepts circular links
+    pool_files = {
+        file.with_name(file.name + ending)
+        for file in (pool.absolute(), Path(os.path.realpath(pool)))
+        for ending in ("", *POOL_ENDINGS)
+    }
+    if path in pool_files:
+        raise typer.BadParameter(f"--out {str(path)!r} belongs to the pool and would destroy it; name another file")
+    # An existing file stays until the new one is complete; devices and pipes are written directly.
     is_replaced = not path.exists() or path.is_file()
     target = path.with_name(f"{path.name}.{os.getpid()}.part") if is_replaced else path
     try:
@@ -187,23 +185,8 @@ def _writing(path: Path | None, pool: Path) -> Iterator[TextIO]:
         if is_replaced:
             target.replace(path)
     except OSError as exc:
-        exc.filename = exc.filename or str(path)  # a full disk does not say which
+        exc.filename = exc.filename or str(path)  # missing for a full disk
         raise
     finally:
         if is_replaced:
             target.unlink(missing_ok=True)
-
-
-_OWN = ("", *POOL_ENDINGS)
-
-
-def _scope(tenant: str, all_tenants: bool) -> Scope:
-    return ALL_TENANTS if all_tenants else tenant
-
-
-def _coverage_results(covered: Coverage) -> list[Result]:
-    return [
-        Result(f"coverage_{name}", share.value, n=share.whole)
-        for name, share in covered._asdict().items()
-        if share.whole
-    ]

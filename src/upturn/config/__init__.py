@@ -55,8 +55,8 @@ from upturn.config.settings import (
     nested_settings,
     parse_settings,
     refuse,
+    report_unused,
     settings,
-    useless,
 )
 
 __all__ = [
@@ -111,6 +111,6 @@ __all__ = [
     "parse_config",
     "parse_settings",
     "refuse",
+    "report_unused",
     "settings",
-    "useless",
 ]

@@ -17,8 +17,8 @@ from upturn.config.settings import (
     Rate,
     Settings,
     WholeNumber,
+    report_unused,
     settings,
-    useless,
 )
 
 Packing = Literal["tree", "padded"]
@@ -128,7 +128,7 @@ class GateSettings(Settings):
         """Yields contradictions between fields."""
         yield f"low={self.low!r} must be less than high={self.high!r}" if self.low >= self.high else None
         is_open = self.low == 0 and self.high == 1
-        yield useless(is_open, "a gate", "with low=0 and high=1; narrow it or omit it")
+        yield report_unused(is_open, "a gate", "with low=0 and high=1; narrow it or omit it")
 
 
 @settings
@@ -168,7 +168,7 @@ class CurriculumSettings(Settings):
     """Minimum weight of a family; a family that always fails has weight 1. Not for ``uniform``. Unset = 0.4."""
     window: Count = 10
     """Number of latest iterations from which success rates are estimated; older ones are of other weights."""
-    min_attempts: Count = 16
+    min_trajectories: Count = 16
     """Minimum number of evaluated trajectories in the ``window`` for an estimate. A family with fewer is sampled,
     and its level does not advance."""
     gate: GateSettings | None = None
@@ -178,12 +178,12 @@ class CurriculumSettings(Settings):
 
     def problems(self) -> Iterator[str | None]:
         """Yields contradictions between fields."""
-        yield useless(
+        yield report_unused(
             self.policy == "uniform" and self.failure_floor is not None,
             f"failure_floor={self.failure_floor!r}",
             "with policy='uniform', where all families have the same weight; omit it",
         )
-        yield useless(
+        yield report_unused(
             self.policy != "levels" and self.levels is not None,
             "levels",
             f"with policy={self.policy!r}; set policy='levels' or omit it",

@@ -124,9 +124,10 @@ def refuse(*problems: str | None) -> None:
         raise ConfigError(actual)
 
 
-def useless(is_useless: bool, setting: str, because: str) -> str | None:
-    """The problem of a setting that would do nothing; ``because`` names the other side and the cure."""
-    return f"{setting} would do nothing {because}" if is_useless else None
+def report_unused(is_unused: bool, setting: str, because: str) -> str | None:
+    """Returns the problem of a setting without effect, or None; ``because`` names the other setting and the
+    cure."""
+    return f"{setting} would do nothing {because}" if is_unused else None
 
 
 def validate_settings(kind: type[AnySettings], raw: Raw) -> AnySettings:

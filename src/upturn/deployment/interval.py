@@ -10,6 +10,7 @@ import numpy.typing as npt
 from scipy.stats import beta, binom, norm
 
 from upturn.deployment.sequential import FloatArray
+from upturn.records import Result
 
 RESAMPLES = 10_000
 """Bootstrap resamples; the limits then differ between seeds by less than a tenth of the interval's width."""
@@ -25,6 +26,12 @@ class Interval(NamedTuple):
     low: float
     high: float
     n: int
+
+    def result(
+        self, name: str, unit: str = "share", *, bar: str | None = None, holds: bool | None = None
+    ) -> Result:
+        """The estimate as a named figure."""
+        return Result(name, self.mean, unit, self.low, self.high, self.n, bar, holds)
 
 
 def wilson_interval(successes: int, n: int, confidence: float = 0.95) -> Interval:

@@ -16,12 +16,13 @@ from upturn.loop.evaluation import evaluate_version, evaluation_tasks, families_
 from upturn.loop.progress import Progress
 from upturn.models import CARD
 from upturn.records import AgentVersion, fields_json, record
-from upturn.training.pretraining import Course, Phase, pretrain
+from upturn.training.pretraining import Phase, Recipe, pretrain
 
 HELDOUT_TASKS = 900
 PASS_TASKS = 40
 """Training tasks of each family for pass@8."""
-ATTEMPTS = 8
+SAMPLES = 8
+"""Trajectories per task for pass@8."""
 
 
 class Figure(TypedDict):
@@ -35,7 +36,7 @@ class Figure(TypedDict):
 
 @record
 class Card:
-    """What the model is, how it was made and what it can do."""
+    """The model card: architecture, training and success rates."""
 
     name: str
     architecture: str
@@ -55,18 +56,18 @@ class Card:
     """Mean tokens, prompt and observations included, by level."""
 
 
-def limits_of(course: Course) -> Limits:
-    """Of a trajectory in the held-out evaluations of the course."""
+def limits_of(recipe: Recipe) -> Limits:
+    """Limits of a trajectory in the recipe's held-out evaluations."""
     return Limits(
-        max_turns=course.max_turns, max_tokens=course.max_tokens, max_action_tokens=course.max_action_tokens
+        max_turns=recipe.max_turns, max_tokens=recipe.max_tokens, max_action_tokens=recipe.max_action_tokens
     )
 
 
-def build(course: Course, work: Path, target: Path, *, seed: int, threads: int, progress: Progress) -> Card:
-    """Builds the model into ``target``, resuming from ``work``; what was in ``target`` is replaced at the end."""
+def build_model(recipe: Recipe, work: Path, target: Path, *, seed: int, threads: int, progress: Progress) -> Card:
+    """Builds the model in ``work``, resuming from its checkpoints, and finally replaces the files in ``target``."""
     from upturn.training.runs import save_version
 
-    progress.stage("Pre-training", course.steps)
+    progress.stage("Pre-training", recipe.steps)
     done = 0
 
     def show(steps: int, loss: float) -> None:
@@ -74,19 +75,19 @@ def build(course: Course, work: Path, target: Path, *, seed: int, threads: int, 
         progress.advance(steps - done, loss=loss)
         done = steps
 
-    model, tokenizer = pretrain(course, work / "training", seed=seed, threads=threads, progress=show)
+    model, tokenizer = pretrain(recipe, work / "training", seed=seed, threads=threads, progress=show)
     folder = work / "model"
     shutil.rmtree(folder, ignore_errors=True)
     save_version(model, folder, stored="bfloat16")
     tokenizer.save(str(folder / "tokenizer.json"))
-    card = _evaluated(course, folder, model.num_parameters(), seed=seed, threads=threads, progress=progress)
+    card = _evaluate(recipe, folder, model.num_parameters(), seed=seed, threads=threads, progress=progress)
     (folder / CARD).write_text(json.dumps(json.loads(fields_json(card)), indent=2) + "\n")
     put_files(folder, target)
     return card
 
 
 def put_files(source: Path, target: Path) -> None:
-    """Copies a folder's files into ``target``, each by renaming: processes that have the old one mapped keep it."""
+    """Replaces each file atomically, so that processes that have the old one mapped keep it."""
     target.mkdir(parents=True, exist_ok=True)
     for file in sorted(source.iterdir()):
         partial = target / f".{file.name}.partial"
@@ -94,15 +95,15 @@ def put_files(source: Path, target: Path) -> None:
         partial.replace(target / file.name)
 
 
-def _evaluated(
-    course: Course, folder: Path, parameters: int, *, seed: int, threads: int, progress: Progress
+def _evaluate(
+    recipe: Recipe, folder: Path, parameters: int, *, seed: int, threads: int, progress: Progress
 ) -> Card:
-    """The card of the model as it was saved: rounded weights, loaded again."""
-    kit = resolve_kit(course.environment)
-    runtime = AgentRuntime(kit, limits_of(course))
+    """The card of the saved model: its weights are rounded and loaded again."""
+    kit = resolve_kit(recipe.environment)
+    runtime = AgentRuntime(kit, limits_of(recipe))
     version = AgentVersion("nano", "base", "local_model", model=str(folder), parameters={"temperature": 1.0})
     heldout: dict[str, Figure] = {}
-    tasks = evaluation_tasks(kit, course.families, HELDOUT_TASKS, seed=seed, split="heldout")
+    tasks = evaluation_tasks(kit, recipe.families, HELDOUT_TASKS, seed=seed, split="heldout")
     for name, temperature in (("sampled", 1.0), ("greedy", 0.0)):
         progress.stage(f"Held-out evaluation, {name}", 1)
         result = evaluate_version(runtime, version, tasks, Purpose(f"card/{name}", seed, temperature), pool=None)
@@ -112,38 +113,38 @@ def _evaluated(
         for family in families_of(result.marks):
             heldout[f"{name}_{family}"] = _figure(result.interval(family=family))
         progress.advance(1, success=result.rate())
-    progress.stage("pass@8", len(course.families))
-    passed: dict[str, float] = {}
+    progress.stage("pass@8", len(recipe.families))
+    pass_rates: dict[str, float] = {}
     lengths: dict[int, list[int]] = {}
-    for family in course.families:
-        practice = list(islice(kit.tasks(seed=seed + 1, split="train", families=[family]), PASS_TASKS))
-        jobs = [(version, task, number) for task in practice for number in range(ATTEMPTS)]
-        trajectories = runtime.attempt(jobs, Purpose(f"card/pass/{family}", seed, 1.0))
+    for family in recipe.families:
+        tasks = list(islice(kit.tasks(seed=seed + 1, split="train", families=[family]), PASS_TASKS))
+        jobs = [(version, task, number) for task in tasks for number in range(SAMPLES)]
+        trajectories = runtime.rollout(jobs, Purpose(f"card/pass/{family}", seed, 1.0))
         solved = {
             task.id
-            for (_, task, _), each in zip(jobs, trajectories, strict=True)
-            if judge(kit.verifier, task, each).is_success
+            for (_, task, _), trajectory in zip(jobs, trajectories, strict=True)
+            if judge(kit.verifier, task, trajectory).is_success
         }
-        passed[family] = len(solved) / len(practice)
-        rows = [row for each in trajectories for row in each.rows]
+        pass_rates[family] = len(solved) / len(tasks)
+        rows = [row for trajectory in trajectories for row in trajectory.rows]
         lengths.setdefault(kit.families[family], []).extend(len(row.token_ids) for row in rows)
-        progress.advance(1, pass_at_8=passed[family])
+        progress.advance(1, pass_at_8=pass_rates[family])
     return Card(
-        name=course.model,
-        architecture=f"Qwen2, 4 layers, width 128, vocabulary {course.vocabulary:,}",
+        name=recipe.model,
+        architecture=f"Qwen2, 4 layers, width 128, vocabulary {recipe.vocabulary:,}",
         parameters=parameters,
-        steps=course.steps,
-        schedule=tuple(course.schedule),
+        steps=recipe.steps,
+        schedule=tuple(recipe.schedule),
         seed=seed,
         threads=threads,
-        data=course.data,
+        data=recipe.data,
         weights_sha256=sha256((folder / "model.safetensors").read_bytes()).hexdigest(),
         tokenizer_sha256=sha256((folder / "tokenizer.json").read_bytes()).hexdigest(),
         heldout=heldout,
-        pass_at_8=passed,
-        tokens_per_trajectory={f"L{level}": sum(found) / len(found) for level, found in sorted(lengths.items())},
+        pass_at_8=pass_rates,
+        tokens_per_trajectory={f"L{level}": sum(counts) / len(counts) for level, counts in sorted(lengths.items())},
     )
 
 
-def _figure(found: Interval) -> Figure:
-    return {"value": found.mean, "low": found.low, "high": found.high, "n": found.n}
+def _figure(interval: Interval) -> Figure:
+    return {"value": interval.mean, "low": interval.low, "high": interval.high, "n": interval.n}

@@ -1,4 +1,4 @@
-"""Traffic for an agent under canary: routing that avoids an agent would never let its new version be judged."""
+"""Reserved traffic for an agent under canary: otherwise routing that avoids it never evaluates its new version."""
 
 from collections.abc import Sequence
 from hashlib import sha256
@@ -7,18 +7,18 @@ from upturn.arbiter import Candidate, Posterior, RoutingOutcome, RoutingPolicy
 from upturn.records import Decision, Task
 
 CANARY_SHARE = 0.25
-"""Of every family's tasks, at least, for the agent whose canary runs. At a stage of 10 % the candidate then meets
-30 tasks within 1,200; at an exploration floor of 5 % over five agents it would take 30,000."""
+"""Minimum share of every family's tasks for the agent under canary. At a stage of 10 % the candidate then serves 30
+of 1,200 tasks; with an exploration floor of 5 % over five agents that would take 30,000 tasks."""
 
 
-class Reserved:
-    """A routing policy that gives ``agent`` at least ``share`` of the tasks it may do, and else follows ``policy``.
+class ReservedTraffic:
+    """A routing policy that follows ``policy`` but gives ``agent`` at least ``share`` of its eligible tasks.
 
-    It learns nothing itself: what is learned while it stands in place goes to ``policy``.
+    Learning goes to ``policy``.
     """
 
     def __init__(self, policy: RoutingPolicy, agent: str, share: float = CANARY_SHARE) -> None:
-        """``share`` lies above 0 and below 1."""
+        """``share``: above 0 and below 1."""
         assert 0 < share < 1
         self.name = f"{policy.name} ({share:.0%} kept for {agent})"
         self._policy = policy
@@ -26,22 +26,23 @@ class Reserved:
         self._share = share
 
     def probabilities(self, task: Task, candidates: Sequence[Candidate]) -> Sequence[float]:
-        """The policy's, with the agent's raised to the share where it lies below, and the others' scaled down."""
-        found = self._policy.probabilities(task, candidates)
-        for place, candidate in enumerate(candidates):
-            if candidate.agent == self._agent and found[place] < self._share:
-                scale = (1 - self._share) / (1 - found[place])
-                return [self._share if each == place else scale * chance for each, chance in enumerate(found)]
-        return found
+        """The policy's, with the agent's raised to at least the share and the others' scaled down."""
+        probabilities = self._policy.probabilities(task, candidates)
+        for index, candidate in enumerate(candidates):
+            if candidate.agent == self._agent and probabilities[index] < self._share:
+                scale = (1 - self._share) / (1 - probabilities[index])
+                scaled = [scale * probability for probability in probabilities]
+                return [*scaled[:index], self._share, *scaled[index + 1 :]]
+        return probabilities
 
     def learn(self, decision: Decision, outcome: RoutingOutcome) -> None:
-        """As the policy."""
+        """Updates the policy."""
         self._policy.learn(decision, outcome)
 
     def belief(self, family: str, version: str) -> Posterior | None:
-        """The policy's."""
+        """The policy's belief."""
         return self._policy.belief(family, version)
 
     def snapshot(self) -> str:
-        """Of the policy, the agent and the share."""
+        """Digest of the policy's snapshot, the agent and the share."""
         return sha256(f"{self.name}\n{self._policy.snapshot()}".encode()).hexdigest()[:16]

@@ -1,94 +1,81 @@
-"""Why attempts break or cannot be judged, told while they are made: a success rate of 0 alone hides the cause."""
+"""Why trajectories fail or have no verdict, shown during serving: a success rate of 0 alone hides the cause."""
 
 from collections import Counter
-from typing import NamedTuple
 
 from upturn.loop.progress import Progress
 from upturn.records import Evaluation, Trajectory
 
-_LONGEST_CAUSE = 200
-"""Characters: a cause stands on a line with others; the records hold it whole."""
-_NO_CAUSE = "no cause is recorded"
+_MAX_CAUSE_CHARACTERS = 200
+"""A cause shares a line with others; the records hold all of it."""
 
 
-class _Trouble(NamedTuple):
-    """One way in which an attempt came to nothing."""
-
-    what: str
-    """After a count of attempts, ``ended in model_error``."""
-    cause: str
-
-
-class Troubles:
-    """Counts attempts that broke or could not be judged, by what was recorded as the cause."""
+class FailureSummary:
+    """Counts of trajectories that ended in an error or have no verdict, by recorded cause."""
 
     def __init__(self) -> None:
-        self.attempts = 0
-        self.broken = 0
-        """Those that ended in an error, of the agent or of the environment."""
-        self._found: Counter[_Trouble] = Counter()
+        self.trajectories = 0
+        self.errors = 0
+        """Number of trajectories that ended in an error of the agent or the environment."""
+        self._causes: dict[str, Counter[str]] = {}
+        """By kind of failure."""
 
     def add(self, trajectory: Trajectory, evaluation: Evaluation) -> None:
-        """One more attempt."""
-        self.attempts += 1
+        """Counts one trajectory."""
+        self.trajectories += 1
         if trajectory.outcome in ("environment_error", "model_error"):
-            self.broken += 1
-            self._found[_Trouble(f"ended in {trajectory.outcome}", _line(trajectory.error))] += 1
+            self.errors += 1
+            self._count(f"ended in {trajectory.outcome}", trajectory.error)
         if evaluation.verdict == "missing":
-            failed = [gate.detail for gate in evaluation.gates if not gate.is_passed and gate.detail]
-            self._found[_Trouble("could not be judged", _line("".join(failed[:1])))] += 1
+            details = [gate.detail for gate in evaluation.gates if not gate.is_passed and gate.detail]
+            self._count("could not be evaluated", details[0] if details else "")
 
     def clear(self) -> None:
-        """Forgets all attempts."""
-        self.attempts = self.broken = 0
-        self._found.clear()
+        """Resets all counts."""
+        self.trajectories = self.errors = 0
+        self._causes.clear()
 
-    def words(self) -> str:
-        """``60 of 60 attempts ended in environment_error: RuntimeError: boom``, the commonest trouble first.
+    def text(self) -> str:
+        """``60 of 60 trajectories ended in environment_error: RuntimeError: boom``, the most common failure first.
 
-        Each with its commonest cause, and how often that was it where there are others. Empty = no trouble.
+        Each failure has its most common cause, with a count where there are several. Empty = no failures.
         """
-        whole = Counter[str]()
-        for trouble, count in self._found.items():
-            whole[trouble.what] += count
-        return "; ".join(self._told(what, count) for what, count in whole.most_common())
+        parts = []
+        for failure, causes in sorted(self._causes.items(), key=lambda item: -item[1].total()):
+            ((cause, count),) = causes.most_common(1)
+            partly = "" if count == causes.total() else f", {count} of them"
+            parts.append(f"{causes.total()} of {self.trajectories} trajectories {failure}{partly}: {cause}")
+        return "; ".join(parts)
 
-    def _told(self, what: str, count: int) -> str:
-        causes = Counter({trouble.cause: n for trouble, n in self._found.items() if trouble.what == what})
-        ((cause, often),) = causes.most_common(1)
-        among = "" if often == count else f", {often} of them"
-        return f"{count} of {self.attempts} attempts {what}{among}: {cause}"
+    def _count(self, failure: str, cause: str) -> None:
+        line = " ".join(cause.split()) or "no cause was recorded"
+        if len(line) > _MAX_CAUSE_CHARACTERS:
+            line = f"{line[:_MAX_CAUSE_CHARACTERS]}…"
+        self._causes.setdefault(failure, Counter())[line] += 1
 
 
-class TroubleProgress:
-    """Passes progress on, with the troubles of the present stage among its figures."""
+class FailureProgress:
+    """Forwards progress, and adds the failures of the current stage to its figures."""
 
-    def __init__(self, shown: Progress, troubles: Troubles) -> None:
-        self._shown = shown
-        self._troubles = troubles
+    def __init__(self, progress: Progress, failures: FailureSummary) -> None:
+        self._progress = progress
+        self._failures = failures
 
     def stage(self, name: str, total: int | None = None) -> None:
-        """A new stage begins without troubles."""
-        self._troubles.clear()
-        self._shown.stage(name, total)
+        """Starts a stage with no failures."""
+        self._failures.clear()
+        self._progress.stage(name, total)
 
     def advance(self, count: int = 1, **figures: float) -> None:
-        """The troubles so far follow the figures."""
-        self._shown.advance(count, **figures)
-        words = self._troubles.words()
-        if words:
-            self._shown.figure("trouble", words)
+        """Forwards the figures, then the failures so far."""
+        self._progress.advance(count, **figures)
+        text = self._failures.text()
+        if text:
+            self._progress.figure("failures", text)
 
     def note(self, text: str) -> None:
-        """As it is."""
-        self._shown.note(text)
+        """Forwards the note."""
+        self._progress.note(text)
 
     def figure(self, name: str, value: float | str) -> None:
-        """As it is."""
-        self._shown.figure(name, value)
-
-
-def _line(cause: str) -> str:
-    """On one line, shortened."""
-    text = " ".join(cause.split()) or _NO_CAUSE
-    return text if len(text) <= _LONGEST_CAUSE else f"{text[:_LONGEST_CAUSE]}…"
+        """Forwards the figure."""
+        self._progress.figure(name, value)

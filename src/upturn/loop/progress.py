@@ -1,4 +1,4 @@
-"""How long work tells a person where it stands, without knowing how that is shown."""
+"""Progress of long-running work, independent of how it is displayed."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -7,46 +7,46 @@ from upturn.training.runs import CurvePoint
 
 
 class Progress(Protocol):
-    """Receives what happens; showing it is somebody else's concern and never changes the work."""
+    """Receives progress reports; displaying them never changes the work."""
 
     def stage(self, name: str, total: int | None = None) -> None:
-        """The next stage begins and the one before is done; ``total`` units of work, None = not known."""
+        """Starts the next stage and ends the previous one; ``total`` units of work, None = unknown."""
 
     def advance(self, count: int = 1, **figures: float) -> None:
-        """``count`` more units of the present stage are done; ``figures`` are latest values by name."""
+        """Adds ``count`` finished units to the current stage; ``figures`` are latest values by name."""
 
     def note(self, text: str) -> None:
-        """A sentence worth keeping, such as a verdict."""
+        """Shows a sentence, such as a verdict."""
 
     def figure(self, name: str, value: float | str) -> None:
-        """The latest value of something worth watching; numbers are remembered, to show their course."""
+        """Sets the latest value of a figure; the history of numbers may be drawn."""
 
 
 class NoProgress:
-    """Shows nothing: for tests and for work nobody watches."""
+    """Shows nothing."""
 
     def stage(self, name: str, total: int | None = None) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def advance(self, count: int = 1, **figures: float) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def note(self, text: str) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def figure(self, name: str, value: float | str) -> None:
-        """Nothing."""
+        """Does nothing."""
 
 
-def told(progress: Progress, **metrics: str) -> Callable[[CurvePoint], None]:
-    """Passes a training run's course on: units done, those before an interruption too, and figures from metrics."""
+def curve_reporter(progress: Progress, **metrics: str) -> Callable[[CurvePoint], None]:
+    """A callback that reports a training run's points: units done, and figures by the name of their metric."""
     done = 0
 
-    def tell(point: CurvePoint) -> None:
+    def report(point: CurvePoint) -> None:
         nonlocal done
-        found = {figure: point.metrics.get(metric) for figure, metric in metrics.items()}
-        figures = {figure: value for figure, value in found.items() if value is not None}
+        values = {figure: point.metrics.get(metric) for figure, metric in metrics.items()}
+        figures = {figure: value for figure, value in values.items() if value is not None}
         progress.advance(point.units - done, **figures)
         done = point.units
 
-    return tell
+    return report

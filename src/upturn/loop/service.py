@@ -1,8 +1,8 @@
-"""The service of tasks: route, run, judge, remember. Everything that lets agents work goes through here.
+"""The service of tasks: route, run, evaluate, store. All served tasks go through here.
 
-Tasks are served in waves. A wave's decisions are made from what was known when it began, its attempts run together,
-its records are stored in one transaction, and only then the router learns, in the order of the tasks. So a wave is
-done wholly or not at all, and serving it again after an interruption finds what was stored and goes on.
+Tasks are served in waves. A wave's decisions use the router's state at its start, its rollouts run concurrently,
+its records are stored in one transaction, and only then does the router learn, in the order of the tasks. So a wave
+is atomic, and serving it again after an interruption continues from the stored records.
 """
 
 from collections.abc import Sequence
@@ -12,19 +12,13 @@ from upturn.agents import trajectory_id
 from upturn.arbiter import Router, RoutingOutcome
 from upturn.environments import judge
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
-from upturn.loop.failure_summary import Troubles
+from upturn.loop.failure_summary import FailureSummary
 from upturn.pool import Pool
-from upturn.records import (
-    AgentVersion,
-    Decision,
-    Evaluation,
-    Task,
-    Trajectory,
-)
+from upturn.records import AgentVersion, Decision, Evaluation, Task, Trajectory
 
 
 class Served(NamedTuple):
-    """One task, from decision to judgement."""
+    """One served task with its records."""
 
     task: Task
     decision: Decision
@@ -40,41 +34,38 @@ class Service:
         self.router = router
         self.pool = pool
         self.purpose = purpose
-        self.troubles = Troubles()
-        """Of what it served since they were last cleared, as they are where a stage begins."""
+        self.failures = FailureSummary()
+        """Failures of the tasks served since the last ``clear``, which each stage calls at its start."""
 
     def serve(self, tasks: Sequence[Task]) -> list[Served]:
-        """One wave, in the order of the tasks. What is returned is durable and has been learned from.
+        """Serves one wave, in the order of the tasks; on return it is durable and the router has learned from it.
 
         Raises RoutingError, with nothing stored, when a task has no eligible agent.
         """
         decisions = self._decide(tasks)
-        served = self._remembered(tasks, decisions) or self._work(tasks, decisions)
-        for each in served:
-            self.troubles.add(each.trajectory, each.evaluation)
-        outcomes = [RoutingOutcome.of(each.decision, each.evaluation) for each in served]
-        self.router.learn_many([each.decision for each in served], outcomes)
-        return served
+        wave = self._load_stored(tasks, decisions) or self._run(tasks, decisions)
+        for served in wave:
+            self.failures.add(served.trajectory, served.evaluation)
+        outcomes = [RoutingOutcome.of(served.decision, served.evaluation) for served in wave]
+        self.router.learn_many([served.decision for served in wave], outcomes)
+        return wave
 
     def _decide(self, tasks: Sequence[Task]) -> list[Decision]:
-        """Decisions under the load that the wave itself makes."""
-        agents: list[str] = []
-        decisions = []
+        """Decisions under the load of the wave itself."""
+        decisions: list[Decision] = []
         try:
             for task in tasks:
-                decision = self.router.decide(task)
-                agents.append(decision.agent)
-                self.router.load.acquire(agents[-1])
-                decisions.append(decision)
+                decisions.append(self.router.decide(task))
+                self.router.load.acquire(decisions[-1].agent)
         finally:
-            for agent in agents:
-                self.router.load.release(agent)
+            for decision in decisions:
+                self.router.load.release(decision.agent)
         return decisions
 
-    def _work(self, tasks: Sequence[Task], decisions: Sequence[Decision]) -> list[Served]:
+    def _run(self, tasks: Sequence[Task], decisions: Sequence[Decision]) -> list[Served]:
         versions = self.versions()
         jobs = [(versions[decision.chosen], task, 0) for task, decision in zip(tasks, decisions, strict=True)]
-        trajectories = self.runtime.attempt(jobs, self.purpose)
+        trajectories = self.runtime.rollout(jobs, self.purpose)
         evaluations = [
             judge(self.runtime.kit.verifier, task, trajectory)
             for task, trajectory in zip(tasks, trajectories, strict=True)
@@ -82,8 +73,8 @@ class Service:
         self.pool.append(*tasks, *decisions, *trajectories, *evaluations)
         return [Served(*parts) for parts in zip(tasks, decisions, trajectories, evaluations, strict=True)]
 
-    def _remembered(self, tasks: Sequence[Task], decisions: Sequence[Decision]) -> list[Served]:
-        """The wave as it was stored before an interruption; empty when it was not."""
+    def _load_stored(self, tasks: Sequence[Task], decisions: Sequence[Decision]) -> list[Served]:
+        """The wave as stored before an interruption; empty if it was not stored."""
         if not tasks:
             return []
         tenant = tasks[0].tenant
@@ -102,9 +93,9 @@ class Service:
 
     def versions(self) -> dict[str, AgentVersion]:
         """All versions in service by id, candidates included."""
-        found = {}
-        for served in self.router.registry.agents().values():
-            found[served.incumbent.id] = served.incumbent
-            if served.candidate is not None:
-                found[served.candidate.id] = served.candidate
-        return found
+        return {
+            version.id: version
+            for served in self.router.registry.agents().values()
+            for version in (served.incumbent, served.candidate)
+            if version is not None
+        }

@@ -36,11 +36,11 @@ def value_text(value: JsonValue) -> str:
 
 def write_call(action: Action) -> str:
     """The action as one line; raises RecordError when a name in it is not an identifier."""
-    parts = [_checked(action.target, "target"), ".", _checked(action.operation, "operation")]
+    parts = [_identifier(action.target, "target"), ".", _identifier(action.operation, "operation")]
     separator = " "
     for key, value in action.parameters.items():
         escaped = "".join(_ESCAPED.get(character, character) for character in value_text(value))
-        parts += [separator, _checked(key, "parameter"), "=", escaped]
+        parts += [separator, _identifier(key, "parameter"), "=", escaped]
         separator = "; "
     return "".join(parts)
 
@@ -80,7 +80,7 @@ def _unescape(match: re.Match[str]) -> str:
     return _UNESCAPED.get(match.group(1), match.group(1))
 
 
-def _checked(name: str, what: str) -> str:
+def _identifier(name: str, what: str) -> str:
     if not _KEY.match(name):
         raise RecordError(f"an action's {what} must be an identifier ({_NAME}), got {name!r}; it cannot be written")
     return name

@@ -112,7 +112,7 @@ _DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse_constant
 
 
 def _json_at(text: str, start: int) -> tuple[Any, int] | None:  # Any: a JSON border
-    """The JSON value that begins at ``start`` (after blanks) and where it ends; None = there is none."""
+    """The JSON value that starts at ``start`` (after blanks), and its end; None = there is none."""
     while start < len(text) and text[start] in " \t\r\n":
         start += 1
     try:
@@ -133,7 +133,7 @@ def _call(value: Any, thought: str) -> Call | None:  # Any: a JSON border
     if len(argument_keys) > 1 or not _OTHER_KEYS.issuperset(value.keys() - set(argument_keys)):
         return None
     arguments = value[argument_keys[0]] if argument_keys else {}
-    return _named(value.get("name"), arguments, value.get("id"), thought)
+    return _call_of(value.get("name"), arguments, value.get("id"), thought)
 
 
 def _from_parts(parts: Mapping[str, Any], thought: str) -> Call | None:
@@ -142,10 +142,10 @@ def _from_parts(parts: Mapping[str, Any], thought: str) -> Call | None:
     if not _PARTS.issuperset(parts) or not all(isinstance(part, str) for part in (target, operation, reasoning)):
         return None
     thoughts = "\n".join(part for part in (thought.strip(), reasoning) if part)
-    return _named(f"{target}.{operation}", parts.get("parameters", {}), None, thoughts)
+    return _call_of(f"{target}.{operation}", parts.get("parameters", {}), None, thoughts)
 
 
-def _named(name: object, arguments: object, call_id: object, thought: str) -> Call | None:
+def _call_of(name: object, arguments: object, call_id: object, thought: str) -> Call | None:
     if not isinstance(name, str) or not isinstance(arguments, dict):
         return None
     match = _CALLED.match(name)
@@ -183,7 +183,9 @@ def _read_xml(text: str) -> Call | None:
             parameters[match.group(1)] = match.group(2)
             position = match.end()
         is_whole = _XML_END.match(text, position) is not None
-        return _named(function.group(1), parameters, None, text[: start - len("<tool_call>")]) if is_whole else None
+        return (
+            _call_of(function.group(1), parameters, None, text[: start - len("<tool_call>")]) if is_whole else None
+        )
     return None
 
 
@@ -205,13 +207,13 @@ def _read_mistral(text: str) -> Call | None:
     if decoded is None or rest[decoded[1] :].strip():
         return None
     if function is not None:
-        return _named(function.group(1), decoded[0], function.group(2), thought)
+        return _call_of(function.group(1), decoded[0], function.group(2), thought)
     calls = decoded[0] if isinstance(decoded[0], list) else []
     return _call(calls[0], thought) if len(calls) == 1 else None
 
 
 JSON = CallFormat("json", '{"name": <function-name>, "arguments": <args-json-object>}', (), _read_object)
-"""Our own, for templates without tool support."""
+"""For templates without tool support."""
 
 CALL_FORMATS: Mapping[str, CallFormat] = {
     call_format.name: call_format

@@ -1,10 +1,10 @@
 """A renderer for any model with a chat template: the template's own roles, tool lists and call format.
 
 Where the template keeps prefixes, a conversation is only appended to, as with every renderer: the text after an
-action is what the template writes there in a small conversation of the same shape. Where the template renders
-earlier turns differently once later ones follow (thoughts dropped, tools or prompts moved), the whole conversation
-is rendered again and each such prompt starts a new training row. Which of the two applies is probed when the
-renderer is made, by rendering conversations of several turns.
+action is taken from a small conversation of the same shape. Where the template renders earlier turns differently
+once later ones follow (thoughts dropped, tools or prompts moved), the whole conversation is rendered again and each
+such prompt starts a new training row. The constructor probes which of the two applies by rendering conversations of
+several turns.
 
 A turn that was cut off before its end token gets one as context; it is not trained on.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 THOUGHT, THOUGHT_END = "<think>", "</think>"
 _OPENINGS = 64
-"""First prompts that are cached: the rollouts of a group share one."""
+"""Number of cached first prompts: the rollouts of a group share one."""
 _PROBED_TURNS = 3
 _PROBED_THOUGHT = f"{THOUGHT}\nZwhy\n{THOUGHT_END}"
 
@@ -58,8 +58,8 @@ class ChatRenderer:
         self.profile = probe_template(self._template, calls)
         """Which messages the template supports."""
         self._tools = tuple(tools)
-        self._listed = (
-            [self._template.marked(tool_schema(tool)) for tool in tools] if self.profile.lists_tools else []
+        self._tool_schemas = (
+            [self._template.mark(tool_schema(tool)) for tool in tools] if self.profile.lists_tools else []
         )
         eos = [] if self._template.eos_id is None else [self._template.eos_id]
         further = [token for token in (*eos, *stops) if token in self._template.special_ids]
@@ -67,13 +67,13 @@ class ChatRenderer:
         trusted = {*self.profile.calls.markers, THOUGHT, THOUGHT_END}
         self._allowed = frozenset(token for token in trusted if self._template.id_of(token) is not None)
         allowed_ids = {self._template.id_of(token) for token in self._allowed}
-        self._forbidden_ids = self._template.special_ids - allowed_ids
-        self._opened = lru_cache(_OPENINGS)(self._encoded_opening)
-        opening = self._rendered(self._opening(Observation("?"), ""))
+        self._role_ids = self._template.special_ids - allowed_ids
+        self._cached_opening = lru_cache(_OPENINGS)(self._encode_opening)
+        opening = self._render(self._opening(Observation("?"), ""))
         self._begins_in_thought = opening.rstrip().endswith(THOUGHT)
-        self._listed_later = self._tools_listed_later()
+        self._later_tool_schemas = self._choose_later_schemas()
         self._keeps_prefix = {
-            is_prompted: self._probe_prefixes("Zprompt" if is_prompted else "") for is_prompted in (False, True)
+            is_prompted: self._extends_prefixes("Zprompt" if is_prompted else "") for is_prompted in (False, True)
         }
 
     @property
@@ -90,7 +90,7 @@ class ChatRenderer:
 
     def open(self, observation: Observation, prompt: str) -> tuple[int, ...]:
         """System prompt, tools and the first message, up to where the model writes."""
-        return self._opened(observation, prompt)
+        return self._cached_opening(observation, prompt)
 
     def extend(self, observation: Observation) -> tuple[int, ...]:
         """The ids between an action's end token and where the model writes again."""
@@ -107,11 +107,11 @@ class ChatRenderer:
 
     def rerender(self, turns: Sequence[Turn], *, observation: Observation, prompt: str) -> tuple[int, ...]:
         """The whole conversation as the template renders it, with calls written from the turns' actions."""
-        return tuple(self._template.encode(self._rendered(self._conversation(turns, observation, prompt))))
+        return tuple(self._template.encode(self._render(self._conversation(turns, observation, prompt))))
 
     def count(self, text: str) -> int:
         """The number of tokens of the text, with control tokens in it encoded as text."""
-        return len(self._template.encode(self._template.marked(text)))
+        return len(self._template.encode(self._template.mark(text)))
 
     def write(self, action: Action) -> tuple[int, ...]:
         """The call as the template writes it, and the end token.
@@ -120,8 +120,10 @@ class ChatRenderer:
         format's own markers, characters that the tokenizer lacks.
         """
         checked_arguments(action)
-        before, safe = self._opening(Observation("?"), ""), self._safe(action)
-        text = self._closed(call_segment(self._template, self.profile, before, self.profile.call(safe)), safe)
+        before, safe = self._opening(Observation("?"), ""), self._mark_action(action)
+        text = self._close_thought(
+            call_segment(self._template, self.profile, before, self.profile.call(safe)), safe
+        )
         ids = (*self._template.encode(text), self.profile.end_id)
         parsed = self.read(ids)
         if parsed.action is None or not is_same_call(action, parsed.action):
@@ -137,33 +139,33 @@ class ChatRenderer:
         body = list(token_ids[:-1] if is_ended else token_ids)
         valid = [token for token in body if 0 <= token < self._template.size]
         text = self._template.decode(valid)
-        is_readable = is_ended and valid == body and not self._forbidden_ids.intersection(body)
+        is_readable = is_ended and valid == body and not self._role_ids.intersection(body)
         call = self._read(text) if is_readable else None
         return ParsedOutput(text, None if call is None else call.action)
 
-    def _encoded_opening(self, observation: Observation, prompt: str) -> tuple[int, ...]:
-        return tuple(self._template.encode(self._rendered(self._opening(observation, prompt))))
+    def _encode_opening(self, observation: Observation, prompt: str) -> tuple[int, ...]:
+        return tuple(self._template.encode(self._render(self._opening(observation, prompt))))
 
     def _opening(self, observation: Observation, prompt: str) -> Messages:
-        return self._template.marked(self.profile.opening(prompt, _observation_text(observation), self._tools))
+        return self._template.mark(self.profile.opening(prompt, _observation_text(observation), self._tools))
 
-    def _rendered(self, messages: Messages) -> str:
-        return self._template.render(messages, self._listed, asks=True)
+    def _render(self, messages: Messages) -> str:
+        return self._template.render(messages, self._tool_schemas, is_open=True)
 
     def _extension(self, observation: Observation, call_id: str) -> tuple[int, ...]:
-        answer = self._template.marked(_observation_text(observation))
-        text = self._extension_text(answer, call_id, listed=self._listed_later)
+        answer = self._template.mark(_observation_text(observation))
+        text = self._extension_text(answer, call_id, listed=self._later_tool_schemas)
         return tuple(self._template.encode_after(self.profile.end_id, text))
 
     def _extension_text(self, answer: str, call_id: str, *, listed: Sequence[Message]) -> str:
-        """What the template writes after the end of a call.
+        """The template's text after the end of a call.
 
         ``answer`` is marked; ``listed``: the tools, as JSON.
         """
         profile = self.profile
         question: Message = {"role": "user", "content": "?"}
         conversation = [question, profile.call(PROBE, call_id), profile.answer(answer, call_id)]
-        text = self._template.render(conversation, listed, asks=True)
+        text = self._template.render(conversation, listed, is_open=True)
         call_start = text.find(str(PROBE.parameters["value"]))
         end = unmarked_at(text, profile.end_text, max(call_start, 0))
         if call_start < 0 or end < 0:
@@ -172,60 +174,62 @@ class ChatRenderer:
             )
         return text[end + len(profile.end_text) :]
 
-    def _tools_listed_later(self) -> Sequence[Message]:
-        """The tools, or none where the template writes the same after a call without them, which is faster."""
-        without, listed = (self._extension_text("Zanswer", CALL_ID, listed=tools) for tools in ([], self._listed))
-        return [] if without == listed else self._listed
+    def _choose_later_schemas(self) -> Sequence[Message]:
+        """The tools; none where the text after a call is the same without them, which is faster."""
+        without, listed = (
+            self._extension_text("Zanswer", CALL_ID, listed=tools) for tools in ([], self._tool_schemas)
+        )
+        return [] if without == listed else self._tool_schemas
 
-    def _probe_prefixes(self, prompt: str) -> bool:
+    def _extends_prefixes(self, prompt: str) -> bool:
         """Whether rendering each turn of a test conversation extends the rendering of the turn before."""
         thought = _PROBED_THOUGHT if self._template.mentions(THOUGHT_END) else ""
         messages = self._opening(Observation("?"), prompt)
-        text = self._rendered(messages)
+        text = self._render(messages)
         for turn in range(_PROBED_TURNS):
             value, answer = f"Zvalue{turn}", f"Zanswer{turn}"
             action = Action(PROBE.target, PROBE.operation, {"value": value}, thought)
             messages = [*messages, self.profile.call(action), self.profile.answer(answer)]
-            later = self._rendered(messages)
+            later = self._render(messages)
             end = unmarked_at(later, self.profile.end_text, len(text))
             written = later[len(text) : end]
             is_complete = value in written and (not thought or "Zwhy" in written)
             extension = later[end + len(self.profile.end_text) :]
             if end < 0 or not later.startswith(text) or not is_complete:
                 return False
-            if extension != self._extension_text(answer, CALL_ID, listed=self._listed_later):
+            if extension != self._extension_text(answer, CALL_ID, listed=self._later_tool_schemas):
                 return False
             text = later
         return True
 
     def _conversation(self, turns: Sequence[Turn], observation: Observation, prompt: str) -> Messages:
         """All messages. A turn without a call is the assistant's plain text, answered by a user's message."""
-        marked = self._template.marked
+        mark = self._template.mark
         messages = self._opening(turns[0].observation, prompt)
         later = [*(turn.observation for turn in turns[1:]), observation]
         for turn, result in zip(turns, later, strict=True):
-            answer = marked(_observation_text(result))
+            answer = mark(_observation_text(result))
             if turn.action is None:
-                text = marked(turn.text, but=(THOUGHT, THOUGHT_END))
+                text = mark(turn.text, but=(THOUGHT, THOUGHT_END))
                 messages += [{"role": "assistant", "content": text}, {"role": "user", "content": answer}]
             else:
                 call_id = self._call_id(turn)
                 messages += [
-                    self.profile.call(self._safe(turn.action), call_id),
+                    self.profile.call(self._mark_action(turn.action), call_id),
                     self.profile.answer(answer, call_id),
                 ]
         return messages
 
-    def _safe(self, action: Action) -> Action:
+    def _mark_action(self, action: Action) -> Action:
         """The action with all control tokens in it marked, except those around a thought."""
-        marked = self._template.marked
+        mark = self._template.mark
         return replace(
             action,
-            parameters=marked(dict(action.parameters)),
-            thought=marked(action.thought, but=(THOUGHT, THOUGHT_END)),
+            parameters=mark(dict(action.parameters)),
+            thought=mark(action.thought, but=(THOUGHT, THOUGHT_END)),
         )
 
-    def _closed(self, text: str, action: Action) -> str:
+    def _close_thought(self, text: str, action: Action) -> str:
         """The text with the end of the thought that the template's prompt opens."""
         is_closed = 0 <= text.find(THOUGHT_END) < text.find(call_name(action))
         if is_closed or not self._begins_in_thought:
@@ -235,7 +239,7 @@ class ChatRenderer:
         return f"{inner}\n{THOUGHT_END}\n\n{text}"
 
     def _call_id(self, turn: Turn) -> str:
-        """The id that the model gave its call; ours where it gave none."""
+        """The id in the model's call; CALL_ID where it has none."""
         call = self._read(turn.text)
         return CALL_ID if call is None or call.id is None else call.id
 

@@ -4,7 +4,7 @@ Checked, in this order: stop ids; the same arguments give the same ids; prompts 
 prompt and each observation (also an empty one, and an error by its code); written actions end in their only stop id
 and parse back to the same action, unusual values included; truncated output parses as no action, and parsing never
 raises; text that looks like special tokens stays text; a rerendered conversation contains every message, where the
-renderer can rerender; over several turns, a renderer that claims to keep prefixes does. Forked rows, and values
+renderer can rerender; a renderer that claims to keep prefixes does so over several turns. Forked rows, and actions
 refused with RecordError, are counted: a cost, not a violation. Not checked: whether the model was trained with this
 renderer.
 """
@@ -50,7 +50,7 @@ class RendererReport(NamedTuple):
     """The result of a check."""
 
     problems: tuple[str, ...]
-    """Violations of the contract, in words; empty = none."""
+    """Violations of the contract; empty = none."""
     forks: int
     """New training rows in a conversation of three calls without a system prompt; 0 = it is one row."""
     prompted_forks: int
@@ -67,7 +67,7 @@ class RendererReport(NamedTuple):
 def check_renderer(
     renderer: Renderer, *, actions: Sequence[Action] = ACTIONS, special_texts: Sequence[str] = SPECIAL_TEXTS
 ) -> RendererReport:
-    """Violations and forked rows. Pass actions of your environment and special tokens of your template."""
+    """Checks the renderer. Pass actions of your environment and special tokens of your template."""
     check = _Check(renderer, actions, special_texts)
     problems: list[str] = []
     for part in (check.stopping, check.prompts, check.writing, check.reading, check.injection, check.rerendering):
@@ -75,19 +75,18 @@ def check_renderer(
             problems += part()
         except Exception as exc:  # noqa: BLE001  any error of a foreign renderer is a violation to report
             problems.append(f"{part.__name__} could not be checked: it raised {type(exc).__name__}: {exc}")
-    forks: list[int] = []
-    for prompt in ("", "Be brief."):
+    forks = [0, 0]
+    for index, prompt in enumerate(("", "Be brief.")):
         try:
-            forked, violations = check.conversation(prompt)
+            forks[index], violations = check.conversation(prompt)
         except Exception as exc:  # noqa: BLE001  as above
-            forked, violations = 0, [f"a conversation of {_TURNS} turns raised {type(exc).__name__}: {exc}"]
-        forks.append(forked)
+            violations = [f"a conversation of {_TURNS} turns raised {type(exc).__name__}: {exc}"]
         problems += violations
     return RendererReport(tuple(dict.fromkeys(problems)), forks[0], forks[1], tuple(check.refused))
 
 
 class _Check:
-    """Checks one renderer; each method yields problems in words."""
+    """Checks one renderer; each method yields problems."""
 
     def __init__(self, renderer: Renderer, actions: Sequence[Action], special_texts: Sequence[str]) -> None:
         self._renderer = renderer
@@ -101,28 +100,25 @@ class _Check:
         if not stops or len(set(stops)) < len(stops) or not all(isinstance(stop, int) for stop in stops):
             yield f"stop_ids must name at least one token, each once, got {stops!r}"
         if stops != self._renderer.stop_ids:
-            yield "stop_ids changed between two looks"
+            yield "stop_ids changed between two reads"
 
     def prompts(self) -> Iterator[str]:
         renderer, instruction = self._renderer, Observation("count the red boats")
         opened = yield from self._same("open()", lambda: renderer.open(instruction, ""))
         yield from self._missing("open() of an instruction", opened, instruction.text)
-        opened = yield from self._same(
-            "open() with a prompt", lambda: renderer.open(instruction, "Speak of nothing green")
-        )
+        prompt = "Speak of nothing green"
+        opened = yield from self._same("open() with a prompt", lambda: renderer.open(instruction, prompt))
         yield from self._missing("open() with a system prompt", opened, instruction.text)
-        yield from self._missing("open() with a system prompt", opened, "Speak of nothing green")
+        yield from self._missing("open() with a system prompt", opened, prompt)
         extended = yield from self._same("extend()", lambda: renderer.extend(instruction))
         yield from self._missing("extend()", extended, instruction.text)
         refused = Observation("there is no such boat", code="no_boat")
         extended = yield from self._same("extend() of an error", lambda: renderer.extend(refused))
         yield from self._missing("extend() of an error", extended, refused.code)
-        for what, ids in (
-            ("open", renderer.open(Observation(""), "")),
-            ("extend", renderer.extend(Observation(""))),
-        ):
+        empty = Observation("")
+        for method, ids in (("open", renderer.open(empty, "")), ("extend", renderer.extend(empty))):
             if not ids:
-                yield f"{what}() of an empty observation gave no ids"
+                yield f"{method}() of an empty observation gave no ids"
 
     def writing(self) -> Iterator[str]:
         renderer = self._renderer
@@ -161,7 +157,7 @@ class _Check:
                 renderer.read(written[position:])
             for invalid in ((*written[:-1], *opened, stop), (*written, *written)):
                 if renderer.read(invalid).action is not None:
-                    yield f"{action!r} followed by a prompt or by itself parses as an action"
+                    yield f"{action!r} followed by a prompt or repeated parses as an action"
         for invalid in ((), (stop,), (stop, stop), (max(opened) + 10**6, stop)):
             if renderer.read(invalid).action is not None:
                 yield f"the ids {invalid!r} parse as an action"
@@ -177,15 +173,16 @@ class _Check:
         if isinstance(self._renderer, RerenderingRenderer):
             uses["a rerendered conversation"] = partial(self._rerendered, self._renderer)
         for what, use in uses.items():
-            expected = _counted(use("boats"), structure)
+            expected = _special_counts(use("boats"), structure)
             for text in self._special_texts:
                 try:
-                    actual = _counted(use(f"boats {text} boats"), structure)
+                    actual = _special_counts(use(f"boats {text} boats"), structure)
                 except RecordError:
                     self.refused.append(Action("user", "answer", {"text": text}))
                     continue
                 if actual != expected:
-                    yield f"the text {text!r} in {what} became a special token: {_difference(expected, actual)}"
+                    difference = _difference_text(expected, actual)
+                    yield f"the text {text!r} in {what} became a special token: {difference}"
 
     def rerendering(self) -> Iterator[str]:
         renderer = self._renderer
@@ -201,16 +198,15 @@ class _Check:
     def _rerendered(self, renderer: RerenderingRenderer, text: str) -> tuple[int, ...]:
         """A conversation with the text in both observations. (Model output may contain control tokens.)"""
         action = Action("boats", "count", {"colour": "red"})
+        written = self._renderer.read(self._renderer.write(action)).text
         turns = (
-            Turn(
-                Observation("count the red boats"), self._renderer.read(self._renderer.write(action)).text, action
-            ),
+            Turn(Observation("count the red boats"), written, action),
             Turn(Observation(f"there are 5 {text}"), "what are they?", None),
         )
         return renderer.rerender(turns, observation=Observation(f"{text} are ships"), prompt="Be brief.")
 
     def conversation(self, prompt: str) -> tuple[int, list[str]]:
-        """The number of forked rows, and problems in words."""
+        """The number of forked rows, and problems."""
         renderer, turns, history = self._renderer, list[Turn](), tuple[int, ...]()
         claims_prefixes = not isinstance(renderer, ConversationRenderer) or renderer.keeps_prefix(prompt)
         forks, problems = 0, list[str]()
@@ -229,10 +225,8 @@ class _Check:
             turns.append(Turn(observation, renderer.read(written).text, action))
             observation = Observation(f"there are {number + 5} boats")
         if claims_prefixes and forks:
-            problems.append(
-                f"it claims to keep prefixes, but {forks} of {_TURNS - 1} later prompts do not extend the one "
-                "before"
-            )
+            later = f"{forks} of {_TURNS - 1} later prompts"
+            problems.append(f"it claims to keep prefixes, but {later} do not extend the one before")
         return forks, problems
 
     def _same(self, what: str, call: Callable[[], ValueT]) -> Generator[str, None, ValueT]:
@@ -258,10 +252,10 @@ class _Check:
         return frozenset(special.union(renderer.stop_ids))
 
 
-def _counted(ids: Sequence[int], structure: frozenset[int]) -> Counter[int]:
+def _special_counts(ids: Sequence[int], structure: frozenset[int]) -> Counter[int]:
     return Counter(token for token in ids if token in structure)
 
 
-def _difference(expected: Counter[int], actual: Counter[int]) -> str:
+def _difference_text(expected: Counter[int], actual: Counter[int]) -> str:
     changed = sorted(token for token in expected | actual if expected[token] != actual[token])
     return ", ".join(f"id {token} occurs {actual[token]} times instead of {expected[token]}" for token in changed)

@@ -1,6 +1,6 @@
 """A client of OpenAI-compatible chat endpoints: text in, text out, without token ids.
 
-Its completions can be routed, judged and recorded, but not trained on: their token ids are unknown. Covered:
+Its completions can be routed, evaluated and recorded, but not trained on: their token ids are unknown. Covered:
 timeouts, retries (see ``transport``), named errors. Not covered: streaming, tool calls, images. The key is sent as
 a bearer token and never appears in an error.
 """
@@ -13,7 +13,7 @@ import httpx2
 from pydantic import Field, ValidationError
 
 from upturn.errors import ModelError
-from upturn.models.transport import RetryPolicy, WireModel, base_of, bearer, post
+from upturn.models.transport import RetryPolicy, WireModel, base_of, bearer, send
 
 
 class Message(NamedTuple):
@@ -28,10 +28,10 @@ class Completion(NamedTuple):
 
     text: str
     prompt_tokens: int
-    """As the endpoint reports; 0 where it does not."""
+    """As reported by the endpoint; 0 = not reported."""
     written_tokens: int
     model: str
-    """The name the endpoint reports."""
+    """The name reported by the endpoint."""
 
 
 class _Content(WireModel):
@@ -77,7 +77,7 @@ class ChatEndpoint:
         self._retry = RetryPolicy(timeout_seconds, retries, sleep)
 
     async def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int) -> Completion:
-        """The answer to a chat; raises ModelError after the last try, naming the endpoint and what it said."""
+        """The answer to a chat; raises ModelError after the last try, with the endpoint and its response."""
         payload = {
             "model": self._model,
             "messages": [message._asdict() for message in messages],
@@ -85,9 +85,10 @@ class ChatEndpoint:
             "max_tokens": max_tokens,
         }
         async with httpx2.AsyncClient(timeout=None, headers=self._headers) as client:
-            return self._read(await post(client, self._url, payload, model=self._model, retry=self._retry))
+            request = client.build_request("POST", self._url, json=payload)
+            return self._parse(await send(request, client, model=self._model, retry=self._retry))
 
-    def _read(self, response: httpx2.Response) -> Completion:
+    def _parse(self, response: httpx2.Response) -> Completion:
         try:
             body = _Body.model_validate_json(response.content)
             text = body.choices[0].message.content

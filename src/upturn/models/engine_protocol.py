@@ -66,21 +66,21 @@ class Dialect(Protocol):
 
     default_scale: LogprobScale
     form: WeightsForm
-    """What it can load at run time."""
+    """The form of weights that it can load at run time."""
     raw_advice: str
-    """How to start it so that its log-probs are raw."""
+    """How to start the engine so that its log-probs are raw."""
 
     def generate(self, request: GenerationRequest, budget: int, version: str) -> Call:
-        """Requests a continuation of at most ``budget`` tokens from the weights named ``version``."""
+        """The request for a continuation of at most ``budget`` tokens from the weights named ``version``."""
 
-    def read(self, content: bytes) -> Answer:
+    def parse(self, content: bytes) -> Answer:
         """Raises ValueError for content that is not an answer of this engine."""
 
     def load(self, folder: Path, version: str) -> Call:
-        """Requests loading the weights in a folder that the engine can read, under a name."""
+        """The request to load the weights in a folder that the engine can read, under a name."""
 
     def unload(self, version: str) -> Call | None:
-        """Requests unloading weights; None = no request is needed."""
+        """The request to unload weights; None = none is needed."""
 
 
 _Id = Annotated[int, Field(ge=0)]
@@ -136,22 +136,23 @@ class Vllm:
             },
         )
 
-    def read(self, content: bytes) -> Answer:
+    def parse(self, content: bytes) -> Answer:
         """Raises ValueError where token ids or log-probs are missing."""
         body = _Completion.model_validate_json(content)
         choice = body.choices[0]
         if choice.token_ids is None:
             raise ValueError(
-                "there are no token_ids; an engine that knows return_token_ids is needed (vLLM ≥ 0.10.2)"
+                "there are no token_ids; an engine that supports return_token_ids is needed (vLLM ≥ 0.10.2)"
             )
         if choice.logprobs is None:
             raise ValueError("there are no logprobs")
-        marked = choice.logprobs.tokens
-        is_marked = bool(marked) and all(_is_marked(token) for token in marked)
+        tokens = choice.logprobs.tokens  # "token_id:11", or text where the engine does not return ids
+        scored = [token.removeprefix(_TOKEN) for token in tokens if token.startswith(_TOKEN)]
+        has_ids = 0 < len(scored) == len(tokens) and all(map(str.isdecimal, scored))
         return Answer(
             tuple(choice.token_ids),
             tuple(choice.logprobs.token_logprobs),
-            tuple(int(token.removeprefix(_TOKEN)) for token in marked) if is_marked else None,
+            tuple(map(int, scored)) if has_ids else None,
             choice.finish_reason or "",
             body.model,
             None if choice.prompt_token_ids is None else tuple(choice.prompt_token_ids),
@@ -209,7 +210,7 @@ class Sglang:
             },
         )
 
-    def read(self, content: bytes) -> Answer:
+    def parse(self, content: bytes) -> Answer:
         """Raises ValueError where token ids or log-probs are missing."""
         body = _Generated.model_validate_json(content)
         meta = body.meta_info
@@ -241,7 +242,3 @@ def dialect_of(name: DialectName) -> Dialect:
     if name not in known:
         raise ModelError(f"unknown dialect {name!r}; known: {', '.join(known)}")
     return known[name]
-
-
-def _is_marked(token: str) -> bool:
-    return token.startswith(_TOKEN) and token.removeprefix(_TOKEN).isdecimal()

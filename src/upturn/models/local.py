@@ -1,4 +1,4 @@
-"""Models that run in this process: located by folder or Hugging Face name, loaded, and paired with a renderer.
+"""Models that run in this process: located by folder or Hugging Face name, loaded, and given a renderer.
 
 Order of search: a folder of that name; the local cache of the Hugging Face hub; the hub itself. A folder holds a
 model as transformers saves it, or a LoRA adapter as PEFT saves it: then its base is located in the same way, and
@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 Precision = Literal["float32", "bfloat16"]
-_FILES = ["*.json", "*.safetensors", "*.jinja"]
-"""Downloaded from the hub."""
-_NOT_FILES = ["original/*", "consolidated*"]
-"""The same weights in other formats."""
-_CURE = "give a folder as transformers saves it, with tokenizer.json"
-_DAMAGED = "train or copy it again"
+_SELECTION: Any = {
+    "allow_patterns": ["*.json", "*.safetensors", "*.jinja"],
+    "ignore_patterns": ["original/*", "consolidated*"],  # the same weights in other formats
+}
+"""Files downloaded from the hub."""
+_FOLDER_REMEDY = "give a folder as transformers saves it, with tokenizer.json"
+_COPY_REMEDY = "train or copy it again"
 _ADAPTER = "adapter_config.json"
 
 
@@ -38,7 +39,7 @@ class LocalModel(NamedTuple):
     """A model that runs in this process, with its tokenizer."""
 
     model: "PreTrainedModel"
-    """In evaluation mode; float32 unless asked otherwise."""
+    """In evaluation mode; float32 by default."""
     tokenizer: "Tokenizer"
     chat: "PreTrainedTokenizerBase | None" = None
     """The tokenizer with its chat template; None = it has none."""
@@ -64,16 +65,13 @@ class LocalModel(NamedTuple):
                 f"{', '.join(SPECIAL_TOKENS)}, so its prompt format is unknown; use the instruction-tuned variant, "
                 "or put its chat_template.jinja into its folder"
             )
-        return ChatRenderer(self.chat, tools, options=options, stops=_stops(self.model))
+        # Llama 3.1, for one, ends calls with another token than the template's
+        eos: Any = getattr(self.model.generation_config, "eos_token_id", None)  # None, one id or several
+        stops = [eos] if isinstance(eos, int) else eos or []
+        return ChatRenderer(self.chat, tools, options=options, stops=stops)
 
 
-def _stops(model: "PreTrainedModel") -> Sequence[int]:
-    """End-of-turn tokens from the generation settings; Llama 3.1, for one, ends calls with a different token."""
-    eos: Any = getattr(model.generation_config, "eos_token_id", None)  # None, one id or several
-    return [eos] if isinstance(eos, int) else eos or []
-
-
-def load_model(name: str, *, precision: Precision = "float32", cure: str = _DAMAGED) -> LocalModel:
+def load_model(name: str, *, precision: Precision = "float32", remedy: str = _COPY_REMEDY) -> LocalModel:
     """The model in a folder or of a Hugging Face name; raises ModelError with the problem and the remedy.
 
     No padding token is needed: nothing is padded with tokens. A tokenizer without an end token uses the token that
@@ -82,8 +80,8 @@ def load_model(name: str, *, precision: Precision = "float32", cure: str = _DAMA
     folder = find_folder(name)
     if (folder / _ADAPTER).is_file():
         return _with_adapter(name, folder, precision)
-    check_files(name, folder, cure=_CURE)
-    return load_folder(name, folder, precision=precision, cure=cure)
+    check_files(name, folder, remedy=_FOLDER_REMEDY)
+    return load_folder(name, folder, precision=precision, remedy=remedy)
 
 
 def find_folder(name: str) -> Path:
@@ -94,7 +92,7 @@ def find_folder(name: str) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        return Path(snapshot_download(name, allow_patterns=_FILES, ignore_patterns=_NOT_FILES))
+        return Path(snapshot_download(name, **_SELECTION))
     except (OSError, ValueError) as exc:  # the hub raises subclasses of these
         reason = str(exc).strip().splitlines()[0] if str(exc).strip() else type(exc).__name__
         raise ModelError(
@@ -122,13 +120,13 @@ def local_folder(name: str) -> Path:
         from huggingface_hub import snapshot_download
 
         with suppress(OSError, ValueError):  # not in the cache
-            return Path(
-                snapshot_download(name, allow_patterns=_FILES, ignore_patterns=_NOT_FILES, local_files_only=True)
-            )
+            return Path(snapshot_download(name, local_files_only=True, **_SELECTION))
     return Path(name)
 
 
-def load_folder(name: str, folder: Path, *, precision: Precision = "float32", cure: str = _DAMAGED) -> LocalModel:
+def load_folder(
+    name: str, folder: Path, *, precision: Precision = "float32", remedy: str = _COPY_REMEDY
+) -> LocalModel:
     """Loads the model from a folder whose files exist."""
     import torch
     from transformers import AutoModelForCausalLM
@@ -145,20 +143,25 @@ def load_folder(name: str, folder: Path, *, precision: Precision = "float32", cu
             output_loading_info=True,  # returns a pair, unlike its annotation
         )
         model, report = loaded
-        _check_parts(model.config.vocab_size, tokenizer.get_vocab_size(), sorted(report["missing_keys"]))
+        # defects that load without error and fail later, or produce noise
+        if missing := sorted(report["missing_keys"]):
+            raise ValueError(f"{len(missing)} weights are missing, such as {missing[0]}")
+        tokens, embeddings = tokenizer.get_vocab_size(), model.config.vocab_size
+        if tokens > embeddings:
+            raise ValueError(f"its tokenizer has {tokens} tokens, its weights only {embeddings}")
     except Exception as exc:  # the libraries raise many types for a damaged folder
-        raise ModelError(f"model {name!r} in {str(folder)!r} cannot be loaded: {exc}; {cure}") from exc
+        raise ModelError(f"model {name!r} in {str(folder)!r} cannot be loaded: {exc}; {remedy}") from exc
     return LocalModel(model.eval(), tokenizer, chat, name)
 
 
-def check_files(name: str, folder: Path, *, cure: str) -> None:
+def check_files(name: str, folder: Path, *, remedy: str) -> None:
     """Raises ModelError naming the first file that a folder lacks."""
     weights = "model.safetensors"
     if (folder / f"{weights}.index.json").is_file():
         weights = f"{weights}.index.json"  # in several files
     for file in ("config.json", weights, "tokenizer.json"):
         if not (folder / file).is_file():
-            raise ModelError(f"model {name!r}: {str(folder / file)!r} is missing; {cure}")
+            raise ModelError(f"model {name!r}: {str(folder / file)!r} is missing; {remedy}")
 
 
 def _tokenizers(folder: Path) -> "tuple[Tokenizer, PreTrainedTokenizerBase | None]":
@@ -177,18 +180,10 @@ def _tokenizers(folder: Path) -> "tuple[Tokenizer, PreTrainedTokenizerBase | Non
 
 
 def _has_template(folder: Path) -> bool:
-    settings = folder / "tokenizer_config.json"
-    if (folder / "chat_template.jinja").is_file() or (folder / "chat_template.json").is_file():
+    if any((folder / name).is_file() for name in ("chat_template.jinja", "chat_template.json")):
         return True
+    settings = folder / "tokenizer_config.json"
     return settings.is_file() and bool(json.loads(settings.read_text()).get("chat_template"))
-
-
-def _check_parts(embeddings: int, tokens: int, missing: Sequence[str]) -> None:
-    """Raises ValueError for defects that load without error and fail later, or produce noise."""
-    if missing:
-        raise ValueError(f"{len(missing)} weights are missing, such as {missing[0]}")
-    if tokens > embeddings:
-        raise ValueError(f"its tokenizer has {tokens} tokens, its weights only {embeddings}")
 
 
 def _with_adapter(name: str, folder: Path, precision: Precision) -> LocalModel:
@@ -207,7 +202,7 @@ def _with_adapter(name: str, folder: Path, precision: Precision) -> LocalModel:
             adapted: Any = PeftModel.from_pretrained(loaded.model, str(folder))
         model = adapted.merge_and_unload(safe_merge=True)
     except Exception as exc:  # the libraries raise many types for a damaged folder
-        raise ModelError(f"adapter {name!r} cannot be applied to {base!r}: {exc}; {_DAMAGED}") from exc
+        raise ModelError(f"adapter {name!r} cannot be applied to {base!r}: {exc}; {_COPY_REMEDY}") from exc
     return loaded._replace(model=model.eval(), name=name)
 
 
@@ -221,7 +216,7 @@ def _base_of(name: str, folder: Path) -> str:
     try:
         base = json.loads((folder / _ADAPTER).read_text())["base_model_name_or_path"]
     except (OSError, ValueError, KeyError, TypeError) as exc:
-        raise ModelError(f"adapter {name!r}: {str(folder / _ADAPTER)!r} is damaged: {exc}; {_DAMAGED}") from exc
+        raise ModelError(f"adapter {name!r}: {str(folder / _ADAPTER)!r} is damaged: {exc}; {_COPY_REMEDY}") from exc
     if not isinstance(base, str) or not base:
         raise ModelError(
             f"adapter {name!r} names no base model, got {base!r}; write its name or folder as "

@@ -23,11 +23,11 @@ class GenerationRequest:
     temperature: float
     """0 = greedy."""
     session: str
-    """Unique per rollout: (run, task, attempt)."""
+    """Unique per rollout."""
     order: tuple[int, int]
-    """(task index, attempt): batches are sorted by it, so results do not depend on arrival order."""
+    """(task index, rollout number): batches are sorted by it, so results do not depend on arrival order."""
     seed: int
-    """Seed of this call's random numbers, from (seed, task, attempt, turn)."""
+    """Seed of this call's random numbers."""
 
 
 @record
@@ -49,4 +49,4 @@ class Model(Protocol):
         """The continuation; raises ModelError when the request cannot be served."""
 
     def release(self, session: str) -> None:
-        """Forgets a session's cache; unknown sessions are fine."""
+        """Frees a session's cache; unknown sessions are ignored."""

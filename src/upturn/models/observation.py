@@ -1,8 +1,8 @@
 """Observations as model output, for world models: predicted after an action, as a continuation of the same tokens.
 
 Independent of grammar and template: the start and end of an observation are derived from the agents' renderer,
-where its text stands between two structural tokens, which never encode text. So a prediction continues exactly the
-tokens of a rollout, and ends where the next message would begin.
+where its text is between two structural tokens, which never encode text. So a prediction continues exactly the
+tokens of a rollout, and ends where the next message would start.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ from upturn.models.renderer import Renderer
 from upturn.records import Observation
 
 PROBES = ("moved m27 to archive", "7", "no such mail", "Berlin, 5 o'clock")
-"""Texts that begin and end with different characters."""
+"""Texts with different first and last characters."""
 
 
 class ObservationWriter(Protocol):
@@ -43,7 +43,7 @@ class _Parts(NamedTuple):
 
 
 class RenderedObservations:
-    """An ObservationWriter for any renderer whose observations stand between structural tokens."""
+    """An ObservationWriter for any renderer whose observations are between structural tokens."""
 
     def __init__(self, renderer: Renderer) -> None:
         """Raises ModelError where no structural token follows an observation's text."""
@@ -96,11 +96,9 @@ class RenderedObservations:
         if not token_ids or token_ids[-1] not in self.stop_ids or self._structure.intersection(token_ids[:-1]):
             return None
         text = self._renderer.read(token_ids[:-1]).text
-        if len(text) < len(self._head) + len(self._tail):
-            return None
-        if not (text.startswith(self._head) and text.endswith(self._tail)):
-            return None
-        return text[len(self._head) : len(text) - len(self._tail)].strip()
+        end = len(text) - len(self._tail)
+        is_framed = text.startswith(self._head) and text.endswith(self._tail) and len(self._head) <= end
+        return text[len(self._head) : end].strip() if is_framed else None
 
     def _frame(self) -> tuple[str, str]:
         """The constant text before and after an observation's text."""
@@ -125,11 +123,9 @@ class RenderedObservations:
     def _is_text(self, token: int) -> bool:
         """True for a token that also encodes text, such as a line break."""
         piece = self._renderer.read((token,)).text
-        usual = self._count(token, "x")
-        return any(self._count(token, text) > usual for text in (piece, f"x{piece}x", f"x{piece} x"))
-
-    def _count(self, token: int, text: str) -> int:
-        return self._renderer.extend(Observation(text)).count(token)
+        texts = ("x", piece, f"x{piece}x", f"x{piece} x")
+        usual, *counts = (self._renderer.extend(Observation(text)).count(token) for text in texts)
+        return max(counts) > usual
 
     def _parts(self, token_ids: Iterable[int]) -> _Parts:
         segments: list[list[int]] = [[]]

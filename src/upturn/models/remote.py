@@ -13,9 +13,10 @@ seed: its batching changes rounding.
 import asyncio
 import math
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ import httpx2
 from upturn.errors import ConfigError, ModelError
 from upturn.models.engine_protocol import Answer, Call, DialectName, LogprobScale, WeightsForm, dialect_of
 from upturn.models.model import FinishReason, Generation, GenerationRequest
-from upturn.models.transport import RetryPolicy, base_of, bearer, get, post
+from upturn.models.transport import RetryPolicy, base_of, bearer, send
 
 _ROUNDING = 1e-3
 """Nats by which rounding may raise a log-prob above 0."""
@@ -34,24 +35,24 @@ _CHECK_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class RemoteSettings:
-    """Where an engine is, and how it is called. Raises ConfigError with all invalid values."""
+    """Address and limits of an engine. Raises ConfigError with all invalid values."""
 
     base_url: str
     """``http://127.0.0.1:8000``, with or without ``/v1``."""
     dialect: DialectName = "vllm"
     max_length: int | None = None
-    """Tokens of the longest context that the engine takes (vLLM's ``--max-model-len``): a call without room for one
-    more token gives none then. None = unknown; such a call is refused by the engine."""
+    """The engine's longest context in tokens (vLLM's ``--max-model-len``): a call without room for one more token
+    then gives none. None = unknown; the engine refuses such a call."""
     concurrency: int = 64
-    """Requests under way at the same time; further ones wait here."""
+    """Concurrent requests; further ones wait here."""
     timeout_seconds: float = 120.0
-    """Of one try of one request."""
+    """Timeout of one try of a request."""
     retries: int = 3
-    """Further tries after a failure that may pass."""
+    """Further tries after a transient failure."""
     logprobs: LogprobScale | None = None
-    """Whether the engine's log-probs are the model's own (``raw``) or those of what it sampled from, temperature
-    and all (``processed``): at temperature 1 they are the same. None = the engine's default: raw for vLLM,
-    processed for SGLang."""
+    """Whether the engine's log-probs are the model's own (``raw``) or those of the distribution that it sampled
+    from (``processed``); at temperature 1 they are the same. None = the engine's default: raw for vLLM, processed
+    for SGLang."""
 
     def __post_init__(self) -> None:
         """Checks every field."""
@@ -76,7 +77,7 @@ class RemoteSettings:
 
 
 class _Connection(NamedTuple):
-    """Shared by the calls of one event loop."""
+    """HTTP client and limit shared by the calls of one event loop."""
 
     client: httpx2.AsyncClient
     semaphore: asyncio.Semaphore
@@ -123,7 +124,7 @@ class RemoteEngine:
 
     @property
     def form(self) -> WeightsForm:
-        """What ``load_weights`` loads: the folder of an adapter, or of a whole model."""
+        """The form of weights that ``load_weights`` loads: an adapter, or a full model."""
         return self._dialect.form
 
     def refresh(self) -> None:
@@ -156,9 +157,9 @@ class RemoteEngine:
         call = self._dialect.generate(request, budget, version)
         async with self._connected() as connection, connection.semaphore:
             response = await self._post(connection, call)
-        answer = self._read(call, response)
-        problem = _problem(answer, request, budget, version)
-        if problem is not None:
+        answer = self._parse(call, response)
+        problems = chain(_prompt_problems(answer, request, version), _token_problems(answer, request, budget))
+        if problem := next(problems, None):
             raise ModelError(f"{self._base}{call.path} cannot be trained on: {problem}")
         reason: FinishReason = "stop" if answer.token_ids[-1] in request.stop_ids else "length"
         logprobs = tuple(min(float(logprob or 0.0), 0.0) for logprob in answer.logprobs)
@@ -169,7 +170,8 @@ class RemoteEngine:
         seconds = min(self.settings.timeout_seconds, _CHECK_SECONDS)
         retry = replace(self._retry, timeout_seconds=seconds, retries=min(self.settings.retries, 1))
         async with self._connected() as connection:
-            await get(connection.client, f"{self._base}/v1/models", model=self._version, retry=retry)
+            query = connection.client.build_request("GET", f"{self._base}/v1/models")
+            await send(query, connection.client, model=self._version, retry=retry)
 
     async def load_weights(self, folder: Path, version: str) -> None:
         """Makes the engine load the weights in ``folder``, which it must be able to read, and sample from them.
@@ -182,30 +184,27 @@ class RemoteEngine:
         if version == self._loaded:
             return
         async with self._connected() as connection:
-            await self._load(connection, self._dialect.load(folder, version))
+            try:
+                await self._post(connection, self._dialect.load(folder, version))
+            except ModelError as exc:
+                # A timed-out try may have succeeded; the name is the weights' hash, so these are the same weights.
+                if "already been loaded" not in str(exc):
+                    raise ModelError(
+                        f"{exc}. The engine must be able to read the folder under the same path, and must allow "
+                        "weight updates (vLLM: --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True)"
+                    ) from exc
             previous, self._version, self._loaded = self._loaded, version, version
             unload = None if previous is None else self._dialect.unload(previous)
             if unload is not None:
                 await self._post(connection, unload)
 
-    async def _load(self, connection: _Connection, call: Call) -> None:
-        try:
-            await self._post(connection, call)
-        except ModelError as exc:
-            # A timed-out try may have succeeded; the name is the weights' hash, so these are the same weights.
-            if "already been loaded" not in str(exc):
-                raise ModelError(
-                    f"{exc}. The engine must be able to read the folder under the same path, and must allow weight "
-                    "updates (vLLM: --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True)"
-                ) from exc
-
     async def _post(self, connection: _Connection, call: Call) -> httpx2.Response:
-        url = f"{self._base}{call.path}"
-        return await post(connection.client, url, call.payload, model=self._version, retry=self._retry)
+        request = connection.client.build_request("POST", f"{self._base}{call.path}", json=call.payload)
+        return await send(request, connection.client, model=self._version, retry=self._retry)
 
-    def _read(self, call: Call, response: httpx2.Response) -> Answer:
+    def _parse(self, call: Call, response: httpx2.Response) -> Answer:
         try:
-            return self._dialect.read(response.content)
+            return self._dialect.parse(response.content)
         except ValueError as exc:  # pydantic's errors are ValueErrors
             raise ModelError(
                 f"{self._base}{call.path} did not answer as an engine that returns token ids and log-probs "
@@ -220,10 +219,8 @@ class RemoteEngine:
             verify: Any = self._base.startswith("https://")  # loading the system's certificates is slow
             limits = httpx2.Limits(max_connections=None, max_keepalive_connections=self.settings.concurrency)
             client = httpx2.AsyncClient(timeout=None, headers=self._headers, verify=verify, limits=limits)
-            self._connection, self._users = (
-                _Connection(client, asyncio.Semaphore(self.settings.concurrency), loop),
-                0,
-            )
+            self._connection = _Connection(client, asyncio.Semaphore(self.settings.concurrency), loop)
+            self._users = 0
         connection = self._connection
         self._users += 1
         try:
@@ -235,63 +232,42 @@ class RemoteEngine:
                 await connection.client.aclose()
 
 
-def _problem(answer: Answer, request: GenerationRequest, budget: int, version: str) -> str | None:
-    """Why the answer is inconsistent; None = it is consistent."""
-    checks = (*_prompt_checks(answer, request, version), *_token_checks(answer, request, budget))
-    return next((text for is_wrong, text in checks if is_wrong), None)
-
-
-def _prompt_checks(answer: Answer, request: GenerationRequest, version: str) -> tuple[tuple[bool, str], ...]:
-    """Problems before the first token, each with whether it occurs."""
+def _prompt_problems(answer: Answer, request: GenerationRequest, version: str) -> Iterator[str]:
+    """Inconsistencies of weights and prompt."""
     sent = len(request.prompt_ids)
-    return (
-        (
-            answer.version != version,
+    if answer.version != version:
+        yield (
             f"it answers with weights {answer.version!r}, but {version!r} were loaded; load them again, and make "
-            "sure that nothing else changes them",
-        ),
-        (
-            answer.prompt_ids is not None and answer.prompt_ids != request.prompt_ids,
-            "its prompt_token_ids are not the ids that were sent: it retokenises the prompt from text",
-        ),
-        (
-            answer.prompt_tokens is not None and answer.prompt_tokens != sent,
-            f"it received {answer.prompt_tokens} prompt tokens, {sent} were sent: it adds or truncates tokens",
-        ),
-    )
+            "sure that nothing else changes them"
+        )
+    if answer.prompt_ids not in {None, request.prompt_ids}:
+        yield "its prompt_token_ids are not the ids that were sent: it retokenises the prompt from text"
+    if answer.prompt_tokens not in {None, sent}:
+        yield f"it received {answer.prompt_tokens} prompt tokens, {sent} were sent: it adds or truncates tokens"
 
 
-def _token_checks(answer: Answer, request: GenerationRequest, budget: int) -> tuple[tuple[bool, str], ...]:
-    """Problems with the generated tokens, each with whether it occurs."""
+def _token_problems(answer: Answer, request: GenerationRequest, budget: int) -> Iterator[str]:
+    """Inconsistencies of the generated tokens."""
     ids, stops = answer.token_ids, request.stop_ids
+    if not ids:
+        yield "it generated no token"
+    if len(ids) > budget:
+        yield f"it generated {len(ids)} tokens, {budget} were requested"
+    if answer.scored_ids not in {None, ids}:
+        yield "its log-probs belong to other token ids than it returns: the ids are retokenised from text"
+    if len(answer.logprobs) != len(ids):
+        yield f"it returns {len(answer.logprobs)} log-probs for {len(ids)} tokens"
+    bad = [value for value in answer.logprobs if value is None or not math.isfinite(value) or value > _ROUNDING]
+    if bad:
+        invalid = f"{len(bad)} of its log-probs are missing or invalid, such as {bad[:1]!r}"
+        yield f"{invalid}; they must be finite, at most 0"
     passed_stops = [token for token in ids[:-1] if token in stops]
-    bad = [
-        logprob
-        for logprob in answer.logprobs
-        if logprob is None or not math.isfinite(logprob) or logprob > _ROUNDING
-    ]
-    last = ids[-1] if ids else None
-    return (
-        (not ids, "it generated no token"),
-        (len(ids) > budget, f"it generated {len(ids)} tokens, {budget} were requested"),
-        (
-            answer.scored_ids is not None and answer.scored_ids != ids,
-            "its log-probs belong to other token ids than it returns: the ids are retokenised from text",
-        ),
-        (len(answer.logprobs) != len(ids), f"it returns {len(answer.logprobs)} log-probs for {len(ids)} tokens"),
-        (
-            bool(bad),
-            f"{len(bad)} of its log-probs are missing or invalid, such as {bad[:1]!r}; they must be finite, at "
-            "most 0",
-        ),
-        (bool(passed_stops), f"it continued after stop id {passed_stops[:1]!r}"),
-        (
-            answer.finish_reason not in {"stop", "length"},
-            f"its finish reason is {answer.finish_reason!r}; known: 'stop', 'length'",
-        ),
-        (
-            answer.finish_reason == "stop" and last not in stops,
-            f"it stopped after token {last!r}, which is none of the stop ids {stops!r}: it adds its own stop ids "
-            "(vLLM: start it with --generation-config vllm), or removes the stop id",
-        ),
-    )
+    if passed_stops:
+        yield f"it continued after stop id {passed_stops[:1]!r}"
+    if answer.finish_reason not in {"stop", "length"}:
+        yield f"its finish reason is {answer.finish_reason!r}; known: 'stop', 'length'"
+    if answer.finish_reason == "stop" and ids[-1] not in stops:
+        yield (
+            f"it stopped after token {ids[-1]!r}, which is none of the stop ids {stops!r}: it adds its own stop "
+            "ids (vLLM: start it with --generation-config vllm), or removes the stop id"
+        )

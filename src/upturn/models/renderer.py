@@ -23,7 +23,7 @@ END_TOKEN = "<|end|>"
 SPECIAL_TOKENS = (TASK_TOKEN, ACT_TOKEN, OBSERVATION_TOKEN, END_TOKEN)
 """In the order in which a tokenizer for CompactRenderer must define them."""
 ERROR_TOKEN = "<|error|>"
-"""A tokenizer that also has this token shows errors in full."""
+"""With a tokenizer that also has this token, errors are shown in full."""
 
 
 class ParsedOutput(NamedTuple):
@@ -41,10 +41,10 @@ class Renderer(Protocol):
         """A model's turn ends after one of these; it is part of the output."""
 
     def open(self, observation: Observation, prompt: str) -> tuple[int, ...]:
-        """The first prompt, up to where the model writes. ``prompt`` is the system prompt; empty = none."""
+        """The first prompt, up to the model's output. ``prompt`` is the system prompt; empty = none."""
 
     def extend(self, observation: Observation) -> tuple[int, ...]:
-        """The ids between an action and where the model writes again."""
+        """The ids between an action and the model's next output."""
 
     def write(self, action: Action) -> tuple[int, ...]:
         """The ids a model would write for this action, stop token included; raises RecordError if it cannot."""
@@ -106,7 +106,7 @@ class CompactRenderer:
         """Copies the tokenizer; raises ModelError when it lacks one of the four special tokens."""
         self._tokenizer = Tokenizer.from_str(tokenizer.to_str())
         self._tokenizer.encode_special_tokens = True
-        self._task, self._act, self._observation, self._end = (self._special(token) for token in SPECIAL_TOKENS)
+        self._task, self._act, self._observation, self._end = (self._special_id(token) for token in SPECIAL_TOKENS)
         self._error: int | None = self._tokenizer.token_to_id(ERROR_TOKEN)
         self._special_ids = frozenset(self._tokenizer.get_added_tokens_decoder())
 
@@ -158,7 +158,7 @@ class CompactRenderer:
             ids = self._tokenizer.encode(text.replace("<|", "< |"), add_special_tokens=False).ids
         return ids
 
-    def _special(self, token: str) -> int:
+    def _special_id(self, token: str) -> int:
         token_id = self._tokenizer.token_to_id(token)
         if token_id is None:
             raise ModelError(

@@ -14,11 +14,7 @@ class ScriptedModel:
     """
 
     def __init__(
-        self,
-        texts: Sequence[str | Exception],
-        encode: Callable[[str], Sequence[int]],
-        *,
-        version: str = "scripted",
+        self, texts: Sequence[str | Exception], encode: Callable[[str], Sequence[int]], *, version: str = "scripted"
     ) -> None:
         """``encode``: text to ids without a stop token, which is added."""
         if not texts:

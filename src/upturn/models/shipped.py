@@ -22,9 +22,9 @@ def load_local(name: str, *, precision: Precision = "float32") -> LocalModel:
     """A shipped model, one in a folder, or of a Hugging Face name; raises ModelError with problem and remedy."""
     if name not in SHIPPED:
         return load_model(name, precision=precision)
-    check_files(name, SHIPPED[name], cure=rebuild_hint(name))
+    check_files(name, SHIPPED[name], remedy=rebuild_hint(name))
     _check_shipped(name)
-    return load_folder(name, SHIPPED[name], precision=precision, cure=rebuild_hint(name))
+    return load_folder(name, SHIPPED[name], precision=precision, remedy=rebuild_hint(name))
 
 
 def rebuild_hint(name: str) -> str:
@@ -49,5 +49,5 @@ def _check_shipped(name: str) -> None:
         if actual != digest:
             raise ModelError(
                 f"model {name!r}: {str(folder / file)!r} is damaged: its SHA-256 is {actual}, "
-                f"the card says {digest}; {rebuild_hint(name)}"
+                f"the card has {digest}; {rebuild_hint(name)}"
             )

@@ -4,8 +4,8 @@ Text from an environment, a user or a model is *marked* before rendering: each c
 two private-use characters. In the rendered text, marked tokens are encoded as plain text and the template's own as
 control tokens. Text without control tokens is encoded in one piece.
 
-Templates that ask for the date get a fixed one: a prompt must not change overnight, or a resumed run would differ
-from an uninterrupted one.
+Templates that use the date get a fixed one: a prompt must not change overnight, or a resumed run would differ from
+an uninterrupted one.
 
 Not covered: markup that is ordinary text to the tokenizer (``</tool_response>`` of Qwen2.5), and control tokens
 that a template assembles from pieces of a message.
@@ -34,7 +34,7 @@ _REPLACED = {ord(START): "\ufffd", ord(END): "\ufffd"}
 _PIECES = re.compile(f"{START}([^{START}{END}]*){END}")
 
 _BEFORE = "\n"
-"""Encoded before an inner piece of a text, because some tokenizers add a blank at the start; no word holds it."""
+"""Encoded before an inner piece of a text, because some tokenizers add a blank at the start; in no word."""
 
 FIXED_DATE = """{%- macro strftime_now(format) -%}
 {%- if format == "%Y-%m-%d" -%}2024-07-26{%- else -%}26 Jul 2024{%- endif -%}
@@ -94,12 +94,12 @@ class ChatTemplate:
         """The text of a control token."""
         return next(text for text, token_id in self._controls.items() if token_id == special_id)
 
-    def marked(self, value: ValueT, *, but: Collection[str] = ()) -> ValueT:
+    def mark(self, value: ValueT, *, but: Collection[str] = ()) -> ValueT:
         """The value (text, or JSON with texts) with all control tokens in it marked, except those in ``but``."""
-        return cast(ValueT, self._marked(value, frozenset(but)))
+        return cast(ValueT, self._mark(value, frozenset(but)))
 
-    def render(self, messages: Messages, tools: Sequence[Message], *, asks: bool) -> str:
-        """The conversation as text with marks; ``asks``: with the generation prompt.
+    def render(self, messages: Messages, tools: Sequence[Message], *, is_open: bool) -> str:
+        """The conversation as text with marks; ``is_open``: it ends with the generation prompt.
 
         Raises ModelError with the template's error.
         """
@@ -109,7 +109,7 @@ class ChatTemplate:
                 messages,
                 tools=list(tools) or None,
                 chat_template=self._template,
-                add_generation_prompt=asks,
+                add_generation_prompt=is_open,
                 tokenize=False,
                 **self._options,
             )
@@ -124,9 +124,9 @@ class ChatTemplate:
         """The ids of rendered text; marked tokens become plain text."""
         # A template that splits a marked text leaves unpaired marks.
         first, *pieces = (piece.replace(START, "").replace(END, "") for piece in _PIECES.split(text))
-        ids = self._encoded(first)
+        ids = self._encode(first)
         for index, piece in enumerate(pieces):
-            ids += self._inside(piece) if index % 2 else self._literal(piece)
+            ids += self._encode_inside(piece) if index % 2 else self._encode_literal(piece)
         return ids
 
     def encode_after(self, token_id: int, text: str) -> list[int]:
@@ -140,16 +140,16 @@ class ChatTemplate:
         text: str = self._encoder.decode(list(token_ids), skip_special_tokens=False)
         return text
 
-    def _marked(self, value: object, but: frozenset[str]) -> object:
+    def _mark(self, value: object, but: frozenset[str]) -> object:
         if isinstance(value, str):
-            return self._marked_text(value, but)
+            return self._mark_text(value, but)
         if isinstance(value, Mapping):
-            return {self._marked(key, but): self._marked(item, but) for key, item in value.items()}
+            return {self._mark(key, but): self._mark(item, but) for key, item in value.items()}
         if isinstance(value, list | tuple):
-            return [self._marked(item, but) for item in value]
+            return [self._mark(item, but) for item in value]
         return value
 
-    def _marked_text(self, text: str, but: frozenset[str]) -> str:
+    def _mark_text(self, text: str, but: frozenset[str]) -> str:
         text = text.translate(_REPLACED).encode("utf-8", "backslashreplace").decode()
         present = [token for token in self._controls if token in text and token not in but]
         if not present:
@@ -157,26 +157,26 @@ class ChatTemplate:
         longest_first = sorted(present, key=len, reverse=True)
         return re.sub("|".join(map(re.escape, longest_first)), f"{START}\\g<0>{END}", text)
 
-    def _encoded(self, text: str) -> list[int]:
+    def _encode(self, text: str) -> list[int]:
         ids: list[int] = self._encoder.encode(text, add_special_tokens=False).ids
         return ids
 
-    def _inside(self, text: str) -> list[int]:
+    def _encode_inside(self, text: str) -> list[int]:
         """The ids of a piece inside a text."""
-        before = self._encoded(_BEFORE)
-        ids = self._encoded(_BEFORE + text)
-        return ids[len(before) :] if ids[: len(before)] == before else self._encoded(text)
+        before = self._encode(_BEFORE)
+        ids = self._encode(_BEFORE + text)
+        return ids[len(before) :] if ids[: len(before)] == before else self._encode(text)
 
-    def _literal(self, text: str) -> list[int]:
+    def _encode_literal(self, text: str) -> list[int]:
         """The ids of a control token's characters as plain text, inside a text."""
-        before = self._plain(_BEFORE)
-        ids = self._plain(_BEFORE + text)
-        ids = ids[len(before) :] if ids[: len(before)] == before else self._plain(text)
+        before = self._encode_plain(_BEFORE)
+        ids = self._encode_plain(_BEFORE + text)
+        ids = ids[len(before) :] if ids[: len(before)] == before else self._encode_plain(text)
         if self._control_ids.intersection(ids):  # a word-level tokenizer matches it anyway
-            ids = [token for character in text for token in self._plain(character)]
+            ids = [token for character in text for token in self._encode_plain(character)]
         return ids
 
-    def _plain(self, text: str) -> list[int]:
+    def _encode_plain(self, text: str) -> list[int]:
         """As the tokenizer encodes, but without matching added tokens."""
         encoder = self._encoder
         if encoder.normalizer is not None:

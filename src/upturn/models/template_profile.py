@@ -1,4 +1,4 @@
-"""Which messages a chat template supports: probed by rendering small conversations, not looked up by name.
+"""The messages that a chat template supports: probed by rendering small conversations, not looked up by name.
 
 Order of probes: it renders a user's message; the token that ends an assistant's turn; whether it renders calls and
 their results, and in which format (else calls are JSON in the assistant's text, and results are user messages);
@@ -7,7 +7,7 @@ lists tools (else they are listed in the prompt).
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -18,7 +18,7 @@ from upturn.models.template import ChatTemplate, Message, Messages, unmarked_at
 from upturn.records import Action, Tool
 
 CALL_ID = "000000000"
-"""The id of a call without one: nine letters or digits, as Mistral's templates require. A turn is one call, so one
+"""The id of a call without one: nine letters or digits, as Mistral's templates require. A turn has one call, so one
 id is enough."""
 _QUESTION, _PROMPT, _REPLY, _ANSWER = "Zquestion", "Zprompt", "Zsaid", "Zanswer"
 """Words that no template contains."""
@@ -76,15 +76,15 @@ class TemplateProfile:
 
 def tools_prompt(tools: Sequence[Tool], calls: CallFormat = JSON) -> str:
     """The description of the tools for the system prompt, where the template lists none."""
-    listed = "\n".join(json.dumps(tool_schema(tool)["function"], ensure_ascii=False) for tool in tools)
+    schemas = "\n".join(json.dumps(tool_schema(tool)["function"], ensure_ascii=False) for tool in tools)
     return (
-        f"You can call one of these functions in each turn:\n{listed}\n"
+        f"You can call one of these functions in each turn:\n{schemas}\n"
         f"To call one, end your turn with:\n{calls.example}"
     )
 
 
 def tool_schema(tool: Tool) -> Message:
-    """The tool as chat templates take it."""
+    """The tool in the form that chat templates expect."""
     properties, required = dict(tool.properties), list(tool.required)
     parameters = {"type": "object", "properties": properties, "required": required}
     function = {"name": tool.name, "description": tool.description, "parameters": parameters}
@@ -98,7 +98,7 @@ def probe_template(template: ChatTemplate, calls: Literal["json"] | None = None)
     special token, or writes calls in an unknown format.
     """
     user, reply = {"role": "user", "content": _QUESTION}, {"role": "assistant", "content": _REPLY}
-    if _QUESTION not in template.render([user], [], asks=True):
+    if _QUESTION not in template.render([user], [], is_open=True):
         raise ModelError(
             "the chat template does not render a user's plain text; use the template that belongs to the model "
             "(templates of vision models may not accept plain text)"
@@ -120,8 +120,11 @@ def call_segment(template: ChatTemplate, profile: TemplateProfile, before: Messa
     Rendered with the call's result, as in the middle of a conversation: some templates render the last turn
     differently, or change the generation prompt once it is answered.
     """
-    text = template.render([*before, call, profile.answer("")], [], asks=True)
-    for start in (template.render(before, [], asks=True), template.render(before, [], asks=False) + profile.header):
+    text = template.render([*before, call, profile.answer("")], [], is_open=True)
+    for start in (
+        template.render(before, [], is_open=True),
+        template.render(before, [], is_open=False) + profile.header,
+    ):
         end = unmarked_at(text, profile.end_text, len(start))
         if text.startswith(start) and end >= 0:
             return text[len(start) : end]
@@ -132,21 +135,17 @@ def call_segment(template: ChatTemplate, profile: TemplateProfile, before: Messa
 
 
 def _shows(template: ChatTemplate, messages: Messages, word: str, *, tools: Sequence[Message] = ()) -> bool:
-    return _without_error(lambda: word in template.render(messages, tools, asks=True)) is True
-
-
-def _without_error(check: Callable[[], bool]) -> bool | None:
-    """None = the template raises."""
+    """Whether the template renders the messages, with the word."""
     try:
-        return check()
+        return word in template.render(messages, tools, is_open=True)
     except ModelError:
-        return None
+        return False
 
 
 def _header(template: ChatTemplate, messages: Messages) -> str:
     """The text between the first message and the assistant's; empty where the first later renders differently."""
-    start = template.render(messages[:1], [], asks=False)
-    text, _, _ = template.render([*messages, messages[0]], [], asks=False).partition(_REPLY)
+    start = template.render(messages[:1], [], is_open=False)
+    text, _, _ = template.render([*messages, messages[0]], [], is_open=False).partition(_REPLY)
     return text.removeprefix(start) if text.startswith(start) else ""
 
 
@@ -154,7 +153,7 @@ def _end(template: ChatTemplate, messages: Messages) -> tuple[str, int]:
     """The special token that ends an assistant's turn, as text and id."""
     ends = []
     for later in ([], messages[:1]):
-        _, _, rest = template.render([*messages, *later], [], asks=False).rpartition(_REPLY)
+        _, _, rest = template.render([*messages, *later], [], is_open=False).rpartition(_REPLY)
         ids = template.encode(rest)
         ends.append(next((token for token in ids if token in template.special_ids), None))
     end = ends[0]

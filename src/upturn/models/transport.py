@@ -1,11 +1,11 @@
-"""HTTP requests to an endpoint with retries, exponential backoff and named errors.
+"""HTTP requests to an endpoint, with retries, exponential backoff and named errors.
 
-Retried: connection errors, incomplete answers, timeouts, 408, 409, 429 and 5xx. Any other error status raises at
+Retried: connection errors, incomplete responses, timeouts, 408, 409, 429 and 5xx. Any other error status raises at
 once. Not covered: streaming.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,13 +21,9 @@ _LONGEST_WAIT_SECONDS = 30.0
 
 
 class WireModel(BaseModel):
-    """Part of an answer; fields that servers add are ignored."""
+    """Part of a response; unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
-
-
-def _no_jitter() -> float:
-    return 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,32 +31,21 @@ class RetryPolicy:
     """Timeout and retries of a request."""
 
     timeout_seconds: float = 60.0
-    """Of one try, from sending to the last byte of the answer."""
+    """Timeout of one try, from sending to the last byte of the response."""
     retries: int = 2
     """Further tries after the first."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    jitter: Callable[[], float] = _no_jitter
+    jitter: Callable[[], float] = lambda: 0.0
     """In [0, 1): the share by which a wait is extended, so that many clients do not retry at the same moment."""
 
 
-async def post(
-    client: httpx2.AsyncClient, url: str, payload: Mapping[str, Any], *, model: str, retry: RetryPolicy
+async def send(
+    request: httpx2.Request, client: httpx2.AsyncClient, *, model: str, retry: RetryPolicy
 ) -> httpx2.Response:
-    """The answer with status 200; raises ModelError after the last try, with the URL and the response.
+    """The response with status 200; raises ModelError after the last try, with the URL and the response.
 
     ``client``: without its own timeouts. ``model``: named in errors.
     """
-    return await _send(client.build_request("POST", url, json=payload), client, model=model, retry=retry)
-
-
-async def get(client: httpx2.AsyncClient, url: str, *, model: str, retry: RetryPolicy) -> httpx2.Response:
-    """As ``post``, without a body."""
-    return await _send(client.build_request("GET", url), client, model=model, retry=retry)
-
-
-async def _send(
-    request: httpx2.Request, client: httpx2.AsyncClient, *, model: str, retry: RetryPolicy
-) -> httpx2.Response:
     url = request.url
     for tries in range(retry.retries + 1):
         wait = min(_FIRST_WAIT_SECONDS * 2**tries, _LONGEST_WAIT_SECONDS)
@@ -87,14 +72,14 @@ async def _send(
 
 
 def base_of(url: str) -> str:
-    """The URL without a slash at its end; raises ModelError for one that is not http(s)."""
+    """The URL without a trailing slash; raises ModelError for one that is not http(s)."""
     if not url.startswith(("http://", "https://")):
         raise ModelError(f"an endpoint's base URL starts with http:// or https://, got {url!r}")
     return url.rstrip("/")
 
 
 def bearer(api_key: str) -> dict[str, str]:
-    """Headers that carry the key; none for no key."""
+    """The header with the key; no header for an empty key."""
     return {"authorization": f"Bearer {api_key}"} if api_key else {}
 
 

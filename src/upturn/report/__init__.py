@@ -1,13 +1,14 @@
-"""The page about a run: what improved, by how much, and on what evidence.
+"""The report of a run: what improved, by how much, and on what evidence.
 
 Here: the content of a report as records, its numbers, sentences, pictures and HTML page, and in ``training`` the
-page about one training run. Not here: collecting the content from a run (``loop.demo``). Start with ``content``,
-then ``page``.
+page of one training run. Not here: collecting the content from a run (``loop.demo``). Start with ``content``, then
+``page``.
 """
 
 from upturn.report.content import (
     Canary,
     Change,
+    ChangeKind,
     CoverageRow,
     CurvePoint,
     Estimate,
@@ -41,6 +42,7 @@ from upturn.report.transcript import state_changes, transcript
 __all__ = [
     "Canary",
     "Change",
+    "ChangeKind",
     "CoverageRow",
     "CurvePoint",
     "Estimate",

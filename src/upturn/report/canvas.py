@@ -1,7 +1,7 @@
-"""Style and output of pictures: one look, no change of global state, the same bytes every time.
+"""Style and output of figures, without global state and with the same bytes every time.
 
-Colours are Okabe and Ito's, which are distinguishable with the common kinds of colour blindness; a marker, a line
-style or a label repeats the meaning of every colour.
+Colours are Okabe and Ito's, which are distinguishable with common kinds of colour blindness; a marker, a line style
+or a label repeats the meaning of every colour.
 """
 
 import io
@@ -27,7 +27,7 @@ AFTER = "#0072b2"
 GOOD = "#007a5a"
 BAD = "#c4500a"
 SERIES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c6d1f", "#7b8794")
-"""For series without a meaning of their own, such as agents."""
+"""For series without a fixed meaning, such as agents."""
 MARKERS = ("o", "D", "s", "^", "v", "P", "X", "*")
 
 _STYLE: dict[str, object] = {
@@ -68,17 +68,17 @@ def style() -> Iterator[None]:
     import matplotlib as mpl
 
     with mpl.rc_context(), warnings.catch_warnings():
-        # Names may be in any script: the reader's fonts draw them, only their width is estimated.
+        # Names may be in any script: the browser's fonts draw them, only their width is estimated.
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         mpl.rcdefaults()
         cast(Any, mpl.rcParams).update(_STYLE)  # typed by its 300 names
         yield
 
 
-def label(text: str, longest: int = 36) -> str:
-    """A name short enough to stand beside a plot, on one line, without unprintable characters."""
+def label(text: str, max_characters: int = 36) -> str:
+    """The name shortened to one line, without unprintable characters."""
     line = "".join(character if character.isprintable() else "\ufffd" for character in text)
-    return line if len(line) <= longest else f"{line[: longest - 1]}…"
+    return line if len(line) <= max_characters else f"{line[: max_characters - 1]}…"
 
 
 def new_figure(width: float, height: float, *, gap: float = 0.02) -> "Figure":
@@ -111,7 +111,7 @@ def svg(figure: "Figure", name: str) -> str:
 def png(figure: "Figure", path: Path, *, dots_per_inch: int = 160) -> None:
     """Writes the figure as a PNG file; the folder must exist."""
     if path.suffix != ".png":
-        raise UpturnError(f"pictures are saved as .png, got {str(path)!r}; give the file that ending")
+        raise UpturnError(f"pictures are saved as .png, got {str(path)!r}; change the file's suffix")
     figure.savefig(path, format="png", dpi=dots_per_inch, metadata={"Software": None})
 
 
@@ -130,7 +130,7 @@ def percent_axis(axes: "Axes", which: str = "x") -> None:
 
 
 def count_axis(axes: "Axes") -> None:
-    """A horizontal axis of whole numbers, such as tasks or iterations: without fractional ticks."""
+    """A horizontal axis of counts, such as tasks or iterations, without fractional ticks."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, steps=(1, 2, 5, 10)))

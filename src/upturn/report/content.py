@@ -1,7 +1,7 @@
-"""The content of a report, as records: the page is a pure function of them.
+"""The content of a report as records; the page is a pure function of them.
 
-All shares are in [0, 1], all differences are after − before in the same unit. What a run did not measure is None
-or empty, and its part of the page is left out.
+All shares are in [0, 1], all differences are after − before in the same unit. Unmeasured parts are None or empty,
+and the page omits them.
 """
 
 from typing import Literal
@@ -45,14 +45,14 @@ class Estimate:
 
 @record
 class RunFacts:
-    """The run that made this report."""
+    """The run of this report."""
 
     run: str
     command: str
     seed: int
     machine: str
     version: str
-    """Of Upturn."""
+    """Upturn's version."""
     config_hash: str
     wall_seconds: float | None = None
     """None = the run is not finished."""
@@ -68,7 +68,7 @@ class Headline:
     gain: Estimate
     """Paired, task by task: after − before."""
     basis: str
-    """The tasks, as read after their number: ``held-out tasks (unseen templates …)``."""
+    """The tasks, phrased to follow their number: ``held-out tasks (unseen templates …)``."""
     gain_sft: Estimate | None = None
     """Paired: after SFT − before. None = no SFT, or not measured."""
     gain_grpo: Estimate | None = None
@@ -87,10 +87,10 @@ class Success:
 
 @record
 class Measurement:
-    """Held-out success of one version with one way of sampling."""
+    """Held-out success of one version with one kind of sampling."""
 
     stage: str
-    """``before``, ``after SFT``, …; measurements are listed in the order the versions were made."""
+    """``before``, ``after SFT``, …; measurements are listed in the order of the versions."""
     sampling: Sampling
     overall: Estimate
     levels: tuple[Success, ...] = ()
@@ -118,7 +118,7 @@ class LearningCurve:
     algorithm: str
     points: tuple[CurvePoint, ...]
     page: str = ""
-    """Address of the run's own page, relative to this one; empty = there is none."""
+    """Address of the run's page, relative to this one; empty = there is none."""
 
 
 @record
@@ -136,7 +136,7 @@ class RoutingPoint:
     task: int
     """Tasks routed so far."""
     shares: tuple[Share, ...]
-    """Versions without traffic may be left out."""
+    """Versions without traffic may be omitted."""
 
 
 @record
@@ -178,7 +178,7 @@ class Change:
     name: str
     kind: ChangeKind
     before: Estimate | None
-    """None = missing, which is not zero."""
+    """None = missing, not zero."""
     after: Estimate | None
     difference: Estimate | None = None
     """after − before, with its interval; None = not compared."""
@@ -264,7 +264,7 @@ class CoverageRow:
     covered: int
     total: int
     bar: float
-    """Smallest share that is good enough."""
+    """Smallest acceptable share."""
 
     @property
     def share(self) -> float | None:
@@ -279,7 +279,7 @@ class CoverageRow:
 
 @record
 class FloorRow:
-    """Verifier scores of a family for no work, random work and perfect work."""
+    """Success rates of a family for the oracle, doing nothing and random actions."""
 
     family: str
     oracle: Estimate | None
@@ -294,7 +294,7 @@ class GuardrailRow:
 
     family: str
     difference: Estimate
-    """Paired candidate − incumbent, with n."""
+    """Paired, candidate − incumbent, with n."""
     is_shown_worse: bool
     """True: the family's own test, corrected over families, shows a loss."""
     incumbent: float | None = None
@@ -312,7 +312,7 @@ class Guardrail:
     pooled: Estimate | None = None
     """Difference over the families in which the incumbent was strong; None = there are none."""
     is_kept_back: bool = False
-    """True: the candidate got no canary."""
+    """True: the candidate entered no canary."""
 
 
 @record

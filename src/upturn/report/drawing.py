@@ -1,8 +1,9 @@
-"""The drawings: from figures to a matplotlib figure. Call them within ``canvas.style()``."""
+"""The matplotlib figures of a report. Call them within ``canvas.style()``."""
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from upturn.report import canvas
@@ -15,39 +16,39 @@ if TYPE_CHECKING:
 
 _WIDTH = 9.6
 """Inches; the page scales it to its column."""
-_LARGE = 13
+_MAX_LARGE = 13
 """Number of adjacent bars whose figures fit above them at full size."""
 
 
 def levels(stages: Sequence[Measurement]) -> "Figure":
-    """Success overall and by level as groups of bars, one bar a stage."""
+    """Success overall and by level, as groups of one bar per stage."""
     names = list(dict.fromkeys(["all levels", *(item.name for stage in stages for item in stage.levels)]))
     figure = canvas.new_figure(_WIDTH, 3.9)
     axes = figure.subplots()
     width = 0.8 / len(stages)
-    size = 9.5 * min(1.0, _LARGE / (len(names) * len(stages)))
+    size = 9.5 * min(1.0, _MAX_LARGE / (len(names) * len(stages)))
     for index, stage in enumerate(stages):
         success = {item.name: item.success for item in stage.levels} | {"all levels": stage.overall}
         for group, name in enumerate(names):
             if name not in success:
                 continue
-            place = group + (index - (len(stages) - 1) / 2) * width
+            position = group + (index - (len(stages) - 1) / 2) * width
             estimate = success[name]
-            axes.bar(place, estimate.value, width * 0.88, color=_stage_colour(index, len(stages)), zorder=2)
-            top = _whisker(axes, place, estimate)
-            axes.text(place, top + 0.02, _short(estimate.value), ha="center", va="bottom", fontsize=size)
+            axes.bar(position, estimate.value, width * 0.88, color=_stage_colour(index, len(stages)), zorder=2)
+            top = _whisker(axes, position, estimate)
+            axes.text(position, top + 0.02, _short(estimate.value), ha="center", va="bottom", fontsize=size)
     axes.set_xticks(range(len(names)), [canvas.label(name, 18) for name in names], color=canvas.INK)
     axes.tick_params(axis="x", labelsize=11)
     axes.grid(visible=False, axis="x")
     canvas.percent_axis(axes, "y")
     axes.set_ylim(0, 1.12)
     axes.set_ylabel("held-out tasks solved")
-    _stage_key(axes, stages)
+    _stage_legend(axes, stages)
     return figure
 
 
 def families(stages: Sequence[Measurement]) -> "Figure":
-    """Success by family: a row a family, a mark and a whisker a stage, grouped by level."""
+    """Success by family, grouped by level: one row per family, one marker with whiskers per stage."""
     levels_by_name = {item.name: item.level or 0 for stage in stages for item in stage.families}
     order = dict(sorted(levels_by_name.items(), key=lambda item: item[1]))
     figure = canvas.new_figure(_WIDTH, 1.1 + 0.46 * len(order))
@@ -60,25 +61,18 @@ def families(stages: Sequence[Measurement]) -> "Figure":
             if item.name == name
         ]
         for index, estimate in estimates:
-            place = row + (index - (len(stages) - 1) / 2) * 0.24
-            colour = _stage_colour(index, len(stages))
+            position = row + (index - (len(stages) - 1) / 2) * 0.24
+            colour, marker = _stage_colour(index, len(stages)), canvas.MARKERS[index % len(canvas.MARKERS)]
             if estimate.low is not None and estimate.high is not None:
-                axes.plot([estimate.low, estimate.high], [place, place], color=colour, linewidth=1.8, zorder=2)
-            axes.plot(
-                estimate.value,
-                place,
-                canvas.MARKERS[index % len(canvas.MARKERS)],
-                color=colour,
-                markersize=6.5,
-                zorder=3,
-            )
+                axes.plot([estimate.low, estimate.high], [position] * 2, color=colour, linewidth=1.8, zorder=2)
+            axes.plot(estimate.value, position, marker, color=colour, markersize=6.5, zorder=3)
         axes.text(1.04, row, _ends(estimates), va="center", fontsize=9.5, color=canvas.INK)
     axes.set_yticks(range(len(order)), [canvas.label(name) for name in order], color=canvas.INK)
     axes.set_ylim(len(order) - 0.4, -0.6)
     axes.grid(visible=False, axis="y")
     canvas.percent_axis(axes, "x")
     _level_lines(axes, order)
-    _stage_key(axes, stages, has_markers=True)
+    _stage_legend(axes, stages, has_markers=True)
     return figure
 
 
@@ -89,12 +83,10 @@ def curve(learning: LearningCurve) -> "Figure":
     panels = [panel for panel in (rewards, unseen) if panel]
     figure = canvas.new_figure(_WIDTH, 0.8 + 2.2 * max(len(panels), 1), gap=0.08)
     grid = figure.subplots(max(len(panels), 1), 1, sharex=True, squeeze=False)[:, 0]
-    row = 0
     if rewards:
-        _reward_panel(grid[row], rewards)
-        row += 1
+        _reward_panel(grid[0], rewards)
     if unseen:
-        _unseen_panel(grid[row], unseen)
+        _unseen_panel(grid[-1], unseen)
     canvas.count_axis(grid[-1])
     grid[-1].set_xlabel("iteration")
     return figure
@@ -125,7 +117,7 @@ def _unseen_panel(axes: "Axes", unseen: Sequence[tuple[int, Estimate]]) -> None:
 
 
 def routing(shares: Routing) -> "Figure":
-    """Stacked bands of each version's share, with a mark at each change of the versions in service."""
+    """Stacked bands of the versions' shares, with a line at each change of the versions in service."""
     versions = list(dict.fromkeys(share.agent_version for point in shares.points for share in point.shares))
     x = [point.task for point in shares.points]
     stacks = [_shares_of(shares, version) for version in versions]
@@ -146,7 +138,7 @@ def routing(shares: Routing) -> "Figure":
 
 
 def canary(path: Canary) -> "Figure":
-    """Evidence that the candidate is better, and that it is worse, against the tasks it has served."""
+    """Evidence that the candidate is better, and that it is worse, over the tasks it has served."""
     evidence = path.release.evidence
     figure = canvas.new_figure(_WIDTH, 3.6)
     axes = figure.subplots()
@@ -172,7 +164,7 @@ def canary(path: Canary) -> "Figure":
 
 
 def changes(items: Sequence[Change]) -> "Figure":
-    """One small panel a quantity: before and after, on the quantity's scale."""
+    """One small panel per quantity: before and after, on the quantity's scale."""
     columns = min(3, len(items))
     rows = math.ceil(len(items) / columns)
     figure = canvas.new_figure(_WIDTH, 0.3 + 1.45 * rows, gap=0.1)
@@ -187,23 +179,22 @@ def changes(items: Sequence[Change]) -> "Figure":
 
 def _change_panel(axes: "Axes", item: Change) -> None:
     ends = (("before", item.before, canvas.BEFORE), ("after", item.after, canvas.AFTER))
-    top = max(
-        [value for _, end, _ in ends if end is not None for value in (end.value, end.high or 0.0)] + [1e-9],
-    )
+    top = max([value for _, end, _ in ends if end is not None for value in (end.value, end.high or 0.0)] + [1e-9])
     if item.kind == "reward" and top <= 1:
-        # Reward components live in [0, 1]: all panels then share that scale.
-        top = 1.0
+        top = 1.0  # all panels of reward components have the same scale
     low = min([value for _, end, _ in ends if end is not None for value in (end.value, end.low or 0.0)] + [0.0])
-    for place, (_, end, colour) in enumerate(ends):
+    for position, (_, end, colour) in enumerate(ends):
         if end is None:
-            axes.text(0.02 * top, place, "missing", va="center", fontsize=9.5, color=canvas.MUTED, style="italic")
+            axes.text(
+                0.02 * top, position, "missing", va="center", fontsize=9.5, color=canvas.MUTED, style="italic"
+            )
             continue
-        axes.barh(place, end.value, 0.7, color=colour, zorder=2)
+        axes.barh(position, end.value, 0.7, color=colour, zorder=2)
         edge = max(end.value, 0.0)
         if end.low is not None and end.high is not None:
-            axes.plot([end.low, end.high], [place, place], color=canvas.INK, linewidth=1.3, zorder=3)
+            axes.plot([end.low, end.high], [position] * 2, color=canvas.INK, linewidth=1.3, zorder=3)
             edge = max(edge, end.high)
-        axes.text(edge + 0.03 * top, place, number(rounded(end.value)), va="center", fontsize=9.5)
+        axes.text(edge + 0.03 * top, position, number(rounded(end.value)), va="center", fontsize=9.5)
     axes.set_yticks([0, 1], ["before", "after"], color=canvas.INK)
     axes.set_ylim(1.6, -0.6)
     axes.set_xlim(low * 1.05, top * 1.3)
@@ -221,10 +212,10 @@ def _stage_colour(index: int, count: int) -> str:
     return canvas.BEFORE if index == 0 else canvas.MIDDLE
 
 
-def _stage_key(axes: "Axes", stages: Sequence[Measurement], *, has_markers: bool = False) -> None:
+def _stage_legend(axes: "Axes", stages: Sequence[Measurement], *, has_markers: bool = False) -> None:
     from matplotlib.lines import Line2D
 
-    keys = [
+    handles = [
         Line2D(
             [],
             [],
@@ -236,16 +227,17 @@ def _stage_key(axes: "Axes", stages: Sequence[Measurement], *, has_markers: bool
         )
         for index, stage in enumerate(stages)
     ]
+    ncols = len(handles)
     axes.legend(
-        handles=keys, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=len(keys), frameon=False, handletextpad=0.2
+        handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=ncols, frameon=False, handletextpad=0.2
     )
 
 
-def _whisker(axes: "Axes", place: float, estimate: Estimate) -> float:
+def _whisker(axes: "Axes", position: float, estimate: Estimate) -> float:
     """Draws the interval; returns the height above which a label fits."""
     if estimate.low is None or estimate.high is None:
         return estimate.value
-    axes.plot([place, place], [estimate.low, estimate.high], color=canvas.INK, linewidth=1.2, zorder=3)
+    axes.plot([position] * 2, [estimate.low, estimate.high], color=canvas.INK, linewidth=1.2, zorder=3)
     return max(estimate.high, estimate.value)
 
 
@@ -265,11 +257,7 @@ def _level_lines(axes: "Axes", levels_by_name: Mapping[str, int]) -> None:
 
 
 def _moving_mean(values: Sequence[float], window: int) -> list[float]:
-    means = []
-    for end in range(1, len(values) + 1):
-        part = values[max(0, end - window) : end]
-        means.append(sum(part) / len(part))
-    return means
+    return [fmean(values[max(0, end - window) : end]) for end in range(1, len(values) + 1)]
 
 
 def _shares_of(shares: Routing, version: str) -> list[float]:
@@ -282,27 +270,24 @@ def _shares_of(shares: Routing, version: str) -> list[float]:
 def _band_labels(
     axes: "Axes", versions: Sequence[str], stacks: Sequence[Sequence[float]], colours: Sequence[str]
 ) -> None:
-    """Names each band at its right end, pushed apart so that thin bands stay readable."""
-    below = 0.0
-    places = []
-    for stack in stacks:
-        places.append(below + stack[-1] / 2)
-        below += stack[-1]
+    """Labels each band at its right end, pushed apart so that labels do not overlap."""
+    tops = list(accumulate(stack[-1] for stack in stacks))
+    positions = [top - stack[-1] / 2 for top, stack in zip(tops, stacks, strict=True)]
     gap = 0.075
-    for index in range(1, len(places)):
-        places[index] = max(places[index], places[index - 1] + gap)
-    overflow = max(0.0, places[-1] - (1 - gap / 3))
-    places = [place - overflow for place in places]
-    for index in range(len(places) - 2, -1, -1):
-        places[index] = min(places[index], places[index + 1] - gap)
-    for place, version, stack, colour in zip(places, versions, stacks, colours, strict=True):
+    for index in range(1, len(positions)):
+        positions[index] = max(positions[index], positions[index - 1] + gap)
+    overflow = max(0.0, positions[-1] - (1 - gap / 3))
+    positions = [position - overflow for position in positions]
+    for index in range(len(positions) - 2, -1, -1):
+        positions[index] = min(positions[index], positions[index + 1] - gap)
+    for position, version, stack, colour in zip(positions, versions, stacks, colours, strict=True):
         for text, offset, ink in (
             ("■", 8, colour),
             (f"{canvas.label(version)}  {_short(stack[-1])}", 22, canvas.INK),
         ):
             axes.annotate(
                 text,
-                (1.0, place),
+                (1.0, position),
                 xycoords=("axes fraction", "data"),
                 xytext=(offset, 0),
                 textcoords="offset points",
@@ -327,16 +312,16 @@ def _event_line(axes: "Axes", event: RoutingEvent, index: int) -> None:
 
 
 def _end_pair(axes: "Axes", x: float, ends: tuple[float, float], gap: float) -> None:
-    places = list(ends)
-    if abs(places[0] - places[1]) < 0.09 * gap:
-        middle = (places[0] + places[1]) / 2
-        places = [middle + 0.05 * gap, middle - 0.05 * gap]
-    for place, label, colour in zip(places, ("— better", "--- worse"), (canvas.GOOD, canvas.BAD), strict=True):
-        canvas.end_label(axes, x, place, label, colour=colour)
+    better, worse = ends
+    if abs(better - worse) < 0.09 * gap:
+        middle = (better + worse) / 2
+        better, worse = middle + 0.05 * gap, middle - 0.05 * gap
+    canvas.end_label(axes, x, better, "— better", colour=canvas.GOOD)
+    canvas.end_label(axes, x, worse, "--- worse", colour=canvas.BAD)
 
 
 def _stage_lines(axes: "Axes", path: Canary) -> None:
-    """A line where the candidate's share of the traffic changes, and the share itself."""
+    """A line at each change of the candidate's share of the traffic, with the share."""
     from_stage = None
     for step in path.release.evidence:
         if step.stage == from_stage:

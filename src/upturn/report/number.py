@@ -1,4 +1,4 @@
-"""Numbers for people, never rounded in their favour.
+"""Formatting of numbers, never rounded in their favour.
 
 A share is printed as 100 % only if it is exactly 1 and as 0 % only if it is exactly 0; a difference always has a
 sign.
@@ -9,7 +9,7 @@ import math
 from upturn.report.content import Estimate
 
 _SPACE = "\u00a0"
-"""No line break between a number and its unit."""
+"""Non-breaking, between a number and its unit."""
 
 
 def percent(share: float) -> str:
@@ -26,7 +26,7 @@ def percent(share: float) -> str:
 
 def points(difference: float) -> str:
     """``0.498`` → ``+49.8 points``: a difference of two shares."""
-    return f"{_signed(difference * 100, 1)}{_SPACE}points"
+    return f"{_signed(difference * 100)}{_SPACE}points"
 
 
 def number(value: float) -> str:
@@ -46,7 +46,7 @@ def number(value: float) -> str:
 
 
 def rounded(value: float) -> float:
-    """Three significant digits, for labels beside a bar and in sentences."""
+    """Three significant digits, for labels and sentences."""
     return float(f"{value:.3g}")
 
 
@@ -77,14 +77,13 @@ def points_estimate(estimate: Estimate) -> str:
 
 
 def number_interval(estimate: Estimate) -> str:
-    """``4.3 to 4.95``; empty when there is no interval."""
-    if estimate.low is None or estimate.high is None:
-        return ""
-    return f"{number(estimate.low)} to {number(estimate.high)}"
+    """``4.3 to 4.95``; empty without an interval."""
+    low, high = estimate.low, estimate.high
+    return "" if low is None or high is None else f"{number(low)} to {number(high)}"
 
 
 def percent_interval(estimate: Estimate) -> str:
-    """``36.6–46.2 %``; empty when there is no interval."""
+    """``36.6–46.2 %``; empty without an interval."""
     if estimate.low is None or estimate.high is None:
         return ""
     low, high = percent(estimate.low), percent(estimate.high)
@@ -94,10 +93,9 @@ def percent_interval(estimate: Estimate) -> str:
 
 
 def points_interval(estimate: Estimate) -> str:
-    """``+45.1 to +54.4``; empty when there is no interval."""
-    if estimate.low is None or estimate.high is None:
-        return ""
-    return f"{_signed(estimate.low * 100, 1)} to {_signed(estimate.high * 100, 1)}"
+    """``+45.1 to +54.4``; empty without an interval."""
+    low, high = estimate.low, estimate.high
+    return "" if low is None or high is None else f"{_signed(low * 100)} to {_signed(high * 100)}"
 
 
 def _evidence(estimate: Estimate, interval: str) -> str:
@@ -107,8 +105,8 @@ def _evidence(estimate: Estimate, interval: str) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def _signed(value: float, digits: int) -> str:
-    text = f"{abs(value):.{digits}f}"
+def _signed(value: float) -> str:
+    text = f"{abs(value):.1f}"
     if float(text) == 0:
         # An interval end close to zero must not be printed as zero.
         return text if value == 0 else f"{'+' if value > 0 else '−'}{abs(value):.1g}"

@@ -1,7 +1,7 @@
 """The report as one self-contained HTML page: pictures and style are inline.
 
-Text of agents, users and environments is data: the templates escape everything but our own drawings. The page is a
-pure function of its content; a saved ``report.json`` gives the same page.
+Text of agents, users and environments is data: the templates escape everything but the figures drawn here. The page
+is a pure function of its content, so a saved ``report.json`` gives the same page.
 """
 
 import os
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 _MAX_CHARACTERS = 2_000
-"""Of one text in a transcript; otherwise the observations of a real agent make pages of megabytes."""
+"""Maximum length of one text in a transcript: real observations would make pages of megabytes."""
 
 _UNPRINTABLE = {
     code: "\ufffd" for code in [*range(32), *range(127, 160), 0xFFFE, 0xFFFF] if chr(code) not in "\t\n"
@@ -34,28 +34,26 @@ def render(content: ReportContent) -> str:
 
 
 def write_report(content: ReportContent, path: Path) -> None:
-    """Writes the page to ``path``: either all of it or, if that fails, nothing; the folder must exist."""
-    write_whole(path, render(content))
+    """Writes the page to ``path`` atomically; the folder must exist."""
+    write_atomically(path, render(content))
 
 
 def write_content(content: ReportContent, path: Path) -> None:
-    """Saves the content of the page (``report.json``), all or nothing."""
-    write_whole(path, to_json(content) + "\n")
+    """Saves the content of the page (``report.json``) atomically."""
+    write_atomically(path, to_json(content) + "\n")
 
 
 def read_content(path: Path) -> ReportContent:
-    """The content that ``write_content`` saved; raises RecordError when the file is missing or invalid."""
+    """The content saved by ``write_content``; raises RecordError if the file is missing or invalid."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as exc:
-        raise RecordError(
-            f"cannot read a report from {str(path)!r}: {exc}; give the path of a report.json"
-        ) from exc
+        raise RecordError(f"cannot read a report from {str(path)!r}: {exc}; name a report.json") from exc
     return from_json(ReportContent, text)
 
 
 def environment() -> "Environment":
-    """The templates with their filters and sentences; everything is escaped but our own drawings."""
+    """The templates with their filters and sentences; everything is escaped but drawings."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     templates = Environment(
@@ -84,26 +82,26 @@ def environment() -> "Environment":
 
 
 def _printable(value: object) -> object:
-    """Plain text without the characters a page may not hold; other values unchanged."""
+    """Plain text without characters that HTML forbids; other values unchanged."""
     return value.translate(_UNPRINTABLE) if type(value) is str else value
 
 
 def _clip(text: str) -> str:
-    """At most ``_MAX_CHARACTERS``, and the number of characters left out."""
+    """At most ``_MAX_CHARACTERS``, and the number of omitted characters."""
     if len(text) <= _MAX_CHARACTERS:
         return text
     return f"{text[:_MAX_CHARACTERS]} … ({len(text) - _MAX_CHARACTERS:,} more characters)"
 
 
 def _drawing(item: picture.Picture) -> str:
-    """Our own SVG, not escaped: matplotlib has escaped the texts in it."""
+    """The SVG, not escaped: matplotlib has escaped its text."""
     from markupsafe import Markup
 
     return Markup(item.svg.translate(_UNPRINTABLE))
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Writes the file: either all of it or, if that fails, nothing; its folder must exist."""
+def write_atomically(path: Path, text: str) -> None:
+    """Writes the file, either all of it or nothing; its folder must exist."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     temporary = Path(name)
     try:

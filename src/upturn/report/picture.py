@@ -1,6 +1,6 @@
-"""The pictures of a report: each a pure function of the content, with a title and a caption.
+"""The pictures of a report: pure functions of the content, with a title and a caption.
 
-A picture without measured figures is left out; nothing is drawn from missing values.
+A picture without data is omitted; missing values are not drawn.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Picture(NamedTuple):
-    """One picture, ready for the page."""
+    """One drawn picture."""
 
     name: str
-    """Unique on the page, and its anchor."""
+    """Unique on the page; also its anchor."""
     title: str
     caption: str
     """One or two sentences on what it shows."""
@@ -43,7 +43,7 @@ _CHANGES: Sequence[tuple[str, str, tuple[ChangeKind, ...]]] = (
 
 
 def plans(content: ReportContent) -> Iterator[Plan]:
-    """Every picture that the content has figures for, in the page's order."""
+    """All pictures that the content has data for, in the page's order."""
     stages = sentence.sampled(content.measurements)
     if stages:
         yield Plan("levels", "Success by level", sentence.level_caption(stages), partial(drawing.levels, stages))
@@ -79,7 +79,7 @@ def draw(content: ReportContent) -> tuple[Picture, ...]:
 
 
 def save_png(content: ReportContent, name: str, path: Path) -> None:
-    """Writes one picture as a PNG file; raises UnknownNameError when the content has no picture of that name."""
+    """Writes one picture as a PNG file; raises UnknownNameError if the content has no picture with this name."""
     known = {plan.name: plan for plan in plans(content)}
     if name not in known:
         raise UnknownNameError(f"no picture {name!r} in this report; it has: {', '.join(known) or 'none'}")

@@ -1,7 +1,7 @@
 """Sentences about the figures.
 
-A difference is called a gain or a loss only when its interval excludes zero; otherwise the sentence reads
-"no significant change".
+A difference is a gain or a loss only if its interval excludes zero; otherwise the sentence reads "no significant
+change".
 """
 
 from collections.abc import Sequence
@@ -18,13 +18,7 @@ from upturn.report.content import (
     ReportContent,
     Routing,
 )
-from upturn.report.number import (
-    number,
-    percent,
-    percent_estimate,
-    points_estimate,
-    signed,
-)
+from upturn.report.number import number, percent, percent_estimate, points_estimate, signed
 
 NO_CHANGE = "no significant change"
 
@@ -46,7 +40,7 @@ def headline_title(headline: Headline) -> str:
 
 
 def headline_sentence(headline: Headline) -> str:
-    """Before, after and gain with all their evidence."""
+    """Before, after and gain with their intervals."""
     n = f"{headline.gain.n:,} " if headline.gain.n is not None else ""
     return (
         f"On {n}{headline.basis}, success went from {percent_estimate(headline.before)} "
@@ -55,7 +49,7 @@ def headline_sentence(headline: Headline) -> str:
 
 
 def difference(gain: Estimate) -> str:
-    """A paired difference of two success rates in words."""
+    """A paired difference of two success rates."""
     if gain.low is None or gain.high is None:
         return f"{points_estimate(gain)}, without an interval, so nothing is claimed"
     if not gain.is_significant:
@@ -77,7 +71,7 @@ def change(item: Change) -> str:
 
 
 def sampled(measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
-    """The measurements at serving temperature, in order."""
+    """The measurements at the serving temperature, in order."""
     return tuple(item for item in measurements if item.sampling == "sampled")
 
 
@@ -85,15 +79,11 @@ def level_caption(measurements: Sequence[Measurement]) -> str:
     """Caption of the picture of success by level."""
     stages = sampled(measurements)
     last = stages[-1]
-    text = "Held-out success with 95 % intervals, at the temperature the agent serves with."
-    if len(stages) > 1:
-        text += f" Overall {percent(stages[0].overall.value)} {stages[0].stage} and "
-        text += f"{percent(last.overall.value)} {last.stage}"
-    else:
-        text += f" Overall {percent(last.overall.value)} {last.stage}"
+    overall = dict.fromkeys(f"{percent(stage.overall.value)} {stage.stage}" for stage in (stages[0], last))
+    text = f"Held-out success with 95 % intervals, at the serving temperature. Overall {' and '.join(overall)}"
     if last.levels:
         weakest = min(last.levels, key=lambda level: level.success.value)
-        text += f"; the weakest level stands at {percent(weakest.success.value)} ({weakest.name})"
+        text += f"; the weakest level is at {percent(weakest.success.value)} ({weakest.name})"
     return text + "."
 
 
@@ -108,9 +98,9 @@ def family_caption(measurements: Sequence[Measurement]) -> str:
         return text
     apart = sum(_is_apart(first[name], last[name]) for name in shared)
     below = sum(_is_apart(last[name], first[name]) for name in shared)
-    text += f" In {apart} of {len(shared)} families the interval {stages[-1].stage} lies above "
+    text += f" In {apart} of {len(shared)} families the interval {stages[-1].stage} is above "
     text += f"the one {stages[0].stage}"
-    return text + (f"; in {below} it lies below." if below else "; in none it lies below.")
+    return text + (f"; in {below} it is below." if below else "; in none is it below.")
 
 
 def _is_apart(low: Estimate, high: Estimate) -> bool:
@@ -118,19 +108,19 @@ def _is_apart(low: Estimate, high: Estimate) -> bool:
 
 
 def iterations(curve: LearningCurve) -> int:
-    """Number of the run's iterations; the point before the first one does not count."""
+    """Number of the run's iterations, without the point before the first one."""
     return max(point.iteration for point in curve.points)
 
 
 def curve_caption(curve: LearningCurve) -> str:
     """Caption of the learning curve."""
-    rewards = [point for point in curve.points if point.reward is not None]
+    rewards = [point.reward for point in curve.points if point.reward is not None]
     unseen = [(point.iteration, point.unseen) for point in curve.points if point.unseen is not None]
     parts = [f"{curve.algorithm}, {iterations(curve)} iterations."]
     if rewards:
         parts.append(
-            f"Mean reward on training tasks went from {number(_round(rewards[0].reward))} "
-            f"to {number(_round(rewards[-1].reward))}."
+            f"Mean reward on training tasks went from {number(round(rewards[0], 3))} "
+            f"to {number(round(rewards[-1], 3))}."
         )
     if unseen:
         iteration, last = unseen[-1]
@@ -143,11 +133,6 @@ def curve_caption(curve: LearningCurve) -> str:
     if tokens:
         parts.append(f"It was trained on {tokens[-1]:,} model-written tokens.")
     return " ".join(parts)
-
-
-def _round(value: float | None) -> float:
-    assert value is not None
-    return round(value, 3)
 
 
 def routing_caption(routing: Routing) -> str:
@@ -165,16 +150,16 @@ def routing_caption(routing: Routing) -> str:
 
 def canary_caption(canary: Canary) -> str:
     """Caption of one canary's evidence."""
-    verdict = _VERDICTS[canary.release.state]
+    state = verdict(canary.release)
     if not canary.release.evidence:
-        return f"{canary.title}: no evidence was recorded; {verdict}."
+        return f"{canary.title}: no evidence was recorded; {state}."
     last = canary.release.evidence[-1]
+    if canary.release.state == "canary":
+        return f"{canary.title} is {state} after serving {last.candidate_tasks:,} tasks."
     return (
-        f"{canary.title} was {verdict} after serving {last.candidate_tasks:,} tasks"
+        f"{canary.title} was {state} after serving {last.candidate_tasks:,} tasks"
         f" (success {_rate(last.candidate_successes, last.candidate_tasks)} against "
         f"{_rate(last.control_successes, last.control_tasks)} in the control arm)."
-        if canary.release.state != "canary"
-        else f"{canary.title} is {verdict} after serving {last.candidate_tasks:,} tasks."
     )
 
 
@@ -183,7 +168,7 @@ def _rate(successes: int, tasks: int) -> str:
 
 
 def verdict(release: Release) -> str:
-    """The release's state in words."""
+    """The release's state as text."""
     return _VERDICTS[release.state]
 
 
@@ -193,7 +178,7 @@ def guardrail_sentence(guardrail: Guardrail) -> str:
     text = "Passed: " if guardrail.is_passed else "Blocked: "
     text += f"shown worse in {', '.join(worse)}." if worse else "no family is shown worse."
     if guardrail.pooled is not None:
-        text += f" Over the families it was already good at: {points_estimate(guardrail.pooled)}."
+        text += f" Over the families in which the incumbent was strong: {points_estimate(guardrail.pooled)}."
     return text
 
 
@@ -211,18 +196,15 @@ def change_caption(changes: Sequence[Change]) -> str:
 
 
 def summary_tiles(content: ReportContent) -> list[tuple[str, str, str]]:
-    """The run in short, as (word, figure, explanation), in the order of the loop."""
+    """A summary of the run as (label, figure, explanation), in the order of the loop."""
     tiles: list[tuple[str, str, str]] = []
     if content.routing and content.routing.points:
         versions = {share.agent_version for point in content.routing.points for share in point.shares}
         tasks = content.routing.points[-1].task
         tiles.append(("Routed", f"{tasks:,}", f"tasks, to {len(versions)} agent versions"))
-    evaluations = [row for row in content.coverage if "evaluat" in row.name.lower()]
-    if evaluations and evaluations[0].share is not None:
-        row = evaluations[0]
-        tiles.append(
-            ("Evaluated", percent(evaluations[0].share), f"of the results: {row.covered:,} of {row.total:,}")
-        )
+    row = next((row for row in content.coverage if "evaluat" in row.name.lower()), None)
+    if row is not None and row.share is not None:
+        tiles.append(("Evaluated", percent(row.share), f"of the results: {row.covered:,} of {row.total:,}"))
     curves = [curve for curve in content.curves if curve.points]
     if curves:
         count = sum(iterations(curve) for curve in curves)
@@ -239,8 +221,8 @@ def summary_tiles(content: ReportContent) -> list[tuple[str, str, str]]:
 
 def _blocked_tile(guardrail: Guardrail) -> tuple[str, str, str]:
     worse = [row.family for row in guardrail.rows if row.is_shown_worse]
-    why = f"it is shown worse in {', '.join(worse)}" if worse else "validation did not pass it"
-    return ("Blocked", "1", f"candidate without a canary: {why}")
+    reason = f"it is shown worse in {', '.join(worse)}" if worse else "it did not pass validation"
+    return ("Blocked", "1", f"candidate without a canary: {reason}")
 
 
 def _release_tile(canary: Canary) -> tuple[str, str, str]:

@@ -1,4 +1,4 @@
-"""Transcripts of recorded trajectories: turns with their observations, and changes of the environment's state."""
+"""Transcripts of trajectories: turns with their observations, and changes of the environment's state."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -14,9 +14,9 @@ def transcript(
     stage: str,
     initial_state: Mapping[str, JsonValue] | None = None,
 ) -> Transcript:
-    """The trajectory as a report shows it.
+    """The transcript of a trajectory.
 
-    ``initial_state`` is the environment's state before the first action; None = the changes are not shown.
+    ``initial_state``: the environment's state before the first action; None = changes are not shown.
     """
     observations = [turn.observation for turn in trajectory.turns[1:]]
     observations.append(trajectory.final_observation)
@@ -35,13 +35,10 @@ def transcript(
     )
 
 
-def state_changes(
-    before: Mapping[str, JsonValue],
-    after: Mapping[str, JsonValue],
-) -> tuple[StateChange, ...]:
-    """Every place where the two states differ, by path, in the order of ``before`` and then ``after``.
+def state_changes(before: Mapping[str, JsonValue], after: Mapping[str, JsonValue]) -> tuple[StateChange, ...]:
+    """The differences of two states by path, in the order of ``before`` and then ``after``.
 
-    A state that is itself a set of changes (``changes`` by path, and the values ``before``) is shown as changes.
+    A state that consists of changes (``changes`` by path, and the values ``before``) is shown as these changes.
     """
     changed, old = after.get("changes"), after.get("before")
     if not (isinstance(changed, Mapping) and isinstance(old, Mapping)):

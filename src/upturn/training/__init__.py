@@ -1,9 +1,9 @@
-"""Training: rollouts and stored rows become better weights.
+"""Training of weights on rollouts and stored rows.
 
-The contracts that all algorithms share stand at the top: rows, streams, losses, advantages, evaluations, settings.
-The algorithms are rooms of ``algorithms``; ``data`` makes groups and pairs, ``optimisation`` takes steps, ``runs``
-resumes and writes curves, ``distributed`` shares a model between processes. Not here: the pool and the agents,
-which ``upturn.loop`` joins with training. Importing this package loads no torch. Start with ``stream``, then
+The contracts of all algorithms are at the top: rows, streams, losses, advantages, evaluations, settings. The
+algorithms are rooms of ``algorithms``; ``data`` builds groups and pairs, ``optimisation`` takes steps, ``runs``
+resumes and writes curves, ``distributed`` shards a model over processes. Not here: the pool and the agents, which
+``upturn.loop`` connects to training. Importing this package loads no torch. Start with ``stream``, then
 ``algorithms.sft``.
 """
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from upturn.lazy_names import lazy_names
 from upturn.training.advantage import Advantage, GroupAdvantages, ScoredGroup, ScoredTrajectory, StateValue
-from upturn.training.evaluation_result import Assessment, Evaluate
+from upturn.training.evaluation_result import Evaluate, EvaluationResult
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.pair_settings import PairObjectiveSettings, PairSettings
 from upturn.training.policy_settings import (
@@ -32,28 +32,24 @@ from upturn.training.row import (
 )
 from upturn.training.run_settings import EpochSettings, IterationSettings, OnlineSettings
 from upturn.training.scorer import Scorer
-from upturn.training.selection_settings import SecondKind, SecondSettings, SelectionSettings
+from upturn.training.selection_settings import HintKind, HintSettings, SelectionSettings
 from upturn.training.stream import Minibatch, State, Stream
 
 if TYPE_CHECKING:
     from upturn.training.loss import TokenBatch, TokenStatistics
 else:
-    __getattr__ = lazy_names(
-        __name__,
-        {
-            "TokenBatch": "loss",
-            "TokenStatistics": "loss",
-        },
-    )
+    __getattr__ = lazy_names(__name__, {"TokenBatch": "loss", "TokenStatistics": "loss"})
 
 __all__ = [
     "Advantage",
-    "Assessment",
     "DynamicSamplingSettings",
     "EpochSettings",
     "Evaluate",
+    "EvaluationResult",
     "FloatArray",
     "GroupAdvantages",
+    "HintKind",
+    "HintSettings",
     "IntArray",
     "IterationSettings",
     "KlSettings",
@@ -67,8 +63,6 @@ __all__ = [
     "ScoredGroup",
     "ScoredTrajectory",
     "Scorer",
-    "SecondKind",
-    "SecondSettings",
     "SelectionSettings",
     "State",
     "StateValue",

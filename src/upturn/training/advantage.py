@@ -1,7 +1,7 @@
 """The contract of an advantage: the rewards of a group become one number per turn.
 
-Only what is comparable is compared: attempts at one task. Unscorable attempts (a judge crashed, a reward is
-missing) stay out of every comparison and get 0, which is not the same as a reward of 0. The estimators stand in
+Only trajectories of the same task are compared. Unscorable ones (a judge crashed, a reward is missing) are excluded
+from every comparison and get 0, which is not the same as a reward of 0. The estimators are in
 ``upturn.training.advantages``. No torch here.
 """
 
@@ -13,60 +13,60 @@ from upturn.records import Task, Trajectory, record
 
 ItemT = TypeVar("ItemT")
 Need = Literal["state_hashes", "token_rows", "state_values", "potentials"]
-"""What an estimator may need beside rewards.
+"""Inputs of an estimator other than rewards.
 
-``state_hashes``: of every turn, from the environment, equal where the state is. ``token_rows``: tokens as recorded.
+``state_hashes``: of every turn, from the environment, equal for equal states. ``token_rows``: tokens as recorded.
 ``state_values``, ``potentials``: the fields of ScoredTrajectory.
 """
 
 
 @record
 class StateValue:
-    """What an attempt still earns from a state on, as the mean of continuations from there."""
+    """The value of a state: the mean return of continuations from it."""
 
     mean: float
     """NaN = not measured."""
     count: int | None
-    """How many continuations; None = exact, as after the end, where nothing is earned any more."""
+    """Number of continuations; None = exact, as after the end, where no reward follows."""
 
 
 @record
 class ScoredTrajectory:
-    """An attempt with what its turns earned."""
+    """A trajectory with the rewards of its turns."""
 
     trajectory: Trajectory
     turn_rewards: tuple[float, ...] | None
     """One per turn. None, or NaN in any turn = unscorable: excluded from the baseline, advantage 0, counted."""
     state_values: tuple[StateValue | None, ...] | None = None
-    """Of the state before each turn and of the one after the last: one more than turns. None, here or in one place
-    = not measured."""
+    """Of the state before each turn and of the one after the last: one more than turns. None, for all or for one
+    state = not measured."""
     potentials: tuple[float, ...] | None = None
-    """Φ, how far the work has come, of the same states. The last counts as 0 whatever stands there: an attempt that
-    is over must not keep what it was lent. None = the environment gives none."""
+    """Φ, the progress of the work in these states. The last one counts as 0, whatever its value, so that shaping
+    adds nothing to the return. None = the environment has no potentials."""
     succeeded: bool | None = None
-    """What the verifier said, whatever was earned. None = it could not say, or nobody asked it."""
+    """The verifier's decision, independent of the reward. None = unknown."""
 
     @property
     def is_scorable(self) -> bool:
-        """False when the reward, or a part of it, is missing."""
+        """False when a reward is missing."""
         return self.turn_rewards is not None and not any(math.isnan(reward) for reward in self.turn_rewards)
 
 
 @record
 class ScoredGroup:
-    """Attempts at one task."""
+    """Scored trajectories of one task."""
 
     task: Task
     members: tuple[ScoredTrajectory, ...]
 
 
 class GroupAdvantages(NamedTuple):
-    """What one group teaches."""
+    """The advantages of one group."""
 
     turns: tuple[tuple[float, ...], ...]
     """By member, then by turn. All 0 when the group is not informative."""
     is_informative: bool
-    """False: every advantage is 0, as with fewer than two scorable members, or where nothing differs."""
+    """False: every advantage is 0, as with fewer than two scorable members, or equal rewards."""
     returns: tuple[float | None, ...]
     """Each member's discounted return from its first turn; None = unscorable."""
 
@@ -76,7 +76,7 @@ class Advantage(Protocol):
 
     @property
     def needs(self) -> frozenset[Need]:
-        """What must be there beside rewards; without it a call raises TrainingError, naming the cure."""
+        """Required inputs other than rewards; without them a call raises TrainingError with the cure."""
 
     def __call__(self, group: ScoredGroup) -> GroupAdvantages:
         """Depends on this group only, and not on the order of its members.
@@ -85,25 +85,25 @@ class Advantage(Protocol):
         """
 
 
-def by_task(items: Iterable[ItemT], task_of: Callable[[ItemT], str]) -> list[list[ItemT]]:
-    """The items of one task together, tasks in the order in which they first appear; ``task_of`` gives an id."""
-    found: dict[str, list[ItemT]] = {}
+def group_by_task(items: Iterable[ItemT], task_of: Callable[[ItemT], str]) -> list[list[ItemT]]:
+    """Returns the items grouped by task id, tasks in the order of their first item."""
+    groups: dict[str, list[ItemT]] = {}
     for item in items:
-        found.setdefault(task_of(item), []).append(item)
-    return list(found.values())
+        groups.setdefault(task_of(item), []).append(item)
+    return list(groups.values())
 
 
-def reward_of(member: ScoredTrajectory) -> float:
-    """What a scorable attempt earned over all its turns."""
+def total_reward(member: ScoredTrajectory) -> float:
+    """Returns the undiscounted sum of a scorable trajectory's rewards."""
     return math.fsum(member.turn_rewards or ())
 
 
 def mean_return(groups: Iterable[ScoredGroup]) -> float:
-    """What the attempts that could be scored earned, undiscounted; NaN = none could be."""
-    earned = [reward_of(member) for group in groups for member in group.members if member.is_scorable]
-    return math.fsum(earned) / len(earned) if earned else math.nan
+    """Returns the mean undiscounted return of the scorable trajectories; NaN = there are none."""
+    returns = [total_reward(member) for group in groups for member in group.members if member.is_scorable]
+    return math.fsum(returns) / len(returns) if returns else math.nan
 
 
 def unscorable_count(groups: Iterable[ScoredGroup]) -> int:
-    """How many members of the groups have no usable reward."""
+    """Returns the number of members without a usable reward."""
     return sum(not member.is_scorable for group in groups for member in group.members)

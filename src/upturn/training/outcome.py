@@ -1,4 +1,4 @@
-"""How a training run ended. No torch here."""
+"""The outcome of a training run. No torch here."""
 
 from typing import Literal
 
@@ -6,27 +6,28 @@ from upturn.records import record
 from upturn.training.run_settings import Keep
 
 StopReason = Literal["finished", "target", "patience", "limit"]
-"""All units done; the target score reached; no new best for as long as patience lasts; a cost above its limit after
-an evaluation within all of them, or no evaluation within them at all."""
+"""``finished``: all units are done. ``target``: the target score was reached. ``patience``: no new best score for
+that many evaluations. ``limit``: a cost exceeded its limit after an evaluation within all limits, or no evaluation
+was within them."""
 
 
 @record
 class TrainingOutcome:
-    """The end of a run; the model passed in then holds the weights of ``kept``."""
+    """The end of a run; the trained model has the weights selected by ``kept``."""
 
     stopped: StopReason
     units: int
-    """Iterations (reinforcement learning) or optimiser steps (supervised training) that were done."""
+    """Finished iterations (reinforcement learning) or optimiser steps (supervised training)."""
     steps: int
-    """Of the optimiser, over the whole run."""
+    """Optimiser steps of the whole run."""
     kept: Keep
-    """With limits on costs and no evaluation within them nothing is kept: the model has the weights from before
-    training, ``kept_units`` is 0 and ``best_score`` None."""
+    """With limits on costs and no evaluation within them the model has its initial weights, ``kept_units`` is 0 and
+    ``best_score`` None."""
     kept_units: int
-    """The unit after which the model had the weights it has now."""
+    """The unit after which the model had its present weights."""
     weights_hash: str
-    """Of the weights it has now."""
+    """Of the present weights."""
     final_score: float | None
-    """Of the last evaluation; None = the run was never evaluated."""
+    """Score of the last evaluation; None = no evaluation."""
     best_score: float | None
-    """Of the best evaluation within the limits; None = there was none."""
+    """Score of the best evaluation within the limits; None = there was none."""

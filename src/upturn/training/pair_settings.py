@@ -1,22 +1,22 @@
-"""The settings of preference pairs: how they are made, and the loss on them. No torch here."""
+"""The settings of preference pairs: how they are built, and their loss. No torch here."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from upturn.config import Count, NotNegative, Positive, Settings, Share, settings, useless
+from upturn.config import Count, NotNegative, Positive, Settings, Share, report_unused, settings
 
 PairLoss = Literal["sigmoid", "ipo"]
-"""``sigmoid``: DPO's. ``ipo``: a square around a fixed margin, for preferences that are certain."""
+"""``sigmoid``: DPO's. ``ipo``: squared distance to a fixed margin, for preferences without noise."""
 Reference = Literal["recorded", "initial"]
-"""The policy that preferences are measured from. ``recorded``: whoever sampled, by the log-probs in the rows;
-``initial``: the weights before training."""
+"""The reference policy. ``recorded``: the sampler, by the log-probs in the rows; ``initial``: the weights before
+training."""
 PairedBy = Literal["trajectory", "turn"]
-"""``trajectory``: the best trajectory of a group against the worst. ``turn``: actions after one history."""
+"""``trajectory``: the best trajectory of a group with the worst. ``turn``: actions after the same history."""
 ValuedBy = Literal["returns", "state_values"]
-"""What an action was worth: what the trajectories that took it went on to earn, or its reward and the measured
-value of the state it led to."""
+"""The value of an action: the returns of the trajectories that took it, or its reward plus the measured value of
+the next state."""
 
 
 @settings
@@ -24,21 +24,21 @@ class PairObjectiveSettings(Settings):
     """The loss of pairs."""
 
     kind: PairLoss = "sigmoid"
-    """``sigmoid``: DPO's. ``ipo``: a square around a fixed margin, for preferences that are certain."""
+    """``sigmoid``: DPO's. ``ipo``: squared distance to a fixed margin, for preferences without noise."""
     beta: Positive = 0.1
-    """How strongly the reference holds: smaller lets the model move further for the same preference."""
+    """Strength of the pull to the reference: smaller lets the model move further for the same preference."""
     label_smoothing: Annotated[float, Field(ge=0, lt=0.5)] = 0.0
-    """Share of pairs taken to be the wrong way round (conservative DPO)."""
+    """Assumed share of mislabelled pairs (conservative DPO)."""
     is_length_normalised: bool = False
-    """Each side's log-probabilities are averaged over its written tokens instead of added up, so that a longer side
-    does not weigh more."""
+    """Average each side's log-probs over its written tokens instead of adding them up, so that a longer side does
+    not weigh more."""
     sft_coefficient: Positive | None = None
-    """Of a supervised term on the better sides (arXiv 2404.19733), whose probability may else fall along with the
-    others'; left out = no such term."""
+    """Coefficient of a supervised term on the chosen sides (arXiv 2404.19733), whose probability can otherwise fall
+    along with the rejected ones'; omit for no such term."""
 
     def problems(self) -> Iterator[str | None]:
-        """What is wrong with several fields together."""
-        yield useless(
+        """Yields the problems of field combinations."""
+        yield report_unused(
             self.kind == "ipo" and self.label_smoothing != 0,
             f"label_smoothing={self.label_smoothing!r}",
             "with kind='ipo', whose margin is bounded already; leave it out, or take kind='sigmoid'",
@@ -50,35 +50,37 @@ class PairSettings(Settings):
     """How the trajectories of a group become pairs."""
 
     by: PairedBy = "trajectory"
-    """What is paired: the best trajectory of a task with the worst, or different actions after one history."""
+    """What is paired: the best trajectory of a task with the worst, or different actions after the same history."""
     min_margin: NotNegative = 0.0
-    """Pairs are kept where one side is better by more than this (θ of Agent Q); with a critic, whose values differ
-    by chance, set it above 0."""
+    """Pairs whose sides differ by no more than this are dropped (θ of Agent Q); with a critic, whose values are
+    noisy, set it above 0."""
     valued_by: ValuedBy = "returns"
-    """What an action was worth, for ``by = "turn"``: what the trajectories that took it went on to earn, or its
-    reward and the value of the state that it led to, measured by going on from there."""
+    """The value of an action, for ``by = "turn"``: the returns of the trajectories that took it, or its reward plus
+    the value of the next state, measured by continuations from there."""
     monte_carlo_share: Share = 1.0
-    """α of Agent Q: Q = α·(what was earned) + (1 − α)·(what a critic estimates), for ``by = "turn"``; 1 = there is
-    no critic."""
+    """α of Agent Q: Q = α·(measured value) + (1 − α)·(critic's estimate), for ``by = "turn"``; 1 = no critic."""
     gamma: Share = 1.0
-    """Discount per turn, also of a critic that learns."""
+    """Discount per turn, also for a trained critic."""
     continuations: Count | None = None
-    """Trajectories that go on from each state, for ``valued_by = "state_values"``; they cost the tokens that they
-    write. Left out = 8."""
+    """Trajectories continued from each state, for ``valued_by = "state_values"``; they cost the tokens that they
+    write. Omit for 8."""
 
     def problems(self) -> Iterator[str | None]:
-        """What is wrong with several fields together."""
-        whole = self.by == "trajectory"
+        """Yields the problems of field combinations."""
+        is_whole = self.by == "trajectory"
         cure = "with by='trajectory', which compares whole trajectories by returns; leave it out, or by='turn'"
-        yield useless(whole and self.valued_by != "returns", f"valued_by={self.valued_by!r}", cure)
-        yield useless(whole and self.monte_carlo_share != 1, f"monte_carlo_share={self.monte_carlo_share!r}", cure)
-        yield useless(
-            self.monte_carlo_share == 0 and self.valued_by != "returns",
-            f"valued_by={self.valued_by!r}",
-            "with monte_carlo_share=0, where the critic alone says what an action is worth; leave it out",
+        valued_by = f"valued_by={self.valued_by!r}"
+        yield report_unused(is_whole and self.valued_by != "returns", valued_by, cure)
+        yield report_unused(
+            is_whole and self.monte_carlo_share != 1, f"monte_carlo_share={self.monte_carlo_share!r}", cure
         )
-        yield useless(
+        yield report_unused(
+            self.monte_carlo_share == 0 and self.valued_by != "returns",
+            valued_by,
+            "with monte_carlo_share=0, where the critic alone values actions; leave it out",
+        )
+        yield report_unused(
             self.continuations is not None and self.valued_by != "state_values",
             f"continuations={self.continuations!r}",
-            f"with valued_by={self.valued_by!r}",
+            f"with {valued_by}",
         )

@@ -1,4 +1,4 @@
-"""Who can say how likely written tokens are: the model in training, or one that stays as it is. No torch here."""
+"""The contract of a scorer of log-probs: the trained model, or a frozen one. No torch here."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,7 +7,7 @@ from upturn.training.row import FloatArray, TrainingRow
 
 
 class Scorer(Protocol):
-    """The log-probs of a fixed set of weights; ``Trainer.score`` is one."""
+    """The log-probs under a set of weights; ``Trainer.score`` is one."""
 
     def __call__(self, rows: Sequence[TrainingRow], /) -> Sequence[FloatArray]:
-        """``(A,)`` for each row, in their order: log π of its written tokens at temperature 1, without gradient."""
+        """``(A,)`` for each row, in order: log π of its written tokens at temperature 1, without gradient."""

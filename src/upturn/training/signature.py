@@ -1,4 +1,4 @@
-"""What an object of the caller's own is, in words that are the same in every process: its name and its options."""
+"""Signatures of the caller's objects: name and options, the same in every process."""
 
 import functools
 from collections.abc import Iterator, Mapping, Set
@@ -8,64 +8,61 @@ from typing import Any
 
 
 def signature(value: object) -> str:
-    """Two objects made alike have the same signature, two with other options or of other classes another.
+    """Returns a text that is equal for objects of the same class and options, and different otherwise.
 
-    Objects and functions are named in full; options are the attributes of an object, what a function closes over,
-    and the defaults of its arguments, in turn by their signatures. Not covered: the code itself, and what an object
-    written in C (an array, a tensor) holds.
-    """
+    Classes and functions are identified by their full names; options are the attributes of an object, the closure
+    of a function, and the defaults of its arguments, recursively. Not covered: the code itself, and the content of
+    objects implemented in C (arrays, tensors)."""
     return _signature(value, ())
 
 
-def _signature(value: object, around: tuple[int, ...]) -> str:
-    """``around``: the ids of the objects that this one lies in, so that a ring ends."""
+def _signature(value: object, outer: tuple[int, ...]) -> str:
+    """``outer``: the ids of the enclosing objects, so that reference cycles end."""
     if value is None or isinstance(value, bool | int | float | complex | str | bytes):
         return repr(value)
-    if id(value) in around:
+    if id(value) in outer:
         return "..."
-    inner = (*around, id(value))
+    inner = (*outer, id(value))
     if isinstance(value, Mapping):
-        pairs = sorted(f"{_signature(key, inner)}: {_signature(each, inner)}" for key, each in value.items())
+        pairs = sorted(f"{_signature(key, inner)}: {_signature(item, inner)}" for key, item in value.items())
         return f"{{{', '.join(pairs)}}}"
     if isinstance(value, Set):
-        return f"{{{', '.join(sorted(_signature(each, inner) for each in value))}}}"
+        return f"{{{', '.join(sorted(_signature(item, inner) for item in value))}}}"
     if isinstance(value, list | tuple):
-        return f"[{', '.join(_signature(each, inner) for each in value)}]"
+        return f"[{', '.join(_signature(item, inner) for item in value)}]"
     if isinstance(value, type | BuiltinFunctionType):
-        return _name(value)
+        return _full_name(value)
     options = [f"{name}={_signature(option, inner)}" for name, option in sorted(_options(value))]
-    named = value if isinstance(value, FunctionType) else type(value)
-    return f"{_name(named)}({', '.join(options)})"
+    return f"{_full_name(value if isinstance(value, FunctionType) else type(value))}({', '.join(options)})"
 
 
-def _name(value: type | FunctionType | BuiltinFunctionType) -> str:
+def _full_name(value: type | FunctionType | BuiltinFunctionType) -> str:
     return f"{value.__module__}.{value.__qualname__}"
 
 
 def _options(value: object) -> Iterator[tuple[str, object]]:
-    """By name, each once."""
+    """Names and values, each name once."""
     if isinstance(value, FunctionType):
-        closed = (cell.cell_contents for cell in value.__closure__ or ())
-        yield from zip(value.__code__.co_freevars, closed, strict=True)
-        yield from (
-            each for each in (("defaults", value.__defaults__), ("by name", value.__kwdefaults__)) if each[1]
-        )
+        closure = (cell.cell_contents for cell in value.__closure__ or ())
+        yield from zip(value.__code__.co_freevars, closure, strict=True)
+        defaults = (("defaults", value.__defaults__), ("by name", value.__kwdefaults__))
+        yield from ((name, default) for name, default in defaults if default)
     elif isinstance(value, MethodType):
         yield from (("function", value.__func__), ("of", value.__self__))
     elif isinstance(value, functools.partial):
         yield from (("arguments", value.args), ("by name", value.keywords), ("function", value.func))
     elif is_dataclass(value):
-        yield from ((each.name, getattr(value, each.name)) for each in fields(value))
+        yield from ((entry.name, getattr(value, entry.name)) for entry in fields(value))
     else:
-        yield from _state(value).items()
+        yield from _attributes(value).items()
 
 
-def _state(value: object) -> Mapping[str, object]:
-    """The attributes, those in slots too; none for what is written in C."""
+def _attributes(value: object) -> Mapping[str, object]:
+    """The attributes, including those in slots; empty for objects implemented in C."""
     try:
-        state: Any = value.__getstate__()  # a dictionary, None, or a pair of them, or whatever a class makes of it
+        state: Any = value.__getstate__()  # a dictionary, None, a pair of them, or anything else a class defines
     except TypeError:
         return {}
     parts = state if isinstance(state, tuple) else (state,)
-    found = {name: option for part in parts if isinstance(part, dict) for name, option in part.items()}
-    return found or ({} if state is None else {"state": state})
+    attributes = {name: option for part in parts if isinstance(part, dict) for name, option in part.items()}
+    return attributes or ({} if state is None else {"state": state})

@@ -1,4 +1,4 @@
-"""A weight stream: what an algorithm hands to the trainer, and all that the trainer knows of an algorithm."""
+"""Weight streams: the interface between algorithms and the trainer, which knows nothing else about them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,11 +15,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stream:
-    """Rows with per-token weights, an objective, and the objective's own denominator.
+    """Rows with per-token weights, an objective, and the objective's denominator.
 
-    Its loss is the sum of the objective's token losses over the rows, divided by ``denominator``. That is the
-    algorithm's, not the number of tokens in ``rows``: tokens that were left out because they cannot matter may
-    still be counted.
+    Its loss is the sum of the objective's token losses over the rows, divided by ``denominator``. The algorithm
+    chooses the denominator, which may count tokens that are not in ``rows`` because their gradient is 0.
     """
 
     rows: Sequence[TrainingRow]
@@ -33,23 +32,22 @@ Minibatch: TypeAlias = Sequence[Stream]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unit:
-    """The part of a run that is done wholly or not at all: a checkpoint lies before or after it."""
+    """The atomic part of a run: checkpoints are written between units only."""
 
     minibatches: Sequence[Minibatch]
     """One optimiser step each, in order; may be empty."""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """What the algorithm wants on the curve beside the trainer's own."""
+    """The algorithm's metrics for the curve."""
 
 
 class Algorithm(Protocol):
     """Turns finished rollouts, or stored rows, into weight streams."""
 
     def unit(self, index: int) -> Unit:
-        """The unit with this index. Called once each, in order, with the weights that the units before it left.
+        """Returns a unit. Is called once for each index, in order, after the steps of the previous units.
 
-        What it does may depend on the index, the seed and the weights only (and on what a ``Stateful`` algorithm
-        remembers), so that resuming repeats it exactly.
-        """
+        May depend on the index, the seed and the weights only (and on the state of a ``Stateful`` algorithm), so
+        that resuming repeats it exactly."""
 
 
 State: TypeAlias = Mapping[str, Union[float, "Tensor"]]
@@ -57,41 +55,40 @@ State: TypeAlias = Mapping[str, Union[float, "Tensor"]]
 NO_STATE: State = MappingProxyType({})
 
 
-def joined(parts: Mapping[str, State]) -> State:
-    """Several states as one, each under its part's name, which has no dot in it."""
-    return {f"{part}.{name}": value for part, state in parts.items() for name, value in state.items()}
+def join_states(states: Mapping[str, State]) -> State:
+    """Returns one state from several, with each part's name, which has no dot, as a prefix."""
+    return {f"{part}.{name}": value for part, state in states.items() for name, value in state.items()}
 
 
-def parted(state: State) -> Mapping[str, State]:
-    """What ``joined`` joined; a part that had nothing to remember is missing."""
-    parts: dict[str, dict[str, float | Tensor]] = {}
+def split_state(state: State) -> Mapping[str, State]:
+    """Returns the arguments of ``join_states``, without parts that have no state."""
+    states: dict[str, dict[str, float | Tensor]] = {}
     for name, value in state.items():
         part, _, inner = name.partition(".")
-        parts.setdefault(part, {})[inner] = value
-    return parts
+        states.setdefault(part, {})[inner] = value
+    return states
 
 
 @runtime_checkable
 class Stateful(Protocol):
-    """An algorithm that remembers more than the weights from one unit to the next: a coefficient that adapts, or
-    earlier weights that are still sampled from.
+    """An algorithm with a state other than the weights, such as an adaptive coefficient or earlier weights.
 
-    A checkpoint holds it, so that resuming repeats an undisturbed run exactly.
+    Checkpoints contain it, so that resuming repeats an uninterrupted run exactly.
     """
 
     def state(self) -> State:
-        """All of it, as it is after the units so far. Empty = nothing to remember."""
+        """Returns the whole state after the units so far; may be empty."""
 
     def load_state(self, state: State) -> None:
-        """Goes back to what ``state`` gave; called at most once, before any unit."""
+        """Restores a state from ``state``; is called at most once, before any unit."""
 
 
 def state_of(algorithm: Algorithm) -> State:
-    """What it remembers; empty where it remembers nothing."""
+    """Returns the algorithm's state; empty if it has none."""
     return algorithm.state() if isinstance(algorithm, Stateful) else NO_STATE
 
 
-def restore(algorithm: Algorithm, state: State) -> None:
-    """Gives back what ``state_of`` gave."""
+def restore_state(algorithm: Algorithm, state: State) -> None:
+    """Restores a state from ``state_of``."""
     if isinstance(algorithm, Stateful) and state:
         algorithm.load_state(state)

@@ -1,4 +1,4 @@
-"""Whole attempts whose context has a budget: what the model reads, how many rows it costs, what is trained."""
+"""Rollouts with a context budget: the prompts, the number of rows and the trained tokens."""
 
 import asyncio
 from collections import Counter
@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks.errands import MODEL
 from upturn.agents import (
-    Attempt,
     Job,
+    RolloutRequest,
     Setting,
     ToolAgent,
     branch_points,
@@ -58,13 +58,13 @@ class GrowingRenderer:
 
 
 class LetterRenderer(GrowingRenderer):
-    """Can also tell a conversation anew."""
+    """A renderer that can also rerender a conversation."""
 
     def rerender(self, turns: Sequence[Turn], *, observation: Observation, prompt: str) -> tuple[int, ...]:
         ids = self.open(turns[0].observation, prompt)
         later = [*(turn.observation for turn in turns[1:]), observation]
-        for turn, seen in zip(turns, later, strict=True):
-            ids += (*letters(turn.text), END, *self.extend(seen))
+        for turn, result in zip(turns, later, strict=True):
+            ids += (*letters(turn.text), END, *self.extend(result))
         return ids
 
     def count(self, text: str) -> int:
@@ -75,17 +75,17 @@ def letters(text: str) -> tuple[int, ...]:
     return tuple(ord(letter) for letter in text)
 
 
-class Talkative:
-    """Answers everything with the same long text, and never ends."""
+class ConstantEnvironment:
+    """Every step gives the same long observation; it never ends."""
 
-    def __init__(self, answer: str) -> None:
-        self.answer = answer
+    def __init__(self, result: str) -> None:
+        self.result = result
 
     def reset(self, task: Task) -> tuple[Observation, Info]:
         return Observation(task.instruction), Info({}, {})
 
     def step(self, action: Action) -> Step:
-        return Step(Observation(self.answer), 0.0, False, False, Info({}, {}))
+        return Step(Observation(self.result), 0.0, False, False, Info({}, {}))
 
     def state(self) -> Mapping[str, JsonValue]:
         return {}
@@ -97,76 +97,78 @@ class Talkative:
         raise NotImplementedError
 
 
-def attempted(agent: ToolAgent, model: Model, answer: str, limits: Limits, attempts: int = 1) -> list[Trajectory]:
+def run_agent(agent: ToolAgent, model: Model, result: str, limits: Limits, count: int = 1) -> list[Trajectory]:
     setting = Setting("run", agent, "a@1", model, limits, clock=lambda: 0.0)
-    jobs = [Job(Attempt(TASK, number, 0), setting) for number in range(attempts)]
-    return asyncio.run(run_rollouts(jobs, lambda _: Talkative(answer)))
+    jobs = [Job(RolloutRequest(TASK, number, 0), setting) for number in range(count)]
+    return asyncio.run(run_rollouts(jobs, lambda _: ConstantEnvironment(result)))
 
 
 BUDGET = Budget(tokens=199, window_turns=2, observation_tokens=100, summary_tokens=10, low_mark=0.6)
 LIMITS = Limits(max_turns=30, max_tokens=200, max_action_tokens=4)
-ANSWER = "x" * 33
+RESULT = "x" * 33
 
 
-def scripted(renderer: Renderer, budget: Budget | None, answer: str = ANSWER) -> tuple[Trajectory, list[int]]:
-    """An attempt that writes ``a.b`` in each turn, and the length of each prompt."""
+def scripted(renderer: Renderer, budget: Budget | None, result: str = RESULT) -> tuple[Trajectory, list[int]]:
+    """A rollout that writes ``a.b`` in each turn, and the length of each prompt."""
     model = ScriptedModel(["a.b"], letters)
-    (found,) = attempted(ToolAgent(renderer, LIMITS, context=budget), model, answer, LIMITS)
-    return found, [len(request.prompt_ids) for request in model.requests]
+    (trajectory,) = run_agent(ToolAgent(renderer, LIMITS, context=budget), model, result, LIMITS)
+    return trajectory, [len(request.prompt_ids) for request in model.requests]
 
 
 def test_a_rollout_continues_past_a_full_context() -> None:
-    # [go] is 4 tokens, and each turn writes 4 and reads 35. At the sixth 4 + 5 × 39 leave one of 200 to be written.
+    # [go] has 4 tokens, and each turn writes 4 and reads 35. At the sixth, 4 + 5 × 39 of 200 leave one to write.
     without, _ = scripted(LetterRenderer(), None)
     assert (without.outcome, len(without.turns), len(without.rows)) == ("token_limit", 6, 1)
-    # With a budget of 199 history is rewritten then: 119 of the low mark less 4 to be written, 4 of the opening and
-    # 31 of the note leave 80, which two turns fit into. That makes 4 + 31 + 2 × 39 = 113, so that two further turns
-    # fit, and every third turn begins a row.
-    found, lengths = scripted(LetterRenderer(), BUDGET)
-    assert (found.outcome, len(found.turns)) == ("step_limit", 30)
+    # With a budget of 199 the history is then rewritten: of the low mark's 119, less 4 to write, 4 for the opening
+    # and 31 for the note, 80 are left, enough for two turns. The prompt has 4 + 31 + 2 × 39 = 113 tokens: two more
+    # turns fit, and every third turn starts a row.
+    trajectory, lengths = scripted(LetterRenderer(), BUDGET)
+    assert (trajectory.outcome, len(trajectory.turns)) == ("step_limit", 30)
     assert lengths[:11] == [4, 43, 82, 121, 160, 113, 152, 191, 113, 152, 191]
     assert max(lengths) + 4 <= 199
-    assert fork_counts([found]) == Counter({COMPACTED: 9})
-    assert [row.fork_cause for row in found.rows] == [None] + [COMPACTED] * 9
-    text = "".join(chr(token) for token in found.rows[1].token_ids if token != END)
-    assert text.startswith(f"[go\n[3 earlier turns are left out]]a.b[{ANSWER}]a.b[{ANSWER}]a.b[")
+    assert fork_counts([trajectory]) == Counter({COMPACTED: 9})
+    assert [row.fork_cause for row in trajectory.rows] == [None] + [COMPACTED] * 9
+    text = "".join(chr(token) for token in trajectory.rows[1].token_ids if token != END)
+    assert text.startswith(f"[go\n[3 earlier turns are left out]]a.b[{RESULT}]a.b[{RESULT}]a.b[")
     # Every turn is written, and trained, once.
-    assert [span.turn for row in found.rows for span in row.spans] == list(range(30))
+    assert [span.turn for row in trajectory.rows for span in row.spans] == list(range(30))
 
 
 def test_a_higher_low_mark_gives_more_rows() -> None:
-    # At .99 nothing is dropped for long, but there is ever less space between the marks: history is rewritten at
-    # turns 5, 8, 10, 12, 14, 16 and every one after.
+    # At .99 turns stay longer, but the space between the marks shrinks: the history is rewritten at turns 5, 8, 10,
+    # 12, 14, 16 and at every later one.
     rows = {mark: len(scripted(LetterRenderer(), replace(BUDGET, low_mark=mark))[0].rows) for mark in (0.6, 0.99)}
     assert rows == {0.6: 10, 0.99: 20}
 
 
 def test_rendered_rows_equal_the_rollouts_rows() -> None:
     renderer = LetterRenderer()
-    found, _ = scripted(renderer, BUDGET)
-    rendered = rendered_rows(found, renderer, prompt_builder(renderer, LIMITS, context=BUDGET))
+    trajectory, _ = scripted(renderer, BUDGET)
+    rendered = rendered_rows(trajectory, renderer, prompt_builder(renderer, LIMITS, context=BUDGET))
     assert [(row.token_ids, row.spans, row.fork_cause) for row in rendered] == [
-        (row.token_ids, row.spans, row.fork_cause) for row in found.rows
+        (row.token_ids, row.spans, row.fork_cause) for row in trajectory.rows
     ]
 
 
 def test_a_continuation_reads_the_same_prompts() -> None:
     renderer = LetterRenderer()
-    found, _ = scripted(renderer, BUDGET)
-    state = branch_points(found, TASK, Talkative(ANSWER))[7]  # history was rewritten before it, and will be again
+    trajectory, _ = scripted(renderer, BUDGET)
+    state = branch_points(trajectory, TASK, ConstantEnvironment(RESULT))[7]  # between two rewritings
     setting = Setting(
         "again", ToolAgent(renderer, LIMITS, context=BUDGET), "a@1", ScriptedModel(["a.b"], letters), LIMITS
     )
-    (again,) = asyncio.run(run_rollouts([Job(Attempt(TASK, 0, 0, state), setting)], lambda _: Talkative(ANSWER)))
-    assert len(again.turns) == 30
-    assert [row.token_ids for row in again.rows] == [row.token_ids for row in found.rows[1:]]
+    (continuation,) = asyncio.run(
+        run_rollouts([Job(RolloutRequest(TASK, 0, 0, state), setting)], lambda _: ConstantEnvironment(RESULT))
+    )
+    assert len(continuation.turns) == 30
+    assert [row.token_ids for row in continuation.rows] == [row.token_ids for row in trajectory.rows[1:]]
 
 
 def test_a_long_observation_is_truncated() -> None:
-    found, lengths = scripted(LetterRenderer(), BUDGET, "y" * 500)
-    assert found.outcome == "step_limit" and max(lengths) + 4 <= 199
-    assert found.turns[1].observation.text == "y" * 500  # recorded whole
-    text = "".join(chr(token) for token in found.rows[0].token_ids if token != END)
+    trajectory, lengths = scripted(LetterRenderer(), BUDGET, "y" * 500)
+    assert trajectory.outcome == "step_limit" and max(lengths) + 4 <= 199
+    assert trajectory.turns[1].observation.text == "y" * 500  # recorded whole
+    text = "".join(chr(token) for token in trajectory.rows[0].token_ids if token != END)
     assert text.startswith("[go]a.b[" + "y" * 72 + "… [428 more characters]]")
 
 
@@ -174,9 +176,9 @@ def test_an_instruction_without_room_ends_the_rollout() -> None:
     model = ScriptedModel(["a.b"], letters)
     agent = ToolAgent(LetterRenderer(), LIMITS, context=BUDGET)
     setting = Setting("run", agent, "a@1", model, LIMITS)
-    job = Job(Attempt(replace(TASK, instruction="go " * 65), 0, 0), setting)
-    (found,) = asyncio.run(run_rollouts([job], lambda _: Talkative("")))
-    assert (found.outcome, found.turns, model.requests) == ("token_limit", (), [])
+    job = Job(RolloutRequest(replace(TASK, instruction="go " * 65), 0, 0), setting)
+    (trajectory,) = asyncio.run(run_rollouts([job], lambda _: ConstantEnvironment("")))
+    assert (trajectory.outcome, trajectory.turns, model.requests) == ("token_limit", (), [])
 
 
 def test_unusable_budgets_are_refused_when_building_the_agent() -> None:
@@ -205,27 +207,31 @@ def nano() -> LocalModel:
 
 
 def test_a_local_model_continues_and_its_rows_are_trained_as_sampled(nano: LocalModel) -> None:
-    renderer, answer = nano.renderer(), "m12 budget from bob; m13 report from eve; m14 demo from cid; m15 survey"
+    renderer, result = nano.renderer(), "m12 budget from bob; m13 report from eve; m14 demo from cid; m15 survey"
     limits = Limits(max_turns=9, max_tokens=160, max_action_tokens=12)
     budget = Budget(tokens=159, window_turns=2, observation_tokens=60, summary_tokens=16, low_mark=0.6)
     engine = LocalEngine(nano.model, slots=4, max_length=160)
-    (without,) = attempted(ToolAgent(renderer, limits), engine, answer, limits)
+    (without,) = run_agent(ToolAgent(renderer, limits), engine, result, limits)
     assert without.outcome == "token_limit"
-    found = attempted(ToolAgent(renderer, limits, context=budget), engine, answer, limits, attempts=2)
-    assert [(each.outcome, len(each.turns)) for each in found] == [("step_limit", 9)] * 2
-    forks = fork_counts(found)
+    trajectories = run_agent(ToolAgent(renderer, limits, context=budget), engine, result, limits, count=2)
+    assert [(trajectory.outcome, len(trajectory.turns)) for trajectory in trajectories] == [("step_limit", 9)] * 2
+    forks = fork_counts(trajectories)
     assert set(forks) == {COMPACTED}
-    assert forks[COMPACTED] == sum(len(each.rows) for each in found) - 2 <= 2 * 4
-    for each in found:
-        assert max(len(row.token_ids) for row in each.rows) <= 159
-        assert [span.turn for row in each.rows for span in row.spans] == list(range(9))
-    # Each token is trained once, with the log-prob that it was sampled with, in the context that it was sampled in.
-    rows = [row for each in found for row in policy_rows(each, [1.0] * 9)]
-    assert sum(len(row.positions) for row in rows) == sum(each.usage.written_tokens for each in found)
+    assert forks[COMPACTED] == sum(len(trajectory.rows) for trajectory in trajectories) - 2 <= 2 * 4
+    for trajectory in trajectories:
+        assert max(len(row.token_ids) for row in trajectory.rows) <= 159
+        assert [span.turn for row in trajectory.rows for span in row.spans] == list(range(9))
+    # Each token is trained once, in the context and with the log-prob with which it was sampled.
+    rows = [row for trajectory in trajectories for row in policy_rows(trajectory, [1.0] * 9)]
+    assert sum(len(row.positions) for row in rows) == sum(
+        trajectory.usage.written_tokens for trajectory in trajectories
+    )
     trainer = Trainer(nano.model, OptimiserSettings(learning_rate=1e-4))
     for row, scored in zip(rows, trainer.score(rows), strict=True):
         assert row.old_logprobs is not None
         np.testing.assert_allclose(scored, row.old_logprobs, atol=2e-4)
-    learned = supervised_rows(found)
-    metrics = trainer.step([Stream(learned, CrossEntropy(), float(sum(len(row.positions) for row in learned)))])
+    training_rows = supervised_rows(trajectories)
+    metrics = trainer.step(
+        [Stream(training_rows, CrossEntropy(), float(sum(len(row.positions) for row in training_rows)))]
+    )
     assert metrics.loss == pytest.approx(-np.mean(np.concatenate([row.old_logprobs for row in rows])), abs=1e-3)

@@ -7,8 +7,8 @@ from upturn.agents.context import lexical_relevance
 
 def test_rare_words_weigh_more() -> None:
     # Of three texts all hold budget, one holds bob: ln(1 + 3/3) = ln 2 and ln(1 + 3/1) = 2 ln 2, together 3 ln 2.
-    found = lexical_relevance("Bob's budget", ["budget of bob", "budget of eve", "budget"])
-    assert found == pytest.approx((1.0, 1 / 3, 1 / 3))
+    scores = lexical_relevance("Bob's budget", ["budget of bob", "budget of eve", "budget"])
+    assert scores == pytest.approx((1.0, 1 / 3, 1 / 3))
 
 
 def test_words_in_no_text_are_ignored() -> None:
@@ -26,6 +26,6 @@ def test_without_shared_words_all_scores_are_0() -> None:
 
 @given(st.text(alphabet="ab c", max_size=9), st.lists(st.text(alphabet="ab c", max_size=9), max_size=5))
 def test_scores_lie_between_0_and_1_and_do_not_depend_on_order(query: str, texts: list[str]) -> None:
-    found = lexical_relevance(query, texts)
-    assert all(0 <= score <= 1 + 1e-12 for score in found)
-    assert lexical_relevance(query, texts[::-1]) == found[::-1]
+    scores = lexical_relevance(query, texts)
+    assert all(0 <= score <= 1 + 1e-12 for score in scores)
+    assert lexical_relevance(query, texts[::-1]) == scores[::-1]

@@ -1,4 +1,4 @@
-"""Which turns stay, in numbers worked by hand, and what holds for all of them."""
+"""The turns that stay: examples worked by hand, and invariants."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,11 +57,11 @@ def test_all_but_the_newest_fit_and_no_turn_is_dropped_needlessly(
     steps: list[StepTokens], data: st.DataObject, room: int, window: int
 ) -> None:
     relevance = data.draw(st.lists(st.sampled_from([0.0, 0.3, 1.0]), min_size=len(steps), max_size=len(steps)))
-    found = select_forms(steps, relevance, room=room, window=window)
-    assert found == select_forms(steps, relevance, room=room, window=window)
-    assert len(found) == len(steps) and found[-1] == "full"
-    left = room - sum(step.of(form) for step, form in zip(steps, found, strict=True))
+    selected = select_forms(steps, relevance, room=room, window=window)
+    assert selected == select_forms(steps, relevance, room=room, window=window)
+    assert len(selected) == len(steps) and selected[-1] == "full"
+    left = room - sum(step.of(form) for step, form in zip(steps, selected, strict=True))
     assert left >= min(0, room - steps[-1].full)
-    for step, form in zip(steps, found, strict=True):
+    for step, form in zip(steps, selected, strict=True):
         if form == "dropped":
             assert min(step.full, step.summary) > left

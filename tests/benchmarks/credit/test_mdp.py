@@ -1,4 +1,4 @@
-"""Exact values of a small world: against every path counted, and against walking."""
+"""Exact values of a small world, compared with the sum over all paths and with sampled rollouts."""
 
 from itertools import product
 
@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from benchmarks.credit.key_door import ACTIONS, HORIZON, LAYOUTS, key_door
-from benchmarks.credit.mdp import TabularMdp, optimal_policy, state_values, walk
-from benchmarks.credit.play import exact_changes
+from benchmarks.credit.mdp import TabularMdp, optimal_policy, sample_rollouts, state_values
 from benchmarks.credit.policy import policy_of_skill, softmax, success_rate
+from benchmarks.credit.tabular_rollouts import exact_changes
 
 
 def _coin_world() -> TabularMdp:
-    """Two rooms and an end; action 0 moves on with probability .75 and earns 2, action 1 stays and earns 1."""
+    """Two rooms and an end: action 0 moves on with probability .75 and earns 2, action 1 stays and earns 1."""
     transitions, rewards = np.zeros((3, 2, 3)), np.zeros((3, 2, 3))
     for room in (0, 1):
         transitions[room, 0, room + 1], transitions[room, 0, room] = 0.75, 0.25
@@ -38,12 +38,12 @@ def test_values_are_the_sum_over_every_path() -> None:
     policy = np.array([[0.5, 0.5], [0.25, 0.75], [0.5, 0.5]])
     total = 0.0
     for actions, states in product(product(range(2), repeat=3), product(range(3), repeat=3)):
-        probability, earned, here = 1.0, 0.0, 0
-        for action, there in zip(actions, states, strict=True):
-            probability *= policy[here, action] * mdp.transitions[here, action, there]
-            earned += 0.0 if mdp.is_final[here] else mdp.rewards[here, action, there]
-            here = there
-        total += probability * earned
+        probability, reward, state = 1.0, 0.0, 0
+        for action, following in zip(actions, states, strict=True):
+            probability *= policy[state, action] * mdp.transitions[state, action, following]
+            reward += 0.0 if mdp.is_final[state] else mdp.rewards[state, action, following]
+            state = following
+        total += probability * reward
     values = state_values(mdp, policy)
     assert values[0, 0] == pytest.approx(total, abs=1e-12)
     # One turn before the end: .5 · .75 · 2 + .5 · 1 in the first room, .25 · .75 · 2 + .75 · 1 in the second.
@@ -51,55 +51,62 @@ def test_values_are_the_sum_over_every_path() -> None:
     assert values[3].tolist() == [0.0, 0.0, 0.0]
 
 
-def test_changes_of_value_add_up_to_the_return_minus_the_first_value() -> None:
+def test_changes_of_value_sum_to_the_return_minus_the_first_value() -> None:
     mdp = key_door()
     policy = policy_of_skill(mdp, 0.5)
-    made = walk(mdp, policy, np.random.default_rng(0), states=np.full(50, mdp.starts[1]), turns=np.zeros(50, int))
+    rollouts = sample_rollouts(
+        mdp, policy, np.random.default_rng(0), states=np.full(50, mdp.starts[1]), turns=np.zeros(50, int)
+    )
     values = state_values(mdp, policy)
-    changes = exact_changes(mdp, values, made)
-    within = np.arange(HORIZON) < made.lengths[:, None]
-    assert (changes * within).sum(1) == pytest.approx(made.rewards.sum(1) - values[0, mdp.starts[1]], abs=1e-12)
+    changes = exact_changes(mdp, values, rollouts)
+    assert (changes * rollouts.mask()).sum(1) == pytest.approx(
+        rollouts.rewards.sum(1) - values[0, mdp.starts[1]], abs=1e-12
+    )
 
 
-def test_walks_agree_with_exact_values() -> None:
-    """40,000 walks from the middle of an attempt: off by more than 5 standard errors once in a million seeds."""
+def test_rollouts_agree_with_exact_values() -> None:
+    """40,000 rollouts from the middle of an episode: off by more than 5 standard errors once in a million seeds."""
     mdp = key_door()
     policy = policy_of_skill(mdp, 0.5)
     state, turn, count = mdp.starts[2], 3, 40_000
-    made = walk(mdp, policy, np.random.default_rng(1), states=np.full(count, state), turns=np.full(count, turn))
+    rollouts = sample_rollouts(
+        mdp, policy, np.random.default_rng(1), states=np.full(count, state), turns=np.full(count, turn)
+    )
     value = state_values(mdp, policy)[turn, state]
-    assert made.rewards.sum(1).mean() == pytest.approx(value, abs=5 * np.sqrt(value * (1 - value) / count))
-    assert made.lengths.max() == HORIZON - turn
-    assert (made.states[:, 0] == state).all()
+    assert rollouts.rewards.sum(1).mean() == pytest.approx(value, abs=5 * np.sqrt(value * (1 - value) / count))
+    assert rollouts.lengths.max() == HORIZON - turn
+    assert (rollouts.states[:, 0] == state).all()
 
 
-def test_a_walk_from_an_end_makes_no_turn() -> None:
+def test_rollout_from_a_final_state_has_no_turn() -> None:
     mdp = key_door()
     end = int(np.flatnonzero(mdp.is_final)[0])
-    made = walk(mdp, optimal_policy(mdp), np.random.default_rng(0), states=np.array([end]), turns=np.array([0]))
-    assert (made.lengths[0], made.rewards.sum()) == (0, 0.0)
+    rollouts = sample_rollouts(
+        mdp, optimal_policy(mdp), np.random.default_rng(0), states=np.array([end]), turns=np.array([0])
+    )
+    assert (rollouts.lengths[0], rollouts.rewards.sum()) == (0, 0.0)
 
 
-def test_the_best_policy_beats_every_other_deterministic_one() -> None:
+def test_optimal_policy_beats_every_deterministic_one() -> None:
     mdp = _coin_world()
     best = state_values(mdp, optimal_policy(mdp))[0, 0]
     for choice in product(range(2), repeat=2):
         assert state_values(mdp, np.eye(2)[[*choice, 0]])[0, 0] <= best + 1e-12
 
 
-def test_every_errand_takes_six_turns_and_ends_at_the_door() -> None:
+def test_every_task_takes_six_turns_and_ends_at_the_door() -> None:
     mdp = key_door()
     assert np.allclose(mdp.transitions.sum(2), 1.0)
     best = optimal_policy(mdp).argmax(1)
     for start, layout in zip(mdp.starts, LAYOUTS, strict=True):
-        state, potentials, done = start, [mdp.potentials[start]], []
+        state, potentials, actions = start, [mdp.potentials[start]], []
         while not mdp.is_final[state]:
-            done.append(ACTIONS[best[state]])
-            earned = mdp.rewards[state, best[state]]
+            actions.append(ACTIONS[best[state]])
+            rewards = mdp.rewards[state, best[state]]
             state = int(mdp.transitions[state, best[state]].argmax())
             potentials.append(mdp.potentials[state])
-        assert len(done) == 6
-        assert (done.count("take"), done[-1], earned.max()) == (1, "open", 1.0)
+        assert len(actions) == 6
+        assert (actions.count("take"), actions[-1], rewards.max()) == (1, "open", 1.0)
         assert potentials == sorted(potentials)
         assert potentials[-1] == 1.0
         assert mdp.names[state].endswith("success")
@@ -108,7 +115,7 @@ def test_every_errand_takes_six_turns_and_ends_at_the_door() -> None:
         assert (mdp.names[alarm][2:], mdp.rewards[door].max(), mdp.potentials[alarm]) == ("alarm", 0.0, 0.0)
 
 
-def test_policies_have_the_skill_that_was_asked_for() -> None:
+def test_policies_have_the_requested_skill() -> None:
     mdp = key_door()
     for success in (0.04, 0.5, 0.9):
         policy = policy_of_skill(mdp, success)

@@ -1,4 +1,4 @@
-"""A small office whose every item a test can name."""
+"""A small workspace with known items."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from benchmarks.errands.workspace import Event, Mail, Sheet, Workspace
 from upturn.models import read_call
 from upturn.records import Action
 
-Ask = Callable[[str | Action], Effect]
+Apply = Callable[[str | Action], Effect]
 Refusal = Callable[[str | Action], OperationError]
 
 
@@ -35,25 +35,25 @@ def office() -> Workspace:
     )
 
 
-def _read(asked: str | Action) -> Action:
-    action = read_call(asked) if isinstance(asked, str) else asked
-    assert action is not None, asked
+def _parse(call: str | Action) -> Action:
+    action = read_call(call) if isinstance(call, str) else call
+    assert action is not None, call
     return action
 
 
 @pytest.fixture
-def ask(office: Workspace) -> Ask:
-    """What a call does to the small office."""
-    return lambda asked: apply(office, _read(asked))
+def apply_call(office: Workspace) -> Apply:
+    """The effect of a call on the small office."""
+    return lambda call: apply(office, _parse(call))
 
 
 @pytest.fixture
 def refusal(office: Workspace) -> Refusal:
-    """The error that a call is refused with."""
+    """The error of a refused call."""
 
-    def refused(asked: str | Action) -> OperationError:
-        with pytest.raises(OperationError) as caught:
-            apply(office, _read(asked))
-        return caught.value
+    def refuse(call: str | Action) -> OperationError:
+        with pytest.raises(OperationError) as error:
+            apply(office, _parse(call))
+        return error.value
 
-    return refused
+    return refuse

@@ -1,4 +1,4 @@
-"""Players without a model: what random actions are."""
+"""Players without a model: random actions."""
 
 from random import Random
 
@@ -17,18 +17,18 @@ REFUSED_BY_CHANCE = {
 }
 
 
-def test_random_actions_name_things_that_exist() -> None:
+def test_random_actions_name_existing_items() -> None:
     rng = Random(1)
     workspaces: list[Workspace] = [compose(make_task(name, 0)).workspace for name in FAMILIES]
-    seen, done = set(), set()
+    tried, applied = set(), set()
     for index in range(1500):
         workspace = workspaces[index % len(workspaces)]
         action = random_action(rng, workspace)
         name = f"{action.target}.{action.operation}"
-        seen.add(name)
+        tried.add(name)
         try:
             apply(workspace, action)
-            done.add(name)
+            applied.add(name)
         except OperationError as error:
             assert error.code in REFUSED_BY_CHANCE.get(name, set()), (action, str(error))
-    assert seen == done == set(OPERATIONS)
+    assert tried == applied == set(OPERATIONS)

@@ -1,4 +1,4 @@
-"""The calendar app: exact observations, overlaps, and what each operation changes."""
+"""The calendar app: exact observations, overlaps, and the changes of each operation."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from benchmarks.errands.operation import Effect, OperationError
 from benchmarks.errands.workspace import Event, Workspace, changes
 from upturn.records import Action
 
-Ask = Callable[[str | Action], Effect]
+Apply = Callable[[str | Action], Effect]
 Refusal = Callable[[str | Action], OperationError]
 
 spans = st.tuples(st.integers(8, 18), st.integers(8, 18)).filter(lambda span: span[0] < span[1])
@@ -37,8 +37,8 @@ def test_events_overlap_when_they_share_an_hour(
         ("calendar.read id=e22", "lunch mon 12-13 with nobody"),
     ],
 )
-def test_looking_changes_nothing(ask: Ask, office: Workspace, call: str, text: str) -> None:
-    effect = ask(call)
+def test_read_operations_change_nothing(apply_call: Apply, office: Workspace, call: str, text: str) -> None:
+    effect = apply_call(call)
     assert effect.text == text
     assert effect.workspace == office
 
@@ -58,29 +58,29 @@ def test_looking_changes_nothing(ask: Ask, office: Workspace, call: str, text: s
         ),
     ],
 )
-def test_create_makes_one_event_and_names_what_it_overlaps(
-    ask: Ask, office: Workspace, call: str, text: str, event: dict[str, object]
+def test_create_adds_one_event_and_names_its_overlaps(
+    apply_call: Apply, office: Workspace, call: str, text: str, event: dict[str, object]
 ) -> None:
-    effect = ask(call)
+    effect = apply_call(call)
     assert effect.text == text
     assert changes(office, effect.workspace) == {"event/+": [event]}
     assert "e100" in effect.workspace.events
 
 
-def test_move_keeps_the_length(ask: Ask, office: Workspace) -> None:
-    effect = ask("calendar.move id=e21; day=tue; start=14")
+def test_move_keeps_the_length(apply_call: Apply, office: Workspace) -> None:
+    effect = apply_call("calendar.move id=e21; day=tue; start=14")
     assert effect.text == "moved, overlaps e23"
     assert changes(office, effect.workspace) == {
         "event/e21/day": "tue",
         "event/e21/start": 14,
         "event/e21/end": 16,
     }
-    stayed = ask("calendar.move id=e21; day=mon; start=9")
+    stayed = apply_call("calendar.move id=e21; day=mon; start=9")
     assert (stayed.text, stayed.workspace) == ("moved", office)  # an event does not overlap itself
 
 
-def test_cancel_takes_the_event_out(ask: Ask, office: Workspace) -> None:
-    effect = ask("calendar.cancel id=e23")
+def test_cancel_removes_the_event(apply_call: Apply, office: Workspace) -> None:
+    effect = apply_call("calendar.cancel id=e23")
     assert (effect.text, changes(office, effect.workspace)) == ("cancelled", {"event/-": ["e23"]})
 
 
@@ -105,6 +105,6 @@ def test_cancel_takes_the_event_out(ask: Ask, office: Workspace) -> None:
         ),
     ],
 )
-def test_refusals_say_what_was_wrong(refusal: Refusal, call: str, code: str, message: str) -> None:
+def test_refusals_explain_the_error(refusal: Refusal, call: str, code: str, message: str) -> None:
     error = refusal(call)
     assert (error.code, str(error)) == (code, message)

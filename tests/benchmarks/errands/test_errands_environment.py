@@ -1,4 +1,4 @@
-"""Errands as an environment: resets, steps, snapshots, and nothing an agent sends that raises."""
+"""Errands as an environment: resets, steps, snapshots, and no exception for any action."""
 
 import json
 import math
@@ -46,8 +46,8 @@ fitting = st.sampled_from(
 
 
 @st.composite
-def actions(draw: st.DrawFn) -> Action:
-    """Half of them close to what errands takes, the rest anything that has the shape of an action."""
+def random_actions(draw: st.DrawFn) -> Action:
+    """Nearly valid actions of errands, and arbitrary ones."""
     if draw(st.booleans()):
         names = st.sampled_from(["id", "folder", "to", "text", "sheet", "cell", "value", "day", "start"]) | anything
         parameters: dict[str, Any] = draw(st.dictionaries(names, json_values | fitting, max_size=4))
@@ -58,13 +58,13 @@ def actions(draw: st.DrawFn) -> Action:
     return Action(operation.target, operation.name, values)
 
 
-@given(st.lists(actions(), min_size=1, max_size=5))
+@given(st.lists(random_actions(), min_size=1, max_size=5))
 @settings(max_examples=150)
-def test_whatever_is_sent_is_answered(sent: list[Action]) -> None:
+def test_every_action_gets_an_observation(actions: list[Action]) -> None:
     environment = ErrandsEnvironment()
     _, info = environment.reset(TASK)
     before = info.state_hash
-    for action in sent:
+    for action in actions:
         step = environment.step(action)
         after = step.info.state_hash
         if step.observation.is_error:
@@ -82,7 +82,7 @@ def test_whatever_is_sent_is_answered(sent: list[Action]) -> None:
     ErrandsVerifier().verify(TASK, trajectory)
 
 
-def test_reset_shows_the_instruction_of_the_tasks_world() -> None:
+def test_reset_returns_the_instruction_in_the_tasks_world() -> None:
     environment = ErrandsEnvironment()
     assert isinstance(environment, Environment)
     observation, info = environment.reset(TASK)
@@ -91,19 +91,19 @@ def test_reset_shows_the_instruction_of_the_tasks_world() -> None:
     assert environment.state() == {"changes": {}, "before": {}, "message": None}
 
 
-def test_a_task_that_is_over_takes_no_more_actions() -> None:
+def test_finished_task_refuses_actions() -> None:
     environment = ErrandsEnvironment()
     environment.reset(TASK)
     assert environment.step(Action("user", "finish")).is_terminated
-    again = environment.step(Action("user", "finish"))
-    assert (again.observation.code, again.is_terminated) == ("is_over", True)
-    assert again.info.cost_components == {"error": 1.0}
+    second = environment.step(Action("user", "finish"))
+    assert (second.observation.code, second.is_terminated) == ("is_over", True)
+    assert second.info.cost_components == {"error": 1.0}
     assert environment.state() == {"changes": {}, "before": {}, "message": {"kind": "finish", "text": ""}}
     environment.reset(TASK)
     assert not environment.step(Action("user", "ask", {"text": "?"})).is_terminated
 
 
-def test_snapshots_go_back_to_any_point() -> None:
+def test_snapshots_restore_any_state() -> None:
     environment = ErrandsEnvironment()
     environment.reset(TASK)
     mail = next(iter(WORKSPACE.mails))
@@ -120,17 +120,17 @@ def test_snapshots_go_back_to_any_point() -> None:
     assert environment.step(Action("user", "finish")).is_terminated
 
 
-def test_the_potential_is_the_share_of_right_changes() -> None:
+def test_potential_is_the_share_of_correct_changes() -> None:
     task = make_task("call_off", 0)
     environment = ErrandsEnvironment()
     _, info = environment.reset(task)
     oracle = compose(task).draft.oracle
-    found = [info.potential]
+    potentials = [info.potential]
     for action in oracle:
         step = environment.step(action)
-        found.append(step.info.potential)
-    # Listing and reading change nothing; cancelling is one of two changes, telling people the other.
-    assert found == [0.0, 0.0, 0.0, 0.5, 1.0, 1.0]
+        potentials.append(step.info.potential)
+    # Listing and reading change nothing; cancelling is one of two changes, informing people the other.
+    assert potentials == [0.0, 0.0, 0.0, 0.5, 1.0, 1.0]
     environment.reset(task)
     mail = next(iter(compose(task).workspace.mails))
     for _ in range(2):
@@ -138,13 +138,13 @@ def test_the_potential_is_the_share_of_right_changes() -> None:
     assert wrong.info.potential == 0.0
     for action in oracle[:3]:
         wrong = environment.step(action)
-    assert wrong.info.potential == pytest.approx(1 / 3)  # one right, one missing, one too many
+    assert wrong.info.potential == pytest.approx(1 / 3)  # one correct, one missing, one too many
     refused = environment.step(Action("mail", "nothing"))
     assert refused.info.potential == wrong.info.potential
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_the_potential_of_perfect_work_is_one_where_anything_is_to_be_changed(name: str) -> None:
+def test_oracle_ends_with_potential_one_where_changes_are_required(name: str) -> None:
     task = make_task(name, 1)
     environment = ErrandsEnvironment()
     potentials = [environment.reset(task)[1].potential]
@@ -154,7 +154,7 @@ def test_the_potential_of_perfect_work_is_one_where_anything_is_to_be_changed(na
     assert all(potential is not None and 0 <= potential <= 1 for potential in potentials)
 
 
-def test_errands_without_a_task_says_so() -> None:
+def test_step_without_a_task_is_an_error() -> None:
     with pytest.raises(WorldError, match="call reset"):
         ErrandsEnvironment().step(Action("user", "finish"))
 
@@ -177,7 +177,7 @@ def test_foreign_tasks_are_refused(task: Task, error: type[Exception], message: 
         ErrandsEnvironment().reset(task)
 
 
-def test_errands_keeps_the_contract() -> None:
+def test_errands_meets_the_contract() -> None:
     mail = Action("mail", "list", {"folder": "inbox"})
     ask = Action("user", "ask", {"text": "which?"})
     violation = Action("mail", "send", {"to": "a@b", "subject": "x", "body": "y"})

@@ -1,4 +1,4 @@
-"""The judge of errands: pure, re-runnable, and not fooled by one wrong, missing or additional change."""
+"""The verifier of errands is pure and detects one wrong, missing or additional change."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -27,7 +27,7 @@ WRITING = ("send", "reply", "forward", "move", "create", "cancel", "write")
 every_family = pytest.mark.parametrize("name", FAMILIES)
 
 
-def solved(name: str, number: int = 3) -> tuple[Task, Trajectory]:
+def solve(name: str, number: int = 3) -> tuple[Task, Trajectory]:
     task = make_task(name, number)
     return task, play(task, oracle)
 
@@ -40,14 +40,14 @@ def with_state(trajectory: Trajectory, **parts: JsonValue) -> Trajectory:
     return replace(trajectory, final_state={**trajectory.final_state, **parts})
 
 
-def changed(trajectory: Trajectory, changes: Mapping[str, JsonValue]) -> Trajectory:
+def with_changes(trajectory: Trajectory, changes: Mapping[str, JsonValue]) -> Trajectory:
     return with_state(trajectory, changes=dict(changes))
 
 
 def changes_of(trajectory: Trajectory) -> dict[str, JsonValue]:
-    found = trajectory.final_state["changes"]
-    assert isinstance(found, dict)
-    return dict(found)
+    changes = trajectory.final_state["changes"]
+    assert isinstance(changes, dict)
+    return dict(changes)
 
 
 def failed_gates(evaluation: Evaluation) -> list[str]:
@@ -55,7 +55,7 @@ def failed_gates(evaluation: Evaluation) -> list[str]:
 
 
 def flips(value: Any) -> Iterator[Any]:
-    """The value with one fact in it changed, once for each fact."""
+    """Copies of the value with one changed fact each."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from ({**value, key: other} for other in flips(inner))
@@ -74,9 +74,9 @@ def flips(value: Any) -> Iterator[Any]:
 
 
 @every_family
-def test_judging_is_pure_and_survives_storing(name: str) -> None:
+def test_verification_is_pure_and_survives_storing(name: str) -> None:
     for number in range(5):
-        task, trajectory = solved(name, number)
+        task, trajectory = solve(name, number)
         evaluation = VERIFIER.verify(task, trajectory)
         assert VERIFIER.verify(task, trajectory) == evaluation
         stored = from_json(Trajectory, to_json(trajectory))
@@ -87,15 +87,15 @@ def test_judging_is_pure_and_survives_storing(name: str) -> None:
 
 @every_family
 def test_one_expected_fact_flipped_or_missing_fails(name: str) -> None:
-    task, trajectory = solved(name)
-    right = changes_of(trajectory)
+    task, trajectory = solve(name)
+    correct = changes_of(trajectory)
     expected = compose(task).draft.changes
-    assert {path: value for path, value in right.items() if path in expected} == expected
+    assert {path: value for path, value in correct.items() if path in expected} == expected
     for path, value in expected.items():
-        rest = {key: other for key, other in right.items() if key != path}
-        assert failed_gates(VERIFIER.verify(task, changed(trajectory, rest))) == ["goal"]
+        rest = {key: other for key, other in correct.items() if key != path}
+        assert failed_gates(VERIFIER.verify(task, with_changes(trajectory, rest))) == ["goal"]
         for other in flips(value):
-            wrong = changed(trajectory, rest | {path: other})
+            wrong = with_changes(trajectory, rest | {path: other})
             assert failed_gates(VERIFIER.verify(task, wrong)) == ["goal"], (path, other)
 
 
@@ -114,45 +114,45 @@ def test_one_expected_fact_flipped_or_missing_fails(name: str) -> None:
         ("contacts", ["eve"]),
     ],
 )
-def test_one_change_nobody_asked_for_fails(name: str, path: str, value: JsonValue) -> None:
-    task, trajectory = solved(name)
-    also = changed(trajectory, changes_of(trajectory) | {path: value})
-    evaluation = VERIFIER.verify(task, also)
+def test_additional_change_fails(name: str, path: str, value: JsonValue) -> None:
+    task, trajectory = solve(name)
+    additional = with_changes(trajectory, changes_of(trajectory) | {path: value})
+    evaluation = VERIFIER.verify(task, additional)
     assert failed_gates(evaluation) == ["untouched"]
     assert (evaluation.score, evaluation.rewards) == (0.0, {"success": 0.0, "efficiency": 0.0})
 
 
 @every_family
 def test_having_read_a_mail_is_allowed(name: str) -> None:
-    task, trajectory = solved(name)
-    looked = changed(trajectory, changes_of(trajectory) | {"mail/m1/is_read": True})
-    assert VERIFIER.verify(task, looked).is_success
+    task, trajectory = solve(name)
+    read = with_changes(trajectory, changes_of(trajectory) | {"mail/m1/is_read": True})
+    assert VERIFIER.verify(task, read).is_success
 
 
 @every_family
-def test_leaving_out_any_writing_action_or_the_end_fails(name: str) -> None:
+def test_omitting_any_writing_action_or_the_end_fails(name: str) -> None:
     task = make_task(name, 4)
     actions = compose(task).draft.oracle
-    for index, left_out in enumerate(actions):
-        if left_out.operation in WRITING or left_out.target == "user":
+    for index, omitted in enumerate(actions):
+        if omitted.operation in WRITING or omitted.target == "user":
             rest = actions[:index] + actions[index + 1 :]
             assert not VERIFIER.verify(task, play(task, following(rest))).is_success
 
 
 @every_family
-def test_one_stray_action_in_real_errands_fails(name: str) -> None:
+def test_additional_action_fails(name: str) -> None:
     task = make_task(name, 5)
     scenario = compose(task)
     touched = {path.split("/")[1] for path in scenario.draft.changes}
-    mail = next(each for each in scenario.workspace.mails if each not in touched)
-    for stray in (
+    mail = next(mail for mail in scenario.workspace.mails if mail not in touched)
+    for additional in (
         Action("mail", "move", {"id": mail, "folder": "finance"}),
         Action("mail", "send", {"to": "ann", "subject": "x", "body": "y"}),
         Action("calendar", "create", {"title": "x", "day": "fri", "start": 17, "end": 18}),
         Action("sheet", "write", {"sheet": next(iter(scenario.workspace.sheets)), "cell": "Z9", "value": "1"}),
     ):
-        attempt = play(task, following((stray, *scenario.draft.oracle)))
-        failed = failed_gates(VERIFIER.verify(task, attempt))
+        trajectory = play(task, following((additional, *scenario.draft.oracle)))
+        failed = failed_gates(VERIFIER.verify(task, trajectory))
         assert failed in (["untouched"], ["goal"]), failed  # another new mail or event spoils the goal's own path
 
 
@@ -169,13 +169,13 @@ def test_one_stray_action_in_real_errands_fails(name: str) -> None:
         7,
     ],
 )
-def test_a_wrong_last_word_fails(name: str, message: JsonValue) -> None:
-    task, trajectory = solved(name)
+def test_wrong_last_message_fails(name: str, message: JsonValue) -> None:
+    task, trajectory = solve(name)
     assert failed_gates(VERIFIER.verify(task, with_state(trajectory, message=message))) == ["answer"]
 
 
 def test_answers_are_compared_without_case_and_extra_blanks() -> None:
-    task, trajectory = solved("day_clash")
+    task, trajectory = solve("day_clash")
     answer = compose(task).draft.answer
     assert answer is not None
     loose = {"kind": "answer", "text": f"  {answer.upper()}\n".replace(" ", "  ")}
@@ -186,13 +186,13 @@ def test_answers_are_compared_without_case_and_extra_blanks() -> None:
 
 @every_family
 @pytest.mark.parametrize("outcome", ["step_limit", "token_limit", "time_limit", "model_error", "environment_error"])
-def test_an_attempt_that_did_not_end_by_itself_fails(name: str, outcome: Any) -> None:
-    task, trajectory = solved(name)
+def test_unfinished_trajectory_fails(name: str, outcome: Any) -> None:
+    task, trajectory = solve(name)
     assert failed_gates(VERIFIER.verify(task, replace(trajectory, outcome=outcome))) == ["ended"]
 
 
-def test_no_quality_buys_back_a_violation_but_a_mistake_only_costs() -> None:
-    task, trajectory = solved("mail_file")
+def test_violation_fails_and_mistake_only_costs() -> None:
+    task, trajectory = solve("mail_file")
     first, *others = trajectory.turns
     unsafe = replace(trajectory, turns=(replace(first, costs={"error": 1.0, "safety": 1.0}), *others))
     evaluation = VERIFIER.verify(task, unsafe)
@@ -204,18 +204,18 @@ def test_no_quality_buys_back_a_violation_but_a_mistake_only_costs() -> None:
 
 
 def test_detours_cost_efficiency_on_successes_only() -> None:
-    task, trajectory = solved("mail_file")
+    task, trajectory = solve("mail_file")
     assert len(trajectory.turns) == 2
     detour = Turn(Observation("x"), "", Action("mail", "list", {"folder": "inbox"}))
     longer = replace(trajectory, turns=(detour, detour, *trajectory.turns))
     evaluation = VERIFIER.verify(task, longer)
     assert evaluation.rewards == {"success": 1.0, "efficiency": 0.5}
     assert evaluation.score == pytest.approx(0.95)
-    assert VERIFIER.verify(task, changed(longer, {})).score == 0.0
+    assert VERIFIER.verify(task, with_changes(longer, {})).score == 0.0
 
 
 @pytest.mark.parametrize("state", [{}, {"changes": 3, "message": []}, {"changes": None}, {"other": {}}])
-def test_a_state_that_says_nothing_is_a_failure_not_a_crash(state: dict[str, JsonValue]) -> None:
+def test_malformed_state_is_a_failure_not_a_crash(state: dict[str, JsonValue]) -> None:
     for name in FAMILIES:
-        task, trajectory = solved(name)
+        task, trajectory = solve(name)
         assert not VERIFIER.verify(task, replace(trajectory, final_state=state)).is_success

@@ -103,7 +103,7 @@ def test_errors_are_values(formula: str, error: str) -> None:
     assert shown(formula) == error
 
 
-def test_text_is_shown_as_it_is_and_empty_cells_as_nothing() -> None:
+def test_text_is_shown_unchanged_and_empty_cells_as_empty_text() -> None:
     assert [shown_value(CELLS, cell) for cell in ("A1", "B2", "D1", "Q7")] == ["item", "2.5", "٣", ""]
 
 
@@ -127,8 +127,8 @@ def test_brackets_may_be_forty_deep(opening: str, closing: str) -> None:
     assert shown(f"={opening * 4000}5{closing * 4000}") == "#REF!"
 
 
-def test_fanning_out_costs_no_more_than_the_cells_there_are() -> None:
-    # 39 cells that refer to the next one twice: 2 ** 39 evaluations if each were made again.
+def test_repeated_references_are_evaluated_once() -> None:
+    # 39 cells that refer to the next one twice: 2 ** 39 evaluations without sharing.
     doubling = {f"A{row}": f"=A{row + 1}+A{row + 1}{'+0' * 200}" for row in range(1, 40)} | {"A40": "1"}
     assert shown_value(doubling, "A1") == f"{2**39:.10g}"
 
@@ -148,7 +148,7 @@ def test_columns_are_counted_in_letters() -> None:
         cells_between("A1", "b2")
 
 
-def test_readable_is_what_the_grammar_allows_whatever_the_values() -> None:
+def test_readability_depends_on_the_grammar_only() -> None:
     for text in ("1/0", "AVERAGE(B2:B9)", "B2/(B3-B3)", "SUM(1,2)", "A9999"):
         assert is_formula_readable(text), text
     for text in ("", "1/0+)", "AVERAGE(B2:B9)(", "B2/B3)(", "IF(1)", "((", "(" * 50 + "1" + ")" * 50):

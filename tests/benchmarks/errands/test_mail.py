@@ -11,7 +11,7 @@ from benchmarks.errands.operation import Effect, OperationError
 from benchmarks.errands.workspace import Mail, Workspace, changes
 from upturn.records import Action
 
-Ask = Callable[[str | Action], Effect]
+Apply = Callable[[str | Action], Effect]
 Refusal = Callable[[str | Action], OperationError]
 
 
@@ -26,21 +26,23 @@ Refusal = Callable[[str | Action], OperationError]
         ("mail.search from=an", "no mails"),
     ],
 )
-def test_looking_shows_mails_and_changes_nothing(ask: Ask, office: Workspace, call: str, text: str) -> None:
-    effect = ask(call)
+def test_list_and_search_show_mails_and_change_nothing(
+    apply_call: Apply, office: Workspace, call: str, text: str
+) -> None:
+    effect = apply_call(call)
     assert effect.text == text
     assert effect.workspace == office
     assert not effect.is_final
 
 
-def test_reading_shows_the_mail_and_marks_it_read(ask: Ask, office: Workspace) -> None:
-    effect = ask("mail.read id=m11")
+def test_read_shows_the_mail_and_marks_it_read(apply_call: Apply, office: Workspace) -> None:
+    effect = apply_call("mail.read id=m11")
     assert effect.text == "ann to me: budget\nit is twelve"
     assert changes(office, effect.workspace) == {"mail/m11/is_read": True}
-    assert ask("mail.read id=m13").text == "ann to me,bob: Travel\nby bus"
+    assert apply_call("mail.read id=m13").text == "ann to me,bob: Travel\nby bus"
 
 
-def test_send_reply_and_forward_put_one_new_mail_into_sent(ask: Ask, office: Workspace) -> None:
+def test_send_reply_and_forward_add_one_mail_to_sent(apply_call: Apply, office: Workspace) -> None:
     common = {"folder": "sent", "sender": "me", "is_read": True}
     for call, sent in (
         (
@@ -50,29 +52,29 @@ def test_send_reply_and_forward_put_one_new_mail_into_sent(ask: Ask, office: Wor
         ("mail.reply id=m11; body=ok", {"recipients": ["ann"], "subject": "re: budget", "body": "ok"}),
         ("mail.forward id=m12; to=cid", {"recipients": ["cid"], "subject": "fwd: travel plan", "body": "by train"}),
     ):
-        effect = ask(call)
+        effect = apply_call(call)
         assert effect.text == "sent"
         assert set(effect.workspace.mails) - set(office.mails) == {"m100"}
         assert changes(office, effect.workspace) == {"mail/+": [common | sent]}
 
 
-def test_new_mails_get_the_next_free_id(ask: Ask) -> None:
-    once = ask("mail.reply id=m11; body=ok").workspace
+def test_new_mails_get_the_next_free_id(apply_call: Apply) -> None:
+    once = apply_call("mail.reply id=m11; body=ok").workspace
     twice = apply(once, Action("mail", "reply", {"id": "m100", "body": "and"})).workspace
     assert (twice.mails["m101"].recipients, twice.mails["m101"].subject) == (("me",), "re: re: budget")
     search = Action("mail", "search", {"from": "me"})
-    assert apply(twice, search).text == "no mails"  # what was sent is not searched
+    assert apply(twice, search).text == "no mails"  # sent mails are not searched
     assert apply(twice, Action("mail", "list", {"folder": "sent"})).text == (
         "m100 me: re: budget\nm101 me: re: re: budget"
     )
 
 
-def test_move_and_mark_change_one_field(ask: Ask, office: Workspace) -> None:
-    moved = ask("mail.move id=m11; folder=finance")
+def test_move_and_mark_change_one_field(apply_call: Apply, office: Workspace) -> None:
+    moved = apply_call("mail.move id=m11; folder=finance")
     assert (moved.text, changes(office, moved.workspace)) == ("moved", {"mail/m11/folder": "finance"})
-    read = ask("mail.mark id=m11; as=read")
+    read = apply_call("mail.mark id=m11; as=read")
     assert (read.text, changes(office, read.workspace)) == ("marked", {"mail/m11/is_read": True})
-    unread = ask("mail.mark id=m12; as=unread")
+    unread = apply_call("mail.mark id=m12; as=unread")
     assert changes(office, unread.workspace) == {"mail/m12/is_read": False}
 
 
@@ -94,7 +96,7 @@ def test_long_listings_are_cut_and_counted(office: Workspace) -> None:
         ("mail.move id=m11; folder=sent", "bad_value", "mails cannot be moved into sent"),
     ],
 )
-def test_refusals_say_what_was_wrong(refusal: Refusal, call: str, code: str, message: str) -> None:
+def test_refusals_explain_the_error(refusal: Refusal, call: str, code: str, message: str) -> None:
     error = refusal(call)
     assert (error.code, str(error), error.safety_cost) == (code, message, 0.0)
 

@@ -1,4 +1,4 @@
-"""What the arguments of an operation may be, and the code of every refusal."""
+"""Valid arguments of operations, and the code of every refusal."""
 
 from collections.abc import Callable
 
@@ -12,16 +12,16 @@ Refusal = Callable[[str | Action], OperationError]
 KINDS = ("text", "people", "hour", "day", "folder", "cell", "range", "flag")
 
 
-def checked(kind: str, value: JsonValue) -> Arguments:
+def check(kind: str, value: JsonValue) -> Arguments:
     operation = Operation("app", "do", (Parameter("it", kind),), lambda _, __: None)  # type: ignore[arg-type, return-value]
     return check_arguments(operation, Action("app", "do", {"it": value}))
 
 
 def code_of(kind: str, value: JsonValue) -> str:
-    with pytest.raises(OperationError) as caught:
-        checked(kind, value)
-    assert caught.value.safety_cost == 0
-    return caught.value.code
+    with pytest.raises(OperationError) as error:
+        check(kind, value)
+    assert error.value.safety_cost == 0
+    return error.value.code
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_order_and_wording_of_refusals(
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "read"),
+    ("kind", "value", "expected"),
     [
         ("text", "  two words ", "two words"),
         ("text", 7, "7"),
@@ -65,9 +65,9 @@ def test_order_and_wording_of_refusals(
         ("range", "A1:B4", "A1:B4"),
     ],
 )
-def test_texts_are_read_without_blanks_around_them(kind: str, value: JsonValue, read: str) -> None:
-    arguments = checked(kind, value)
-    assert (arguments.text("it"), arguments.has("it"), arguments.has("other")) == (read, True, False)
+def test_texts_are_read_without_surrounding_blanks(kind: str, value: JsonValue, expected: str) -> None:
+    arguments = check(kind, value)
+    assert (arguments.text("it"), arguments.has("it"), arguments.has("other")) == (expected, True, False)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_other_json_is_a_bad_type(kind: str, value: JsonValue) -> None:
 
 @pytest.mark.parametrize(("value", "hour"), [(8, 8), ("18", 18), (" 9 ", 9), ("08", 8)])
 def test_hours_are_full_hours_of_the_day(value: JsonValue, hour: int) -> None:
-    assert checked("hour", value).hour("it") == hour
+    assert check("hour", value).hour("it") == hour
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_other_hours_are_bad_values(value: JsonValue) -> None:
     assert code_of("hour", value) == "bad_value"
 
 
-def test_an_hour_is_no_fraction() -> None:
+def test_fraction_is_not_an_hour() -> None:
     assert code_of("hour", 9.0) == "bad_type"
 
 
@@ -133,7 +133,7 @@ def test_an_hour_is_no_fraction() -> None:
     [("ann", ("ann",)), (" ann, bob,,ann", ("ann", "bob")), (["bob", " ann "], ("bob", "ann"))],
 )
 def test_people_are_named_once_in_their_order(value: JsonValue, people: tuple[str, ...]) -> None:
-    assert checked("people", value).people("it") == people
+    assert check("people", value).people("it") == people
 
 
 @pytest.mark.parametrize("value", ["", ",", [], [str(number) for number in range(21)]])
@@ -141,7 +141,7 @@ def test_nobody_and_everybody_are_bad_values(value: JsonValue) -> None:
     assert code_of("people", value) == "bad_value"
 
 
-def test_optional_parameters_may_be_left_out() -> None:
+def test_optional_parameters_may_be_omitted() -> None:
     operation = OPERATIONS["mail.search"]
     arguments = check_arguments(operation, Action("mail", "search"))
     assert (arguments.text("from"), arguments.has("from")) == ("", False)

@@ -1,4 +1,4 @@
-"""The worker made of rules: whole on two families, and no oracle on any that a model is to learn."""
+"""The rule-based agent solves two families completely, and no family that the model is trained on."""
 
 import asyncio
 from itertools import islice
@@ -8,7 +8,7 @@ import pytest
 from benchmarks.errands import LEARNED, task_stream
 from benchmarks.errands.kit import ErrandsKit
 from benchmarks.errands.rules import act
-from upturn.agents import Attempt, CallableAgent, Job, Setting, run_rollouts
+from upturn.agents import CallableAgent, Job, RolloutRequest, Setting, run_rollouts
 from upturn.records import Action, Observation, Split, Turn
 
 
@@ -16,26 +16,28 @@ def rate(family: str, count: int, split: Split = "train") -> float:
     kit = ErrandsKit()
     tasks = list(islice(task_stream([family], seed=11, split=split), count))
     setting = Setting(key="rules", agent=CallableAgent(act), agent_version="rules@1", model=None)
-    jobs = [Job(Attempt(task, 0, index), setting) for index, task in enumerate(tasks)]
-    attempts = asyncio.run(run_rollouts(jobs, kit.environment, slots=8))
-    judged = [kit.verifier.verify(task, attempt) for task, attempt in zip(tasks, attempts, strict=True)]
-    assert all(evaluation.costs["safety"] == 0 for evaluation in judged)
-    return sum(evaluation.is_success for evaluation in judged) / count
+    jobs = [Job(RolloutRequest(task, 0, index), setting) for index, task in enumerate(tasks)]
+    trajectories = asyncio.run(run_rollouts(jobs, kit.environment, slots=8))
+    evaluations = [
+        kit.verifier.verify(task, trajectory) for task, trajectory in zip(tasks, trajectories, strict=True)
+    ]
+    assert all(evaluation.costs["safety"] == 0 for evaluation in evaluations)
+    return sum(evaluation.is_success for evaluation in evaluations) / count
 
 
 @pytest.mark.parametrize("family", ["unread_count", "day_clash"])
 @pytest.mark.parametrize("split", ["train", "heldout"])
-def test_it_solves_its_own_families_whole(family: str, split: Split) -> None:
+def test_it_solves_its_families_completely(family: str, split: Split) -> None:
     assert rate(family, 40, split) == 1.0
 
 
 @pytest.mark.parametrize("family", LEARNED)
-def test_it_is_no_oracle_on_a_learned_family(family: str) -> None:
+def test_it_is_not_an_oracle_on_learned_families(family: str) -> None:
     # Two or three of nine phrasings: at most 3/9 a task; 42 of 60 would be 6 standard deviations above.
     assert rate(family, 60) < 0.7
 
 
-def test_it_refuses_what_it_has_no_rule_for_and_stops_after_an_error() -> None:
+def test_it_refuses_unknown_instructions_and_stops_after_an_error() -> None:
     opening = Observation("bake a cake")
     refusal = Action("user", "refuse", {"text": "no rule for this"})
     assert act(opening.text, (), opening) == refusal

@@ -10,7 +10,7 @@ from benchmarks.errands.operation import Effect, OperationError
 from benchmarks.errands.workspace import Message, Sheet, Workspace, changes
 from upturn.records import Action
 
-Ask = Callable[[str | Action], Effect]
+Apply = Callable[[str | Action], Effect]
 Refusal = Callable[[str | Action], OperationError]
 
 
@@ -30,13 +30,13 @@ def write(cell: str, value: object) -> Action:
         ("sheet.find sheet=costs; text=25", "B3"),
     ],
 )
-def test_looking_changes_nothing(ask: Ask, office: Workspace, call: str, text: str) -> None:
-    effect = ask(call)
+def test_read_operations_change_nothing(apply_call: Apply, office: Workspace, call: str, text: str) -> None:
+    effect = apply_call(call)
     assert effect.text == text
     assert effect.workspace == office
 
 
-def test_an_empty_sheet_reads_as_one_empty_cell(office: Workspace) -> None:
+def test_empty_sheet_reads_as_one_empty_cell(office: Workspace) -> None:
     empty = replace(office, sheets={"costs": Sheet("costs", {})})
     assert apply(empty, Action("sheet", "read", {"sheet": "costs"})).text == "1 -"
 
@@ -52,16 +52,16 @@ def test_an_empty_sheet_reads_as_one_empty_cell(office: Workspace) -> None:
     ],
 )
 def test_write_stores_the_text_and_shows_its_value(
-    ask: Ask, office: Workspace, value: object, stored: str, shown: str
+    apply_call: Apply, office: Workspace, value: object, stored: str, shown: str
 ) -> None:
-    effect = ask(write("B4", value))
+    effect = apply_call(write("B4", value))
     assert effect.text == shown
     assert changes(office, effect.workspace) == {"sheet/costs/B4": stored}
     assert changes(effect.workspace, office) == {"sheet/costs/B4": None}
 
 
-def test_formulas_follow_the_cells_they_refer_to(ask: Ask) -> None:
-    total = ask(write("B4", "=SUM(B2:B3)")).workspace
+def test_formulas_follow_their_cells(apply_call: Apply) -> None:
+    total = apply_call(write("B4", "=SUM(B2:B3)")).workspace
     raised = apply(total, write("B2", "100")).workspace
     assert apply(raised, Action("sheet", "read", {"sheet": "costs", "range": "B4"})).text == "125"
     assert apply(raised, Action("sheet", "find", {"sheet": "costs", "text": "125"})).text == "B4"
@@ -84,7 +84,7 @@ def test_refusals_have_a_code(refusal: Refusal, call: str | Action, code: str) -
     assert refusal(call).code == code
 
 
-def test_refusals_name_what_there_is(refusal: Refusal) -> None:
+def test_refusals_name_the_limits(refusal: Refusal) -> None:
     assert str(refusal("sheet.read sheet=none")) == "no sheet 'none'; there are: costs"
     assert str(refusal("sheet.read sheet=costs; range=A1:A201")) == (
         "a read shows at most 200 cells, 'A1:A201' has 201"
@@ -100,9 +100,9 @@ def test_refusals_name_what_there_is(refusal: Refusal) -> None:
         ("user.ask text=why", "the instruction says all there is to know", Message("ask", "why"), False),
     ],
 )
-def test_only_asking_leaves_the_task_open(
-    ask: Ask, office: Workspace, call: str, text: str, message: Message, is_final: bool
+def test_only_ask_does_not_end_the_task(
+    apply_call: Apply, office: Workspace, call: str, text: str, message: Message, is_final: bool
 ) -> None:
-    effect = ask(call)
+    effect = apply_call(call)
     assert (effect.text, effect.is_final) == (text, is_final)
     assert effect.workspace == replace(office, messages=(message,))

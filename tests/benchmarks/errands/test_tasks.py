@@ -1,4 +1,4 @@
-"""Families and their tasks: unlimited, repeatable, apart from each other, solvable, and not by chance."""
+"""Families and their tasks: unlimited, reproducible, distinct, and solvable, but not by chance."""
 
 import hashlib
 import string
@@ -16,7 +16,7 @@ from benchmarks.errands import (
     make_task,
     task_stream,
 )
-from benchmarks.errands.baseline import nothing, oracle, random_player, success_rate
+from benchmarks.errands.baseline import do_nothing, oracle, random_player, success_rate
 from benchmarks.errands.family import CLOSERS, OPENERS
 from benchmarks.errands.kit import ErrandsKit
 from upturn.environments.scripted_policy import following, play
@@ -40,7 +40,7 @@ PINNED = {
     "mail_to_sheet": "6f87ebec917ff1e0",
     "call_off": "a7f52f7ba89e8ab1",
 }
-"""Hash over the first tasks of each family: the shipped model was trained on exactly these."""
+"""Digest of the first tasks of each family, on which the shipped model was trained."""
 
 every_family = pytest.mark.parametrize("name", FAMILIES)
 
@@ -68,7 +68,7 @@ def test_every_template_uses_the_familys_slots_and_is_drawn(name: str) -> None:
     family = FAMILIES[name]
     for split, templates in (("train", family.templates), ("heldout", family.heldout)):
         slots = [{slot for _, slot, _, _ in string.Formatter().parse(text) if slot} for text in templates]
-        assert all(each == slots[0] for each in slots), "a template that leaves a slot out cannot be done"
+        assert all(names == slots[0] for names in slots), "a template that omits a slot cannot be solved"
         assert split in SPLITS
         drawn = {make_task(name, number, split=split).context["template"] for number in range(60)}
         assert drawn == set(range(len(templates)))
@@ -94,7 +94,7 @@ def test_the_oracle_solves_every_task_within_the_steps_of_its_level(name: str, s
 
 @every_family
 def test_doing_nothing_never_succeeds(name: str) -> None:
-    assert success_rate(name, nothing, 30) == success_rate(name, nothing, 30, split="heldout") == 0
+    assert success_rate(name, do_nothing, 30) == success_rate(name, do_nothing, 30, split="heldout") == 0
     task = make_task(name, 0)
     assert not ErrandsVerifier().verify(task, play(ErrandsEnvironment(), task, following(()))).is_success
 
@@ -106,17 +106,17 @@ def test_random_valid_actions_hardly_ever_succeed(name: str) -> None:
 
 
 @every_family
-def test_a_task_is_its_scenario_for_ever(name: str) -> None:
+def test_task_determines_its_scenario(name: str) -> None:
     task = make_task(name, 7, split="heldout", tenant="acme")
     assert task == make_task(name, 7, split="heldout", tenant="acme")
-    again = from_json(Task, to_json(task))
-    assert compose(again) == compose(task)
+    stored = from_json(Task, to_json(task))
+    assert compose(stored) == compose(task)
     assert task.instruction == compose(task).instruction
     assert (task.family, task.level, task.split, task.tenant) == (name, FAMILIES[name].level, "heldout", "acme")
 
 
 @every_family
-def test_what_the_model_was_trained_on_is_pinned(name: str) -> None:
+def test_training_tasks_of_the_model_are_pinned(name: str) -> None:
     digest = hashlib.blake2b(digest_size=8)
     for split in SPLITS:
         for number in range(20):
@@ -126,8 +126,8 @@ def test_what_the_model_was_trained_on_is_pinned(name: str) -> None:
             digest.update(fields_json(scenario.workspace).encode())
             for action in scenario.draft.oracle:
                 digest.update(fields_json(action).encode())
-    found = digest.hexdigest()
-    assert found == PINNED[name], f"these are other tasks: train the shipped model anew, then pin {found}"
+    actual = digest.hexdigest()
+    assert actual == PINNED[name], f"tasks have changed: train the shipped model again, then pin {actual}"
 
 
 @every_family
@@ -145,13 +145,13 @@ def _core(task: Task) -> str:
     number = task.context["template"]
     assert isinstance(number, int)
     templates = family.templates if task.split == "train" else family.heldout
-    words = templates[number].format(**compose(task).draft.slots)
-    around = [(opener, closer) for opener in OPENERS for closer in CLOSERS]
-    assert any(task.instruction == f"{opener}{words}{closer}" for opener, closer in around)
-    return words
+    request = templates[number].format(**compose(task).draft.slots)
+    frames = [(opener, closer) for opener in OPENERS for closer in CLOSERS]
+    assert any(task.instruction == f"{opener}{request}{closer}" for opener, closer in frames)
+    return request
 
 
-def test_streams_come_in_rounds_and_share_no_task() -> None:
+def test_streams_have_rounds_and_share_no_task() -> None:
     families = ["mail_file", "day_clash", "call_off"]
     drawn: dict[tuple[int, Split], list[Task]] = {
         (seed, split): list(islice(task_stream(families, seed=seed, split=split), 9))
@@ -161,11 +161,11 @@ def test_streams_come_in_rounds_and_share_no_task() -> None:
     for tasks in drawn.values():
         rounds = [[task.family for task in tasks[start : start + 3]] for start in (0, 3, 6)]
         assert all(sorted(names) == sorted(families) for names in rounds)
-    every = [task for tasks in drawn.values() for task in tasks]
-    assert len({task.id for task in every}) == len({(task.family, task.seed) for task in every}) == 54
+    all_tasks = [task for tasks in drawn.values() for task in tasks]
+    assert len({task.id for task in all_tasks}) == len({(task.family, task.seed) for task in all_tasks}) == 54
     assert drawn[0, "train"] == list(islice(ErrandsKit().tasks(seed=0, split="train", families=families), 9))
 
 
-def test_unknown_families_are_named() -> None:
+def test_unknown_families_are_reported() -> None:
     with pytest.raises(UnknownNameError, match="unknown errands family 'mail'; known: mail_file, "):
         make_task("mail", 0)

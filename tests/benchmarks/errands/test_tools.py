@@ -1,4 +1,4 @@
-"""The tools of errands say what its operations take."""
+"""The tools of errands describe the parameters of its operations."""
 
 from typing import Any
 
@@ -26,36 +26,36 @@ def sample(schema: Any) -> JsonValue:  # Any: JSON
 
 
 @pytest.mark.parametrize("tool", errands_tools(), ids=lambda tool: tool.name)
-def test_what_a_tool_describes_is_what_its_operation_accepts(tool: Tool) -> None:
+def test_operations_accept_the_parameters_of_their_tools(tool: Tool) -> None:
     operation = OPERATIONS[tool.name]
-    everything = {name: sample(schema) for name, schema in tool.properties.items()}
-    check_arguments(operation, Action(tool.target, tool.operation, everything))
-    needed = {name: everything[name] for name in tool.required}
-    check_arguments(operation, Action(tool.target, tool.operation, needed))
-    for name in needed:
-        less = {key: value for key, value in needed.items() if key != name}
+    arguments = {name: sample(schema) for name, schema in tool.properties.items()}
+    check_arguments(operation, Action(tool.target, tool.operation, arguments))
+    required = {name: arguments[name] for name in tool.required}
+    check_arguments(operation, Action(tool.target, tool.operation, required))
+    for name in required:
+        incomplete = {key: value for key, value in required.items() if key != name}
         with pytest.raises(OperationError, match="is required"):
-            check_arguments(operation, Action(tool.target, tool.operation, less))
+            check_arguments(operation, Action(tool.target, tool.operation, incomplete))
     for name, schema in tool.properties.items():
         limits: Any = schema
         if "maximum" in limits:
             with pytest.raises(OperationError, match="must be a full hour"):
                 check_arguments(
-                    operation, Action(tool.target, tool.operation, {**everything, name: limits["maximum"] + 1})
+                    operation, Action(tool.target, tool.operation, {**arguments, name: limits["maximum"] + 1})
                 )
         if "enum" in limits:
             with pytest.raises(OperationError, match="must be one of"):
-                check_arguments(operation, Action(tool.target, tool.operation, {**everything, name: "nothing"}))
+                check_arguments(operation, Action(tool.target, tool.operation, {**arguments, name: "nothing"}))
 
 
-def test_a_kit_may_describe_tools_or_none() -> None:
+def test_kits_may_have_tools_or_not() -> None:
     kit = ErrandsKit()
     assert isinstance(kit, DescribedKit)
     assert [tool.name for tool in tools_of(kit)] == list(OPERATIONS)
 
-    class Silent:
+    class Plain:
         name, families, verifier = kit.name, kit.families, kit.verifier
         environment, tasks = kit.environment, kit.tasks
 
-    silent: EnvironmentKit = Silent()
-    assert tools_of(silent) == ()
+    plain: EnvironmentKit = Plain()
+    assert tools_of(plain) == ()

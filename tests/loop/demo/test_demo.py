@@ -1,4 +1,4 @@
-"""The demo's configuration, and what it says about who leads a family."""
+"""The demo's configuration, and the best agent of a family."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ import pytest
 from upturn.config import Config
 from upturn.environments import resolve_kit
 from upturn.loop.cycle import serve
-from upturn.loop.demo.demo import ENOUGH_DECISIONS, LEAD, family_shares
+from upturn.loop.demo.demo import MIN_DECISIONS, MIN_LEAD, family_shares
 from upturn.loop.demo.plan import PLANS, DemoPlan, Size, demo_config
 from upturn.loop.evaluation.evaluate import HeldoutResult, Mark
 from upturn.loop.run.context import Context
@@ -26,20 +26,20 @@ def test_configuration_is_an_ordinary_valid_one(plan: DemoPlan) -> None:
     assert (config.run.seed, config.run.directory) == (5, "elsewhere")
     assert config.improved_agent is not None
     assert config.improved_agent.name == "nano"
-    assert config.tasks.train_families == tuple(plan.learned)
+    assert config.tasks.train_families == tuple(plan.trained_families)
     assert {agent.name for agent in config.agents} == {"nano", "rules", "wild"}
-    assert config.tasks.families == tuple(plan.served)  # all are served, some are practised
-    assert set(plan.learned) < set(plan.served)
+    assert config.tasks.families == tuple(plan.families)  # all are served, some are trained on
+    assert set(plan.trained_families) < set(plan.families)
 
 
-def test_sizes_and_seeds_are_runs_of_their_own() -> None:
-    def of(seed: int, size: Size) -> Config:
+def test_sizes_and_seeds_have_different_config_hashes() -> None:
+    def config(seed: int, size: Size) -> Config:
         return demo_config(seed=seed, directory="runs", plan=PLANS[size])
 
-    hashes = {(seed, size): of(seed, size).config_hash for seed in (0, 1) for size in PLANS}
+    hashes = {(seed, size): config(seed, size).config_hash for seed in (0, 1) for size in PLANS}
     assert len(set(hashes.values())) == 6
-    assert of(0, "tiny").config_hash == hashes[0, "tiny"]
-    assert parse_full_config(of(0, "full").to_dict()).config_hash == hashes[0, "full"]
+    assert config(0, "tiny").config_hash == hashes[0, "tiny"]
+    assert parse_full_config(config(0, "full").to_dict()).config_hash == hashes[0, "full"]
 
 
 def marks(agent: str, family: str, successes: int) -> Iterator[Mark]:
@@ -49,7 +49,7 @@ def marks(agent: str, family: str, successes: int) -> Iterator[Mark]:
 
 
 def arena(**successes: tuple[int, int]) -> tuple[HeldoutResult, ...]:
-    """Of ten sums and of ten products, by agent."""
+    """Results of agents with this many successes in ten sums and ten products."""
     return tuple(
         HeldoutResult(
             "arena", f"{agent}@base", 1.0, (*marks(agent, "sums", sums), *marks(agent, "products", products))
@@ -58,18 +58,18 @@ def arena(**successes: tuple[int, int]) -> tuple[HeldoutResult, ...]:
     )
 
 
-def chances(context: Context, family: str) -> dict[str, float]:
+def probabilities(context: Context, family: str) -> dict[str, float]:
     task = next(context.kit.tasks(seed=99, split="train", families=[family]))
-    return {each.agent_version: each.probability for each in context.router.decide(task).alternatives}
+    return {option.agent_version: option.probability for option in context.router.decide(task).alternatives}
 
 
-def test_leader_of_a_family_and_how_surely_routing_knows_it(desk: ModuleType, tmp_path: Path) -> None:
+def test_best_agent_of_a_family_and_its_routing_probability(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path / "run") as context:
-        serve(context, "serve", 2 * ENOUGH_DECISIONS)
+        serve(context, "serve", 2 * MIN_DECISIONS)
         served = Counter(decision.family for decision in context.pool.decisions(tenant="default"))
-        found = family_shares(context, arena(solver=(10, 10), adder=(9, 0), refuser=(0, 0)))
-        by_routing = {family: chances(context, family) for family in ("sums", "products")}
-    sums, products = found
+        shares = family_shares(context, arena(solver=(10, 10), adder=(9, 0), refuser=(0, 0)))
+        by_routing = {family: probabilities(context, family) for family in ("sums", "products")}
+    sums, products = shares
     assert (sums.family, sums.best, round(sums.lead, 12)) == ("sums", "solver@base", 0.1)
     assert (products.family, products.best, products.lead) == ("products", "solver@base", 1.0)
     assert sums.probability == by_routing["sums"]["solver@base"]
@@ -78,18 +78,18 @@ def test_leader_of_a_family_and_how_surely_routing_knows_it(desk: ModuleType, tm
     assert (sums.is_counted, products.is_counted) == (False, True)
 
 
-def test_family_counts_from_a_clear_lead_and_enough_decisions_on(desk: ModuleType, tmp_path: Path) -> None:
-    lead_ranks, close = arena(solver=(8, 8), refuser=(4, 4)), arena(solver=(6, 6), refuser=(4, 4))
-    assert 0.2 < LEAD < 0.4
+def test_family_counts_with_a_clear_lead_and_enough_decisions(desk: ModuleType, tmp_path: Path) -> None:
+    clear, close = arena(solver=(8, 8), refuser=(4, 4)), arena(solver=(6, 6), refuser=(4, 4))
+    assert 0.2 < MIN_LEAD < 0.4
     with desk.opened(tmp_path / "run", desk.config(("solver", "refuser"))) as context:
-        serve(context, "serve", 2 * ENOUGH_DECISIONS - 2)
-        assert [share.is_counted for share in family_shares(context, lead_ranks)] == [False, False]
+        serve(context, "serve", 2 * MIN_DECISIONS - 2)
+        assert [share.is_counted for share in family_shares(context, clear)] == [False, False]
         serve(context, "one round more", 2)
-        assert [share.is_counted for share in family_shares(context, lead_ranks)] == [True, True]
+        assert [share.is_counted for share in family_shares(context, clear)] == [True, True]
         assert [share.is_counted for share in family_shares(context, close)] == [False, False]
 
 
-def test_leader_that_no_longer_serves_has_no_share(desk: ModuleType, tmp_path: Path) -> None:
+def test_best_agent_out_of_service_has_no_share(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path / "run", desk.config(("adder", "refuser"))) as context:
-        found = family_shares(context, arena(retired=(10, 10), adder=(5, 5)))
-    assert [(share.best, share.probability) for share in found] == [("retired@base", 0.0)] * 2
+        shares = family_shares(context, arena(retired=(10, 10), adder=(5, 5)))
+    assert [(share.best, share.probability) for share in shares] == [("retired@base", 0.0)] * 2

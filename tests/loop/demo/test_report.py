@@ -1,4 +1,4 @@
-"""The report's content comes from what a run recorded: every figure of it can be counted again in the pool."""
+"""The report's content comes from a run's records: every figure can be recounted in the pool."""
 
 import importlib
 from collections import Counter
@@ -28,15 +28,15 @@ WORSE = AgentVersion("adder", "worse", "callable", model="toy_desk:refuser")
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Context, Facts, ReportContent]]:
+def reported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Context, Facts, ReportContent]]:
     """A run in which a better version is promoted and a worse one rolled back, with its report."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(Path(__file__).parent.parent))
         desk, toy = importlib.import_module("toy_desk"), importlib.import_module("toy_facts")
         config = desk.with_canary(desk.config(("adder", "refuser")), stages=(0.5, 1.0))
-        run_dir = tmp_path_factory.mktemp("told") / "run"
+        run_dir = tmp_path_factory.mktemp("reported") / "run"
         with desk.opened(run_dir, config) as context:
-            facts = happen(desk, toy, context)
+            facts = run_toy_demo(desk, toy, context)
             curve = run_dir / "training" / "grpo" / "curve.jsonl"
             curve.parent.mkdir(parents=True)
             curve.write_text(
@@ -51,7 +51,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Context, Fa
             yield context, facts, demo_content(context, facts, about, demo_results(facts, resources, BRIEF))
 
 
-def happen(desk: ModuleType, toy: ModuleType, context: Context) -> Facts:
+def run_toy_demo(desk: ModuleType, toy: ModuleType, context: Context) -> Facts:
     incumbent = context.router.registry.served("adder").incumbent
     serve(context, "serve", 96)
     ready = check_readiness(context, "readiness")
@@ -85,60 +85,62 @@ def decisions(context: Context) -> list[Decision]:
     return list(context.pool.decisions(tenant="default"))
 
 
-def close(found: Estimate | None, value: float, n: int) -> bool:
-    return found is not None and found.value == pytest.approx(value) and found.n == n
+def close(estimate: Estimate | None, value: float, n: int) -> bool:
+    return estimate is not None and estimate.value == pytest.approx(value) and estimate.n == n
 
 
-def test_headline_and_measurements_are_the_exams(told: tuple[Context, Facts, ReportContent]) -> None:
-    _, _, content = told
+def test_headline_and_measurements_are_the_evaluations(reported: tuple[Context, Facts, ReportContent]) -> None:
+    _, _, content = reported
     headline = content.headline
     assert headline is not None
-    # The adder does sums only: half of 32 held-out tasks.
+    # The adder solves sums only: half of 32 held-out tasks.
     assert close(headline.before, 0.5, 32)
     assert close(headline.after, 1.0, 32)
     assert close(headline.gain, 0.5, 32)
     assert close(headline.gain_sft, 0.0, 32)
     assert close(headline.gain_grpo, 0.5, 32)
-    found = [(each.stage, each.sampling, each.overall.value) for each in content.measurements]
-    assert found == [
+    measured = [(item.stage, item.sampling, item.overall.value) for item in content.measurements]
+    assert measured == [
         ("before", "sampled", 0.5),
         ("before", "greedy", 0.5),
         ("after SFT", "sampled", 0.5),
         ("after GRPO", "sampled", 1.0),
         ("after GRPO", "greedy", 1.0),
     ]
-    families = [(each.name, each.level, each.success.value) for each in content.measurements[0].families]
+    families = [(item.name, item.level, item.success.value) for item in content.measurements[0].families]
     assert families == [("sums", 1, 1.0), ("products", 1, 0.0)]
-    assert [(each.name, each.level) for each in content.measurements[0].levels] == [("L1", 1)]
+    assert [(item.name, item.level) for item in content.measurements[0].levels] == [("L1", 1)]
 
 
-def test_learning_curve_is_that_of_practice(told: tuple[Context, Facts, ReportContent]) -> None:
-    (curve,) = told[2].curves
-    found = [(point.iteration, point.reward, point.unseen, point.tokens) for point in curve.points]
-    assert found == [(0, None, Estimate(0.25), 0), (1, 0.5, None, 100), (2, 0.75, Estimate(0.5), 140)]
+def test_learning_curve_is_that_of_grpo(reported: tuple[Context, Facts, ReportContent]) -> None:
+    (curve,) = reported[2].curves
+    points = [(point.iteration, point.reward, point.unseen, point.tokens) for point in curve.points]
+    assert points == [(0, None, Estimate(0.25), 0), (1, 0.5, None, 100), (2, 0.75, Estimate(0.5), 140)]
 
 
-def test_routing_shares_are_counted_over_the_last_decisions(told: tuple[Context, Facts, ReportContent]) -> None:
-    context, facts, content = told
+def test_routing_shares_are_counted_over_the_last_decisions(reported: tuple[Context, Facts, ReportContent]) -> None:
+    context, facts, content = reported
     routing, chosen = content.routing, [decision.chosen for decision in decisions(context)]
     assert routing is not None
     assert routing.points[-1].task == len(chosen)
     for point in routing.points:
         window = chosen[max(0, point.task - SHARE_WINDOW) : point.task]
         counted = Counter(window)
-        assert {each.agent_version: each.share for each in point.shares} == pytest.approx(
+        assert {share.agent_version: share.share for share in point.shares} == pytest.approx(
             {version: count / len(window) for version, count in counted.items()}
         )
     assert close(routing.best_agent_share, 0.8, 2)
     assert [share.is_counted for share in facts.shares] == [True, True, False]
 
 
-def test_events_stand_where_the_canaries_ran(told: tuple[Context, Facts, ReportContent]) -> None:
-    context, facts, content = told
+def test_events_are_where_the_canaries_ran(reported: tuple[Context, Facts, ReportContent]) -> None:
+    context, facts, content = reported
     assert facts.release is not None
     served = {
-        name: [place for place, each in enumerate(decisions(context), start=1) if each.release == found.id]
-        for name, found in (("trained", facts.release), ("damaged", facts.damaged_release))
+        name: [
+            index for index, decision in enumerate(decisions(context), start=1) if decision.release == release.id
+        ]
+        for name, release in (("trained", facts.release), ("damaged", facts.damaged_release))
     }
     assert content.routing is not None
     assert [(event.task, event.label, event.kind) for event in content.routing.events] == [
@@ -154,11 +156,11 @@ def test_events_stand_where_the_canaries_ran(told: tuple[Context, Facts, ReportC
     ]
 
 
-def test_changes_are_paired_and_effort_is_of_successes(told: tuple[Context, Facts, ReportContent]) -> None:
-    changes = {change.name: change for change in told[2].changes}
+def test_changes_are_paired_and_effort_is_of_successes(reported: tuple[Context, Facts, ReportContent]) -> None:
+    changes = {change.name: change for change in reported[2].changes}
     assert list(changes) == [
         "success", "efficiency", "quality", "errors per task", "turns per success", "written tokens per success",
-    ]  # fmt: skip  # and no safety violations: the desk's judge does not look for any
+    ]  # fmt: skip  # and no safety violations: the desk's verifier has no such cost
     success = changes["success"]
     assert close(success.before, 0.5, 32)
     assert close(success.difference, 0.5, 32)
@@ -168,8 +170,10 @@ def test_changes_are_paired_and_effort_is_of_successes(told: tuple[Context, Fact
     assert turns.difference is None  # not the same tasks
 
 
-def test_story_is_a_task_that_turned_with_both_attempts(told: tuple[Context, Facts, ReportContent]) -> None:
-    _, facts, content = told
+def test_story_is_a_newly_solved_task_with_both_trajectories(
+    reported: tuple[Context, Facts, ReportContent],
+) -> None:
+    _, facts, content = reported
     story = content.story
     assert story is not None
     first = next(mark for mark in facts.before.marks if not mark.is_success)
@@ -184,8 +188,8 @@ def test_story_is_a_task_that_turned_with_both_attempts(told: tuple[Context, Fac
     assert [change.path for change in after.changes] == ["action"]
 
 
-def test_rows_of_evidence(told: tuple[Context, Facts, ReportContent]) -> None:
-    _, facts, content = told
+def test_rows_of_evidence(reported: tuple[Context, Facts, ReportContent]) -> None:
+    _, facts, content = reported
     assert [(row.name, row.holds, row.production_holds) for row in content.readiness] == [
         (check.name.replace("_", " "), check.holds, False) for check in facts.readiness.checks
     ]
@@ -208,9 +212,9 @@ def test_rows_of_evidence(told: tuple[Context, Facts, ReportContent]) -> None:
 
 
 def test_page_can_be_written_and_its_content_read_back(
-    told: tuple[Context, Facts, ReportContent], tmp_path: Path
+    reported: tuple[Context, Facts, ReportContent], tmp_path: Path
 ) -> None:
-    content = told[2]
+    content = reported[2]
     write_content(content, tmp_path / "report.json")
     assert read_content(tmp_path / "report.json") == content
     write_report(content, tmp_path / "report.html")
@@ -219,39 +223,39 @@ def test_page_can_be_written_and_its_content_read_back(
         assert text in page
 
 
-def test_unreleased_candidate_and_no_turned_task_leave_their_parts_out(
-    told: tuple[Context, Facts, ReportContent],
+def test_parts_without_data_are_omitted(
+    reported: tuple[Context, Facts, ReportContent],
 ) -> None:
-    context, facts, content = told
+    context, facts, content = reported
     uncounted = tuple(replace(share, is_counted=False) for share in facts.shares)
     nothing = replace(facts, release=None, after=facts.before, shares=uncounted)
-    found: Any = demo_content(context, nothing, content.facts, ())
-    assert found.story is None
-    assert [canary.title for canary in found.canaries] == ["The damaged candidate"]
-    assert [event.label for event in found.routing.events] == ["damaged candidate enters", "damaged rolled back"]
-    assert found.routing.best_agent_share is None
-    assert [each.is_kept_back for each in (*content.guardrails, *found.guardrails)] == [False, True]
-    assert "release" not in [step.kind for step in found.lineage]
+    reduced: Any = demo_content(context, nothing, content.facts, ())
+    assert reduced.story is None
+    assert [canary.title for canary in reduced.canaries] == ["The damaged candidate"]
+    assert [event.label for event in reduced.routing.events] == ["damaged candidate enters", "damaged rolled back"]
+    assert reduced.routing.best_agent_share is None
+    assert [guardrail.is_kept_back for guardrail in (*content.guardrails, *reduced.guardrails)] == [False, True]
+    assert "release" not in [step.kind for step in reduced.lineage]
 
 
-def test_effort_without_a_success_is_missing_not_zero(told: tuple[Context, Facts, ReportContent]) -> None:
-    context, facts, content = told
-    hopeless: HeldoutResult = replace(
+def test_effort_without_a_success_is_missing_not_zero(reported: tuple[Context, Facts, ReportContent]) -> None:
+    context, facts, content = reported
+    failed: HeldoutResult = replace(
         facts.before, marks=tuple(replace(mark, is_success=False) for mark in facts.before.marks)
     )
-    found = demo_content(context, replace(facts, before=hopeless), content.facts, ())
-    changes = {change.name: change for change in found.changes}
+    changed = demo_content(context, replace(facts, before=failed), content.facts, ())
+    changes = {change.name: change for change in changed.changes}
     assert changes["turns per success"].before is None
     assert close(changes["turns per success"].after, 1.0, 32)
 
 
-def test_notes_name_what_was_served_and_not_trained(told: tuple[Context, Facts, ReportContent]) -> None:
-    context, facts, content = told
+def test_notes_name_families_served_but_not_trained(reported: tuple[Context, Facts, ReportContent]) -> None:
+    context, facts, content = reported
     assert not any("not trained" in note for note in content.notes)
     tasks = replace(context.config.tasks, train_families=("sums",))
     narrowed = replace(context, config=replace(context.config, tasks=tasks))
     about = run_facts(narrowed, machine="a desk", resources=Resources(1.0, 1.0), command="upturn demo")
     notes = demo_content(narrowed, facts, about, ()).notes
     assert [note for note in notes if "not trained" in note] == [
-        "products are served but not trained: the rule-based agent solves them, which routing is to find out."
+        "products are served but not trained: the rule-based agent solves them, which routing has to discover."
     ]

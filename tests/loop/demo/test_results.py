@@ -1,4 +1,4 @@
-"""The figures of ``summary.json``: their names, their values, and where each bar lies."""
+"""The figures of ``summary.json``: their names, values and bars."""
 
 import json
 from dataclasses import replace
@@ -31,7 +31,7 @@ def figures(facts: Facts, resources: Resources = RESOURCES) -> dict[str, Result]
     return {result.name: result for result in demo_results(facts, resources, BRIEF)}
 
 
-def test_names_and_bars_stay_what_others_read(toy: ModuleType) -> None:
+def test_names_and_bars_are_stable(toy: ModuleType) -> None:
     results = demo_results(toy.FACTS, RESOURCES, BRIEF)
     assert [result.name for result in results] == NAMES.split()
     assert [result.name for result in results if result.bar is None] == WITHOUT_BAR.split()
@@ -39,8 +39,8 @@ def test_names_and_bars_stay_what_others_read(toy: ModuleType) -> None:
 
 
 def test_values_are_those_of_the_facts(toy: ModuleType) -> None:
-    found = figures(toy.FACTS)
-    values = {name: result.value for name, result in found.items()}
+    results = figures(toy.FACTS)
+    values = {name: result.value for name, result in results.items()}
     assert values == pytest.approx(
         {
             "wall_seconds": 212.3,
@@ -68,16 +68,16 @@ def test_values_are_those_of_the_facts(toy: ModuleType) -> None:
             "coverage_agents": 1.0,
         }
     )
-    assert [name for name, result in found.items() if result.holds is False] == []
-    share = found["best_agent_share"]
-    assert (share.low, share.high, share.n) == (0.7, 0.9, 2)  # what is not counted is left out
+    assert [name for name, result in results.items() if result.holds is False] == []
+    share = results["best_agent_share"]
+    assert (share.low, share.high, share.n) == (0.7, 0.9, 2)  # only counted families
     for name in ("gain", "gain_grpo", "damaged_drop", "heldout_success_before"):
-        low, high, value = found[name].low, found[name].high, found[name].value
+        low, high, value = results[name].low, results[name].high, results[name].value
         assert low is not None
         assert high is not None
         assert isinstance(value, float)
         assert low < value < high
-        assert found[name].n == 40
+        assert results[name].n == 40
 
 
 @pytest.mark.parametrize(
@@ -85,24 +85,28 @@ def test_values_are_those_of_the_facts(toy: ModuleType) -> None:
     [
         ("heldout_success_after", {"after": ("mail", 17, "sheet", 16)}),  # .825
         ("min_level_success_after", {"after": ("mail", 20, "sheet", 14)}),  # .70 on level 2
-        ("gain", {"before": ("mail", 15, "sheet", 10)}),  # .275, but not surely above .25
+        ("gain", {"before": ("mail", 15, "sheet", 10)}),  # .275, but its lower limit is not above .25
         ("gain_grpo", {"after_sft": ("mail", 19, "sheet", 14)}),  # .075
         ("damaged_drop", {"damaged": ("mail", 17, "sheet", 8)}),  # .275
         ("damaged_drop", {"damaged": ("mail", 20, "sheet", 11)}),  # .125
     ],
 )
-def test_exam_that_misses_its_bar(toy: ModuleType, name: str, changed: dict[str, Any]) -> None:
+def test_evaluation_that_misses_its_bar(toy: ModuleType, name: str, changed: dict[str, Any]) -> None:
     heldout_results = {field: toy.heldout("x", {f: a, g: b}) for field, (f, a, g, b) in changed.items()}
     assert figures(replace(toy.FACTS, **heldout_results))[name].holds is False
 
 
-def test_bars_of_gains_are_the_plans(toy: ModuleType) -> None:
+def test_bars_of_gains_come_from_the_plan(toy: ModuleType) -> None:
     facts = replace(toy.FACTS, after_sft=toy.heldout("x", {"mail": 20, "sheet": 16}))  # as good as after GRPO
     assert figures(facts)["gain_grpo"].holds is False
-    plan = replace(BRIEF, gain=0.0, gain_by_practice=None)
-    found = {result.name: result for result in demo_results(facts, RESOURCES, plan)}
-    assert (found["gain"].bar, found["gain"].holds) == ("low > 0", True)
-    assert (found["gain_grpo"].value, found["gain_grpo"].bar, found["gain_grpo"].holds) == (0.0, None, None)
+    plan = replace(BRIEF, min_gain=0.0, min_grpo_gain=None)
+    results = {result.name: result for result in demo_results(facts, RESOURCES, plan)}
+    assert (results["gain"].bar, results["gain"].holds) == ("low > 0", True)
+    assert (
+        results["gain_grpo"].value,
+        results["gain_grpo"].bar,
+        results["gain_grpo"].holds,
+    ) == (0.0, None, None)
 
 
 @pytest.mark.parametrize(
@@ -118,14 +122,14 @@ def test_verifier_that_misses_its_bar(toy: ModuleType, name: str, changed: dict[
 
 
 @pytest.mark.parametrize(
-    ("place", "name", "most"),
+    ("index", "name", "most"),
     [(0, "coverage_routing", 99), (1, "coverage_execution", 94), (2, "coverage_evaluation", 89),
      (3, "coverage_agents", 99)],
 )  # fmt: skip
-def test_coverage_that_misses_its_bar(toy: ModuleType, place: int, name: str, most: int) -> None:
+def test_coverage_that_misses_its_bar(toy: ModuleType, index: int, name: str, most: int) -> None:
     for covered, is_met in ((most, False), (most + 1, True)):
         shares = list(toy.FACTS.coverage)
-        shares[place] = CoverageShare(shares[place].name, covered, 100)
+        shares[index] = CoverageShare(shares[index].name, covered, 100)
         assert figures(replace(toy.FACTS, coverage=tuple(shares)))[name].holds is is_met
 
 
@@ -136,29 +140,32 @@ def test_time_and_memory_have_bars(toy: ModuleType) -> None:
         assert figures(toy.FACTS, over)[name].holds is False
 
 
-def test_release_is_wanted_promoted_and_the_damaged_one_rolled_back_early(toy: ModuleType) -> None:
+def test_bars_of_the_release_and_of_the_damaged_version(toy: ModuleType) -> None:
     swapped = replace(
         toy.FACTS,
         release=toy.release("grpo", "rolled_back", 96),
         damaged_release=toy.release("damaged", "promoted", 301),
     )
-    found = figures(swapped)
+    results = figures(swapped)
     for name in ("release_verdict", "damaged_verdict", "damaged_canary_tasks"):
-        assert found[name].holds is False
-    assert found["release_canary_tasks"].holds is None  # how long a promotion takes has no bar
+        assert results[name].holds is False
+    assert results["release_canary_tasks"].holds is None  # the length of a promotion has no bar
     late = replace(toy.FACTS, damaged_release=toy.release("damaged", "rolled_back", 300))
     assert figures(late)["damaged_canary_tasks"].holds is True
 
 
-def test_what_was_not_measured_is_none_and_holds_nothing(toy: ModuleType) -> None:
+def test_an_unmeasured_figure_is_none_and_misses_its_bar(toy: ModuleType) -> None:
     shares = tuple(replace(share, is_counted=False) for share in toy.FACTS.shares)
-    found = figures(replace(toy.FACTS, release=None, shares=shares))
+    results = figures(replace(toy.FACTS, release=None, shares=shares))
     for name in ("release_verdict", "best_agent_share"):
-        assert (found[name].value, found[name].holds) == ("none", False)
-    assert (found["release_canary_tasks"].value, found["release_canary_tasks"].holds) == ("none", None)
+        assert (results[name].value, results[name].holds) == ("none", False)
+    assert (results["release_canary_tasks"].value, results["release_canary_tasks"].holds) == (
+        "none",
+        None,
+    )
 
 
-def test_details_say_the_same_by_level_and_family(toy: ModuleType) -> None:
+def test_details_have_success_by_level_and_family(toy: ModuleType) -> None:
     details = demo_details(toy.FACTS)
     assert sorted(details) == [
         "arena", "families", "floors", "levels", "readiness", "routing", "validation", "versions",
@@ -172,9 +179,9 @@ def test_details_say_the_same_by_level_and_family(toy: ModuleType) -> None:
     assert list(after) == ["L1", "L2"]
     assert after["L1"] == {"value": 1.0, "low": 1.0, "high": 1.0, "n": 20}
     damaged: Any = families["damaged"]
-    assert [(family, found["value"]) for family, found in damaged.items()] == [("mail", 0.9), ("sheet", 0.5)]
+    assert [(family, figure["value"]) for family, figure in damaged.items()] == [("mail", 0.9), ("sheet", 0.5)]
     readiness: Any = details["readiness"]
-    assert {name: each["ready"] for name, each in readiness.items()} == {"demo": True, "production": False}
+    assert {name: report["ready"] for name, report in readiness.items()} == {"demo": True, "production": False}
     routing: Any = details["routing"]
     assert routing[0] == {
         "family": "mail", "best": "rules@base", "lead": 0.4, "probability": 0.9, "decisions": 120, "counted": True,
@@ -182,7 +189,7 @@ def test_details_say_the_same_by_level_and_family(toy: ModuleType) -> None:
     assert details["versions"] == ["nano@base", "nano@grpo", "nano@damaged"]
 
 
-def test_summary_is_json_without_gaps(toy: ModuleType) -> None:
+def test_summary_is_valid_json(toy: ModuleType) -> None:
     summary = build_result_object(
         "demo", demo_results(toy.FACTS, RESOURCES, BRIEF), demo_details(toy.FACTS), machine={}, config_hash="c0"
     )

@@ -1,4 +1,4 @@
-"""Second attempts in errands: told, judged like first ones, and learned from without what they were told."""
+"""Hinted retries in errands: hints per task, evaluation as for first rollouts, training rows without hints."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,21 +14,21 @@ from upturn.environments import EnvironmentKit, one_step
 from upturn.environments.hint import HintingKit, hint_of
 from upturn.errors import TrainingError
 from upturn.loop.agent_runtime import AgentRuntime
-from upturn.loop.rollouts.hinted_retries import SecondAttempts, trouble
-from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutPlan
-from upturn.loop.run.task_source import FileKit, OwnKit
+from upturn.loop.rollouts.hinted_retries import HintedRetries, describe_trouble
+from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutSpec
+from upturn.loop.run.task_source import FileKit, WrappedKit
 from upturn.records import AgentVersion, Evaluation, Observation, Task, Trajectory, Turn
 from upturn.training import ScoredGroup, supervised_rows
-from upturn.training.data.hinted_groups import HintedGroup, learnable
-from upturn.training.selection_settings import SecondSettings, SelectionSettings
+from upturn.training.data.hinted_groups import HintedGroup, select_hinted
+from upturn.training.selection_settings import HintSettings, SelectionSettings
 
 NANO = AgentVersion("nano", "base", "local_model", model=MODEL, parameters={"temperature": 1.0})
 LIMITS = Limits(max_turns=10, max_tokens=400, max_action_tokens=40)
-PRACTICE = RolloutPlan("run/star", seed=3, attempts=2)
+ROLLOUTS = RolloutSpec("run/star", seed=3, group_size=2)
 
 
-class _Nowhere:
-    """A sink that keeps count."""
+class _CountingSink:
+    """Counts trajectories."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -55,24 +55,24 @@ def worker() -> PolicyWorker:
 
 @pytest.fixture(scope="module")
 def failed(worker: PolicyWorker) -> list[ScoredGroup]:
-    """Attempts at tasks of the third level, all of them failures by decree."""
+    """Rollouts on tasks of the third level, all with reward 0."""
     families = [family for family, level in worker.runtime.kit.families.items() if level == 3][:2]
     tasks = list(islice(worker.runtime.kit.tasks(seed=3, split="train", families=families), len(families)))
-    never = replace(PRACTICE, reward=lambda _: 0.0)
-    return worker.sample_groups(tasks, 0, never, _Nowhere())
+    failing = replace(ROLLOUTS, reward=lambda *_: 0.0)
+    return worker.sample_groups(tasks, 0, failing, _CountingSink())
 
 
 @pytest.fixture(scope="module")
-def told(worker: PolicyWorker, failed: list[ScoredGroup]) -> list[HintedGroup]:
-    """Second attempts at them with the answer, all of them successes by decree."""
-    return SecondAttempts(worker, replace(PRACTICE, reward=lambda _: 1.0), "rationalisation")(0, failed)
+def hinted(worker: PolicyWorker, failed: list[ScoredGroup]) -> list[HintedGroup]:
+    """Retries of these tasks with the answer, all with reward 1."""
+    return HintedRetries(worker, replace(ROLLOUTS, reward=lambda *_: 1.0), "rationalisation")(0, failed)
 
 
-def test_each_attempt_is_told_the_answer_to_its_own_task(
-    worker: PolicyWorker, failed: list[ScoredGroup], told: list[HintedGroup]
+def test_each_retry_has_the_answer_to_its_own_task_as_a_hint(
+    worker: PolicyWorker, failed: list[ScoredGroup], hinted: list[HintedGroup]
 ) -> None:
-    assert [each.group.task for each in told] == [group.task for group in failed]
-    for each in told:
+    assert [each.group.task for each in hinted] == [group.task for group in failed]
+    for each in hinted:
         answer = hint_of(worker.runtime.kit, each.group.task)
         assert len(each.group.members) == len(each.hints) == 2
         for member, hint in zip(each.group.members, each.hints, strict=True):
@@ -81,18 +81,20 @@ def test_each_attempt_is_told_the_answer_to_its_own_task(
             assert member.trajectory.turns[0].observation.text == f"{hint.text}\n{hint.observation.text}"
             assert member.trajectory.rows[0].token_ids[: len(hint.hinted_ids)] == hint.hinted_ids
             assert member.trajectory.origin == "sampled"
-    ids = [member.trajectory.id for group in (*failed, *(each.group for each in told)) for member in group.members]
+    ids = [
+        member.trajectory.id for group in (*failed, *(each.group for each in hinted)) for member in group.members
+    ]
     assert len(set(ids)) == len(ids)
 
 
-def test_what_is_learned_reads_as_if_nobody_had_told(worker: PolicyWorker, told: list[HintedGroup]) -> None:
-    """Rows begin like first attempts, and no line of the answer stands in what they read before they write it."""
-    failed = [each.group for each in told]
-    found = learnable(told, failed, SelectionSettings(), SecondSettings("rationalisation"))
-    assert found.metrics["second_attempts"] == 4
-    assert len(found.kept) + found.metrics["leaked"] >= 1
-    openings = {each.group.task.id: each.hints[0].plain_ids for each in told}
-    for trajectory in found.kept:
+def test_training_rows_have_no_hint(worker: PolicyWorker, hinted: list[HintedGroup]) -> None:
+    """Rows start like those of first rollouts, and no prompt contains a line of the answer."""
+    failed = [each.group for each in hinted]
+    selection = select_hinted(hinted, failed, SelectionSettings(), HintSettings("rationalisation"))
+    assert selection.metrics["hinted_trajectories"] == 4
+    assert len(selection.selected) + selection.metrics["leaked"] >= 1
+    openings = {each.group.task.id: each.hints[0].plain_ids for each in hinted}
+    for trajectory in selection.selected:
         opening = openings[trajectory.task_id]
         (row, *_) = supervised_rows([trajectory])
         assert tuple(row.token_ids[: len(opening)]) == opening
@@ -100,42 +102,47 @@ def test_what_is_learned_reads_as_if_nobody_had_told(worker: PolicyWorker, told:
         assert worker.renderer.open(trajectory.turns[0].observation, "") == opening
 
 
-def test_the_same_round_makes_the_same_attempts(worker: PolicyWorker, failed: list[ScoredGroup]) -> None:
-    second = SecondAttempts(worker, PRACTICE, "rationalisation")
+def test_the_same_iteration_samples_the_same_retries(worker: PolicyWorker, failed: list[ScoredGroup]) -> None:
+    retries = HintedRetries(worker, ROLLOUTS, "rationalisation")
     rows = [
-        [member.trajectory.rows for each in second(iteration, failed) for member in each.group.members]
+        [member.trajectory.rows for each in retries(iteration, failed) for member in each.group.members]
         for iteration in (0, 0, *range(1, 8))
     ]
     assert rows[0] == rows[1]
-    assert any(later != rows[0] for later in rows[2:]), "of 20 rounds 12 were like the first: 7 by chance in 3 %"
+    assert any(later != rows[0] for later in rows[2:]), (
+        "of 20 iterations 12 were like the first: 7 by chance in 3 %"
+    )
 
 
-def test_self_repair_tells_each_attempt_of_its_own_trouble_and_no_answer(
+def test_self_repair_hints_at_the_trouble_of_each_trajectory_and_no_answer(
     worker: PolicyWorker, failed: list[ScoredGroup]
 ) -> None:
-    found = SecondAttempts(worker, PRACTICE, "self_repair")(0, failed)
-    for each, group in zip(found, failed, strict=True):
+    retries = HintedRetries(worker, ROLLOUTS, "self_repair")(0, failed)
+    for each, group in zip(retries, failed, strict=True):
         for hint, first in zip(each.hints, group.members, strict=True):
-            assert hint.text == f"hint: this went wrong before: {trouble(first.trajectory)}"
+            assert hint.text == f"hint: this went wrong before: {describe_trouble(first.trajectory)}"
 
 
-def test_trouble_is_the_last_refusal_or_else_the_last_action(failed: list[ScoredGroup]) -> None:
-    attempt = failed[0].members[0].trajectory
+def test_trouble_is_the_last_refused_action_or_else_the_last_one(failed: list[ScoredGroup]) -> None:
+    trajectory = failed[0].members[0].trajectory
     turns = tuple(Turn(Observation(""), text, None) for text in ("mail.list", "mail.red id=m1", "user.finish"))
-    refused = Observation("mail has no 'red'", "unknown_operation")
-    answered = replace(attempt, turns=turns, final_observation=Observation("done"))
-    assert trouble(answered) == "user.finish -> not what was asked for"
-    wrong = (*turns[:2], replace(turns[2], observation=refused))
-    assert trouble(replace(answered, turns=wrong)) == "mail.red id=m1 -> error unknown_operation: mail has no 'red'"
+    answer = Observation("mail has no 'red'", "unknown_operation")
+    answered = replace(trajectory, turns=turns, final_observation=Observation("done"))
+    assert describe_trouble(answered) == "user.finish -> not what was asked for"
+    refused_turns = (*turns[:2], replace(turns[2], observation=answer))
+    assert (
+        describe_trouble(replace(answered, turns=refused_turns))
+        == "mail.red id=m1 -> error unknown_operation: mail has no 'red'"
+    )
     last = replace(answered, final_observation=Observation("over", "is_over"))
-    assert trouble(last) == "user.finish -> error is_over: over"
+    assert describe_trouble(last) == "user.finish -> error is_over: over"
 
 
-def test_kits_that_wrap_another_pass_its_hints_on() -> None:
+def test_wrapped_kits_have_the_hints_of_the_inner_kit() -> None:
     errands = ErrandsKit()
     (task,) = islice(errands.tasks(seed=0, split="train", families=["mail_file"]), 1)
     wrapped: list[EnvironmentKit] = [
-        OwnKit(errands, errands.verifier, "acme"),
+        WrappedKit(errands, errands.verifier, "acme"),
         FileKit(errands, errands.verifier, [task]),
     ]
     for kit in wrapped:
@@ -143,11 +150,13 @@ def test_kits_that_wrap_another_pass_its_hints_on() -> None:
         assert hint_of(kit, task) == hint_of(errands, task)
 
 
-def test_an_environment_without_answers_names_the_cure(worker: PolicyWorker, failed: list[ScoredGroup]) -> None:
+def test_an_environment_without_hints_is_refused_with_the_remedy(
+    worker: PolicyWorker, failed: list[ScoredGroup]
+) -> None:
     plain = one_step("desk", lambda _: ("say yes", {}), lambda _action, _right: True)
     other = PolicyWorker(AgentRuntime(plain, LIMITS), NANO)
     with pytest.raises(
         TrainingError, match="'desk' gives no hint for any of 2 failed tasks; give its kit a method"
     ):
-        SecondAttempts(other, PRACTICE, "rationalisation")(0, failed)
-    assert SecondAttempts(other, PRACTICE, "rationalisation")(0, []) == []
+        HintedRetries(other, ROLLOUTS, "rationalisation")(0, failed)
+    assert HintedRetries(other, ROLLOUTS, "rationalisation")(0, []) == []

@@ -1,4 +1,4 @@
-"""Rollouts by workers: what one process would give, whoever is lost meanwhile. With Ray where it is installed."""
+"""Rollouts by workers give the same as one process, also when workers are lost. Uses Ray if installed."""
 
 import asyncio
 import os
@@ -19,15 +19,15 @@ import torch
 
 from benchmarks.errands import ENVIRONMENT, MODEL
 from upturn.agents import Job, run_rollouts
-from upturn.agents.cluster import Finished, Lost, WorkItem
+from upturn.agents.cluster import LostWorker, WorkItem
 from upturn.agents.ray_workers import RaySettings, RayWorkerPool
 from upturn.config import AdapterSettings, Limits
 from upturn.environments import Environment
 from upturn.environments.kit import resolve_kit
 from upturn.errors import ClusterError, ConfigError
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
-from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutPlan
-from upturn.loop.rollouts.ray_rollouts import OpenPolicyWorker, RayRuntime, TraineeWorkplace
+from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutSpec
+from upturn.loop.rollouts.ray_rollouts import PolicyWorkerFactory, PolicyWorkerRuntime, RayRuntime
 from upturn.models.engine import weights_hash
 from upturn.models.shipped import load_local
 from upturn.records import AgentVersion, Task, Trajectory
@@ -46,8 +46,8 @@ def tasks(count: int) -> list[Task]:
     return list(islice(kit.tasks(seed=3, split="train", families=["mail_file", "cell_ask", "unread_count"]), count))
 
 
-def jobs(count: int = 4, attempts: int = 3) -> list[tuple[AgentVersion, Task, int]]:
-    return [(VERSION, task, number) for task in tasks(count) for number in range(attempts)]
+def jobs(count: int = 4, group_size: int = 3) -> list[tuple[AgentVersion, Task, int]]:
+    return [(VERSION, task, number) for task in tasks(count) for number in range(group_size)]
 
 
 def assert_same(found: Sequence[Trajectory], expected: Sequence[Trajectory]) -> None:
@@ -67,28 +67,27 @@ def assert_same(found: Sequence[Trajectory], expected: Sequence[Trajectory]) -> 
 
 
 class InProcess:
-    """A crew whose workers are workplaces of this process, played one after another."""
+    """A pool whose workers are runtimes of this process that run one after another."""
 
-    def __init__(self, open_workplace: OpenPolicyWorker, size: int = 2) -> None:
-        self.places = [open_workplace() for _ in range(size)]
+    def __init__(self, factory: PolicyWorkerFactory, size: int = 2) -> None:
+        self.runtimes = [factory() for _ in range(size)]
         self.size = size
-        self.taken: list[str] = []
+        self.loaded: list[str] = []
 
     def load_weights(self, folder: str, version: str) -> None:
-        self.taken.append(version)
-        assert [place.load_weights(folder, version) for place in self.places] == [version] * self.size
+        self.loaded.append(version)
+        assert [runtime.load_weights(folder, version) for runtime in self.runtimes] == [version] * self.size
 
-    def run(self, parts: Sequence[Sequence[WorkItem]]) -> Iterator[Finished | Lost]:
-        for place, part in zip(self.places, parts, strict=False):
-            place.prepare(part)
-            found = asyncio.run(
-                run_rollouts([Job(work.attempt, place.setting(work)) for work in part], place.environment)
+    def run(self, parts: Sequence[Sequence[WorkItem]]) -> Iterator[Trajectory | LostWorker]:
+        for runtime, part in zip(self.runtimes, parts, strict=False):
+            runtime.prepare(part)
+            yield from asyncio.run(
+                run_rollouts([Job(work.request, runtime.setting(work)) for work in part], runtime.environment)
             )
-            yield from map(Finished, found)
 
 
 class NoSink:
-    """Keeps nothing."""
+    """Stores nothing."""
 
     def append(self, run: str, iteration: int, finished: Sequence[Any]) -> None:
         pass
@@ -96,7 +95,7 @@ class NoSink:
 
 @pytest.fixture
 def flushing() -> Iterator[None]:
-    """A workplace sets torch's threads and flushes denormal numbers, as a worker's process may."""
+    """Restores the torch settings that a worker's runtime changes."""
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
@@ -104,7 +103,7 @@ def flushing() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("adapter", [None, AdapterSettings(4)])
-def test_a_crew_gives_what_the_fleet_gives_with_the_weights_of_the_moment(
+def test_workers_sample_what_one_process_samples_with_the_present_weights(
     tmp_path: Path, flushing: None, adapter: AdapterSettings | None
 ) -> None:
     """Workers have whole models, also where an adapter is trained.
@@ -112,45 +111,45 @@ def test_a_crew_gives_what_the_fleet_gives_with_the_weights_of_the_moment(
     Tokens are equal with probability above 1 − 1e-3: a rounding of 1e-6 decides on few of some 1,000 tokens.
     """
     kit = resolve_kit(ENVIRONMENT)
-    crew = InProcess(OpenPolicyWorker(ENVIRONMENT, LIMITS, VERSION))
-    runtime = RayRuntime(kit, LIMITS, crew, tmp_path)
+    workers = InProcess(PolicyWorkerFactory(ENVIRONMENT, LIMITS, VERSION))
+    runtime = RayRuntime(kit, LIMITS, workers, tmp_path)
     worker = PolicyWorker(AgentRuntime(kit, LIMITS), VERSION, adapter)
     trained = [each for each in worker.model.parameters() if each.requires_grad]
     with torch.no_grad():
         trained[1].add_(0.01)  # other weights than the workers have; an adapter's second matrix is its first B
     worker.serve_as(VERSION)
     runtime.follow(worker.model)
-    found, expected = runtime.attempt(jobs(), PURPOSE), worker.runtime.attempt(jobs(), PURPOSE)
+    found, expected = runtime.rollout(jobs(), PURPOSE), worker.runtime.rollout(jobs(), PURPOSE)
     assert_same(found, expected)
-    assert {each.model_version for each in found} == {weights_hash(worker.model)} == set(crew.taken)
-    assert runtime.lost_attempts == 0 and runtime.lost_workers == []
+    assert {each.model_version for each in found} == {weights_hash(worker.model)} == set(workers.loaded)
+    assert runtime.lost_rollouts == 0 and runtime.lost_workers == []
 
 
-def test_the_thread_that_plays_computes_as_training_does_and_with_as_many_threads_as_asked() -> None:
-    """A worker is made in one thread and plays in another; torch's rounding and threads are each thread's own."""
-    workplace = OpenPolicyWorker(ENVIRONMENT, LIMITS, VERSION, threads=2)()
-    found = list[object]()
+def test_a_worker_configures_torch_in_the_thread_of_its_rollouts() -> None:
+    """A worker is created in one thread and runs in another; torch's settings belong to the thread."""
+    runtime = PolicyWorkerFactory(ENVIRONMENT, LIMITS, VERSION, threads=2)()
+    settings = list[object]()
 
-    def play() -> None:
+    def run() -> None:
         denormal = torch.tensor(1e-40)
         before = float(denormal * 1.0)
-        workplace.prepare([])
-        found.extend([before > 0, float(denormal * 1.0), torch.get_num_threads()])
+        runtime.prepare([])
+        settings.extend([before > 0, float(denormal * 1.0), torch.get_num_threads()])
 
-    thread = threading.Thread(target=play)
+    thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    assert found == [True, 0.0, 2]
+    assert settings == [True, 0.0, 2]
 
 
-def test_practice_goes_through_a_crew_as_through_a_fleet(tmp_path: Path, flushing: None) -> None:
+def test_groups_sampled_by_workers_are_those_of_one_process(tmp_path: Path, flushing: None) -> None:
     kit = resolve_kit(ENVIRONMENT)
-    runtime = RayRuntime(kit, LIMITS, InProcess(OpenPolicyWorker(ENVIRONMENT, LIMITS, VERSION)), tmp_path)
+    runtime = RayRuntime(kit, LIMITS, InProcess(PolicyWorkerFactory(ENVIRONMENT, LIMITS, VERSION)), tmp_path)
     worker = PolicyWorker(runtime, VERSION)
     runtime.follow(worker.model)
     local = PolicyWorker(AgentRuntime(kit, LIMITS), VERSION)
-    practice = RolloutPlan("run", 5, 3)
-    found, expected = (each.sample_groups(tasks(3), 2, practice, NoSink()) for each in (worker, local))
+    rollouts = RolloutSpec("run", 5, 3)
+    found, expected = (each.sample_groups(tasks(3), 2, rollouts, NoSink()) for each in (worker, local))
     assert [[member.turn_rewards for member in group.members] for group in found] == [
         [member.turn_rewards for member in group.members] for group in expected
     ]
@@ -160,16 +159,16 @@ def test_practice_goes_through_a_crew_as_through_a_fleet(tmp_path: Path, flushin
     )
 
 
-def test_sampling_ahead_through_a_crew_is_stamped_with_the_promised_weights(tmp_path: Path, flushing: None) -> None:
+def test_sampling_ahead_with_workers_uses_the_promised_weights(tmp_path: Path, flushing: None) -> None:
     """Two iterations with staleness 1 come from the weights before training, the third from those after one."""
     kit = resolve_kit(ENVIRONMENT)
-    runtime = RayRuntime(kit, LIMITS, InProcess(OpenPolicyWorker(ENVIRONMENT, LIMITS, VERSION), 1), tmp_path)
+    runtime = RayRuntime(kit, LIMITS, InProcess(PolicyWorkerFactory(ENVIRONMENT, LIMITS, VERSION), 1), tmp_path)
     ahead, model = PolicyWorker(runtime, VERSION), load_local(MODEL).model
     runtime.follow(ahead.model)
 
     def sample(iteration: int, weights: Mapping[str, torch.Tensor]) -> list[ScoredGroup]:
         restore_weights(ahead.model, weights)
-        return ahead.sample_groups(tasks(1), iteration, RolloutPlan("run", 5, 2), NoSink())
+        return ahead.sample_groups(tasks(1), iteration, RolloutSpec("run", 5, 2), NoSink())
 
     versions = []
     with AheadCollect(model, sample, staleness=1, iterations=3) as collect:
@@ -181,62 +180,62 @@ def test_sampling_ahead_through_a_crew_is_stamped_with_the_promised_weights(tmp_
     assert versions[0] == versions[1] != versions[2]
 
 
-def test_a_crew_plays_one_version_that_it_follows(tmp_path: Path) -> None:
-    class Nobody:
+def test_workers_sample_only_the_version_that_they_follow(tmp_path: Path) -> None:
+    class NoWorkers:
         size = 1
 
         def load_weights(self, folder: str, version: str) -> None: ...
 
-        def run(self, parts: Sequence[Sequence[WorkItem]]) -> Iterator[Finished | Lost]:
+        def run(self, parts: Sequence[Sequence[WorkItem]]) -> Iterator[Trajectory | LostWorker]:
             yield from ()
 
-    runtime = RayRuntime(resolve_kit(ENVIRONMENT), LIMITS, Nobody(), tmp_path)
-    with pytest.raises(ClusterError, match=r"asked for \['nano@1'\]"):
-        runtime.attempt(jobs(1, 1), PURPOSE)
+    runtime = RayRuntime(resolve_kit(ENVIRONMENT), LIMITS, NoWorkers(), tmp_path)
+    with pytest.raises(ClusterError, match=r"got \['nano@1'\]"):
+        runtime.rollout(jobs(1, 1), PURPOSE)
 
 
-def test_settings_that_cannot_be_are_refused_together() -> None:
+def test_invalid_settings_are_reported_together() -> None:
     with pytest.raises(ConfigError) as caught:
         RaySettings(0, None, -1.0, -1.0, 0, 0.0, float("nan"))
     assert len(caught.value.problems) == 6
 
 
 @pytest.mark.skipif(find_spec("ray") is not None, reason="ray is installed")
-def test_without_ray_the_cure_is_named() -> None:
+def test_without_ray_the_remedy_is_named() -> None:
     with pytest.raises(ClusterError, match=r"not installed: pip install 'upturn\[ray\]'"):
-        RayWorkerPool(OpenPolicyWorker(ENVIRONMENT, LIMITS, VERSION), RaySettings())
+        RayWorkerPool(PolicyWorkerFactory(ENVIRONMENT, LIMITS, VERSION), RaySettings())
 
 
 @needs_ray
-def test_a_cluster_that_is_not_there_is_named_within_seconds() -> None:
+def test_a_missing_cluster_is_reported_within_seconds() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
     started = time.monotonic()
     with pytest.raises(ClusterError, match=f"there is no Ray cluster at '{address}'.*ray start --head"):
-        RayWorkerPool(OpenPolicyWorker(ENVIRONMENT, LIMITS, VERSION), RaySettings(address=address))
+        RayWorkerPool(PolicyWorkerFactory(ENVIRONMENT, LIMITS, VERSION), RaySettings(address=address))
     with pytest.raises(ClusterError, match="a cluster's address is host:port"):
-        RayWorkerPool(OpenPolicyWorker(ENVIRONMENT, LIMITS, VERSION), RaySettings(address="somewhere"))
+        RayWorkerPool(PolicyWorkerFactory(ENVIRONMENT, LIMITS, VERSION), RaySettings(address="somewhere"))
     assert time.monotonic() - started < 10
 
 
 @pytest.mark.slow
 @needs_ray
 @pytest.mark.filterwarnings("ignore")  # Ray leaves files and sockets of its own to the garbage collector
-def test_a_cluster_that_lacks_what_workers_need_is_named_within_the_time() -> None:
-    opened = OpenPolicyWorker(ENVIRONMENT, LIMITS, VERSION)
+def test_a_cluster_without_the_required_resources_is_reported_in_time() -> None:
+    factory = PolicyWorkerFactory(ENVIRONMENT, LIMITS, VERSION)
     with pytest.raises(ClusterError, match="there is no Ray cluster at 'auto'"):
-        RayWorkerPool(opened, RaySettings(address="auto"))
+        RayWorkerPool(factory, RaySettings(address="auto"))
     with pytest.raises(
         ClusterError, match=r"1 workers were not ready within 3 s.*each worker needs 1 CPUs and 1 GPUs"
     ):
-        RayWorkerPool(opened, RaySettings(1, gpus_per_worker=1.0, start_seconds=3.0))
+        RayWorkerPool(factory, RaySettings(1, gpus_per_worker=1.0, start_seconds=3.0))
     with pytest.raises(ClusterError, match=r"workers cannot start: .*'no-such-kit'"):
-        RayWorkerPool(replace(opened, kit="no-such-kit"), RaySettings(1))
+        RayWorkerPool(replace(factory, kit="no-such-kit"), RaySettings(1))
 
 
-class _Fragile(TraineeWorkplace):
-    """Kills its own process when it meets a task named in ``deadly``, as long as the file there has lives left."""
+class _Fragile(PolicyWorkerRuntime):
+    """Kills its process, or blocks, at the task ``deadly`` as often as the file ``lives`` has left."""
 
     deadly = ""
     lives = Path()
@@ -252,15 +251,15 @@ class _Fragile(TraineeWorkplace):
 
 
 @dataclass(frozen=True)
-class OpenFragile:
+class FragileFactory:
     deadly: str
     lives: Path
     is_silent: bool = False
 
-    def __call__(self) -> TraineeWorkplace:
-        place = _Fragile(AgentRuntime(resolve_kit(ENVIRONMENT), LIMITS), VERSION)
-        place.deadly, place.lives, place.is_silent = self.deadly, self.lives, self.is_silent
-        return place
+    def __call__(self) -> PolicyWorkerRuntime:
+        runtime = _Fragile(AgentRuntime(resolve_kit(ENVIRONMENT), LIMITS), VERSION)
+        runtime.deadly, runtime.lives, runtime.is_silent = self.deadly, self.lives, self.is_silent
+        return runtime
 
 
 def _send_by_value() -> None:
@@ -272,44 +271,44 @@ def _send_by_value() -> None:
 @pytest.mark.slow
 @needs_ray
 @pytest.mark.filterwarnings("ignore")  # Ray leaves files and sockets of its own to the garbage collector
-def test_two_ray_workers_give_the_trajectories_of_one_process_and_take_weights(tmp_path: Path) -> None:
+def test_two_ray_workers_sample_what_one_process_samples_and_load_weights(tmp_path: Path) -> None:
     kit = resolve_kit(ENVIRONMENT)
     worker = PolicyWorker(AgentRuntime(kit, LIMITS), VERSION)
-    with RayWorkerPool(OpenPolicyWorker(ENVIRONMENT, LIMITS, VERSION), RaySettings(2)) as crew:
-        runtime = RayRuntime(kit, LIMITS, crew, tmp_path)
+    with RayWorkerPool(PolicyWorkerFactory(ENVIRONMENT, LIMITS, VERSION), RaySettings(2)) as workers:
+        runtime = RayRuntime(kit, LIMITS, workers, tmp_path)
         runtime.follow(worker.model)
         for factor in (1.0, 1.01):
             with torch.no_grad():
                 next(iter(worker.model.parameters())).mul_(factor)
             worker.serve_as(VERSION)
-            found = runtime.attempt(jobs(6, 4), PURPOSE)
-            assert_same(found, worker.runtime.attempt(jobs(6, 4), PURPOSE))
+            found = runtime.rollout(jobs(6, 4), PURPOSE)
+            assert_same(found, worker.runtime.rollout(jobs(6, 4), PURPOSE))
             assert {each.model_version for each in found} == {weights_hash(worker.model)}
-        assert runtime.lost_attempts == 0
+        assert runtime.lost_rollouts == 0
         with pytest.raises(ClusterError, match="a worker cannot take the weights"):
-            crew.load_weights(str(tmp_path / "gone"), "w2")
+            workers.load_weights(str(tmp_path / "gone"), "w2")
 
 
 @pytest.mark.slow
 @needs_ray
 @pytest.mark.filterwarnings("ignore")  # as above
 @pytest.mark.parametrize(("deaths", "is_silent"), [(1, False), (1, True), (99, False)])
-def test_a_ray_worker_that_is_lost_costs_its_unfinished_attempts_one_more_try(
+def test_unfinished_rollouts_of_a_lost_ray_worker_are_repeated(
     tmp_path: Path, deaths: int, is_silent: bool
 ) -> None:
-    """Killed or silent once, nothing is lost; killed each time, that attempt alone is recorded as broken."""
+    """Killed or silent once, nothing is lost; killed each time, only that rollout ends with an error."""
     _send_by_value()
     kit, chosen = resolve_kit(ENVIRONMENT), jobs(4, 1)
     deadly = chosen[1][1].id
     (tmp_path / "lives").write_text(str(deaths))
     worker = PolicyWorker(AgentRuntime(kit, LIMITS), VERSION)
     worker.serve_as(VERSION)
-    expected = worker.runtime.attempt(chosen, PURPOSE)
+    expected = worker.runtime.rollout(chosen, PURPOSE)
     settings = RaySettings(2, silence_seconds=10.0 if is_silent else 600.0)
-    with RayWorkerPool(OpenFragile(deadly, tmp_path / "lives", is_silent), settings) as crew:
-        runtime = RayRuntime(kit, LIMITS, crew, tmp_path / "weights")
+    with RayWorkerPool(FragileFactory(deadly, tmp_path / "lives", is_silent), settings) as workers:
+        runtime = RayRuntime(kit, LIMITS, workers, tmp_path / "weights")
         runtime.follow(worker.model)
-        found = runtime.attempt(chosen, PURPOSE)
+        found = runtime.rollout(chosen, PURPOSE)
     if deaths == 1:
         assert_same(found, expected)
         assert len(runtime.lost_workers) == 1
@@ -318,4 +317,4 @@ def test_a_ray_worker_that_is_lost_costs_its_unfinished_attempts_one_more_try(
         assert found[1].outcome == "environment_error" and "its worker was lost 3 times" in found[1].error
         assert found[1].id == expected[1].id
         assert len(runtime.lost_workers) == 3
-    assert runtime.lost_attempts >= len(runtime.lost_workers)
+    assert runtime.lost_rollouts >= len(runtime.lost_workers)

@@ -1,4 +1,4 @@
-"""Where a version in training is sampled from, by the configuration."""
+"""The configured runtime for rollouts, and checks of its availability."""
 
 from functools import partial
 from importlib.util import find_spec
@@ -16,7 +16,7 @@ from upturn.loop.cycle import run_cycle
 from upturn.loop.progress import NoProgress
 from upturn.loop.rollouts.policy_worker import PolicyWorker
 from upturn.loop.rollouts.remote_rollouts import RemoteRuntime
-from upturn.loop.rollouts.rollout_backend import check_sampler, follow, sampling
+from upturn.loop.rollouts.rollout_backend import check_sampler, follow, rollout_runtime
 from upturn.loop.run.context import open_run, version_of
 from upturn.loop.trainers.train_command import run_training
 from upturn.models.remote import RemoteSettings
@@ -24,15 +24,15 @@ from upturn.training.algorithms.grpo import GrpoSettings
 
 NANO = version_of(AgentConfig(name="nano", kind="local_model", model=MODEL))
 SHORT = {"max_turns": 1, "max_tokens": 128}
-NOBODY = "http://127.0.0.1:9"
+UNUSED_URL = "http://127.0.0.1:9"
 """The discard port, where nothing listens."""
 
 
-def test_by_default_the_runs_own_fleet_samples(desk: ModuleType, tmp_path: Path) -> None:
-    with desk.opened(tmp_path, desk.config()) as context, sampling(context, NANO, "train") as runtime:
+def test_by_default_the_runs_own_runtime_samples(desk: ModuleType, tmp_path: Path) -> None:
+    with desk.opened(tmp_path, desk.config()) as context, rollout_runtime(context, NANO, "train") as runtime:
         assert runtime is context.runtime
         worker = PolicyWorker(runtime, NANO)
-        follow(runtime, worker.model, NANO)  # nothing is to be done
+        follow(runtime, worker.model, NANO)  # does nothing
         assert not (context.run_dir / "handed-over").exists()
 
 
@@ -41,36 +41,36 @@ def test_workers_without_ray_are_refused_with_how_to_install_it(desk: ModuleType
     with (
         desk.opened(tmp_path, desk.config(rollouts={"place": "ray"})) as context,
         pytest.raises(ClusterError, match=r"need Ray, which is not installed: pip install 'upturn\[ray\]'"),
-        sampling(context, NANO, "train"),
+        rollout_runtime(context, NANO, "train"),
     ):
-        raise AssertionError("nobody samples")
+        pytest.fail("no rollout must start")
 
 
-def test_whoever_samples_elsewhere_is_looked_for_before_any_exam_and_before_serving(
+def test_a_remote_sampler_is_checked_before_any_evaluation_and_before_serving(
     desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("upturn.models.RemoteSettings", partial(RemoteSettings, retries=0))
-    engine = RolloutConfig(place="engine", url=NOBODY, timeout_seconds=1.0)
-    practice = GrpoSettings(iterations=1, evaluate_every=1)
+    engine = RolloutConfig(place="engine", url=UNUSED_URL, timeout_seconds=1.0)
+    grpo = GrpoSettings(iterations=1, evaluate_every=1)
     plain = desk.config(("solver",), environment=SHORT, tasks={"count": 4})
     nano = AgentConfig(name="nano", kind="local_model", model=MODEL)
-    config = plain.with_sections(practice, loop=LoopConfig(), agents=(nano,), rollouts=engine)
+    config = plain.with_sections(grpo, loop=LoopConfig(), agents=(nano,), rollouts=engine)
     with desk.opened(tmp_path / "run", config) as context:
-        with pytest.raises(ModelError, match=rf"{NOBODY}/v1/models failed .* correct its URL"):
+        with pytest.raises(ModelError, match=rf"{UNUSED_URL}/v1/models failed .* correct its URL"):
             run_training(context, "grpo")
-        with pytest.raises(ModelError, match=rf"{NOBODY}/v1/models failed"):
+        with pytest.raises(ModelError, match=rf"{UNUSED_URL}/v1/models failed"):
             run_cycle(context, 1)
         assert context.journal.progress().steps == ()
         context.journal.json_step("cycle-1/grpo", lambda: None)
         monkeypatch.setattr("upturn.loop.cycle.serve", lambda *_: None)
-        assert "not met" in run_cycle(context, 1).words, "nothing is left to sample_groups, so nobody is asked for"
+        assert "not met" in run_cycle(context, 1).summary, "a finished step needs no sampler"
 
 
 @pytest.mark.parametrize("address", [None, "127.0.0.1:9"])
-def test_a_cluster_is_looked_for_without_starting_one(
+def test_the_check_of_a_cluster_starts_none(
     desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str | None
 ) -> None:
-    """Ray itself, and an address where nobody listens."""
+    """Ray is imported, and an address where nothing listens is an error."""
     monkeypatch.setattr("upturn.agents.ray_workers.import_module", lambda name: name)
     rollouts = {"place": "ray"} | ({} if address is None else {"address": address})
     with desk.opened(tmp_path, desk.config(rollouts=rollouts)) as context:
@@ -81,16 +81,16 @@ def test_a_cluster_is_looked_for_without_starting_one(
                 check_sampler(context)
 
 
-def test_the_engine_is_asked_as_configured(
+def test_the_engine_has_the_configured_settings(
     desk: ModuleType, tmp_path: Path, engine_server: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[RemoteSettings] = []
+    created: list[RemoteSettings] = []
 
-    def make(*given: Any, **named: Any) -> RemoteSettings:
-        made.append(RemoteSettings(*given, **named))
-        return made[-1]
+    def create(*args: Any, **kwargs: Any) -> RemoteSettings:
+        created.append(RemoteSettings(*args, **kwargs))
+        return created[-1]
 
-    monkeypatch.setattr("upturn.models.RemoteSettings", make)
+    monkeypatch.setattr("upturn.models.RemoteSettings", create)
     server = engine_server.Engine(None, "w1")
     with engine_server.serving(server):
         rollouts = {
@@ -99,29 +99,29 @@ def test_the_engine_is_asked_as_configured(
         config = desk.config(environment=SHORT, rollouts=rollouts)
         with open_run(config, tmp_path, "toy", NoProgress(), api_keys={"ITS_KEY": "secret"}) as context:
             check_sampler(context)
-            with sampling(context, NANO, "train") as runtime:
+            with rollout_runtime(context, NANO, "train") as runtime:
                 assert isinstance(runtime, RemoteRuntime)
-    assert made == [RemoteSettings(server.url, "sglang", max_length=99, timeout_seconds=7.0)] * 2
-    ((path, headers, _),) = server.asked
+    assert created == [RemoteSettings(server.url, "sglang", max_length=99, timeout_seconds=7.0)] * 2
+    ((path, headers, _),) = server.requests
     assert (path, headers["authorization"]) == ("/v1/models", "Bearer secret")
 
 
-def test_an_engine_that_does_not_answer_is_named_with_what_to_do(
+def test_an_unavailable_engine_is_reported_with_the_remedy(
     desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before any attempt: weights are handed over first."""
+    """Before any rollout: weights are handed over first."""
     monkeypatch.setattr("upturn.models.RemoteSettings", partial(RemoteSettings, retries=0))
-    engine = {"place": "engine", "url": NOBODY, "folder": str(tmp_path / "handed")}
+    engine = {"place": "engine", "url": UNUSED_URL, "folder": str(tmp_path / "handed")}
     with (
         desk.opened(tmp_path / "run", desk.config(environment=SHORT, rollouts=engine)) as context,
-        sampling(context, NANO, "train") as runtime,
+        rollout_runtime(context, NANO, "train") as runtime,
     ):
         assert isinstance(runtime, RemoteRuntime)
         assert runtime.kit is context.kit and runtime.limits == context.runtime.limits
         worker = PolicyWorker(runtime, NANO)
         follow(runtime, worker.model, NANO)
         version = worker.serve_as(worker.version)
-        with pytest.raises(ModelError, match=rf"{NOBODY}/update_weights_from_disk failed .* correct its URL"):
-            runtime.attempt([(version, context.next_tasks(1)[0], 0)], Purpose("x", 0, temperature=1.0))
+        with pytest.raises(ModelError, match=rf"{UNUSED_URL}/update_weights_from_disk failed .* correct its URL"):
+            runtime.rollout([(version, context.next_tasks(1)[0], 0)], Purpose("x", 0, temperature=1.0))
         assert not (context.run_dir / "handed-over").exists()
     assert (tmp_path / "handed" / "run" / "train").is_dir()

@@ -1,4 +1,4 @@
-"""Weights that are handed over: which arrive, under which name, and what is refused."""
+"""Hand-over of weights: what the sampler receives, under which name, and what is refused."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
-from upturn.agents import Attempt, Job, ModelSession, Reply, Setting, run_rollouts
+from upturn.agents import Job, ModelSession, Reply, RolloutRequest, Setting, run_rollouts
 from upturn.config import OptimiserSettings
 from upturn.environments import Info, Step
 from upturn.errors import ModelError, TrainingError
-from upturn.loop.rollouts.weight_sync import EngineReceiver, Handover
+from upturn.loop.rollouts.weight_sync import WeightSync, sync_with_engine
 from upturn.models.engine import LocalEngine, weights_hash
 from upturn.models.remote import RemoteEngine, RemoteSettings
 from upturn.records import Action, Observation, Task, Trajectory, Turn
@@ -58,7 +58,7 @@ def sharper(model: PreTrainedModel) -> PreTrainedModel:
 
 
 class Copying:
-    """An environment that says one token and wants it back."""
+    """An environment that shows one token and rewards its repetition."""
 
     def __init__(self, task: Task) -> None:
         self.symbol = int(task.instruction)
@@ -87,17 +87,19 @@ class OneToken:
         return Reply(str(written.token_ids[0]), Action("user", str(written.token_ids[0])))
 
 
-def practise(model: Any, iteration: int, attempts: int = 8) -> list[ScoredGroup]:
-    """Groups of attempts at copying each symbol."""
+def sample_groups(model: Any, iteration: int, group_size: int = 8) -> list[ScoredGroup]:
+    """Groups of rollouts that copy each symbol."""
     tasks = [Task(f"copy {symbol}", str(symbol), "copy", "toy") for symbol in SYMBOLS]
     setting = Setting(f"run/{iteration}", OneToken(), "toy@1", model, seed=iteration)
     jobs = [
-        Job(Attempt(task, number, index), setting) for index, task in enumerate(tasks) for number in range(attempts)
+        Job(RolloutRequest(task, number, index), setting)
+        for index, task in enumerate(tasks)
+        for number in range(group_size)
     ]
     found = asyncio.run(run_rollouts(jobs, Copying))
     members = [ScoredTrajectory(each, tuple(turn.reward for turn in each.turns)) for each in found]
     return [
-        ScoredGroup(task, tuple(members[index * attempts : (index + 1) * attempts]))
+        ScoredGroup(task, tuple(members[index * group_size : (index + 1) * group_size]))
         for index, task in enumerate(tasks)
     ]
 
@@ -127,24 +129,24 @@ def sglang(served: Served) -> RemoteEngine:
     return RemoteEngine(RemoteSettings(served.engine.url, "sglang", retries=0), "start")
 
 
-def test_the_weights_that_were_given_sample_under_their_hash_and_score_as_they_did(
+def test_pushed_weights_sample_under_their_hash_and_score_the_same(
     engine_server: ModuleType, tmp_path: Path
 ) -> None:
-    mine, served = tiny(1), Served(engine_server, tiny(2))
+    model, served = tiny(1), Served(engine_server, tiny(2))
     with engine_server.serving(served.engine):
         engine = sglang(served)
-        handover = Handover(mine, EngineReceiver(engine), tmp_path / "weights")
-        assert handover.give() == weights_hash(mine) == engine.version
-        found = trajectories(practise(engine, 0))
-        assert {each.model_version for each in found} == {weights_hash(mine)}
+        sync = sync_with_engine(model, engine, tmp_path / "weights")
+        assert sync.push() == weights_hash(model) == engine.version
+        found = trajectories(sample_groups(engine, 0))
+        assert {each.model_version for each in found} == {weights_hash(model)}
         scored = rescore(
             found,
-            Trainer(mine, OptimiserSettings(learning_rate=1e-3)).score,
-            version=weights_hash(mine),
+            Trainer(model, OptimiserSettings(learning_rate=1e-3)).score,
+            version=weights_hash(model),
             seed=0,
         )
         assert scored.tokens == 8 and scored.largest_gap < 1e-5
-        assert handover.give() == engine.version
+        assert sync.push() == engine.version
         assert len(served.folders) == 1, "the same weights are not handed over twice"
 
 
@@ -153,42 +155,42 @@ def test_a_remote_engine_samples_what_the_local_one_samples(engine_server: Modul
     served = Served(engine_server, tiny(1))
     with engine_server.serving(served.engine):
         engine = RemoteEngine(RemoteSettings(served.engine.url), "start")
-        remote = trajectories(practise(engine, 4))
-    local = trajectories(practise(LocalEngine(tiny(1), slots=64, max_length=32), 4))
+        remote = trajectories(sample_groups(engine, 4))
+    local = trajectories(sample_groups(LocalEngine(tiny(1), slots=64, max_length=32), 4))
     assert [each.rows[0].token_ids for each in remote] == [each.rows[0].token_ids for each in local]
     np.testing.assert_allclose(
         [each.rows[0].logprobs[0] for each in remote], [each.rows[0].logprobs[0] for each in local], atol=1e-5
     )
 
 
-def test_an_engine_that_kept_its_old_weights_is_found_by_scoring_again(
+def test_an_engine_that_did_not_load_the_weights_is_detected_by_rescoring(
     engine_server: ModuleType, tmp_path: Path
 ) -> None:
-    mine, served = sharper(tiny(1)), Served(engine_server, sharper(tiny(2)))
-    served.engine.load = None  # it says that it took them
+    model, served = sharper(tiny(1)), Served(engine_server, sharper(tiny(2)))
+    served.engine.load = None  # reports success all the same
     with engine_server.serving(served.engine):
         engine = sglang(served)
-        version = Handover(mine, EngineReceiver(engine), tmp_path).give()
-        found = trajectories(practise(engine, 0))
-        score = Trainer(mine, OptimiserSettings(learning_rate=1e-3)).score
+        version = sync_with_engine(model, engine, tmp_path).push()
+        found = trajectories(sample_groups(engine, 0))
+        score = Trainer(model, OptimiserSettings(learning_rate=1e-3)).score
         with pytest.raises(TrainingError, match="other tokens than it sampled, or log-probs of other weights"):
             rescore(found, score, version=version, seed=0)
 
 
-def test_sampling_ahead_through_a_remote_engine_stamps_each_iteration_with_the_weights_that_were_promised(
+def test_sampling_ahead_with_a_remote_engine_uses_the_promised_weights(
     engine_server: ModuleType, tmp_path: Path
 ) -> None:
-    """Staleness 1: iteration i comes from the weights after i − 1 iterations, and learns all the same."""
+    """Staleness 1: iteration i is sampled with the weights after i − 1 iterations, and trains all the same."""
     model, served = tiny(1), Served(engine_server, tiny(2))
     seen: list[set[str]] = []
     with engine_server.serving(served.engine):
         engine = sglang(served)
-        handover = Handover(tiny(3), EngineReceiver(engine), tmp_path / "weights")
-        (tmp_path / "weights" / "mine").mkdir(parents=True)
+        sync = sync_with_engine(tiny(3), engine, tmp_path / "weights")
+        (tmp_path / "weights" / "other").mkdir(parents=True)
 
         def sample(iteration: int, weights: Mapping[str, Tensor]) -> list[ScoredGroup]:
-            handover.give(weights)
-            groups = practise(engine, iteration)
+            sync.push(weights)
+            groups = sample_groups(engine, iteration)
             seen.append({each.model_version for each in trajectories(groups)})
             return groups
 
@@ -202,89 +204,79 @@ def test_sampling_ahead_through_a_remote_engine_stamps_each_iteration_with_the_w
     assert len(list((tmp_path / "weights").iterdir())) == 2 + 1, "older folders are removed, nothing else"
 
 
-def test_an_engine_that_was_not_given_the_promised_weights_is_refused(
-    engine_server: ModuleType, tmp_path: Path
-) -> None:
+def test_an_engine_without_the_promised_weights_is_refused(engine_server: ModuleType, tmp_path: Path) -> None:
     model, served = tiny(1), Served(engine_server, tiny(2))
     with engine_server.serving(served.engine):
         engine = sglang(served)
-        Handover(tiny(3), EngineReceiver(engine), tmp_path).give()
+        sync_with_engine(tiny(3), engine, tmp_path).push()
         with (
-            AheadCollect(model, lambda i, _: practise(engine, i), staleness=1, iterations=2) as collect,
-            pytest.raises(TrainingError, match="must be those after 0 iterations"),
+            AheadCollect(model, lambda i, _: sample_groups(engine, i), staleness=1, iterations=2) as collect,
+            pytest.raises(TrainingError, match="must be that of the weights after 0 iterations"),
         ):
             collect(0)
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning")  # peft calls what transformers has renamed
-def test_an_adapter_goes_to_vllm_as_a_folder_and_its_tokens_score_with_the_model_that_has_it(
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # peft calls a renamed function of transformers
+def test_vllm_receives_an_adapter_as_a_folder_and_its_tokens_score_the_same(
     engine_server: ModuleType, tmp_path: Path
 ) -> None:
     peft = pytest.importorskip("peft", reason="the extra lora is not installed")
     torch.manual_seed(4)
     config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
-    mine: Any = peft.get_peft_model(tiny(1), config)
+    model: Any = peft.get_peft_model(tiny(1), config)
     merged = tiny(1)
     local = LocalEngine(merged, slots=64, max_length=32)
 
     def load(name: str, folder: str) -> None:
-        taken = peft.PeftModel.from_pretrained(tiny(1), folder).merge_and_unload()
-        restore_weights(merged, weight_tensors(taken))
+        loaded = peft.PeftModel.from_pretrained(tiny(1), folder).merge_and_unload()
+        restore_weights(merged, weight_tensors(loaded))
         local.refresh()
 
     with engine_server.serving(engine_server.Engine(local, "base", load=load)) as server:
         engine = RemoteEngine(RemoteSettings(server.url, retries=0), "base")
-        version = Handover(mine, EngineReceiver(engine), tmp_path).give()
+        version = sync_with_engine(model, engine, tmp_path).push()
         assert server.adapters == {version}
-        found = trajectories(practise(engine, 0))
+        found = trajectories(sample_groups(engine, 0))
         assert {each.model_version for each in found} == {version}
-        score = Trainer(mine, OptimiserSettings(learning_rate=1e-3)).score
+        score = Trainer(model, OptimiserSettings(learning_rate=1e-3)).score
         assert rescore(found, score, version=version, seed=0).largest_gap < 1e-4
-        before = copy_tensors(weight_tensors(mine))
+        before = copy_tensors(weight_tensors(model))
         with torch.no_grad():
-            next(each for name, each in mine.named_parameters() if "lora_B" in name).add_(0.1)
-        handover = Handover(mine, EngineReceiver(engine), tmp_path)
-        changed = handover.give()
-        assert changed != version and handover.give(before) == version and server.adapters == {version}
+            next(each for name, each in model.named_parameters() if "lora_B" in name).add_(0.1)
+        sync = sync_with_engine(model, engine, tmp_path)
+        changed = sync.push()
+        assert changed != version and sync.push(before) == version and server.adapters == {version}
 
 
-def test_a_form_that_the_engine_does_not_take_is_refused_before_anything_is_saved(
-    engine_server: ModuleType, tmp_path: Path
-) -> None:
-    vllm = EngineReceiver(RemoteEngine(RemoteSettings("http://127.0.0.1:1"), "base"))
+def test_an_unsupported_form_is_refused_before_anything_is_saved(engine_server: ModuleType, tmp_path: Path) -> None:
+    vllm = RemoteEngine(RemoteSettings("http://127.0.0.1:1"), "base")
     with pytest.raises(
         TrainingError, match="takes adapters while it runs, Qwen2ForCausalLM has no adapter: train with"
     ):
-        Handover(tiny(), vllm, tmp_path)
+        sync_with_engine(tiny(), vllm, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_weights_that_would_load_as_others_are_refused(tmp_path: Path) -> None:
-    class Nobody:
-        form = "checkpoint"
+def test_weights_that_would_load_differently_are_refused(tmp_path: Path) -> None:
+    def load(folder: Path, version: str) -> None:
+        pytest.fail("the weights must not be handed over")
 
-        def take(self, folder: Path, version: str) -> None:
-            raise AssertionError
-
-    receiver: Any = Nobody()
     model: Any = tiny()
     with pytest.raises(TrainingError, match="only float32 weights can be handed over"):
-        Handover(model.to(torch.bfloat16), receiver, tmp_path).give()
+        WeightSync(model.to(torch.bfloat16), load, tmp_path).push()
 
 
-def test_an_engine_that_cannot_read_the_folder_is_named_and_asked_again_next_time(
-    engine_server: ModuleType, tmp_path: Path
-) -> None:
+def test_a_failed_push_is_reported_and_repeated_next_time(engine_server: ModuleType, tmp_path: Path) -> None:
     served = Served(engine_server, tiny(2))
-    taken: Callable[[str, str], None] = served.engine.load
+    working: Callable[[str, str], None] = served.engine.load
 
     def load(name: str, folder: str) -> None:
         raise OSError(f"{folder}: no such folder here")
 
     served.engine.load = load
     with engine_server.serving(served.engine):
-        handover = Handover(tiny(1), EngineReceiver(sglang(served)), tmp_path)
+        sync = sync_with_engine(tiny(1), sglang(served), tmp_path)
         with pytest.raises(ModelError, match="no such folder here"):
-            handover.give()
-        served.engine.load = taken
-        assert handover.give() == weights_hash(served.model)
+            sync.push()
+        served.engine.load = working
+        assert sync.push() == weights_hash(served.model)

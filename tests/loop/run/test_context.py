@@ -1,4 +1,4 @@
-"""Opening a run: what is named must be there, and only the same run can go on."""
+"""Opening a run: names must exist, and a run resumes only with its own configuration."""
 
 import json
 import sys
@@ -16,47 +16,47 @@ from upturn.config import AgentConfig, ContextConfig, LoopConfig
 from upturn.errors import ConfigError, JournalError, StoreBusyError
 from upturn.loop.cycle import serve
 from upturn.loop.progress import NoProgress
-from upturn.loop.run.context import keep_agent_version, limits_of, open_run, policy_of, version_of
+from upturn.loop.run.context import limits_of, open_run, policy_of, store_agent_version, version_of
 from upturn.loop.run.preflight import check_names
 from upturn.loop.trainers.registry import parse_full_config
 from upturn.pool import Pool
 from upturn.records import AgentVersion, Run, fields_json, from_fields
 
 
-def test_everything_named_and_not_there_is_reported_together(desk: ModuleType, tmp_path: Path) -> None:
+def test_all_missing_names_are_reported_together(desk: ModuleType, tmp_path: Path) -> None:
     config = desk.config(("solver", "nobody"), tasks={"families": ["sums", "poems"]})
     with pytest.raises(ConfigError) as caught, desk.opened(tmp_path / "run", config):
         pass
     families, function = caught.value.problems
     assert families == "tasks.families names 'poems', which desk does not have; it has: sums, products"
     assert function.startswith("agents[1].import_path: 'toy_desk' has no 'nobody'")
-    assert not (tmp_path / "run").exists()  # found before any work
+    assert not (tmp_path / "run").exists()  # before any work
 
 
-def test_how_a_local_model_is_run_belongs_to_its_version() -> None:
+def test_a_version_has_the_options_of_its_local_model() -> None:
     agent = AgentConfig(name="chat", kind="local_model", model="m", temperature=0.5)
     options: dict[str, bool | int | float | str] = {"enable_thinking": False}
-    other = version_of(replace(agent, template_options=options, weights="bfloat16"))
+    version = version_of(replace(agent, template_options=options, weights="bfloat16"))
     assert version_of(agent).parameters == {"temperature": 0.5}
-    assert other.parameters == {"temperature": 0.5, "template_options": options, "weights": "bfloat16"}
-    assert from_fields(AgentVersion, fields_json(other)) == other
+    assert version.parameters == {"temperature": 0.5, "template_options": options, "weights": "bfloat16"}
+    assert from_fields(AgentVersion, fields_json(version)) == version
 
 
-def test_level_that_leaves_no_family_is_refused(desk: ModuleType, tmp_path: Path) -> None:
+def test_levels_without_a_family_are_refused(desk: ModuleType, tmp_path: Path) -> None:
     config = desk.config(tasks={"levels": [4]})
     with pytest.raises(ConfigError, match="leaves no family of desk; its levels: 1"), desk.opened(tmp_path, config):
         pass
 
 
-def test_reward_that_the_judge_does_not_give_is_refused(desk: ModuleType) -> None:
+def test_a_missing_reward_component_is_refused(desk: ModuleType) -> None:
     training = LoopConfig(train=("grpo",))
-    practising = replace(desk.config(rewards={"weights": {"success": 1.0, "beauty": 2.0}}), loop=training)
+    config = replace(desk.config(rewards={"weights": {"success": 1.0, "beauty": 2.0}}), loop=training)
     with pytest.raises(ConfigError, match="names 'beauty', which desk/1 does not give; it gives: success, eff"):
-        check_names(practising, desk.kit())
+        check_names(config, desk.kit())
     check_names(replace(desk.config(), loop=training), desk.kit())  # the default weights
 
 
-def test_unknown_environment_is_reported_with_the_other_problems(desk: ModuleType, tmp_path: Path) -> None:
+def test_an_unknown_environment_is_reported_with_the_other_problems(desk: ModuleType, tmp_path: Path) -> None:
     config = desk.config(("nobody",), environment={"name": "kitchen"})
     with pytest.raises(ConfigError) as caught, desk.opened(tmp_path / "run", config):
         pass
@@ -66,7 +66,7 @@ def test_unknown_environment_is_reported_with_the_other_problems(desk: ModuleTyp
     assert not (tmp_path / "run").exists()
 
 
-def test_run_goes_on_only_with_its_own_configuration_and_command(desk: ModuleType, tmp_path: Path) -> None:
+def test_a_run_resumes_only_with_its_own_configuration_and_command(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path):
         pass
     with pytest.raises(JournalError, match="config_hash is"), desk.opened(tmp_path, desk.config(run={"seed": 1})):
@@ -78,7 +78,7 @@ def test_run_goes_on_only_with_its_own_configuration_and_command(desk: ModuleTyp
         pass
 
 
-def test_pool_in_use_by_another_run_is_refused(desk: ModuleType, tmp_path: Path) -> None:
+def test_a_pool_in_use_by_another_run_is_refused(desk: ModuleType, tmp_path: Path) -> None:
     config = desk.config(pool={"path": str(tmp_path / "shared.db")})
     with (
         desk.opened(tmp_path / "one", config),
@@ -88,21 +88,21 @@ def test_pool_in_use_by_another_run_is_refused(desk: ModuleType, tmp_path: Path)
         pass
 
 
-def test_run_leaves_its_configuration_and_state(desk: ModuleType, tmp_path: Path) -> None:
+def test_a_run_saves_its_configuration_and_state(desk: ModuleType, tmp_path: Path) -> None:
     config = desk.config()
     with desk.opened(tmp_path / "run", config) as context:
-        (begun,) = context.pool.states(Run)
+        (running,) = context.pool.states(Run)
         context.finish()
         (done,) = context.pool.states(Run)
     saved = json.loads((tmp_path / "run" / "config.json").read_text())
     assert parse_full_config(saved) == config
-    assert (begun.id, begun.state, begun.config_hash) == ("run", "running", config.config_hash)
+    assert (running.id, running.state, running.config_hash) == ("run", "running", config.config_hash)
     assert done.state == "done"
     with desk.opened(tmp_path / "run", config) as context:
-        assert [run.state for run in context.pool.states(Run)] == ["done"]  # looking in does not undo it
+        assert [run.state for run in context.pool.states(Run)] == ["done"]  # opening it again does not change it
 
 
-def test_families_served_and_practised(desk: ModuleType, tmp_path: Path) -> None:
+def test_served_and_trained_families(desk: ModuleType, tmp_path: Path) -> None:
     plain = desk.config(tasks={"families": ["products", "sums"]})
     config = replace(plain, tasks=replace(plain.tasks, train_families=("sums",)))
     with desk.opened(tmp_path, config) as context:
@@ -110,42 +110,44 @@ def test_families_served_and_practised(desk: ModuleType, tmp_path: Path) -> None
         assert context.trained_families == ["sums"]
 
 
-def test_stream_goes_on_where_it_stood(desk: ModuleType, tmp_path: Path) -> None:
+def test_the_service_stream_continues_at_its_position(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path) as context:
-        whole = [task.id for task in context.next_tasks(12)]
+        expected = [task.id for task in context.next_tasks(12)]
         context.position.tasks_served = 0
-        assert [task.id for task in context.next_tasks(5) + context.next_tasks(7)] == whole
-        assert len(set(whole)) == 12
+        assert [task.id for task in context.next_tasks(5) + context.next_tasks(7)] == expected
+        assert len(set(expected)) == 12
 
 
-def test_tenant_is_that_of_all_evidence(desk: ModuleType, tmp_path: Path) -> None:
+def test_all_records_have_the_runs_tenant(desk: ModuleType, tmp_path: Path) -> None:
     shared = {"path": str(tmp_path / "shared.db")}
-    for tenant in ("acme", "umbrella"):  # the same seed: the same tasks, but not the same evidence
+    for tenant in ("acme", "umbrella"):  # the same seed: the same tasks, but separate records
         with desk.opened(tmp_path / tenant, desk.config(pool={**shared, "tenant": tenant})) as context:
             serve(context, "serve", 10)
     with Pool.open(tmp_path / "shared.db", read_only=True) as pool:
-        for tenant, others in (("acme", "umbrella"), ("umbrella", "acme")):
+        for tenant, other in (("acme", "umbrella"), ("umbrella", "acme")):
             assert len(list(pool.experiences(tenant=tenant))) == 10
-            assert all(others not in decision.task_id for decision in pool.decisions(tenant=tenant))
+            assert all(other not in decision.task_id for decision in pool.decisions(tenant=tenant))
         assert list(pool.tasks(tenant="default")) == []
 
 
-def test_version_gets_a_name_of_its_own_where_a_shared_pool_knows_another(desk: ModuleType, tmp_path: Path) -> None:
+def test_a_version_is_renamed_where_a_shared_pool_holds_another_of_its_name(
+    desk: ModuleType, tmp_path: Path
+) -> None:
     shared = {"path": str(tmp_path / "shared.db")}
     with desk.opened(tmp_path / "one", desk.config(("solver",), pool=shared)):
         pass
     with Pool.open(tmp_path / "shared.db") as pool:
         first = AgentVersion("solver", "base", "callable", model="toy_desk:solver")
         other = AgentVersion("solver", "base", "callable", model="toy_desk:adder")
-        assert keep_agent_version(pool, first) == first
-        renamed = keep_agent_version(pool, other)
+        assert store_agent_version(pool, first) == first
+        renamed = store_agent_version(pool, other)
         assert renamed.id.startswith("solver@base-")
-        assert keep_agent_version(pool, other) == renamed  # as when a run is resumed
+        assert store_agent_version(pool, other) == renamed  # as in a resumed run
         assert [version.id for version in pool.agent_versions()] == ["solver@base", renamed.id]
 
 
 @pytest.mark.parametrize(
-    ("settings", "wanted"),
+    ("settings", "expected"),
     [
         (
             {"kind": "local_model", "model": MODEL, "temperature": 0.5, "prompt": "be kind"},
@@ -187,20 +189,20 @@ def test_version_gets_a_name_of_its_own_where_a_shared_pool_knows_another(desk: 
         ),
     ],
 )
-def test_configured_agent_as_a_version(settings: dict[str, Any], wanted: AgentVersion) -> None:
-    assert version_of(AgentConfig(name="a", **settings)) == wanted
+def test_the_version_of_a_configured_agent(settings: dict[str, Any], expected: AgentVersion) -> None:
+    assert version_of(AgentConfig(name="a", **settings)) == expected
 
 
-def test_policy_and_limits_are_the_configured_ones(desk: ModuleType) -> None:
+def test_policy_and_limits_follow_the_configuration(desk: ModuleType) -> None:
     assert isinstance(policy_of(desk.config()), DiscountedThompson)
     assert isinstance(policy_of(desk.config(routing={"policy": "uniform"})), Uniform)
-    ruled = desk.config(routing={"policy": "rule_based", "default_agent": "solver"})
-    assert isinstance(policy_of(ruled), RuleBasedRouting)
+    rule_based = desk.config(routing={"policy": "rule_based", "default_agent": "solver"})
+    assert isinstance(policy_of(rule_based), RuleBasedRouting)
     limits = limits_of(desk.config(environment={"max_turns": 3, "max_tokens": 90, "max_action_tokens": 9}))
     assert (limits.max_turns, limits.max_tokens, limits.max_action_tokens, limits.max_seconds) == (3, 90, 9, None)
 
 
-def test_torch_is_as_it_was_when_a_run_is_over(desk: ModuleType, tmp_path: Path) -> None:
+def test_torch_settings_are_restored_after_a_run(desk: ModuleType, tmp_path: Path) -> None:
     threads, smallest = torch.get_num_threads(), sys.float_info.min
     config = parse_full_config(
         {

@@ -1,4 +1,4 @@
-"""Durable steps: exactly once when finished, again when interrupted, refused when they do not belong."""
+"""Durable steps: finished steps run once, interrupted ones again, and a journal of another run is refused."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def counting(calls: list[str], name: str, result: JsonValue) -> Callable[[], Jso
     return function
 
 
-def test_finished_step_is_not_run_again(tmp_path: Path) -> None:
+def test_a_finished_step_does_not_run_again(tmp_path: Path) -> None:
     calls: list[str] = []
     with opened(tmp_path) as journal:
         first = journal.json_step("a", counting(calls, "a", {"x": [1, 2.5, None, "é"]}))
@@ -43,7 +43,7 @@ def test_finished_step_is_not_run_again(tmp_path: Path) -> None:
     assert calls == ["a", "b"]
 
 
-def test_step_that_raised_is_run_again(tmp_path: Path) -> None:
+def test_a_step_that_raised_runs_again(tmp_path: Path) -> None:
     def fails() -> JsonValue:
         raise KeyboardInterrupt
 
@@ -56,7 +56,7 @@ def test_step_that_raised_is_run_again(tmp_path: Path) -> None:
     assert (step.name, step.is_finished, step.starts) == ("a", True, 2)
 
 
-def test_first_run_sees_what_a_resumed_run_sees(tmp_path: Path) -> None:
+def test_first_and_resumed_runs_see_the_same_result(tmp_path: Path) -> None:
     def encode(pair: tuple[int, int]) -> JsonValue:
         return list(pair)
 
@@ -73,7 +73,7 @@ def test_first_run_sees_what_a_resumed_run_sees(tmp_path: Path) -> None:
         assert journal.step("pair", lambda: (3, 4), encode=encode, decode=decode) == (1, 2)
 
 
-def test_later_changes_of_a_result_do_not_reach_the_journal(tmp_path: Path) -> None:
+def test_later_changes_of_a_result_do_not_affect_the_journal(tmp_path: Path) -> None:
     result: list[JsonValue] = [1]
     with opened(tmp_path) as journal:
         returned = journal.json_step("a", lambda: result)
@@ -89,14 +89,14 @@ def test_record_steps_round_trip(tmp_path: Path) -> None:
         assert journal.record_step("a", Feedback, lambda: Feedback("other", "decision", "", "", 0.0)) == feedback
 
 
-def test_step_names_are_used_once(tmp_path: Path) -> None:
+def test_a_step_name_is_used_once(tmp_path: Path) -> None:
     with opened(tmp_path) as journal:
         journal.json_step("a", lambda: 1)
         with pytest.raises(JournalError, match="'a' was called twice"):
             journal.json_step("a", lambda: 2)
 
 
-def test_nan_is_refused_and_the_step_stays_open(tmp_path: Path) -> None:
+def test_a_nan_is_refused_and_the_step_stays_unfinished(tmp_path: Path) -> None:
     with opened(tmp_path) as journal, pytest.raises(ValueError, match="not JSON compliant"):
         journal.json_step("a", lambda: float("nan"))
     with opened(tmp_path) as journal:
@@ -104,28 +104,28 @@ def test_nan_is_refused_and_the_step_stays_open(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "named"),
+    ("changed", "problem"),
     [
         ({"config_hash": "c1"}, "config_hash is 'c0' there and 'c1' now"),
         ({"version": "0.2.0"}, "version is '0.1.0' there and '0.2.0' now"),
         ({"command": "loop"}, "command is 'demo' there and 'loop' now"),
     ],
 )
-def test_another_run_is_refused_naming_both_sides(tmp_path: Path, other: dict[str, str], named: str) -> None:
+def test_another_run_is_refused_naming_both_sides(tmp_path: Path, changed: dict[str, str], problem: str) -> None:
     opened(tmp_path).close()
-    with pytest.raises(JournalError, match=named):
-        opened(tmp_path, **other)
-    opened(tmp_path).close()  # the refusal left it as it was, and unlocked
+    with pytest.raises(JournalError, match=problem):
+        opened(tmp_path, **changed)
+    opened(tmp_path).close()  # the refusal left it unchanged and unlocked
 
 
-def test_second_process_is_refused_with_the_first_ones_id(tmp_path: Path) -> None:
-    with opened(tmp_path), pytest.raises(JournalError, match=f"worked on by process {os.getpid()}"):
+def test_a_second_process_is_refused_with_the_id_of_the_first(tmp_path: Path) -> None:
+    with opened(tmp_path), pytest.raises(JournalError, match=f"process {os.getpid()} is working on the run"):
         opened(tmp_path)
     opened(tmp_path).close()
 
 
 @pytest.mark.parametrize("tail", [b'{"event":"finished","step":"b","res', b"\x00\x00\x00", b"{]\n", b'{"event"'])
-def test_torn_last_line_is_dropped_and_counted(tmp_path: Path, tail: bytes) -> None:
+def test_a_torn_last_line_is_dropped_and_counted(tmp_path: Path, tail: bytes) -> None:
     with opened(tmp_path) as journal:
         journal.json_step("a", lambda: 1)
     with (tmp_path / FILE_NAME).open("ab") as file:
@@ -151,12 +151,12 @@ def test_cut_at_every_byte_loses_at_most_the_last_step(tmp_path: Path) -> None:
         complete = text[:length].rpartition(b"\n")[0]
         with opened(cut) as journal:
             for name in ("a", "b"):
-                kept = f'"finished","step":"{name}"'.encode() in complete
-                assert journal.json_step(name, lambda: 2) == (1 if kept else 2)
+                is_kept = f'"finished","step":"{name}"'.encode() in complete
+                assert journal.json_step(name, lambda: 2) == (1 if is_kept else 2)
 
 
 @pytest.mark.parametrize(
-    ("lines", "what"),
+    ("lines", "problem"),
     [
         (b'{]\n{"event":"opened"}\n', "line 1 is damaged: not JSON"),
         (b'{"event":"opened","pid":1,"torn":0}\n', "the first line must name the run"),
@@ -165,13 +165,13 @@ def test_cut_at_every_byte_loses_at_most_the_last_step(tmp_path: Path) -> None:
         (b'{"event":"invented"}\n', "event 'invented'"),
     ],
 )
-def test_damaged_journal_is_refused(tmp_path: Path, lines: bytes, what: str) -> None:
+def test_a_damaged_journal_is_refused(tmp_path: Path, lines: bytes, problem: str) -> None:
     (tmp_path / FILE_NAME).write_bytes(lines)
-    with pytest.raises(JournalError, match=what):
+    with pytest.raises(JournalError, match=problem):
         opened(tmp_path)
 
 
-def test_progress_tells_steps_times_and_holder(tmp_path: Path) -> None:
+def test_progress_has_steps_times_and_holder(tmp_path: Path) -> None:
     moments = iter(datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=second) for second in range(10))
     with Journal.open(
         tmp_path, config_hash="c0", version="0.1.0", command="demo", clock=lambda: next(moments)
@@ -184,7 +184,7 @@ def test_progress_tells_steps_times_and_holder(tmp_path: Path) -> None:
     assert (progress.key.command, progress.opened, progress.torn_lines, progress.pid) == ("demo", 1, 0, None)
 
 
-def test_progress_of_no_run_is_an_error(tmp_path: Path) -> None:
+def test_progress_of_a_missing_run_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="holds no run"):
         read_progress(tmp_path)
 
@@ -221,7 +221,7 @@ def test_killed_anywhere_resumes_to_the_same_result(tmp_path: Path) -> None:
             path = tmp_path / FILE_NAME
             size = path.stat().st_size if path.exists() else 0
             while process.poll() is None and (not path.exists() or path.stat().st_size == size):
-                time.sleep(0.001)  # until it has begun to journal
+                time.sleep(0.001)  # until it has written to the journal
             time.sleep(draw.uniform(0, 0.05))
             if kills < 4 and process.poll() is None:
                 process.send_signal(signal.SIGKILL)
@@ -231,11 +231,11 @@ def test_killed_anywhere_resumes_to_the_same_result(tmp_path: Path) -> None:
                 output = process.communicate(timeout=60)[0]
                 assert process.returncode == 0
     assert output == expected
-    assert kills >= 2, "too few kills fell into the work to say anything"
+    assert kills >= 2, "too few kills hit the work to show anything"
     lines = [json.loads(line) for line in (tmp_path / FILE_NAME).read_text().splitlines()]
     finished = [line["step"] for line in lines if line["event"] == "finished"]
     assert finished == [f"step-{index}" for index in range(STEPS)]
-    # A finished step ran no more after it finished: its effects all come before the next step's.
+    # A finished step did not run again: all its effects come before the next step's.
     effects = [int(index) for index in (tmp_path / "effects").read_text().split()]
     assert effects == sorted(effects)
     progress = read_progress(tmp_path)

@@ -1,4 +1,4 @@
-"""What is said of a training run that a step left behind."""
+"""Summaries of a step's training run."""
 
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +18,7 @@ from upturn.training.runs.run_folder import (
 )
 
 
-def _run(folder: Path, *, unit: str, kept_units: int, keep: str) -> None:
+def _write_run(folder: Path, *, unit: str, kept_units: int, keep: str) -> None:
     folder.mkdir(parents=True)
     plan = RunPlan(2, 1, 1, keep, unit=unit)  # type: ignore[arg-type]
     write_description(folder, RunDescription({"algorithm": "toy"}, plan, "success on new tasks"))
@@ -29,10 +29,10 @@ def _run(folder: Path, *, unit: str, kept_units: int, keep: str) -> None:
     write_outcome(folder, TrainingOutcome("finished", 2, 2, keep, kept_units, "ab", best, best))  # type: ignore[arg-type]
 
 
-def test_it_is_told_how_far_training_got_and_what_was_kept(desk: ModuleType, tmp_path: Path) -> None:
+def test_the_summary_says_how_far_training_got_and_which_weights_are_kept(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path) as context:
         assert not has_run(context, "grpo")
-        _run(training_folder(context, "grpo"), unit="iteration", kept_units=0, keep="best")
+        _write_run(training_folder(context, "grpo"), unit="iteration", kept_units=0, keep="best")
         assert has_run(context, "grpo")
         assert limits_summary(context, "grpo") == ""
         assert training_summary(context, "grpo") == (
@@ -41,22 +41,20 @@ def test_it_is_told_how_far_training_got_and_what_was_kept(desk: ModuleType, tmp
         )
 
 
-def test_a_warm_up_is_told_for_its_weights_are_not_those_from_before_training(
-    desk: ModuleType, tmp_path: Path
-) -> None:
+def test_the_summary_includes_a_warm_up(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path) as context:
         folder = training_folder(context, "world-model")
-        _run(folder, unit="iteration", kept_units=0, keep="best")
-        _run(folder / WARM_UP_FOLDER, unit="optimiser step", kept_units=2, keep="final")
+        _write_run(folder, unit="iteration", kept_units=0, keep="best")
+        _write_run(folder / WARM_UP_FOLDER, unit="optimiser step", kept_units=2, keep="final")
         assert training_summary(context, "world-model") == (
-            "A supervised warm-up went before. All 2 optimiser steps were done. Then practice began. All 2 "
+            "Supervised warm-up: All 2 optimiser steps were done. RL training: All 2 "
             "iterations were done. The weights after the warm-up are kept: the best of 3 evaluations. The score is "
             "success on new tasks."
         )
 
 
 @pytest.mark.parametrize("kept", [1, 2])
-def test_the_unit_that_is_kept_is_named(desk: ModuleType, tmp_path: Path, kept: int) -> None:
+def test_the_summary_names_the_kept_unit(desk: ModuleType, tmp_path: Path, kept: int) -> None:
     with desk.opened(tmp_path) as context:
-        _run(training_folder(context, "x"), unit="round", kept_units=kept, keep="best")
+        _write_run(training_folder(context, "x"), unit="round", kept_units=kept, keep="best")
         assert f"The weights after round {kept} are kept" in training_summary(context, "x")

@@ -1,4 +1,4 @@
-"""The card of a run that trained by itself: every word of it, and that it claims no more than was measured."""
+"""The card of a training run: its text, and that it claims no more than was measured."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,7 +10,7 @@ import pytest
 from upturn import __version__
 from upturn.loop.evaluation.evaluate import compare, evaluate_heldout
 from upturn.loop.run.context import Context
-from upturn.loop.trainers.candidate import Learned
+from upturn.loop.trainers.candidate import TrainedVersion
 from upturn.loop.trainers.model_card import FILE, card, write_card
 from upturn.loop.trainers.train_command import TrainingResult
 from upturn.records import AgentVersion, Result
@@ -23,19 +23,19 @@ BETTER = AgentVersion(
 
 @pytest.fixture
 def context(desk: ModuleType, tmp_path: Path) -> Iterator[Context]:
-    with desk.opened(tmp_path / "run", desk.config(("adder",))) as found:
-        yield found
+    with desk.opened(tmp_path / "run", desk.config(("adder",))) as context:
+        yield context
 
 
-def _taught(context: Context, candidate: AgentVersion, *lines: str, ending: str = "All done.") -> TrainingResult:
+def _result(context: Context, candidate: AgentVersion, *lines: str, ending: str = "All done.") -> TrainingResult:
     incumbent = context.router.registry.served("adder").incumbent
     before = evaluate_heldout(context, "heldout-before", incumbent)
-    learned = Learned(candidate, (Result("extra", 1.0),), lines)
+    trained = TrainedVersion(candidate, (Result("extra", 1.0),), lines)
     if candidate.id == incumbent.id:
-        return TrainingResult("sft", incumbent, before, before, None, ending, learned)
+        return TrainingResult("sft", incumbent, before, before, None, ending, trained)
     after = evaluate_heldout(context, "heldout-after", candidate)
     return TrainingResult(
-        "sft", incumbent, before, after, compare(context, "validation", before, after), ending, learned
+        "sft", incumbent, before, after, compare(context, "validation", before, after), ending, trained
     )
 
 
@@ -44,43 +44,43 @@ def _plain(text: str) -> str:
     return text.replace("\N{NO-BREAK SPACE}", " ")
 
 
-def _known(text: str, context: Context) -> str:
-    """Without what differs from run to run."""
+def _stable(text: str, context: Context) -> str:
+    """Without values that differ from run to run."""
     text = _plain(text)
     text = text.replace(context.config.config_hash, "HASH").replace(str(context.run_dir), "RUN")
     return "\n".join("| time |" if line.startswith("| time |") else line for line in text.splitlines())
 
 
-def test_every_word_of_a_better_versions_card(context: Context) -> None:
+def test_the_card_of_a_better_version(context: Context) -> None:
     """Sums and products take turns; the incumbent solves sums, the candidate all."""
-    found = card(context, _taught(context, BETTER, "", "A line of the lesson's own."))
+    text = card(context, _result(context, BETTER, "", "A line of the algorithm."))
     assert (
-        _known(found, context)
+        _stable(text, context)
         == f"""\
 # adder@sft-01234567
 
 On 32 held-out tasks, success went from 50.0 % (95 % interval 34.3–65.6 %, n = 32) to 100 % (95 % interval \
 100–100 %, n = 32). Compared task by task: +50.0 points (95 % interval +34.3 to +65.6, n = 32). Intervals are \
-95 %, by bootstrap over tasks; one seed of training, so they say nothing of other seeds.
+95 %, by bootstrap over tasks; training had one seed, and other seeds may differ.
 
 Validation: pass: gain +50.0 points [+34.3, +65.6], n=32.
 
 All done.
 
-A line of the lesson's own.
+A line of the algorithm.
 
 | | |
 |---|---|
-| way of learning | `upturn train sft` |
-| made from | `adder@base` |
-| learned from | snapshot `abcdef` of `RUN/pool.db` |
+| algorithm | `upturn train sft` |
+| parent | `adder@base` |
+| training data | snapshot `abcdef` of `RUN/pool.db` |
 | weights | `0123456789abcdef` in `toy_desk:solver` |
 | environment | desk: sums, products |
-| judged by | desk/1 |
-| serves | default |
+| verifier | desk/1 |
+| tenants | default |
 | seed, configuration | 0, `HASH` (config.json) |
 | time |
-| made by | Upturn {__version__} |
+| Upturn | {__version__} |
 
 | family | held-out tasks | before | after |
 |---|---|---|---|
@@ -91,42 +91,42 @@ A line of the lesson's own.
 
 def test_no_change_is_called_no_significant_change(context: Context) -> None:
     same = replace(BETTER, version="grpo-1", model="toy_desk:adder", snapshot=None)
-    found = _plain(card(context, _taught(context, same)))
-    assert "success went from 50.0 %" in found
-    assert "Compared task by task: no significant change (0.0 points" in found
-    assert "Validation: hold: no significant improvement" in found
-    assert "learned from" not in found
+    text = _plain(card(context, _result(context, same)))
+    assert "success went from 50.0 %" in text
+    assert "Compared task by task: no significant change (0.0 points" in text
+    assert "Validation: hold: no significant improvement" in text
+    assert "training data" not in text
 
 
-def test_a_run_that_kept_nothing_says_so_and_why(context: Context) -> None:
+def test_a_run_without_a_new_version_says_why(context: Context) -> None:
     incumbent = context.router.registry.served("adder").incumbent
-    found = card(context, _taught(context, incumbent, ending="Safety was above its limit. Nothing was kept."))
-    assert found.startswith(
-        "# adder@base\n\nNo new version was made. Safety was above its limit. Nothing was kept.\n"
+    text = card(context, _result(context, incumbent, ending="Safety was above its limit. Nothing was kept."))
+    assert text.startswith(
+        "# adder@base\n\nThere is no new version. Safety was above its limit. Nothing was kept.\n"
     )
-    assert "| weights | `as they were given` in `toy_desk:adder` |" in found
-    assert "held-out tasks" not in found
+    assert "| weights | `as configured` in `toy_desk:adder` |" in text
+    assert "held-out tasks" not in text
 
 
-def test_time_is_counted_once_where_steps_have_steps_within(context: Context) -> None:
-    """As trials of a lesson do: what they took is in what the lesson took."""
+def test_the_time_of_nested_steps_is_counted_once(context: Context) -> None:
+    """The time of a trial is part of its run's."""
 
-    def within() -> str:
+    def outer() -> str:
         context.journal.json_step("inner", lambda: "done")
         return "done"
 
-    context.journal.json_step("train", within)
-    taught = _taught(context, BETTER)
+    context.journal.json_step("train", outer)
+    result = _result(context, BETTER)
     steps = {step.name: step.seconds or 0.0 for step in context.journal.progress().steps}
     assert set(steps) == {"train", "inner", "heldout-before", "heldout-after", "validation"}
-    (line,) = [each for each in card(context, taught).splitlines() if each.startswith("| time |")]
+    (line,) = [line for line in card(context, result).splitlines() if line.startswith("| time |")]
     shown = float(_plain(line).split("|")[2].split()[0])
     assert shown == pytest.approx(sum(steps.values()) - steps["inner"], abs=0.051)
     assert line.endswith("s, held-out evaluations included |")
 
 
-def test_the_card_lies_in_the_runs_folder(context: Context) -> None:
-    taught = _taught(context, BETTER)
-    path = write_card(context, taught)
+def test_the_card_is_in_the_runs_folder(context: Context) -> None:
+    result = _result(context, BETTER)
+    path = write_card(context, result)
     assert path == str(context.run_dir / FILE)
-    assert Path(path).read_text(encoding="utf-8") == card(context, taught)
+    assert Path(path).read_text(encoding="utf-8") == card(context, result)

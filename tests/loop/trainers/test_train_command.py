@@ -1,4 +1,4 @@
-"""The commands of ``upturn train``: what the configuration tells them, what is refused; and a whole run."""
+"""``upturn train``: its settings, what is refused, and a whole run."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -13,16 +13,18 @@ from upturn.config import OptimiserSettings
 from upturn.errors import ConfigError
 from upturn.loop.evaluation.evaluate import HeldoutResult
 from upturn.loop.run.context import Context
-from upturn.loop.trainers import expert_iteration as imitation
 from upturn.loop.trainers import mixture, online_dpo, ppo, registry
-from upturn.loop.trainers.candidate import Learned
-from upturn.loop.trainers.pool_data import check_evidence, with_copied_pool
+from upturn.loop.trainers.candidate import TrainedVersion
+from upturn.loop.trainers.expert_iteration import Variant
+from upturn.loop.trainers.pool_data import check_pool, with_copied_pool
 from upturn.loop.trainers.registry import ALGORITHMS, algorithm, parse_full_config, section_name, sections
-from upturn.loop.trainers.rl_training import Course
+from upturn.loop.trainers.rl_training import RlSpec
 from upturn.loop.trainers.train_command import check, run_training
 from upturn.pool import Pool
 from upturn.records import AgentVersion
+from upturn.training import OnlineSettings
 from upturn.training.algorithms.dpo import DpoSettings
+from upturn.training.algorithms.expert_iteration import RejectionSettings, StarSettings
 from upturn.training.algorithms.kto import KtoSettings
 from upturn.training.algorithms.offline import OfflineSettings
 from upturn.training.algorithms.ppo import CriticSettings
@@ -83,24 +85,25 @@ def test_shares_of_levels_are_a_table_by_level() -> None:
             parse_full_config({"agents": [NANO], "curriculum": {"levels": {"final_mix": mix}}})
 
 
-COURSES: Mapping[str, Callable[[Context], Course]] = {
-    "ppo": lambda context: ppo._course(context, {"sums": 1.0}, "x"),
-    "online_dpo": lambda context: online_dpo._course(context, {"sums": 1.0}, "x"),
-    "mixture": lambda context: mixture._course(context, {"sums": 1.0}, "x"),
-    "rejection": lambda context: imitation.Imitation("rejection")._course(context, {"sums": 1.0}, "x"),
-    "star": lambda context: imitation.Imitation("star")._course(context, {"sums": 1.0}, "x"),
+SPECS: Mapping[str, Callable[[Context, str, Mapping[str, float]], RlSpec]] = {
+    "ppo": ppo._spec,
+    "online_dpo": online_dpo._spec,
+    "mixture": mixture._spec,
+    "rejection": Variant("rejection", RejectionSettings, "").spec,
+    "star": Variant("star", StarSettings, "").spec,
 }
 
 
-@pytest.mark.parametrize("section", COURSES)
-def test_practice_goes_as_its_section_says(desk: ModuleType, tmp_path: Path, section: str) -> None:
-    asked = {"tasks_per_iteration": 5, "group_size": 3, "incumbent_share": 0.25}
-    with desk.opened(tmp_path, desk.config(**{section: asked})) as context:
-        course = COURSES[section](context)
-        assert type(course.section) is type(context.config.algorithms[section])
-    assert course.practice.attempts == 3
-    assert (course.section.tasks_per_iteration, course.section.incumbent_share) == (5, 0.25)
-    assert course.weights == {"sums": 1.0}
+@pytest.mark.parametrize("section", SPECS)
+def test_a_run_on_rollouts_has_the_settings_of_its_section(desk: ModuleType, tmp_path: Path, section: str) -> None:
+    values = {"tasks_per_iteration": 5, "group_size": 3, "incumbent_share": 0.25}
+    with desk.opened(tmp_path, desk.config(**{section: values})) as context:
+        spec = SPECS[section](context, "x", {"sums": 1.0})
+        assert type(spec.settings) is type(context.config.algorithms[section])
+    assert isinstance(spec.settings, OnlineSettings)
+    assert spec.rollouts.group_size == 3
+    assert (spec.settings.tasks_per_iteration, spec.settings.incumbent_share) == (5, 0.25)
+    assert spec.weights == {"sums": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -111,33 +114,32 @@ def test_practice_goes_as_its_section_says(desk: ModuleType, tmp_path: Path, sec
         ({"by": "turn", "valued_by": "state_values", "continuations": 3, "gamma": 0.5}, 3, 0.5),
     ],
 )
-def test_states_are_measured_where_actions_are_valued_by_them(
+def test_online_dpo_measures_states_where_actions_are_valued_by_them(
     desk: ModuleType, tmp_path: Path, pairs: dict[str, object], continuations: int, gamma: float
 ) -> None:
     with desk.opened(tmp_path, desk.config(online_dpo={"pairs": pairs})) as context:
-        practice = COURSES["online_dpo"](context).practice
-    assert (practice.continuations, practice.gamma) == (continuations, gamma)
+        rollouts = online_dpo._spec(context, "x").rollouts
+    assert (rollouts.continuations, rollouts.gamma) == (continuations, gamma)
 
 
-def test_a_critic_is_there_where_it_has_a_share() -> None:
+def test_online_dpo_has_a_critic_where_it_has_a_share() -> None:
     def critic(pairs: dict[str, object]) -> object:
         config = parse_full_config({"agents": [NANO], "online_dpo": {"pairs": pairs}})
-        return online_dpo.settings(config).critic
+        return online_dpo.configured(config).critic
 
     assert critic({"by": "turn"}) is None
     assert critic({"by": "turn", "monte_carlo_share": 0.5}) == CriticSettings()
     assert critic({"by": "turn", "monte_carlo_share": 0.0, "gamma": 0.9}) == CriticSettings()
 
 
-@pytest.mark.parametrize(("section", "weights"), [("sft", 0.0)])
-def test_a_mixture_of_practice_alone_is_refused(section: str, weights: float) -> None:
+def test_a_mixture_of_grpo_alone_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"mixture\.sft, mixture\.dpo and mixture\.kto are all 0"):
-        mixture.settings(parse_full_config({"agents": [NANO], "mixture": {section: weights}}))
+        mixture.check(parse_full_config({"agents": [NANO], "mixture": {"sft": 0.0}}))
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_nothing_is_trained_where_the_loop_trains_nothing(desk: ModuleType, name: str) -> None:
-    with pytest.raises(ConfigError, match=r"loop\.train = \[\] says that no agent"):
+    with pytest.raises(ConfigError, match=r"loop\.train = \[\] means that no agent"):
         check(desk.config(), name)
 
 
@@ -150,8 +152,8 @@ def test_nothing_is_trained_where_the_loop_trains_nothing(desk: ModuleType, name
         ("dpo", {"dpo": {"min_margin": 0.25}}, "dpo: min_margin = 0.25 has no effect without old and new"),
         (
             "rft",
-            {"rft": {"second_base": MODEL}},
-            f"rft.second_base = {MODEL!r} is the model that is trained",
+            {"rft": {"replication_model": MODEL}},
+            f"rft.replication_model = {MODEL!r} is the model that is trained",
         ),
         ("rft", {"rft": {"examples": 5}}, "rft: tasks_per_iteration = 10 is more than examples = 5"),
         ("ppo", {"ppo": {"iterations": 5, "critic": {"alone_iterations": 5}}}, "ppo: critic.alone_iterations=5"),
@@ -175,42 +177,44 @@ def test_nothing_is_trained_where_the_loop_trains_nothing(desk: ModuleType, name
         (
             "grpo",
             {"grpo": {"staleness": 1}, "curriculum": {"policy": "uniform"}},
-            "curriculum.policy = 'uniform' decides by what the last iteration came to",
+            "curriculum.policy = 'uniform' chooses tasks by the last iteration's results",
         ),
     ],
 )
-def test_what_cannot_be_is_told_before_anything_is_opened(name: str, raw: dict[str, Any], problem: str) -> None:
+def test_contradictions_are_reported_before_anything_is_opened(
+    name: str, raw: dict[str, Any], problem: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
         check(parse_full_config({"agents": [NANO], **raw}), name)
     assert caught.value.problems[0].startswith(problem)
 
 
-def test_all_problems_of_several_sections_are_told_together() -> None:
+def test_all_problems_of_several_sections_are_reported_together() -> None:
     with pytest.raises(ConfigError) as caught:
         parse_full_config({"agents": [NANO], "dpo": {"old": "a@1"}, "ppo": {"iterations": 0}, "kot": {}})
     assert len(caught.value.problems) == 3
 
 
 @pytest.mark.parametrize("algorithm", sorted(FROM_POOL))
-def test_a_pool_that_is_needed_and_not_there_is_refused_and_not_made(
+def test_a_missing_pool_is_refused_and_not_created(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=r"pool\.path is empty.*upturn ingest"):
-        check_evidence(parse_full_config({"agents": [NANO]}), algorithm)
+        check_pool(parse_full_config({"agents": [NANO]}), algorithm)
     with pytest.raises(ConfigError, match=r"there is no file pool\.path = 'gone\.db' in .*upturn ingest"):
-        check_evidence(parse_full_config({"agents": [NANO], "pool": {"path": "gone.db"}}), algorithm)
+        check_pool(parse_full_config({"agents": [NANO], "pool": {"path": "gone.db"}}), algorithm)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_looking_works_on_a_copy_of_the_pool(desk: ModuleType, tmp_path: Path) -> None:
+def test_a_plan_works_on_a_copy_of_the_pool(desk: ModuleType, tmp_path: Path) -> None:
     path = tmp_path / "shared.db"
     settings = desk.config(pool={"path": str(path)})
     with desk.opened(tmp_path / "run", settings) as context:
         context.finish()
-        looked_at = with_copied_pool(settings, tmp_path, is_read=True)  # while another process holds it
-    assert looked_at.pool.path == str(tmp_path / "copy.db")
-    with Pool.open(path, read_only=True) as pool, Pool.open(looked_at.pool.path, read_only=True) as copy:
+        copied = with_copied_pool(settings, tmp_path, is_read=True)  # while another process holds it
+    assert copied.pool.path == str(tmp_path / "copy.db")
+    with Pool.open(path, read_only=True) as pool, Pool.open(copied.pool.path, read_only=True) as copy:
         assert list(copy.agent_versions()) == list(pool.agent_versions())
     assert with_copied_pool(settings, tmp_path, is_read=False).pool.path == ""
 
@@ -230,38 +234,38 @@ TINY = {
 }
 
 
-def test_the_exams_models_are_gone_while_training_holds_its_own(
+def test_the_models_of_the_evaluation_are_unloaded_before_training(
     desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def examined(context: Context, _name: str, version: AgentVersion) -> HeldoutResult:
+    def evaluate(context: Context, _name: str, version: AgentVersion) -> HeldoutResult:
         context.runtime.renderer(version)
         engines.append(len(context.runtime._engines))
         return HeldoutResult("heldout", version.id, 1.0, ())
 
-    def trained(context: Context, parent: AgentVersion, _before: HeldoutResult, _name: str) -> Learned:
+    def train(context: Context, parent: AgentVersion, _before: HeldoutResult, _name: str) -> TrainedVersion:
         engines.append(len(context.runtime._engines))
-        return Learned(parent)
+        return TrainedVersion(parent)
 
     engines: list[int] = []
-    monkeypatch.setattr("upturn.loop.trainers.train_command.evaluate_heldout", examined)
+    monkeypatch.setattr("upturn.loop.trainers.train_command.evaluate_heldout", evaluate)
     config = parse_full_config(TINY)
-    fake = replace(algorithm("iterated"), train=trained)
+    fake = replace(algorithm("iterated"), train=train)
     monkeypatch.setattr(registry, "algorithm", lambda _: fake)
     with desk.opened(tmp_path, config) as context:
         assert not run_training(context, "iterated").ending
     assert engines == [1, 0]
 
 
-def test_a_whole_run_makes_a_version_and_a_resumed_one_makes_it_again(desk: ModuleType, tmp_path: Path) -> None:
+def test_a_whole_run_trains_a_version_and_a_resumed_one_returns_the_same(desk: ModuleType, tmp_path: Path) -> None:
     """One round of three tasks in errands."""
     config = parse_full_config(TINY)
     with desk.opened(tmp_path / "run", config) as context:
-        taught = run_training(context, "iterated")
+        result = run_training(context, "iterated")
     with desk.opened(tmp_path / "run", config) as context:
         again = run_training(context, "iterated")
-    assert again == taught
-    assert taught.candidate.parent == taught.incumbent.id == "nano@base"
-    assert Path(taught.candidate.model).is_dir()
-    assert taught.ending.startswith("Its one round was done. The weights ")
-    assert [each.name for each in taught.results()] == ["success_before", "success_after", "gain", "validation"]
-    assert taught.before.interval().n == taught.after.interval().n == 30
+    assert again == result
+    assert result.candidate.parent == result.incumbent.id == "nano@base"
+    assert Path(result.candidate.model).is_dir()
+    assert result.ending.startswith("Its one round was done. The weights ")
+    assert [figure.name for figure in result.results()] == ["success_before", "success_after", "gain", "validation"]
+    assert result.before.interval().n == result.after.interval().n == 30

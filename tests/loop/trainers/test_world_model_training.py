@@ -1,4 +1,4 @@
-"""The world-model stage within a run: from stored attempts of all kinds to a version that goes on to practise."""
+"""World-model training within a run: from stored trajectories of all outcomes to a version."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -11,19 +11,20 @@ from benchmarks.errands import ENVIRONMENT, MODEL
 from upturn.config import AgentConfig
 from upturn.errors import TrainingError
 from upturn.loop.cycle import serve
+from upturn.loop.evaluation.evaluate import HeldoutResult
 from upturn.loop.rollouts.policy_worker import PolicyWorker
 from upturn.loop.run.context import Context, version_of
 from upturn.loop.trainers import world_model
 from upturn.loop.trainers.candidate import training_folder
-from upturn.loop.trainers.pool_data import demonstrations_in
+from upturn.loop.trainers.pool_data import load_demonstrations
 from upturn.loop.trainers.registry import parse_full_config
 from upturn.loop.trainers.training_plan import Plan
 from upturn.loop.trainers.world_model import (
     is_held_out,
-    observed,
-    own_rows,
+    rehearsal_rows,
+    split_transitions,
     take_world_snapshot,
-    train_world_model,
+    train,
 )
 from upturn.models.shipped import load_local
 from upturn.report.training import TrainingReport
@@ -57,58 +58,61 @@ NANO = AgentConfig(name="nano", kind="local_model", model=MODEL)
 
 
 def _opened(desk: ModuleType, folder: Path) -> AbstractContextManager[Context]:
-    opened: AbstractContextManager[Context] = desk.opened(folder, parse_full_config(ERRANDS))
+    config = parse_full_config(ERRANDS).with_sections(SHORT)
+    opened: AbstractContextManager[Context] = desk.opened(folder, config)
     return opened
 
 
 def test_a_plan_counts_the_predictions_that_are_sampled(
     desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two seconds each: those of practice, of what is too easy before it, and of the evaluations."""
-    rest = Plan("world-model", "", 7, "iteration", 1, 1, 1, 100.0, "")
-    monkeypatch.setattr(world_model, "rows_plan", lambda *_, **__: rest)
-    monkeypatch.setattr(world_model, "FEW_TRANSITIONS", 3)
-    own = {"iterations": 7, "evaluate_every": 3, "transitions_per_iteration": 5, "group_size": 4}
-    settings = parse_full_config({**ERRANDS, "pool": {"path": str(tmp_path / "pool.db")}, "world_model": own})
+    """Two seconds each: those of RL training, of the easy ones filtered before it, and of the evaluations."""
+    base = Plan("world-model", "", 7, "iteration", 1, 1, 1, 100.0, "")
+    monkeypatch.setattr(world_model, "plan_on_rows", lambda *_, **__: base)
+    monkeypatch.setattr(world_model, "PROBE_TRANSITIONS", 3)
+    section = {"iterations": 7, "evaluate_every": 3, "transitions_per_iteration": 5, "group_size": 4}
+    settings = parse_full_config({**ERRANDS, "pool": {"path": str(tmp_path / "pool.db")}, "world_model": section})
     with desk.opened(tmp_path / "run", settings) as context:
         serve(context, "serve", 32)
         worker = PolicyWorker(context.runtime, version_of(NANO))
-        world = observed(demonstrations_in(context, take_world_snapshot(context)), worker)
-        assert world_model._seconds(worker, world.trained[:2]) > 0
+        transitions = split_transitions(load_demonstrations(context, take_world_snapshot(context)), worker)
+        assert world_model.prediction_seconds(worker, transitions.trained[:2]) > 0
         probed: list[int] = []
 
-        def seconds(_: PolicyWorker, some: Sequence[object]) -> float:
-            probed.append(len(some))
+        def seconds(_: PolicyWorker, probe: Sequence[object]) -> float:
+            probed.append(len(probe))
             return 2.0
 
-        monkeypatch.setattr(world_model, "_seconds", seconds)
-        found = world_model.plan(context, version_of(NANO))
-    predictions = 7 * 5 * 4 + 8 * len(world.trained) + 4 * len(world.held_out)
-    assert len(world.trained) > 3 and world.held_out
-    assert (found.seconds, probed) == (100.0 + 2.0 * predictions, [3])
-    assert found.basis.endswith("predictions of 3 of their answers take here; without held-out evaluations")
+        monkeypatch.setattr(world_model, "prediction_seconds", seconds)
+        plan = world_model.plan(context, version_of(NANO))
+    predictions = 7 * 5 * 4 + 8 * len(transitions.trained) + 4 * len(transitions.held_out)
+    assert len(transitions.trained) > 3 and transitions.held_out
+    assert (plan.seconds, probed) == (100.0 + 2.0 * predictions, [3])
+    assert plan.basis.endswith("predictions of 3 of their answers on this machine; without held-out evaluations")
 
 
 @pytest.mark.slow
-def test_attempts_of_all_kinds_teach_the_world_and_become_a_version(desk: ModuleType, tmp_path: Path) -> None:
+def test_trajectories_of_all_outcomes_train_a_version(desk: ModuleType, tmp_path: Path) -> None:
     with _opened(desk, tmp_path / "run") as context:
         serve(context, "serve", 32)
         snapshot = take_world_snapshot(context)
-        world = observed(demonstrations_in(context, snapshot), PolicyWorker(context.runtime, version_of(NANO)))
-        attempts = demonstrations_in(context, snapshot)
-        own = [each for each in attempts if each.agent_version == version_of(NANO).id]
-        rehearsed = own_rows(attempts, version_of(NANO))
-        version = train_world_model(context, version_of(NANO), snapshot, "world", settings=SHORT)
+        stored = load_demonstrations(context, snapshot)
+        transitions = split_transitions(stored, PolicyWorker(context.runtime, version_of(NANO)))
+        own = [trajectory for trajectory in stored if trajectory.agent_version == version_of(NANO).id]
+        rehearsed = rehearsal_rows(stored, version_of(NANO))
+        version = train(context, version_of(NANO), HeldoutResult("before", "", 1.0, ()), "world").version
         folder = training_folder(context, "world")
-    trajectories = {name.rpartition("/")[0] for name in (each.id for each in world.trained)}
+    trajectories = {name.rpartition("/")[0] for name in (each.id for each in transitions.trained)}
     assert len(snapshot.trajectory_ids) == 32
     assert {row.trajectory_id for row in rehearsed} == {each.id for each in own}
     assert 0 < len(own) < 32
     assert trajectories < set(snapshot.trajectory_ids)
-    assert {"mail.move", "user.finish"} <= {each.tool for each in world.trained}
-    assert {is_held_out(each.task_id) for each in world.trained} == {False}
-    assert {is_held_out(each.task_id) for each in world.held_out} == {True}
-    assert {each.prompt_ids for each in world.trained}.isdisjoint(each.prompt_ids for each in world.held_out)
+    assert {"mail.move", "user.finish"} <= {each.tool for each in transitions.trained}
+    assert {is_held_out(each.task_id) for each in transitions.trained} == {False}
+    assert {is_held_out(each.task_id) for each in transitions.held_out} == {True}
+    assert {each.prompt_ids for each in transitions.trained}.isdisjoint(
+        each.prompt_ids for each in transitions.held_out
+    )
     assert (version.agent, version.parent, version.snapshot) == ("nano", version_of(NANO).id, snapshot.id)
     assert version.weights_hash not in {"", version_of(NANO).weights_hash}
     assert load_local(version.model).model is not None
@@ -124,21 +128,21 @@ def test_the_lift_over_the_most_common_answer_is_reported() -> None:
     points = (CurvePoint(0, 0, first), CurvePoint(2, 2, later))
     description = RunDescription({"algorithm": "grpo"}, RunPlan(2, 2, 1, "best"))
     report = TrainingReport("world-model", description, points, None, has_warm_up=True)
-    found = world_model.learned(version_of(NANO), report)
-    assert [(each.name, each.value, each.unit, each.n) for each in found.results] == [
+    trained = world_model.with_lift(version_of(NANO), report)
+    assert [(each.name, each.value, each.unit, each.n) for each in trained.results] == [
         ("lift_first", -0.125, "share", 40),
         ("lift", 0.05, "share", 40),
     ]
-    assert found.lines[-1] == (
-        "Of 40 held-out answers the version predicts 42.5 % right, and always naming a tool's most common answer "
-        "37.5 %: the lift is +5.0 points, and was -12.5 after the warm-up."
+    assert trained.lines[-1] == (
+        "Of 40 held-out answers the version predicts 42.5 % correctly, and always predicting a tool's most common "
+        "answer 37.5 %: the lift is +5.0 points, and was -12.5 after the warm-up."
     )
 
 
-def test_a_pool_without_attempts_is_refused_with_the_cure(desk: ModuleType, tmp_path: Path) -> None:
+def test_a_pool_without_trajectories_is_refused_with_the_remedy(desk: ModuleType, tmp_path: Path) -> None:
     with (
         _opened(desk, tmp_path) as context,
-        pytest.raises(TrainingError, match=r"no attempt at mail_file.*let an agent"),
+        pytest.raises(TrainingError, match=r"no trajectory of mail_file.*let an agent"),
     ):
         take_world_snapshot(context)
 

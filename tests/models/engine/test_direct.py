@@ -1,4 +1,4 @@
-"""The direct forward pass against the model's own, over the ways in which tokens reach a slot."""
+"""The direct forward pass, compared with the model's for each way in which tokens reach a slot."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -58,8 +58,8 @@ MODELS: dict[str, Callable[[], PreTrainedModel]] = {
 }
 
 
-def built(kind: str) -> PreTrainedModel:
-    """With every weight, also those of norms and biases, away from its neutral value."""
+def build_model(kind: str) -> PreTrainedModel:
+    """A model without neutral weights, also in norms and biases."""
     torch.manual_seed(1)
     model: PreTrainedModel = MODELS[kind]().requires_grad_(False).eval()
     for parameter in model.parameters():
@@ -67,35 +67,37 @@ def built(kind: str) -> PreTrainedModel:
     return model
 
 
-def plain(model: PreTrainedModel, ids: Sequence[int]) -> torch.Tensor:
+def plain_logits(model: PreTrainedModel, ids: Sequence[int]) -> torch.Tensor:
     output: torch.Tensor = cast(Any, model)(input_ids=torch.tensor([list(ids)]), use_cache=False).logits[0, -1]
     return output
 
 
 class Slots:
-    """A backend, and beside it what each slot should hold; every pass is compared with the model's plain one."""
+    """A backend and the expected contents of its slots; every pass is compared with the model's plain one."""
 
     def __init__(self, model: PreTrainedModel, backend: Backend, slots: int) -> None:
         self.model, self.backend = model, backend
-        self.held: list[list[int]] = [[] for _ in range(slots)]
-        self.worst = 0.0
+        self.tokens: list[list[int]] = [[] for _ in range(slots)]
+        self.largest_gap = 0.0
 
     def run(self, *blocks: dict[int, Sequence[int]]) -> None:
-        made = []
+        passes = []
         for block in blocks:
             slots = np.array(list(block))
-            starts = np.array([len(self.held[slot]) for slot in block])
-            counts = np.array([len(new) for new in block.values()])
-            made.append(Block(slots, starts, counts, np.concatenate([np.array(new) for new in block.values()])))
+            starts = np.array([len(self.tokens[slot]) for slot in block])
+            counts = np.array([len(tokens) for tokens in block.values()])
+            passes.append(
+                Block(slots, starts, counts, np.concatenate([np.array(tokens) for tokens in block.values()]))
+            )
         with torch.inference_mode():
-            logits = self.backend.forward(made)
+            logits = self.backend.forward(passes)
             row = 0
             for block in blocks:
-                for slot, new in block.items():
-                    self.held[slot] += new
-                    expected = plain(self.model, self.held[slot]).log_softmax(-1)
+                for slot, tokens in block.items():
+                    self.tokens[slot] += tokens
+                    expected = plain_logits(self.model, self.tokens[slot]).log_softmax(-1)
                     gap = float((logits[row].log_softmax(-1) - expected).abs().max())
-                    self.worst = max(self.worst, gap)
+                    self.largest_gap = max(self.largest_gap, gap)
                     row += 1
         assert row == len(logits)
 
@@ -103,82 +105,84 @@ class Slots:
         with torch.inference_mode():
             self.backend.copy(source, targets, length)
         for target in targets:
-            self.held[target] = self.held[source][:length]
+            self.tokens[target] = self.tokens[source][:length]
 
     def cut(self, slot: int, length: int) -> None:
         self.backend.cut(slot, length)
-        del self.held[slot][length:]
+        del self.tokens[slot][length:]
 
 
 def ids(seed: int, count: int) -> list[int]:
-    found: list[int] = np.random.default_rng(seed).integers(0, 61, count).tolist()
-    return found
+    tokens: list[int] = np.random.default_rng(seed).integers(0, 61, count).tolist()
+    return tokens
 
 
 def exercise(slots: Slots) -> None:
-    """Every way there is: fresh and later prompts of unequal length, decoding, sharing, sharing again, cutting."""
+    """Every operation: first and later prompts of unequal length, decoding, sharing, sharing again, cutting."""
     slots.run({0: ids(0, 20), 2: ids(1, 7), 5: ids(2, 31)})
     slots.run({0: [3], 2: [4], 5: [5]})
-    slots.copy(0, [1, 3], 20)  # a shared beginning; the source keeps a token beyond it
+    slots.copy(0, [1, 3], 20)  # a shared prefix; the source has one more token
     slots.run({0: [1], 1: [2], 2: [3], 3: [4], 5: [6]})
     slots.run({0: [7], 3: [8]}, {1: ids(3, 9), 2: ids(4, 9)}, {5: ids(5, 4)})
-    slots.copy(1, [4], 30)  # longer than what its source shares
+    slots.copy(1, [4], 30)  # longer than the source's shared prefix
     slots.copy(2, [6], 5)  # too short to be shared
-    slots.copy(3, [7], 12)  # a part of what is shared
+    slots.copy(3, [7], 12)  # a part of the shared prefix
     slots.run({slot: [slot + 1] for slot in range(8)})
     slots.cut(1, 11)
     slots.cut(5, 0)
     slots.run({0: ids(6, 5), 1: ids(7, 6), 5: ids(8, 2), 7: ids(9, 3)}, {2: [1], 4: [2], 6: [3]})
     slots.run({slot: [slot] for slot in (1, 4, 6, 7)})
     slots.run({7: [9]})
-    slots.copy(0, [1, 2, 3, 4, 5, 6, 7], len(slots.held[0]))
+    slots.copy(0, [1, 2, 3, 4, 5, 6, 7], len(slots.tokens[0]))
     slots.run({slot: [slot] for slot in range(8)})
     slots.run({slot: ids(slot, 3 + slot) for slot in range(8)})
     slots.run({slot: [slot] for slot in range(8)})
 
 
 @pytest.fixture
-def shared_from(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Sets from how many tokens a beginning is shared: the contexts here are short."""
+def set_min_shared(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Sets the minimum length of a shared prefix: the contexts here are short."""
     return lambda tokens: monkeypatch.setattr("upturn.models.engine.direct._MIN_SHARED", tokens)
 
 
-@pytest.mark.parametrize("least", [16, 128])
+@pytest.mark.parametrize("min_shared", [16, 128])
 @pytest.mark.parametrize("kind", MODELS)
-def test_logprobs_equal_the_models_forward_pass(kind: str, least: int, shared_from: Callable[[int], None]) -> None:
-    shared_from(least)
-    model = built(kind)
+def test_logprobs_equal_the_models_forward_pass(
+    kind: str, min_shared: int, set_min_shared: Callable[[int], None]
+) -> None:
+    set_min_shared(min_shared)
+    model = build_model(kind)
     assert unsupported_reason(model) is None
     slots = Slots(model, DirectModel(model, 8, 100), 8)
     exercise(slots)
-    assert slots.worst < 1e-5, f"log-probs are off by {slots.worst}"
+    assert slots.largest_gap < 1e-5, f"log-probs are off by {slots.largest_gap}"
 
 
 def test_the_modules_backend_gives_the_same_logprobs() -> None:
-    model = built("qwen2, tied")
+    model = build_model("qwen2, tied")
     slots = Slots(model, ModuleModel(model, 8, 100), 8)
     exercise(slots)
-    assert slots.worst < 1e-5, f"log-probs are off by {slots.worst}"
+    assert slots.largest_gap < 1e-5, f"log-probs are off by {slots.largest_gap}"
 
 
-def test_shared_keys_are_stored_once(shared_from: Callable[[int], None]) -> None:
-    shared_from(16)
-    model = built("qwen2, tied")
+def test_shared_keys_are_stored_once(set_min_shared: Callable[[int], None]) -> None:
+    set_min_shared(16)
+    model = build_model("qwen2, tied")
     direct = DirectModel(model, 8, 100)
     slots = Slots(model, direct, 8)
     slots.run({0: ids(0, 60)})
     slots.copy(0, list(range(1, 8)), 60)
-    shared, own = direct.stored_columns()
-    assert (shared, own) == (60, 0)
+    shared, unshared = direct.stored_columns()
+    assert (shared, unshared) == (60, 0)
     slots.run({slot: [slot] for slot in range(8)})
     assert direct.stored_columns() == (60, 8)
 
 
 def test_cutting_a_slot_keeps_its_shared_row_for_others_and_unused_rows_are_reused(
-    shared_from: Callable[[int], None],
+    set_min_shared: Callable[[int], None],
 ) -> None:
-    shared_from(16)
-    model = built("qwen2, tied")
+    set_min_shared(16)
+    model = build_model("qwen2, tied")
     direct = DirectModel(model, 2, 100)
     slots = Slots(model, direct, 2)
     for round_ in range(5):
@@ -188,11 +192,11 @@ def test_cutting_a_slot_keeps_its_shared_row_for_others_and_unused_rows_are_reus
         slots.run({1: ids(9, 2)})
         assert direct.stored_columns() == (30, 2)
         slots.cut(1, 0)
-    assert slots.worst < 1e-5
+    assert slots.largest_gap < 1e-5
 
 
 def test_scattered_rows_are_gathered_and_keep_their_contents() -> None:
-    model = built("qwen2, tied")
+    model = build_model("qwen2, tied")
     slots = Slots(model, DirectModel(model, 24, 60), 24)
     slots.run({slot: ids(slot, 4 + slot) for slot in range(24)})
     for alive in ((3, 20, 22, 23), (5, 6, 23), (0, 21), (7, 8), (23, 1, 12), tuple(range(24))):
@@ -201,11 +205,11 @@ def test_scattered_rows_are_gathered_and_keep_their_contents() -> None:
     slots.copy(23, [0, 2], 9)
     slots.run({slot: [slot] for slot in range(0, 24, 5)})
     slots.run({2: [1], 23: [2]})
-    assert slots.worst < 1e-5
+    assert slots.largest_gap < 1e-5
 
 
 def test_copied_weights_do_not_change_until_refresh() -> None:
-    model = built("qwen3, wide heads")
+    model = build_model("qwen3, wide heads")
     direct = DirectModel(model, 2, 50)
     slots = Slots(model, direct, 2)
     prompt = Block(np.array([0]), np.array([0]), np.array([9]), np.array(ids(0, 9)))
@@ -218,11 +222,11 @@ def test_copied_weights_do_not_change_until_refresh() -> None:
         assert torch.equal(direct.forward([prompt]), before)
     direct.refresh()
     slots.run({0: ids(0, 9)})
-    assert slots.worst < 1e-5
+    assert slots.largest_gap < 1e-5
 
 
-@pytest.mark.parametrize("columns", [11, 240, 241, 700])  # numpy's product is made 240 columns at a time
-def test_small_and_large_attention_agree_with_a_plain_one(columns: int) -> None:
+@pytest.mark.parametrize("columns", [11, 240, 241, 700])  # numpy multiplies 240 columns at a time
+def test_small_and_large_attention_equal_the_plain_formula(columns: int) -> None:
     torch.manual_seed(0)
     query, key, value = torch.randn(3, 4, 5, 8), torch.randn(3, 4, columns, 8), torch.randn(3, 4, columns, 8)
     hidden = torch.tensor([columns, 4, 1])[:, None, None, None] <= torch.arange(columns)

@@ -55,17 +55,17 @@ FORWARDS: list[Forward] = ["direct", "modules"]
 
 @pytest.fixture(autouse=True, params=FORWARDS)
 def forward(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Forward:
-    """Everything here holds for both forward passes."""
-    chosen: Forward = request.param
-    monkeypatch.setitem(CHOSEN, "forward", chosen)
-    return chosen
+    """Runs every test with both forward passes."""
+    requested: Forward = request.param
+    monkeypatch.setitem(ENGINE_OPTIONS, "forward", requested)
+    return requested
 
 
-CHOSEN: dict[str, Forward] = {}
+ENGINE_OPTIONS: dict[str, Forward] = {}
 
 
 def engine(slots: int = 8, max_length: int = 100, kind: str = "qwen2") -> LocalEngine:
-    return LocalEngine(model(kind), slots=slots, max_length=max_length, **CHOSEN)
+    return LocalEngine(model(kind), slots=slots, max_length=max_length, **ENGINE_OPTIONS)
 
 
 def prompt(seed: int, length: int) -> tuple[int, ...]:
@@ -89,8 +89,8 @@ def run(work: Coroutine[Any, Any, ResultT]) -> ResultT:
     return asyncio.run(work)
 
 
-async def together(engine: LocalEngine, requests: Sequence[GenerationRequest]) -> list[Generation]:
-    return list(await asyncio.gather(*(engine.generate(each) for each in requests)))
+async def generate_all(engine: LocalEngine, requests: Sequence[GenerationRequest]) -> list[Generation]:
+    return list(await asyncio.gather(*(engine.generate(request) for request in requests)))
 
 
 def greedy_by_transformers(kind: str, ids: Sequence[int], count: int) -> tuple[int, ...]:
@@ -110,14 +110,14 @@ def dense_logprobs(ids: Sequence[int], count: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("kind", ["qwen2", "qwen3", "llama"])
 def test_greedy_output_equals_transformers_for_unequal_lengths_and_across_turns(kind: str) -> None:
-    served = engine(kind=kind)
+    local = engine(kind=kind)
     prompts = [prompt(length, length) for length in (3, 17, 5, 30, 9)]
 
     async def two_turns(index: int) -> None:
         ids = prompts[index]
         for turn in range(2):
             count = 6 + index + turn
-            written = await served.generate(request(ids, index, temperature=0.0, max_tokens=count))
+            written = await local.generate(request(ids, index, temperature=0.0, max_tokens=count))
             assert written.token_ids == greedy_by_transformers(kind, ids, count)
             assert (written.finish_reason, written.model_version) == ("length", weights_hash(model(kind)))
             ids = ids + written.token_ids + prompt(99 + index, 4 + index)
@@ -129,64 +129,64 @@ def test_greedy_output_equals_transformers_for_unequal_lengths_and_across_turns(
 
 
 def test_logprobs_equal_a_dense_forward() -> None:
-    served = engine()
+    local = engine()
     requests = [request(prompt(k, 4 + 5 * k), k, temperature=(0.0, 1.0, 2.5)[k % 3]) for k in range(6)]
-    for each, written in zip(requests, run(together(served, requests)), strict=True):
-        expected = dense_logprobs(each.prompt_ids + written.token_ids, 10)
+    for call, written in zip(requests, run(generate_all(local, requests)), strict=True):
+        expected = dense_logprobs(call.prompt_ids + written.token_ids, 10)
         gap = (expected - torch.tensor(written.logprobs)).abs().max()
         assert gap < 1e-5, f"log-probs are off by {gap}"  # reached: 1.5e-6
 
 
 def test_tokens_do_not_depend_on_arrival_order_or_batch_composition() -> None:
     requests = [request(prompt(k, 5 + k), k) for k in range(6)]
-    alone = [run(together(engine(), [each]))[0].token_ids for each in requests]
-    forwards = [each.token_ids for each in run(together(engine(), requests))]
-    backwards = [each.token_ids for each in run(together(engine(), requests[::-1]))][::-1]
-    few_slots = [each.token_ids for each in run(together(engine(slots=2), requests))]
+    alone = [run(generate_all(engine(), [call]))[0].token_ids for call in requests]
+    forwards = [call.token_ids for call in run(generate_all(engine(), requests))]
+    backwards = [call.token_ids for call in run(generate_all(engine(), requests[::-1]))][::-1]
+    few_slots = [call.token_ids for call in run(generate_all(engine(slots=2), requests))]
     assert alone == forwards == backwards == few_slots
     assert len(set(alone)) == 6
 
 
 def test_the_same_arrivals_give_bit_equal_logprobs() -> None:
     requests = [request(prompt(k, 5 + k), k) for k in range(6)]
-    assert run(together(engine(), requests)) == run(together(engine(), requests[::-1]))[::-1]
+    assert run(generate_all(engine(), requests)) == run(generate_all(engine(), requests[::-1]))[::-1]
 
 
 def test_different_seeds_give_different_tokens_and_a_stop_token_ends_the_output() -> None:
     ids = prompt(0, 5)
-    first, second = run(together(engine(), [request(ids, 0, seed=1), request(ids, 1, seed=2)]))
+    first, second = run(generate_all(engine(), [request(ids, 0, seed=1), request(ids, 1, seed=2)]))
     assert first.token_ids != second.token_ids
     stop = first.token_ids[4]
-    (cut,) = run(together(engine(), [request(ids, 0, seed=1, stop_ids=(stop,))]))
+    (cut,) = run(generate_all(engine(), [request(ids, 0, seed=1, stop_ids=(stop,))]))
     assert cut.token_ids == first.token_ids[: first.token_ids.index(stop) + 1]
     assert (cut.finish_reason, first.finish_reason) == ("stop", "length")
 
 
 def test_a_second_turn_computes_only_the_new_tokens() -> None:
-    served = engine()
+    local = engine()
 
     async def turns() -> None:
         ids = prompt(0, 20)
-        written = await served.generate(request(ids, 0))
-        assert served.counters.prefilled_tokens == 20
+        written = await local.generate(request(ids, 0))
+        assert local.counters.prefilled_tokens == 20
         ids = ids + written.token_ids + prompt(1, 7)
-        await served.generate(request(ids, 0))
-        # The last written token was never fed back, so it is new too.
-        assert served.counters.prefilled_tokens == 20 + 1 + 7
-        assert served.counters.reused_tokens == 20 + 9
+        await local.generate(request(ids, 0))
+        # The last written token has not been computed yet, so it is new too.
+        assert local.counters.prefilled_tokens == 20 + 1 + 7
+        assert local.counters.reused_tokens == 20 + 9
 
     run(turns())
 
 
 def test_a_changed_history_is_recomputed_from_the_first_difference() -> None:
-    served = engine()
+    local = engine()
 
     async def turns() -> tuple[Generation, Generation]:
         ids = prompt(0, 20)
-        await served.generate(request(ids, 0))
+        await local.generate(request(ids, 0))
         changed = (*ids[:12], (ids[12] + 1) % 61, *ids[13:])
-        again = await served.generate(request(changed, 0, seed=5))
-        assert served.counters.prefilled_tokens == 20 + 8
+        again = await local.generate(request(changed, 0, seed=5))
+        assert local.counters.prefilled_tokens == 20 + 8
         return again, await engine().generate(request(changed, 0, seed=5))
 
     again, fresh = run(turns())
@@ -196,27 +196,29 @@ def test_a_changed_history_is_recomputed_from_the_first_difference() -> None:
 def test_rollouts_of_a_task_share_the_prefill_of_their_prompt() -> None:
     ids = prompt(0, 24)
     requests = [request(ids, k, order=(0, k)) for k in range(6)]
-    served = engine()
-    shared = run(together(served, requests))
-    assert (served.counters.prefilled_tokens, served.counters.shared_tokens) == (24, 5 * 24)
-    assert [each.token_ids for each in shared] == [run(together(engine(), [r]))[0].token_ids for r in requests]
+    local = engine()
+    shared = run(generate_all(local, requests))
+    assert (local.counters.prefilled_tokens, local.counters.shared_tokens) == (24, 5 * 24)
+    assert [generation.token_ids for generation in shared] == [
+        run(generate_all(engine(), [r]))[0].token_ids for r in requests
+    ]
 
 
 def test_a_later_rollout_copies_a_cached_prefix() -> None:
-    served = engine(slots=2)
+    local = engine(slots=2)
     ids = prompt(0, 24)
 
     async def one_after_the_other() -> Generation:
-        await served.generate(request(ids, 0))
-        return await served.generate(request((*ids, 3, 4), 1))
+        await local.generate(request(ids, 0))
+        return await local.generate(request((*ids, 3, 4), 1))
 
     late = run(one_after_the_other())
-    assert (served.counters.prefilled_tokens, served.counters.shared_tokens) == (24 + 2, 24)
-    assert late.token_ids == run(together(engine(), [request((*ids, 3, 4), 1)]))[0].token_ids
+    assert (local.counters.prefilled_tokens, local.counters.shared_tokens) == (24 + 2, 24)
+    assert late.token_ids == run(generate_all(engine(), [request((*ids, 3, 4), 1)]))[0].token_ids
 
 
 def test_more_sessions_than_slots_evict_the_least_recently_used_and_stay_correct() -> None:
-    served, roomy = engine(slots=2), engine(slots=8)
+    local, roomy = engine(slots=2), engine(slots=8)
 
     async def sessions(target: LocalEngine) -> list[tuple[int, ...]]:
         histories = [prompt(k, 10) for k in range(4)]
@@ -226,247 +228,247 @@ def test_more_sessions_than_slots_evict_the_least_recently_used_and_stay_correct
                 histories[k] += written.token_ids + prompt(turn, 3)
         return histories
 
-    assert run(sessions(served)) == run(sessions(roomy))
-    assert served.counters.evictions == 10  # 12 calls, all but the first two take another session's slot
+    assert run(sessions(local)) == run(sessions(roomy))
+    assert local.counters.evictions == 10  # 12 calls; all but the first two evict a session
     assert roomy.counters.evictions == 0
     assert roomy.counters.prefilled_tokens == 4 * (10 + 2 * (1 + 3))
 
 
 def test_a_released_slot_is_used_again_without_eviction() -> None:
-    served = engine(slots=1)
+    local = engine(slots=1)
     for index in range(3):
-        run(together(served, [request(prompt(index, 6), index)]))
-        served.release(f"s{index}")
-    served.release("never seen")
-    assert served.counters.evictions == 0
+        run(generate_all(local, [request(prompt(index, 6), index)]))
+        local.release(f"s{index}")
+    local.release("never seen")
+    assert local.counters.evictions == 0
 
 
 def test_contexts_end_at_max_length() -> None:
-    served = engine(max_length=30)
+    local = engine(max_length=30)
     full, over, near = run(
-        together(served, [request(prompt(0, 30), 0), request(prompt(1, 40), 1), request(prompt(2, 26), 2)])
+        generate_all(local, [request(prompt(0, 30), 0), request(prompt(1, 40), 1), request(prompt(2, 26), 2)])
     )
     assert (full.token_ids, full.finish_reason) == (over.token_ids, over.finish_reason) == ((), "length")
     assert (len(near.token_ids), near.finish_reason) == (4, "length")
-    assert near.token_ids == run(together(engine(), [request(prompt(2, 26), 2)]))[0].token_ids[:4]
+    assert near.token_ids == run(generate_all(engine(), [request(prompt(2, 26), 2)]))[0].token_ids[:4]
 
 
-def test_two_calls_of_one_session_take_turns() -> None:
-    served = engine()
-    first, second = run(together(served, [request(prompt(0, 5), 0), request(prompt(1, 9), 0, seed=3)]))
-    assert first.token_ids == run(together(engine(), [request(prompt(0, 5), 0)]))[0].token_ids
-    assert second.token_ids == run(together(engine(), [request(prompt(1, 9), 0, seed=3)]))[0].token_ids
+def test_two_calls_of_one_session_run_in_order() -> None:
+    local = engine()
+    first, second = run(generate_all(local, [request(prompt(0, 5), 0), request(prompt(1, 9), 0, seed=3)]))
+    assert first.token_ids == run(generate_all(engine(), [request(prompt(0, 5), 0)]))[0].token_ids
+    assert second.token_ids == run(generate_all(engine(), [request(prompt(1, 9), 0, seed=3)]))[0].token_ids
 
 
 def test_a_cancelled_call_does_not_affect_others() -> None:
-    served = engine()
+    local = engine()
 
     async def cancel_one() -> Generation:
-        doomed = asyncio.create_task(served.generate(request(prompt(0, 5), 0, max_tokens=90)))
-        other = asyncio.create_task(served.generate(request(prompt(1, 5), 1, max_tokens=20)))
-        while served.counters.written_tokens < 4:
+        cancelled = asyncio.create_task(local.generate(request(prompt(0, 5), 0, max_tokens=90)))
+        other = asyncio.create_task(local.generate(request(prompt(1, 5), 1, max_tokens=20)))
+        while local.counters.written_tokens < 4:
             await asyncio.sleep(0)
-        doomed.cancel()
+        cancelled.cancel()
         return await other
 
     other = run(cancel_one())
-    assert other.token_ids == run(together(engine(), [request(prompt(1, 5), 1, max_tokens=20)]))[0].token_ids
-    assert served.counters.written_tokens < 40
+    assert other.token_ids == run(generate_all(engine(), [request(prompt(1, 5), 1, max_tokens=20)]))[0].token_ids
+    assert local.counters.written_tokens < 40
 
 
 def test_an_engine_works_after_an_event_loop_was_torn_down() -> None:
-    served = engine()
+    local = engine()
 
     async def abandoned() -> None:
-        task = asyncio.create_task(served.generate(request(prompt(0, 5), 0, max_tokens=90)))
-        while served.counters.written_tokens < 4:
+        task = asyncio.create_task(local.generate(request(prompt(0, 5), 0, max_tokens=90)))
+        while local.counters.written_tokens < 4:
             await asyncio.sleep(0)
         del task
 
     run(abandoned())
-    assert len(run(together(served, [request(prompt(1, 5), 1)]))[0].token_ids) == 10
+    assert len(run(generate_all(local, [request(prompt(1, 5), 1)]))[0].token_ids) == 10
 
 
 def test_refresh_clears_caches_and_takes_the_new_hash() -> None:
-    mine = Qwen2ForCausalLM(Qwen2Config(**cast(Any, SIZES))).requires_grad_(False)
-    served = LocalEngine(mine, slots=2, max_length=50, **CHOSEN)
-    before = served.version
-    run(together(served, [request(prompt(0, 8), 0)]))
-    mine.lm_head.weight.mul_(-1.0)
-    served.refresh()
-    assert served.version == weights_hash(mine) != before
-    again = run(together(served, [request(prompt(0, 8), 0, temperature=0.0)]))[0]
-    assert served.counters.prefilled_tokens == 16
-    fresh = LocalEngine(mine, slots=2, max_length=50, **CHOSEN)
-    assert again == run(together(fresh, [request(prompt(0, 8), 0, temperature=0.0)]))[0]
+    own_model = Qwen2ForCausalLM(Qwen2Config(**cast(Any, SIZES))).requires_grad_(False)
+    local = LocalEngine(own_model, slots=2, max_length=50, **ENGINE_OPTIONS)
+    before = local.version
+    run(generate_all(local, [request(prompt(0, 8), 0)]))
+    own_model.lm_head.weight.mul_(-1.0)
+    local.refresh()
+    assert local.version == weights_hash(own_model) != before
+    again = run(generate_all(local, [request(prompt(0, 8), 0, temperature=0.0)]))[0]
+    assert local.counters.prefilled_tokens == 16
+    fresh = LocalEngine(own_model, slots=2, max_length=50, **ENGINE_OPTIONS)
+    assert again == run(generate_all(fresh, [request(prompt(0, 8), 0, temperature=0.0)]))[0]
 
 
 def test_refresh_during_requests_is_refused() -> None:
-    served = engine()
+    local = engine()
 
     async def refresh_too_early() -> None:
-        task = asyncio.create_task(served.generate(request(prompt(0, 5), 0)))
+        task = asyncio.create_task(local.generate(request(prompt(0, 5), 0)))
         await asyncio.sleep(0)
         with pytest.raises(ModelError, match="weights changed while requests run"):
-            served.refresh()
+            local.refresh()
         await task
 
     run(refresh_too_early())
 
 
 def test_a_broken_forward_reaches_every_caller_and_the_engine_recovers() -> None:
-    served = engine()
+    local = engine()
 
     async def bad() -> list[Any]:
         calls = [request((5, 9999), 0), request((5, 6), 1)]
-        return await asyncio.gather(*(served.generate(call) for call in calls), return_exceptions=True)
+        return await asyncio.gather(*(local.generate(call) for call in calls), return_exceptions=True)
 
     for error in run(bad()):
         assert isinstance(error, ModelError)
         assert "the local engine failed: IndexError" in str(error)
-    assert len(run(together(served, [request(prompt(0, 5), 0)]))[0].token_ids) == 10
+    assert len(run(generate_all(local, [request(prompt(0, 5), 0)]))[0].token_ids) == 10
 
 
 def test_unusable_requests_and_models_are_refused_with_the_reason() -> None:
     with pytest.raises(ModelError, match="got 0 prompt tokens"):
-        run(together(engine(), [request((), 0)]))
+        run(generate_all(engine(), [request((), 0)]))
     with pytest.raises(ValueError, match="slots must be at least 1"):
         engine(slots=0)
     sliding = Qwen2Config(use_sliding_window=True, sliding_window=4, max_window_layers=0, **cast(Any, SIZES))
     with pytest.raises(ModelError, match="full causal attention only"):
-        LocalEngine(Qwen2ForCausalLM(sliding), slots=1, max_length=20, **CHOSEN)
+        LocalEngine(Qwen2ForCausalLM(sliding), slots=1, max_length=20, **ENGINE_OPTIONS)
 
 
 def test_the_model_keeps_its_mode_and_attention() -> None:
-    mine = Qwen2ForCausalLM(Qwen2Config(attention_dropout=0.5, **cast(Any, SIZES)))
-    mine.set_attn_implementation("eager")
-    mine.train()
-    served = LocalEngine(mine, slots=2, max_length=50, **CHOSEN)
-    first, second = (run(together(served, [request(prompt(0, 8), k, seed=0)]))[0] for k in range(2))
+    own_model = Qwen2ForCausalLM(Qwen2Config(attention_dropout=0.5, **cast(Any, SIZES)))
+    own_model.set_attn_implementation("eager")
+    own_model.train()
+    local = LocalEngine(own_model, slots=2, max_length=50, **ENGINE_OPTIONS)
+    first, second = (run(generate_all(local, [request(prompt(0, 8), k, seed=0)]))[0] for k in range(2))
     assert first.token_ids == second.token_ids
-    assert mine.training
-    assert mine.config._attn_implementation == "eager"
+    assert own_model.training
+    assert own_model.config._attn_implementation == "eager"
 
 
 def test_prefill_and_decoding_share_a_pass() -> None:
-    served = engine()
+    local = engine()
     long = request(prompt(9, 40), 9, max_tokens=20)
     short = [request(prompt(k, length), k, max_tokens=1) for k, length in enumerate((3, 90, 4, 91, 5))]
 
     async def late() -> list[Generation]:
-        first = asyncio.create_task(served.generate(long))
-        while served.counters.written_tokens < 2:
+        first = asyncio.create_task(local.generate(long))
+        while local.counters.written_tokens < 2:
             await asyncio.sleep(0)
-        return [*await together(served, short), await first]
+        return [*await generate_all(local, short), await first]
 
-    found = [each.token_ids for each in run(late())]
-    assert served.counters.forwards == 20
-    assert found == [run(together(engine(), [each]))[0].token_ids for each in (*short, long)]
+    tokens = [call.token_ids for call in run(late())]
+    assert local.counters.forwards == 20
+    assert tokens == [run(generate_all(engine(), [call]))[0].token_ids for call in (*short, long)]
 
 
 def test_long_prompts_take_several_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("upturn.models.engine.engine.PASS_TOKENS", 60)
-    served = engine()
+    local = engine()
     requests = [request(prompt(k, 25 + k), k, max_tokens=2) for k in range(5)]
-    found = [each.token_ids for each in run(together(served, requests))]
-    assert served.counters.forwards == 3 + 1
-    assert found == [run(together(engine(), [each]))[0].token_ids for each in requests]
+    tokens = [call.token_ids for call in run(generate_all(local, requests))]
+    assert local.counters.forwards == 3 + 1
+    assert tokens == [run(generate_all(engine(), [call]))[0].token_ids for call in requests]
 
 
 def test_weights_that_changed_without_refresh_are_refused() -> None:
-    mine = Qwen2ForCausalLM(Qwen2Config(**cast(Any, SIZES))).requires_grad_(False)
-    served = LocalEngine(mine, slots=2, max_length=50, **CHOSEN)
-    mine.lm_head.weight.mul_(1.5)
+    own_model = Qwen2ForCausalLM(Qwen2Config(**cast(Any, SIZES))).requires_grad_(False)
+    local = LocalEngine(own_model, slots=2, max_length=50, **ENGINE_OPTIONS)
+    own_model.lm_head.weight.mul_(1.5)
     with pytest.raises(ModelError, match="weights changed without refresh"):
-        run(together(served, [request(prompt(0, 8), 0)]))
-    served.refresh()
-    assert len(run(together(served, [request(prompt(0, 8), 0)]))[0].token_ids) == 10
+        run(generate_all(local, [request(prompt(0, 8), 0)]))
+    local.refresh()
+    assert len(run(generate_all(local, [request(prompt(0, 8), 0)]))[0].token_ids) == 10
 
 
 def test_non_finite_weights_are_refused() -> None:
-    mine = Qwen2ForCausalLM(Qwen2Config(**cast(Any, SIZES))).requires_grad_(False)
-    served = LocalEngine(mine, slots=2, max_length=50, **CHOSEN)
-    mine.model.layers[0].mlp.up_proj.weight[3, 3] = torch.nan
+    own_model = Qwen2ForCausalLM(Qwen2Config(**cast(Any, SIZES))).requires_grad_(False)
+    local = LocalEngine(own_model, slots=2, max_length=50, **ENGINE_OPTIONS)
+    own_model.model.layers[0].mlp.up_proj.weight[3, 3] = torch.nan
     with pytest.raises(ModelError, match="differ by nan"):
-        served.refresh()
+        local.refresh()
 
 
 def test_non_finite_logits_raise_and_leave_no_state(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    mine = Qwen2ForCausalLM(Qwen2Config(**cast(Any, SIZES))).requires_grad_(False)
-    served = LocalEngine(mine, slots=2, max_length=50, **CHOSEN)
-    mine.model.embed_tokens.weight[1] = torch.inf
-    monkeypatch.setattr("upturn.models.engine.engine.verify", lambda *_: None)  # it would meet this id
-    served.refresh()
+    own_model = Qwen2ForCausalLM(Qwen2Config(**cast(Any, SIZES))).requires_grad_(False)
+    local = LocalEngine(own_model, slots=2, max_length=50, **ENGINE_OPTIONS)
+    own_model.model.embed_tokens.weight[1] = torch.inf
+    monkeypatch.setattr("upturn.models.engine.engine.verify", lambda *_: None)  # it would use this id
+    local.refresh()
     with pytest.raises(ModelError, match="logits are not finite"):
-        run(together(served, [request((5, 1, 7), 0)]))
-    again = run(together(served, [request((5, 6, 7), 0, temperature=0.0)]))[0]
+        run(generate_all(local, [request((5, 1, 7), 0)]))
+    again = run(generate_all(local, [request((5, 6, 7), 0, temperature=0.0)]))[0]
     assert 1 not in again.token_ids
     assert all(math.isfinite(logprob) for logprob in again.logprobs)
 
 
 def test_a_prefix_is_shared_while_its_source_decodes_and_after_release() -> None:
-    served = engine(slots=4)
+    local = engine(slots=4)
     ids = prompt(0, 40)
 
     async def staggered() -> list[Generation]:
-        first = asyncio.create_task(served.generate(request(ids, 0, max_tokens=30)))
-        while served.counters.written_tokens < 3:
+        first = asyncio.create_task(local.generate(request(ids, 0, max_tokens=30)))
+        while local.counters.written_tokens < 3:
             await asyncio.sleep(0)
-        second = asyncio.create_task(served.generate(request((*ids[:33], 7, 8), 1, max_tokens=12)))
-        while served.counters.written_tokens < 9:
+        second = asyncio.create_task(local.generate(request((*ids[:33], 7, 8), 1, max_tokens=12)))
+        while local.counters.written_tokens < 9:
             await asyncio.sleep(0)
-        third = asyncio.create_task(served.generate(request((*ids[:20], 9), 2, max_tokens=5)))
-        found = [await first, await second, await third]
-        served.release("s0")
-        return [*found, await served.generate(request((*ids, *found[0].token_ids[:10], 3), 3))]
+        third = asyncio.create_task(local.generate(request((*ids[:20], 9), 2, max_tokens=5)))
+        tokens = [await first, await second, await third]
+        local.release("s0")
+        return [*tokens, await local.generate(request((*ids, *tokens[0].token_ids[:10], 3), 3))]
 
-    found = [each.token_ids for each in run(staggered())]
-    # The fourth is given the slot that the first left, with what it holds.
-    assert (served.counters.shared_tokens, served.counters.reused_tokens) == (33 + 20, 50)
-    texts = [ids, (*ids[:33], 7, 8), (*ids[:20], 9), (*ids, *found[0][:10], 3)]
+    tokens = [generation.token_ids for generation in run(staggered())]
+    # The fourth call gets the slot that the first one released, with its cached tokens.
+    assert (local.counters.shared_tokens, local.counters.reused_tokens) == (33 + 20, 50)
+    texts = [ids, (*ids[:33], 7, 8), (*ids[:20], 9), (*ids, *tokens[0][:10], 3)]
     counts = [30, 12, 5, 10]
     alone = [
-        run(together(engine(), [request(text, k, max_tokens=count)]))[0].token_ids
+        run(generate_all(engine(), [request(text, k, max_tokens=count)]))[0].token_ids
         for k, (text, count) in enumerate(zip(texts, counts, strict=True))
     ]
-    assert found == alone
+    assert tokens == alone
 
 
 def test_an_aborted_request_frees_its_slot_for_waiting_requests() -> None:
-    # agent-lightning #589: aborted requests went on as orphans, and their slots were never given back.
-    served = engine(slots=2)
+    # agent-lightning #589: aborted requests continued as orphans, and their slots were never freed.
+    local = engine(slots=2)
 
     async def abort() -> list[Generation]:
-        doomed = [asyncio.create_task(served.generate(request(prompt(k, 6), k, max_tokens=90))) for k in range(2)]
-        waiting = [asyncio.create_task(served.generate(request(prompt(k, 6), k))) for k in range(2, 4)]
-        while served.counters.written_tokens < 6:
+        aborted = [asyncio.create_task(local.generate(request(prompt(k, 6), k, max_tokens=90))) for k in range(2)]
+        waiting = [asyncio.create_task(local.generate(request(prompt(k, 6), k))) for k in range(2, 4)]
+        while local.counters.written_tokens < 6:
             await asyncio.sleep(0)
-        for k, task in enumerate(doomed):
+        for k, task in enumerate(aborted):
             task.cancel()
-            served.release(f"s{k}")
+            local.release(f"s{k}")
         return [await task for task in waiting]
 
-    found = run(abort())
-    assert [len(each.token_ids) for each in found] == [10, 10]
-    assert served.counters.written_tokens <= 6 + 2 * 4 + 20  # nobody writes on for the aborted ones
-    served.refresh()  # refused if anything were still running
+    generations = run(abort())
+    assert [len(generation.token_ids) for generation in generations] == [10, 10]
+    assert local.counters.written_tokens <= 6 + 2 * 4 + 20  # aborted requests write no more
+    local.refresh()  # refused if a request were still running
 
 
 def test_a_context_that_fills_up_mid_turn_is_truncated_with_every_forward_pass() -> None:
     # NeMo-RL #3851: two engines ended cut-off rollouts differently, so switching them changed the data.
-    served = engine(max_length=40)
+    local = engine(max_length=40)
 
     async def turns() -> list[tuple[int, str]]:
         ids = prompt(3, 10)
         ends: list[tuple[int, str]] = []
         for turn in range(4):
-            written = await served.generate(request(ids, 0, seed=turn, max_tokens=8))
+            written = await local.generate(request(ids, 0, seed=turn, max_tokens=8))
             ends.append((len(written.token_ids), written.finish_reason))
             ids = ids + written.token_ids + prompt(turn, 3)
         return ends
 
     assert run(turns()) == [(8, "length"), (8, "length"), (8, "length"), (0, "length")]
-    near = run(together(engine(max_length=40), [request(prompt(3, 37), 0, max_tokens=8)]))[0]
+    near = run(generate_all(engine(max_length=40), [request(prompt(3, 37), 0, max_tokens=8)]))[0]
     assert (len(near.token_ids), near.finish_reason) == (3, "length")

@@ -67,11 +67,11 @@ def test_an_underflowed_probability_still_gives_a_finite_logprob() -> None:
 
 
 def test_streams_are_splitmix64_and_differ_between_seeds() -> None:
-    # The first outputs of SplitMix64 from state 1234567, as the reference implementation prints them
-    # (Vigna, prng.di.unimi.it/splitmix64.c; retyped from rosettacode.org/wiki/Pseudo-random_numbers/Splitmix64).
+    # The first outputs of the reference implementation of SplitMix64 from state 1234567
+    # (Vigna, prng.di.unimi.it/splitmix64.c; copied from rosettacode.org/wiki/Pseudo-random_numbers/Splitmix64).
     outputs = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431]
-    found = uniforms(np.full(4, 1234567, dtype=np.uint64), np.arange(4))
-    np.testing.assert_array_equal(found, [(output >> 11) / 2**53 for output in outputs])
+    numbers = uniforms(np.full(4, 1234567, dtype=np.uint64), np.arange(4))
+    np.testing.assert_array_equal(numbers, [(output >> 11) / 2**53 for output in outputs])
     streams = np.array([stream_of(seed) for seed in (0, 1, 2, -1, 2**63 - 1)])
     assert len(set(streams.tolist())) == 5
     draws = uniforms(np.repeat(np.array([stream_of(seed) for seed in range(400)]), 50), np.tile(np.arange(50), 400))
@@ -80,7 +80,7 @@ def test_streams_are_splitmix64_and_differ_between_seeds() -> None:
     assert statistic < 43.8, "chi-square with 19 degrees of freedom exceeds 43.8 with probability 0.001"
     neighbours = np.corrcoef(draws.reshape(400, 50)[:-1].ravel(), draws.reshape(400, 50)[1:].ravel())[0, 1]
     assert abs(neighbours) < 0.024, (
-        "of 20 thousand independent pairs it exceeds 3.3 deviations with probability 0.001"
+        "with 20 thousand independent pairs it exceeds 3.3 deviations with probability 0.001"
     )
 
 

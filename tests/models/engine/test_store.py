@@ -16,7 +16,7 @@ def test_contents_survive_growth() -> None:
         assert key.shape == value.shape == (2, 3, 5, 4)
         torch.testing.assert_close(key[1, :, 4], heads[0, :3] + 100)
         torch.testing.assert_close(value[0, :, 2], heads[1, 3:] + 100)
-        assert int((key != 0).sum()) == 24  # and nothing anywhere else
+        assert int((key != 0).sum()) == 24  # all other entries are 0
 
 
 def test_a_slice_of_rows_is_read_in_place() -> None:

@@ -37,16 +37,16 @@ def llama(**changes: Any) -> LlamaForCausalLM:
 
 
 def sharpen(model: LlamaForCausalLM) -> None:
-    """Makes attention matter."""
+    """Makes attention affect the logits."""
     for parameter in model.parameters():
         parameter.mul_(10.0 if parameter.dim() > 1 else 1.0)
 
 
 def test_llama_family_models_use_the_direct_forward_pass() -> None:
-    served = LocalEngine(llama(), slots=2, max_length=30)
-    assert (served.forward, served.fallback) == ("direct", None)
-    chosen = LocalEngine(llama(), slots=2, max_length=30, forward="modules")
-    assert (chosen.forward, chosen.fallback) == ("modules", None)
+    engine = LocalEngine(llama(), slots=2, max_length=30)
+    assert (engine.forward, engine.fallback) == ("direct", None)
+    requested = LocalEngine(llama(), slots=2, max_length=30, forward="modules")
+    assert (requested.forward, requested.fallback) == ("modules", None)
 
 
 def test_other_architectures_use_their_modules_with_a_reason() -> None:
@@ -54,8 +54,8 @@ def test_other_architectures_use_their_modules_with_a_reason() -> None:
         vocab_size=50, n_positions=40, n_embd=16, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0
     )
     model: PreTrainedModel = GPT2LMHeadModel(config)
-    served = LocalEngine(model, slots=2, max_length=30)
-    assert (served.forward, served.fallback) == (
+    engine = LocalEngine(model, slots=2, max_length=30)
+    assert (engine.forward, engine.fallback) == (
         "modules",
         "its type is 'gpt2', not one of llama, mistral, qwen2, qwen3",
     )
@@ -67,14 +67,14 @@ def test_other_architectures_use_their_modules_with_a_reason() -> None:
 
 def test_a_model_whose_logits_differ_uses_its_modules_with_a_warning() -> None:
     class Capped(LlamaForCausalLM):
-        """Its attention is scaled differently, which nothing in its configuration tells."""
+        """Its attention is scaled differently from its configuration."""
 
     model = Capped(LlamaConfig(**SIZES)).requires_grad_(False)
     sharpen(model)
     model.model.layers[0].self_attn.scaling = 1.0
     with pytest.warns(RuntimeWarning, match="runs Capped through its modules: its logits differ by"):
-        served = LocalEngine(model, slots=2, max_length=30)
-    assert served.forward == "modules"
+        engine = LocalEngine(model, slots=2, max_length=30)
+    assert engine.forward == "modules"
     with (
         pytest.warns(RuntimeWarning),
         pytest.raises(ModelError, match="the direct forward pass cannot serve Capped"),
@@ -91,33 +91,33 @@ def test_a_model_that_neither_backend_computes_is_refused(monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [
-        # Without keys and values there is nothing to keep: its state goes on from one call to the next.
+        # Without keys and values nothing is cached: its state persists between calls.
         ("rwkv", "cached and plain forward of RwkvForCausalLM differ"),
-        # Their modules cannot read what the engine gives them.
+        # Their modules do not accept the engine's cache.
         ("bloom", "BloomForCausalLM cannot be run over LocalEngine's cache: ValueError: too many values"),
         ("xlnet", "XLNetLMHeadModel cannot be run over LocalEngine's cache: RuntimeError"),
     ],
 )
 def test_models_with_other_state_than_keys_and_values_are_refused(kind: str, reason: str) -> None:
     torch.manual_seed(0)
-    built: dict[str, Callable[[], PreTrainedModel]] = {
+    models: dict[str, Callable[[], PreTrainedModel]] = {
         "rwkv": lambda: RwkvForCausalLM(RwkvConfig(vocab_size=50, hidden_size=16, num_hidden_layers=2)),
         "bloom": lambda: BloomForCausalLM(BloomConfig(vocab_size=50, hidden_size=16, n_layer=1, n_head=2)),
         "xlnet": lambda: XLNetLMHeadModel(XLNetConfig(vocab_size=50, d_model=16, n_layer=1, n_head=2, d_inner=32)),
     }
     with pytest.raises(ModelError, match=f"(?s){reason}.*OpenAI-compatible endpoint"):
-        LocalEngine(built[kind]().requires_grad_(False), slots=2, max_length=30)
+        LocalEngine(models[kind]().requires_grad_(False), slots=2, max_length=30)
 
 
 def test_wrongly_computed_weights_are_detected_on_refresh() -> None:
     model = llama()
-    served = LocalEngine(model, slots=2, max_length=30)
+    engine = LocalEngine(model, slots=2, max_length=30)
     sharpen(model)
-    served.refresh()
+    engine.refresh()
     model.model.layers[0].self_attn.scaling = 1.0  # as a patch of the model between two iterations might
     model.lm_head.weight[0, 0] += 1.0
     with pytest.raises(ModelError, match="cached and plain forward of LlamaForCausalLM differ"):
-        served.refresh()
+        engine.refresh()
 
 
 def test_length_dependent_rotary_embeddings_are_served_up_to_the_change() -> None:
@@ -125,16 +125,16 @@ def test_length_dependent_rotary_embeddings_are_served_up_to_the_change() -> Non
     model = llama(rope_parameters=dynamic, max_position_embeddings=64)
     with pytest.raises(ModelError, match="rotates differently beyond 64 tokens"):
         LocalEngine(model, slots=2, max_length=65)
-    served = LocalEngine(model, slots=2, max_length=64)
-    assert served.forward == "modules"
-    assert "rotary type is 'dynamic'" in str(served.fallback)
+    engine = LocalEngine(model, slots=2, max_length=64)
+    assert engine.forward == "modules"
+    assert "rotary type is 'dynamic'" in str(engine.fallback)
 
 
 @pytest.mark.parametrize("max_length", [2, 3, 4, 5, 17])
 @pytest.mark.parametrize("forward", ["direct", "modules"])
 def test_the_smallest_engines_are_verified_and_left_empty(max_length: int, forward: verification.Forward) -> None:
-    served = LocalEngine(llama(), slots=1, max_length=max_length, forward=forward)
+    engine = LocalEngine(llama(), slots=1, max_length=max_length, forward=forward)
     request = GenerationRequest((3,), 5, (), 0.0, "s", (0, 0), 0)
-    found = asyncio.run(served.generate(request))
-    assert len(found.token_ids) == min(5, max_length - 1)
-    assert served.counters.prefilled_tokens == 1
+    generation = asyncio.run(engine.generate(request))
+    assert len(generation.token_ids) == min(5, max_length - 1)
+    assert engine.counters.prefilled_tokens == 1

@@ -115,7 +115,7 @@ def supervised_points(steps: int = 220) -> tuple[CurvePoint, ...]:
 
 @pytest.fixture
 def finished() -> TrainingReport:
-    """A policy-gradient run that did all it planned and kept iteration 60."""
+    """A policy-gradient run that finished as planned and kept the weights of iteration 60."""
     points = policy_points()
     best = max((p for p in points if p.metrics.get("score") is not None), key=lambda p: p.metrics["score"] or 0.0)
     score = best.metrics["score"]
@@ -130,11 +130,12 @@ def under_way() -> TrainingReport:
 
 
 def _group(pool: str, successes: int) -> ScoredGroup:
-    """Of twenty attempts at a task, at most nineteen of which succeed."""
+    """A group of twenty trajectories of a task, at most nineteen of which succeed."""
     trajectory = Trajectory(pool, pool, "v", (), Observation(""), "finished", "sampled")
-    marks = (place < min(19, successes) for place in range(20))
+    successes = min(19, successes)
     return ScoredGroup(
-        Task(pool, "", pool, ""), tuple(ScoredTrajectory(trajectory, (), succeeded=mark) for mark in marks)
+        Task(pool, "", pool, ""),
+        tuple(ScoredTrajectory(trajectory, (), succeeded=number < successes) for number in range(20)),
     )
 
 
@@ -144,12 +145,12 @@ def _family(group: ScoredGroup) -> str:
 
 @pytest.fixture
 def by_level(finished: TrainingReport) -> TrainingReport:
-    """The same run with a curriculum of three levels, of which each fails until it is practised."""
+    """The same run with a curriculum of three levels, each of which fails until it is trained on."""
     curriculum = Curriculum({"a": 1, "b": 2, "c": 3}, CurriculumSettings("levels", window=3), seed=0)
     points = []
     for iteration, point in enumerate(finished.points):
-        curriculum.begin(iteration)
-        curriculum.observe([_group(pool, iteration - 18 * at) for at, pool in enumerate("abc")], _family)
+        curriculum.start(iteration)
+        curriculum.observe([_group(pool, iteration - 18 * index) for index, pool in enumerate("abc")], _family)
         points.append(replace(point, metrics={**point.metrics, **curriculum.metrics()}))
     return replace(finished, points=tuple(points))
 

@@ -10,20 +10,22 @@ from upturn.training.runs.curve import CurvePoint
 
 
 def test_success_mix_and_forgetting_have_pictures_by_level(by_level: TrainingReport) -> None:
-    found = {panel.name: panel for panel in panels(by_level)}
-    assert [line.label for line in found["levels"].lines] == ["level 1", "level 2", "level 3"]
-    assert [line.metric for line in found["mix"].lines] == [f"practice_level_{level}" for level in (1, 2, 3)]
-    shares = [sum(value for line in found["mix"].lines for at, value in by_level.values(line.metric) if at == 9)]
+    by_name = {panel.name: panel for panel in panels(by_level)}
+    assert [line.label for line in by_name["levels"].lines] == ["level 1", "level 2", "level 3"]
+    assert [line.metric for line in by_name["mix"].lines] == [f"sampled_level_{level}" for level in (1, 2, 3)]
+    shares = [
+        sum(value for line in by_name["mix"].lines for units, value in by_level.values(line.metric) if units == 9)
+    ]
     assert abs(shares[0] - 1) < 1e-12
-    assert "forgotten" not in found  # nothing ever was
-    assert not any(panel.title.startswith(("Best", "Curriculum", "Drop")) for panel in found.values())
+    assert "forgotten" not in by_name  # no level was
+    assert not any(panel.title.startswith(("Best", "Curriculum", "Drop")) for panel in by_name.values())
 
 
-def test_forgetting_has_a_picture_only_when_a_level_was_forgotten(by_level: TrainingReport) -> None:
+def test_forgetting_has_a_panel_only_if_a_level_was_forgotten(by_level: TrainingReport) -> None:
     last = by_level.points[-1]
     fallen = replace(last, metrics={**last.metrics, "drop_level_1": 0.2})
     (panel,) = [
-        each for each in panels(replace(by_level, points=(*by_level.points, fallen))) if each.name == "forgotten"
+        panel for panel in panels(replace(by_level, points=(*by_level.points, fallen))) if panel.name == "forgotten"
     ]
     assert [line.label for line in panel.lines] == ["level 1", "level 2", "level 3"]
 
@@ -31,7 +33,7 @@ def test_forgetting_has_a_picture_only_when_a_level_was_forgotten(by_level: Trai
 def test_levels_are_marked_where_they_become_the_current_one(by_level: TrainingReport) -> None:
     """Level 1 has 14 of 20 at iteration 14, of three iterations at 15; each level follows 18 iterations later."""
     assert promotions(by_level) == [(16, "level 2"), (34, "level 3"), (52, "all")]
-    (panel,) = [each for each in panels(by_level) if each.name == "levels"]
+    (panel,) = [panel for panel in panels(by_level) if panel.name == "levels"]
     with canvas.style():
         texts = {text.get_text() for text in draw(panel, by_level).axes[0].texts}
     assert {"level 2", "level 3", "all", "kept"} <= texts
@@ -43,5 +45,5 @@ def test_a_run_without_a_curriculum_has_no_curriculum_panels(finished: TrainingR
 
 
 def test_a_metric_that_only_starts_like_a_level_has_its_own_panel(finished: TrainingReport) -> None:
-    points = tuple(CurvePoint(unit, 0, {"practice_level_of_noise": float(unit)}) for unit in range(3))
+    points = tuple(CurvePoint(unit, 0, {"sampled_level_of_noise": float(unit)}) for unit in range(3))
     assert [panel.name for panel in panels(replace(finished, points=points))] == ["own-0"]

@@ -59,31 +59,31 @@ def outline(page: str) -> Outline:
     return parser
 
 
-def visible(found: Outline) -> str:
-    return " ".join(" ".join(found.text).split()).replace("\u00a0", " ")
+def visible(parsed: Outline) -> str:
+    return " ".join(" ".join(parsed.text).split()).replace("\u00a0", " ")
 
 
 def test_the_page_is_well_formed_and_self_contained(finished: TrainingReport) -> None:
     page = render_training(finished)
-    found = outline(page)
-    assert len(found.ids) == len(set(found.ids))
-    assert {link.removeprefix("#") for link in found.links} <= set(found.ids)
-    assert found.headings[0] == 1
-    assert all(after - before <= 1 for before, after in zip(found.headings, found.headings[1:], strict=False))
+    parsed = outline(page)
+    assert len(parsed.ids) == len(set(parsed.ids))
+    assert {link.removeprefix("#") for link in parsed.links} <= set(parsed.ids)
+    assert parsed.headings[0] == 1
+    assert all(after - before <= 1 for before, after in zip(parsed.headings, parsed.headings[1:], strict=False))
     addresses = set(re.findall(r"https?://[^\"' <]+", page))
     assert addresses == {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
-    assert "script" not in found.tags
+    assert "script" not in parsed.tags
     assert page.startswith("<!DOCTYPE html>")
-    words = visible(found)
-    for said in ("All 60 iterations were done.", "(n = 108)", "Held-out evaluations", "5f2b1de0c4"):
-        assert said in words
+    page_text = visible(parsed)
+    for text in ("All 60 iterations were done.", "(n = 108)", "Held-out evaluations", "5f2b1de0c4"):
+        assert text in page_text
 
 
 def test_the_same_run_gives_the_same_page(supervised: TrainingReport) -> None:
     assert render_training(supervised) == render_training(supervised)
 
 
-def test_an_unfinished_run_says_so(under_way: TrainingReport) -> None:
+def test_an_unfinished_run_is_marked(under_way: TrainingReport) -> None:
     few = replace(under_way, points=under_way.points[:4])
     words = visible(outline(render_training(few)))
     assert "not finished" in words
@@ -91,9 +91,9 @@ def test_an_unfinished_run_says_so(under_way: TrainingReport) -> None:
 
 
 def test_a_run_without_points_has_a_page(finished: TrainingReport) -> None:
-    found = outline(render_training(replace(finished, points=(), outcome=None)))
-    assert "The curve has no points yet." in visible(found)
-    assert "svg" not in found.tags
+    parsed = outline(render_training(replace(finished, points=(), outcome=None)))
+    assert "The curve has no points yet." in visible(parsed)
+    assert "svg" not in parsed.tags
 
 
 def test_names_of_other_versions_are_text(finished: TrainingReport) -> None:
@@ -116,18 +116,18 @@ def test_every_metric_is_in_the_table_with_its_range(finished: TrainingReport) -
         max(values),
     )
     assert by_name["state_values"].meaning == ""
-    gone = replace(finished, points=(CurvePoint(1, 1, {"mean_return": None, "loss": 0.5}),))
-    assert [item.name for item in figures(gone)] == ["loss"]
+    reduced = replace(finished, points=(CurvePoint(1, 1, {"mean_return": None, "loss": 0.5}),))
+    assert [item.name for item in figures(reduced)] == ["loss"]
 
 
-def test_the_page_is_written_into_the_folder_whole(
+def test_the_page_is_written_into_the_folder(
     supervised: TrainingReport, save: Callable[[TrainingReport, Path], Path], tmp_path: Path
 ) -> None:
     folder = save(supervised, tmp_path / "sft")
     path = write_training_report(folder)
     assert path == folder / PAGE_FILE
     assert path.read_text() == render_training(supervised)
-    assert sorted(each.name for each in folder.iterdir()) == [
+    assert sorted(file.name for file in folder.iterdir()) == [
         "curve.jsonl",
         "outcome.json",
         "report.html",
@@ -136,7 +136,7 @@ def test_the_page_is_written_into_the_folder_whole(
 
 
 @pytest.mark.parametrize("fixture", ["finished", "supervised"])
-def test_every_picture_says_what_good_looks_like(fixture: str, request: pytest.FixtureRequest) -> None:
+def test_every_picture_has_a_caption(fixture: str, request: pytest.FixtureRequest) -> None:
     report: TrainingReport = request.getfixturevalue(fixture)
     page = render_training(replace(report, points=report.points[:6]))
     captions = re.findall(r"<figcaption><h3[^>]*>([^<]+)</h3>([^<]+)</figcaption>", page)

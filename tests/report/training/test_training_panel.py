@@ -1,4 +1,4 @@
-"""A run gets the panels it has figures for; constant ideal ones are left out, unknown ones are last."""
+"""A run has the panels that it has data for; constant ideal ones are omitted, unknown ones are last."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ def with_metric(report: TrainingReport, name: str, values: tuple[float, ...]) ->
     return replace(report, points=points)
 
 
-def test_a_policy_gradient_run_has_its_pictures_in_page_order(finished: TrainingReport) -> None:
+def test_a_policy_gradient_run_has_its_panels_in_page_order(finished: TrainingReport) -> None:
     assert names(finished) == [
         "score",
         "reward",
@@ -45,7 +45,7 @@ def test_a_policy_gradient_run_has_its_pictures_in_page_order(finished: Training
     ]
 
 
-def test_a_supervised_run_has_only_panels_with_figures(supervised: TrainingReport) -> None:
+def test_a_supervised_run_has_only_panels_with_data(supervised: TrainingReport) -> None:
     assert names(supervised) == [
         "loss",
         "gradient",
@@ -92,14 +92,12 @@ def test_an_unknown_algorithm_with_rollouts_has_a_policy_loss(
 
 def _loss_of(report: TrainingReport, algorithm: str) -> Panel:
     description = replace(report.description, identity={"algorithm": algorithm})
-    (loss,) = [each for each in panels(replace(report, description=description)) if each.name == "loss"]
+    (loss,) = [panel for panel in panels(replace(report, description=description)) if panel.name == "loss"]
     return loss
 
 
 @pytest.mark.parametrize("fixture", ["finished", "supervised"])
-def test_every_picture_says_what_it_shows_and_what_good_looks_like(
-    fixture: str, request: pytest.FixtureRequest
-) -> None:
+def test_every_panel_has_a_title_an_axis_and_a_description(fixture: str, request: pytest.FixtureRequest) -> None:
     for panel in panels(request.getfixturevalue(fixture)):
         assert panel.title
         assert panel.axis
@@ -117,15 +115,15 @@ def test_every_picture_says_what_it_shows_and_what_good_looks_like(
         ("ratio", "ratio", 1.0),
     ],
 )
-def test_constant_ideal_curves_have_no_picture_and_constant_bad_ones_do(
+def test_constant_ideal_curves_have_no_panel_and_constant_bad_ones_do(
     finished: TrainingReport, metric: str, picture: str, ideal: float
 ) -> None:
-    def held(value: float) -> TrainingReport:
+    def constant(value: float) -> TrainingReport:
         return replace(finished, points=tuple(CurvePoint(unit, 0, {metric: value}) for unit in range(61)))
 
-    assert names(held(ideal)) == []
-    assert names(held(2.0)) == [picture]
-    assert names(with_metric(held(ideal), metric, (ideal,) * 60 + (2.0,))) == [picture]
+    assert names(constant(ideal)) == []
+    assert names(constant(2.0)) == [picture]
+    assert names(with_metric(constant(ideal), metric, (ideal,) * 60 + (2.0,))) == [picture]
 
 
 @pytest.mark.parametrize(
@@ -156,7 +154,7 @@ def test_metric_names_never_become_anchors(finished: TrainingReport) -> None:
     assert own.good == "A metric of the run's algorithm."
 
 
-def test_costs_are_drawn_together_each_with_its_own_line(finished: TrainingReport) -> None:
+def test_costs_share_a_panel(finished: TrainingReport) -> None:
     (costs,) = [panel for panel in panels(finished) if panel.name == "costs"]
     assert [line.label for line in costs.lines] == ["safety", "error"]
 

@@ -1,11 +1,18 @@
-"""The page says why the run ended and what is kept, and claims no gain without its intervals."""
+"""Sentences about why a run ended and which weights are kept; no gain is claimed without intervals."""
 
 from dataclasses import replace
 
 import pytest
 
 from upturn.report.training import TrainingReport
-from upturn.report.training.sentence import change, ending, keeping, measuring, status, tiles
+from upturn.report.training.sentence import (
+    change,
+    kept_weights_sentence,
+    score_sentence,
+    status,
+    stop_sentences,
+    tiles,
+)
 from upturn.training import TrainingOutcome
 from upturn.training.outcome import StopReason
 from upturn.training.runs.curve import CurvePoint
@@ -18,7 +25,7 @@ def ended(report: TrainingReport, stopped: StopReason, units: int, best: float |
 
 
 @pytest.mark.parametrize(
-    ("stopped", "words", "state"),
+    ("stopped", "text", "state"),
     [
         ("finished", "All 60 iterations were done.", ("finished", "good")),
         (
@@ -33,106 +40,113 @@ def ended(report: TrainingReport, stopped: StopReason, units: int, best: float |
         ),
     ],
 )
-def test_every_way_to_end_is_described(
-    finished: TrainingReport, stopped: StopReason, words: str, state: tuple[str, str]
+def test_every_stop_reason_is_described(
+    finished: TrainingReport, stopped: StopReason, text: str, state: tuple[str, str]
 ) -> None:
     report = ended(finished, stopped, 20)
-    assert ending(report) == words
+    assert stop_sentences(report) == text
     assert status(report) == state
 
 
-def test_a_run_without_steps_says_so(finished: TrainingReport) -> None:
-    """All attempts of each group ended alike, so that its 60 iterations changed nothing."""
+def test_a_run_without_steps_is_described(finished: TrainingReport) -> None:
+    """All trajectories of each group had equal rewards, so that 60 iterations changed nothing."""
     report = ended(finished, "finished", 60)
     assert report.outcome is not None
-    assert ending(replace(report, outcome=replace(report.outcome, steps=0))) == (
+    assert stop_sentences(replace(report, outcome=replace(report.outcome, steps=0))) == (
         "All 60 iterations were done. No optimiser step was taken: no sample gave a training signal."
     )
 
 
-def test_after_a_warm_up_the_first_weights_are_the_warm_ups(finished: TrainingReport) -> None:
+def test_after_a_warm_up_the_first_weights_are_those_of_the_warm_up(finished: TrainingReport) -> None:
     outcome = ended(finished, "finished", 60).outcome
     assert outcome is not None
     first = replace(outcome, kept_units=0)
-    told = keeping(replace(finished, outcome=first, has_warm_up=True))
-    assert told.startswith("The weights after the warm-up are kept: ")
-    assert keeping(replace(finished, outcome=first)).startswith("The weights before any training are kept: ")
+    text = kept_weights_sentence(replace(finished, outcome=first, has_warm_up=True))
+    assert text.startswith("The weights after the warm-up are kept: ")
+    assert kept_weights_sentence(replace(finished, outcome=first)).startswith(
+        "The weights before any training are kept: "
+    )
 
 
-def costly(report: TrainingReport, *found: tuple[int, float, float]) -> TrainingReport:
-    """Evaluated at these iterations, with ``error`` at most .05 and ``safety`` at most .1."""
-    points = (CurvePoint(at, at, {"score": 0.5, "cost_error": e, "cost_safety": s}) for at, e, s in found)
+def costly(report: TrainingReport, *costs: tuple[int, float, float]) -> TrainingReport:
+    """A run with these evaluations, with limits of .05 on ``error`` and .1 on ``safety``."""
+    points = (
+        CurvePoint(units, units, {"score": 0.5, "cost_error": error, "cost_safety": safety})
+        for units, error, safety in costs
+    )
     plan = replace(report.description.plan, cost_limits={"error": 0.05, "safety": 0.1})
     return replace(report, points=tuple(points), description=replace(report.description, plan=plan))
 
 
-def test_a_run_that_left_the_limits_names_the_cost_its_limit_and_when(finished: TrainingReport) -> None:
+def test_a_run_stopped_by_a_limit_names_the_cost_and_the_iteration(finished: TrainingReport) -> None:
     report = ended(costly(finished, (0, 0.0, 0.0), (5, 0.125, 0.1)), "limit", 5)
-    assert ending(report) == (
+    assert stop_sentences(report) == (
         "It stopped after 5 of 60 iterations: after iteration 5, the held-out cost error was 0.125, above its "
         "limit of 0.05."
     )
     assert status(report) == ("stopped by a limit on error", "bad")
     both = ended(costly(finished, (0, 0.0, 0.0), (5, 0.125, 0.2)), "limit", 5)
-    assert ending(both).endswith(
+    assert stop_sentences(both).endswith(
         "after iteration 5, the held-out cost error was 0.125, above its limit of 0.05, and safety was 0.2, above "
         "its limit of 0.1."
     )
     assert status(both) == ("stopped by limits on error and safety", "bad")
 
 
-def test_a_run_never_within_its_limits_says_so_and_that_nothing_is_kept(finished: TrainingReport) -> None:
-    """With the first and the last evaluation, which may break other limits."""
+def test_a_run_never_within_its_limits_keeps_no_weights(finished: TrainingReport) -> None:
+    """The first and the last evaluation may exceed different limits."""
     never = ended(costly(finished, (0, 0.213, 0.0), (5, 0.3, 0.3), (10, 0.0, 0.2)), "limit", 10, best=None)
-    assert ending(never) == (
+    assert stop_sentences(never) == (
         "It stopped after 10 of 60 iterations, and no evaluation was within the limits on costs: before any step, "
         "the held-out cost error was 0.213, above its limit of 0.05; after iteration 10, the held-out cost safety "
         "was 0.2, above its limit of 0.1."
     )
-    assert keeping(never) == "No weights are kept: the model has its weights from before training."
+    assert kept_weights_sentence(never) == "No weights are kept: the model has its weights from before training."
     assert status(never) == ("never within its limits on costs", "bad")
     whole = ended(costly(finished, (0, 0.213, 0.0), (60, 0.2, 0.0)), "limit", 60, best=None)
-    assert ending(whole).startswith(
+    assert stop_sentences(whole).startswith(
         "All 60 iterations were done, and no evaluation was within the limits on costs: "
     )
     only = ended(costly(finished, (5, 0.213, 0.0)), "limit", 5, best=None)
-    assert ending(only).endswith(
+    assert stop_sentences(only).endswith(
         "limits on costs: after iteration 5, the held-out cost error was 0.213, above its limit of 0.05."
     )
 
 
-def test_an_unfinished_run_says_how_far_it_is_and_how_to_resume(under_way: TrainingReport) -> None:
-    assert ending(under_way) == (
+def test_an_unfinished_run_is_described_with_how_to_resume(under_way: TrainingReport) -> None:
+    assert stop_sentences(under_way) == (
         "23 of 60 iterations are on the curve. The latest was written 2026-03-01 12:30 UTC. The run is active "
         "or was interrupted: started again, it resumes from its checkpoint."
     )
-    assert keeping(under_way) == ""
+    assert kept_weights_sentence(under_way) == ""
     assert status(under_way) == ("not finished", "")
 
 
 def test_the_kept_weights_are_named(finished: TrainingReport, supervised: TrainingReport) -> None:
-    assert keeping(finished) == "The weights after iteration 60 are kept: the best of 13 evaluations."
-    assert keeping(supervised) == "The last weights are kept."
+    assert kept_weights_sentence(finished) == "The weights after iteration 60 are kept: the best of 13 evaluations."
+    assert kept_weights_sentence(supervised) == "The last weights are kept."
     first = TrainingOutcome("patience", 20, 40, "best", 0, "ab", 0.5, 0.6)
-    assert keeping(replace(finished, outcome=first)).startswith("The weights before any training are kept")
+    assert kept_weights_sentence(replace(finished, outcome=first)).startswith(
+        "The weights before any training are kept"
+    )
 
 
 def test_the_measure_is_named_with_its_number_of_tasks(
     finished: TrainingReport, supervised: TrainingReport
 ) -> None:
-    assert measuring(finished).replace("\u00a0", " ") == (
+    assert score_sentence(finished).replace("\u00a0", " ") == (
         "The score is success on training templates in unseen worlds (n = 108)."
     )
-    assert measuring(supervised) == ""
-    unsaid = replace(finished.description, measure="")
-    bare = replace(finished, description=unsaid, points=(CurvePoint(0, 0, {"score": 0.5}),))
-    assert measuring(bare) == "The score is what the evaluation returned."
+    assert score_sentence(supervised) == ""
+    without_measure = replace(finished.description, measure="")
+    bare = replace(finished, description=without_measure, points=(CurvePoint(0, 0, {"score": 0.5}),))
+    assert score_sentence(bare) == "The score is what the evaluation returned."
 
 
-def scored(report: TrainingReport, *found: tuple[float, float | None, float | None]) -> TrainingReport:
+def scored(report: TrainingReport, *scores: tuple[float, float | None, float | None]) -> TrainingReport:
     points = tuple(
-        CurvePoint(place, place, {"score": score, "score_low": low, "score_high": high})
-        for place, (score, low, high) in enumerate(found)
+        CurvePoint(index, index, {"score": score, "score_low": low, "score_high": high})
+        for index, (score, low, high) in enumerate(scores)
     )
     return replace(report, points=points, description=replace(report.description, plan=RunPlan(60, 5, 1, "best")))
 
@@ -162,16 +176,16 @@ def test_a_loss_is_reported_when_the_last_weights_are_kept(finished: TrainingRep
 
 
 def test_tiles_are_sums_over_the_curve(finished: TrainingReport, supervised: TrainingReport) -> None:
-    found = {word: figure for word, figure, _ in tiles(finished)}
-    assert found["Iterations"] == "60"
-    assert found["Optimiser steps"] == "120"
-    assert found["Trajectories"] == "11,520"  # 60 · 192
-    assert found["Tokens written"].replace("\u00a0", " ") == "1.21 M"  # Σ 19,000 + 40 i
+    figures = {word: figure for word, figure, _ in tiles(finished)}
+    assert figures["Iterations"] == "60"
+    assert figures["Optimiser steps"] == "120"
+    assert figures["Trajectories"] == "11,520"  # 60 · 192
+    assert figures["Tokens written"].replace("\u00a0", " ") == "1.21 M"  # Σ 19,000 + 40 i
     assert [word for word, _, _ in tiles(supervised)] == ["Optimiser steps", "Tokens trained", "Time"]
     assert tiles(replace(finished, points=())) == []
 
 
-def test_one_step_is_not_called_several(supervised: TrainingReport) -> None:
+def test_a_single_step_is_in_the_singular(supervised: TrainingReport) -> None:
     plan = RunPlan(1, None, 1, "final", unit="optimiser step")
     one = replace(supervised, description=replace(supervised.description, plan=plan))
-    assert ending(one) == "Its one optimiser step was done."
+    assert stop_sentences(one) == "Its one optimiser step was done."

@@ -1,4 +1,4 @@
-"""Groups of attempts made by hand."""
+"""Hand-made groups of trajectories."""
 
 from collections.abc import Callable, Sequence
 
@@ -26,31 +26,31 @@ def _member(
     """``states``: one letter a turn, its state hash. ``turns``: None = as many as rewards."""
     count = turns if turns is not None else len(states) or (1 if rewards is None else len(rewards))
     hashes = states or [""] * count
-    made = tuple(Turn(Observation(""), "", None, state_hash=each) for each in hashes)
+    turn_records = tuple(Turn(Observation(""), "", None, state_hash=state) for state in hashes)
     trajectory = Trajectory(
-        name, "task", "nano@1", made, Observation(""), "finished", "sampled", tuple(rows), temperature=1.0
+        name, "task", "nano@1", turn_records, Observation(""), "finished", "sampled", tuple(rows), temperature=1.0
     )
     return ScoredTrajectory(
         trajectory,
         None if rewards is None else tuple(rewards),
-        None if values is None else tuple(None if each is None else StateValue(*each) for each in values),
+        None if values is None else tuple(None if value is None else StateValue(*value) for value in values),
         None if potentials is None else tuple(potentials),
     )
 
 
 @pytest.fixture
 def make_member() -> MakeMember:
-    """One attempt."""
+    """Makes a trajectory."""
     return _member
 
 
 @pytest.fixture
 def make_group() -> MakeGroup:
-    """Attempts from their rewards by turn, or from members."""
+    """Makes a group from rewards by turn, or from members."""
 
     def make(members: Sequence[Sequence[float] | ScoredTrajectory | None]) -> ScoredGroup:
         return ScoredGroup(
-            TASK, tuple(each if isinstance(each, ScoredTrajectory) else _member(each) for each in members)
+            TASK, tuple(item if isinstance(item, ScoredTrajectory) else _member(item) for item in members)
         )
 
     return make
@@ -71,5 +71,5 @@ def _row(*parts: str, turns: Sequence[int] | None = None, fork_cause: str | None
 
 @pytest.fixture
 def make_row() -> Callable[..., TokenRow]:
-    """A row of letters."""
+    """Makes a row of letters."""
     return _row

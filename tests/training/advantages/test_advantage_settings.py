@@ -37,9 +37,7 @@ MakeMember = Callable[..., ScoredTrajectory]
         ("divergence", FirstDivergence, {"state_values"}),
     ],
 )
-def test_each_name_makes_an_estimator_that_says_what_it_needs(
-    estimator: Estimator, kind: type, needs: set[Need]
-) -> None:
+def test_each_name_creates_an_estimator_with_its_needs(estimator: Estimator, kind: type, needs: set[Need]) -> None:
     alone = advantage_of(AdvantageSettings(estimator=estimator))
     assert isinstance(alone, kind)
     assert alone.needs == needs
@@ -81,13 +79,13 @@ def test_a_turn_weight_adds_turn_credit_to_the_outcome_s(make_group: MakeGroup, 
     combined = advantage_of(AdvantageSettings("monte_carlo", turn_weight=2.0))
     assert isinstance(combined, Combined)
     assert combined.needs == {"state_values"}
-    found = combined(group)
+    advantages = combined(group)
     # ±.5 of the outcome, and twice (.25, .25) and (−.25, −.25)
-    assert found.turns == ((1.0, 1.0), (-1.0, -1.0))
-    assert found.returns == (1.0, 0.0)
+    assert advantages.turns == ((1.0, 1.0), (-1.0, -1.0))
+    assert advantages.returns == (1.0, 0.0)
 
 
-def test_the_outcome_beside_turn_credit_has_the_settings_own_scale_and_baseline(make_group: MakeGroup) -> None:
+def test_the_outcome_part_has_the_settings_scale_and_baseline(make_group: MakeGroup) -> None:
     group = make_group([[0.0], [10.0]])
     # Both parts divide ±5 by the sample standard deviation, 10/√2.
     scaled = advantage_of(AdvantageSettings("turn", scale="std", turn_weight=1.0))(group)
@@ -101,7 +99,7 @@ def test_the_outcome_beside_turn_credit_has_the_settings_own_scale_and_baseline(
 
 
 @pytest.mark.parametrize("estimator", ["turn", "tree", "monte_carlo", "divergence"])
-def test_the_outcome_beside_turn_credit_is_that_of_trajectory(make_group: MakeGroup, estimator: Estimator) -> None:
+def test_the_outcome_part_is_that_of_the_trajectory_estimator(make_group: MakeGroup, estimator: Estimator) -> None:
     gamma = 1.0 if estimator == "tree" else 0.5
     group = make_group([[0.25, 1.0], [0.0, 0.5], [0.5], None])
     combined = advantage_of(AdvantageSettings(estimator, gamma=gamma, turn_weight=1.0))
@@ -109,7 +107,7 @@ def test_the_outcome_beside_turn_credit_is_that_of_trajectory(make_group: MakeGr
     assert combined.outcome(group) == advantage_of(AdvantageSettings(gamma=gamma))(group)
 
 
-def test_shaping_shapes_the_outcome_beside_turn_credit_too(make_group: MakeGroup, make_member: MakeMember) -> None:
+def test_shaping_affects_the_outcome_part(make_group: MakeGroup, make_member: MakeMember) -> None:
     combined = advantage_of(AdvantageSettings("turn", is_shaped=True, turn_weight=2.0))
     assert isinstance(combined, Combined)
     assert combined.needs == {"potentials"}
@@ -124,7 +122,7 @@ def test_shaping_shapes_the_outcome_beside_turn_credit_too(make_group: MakeGroup
     assert combined(group).returns == (1.0, 0.0)
 
 
-def test_the_turn_weight_of_state_is_the_method_s_own() -> None:
+def test_the_turn_weight_of_state_reaches_the_estimator() -> None:
     assert isinstance(advantage_of(AdvantageSettings("state")), StateAnchored)
 
 
@@ -154,7 +152,7 @@ def test_unusable_settings_are_refused_by_name(options: dict[str, object], messa
         AdvantageSettings(**options)  # type: ignore[arg-type]
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_together() -> None:
     with pytest.raises(ConfigError) as caught:
         AdvantageSettings("tree", gamma=0.5, is_shaped=True, anchor="observation")
     assert len(caught.value.problems) == 3

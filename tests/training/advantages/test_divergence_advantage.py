@@ -20,12 +20,14 @@ def _exact(values: Sequence[float]) -> list[tuple[float, None]]:
     return [(value, None) for value in values]
 
 
-def test_only_the_first_fall_is_blamed_by_its_size(make_group: MakeGroup, make_member: MakeMember) -> None:
+def test_only_the_first_significant_fall_has_negative_credit(
+    make_group: MakeGroup, make_member: MakeMember
+) -> None:
     member = make_member([0.0] * 4, values=_exact([0.75, 0.75, 0.5, 0.25, 0.0]))
     assert FirstDivergence()(make_group([member])).turns == ((0.0, -0.25, 0.0, 0.0),)
 
 
-def test_every_rise_that_is_shown_is_praised(make_group: MakeGroup, make_member: MakeMember) -> None:
+def test_every_significant_rise_has_credit(make_group: MakeGroup, make_member: MakeMember) -> None:
     member = make_member([0.0, 0.0, 0.0, 1.0], values=_exact([0.5, 0.75, 0.25, 0.5, 0.0]))
     assert FirstDivergence()(make_group([member])).turns == ((0.25, -0.5, 0.25, 0.5),)
 
@@ -34,14 +36,14 @@ def test_the_threshold_is_hoeffding_s_over_all_turns_and_both_directions(
     make_group: MakeGroup, make_member: MakeMember
 ) -> None:
     rule = FirstDivergence(error_probability=0.05)
-    found = rule.threshold(StateValue(0.5, 64), StateValue(0.5, 64), turns=5)
-    assert found == pytest.approx(math.sqrt(math.log(2 * 5 / 0.05) * (1 / 64 + 1 / 64) / 2), abs=1e-8)
-    assert found == pytest.approx(0.2877, abs=1e-4)
+    threshold = rule.threshold(StateValue(0.5, 64), StateValue(0.5, 64), turns=5)
+    assert threshold == pytest.approx(math.sqrt(math.log(2 * 5 / 0.05) * (1 / 64 + 1 / 64) / 2), abs=1e-8)
+    assert threshold == pytest.approx(0.2877, abs=1e-4)
     against_exact = rule.threshold(StateValue(0.5, 64), StateValue(0.0, None), turns=5)
-    assert against_exact == pytest.approx(found / math.sqrt(2), abs=1e-8)
+    assert against_exact == pytest.approx(threshold / math.sqrt(2), abs=1e-8)
     assert FirstDivergence(value_range=2.0).threshold(
         StateValue(0.5, 64), StateValue(0.5, 64), turns=5
-    ) == pytest.approx(2 * found, abs=1e-8)
+    ) == pytest.approx(2 * threshold, abs=1e-8)
     # A fall of 0.28 is not shown, one of 0.30 is.
     for fall, expected in ((0.28, 0.0), (0.30, -0.30)):
         values = [(0.5, 64)] * 4 + [(0.5 - fall, 64), (0.0, None)]
@@ -49,10 +51,8 @@ def test_the_threshold_is_hoeffding_s_over_all_turns_and_both_directions(
         assert rule(make_group([member])).turns[0][3] == pytest.approx(expected)
 
 
-def test_nothing_is_credited_without_cause_more_often_than_stated(
-    make_group: MakeGroup, make_member: MakeMember
-) -> None:
-    """2,000 attempts of 5 turns whose true value is .5 throughout, each state measured by 8 continuations.
+def test_false_credits_are_no_more_frequent_than_stated(make_group: MakeGroup, make_member: MakeMember) -> None:
+    """2,000 trajectories of 5 turns whose true value is .5 throughout, each state measured by 8 continuations.
 
     Hoeffding allows 20 % here. The test fails by chance with probability below 1e-9 if the bound holds.
     """
@@ -93,10 +93,8 @@ def test_values_and_returns_further_apart_than_the_range_are_refused(
     assert FirstDivergence(value_range=width)(group).returns == (sum(rewards),)
 
 
-def test_the_range_is_that_of_all_attempts_at_the_task_and_of_what_was_over(
-    make_group: MakeGroup, make_member: MakeMember
-) -> None:
-    """Each attempt by itself fits a range of 1; together they do not. What cannot be scored tells nothing."""
+def test_the_range_covers_all_members_and_the_end(make_group: MakeGroup, make_member: MakeMember) -> None:
+    """Each trajectory alone fits a range of 1; together they do not. Unscorable members are ignored."""
     good = make_member([0.75], values=[(0.5, 64), (0.0, None)])
     bad = make_member([-0.75], values=[(-0.5, 64), (0.0, None)])
     missing = make_member(None, values=[(9.0, 64), (0.0, None)])
@@ -111,7 +109,7 @@ def test_missing_members_need_no_values_and_get_zero(make_group: MakeGroup, make
     assert FirstDivergence()(group).turns == ((0.0,), (0.5,))
 
 
-def test_states_that_were_not_measured_are_refused(make_group: MakeGroup, make_member: MakeMember) -> None:
+def test_unmeasured_states_are_refused(make_group: MakeGroup, make_member: MakeMember) -> None:
     member = make_member([0.0, 1.0], values=[(0.5, 8), None, (0.0, None)])
     with pytest.raises(TrainingError, match=r"has states whose value was not measured.*'monte_carlo'"):
         FirstDivergence()(make_group([member]))
@@ -120,7 +118,7 @@ def test_states_that_were_not_measured_are_refused(make_group: MakeGroup, make_m
 
 
 @given(st.lists(st.integers(0, 8).map(lambda value: value / 8), min_size=1, max_size=7), st.integers(1, 500))
-def test_at_most_one_turn_is_blamed_and_none_beyond_its_change(
+def test_at_most_one_turn_has_negative_credit_and_none_exceeds_its_change(
     make_group: MakeGroup, make_member: MakeMember, means: list[float], count: int
 ) -> None:
     member = make_member([0.0] * len(means), values=[*((mean, count) for mean in means), (0.0, None)])

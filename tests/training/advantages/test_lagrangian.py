@@ -26,18 +26,20 @@ SAFETY = LagrangianSettings({"safety": 0.25})
 
 
 def costly(make: Make, name: str, *costs: float) -> Trajectory:
-    """An attempt whose turns cost this much as ``safety``."""
+    """A trajectory with these ``safety`` costs by turn."""
     spans = [(turn, 2 * turn + 1, 2 * turn + 2) for turn in range(len(costs))]
-    made = make(list(range(2 * len(costs))), spans, name=name)
-    turns = zip(made.turns, costs, strict=True)
-    return replace(made, turns=tuple(replace(turn, costs={"safety": cost} if cost else {}) for turn, cost in turns))
+    trajectory = make(list(range(2 * len(costs))), spans, name=name)
+    turns = zip(trajectory.turns, costs, strict=True)
+    return replace(
+        trajectory, turns=tuple(replace(turn, costs={"safety": cost} if cost else {}) for turn, cost in turns)
+    )
 
 
 def group_of(*members: ScoredTrajectory) -> ScoredGroup:
     return ScoredGroup(Task("task", "", "", ""), members)
 
 
-def test_a_cost_is_taken_off_the_turn_that_had_it(make_trajectory: Make) -> None:
+def test_a_cost_is_subtracted_from_its_turn(make_trajectory: Make) -> None:
     multipliers = Multipliers(SAFETY)
     multipliers.load_state({"multiplier_safety": 2.0})
     costing = ScoredTrajectory(costly(make_trajectory, "a", 0, 1, 0), (0.0, -1.0, 1.0))
@@ -46,9 +48,9 @@ def test_a_cost_is_taken_off_the_turn_that_had_it(make_trajectory: Make) -> None
     assert multipliers.penalised(free) == free
     missing = ScoredTrajectory(costly(make_trajectory, "c", 1), None)
     assert multipliers.penalised(missing).turn_rewards is None
-    found = Constrained(GroupRelative(), multipliers)(group_of(costing, free, missing))
-    assert list(found.returns) == [-2, 0.5, None]
-    assert found.turns[0] == pytest.approx((-1.25, -1.25, 2.25 - 0.5))
+    advantages = Constrained(GroupRelative(), multipliers)(group_of(costing, free, missing))
+    assert list(advantages.returns) == [-2, 0.5, None]
+    assert advantages.turns[0] == pytest.approx((-1.25, -1.25, 2.25 - 0.5))
 
 
 def test_multipliers_rise_above_budget_fall_below_it_and_stay_within_bounds(make_trajectory: Make) -> None:
@@ -58,7 +60,7 @@ def test_multipliers_rise_above_budget_fall_below_it_and_stay_within_bounds(make
         ScoredTrajectory(costly(make_trajectory, "b", 0), None),  # not scorable, but it cost nothing
     )
     good = group_of(ScoredTrajectory(costly(make_trajectory, "c", 0), (1.0,)))
-    assert multipliers.update([bad]) == {"multiplier_safety": 0, "practice_cost_safety": 1}
+    assert multipliers.update([bad]) == {"multiplier_safety": 0, "rollout_cost_safety": 1}
     assert multipliers.values["safety"] == pytest.approx(0.4 * 0.75)
     multipliers.update([bad])
     assert multipliers.values["safety"] == 0.5
@@ -69,15 +71,15 @@ def test_multipliers_rise_above_budget_fall_below_it_and_stay_within_bounds(make
     assert multipliers.values["safety"] == 0
 
 
-def test_dual_ascent_finds_the_multiplier_that_is_worked_out_by_hand(make_trajectory: Make) -> None:
+def test_dual_ascent_finds_the_hand_computed_multiplier(make_trajectory: Make) -> None:
     """An arm pays 1 and costs 1, another pays and costs nothing; a policy that answers λ with
     p = sigmoid((1 − λ)/τ) is within its budget d at λ = 1 − τ·log(d/(1 − d)), 1.549 for τ = ½ and d = ¼."""
     multipliers, count = Multipliers(replace(SAFETY, rate=0.5)), 400
     arms = [ScoredTrajectory(costly(make_trajectory, str(cost), cost), (cost,)) for cost in (0.0, 1.0)]
     for _ in range(60):
         share = 1 / (1 + math.exp(-(1 - multipliers.values["safety"]) / 0.5))
-        taken = round(count * share)
-        multipliers.update([group_of(*[arms[1]] * taken, *[arms[0]] * (count - taken))])
+        count_with_cost = round(count * share)
+        multipliers.update([group_of(*[arms[1]] * count_with_cost, *[arms[0]] * (count - count_with_cost))])
     assert multipliers.values["safety"] == pytest.approx(1 + 0.5 * math.log(3), abs=0.01)
 
 
@@ -125,23 +127,23 @@ def settings_of(lagrangian: LagrangianSettings | None) -> GrpoSettings:
     )
 
 
-def test_a_policy_takes_the_paying_arm_as_often_as_its_budget_allows(make_trajectory: Make) -> None:
-    """The arm is taken with probability p = ¼ where the multiplier is at rest. There the policy is, too:
+def test_a_policy_uses_the_costly_arm_as_often_as_its_budget_allows(make_trajectory: Make) -> None:
+    """The arm is chosen with probability p = ¼ where the multiplier is at rest. There the policy is, too:
     p(1 − p)(1 − λ) = decay·θ with θ = −log 3, so λ = 1 + decay·log 3·16/3. Without decay the two circle around it.
     What is sampled is noisy, so means over the second half are compared."""
     bandit, free = Bandit(make_trajectory), Bandit(make_trajectory)
     algorithm = PolicyGradient(bandit.collect, settings_of(replace(SAFETY, rate=0.2)), 0)
     unbound = PolicyGradient(free.collect, settings_of(None), 0)
-    found = [bandit.step(algorithm, index) for index in range(120)][60:]
+    metrics = [bandit.step(algorithm, index) for index in range(120)][60:]
     for index in range(15):
         assert "multiplier_safety" not in free.step(unbound, index)
-    assert np.mean([each["practice_cost_safety"] for each in found]) == pytest.approx(0.25, abs=0.04)
+    assert np.mean([each["rollout_cost_safety"] for each in metrics]) == pytest.approx(0.25, abs=0.04)
     allowed = 1 + bandit.DECAY * math.log(3) * 16 / 3
-    assert np.mean([each["multiplier_safety"] for each in found]) == pytest.approx(allowed, abs=0.15)
+    assert np.mean([each["multiplier_safety"] for each in metrics]) == pytest.approx(allowed, abs=0.15)
     assert free.share > 0.8
 
 
-def test_a_checkpoint_holds_the_multipliers(make_trajectory: Make) -> None:
+def test_a_checkpoint_contains_the_multipliers(make_trajectory: Make) -> None:
     bandit = Bandit(make_trajectory)
     algorithm = PolicyGradient(bandit.collect, settings_of(SAFETY), 0)
     bandit.step(algorithm, 0)
@@ -162,10 +164,13 @@ def test_a_checkpoint_holds_the_multipliers(make_trajectory: Make) -> None:
         ),
         (lambda: replace(SAFETY, rate=0.0), "rate: input should be greater than 0"),
         (lambda: replace(SAFETY, most=-1.0), "most: input should be greater than 0"),
-        (lambda: AdvantageSettings("monte_carlo", lagrangian=SAFETY), "continuations earn has no costs"),
+        (
+            lambda: AdvantageSettings("monte_carlo", lagrangian=SAFETY),
+            "no costs are subtracted from the returns of",
+        ),
         (lambda: AdvantageSettings(scale="mean", lagrangian=SAFETY), "which divides by returns"),
     ],
 )
-def test_what_cannot_be_held_to_a_budget_is_refused(make: Callable[[], object], problem: str) -> None:
+def test_unusable_budgets_are_refused(make: Callable[[], object], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         make()

@@ -17,11 +17,11 @@ MakeMember = Callable[..., ScoredTrajectory]
 
 def test_credit_is_reward_plus_change_of_value(make_group: MakeGroup, make_member: MakeMember) -> None:
     member = make_member([0.0, 0.25, 1.0], values=[(0.5, 8), (0.75, 8), (0.25, 8), (0.0, None)])
-    found = MonteCarloDelta(gamma=0.5)(make_group([member]))
+    advantages = MonteCarloDelta(gamma=0.5)(make_group([member]))
     # 0 + .75/2 − .5; .25 + .25/2 − .75; 1 + 0 − .25
-    assert found.turns == ((-0.125, -0.375, 0.75),)
-    assert found.returns == (0.0 + 0.125 + 0.25,)
-    assert found.is_informative
+    assert advantages.turns == ((-0.125, -0.375, 0.75),)
+    assert advantages.returns == (0.0 + 0.125 + 0.25,)
+    assert advantages.is_informative
 
 
 def test_turns_between_measured_states_share_the_change(make_group: MakeGroup, make_member: MakeMember) -> None:
@@ -32,9 +32,9 @@ def test_turns_between_measured_states_share_the_change(make_group: MakeGroup, m
 
 def test_missing_members_need_no_values_and_get_zero(make_group: MakeGroup, make_member: MakeMember) -> None:
     group = make_group([None, make_member([1.0], values=[(0.5, 8), (0.0, None)]), [math.nan]])
-    found = MonteCarloDelta()(group)
-    assert found.turns == ((0.0,), (0.5,), (0.0,))
-    assert found.returns == (None, 1.0, None)
+    advantages = MonteCarloDelta()(group)
+    assert advantages.turns == ((0.0,), (0.5,), (0.0,))
+    assert advantages.returns == (None, 1.0, None)
 
 
 def test_a_trajectory_without_turns_has_one_state(make_group: MakeGroup, make_member: MakeMember) -> None:
@@ -52,7 +52,7 @@ def test_a_trajectory_without_turns_has_one_state(make_group: MakeGroup, make_me
         ([(0.5, 0), (0.0, None)], "a value is finite and the mean of at least one continuation"),
     ],
 )
-def test_unusable_values_are_refused_with_the_remedy(
+def test_unusable_values_are_refused_with_the_cure(
     make_group: MakeGroup, make_member: MakeMember, values: list[tuple[float, int | None] | None], message: str
 ) -> None:
     with pytest.raises(TrainingError, match=message):

@@ -16,13 +16,13 @@ MakeRow = Callable[..., TokenRow]
 
 def test_batch_std_divides_by_the_deviation_of_all_returns(make_group: MakeGroup) -> None:
     groups = [make_group([[6.0], [3.0]]), make_group([[9.0], [12.0], None])]
-    found = rescaled(groups, [GroupRelative()(group) for group in groups], by="batch_std")
+    advantages = rescaled(groups, [GroupRelative()(group) for group in groups], by="batch_std")
     # Returns 6, 3, 9, 12: mean 7.5, squares 2.25 + 20.25 + 2.25 + 20.25 = 45, by 3.
     std = math.sqrt(15)
-    first, second = found
+    first, second = advantages
     assert [turns[0] for turns in first.turns] == pytest.approx([1.5 / std, -1.5 / std])
     assert [turns[0] for turns in second.turns] == pytest.approx([-1.5 / std, 1.5 / std, 0.0])
-    assert found[0].returns == (6.0, 3.0)
+    assert advantages[0].returns == (6.0, 3.0)
 
 
 def test_whitening_counts_a_turn_once_for_every_token(
@@ -36,38 +36,38 @@ def test_whitening_counts_a_turn_once_for_every_token(
             make_member(None, rows=[make_row("p", "zzz")]),
         ]
     )
-    (found,) = rescaled([group], [GroupRelative(baseline="none")(group)], by="whiten")
+    (advantages,) = rescaled([group], [GroupRelative(baseline="none")(group)], by="whiten")
     # Tokens 4, 4, 4, 0: mean 3, squares 1 + 1 + 1 + 9, by 3.
-    assert found.turns[0] == pytest.approx((0.5, 0.5))
-    assert found.turns[1] == pytest.approx((-1.5,))
-    assert found.turns[2] == (0.0,)
-    assert found.is_informative
+    assert advantages.turns[0] == pytest.approx((0.5, 0.5))
+    assert advantages.turns[1] == pytest.approx((-1.5,))
+    assert advantages.turns[2] == (0.0,)
+    assert advantages.is_informative
 
 
 def test_without_tokens_whitening_counts_turns(make_group: MakeGroup) -> None:
     groups = [make_group([[0.0, 4.0]]), make_group([[0.0]])]
-    found = rescaled(groups, [GroupRelative(baseline="none")(group) for group in groups], by="whiten")
+    advantages = rescaled(groups, [GroupRelative(baseline="none")(group) for group in groups], by="whiten")
     # Turns 4, 4, 0: mean 8/3, squares 2·16/9 + 64/9 = 96/9, by 2.
     std = math.sqrt(48 / 9)
-    assert found[0].turns[0] == pytest.approx((4 / 3 / std, 4 / 3 / std))
-    assert found[1].turns[0] == pytest.approx((-8 / 3 / std,))
+    assert advantages[0].turns[0] == pytest.approx((4 / 3 / std, 4 / 3 / std))
+    assert advantages[1].turns[0] == pytest.approx((-8 / 3 / std,))
 
 
 def test_equal_advantages_whiten_to_zero(make_group: MakeGroup) -> None:
     groups = [make_group([[2.0], [2.0]]), make_group([[2.0]])]
-    found = rescaled(groups, [GroupRelative(baseline="none")(group) for group in groups], by="whiten")
-    assert [each.turns for each in found] == [((0.0,), (0.0,)), ((0.0,),)]
-    assert not any(each.is_informative for each in found)
+    advantages = rescaled(groups, [GroupRelative(baseline="none")(group) for group in groups], by="whiten")
+    assert [each.turns for each in advantages] == [((0.0,), (0.0,)), ((0.0,),)]
+    assert not any(each.is_informative for each in advantages)
 
 
 def test_equal_returns_are_not_divided(make_group: MakeGroup) -> None:
     groups = [make_group([[2.0], [2.0]])]
-    found = rescaled(groups, [GroupRelative(baseline="none")(groups[0])], by="batch_std")
-    assert found[0].turns == ((2.0,), (2.0,))
+    advantages = rescaled(groups, [GroupRelative(baseline="none")(groups[0])], by="batch_std")
+    assert advantages[0].turns == ((2.0,), (2.0,))
 
 
 def test_group_scales_need_no_rescaling(make_group: MakeGroup) -> None:
     groups = [make_group([[6.0], [3.0]])]
-    found = [GroupRelative(scale="std")(groups[0])]
-    assert rescaled(groups, found, by="std") == found
-    assert rescaled(groups, found, by="none") == found
+    advantages = [GroupRelative(scale="std")(groups[0])]
+    assert rescaled(groups, advantages, by="std") == advantages
+    assert rescaled(groups, advantages, by="none") == advantages

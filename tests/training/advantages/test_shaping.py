@@ -17,7 +17,7 @@ MakeMember = Callable[..., ScoredTrajectory]
 
 def test_rewards_gain_the_difference_of_potentials(make_member: MakeMember) -> None:
     member = make_member([0.0, 0.0, 1.0], potentials=[0.25, 0.5, 0.75, 99.0])
-    # .5·γ − .25; .75·γ − .5; 1 + 0 − .75: what stands after the last turn counts as 0
+    # .5·γ − .25; .75·γ − .5; 1 + 0 − .75: the potential after the last turn counts as 0
     assert shaped_rewards(member, 0.5) == (0.0, -0.125, 0.25)
 
 
@@ -30,9 +30,9 @@ def test_shaping_compares_turns_with_the_potential_of_their_state(
             make_member([0.0, 0.0], potentials=[0.0, 0.0, 0.0]),
         ]
     )
-    found = Shaped(GroupRelative(), gamma=1.0)(group)
+    shaped_advantages = Shaped(GroupRelative(), gamma=1.0)(group)
     # Shaped rewards (.5, .5) and (0, 0): to go (1, .5) and (0, 0), mean return .5
-    assert found.turns == ((0.5, 0.0), (-0.5, -0.5))
+    assert shaped_advantages.turns == ((0.5, 0.0), (-0.5, -0.5))
     assert Shaped(GroupRelative(), gamma=1.0).needs == {"potentials"}
 
 
@@ -46,9 +46,7 @@ def test_missing_members_need_no_potentials(make_group: MakeGroup, make_member: 
     assert Shaped(GroupRelative(), gamma=1.0)(group).turns == ((0.0,), (0.5,), (-0.5,))
 
 
-def test_potentials_that_are_missing_or_do_not_fit_are_refused(
-    make_group: MakeGroup, make_member: MakeMember
-) -> None:
+def test_missing_or_mismatched_potentials_are_refused(make_group: MakeGroup, make_member: MakeMember) -> None:
     shaped = Shaped(GroupRelative(), gamma=1.0)
     with pytest.raises(TrainingError, match="'t' has no potentials to shape its rewards by"):
         shaped(make_group([[1.0], [0.0]]))
@@ -76,13 +74,13 @@ walk = st.lists(st.tuples(st.integers(-8, 8), st.integers(-8, 8)), min_size=1, m
 def test_the_shaped_return_is_the_return_minus_the_first_potential(
     make_member: MakeMember, steps: list[tuple[int, int]], first: int, gamma: float
 ) -> None:
-    """Nothing that an attempt does can change the difference, so the best policy stays the best one."""
+    """The difference is independent of the trajectory, so the optimal policy stays optimal."""
     rewards = [float(reward) for reward, _ in steps]
     member = make_member(rewards, potentials=[float(first), *(float(after) for _, after in steps)])
     shaped = shaped_rewards(member, gamma)
     assert shaped is not None
     before, after = (
-        math.fsum(gamma**index * reward for index, reward in enumerate(each)) for each in (rewards, shaped)
+        math.fsum(gamma**index * reward for index, reward in enumerate(turns)) for turns in (rewards, shaped)
     )
     assert after == pytest.approx(before - first, abs=1e-9)
 
@@ -91,7 +89,7 @@ def test_the_shaped_return_is_the_return_minus_the_first_potential(
 def test_shaping_keeps_the_order_and_distance_of_returns(
     make_group: MakeGroup, make_member: MakeMember, drawn: list[list[tuple[int, int]]], first: int
 ) -> None:
-    """All attempts begin in one state: the first turn's advantage, that of the whole attempt, is untouched."""
+    """All trajectories start in one state: the advantage of the first turn, that of the whole trajectory, stays."""
     members = [
         make_member(
             [float(reward) for reward, _ in steps], potentials=[float(first), *(float(after) for _, after in steps)]

@@ -1,4 +1,4 @@
-"""Whole attempts compared: fixtures of other projects, and what must hold for any rewards."""
+"""Comparison of whole trajectories: fixtures of other projects, and invariants for any rewards."""
 
 import math
 from collections.abc import Sequence
@@ -24,8 +24,8 @@ def _bare(turns: int) -> Trajectory:
 
 def _group(rewards: Sequence[Sequence[float] | None]) -> ScoredGroup:
     members = tuple(
-        ScoredTrajectory(_bare(1 if each is None else len(each)), None if each is None else tuple(each))
-        for each in rewards
+        ScoredTrajectory(_bare(1 if turns is None else len(turns)), None if turns is None else tuple(turns))
+        for turns in rewards
     )
     return ScoredGroup(TASK, members)
 
@@ -50,54 +50,54 @@ def test_centred_gives_skyrl_grpo_numbers_without_std() -> None:
 
 def test_std_gives_the_closed_form_of_one_success_in_eight() -> None:
     """Sample standard deviation, k = 1 of G = 8: √((1−p)/p)·√((G−1)/G) = 2.4749 and −.3536."""
-    found = GroupRelative(scale="std")(_group([[1.0]] + [[0.0]] * 7))
-    assert found.turns[0][0] == pytest.approx(2.4749, abs=1e-4)
-    assert found.turns[1][0] == pytest.approx(-0.3536, abs=1e-4)
+    advantages = GroupRelative(scale="std")(_group([[1.0]] + [[0.0]] * 7))
+    assert advantages.turns[0][0] == pytest.approx(2.4749, abs=1e-4)
+    assert advantages.turns[1][0] == pytest.approx(-0.3536, abs=1e-4)
 
 
-def test_turns_earn_their_discounted_return_to_go_minus_the_mean_return() -> None:
-    found = GroupRelative(gamma=0.5)(_group([[1.0, 2.0], [0.0, 0.0, 8.0]]))
+def test_turns_have_their_discounted_return_to_go_minus_the_mean_return() -> None:
+    advantages = GroupRelative(gamma=0.5)(_group([[1.0, 2.0], [0.0, 0.0, 8.0]]))
     # to go: (1 + 1, 2) = (2, 2); (0 + 2, 0 + 4, 8) = (2, 4, 8): equal returns, so nothing to learn
-    assert not found.is_informative
-    found = GroupRelative(gamma=0.5)(_group([[1.0, 2.0], [0.0, 0.0, 16.0]]))
+    assert not advantages.is_informative
+    advantages = GroupRelative(gamma=0.5)(_group([[1.0, 2.0], [0.0, 0.0, 16.0]]))
     # to go: (2, 2) and (4, 8, 16); mean return 3
-    assert found.turns == ((-1.0, -1.0), (1.0, 5.0, 13.0))
-    assert found.returns == (2.0, 4.0)
+    assert advantages.turns == ((-1.0, -1.0), (1.0, 5.0, 13.0))
+    assert advantages.returns == (2.0, 4.0)
 
 
-def test_missing_rewards_stay_out_of_the_baseline_and_get_zero() -> None:
-    found = GroupRelative()(_group([[6.0], None, [3.0], [math.nan]]))
-    assert found.turns == ((1.5,), (0.0,), (-1.5,), (0.0,))
-    assert found.returns == (6.0, None, 3.0, None)
+def test_missing_rewards_are_excluded_from_the_baseline_and_get_zero() -> None:
+    advantages = GroupRelative()(_group([[6.0], None, [3.0], [math.nan]]))
+    assert advantages.turns == ((1.5,), (0.0,), (-1.5,), (0.0,))
+    assert advantages.returns == (6.0, None, 3.0, None)
 
 
 def test_a_nan_in_any_turn_makes_the_whole_trajectory_missing() -> None:
-    found = GroupRelative()(_group([[6.0, math.nan], [3.0], [5.0]]))
-    assert found.turns == ((0.0, 0.0), (-1.0,), (1.0,))
+    advantages = GroupRelative()(_group([[6.0, math.nan], [3.0], [5.0]]))
+    assert advantages.turns == ((0.0, 0.0), (-1.0,), (1.0,))
 
 
 def test_one_scorable_member_gives_no_signal() -> None:
-    found = GroupRelative()(_group([[1.0], None, None]))
-    assert found.turns == ((0.0,), (0.0,), (0.0,))
-    assert not found.is_informative
+    advantages = GroupRelative()(_group([[1.0], None, None]))
+    assert advantages.turns == ((0.0,), (0.0,), (0.0,))
+    assert not advantages.is_informative
 
 
 def test_equal_rewards_are_filtered_even_when_their_mean_rounds() -> None:
-    found = GroupRelative()(_group([[0.7], [0.7], [0.7]]))
-    assert found.turns == ((0.0,),) * 3
-    assert not found.is_informative
+    advantages = GroupRelative()(_group([[0.7], [0.7], [0.7]]))
+    assert advantages.turns == ((0.0,),) * 3
+    assert not advantages.is_informative
 
 
 def test_a_trajectory_without_turns_has_return_zero() -> None:
-    found = GroupRelative()(_group([[], [1.0]]))
-    assert found.turns == ((), (0.5,))
+    advantages = GroupRelative()(_group([[], [1.0]]))
+    assert advantages.turns == ((), (0.5,))
 
 
 @QUICK
 @given(returns)
 def test_centred_advantages_sum_to_zero(values: list[float]) -> None:
-    found = GroupRelative()(_group([[value] for value in values]))
-    assert math.fsum(turns[0] for turns in found.turns) == pytest.approx(0.0, abs=1e-9)
+    advantages = GroupRelative()(_group([[value] for value in values]))
+    assert math.fsum(turns[0] for turns in advantages.turns) == pytest.approx(0.0, abs=1e-9)
 
 
 @QUICK
@@ -127,8 +127,8 @@ def test_a_missing_member_changes_nothing_for_the_others(values: list[float], pl
     present: list[list[float] | None] = [[value] for value in values]
     with_missing = [*present[:place], None, *present[place:]]
     straight = GroupRelative()(_group(present)).turns
-    beside = GroupRelative()(_group(with_missing)).turns
-    assert beside == (*straight[:place], (0.0,), *straight[place:])
+    with_missing_member = GroupRelative()(_group(with_missing)).turns
+    assert with_missing_member == (*straight[:place], (0.0,), *straight[place:])
 
 
 @QUICK
@@ -160,9 +160,9 @@ def test_max_rl_divides_by_the_mean_as_skyrl_does() -> None:
 
 
 def test_without_a_baseline_every_turn_keeps_its_return() -> None:
-    found = GroupRelative(baseline="none", gamma=0.5)(_group([[1.0, 2.0], None]))
-    assert found.turns == ((2.0, 2.0), (0.0,))
-    assert found.is_informative
+    advantages = GroupRelative(baseline="none", gamma=0.5)(_group([[1.0, 2.0], None]))
+    assert advantages.turns == ((2.0, 2.0), (0.0,))
+    assert advantages.is_informative
 
 
 @pytest.mark.parametrize("baseline", ["group_mean", "leave_one_out"])
@@ -172,10 +172,10 @@ def test_64_trajectories_in_5_groups_agree_with_the_vectorised_form(baseline: Ba
     rewards, index = rng.normal(size=(64, 128)), rng.integers(0, 5, size=64)
     member = np.eye(5)[index]
     total, count = member.T @ rewards.sum(1), member.sum(0)
-    own = rewards.sum(1)
-    mean = (total / count)[index] if baseline == "group_mean" else (total[index] - own) / (count[index] - 1)
+    returns_P = rewards.sum(1)
+    mean = (total / count)[index] if baseline == "group_mean" else (total[index] - returns_P) / (count[index] - 1)
     expected = np.cumsum(rewards[:, ::-1], axis=1)[:, ::-1] - mean[:, None]
     for group in range(5):
         chosen = np.flatnonzero(index == group)
-        found = GroupRelative(baseline=baseline)(_group([rewards[place].tolist() for place in chosen]))
-        assert np.allclose(np.array(found.turns), expected[chosen], atol=1e-9)
+        advantages = GroupRelative(baseline=baseline)(_group([rewards[place].tolist() for place in chosen]))
+        assert np.allclose(np.array(advantages.turns), expected[chosen], atol=1e-9)

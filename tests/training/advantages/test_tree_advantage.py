@@ -1,4 +1,4 @@
-"""Attempts compared where their token histories part."""
+"""Comparison of trajectories where their token histories diverge."""
 
 import math
 from collections.abc import Callable
@@ -32,19 +32,19 @@ def _three(make_group: MakeGroup, make_member: MakeMember, make_row: MakeRow) ->
 def test_tree_credit_is_the_change_of_the_mean_return_over_shared_histories(
     make_group: MakeGroup, make_member: MakeMember, make_row: MakeRow
 ) -> None:
-    found = TreeSiblings()(_three(make_group, make_member, make_row))
-    # V(p) = 1/3, V(px) = 1/2, V(py) = 0; after the last turn each has its own return.
-    assert found.turns[0] == pytest.approx((1 / 2 - 1 / 3, 1 - 1 / 2))
-    assert found.turns[1] == pytest.approx((1 / 2 - 1 / 3, 0 - 1 / 2))
-    assert found.turns[2] == pytest.approx((0 - 1 / 3, 0.0))
+    advantages = TreeSiblings()(_three(make_group, make_member, make_row))
+    # V(p) = 1/3, V(px) = 1/2, V(py) = 0; after the last turn a trajectory has its own return.
+    assert advantages.turns[0] == pytest.approx((1 / 2 - 1 / 3, 1 - 1 / 2))
+    assert advantages.turns[1] == pytest.approx((1 / 2 - 1 / 3, 0 - 1 / 2))
+    assert advantages.turns[2] == pytest.approx((0 - 1 / 3, 0.0))
 
 
 def test_leave_one_out_excludes_the_member_itself(
     make_group: MakeGroup, make_member: MakeMember, make_row: MakeRow
 ) -> None:
-    found = TreeSiblings(baseline="leave_one_out")(_three(make_group, make_member, make_row))
-    # The others at p: 0, 1/2, 1/2; at px: 0 and 1; nobody else at py.
-    assert found.turns == ((1 / 2 - 0, 1.0), (1 / 2 - 1 / 2, -1.0), (0 - 1 / 2, 0.0))
+    advantages = TreeSiblings(baseline="leave_one_out")(_three(make_group, make_member, make_row))
+    # The others at p: 0, 1/2, 1/2; at px: 0 and 1; none at py.
+    assert advantages.turns == ((1 / 2 - 0, 1.0), (1 / 2 - 1 / 2, -1.0), (0 - 1 / 2, 0.0))
 
 
 def test_equal_observations_after_other_actions_are_other_histories(
@@ -88,7 +88,7 @@ def test_auxiliary_calls_belong_to_the_history(
     assert first[1] != second[1]
 
 
-def test_missing_members_take_no_part_and_need_no_tokens(
+def test_missing_members_are_excluded_and_need_no_tokens(
     make_group: MakeGroup, make_member: MakeMember, make_row: MakeRow
 ) -> None:
     group = make_group(
@@ -103,17 +103,17 @@ def test_missing_members_take_no_part_and_need_no_tokens(
 
 
 def test_one_member_gives_no_signal(make_group: MakeGroup, make_member: MakeMember, make_row: MakeRow) -> None:
-    found = TreeSiblings()(make_group([make_member([0.0, 1.0], rows=[make_row("p", "x", "o", "a")])]))
-    assert found.turns == ((0.0, 0.0),)
-    assert not found.is_informative
+    advantages = TreeSiblings()(make_group([make_member([0.0, 1.0], rows=[make_row("p", "x", "o", "a")])]))
+    assert advantages.turns == ((0.0, 0.0),)
+    assert not advantages.is_informative
 
 
-def test_a_turn_without_tokens_is_refused_with_the_remedy(make_group: MakeGroup) -> None:
+def test_a_turn_without_tokens_is_refused_with_the_cure(make_group: MakeGroup) -> None:
     with pytest.raises(TrainingError, match=r"turn 0 of trajectory 't' has no recorded tokens.*local model"):
         TreeSiblings()(make_group([[1.0], [0.0]]))
 
 
-attempts = st.lists(
+drawn_trajectories = st.lists(
     st.tuples(st.text("ab", min_size=1, max_size=4), st.integers(-9, 9).map(float)), min_size=1, max_size=7
 )
 """One letter written a turn, and a reward at the end."""
@@ -133,35 +133,37 @@ def _group(
     )
 
 
-@given(attempts)
+@given(drawn_trajectories)
 def test_credit_adds_up_to_the_return_minus_the_mean(
     make_group: MakeGroup, make_member: MakeMember, make_row: MakeRow, drawn: list[tuple[str, float]]
 ) -> None:
     group = _group(make_group, make_member, make_row, drawn)
-    found = TreeSiblings()(group).turns
+    advantages = TreeSiblings()(group).turns
     mean = math.fsum(reward for _, reward in drawn) / len(drawn)
-    assert [math.fsum(turns) for turns in found] == pytest.approx([reward - mean for _, reward in drawn], abs=1e-9)
-    assert math.fsum(value for turns in found for value in turns) == pytest.approx(0.0, abs=1e-8)
+    assert [math.fsum(turns) for turns in advantages] == pytest.approx(
+        [reward - mean for _, reward in drawn], abs=1e-9
+    )
+    assert math.fsum(value for turns in advantages for value in turns) == pytest.approx(0.0, abs=1e-8)
 
 
-@given(attempts)
+@given(drawn_trajectories)
 def test_credit_agrees_with_counting_prefixes(
     make_group: MakeGroup, make_member: MakeMember, make_row: MakeRow, drawn: list[tuple[str, float]]
 ) -> None:
-    """Written again with strings: V of a prefix is the mean over the attempts that go on from it."""
-    found = TreeSiblings()(_group(make_group, make_member, make_row, drawn)).turns
+    """Independent implementation with strings: V of a prefix is the mean over the trajectories that have it."""
+    advantages = TreeSiblings()(_group(make_group, make_member, make_row, drawn)).turns
 
     def value(prefix: str) -> float:
         ahead = [reward for letters, reward in drawn if letters.startswith(prefix) and len(letters) > len(prefix)]
         return math.fsum(ahead) / len(ahead)
 
-    for (letters, reward), turns in zip(drawn, found, strict=True):
+    for (letters, reward), turns in zip(drawn, advantages, strict=True):
         values = [*(value(letters[:count]) for count in range(len(letters))), reward]
         expected = [after - before for before, after in pairwise(values)]
         assert turns == pytest.approx(expected, abs=1e-9)
 
 
-@given(st.data(), attempts)
+@given(st.data(), drawn_trajectories)
 def test_order_of_members_does_not_matter(
     make_group: MakeGroup,
     make_member: MakeMember,
@@ -176,7 +178,7 @@ def test_order_of_members_does_not_matter(
 
 
 @given(st.lists(st.integers(-9, 9).map(float), min_size=2, max_size=7, unique=True))
-def test_trajectories_that_differ_from_the_start_are_compared_as_wholes(
+def test_trajectories_without_a_shared_prefix_are_compared_as_wholes(
     make_group: MakeGroup, make_member: MakeMember, make_row: MakeRow, rewards: list[float]
 ) -> None:
     """Where nothing but the prompt is shared, leave-one-out is RLOO, on the first turn."""
@@ -184,7 +186,7 @@ def test_trajectories_that_differ_from_the_start_are_compared_as_wholes(
         make_member([0.0, reward], rows=[make_row("p", chr(65 + place), "o", "a")])
         for place, reward in enumerate(rewards)
     ]
-    found = TreeSiblings(baseline="leave_one_out")(make_group(members)).turns
+    advantages = TreeSiblings(baseline="leave_one_out")(make_group(members)).turns
     whole = GroupRelative(baseline="leave_one_out")(make_group([[reward] for reward in rewards])).turns
-    assert [turns[0] for turns in found] == pytest.approx([turns[0] for turns in whole])
-    assert all(turns[1] == 0.0 for turns in found)
+    assert [turns[0] for turns in advantages] == pytest.approx([turns[0] for turns in whole])
+    assert all(turns[1] == 0.0 for turns in advantages)

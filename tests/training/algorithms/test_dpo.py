@@ -1,4 +1,4 @@
-"""DPO: the loss by hand through a real model, toys with a known answer, resuming without a trace."""
+"""DPO: the loss of a real model against the formula, toys with a known answer, exact resuming."""
 
 import math
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.records import PreferencePair, Trajectory
 from upturn.training.algorithms.dpo import DpoSettings, PairBatches, run_dpo
-from upturn.training.data.pair_row import PairRows, pair_rows, refer
+from upturn.training.data.pair_row import PairRows, add_reference, pair_rows
 from upturn.training.distributed.weights import copy_tensors, weight_tensors
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.pair_settings import PairObjectiveSettings
@@ -33,61 +33,61 @@ STILL = OptimiserSettings(learning_rate=1e-12, max_grad_norm=1e9)
 
 
 def _pairs(make: Make) -> list[PreferencePair]:
-    """A beginning of 20 tokens, some of them written, then sides of one to four tokens of their own. The last pair
-    holds two attempts that stand in other pairs too."""
+    """A prefix of 20 tokens, some of them written, then sides of one to four different tokens. The last pair
+    has two trajectories that are in other pairs too."""
     start = (1, *range(3, 18), 7, 8, 2, 3)
     common = ((0, 5, 9), (1, 16, 18))
-    found = []
+    pairs = []
     for index, (good, bad) in enumerate([((4, 9), (5,)), ((6, 6, 2), (6, 4, 7, 8)), ((11,), (12, 3))]):
         sides = [
             make((*start, *end), (*common, (2, 20, 20 + len(end))), name=f"{name}{index}")
             for name, end in (("good", good), ("bad", bad))
         ]
-        found.append(PreferencePair(f"p{index}", sides[0], sides[1], "group", 1.0))
-    return [*found, PreferencePair("p3", found[0].chosen, found[1].rejected, "group", 1.0)]
+        pairs.append(PreferencePair(f"p{index}", sides[0], sides[1], "group", 1.0))
+    return [*pairs, PreferencePair("p3", pairs[0].chosen, pairs[1].rejected, "group", 1.0)]
 
 
 def _logprob(model: PreTrainedModel, trajectory: Trajectory) -> Tensor:
     """Of all that is written, token by token, without anything of ours."""
     (row,) = trajectory.rows
-    found = model(torch.tensor([row.token_ids])).logits[0].log_softmax(-1)
+    logprobs = model(torch.tensor([row.token_ids])).logits[0].log_softmax(-1)
     places = [place for span in row.spans for place in range(span.start, span.stop)]
-    return torch.stack([found[place - 1, row.token_ids[place]] for place in places]).sum()
+    return torch.stack([logprobs[place - 1, row.token_ids[place]] for place in places]).sum()
 
 
 def _referred(
     model: PreTrainedModel, pairs: list[PreferencePair], settings: PairObjectiveSettings
 ) -> list[PairRows]:
-    return refer(pair_rows(pairs, settings, "initial"), Trainer(model, STILL).score)
+    return add_reference(pair_rows(pairs, settings, "initial"), Trainer(model, STILL).score)
 
 
 @pytest.mark.parametrize("packing", ["tree", "padded"])
 @pytest.mark.parametrize("budget", [1, 10_000])
-def test_loss_and_gradient_are_those_of_the_formula(
+def test_loss_and_gradient_match_the_formula(
     tiny_model: Model, make_trajectory: Make, packing: str, budget: int
 ) -> None:
     """The model against another one, by −log σ(β(log π_w/π_ref,w − log π_l/π_ref,l)) through torch's autograd."""
     pairs, model, reference = _pairs(make_trajectory), tiny_model(1, layers=2), tiny_model(2, layers=2)
     margins = torch.stack(
-        [_logprob(model, each.chosen) - _logprob(model, each.rejected) for each in pairs]
+        [_logprob(model, pair.chosen) - _logprob(model, pair.rejected) for pair in pairs]
     ) - torch.stack(
-        [(_logprob(reference, each.chosen) - _logprob(reference, each.rejected)).detach() for each in pairs]
+        [(_logprob(reference, pair.chosen) - _logprob(reference, pair.rejected)).detach() for pair in pairs]
     )
     loss = -(0.5 * margins).sigmoid().log().mean()
-    parameters = [each for each in model.parameters() if each.requires_grad]
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     expected = torch.autograd.grad(loss, parameters)
     objective = PairObjectiveSettings(beta=0.5)
     batches = PairBatches(_referred(reference, pairs, objective), 4, objective)
     optimiser = replace(STILL, packing=packing, micro_batch_tokens=budget)  # type: ignore[arg-type]
     step = Trainer(model, optimiser).step(batches.minibatch([2, 0, 3, 1]))
     assert step.loss == pytest.approx(float(loss.detach()), rel=1e-5)
-    scale = torch.cat([each.flatten() for each in expected]).norm()
+    scale = torch.cat([gradient.flatten() for gradient in expected]).norm()
     for parameter, theirs in zip(parameters, expected, strict=True):
         assert parameter.grad is not None
         assert float((parameter.grad - theirs).norm() / scale) < 1e-5
 
 
-def test_before_the_first_step_every_margin_is_nothing_and_the_loss_log_two(
+def test_before_the_first_step_margins_are_zero_and_the_loss_is_log_two(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
     run_dpo(tiny_model(), _pairs(make_trajectory), DpoSettings(optimiser=STILL), RunOptions(0, tmp_path))
@@ -97,35 +97,37 @@ def test_before_the_first_step_every_margin_is_nothing_and_the_loss_log_two(
     assert {name for name in point.metrics if metric_of(name) is None} == set()
 
 
-def test_a_supervised_term_has_a_denominator_of_its_own(tiny_model: Model, make_trajectory: Make) -> None:
+def test_a_supervised_term_has_its_own_denominator(tiny_model: Model, make_trajectory: Make) -> None:
     """Four equal margins of 0 and α·(mean −log π over the better sides' tokens), whatever the batch."""
     pairs, model = _pairs(make_trajectory), tiny_model()
     objective = PairObjectiveSettings(sft_coefficient=0.5)
     referred = _referred(model, pairs, objective)
     with torch.no_grad():
-        total = sum(-float(_logprob(model, each.chosen)) for each in pairs)
-    written = sum(span.stop - span.start for each in pairs for span in each.chosen.rows[0].spans)
+        total = sum(-float(_logprob(model, pair.chosen)) for pair in pairs)
+    written = sum(span.stop - span.start for pair in pairs for span in pair.chosen.rows[0].spans)
     step = Trainer(model, STILL).step(PairBatches(referred, 8, objective).minibatch([0, 1, 2, 3]))
     assert step.loss == pytest.approx(math.log(2) + 0.5 * total / written, rel=1e-5)
     assert step.counts["pair_accuracy"] == 4
     assert step.counts["token_logprob"] == written
     assert step.sums["token_logprob"] == pytest.approx(-total, rel=1e-5)
-    alone = [Trainer(model, STILL).step(PairBatches(referred, 1, objective).minibatch([each])) for each in range(4)]
-    assert sum(each.loss for each in alone) / 4 == pytest.approx(step.loss, rel=1e-5)
+    alone = [
+        Trainer(model, STILL).step(PairBatches(referred, 1, objective).minibatch([index])) for index in range(4)
+    ]
+    assert sum(result.loss for result in alone) / 4 == pytest.approx(step.loss, rel=1e-5)
 
 
 def _copying(task: Any, make: Make) -> list[PreferencePair]:
-    """Of each symbol, the copy against every other token, as the untrained policy might have drawn them."""
+    """For each symbol, the copy against every other token, as the untrained policy might sample them."""
     with torch.no_grad():
         logits = task.model(torch.tensor([[1, symbol, 2] for symbol in task.symbols])).logits[:, -1].log_softmax(-1)
     logprobs = dict(zip(task.symbols, logits.tolist(), strict=True))
 
-    def attempt(symbol: int, token: int) -> Trajectory:
+    def trajectory(symbol: int, token: int) -> Trajectory:
         name, logprob = f"{symbol}/{token}", (logprobs[symbol][token],)
         return make((1, symbol, 2, token), name=name, task=f"copy {symbol}", logprobs=logprob)
 
     return [
-        PreferencePair(f"{symbol}/{token}", attempt(symbol, symbol), attempt(symbol, token), "group", 1.0)
+        PreferencePair(f"{symbol}/{token}", trajectory(symbol, symbol), trajectory(symbol, token), "group", 1.0)
         for symbol, token in product(task.symbols, range(20))
         if token != symbol
     ]
@@ -161,7 +163,7 @@ def test_copying_is_learned_from_pairs_to_95_percent(
     assert [point.metrics["epoch"] for point in points] == [float(at // 5) for at in range(125)]
 
 
-def test_conservative_dpo_stops_at_the_margin_that_it_is_known_for(
+def test_conservative_dpo_converges_to_its_known_margin(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
     """β·m = log((1 − ε)/ε) = log 4, and no more, however long it is trained."""
@@ -182,12 +184,12 @@ def test_conservative_dpo_stops_at_the_margin_that_it_is_known_for(
 def test_pairs_of_single_turns_move_only_the_turn_that_differs(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
-    """Two turns; what was written in the first stands in the context of the second and is no target."""
+    """Two turns; what was written in the first is in the context of the second and is no target."""
     spans = ((0, 2, 3), (1, 4, 5))
     good, bad = (make_trajectory((1, 5, 8, 3, last), spans, name=str(last)) for last in (7, 9))
     pair = PreferencePair("p", good, bad, "turn", 1.0, (1,), (1,))
-    (found,) = pair_rows([pair], PairObjectiveSettings(), "initial")
-    assert [row.positions.tolist() for row in found.rows] == [[4], [4]]
+    (rows,) = pair_rows([pair], PairObjectiveSettings(), "initial")
+    assert [row.positions.tolist() for row in rows.rows] == [[4], [4]]
     model = tiny_model()
 
     def chances() -> list[list[float]]:
@@ -201,15 +203,15 @@ def test_pairs_of_single_turns_move_only_the_turn_that_differs(
     (first_after,), (good_after, bad_after) = chances()
     assert good_after > 2 * for_good
     assert bad_after < for_bad / 2
-    assert 0.5 < first_after / first < 2  # shared weights move it a little; nothing asks them to
+    assert 0.5 < first_after / first < 2  # shared weights move it a little
 
 
 class _InterruptedError(Exception):
-    """What a test stops a run with."""
+    """Stops a run in a test."""
 
 
 @pytest.mark.parametrize("reference", ["recorded", "initial"])
-def test_resuming_gives_bitwise_the_weights_of_not_stopping(
+def test_a_resumed_run_has_bitwise_the_weights_of_an_uninterrupted_one(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path, reference: str
 ) -> None:
     """The reference is that of the weights before training, also after a stop."""
@@ -243,18 +245,18 @@ def test_resuming_gives_bitwise_the_weights_of_not_stopping(
 def test_best_weights_are_those_of_the_best_evaluated_epoch(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
-    model, asked = tiny_model(), list[int]()
+    model, evaluated = tiny_model(), list[int]()
     at_best: dict[str, Tensor] = {}
 
     def evaluate(epochs: int) -> float:
-        asked.append(epochs)
+        evaluated.append(epochs)
         if epochs == 1:
             at_best.update(copy_tensors(weight_tensors(model)))
         return {0: 0.1, 1: 0.9, 2: 0.5}[epochs]
 
     settings = DpoSettings(epochs=2, batch_pairs=2, evaluate_every=1, keep="best")
     outcome = run_dpo(model, _pairs(make_trajectory), settings, RunOptions(0, tmp_path, evaluate=evaluate))
-    assert (asked, outcome.kept_units, outcome.best_score) == ([0, 1, 2], 2, 0.9)
+    assert (evaluated, outcome.kept_units, outcome.best_score) == ([0, 1, 2], 2, 0.9)
     assert all(torch.equal(at_best[name], tensor) for name, tensor in weight_tensors(model).items())
 
 
@@ -275,9 +277,9 @@ def test_held_out_pairs_score_by_their_loss(tiny_model: Model, make_trajectory: 
     held_out = _more(make_trajectory)
     outcome = run_dpo(model, pairs, settings, RunOptions(0, tmp_path, evaluate=held_out))
     margins = [
-        _logprob(model, each.chosen) - _logprob(before, each.chosen)
-        - _logprob(model, each.rejected) + _logprob(before, each.rejected)
-        for each in held_out
+        _logprob(model, pair.chosen) - _logprob(before, pair.chosen)
+        - _logprob(model, pair.rejected) + _logprob(before, pair.rejected)
+        for pair in held_out
     ]  # fmt: skip
     expected = float((0.1 * torch.stack(margins)).sigmoid().log().mean().detach())
     assert outcome.final_score == pytest.approx(expected, rel=1e-5)
@@ -293,7 +295,7 @@ def test_held_out_pairs_score_by_their_loss(tiny_model: Model, make_trajectory: 
 
 def test_unusable_calls_are_refused(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
     pairs = _pairs(make_trajectory)
-    with pytest.raises(TrainingError, match="no pairs to learn from"):
+    with pytest.raises(TrainingError, match="no pairs to train on"):
         run_dpo(tiny_model(), [], DpoSettings(), RunOptions(0, tmp_path))
     with pytest.raises(TrainingError, match="seed must be 0 or more, got -1"):
         run_dpo(tiny_model(), pairs, DpoSettings(), RunOptions(-1, tmp_path))

@@ -1,4 +1,4 @@
-"""GRPO learns toys with known answers, counts what it filters, and stops and resumes without a trace."""
+"""GRPO learns toys with known answers, counts filtered groups, and stops and resumes exactly."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -28,7 +28,7 @@ from upturn.training.policy_settings import (
 )
 from upturn.training.runs import RunOptions, read_curve
 from upturn.training.runs.metric import UNREPEATED
-from upturn.training.runs.run import CURVE_FILE
+from upturn.training.runs.run_folder import CURVE_FILE
 
 Model = Callable[..., PreTrainedModel]
 Make = Callable[..., Trajectory]
@@ -71,11 +71,11 @@ def test_copying_is_learned_to_95_percent(
     assert task.score(0) >= 0.95
     curve = read_curve(tmp_path / CURVE_FILE)
     assert all(point.metrics.get("max_logprob_gap", 0.0) < 1e-5 for point in curve)  # type: ignore[operator]
-    entropies = [found for point in curve if (found := point.metrics.get("entropy")) is not None]
+    entropies = [entropy for point in curve if (entropy := point.metrics.get("entropy")) is not None]
     assert entropies[-1] < entropies[0]
 
 
-def test_the_turn_that_earns_the_reward_is_the_one_that_learns(
+def test_credit_goes_to_the_turn_that_earns_the_reward(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
     """Two turns of one token; only what the second one writes is rewarded."""
@@ -86,15 +86,13 @@ def test_the_turn_that_earns_the_reward_is_the_one_that_learns(
         tokens, columns = torch.tensor([[1, 2]] * 24), []
         for _ in range(2):
             with torch.no_grad():
-                found = model(tokens).logits[:, -1].log_softmax(-1)
-            drawn = torch.multinomial(found.exp(), 1, generator=generator)
+                log_probabilities = model(tokens).logits[:, -1].log_softmax(-1)
+            drawn = torch.multinomial(log_probabilities.exp(), 1, generator=generator)
             tokens = torch.cat([tokens, drawn], dim=1)
-            columns.append(found.gather(1, drawn))
+            columns.append(log_probabilities.gather(1, drawn))
         members = []
-        for attempt, (row, logprobs) in enumerate(
-            zip(tokens.tolist(), torch.cat(columns, 1).tolist(), strict=True)
-        ):
-            trajectory = make_trajectory(row, ((0, 2, 3), (1, 3, 4)), name=str(attempt), logprobs=logprobs)
+        for number, (row, logprobs) in enumerate(zip(tokens.tolist(), torch.cat(columns, 1).tolist(), strict=True)):
+            trajectory = make_trajectory(row, ((0, 2, 3), (1, 3, 4)), name=str(number), logprobs=logprobs)
             members.append(ScoredTrajectory(trajectory, (0.0, float(row[3] < 10))))
         return [ScoredGroup(Task("task", "", "", ""), tuple(members))]
 
@@ -123,8 +121,8 @@ def _group(make: Make, rewards: Sequence[float | None], *, task: str = "task", l
     return ScoredGroup(Task(task, "", "", ""), members)
 
 
-def test_filtered_groups_are_not_computed_but_counted_in_the_denominator(make_trajectory: Make) -> None:
-    """2·1 tokens that teach, 3·4 and 2·2 that do not: 18 in all, 9 for each of the two minibatches."""
+def test_filtered_groups_are_not_trained_on_but_count_in_the_denominator(make_trajectory: Make) -> None:
+    """2·1 tokens with a signal, 3·4 and 2·2 without: 18 in all, 9 for each of the two minibatches."""
     groups = [
         _group(make_trajectory, [1.0, 0.0], task="a"),
         _group(make_trajectory, [1.0, 1.0, 1.0], task="b", length=4),
@@ -149,7 +147,7 @@ def test_filtered_groups_are_not_computed_but_counted_in_the_denominator(make_tr
     assert unit.metrics == pytest.approx(expected)
 
 
-def test_a_member_with_advantage_zero_is_not_computed(make_trajectory: Make) -> None:
+def test_a_member_with_advantage_zero_is_not_trained_on(make_trajectory: Make) -> None:
     unit = _updates([_group(make_trajectory, [0.0, 0.5, 1.0])], minibatches=1).unit(0)
     assert sorted(row.trajectory_id for row in unit.minibatches[0][0].rows) == ["task/0", "task/2"]
     assert unit.minibatches[0][0].denominator == 3.0
@@ -174,8 +172,8 @@ def test_every_group_with_signal_is_in_one_minibatch_of_the_iteration(make_traje
     for iteration in range(3):
         minibatches = updates.unit(iteration).minibatches
         tasks = [sorted({row.trajectory_id.split("/")[0] for row in batch[0].rows}) for batch in minibatches]
-        assert sorted(len(each) for each in tasks) == [2, 2, 3]
-        assert sorted(task for each in tasks for task in each) == [str(index) for index in range(7)]
+        assert sorted(len(names) for names in tasks) == [2, 2, 3]
+        assert sorted(task for names in tasks for task in names) == [str(index) for index in range(7)]
         again = updates.unit(iteration).minibatches
         assert [[row.trajectory_id for row in batch[0].rows] for batch in again] == [
             [row.trajectory_id for row in batch[0].rows] for batch in minibatches
@@ -212,20 +210,20 @@ def test_splitting_rollouts_into_rows_changes_no_weight_and_no_denominator(make_
 
 
 def test_unusable_rollouts_are_refused_by_name(make_trajectory: Make) -> None:
-    rendered = make_trajectory(name="walk", origin="rendered", temperature=None)
+    rendered = make_trajectory(name="demonstration", origin="rendered", temperature=None)
     task = Task("task", "", "", "")
     group = ScoredGroup(task, (ScoredTrajectory(rendered, (1.0,)), ScoredTrajectory(make_trajectory(), (0.0,))))
-    with pytest.raises(TrainingError, match="trajectory 'walk' is 'rendered'"):
+    with pytest.raises(TrainingError, match="trajectory 'demonstration' is 'rendered'"):
         _updates([group]).unit(0)
     foreign = ScoredGroup(task, (ScoredTrajectory(make_trajectory(name="x", task="other"), (0.0,)),))
-    with pytest.raises(TrainingError, match="trajectory 'x' is an attempt at task 'other'"):
+    with pytest.raises(TrainingError, match="trajectory 'x' of task 'other' is in a group of task 'task'"):
         _updates([foreign]).unit(0)
     with pytest.raises(TrainingError, match="iteration 4 collected no trajectories"):
         _updates([ScoredGroup(task, ())]).unit(4)
 
 
 class _InterruptedError(Exception):
-    """What a test stops a run with."""
+    """Stops a run in a test."""
 
 
 EVERYTHING = {
@@ -243,7 +241,7 @@ EVERYTHING = {
     [(0, 1, {}), (3, 1, {}), (5, 2, {}), (6, 1, {}), (4, 2, EVERYTHING)],
     ids=["first", "fourth", "sixth", "last", "everything"],
 )
-def test_resuming_gives_bitwise_the_weights_of_not_stopping(
+def test_a_resumed_run_has_bitwise_the_weights_of_an_uninterrupted_one(
     tiny_model: Model, copy_task: Toy, tmp_path: Path, stop_at: int, every: int, changes: dict[str, object]
 ) -> None:
     settings = _toy(iterations=7, evaluate_every=3, target_score=None, checkpoint_every=every, **changes)
@@ -281,7 +279,7 @@ def _timeless(folder: Path) -> list[tuple[int, Mapping[str, float | None]]]:
 
 def test_a_checkpoint_of_another_run_is_refused(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
     def run(model: PreTrainedModel, settings: GrpoSettings, seed: int) -> None:
-        task = copy_task(model, attempts=2)
+        task = copy_task(model, group_size=2)
         run_grpo(model, task.collect, settings, RunOptions(seed, tmp_path))
 
     run(tiny_model(), PLAIN, 0)
@@ -293,7 +291,7 @@ def test_a_checkpoint_of_another_run_is_refused(tiny_model: Model, copy_task: To
         run(tiny_model(1), PLAIN, 0)
 
 
-def test_sampler_and_trainer_agree_and_recomputing_changes_nothing_then(
+def test_recomputed_logprobs_change_nothing_if_sampler_and_trainer_agree(
     tiny_model: Model, copy_task: Toy, tmp_path: Path
 ) -> None:
     """The toy's sampler is the model itself: w = 1 up to rounding, so both ways lead to the same policy."""
@@ -311,11 +309,11 @@ def test_sampler_and_trainer_agree_and_recomputing_changes_nothing_then(
 
 
 @pytest.mark.slow
-def test_a_divergence_term_holds_the_model_near_the_weights_it_started_from(
+def test_a_kl_term_keeps_the_model_near_its_initial_weights(
     tiny_model: Model, copy_task: Toy, tmp_path: Path
 ) -> None:
     """Not near those of the last step: the reference is a copy that training does not touch."""
-    found = []
+    results = []
     for coefficient in (0.01, 1.0):
         task = copy_task(tiny_model())
         objective = ObjectiveSettings(kl=KlSettings(coefficient, unbiased=True))
@@ -324,37 +322,37 @@ def test_a_divergence_term_holds_the_model_near_the_weights_it_started_from(
         run_grpo(task.model, task.collect, settings, RunOptions(0, folder))
         points = read_curve(folder / CURVE_FILE)
         assert points[0].metrics["kl_reference"] == pytest.approx(0.0, abs=1e-2)
-        found.append((points[-1].metrics["kl_reference"], task.score(0)))
-    (loose, learned), (held, kept) = found
-    assert loose is not None and held is not None
-    assert loose > 10 * held
-    assert learned > 2 * kept
+        results.append((points[-1].metrics["kl_reference"], task.score(0)))
+    (weak_kl, weak_score), (strong_kl, strong_score) = results
+    assert weak_kl is not None and strong_kl is not None
+    assert weak_kl > 10 * strong_kl
+    assert weak_score > 2 * strong_score
 
 
 def _scripted(
     scores: Sequence[float], model: PreTrainedModel, copy_task: Toy, folder: Path, **changes: object
 ) -> tuple[object, ...]:
-    """Trains with the given scores as evaluations; returns (stopped, units, kept_units, asked)."""
-    asked: list[int] = []
+    """Trains with these scores as evaluations; returns (stopped, units, kept_units, evaluated)."""
+    evaluated: list[int] = []
 
     def evaluate(iterations: int) -> float:
-        asked.append(iterations)
-        return scores[len(asked) - 1]
+        evaluated.append(iterations)
+        return scores[len(evaluated) - 1]
 
-    task = copy_task(model, attempts=4)
+    task = copy_task(model, group_size=4)
     settings = _toy(iterations=8, evaluate_every=2, **{"target_score": None, **changes})
     outcome = run_grpo(model, task.collect, settings, RunOptions(0, folder, evaluate=evaluate))
-    return outcome.stopped, outcome.units, outcome.kept_units, asked
+    return outcome.stopped, outcome.units, outcome.kept_units, evaluated
 
 
 def test_training_stops_at_the_target(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
-    found = _scripted([0.1, 0.5, 0.9], tiny_model(), copy_task, tmp_path, target_score=0.9)
-    assert found == ("target", 4, 4, [0, 2, 4])
+    outcome = _scripted([0.1, 0.5, 0.9], tiny_model(), copy_task, tmp_path, target_score=0.9)
+    assert outcome == ("target", 4, 4, [0, 2, 4])
 
 
 def test_training_stops_when_patience_runs_out(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
-    found = _scripted([0.1, 0.5, 0.5, 0.4], tiny_model(), copy_task, tmp_path, patience=2)
-    assert found == ("patience", 6, 2, [0, 2, 4, 6])
+    outcome = _scripted([0.1, 0.5, 0.5, 0.4], tiny_model(), copy_task, tmp_path, patience=2)
+    assert outcome == ("patience", 6, 2, [0, 2, 4, 6])
 
 
 def test_untrained_weights_are_kept_when_training_only_hurts(
@@ -362,16 +360,16 @@ def test_untrained_weights_are_kept_when_training_only_hurts(
 ) -> None:
     model = tiny_model()
     before = copy_tensors(weight_tensors(model))
-    found = _scripted([0.9, 0.5, 0.4, 0.3, 0.2], model, copy_task, tmp_path)
-    assert found == ("finished", 8, 0, [0, 2, 4, 6, 8])
+    outcome = _scripted([0.9, 0.5, 0.4, 0.3, 0.2], model, copy_task, tmp_path)
+    assert outcome == ("finished", 8, 0, [0, 2, 4, 6, 8])
     assert all(torch.equal(before[name], tensor) for name, tensor in weight_tensors(model).items())
 
 
-def test_final_weights_are_kept_when_asked_for(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
+def test_final_weights_are_kept_with_keep_final(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
     model = tiny_model()
     before = copy_tensors(weight_tensors(model))
-    found = _scripted([0.9, 0.5, 0.4, 0.3, 0.2], model, copy_task, tmp_path, keep="final")
-    assert found == ("finished", 8, 8, [0, 2, 4, 6, 8])
+    outcome = _scripted([0.9, 0.5, 0.4, 0.3, 0.2], model, copy_task, tmp_path, keep="final")
+    assert outcome == ("finished", 8, 8, [0, 2, 4, 6, 8])
     assert not all(torch.equal(before[name], tensor) for name, tensor in weight_tensors(model).items())
 
 
@@ -416,7 +414,7 @@ def test_learning_rate_falls_by_iteration_whatever_steps_are_taken_and_when_resu
 
 
 @pytest.mark.parametrize("other", [None, GroupRelative(gamma=0.25), TurnRelative(gamma=0.5)])
-def test_an_estimator_of_ones_own_belongs_to_the_run(
+def test_a_custom_estimator_is_part_of_the_runs_identity(
     tiny_model: Model, copy_task: Toy, tmp_path: Path, other: Advantage | None
 ) -> None:
     def run(advantage: Advantage | None) -> TrainingOutcome:

@@ -1,4 +1,4 @@
-"""KTO: toys with a known answer, the reference point by hand, and what can be learned from thumbs alone."""
+"""KTO: toys with a known answer, a hand-computed reference point, and unusable ratings."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.records import RatedTrajectory, Trajectory
 from upturn.training import TrainingRow
-from upturn.training.algorithms.kto import KtoSettings, RatedBatches, mismatched, run_kto
+from upturn.training.algorithms.kto import KtoSettings, RatedBatches, mismatch_rows, run_kto
 from upturn.training.distributed.weights import weight_tensors
 from upturn.training.row import FloatArray, turn_rows
 from upturn.training.runs import RunOptions, read_curve
@@ -30,7 +30,7 @@ Toy = Callable[..., Any]
 
 
 def _rated(make: Make, *ratings: bool, task: str | None = None) -> list[RatedTrajectory]:
-    """Each at a task of its own, unless it is named."""
+    """One trajectory per task, unless the task is named."""
     return [
         RatedTrajectory(
             make((1, 3 + index, 2, 9, 10 + index), ((0, 3, 5),), name=f"r{index}", task=task or str(index)), is_good
@@ -57,7 +57,7 @@ def _copying(task: Any, make: Make) -> list[RatedTrajectory]:
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_copying_is_learned_from_thumbs_to_95_percent(
+def test_copying_is_learned_from_ratings_to_95_percent(
     tiny_model: Model, copy_task: Toy, make_trajectory: Make, tmp_path: Path, seed: int
 ) -> None:
     """One in twenty is liked, so its weight is what the paper advises: n_U/n_D."""
@@ -78,48 +78,54 @@ def test_copying_is_learned_from_thumbs_to_95_percent(
     assert points[0].metrics["reference_point"] == pytest.approx(0.0, abs=1e-6)
 
 
-def test_continuations_are_those_of_other_tasks_and_every_one_stands_behind_its_own_prompt(
+def test_mismatched_continuations_are_of_other_tasks_and_follow_each_prompt(
     make_trajectory: Make,
 ) -> None:
     rated = _rated(make_trajectory, *[True, False] * 5)
-    attempts = [turn_rows(each.trajectory, weight=1.0) for each in rated]
+    rows_by_trajectory = [turn_rows(rating.trajectory, weight=1.0) for rating in rated]
     for seed in range(5):
-        found = mismatched(rated, attempts, seed)
-        for index, row in enumerate(found):
+        mismatched = mismatch_rows(rated, rows_by_trajectory, seed)
+        for index, row in enumerate(mismatched):
             assert row.token_ids[:4].tolist() == [1, 3 + index, 2, 9]
             assert row.token_ids[4] != 10 + index
             assert row.positions.tolist() == [3, 4]
-        assert sorted(row.token_ids[4] for row in found) == list(range(10, 20))
+        assert sorted(row.token_ids[4] for row in mismatched) == list(range(10, 20))
     same = _rated(make_trajectory, True, False, True, task="one")
     assert all(
         row.token_ids[4] != 10 + index
-        for index, row in enumerate(mismatched(same, [turn_rows(each.trajectory, weight=1.0) for each in same], 0))
+        for index, row in enumerate(
+            mismatch_rows(same, [turn_rows(rating.trajectory, weight=1.0) for rating in same], 0)
+        )
     )
 
 
-def test_a_joined_row_is_no_longer_than_the_longest_recorded_one(make_trajectory: Make) -> None:
+def test_a_mismatched_row_is_no_longer_than_the_longest_recorded_one(make_trajectory: Make) -> None:
     """A long prompt with a short answer, a short one with a long answer: their join would have nine tokens."""
     long = make_trajectory((1, 2, 3, 4, 5, 6), ((0, 5, 6),), name="long", task="a")
     short = make_trajectory((1, 7, 8, 9, 10), ((0, 1, 3), (1, 4, 5)), name="short", task="b")
     rated = [RatedTrajectory(long, True), RatedTrajectory(short, False)]
-    first, second = mismatched(rated, [turn_rows(each.trajectory, weight=1.0) for each in rated], 0)
+    first, second = mismatch_rows(rated, [turn_rows(rating.trajectory, weight=1.0) for rating in rated], 0)
     assert (first.token_ids.tolist(), first.positions.tolist()) == ([1, 2, 3, 4, 5, 7], [5])
     assert (second.token_ids.tolist(), second.positions.tolist()) == ([1, 6], [1])
 
 
-def test_the_reference_point_is_the_mean_movement_of_mismatched_attempts_and_never_negative(
+def test_the_reference_point_is_the_mean_gap_of_mismatched_rows_and_never_negative(
     make_trajectory: Make,
 ) -> None:
-    """The scorer says −1 a token before training; afterwards .25 and .75 more of two tokens each: z = 1."""
+    """The scorer returns −1 a token before training; afterwards .25 and .75 more for each of two tokens: z = 1."""
     rated = _rated(make_trajectory, True, False)
-    attempts = [turn_rows(each.trajectory, weight=1.0 if each.is_desirable else -1.0) for each in rated]
+    rows_by_trajectory = [
+        turn_rows(rating.trajectory, weight=1.0 if rating.is_desirable else -1.0) for rating in rated
+    ]
     moved = {"before": (0.0, 0.0), "up": (0.25, 0.75), "down": (0.25, -0.75)}
     now = "before"
 
     def scorer(rows: Sequence[TrainingRow]) -> Sequence[FloatArray]:
-        return [np.full(2, -1.0 + moved[now][each % 2], dtype=np.float32) for each, _ in enumerate(rows)]
+        return [np.full(2, -1.0 + moved[now][index % 2], dtype=np.float32) for index, _ in enumerate(rows)]
 
-    steps = RatedBatches(attempts, mismatched(rated, attempts, 0), KtoSettings(), scorer=scorer)
+    steps = RatedBatches(
+        rows_by_trajectory, mismatch_rows(rated, rows_by_trajectory, 0), KtoSettings(), scorer=scorer
+    )
     now = "up"
     assert steps.unit([0, 1]).metrics["reference_point"] == pytest.approx(1.0)
     now = "down"
@@ -130,10 +136,10 @@ def test_the_reference_point_is_the_mean_movement_of_mismatched_attempts_and_nev
 
 
 class _InterruptedError(Exception):
-    """What a test stops a run with."""
+    """Stops a run in a test."""
 
 
-def test_resuming_gives_bitwise_the_weights_of_not_stopping(
+def test_a_resumed_run_has_bitwise_the_weights_of_an_uninterrupted_one(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
     settings = KtoSettings(
@@ -153,24 +159,22 @@ def test_resuming_gives_bitwise_the_weights_of_not_stopping(
     assert run_kto(resumed, rated, settings, RunOptions(5, tmp_path / "b")) == expected
     ours = weight_tensors(resumed)
     assert all(torch.equal(tensor, ours[name]) for name, tensor in weight_tensors(undisturbed).items())
-    turned = [replace(each, is_desirable=not each.is_desirable) for each in rated]
+    swapped = [replace(rating, is_desirable=not rating.is_desirable) for rating in rated]
     with pytest.raises(TrainingError, match="another run: ratings is"):
-        run_kto(tiny_model(), turned, settings, RunOptions(5, tmp_path / "b"))
+        run_kto(tiny_model(), swapped, settings, RunOptions(5, tmp_path / "b"))
 
 
-def test_ratings_that_nobody_can_learn_from_are_refused(
-    tiny_model: Model, make_trajectory: Make, tmp_path: Path
-) -> None:
+def test_unusable_ratings_are_refused(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
     def refused(message: str, rated: Sequence[RatedTrajectory]) -> None:
         with pytest.raises(TrainingError, match=message):
             run_kto(tiny_model(), rated, KtoSettings(), RunOptions(0, tmp_path))
 
-    refused("needs good and bad attempts, none are rated", [])
+    refused("needs good and bad trajectories, none are rated", [])
     refused("all 3 are rated good", _rated(make_trajectory, True, True, True))
     refused("all 2 are rated bad", _rated(make_trajectory, False, False))
     rated = _rated(make_trajectory, True, False)
     refused("trajectory 'r0' is rated twice", [*rated, replace(rated[0], is_desirable=False)])
     bare = replace(rated[1], trajectory=replace(rated[1].trajectory, rows=()))
-    refused("trajectory 'r1' is rated but holds no written tokens", [rated[0], bare])
+    refused("trajectory 'r1' is rated but has no written tokens", [rated[0], bare])
     with pytest.raises(TrainingError, match="seed must be 0 or more, got -1"):
         run_kto(tiny_model(), rated, KtoSettings(), RunOptions(-1, tmp_path))

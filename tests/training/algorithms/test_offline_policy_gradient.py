@@ -1,4 +1,4 @@
-"""Learning from stored attempts: what is used and what is not, and that the correction is what makes it right."""
+"""Training on stored trajectories: which ones are used, and the effect of the correction."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -26,10 +26,10 @@ from upturn.training.runs.run_folder import CURVE_FILE
 
 Make = Callable[..., Trajectory]
 Model = Callable[..., PreTrainedModel]
-Attempt = tuple[Task, ScoredTrajectory]
+Stored = tuple[Task, ScoredTrajectory]
 PROMPTS = (3, 4)
 ARMS = {7: (1, 1.0), 8: (10, 0.6), 9: (9, 0.0)}
-"""Token to (how often somebody wrote it in 20 attempts, what it earned): the best was hardly ever tried."""
+"""Token to (count in 20 trajectories, reward): the best one is rare."""
 CORRECTED = MismatchSettings(weight="sequence", weight_cap=50.0)
 PLAIN = OfflineSettings(
     iterations=3,
@@ -41,8 +41,8 @@ PLAIN = OfflineSettings(
 )
 
 
-def _attempt(make: Make, name: str, prompt: int = 3, token: int = 7, reward: float | None = 1.0) -> Attempt:
-    tokens, count = (1, prompt, 2, token), sum(each for each, _ in ARMS.values())
+def _stored(make: Make, name: str, prompt: int = 3, token: int = 7, reward: float | None = 1.0) -> Stored:
+    tokens, count = (1, prompt, 2, token), sum(frequency for frequency, _ in ARMS.values())
     logprob = math.log(ARMS[token][0] / count)
     trajectory = replace(
         make(tokens, ((0, 3, 4),), name=name, task=f"task {prompt}", logprobs=(logprob,)), model_version="v2"
@@ -50,10 +50,10 @@ def _attempt(make: Make, name: str, prompt: int = 3, token: int = 7, reward: flo
     return Task(f"task {prompt}", "", "", ""), ScoredTrajectory(trajectory, None if reward is None else (reward,))
 
 
-def logged(make: Make) -> list[Attempt]:
-    """Of each prompt exactly as many attempts with each token as the behaviour policy expects."""
+def stored_rollouts(make: Make) -> list[Stored]:
+    """For each prompt as many trajectories with each token as the behaviour policy expects."""
     return [
-        _attempt(make, f"{prompt}/{token}/{at}", prompt, token, reward)
+        _stored(make, f"{prompt}/{token}/{at}", prompt, token, reward)
         for prompt in PROMPTS
         for token, (count, reward) in ARMS.items()
         for at in range(count)
@@ -61,7 +61,7 @@ def logged(make: Make) -> list[Attempt]:
 
 
 def _value(model: PreTrainedModel) -> float:
-    """The exact expected reward; 1 is the optimum, what was logged earned .35."""
+    """The exact expected reward; 1 is the optimum, the stored trajectories have .35."""
     with torch.no_grad():
         logits = model(torch.tensor([[1, prompt, 2] for prompt in PROMPTS])).logits[:, -1]
     shares = logits.softmax(-1)
@@ -73,64 +73,66 @@ def _weights_equal(first: PreTrainedModel, second: PreTrainedModel) -> bool:
     return all(torch.equal(tensor, others[name]) for name, tensor in weight_tensors(first).items())
 
 
-def test_importance_weights_find_what_was_hardly_ever_tried(
+def test_importance_weights_find_rarely_sampled_actions(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
-    """The gradient is that of Σ π·A: it ends at the arm worth 1, though .05 of the attempts tried it."""
+    """The gradient is that of Σ π·A: it ends at the arm worth 1, though only .05 of the trajectories have it."""
     model = tiny_model()
     settings = replace(PLAIN, groups=2, iterations=80)
-    run_offline(model, logged(make_trajectory), settings, RunOptions(0, tmp_path))
+    run_offline(model, stored_rollouts(make_trajectory), settings, RunOptions(0, tmp_path))
     assert _value(model) >= 0.95
     last = read_curve(tmp_path / CURVE_FILE)[-1].metrics
     assert {name for name in last if metric_of(name) is None} == set()
-    assert last["mismatch_weight_max"] == pytest.approx(20.0, rel=0.05)  # 1 over .05: all is written there now
-    assert last["mean_return"] == pytest.approx(0.35)  # what was logged stays what it was
+    assert last["mismatch_weight_max"] == pytest.approx(
+        20.0, rel=0.05
+    )  # 1 over .05: the model always writes it now
+    assert last["mean_return"] == pytest.approx(0.35)  # of the stored trajectories, which do not change
     assert (last["stored_epoch"], last["stored_left_out_alone"]) == (79.0, 0.0)
 
 
 @pytest.mark.slow
-def test_without_correction_training_ends_elsewhere(
+def test_without_correction_training_ends_at_another_policy(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
-    """Each gain counts as often as somebody tried: .05·.65 for the best arm, .5·.25 for the next. Measured with
-    three seeds: 0.73 to 0.81 however long it goes on, 0.70 with weights that are cut off at 2 (the best arm needs
+    """Each gain counts by its frequency: .05·.65 for the best arm, .5·.25 for the next. Measured with
+    three seeds: 0.73 to 0.81 however long it runs, 0.70 with weights that are cut off at 2 (the best arm needs
     up to 20), 0.63 to 0.67 with the bound on the ratio alone, and 1.00 with the weights of the test above."""
     reached = {}
     for name, mismatch in {"none": MismatchSettings(), "cut": MismatchSettings("token", 2.0), "clip": None}.items():
         model = tiny_model()
-        collect = StoredCollect(logged(make_trajectory), groups=2, seed=0)
+        collect = StoredCollect(stored_rollouts(make_trajectory), groups=2, seed=0)
         policy = replace(PLAIN, iterations=80, mismatch=mismatch)
         run_grpo(model, collect, policy, RunOptions(0, tmp_path / name))
         reached[name] = _value(model)
     assert max(reached.values()) < 0.9
-    assert min(reached.values()) > 0.5  # more than was logged: they do learn
+    assert min(reached.values()) > 0.5  # more than in the data: they learn
 
 
-def test_an_epoch_brings_every_group_once_in_an_order_of_its_own(make_trajectory: Make) -> None:
-    attempts = [
-        _attempt(make_trajectory, f"{prompt}/{at}", prompt, 7 + at, 0.5) for prompt in range(3, 10) for at in (0, 1)
+def test_an_epoch_has_every_group_once_in_its_own_order(make_trajectory: Make) -> None:
+    stored = [
+        _stored(make_trajectory, f"{prompt}/{at}", prompt, 7 + at, 0.5) for prompt in range(3, 10) for at in (0, 1)
     ]
-    collect = StoredCollect(attempts, groups=3, seed=1)
+    collect = StoredCollect(stored, groups=3, seed=1)
     assert collect.per_epoch == 3
     epochs = [
         [group.task.id for iteration in range(3) for group in collect(3 * epoch + iteration)] for epoch in range(2)
     ]
-    tasks = sorted({task.id for task, _ in attempts})
-    assert [sorted(each) for each in epochs] == [tasks, tasks]
+    tasks = sorted({task.id for task, _ in stored})
+    assert [sorted(names) for names in epochs] == [tasks, tasks]
     assert epochs[0] != epochs[1]
     assert [len(collect(at)) for at in range(3)] == [3, 3, 1]
-    again = StoredCollect(attempts, groups=3, seed=1)
+    again = StoredCollect(stored, groups=3, seed=1)
     assert again(4) == collect(4)
 
 
-def test_old_attempts_are_left_out_and_counted(make_trajectory: Make) -> None:
-    """v0 is two versions old, v1 one; what somebody else's weights sampled has no age."""
+def test_old_trajectories_are_excluded_and_counted(make_trajectory: Make) -> None:
+    """v0 is two versions old, v1 one; trajectories of unknown weights have no age."""
     names = {"a": "v0", "b": "v1", "c": "v2", "d": "v2", "e": "theirs"}
-    attempts = [
-        (task, replace(each, trajectory=replace(each.trajectory, model_version=names[each.trajectory.id])))
-        for task, each in (_attempt(make_trajectory, name) for name in names)
+    stored = [
+        (task, replace(scored, trajectory=replace(scored.trajectory, model_version=names[scored.trajectory.id])))
+        for task, scored in (_stored(make_trajectory, name) for name in names)
     ]
-    collect = StoredCollect(attempts, groups=1, seed=0, freshness=Freshness(("v0", "v1", "v2"), max_age=1))
+    collect = StoredCollect(stored, groups=1, seed=0, freshness=Freshness(("v0", "v1", "v2"), max_age=1))
     (group,) = collect(0)
     assert [member.trajectory.id for member in group.members] == ["b", "c", "d"]
     assert collect.metrics() == {
@@ -140,95 +142,91 @@ def test_old_attempts_are_left_out_and_counted(make_trajectory: Make) -> None:
         "stored_left_out_alone": 0.0,
         "stored_age": pytest.approx(1 / 3),
     }
-    newest = StoredCollect(attempts, groups=1, seed=0, freshness=Freshness(("v0", "v1", "v2"), max_age=0))
+    newest = StoredCollect(stored, groups=1, seed=0, freshness=Freshness(("v0", "v1", "v2"), max_age=0))
     assert [member.trajectory.id for member in newest(0)[0].members] == ["c", "d"]
 
 
-def test_attempts_that_stand_alone_are_left_out_where_attempts_are_compared(make_trajectory: Make) -> None:
-    attempts = [_attempt(make_trajectory, name, prompt) for name, prompt in (("a", 3), ("b", 3), ("c", 4))]
-    assert StoredCollect(attempts, groups=9, seed=0).left_out["alone"] == 1
-    with_all = StoredCollect(attempts, groups=9, seed=0, least=1)
+def test_single_trajectories_are_excluded_where_trajectories_are_compared(make_trajectory: Make) -> None:
+    stored = [_stored(make_trajectory, name, prompt) for name, prompt in (("a", 3), ("b", 3), ("c", 4))]
+    assert StoredCollect(stored, groups=9, seed=0).excluded["alone"] == 1
+    with_all = StoredCollect(stored, groups=9, seed=0, min_members=1)
     assert sum(len(group.members) for group in with_all(0)) == 3
 
 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"origin": "rendered"}, "no model of ours sampled them, so there are no sampler log-probs"),
+        ({"origin": "rendered"}, "no local model sampled them, so there are no sampler log-probs"),
         ({"temperature": 0.5}, "not sampled at temperature 1"),
         ({"rows": ()}, "no written tokens are stored"),
     ],
 )
-def test_attempts_without_a_samplers_logprobs_are_refused_by_name(
+def test_trajectories_without_sampler_logprobs_are_refused_by_name(
     make_trajectory: Make, change: dict[str, Any], reason: str
 ) -> None:
-    good, (task, bad) = _attempt(make_trajectory, "good"), _attempt(make_trajectory, "bad")
-    attempts = [good, (task, replace(bad, trajectory=replace(bad.trajectory, **change)))]
+    good, (task, bad) = _stored(make_trajectory, "good"), _stored(make_trajectory, "bad")
+    stored = [good, (task, replace(bad, trajectory=replace(bad.trajectory, **change)))]
     with pytest.raises(
-        TrainingError, match=rf"1 of 2 stored attempts, such as 'bad', cannot train a policy gradient \(1: {reason}"
+        TrainingError,
+        match=rf"1 of 2 stored trajectories, such as 'bad', cannot train a policy gradient \(1: {reason}",
     ) as caught:
-        StoredCollect(attempts, groups=1, seed=0)
+        StoredCollect(stored, groups=1, seed=0)
     assert "train on them with SFT, DPO or KTO" in str(caught.value)
 
 
-def test_a_log_of_which_nothing_is_left_is_refused(make_trajectory: Make) -> None:
-    attempts = [_attempt(make_trajectory, "a"), _attempt(make_trajectory, "b", 4)]
-    with pytest.raises(TrainingError, match="none is left to train on: 2 the only usable attempt at their task"):
-        StoredCollect(attempts, groups=1, seed=0)
+def test_stored_trajectories_without_usable_ones_are_refused(make_trajectory: Make) -> None:
+    stored = [_stored(make_trajectory, "a"), _stored(make_trajectory, "b", 4)]
+    with pytest.raises(TrainingError, match="none is left to train on: 2 the only usable trajectory of their task"):
+        StoredCollect(stored, groups=1, seed=0)
     with pytest.raises(TrainingError, match="none is left to train on: 2 sampled by weights that are too old"):
-        StoredCollect(attempts, groups=1, seed=0, freshness=Freshness(("v2", "v3"), max_age=0))
-    with pytest.raises(TrainingError, match="there are no stored attempts"):
+        StoredCollect(stored, groups=1, seed=0, freshness=Freshness(("v2", "v3"), max_age=0))
+    with pytest.raises(TrainingError, match="there are no stored trajectories"):
         StoredCollect([], groups=1, seed=0)
 
 
-def test_age_and_versions_go_together(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
-    log = logged(make_trajectory)
+def test_max_age_and_versions_need_each_other(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
+    stored = stored_rollouts(make_trajectory)
     for max_age, versions in ((1, ()), (None, ("v2",))):
         with pytest.raises(TrainingError, match="one without the other does nothing"):
             run_offline(
-                tiny_model(), log, replace(PLAIN, max_age=max_age), RunOptions(0, tmp_path), versions=versions
+                tiny_model(), stored, replace(PLAIN, max_age=max_age), RunOptions(0, tmp_path), versions=versions
             )
 
 
-def test_tokens_that_the_model_does_not_have_are_refused_by_name(
+def test_tokens_outside_the_vocabulary_are_refused_by_name(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
-    (task, known), log = _attempt(make_trajectory, "foreign"), logged(make_trajectory)
-    (row,) = known.trajectory.rows
-    foreign = replace(known.trajectory, rows=(replace(row, token_ids=(1, 3, 2, 20)),))
-    with pytest.raises(TrainingError, match="stored attempt 'foreign' has token 20, the model knows 20 tokens"):
+    (task, scored), stored = _stored(make_trajectory, "foreign"), stored_rollouts(make_trajectory)
+    (row,) = scored.trajectory.rows
+    foreign = replace(scored.trajectory, rows=(replace(row, token_ids=(1, 3, 2, 20)),))
+    with pytest.raises(TrainingError, match="stored trajectory 'foreign' has token 20, the model has 20 tokens"):
         run_offline(
-            tiny_model(), [*log, (task, replace(known, trajectory=foreign))], PLAIN, RunOptions(0, tmp_path)
+            tiny_model(), [*stored, (task, replace(scored, trajectory=foreign))], PLAIN, RunOptions(0, tmp_path)
         )
 
 
 class _KilledError(Exception):
-    """What a test stops a run with."""
+    """Stops a run in a test."""
 
 
-def test_a_run_on_stored_attempts_resumes_bitwise_and_refuses_others(
+def test_a_run_on_stored_trajectories_resumes_bitwise_and_refuses_others(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
-    log, settings = (
-        logged(make_trajectory),
-        replace(PLAIN, groups=1, max_age=0, iterations=4),
-    )
+    stored, settings = stored_rollouts(make_trajectory), replace(PLAIN, groups=1, max_age=0, iterations=4)
 
-    def train(model: PreTrainedModel, folder: str, attempts: Sequence[Attempt] = log, kill_at: int = 0) -> None:
+    def train(model: PreTrainedModel, folder: str, stored: Sequence[Stored] = stored, kill_at: int = 0) -> None:
         def kill(point: CurvePoint) -> None:
             if point.units == kill_at:
                 raise _KilledError
 
-        run_offline(
-            model, attempts, settings, RunOptions(5, tmp_path / folder, progress=kill), versions=("v1", "v2")
-        )
+        run_offline(model, stored, settings, RunOptions(5, tmp_path / folder, progress=kill), versions=("v1", "v2"))
 
     calm, resumed = tiny_model(), tiny_model()
     train(calm, "calm")
     with pytest.raises(_KilledError):
         train(tiny_model(), "shaken", kill_at=3)
     with pytest.raises(TrainingError, match="belongs to another run: stored attempts is"):
-        train(tiny_model(), "shaken", log[1:])
+        train(tiny_model(), "shaken", stored[1:])
     train(resumed, "shaken")
     assert _weights_equal(calm, resumed)
     curves = [
@@ -248,7 +246,7 @@ def test_a_run_on_stored_attempts_resumes_bitwise_and_refuses_others(
         (lambda: OfflineSettings(max_age=-1), "max_age: input should be greater than or equal to 0, got -1"),
         (
             lambda: replace(PLAIN, dynamic_sampling=DynamicSamplingSettings()),
-            "stored ones are all there are, so leave it out",
+            "stored trajectories do not have; leave it out",
         ),
         (
             lambda: replace(PLAIN, mismatch=MismatchSettings()),
@@ -261,7 +259,7 @@ def test_settings_without_effect_are_refused(make: Callable[[], object], sentenc
         make()
 
 
-def test_the_default_corrects(make_trajectory: Make) -> None:
+def test_the_default_settings_correct(make_trajectory: Make) -> None:
     settings = OfflineSettings()
     assert settings.mismatch == MismatchSettings(weight="token", weight_cap=2.0)
     assert replace(PLAIN, mismatch=None).mismatch is None

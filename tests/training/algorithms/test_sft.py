@@ -14,7 +14,8 @@ from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.records import Trajectory
 from upturn.training import TrainingRow, supervised_rows
-from upturn.training.algorithms.sft import SftSettings, SupervisedSteps, epoch_order, held_out_loss, run_sft
+from upturn.training.algorithms.epochs import EpochSteps, epoch_order
+from upturn.training.algorithms.sft import SftSettings, held_out_loss, run_sft, supervised_steps
 from upturn.training.distributed.weights import copy_tensors, weight_tensors
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.runs import RunOptions, read_curve
@@ -23,7 +24,7 @@ from upturn.training.runs.run_folder import CURVE_FILE, read_description
 
 Model = Callable[..., PreTrainedModel]
 Make = Callable[..., Trajectory]
-# four sequences that differ in their second token, so a model that reads its context can know all of them
+# four sequences that differ in their second token, so a model that uses its context can learn all of them
 SEQUENCES = ((1, 3, 9, 4, 7, 2), (1, 4, 11, 8, 2), (1, 5, 15, 10, 6, 12, 2), (1, 6, 3, 3, 2))
 
 
@@ -52,7 +53,7 @@ def test_four_sequences_are_memorised(tiny_model: Model, make_trajectory: Make, 
 
 
 def test_only_written_tokens_are_learned(make_trajectory: Make) -> None:
-    steps = SupervisedSteps(_rows(make_trajectory), 4, seed=0)
+    steps = supervised_steps(_rows(make_trajectory), 4, seed=0)
     (minibatch,) = steps.unit(0).minibatches
     written = [int(row.token_ids[position]) for row in minibatch[0].rows for position in row.positions]
     assert Counter(written) == Counter(token for tokens in SEQUENCES for token in tokens[2:])
@@ -60,9 +61,7 @@ def test_only_written_tokens_are_learned(make_trajectory: Make) -> None:
 
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 2**40), st.integers(0, 50), st.integers(1, 30))
-def test_the_order_of_an_epoch_is_a_permutation_known_from_seed_and_epoch(
-    seed: int, epoch: int, count: int
-) -> None:
+def test_the_order_of_an_epoch_is_a_permutation_by_seed_and_epoch(seed: int, epoch: int, count: int) -> None:
     order = epoch_order(count, seed, epoch)
     assert sorted(order) == list(range(count))
     assert order == epoch_order(count, seed, epoch)
@@ -73,33 +72,33 @@ def test_orders_differ_between_epochs_and_seeds() -> None:
     assert len(orders) == 9
 
 
-def test_which_row_comes_next_is_pinned() -> None:
+def test_the_epoch_order_is_pinned() -> None:
     """A checkpoint names no rows: another order in another version would train some rows twice and others never."""
     assert epoch_order(8, seed=0, epoch=0) == [2, 4, 3, 6, 5, 0, 1, 7]
     assert epoch_order(8, seed=0, epoch=1) == [1, 3, 7, 6, 0, 4, 2, 5]
     assert epoch_order(8, seed=7, epoch=3) == [3, 5, 0, 4, 2, 7, 1, 6]
 
 
-def test_a_step_holds_the_same_rows_whatever_was_asked_for_before(make_trajectory: Make) -> None:
-    """A pure function of (seed, epoch, step): asked for in any order, twice, or by an object that knows no past."""
+def test_a_step_has_the_same_rows_whatever_the_previous_call(make_trajectory: Make) -> None:
+    """A pure function of (seed, epoch, step): in any order, repeated, or by a new object."""
     rows = _rows(make_trajectory)
 
-    def step(steps: SupervisedSteps, index: int) -> list[str]:
+    def step(steps: EpochSteps, index: int) -> list[str]:
         return [row.trajectory_id for row in steps.unit(index).minibatches[0][0].rows]
 
-    straight = SupervisedSteps(rows, 3, seed=4)
+    straight = supervised_steps(rows, 3, seed=4)
     expected = [step(straight, index) for index in range(10)]
-    jumping = SupervisedSteps(rows, 3, seed=4)
+    jumping = supervised_steps(rows, 3, seed=4)
     for index in (9, 0, 5, 5, 2, 8, 1):
         assert step(jumping, index) == expected[index]
-        assert step(SupervisedSteps(rows, 3, seed=4), index) == expected[index]
-    assert len({tuple(each) for each in expected}) > 2
+        assert step(supervised_steps(rows, 3, seed=4), index) == expected[index]
+    assert len({tuple(names) for names in expected}) > 2
 
 
-def test_an_epoch_holds_every_row_once_and_duplicates_twice(make_trajectory: Make) -> None:
+def test_an_epoch_has_every_row_once_and_duplicates_twice(make_trajectory: Make) -> None:
     rows = _rows(make_trajectory)
-    steps = SupervisedSteps((*rows, rows[0]), 2, seed=3)
-    assert steps.steps_per_epoch == 3
+    steps = supervised_steps((*rows, rows[0]), 2, seed=3)
+    assert steps.per_epoch == 3
     for epoch in range(2):
         seen = Counter(
             row.trajectory_id for step in range(3) for row in steps.unit(3 * epoch + step).minibatches[0][0].rows
@@ -109,18 +108,18 @@ def test_an_epoch_holds_every_row_once_and_duplicates_twice(make_trajectory: Mak
 
 def test_every_token_weighs_the_same_in_every_step(make_trajectory: Make) -> None:
     """15 written tokens in 4 rows: with 3 rows a step, each step divides by 11.25, the short one too."""
-    steps = SupervisedSteps(_rows(make_trajectory), 3, seed=0)
+    steps = supervised_steps(_rows(make_trajectory), 3, seed=0)
     streams = [steps.unit(index).minibatches[0][0] for index in range(2)]
     assert [len(stream.rows) for stream in streams] == [3, 1]
     assert [stream.denominator for stream in streams] == [11.25, 11.25]
 
 
 class _InterruptedError(Exception):
-    """What a test stops a run with."""
+    """Stops a run in a test."""
 
 
 @pytest.mark.parametrize("stop_at", [1, 4, 5, 8])
-def test_resuming_gives_bitwise_the_weights_of_not_stopping(
+def test_a_resumed_run_has_bitwise_the_weights_of_an_uninterrupted_one(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path, stop_at: int
 ) -> None:
     rows = _rows(make_trajectory)
@@ -141,8 +140,8 @@ def test_resuming_gives_bitwise_the_weights_of_not_stopping(
     with pytest.raises(_InterruptedError):
         run_sft(tiny_model(), rows, plan, RunOptions(5, tmp_path / "b", progress=stop))
     resumed = tiny_model()
-    found = run_sft(resumed, rows, plan, RunOptions(5, tmp_path / "b"))
-    assert found == expected
+    outcome = run_sft(resumed, rows, plan, RunOptions(5, tmp_path / "b"))
+    assert outcome == expected
     ours = weight_tensors(resumed)
     assert all(torch.equal(tensor, ours[name]) for name, tensor in weight_tensors(undisturbed).items())
     curves = [read_curve(tmp_path / folder / CURVE_FILE) for folder in ("a", "b")]
@@ -166,19 +165,19 @@ def test_a_finished_run_is_not_repeated(tiny_model: Model, make_trajectory: Make
 def test_best_weights_are_those_of_the_best_evaluated_epoch(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
-    """Scores by epoch: .1 (untrained), .9, .5, .9 again — the first best is kept."""
-    model, asked = tiny_model(), list[int]()
+    """Scores by epoch: .1 (untrained), .9, .5, .9 again: the weights of the first best are kept."""
+    model, evaluated = tiny_model(), list[int]()
     at_best: dict[str, torch.Tensor] = {}
 
     def evaluate(epochs: int) -> float:
-        asked.append(epochs)
+        evaluated.append(epochs)
         if epochs == 1:
             at_best.update(copy_tensors(weight_tensors(model)))
         return {0: 0.1, 1: 0.9, 2: 0.5, 3: 0.9}[epochs]
 
     plan = SftSettings(epochs=3, batch_rows=2, evaluate_every=1, keep="best")
     outcome = run_sft(model, _rows(make_trajectory), plan, RunOptions(0, tmp_path, evaluate=evaluate))
-    assert asked == [0, 1, 2, 3]
+    assert evaluated == [0, 1, 2, 3]
     assert (outcome.best_score, outcome.final_score, outcome.kept_units, outcome.units) == (0.9, 0.9, 2, 6)
     assert all(torch.equal(at_best[name], tensor) for name, tensor in weight_tensors(model).items())
 
@@ -196,10 +195,10 @@ def test_held_out_loss_is_the_mean_over_written_tokens(tiny_model: Model, make_t
     assert held_out_loss(trainer, rows) == pytest.approx(total / count, rel=1e-5)
 
 
-def test_training_stops_when_held_out_loss_stops_falling_and_keeps_the_lowest(
+def test_training_stops_when_held_out_loss_stops_falling_and_keeps_the_best_weights(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
-    """The held-out row begins like a trained one and ends otherwise: learning by heart makes it worse."""
+    """The held-out row starts like a trained one and ends otherwise: learning by heart makes it worse."""
     model, rows = tiny_model(), _rows(make_trajectory)
     other = make_trajectory((1, 3, 9, 4, 8, 15), ((0, 2, 6),), origin="rendered", name="other")
     held_out = supervised_rows([other])
@@ -221,12 +220,12 @@ def test_training_stops_when_held_out_loss_stops_falling_and_keeps_the_lowest(
 
 
 @pytest.mark.parametrize("stop_at", [1, 3])
-def test_evaluating_held_out_rows_leaves_no_trace_in_the_weights(
+def test_evaluating_held_out_rows_does_not_change_the_weights(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path, stop_at: int
 ) -> None:
     rows, held_out = _rows(make_trajectory)[:3], _rows(make_trajectory)[3:]
     plain = SftSettings(epochs=2, batch_rows=1)
-    watched = SftSettings(epochs=2, batch_rows=1, evaluate_every=1, checkpoint_every=2)
+    settings_with_evaluations = SftSettings(epochs=2, batch_rows=1, evaluate_every=1, checkpoint_every=2)
     never, resumed = tiny_model(), tiny_model()
     run_sft(never, rows, plain, RunOptions(0, tmp_path / "a"))
 
@@ -235,15 +234,20 @@ def test_evaluating_held_out_rows_leaves_no_trace_in_the_weights(
             raise _InterruptedError
 
     with pytest.raises(_InterruptedError):
-        run_sft(tiny_model(), rows, watched, RunOptions(0, tmp_path / "b", evaluate=held_out, progress=stop))
-    run_sft(resumed, rows, watched, RunOptions(0, tmp_path / "b", evaluate=held_out))
+        run_sft(
+            tiny_model(),
+            rows,
+            settings_with_evaluations,
+            RunOptions(0, tmp_path / "b", evaluate=held_out, progress=stop),
+        )
+    run_sft(resumed, rows, settings_with_evaluations, RunOptions(0, tmp_path / "b", evaluate=held_out))
     ours = weight_tensors(resumed)
     assert all(torch.equal(tensor, ours[name]) for name, tensor in weight_tensors(never).items())
     with pytest.raises(TrainingError, match="held-out rows is"):
-        run_sft(tiny_model(), rows[1:], watched, RunOptions(0, tmp_path / "b", evaluate=rows[:1]))
+        run_sft(tiny_model(), rows[1:], settings_with_evaluations, RunOptions(0, tmp_path / "b", evaluate=rows[:1]))
 
 
-def test_held_out_rows_that_say_nothing_are_refused(
+def test_trained_or_missing_held_out_rows_are_refused(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
     rows, plan = _rows(make_trajectory), SftSettings(evaluate_every=1)

@@ -1,4 +1,4 @@
-"""A handful of tasks is learned with the reward for it, and not with its controls."""
+"""A few tasks are learned with the true reward, and not with control rewards."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,7 +22,9 @@ def _trained(task: Any, reward: Callable[[Any], float], tmp_path: Path, *, itera
 
     def collect(iteration: int, /) -> list[ScoredGroup]:
         return [
-            replace(group, members=tuple(replace(each, turn_rewards=(reward(each),)) for each in group.members))
+            replace(
+                group, members=tuple(replace(member, turn_rewards=(reward(member),)) for member in group.members)
+            )
             for group in task.collect(iteration)
         ]
 
@@ -40,20 +42,20 @@ def _trained(task: Any, reward: Callable[[Any], float], tmp_path: Path, *, itera
 
 @pytest.fixture
 def task(tiny_model: Callable[..., PreTrainedModel], copy_task: Callable[..., Any]) -> Any:
-    """Ten tasks, 16 attempts each; guessing succeeds 1 time in 20."""
-    return copy_task(tiny_model(), symbols=range(3, 13), attempts=16)
+    """Ten tasks, 16 trajectories each; guessing succeeds 1 time in 20."""
+    return copy_task(tiny_model(), symbols=range(3, 13), group_size=16)
 
 
 def test_ten_tasks_are_learned_from_acceptance(task: Any, tmp_path: Path) -> None:
-    assert _trained(task, lambda each: each.turn_rewards[0] / 1.1, tmp_path, iterations=45) >= 0.95
+    assert _trained(task, lambda member: member.turn_rewards[0] / 1.1, tmp_path, iterations=45) >= 0.95
 
 
-def test_a_random_reward_of_the_same_rate_teaches_nothing(task: Any, tmp_path: Path) -> None:
+def test_a_random_reward_of_the_same_rate_improves_nothing(task: Any, tmp_path: Path) -> None:
     drawn = 0
 
-    def coin(each: Any) -> float:
+    def coin(member: Any) -> float:
         nonlocal drawn
         drawn += 1
-        return random_acceptance(replace(each.trajectory, seed=drawn), rate=0.05, seed=1)
+        return random_acceptance(replace(member.trajectory, seed=drawn), rate=0.05, seed=1)
 
     assert _trained(task, coin, tmp_path, iterations=15) < 0.3

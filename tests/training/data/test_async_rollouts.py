@@ -31,7 +31,7 @@ ITERATIONS = 7
 
 
 class Sampler:
-    """The copy task on a model of its own, which gets the weights that it is to sample with."""
+    """The copy task on a separate model, which gets the sampling weights."""
 
     def __init__(self, task: Any, *, delays: Sequence[float] = (), stop_at: int | None = None) -> None:
         self.task = task
@@ -96,12 +96,12 @@ def test_iteration_i_is_sampled_with_exactly_the_weights_after_i_minus_staleness
     model, sampler = tiny_model(), Sampler(copy_task(tiny_model(seed=9)))
     after: list[str] = []
 
-    class Watched(AheadCollect):
+    class RecordingCollect(AheadCollect):
         def __call__(self, iteration: int, /) -> Sequence[ScoredGroup]:
             after.append(weights_hash(model))
             return super().__call__(iteration)
 
-    with Watched(model, sampler, staleness=staleness, iterations=ITERATIONS) as collect:
+    with RecordingCollect(model, sampler, staleness=staleness, iterations=ITERATIONS) as collect:
         run_grpo(model, collect, settings(), RunOptions(3, tmp_path))
     assert len(set(after)) >= ITERATIONS - 1  # an iteration without signal takes no step
     assert [sampler.used[i] for i in range(ITERATIONS)] == [after[max(0, i - staleness)] for i in range(ITERATIONS)]
@@ -111,9 +111,7 @@ def test_iteration_i_is_sampled_with_exactly_the_weights_after_i_minus_staleness
 
 
 @pytest.mark.parametrize("staleness", [1, 2])
-def test_what_is_fast_and_what_is_slow_changes_nothing(
-    tiny_model: Model, copy_task: Toy, tmp_path: Path, staleness: int
-) -> None:
+def test_timing_changes_nothing(tiny_model: Model, copy_task: Toy, tmp_path: Path, staleness: int) -> None:
     models = [tiny_model() for _ in range(3)]
     for index, delays in enumerate(((), (0.03, 0.0), (0.0, 0.0, 0.05))):
         sampler = Sampler(copy_task(tiny_model()), delays=delays)
@@ -125,12 +123,12 @@ def test_what_is_fast_and_what_is_slow_changes_nothing(
 
 
 class _StopError(Exception):
-    """What a test stops a run with."""
+    """Stops a run in a test."""
 
 
 @pytest.mark.parametrize("staleness", [1, 2, 20])
 @pytest.mark.parametrize(("stop_at", "every"), [(0, 1), (1, 1), (3, 1), (5, 2), (6, 3)])
-def test_resuming_gives_bitwise_the_weights_of_not_stopping(
+def test_a_resumed_run_has_bitwise_the_weights_of_an_uninterrupted_one(
     tiny_model: Model, copy_task: Toy, tmp_path: Path, staleness: int, stop_at: int, every: int
 ) -> None:
     undisturbed, resumed = tiny_model(), tiny_model()
@@ -145,7 +143,7 @@ def test_resuming_gives_bitwise_the_weights_of_not_stopping(
     assert equal(undisturbed, resumed)
 
 
-def test_copying_is_learned_from_weights_that_are_two_iterations_old(
+def test_copying_is_learned_from_rollouts_two_iterations_old(
     tiny_model: Model, copy_task: Toy, tmp_path: Path
 ) -> None:
     model = tiny_model()
@@ -156,7 +154,7 @@ def test_copying_is_learned_from_weights_that_are_two_iterations_old(
     assert max(gaps[2:]) > 1e-3
 
 
-def test_another_staleness_is_another_run(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
+def test_a_run_with_another_staleness_is_refused(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
     train(tiny_model(), Sampler(copy_task(tiny_model())), tmp_path, staleness=1)
     with pytest.raises(TrainingError, match="staleness is '2', the checkpoint has '1'"):
         train(tiny_model(), Sampler(copy_task(tiny_model())), tmp_path, staleness=2)
@@ -166,10 +164,10 @@ def test_another_staleness_is_another_run(tiny_model: Model, copy_task: Toy, tmp
 
 
 @pytest.mark.parametrize("mistake", ["never refreshed", "present weights", "no version"])
-def test_rows_of_other_weights_than_promised_are_refused_by_name(
+def test_rows_sampled_with_other_weights_are_refused_by_name(
     tiny_model: Model, copy_task: Toy, tmp_path: Path, mistake: str
 ) -> None:
-    """Older ones; those of the model in training, which would depend on timing; and those of nobody knows what."""
+    """Older weights; those of the trained model, which would depend on timing; and unknown ones."""
     model = tiny_model()
     first, task = weights_hash(model), copy_task(tiny_model())
     present: list[str] = []
@@ -183,7 +181,7 @@ def test_rows_of_other_weights_than_promised_are_refused_by_name(
             version = {"never refreshed": first, "present weights": present[-1], "no version": ""}[mistake]
         return stamped(task.collect(iteration), version)
 
-    class Watched(AheadCollect):
+    class RecordingCollect(AheadCollect):
         def __call__(self, iteration: int, /) -> Sequence[ScoredGroup]:
             present.append(weights_hash(model))
             if iteration == 3:
@@ -191,17 +189,17 @@ def test_rows_of_other_weights_than_promised_are_refused_by_name(
             return super().__call__(iteration)
 
     with (
-        Watched(model, sample, staleness=2, iterations=ITERATIONS) as collect,
+        RecordingCollect(model, sample, staleness=2, iterations=ITERATIONS) as collect,
         pytest.raises(TrainingError) as caught,
     ):
         run_grpo(model, collect, settings(), RunOptions(3, tmp_path))
-    said = str(caught.value)
-    assert "trajectory '0/3/0' of iteration 3 was sampled with weights " in said
-    assert ("weights that it does not name" in said) == (mistake == "no version")
-    assert f"with staleness=2 they must be those after 1 iterations, {present[1]!r}" in said
+    message = str(caught.value)
+    assert "trajectory '0/3/0' of iteration 3 was sampled with weights " in message
+    assert ("weights of unknown version" in message) == (mistake == "no version")
+    assert f"must be that of the weights after 1 iterations, {present[1]!r}" in message
 
 
-def test_an_attempt_that_ended_before_its_model_was_asked_needs_no_version(
+def test_a_trajectory_without_a_generation_needs_no_version(
     tiny_model: Model, copy_task: Toy, tmp_path: Path
 ) -> None:
     model, task = tiny_model(), copy_task(tiny_model())
@@ -218,9 +216,7 @@ def test_an_attempt_that_ended_before_its_model_was_asked_needs_no_version(
     assert [point.metrics["unscorable"] for point in read_curve(tmp_path / CURVE_FILE)] == [1.0, 1.0]
 
 
-def test_what_sampling_raises_reaches_the_trainer_at_its_iteration(
-    tiny_model: Model, copy_task: Toy, tmp_path: Path
-) -> None:
+def test_sampling_errors_are_raised_at_their_iteration(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
     model, task = tiny_model(), copy_task(tiny_model())
 
     def breaking(iteration: int, weights: Mapping[str, Tensor]) -> list[ScoredGroup]:
@@ -245,7 +241,7 @@ def test_unusable_settings_are_refused(tiny_model: Model, copy_task: Toy, tmp_pa
         AheadCollect(model, Sampler(task), staleness=1, iterations=0)
     with (
         AheadCollect(model, Sampler(task), staleness=1, iterations=ITERATIONS) as collect,
-        pytest.raises(TrainingError, match="the weights after 2 iterations, which are not there"),
+        pytest.raises(TrainingError, match="the weights after 2 iterations, which are missing"),
     ):
         collect(3)
     from upturn.training.policy_settings import DynamicSamplingSettings
@@ -253,6 +249,6 @@ def test_unusable_settings_are_refused(tiny_model: Model, copy_task: Toy, tmp_pa
     dynamic = settings(dynamic_sampling=DynamicSamplingSettings(max_rounds=2))
     with (
         AheadCollect(model, Sampler(task), staleness=1, iterations=ITERATIONS) as collect,
-        pytest.raises(TrainingError, match="dynamic sampling draws more from the present weights"),
+        pytest.raises(TrainingError, match="dynamic sampling uses the present weights"),
     ):
         run_grpo(model, collect, dynamic, RunOptions(3, tmp_path), refill=task.refill)

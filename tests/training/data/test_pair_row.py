@@ -1,4 +1,4 @@
-"""Pairs as rows: signs, turns, references; and what nobody can learn from is refused by name."""
+"""Rows of pairs: signs, turns, references; and unusable pairs are refused by name."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,7 +9,7 @@ import pytest
 from upturn.config import Packing
 from upturn.errors import TrainingError
 from upturn.records import PreferencePair, Trajectory
-from upturn.training.data.pair_row import pair_rows, refer
+from upturn.training.data.pair_row import add_reference, pair_rows
 from upturn.training.optimisation.batch import micro_batches, written_tokens
 from upturn.training.pair_settings import PairObjectiveSettings
 
@@ -25,55 +25,59 @@ def _pair(make: Make, name: str = "p", **changes: object) -> PreferencePair:
     return replace(PreferencePair(name, chosen, rejected, "group", 1.0), **changes)  # type: ignore[arg-type]
 
 
-def test_the_better_side_counts_for_and_the_other_against(make_trajectory: Make) -> None:
-    (found,) = pair_rows([_pair(make_trajectory)], PLAIN, "initial")
-    assert [(row.trajectory_id, row.pair, row.weights.tolist()) for row in found.rows] == [
+def test_chosen_sides_have_positive_and_rejected_sides_negative_weights(make_trajectory: Make) -> None:
+    (paired,) = pair_rows([_pair(make_trajectory)], PLAIN, "initial")
+    assert [(row.trajectory_id, row.pair, row.weights.tolist()) for row in paired.rows] == [
         ("good", "p", [1.0] * 3),
         ("bad", "p", [-1.0] * 3),
     ]
-    assert all(row.reference_logprobs is None for row in found.rows)
-    (better,) = found.better
-    assert (better.trajectory_id, better.weights.tolist()) == ("good", [1.0] * 3)
+    assert all(row.reference_logprobs is None for row in paired.rows)
+    (chosen,) = paired.chosen
+    assert (chosen.trajectory_id, chosen.weights.tolist()) == ("good", [1.0] * 3)
 
 
-def test_only_the_turns_that_differ_are_learned(make_trajectory: Make) -> None:
-    (found,) = pair_rows([_pair(make_trajectory, chosen_turns=(1,), rejected_turns=(1,))], PLAIN, "recorded")
-    assert [row.positions.tolist() for row in found.rows] == [[5], [5]]
-    references = [row.reference_logprobs for row in found.rows]
-    assert [each.tolist() for each in references if each is not None] == [
+def test_only_tokens_of_the_paired_turns_are_written(make_trajectory: Make) -> None:
+    (paired,) = pair_rows([_pair(make_trajectory, chosen_turns=(1,), rejected_turns=(1,))], PLAIN, "recorded")
+    assert [row.positions.tolist() for row in paired.rows] == [[5], [5]]
+    references = [row.reference_logprobs for row in paired.rows]
+    assert [reference.tolist() for reference in references if reference is not None] == [
         pytest.approx([-0.3]),
         pytest.approx([-0.6]),
     ]
 
 
-def test_a_length_normalised_side_weighs_one_in_all(make_trajectory: Make) -> None:
+def test_the_weights_of_a_length_normalised_side_add_up_to_one(make_trajectory: Make) -> None:
     longer = make_trajectory((1, 2, 7, 8, 9, 4), ((0, 2, 6),), name="long")
     pair = _pair(make_trajectory, rejected=longer, chosen_turns=(1,))
-    (found,) = pair_rows([pair], PairObjectiveSettings(is_length_normalised=True), "initial")
-    assert [row.weights.tolist() for row in found.rows] == [[1.0], [-0.25] * 4]
+    (paired,) = pair_rows([pair], PairObjectiveSettings(is_length_normalised=True), "initial")
+    assert [row.weights.tolist() for row in paired.rows] == [[1.0], [-0.25] * 4]
 
 
-def test_a_reference_may_be_recorded_at_any_temperature(make_trajectory: Make) -> None:
+def test_a_recorded_reference_may_have_any_temperature(make_trajectory: Make) -> None:
     """The log-probs are those at temperature 1 whatever was drawn at."""
     pair = _pair(make_trajectory)
     warm = replace(pair, chosen=replace(pair.chosen, temperature=0.7))
-    (found,) = pair_rows([warm], PLAIN, "recorded")
-    assert found.rows[0].reference_logprobs is not None
-    assert found.rows[0].reference_logprobs.tolist() == pytest.approx([-0.1, -0.2, -0.3])
+    (paired,) = pair_rows([warm], PLAIN, "recorded")
+    assert paired.rows[0].reference_logprobs is not None
+    assert paired.rows[0].reference_logprobs.tolist() == pytest.approx([-0.1, -0.2, -0.3])
 
 
-def test_each_row_gets_the_references_log_probs_of_its_own_tokens(make_trajectory: Make) -> None:
+def test_each_row_gets_the_reference_log_probs_of_its_tokens(make_trajectory: Make) -> None:
     pairs = pair_rows([_pair(make_trajectory, name) for name in ("p", "q")], PLAIN, "initial")
-    found = refer(pairs, lambda rows: [np.full(3, place, dtype=np.float32) for place, _ in enumerate(rows)])
-    values = [row.reference_logprobs for pair in found for row in pair.rows]
-    assert [each.tolist() for each in values if each is not None] == [[float(at)] * 3 for at in range(4)]
+    paired = add_reference(
+        pairs, lambda rows: [np.full(3, place, dtype=np.float32) for place, _ in enumerate(rows)]
+    )
+    values = [row.reference_logprobs for pair in paired for row in pair.rows]
+    assert [reference.tolist() for reference in values if reference is not None] == [
+        [float(at)] * 3 for at in range(4)
+    ]
 
 
 @pytest.mark.parametrize("packing", ["tree", "padded"])
-def test_both_sides_of_a_pair_lie_in_one_micro_batch_and_a_trajectory_may_be_in_two_pairs(
+def test_both_sides_of_a_pair_are_in_one_micro_batch_and_a_trajectory_may_be_in_two_pairs(
     make_trajectory: Make, packing: Packing
 ) -> None:
-    """However few tokens a batch may have; 'good' stands in all three pairs."""
+    """However few tokens a batch may have; 'good' is in all three pairs."""
     others = [make_trajectory((1, 2, other), ((0, 2, 3),), name=f"bad{other}") for other in (4, 5)]
     pairs = [_pair(make_trajectory, "p")] + [
         _pair(make_trajectory, f"q{index}", rejected=other) for index, other in enumerate(others)
@@ -93,10 +97,10 @@ def test_both_sides_of_a_pair_lie_in_one_micro_batch_and_a_trajectory_may_be_in_
 
 
 def test_rows_in_no_pair_have_no_index(make_trajectory: Make) -> None:
-    (found,) = pair_rows([_pair(make_trajectory)], PLAIN, "initial")
-    alone = replace(found.rows[0], pair=None)
-    assert written_tokens([alone, *found.rows]).pairs.tolist() == [-1] * 3 + [0] * 6
-    assert written_tokens([alone, *found.rows]).sequences.tolist() == [0] * 3 + [1] * 3 + [2] * 3
+    (paired,) = pair_rows([_pair(make_trajectory)], PLAIN, "initial")
+    alone = replace(paired.rows[0], pair=None)
+    assert written_tokens([alone, *paired.rows]).pairs.tolist() == [-1] * 3 + [0] * 6
+    assert written_tokens([alone, *paired.rows]).sequences.tolist() == [0] * 3 + [1] * 3 + [2] * 3
 
 
 def test_untrainable_pairs_are_refused_by_name(make_trajectory: Make) -> None:
@@ -106,7 +110,7 @@ def test_untrainable_pairs_are_refused_by_name(make_trajectory: Make) -> None:
         with pytest.raises(TrainingError, match=message):
             pair_rows(pairs, PLAIN, "initial")
 
-    refused("there are no pairs to learn from")
+    refused("there are no pairs to train on")
     refused("two pairs have the id 'p'", pair, pair)
     elsewhere = replace(pair.rejected, task_id="other")
     refused("pair 'p' compares trajectories of task 'task' and of task 'other'", replace(pair, rejected=elsewhere))
@@ -120,11 +124,11 @@ def test_untrainable_pairs_are_refused_by_name(make_trajectory: Make) -> None:
     refused("'bad' holds no written tokens", replace(pair, rejected=replace(pair.rejected, rows=())))
 
 
-def test_a_reference_that_was_not_recorded_is_refused_by_name(make_trajectory: Make) -> None:
+def test_a_missing_reference_is_refused_by_name(make_trajectory: Make) -> None:
     pair = _pair(make_trajectory)
-    rendered = make_trajectory((1, 2, 7, 8, 3, 5), SPANS, name="told", origin="rendered", temperature=None)
+    rendered = make_trajectory((1, 2, 7, 8, 3, 5), SPANS, name="text", origin="rendered", temperature=None)
     with pytest.raises(
-        TrainingError, match=r"'told' is 'rendered': it has no log-probs .* set reference='initial'"
+        TrainingError, match=r"'text' is 'rendered': it has no log-probs .* set reference='initial'"
     ):
         pair_rows([replace(pair, rejected=rendered)], PLAIN, "recorded")
     assert len(pair_rows([replace(pair, rejected=rendered)], PLAIN, "initial")) == 1

@@ -1,4 +1,4 @@
-"""What stored trajectories can train: counted by the reason that keeps them from more."""
+"""Usability of stored trajectories, counted by reason of exclusion."""
 
 import subprocess
 import sys
@@ -10,13 +10,20 @@ import pytest
 from upturn.records import Task, TokenRow, Trajectory
 from upturn.training import ScoredTrajectory
 from upturn.training.advantages import GroupRelative
-from upturn.training.data.usability import REASONS, Freshness, Usability, groups_of, told, usable_for
+from upturn.training.data.usability import (
+    EXCLUSION_REASONS,
+    Freshness,
+    Usability,
+    count_usable,
+    describe_usability,
+    group_trajectories,
+)
 
 Make = Callable[..., Trajectory]
 
 
-def _log(make: Make) -> list[Trajectory]:
-    """Two tasks; by name: what is the matter with each."""
+def _stored(make: Make) -> list[Trajectory]:
+    """Trajectories of two tasks, named by what makes them unusable."""
 
     fine = replace(make(name="fine", task="t"), model_version="v2")
     (row,) = fine.rows
@@ -25,7 +32,7 @@ def _log(make: Make) -> list[Trajectory]:
         replace(fine, id="fine too"),
         replace(fine, id="alone", task_id="other"),
         replace(fine, id="old", model_version="v0"),
-        replace(fine, id="foreign", model_version="somebody's"),
+        replace(fine, id="foreign", model_version="unknown"),
         replace(fine, id="hot", temperature=0.7),
         replace(fine, id="bare", rows=(TokenRow(row.token_ids, row.spans, ()),)),
         replace(make(origin="rendered", name="rendered", task="t"), temperature=None),
@@ -33,45 +40,56 @@ def _log(make: Make) -> list[Trajectory]:
     ]
 
 
-def test_logs_are_counted_by_what_they_can_train(make_trajectory: Make) -> None:
-    found = usable_for(_log(make_trajectory))
-    assert found["sft"] == found["kto"] == Usability(8, {"no_tokens": 1})
-    assert found["dpo"] == Usability(7, {"no_tokens": 1, "alone": 1})
-    assert found["policy_gradient"] == Usability(
+def test_trajectories_are_counted_by_usability(make_trajectory: Make) -> None:
+    usability = count_usable(_stored(make_trajectory))
+    assert usability["sft"] == usability["kto"] == Usability(8, {"no_tokens": 1})
+    assert usability["dpo"] == Usability(7, {"no_tokens": 1, "alone": 1})
+    assert usability["policy_gradient"] == Usability(
         4, {"no_tokens": 1, "rendered": 1, "no_logprobs": 1, "temperature": 1, "alone": 1}
     )
 
 
-def test_with_a_bound_on_age_old_and_unknown_weights_are_counted_too(make_trajectory: Make) -> None:
+def test_with_a_limit_on_age_old_and_unknown_weights_are_counted(make_trajectory: Make) -> None:
     bound = Freshness(("v0", "v1", "v2"), max_age=1)
-    found = usable_for(_log(make_trajectory), freshness=bound)
-    assert found["policy_gradient"].usable == 2
-    assert found["policy_gradient"].left_out["stale"] == found["policy_gradient"].left_out["unknown_weights"] == 1
-    assert found["dpo"] == usable_for(_log(make_trajectory))["dpo"]
-    assert usable_for(_log(make_trajectory), freshness=bound._replace(max_age=2))["policy_gradient"].usable == 3
+    usability = count_usable(_stored(make_trajectory), freshness=bound)
+    assert usability["policy_gradient"].usable == 2
+    assert (
+        usability["policy_gradient"].excluded["stale"]
+        == usability["policy_gradient"].excluded["unknown_weights"]
+        == 1
+    )
+    assert usability["dpo"] == count_usable(_stored(make_trajectory))["dpo"]
+    assert (
+        count_usable(_stored(make_trajectory), freshness=bound._replace(max_age=2))["policy_gradient"].usable == 3
+    )
 
 
-def test_a_log_of_somebody_elses_words_trains_everything_but_a_policy_gradient(make_trajectory: Make) -> None:
-    log = [make_trajectory(origin="rendered", name=str(at), temperature=None) for at in range(3)]
-    found = usable_for(log)
-    assert {way: each.usable for way, each in found.items()} == {"sft": 3, "dpo": 3, "kto": 3, "policy_gradient": 0}
-    assert told(found)[-2:] == [
-        "offline can learn from 0 of 3 attempts",
-        f"  3 left out: {REASONS['rendered']}",
+def test_rendered_trajectories_train_everything_but_a_policy_gradient(make_trajectory: Make) -> None:
+    stored = [make_trajectory(origin="rendered", name=str(at), temperature=None) for at in range(3)]
+    usability = count_usable(stored)
+    assert {use: counts.usable for use, counts in usability.items()} == {
+        "sft": 3,
+        "dpo": 3,
+        "kto": 3,
+        "policy_gradient": 0,
+    }
+    assert describe_usability(usability)[-2:] == [
+        "offline can train on 0 of 3 trajectories",
+        f"  3 left out: {EXCLUSION_REASONS['rendered']}",
     ]
 
 
-def test_no_log_trains_nothing() -> None:
-    assert list(usable_for([]).values()) == [Usability(0, {})] * 4
+def test_an_empty_list_has_no_usable_trajectories() -> None:
+    assert list(count_usable([]).values()) == [Usability(0, {})] * 4
 
 
-def test_grouping_by_outcome_would_teach_nothing_and_by_task_does(make_trajectory: Make) -> None:
-    attempts = [
+def test_groups_by_task_have_a_signal_and_groups_by_outcome_have_none(make_trajectory: Make) -> None:
+    scored = [
         (Task(task, "", "", ""), ScoredTrajectory(make_trajectory(name=f"{task}{reward}", task=task), (reward,)))
         for task in ("one", "two")
         for reward in (0.0, 1.0)
     ]
-    groups = groups_of(attempts)
+    groups = group_trajectories(scored)
     assert [(group.task.id, len(group.members)) for group in groups] == [("one", 2), ("two", 2)]
     advantages = [GroupRelative()(group).turns for group in groups]
     assert advantages == [((-0.5,), (0.5,))] * 2
@@ -85,8 +103,8 @@ def test_ages_are_counted_in_versions(make_trajectory: Make, version: str, age: 
     assert Freshness(("v0", "v1", "v2"), 0).age(replace(make_trajectory(), model_version=version)) == age
 
 
-def test_choosing_tasks_and_sorting_logs_load_no_torch() -> None:
-    """A command that only says what would be trained starts fast."""
+def test_selecting_tasks_and_trajectories_loads_no_torch() -> None:
+    """Commands that only estimate a training start fast."""
     light = (
         "data.usability",
         "algorithms.offline.settings",

@@ -1,6 +1,6 @@
-"""A program that trains tiny models, alone or as one of several: ``torchrun … toy_sharded.py FOLDER PART``.
+"""A program that trains tiny models in one or several processes: ``torchrun … toy_sharded.py FOLDER PART``.
 
-PART names what it does (see ``PARTS``). Each case leaves a folder with its run and what the first process found.
+PART is a key of ``PARTS``. Each case writes a folder with its run and the results of the first process.
 """
 
 import json
@@ -34,14 +34,14 @@ from upturn.training.data.async_rollouts import AheadCollect
 from upturn.training.distributed.process_group import (
     World,
     all_gather,
-    connected,
-    first_process_only,
+    connect,
     world_from_environment,
 )
+from upturn.training.distributed.rank0 import Rank0Calls
 from upturn.training.distributed.sharding import gather_tensors, shard
 from upturn.training.distributed.weights import weight_tensors
-from upturn.training.evaluation_result import Assessment
-from upturn.training.optimisation.adapter import adapt
+from upturn.training.evaluation_result import EvaluationResult
+from upturn.training.optimisation.adapter import add_adapter
 from upturn.training.optimisation.critic import value_model
 from upturn.training.optimisation.full_weights import FullCopy
 from upturn.training.optimisation.trainer import Trainer
@@ -65,7 +65,7 @@ class Case:
 
 def model(*, tied: bool = True, seed: int = 0, lora: bool = False) -> PreTrainedModel:
     torch.manual_seed(seed)
-    found = Qwen2ForCausalLM(
+    built = Qwen2ForCausalLM(
         Qwen2Config(
             vocab_size=21,
             hidden_size=32,
@@ -79,22 +79,22 @@ def model(*, tied: bool = True, seed: int = 0, lora: bool = False) -> PreTrained
         )
     )
     if not lora:
-        return found
-    adapt(found, AdapterSettings(4, targets=("q_proj", "v_proj"), seed=seed))
-    return found
+        return built
+    add_adapter(built, AdapterSettings(4, targets=("q_proj", "v_proj"), seed=seed))
+    return built
 
 
 def rows(count: int, *, seed: int = 3) -> list[TrainingRow]:
-    """Rollouts that begin alike in pairs, so that there is something to share."""
+    """Rollouts of which pairs share a prefix."""
     rng = np.random.default_rng(seed)
-    found = []
+    training_rows = []
     for index in range(count):
-        begin = np.random.default_rng(index // 2).integers(0, 21, 6)
-        tokens = np.concatenate([begin, rng.integers(0, 21, int(rng.integers(3, 16)))])
+        prefix = np.random.default_rng(index // 2).integers(0, 21, 6)
+        tokens = np.concatenate([prefix, rng.integers(0, 21, int(rng.integers(3, 16)))])
         positions = np.arange(5, len(tokens))
         weights = np.ones(len(positions), dtype=np.float32)
-        found.append(TrainingRow(f"row {index}", tokens, positions, weights, None))
-    return found
+        training_rows.append(TrainingRow(f"row {index}", tokens, positions, weights, None))
+    return training_rows
 
 
 def sft(case: Case, folder: Path, world: World | None) -> PreTrainedModel:
@@ -113,8 +113,8 @@ def sft(case: Case, folder: Path, world: World | None) -> PreTrainedModel:
     return trained
 
 
-def attempted(name: str, tokens: Sequence[int], logprobs: Sequence[float]) -> Trajectory:
-    """At copying the second of the tokens, from the fourth on."""
+def copy_trajectory(name: str, tokens: Sequence[int], logprobs: Sequence[float]) -> Trajectory:
+    """A rollout of the copy task, whose tokens are written from the fourth on."""
     row = TokenRow(tuple(tokens), (WrittenSpan(0, 3, len(tokens)),), tuple(logprobs))
     return Trajectory(
         id=name,
@@ -130,7 +130,7 @@ def attempted(name: str, tokens: Sequence[int], logprobs: Sequence[float]) -> Tr
 
 
 def dpo(folder: Path, world: World | None) -> PreTrainedModel:
-    """Either side of a pair may be longer, so that pairs differ in size."""
+    """The sides of a pair differ in length, and pairs in size."""
     trained = model()
     shard(trained, world)
     pairs = []
@@ -138,7 +138,7 @@ def dpo(folder: Path, world: World | None) -> PreTrainedModel:
         symbol, longer = 3 + index % 5, [7, 8, 9][: index % 3]
         sides = ([1, symbol, 2, symbol], [1, symbol, 2, 0, *longer])
         good, bad = (
-            attempted(f"{index}/{name}", side, [-1.0] * (len(side) - 3)) for name, side in enumerate(sides)
+            copy_trajectory(f"{index}/{name}", side, [-1.0] * (len(side) - 3)) for name, side in enumerate(sides)
         )
         pairs.append(PreferencePair(f"{index}", good, bad, "group", margin=1.0))
     run_dpo(trained, pairs, DpoSettings(batch_pairs=3, optimiser=OPTIMISER), RunOptions(SEED, folder))
@@ -147,7 +147,7 @@ def dpo(folder: Path, world: World | None) -> PreTrainedModel:
 
 @dataclass
 class Copying:
-    """Prompt ``[1, x, 2]``, two written tokens, a reward of 1 for x and of 1 more for x again."""
+    """Prompt ``[1, x, 2]``, two written tokens, reward 1 for each x."""
 
     whole: FullCopy
 
@@ -155,24 +155,24 @@ class Copying:
         generator = torch.Generator().manual_seed(iteration)
         return [self._group(symbol, generator) for symbol in (3, 4, 5)]
 
-    def score(self, _: int) -> Assessment:
+    def score(self, _: int) -> EvaluationResult:
         with torch.no_grad():
             logits = self.whole.model(torch.tensor([[1, x, 2] for x in (3, 4, 5)])).logits
         chosen = logits[:, -1].softmax(-1)[[0, 1, 2], [3, 4, 5]]
-        return Assessment(float(chosen.mean()), {"length": 2.0}, measure="probability of a right copy")
+        return EvaluationResult(float(chosen.mean()), {"length": 2.0}, measure="probability of a right copy")
 
     def _group(self, symbol: int, generator: torch.Generator) -> ScoredGroup:
         members = []
-        for attempt in range(6):
+        for number in range(6):
             tokens, logprobs = [1, symbol, 2], list[float]()
             for _ in range(2):
                 with torch.no_grad():
-                    chances = self.whole.model(torch.tensor([tokens])).logits[0, -1].softmax(-1)
-                drawn = int(torch.multinomial(chances, 1, generator=generator))
-                tokens.append(drawn)
-                logprobs.append(float(chances[drawn].log()))
-            trajectory = attempted(f"{symbol}/{attempt}", tokens, logprobs)
-            members.append(ScoredTrajectory(trajectory, (float(tokens[3:].count(symbol)) + 0.1 * attempt,)))
+                    probabilities = self.whole.model(torch.tensor([tokens])).logits[0, -1].softmax(-1)
+                token = int(torch.multinomial(probabilities, 1, generator=generator))
+                tokens.append(token)
+                logprobs.append(float(probabilities[token].log()))
+            trajectory = copy_trajectory(f"{symbol}/{number}", tokens, logprobs)
+            members.append(ScoredTrajectory(trajectory, (float(tokens[3:].count(symbol)) + 0.1 * number,)))
         return ScoredGroup(Task(f"copy {symbol}", "copy", "copy", "toy"), tuple(members))
 
 
@@ -181,25 +181,26 @@ def grpo(settings: GrpoSettings, folder: Path, world: World | None, *, lora: boo
     whole = FullCopy(trained, world)
     shard(trained, world)
     task = Copying(whole)
+    calls = Rank0Calls(world, {"collect": task.collect, "score": task.score}, whole.refresh)
     run_grpo(
         trained,
-        first_process_only(task.collect, world, whole.refresh),
+        calls.function("collect"),
         settings,
-        RunOptions(SEED, folder, evaluate=first_process_only(task.score, world, whole.refresh)),
+        RunOptions(SEED, folder, evaluate=calls.function("score")),
     )
     return trained
 
 
 def ppo(folder: Path, world: World | None) -> PreTrainedModel:
-    """A value for each written token, from a critic in shards of its own."""
+    """A value for each written token, from a separately sharded critic."""
     trained = model()
     whole, critic = FullCopy(trained, world), value_model(trained)
-    for each in (trained, critic):
-        shard(each, world)
+    for network in (trained, critic):
+        shard(network, world)
     task = Copying(whole)
     run_ppo(
         trained,
-        first_process_only(task.collect, world, whole.refresh),
+        Rank0Calls(world, {"collect": task.collect}, whole.refresh).function("collect"),
         PpoSettings(
             iterations=3, optimiser=OPTIMISER, credit=CreditSettings("token"), evaluate_every=None, keep="final"
         ),
@@ -209,35 +210,39 @@ def ppo(folder: Path, world: World | None) -> PreTrainedModel:
     return trained
 
 
-def in_two_turns(group: ScoredGroup) -> ScoredGroup:
-    """One for each written token; the first earns nothing."""
+def split_into_turns(group: ScoredGroup) -> ScoredGroup:
+    """One turn for each written token; the first has reward 0."""
     members = []
-    for each in group.members:
-        (row,) = each.trajectory.rows
+    for member in group.members:
+        (row,) = member.trajectory.rows
         rows = (replace(row, spans=(WrittenSpan(0, 3, 4), WrittenSpan(1, 4, 5))),)
-        trajectory = replace(each.trajectory, turns=each.trajectory.turns * 2, rows=rows)
-        members.append(replace(each, trajectory=trajectory, turn_rewards=(0.0, *(each.turn_rewards or ()))))
+        trajectory = replace(member.trajectory, turns=member.trajectory.turns * 2, rows=rows)
+        members.append(replace(member, trajectory=trajectory, turn_rewards=(0.0, *(member.turn_rewards or ()))))
     return replace(group, members=tuple(members))
 
 
-def dpo_rounds(folder: Path, world: World | None) -> PreTrainedModel:
-    """Single actions, half by a critic in shards of its own; a copy of the first weights as reference."""
+def online_dpo(folder: Path, world: World | None) -> PreTrainedModel:
+    """Pairs of actions, half by a separately sharded critic; a copy of the initial weights as reference."""
     trained = model()
     whole, critic = FullCopy(trained, world), value_model(trained)
-    for each in (trained, critic):
-        shard(each, world)
+    for network in (trained, critic):
+        shard(network, world)
     task = Copying(whole)
+
+    def collect(index: int) -> list[ScoredGroup]:
+        return [split_into_turns(group) for group in task.collect(index)]
+
     run_online_dpo(
         trained,
-        first_process_only(
-            lambda index: [in_two_turns(each) for each in task.collect(index)], world, whole.refresh
-        ),
+        Rank0Calls(world, {"collect": collect}, whole.refresh).function("collect"),
         OnlineDpoSettings(
             iterations=3,
             pairs=PairSettings(by="turn", monte_carlo_share=0.5, gamma=0.9),
             critic=CriticSettings(learning_rate=1e-3),
             reference="initial",
-            optimiser=replace(OPTIMISER, learning_rate=2e-4),  # rounding alone moves what has hardly any gradient
+            optimiser=replace(
+                OPTIMISER, learning_rate=2e-4
+            ),  # rounding alone changes weights with hardly any gradient
             evaluate_every=None,
             keep="final",
         ),
@@ -269,25 +274,25 @@ RUNS: dict[str, Callable[[Path, World | None], PreTrainedModel]] = {
     "dpo": dpo,
     "grpo-kept-close": lambda folder, world: grpo(KEPT_CLOSE, folder, world),
     "ppo": ppo,
-    "online-dpo": dpo_rounds,
+    "online-dpo": online_dpo,
 }
 
 
 def equal(folder: Path, world: World | None) -> None:
-    """All runs; leaves their weights and what the processes hold of them."""
+    """All runs; writes their weights and the share of each process."""
     for name, run in RUNS.items():
         trained = run(folder / name, world)
-        held = weight_tensors(trained)
-        whole = gather_tensors(held, world)
+        tensors = weight_tensors(trained)
+        whole = gather_tensors(tensors, world)
         facts = {
-            "sharded": all(isinstance(each, DTensor) for each in trained.parameters()),
-            "local": sum(_local(each).numel() for each in held.values()),
-            "all": sum(each.numel() for each in held.values()),
+            "sharded": all(isinstance(tensor, DTensor) for tensor in trained.parameters()),
+            "local": sum(_local(tensor).numel() for tensor in tensors.values()),
+            "all": sum(tensor.numel() for tensor in tensors.values()),
         }
         facts_of_all = all_gather(world, facts)
         if world is None or world.is_first:
             safetensors.torch.save_file(
-                {key: each.contiguous() for key, each in whole.items()}, folder / f"{name}.safetensors"
+                {key: tensor.contiguous() for key, tensor in whole.items()}, folder / f"{name}.safetensors"
             )
             (folder / f"{name}.json").write_text(json.dumps(facts_of_all))
 
@@ -310,11 +315,11 @@ def killed(folder: Path, world: World | None) -> None:
 
 
 def refused(folder: Path, world: World | None) -> None:
-    """What a process was told when the processes differ, or one fails."""
+    """Writes each process's error where the processes differ, or one fails."""
     assert world is not None
     rank = world.rank
 
-    def learn(seed: int, learning_rate: float) -> None:
+    def train(seed: int, learning_rate: float) -> None:
         trained = model()
         shard(trained, world)
         settings = SftSettings(batch_rows=7, optimiser=replace(OPTIMISER, learning_rate=learning_rate))
@@ -326,25 +331,27 @@ def refused(folder: Path, world: World | None) -> None:
         huge = replace(OPTIMISER, learning_rate=1e30)
         run_sft(trained, rows(70), SftSettings(batch_rows=7, optimiser=huge), RunOptions(0, folder / "exploded"))
 
+    failing = Rank0Calls(world, {"nothing": lambda: dict[str, int]()["nothing"]}, lambda: None)
     tries: dict[str, Callable[[], object]] = {
         "other weights": lambda: shard(model(seed=rank), world),
-        "other seed": lambda: learn(SEED + rank, 1e-3),
-        "other setting": lambda: learn(SEED, 1e-3 * (1 + rank)),
-        "first fails": first_process_only(lambda: dict[str, int]()["nothing"], world),
+        "other seed": lambda: train(SEED + rank, 1e-3),
+        "other setting": lambda: train(SEED, 1e-3 * (1 + rank)),
+        "first fails": failing.function("nothing"),
+        "other call": Rank0Calls(world, {"a": list}, lambda: None).function("ab"[rank]),
         "explodes": explode,
-        "saved": lambda: save_version(_in_shards(world), folder / "version"),
-        "copied too late": lambda: FullCopy(_in_shards(world), world),
-        "sharded twice": lambda: shard(_in_shards(world), world),
-        "sampled ahead": lambda: AheadCollect(_in_shards(world), lambda *_: [], staleness=1, iterations=2),
-        "too many processes": lambda: [len(each) for each in _alone(model(), world).score(rows(1))],
+        "saved": lambda: save_version(_sharded_model(world), folder / "version"),
+        "copied too late": lambda: FullCopy(_sharded_model(world), world),
+        "sharded twice": lambda: shard(_sharded_model(world), world),
+        "sampled ahead": lambda: AheadCollect(_sharded_model(world), lambda *_: [], staleness=1, iterations=2),
+        "too many processes": lambda: [len(scores) for scores in _alone(model(), world).score(rows(1))],
     }
-    told = {}
-    for name, attempt in tries.items():
+    errors = {}
+    for name, act in tries.items():
         try:
-            told[name] = repr(attempt())
+            errors[name] = repr(act())
         except (TrainingError, LookupError, ValueError) as exc:
-            told[name] = f"{type(exc).__name__}: {exc}"
-    (folder / f"told-{rank}.json").write_text(json.dumps(told))
+            errors[name] = f"{type(exc).__name__}: {exc}"
+    (folder / f"errors-{rank}.json").write_text(json.dumps(errors))
 
 
 def short(folder: Path, world: World | None) -> None:
@@ -353,7 +360,7 @@ def short(folder: Path, world: World | None) -> None:
 
 
 def left(folder: Path, world: World | None) -> None:
-    """The last process leaves, as if it were done, while the others train."""
+    """The last process exits with success while the others train."""
     assert world is not None
     if world.rank == world.size - 1:
         _at_step(3, lambda: os._exit(0))
@@ -369,10 +376,10 @@ PARTS: dict[str, Callable[[Path, World | None], None]] = {
 }
 
 
-def _in_shards(world: World | None) -> PreTrainedModel:
-    found = model()
-    shard(found, world)
-    return found
+def _sharded_model(world: World | None) -> PreTrainedModel:
+    sharded = model()
+    shard(sharded, world)
+    return sharded
 
 
 def _alone(trained: PreTrainedModel, world: World | None) -> Trainer:
@@ -400,5 +407,5 @@ def _at_step(step: int, act: Callable[[], None]) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    with connected(world_from_environment()) as this:
+    with connect(world_from_environment()) as this:
         PARTS[sys.argv[2]](Path(sys.argv[1]), this)

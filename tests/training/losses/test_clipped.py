@@ -20,7 +20,7 @@ NAN = math.nan
 def _batch(
     ratios: list[list[float]], advantages: list[list[float]], mask: list[list[bool]], old: float = -1.0
 ) -> TokenBatch:
-    """A batch whose probability ratios are as given."""
+    """A batch with these probability ratios."""
     old_logprobs = torch.full((len(ratios), len(ratios[0])), old)
     logprobs = (old_logprobs + torch.tensor(ratios).log()).requires_grad_()
     return TokenBatch(logprobs, old_logprobs, torch.tensor(advantages), torch.tensor(mask))
@@ -34,14 +34,14 @@ LOSSES = [[-1.0, -1.28, -0.5], [1.5, 0.8, 2.2], [0.0, 0.0, -1.28]]
 
 
 def test_clipped_losses_match_hand_worked_values() -> None:
-    found = clipped_policy_losses(_batch(RATIOS, ADVANTAGES, MASK), clip_low=0.2, clip_high=0.28)
-    torch.testing.assert_close(found.detach(), torch.tensor(LOSSES))
+    losses = clipped_policy_losses(_batch(RATIOS, ADVANTAGES, MASK), clip_low=0.2, clip_high=0.28)
+    torch.testing.assert_close(losses.detach(), torch.tensor(LOSSES))
 
 
 def test_gradient_is_minus_ratio_times_advantage_where_the_clip_does_not_bind() -> None:
     batch = _batch(RATIOS, ADVANTAGES, MASK)
     clipped_policy_losses(batch, clip_low=0.2, clip_high=0.28).sum().backward()
-    # binding: ρ=1.5 with A>0, and ρ=.5 with A<0; 1.28 lies on the edge and is left out of this test
+    # binding: ρ=1.5 with A>0, and ρ=.5 with A<0; 1.28 is on the edge and not tested
     expected = torch.tensor([[-1.0, 0.0, -0.5], [1.5, 0.0, 2.2], [0.0, 0.0, 0.0]])
     gradient = batch.logprobs.grad
     assert gradient is not None
@@ -69,12 +69,12 @@ def test_masked_slots_give_exactly_zero() -> None:
 
 
 def test_cross_entropy_is_weighted_negative_logprob() -> None:
-    found = cross_entropy_losses(
+    losses = cross_entropy_losses(
         torch.tensor([[-1.0, -2.0], [-3.0, -4.0]]),
         torch.tensor([[1.0, 0.5], [2.0, 1.0]]),
         torch.tensor([[True, True], [True, False]]),
     )
-    assert found.tolist() == [[1.0, 1.0], [6.0, 0.0]]
+    assert losses.tolist() == [[1.0, 1.0], [6.0, 0.0]]
 
 
 def test_statistics_count_only_tokens_whose_gradient_the_clip_removes() -> None:
@@ -100,8 +100,8 @@ def test_on_policy_gradient_equals_reinforce() -> None:
 def test_dual_clip_matches_slime() -> None:
     """slime, its test of dual-clip PPO, retyped: ε = .2, c = 1.5."""
     batch = _batch([[2.0, 2.0, 0.5]], [[2.0, -2.0, 2.0]], [[True] * 3])
-    found = clipped_policy_losses(batch, clip_low=0.2, clip_high=0.2, dual_clip=1.5)
-    torch.testing.assert_close(found.detach(), torch.tensor([[-2.4, 3.0, -1.0]]))
+    losses = clipped_policy_losses(batch, clip_low=0.2, clip_high=0.2, dual_clip=1.5)
+    torch.testing.assert_close(losses.detach(), torch.tensor([[-2.4, 3.0, -1.0]]))
 
 
 def test_dual_clip_matches_skyrl() -> None:
@@ -112,12 +112,12 @@ def test_dual_clip_matches_skyrl() -> None:
         torch.tensor([1.0, -1.0, -4.0]),
         torch.ones(3, dtype=torch.bool),
     )
-    found = clipped_policy_losses(batch, clip_low=0.2, clip_high=0.2, dual_clip=3.0)
-    torch.testing.assert_close(found, torch.tensor([-0.5, 1.0, 12.0]), rtol=1e-4, atol=0)
-    assert float(found.sum()) == pytest.approx(12.5, abs=1e-3)
+    losses = clipped_policy_losses(batch, clip_low=0.2, clip_high=0.2, dual_clip=3.0)
+    torch.testing.assert_close(losses, torch.tensor([-0.5, 1.0, 12.0]), rtol=1e-4, atol=0)
+    assert float(losses.sum()) == pytest.approx(12.5, abs=1e-3)
 
 
-def test_where_the_dual_clip_binds_the_gradient_is_zero() -> None:
+def test_the_gradient_is_zero_where_the_dual_clip_binds() -> None:
     """A bad token five times as likely as before: PPO's gradient is −ρA = 5, unbounded as ρ grows; here it is 0."""
     gradients = []
     for dual in (None, 3.0):

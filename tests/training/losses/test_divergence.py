@@ -19,11 +19,11 @@ ESTIMATORS: tuple[KlEstimator, ...] = ("k1", "k2", "k3", "abs")
 def test_estimates_of_single_tokens(tokens: Tokens) -> None:
     """Δ = 1, −1, 0."""
     batch = tokens([-2.0, -1.0, -1.0], [-2.0, -1.0, -1.0], [1.0] * 3, reference=[-1.0, -2.0, -1.0])
-    found = {name: kl_estimates(batch, name).tolist() for name in ESTIMATORS}
-    assert found["k1"] == [-1.0, 1.0, 0.0]
-    assert found["k2"] == [0.5, 0.5, 0.0]
-    assert found["k3"] == pytest.approx([math.e - 2, 1 / math.e, 0.0])
-    assert found["abs"] == [1.0, 1.0, 0.0]
+    results = {name: kl_estimates(batch, name).tolist() for name in ESTIMATORS}
+    assert results["k1"] == [-1.0, 1.0, 0.0]
+    assert results["k2"] == [0.5, 0.5, 0.0]
+    assert results["k3"] == pytest.approx([math.e - 2, 1 / math.e, 0.0])
+    assert results["abs"] == [1.0, 1.0, 0.0]
     assert k3(torch.tensor([0.0]), torch.tensor([1.0])).item() == 0.0
 
 
@@ -33,10 +33,10 @@ def test_masked_slots_give_zero_value_and_gradient_even_if_nan(
 ) -> None:
     """SkyRL test_ppo_utils.py, KL estimators with NaN in a masked slot, retyped in our shapes."""
     batch = noisy()
-    found = kl_estimates(batch, estimator)
-    assert torch.isfinite(found).all()
-    assert found[~batch.mask].tolist() == [0.0, 0.0]
-    found.sum().backward()
+    results = kl_estimates(batch, estimator)
+    assert torch.isfinite(results).all()
+    assert results[~batch.mask].tolist() == [0.0, 0.0]
+    results.sum().backward()
     assert batch.logprobs.grad is not None
     assert batch.logprobs.grad[~batch.mask].tolist() == [0.0, 0.0]
     assert torch.isfinite(batch.logprobs.grad).all()
@@ -88,14 +88,14 @@ def test_on_policy_each_estimator_has_its_documented_mean_gradient() -> None:
     kl, reverse = _exact(LOGITS, _reverse)
     _, forward = _exact(LOGITS, _forward)
     _, variation = _exact(LOGITS, lambda logprobs: (logprobs.exp() - REFERENCE.softmax(-1)).abs().sum())
-    found = {name: _mean_gradient(LOGITS, REFERENCE, LOGITS, name, unbiased=False) for name in ESTIMATORS}
+    results = {name: _mean_gradient(LOGITS, REFERENCE, LOGITS, name, unbiased=False) for name in ESTIMATORS}
     # the sampler's probabilities are constants here, as they are in training: only the estimate is differentiated
-    assert found["k1"][0] == pytest.approx(kl)
-    assert found["k3"][0] == pytest.approx(kl)
-    torch.testing.assert_close(found["k1"][1], torch.zeros(4, dtype=torch.float64), rtol=0, atol=1e-12)
-    torch.testing.assert_close(found["k2"][1], reverse)
-    torch.testing.assert_close(found["k3"][1], forward)
-    torch.testing.assert_close(found["abs"][1], variation)
+    assert results["k1"][0] == pytest.approx(kl)
+    assert results["k3"][0] == pytest.approx(kl)
+    torch.testing.assert_close(results["k1"][1], torch.zeros(4, dtype=torch.float64), rtol=0, atol=1e-12)
+    torch.testing.assert_close(results["k2"][1], reverse)
+    torch.testing.assert_close(results["k3"][1], forward)
+    torch.testing.assert_close(results["abs"][1], variation)
 
 
 @pytest.mark.parametrize("estimator", ["k1", "k3"])
@@ -108,11 +108,11 @@ def test_unbiased_estimates_have_value_and_gradient_of_the_divergence_off_policy
     assert plain != pytest.approx(kl, rel=0.01)
 
 
-def test_the_kl_term_has_its_coefficient_and_ignores_corrections(tokens: Tokens) -> None:
+def test_the_kl_term_scales_with_its_coefficient_and_ignores_corrections(tokens: Tokens) -> None:
     inner = ClippedPolicy(0.2, 0.28)
     batch = tokens([-2.0, -1.0], [-2.0, -1.0], [1.0, -1.0], corrections=[0.0, 0.5], reference=[-1.0, -1.0])
-    found = WithKl(inner, 0.1, estimator="k2").losses(batch).tolist()
-    assert found == pytest.approx([0.0 + 0.05, 0.5])
+    results = WithKl(inner, 0.1, estimator="k2").losses(batch).tolist()
+    assert results == pytest.approx([0.0 + 0.05, 0.5])
     seen = WithKl(inner, 0.1, estimator="k2").statistics(batch).sums
     assert seen["kl_reference"] == pytest.approx(math.e - 2)
     assert seen["ratio"] == pytest.approx(2.0)

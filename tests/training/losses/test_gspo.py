@@ -17,9 +17,9 @@ OLD = [-1.3, -0.4, -1.8, -1.0, -0.9]
 
 def test_every_token_has_its_sequences_geometric_mean_ratio(tokens: Tokens) -> None:
     batch = tokens(LOGPROBS, OLD, [1.0] * 5, sequences=SEQUENCES)
-    found = -SequencePolicy(0.9, 9.0).losses(batch).detach()
+    losses = -SequencePolicy(0.9, 9.0).losses(batch).detach()
     first, second = math.exp((0.3 - 0.1 - 0.2) / 3), math.exp((-0.5 + 0.7) / 2)
-    assert found.tolist() == pytest.approx([first] * 3 + [second] * 2)
+    assert losses.tolist() == pytest.approx([first] * 3 + [second] * 2)
 
 
 def test_the_mean_over_each_sequence_has_the_gradient_of_gspo(tokens: Tokens) -> None:
@@ -30,7 +30,7 @@ def test_the_mean_over_each_sequence_has_the_gradient_of_gspo(tokens: Tokens) ->
     gains = [1.5, -2.0]
     old = torch.tensor([-1.3, -0.8, -2.1, -1.6, -0.3], dtype=torch.float64)
     for low, high in ((0.2, 0.25), (0.1, 0.15), (0.2, 0.05)):
-        batch = tokens(LOGPROBS, old.tolist(), [gains[each] for each in SEQUENCES], sequences=SEQUENCES)
+        batch = tokens(LOGPROBS, old.tolist(), [gains[sequence] for sequence in SEQUENCES], sequences=SEQUENCES)
         losses = SequencePolicy(low, high).losses(batch)
         (losses[:3].mean() + losses[3:].mean()).backward()
         plain = torch.tensor(LOGPROBS, dtype=torch.float64, requires_grad=True)
@@ -52,7 +52,7 @@ def test_on_policy_it_has_the_gradient_of_the_token_level_objective(tokens: Toke
     torch.testing.assert_close(gradients[0], gradients[1])
 
 
-def test_by_turn_every_token_has_the_ratio_of_its_turn_and_is_clipped_with_it(tokens: Tokens) -> None:
+def test_by_turn_every_token_has_and_is_clipped_by_the_ratio_of_its_turn(tokens: Tokens) -> None:
     """Turns 0 and 1 of the first rollout, 0 of the second: s = e^.1, e^-.2 and e^.1. Bounds [.85, 1.2] hold the
     second, which is good, and neither of the others."""
     batch = tokens(LOGPROBS, OLD, [1.0, 1.0, -1.0, 1.0, 1.0], sequences=SEQUENCES, turns=[0, 0, 1, 2, 2])
@@ -66,7 +66,7 @@ def test_by_turn_every_token_has_the_ratio_of_its_turn_and_is_clipped_with_it(to
     assert (seen["clip_fraction_low"], seen["clip_fraction_high"]) == (1, 0)
 
 
-def test_a_rollout_of_one_turn_has_one_ratio_either_way_and_turns_of_one_token_have_the_tokens(
+def test_one_turn_rollouts_and_one_token_turns_have_the_expected_ratios(
     tokens: Tokens,
 ) -> None:
     gains = [1.5, 1.5, 1.5, -2.0, -2.0]

@@ -13,12 +13,12 @@ def test_coefficient_matches_skyrl() -> None:
 
 
 def test_the_coefficient_rises_above_the_target_and_falls_below() -> None:
-    found = []
+    coefficients = []
     for kl in (0.11, 0.1, 0.09, 0.0):
         coefficient = AdaptiveCoefficient(1.0, target=0.1, horizon=10)
         coefficient.update(kl, 10)
-        found.append(coefficient.coefficient)
-    assert found == pytest.approx([1.1, 1.0, 0.9, 0.8])
+        coefficients.append(coefficient.coefficient)
+    assert coefficients == pytest.approx([1.1, 1.0, 0.9, 0.8])
 
 
 def test_the_coefficient_never_becomes_negative() -> None:
@@ -32,6 +32,6 @@ def test_the_coefficient_resumes_from_its_state() -> None:
     first.update(0.3, 7)
     second = AdaptiveCoefficient(0.2, target=0.1, horizon=100)
     second.load_state(first.state())
-    for each in (first, second):
-        each.update(0.05, 9)
+    for adaptive in (first, second):
+        adaptive.update(0.05, 9)
     assert first.coefficient == second.coefficient

@@ -16,7 +16,7 @@ def test_stale_sequences_with_negative_advantage_are_dropped(tokens: Tokens) -> 
     objective = OffPolicyMasked(ClippedWeights(1.0, 4.0), 1.0)
     objective.losses(batch).sum().backward()
     assert batch.logprobs.grad is not None
-    assert [bool(each) for each in batch.logprobs.grad] == [True, True, True, True, False, False]
+    assert [bool(gradient) for gradient in batch.logprobs.grad] == [True, True, True, True, False, False]
     assert objective.statistics(batch).sums["stale_fraction"] == 2
 
 
@@ -34,11 +34,11 @@ def test_masked_tokens_do_not_count_in_the_gap(tokens: Tokens) -> None:
 
 def test_only_the_bad_turns_of_a_stale_sequence_are_dropped(tokens: Tokens) -> None:
     batch = tokens([-3.0, -3.0], [-1.0, -1.0], [1.0, -1.0])
-    found = OffPolicyMasked(ClippedWeights(1.0, 4.0), 1.0).losses(batch)
-    assert [bool(each) for each in found] == [True, False]
+    losses = OffPolicyMasked(ClippedWeights(1.0, 4.0), 1.0).losses(batch)
+    assert [bool(loss) for loss in losses] == [True, False]
 
 
 def test_a_kl_term_around_the_mask_keeps_dropped_tokens(tokens: Tokens) -> None:
     batch = tokens([-3.0, -3.0], [-1.0, -1.0], [-1.0, -1.0], reference=[-1.0, -3.0])
-    found = WithKl(OffPolicyMasked(ClippedPolicy(0.2, 0.28), 1.0), 1.0, estimator="k2").losses(batch)
-    assert found.tolist() == [2.0, 0.0]
+    losses = WithKl(OffPolicyMasked(ClippedPolicy(0.2, 0.28), 1.0), 1.0, estimator="k2").losses(batch)
+    assert losses.tolist() == [2.0, 0.0]

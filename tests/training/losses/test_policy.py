@@ -95,9 +95,9 @@ def test_without_advantage_there_is_no_policy_gradient(
     assert batch.logprobs.grad.abs().tolist() == [0.0] * 5
 
 
-def test_an_adapted_coefficient_replaces_the_settings_own(noisy: Callable[[], TokenBatch]) -> None:
+def test_an_adapted_coefficient_replaces_that_of_the_settings(noisy: Callable[[], TokenBatch]) -> None:
     batch, settings = noisy(), ObjectiveSettings(kl=KL)
     plain = policy_objective(ObjectiveSettings()).losses(batch)
-    own = policy_objective(settings).losses(batch) - plain
+    kl_term = policy_objective(settings).losses(batch) - plain
     adapted = policy_objective(settings, 0.3).losses(batch) - plain
-    torch.testing.assert_close(adapted, 3 * own)
+    torch.testing.assert_close(adapted, 3 * kl_term)

@@ -24,15 +24,15 @@ MARGINS = [0.5 - (-0.9 - 0.1), 0.0 - 0.1]
 
 @pytest.fixture
 def batch(tokens: Tokens) -> TokenBatch:
-    made = tokens(LOGPROBS, REFERENCE, WEIGHTS, reference=REFERENCE, sequences=SEQUENCES)
-    return made._replace(pairs=torch.tensor(PAIRS))
+    batch = tokens(LOGPROBS, REFERENCE, WEIGHTS, reference=REFERENCE, sequences=SEQUENCES)
+    return batch._replace(pairs=torch.tensor(PAIRS))
 
 
 def _by_pair(losses: Tensor) -> list[float]:
     return [float(losses.detach()[torch.tensor(PAIRS) == pair].sum()) for pair in range(2)]
 
 
-def test_where_the_policies_are_equal_the_loss_is_log_two_exactly(tokens: Tokens) -> None:
+def test_equal_policies_have_a_loss_of_exactly_log_two(tokens: Tokens) -> None:
     zero = torch.zeros(3, dtype=torch.float64)
     for beta in (0.01, 0.1, 5.0):
         assert pair_losses(zero, "sigmoid", beta=beta).tolist() == [math.log(2)] * 3
@@ -44,7 +44,7 @@ def test_where_the_policies_are_equal_the_loss_is_log_two_exactly(tokens: Tokens
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_dpo_is_its_formula_and_so_is_its_gradient(batch: TokenBatch, smoothing: float) -> None:
+def test_dpo_loss_and_gradient_match_the_formula(batch: TokenBatch, smoothing: float) -> None:
     beta = 0.7
     losses = PairedPreference("sigmoid", beta=beta, label_smoothing=smoothing).losses(batch)
 
@@ -62,7 +62,7 @@ def test_dpo_is_its_formula_and_so_is_its_gradient(batch: TokenBatch, smoothing:
     assert batch.logprobs.grad.tolist() == pytest.approx(hand, rel=1e-12)
 
 
-def test_ipo_is_its_formula_and_so_is_its_gradient(batch: TokenBatch) -> None:
+def test_ipo_loss_and_gradient_match_the_formula(batch: TokenBatch) -> None:
     """With β = .5 the margin to be reached is 1: (1.5 − 1)² = .25 and (−.1 − 1)² = 1.21."""
     losses = PairedPreference("ipo", beta=0.5).losses(batch)
     assert _by_pair(losses) == pytest.approx([0.25, 1.21], rel=1e-12)
@@ -74,7 +74,7 @@ def test_ipo_is_its_formula_and_so_is_its_gradient(batch: TokenBatch) -> None:
 @pytest.mark.parametrize(
     ("kind", "smoothing", "optimum"), [("ipo", 0.0, 1 / (2 * 0.3)), ("sigmoid", 0.2, math.log(0.8 / 0.2) / 0.3)]
 )
-def test_the_margin_with_the_least_loss_is_the_known_one(kind: str, smoothing: float, optimum: float) -> None:
+def test_the_margin_with_the_smallest_loss_matches_theory(kind: str, smoothing: float, optimum: float) -> None:
     margins = torch.tensor([optimum, optimum - 0.1, optimum + 0.1], dtype=torch.float64, requires_grad=True)
     losses = pair_losses(margins, kind, beta=0.3, label_smoothing=smoothing)  # type: ignore[arg-type]
     losses.sum().backward()
@@ -84,7 +84,7 @@ def test_the_margin_with_the_least_loss_is_the_known_one(kind: str, smoothing: f
     assert float(losses[0].detach()) < float(losses[1:].min().detach())
 
 
-def test_swapping_the_sides_turns_the_margin_round(batch: TokenBatch) -> None:
+def test_swapping_the_sides_negates_the_margin(batch: TokenBatch) -> None:
     swapped = batch._replace(weights=-batch.weights)
     objective = PairedPreference("sigmoid", beta=1.0)
     gaps = [
@@ -94,7 +94,7 @@ def test_swapping_the_sides_turns_the_margin_round(batch: TokenBatch) -> None:
     assert gaps == pytest.approx(MARGINS)  # log σ(m) − log σ(−m) = m
 
 
-def test_a_pair_is_right_where_the_model_has_moved_further_towards_its_better_side(batch: TokenBatch) -> None:
+def test_a_pair_counts_as_accurate_if_the_chosen_side_gained_more(batch: TokenBatch) -> None:
     seen = PairedPreference("sigmoid", beta=0.5).statistics(batch)
     assert seen.counted == 2
     assert seen.sums["pair_accuracy"] == 1
@@ -102,12 +102,12 @@ def test_a_pair_is_right_where_the_model_has_moved_further_towards_its_better_si
     assert seen.sums["rejected_reward"] == pytest.approx(0.5 * (0.2 - 0.1 - 0.9 - 0.1 + 0.1))
 
 
-def test_kto_is_its_formula_and_so_is_its_gradient(batch: TokenBatch) -> None:
+def test_kto_loss_and_gradient_match_the_formula(batch: TokenBatch) -> None:
     beta, point, kinds = 0.4, 0.25, {1: 2.0, -1: 0.5}
     losses = RatedPreference(beta=beta, desirable=2.0, undesirable=0.5, reference_point=point).losses(batch)
     gradient = []
     for sequence in range(5):
-        at = [place for place, found in enumerate(SEQUENCES) if found == sequence]
+        at = [index for index, other in enumerate(SEQUENCES) if other == sequence]
         sign, moved = int(WEIGHTS[at[0]]), sum(LOGPROBS[place] - REFERENCE[place] for place in at)
         value = 1 / (1 + math.exp(-beta * sign * (moved - point)))
         assert float(losses.detach()[at].sum()) == pytest.approx(kinds[sign] * (1 - value), rel=1e-12)
@@ -117,7 +117,7 @@ def test_kto_is_its_formula_and_so_is_its_gradient(batch: TokenBatch) -> None:
     assert batch.logprobs.grad.tolist() == pytest.approx(gradient, rel=1e-12)
 
 
-def test_a_rating_is_met_beyond_the_reference_point_on_its_own_side(batch: TokenBatch) -> None:
+def test_a_rating_counts_as_accurate_beyond_the_reference_point(batch: TokenBatch) -> None:
     """Moved: .6, −.9, 0, .1, −4; rated good, bad, good, bad, good; beyond .05: the first and the second."""
     seen = RatedPreference(beta=2.0, desirable=1.0, undesirable=1.0, reference_point=0.05).statistics(batch)
     assert (seen.counted, seen.sums["rating_accuracy"]) == (5, 2)
@@ -132,7 +132,7 @@ OBJECTIVES: Sequence[Objective] = (
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=["dpo", "ipo", "kto"])
-def test_what_is_masked_changes_nothing_whatever_stands_there(
+def test_masked_tokens_change_nothing_whatever_their_values(
     noisy: Callable[[], TokenBatch], tokens: Tokens, objective: Objective
 ) -> None:
     marked = noisy()._replace(pairs=torch.tensor([0, 0, 0, 0, 0]))

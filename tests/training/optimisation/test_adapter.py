@@ -1,4 +1,4 @@
-"""Training a LoRA adapter in place of a model: what is drawn, what moves, what is saved."""
+"""LoRA adapters: initialisation, training and saving."""
 
 import sys
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from upturn.records import Trajectory
 from upturn.training import supervised_rows
 from upturn.training.algorithms.sft import SftSettings, run_sft
 from upturn.training.distributed.weights import copy_tensors, weight_tensors
-from upturn.training.optimisation.adapter import adapt, merged, save_adapter
+from upturn.training.optimisation.adapter import add_adapter, merge_adapter, save_adapter
 from upturn.training.runs import RunOptions
 from upturn.training.runs.curve import CurvePoint
 from upturn.training.runs.model_folder import load_version, save_version
@@ -31,7 +31,7 @@ PLAN = SftSettings(epochs=4, batch_rows=2, optimiser=OptimiserSettings(learning_
 
 def _adapted(tiny_model: Model, settings: AdapterSettings = AdapterSettings(2, seed=5)) -> PreTrainedModel:  # noqa: B008
     model = tiny_model()
-    adapt(model, settings)
+    add_adapter(model, settings)
     return model
 
 
@@ -49,18 +49,18 @@ def test_the_seed_determines_the_adapter_and_torchs_generator_is_unchanged(tiny_
     model = tiny_model()
     torch.manual_seed(8)
     before = torch.get_rng_state()
-    adapt(model, AdapterSettings(2, seed=5))
+    add_adapter(model, AdapterSettings(2, seed=5))
     assert torch.equal(torch.get_rng_state(), before)
     drawn = copy_tensors(weight_tensors(model))
     torch.manual_seed(9)
-    again, other = _adapted(tiny_model), _adapted(tiny_model, AdapterSettings(2, seed=6))
-    assert all(torch.equal(tensor, drawn[name]) for name, tensor in weight_tensors(again).items())
+    same, other = _adapted(tiny_model), _adapted(tiny_model, AdapterSettings(2, seed=6))
+    assert all(torch.equal(tensor, drawn[name]) for name, tensor in weight_tensors(same).items())
     differing = {name for name, tensor in weight_tensors(other).items() if not torch.equal(tensor, drawn[name])}
     assert differing == {name for name in drawn if "lora_A" in name}
     for name, tensor in drawn.items():
         if "lora_B" in name:
             assert not tensor.any()
-        elif "lora_A" in name:  # uniform in ±1/√in; 64 numbers at least all lie below .7 of it with p < 2e-10
+        elif "lora_A" in name:  # uniform in ±1/√in; 64 or more numbers are all below .7 of it with p < 2e-10
             bound = tensor.shape[1] ** -0.5
             assert 0.7 * bound < float(tensor.abs().max()) <= bound
 
@@ -68,18 +68,18 @@ def test_the_seed_determines_the_adapter_and_torchs_generator_is_unchanged(tiny_
 def test_targets_default_to_all_linear_layers_but_the_output(tiny_model: Model) -> None:
     for targets, expected in (((), LINEAR), (("q_proj", "down_proj"), {"q_proj", "down_proj"})):
         model = _adapted(tiny_model, AdapterSettings(2, targets=targets))
-        learning = {name for name, each in model.named_parameters() if each.requires_grad}
-        assert {name.split(".")[-4] for name in learning} == expected
-        assert all(".lora_A." in name or ".lora_B." in name for name in learning)
+        trainable = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+        assert {name.split(".")[-4] for name in trainable} == expected
+        assert all(".lora_A." in name or ".lora_B." in name for name in trainable)
 
 
 def test_a_rank_above_every_layers_is_refused(tiny_model: Model) -> None:
-    """The widest layers of the tiny model map 16 to 32 and back, so 16 is the whole of them."""
+    """The widest layers of the tiny model map 16 to 32 and back, so their full rank is 16."""
     model = tiny_model()
-    sides = [min(each.weight.shape) for name, each in model.named_modules() if name.rpartition(".")[2] in LINEAR]
-    adapt(model, AdapterSettings(max(sides)))
+    sides = [min(layer.weight.shape) for name, layer in model.named_modules() if name.rpartition(".")[2] in LINEAR]
+    add_adapter(model, AdapterSettings(max(sides)))
     with pytest.raises(ModelError, match=rf"rank={max(sides) + 1} .* at most {max(sides)}"):
-        adapt(tiny_model(), AdapterSettings(max(sides) + 1))
+        add_adapter(tiny_model(), AdapterSettings(max(sides) + 1))
 
 
 def test_unknown_targets_are_refused_with_the_available_ones(tiny_model: Model) -> None:
@@ -87,13 +87,15 @@ def test_unknown_targets_are_refused_with_the_available_ones(tiny_model: Model) 
         with pytest.raises(
             ModelError, match=rf"target '{name}' is not an adaptable linear layer .* which has: down_proj"
         ):
-            adapt(tiny_model(), AdapterSettings(2, targets=("q_proj", name)))
+            add_adapter(tiny_model(), AdapterSettings(2, targets=("q_proj", name)))
 
 
-def test_without_peft_the_error_says_how_to_install_it(tiny_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_peft_the_error_names_the_install_command(
+    tiny_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(ModelError, match=r"needs PEFT, which is not installed: pip install 'upturn\[lora\]'"):
-        adapt(tiny_model(), AdapterSettings(2))
+        add_adapter(tiny_model(), AdapterSettings(2))
 
 
 def test_alpha_scales_the_adapter_and_defaults_to_twice_the_rank(tiny_model: Model) -> None:
@@ -113,12 +115,12 @@ def test_only_the_adapter_is_trained_and_its_version_is_a_full_model(
     changed = {name for name, tensor in weight_tensors(model).items() if not torch.equal(tensor, before[name])}
     assert changed == {name for name in before if ".lora_" in name}
     saved = save_version(model, tmp_path / "version")
-    whole = load_version(tmp_path / "version")
-    assert saved == weights_hash(model) == weights_hash(whole) != weights_hash(tiny_model())
+    loaded = load_version(tmp_path / "version")
+    assert saved == weights_hash(model) == weights_hash(loaded) != weights_hash(tiny_model())
     ids = torch.tensor([[1, 3, 9, 4]])
     with torch.no_grad():
-        torch.testing.assert_close(whole(ids).logits, model(ids).logits, atol=1e-5, rtol=0)
-    assert any(".lora_" in name for name in weight_tensors(model)), "the trained model itself stays as it was"
+        torch.testing.assert_close(loaded(ids).logits, model(ids).logits, atol=1e-5, rtol=0)
+    assert any(".lora_" in name for name in weight_tensors(model)), "the trained model is unchanged"
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # peft calls what transformers has renamed
@@ -127,15 +129,15 @@ def test_peft_loads_a_saved_adapter_as_the_version(
 ) -> None:
     tiny_model().save_pretrained(tmp_path / "base")
     model = tiny_model()
-    adapt(model, AdapterSettings(2), base=str(tmp_path / "base"))
+    add_adapter(model, AdapterSettings(2), base=str(tmp_path / "base"))
     _trained(model, make_trajectory, tmp_path / "run")
     save_adapter(model, tmp_path / "adapter")
     assert (
         f'"base_model_name_or_path": "{tmp_path / "base"}"'
         in (tmp_path / "adapter/adapter_config.json").read_text()
     )
-    taken = peft.PeftModel.from_pretrained(tiny_model(), tmp_path / "adapter").merge_and_unload()
-    assert weights_hash(taken) == weights_hash(model)
+    loaded = peft.PeftModel.from_pretrained(tiny_model(), tmp_path / "adapter").merge_and_unload()
+    assert weights_hash(loaded) == weights_hash(model)
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:Model has `tie_word_embeddings=True`")
@@ -153,13 +155,13 @@ def test_adapters_that_cannot_be_merged_exactly_are_not_saved(
 
 def test_merging_a_model_without_an_adapter_returns_it(tiny_model: Model) -> None:
     plain = tiny_model()
-    assert merged(plain) is plain
+    assert merge_adapter(plain) is plain
 
 
 def test_a_run_resumes_bitwise_and_another_adapter_is_refused(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
-    straight = _trained(_adapted(tiny_model), make_trajectory, tmp_path / "straight")
+    uninterrupted = _trained(_adapted(tiny_model), make_trajectory, tmp_path / "uninterrupted")
 
     def stop(point: CurvePoint) -> None:
         if point.units == 4:
@@ -167,7 +169,7 @@ def test_a_run_resumes_bitwise_and_another_adapter_is_refused(
 
     with pytest.raises(KeyboardInterrupt):
         _trained(_adapted(tiny_model), make_trajectory, tmp_path / "stopped", progress=stop)
-    for settings, named in (
+    for settings, message in (
         (
             AdapterSettings(4, seed=5),
             "adapter is 'LoRA of rank 4 scaled by 2 on .*the checkpoint has 'LoRA of rank 2",
@@ -176,8 +178,8 @@ def test_a_run_resumes_bitwise_and_another_adapter_is_refused(
         (None, "adapter is None, the checkpoint has 'LoRA of rank 2"),
     ):
         model = tiny_model() if settings is None else _adapted(tiny_model, settings)
-        with pytest.raises(TrainingError, match=named):
+        with pytest.raises(TrainingError, match=message):
             _trained(model, make_trajectory, tmp_path / "stopped")
     resumed = _trained(_adapted(tiny_model), make_trajectory, tmp_path / "stopped")
-    for name, tensor in weight_tensors(straight).items():
+    for name, tensor in weight_tensors(uninterrupted).items():
         assert torch.equal(tensor, weight_tensors(resumed)[name])

@@ -1,4 +1,4 @@
-"""How rows become micro-batches."""
+"""Packing rows into micro-batches."""
 
 from dataclasses import replace
 
@@ -50,7 +50,7 @@ def test_a_tree_batch_computes_shared_prefixes_and_distinct_tokens_once() -> Non
         _tokens("c", [*shared, 5], [16]),
     ]
     (batch,) = micro_batches(rows, 100, "tree")
-    # what a and b write first stands behind the same tokens: one prediction, counted in both
+    # the first tokens that a and b write follow the same tokens: one prediction, counted in both
     assert batch.input_ids.tolist() == [[*shared, 1, 2, 3, 1, 2, 7]]
     assert batch.predictors.tolist() == [15, 15, 17, 18, 20, 21]
     assert batch.targets.tolist() == [1, 5, 3, 4, 7, 8]
@@ -76,10 +76,10 @@ def test_micro_batches_hold_every_row_once_within_the_budget(
 
 
 def test_rollouts_of_a_task_share_a_tree() -> None:
-    """By length they would be mixed, and every micro-batch would compute every prompt."""
+    """Sorted by length they would be mixed, and every micro-batch would compute every prompt."""
     rows = [
-        _tokens(f"{task}/{attempt}", [*range(task, task + 40), 7, 7, attempt], [40, 42])
-        for attempt in range(3)
+        _tokens(f"{task}/{number}", [*range(task, task + 40), 7, 7, number], [40, 42])
+        for number in range(3)
         for task in (100, 300)
     ]
     batches = micro_batches(rows, 60, "tree")
@@ -89,10 +89,10 @@ def test_rollouts_of_a_task_share_a_tree() -> None:
 
 
 def test_rows_of_a_rollout_stay_together_and_share_a_sequence() -> None:
-    whole = [_row(1, 9, [3]), _row(2, 4, [1]), _row(1, 5, [2, 4])]
-    batches = micro_batches(whole, 5, "padded")
+    rows = [_row(1, 9, [3]), _row(2, 4, [1]), _row(1, 5, [2, 4])]
+    batches = micro_batches(rows, 5, "padded")
     assert [batch.written.targets.tolist() for batch in batches] == [[201], [103, 102, 104]]
-    assert written_tokens(whole).sequences.tolist() == [0, 1, 0, 0]
+    assert written_tokens(rows).sequences.tolist() == [0, 1, 0, 0]
 
 
 def test_missing_columns_of_a_row_become_one_or_nan() -> None:
@@ -103,9 +103,9 @@ def test_missing_columns_of_a_row_become_one_or_nan() -> None:
 
 
 def test_turns_are_counted_over_all_rollouts_and_a_row_without_them_is_one_turn() -> None:
-    """Rollout 1 wrote in its turns 0, 2 and, in a second row, 2 again; rollout 2 does not say."""
+    """Rollout 1 wrote in its turns 0, 2 and, in a second row, 2 again; rollout 2 has no turns."""
     first = replace(_row(1, 6, [1, 2, 4]), turns=np.array([0, 0, 2]))
-    again = replace(_row(1, 6, [3]), turns=np.array([2]))
-    found = written_tokens([first, _row(2, 5, [1, 3]), again])
-    assert found.turns.tolist() == [0, 0, 1, 2, 2, 1]
-    assert found.sequences.tolist() == [0, 0, 0, 1, 1, 0]
+    second = replace(_row(1, 6, [3]), turns=np.array([2]))
+    written = written_tokens([first, _row(2, 5, [1, 3]), second])
+    assert written.turns.tolist() == [0, 0, 1, 2, 2, 1]
+    assert written.sequences.tolist() == [0, 0, 0, 1, 1, 0]

@@ -1,4 +1,4 @@
-"""The critic: a copy with a head of its own that learns the true values of a process that is known."""
+"""The critic: a copy of the policy with a scalar head, which learns the true values of a known process."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -25,7 +25,7 @@ FAST = OptimiserSettings(learning_rate=3e-3)
 
 
 def _rows(make_trajectory: Make, targets: Sequence[float] = (1.0, -0.5)) -> list[TrainingRow]:
-    """Three attempts that begin alike, in two turns each; each value is fitted to the target of its turn."""
+    """Three rollouts of two turns with a common prefix; each value is fitted to the target of its turn."""
     rows: list[TrainingRow] = []
     for index in range(3):
         tokens = (1, *range(3, 15), 4 + index, 7, 2, 9 + index)
@@ -44,7 +44,7 @@ def test_an_untrained_critic_gives_0_and_shares_nothing_with_the_policy(
     before = copy_tensors(weight_tensors(policy))
     critic = Critic(value_model(policy), FAST)
     assert [values.tolist() for values in critic.values(rows)] == [[0.0] * 4] * 3
-    critic.learn([[_stream(rows)]] * 30)
+    critic.train([[_stream(rows)]] * 30)
     assert all(torch.equal(before[name], tensor) for name, tensor in weight_tensors(policy).items())
     for values in critic.values(rows):
         assert values.tolist() == pytest.approx([1.0, 1.0, -0.5, -0.5], abs=0.2)
@@ -59,9 +59,9 @@ def test_making_a_critic_draws_no_random_numbers(tiny_model: Model) -> None:
     assert torch.equal(torch.rand(1), expected)
 
 
-def _trained(model: PreTrainedModel, rows: Sequence[TrainingRow], **changes: object) -> Critic:
+def _trained_critic(model: PreTrainedModel, rows: Sequence[TrainingRow], **changes: object) -> Critic:
     critic = Critic(value_model(model), replace(FAST, **changes))  # type: ignore[arg-type]
-    critic.learn([[_stream(rows)]] * 8)
+    critic.train([[_stream(rows)]] * 8)
     return critic
 
 
@@ -69,23 +69,23 @@ def _trained(model: PreTrainedModel, rows: Sequence[TrainingRow], **changes: obj
 def test_a_value_is_the_heads_output_at_the_predicting_position(
     tiny_model: Model, make_trajectory: Make, packing: Packing
 ) -> None:
-    """Against the whole network on each row by itself."""
+    """Compared with the whole network on each row alone."""
     rows = _rows(make_trajectory)
-    critic = _trained(tiny_model(layers=2), rows, packing=packing)
+    critic = _trained_critic(tiny_model(layers=2), rows, packing=packing)
     network = value_model(tiny_model(layers=2))
     weights = {name[8:]: value for name, value in critic.state().items() if name.startswith("weights.")}
-    for name, own in weight_tensors(network).items():
-        own.copy_(torch.as_tensor(weights[name]))
+    for name, tensor in weight_tensors(network).items():
+        tensor.copy_(torch.as_tensor(weights[name]))
     for row, values in zip(rows, critic.values(rows), strict=True):
         with torch.no_grad():
-            whole = network(torch.from_numpy(row.token_ids)[None]).logits[0, :, 0]
-        assert values.tolist() == pytest.approx(whole[row.positions - 1].tolist(), abs=1e-5)
+            expected = network(torch.from_numpy(row.token_ids)[None]).logits[0, :, 0]
+        assert values.tolist() == pytest.approx(expected[row.positions - 1].tolist(), abs=1e-5)
         assert len(set(values.tolist())) == 4
 
 
 def test_later_tokens_do_not_change_a_value(tiny_model: Model, make_trajectory: Make) -> None:
     rows = _rows(make_trajectory)
-    critic = _trained(tiny_model(), rows)
+    critic = _trained_critic(tiny_model(), rows)
     last = rows[0].token_ids.copy()
     last[rows[0].positions[-1]] = 0
     changed = replace(rows[0], token_ids=last)
@@ -93,9 +93,9 @@ def test_later_tokens_do_not_change_a_value(tiny_model: Model, make_trajectory: 
 
 
 def test_bfloat16_reads_values_in_float32(tiny_model: Model, make_trajectory: Make) -> None:
-    """bfloat16 has 8 bits: a value of 1 would come in steps of 1/128."""
+    """bfloat16 has 8 bits: values near 1 would be multiples of 1/128."""
     rows = _rows(make_trajectory)
-    critic = _trained(tiny_model(), rows, precision="bfloat16")
+    critic = _trained_critic(tiny_model(), rows, precision="bfloat16")
     (values,) = critic.values(rows[:1])
     assert any(float(value) != float(torch.tensor(value).bfloat16()) for value in values)
 
@@ -106,30 +106,30 @@ def test_a_critic_of_an_adapted_policy_trains_adapters_and_head(tiny_model: Mode
     rows = _rows(make_trajectory)
     critic = Critic(value_model(policy), FAST)  # type: ignore[arg-type]
     before = {name: torch.as_tensor(value).clone() for name, value in critic.state().items()}
-    critic.learn([[_stream(rows)]] * 3)
+    critic.train([[_stream(rows)]] * 3)
     changed = {
         name
         for name, value in critic.state().items()
         if name in before and not torch.equal(before[name], torch.as_tensor(value))
     }
-    moved = {name for name in changed if name.startswith("weights.")}
-    assert moved
-    assert all("lora" in name or "lm_head" in name for name in moved)
-    assert any("lm_head" in name for name in moved)
+    changed_weights = {name for name in changed if name.startswith("weights.")}
+    assert changed_weights
+    assert all("lora" in name or "lm_head" in name for name in changed_weights)
+    assert any("lm_head" in name for name in changed_weights)
 
 
 def test_a_critic_resumes_bitwise_from_its_state(tiny_model: Model, make_trajectory: Make) -> None:
     rows = _rows(make_trajectory)
-    first = _trained(tiny_model(), rows)
+    first = _trained_critic(tiny_model(), rows)
     state = {
         name: value.clone() if isinstance(value, torch.Tensor) else value for name, value in first.state().items()
     }
     second = Critic(value_model(tiny_model()), FAST)
     second.load_state(state)
     for critic in (first, second):
-        critic.learn([[_stream(rows)]] * 3)
-    for ours, theirs in zip(first.values(rows), second.values(rows), strict=True):
-        assert ours.tolist() == theirs.tolist()
+        critic.train([[_stream(rows)]] * 3)
+    for uninterrupted, resumed in zip(first.values(rows), second.values(rows), strict=True):
+        assert uninterrupted.tolist() == resumed.tolist()
 
 
 def test_a_critic_of_another_model_and_a_state_without_one_are_refused(
@@ -163,24 +163,24 @@ def test_non_finite_values_are_refused_by_name(tiny_model: Model, make_trajector
 
 
 CHAIN = 3
-"""States of a walk: from each, with probability 3/4, to the next, else to the end with nothing; the last step earns
-1. Exact values: (3/4)^(3 − state)."""
+"""States of a chain: from each, with probability 3/4, to the next, else to the end with reward 0; the last step has
+reward 1. Exact values: (3/4)^(3 − state)."""
 
 
 def test_a_critic_learns_the_true_values_of_a_known_process(tiny_model: Model, make_trajectory: Make) -> None:
-    """400 walks, fitted to what they earned. An estimate from those that reach a state has a standard error of at
+    """Fitted to the rewards of 400 chains. An estimate from those that reach a state has a standard error of at
     most √(.25/225) = .033 there; .12 is more than three of them."""
     rng = np.random.default_rng(0)
     rows: list[TrainingRow] = []
     for index in range(400):
-        walked = int(np.argmax([*(rng.random(CHAIN) > 0.75), True]))
-        earned = float(walked == CHAIN)
-        turns = min(walked + 1, CHAIN)
+        reached = int(np.argmax([*(rng.random(CHAIN) > 0.75), True]))
+        reward = float(reached == CHAIN)
+        turns = min(reached + 1, CHAIN)
         tokens = [token for turn in range(turns) for token in (10 + turn, 3)]
         spans = [(turn, 2 * turn + 1, 2 * turn + 2) for turn in range(turns)]
-        rows += policy_rows(make_trajectory(tokens, spans, name=str(index)), [earned] * turns)
+        rows += policy_rows(make_trajectory(tokens, spans, name=str(index)), [reward] * turns)
     critic = Critic(value_model(tiny_model()), FAST)
-    critic.learn([[_stream(rows)]] * 60)
+    critic.train([[_stream(rows)]] * 60)
     longest = max(rows, key=lambda row: len(row.positions))
     (values,) = critic.values([longest])
     assert values.tolist() == pytest.approx([0.75**3, 0.75**2, 0.75], abs=0.12)

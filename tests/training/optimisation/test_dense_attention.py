@@ -1,11 +1,11 @@
-"""Attention of some queries to keys that all of them see, in both types, against the plain formula."""
+"""Dense attention in both types, compared with the plain formula."""
 
 import pytest
 import torch
 from torch import Tensor
 
-from upturn.training.optimisation import dense_attention as rectangle_module
-from upturn.training.optimisation.dense_attention import FullAttention, dense, dense_gradient
+from upturn.training.optimisation import dense_attention as dense_attention_module
+from upturn.training.optimisation.dense_attention import Attention, dense, dense_gradient
 
 SCALING = 0.3
 
@@ -18,15 +18,15 @@ def _case(dtype: torch.dtype, queries: int = 37) -> tuple[Tensor, Tensor, Tensor
     return first, second, third, fourth
 
 
-def _plain(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+def _plain_attention(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
     """``(L, H, D)`` and the log-sum-exp ``(L, H)``."""
-    keys, values = (each.repeat_interleave(2, dim=1) for each in (key, value))
+    keys, values = (tensor.repeat_interleave(2, dim=1) for tensor in (key, value))
     scores = torch.einsum("lhd,chd->lhc", query, keys) * SCALING
     return torch.einsum("lhc,chd->lhd", scores.softmax(-1), values), scores.logsumexp(-1)
 
 
-def _gap(found: Tensor, expected: Tensor) -> float:
-    return float(((found.float() - expected).norm() / expected.norm()).detach())
+def _relative_error(actual: Tensor, expected: Tensor) -> float:
+    return float(((actual.float() - expected).norm() / expected.norm()).detach())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -35,48 +35,48 @@ def test_output_and_gradients_equal_the_plain_formula(
     monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, tile: int
 ) -> None:
     """bfloat16 has 8 bits: each product and share is rounded by up to 2⁻⁹ = 0.2 %."""
-    monkeypatch.setattr(rectangle_module, "_TILE", tile)
+    monkeypatch.setattr(dense_attention_module, "_TILE", tile)
     query, key, value, above = _case(dtype)
-    exact = [each.float().requires_grad_() for each in (query, key, value)]
-    output, summed = _plain(*exact)
+    exact = [tensor.float().requires_grad_() for tensor in (query, key, value)]
+    output, lse = _plain_attention(*exact)
     expected = torch.autograd.grad((output * above.float()).sum(), exact)
-    found = dense(query, key, value, scaling=SCALING)
+    actual = dense(query, key, value, scaling=SCALING)
     allowed = 1e-5 if dtype == torch.float32 else 0.01
-    assert _gap(found.output, output) < allowed
-    assert found.summed.dtype == torch.float32
-    assert _gap(found.summed, summed) < allowed
-    answered = FullAttention(query, output.detach().to(dtype), summed.detach())
-    gradients = dense_gradient(above, answered, key, value, scaling=SCALING)
-    assert [each.shape for each in gradients] == [query.shape, key.shape, value.shape]
-    for gradient, right in zip(gradients, expected, strict=True):
-        assert _gap(gradient, right) < allowed
+    assert _relative_error(actual.output, output) < allowed
+    assert actual.lse.dtype == torch.float32
+    assert _relative_error(actual.lse, lse) < allowed
+    full = Attention(output.detach().to(dtype), lse.detach())
+    gradients = dense_gradient(above, query, key, value, full=full, scaling=SCALING)
+    assert [tensor.shape for tensor in gradients] == [query.shape, key.shape, value.shape]
+    for gradient, expected_gradient in zip(gradients, expected, strict=True):
+        assert _relative_error(gradient, expected_gradient) < allowed
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_joining_two_blocks_equals_attention_over_all_keys(dtype: torch.dtype) -> None:
     """The gradient of a part needs the joined output and log-sum-exp only (arXiv 2205.14135)."""
     query, key, value, above = _case(dtype)
-    exact = [each.float().requires_grad_() for each in (query, key, value)]
-    output, summed = _plain(*exact)
+    exact = [tensor.float().requires_grad_() for tensor in (query, key, value)]
+    output, lse = _plain_attention(*exact)
     expected = torch.autograd.grad((output * above.float()).sum(), exact)
     parts = [dense(query, key[span], value[span], scaling=SCALING) for span in (slice(7), slice(7, None))]
     allowed = 1e-5 if dtype == torch.float32 else 0.01
-    assert _gap(torch.logaddexp(parts[0].summed, parts[1].summed), summed) < allowed
-    answered = FullAttention(query, output.detach().to(dtype), summed.detach())
-    found = [
-        dense_gradient(above, answered, key[span], value[span], scaling=SCALING)
+    assert _relative_error(torch.logaddexp(parts[0].lse, parts[1].lse), lse) < allowed
+    full = Attention(output.detach().to(dtype), lse.detach())
+    gradients = [
+        dense_gradient(above, query, key[span], value[span], full=full, scaling=SCALING)
         for span in (slice(7), slice(7, None))
     ]
-    assert _gap(found[0].query.float() + found[1].query.float(), expected[0]) < allowed
-    assert _gap(torch.cat([each.key for each in found]), expected[1]) < allowed
-    assert _gap(torch.cat([each.value for each in found]), expected[2]) < allowed
+    assert _relative_error(gradients[0].query.float() + gradients[1].query.float(), expected[0]) < allowed
+    assert _relative_error(torch.cat([part.key for part in gradients]), expected[1]) < allowed
+    assert _relative_error(torch.cat([part.value for part in gradients]), expected[2]) < allowed
 
 
 def test_extreme_scores_stay_finite_in_bfloat16() -> None:
     query, key, value, above = _case(torch.bfloat16)
-    found = dense(query * 1e4, key, value, scaling=SCALING)
-    assert found.output.isfinite().all()
-    assert found.summed.isfinite().all()
-    answered = FullAttention(query * 1e4, found.output.bfloat16(), found.summed)
-    gradients = dense_gradient(above, answered, key, value, scaling=SCALING)
-    assert all(each.isfinite().all() for each in gradients)
+    attention = dense(query * 1e4, key, value, scaling=SCALING)
+    assert attention.output.isfinite().all()
+    assert attention.lse.isfinite().all()
+    full = Attention(attention.output.bfloat16(), attention.lse)
+    gradients = dense_gradient(above, query * 1e4, key, value, full=full, scaling=SCALING)
+    assert all(tensor.isfinite().all() for tensor in gradients)

@@ -35,7 +35,7 @@ from upturn.training.optimisation.trainer import StepMetrics, Trainer
 from upturn.training.optimisation.tree_attention import Backend
 from upturn.training.stream import Stream
 
-STILL = OptimiserSettings(learning_rate=1e-30, max_grad_norm=1e30)
+NO_UPDATE = OptimiserSettings(learning_rate=1e-30, max_grad_norm=1e30)
 SHAPE = {
     "vocab_size": 40,
     "hidden_size": 32,
@@ -57,21 +57,21 @@ def _model(family: str) -> PreTrainedModel:
     return FAMILIES[family]()
 
 
-def _rows(groups: int = 2, attempts: int = 3) -> list[TrainingRow]:
-    """Attempts of two turns each: a prompt of 24 tokens, then an own action, a result, another action."""
+def _rows(groups: int = 2, rollouts: int = 3) -> list[TrainingRow]:
+    """Rollouts of two turns: a prompt of 24 tokens, an action, a result and another action."""
     rng = np.random.default_rng(3)
     rows = []
     for group in range(groups):
         prompt = rng.integers(0, 40, 24)
-        early = rng.integers(0, 40, 20)
-        for attempt in range(attempts):
-            # the first two attempts also share their first turn
-            first = early if attempt < 2 else rng.integers(0, 40, 15)
+        shared_turn = rng.integers(0, 40, 20)
+        for rollout in range(rollouts):
+            # the first two rollouts also share their first turn
+            first = shared_turn if rollout < 2 else rng.integers(0, 40, 15)
             tokens = np.concatenate([prompt, first, rng.integers(0, 40, int(rng.integers(3, 9)))])
             positions = np.array([24, 25, 26, *range(24 + len(first), len(tokens))])
             rows.append(
                 TrainingRow(
-                    f"{group}/{attempt}",
+                    f"{group}/{rollout}",
                     tokens.astype(np.int64),
                     positions,
                     rng.standard_normal(len(positions)).astype(np.float32),
@@ -84,14 +84,16 @@ def _rows(groups: int = 2, attempts: int = 3) -> list[TrainingRow]:
 def _step(
     model: PreTrainedModel, rows: Sequence[TrainingRow], packing: Packing, **changes: object
 ) -> tuple[StepMetrics, Tensor, Trainer]:
-    trainer = Trainer(model, replace(STILL, packing=packing, **changes))  # type: ignore[arg-type]
+    trainer = Trainer(model, replace(NO_UPDATE, packing=packing, **changes))  # type: ignore[arg-type]
     metrics = trainer.step([Stream(rows, ClippedPolicy(0.2, 0.28), 17.0)])
-    gradient = torch.cat([each.grad.reshape(-1) for each in model.parameters() if each.grad is not None])
+    gradient = torch.cat(
+        [parameter.grad.reshape(-1) for parameter in model.parameters() if parameter.grad is not None]
+    )
     return metrics, gradient, trainer
 
 
-def _relative(found: Tensor, expected: Tensor) -> float:
-    return float((found - expected).norm() / expected.norm())
+def _relative_error(actual: Tensor, expected: Tensor) -> float:
+    return float((actual - expected).norm() / expected.norm())
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -99,8 +101,8 @@ def _relative(found: Tensor, expected: Tensor) -> float:
 def test_tree_and_padded_pass_have_the_same_gradient(family: str, budget: int) -> None:
     rows = _rows()
     padded, expected, _ = _step(_model(family), rows, "padded")
-    tree, found, trainer = _step(_model(family), rows, "tree", micro_batch_tokens=budget)
-    assert _relative(found, expected) < 1e-5
+    tree, actual, trainer = _step(_model(family), rows, "tree", micro_batch_tokens=budget)
+    assert _relative_error(actual, expected) < 1e-5
     assert tree.loss == pytest.approx(padded.loss, rel=1e-5)
     assert tree.sums["ratio"] == pytest.approx(padded.sums["ratio"], rel=1e-5)
     assert tree.fallbacks == 0
@@ -109,26 +111,26 @@ def test_tree_and_padded_pass_have_the_same_gradient(family: str, budget: int) -
     assert tree.needed_tokens == padded.needed_tokens == sum(row.computed_length for row in rows)
     assert tree.logical_tokens == sum(len(row.token_ids) for row in rows)
     if budget == 10_000:
-        # by hand: per group 24 prompt, one shared first turn of 20, one own of 15, and what follows (last not fed)
-        own = sum(row.computed_length - 24 for row in rows) - 2 * 20
-        assert tree.physical_tokens == 2 * 24 + own
+        # per group: 24 prompt tokens, one shared first turn of 20, one of 15, and the later tokens but the last
+        unshared = sum(row.computed_length - 24 for row in rows) - 2 * 20
+        assert tree.physical_tokens == 2 * 24 + unshared
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # peft calls what transformers has renamed
 @pytest.mark.parametrize("targets", [["q_proj", "v_proj"], "all-linear"])
 def test_models_with_adapters_share_too_and_train_the_adapter_only(targets: list[str] | str) -> None:
-    def adapted() -> PreTrainedModel:
+    def adapted_model() -> PreTrainedModel:
         torch.manual_seed(1)
         config = LoraConfig(r=4, target_modules=targets, lora_dropout=0.0, init_lora_weights=False)
         return cast(PreTrainedModel, get_peft_model(_model("qwen2"), config))
 
     rows = _rows()
-    padded, expected, trainer = _step(adapted(), rows, "padded")
-    tree, found, _ = _step(adapted(), rows, "tree")
+    padded, expected, trainer = _step(adapted_model(), rows, "padded")
+    tree, actual, _ = _step(adapted_model(), rows, "tree")
     assert len(trainer.parameters) == sum("lora" in name for name, _ in trainer.model.named_parameters())
     assert tree.fallbacks == 0
     assert tree.physical_tokens < padded.physical_tokens
-    assert _relative(found, expected) < 1e-5
+    assert _relative_error(actual, expected) < 1e-5
 
 
 def test_checkpointed_activations_give_the_same_gradient() -> None:
@@ -137,35 +139,35 @@ def test_checkpointed_activations_give_the_same_gradient() -> None:
     model = _model("qwen2")
     calls: list[int] = []
     model.get_submodule("model.layers.0.mlp").register_forward_hook(lambda *_: calls.append(1))
-    _, found, _ = _step(model, rows, "tree", gradient_checkpointing=True)
-    assert _relative(found, expected) < 1e-6
-    assert len(calls) > 2  # the check's passes, the forward pass, and again in the backward pass
+    _, actual, _ = _step(model, rows, "tree", gradient_checkpointing=True)
+    assert _relative_error(actual, expected) < 1e-6
+    assert len(calls) > 2  # verification, forward pass, and recomputation in the backward pass
 
 
 def test_the_last_layer_computes_only_predicting_positions() -> None:
     model, rows = _model("qwen2"), _rows()
-    seen: dict[str, list[int]] = {}
+    lengths: dict[str, list[int]] = {}
 
-    def note(name: str) -> Callable[..., None]:
-        return lambda _module, inputs, _output: seen.setdefault(name, []).append(inputs[0].shape[1])
+    def record(name: str) -> Callable[..., None]:
+        return lambda _module, inputs, _output: lengths.setdefault(name, []).append(inputs[0].shape[1])
 
     for name in ("0", "1"):
-        model.get_submodule(f"model.layers.{name}.mlp.gate_proj").register_forward_hook(note(name))
+        model.get_submodule(f"model.layers.{name}.mlp.gate_proj").register_forward_hook(record(name))
     metrics, _, _ = _step(model, rows, "tree")
     (batch,) = micro_batches(rows, 10_000, "tree")
-    assert seen["0"][-1] == metrics.physical_tokens
-    assert seen["1"][-1] == len(set(batch.predictors.tolist())) < metrics.physical_tokens
+    assert lengths["0"][-1] == metrics.physical_tokens
+    assert lengths["1"][-1] == len(set(batch.predictors.tolist())) < metrics.physical_tokens
     assert "forward" not in model.get_submodule("model.layers.1.mlp").__dict__
 
 
 def test_bfloat16_stays_close_and_shares_too() -> None:
     rows = _rows()
     exact, expected, _ = _step(_model("qwen2"), rows, "tree")
-    rough, found, _ = _step(_model("qwen2"), rows, "tree", precision="bfloat16")
+    rough, actual, _ = _step(_model("qwen2"), rows, "tree", precision="bfloat16")
     assert rough.fallbacks == 0
     assert rough.physical_tokens == exact.physical_tokens
-    assert _relative(found, expected) < 0.05
-    assert found.dtype == torch.float32
+    assert _relative_error(actual, expected) < 0.05
+    assert actual.dtype == torch.float32
 
 
 def test_the_model_is_unchanged() -> None:
@@ -179,60 +181,63 @@ def test_the_model_is_unchanged() -> None:
 
 def test_scores_equal_the_models_in_row_order() -> None:
     model, rows = _model("llama"), _rows()
-    scores = Trainer(model, replace(STILL, micro_batch_tokens=60)).score(rows)
-    for row, found in zip(rows, scores, strict=True):
+    scores = Trainer(model, replace(NO_UPDATE, micro_batch_tokens=60)).score(rows)
+    for row, score in zip(rows, scores, strict=True):
         with torch.no_grad():
             logits = model(torch.from_numpy(row.token_ids)[None]).logits[0].log_softmax(-1)
         expected = [float(logits[p - 1, row.token_ids[p]]) for p in row.positions.tolist()]
-        assert found.tolist() == pytest.approx(expected, abs=1e-5)
+        assert score.tolist() == pytest.approx(expected, abs=1e-5)
 
 
 def test_a_model_with_a_sliding_window_falls_back_with_a_warning_and_a_count() -> None:
     torch.manual_seed(0)
     model = MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=8))  # type: ignore[arg-type]
     with pytest.warns(UserWarning, match="each row separately .* it attends to a window of 8 tokens only"):
-        metrics, found, _ = _step(model, _rows(), "tree")
+        metrics, actual, _ = _step(model, _rows(), "tree")
     assert metrics.fallbacks == 1
     assert metrics.physical_tokens >= metrics.needed_tokens
     torch.manual_seed(0)
-    again = MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=8))  # type: ignore[arg-type]
-    padded, expected, _ = _step(again, _rows(), "padded")
+    same_model = MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=8))  # type: ignore[arg-type]
+    padded, expected, _ = _step(same_model, _rows(), "padded")
     assert padded.fallbacks == 0
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(actual, expected)
 
 
 def test_short_rows_share_prefixes_again_after_rows_beyond_the_window() -> None:
-    """What a batch is computed like depends on the batch alone, so that a resumed run computes it the same way."""
+    """How a batch is computed depends on the batch alone, so a resumed run computes it in the same way."""
     torch.manual_seed(0)
     model = MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=50))  # type: ignore[arg-type]
-    trainer = Trainer(model, STILL)
+    trainer = Trainer(model, NO_UPDATE)
     rows = _rows()
     short = [row for row in rows if row.computed_length <= 50]
     assert 1 < len(short) < len(rows)
     with pytest.warns(UserWarning, match="it attends to a window of 50 tokens only"):
-        steps = [trainer.step([Stream(each, ClippedPolicy(0.2, 0.28), 1.0)]) for each in (short, rows, short, rows)]
+        steps = [
+            trainer.step([Stream(step_rows, ClippedPolicy(0.2, 0.28), 1.0)])
+            for step_rows in (short, rows, short, rows)
+        ]
     assert [step.fallbacks for step in steps] == [0, 1, 0, 1]
 
 
 def test_every_backend_in_use_is_verified(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Large ones and a small last one are attended to in different ways."""
+    """Large batches and a small last one use different backends."""
     rows = _rows(groups=3)
     sizes = [batch.input_ids.size for batch in micro_batches(rows, 150, "tree")]
     assert len(sizes) > 1
     assert min(sizes) < max(sizes)
-    known = {True: ("by_node",), False: ("streamed", "by_node")}
+    backends_by_size = {True: ("by_node",), False: ("streamed", "by_node")}
     monkeypatch.setattr(
-        "upturn.training.optimisation.forward.backends", lambda _, tokens: known[tokens == max(sizes)]
+        "upturn.training.optimisation.forward.backends", lambda _, tokens: backends_by_size[tokens == max(sizes)]
     )
-    trainer = Trainer(_model("qwen2"), replace(STILL, micro_batch_tokens=150))
+    trainer = Trainer(_model("qwen2"), replace(NO_UPDATE, micro_batch_tokens=150))
     checked: list[str] = []
     compare = trainer.forward._difference
 
-    def noted(sample: Sequence[TrainingRow], backend: Backend) -> str | None:
+    def recorded(sample: Sequence[TrainingRow], backend: Backend) -> str | None:
         checked.append(backend)
         return compare(sample, backend)
 
-    monkeypatch.setattr(trainer.forward, "_difference", noted)
+    monkeypatch.setattr(trainer.forward, "_difference", recorded)
     trainer.step([Stream(rows, ClippedPolicy(0.2, 0.28), 17.0)])
     assert sorted(checked) == ["by_node", "streamed"]
 
@@ -243,10 +248,10 @@ def _recurrent() -> PreTrainedModel:
 
 
 def test_a_recurrent_model_is_computed_row_by_row() -> None:
-    """ART PR 666: in packed rows the state of one attempt flowed on into its sibling."""
+    """ART PR 666: in packed rows the state of one rollout leaked into the next one."""
     rows = _rows()
     with pytest.warns(UserWarning, match="a layer of type 'linear_attention' carries information"):
-        metrics, found, _ = _step(_recurrent(), rows, "tree")
+        metrics, actual, _ = _step(_recurrent(), rows, "tree")
     model, total = _recurrent(), torch.zeros(())
     for row in rows:
         logits = model(torch.from_numpy(row.token_ids[: row.computed_length])[None]).logits[0].log_softmax(-1)
@@ -255,18 +260,20 @@ def test_a_recurrent_model_is_computed_row_by_row() -> None:
         ratios = (chosen - torch.from_numpy(row.old_logprobs)).exp()
         weights = torch.from_numpy(row.weights)
         total = total - torch.minimum(ratios * weights, ratios.clamp(0.8, 1.28) * weights).sum() / 17.0
-    expected = torch.cat([each.reshape(-1) for each in torch.autograd.grad(total, list(model.parameters()))])
+    expected = torch.cat(
+        [gradient.reshape(-1) for gradient in torch.autograd.grad(total, list(model.parameters()))]
+    )
     assert metrics.fallbacks == 1
-    assert _relative(found, expected) < 1e-5
+    assert _relative_error(actual, expected) < 1e-5
 
 
 def test_an_undeclared_recurrent_model_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("upturn.training.optimisation.forward.tree_unsupported_reason", lambda *_: None)
     with pytest.warns(UserWarning, match="tree and padded pass differ by"):
-        metrics, found, _ = _step(_recurrent(), _rows(), "tree")
+        metrics, actual, _ = _step(_recurrent(), _rows(), "tree")
     _, expected, _ = _step(_recurrent(), _rows(), "padded")
     assert metrics.fallbacks == 1
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(actual, expected)
 
 
 def test_a_wrong_tree_pass_is_detected_before_use(
@@ -283,17 +290,17 @@ def test_a_wrong_tree_pass_is_detected_before_use(
     monkeypatch.setitem(ALL_ATTENTION_FUNCTIONS._global_mapping, ATTENTION, plainly_causal)
     rows = _rows()
     with pytest.warns(UserWarning, match="differ by .* in log-probs"):
-        metrics, found, trainer = _step(_model("qwen2"), rows, "tree")
+        metrics, actual, trainer = _step(_model("qwen2"), rows, "tree")
     _, expected, _ = _step(_model("qwen2"), rows, "padded")
     assert metrics.fallbacks == 1
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(actual, expected)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # it has been said
+        warnings.simplefilter("error")  # only the first warning is given
         assert trainer.step([Stream(rows, ClippedPolicy(0.2, 0.28), 17.0)]).fallbacks == 1
 
 
 def test_a_failing_backend_is_replaced_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    """FlexAttention has no backward pass on a CPU: as good as any other reason for it to fail."""
+    """FlexAttention has no backward pass on a CPU, so it fails here."""
     monkeypatch.setattr("upturn.training.optimisation.forward.backends", lambda *_: ("flex", "by_node"))
     rows = _rows()
     with (
@@ -301,11 +308,11 @@ def test_a_failing_backend_is_replaced_by_the_next(monkeypatch: pytest.MonkeyPat
             UserWarning, match="attention by 'flex' is not used: the tree pass failed: NotImplementedError"
         ),
     ):
-        metrics, found, _ = _step(_model("qwen2"), rows, "tree")
+        metrics, actual, _ = _step(_model("qwen2"), rows, "tree")
     _, expected, _ = _step(_model("qwen2"), rows, "padded")
     assert metrics.fallbacks == 0
     assert metrics.physical_tokens < metrics.needed_tokens
-    assert _relative(found, expected) < 1e-5
+    assert _relative_error(actual, expected) < 1e-5
 
 
 def test_backends_depend_on_the_device() -> None:
@@ -330,7 +337,7 @@ def test_a_model_that_drops_the_tree_argument_falls_back() -> None:
 
 
 def test_rows_without_common_prefixes_need_no_fallback() -> None:
-    rows = [row for row in _rows(groups=4, attempts=1)]
+    rows = [row for row in _rows(groups=4, rollouts=1)]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         metrics, _, _ = _step(_model("qwen2"), rows, "tree")
@@ -338,8 +345,8 @@ def test_rows_without_common_prefixes_need_no_fallback() -> None:
 
 
 def test_rows_with_common_prefixes_are_verified_after_rows_without() -> None:
-    trainer = Trainer(_model("qwen2"), STILL)
-    alone, together = _rows(groups=3, attempts=1), _rows(groups=1)
+    trainer = Trainer(_model("qwen2"), NO_UPDATE)
+    alone, together = _rows(groups=3, rollouts=1), _rows(groups=1)
     trainer.step([Stream(alone, ClippedPolicy(0.2, 0.28), 1.0)])
     first = trainer.forward.verification
     trainer.step([Stream(together, ClippedPolicy(0.2, 0.28), 1.0)])
@@ -351,10 +358,10 @@ def test_rows_with_common_prefixes_are_verified_after_rows_without() -> None:
 
 
 def test_no_rows_give_no_batches() -> None:
-    assert Trainer(_model("qwen2"), STILL).forward.batches([], 100) == ()
+    assert Trainer(_model("qwen2"), NO_UPDATE).forward.batches([], 100) == ()
 
 
 def test_a_row_longer_than_the_context_is_refused() -> None:
     row = TrainingRow("a", np.zeros(140, dtype=np.int64), np.array([130]), np.ones(1, dtype=np.float32), None)
     with pytest.raises(TrainingError, match="needs 130 tokens of context, the model has 128"):
-        Trainer(_model("qwen2"), STILL).forward.batches([row], 100)
+        Trainer(_model("qwen2"), NO_UPDATE).forward.batches([row], 100)

@@ -1,4 +1,4 @@
-"""Dealing micro-batches out to processes."""
+"""Distribution of micro-batches over processes."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from upturn.training import TrainingRow
 from upturn.training.optimisation.batch import MicroBatch, micro_batches
-from upturn.training.optimisation.load_balance import balanced, smallest_batch, split_for_ranks
+from upturn.training.optimisation.load_balance import balance, smallest_batch, split_for_ranks
 
 Batches = Callable[[int], Sequence[MicroBatch]]
 Sizes = st.lists(st.integers(1, 50), max_size=12)
@@ -23,59 +23,63 @@ def _row(name: str, length: int, first: int = 1) -> TrainingRow:
 
 
 def test_similar_sizes_share_a_round_and_the_least_loaded_rank_gets_the_largest() -> None:
-    assert balanced([5, 9, 7, 1, 8], 2) == [[1, 0, 3], [4, 2, None]]
+    assert balance([5, 9, 7, 1, 8], 2) == [[1, 0, 3], [4, 2, None]]
 
 
 def test_no_micro_batches_give_empty_assignments() -> None:
-    assert balanced([], 3) == [[], [], []]
+    assert balance([], 3) == [[], [], []]
 
 
 @given(sizes=Sizes, ranks=st.integers(1, 5))
 def test_every_micro_batch_is_assigned_once_in_equal_rounds(sizes: list[int], ranks: int) -> None:
-    hands = balanced(sizes, ranks)
-    assert sorted(place for hand in hands for place in hand if place is not None) == list(range(len(sizes)))
-    assert {len(hand) for hand in hands} == {-(-len(sizes) // ranks)}
-    assert not any(place is None for hand in hands for place in hand[:-1])
+    assignments = balance(sizes, ranks)
+    assert sorted(index for assignment in assignments for index in assignment if index is not None) == list(
+        range(len(sizes))
+    )
+    assert {len(assignment) for assignment in assignments} == {-(-len(sizes) // ranks)}
+    assert not any(index is None for assignment in assignments for index in assignment[:-1])
 
 
 @given(sizes=st.lists(st.integers(1, 50), min_size=1, max_size=6))
 def test_the_sum_of_round_maxima_is_minimal(sizes: list[int]) -> None:
     def seconds(rounds: Sequence[Sequence[int]]) -> int:
-        return sum(max(sizes[place] for place in each) for each in rounds)
+        return sum(max(sizes[index] for index in indices) for indices in rounds)
 
-    ours = [[place for place in each if place is not None] for each in zip(*balanced(sizes, 2), strict=True)]
+    balanced_rounds = [
+        [index for index in indices if index is not None] for indices in zip(*balance(sizes, 2), strict=True)
+    ]
     others = (
         [order[start : start + 2] for start in range(0, len(order), 2)]
         for order in itertools.permutations(range(len(sizes)))
     )
-    assert seconds(ours) == min(map(seconds, others))
+    assert seconds(balanced_rounds) == min(map(seconds, others))
 
 
 def _batches(rows: Sequence[TrainingRow]) -> tuple[list[int], Batches]:
-    asked: list[int] = []
+    budgets: list[int] = []
 
     def batches(max_tokens: int) -> Sequence[MicroBatch]:
-        asked.append(max_tokens)
+        budgets.append(max_tokens)
         return micro_batches(rows, max_tokens, "padded")
 
-    return asked, batches
+    return budgets, batches
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_a_single_micro_batch_is_split_among_ranks(ranks: int) -> None:
     rows = [_row(str(index), 11) for index in range(12)]
     _, batches = _batches(rows)
-    found = split_for_ranks(batches, 10_000, ranks)
-    assert len(found) == ranks
-    assert sorted(row.trajectory_id for batch in found for row in batch.rows) == sorted(
-        r.trajectory_id for r in rows
+    split = split_for_ranks(batches, 10_000, ranks)
+    assert len(split) == ranks
+    assert sorted(row.trajectory_id for batch in split for row in batch.rows) == sorted(
+        row.trajectory_id for row in rows
     )
 
 
 def test_as_many_micro_batches_as_ranks_are_unchanged() -> None:
-    asked, batches = _batches([_row(str(index), 11) for index in range(4)])
+    budgets, batches = _batches([_row(str(index), 11) for index in range(4)])
     assert len(split_for_ranks(batches, 10, 3)) == 4
-    assert asked == [10]
+    assert budgets == [10]
 
 
 def test_one_rollout_is_not_split() -> None:

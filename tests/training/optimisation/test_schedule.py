@@ -1,4 +1,4 @@
-"""The learning rate's rise and fall, step by step."""
+"""Learning-rate schedules, step by step."""
 
 import pytest
 
@@ -22,12 +22,12 @@ def test_schedule_warms_up_then_decays() -> None:
 
 
 def test_decay_by_iteration_is_the_same_in_all_steps_of_one() -> None:
-    """Warm-up of one step; the second iteration takes none."""
-    factor, found = IterationSchedule("linear", 4, 1), []
+    """Warm-up of one step; the second iteration has no step."""
+    factor, factors = IterationSchedule("linear", 4, 1), []
     for iteration, steps in ((0, (0, 1)), (2, (2, 3)), (3, (4,))):
         factor.iteration = iteration
-        found += [factor(step) for step in steps]
-    assert found == pytest.approx([0.5, 1.0, 0.5, 0.5, 0.25])
+        factors += [factor(step) for step in steps]
+    assert factors == pytest.approx([0.5, 1.0, 0.5, 0.5, 0.25])
     assert IterationSchedule("none", 4, 0)(9) == 1.0
     cosine = IterationSchedule("cosine", 4, 0)
     cosine.iteration = 2

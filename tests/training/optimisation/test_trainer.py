@@ -1,4 +1,4 @@
-"""The optimiser loop against slow, independent arithmetic."""
+"""The optimiser step, compared with slow, independent arithmetic."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -22,8 +22,8 @@ from upturn.training.stream import Stream
 
 Model = Callable[..., PreTrainedModel]
 Make = Callable[..., Trajectory]
-STILL = OptimiserSettings(learning_rate=1e-30, max_grad_norm=1e30)
-"""A step that leaves the gradient where it can be read."""
+NO_UPDATE = OptimiserSettings(learning_rate=1e-30, max_grad_norm=1e30)
+"""A step that changes no weight, so that the gradient can be compared."""
 
 
 def _rows(make_trajectory: Make, count: int = 5) -> list[TrainingRow]:
@@ -42,7 +42,7 @@ def _rows(make_trajectory: Make, count: int = 5) -> list[TrainingRow]:
 
 
 def _gradient(model: nn.Module) -> Tensor:
-    return torch.cat([each.grad.reshape(-1) for each in model.parameters() if each.grad is not None])
+    return torch.cat([parameter.grad.reshape(-1) for parameter in model.parameters() if parameter.grad is not None])
 
 
 def _slow_loss(model: PreTrainedModel, rows: Sequence[TrainingRow], denominator: float) -> Tensor:
@@ -67,10 +67,10 @@ def test_gradient_equals_a_slow_loop_over_tokens(tiny_model: Model, make_traject
     loss = _slow_loss(model, rows, 31.0)
     loss.backward()
     expected = _gradient(model).clone()
-    settings = replace(STILL, micro_batch_tokens=30)
+    settings = replace(NO_UPDATE, micro_batch_tokens=30)
     metrics = Trainer(model, settings).step([Stream(rows, ClippedPolicy(0.2, 0.28), 31.0)])
-    found = _gradient(model)
-    error = float((found - expected).norm() / expected.norm())
+    actual = _gradient(model)
+    error = float((actual - expected).norm() / expected.norm())
     assert error < 1e-5
     assert metrics.loss == pytest.approx(float(loss.detach()), rel=1e-5)
     assert metrics.grad_norm == pytest.approx(float(expected.norm()), rel=1e-5)
@@ -85,7 +85,7 @@ def test_micro_batches_do_not_change_the_gradient(tiny_model: Model, make_trajec
     gradients = []
     for tokens in (budget, 40):
         model = tiny_model()
-        Trainer(model, replace(STILL, micro_batch_tokens=tokens)).step([Stream(rows, CrossEntropy(), 3.0)])
+        Trainer(model, replace(NO_UPDATE, micro_batch_tokens=tokens)).step([Stream(rows, CrossEntropy(), 3.0)])
         gradients.append(_gradient(model))
     torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-4, atol=1e-7)
 
@@ -105,7 +105,7 @@ def test_splitting_a_rollout_into_rows_of_equal_context_changes_no_gradient(
     for trajectory in (whole, split):
         model = tiny_model()
         stream = Stream(policy_rows(trajectory, (1.0, -0.5)), ClippedPolicy(0.2, 0.28), 4.0)
-        Trainer(model, STILL).step([stream])
+        Trainer(model, NO_UPDATE).step([stream])
         gradients.append(_gradient(model))
     torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-4, atol=1e-7)
 
@@ -115,28 +115,28 @@ def test_loss_ignores_the_logits_of_all_other_positions(tiny_model: Model, make_
     model = tiny_model()
     row = policy_rows(make_trajectory((1, 5, 6, 2, 9, 7, 2), ((0, 2, 4), (1, 5, 6))), (1.0, -0.5))
     batch = tree_batch(row)
-    seen: list[Tensor] = []
+    outputs: list[Tensor] = []
 
-    def keep(_: nn.Module, __: object, output: Tensor) -> None:
+    def record(_: nn.Module, __: object, output: Tensor) -> None:
         output.retain_grad()
-        seen.append(output)
+        outputs.append(output)
 
-    trainer = Trainer(model, STILL)
-    handle = model.get_decoder().norm.register_forward_hook(keep)
-    with trainer.forward.computing(batch):
+    trainer = Trainer(model, NO_UPDATE)
+    handle = model.get_decoder().norm.register_forward_hook(record)
+    with trainer.forward.prepare(batch):
         trainer.forward.logprobs(batch).sum().backward()
     handle.remove()
-    gradient = seen[0].grad
+    gradient = outputs[0].grad
     assert gradient is not None
-    reached = gradient[0].abs().sum(-1) > 0
-    assert reached.tolist() == [False, True, True, False, True]
+    has_gradient = gradient[0].abs().sum(-1) > 0
+    assert has_gradient.tolist() == [False, True, True, False, True]
 
 
 def test_tokens_after_the_last_written_one_have_no_effect(tiny_model: Model, make_trajectory: Make) -> None:
     losses = []
     for tail in ((9, 9), (4, 13)):
         rows = policy_rows(make_trajectory((1, 5, 6, 2, *tail), ((0, 2, 4),)), (1.0,))
-        losses.append(Trainer(tiny_model(), STILL).step([Stream(rows, ClippedPolicy(0.2, 0.28), 2.0)]).loss)
+        losses.append(Trainer(tiny_model(), NO_UPDATE).step([Stream(rows, ClippedPolicy(0.2, 0.28), 2.0)]).loss)
     assert losses[0] == losses[1]
 
 
@@ -149,7 +149,7 @@ def test_trainer_reproduces_the_logprobs_of_the_model(tiny_model: Model, make_tr
             logits = model(torch.from_numpy(row.token_ids)[None]).logits[0].log_softmax(-1)
             values = [float(logits[p - 1, int(row.token_ids[p])]) for p in row.positions.tolist()]
             sampled.append(replace(row, old_logprobs=np.array(values, dtype=np.float32)))
-    metrics = Trainer(model, STILL).step([Stream(sampled, ClippedPolicy(0.2, 0.28), 1.0)])
+    metrics = Trainer(model, NO_UPDATE).step([Stream(sampled, ClippedPolicy(0.2, 0.28), 1.0)])
     assert metrics.maxima["logprob_gap"] < 1e-5
     assert metrics.sums["clip_fraction"] == 0
 
@@ -183,7 +183,7 @@ def test_a_non_finite_loss_leaves_the_weights_unchanged(tiny_model: Model, make_
 
 
 def test_foreign_tokens_and_overlong_rows_are_refused(tiny_model: Model, make_trajectory: Make) -> None:
-    trainer = Trainer(tiny_model(), STILL)
+    trainer = Trainer(tiny_model(), NO_UPDATE)
     with pytest.raises(TrainingError, match="token ids run from 1 to 20, the model has 0 to 19"):
         trainer.step([Stream(supervised_rows([make_trajectory((1, 5, 2, 20))]), CrossEntropy(), 1.0)])
     long = make_trajectory((1,) * 40, ((0, 39, 40),))
@@ -192,7 +192,7 @@ def test_foreign_tokens_and_overlong_rows_are_refused(tiny_model: Model, make_tr
 
 
 def test_empty_minibatches_and_denominators_are_refused(tiny_model: Model, make_trajectory: Make) -> None:
-    trainer = Trainer(tiny_model(), STILL)
+    trainer = Trainer(tiny_model(), NO_UPDATE)
     with pytest.raises(TrainingError, match="without rows"):
         trainer.step([Stream([], CrossEntropy(), 1.0)])
     with pytest.raises(TrainingError, match=r"denominator must be positive, got 0\.0"):
@@ -203,12 +203,12 @@ def test_models_with_dropout_are_refused(tiny_model: Model) -> None:
     model = tiny_model()
     model.config.attention_dropout = 0.1
     with pytest.raises(TrainingError, match=r"attention_dropout = 0\.1"):
-        Trainer(model, STILL)
+        Trainer(model, NO_UPDATE)
 
 
 def test_frozen_models_are_refused(tiny_model: Model) -> None:
     with pytest.raises(TrainingError, match="no trainable parameter"):
-        Trainer(tiny_model().requires_grad_(False), STILL)
+        Trainer(tiny_model().requires_grad_(False), NO_UPDATE)
 
 
 def test_models_that_do_more_than_a_linear_head_are_refused(tiny_model: Model, make_trajectory: Make) -> None:
@@ -222,7 +222,7 @@ def test_models_that_do_more_than_a_linear_head_are_refused(tiny_model: Model, m
 
     model.forward = capped
     with pytest.raises(TrainingError, match="does more after its backbone"):
-        Trainer(model, STILL).step([Stream(supervised_rows([make_trajectory()]), CrossEntropy(), 1.0)])
+        Trainer(model, NO_UPDATE).step([Stream(supervised_rows([make_trajectory()]), CrossEntropy(), 1.0)])
 
 
 def test_threads_are_set_inside_and_restored() -> None:

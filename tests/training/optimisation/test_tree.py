@@ -57,32 +57,32 @@ def test_a_thousand_nested_rows_do_not_recurse() -> None:
 ROWS = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=12), min_size=1, max_size=12)
 
 
-def _ancestors(placed: PackedRows, node: int) -> list[int]:
-    found = []
+def _ancestors(packed: PackedRows, node: int) -> list[int]:
+    nodes = []
     while node >= 0:
-        found.append(node)
-        node = int(placed.tree.parents[node])
-    return found[::-1]
+        nodes.append(node)
+        node = int(packed.tree.parents[node])
+    return nodes[::-1]
 
 
 @QUICK
 @given(ROWS, st.integers(1, 5))
-def test_every_path_gives_its_row_and_sibling_nodes_differ(rows: list[list[int]], least: int) -> None:
-    placed = token_tree(_rows(*rows), min_shared=least)
-    tree, paths = placed
+def test_every_path_gives_its_row_and_sibling_nodes_differ(rows: list[list[int]], min_shared: int) -> None:
+    packed = token_tree(_rows(*rows), min_shared=min_shared)
+    tree, paths = packed
     for row, path in zip(rows, paths, strict=True):
         assert tree.token_ids[path].tolist() == row
         assert tree.depths[path].tolist() == list(range(len(row)))
         nodes = np.searchsorted(tree.stops, path, side="right")
-        chain = _ancestors(placed, int(nodes[-1]))
+        chain = _ancestors(packed, int(nodes[-1]))
         assert list(dict.fromkeys(nodes.tolist())) == chain
-        for node in chain[:-1]:  # a row's last token lies in the range of each ancestor's descendants
+        for node in chain[:-1]:  # a row's last token is in the range of each ancestor's descendants
             assert tree.stops[node] <= path[-1] < tree.subtree_stops[node]
     assert (tree.starts[1:] == tree.stops[:-1]).all()
     assert set(np.concatenate(paths).tolist()) == set(range(len(tree.token_ids)))
-    if least == 1:
-        beginnings = {tuple(row[: place + 1]) for row in rows for place in range(len(row))}
-        assert len(tree.token_ids) == len(beginnings)
+    if min_shared == 1:
+        prefixes = {tuple(row[: length + 1]) for row in rows for length in range(len(row))}
+        assert len(tree.token_ids) == len(prefixes)
 
 
 @QUICK

@@ -1,4 +1,4 @@
-"""Run by ``test_estimate.py``: the memory that real steps take beside what is estimated; not a test module."""
+"""Measured and estimated memory of real steps; a program that ``test_memory_estimate.py`` runs."""
 
 import json
 import sys
@@ -11,13 +11,13 @@ from benchmarks.machine.memory import peak_bytes, reset_peak, resident_bytes
 from upturn.config import OptimiserSettings
 from upturn.records import Observation, TokenRow, Trajectory, Turn, WrittenSpan
 from upturn.training.losses import CrossEntropy
-from upturn.training.optimisation.memory_estimate import memory, shape_of
+from upturn.training.optimisation.memory_estimate import estimate_memory, model_shape
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.row import TrainingRow, supervised_rows
 from upturn.training.stream import Stream
 
 LONG, WRITTEN, STEPS = 256, 64, 2
-"""Tokens of a row, those at its end that were written, and steps: in the second AdamW keeps its numbers."""
+"""Tokens of a row, written tokens at its end, and steps; in the second, AdamW has its state."""
 
 
 def _row(number: int, vocabulary: int) -> TrainingRow:
@@ -42,7 +42,7 @@ def _row(number: int, vocabulary: int) -> TrainingRow:
 
 
 def main(width: int, layers: int, inner: int, *, vocabulary: int, tokens: int, is_checkpointed: bool) -> None:
-    """Prints both figures in bytes; the model is in the measured one, libraries are not."""
+    """Prints both figures in bytes; the measured one includes the model but not libraries."""
     torch.set_num_threads(1)
     rows = [_row(number, vocabulary) for number in range(tokens // LONG)]
     reset_peak()
@@ -65,12 +65,12 @@ def main(width: int, layers: int, inner: int, *, vocabulary: int, tokens: int, i
     trainer = Trainer(model, settings)
     for _ in range(STEPS):
         trainer.step([Stream(rows, CrossEntropy(), float(written))])
-    estimated = memory(
-        shape_of(model), micro_batch_tokens=tokens, written_tokens=written, is_checkpointed=is_checkpointed
+    estimated = estimate_memory(
+        model_shape(model), micro_batch_tokens=tokens, written_tokens=written, is_checkpointed=is_checkpointed
     )
     sys.stdout.write(json.dumps({"measured": peak_bytes() - before, "estimated": estimated.total}))
 
 
 if __name__ == "__main__":
-    sizes = [int(each) for each in sys.argv[1:]]
+    sizes = [int(size) for size in sys.argv[1:]]
     main(*sizes[:3], vocabulary=sizes[3], tokens=sizes[4], is_checkpointed=bool(sizes[5]))

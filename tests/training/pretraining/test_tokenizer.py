@@ -1,14 +1,14 @@
-"""Tokenizers of the shipped models: what is one token, and that any text comes back."""
+"""Tokenizers of the shipped models: which pieces are one token, and round trips of any text."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from benchmarks.errands.pretraining.course import PATTERN as ERRANDS_PATTERN
+from benchmarks.errands.pretraining.recipe import PATTERN as ERRANDS_PATTERN
 from upturn.models import ERROR_TOKEN
 from upturn.models.shipped import load_local
-from upturn.training.pretraining.office_course import PATTERN
+from upturn.training.pretraining.office_recipe import PATTERN
 from upturn.training.pretraining.tokenizer import GLUE, new_tokenizer
 
 TEXTS = [
@@ -37,23 +37,15 @@ def test_ids_hours_and_amounts_are_one_token_each() -> None:
 
 
 def test_a_word_is_the_same_token_in_every_position(glued: Tokenizer) -> None:
-    wanted = glued.encode("archive").ids
-    assert len(wanted) == 1
-    for text in (
-        "to archive",
-        "folder=archive",
-        "a,archive",
-        '"archive"',
-        "is it\narchive",
-        "(archive)",
-        "x/archive",
-    ):
-        assert wanted[0] in glued.encode(text).ids, text
-    # An id in a list, after an equals sign and at the beginning of a line: the same tokens.
+    (archive,) = glued.encode("archive").ids
+    texts = ("to archive", "folder=archive", "a,archive", '"archive"', "is it\narchive", "(archive)", "x/archive")
+    for text in texts:
+        assert archive in glued.encode(text).ids, text
+    # An id in a list, after an equals sign and at the start of a line: the same tokens.
     ids = glued.encode("m275").ids
     for text in ("ids=m396,m275", "id=m275", "m396\nm275", "m275 x"):
-        found = glued.encode(text).ids
-        assert any(found[place : place + len(ids)] == ids for place in range(len(found))), text
+        text_ids = glued.encode(text).ids
+        assert any(text_ids[start : start + len(ids)] == ids for start in range(len(text_ids))), text
 
 
 def test_names_and_operations_are_one_token(glued: Tokenizer) -> None:

@@ -30,55 +30,55 @@ def _written(folder: Path) -> Path:
 
 
 def test_everything_round_trips_exactly(tmp_path: Path) -> None:
-    found = read_checkpoint(_written(tmp_path), IDENTITY)
-    assert found.progress == PROGRESS
+    loaded = read_checkpoint(_written(tmp_path), IDENTITY)
+    assert loaded.progress == PROGRESS
     for part in ("weights", "optimiser", "best"):
-        expected, tensors = getattr(CONTENT, part), getattr(found, part)
+        expected, tensors = getattr(CONTENT, part), getattr(loaded, part)
         assert expected.keys() == tensors.keys()
         assert all(torch.equal(expected[name], tensors[name]) for name in expected)
 
 
-def test_what_an_algorithm_remembers_round_trips_numbers_as_numbers_and_tensors_as_tensors(tmp_path: Path) -> None:
+def test_the_algorithms_state_round_trips_with_its_types(tmp_path: Path) -> None:
     path, weights = tmp_path / "checkpoint.safetensors", torch.arange(6.0).reshape(2, 3)
     shared: dict[str, float | torch.Tensor] = {"coefficient": 0.1 + 0.2, "count": 3}
     shared |= {"stale.0": weights, "turned": weights.T}
     write_checkpoint(path, IDENTITY, CONTENT._replace(weights={"layer.weight": weights}, algorithm=shared))
-    found = read_checkpoint(path, IDENTITY).algorithm
-    assert found.keys() == shared.keys()
-    assert (found["coefficient"], found["count"]) == (0.1 + 0.2, 3.0)
-    assert isinstance(found["coefficient"], float)
+    loaded = read_checkpoint(path, IDENTITY).algorithm
+    assert loaded.keys() == shared.keys()
+    assert (loaded["coefficient"], loaded["count"]) == (0.1 + 0.2, 3.0)
+    assert isinstance(loaded["coefficient"], float)
     for name in ("stale.0", "turned"):
-        tensor, expected = found[name], shared[name]
+        tensor, expected = loaded[name], shared[name]
         assert isinstance(tensor, torch.Tensor)
         assert isinstance(expected, torch.Tensor)
         assert torch.equal(tensor, expected)
 
 
-def test_a_checkpoint_from_before_algorithms_remembered_is_read_as_remembering_nothing(tmp_path: Path) -> None:
+def test_a_checkpoint_of_an_older_version_has_no_algorithm_state(tmp_path: Path) -> None:
     path = _written(tmp_path)
     with safetensors.safe_open(path, framework="pt") as file:
         header = json.loads(file.metadata()["upturn"])
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # not a mapping
     del header["record"]["numbers"], header["record"]["progress"]["is_within_limits"]
     safetensors.torch.save_file(tensors, path, metadata={"upturn": json.dumps(header)})
-    found = read_checkpoint(path, IDENTITY)
-    assert found.progress == PROGRESS
-    assert found.algorithm == {}
+    loaded = read_checkpoint(path, IDENTITY)
+    assert loaded.progress == PROGRESS
+    assert loaded.algorithm == {}
 
 
-def test_writing_leaves_nothing_else_behind(tmp_path: Path) -> None:
+def test_writing_leaves_no_other_files(tmp_path: Path) -> None:
     path = _written(tmp_path)
     write_checkpoint(path, IDENTITY, CONTENT)
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_write_that_dies_leaves_the_earlier_checkpoint(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_earlier_checkpoint(tmp_path: Path) -> None:
     path = _written(tmp_path)
     path.with_name(path.name + ".partial").write_bytes(b"half of a newer one")
     assert read_checkpoint(path, IDENTITY).progress == PROGRESS
 
 
-def test_a_foreign_checkpoint_is_refused_naming_all_that_differs(tmp_path: Path) -> None:
+def test_a_foreign_checkpoint_is_refused_naming_all_differences(tmp_path: Path) -> None:
     path = _written(tmp_path)
     with pytest.raises(TrainingError) as caught:
         read_checkpoint(path, {"algorithm": "sft", "seed": "3", "rows": "abc"})
@@ -89,7 +89,7 @@ def test_a_foreign_checkpoint_is_refused_naming_all_that_differs(tmp_path: Path)
 
 
 @pytest.mark.parametrize("place", [0, 200, -1], ids=["length", "header", "tensors"])
-def test_a_flipped_bit_anywhere_is_found(tmp_path: Path, place: int) -> None:
+def test_a_flipped_bit_is_detected(tmp_path: Path, place: int) -> None:
     path = _written(tmp_path)
     content = bytearray(path.read_bytes())
     content[place] ^= 1
@@ -99,7 +99,7 @@ def test_a_flipped_bit_anywhere_is_found(tmp_path: Path, place: int) -> None:
 
 
 @pytest.mark.parametrize("keep", [0, 5, 300, -1])
-def test_a_cut_file_is_found(tmp_path: Path, keep: int) -> None:
+def test_a_truncated_file_is_detected(tmp_path: Path, keep: int) -> None:
     path = _written(tmp_path)
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(TrainingError, match=r"checkpoint\.safetensors' is damaged.*delete it"):

@@ -22,14 +22,14 @@ def test_points_round_trip_exactly(tmp_path: Path) -> None:
     assert read_curve(_written(tmp_path / "curve.jsonl")) == POINTS
 
 
-def test_a_point_can_be_read_while_the_run_goes_on(tmp_path: Path) -> None:
+def test_a_point_can_be_read_during_the_run(tmp_path: Path) -> None:
     path = tmp_path / "curve.jsonl"
     with Curve(path, keep_units=None) as curve:
         curve.append(POINTS[0])
         assert read_curve(path) == POINTS[:1]
 
 
-def test_resuming_cuts_to_the_checkpoint_and_goes_on(tmp_path: Path) -> None:
+def test_resuming_cuts_to_the_checkpoint_and_appends(tmp_path: Path) -> None:
     path = _written(tmp_path / "curve.jsonl")
     with Curve(path, keep_units=1) as curve:
         assert read_curve(path) == POINTS[:2]
@@ -50,7 +50,7 @@ def test_numbers_that_are_not_finite_become_missing(tmp_path: Path) -> None:
     assert read_curve(path)[0].metrics == {"mean_return": None, "loss": 1.0}
 
 
-def test_a_torn_last_line_is_left_out(tmp_path: Path) -> None:
+def test_an_incomplete_last_line_is_ignored(tmp_path: Path) -> None:
     path = _written(tmp_path / "curve.jsonl")
     with path.open("a") as file:
         file.write('{"units": 4, "st')
@@ -79,7 +79,7 @@ def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
         read_curve(path)
 
 
-def test_bytes_that_are_no_text_are_damage_of_their_line(tmp_path: Path) -> None:
+def test_undecodable_bytes_are_reported_with_their_line(tmp_path: Path) -> None:
     path = _written(tmp_path / "curve.jsonl")
     lines = path.read_bytes().splitlines()
     path.write_bytes(b"\n".join([lines[0], b'{"units": 1, "st\xff', *lines[2:]]) + b"\n")

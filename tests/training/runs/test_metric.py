@@ -11,7 +11,7 @@ from upturn.records import Trajectory
 from upturn.training import supervised_rows
 from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
 from upturn.training.algorithms.sft import SftSettings, run_sft
-from upturn.training.evaluation_result import Assessment
+from upturn.training.evaluation_result import EvaluationResult
 from upturn.training.policy_settings import DynamicSamplingSettings, KlSettings, MismatchSettings, ObjectiveSettings
 from upturn.training.runs import RunOptions, read_curve
 from upturn.training.runs.curve import CurvePoint
@@ -19,7 +19,7 @@ from upturn.training.runs.metric import GROUPS, METRICS, PHASES, UNREPEATED, gro
 from upturn.training.runs.run_folder import CURVE_FILE
 
 
-def test_every_metric_is_named_once_and_explained() -> None:
+def test_every_metric_has_one_name_and_a_meaning() -> None:
     names = [metric.name for metric in METRICS]
     assert len(names) == len(set(names))
     for metric in METRICS:
@@ -28,7 +28,7 @@ def test_every_metric_is_named_once_and_explained() -> None:
         assert metric.name == metric.name.lower()
 
 
-def test_exact_names_come_before_beginnings_and_unknown_ones_are_other() -> None:
+def test_exact_names_precede_prefixes_and_unknown_names_are_other() -> None:
     cost = metric_of("cost_damage")
     assert cost is not None
     assert (cost.name, cost.group) == ("cost_*", "cost")
@@ -37,7 +37,7 @@ def test_exact_names_come_before_beginnings_and_unknown_ones_are_other() -> None
     assert group_of("score") == "score"
 
 
-def test_a_part_of_a_mixture_says_the_same_under_its_own_name() -> None:
+def test_metrics_of_a_mixtures_parts_have_the_same_meaning() -> None:
     assert metric_of("policy/mean_return") == metric_of("mean_return") is not None
     assert group_of("policy/costs") == "other"
 
@@ -61,19 +61,21 @@ RUNS = {
 
 
 @pytest.mark.parametrize("settings", RUNS.values(), ids=RUNS)
-def test_every_metric_of_a_policy_gradient_is_explained(
+def test_every_metric_of_a_policy_gradient_has_a_meaning(
     tiny_model: Callable[..., PreTrainedModel],
     copy_task: Callable[..., Any],
     tmp_path: Path,
     settings: GrpoSettings,
 ) -> None:
-    task = copy_task(tiny_model(), attempts=6)
+    task = copy_task(tiny_model(), group_size=6)
     run_grpo(
         task.model,
         task.collect,
         settings,
         RunOptions(
-            0, tmp_path, evaluate=lambda units: Assessment(float(units), {"harm": 0.0}, low=0.0, high=9.0, tasks=4)
+            0,
+            tmp_path,
+            evaluate=lambda units: EvaluationResult(float(units), {"harm": 0.0}, low=0.0, high=9.0, tasks=4),
         ),
         refill=task.refill if settings.dynamic_sampling else None,
     )
@@ -82,7 +84,7 @@ def test_every_metric_of_a_policy_gradient_is_explained(
     assert {name for name in names if metric_of(name) is None} == set()
 
 
-def test_every_metric_of_supervised_training_is_explained(
+def test_every_metric_of_supervised_training_has_a_meaning(
     tiny_model: Callable[..., PreTrainedModel], make_trajectory: Callable[..., Trajectory], tmp_path: Path
 ) -> None:
     first, second = (make_trajectory((1, token, 2, 7), origin="rendered") for token in (5, 6))
@@ -93,12 +95,12 @@ def test_every_metric_of_supervised_training_is_explained(
     assert {name for name in names if metric_of(name) is None} == set()
 
 
-def test_what_is_not_repeated_is_time_and_the_check_that_is_made_anew() -> None:
+def test_only_times_and_the_verification_gap_are_not_repeated() -> None:
     timings = {metric.name for metric in METRICS if metric.group == "time"}
     assert timings | {"verify_gap"} == UNREPEATED
     assert set(PHASES) < timings
 
 
-def test_a_unit_lasts_as_long_as_its_phases() -> None:
+def test_the_duration_of_a_unit_is_that_of_its_phases() -> None:
     assert seconds_of(CurvePoint(1, 1, {"collect_seconds": 1.5, "update_seconds": 2.0, "loss": 9.0})) == 3.5
     assert seconds_of(CurvePoint(0, 0, {"evaluate_seconds": None})) == 0.0

@@ -37,14 +37,16 @@ def test_bfloat16_is_smaller_and_loads_as_rounded_float32(tiny_model: Model, tmp
         assert torch.equal(weight_tensors(loaded)[name], tensor.bfloat16().float())
 
 
-def test_saving_changes_nothing_in_the_model(tiny_model: Model, tmp_path: Path) -> None:
+def test_saving_does_not_change_the_model(tiny_model: Model, tmp_path: Path) -> None:
     model = tiny_model()
     before = weights_hash(model)
     save_version(model, tmp_path / "v1", stored="bfloat16")
     assert weights_hash(model) == before
 
 
-def test_companions_go_along_and_weights_and_card_of_the_parent_do_not(tiny_model: Model, tmp_path: Path) -> None:
+def test_companions_are_copied_and_weights_and_card_of_the_parent_are_not(
+    tiny_model: Model, tmp_path: Path
+) -> None:
     save_version(tiny_model(), tmp_path / "parent")
     for name in ("tokenizer.json", "card.json"):
         (tmp_path / "parent" / name).write_text("{}")
@@ -55,7 +57,9 @@ def test_companions_go_along_and_weights_and_card_of_the_parent_do_not(tiny_mode
     assert weights_hash(load_version(tmp_path / "child")) == saved == weights_hash(child)
 
 
-def test_saving_the_same_again_is_fine_and_other_weights_are_refused(tiny_model: Model, tmp_path: Path) -> None:
+def test_saving_the_same_weights_again_is_a_no_op_and_other_weights_are_refused(
+    tiny_model: Model, tmp_path: Path
+) -> None:
     saved = save_version(tiny_model(), tmp_path / "v1")
     assert save_version(tiny_model(), tmp_path / "v1") == saved
     with pytest.raises(TrainingError, match=r"v1' exists and holds something else"):
@@ -63,7 +67,7 @@ def test_saving_the_same_again_is_fine_and_other_weights_are_refused(tiny_model:
     assert [path.name for path in tmp_path.iterdir()] == ["v1"]
 
 
-def test_damaged_versions_say_what_and_where(tiny_model: Model, tmp_path: Path) -> None:
+def test_damaged_versions_are_refused_by_name(tiny_model: Model, tmp_path: Path) -> None:
     folder = tmp_path / "v1"
     save_version(tiny_model(), folder)
     weights = folder / "model.safetensors"
@@ -95,12 +99,12 @@ def test_weights_of_another_architecture_are_refused_and_change_nothing(tiny_mod
     assert weights_hash(model) == before
 
 
-def test_blend_lies_on_the_line_between_both(tiny_model: Model) -> None:
+def test_blend_is_on_the_line_between_both(tiny_model: Model) -> None:
     model = tiny_model(seed=0)
-    own, other = copy_tensors(weight_tensors(model)), copy_tensors(weight_tensors(tiny_model(seed=1)))
+    weights, other = copy_tensors(weight_tensors(model)), copy_tensors(weight_tensors(tiny_model(seed=1)))
     blend(model, other, 0.25)
     for name, tensor in weight_tensors(model).items():
-        torch.testing.assert_close(tensor, 0.75 * own[name] + 0.25 * other[name])
-    restore_weights(model, own)
+        torch.testing.assert_close(tensor, 0.75 * weights[name] + 0.25 * other[name])
+    restore_weights(model, weights)
     blend(model, other, 0.0)
-    assert all(torch.equal(tensor, own[name]) for name, tensor in weight_tensors(model).items())
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in weight_tensors(model).items())

@@ -14,13 +14,13 @@ from upturn.errors import TrainingError
 from upturn.records import Trajectory
 from upturn.training import TrainingOutcome, supervised_rows
 from upturn.training.distributed.weights import copy_tensors, weight_tensors
-from upturn.training.evaluation_result import Assessment, Evaluate
+from upturn.training.evaluation_result import Evaluate, EvaluationResult
 from upturn.training.losses import CrossEntropy
 from upturn.training.optimisation.trainer import Trainer
-from upturn.training.runs import read_curve
-from upturn.training.runs.curve import CurvePoint
+from upturn.training.runs import RunOptions, RunPlan, read_curve
+from upturn.training.runs.curve import CurvePoint, Progress
 from upturn.training.runs.metric import UNREPEATED
-from upturn.training.runs.run import Progress, Run, RunPlace, RunPlan, identity_of
+from upturn.training.runs.run import Run, identity_of
 from upturn.training.runs.run_folder import CHECKPOINT_FILE, CURVE_FILE, read_description, read_outcome
 from upturn.training.stream import State, Stream, Unit
 
@@ -38,7 +38,7 @@ class Forgetful:
         return Unit([[Stream(self.rows, CrossEntropy(), 3.0 / (1 + index % 3))]], {"mean_return": float(index)})
 
 
-class Remembering(Forgetful):
+class Accumulating(Forgetful):
     """How much the row weighs, and where it points, depends on all units so far: a number and a tensor."""
 
     def __init__(self, make: Make) -> None:
@@ -64,7 +64,7 @@ class Remembering(Forgetful):
 
 
 class _KilledError(Exception):
-    """What a test stops a run with."""
+    """Stops a run in a test."""
 
 
 def _run(
@@ -79,9 +79,10 @@ def _run(
 ) -> TrainingOutcome:
     trainer = Trainer(model, OptimiserSettings(learning_rate=1e-2))
     defaults = {"evaluate_every": None if evaluate is None else 1, "checkpoint_every": 1, "keep": "final"}
-    made = RunPlan(units=units, **{**defaults, **plan})  # type: ignore[arg-type]
-    place = RunPlace(folder, identity_of(trainer, "toy", trainer.settings))
-    return Run(trainer, algorithm, made, place, evaluate, progress).finish()
+    run_plan = RunPlan(units=units, **{**defaults, **plan})  # type: ignore[arg-type]
+    identity = identity_of(trainer, "toy", trainer.settings)
+    options = RunOptions(0, folder, evaluate=evaluate, progress=progress)
+    return Run(trainer, algorithm, run_plan, identity, options).finish()
 
 
 def _is_equal(first: PreTrainedModel, second: PreTrainedModel) -> bool:
@@ -91,11 +92,11 @@ def _is_equal(first: PreTrainedModel, second: PreTrainedModel) -> bool:
 
 @pytest.mark.parametrize("every", [1, 2, 3])
 @pytest.mark.parametrize("killed_at", range(6))
-def test_an_algorithm_with_a_memory_resumes_bitwise_from_every_unit(
+def test_a_stateful_algorithm_resumes_bitwise_from_every_unit(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path, killed_at: int, every: int
 ) -> None:
     undisturbed = tiny_model()
-    expected = _run(undisturbed, Remembering(make_trajectory), tmp_path / "calm", units=6, checkpoint_every=every)
+    expected = _run(undisturbed, Accumulating(make_trajectory), tmp_path / "calm", units=6, checkpoint_every=every)
 
     def kill(point: CurvePoint) -> None:
         if point.units == killed_at + 1:
@@ -104,15 +105,17 @@ def test_an_algorithm_with_a_memory_resumes_bitwise_from_every_unit(
     with pytest.raises(_KilledError):
         _run(
             tiny_model(),
-            Remembering(make_trajectory),
+            Accumulating(make_trajectory),
             tmp_path / "shaken",
             progress=kill,
             units=6,
             checkpoint_every=every,
         )
     resumed = tiny_model()
-    found = _run(resumed, Remembering(make_trajectory), tmp_path / "shaken", units=6, checkpoint_every=every)
-    assert found == expected
+    resumed_outcome = _run(
+        resumed, Accumulating(make_trajectory), tmp_path / "shaken", units=6, checkpoint_every=every
+    )
+    assert resumed_outcome == expected
     assert _is_equal(resumed, undisturbed)
     curves = [read_curve(tmp_path / name / CURVE_FILE) for name in ("calm", "shaken")]
     repeated = [
@@ -123,15 +126,15 @@ def test_an_algorithm_with_a_memory_resumes_bitwise_from_every_unit(
     assert [point.units for point in curves[1]] == [1, 2, 3, 4, 5, 6]
 
 
-def test_without_its_memory_the_same_algorithm_would_end_elsewhere(
+def test_without_its_state_the_same_algorithm_ends_with_other_weights(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
-    class Losing(Remembering):
+    class Losing(Accumulating):
         def load_state(self, state: State) -> None:
             """Forgets."""
 
     calm, shaken = tiny_model(), tiny_model()
-    _run(calm, Remembering(make_trajectory), tmp_path / "calm", units=4)
+    _run(calm, Accumulating(make_trajectory), tmp_path / "calm", units=4)
 
     def kill(point: CurvePoint) -> None:
         if point.units == 3:
@@ -143,18 +146,18 @@ def test_without_its_memory_the_same_algorithm_would_end_elsewhere(
     assert not _is_equal(calm, shaken)
 
 
-def test_a_memory_on_one_side_only_is_refused(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
+def test_a_state_on_one_side_only_is_refused(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
     _run(tiny_model(), Forgetful(make_trajectory), tmp_path / "a", units=2)
-    with pytest.raises(TrainingError, match=r"holds nothing of what the algorithm remembers \('coefficient', 'dir"):
-        _run(tiny_model(), Remembering(make_trajectory), tmp_path / "a", units=2)
-    _run(tiny_model(), Remembering(make_trajectory), tmp_path / "b", units=2)
+    with pytest.raises(TrainingError, match=r"has no state of the algorithm \('coefficient', 'dir"):
+        _run(tiny_model(), Accumulating(make_trajectory), tmp_path / "a", units=2)
+    _run(tiny_model(), Accumulating(make_trajectory), tmp_path / "b", units=2)
     with pytest.raises(
-        TrainingError, match=r"remembered \('coefficient', 'direction'\), this one remembers nothing"
+        TrainingError, match=r"the state of an algorithm \('coefficient', 'direction'\), this one has none"
     ):
         _run(tiny_model(), Forgetful(make_trajectory), tmp_path / "b", units=2)
 
 
-def test_a_checkpoint_of_another_model_is_refused_and_the_folder_stays_as_it_was(
+def test_a_checkpoint_of_another_model_is_refused_and_the_folder_unchanged(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
     _run(tiny_model(), Forgetful(make_trajectory), tmp_path, units=2)
@@ -169,7 +172,7 @@ def test_a_checkpoint_of_another_model_is_refused_and_the_folder_stays_as_it_was
 
 def _costs(values: Sequence[tuple[float, float]]) -> Evaluate:
     """Evaluations with these scores and costs, by units."""
-    return lambda units: Assessment(values[units][0], {"damage": values[units][1]}, tasks=20)
+    return lambda units: EvaluationResult(values[units][0], {"damage": values[units][1]}, tasks=20)
 
 
 def _limited(
@@ -184,9 +187,9 @@ def _limited(
 
 
 @pytest.mark.parametrize(
-    ("values", "stopped", "units", "kept", "best"),
+    ("values", "stopped", "units", "kept_units", "best"),
     [
-        # the best score of all, .9, costs too much: it ends the run, and is not kept
+        # the best score of all, .9, costs too much: it ends the run, and its weights are not kept
         ([(0.1, 0.0), (0.5, 0.1), (0.9, 0.2), (1.0, 0.0)], "limit", 2, 1, 0.5),
         # too costly at first, then within: training cured it
         ([(0.9, 0.3), (0.8, 0.2), (0.3, 0.1), (0.4, 0.0)], "finished", 3, 3, 0.4),
@@ -197,14 +200,14 @@ def _limited(
     ],
     ids=["left the limits", "came within", "never within", "at the limit"],
 )
-def test_costs_bound_what_is_kept_and_how_long_is_trained(
+def test_cost_limits_bound_the_kept_weights_and_the_length_of_training(
     tiny_model: Model,
     make_trajectory: Make,
     tmp_path: Path,
     values: Sequence[tuple[float, float]],
     stopped: str,
     units: int,
-    kept: int,
+    kept_units: int,
     best: float | None,
 ) -> None:
     model = tiny_model()
@@ -214,15 +217,20 @@ def test_costs_bound_what_is_kept_and_how_long_is_trained(
         by_units[point.units] = copy_tensors(weight_tensors(model))
 
     outcome = _limited(model, Forgetful(make_trajectory), tmp_path, _costs(values), keep)
-    assert (outcome.stopped, outcome.units, outcome.kept_units, outcome.best_score) == (stopped, units, kept, best)
-    assert all(torch.equal(by_units[kept][name], tensor) for name, tensor in weight_tensors(model).items())
+    assert (outcome.stopped, outcome.units, outcome.kept_units, outcome.best_score) == (
+        stopped,
+        units,
+        kept_units,
+        best,
+    )
+    assert all(torch.equal(by_units[kept_units][name], tensor) for name, tensor in weight_tensors(model).items())
     curve = read_curve(tmp_path / CURVE_FILE)
     assert [(p.metrics["score"], p.metrics["cost_damage"]) for p in curve] == list(values[: units + 1])
     assert [p.metrics["score_tasks"] for p in curve] == [20.0] * (units + 1)
 
 
 @pytest.mark.parametrize("killed_at", [1, 2, 3])
-def test_limits_hold_over_an_interruption(
+def test_cost_limits_survive_an_interruption(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path, killed_at: int
 ) -> None:
     """Never within the limits, so the weights from before training have to survive the interruption."""
@@ -240,26 +248,26 @@ def test_limits_hold_over_an_interruption(
     assert _is_equal(resumed, tiny_model())
 
 
-def test_costs_that_cannot_be_held_to_their_limits_are_refused(
-    tiny_model: Model, make_trajectory: Make, tmp_path: Path
-) -> None:
+def test_missing_costs_with_limits_are_refused(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
     algorithm = Forgetful(make_trajectory)
     with pytest.raises(
         TrainingError, match=r"after 0 units gave no cost 'damage', which has a limit; it gave none"
     ):
         _limited(tiny_model(), algorithm, tmp_path, lambda _: 0.5)
     with pytest.raises(TrainingError, match=r"it gave 'harm'"):
-        _limited(tiny_model(), algorithm, tmp_path, lambda _: Assessment(0.5, {"harm": 0.0}))
+        _limited(tiny_model(), algorithm, tmp_path, lambda _: EvaluationResult(0.5, {"harm": 0.0}))
     with pytest.raises(TrainingError, match=r"after 0 units gave damage nan; it must be finite"):
-        _limited(tiny_model(), algorithm, tmp_path, lambda _: Assessment(0.5, {"damage": float("nan")}))
+        _limited(tiny_model(), algorithm, tmp_path, lambda _: EvaluationResult(0.5, {"damage": float("nan")}))
 
 
-def test_a_folder_says_what_the_run_is_and_how_it_ended(
+def test_a_folder_describes_the_run_and_its_outcome(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
-    def evaluate(units: int) -> Assessment:
+    def evaluate(units: int) -> EvaluationResult:
         assert read_outcome(tmp_path) is None
-        return Assessment(float(units), low=-1.0, high=units + 1.0, tasks=7, measure="success in unseen worlds")
+        return EvaluationResult(
+            float(units), low=-1.0, high=units + 1.0, tasks=7, measure="success in unseen worlds"
+        )
 
     outcome = _run(tiny_model(), Forgetful(make_trajectory), tmp_path, evaluate, units=2)
     described = read_description(tmp_path)
@@ -273,11 +281,11 @@ def test_a_folder_says_what_the_run_is_and_how_it_ended(
     assert all(value is not None and value >= 0 for value in seconds)
 
 
-def test_a_resumed_run_keeps_what_was_said_and_is_under_way_until_it_ends(
+def test_a_resumed_run_keeps_its_description_and_has_no_outcome_until_the_end(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
-    def evaluate(units: int) -> Assessment:
-        return Assessment(0.5, measure="success" if units == 0 else "")
+    def evaluate(units: int) -> EvaluationResult:
+        return EvaluationResult(0.5, measure="success" if units == 0 else "")
 
     def kill(point: CurvePoint) -> None:
         assert read_outcome(tmp_path) is None
@@ -290,6 +298,6 @@ def test_a_resumed_run_keeps_what_was_said_and_is_under_way_until_it_ends(
     _run(tiny_model(), Forgetful(make_trajectory), tmp_path, evaluate, units=2)
     assert read_description(tmp_path).measure == "success"
     (tmp_path / CHECKPOINT_FILE).unlink()
-    with pytest.raises(_KilledError):  # begun again from the start: what ended before is not its outcome
+    with pytest.raises(_KilledError):  # a new start: the earlier outcome is not its own
         _run(tiny_model(), Forgetful(make_trajectory), tmp_path, evaluate, kill, units=2)
     assert read_outcome(tmp_path) is None

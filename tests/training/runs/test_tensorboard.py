@@ -1,4 +1,4 @@
-"""The event file says what the curve says, read back by a parser that shares nothing with the writer."""
+"""The event file has the points of the curve, read back by an independent parser."""
 
 import struct
 from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ def _crc32c(content: bytes) -> int:
 
 
 def _masked(content: bytes) -> int:
-    """As TensorFlow's lib/hash/crc32c.h says."""
+    """The masked checksum of TensorFlow's lib/hash/crc32c.h."""
     crc = _crc32c(content)
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
@@ -108,7 +108,7 @@ def read_events(folder: Path) -> list[Read]:
     return [_event(body) for body in _records(path.read_bytes())]
 
 
-def test_the_parser_knows_the_published_checksum() -> None:
+def test_the_parser_computes_the_published_checksum() -> None:
     """RFC 3720, B.4: 32 bytes of zeroes, and of ones."""
     assert _crc32c(bytes(32)) == 0x8A9136AA
     assert _crc32c(b"\xff" * 32) == 0x62A8AB43
@@ -141,46 +141,46 @@ def _expected(points: tuple[CurvePoint, ...]) -> list[tuple[int, dict[str, float
 
 
 def _steps(events: list[Read]) -> list[tuple[int, dict[str, float]]]:
-    return [(each.step, each.values) for each in events if each.values]
+    return [(event.step, event.values) for event in events if event.values]
 
 
-def test_points_stand_in_the_file_under_their_group(tmp_path: Path) -> None:
+def test_points_are_in_the_file_under_their_group(tmp_path: Path) -> None:
     with EventFile(tmp_path, (), clock=_clock(100.0, 101.0, 105.5)) as events:
         events.append(POINTS[0])
         events.append(POINTS[1])
-    found = read_events(tmp_path)
-    assert _steps(found) == _expected(POINTS[:2])
-    assert [each.wall_time for each in found if each.values] == [101.0, 105.5]
-    assert [each.is_start for each in found] == [False, True, False, False]
+    recorded = read_events(tmp_path)
+    assert _steps(recorded) == _expected(POINTS[:2])
+    assert [event.wall_time for event in recorded if event.values] == [101.0, 105.5]
+    assert [event.is_start for event in recorded] == [False, True, False, False]
 
 
-def test_a_resumed_file_holds_each_step_once_and_tells_a_watcher_to_forget(tmp_path: Path) -> None:
+def test_a_resumed_file_has_each_step_once_and_a_restart_marker(tmp_path: Path) -> None:
     with EventFile(tmp_path, ()) as events:
         for point in POINTS:
             events.append(point)
     with EventFile(tmp_path, POINTS[:2], clock=_clock(1000.0, 1001.0)) as events:
         events.append(POINTS[2])
-    found = read_events(tmp_path)
-    assert _steps(found) == _expected(POINTS[:3])
-    # Two points of two seconds each end where the run goes on.
-    assert [each.wall_time for each in found if each.values] == [998.0, 1000.0, 1001.0]
-    assert [(each.is_start, each.step) for each in found][1] == (True, 0)
+    recorded = read_events(tmp_path)
+    assert _steps(recorded) == _expected(POINTS[:3])
+    # Two points of two seconds each end where the run resumes.
+    assert [event.wall_time for event in recorded if event.values] == [998.0, 1000.0, 1001.0]
+    assert [(event.is_start, event.step) for event in recorded][1] == (True, 0)
 
 
-def test_missing_numbers_are_left_out(tmp_path: Path) -> None:
+def test_missing_numbers_are_omitted(tmp_path: Path) -> None:
     with EventFile(tmp_path, ()) as events:
         events.append(CurvePoint(1, 1, {"loss": None, "score": 0.5}))
     assert _steps(read_events(tmp_path)) == [(1, {"score/score": 0.5})]
 
 
 class _KilledError(Exception):
-    """What a test stops a run with."""
+    """Stops a run in a test."""
 
 
-def test_a_run_that_was_interrupted_leaves_a_file_equal_to_its_curve(
+def test_an_interrupted_run_leaves_a_file_equal_to_its_curve(
     tiny_model: Callable[..., PreTrainedModel], make_trajectory: Callable[..., Trajectory], tmp_path: Path
 ) -> None:
-    """Killed after unit 5 with checkpoints at 3 and 6: units 4 and 5 are made twice, and stand there once."""
+    """Killed after unit 5 with checkpoints at 3 and 6: units 4 and 5 are computed twice and recorded once."""
     rows = supervised_rows([make_trajectory(origin="rendered", name=str(index)) for index in range(4)])
     settings = SftSettings(epochs=4, batch_rows=2, checkpoint_every=3)
 
@@ -206,9 +206,9 @@ def test_a_run_that_was_interrupted_leaves_a_file_equal_to_its_curve(
     ]
 
 
-@pytest.mark.parametrize("kept", [0, 3])
-def test_what_was_synced_can_be_read_while_the_run_goes_on(tmp_path: Path, kept: int) -> None:
-    with EventFile(tmp_path, POINTS[:kept]) as events:
-        events.append(POINTS[kept])
+@pytest.mark.parametrize("initial", [0, 3])
+def test_synced_points_can_be_read_during_the_run(tmp_path: Path, initial: int) -> None:
+    with EventFile(tmp_path, POINTS[:initial]) as events:
+        events.append(POINTS[initial])
         events.sync()
-        assert _steps(read_events(tmp_path)) == _expected(POINTS[: kept + 1])
+        assert _steps(read_events(tmp_path)) == _expected(POINTS[: initial + 1])

@@ -14,22 +14,22 @@ CONTEXT_PARAMETERS = tuple(f"{_PREFIX}{name}" for name in _NAMES)
 
 @record
 class Budget:
-    """Sections of a context: prompt and tools, and the instruction, take what they take and are never cut; what the
-    agent may write in a turn is held free; one observation takes at most so much; the rest is for earlier turns.
+    """Limits on the parts of a context.
 
-    Raises ConfigError with every unusable value.
+    System prompt, tools and instruction are never cut, and room for the turn's output is reserved; the rest is for
+    earlier turns and the latest observation. Raises ConfigError with every unusable value.
     """
 
     tokens: int
-    """Of the whole context: what is read and what is written in a turn."""
+    """The whole context: a turn's prompt and output."""
     window_turns: int
-    """The latest turns, which are shown whole where they fit."""
+    """The latest turns, which stay in full where they fit."""
     observation_tokens: int
-    """The most of one observation that is ever shown."""
+    """The longest part of an observation that is shown."""
     summary_tokens: int
-    """What is left of a result that is older than the window."""
+    """The longest summary of a result older than the window."""
     low_mark: float
-    """Share of ``tokens`` that the context is cut down to when history is cut: with less than 1 that is seldom."""
+    """Share of ``tokens`` that the history is cut down to: the lower, the more rarely it is cut."""
 
     def __post_init__(self) -> None:
         problems = [
@@ -51,7 +51,7 @@ class Budget:
 
     @property
     def low_tokens(self) -> int:
-        """The size that the context is cut down to."""
+        """Tokens that the context is cut down to."""
         return int(self.tokens * self.low_mark)
 
 
@@ -63,19 +63,13 @@ def budget_of(parameters: Mapping[str, JsonValue]) -> Budget | None:
     present = {name: _number(name, value) for name, value in parameters.items() if name in CONTEXT_PARAMETERS}
     if not present:
         return None
-    problems = []
     missing = [name for name in CONTEXT_PARAMETERS if name not in present]
-    if missing:
-        problems.append(f"{', '.join(present)} need {', '.join(missing)} as well")
-    counts = {name: present[f"{_PREFIX}{name}"] for name in _COUNTS if f"{_PREFIX}{name}" in present}
-    problems += [
-        f"{_PREFIX}{name} must be a whole number, got {value!r}"
-        for name, value in counts.items()
-        if value != int(value)
-    ]
+    problems = [f"{', '.join(present)} need {', '.join(missing)} as well"] if missing else []
+    counts = {name: present[name] for name in CONTEXT_PARAMETERS[: len(_COUNTS)] if name in present}
+    problems += [f"{name} must be a whole number, got {value!r}" for name, value in counts.items() if value % 1]
     if problems:
         raise ConfigError(problems)
-    integers = {name: int(value) for name, value in counts.items()}
+    integers = {name.removeprefix(_PREFIX): int(value) for name, value in counts.items()}
     return Budget(**integers, low_mark=present[f"{_PREFIX}low_mark"])
 
 

@@ -15,7 +15,7 @@ from upturn.records import Observation, Turn
 
 COMPACTED = "history_compacted"
 """Fork cause of a row that starts because the history was rewritten to fit its budget."""
-_COUNTED = 1024
+_CACHED_COUNTS = 1024
 """Texts whose token counts are cached: each is counted again whenever the history is rewritten."""
 _TRIES = 8
 """Tries to cut a prompt to size: its token count may slightly exceed the sum over its texts."""
@@ -49,7 +49,7 @@ class GrowingPrompt:
 
 
 class BudgetedPrompt:
-    """With a budget: as without, until a prompt leaves too little room; then the history is rewritten, shorter.
+    """With a budget: prompts grow until one leaves too little room; then the history is rewritten, shorter.
 
     Where a chat template renders earlier turns differently later on, every prompt is rendered again anyway; the
     selection of turns changes as rarely as with other templates.
@@ -74,34 +74,34 @@ class BudgetedPrompt:
                 ]
             )
         self._renderer, self._rerendering, self._prompt = renderer, renderer, prompt
-        self._keeps = not isinstance(renderer, ConversationRenderer) or renderer.keeps_prefix(prompt)
+        self._keeps_prefix = not isinstance(renderer, ConversationRenderer) or renderer.keeps_prefix(prompt)
         around = len(renderer.extend(Observation(""))) + 1  # and the end token of an action
-        count = lru_cache(_COUNTED)(renderer.count)
+        count = lru_cache(_CACHED_COUNTS)(renderer.count)
         self._window = ContextWindow(budget, count, around, reserve, relevance)
         check_room(self._window, len(renderer.open(Observation(""), prompt)))
 
     def next(self, history: tuple[int, ...], turns: Sequence[Turn], observation: Observation) -> Prompt:
-        """The prompt after ``turns``; ``history``: what was read and written last.
+        """The prompt after ``turns``; ``history``: the latest prompt and output.
 
         Raises LimitReachedError where not even the instruction and the latest turn fit.
         """
         if not turns:
-            opened = Prompt(self._renderer.open(observation, self._prompt))
-            if self._window.is_over(len(opened.token_ids)):
+            token_ids = self._renderer.open(observation, self._prompt)
+            if self._window.is_over(len(token_ids)):
                 raise LimitReachedError
-            return opened
-        grown = self._grown(history, turns, observation)
-        return self._rewritten(turns, observation) if self._window.is_over(len(grown.token_ids)) else grown
+            return Prompt(token_ids)
+        grown = self._grow(history, turns, observation)
+        return self._rewrite(turns, observation) if self._window.is_over(len(grown.token_ids)) else grown
 
-    def _grown(self, history: tuple[int, ...], turns: Sequence[Turn], observation: Observation) -> Prompt:
-        if self._keeps:
+    def _grow(self, history: tuple[int, ...], turns: Sequence[Turn], observation: Observation) -> Prompt:
+        if self._keeps_prefix:
             cut = self._window.truncate(observation)
             return Prompt(next_prompt(self._renderer, history, turns, observation=cut, prompt=self._prompt))
         view = self._window.replay(turns, observation, opening=self._opening(turns))
         ids = self._rerendering.rerender(view.turns, observation=view.observation, prompt=self._prompt)
         return Prompt(ids, COMPACTED if view.is_rewritten else None)
 
-    def _rewritten(self, turns: Sequence[Turn], observation: Observation) -> Prompt:
+    def _rewrite(self, turns: Sequence[Turn], observation: Observation) -> Prompt:
         opening = self._opening(turns)
         for _ in range(_TRIES):
             view = self._window.rewrite(turns, observation, opening=opening)

@@ -1,4 +1,4 @@
-"""Which turns of a long history stay in full, as summaries, or not at all: pure arithmetic on token counts."""
+"""Selects which turns of a long history stay in full, as summaries, or not at all, from token counts alone."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -21,7 +21,7 @@ class StepTokens(NamedTuple):
 def select_forms(
     steps: Sequence[StepTokens], relevance: Sequence[float], *, room: int, window: int
 ) -> tuple[TurnForm, ...]:
-    """The form of each step, oldest first, so that all steps but the newest fit into ``room`` tokens beside it.
+    """The form of each step, oldest first, so that all other steps fit with the newest into ``room`` tokens.
 
     In this order, while there is room: the newest step, always in full; the others of the latest ``window`` steps,
     newest first, in full or else as summaries; older ones as summaries, by falling relevance, newer first among

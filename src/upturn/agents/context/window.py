@@ -61,7 +61,7 @@ class ContextWindow:
 
     def truncate(self, observation: Observation) -> Observation:
         """The observation, cut to ``budget.observation_tokens``."""
-        return _shortened(observation, self.budget.observation_tokens, self.count)
+        return _shorten_observation(observation, self.budget.observation_tokens, self.count)
 
     def is_over(self, prompt_tokens: int) -> bool:
         """Whether a prompt leaves too little of the budget for the next output."""
@@ -73,18 +73,18 @@ class ContextWindow:
         ``opening``: tokens of prompt, tools and instruction. Raises LimitReachedError where not even the latest
         turn fits.
         """
-        steps, forms, is_due = self._steps(turns, observation), tuple[TurnForm, ...](), False
+        steps, forms, is_rewritten = self._steps(turns, observation), tuple[TurnForm, ...](), False
         for count in range(1, len(steps) + 1):
             forms = (*forms, "full")
-            is_due = self.is_over(opening + self._used(steps, forms))
-            if is_due:
-                forms = self._selected(turns[0].observation, steps[:count], opening)
-        return self._view(turns[0].observation, steps, forms, opening=opening, is_rewritten=is_due)
+            is_rewritten = self.is_over(opening + self._history_tokens(steps, forms))
+            if is_rewritten:
+                forms = self._select_forms(turns[0].observation, steps[:count], opening)
+        return self._view(turns[0].observation, steps, forms, opening=opening, is_rewritten=is_rewritten)
 
     def rewrite(self, turns: Sequence[Turn], observation: Observation, *, opening: int) -> View:
         """The view after at least one turn when the history is rewritten now. Otherwise as ``replay``."""
         steps = self._steps(turns, observation)
-        forms = self._selected(turns[0].observation, steps, opening)
+        forms = self._select_forms(turns[0].observation, steps, opening)
         return self._view(turns[0].observation, steps, forms, opening=opening, is_rewritten=True)
 
     def _steps(self, turns: Sequence[Turn], observation: Observation) -> list[_Step]:
@@ -93,7 +93,7 @@ class ContextWindow:
 
     def _step(self, turn: Turn, result: Observation) -> _Step:
         limit = self.budget.summary_tokens
-        full, short = self.truncate(result), _shortened(result, limit, self.count)
+        full, short = self.truncate(result), _shorten_observation(result, limit, self.count)
         short_turn = _without_thought(turn, limit, self.count)
         tokens = StepTokens(self._tokens(turn, full), self._tokens(short_turn, short))
         return _Step(turn, full, short_turn, short, tokens)
@@ -101,13 +101,13 @@ class ContextWindow:
     def _tokens(self, turn: Turn, result: Observation) -> int:
         return self.step_tokens + self.count(turn.text) + self.count(observation_text(result))
 
-    def _used(self, steps: Sequence[_Step], forms: Sequence[TurnForm]) -> int:
+    def _history_tokens(self, steps: Sequence[_Step], forms: Sequence[TurnForm]) -> int:
         """Tokens of the history, including the note on dropped turns."""
         dropped = forms.count("dropped")
         history = sum(step.tokens.of(form) for step, form in zip(steps, forms, strict=False))
         return history + (self.count(_dropped_note(dropped)) if dropped else 0)
 
-    def _selected(self, instruction: Observation, steps: Sequence[_Step], opening: int) -> tuple[TurnForm, ...]:
+    def _select_forms(self, instruction: Observation, steps: Sequence[_Step], opening: int) -> tuple[TurnForm, ...]:
         note = self.count(_dropped_note(len(steps)))
         room = self.budget.low_tokens - self.reserve - opening - note
         texts = [f"{step.turn.text}\n{step.result.text}" for step in steps]
@@ -129,14 +129,14 @@ class ContextWindow:
         kept = [(step, form) for step, form in zip(steps, forms, strict=True) if form != "dropped"]
         calls = [step.turn if form == "full" else step.short_turn for step, form in kept]
         observations = [first, *(step.result if form == "full" else step.short_result for step, form in kept)]
-        over = opening + self._used(steps, forms) + self.reserve - self.budget.tokens
+        over = opening + self._history_tokens(steps, forms) + self.reserve - self.budget.tokens
         if over > 0:  # everything else is cut already: shorten the newest result
-            observations[-1] = self._cut_by(observations[-1], over)
+            observations[-1] = self._shorten_by(observations[-1], over)
         turns = tuple(replace(turn, observation=before) for turn, before in zip(calls, observations, strict=False))
         return View(turns, observations[-1], forms, is_rewritten)
 
-    def _cut_by(self, observation: Observation, tokens: int) -> Observation:
-        """Shortens by that many tokens; raises LimitReachedError where nothing would be left."""
+    def _shorten_by(self, observation: Observation, tokens: int) -> Observation:
+        """The observation shortened by that many tokens; raises LimitReachedError where nothing would be left."""
         text = shorten(observation.text, self.count(observation.text) - tokens, self.count)
         if not text:
             raise LimitReachedError
@@ -169,7 +169,7 @@ def shorten(text: str, limit: int, count: Count) -> str:
     return note if count(note) <= limit else ""
 
 
-def _shortened(observation: Observation, limit: int, count: Count) -> Observation:
+def _shorten_observation(observation: Observation, limit: int, count: Count) -> Observation:
     """The observation with its text cut to ``limit`` tokens, not counting an error's code."""
     text = shorten(observation.text, limit, count)
     return observation if text == observation.text else replace(observation, text=text)

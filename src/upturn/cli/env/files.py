@@ -1,4 +1,4 @@
-"""``upturn env export`` and ``import``: offices as folders of real files, and such folders as offices."""
+"""``upturn env export`` and ``import``: offices as folders of files, and folders as offices."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -7,7 +7,8 @@ from typing import Annotated, Protocol, runtime_checkable
 
 import typer
 
-from upturn.cli.output import emit, say
+from upturn.cli.options import AsJson
+from upturn.cli.output import emit, print_message
 from upturn.environments import TaskChoice, oracle_of, play, read_action, resolve_kit
 from upturn.environments.office.apps import apply
 from upturn.environments.office.files import Host, read_folder, write_folder, zone_named
@@ -15,9 +16,7 @@ from upturn.environments.office.state import OperationError, Workspace
 from upturn.errors import ConfigError, UnknownNameError
 from upturn.records import Result
 
-_Zone = Annotated[
-    str | None, typer.Option("--zone", help="Time zone of all moments, such as Europe/Berlin. Default: UTC.")
-]
+_Zone = Annotated[str | None, typer.Option("--zone", help="Time zone, such as Europe/Berlin. Default: UTC.")]
 
 
 @runtime_checkable
@@ -26,38 +25,41 @@ class Furnished(Protocol):
 
     @property
     def workspace(self) -> Workspace:
-        """As it is now."""
+        """The current state."""
         ...
 
 
 def export_workspace(  # noqa: PLR0913 - a command's parameters are its options
-    name: Annotated[str, typer.Argument(help="An environment that is an office of files, such as the office.")],
+    name: Annotated[str, typer.Argument(help="An environment with a workspace of files, such as the office.")],
     *,
-    to: Annotated[Path, typer.Option("--to", help="Folder to write, new or empty.")],
-    family: Annotated[str | None, typer.Option(help="Which kind of task. Default: any.")] = None,
-    seed: Annotated[int, typer.Option(help="Another seed is another task.")] = 0,
+    to: Annotated[Path, typer.Option("--to", help="New or empty folder to write to.")],
+    family: Annotated[str | None, typer.Option(help="Task family. Default: any.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the task.")] = 0,
     solved: Annotated[
-        bool, typer.Option("--solved", help="As perfect work leaves it, not as the task begins.")
+        bool, typer.Option("--solved", help="Export the state after the oracle's solution, not the initial state.")
     ] = False,
     zone: _Zone = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Write the office of a task as a folder of .eml, .ics, .xlsx, .docx, .pptx files. Needs the extra files."""
+    """Export a task's office as a folder of .eml, .ics, .xlsx, .docx and .pptx files.
+
+    Requires the extra ``files``.
+    """
     kit = resolve_kit(name)
     task = next(iter(TaskChoice(family).stream(kit, seed)))
     environment = kit.environment(task)
     environment.reset(task)
     if not isinstance(environment, Furnished):
-        raise UnknownNameError(f"{kit.name} is no office of files; the office is one")
+        raise UnknownNameError(f"{kit.name} has no workspace of files; the office has one")
     if solved:
         oracle = oracle_of(kit, task)
         if oracle is None:
-            raise UnknownNameError(f"{kit.name} knows no perfect work for {task.id!r}; leave --solved out")
+            raise UnknownNameError(f"{kit.name} has no oracle for {task.id!r}; omit --solved")
         play(environment, task, oracle)
     workspace = environment.workspace
-    places, notes = write_folder(workspace, to, zone=zone_named(zone or "UTC"))
+    paths, notes = write_folder(workspace, to, zone=zone_named(zone or "UTC"))
     for line in () if as_json else notes:
-        say(line)
+        print_message(line)
     details = {
         "task": task.id,
         "instruction": task.instruction,
@@ -66,40 +68,39 @@ def export_workspace(  # noqa: PLR0913 - a command's parameters are its options
         "notes": list(notes),
     }
     emit(
-        "env export",
-        [*_counts(workspace), Result("written", float(len(places)), "files")],
-        details,
-        as_json=as_json,
+        "env export", [*_counts(workspace), Result("written", float(len(paths)), "files")], details, as_json=as_json
     )
 
 
 def import_workspace(  # noqa: PLR0913 - a command's parameters are its options
     folder: Annotated[
-        Path, typer.Argument(help="With Mail, Calendar and Files; workspace.json where Upturn wrote it.")
+        Path, typer.Argument(help="Folder with Mail, Calendar and Files, and workspace.json if Upturn wrote it.")
     ],
     *,
     owner: Annotated[
-        str | None, typer.Option(help="Address of whoever the files belong to, where there is no workspace.json.")
+        str | None, typer.Option(help="Address of the files' owner, if there is no workspace.json.")
     ] = None,
     zone: _Zone = None,
     now: Annotated[
-        str | None, typer.Option(help="With --owner: the moment, such as '2026-03-02 09:00'. Default: the clock's.")
+        str | None, typer.Option(help="With --owner: the time, such as '2026-03-02 09:00'. Default: now.")
     ] = None,
-    leave_out: Annotated[bool, typer.Option("--leave-out", help="Leave out what cannot be read.")] = False,
+    leave_out: Annotated[bool, typer.Option("--leave-out", help="Skip files that cannot be read.")] = False,
     do: Annotated[
-        list[str] | None,
-        typer.Option("--do", help="A call to make, such as 'excel.open id=f3'; repeat for several."),
+        list[str] | None, typer.Option("--do", help="A call to execute, such as 'excel.open id=f3'; repeatable.")
     ] = None,
-    to: Annotated[Path | None, typer.Option("--to", help="New folder to write the office to afterwards.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    to: Annotated[Path | None, typer.Option("--to", help="New folder to write the office to.")] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Read a folder of real files as an office, all or nothing; make calls in it; write it again. Needs files."""
+    """Import a folder of files as an office, all or nothing; execute calls in it; write it again.
+
+    Requires the extra ``files``.
+    """
     imported = read_folder(folder, host=_host(owner, zone, now), leave_out=leave_out)
-    workspace, answers = _done(imported.workspace, do or ())
-    changed = () if to is None else write_folder(workspace, to, zone=imported.zone).notes
-    notes = (*imported.notes, *changed)
-    for line in () if as_json else (*notes, *(f"left out: {each}" for each in imported.left_out), *answers):
-        say(line)
+    workspace, answers = _execute(imported.workspace, do or ())
+    written = () if to is None else write_folder(workspace, to, zone=imported.zone).notes
+    notes = (*imported.notes, *written)
+    for line in () if as_json else (*notes, *(f"skipped: {path}" for path in imported.left_out), *answers):
+        print_message(line)
     details = {
         "owner": workspace.owner,
         "zone": imported.zone.key,
@@ -112,20 +113,20 @@ def import_workspace(  # noqa: PLR0913 - a command's parameters are its options
 
 def _host(owner: str | None, zone: str | None, now: str | None) -> Host | None:
     if owner is None:
-        given = [name for name, value in (("--zone", zone), ("--now", now)) if value is not None]
-        if given:
-            raise ConfigError([f"{', '.join(given)} without --owner: the folder's workspace.json says it already"])
+        useless = [name for name, value in (("--zone", zone), ("--now", now)) if value is not None]
+        if useless:
+            raise ConfigError([f"{', '.join(useless)} without --owner: the folder's workspace.json defines it"])
         return None
     return Host(owner, zone or "UTC", now or datetime.now(zone_named(zone or "UTC")).strftime("%Y-%m-%d %H:%M"))
 
 
-def _done(workspace: Workspace, calls: Sequence[str]) -> tuple[Workspace, list[str]]:
-    """The workspace after these calls, and what each was answered; raises ConfigError for the first refused one."""
+def _execute(workspace: Workspace, calls: Sequence[str]) -> tuple[Workspace, list[str]]:
+    """The workspace after the calls, and their answers; raises ConfigError for the first one that is refused."""
     answers = []
     for call in calls:
         action = read_action(call)
         if action is None:
-            raise ConfigError([f"--do {call!r} is no call; calls are such as 'excel.open id=f3'"])
+            raise ConfigError([f"--do {call!r} is not a call such as 'excel.open id=f3'"])
         try:
             effect = apply(workspace, action)
         except OperationError as exc:

@@ -1,34 +1,36 @@
-"""``upturn env validate``: whether an environment keeps its contract and nothing but work pays, without a model."""
+"""``upturn env validate``: checks an environment's contract and its rewards, without a model."""
 
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from upturn.cli.output import emit, progress, say, show_table
+from upturn.cli.options import AsJson, Families
+from upturn.cli.output import emit, print_message, progress, show_table
 from upturn.environments import EnvironmentKit, check_environment, resolve_kit
 from upturn.environments.validation import PANEL, Check, FamilyReport, Plan, unchecked, validate_kit
 from upturn.errors import UnknownNameError, WorldError
 from upturn.records import Result
 
 CONTRACT_TASKS = 20
-"""Tasks a split on which the contract is checked."""
+"""Number of tasks per split for the contract's check."""
 
 
 def validate(
-    name: Annotated[str, typer.Argument(help="A registered environment, or module:factory of your own.")],
+    name: Annotated[str, typer.Argument(help="A registered environment, or module:factory.")],
     *,
-    tasks: Annotated[int, typer.Option(min=1, help="Tasks of each family; half of them held out.")] = 40,
-    family: Annotated[
-        list[str] | None, typer.Option("--family", help="Only this family; repeat for several.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Of the tasks and the random actions.")] = 0,
-    processes: Annotated[int, typer.Option(min=1, help="That families are shared out to; the figures stay.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    tasks: Annotated[int, typer.Option(min=1, help="Tasks per family, half of them held-out.")] = 40,
+    family: Families = None,
+    seed: Annotated[int, typer.Option(help="Seed of the tasks and the random actions.")] = 0,
+    processes: Annotated[int, typer.Option(min=1, help="Number of processes; does not change the figures.")] = 1,
+    as_json: AsJson = False,
 ) -> None:
-    """Check the contract, and by family ceiling, floor, sameness, mutants, attacks. Exit code 1 on a breach."""
+    """Check an environment's contract, and each family's oracle, floor, determinism, mutants and attacks.
+
+    Exits with 1 on a violation.
+    """
     kit = resolve_kit(name)
-    families = _chosen(kit, family or ())
+    families = _families(kit, family or ())
     reports: list[FamilyReport] = []
     details: dict[str, object] = {}
     try:
@@ -37,7 +39,7 @@ def validate(
     except WorldError as exc:
         contract = Result("contract", "broken", bar="kept", holds=False)
         details["breach"] = str(exc)
-        details["unchecked"] = ["everything else: mend the contract first"]
+        details["unchecked"] = ["everything else: fix the contract first"]
     else:
         with progress("families", len(families)) as ticker:
             plan = Plan(tasks, seed)
@@ -47,15 +49,15 @@ def validate(
         details |= {"unchecked": unchecked(kit, reports), "breaches": _breaches(reports)}
     results = [contract, *(_result(report, check) for report in reports for check in report.checks)]
     if not as_json and reports:
-        _show(reports)
+        _show_tables(reports)
     shown = results if as_json else [result for result in results if result is contract or result.holds is False]
     emit("env validate", shown, details, as_json=as_json)
     if any(result.holds is False for result in results):
-        say("the environment is not sound; see MISSED above")
+        print_message("the environment failed its validation; see MISSED above")
         raise typer.Exit(1)
 
 
-def _chosen(kit: EnvironmentKit, families: Sequence[str]) -> tuple[str, ...]:
+def _families(kit: EnvironmentKit, families: Sequence[str]) -> tuple[str, ...]:
     for family in families:
         if family not in kit.families:
             raise UnknownNameError(f"{kit.name} has no family {family!r}; it has: {', '.join(kit.families)}")
@@ -63,7 +65,7 @@ def _chosen(kit: EnvironmentKit, families: Sequence[str]) -> tuple[str, ...]:
 
 
 def _result(report: FamilyReport, check: Check) -> Result:
-    """With a 95 % interval where the figure is a share."""
+    """The check as a figure; a share has its 95 % interval."""
     from upturn.deployment import clopper_pearson_interval
 
     name = f"{check.name} {report.family}"
@@ -73,7 +75,7 @@ def _result(report: FamilyReport, check: Check) -> Result:
     if not check.is_share:
         return Result(name, check.value, n=check.n, bar=bar, holds=check.holds)
     interval = clopper_pearson_interval(round(check.value * check.n), check.n)
-    return Result(name, check.value, "", interval.low, interval.high, check.n, bar, check.holds)
+    return interval._replace(mean=check.value).result(name, "", bar=bar, holds=check.holds)
 
 
 def _breaches(reports: Sequence[FamilyReport]) -> list[str]:
@@ -85,22 +87,22 @@ def _breaches(reports: Sequence[FamilyReport]) -> list[str]:
     ]
 
 
-def _show(reports: Sequence[FamilyReport]) -> None:
-    """Two tables for people: what holds of each family, and what each attack was paid."""
+def _show_tables(reports: Sequence[FamilyReport]) -> None:
+    """Shows two tables by family: the checks, and the rewards of each attack."""
     names = dict.fromkeys(check.name for report in reports for check in report.checks)
     attacks = [name for name in names if name in PANEL or name.startswith("own ")]
-    for title, chosen in (("checks", [name for name in names if name not in attacks]), ("attacks", attacks)):
+    for title, columns in (("checks", [name for name in names if name not in attacks]), ("attacks", attacks)):
         rows = []
         for report in reports:
-            found = {check.name: check for check in report.checks}
-            cells = [_cell(found[name]) if name in found else "" for name in chosen]
+            checks = {check.name: check for check in report.checks}
+            cells = [_cell(checks[name]) if name in checks else "" for name in columns]
             rows.append([f"{report.family} (level {report.level})", *cells])
-        show_table(f"upturn env validate: {title}", ("family", *chosen), rows)
+        show_table(f"upturn env validate: {title}", ("family", *columns), rows)
 
 
 def _cell(check: Check) -> str:
-    """A share in percent, a score as it is, a dash where nothing could be tried; ``!`` marks a breach."""
+    """A share in percent, or a score; a dash if there was nothing to try. ``!`` marks a violation."""
     if check.value is None:
         return "–"
-    shown = f"{100 * check.value:.3g} %" if check.is_share else f"{check.value:.3g}"
-    return shown if check.holds is not False else f"{shown} !"
+    text = f"{100 * check.value:.3g} %" if check.is_share else f"{check.value:.3g}"
+    return text if check.holds is not False else f"{text} !"

@@ -1,6 +1,6 @@
-"""The demo: the whole loop with three agents, then a degraded model that the canary must roll back.
+"""The demo: the whole loop with three agents, then a damaged version that the canary must roll back.
 
-Here: its plan, its steps, its results with their bars, and the content of its report. Start with ``demo``.
+Here: its plans, its steps, its results with their bars, and the content of its report. Start with ``demo``.
 """
 
 from upturn.loop.demo.demo import Facts, run_demo

@@ -1,87 +1,78 @@
-"""What the demo works on in the office, and how long: the plan of each size."""
+"""The demo's plan for each size: its tasks in the office, its training and its bars."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from upturn.config import Config
 from upturn.loop.trainers import parse_full_config
-from upturn.training.pretraining import OFFICE as OFFICE_COURSE
+from upturn.training.pretraining import OFFICE as OFFICE_RECIPE
 
 Size = Literal["tiny", "brief", "full"]
 RULES = "upturn.environments.office.rule_agent:act"
-"""Import path of the agent made of rules."""
-
-
-@dataclass(frozen=True, slots=True)
-class CanarySizes:
-    """A short canary, which a candidate enters whatever its validation says, so that every step is shown."""
-
-    stages: Sequence[float]
-    max_candidate_tasks: int
+"""Import path of the rule-based agent."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoPlan:
-    """One demo."""
+    """The workload, training and bars of one demo size."""
 
-    learned: Sequence[str]
+    trained_families: Sequence[str]
     """Families that the model is trained on."""
-    served: Sequence[str]
-    """All that the agents work on."""
+    families: Sequence[str]
+    """All served families."""
     max_turns: int
     max_tokens: int
-    """That an attempt may take, all that it is shown included."""
+    """Maximum tokens of a trajectory, observations included."""
     max_action_tokens: int
     temperature: float
-    """At which the trained agent serves and is evaluated; for training it samples at 1."""
+    """Serving and evaluation temperature of the trained agent; training samples at 1."""
     tasks: int
-    """Routed to the agents before anything is trained."""
+    """Tasks served before training."""
     tasks_after: int
-    """The same after the release."""
+    """Tasks served after the release."""
     tasks_last: int
-    """The same after the canary of the degraded version."""
-    heldout: int
+    """Tasks served after the canary of the damaged version."""
+    heldout_tasks: int
     iterations: int
-    """Of GRPO."""
+    """GRPO iterations."""
     tasks_per_iteration: int
     group_size: int
-    """Rollouts of each of these tasks."""
     evaluate_every: int
     """Iterations between evaluations."""
     sft_epochs: int
-    minutes: int
-    """That it may take on two cores."""
-    success: float | None
-    """What success on held-out tasks must be in the end; None = levels have bars of their own."""
-    success_by_level: Mapping[int, float]
-    """The same by level."""
-    gain: float
-    """That held-out success must surely gain more than, over the version that served first."""
-    gain_by_practice: float | None
-    """That practice must add to supervised training, and surely something; None = there is no bar."""
+    max_minutes: int
+    """Bar of the run's time on two cores."""
+    min_success: float | None
+    """Bar of final held-out success; None = there are bars by level only."""
+    min_success_by_level: Mapping[int, float]
+    min_gain: float
+    """Bar of the lower limit of the gain in held-out success."""
+    min_grpo_gain: float | None
+    """Bar of GRPO's gain over SFT, whose lower limit must be above 0; None = no bar."""
     incumbent_share: float
-    """Of the weights that served before, in the candidate's."""
-    work: int
-    """Held-out tasks that the last version works on beside its heldout, for figures of its work; 0 = none."""
+    """Share of the incumbent's weights in the candidate's."""
+    final_tasks: int
+    """Held-out tasks of the final evaluation; 0 = none."""
     floor_tasks: int
-    """Of each family, on which the verifier must give nothing for cheating and everything to the oracle."""
+    """Tasks of each family for the verifier's floor and ceiling."""
     arena_tasks: int
-    """Of each family, on which all agents are compared in the end."""
+    """Tasks of each family for the final comparison of all agents."""
     readiness_points: int
-    """Trajectories that training needs."""
-    canary: CanarySizes | None
-    """None = the defaults; a candidate enters them only if its validation passes."""
+    """Number of trajectories that training requires."""
+    canary: Mapping[str, object] | None
+    """Settings of a short canary that a candidate enters regardless of its validation, so that every step is shown.
+    None = the default settings, after a passed validation."""
 
 
 RULES_ONLY = ("mail_last_writer", "mail_unread_sum")
-"""Families of the office that the rules know whole, and nano neither was shown nor learns."""
+"""Families that the rule-based agent solves, and that nano is neither pre-trained nor trained on."""
 RULES_PARTLY = ("mail_newest", "event_room", "table_total", "channel_post")
-"""Families of the office of which the rules know some wordings, and nano was never shown."""
+"""Families of which the rule-based agent handles some phrasings, and that nano is not pre-trained on."""
 
 OFFICE = DemoPlan(
-    learned=(*OFFICE_COURSE.families, *RULES_PARTLY),
-    served=(*OFFICE_COURSE.families, *RULES_PARTLY, *RULES_ONLY),
+    trained_families=(*OFFICE_RECIPE.families, *RULES_PARTLY),
+    families=(*OFFICE_RECIPE.families, *RULES_PARTLY, *RULES_ONLY),
     max_turns=12,
     max_tokens=512,
     max_action_tokens=48,
@@ -89,19 +80,19 @@ OFFICE = DemoPlan(
     tasks=2400,
     tasks_after=600,
     tasks_last=96,
-    heldout=780,
+    heldout_tasks=780,
     iterations=80,
     tasks_per_iteration=26,
     group_size=8,
     evaluate_every=10,
     sft_epochs=2,
-    minutes=30,
-    success=None,
-    success_by_level={1: 0.85, 2: 0.85, 3: 0.85, 4: 0.60},
-    gain=0.0,
-    gain_by_practice=None,
+    max_minutes=30,
+    min_success=None,
+    min_success_by_level={1: 0.85, 2: 0.85, 3: 0.85, 4: 0.60},
+    min_gain=0.0,
+    min_grpo_gain=None,
     incumbent_share=0.3,
-    work=3000,
+    final_tasks=3000,
     floor_tasks=200,
     arena_tasks=24,
     readiness_points=300,
@@ -111,35 +102,35 @@ HALF_KNOWN = (
     *(*RULES_PARTLY, "cell_say", "table_filter", "channel_add"),
     *("event_move_denied", "event_invite_partly", "mail_forward_denied"),
 )
-"""Families of three levels with most to learn in minutes: those that nano was never shown, and six that it was
-shown little of, among them tasks that it knows in apps that fail."""
+"""Families of three levels with the largest gains in minutes: those that nano is not pre-trained on, and six with
+little pre-training, among them tasks in apps with faults."""
 BRIEF = replace(
     OFFICE,
-    learned=HALF_KNOWN,
-    served=(*HALF_KNOWN, *RULES_ONLY),
+    trained_families=HALF_KNOWN,
+    families=(*HALF_KNOWN, *RULES_ONLY),
     max_turns=10,
     temperature=0.9,
     tasks=780,
-    heldout=400,
+    heldout_tasks=400,
     iterations=50,
     tasks_per_iteration=16,
     sft_epochs=1,
-    minutes=8,
-    success=0.85,
-    success_by_level={1: 0.75, 2: 0.75, 3: 0.75},
-    gain=0.25,
-    gain_by_practice=0.1,
+    max_minutes=8,
+    min_success=0.85,
+    min_success_by_level={1: 0.75, 2: 0.75, 3: 0.75},
+    min_gain=0.25,
+    min_grpo_gain=0.1,
     incumbent_share=0.15,
-    work=0,
+    final_tasks=0,
 )
 TINY = replace(
     BRIEF,
-    learned=RULES_PARTLY,
-    served=(*RULES_PARTLY, *RULES_ONLY),
+    trained_families=RULES_PARTLY,
+    families=(*RULES_PARTLY, *RULES_ONLY),
     tasks=180,
     tasks_after=48,
     tasks_last=48,
-    heldout=80,
+    heldout_tasks=80,
     iterations=8,
     tasks_per_iteration=8,
     evaluate_every=5,
@@ -147,19 +138,19 @@ TINY = replace(
     floor_tasks=10,
     arena_tasks=4,
     readiness_points=60,
-    canary=CanarySizes(stages=(0.5, 1.0), max_candidate_tasks=150),
-    minutes=2,
-    success=None,
-    success_by_level={1: 0.2, 2: 0.2},
-    gain=0.0,
-    gain_by_practice=None,
+    canary={"stages": (0.5, 1.0), "max_candidate_tasks": 150},
+    max_minutes=2,
+    min_success=None,
+    min_success_by_level={1: 0.2, 2: 0.2},
+    min_gain=0.0,
+    min_grpo_gain=None,
 )
-"""Four families that nano was never shown, in about a minute: too little for good work, yet it gets better."""
+"""Four families that nano is not pre-trained on, in about a minute: a small but visible gain."""
 PLANS: Mapping[Size, DemoPlan] = {"tiny": TINY, "brief": BRIEF, "full": OFFICE}
 
 
 def demo_config(*, seed: int, directory: str, plan: DemoPlan) -> Config:
-    """The demo's configuration; it is an ordinary ``upturn.toml`` in all but the file."""
+    """The demo's configuration, as an ``upturn.toml`` could hold it."""
     return parse_full_config(
         {
             "run": {"seed": seed, "directory": directory},
@@ -167,7 +158,7 @@ def demo_config(*, seed: int, directory: str, plan: DemoPlan) -> Config:
                 "points": plan.readiness_points,
                 "clean_share": 0.95,
                 "categories": 5,
-                # All are invented there, but the wild agent scrambles addresses until they could be somebody's.
+                # All addresses are invented, but the wild agent scrambles some into ones that could be real.
                 "privacy": False,
             },
             "agents": [
@@ -182,10 +173,10 @@ def demo_config(*, seed: int, directory: str, plan: DemoPlan) -> Config:
                 "max_action_tokens": plan.max_action_tokens,
             },
             "tasks": {
-                "families": list(plan.served),
-                "train_families": list(plan.learned),
+                "families": list(plan.families),
+                "train_families": list(plan.trained_families),
                 "count": plan.tasks,
-                "heldout_count": plan.heldout,
+                "heldout_count": plan.heldout_tasks,
             },
             "rewards": {"weights": {"success": 0.9, "efficiency": 0.1}},
             "sft": {"epochs": plan.sft_epochs},
@@ -200,6 +191,6 @@ def demo_config(*, seed: int, directory: str, plan: DemoPlan) -> Config:
             },
             "curriculum": {"policy": "failure_weighted", "gate": True},
             "loop": {"improve": "nano"},
-            "canary": {} if plan.canary is None else asdict(plan.canary),
+            "canary": plan.canary or {},
         }
     )

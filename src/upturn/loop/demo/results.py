@@ -1,17 +1,21 @@
-"""The demo's figures as results with their bars: what ``summary.json`` holds."""
+"""The demo's figures as results with their bars: the content of ``summary.json``."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from upturn.deployment import Interval
+from upturn.loop.cycle import ReadinessReport
 from upturn.loop.demo.demo import Facts
 from upturn.loop.demo.plan import DemoPlan
 from upturn.loop.evaluation import HeldoutResult, families_of, levels_of
 from upturn.records import JsonValue, Release, Result
 
+COVERAGE_BARS = {"routing": 1.0, "execution": 0.95, "evaluation": 0.90, "agents": 1.0}
+"""Smallest shares, in the order of ``Facts.coverage``."""
+
 
 class Resources(NamedTuple):
-    """What the whole process took."""
+    """Resources used by the run."""
 
     wall_seconds: float
     peak_rss_mb: float
@@ -21,35 +25,31 @@ def demo_results(facts: Facts, resources: Resources, plan: DemoPlan) -> tuple[Re
     """All figures in a fixed order; a figure that could not be measured has the value ``none``."""
     gain = facts.after.gain_over(facts.before)
     return (
-        _bounded("wall_seconds", resources.wall_seconds, "s", 60 * plan.minutes),
-        _bounded("peak_rss_mb", resources.peak_rss_mb, "MB", 3000),
-        _rate("heldout_success_before", facts.before),
-        _rate("heldout_after_sft", facts.after_sft),
-        _rate("heldout_success_after", facts.after, at_least=plan.success),
-        _rate("heldout_greedy_before", facts.before_greedy),
-        _rate("heldout_greedy_after", facts.after_greedy),
-        _gain("gain", gain, f"low > {plan.gain:g}", gain.low > plan.gain),
-        _practice(facts, plan.gain_by_practice),
-        *_levels(facts.after, plan.success_by_level),
+        _at_most("wall_seconds", resources.wall_seconds, "s", 60 * plan.max_minutes),
+        _at_most("peak_rss_mb", resources.peak_rss_mb, "MB", 3000),
+        facts.before.interval().result("heldout_success_before"),
+        facts.after_sft.interval().result("heldout_after_sft"),
+        _success_after(facts.after.interval(), plan.min_success),
+        facts.before_greedy.interval().result("heldout_greedy_before"),
+        facts.after_greedy.interval().result("heldout_greedy_after"),
+        gain.result("gain", bar=f"low > {plan.min_gain:g}", holds=gain.low > plan.min_gain),
+        _grpo_gain(facts, plan.min_grpo_gain),
+        *_levels(facts.after, plan.min_success_by_level),
         *_release("release", facts.release, "promoted"),
-        *_release("damaged", facts.damaged_release, "rolled_back", most_tasks=300),
+        *_release("damaged", facts.damaged_release, "rolled_back", max_tasks=300),
         _damage(facts),
-        _share(facts),
+        _best_agent_share(facts),
         *_floors(facts),
         *(
             _at_least(f"coverage_{name}", share.covered / max(share.total, 1), bar, n=share.total)
-            for (name, bar), share in zip(
-                (("routing", 1.0), ("execution", 0.95), ("evaluation", 0.90), ("agents", 1.0)),
-                facts.coverage,
-                strict=True,
-            )
+            for (name, bar), share in zip(COVERAGE_BARS.items(), facts.coverage, strict=True)
         ),
-        *(() if facts.work is None else facts.work.results),
+        *(() if facts.final_evaluation is None else facts.final_evaluation.results),
     )
 
 
 def demo_details(facts: Facts) -> dict[str, JsonValue]:
-    """The same by family and by level, and what the canaries said."""
+    """Success by level and family, routing, readiness, floors, validation and versions."""
     heldout_results = {
         "before": facts.before,
         "before_greedy": facts.before_greedy,
@@ -73,13 +73,7 @@ def demo_details(facts: Facts) -> dict[str, JsonValue]:
             }
             for share in facts.shares
         ],
-        "readiness": {
-            "demo": {"ready": facts.readiness.is_ready, "checks": _checks(facts.readiness.checks)},
-            "production": {
-                "ready": facts.production_readiness.is_ready,
-                "checks": _checks(facts.production_readiness.checks),
-            },
-        },
+        "readiness": {"demo": _readiness(facts.readiness), "production": _readiness(facts.production_readiness)},
         "floors": [
             {"family": floor.family, "oracle": floor.oracle, "nothing": floor.nothing, "random": floor.random}
             for floor in facts.floors
@@ -89,21 +83,11 @@ def demo_details(facts: Facts) -> dict[str, JsonValue]:
     }
 
 
-def _levels(heldout: HeldoutResult, bars: Mapping[int, float]) -> Iterator[Result]:
-    """Success by level; the lowest alone where all have the same bar."""
-    rates = {level: heldout.rate(level=level) for level in levels_of(heldout.marks)}
-    if len(set(bars.values())) == 1:
-        yield _at_least("min_level_success_after", min(rates.values()), min(bars.values()))
-        return
-    for level, rate in rates.items():
-        found = heldout.interval(level=level)
-        bar = bars[level]
-        name = f"level_{level}_success_after"
-        yield Result(name, rate, "share", found.low, found.high, found.n, f">= {bar:g}", rate >= bar)
-
-
-def _checks(checks: tuple[Result, ...]) -> list[JsonValue]:
-    return [{"name": check.name, "value": check.value, "bar": check.bar, "holds": check.holds} for check in checks]
+def _readiness(report: ReadinessReport) -> JsonValue:
+    checks: list[JsonValue] = [
+        {name: getattr(check, name) for name in ("name", "value", "bar", "holds")} for check in report.checks
+    ]
+    return {"ready": report.is_ready, "checks": checks}
 
 
 def _by_level(heldout: HeldoutResult) -> dict[str, JsonValue]:
@@ -114,77 +98,78 @@ def _by_family(heldout: HeldoutResult) -> dict[str, JsonValue]:
     return {family: _interval(heldout.interval(family=family)) for family in families_of(heldout.marks)}
 
 
-def _interval(found: Interval) -> dict[str, JsonValue]:
-    return {"value": found.mean, "low": found.low, "high": found.high, "n": found.n}
+def _interval(interval: Interval) -> dict[str, JsonValue]:
+    return {"value": interval.mean, "low": interval.low, "high": interval.high, "n": interval.n}
 
 
-def _bounded(name: str, value: float, unit: str, most: float) -> Result:
-    return Result(name, round(value, 1), unit, bar=f"<= {most:g}", holds=value <= most)
+def _at_most(name: str, value: float, unit: str, bar: float) -> Result:
+    return Result(name, round(value, 1), unit, bar=f"<= {bar:g}", holds=value <= bar)
 
 
 def _at_least(name: str, value: float, bar: float, n: int | None = None) -> Result:
     return Result(name, value, "share", n=n, bar=f">= {bar:g}", holds=value >= bar)
 
 
-def _rate(name: str, heldout: HeldoutResult, at_least: float | None = None) -> Result:
-    found = heldout.interval()
-    bar = None if at_least is None else f">= {at_least:g}"
-    holds = None if at_least is None else found.mean >= at_least
-    return Result(name, found.mean, "share", found.low, found.high, found.n, bar, holds)
+def _success_after(interval: Interval, bar: float | None) -> Result:
+    if bar is None:
+        return interval.result("heldout_success_after")
+    return interval.result("heldout_success_after", bar=f">= {bar:g}", holds=interval.mean >= bar)
 
 
-def _gain(name: str, found: Interval, bar: str | None = None, holds: bool | None = None) -> Result:
-    return Result(name, found.mean, "share", found.low, found.high, found.n, bar, holds)
+def _levels(heldout: HeldoutResult, bars: Mapping[int, float]) -> Iterator[Result]:
+    """Success by level; only the lowest if all levels have the same bar."""
+    intervals = {level: heldout.interval(level=level) for level in levels_of(heldout.marks)}
+    if len(set(bars.values())) == 1:
+        lowest = min(heldout.rate(level=level) for level in intervals)
+        yield _at_least("min_level_success_after", lowest, min(bars.values()))
+        return
+    for level, interval in intervals.items():
+        is_met = interval.mean >= bars[level]
+        yield interval.result(f"level_{level}_success_after", bar=f">= {bars[level]:g}", holds=is_met)
 
 
-def _practice(facts: Facts, least: float | None) -> Result:
-    found = facts.after.gain_over(facts.after_sft)
-    if least is None:
-        return _gain("gain_grpo", found)
-    return _gain("gain_grpo", found, f">= {least:.2f}, low > 0", found.mean >= least and found.low > 0)
+def _grpo_gain(facts: Facts, bar: float | None) -> Result:
+    gain = facts.after.gain_over(facts.after_sft)
+    if bar is None:
+        return gain.result("gain_grpo")
+    return gain.result("gain_grpo", bar=f">= {bar:.2f}, low > 0", holds=gain.mean >= bar and gain.low > 0)
 
 
 def _release(
-    name: str, release: Release | None, wanted: str, most_tasks: int | None = None
+    name: str, release: Release | None, expected: str, max_tasks: int | None = None
 ) -> tuple[Result, Result]:
     if release is None:
-        return (
-            Result(f"{name}_verdict", "none", bar=wanted, holds=False),
-            Result(f"{name}_canary_tasks", "none", "tasks"),
-        )
+        verdict = Result(f"{name}_verdict", "none", bar=expected, holds=False)
+        return verdict, Result(f"{name}_canary_tasks", "none", "tasks")
+    verdict = Result(f"{name}_verdict", release.state, bar=expected, holds=release.state == expected)
     tasks = float(release.evidence[-1].candidate_tasks) if release.evidence else 0.0
-    verdict = Result(f"{name}_verdict", release.state, bar=wanted, holds=release.state == wanted)
-    if most_tasks is None:
+    if max_tasks is None:
         return verdict, Result(f"{name}_canary_tasks", tasks, "tasks")
-    return verdict, Result(
-        f"{name}_canary_tasks", tasks, "tasks", bar=f"<= {most_tasks}", holds=tasks <= most_tasks
-    )
+    bar = f"<= {max_tasks}"
+    return verdict, Result(f"{name}_canary_tasks", tasks, "tasks", bar=bar, holds=tasks <= max_tasks)
 
 
 def _damage(facts: Facts) -> Result:
-    found = facts.damaged.gain_over(facts.healthy)
-    drop = -found.mean
-    is_near = abs(drop - 0.20) <= 0.05
-    return Result("damaged_drop", drop, "share", -found.high, -found.low, found.n, "0.20 ± 0.05", is_near)
+    gain = facts.damaged.gain_over(facts.healthy)
+    drop = Interval(-gain.mean, -gain.high, -gain.low, gain.n)
+    return drop.result("damaged_drop", bar="0.20 ± 0.05", holds=abs(drop.mean - 0.20) <= 0.05)
 
 
-def _share(facts: Facts) -> Result:
-    counted = [share.probability for share in facts.shares if share.is_counted]
-    if not counted:
+def _best_agent_share(facts: Facts) -> Result:
+    shares = [share.probability for share in facts.shares if share.is_counted]
+    if not shares:
         return Result("best_agent_share", "none", "share", bar=">= 0.7", holds=False)
-    mean = sum(counted) / len(counted)
-    return Result(
-        "best_agent_share", mean, "share", min(counted), max(counted), len(counted), ">= 0.7", mean >= 0.7
-    )
+    interval = Interval(sum(shares) / len(shares), min(shares), max(shares), len(shares))
+    return interval.result("best_agent_share", bar=">= 0.7", holds=interval.mean >= 0.7)
 
 
 def _floors(facts: Facts) -> tuple[Result, Result, Result]:
     count = min(floor.count for floor in facts.floors)
-    worst = min(floor.oracle for floor in facts.floors)
+    oracle = min(floor.oracle for floor in facts.floors)
     nothing = max(floor.nothing for floor in facts.floors)
     random = max(floor.random for floor in facts.floors)
     return (
         Result("floor_success", nothing, "share", n=count, bar="<= 0", holds=nothing == 0.0),
-        Result("oracle_success", worst, "share", n=count, bar=">= 1", holds=worst == 1.0),
+        Result("oracle_success", oracle, "share", n=count, bar=">= 1", holds=oracle == 1.0),
         Result("random_success", random, "share", n=count, bar="<= 0.02", holds=random <= 0.02),
     )

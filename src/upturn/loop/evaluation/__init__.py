@@ -1,50 +1,51 @@
-"""Measuring agent versions: held-out evaluations, frozen suites, reference scores.
+"""Evaluation of agent versions: held-out evaluations, frozen suites, reference scores.
 
-Here: evaluating a version on held-out tasks, comparing two versions, running suites, verifying stored
-trajectories again, and choosing the best weights of a training run. Not here: statistics (``deployment``) and
-training (``trainers``). Start with ``evaluate``.
+Here: evaluating a version on held-out tasks, comparing two versions, running suites, verifying stored trajectories
+again, and model selection during training. Not here: statistics (``deployment``) and training (``trainers``). Start
+with ``evaluate``.
 """
 
 from upturn.loop.evaluation.evaluate import (
+    HELDOUT,
     HeldoutResult,
     Mark,
     compare,
     evaluate_heldout,
     evaluate_version,
     evaluation_tasks,
+    extra_heldout_tasks,
     families_of,
     heldout_tasks,
     levels_of,
 )
-from upturn.loop.evaluation.holdout import HOLDOUT, holdout
-from upturn.loop.evaluation.model_selection import watch_of, watched, watcher
+from upturn.loop.evaluation.model_selection import configured_evaluation, selection_evaluation, selection_tasks
 from upturn.loop.evaluation.reference_scores import Floor, measure_floor
 from upturn.loop.evaluation.reverify import Reverified, reverify
-from upturn.loop.evaluation.suite_metrics import Finished, attempted, metrics, perfect
-from upturn.loop.evaluation.suite_run import Sitting
+from upturn.loop.evaluation.suite_metrics import SuiteResult, metrics, run_oracle, run_tasks
+from upturn.loop.evaluation.suite_run import SuiteRun
 
 __all__ = [
-    "HOLDOUT",
-    "Finished",
+    "HELDOUT",
     "Floor",
     "HeldoutResult",
     "Mark",
     "Reverified",
-    "Sitting",
-    "attempted",
+    "SuiteResult",
+    "SuiteRun",
     "compare",
+    "configured_evaluation",
     "evaluate_heldout",
     "evaluate_version",
     "evaluation_tasks",
+    "extra_heldout_tasks",
     "families_of",
     "heldout_tasks",
-    "holdout",
     "levels_of",
     "measure_floor",
     "metrics",
-    "perfect",
     "reverify",
-    "watch_of",
-    "watched",
-    "watcher",
+    "run_oracle",
+    "run_tasks",
+    "selection_evaluation",
+    "selection_tasks",
 ]

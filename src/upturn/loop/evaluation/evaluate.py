@@ -1,4 +1,4 @@
-"""Exams: a version attempts a fixed set of tasks, and every attempt is judged and kept."""
+"""Held-out evaluations: a version runs a fixed set of tasks, and every trajectory is verified and stored."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
@@ -13,8 +13,12 @@ from upturn.loop.run import Context
 from upturn.pool import Pool, PoolSink
 from upturn.records import AgentVersion, Split, Task, record
 
-EXAM_SEED_OFFSET = 500_000
-"""Exams draw their tasks from streams that neither service nor training uses."""
+EVALUATION_SEED_OFFSET = 500_000
+"""Added to the seed: evaluations draw their tasks from streams that neither serving nor training uses."""
+EXTRA_SEED_OFFSET = 40_000
+"""Added to the seed for ``extra_heldout_tasks``, so that no task is in a held-out evaluation of the same seed."""
+HELDOUT = "heldout"
+"""Name of the extra held-out tasks next to frozen suites."""
 
 
 @record
@@ -32,15 +36,15 @@ class Mark:
     turns: int
     written_tokens: int
     costs: Mapping[str, float]
-    """The evaluation's costs by name. One that is not there is missing, which is not zero."""
+    """The evaluation's costs by name. An absent cost is missing, not zero."""
 
 
 class MeanCost(NamedTuple):
-    """A cost over the marks that have it."""
+    """The mean of a cost over the marks that have it."""
 
     mean: float
     missing: int
-    """Marks without it; they are left out of the mean."""
+    """Number of marks without it."""
 
 
 @record
@@ -53,9 +57,9 @@ class HeldoutResult:
     marks: tuple[Mark, ...]
 
     def rate(self, *, level: int | None = None, family: str | None = None) -> float:
-        """Success rate, of one level or family if named; a missing evaluation counts as failure."""
-        found = self.outcomes(level=level, family=family)
-        return sum(found) / len(found) if found else 0.0
+        """Success rate, of one level or family if given; a missing evaluation counts as failure."""
+        outcomes = self.outcomes(level=level, family=family)
+        return sum(outcomes) / len(outcomes) if outcomes else 0.0
 
     def outcomes(self, *, level: int | None = None, family: str | None = None) -> list[float]:
         """1.0 or 0.0 per task, in order."""
@@ -70,17 +74,17 @@ class HeldoutResult:
         return bootstrap_mean(self.outcomes(level=level, family=family), seed=0)
 
     def costs(self) -> dict[str, MeanCost]:
-        """The mean of every cost that some mark has, by name."""
-        found: dict[str, list[float]] = {}
+        """The mean of every cost that any mark has, by name."""
+        values: dict[str, list[float]] = {}
         for mark in self.marks:
             for name, cost in mark.costs.items():
-                found.setdefault(name, []).append(cost)
+                values.setdefault(name, []).append(cost)
         return {
-            name: MeanCost(fsum(costs) / len(costs), len(self.marks) - len(costs)) for name, costs in found.items()
+            name: MeanCost(fsum(costs) / len(costs), len(self.marks) - len(costs)) for name, costs in values.items()
         }
 
     def gain_over(self, before: "HeldoutResult") -> Interval:
-        """Paired difference to ``before`` on the same tasks, 95 % by bootstrap over tasks."""
+        """Paired difference to ``before`` on the same tasks, with its 95 % interval by bootstrap over tasks."""
         assert [mark.task_id for mark in self.marks] == [mark.task_id for mark in before.marks]
         return paired_bootstrap(self.outcomes(), before.outcomes(), seed=0)
 
@@ -88,24 +92,31 @@ class HeldoutResult:
 def evaluation_tasks(
     kit: EnvironmentKit, families: Sequence[str], count: int, *, seed: int, split: Split
 ) -> list[Task]:
-    """At least ``count`` tasks: full rounds over the families, so that levels and families weigh the same."""
+    """At least ``count`` tasks, in full rounds over the families so that all have equal weight."""
     rounds = -(-count // len(families))
-    stream = kit.tasks(seed=seed + EXAM_SEED_OFFSET, split=split, families=families)
+    stream = kit.tasks(seed=seed + EVALUATION_SEED_OFFSET, split=split, families=families)
     return list(islice(stream, rounds * len(families)))
 
 
 def heldout_tasks(context: Context) -> list[Task]:
-    """The held-out tasks of every version of a run; fewer than configured where a file has no more."""
+    """The held-out tasks for all versions of a run; fewer than configured if a file has no more."""
     count = context.config.tasks.heldout_count
     return evaluation_tasks(context.kit, context.trained_families, count, seed=context.seed, split="heldout")
+
+
+def extra_heldout_tasks(kit: EnvironmentKit, families: Sequence[str], count: int, *, seed: int) -> list[Task]:
+    """At least ``count`` held-out tasks that no held-out evaluation with this seed uses."""
+    return evaluation_tasks(kit, families, count, seed=seed + EXTRA_SEED_OFFSET, split="heldout")
 
 
 def evaluate_version(
     runtime: AgentRuntime, version: AgentVersion, tasks: Sequence[Task], purpose: Purpose, *, pool: Pool | None
 ) -> HeldoutResult:
-    """The version's marks. Attempts are kept under ``purpose.key`` in the pool; None = not kept."""
-    trajectories = runtime.attempt([(version, task, 0) for task in tasks], purpose)
-    evaluations = [judge(runtime.kit.verifier, task, each) for task, each in zip(tasks, trajectories, strict=True)]
+    """The version's marks. Its trajectories are stored in the pool under ``purpose.key``; None = not stored."""
+    trajectories = runtime.rollout([(version, task, 0) for task in tasks], purpose)
+    evaluations = [
+        judge(runtime.kit.verifier, task, trajectory) for task, trajectory in zip(tasks, trajectories, strict=True)
+    ]
     if pool is not None:
         PoolSink(pool).append(purpose.key, 0, list(zip(tasks, trajectories, evaluations, strict=True)))
     marks = tuple(
@@ -123,8 +134,8 @@ def evaluate_version(
         )
         for task, trajectory, evaluation in zip(tasks, trajectories, evaluations, strict=True)
     )
-    drawn_at = temperature(version) if purpose.temperature is None else purpose.temperature
-    return HeldoutResult(purpose.key, version.id, drawn_at, marks)
+    sampling = temperature(version) if purpose.temperature is None else purpose.temperature
+    return HeldoutResult(purpose.key, version.id, sampling, marks)
 
 
 def levels_of(marks: Iterable[Mark]) -> list[int]:
@@ -141,7 +152,7 @@ def families_of(marks: Iterable[Mark]) -> list[str]:
 def evaluate_heldout(
     context: Context, name: str, version: AgentVersion, temperature: float | None = None
 ) -> HeldoutResult:
-    """The version's marks on the held-out tasks; None = at its serving temperature."""
+    """The version's marks on the held-out tasks. ``temperature``: None = its serving temperature."""
 
     def work() -> HeldoutResult:
         tasks = heldout_tasks(context)
@@ -156,7 +167,7 @@ def evaluate_heldout(
 
 
 def compare(context: Context, name: str, incumbent: HeldoutResult, candidate: HeldoutResult) -> Validation:
-    """Candidate against incumbent on the held-out tasks, paired."""
+    """Validates the candidate against the incumbent, paired by held-out task."""
     pairs = [
         Pair(
             old.task_id,
@@ -169,8 +180,8 @@ def compare(context: Context, name: str, incumbent: HeldoutResult, candidate: He
         )
         for old, new in zip(incumbent.marks, candidate.marks, strict=True)
     ]
-    verdict = context.journal.record_step(
+    validation = context.journal.record_step(
         name, Validation, lambda: validate(pairs, context.config.validation, seed=context.seed)
     )
-    context.progress.note(f"validation: {verdict.summary}")
-    return verdict
+    context.progress.note(f"validation: {validation.summary}")
+    return validation

@@ -1,4 +1,4 @@
-"""What a family's verifier gives to perfect work, to no work and to random work."""
+"""A family's success rates for the oracle, for doing nothing and for random actions."""
 
 from itertools import islice
 from random import Random
@@ -8,30 +8,30 @@ from upturn.environments.validation import Habits, make_case, random_player
 from upturn.errors import WorldError
 from upturn.records import Action, Task, record
 
-SCOUTED = 2
-"""Tasks of a family in which random actions are tried, by turns: it takes a search to find what is valid."""
+RANDOM_TASKS = 2
+"""Tasks of a family in which random actions are tried, in turn: finding valid actions takes a search."""
 
 
 @record
 class Floor:
-    """Shares of attempts at one family's training tasks that the verifier calls a success."""
+    """Success rates on one family's training tasks."""
 
     family: str
     level: int
     count: int
-    """Attempts of each kind."""
+    """Trajectories of each kind."""
     oracle: float
     """The shortest known solution."""
     nothing: float
-    """Says that it is done at once."""
+    """Finishing at once."""
     random: float
-    """Random actions with values that they may take; 0 where a search found none."""
+    """Random actions with valid values; 0 if a search found none."""
 
 
 def measure_floor(kit: EnvironmentKit, family: str, *, seed: int, count: int) -> Floor:
-    """Of ``count`` attempts of each kind, or as many as the kit has tasks; the kit must know an oracle.
+    """Success rates over ``count`` trajectories of each kind, or as many as the kit has tasks.
 
-    Raises WorldError where it has no task of the family.
+    The kit must have an oracle. Raises WorldError if it has no task of the family.
     """
     tasks = list(islice(kit.tasks(seed=seed, split="train", families=[family]), count))
     if not tasks:
@@ -48,22 +48,21 @@ def measure_floor(kit: EnvironmentKit, family: str, *, seed: int, count: int) ->
 
 
 def _oracle(kit: EnvironmentKit, task: Task) -> Player:
-    found = oracle_of(kit, task)
-    assert found is not None  # the demo's kits know one
-    return found
+    oracle = oracle_of(kit, task)
+    assert oracle is not None  # the demo's kits have one
+    return oracle
 
 
 def _random_rate(kit: EnvironmentKit, tasks: list[Task], *, seed: int) -> float:
-    """The first tasks are attempted by turns, as many times together as there are tasks."""
-    rng, solved, tried = Random(f"floor/{seed}"), 0, 0
-    scouted = tasks[:SCOUTED]
-    for place, task in enumerate(scouted):
+    """The success rate of random actions in the first tasks, played in turn as many times as there are tasks."""
+    rng, solved, played = Random(f"floor/{seed}"), 0, 0
+    for index, task in enumerate(tasks[:RANDOM_TASKS]):
         player = random_player(make_case(kit, task, Habits(), rng), rng)
         if player is not None:
-            times = len(range(place, len(tasks), len(scouted)))
-            solved += sum(_is_solved(kit, task, player) for _ in range(times))
-            tried += times
-    return solved / tried if tried else 0.0
+            repeats = len(tasks[index::RANDOM_TASKS])
+            solved += sum(_is_solved(kit, task, player) for _ in range(repeats))
+            played += repeats
+    return solved / played if played else 0.0
 
 
 def _is_solved(kit: EnvironmentKit, task: Task, player: Player) -> bool:

@@ -1,6 +1,6 @@
-"""Stored judgements, made again: a verifier is pure, so one that differs was changed without a new version.
+"""Stored evaluations, computed again: a difference means that a verifier changed without a new version.
 
-Of each trajectory the judgement that counts is made again, the one that was stored last. Nothing is stored.
+Verifiers are pure. The latest stored evaluation of each trajectory is compared. Nothing is stored.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,47 +9,40 @@ from typing import Literal, NamedTuple
 
 from upturn.environments import EnvironmentKit, judge, verifiers_of
 from upturn.pool import EVERYTHING, Experience, Pool, Scope, Selection
-from upturn.records import Evaluation
 
 
 class Reverified(NamedTuple):
-    """What became of one stored judgement."""
+    """The comparison of one stored evaluation."""
 
     trajectory_id: str
     evaluator: str
-    """Name and version, as stored; empty = the trajectory was never judged."""
-    found: Literal["same", "differs", "not_rerun"]
-    words: str
-    """What differs, or why it was not made again."""
+    """Name and version, as stored; empty = the trajectory has no evaluation."""
+    outcome: Literal["same", "differs", "not_rerun"]
+    detail: str
+    """What differs, or why it was not computed again."""
 
 
 def reverify(
     pool: Pool, kits: Mapping[str, EnvironmentKit], *, tenant: Scope, selection: Selection = EVERYTHING
 ) -> Iterator[Reverified]:
-    """Every selected trajectory, in the order of arrival. ``kits``: by the name that tasks know them by."""
+    """Compares every selected trajectory, in order of arrival. ``kits``: by the environment name of tasks."""
     for experience in pool.experiences(selection, tenant=tenant):
-        yield _judged_again(experience, kits)
+        yield _compare(experience, kits)
 
 
-def _judged_again(experience: Experience, kits: Mapping[str, EnvironmentKit]) -> Reverified:
+def _compare(experience: Experience, kits: Mapping[str, EnvironmentKit]) -> Reverified:
     task, trajectory, stored = experience
     if stored is None:
-        return Reverified(trajectory.id, "", "not_rerun", "it was never judged")
+        return Reverified(trajectory.id, "", "not_rerun", "no stored evaluation")
     kit = kits.get(task.environment)
     if kit is None:
-        words = f"there is no environment {task.environment!r} here"
-        return Reverified(trajectory.id, stored.evaluator, "not_rerun", words)
-    known = {each.name: each for each in verifiers_of(kit)}
-    if stored.evaluator not in known:
-        words = f"the verifier of {kit.name!r} is {' or '.join(map(repr, known))} now"
-        return Reverified(trajectory.id, stored.evaluator, "not_rerun", words)
-    again = judge(known[stored.evaluator], task, trajectory)
-    if again == stored:
-        return Reverified(trajectory.id, stored.evaluator, "same", "")
-    return Reverified(trajectory.id, stored.evaluator, "differs", _difference(stored, again))
-
-
-def _difference(stored: Evaluation, again: Evaluation) -> str:
-    """The fields that differ, with both values."""
+        detail = f"environment {task.environment!r} is not available"
+        return Reverified(trajectory.id, stored.evaluator, "not_rerun", detail)
+    verifiers = {verifier.name: verifier for verifier in verifiers_of(kit)}
+    if stored.evaluator not in verifiers:
+        detail = f"the current verifier of {kit.name!r} is {' or '.join(map(repr, verifiers))}"
+        return Reverified(trajectory.id, stored.evaluator, "not_rerun", detail)
+    again = judge(verifiers[stored.evaluator], task, trajectory)
     pairs = ((field.name, getattr(stored, field.name), getattr(again, field.name)) for field in fields(stored))
-    return "; ".join(f"{name} was {was!r}, is {now!r}" for name, was, now in pairs if was != now)
+    detail = "; ".join(f"{name} was {old!r}, is now {new!r}" for name, old, new in pairs if old != new)
+    return Reverified(trajectory.id, stored.evaluator, "same" if again == stored else "differs", detail)

@@ -1,7 +1,7 @@
-"""A run of an agent over frozen suites, kept in a pool: what was attempted and judged is never made again.
+"""A resumable run of an agent on frozen suites, stored in a pool.
 
-A batch is stored as it finishes, all or nothing. Seconds to the first action, which no trajectory has, are feedback
-on it; the rubric is pure and is applied anew.
+Batches are stored atomically as they finish. Time to the first action, which trajectories do not have, is stored as
+feedback; the rubric is pure and is applied again.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from itertools import count
 from typing import Self
 
 from upturn.errors import JournalError, UnknownNameError
-from upturn.loop.evaluation.suite_metrics import Finished, recalled
+from upturn.loop.evaluation.suite_metrics import SuiteResult, with_rubric
 from upturn.pool import ALL_TENANTS, Pool, RolloutKey, Selection
 from upturn.records import Feedback, Run
 
@@ -18,72 +18,71 @@ FIRST_ACTION = "first_action_seconds"
 """The feedback's metric."""
 
 
-class Sitting:
-    """One run; made by ``begun`` or ``resumed``."""
+class SuiteRun:
+    """One run; created by ``start`` or ``resume``."""
 
     def __init__(self, pool: Pool, run: Run) -> None:
-        """``run``: as it is stored."""
+        """``run``: as stored."""
         self._pool, self._run = pool, run
         self.key = run.id
 
     @classmethod
-    def begun(cls, pool: Pool, run: Run) -> Self:
-        """A new run; it has a number behind its id where the pool has that id already."""
-        taken = {each.id for each in pool.states(Run)}
+    def start(cls, pool: Pool, run: Run) -> Self:
+        """Starts a run; a number is appended to its id if the pool has that id already."""
+        known = {earlier.id for earlier in pool.states(Run)}
         names = (run.id if number == 1 else f"{run.id}-{number}" for number in count(1))
-        run = replace(run, id=next(name for name in names if name not in taken))
+        run = replace(run, id=next(name for name in names if name not in known))
         pool.append(run)
         return cls(pool, run)
 
     @classmethod
-    def resumed(cls, pool: Pool, run: Run) -> Self:
-        """The run of this id goes on; raises UnknownNameError where the pool has none, and JournalError where it
-        was started with something else.
+    def resume(cls, pool: Pool, run: Run) -> Self:
+        """Resumes the stored run with this id.
+
+        Raises UnknownNameError if the pool has none, JournalError if it was started with other settings.
         """
-        stored = {each.id: each for each in pool.states(Run)}.get(run.id)
+        stored = {earlier.id: earlier for earlier in pool.states(Run)}.get(run.id)
         if stored is None:
-            raise UnknownNameError(
-                f"the pool {str(pool.path)!r} has no run {run.id!r}; leave --resume out to begin one"
-            )
+            raise UnknownNameError(f"the pool {str(pool.path)!r} has no run {run.id!r}; omit --resume to start one")
         differences = [
-            f"{name} is {old!r} there and {new!r} now"
-            for name in (each.name for each in fields(Run) if each.name != "state")
+            f"{name} was {old!r}, is {new!r}"
+            for name in (field.name for field in fields(Run) if field.name != "state")
             if (old := getattr(stored, name)) != (new := getattr(run, name))
         ]
         if differences:
             raise JournalError(
-                f"the run {run.id!r} cannot go on: {'; '.join(differences)}. "
-                "Resume it with what it was started with, or start a new one"
+                f"the run {run.id!r} cannot be resumed: {'; '.join(differences)}. "
+                "Resume it with the options it was started with, or start a new one"
             )
         return cls(pool, stored)
 
-    def finished(self, suite: str) -> list[Finished]:
-        """What is stored of a suite, in the order in which it was."""
-        found = self._pool.experiences(Selection(run=self._name(suite)), tenant=ALL_TENANTS, has_tokens=False)
+    def results(self, suite: str) -> list[SuiteResult]:
+        """The stored results of a suite, in the order in which they were stored."""
+        stored = self._pool.experiences(Selection(run=self._name(suite)), tenant=ALL_TENANTS, has_tokens=False)
         return [
-            recalled(each.task, each.trajectory, each.evaluation, self._first_seconds(each.trajectory.id))
-            for each in found
-            if each.evaluation is not None
+            with_rubric(item.task, item.trajectory, item.evaluation, self._first_seconds(item.trajectory.id))
+            for item in stored
+            if item.evaluation is not None
         ]
 
-    def keep(self, suite: str, batch: Sequence[Finished], *, after: int) -> None:
-        """Stores attempts at a suite; durable when it returns. ``after``: how many of it are stored already."""
+    def store(self, suite: str, batch: Sequence[SuiteResult], *, offset: int) -> None:
+        """Stores results of a suite durably; ``offset``: number of its results stored before."""
         feedback = [
             Feedback(
-                id=f"{self.key}/{FIRST_ACTION}/{each.trajectory.id}",
+                id=f"{self.key}/{FIRST_ACTION}/{result.trajectory.id}",
                 subject_kind="trajectory",
-                subject_id=each.trajectory.id,
+                subject_id=result.trajectory.id,
                 metric=FIRST_ACTION,
-                value=each.first_seconds,
-                tenant=each.task.tenant,
+                value=result.first_seconds,
+                tenant=result.task.tenant,
             )
-            for each in batch
-            if each.first_seconds is not None
+            for result in batch
+            if result.first_seconds is not None
         ]
-        records = [record for each in batch for record in (each.task, each.trajectory, each.evaluation)]
-        self._pool.append(*records, *feedback, rollout=RolloutKey(self._name(suite), after))
+        records = [record for result in batch for record in (result.task, result.trajectory, result.evaluation)]
+        self._pool.append(*records, *feedback, rollout=RolloutKey(self._name(suite), offset))
 
-    def end(self) -> None:
+    def finish(self) -> None:
         """Marks the run as done."""
         self._pool.append(replace(self._run, state="done"))
 
@@ -91,5 +90,5 @@ class Sitting:
         return f"{self.key}/{suite}"
 
     def _first_seconds(self, trajectory_id: str) -> float | None:
-        told = self._pool.feedback(tenant=ALL_TENANTS, subject_id=trajectory_id)
-        return next((each.value for each in told if each.metric == FIRST_ACTION), None)
+        feedback = self._pool.feedback(tenant=ALL_TENANTS, subject_id=trajectory_id)
+        return next((item.value for item in feedback if item.metric == FIRST_ACTION), None)

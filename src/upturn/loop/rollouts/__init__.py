@@ -1,40 +1,47 @@
-"""Rollouts for training: who samples, with which weights, and what comes back.
+"""Rollouts for training: the version under training, the runtimes that sample from it, and what they return.
 
-Here: the version under training, rollouts in this process, in Ray workers or by an engine at a URL, weight
-hand-over, hinted retries and measured state values. Not here: what is learned from rollouts (``trainers``).
-Start with ``policy_worker``, then ``rollout_backend``.
+Here: rollouts in this process, in Ray workers or by an engine at a URL, weight hand-over, hinted retries and
+measured state values. Not here: training on rollouts (``trainers``). Start with ``policy_worker``, then
+``rollout_backend``.
 """
 
 from upturn.loop.rollouts.curriculum import curriculum_collect
-from upturn.loop.rollouts.hinted_retries import SecondAttempts
-from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutPlan, TaskSampler, in_training, put_on, scored
-from upturn.loop.rollouts.ray_rollouts import OpenPolicyWorker, RayRuntime
-from upturn.loop.rollouts.rollout_backend import check_sampler, follow, sampling
+from upturn.loop.rollouts.hinted_retries import HintedRetries
+from upturn.loop.rollouts.policy_worker import (
+    PolicyWorker,
+    RolloutSpec,
+    TaskSampler,
+    add_named_adapter,
+    in_training,
+    score_trajectory,
+)
+from upturn.loop.rollouts.ray_rollouts import PolicyWorkerFactory, RayRuntime
+from upturn.loop.rollouts.rollout_backend import check_sampler, follow, rollout_runtime
 from upturn.loop.rollouts.state_values import (
-    Continuations,
-    Continued,
-    continued,
+    ContinuationReturns,
+    ContinuationSpec,
+    count_tokens_after_states,
     measure_values,
-    written_from_states,
+    sample_continuations,
 )
 
 __all__ = [
-    "Continuations",
-    "Continued",
-    "OpenPolicyWorker",
+    "ContinuationReturns",
+    "ContinuationSpec",
+    "HintedRetries",
     "PolicyWorker",
+    "PolicyWorkerFactory",
     "RayRuntime",
-    "RolloutPlan",
-    "SecondAttempts",
+    "RolloutSpec",
     "TaskSampler",
+    "add_named_adapter",
     "check_sampler",
-    "continued",
+    "count_tokens_after_states",
     "curriculum_collect",
     "follow",
     "in_training",
     "measure_values",
-    "put_on",
-    "sampling",
-    "scored",
-    "written_from_states",
+    "rollout_runtime",
+    "sample_continuations",
+    "score_trajectory",
 ]

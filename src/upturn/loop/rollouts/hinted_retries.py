@@ -1,7 +1,7 @@
-"""Second attempts, with help, at tasks that a version in training failed: what STaR and self-repair learn from.
+"""Hinted rollouts of tasks that a version in training failed: the training data of STaR and self-repair.
 
-They go nowhere but into training: an attempt that was told something is no evidence of what its agent can do, and
-with its hint it must not be learned from.
+They are used for training only: a hinted rollout is no evidence of what its agent can do, and must not be trained
+on with its hint.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,97 +10,89 @@ from upturn.agents import Hint
 from upturn.environments import HintedKit, hint_of, hinted, judge
 from upturn.errors import TrainingError
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
-from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutPlan, scored
-from upturn.records import Observation, Task, Trajectory
-from upturn.training import ScoredGroup, ScoredTrajectory, SecondKind
+from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutSpec, score_trajectory
+from upturn.records import Task, Trajectory
+from upturn.training import HintKind, ScoredGroup, ScoredTrajectory
 from upturn.training.data import HintedGroup
 
 ANSWER = "hint: {}"
-"""How an answer is introduced; attempts that write the word are not learned from."""
+"""Introduces an answer; trajectories that write this word are not trained on."""
 TROUBLE = "hint: this went wrong before: {}"
 SECOND_SEED_STEP = 5_000_000
-"""Between the seeds of a round's first attempts and those of its second ones; rounds of refilling are further
-off."""
+"""Separates the seeds of a round's first rollouts from those of its retries; refill rounds are further away."""
 
 
-class SecondAttempts:
-    """Attempts failed tasks again, as often as the first time, each task with help of its own."""
+class HintedRetries:
+    """Samples failed tasks again, with as many trajectories as the first time and a hint for each task."""
 
-    def __init__(self, worker: PolicyWorker, practice: RolloutPlan, kind: SecondKind) -> None:
+    def __init__(self, worker: PolicyWorker, rollouts: RolloutSpec, kind: HintKind) -> None:
         self._worker = worker
-        self._practice = practice
-        self._kind: SecondKind = kind
+        self._rollouts = rollouts
+        self._kind: HintKind = kind
 
     def __call__(self, iteration: int, failed: Sequence[ScoredGroup], /) -> list[HintedGroup]:
-        """The groups of the tasks that there is help for. Raises TrainingError where there is none for any."""
+        """The groups of all tasks with a hint. Raises TrainingError where no failed task has one."""
         tasks = {group.task.id: group.task for group in failed}
-        firsts = {name: _scorable(failed, name) for name in tasks}
-        told = [self._hints(tasks, firsts, number) for number in range(self._practice.attempts)]
-        helped = [task for name, task in tasks.items() if name in told[0]]
+        firsts: dict[str, list[ScoredTrajectory]] = {task_id: [] for task_id in tasks}
+        for group in failed:
+            firsts[group.task.id] += [member for member in group.members if member.is_scorable]
+        texts = {task.id: self._hint_texts(task, firsts[task.id]) for task in tasks.values()}
+        helped = [task for task in tasks.values() if texts[task.id]]
         if failed and not helped:
             raise TrainingError(
                 f"the environment {self._worker.runtime.kit.name!r} gives no hint for any of {len(tasks)} failed "
-                "tasks; give its kit a method hint(task), or let second attempts be self-repair, which needs none"
+                "tasks; give its kit a method hint(task), or use self-repair, which needs none"
             )
-        made = [self._attempts(helped, hints, iteration, number) for number, hints in enumerate(told)]
+        retries = [
+            self._retry(helped, {task.id: texts[task.id][number] for task in helped}, iteration, number)
+            for number in range(self._rollouts.group_size)
+        ]
         return [
-            self._group(task, [each[place] for each in made], firsts[task.id][0], [each[task.id] for each in told])
-            for place, task in enumerate(helped)
+            HintedGroup(ScoredGroup(task, members), self._hints(firsts[task.id][0].trajectory, texts[task.id]))
+            for task, members in zip(helped, zip(*retries, strict=True), strict=True)
         ]
 
-    def _hints(
-        self, tasks: Mapping[str, Task], firsts: Mapping[str, Sequence[ScoredTrajectory]], number: int
-    ) -> dict[str, str]:
-        """What attempt ``number`` at each task is told, by task; tasks that there is no help for are missing."""
+    def _hint_texts(self, task: Task, firsts: Sequence[ScoredTrajectory]) -> list[str]:
+        """The hint of each retry; empty where the kit has none for the task."""
+        size = self._rollouts.group_size
         if self._kind == "rationalisation":
-            found = {name: hint_of(self._worker.runtime.kit, task) for name, task in tasks.items()}
-            return {name: ANSWER.format(hint) for name, hint in found.items() if hint is not None}
-        return {
-            name: TROUBLE.format(trouble(members[number % len(members)].trajectory))
-            for name, members in firsts.items()
-        }
+            answer = hint_of(self._worker.runtime.kit, task)
+            return [] if answer is None else [ANSWER.format(answer)] * size
+        return [TROUBLE.format(describe_trouble(firsts[number % len(firsts)].trajectory)) for number in range(size)]
 
-    def _attempts(
+    def _retry(
         self, tasks: Sequence[Task], hints: Mapping[str, str], iteration: int, number: int
     ) -> list[ScoredTrajectory]:
-        """One at each task, judged as first attempts are."""
-        worker, practice = self._worker, self._practice
+        """Trajectory ``number`` of each task, evaluated like a first one."""
+        worker, rollouts = self._worker, self._rollouts
         runtime = AgentRuntime(HintedKit(worker.runtime.kit, hints), worker.runtime.limits)
         runtime.adopt(worker.version, worker.engine, worker.renderer)
-        seed = practice.seed * 100_003 + iteration + SECOND_SEED_STEP
-        purpose = Purpose(f"{practice.run}/{iteration}/second", seed, temperature=1.0)
-        made = runtime.attempt([(worker.version, task, number) for task in tasks], purpose)
+        seed = rollouts.seed * 100_003 + iteration + SECOND_SEED_STEP
+        purpose = Purpose(f"{rollouts.run}/{iteration}/second", seed, temperature=1.0)
+        trajectories = runtime.rollout([(worker.version, task, number) for task in tasks], purpose)
         verifier = worker.runtime.kit.verifier
         return [
-            scored(each, practice.earned(each, judge(verifier, task, each)))
-            for task, each in zip(tasks, made, strict=True)
+            score_trajectory(trajectory, rollouts.reward(trajectory, judge(verifier, task, trajectory)))
+            for task, trajectory in zip(tasks, trajectories, strict=True)
         ]
 
-    def _group(
-        self, task: Task, members: Sequence[ScoredTrajectory], first: ScoredTrajectory, texts: Sequence[str]
-    ) -> HintedGroup:
-        """``first``: an attempt without help, which saw how the task begins."""
-        plain = first.trajectory.turns[0].observation
-        return HintedGroup(ScoredGroup(task, tuple(members)), tuple(self._hint(plain, text) for text in texts))
-
-    def _hint(self, plain: Observation, text: str) -> Hint:
+    def _hints(self, first: Trajectory, texts: Sequence[str]) -> tuple[Hint, ...]:
+        """``first``: a trajectory without a hint, whose first observation opens the task."""
         renderer, prompt = self._worker.renderer, self._worker.version.prompt
-        return Hint(text, plain, renderer.open(hinted(plain, text), prompt), renderer.open(plain, prompt))
+        plain = first.turns[0].observation
+        return tuple(
+            Hint(text, plain, renderer.open(hinted(plain, text), prompt), renderer.open(plain, prompt))
+            for text in texts
+        )
 
 
-def trouble(trajectory: Trajectory) -> str:
-    """The last action that was refused, with the answer to it; where none was, the last one, as not what was asked.
+def describe_trouble(trajectory: Trajectory) -> str:
+    """The last refused action with its answer; without a refusal the last action, as not what was asked for.
 
-    Only what the attempt itself saw: a verifier's findings would tell the answer.
+    Uses only what the agent observed: a verifier's findings would reveal the answer.
     """
     answers = [turn.observation for turn in trajectory.turns[1:]] + [trajectory.final_observation]
-    refused = [pair for pair in zip(trajectory.turns, answers, strict=True) if pair[1].is_error]
-    if refused:
-        turn, answer = refused[-1]
-        return f"{turn.text} -> error {answer.code}: {answer.text}"
+    for turn, answer in zip(reversed(trajectory.turns), reversed(answers), strict=True):
+        if answer.is_error:
+            return f"{turn.text} -> error {answer.code}: {answer.text}"
     return f"{trajectory.turns[-1].text} -> not what was asked for"
-
-
-def _scorable(groups: Sequence[ScoredGroup], name: str) -> list[ScoredTrajectory]:
-    """The attempts at a task that could be judged, in order; an attempt that could has turns."""
-    return [member for group in groups if group.task.id == name for member in group.members if member.is_scorable]

@@ -1,9 +1,8 @@
-"""A version in training: its weights, the engine that samples from them, and the groups it is compared in."""
+"""A version in training: its weights, the engine that samples from them, and the groups of its rollouts."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -13,10 +12,10 @@ from upturn.agents import prompt_builder_for
 from upturn.config import AdapterSettings
 from upturn.environments import EnvironmentKit, judge
 from upturn.errors import ModelError
-from upturn.loop.agent_runtime import CONTEXT, SLOTS, AgentRuntime, Purpose, renderer_of
-from upturn.loop.rollouts.state_values import Continuations, measure_values, turn_rewards
+from upturn.loop.agent_runtime import DEFAULT_CONTEXT_TOKENS, SLOTS, AgentRuntime, Purpose, build_renderer
+from upturn.loop.rollouts.state_values import ContinuationSpec, Reward, measure_values, turn_rewards
 from upturn.models import SHIPPED, load_local, local_folder
-from upturn.records import AgentVersion, Evaluation, Task, Trajectory, TrajectorySink
+from upturn.records import AgentVersion, Task, Trajectory, TrajectorySink
 from upturn.training import ScoredGroup, ScoredTrajectory
 from upturn.training.data import Portion
 
@@ -25,15 +24,13 @@ if TYPE_CHECKING:
 
 
 TRAINING_SEED_OFFSET = 1_000_000
-"""Training draws its tasks from streams that neither service nor heldout_results use."""
-_BROKEN = frozenset({"model_error", "environment_error"})
-"""Outcomes that say nothing of the policy."""
+"""Separates the streams of training tasks from those of service and of held-out evaluations."""
 REFILL_SEED_STEP = 10_000_000
-"""Between the seeds of an iteration's own tasks and attempts and those of each further round."""
+"""Separates the seeds of an iteration's own tasks and trajectories from those of each further round."""
 
 
 class TaskSampler:
-    """Which tasks an iteration trains on: a pure function of (seed, iteration), families drawn by weight."""
+    """Training tasks by iteration: a pure function of (seed, iteration), with families drawn by weight."""
 
     def __init__(self, kit: EnvironmentKit, weights: Mapping[str, float], count: int, *, seed: int) -> None:
         self._kit = kit
@@ -43,244 +40,207 @@ class TaskSampler:
         self._count = count
         self._seed = seed
         self._streams: dict[str, Iterator[Task]] = {}
-        self._numbered: dict[str, _Numbered] = {}
+        self._numbered: dict[str, tuple[Iterator[Task], list[Task]]] = {}
+        """By family: a stream, and the tasks that were read from it."""
         self._next = 0
 
     def tasks(self, iteration: int) -> list[Task]:
-        """The iteration's tasks, each once, and none used before as long as the environment has new ones.
+        """The iteration's tasks without repeats, all of them new as long as the environment has new ones.
 
-        Iterations must be asked for in ascending order.
+        Iterations must be requested in ascending order.
         """
         assert iteration >= self._next
-        while self._next < iteration:
-            self._draw(self._next)
-            self._next += 1
-        self._next += 1
-        return self._draw(iteration)
+        tasks: list[Task] = []
+        for number in range(self._next, iteration + 1):
+            tasks = self._draw(number)
+        self._next = iteration + 1
+        return tasks
 
-    def further_tasks(self, iteration: int, attempt: int) -> list[Task]:
-        """As many tasks again, for round ``attempt`` (from 1) of an iteration; fewer where there are no more.
+    def further_tasks(self, iteration: int, number: int) -> list[Task]:
+        """As many tasks again, for refill round ``number`` (from 1) of an iteration; fewer where there are no more.
 
-        A pure function of (seed, iteration, attempt), so that rounds may be asked for in any order.
+        A pure function of (seed, iteration, number), so rounds may be requested in any order.
         """
-        rng = np.random.default_rng([self._seed, iteration, attempt])
-        drawn = Counter(rng.choice(self._families, size=self._count, p=self._shares).tolist())
-        seed = self._seed + TRAINING_SEED_OFFSET + REFILL_SEED_STEP * attempt + iteration
+        counts = self._family_counts(iteration, number)
+        seed = self._seed + TRAINING_SEED_OFFSET + REFILL_SEED_STEP * number + iteration
         return [
             task
             for family in self._families
-            for task in islice(self._kit.tasks(seed=seed, split="train", families=[family]), drawn[family])
+            for task in islice(self._kit.tasks(seed=seed, split="train", families=[family]), counts[family])
         ]
 
     def numbered_tasks(self, portions: Sequence[Portion]) -> list[Task]:
-        """The tasks that a curriculum chose, by family and number; each once, where families have enough."""
-        found: list[Task] = []
+        """The tasks that a curriculum chose by family and number, without repeats within a portion.
+
+        Numbers beyond a family's last task start over at its first.
+        """
+        tasks: list[Task] = []
         for family, first, count in portions:
             if family not in self._numbered:
-                self._numbered[family] = _Numbered(partial(self._stream, family))
-            found += self._numbered[family].tasks(first, count)
-        return found
+                self._numbered[family] = (self._stream(family), [])
+            stream, known = self._numbered[family]
+            known += islice(stream, max(0, first + count - len(known)))
+            assert known, "a trained family has tasks"
+            chosen = (known[number % len(known)] for number in range(first, first + count))
+            tasks += {task.id: task for task in chosen}.values()
+        return tasks
 
     def _draw(self, iteration: int) -> list[Task]:
-        rng = np.random.default_rng([self._seed, iteration])
-        drawn = Counter(rng.choice(self._families, size=self._count, p=self._shares).tolist())
+        counts = self._family_counts(iteration)
         tasks: list[Task] = []
         for family in self._families:
             if family not in self._streams:
                 self._streams[family] = self._stream(family)
-            found = list(islice(self._streams[family], drawn[family]))
-            if len(found) < drawn[family]:  # the stream has ended: begin again, but ask for no task twice at once
+            drawn = list(islice(self._streams[family], counts[family]))
+            if len(drawn) < counts[family]:  # the stream has ended: start over, without repeats in this iteration
                 self._streams[family] = self._stream(family)
-                used = {task.id for task in found}
-                again = (task for task in self._streams[family] if task.id not in used)
-                found += islice(again, drawn[family] - len(found))
-            tasks += found
+                used = {task.id for task in drawn}
+                unused = (task for task in self._streams[family] if task.id not in used)
+                drawn += islice(unused, counts[family] - len(drawn))
+            tasks += drawn
         return tasks
+
+    def _family_counts(self, *entropy: int) -> Counter[str]:
+        rng = np.random.default_rng([self._seed, *entropy])
+        return Counter(rng.choice(self._families, size=self._count, p=self._shares).tolist())
 
     def _stream(self, family: str) -> Iterator[Task]:
         return self._kit.tasks(seed=self._seed + TRAINING_SEED_OFFSET, split="train", families=[family])
 
 
-class _Numbered:
-    """A family's tasks by number; where they have an end they begin again, so that every number is one."""
-
-    def __init__(self, begin: Callable[[], Iterator[Task]]) -> None:
-        self._begin = begin
-        self._stream = begin()
-        self._read = 0
-        self._length: int | None = None
-        """None = no end was seen yet."""
-
-    def tasks(self, first: int, count: int) -> list[Task]:
-        """``count`` tasks from number ``first``; fewer where the family has fewer."""
-        found = [self._task(number) for number in range(first, first + count)]
-        return list({task.id: task for task in found}.values())
-
-    def _task(self, number: int) -> Task:
-        wanted = number if self._length is None else number % self._length
-        if wanted < self._read:
-            self._stream, self._read = self._begin(), 0
-        while True:
-            task = next(self._stream, None)
-            if task is None:
-                assert self._read, "a trained family has tasks"
-                self._length = self._read
-                return self._task(number)
-            self._read += 1
-            if self._read > wanted:
-                return task
-
-
 @dataclass(frozen=True, slots=True)
-class RolloutPlan:
-    """How groups are made."""
+class RolloutSpec:
+    """How the groups of one training step are sampled and rewarded."""
 
     run: str
     """Key of the rollouts in the sink."""
     seed: int
-    attempts: int
-    reward: Callable[[Evaluation], float | None] = lambda evaluation: evaluation.score
-    """What an attempt's outcome is worth, beside what its environment gave for single turns; None = missing."""
-    penalty: Callable[[Trajectory], float] | None = None
-    """What is added to that, 0 or less; None = nothing."""
-    both: Callable[[Trajectory, Evaluation], float | None] | None = None
-    """What an attempt is worth by itself and its outcome together, in place of ``reward`` and ``penalty``; None =
-    those decide."""
+    group_size: int
+    """Trajectories per task."""
+    reward: Reward = lambda _, evaluation: evaluation.score
+    """Reward of a whole trajectory, on top of the environment's rewards for single turns; None means missing."""
     continuations: int = 0
-    """From each state of each attempt, to measure what the state is worth; 0 = the estimator needs no values."""
+    """Continuations from each state of each trajectory, to measure the state's value; 0 means no values."""
     gamma: float = 1.0
-    """Discount per turn of what continuations earn."""
+    """Discount per turn in continuations."""
     refill: int = 0
-    """Which round of further tasks in an iteration; 0 = the iteration's own."""
-
-    def earned(self, trajectory: Trajectory, evaluation: Evaluation) -> float | None:
-        """What an attempt is worth; None = missing."""
-        if self.both is not None:
-            return self.both(trajectory, evaluation)
-        reward = self.reward(evaluation)
-        return reward if reward is None or self.penalty is None else reward + self.penalty(trajectory)
+    """Round of further tasks in an iteration; 0 means the iteration's own tasks."""
 
 
 def in_training(version: AgentVersion) -> AgentVersion:
-    """The name under which rollouts record a version whose weights are being trained; it is stored nowhere."""
+    """The version under the name that its rollouts carry while its weights are trained; it is stored nowhere."""
     return replace(version, version=f"{version.version}-in-training")
 
 
 class PolicyWorker:
-    """Holds one model for training and sampling at once; single use."""
+    """One model that is trained and sampled from in turn; single use."""
 
     def __init__(
         self, runtime: AgentRuntime, version: AgentVersion, adapter: AdapterSettings | None = None
     ) -> None:
-        """Loads the version's weights anew and practises under a name of its own: whoever serves is not touched.
+        """Loads the version's weights again and samples under a name of its own; serving is not affected.
 
-        ``adapter``: what is trained in place of the weights; None = they are. Raises ModelError where it cannot be.
+        ``adapter``: trained in place of the weights; None means that the weights are trained. Raises ModelError
+        where the model cannot be loaded.
         """
         from upturn.models.engine import LocalEngine
 
         local = load_local(version.model)
         self.adapter = adapter
         if adapter is not None:
-            put_on(local.model, adapter, version.model)
+            add_named_adapter(local.model, adapter, version.model)
         self.runtime = runtime
         self.version = in_training(version)
         self.model: PreTrainedModel = local.model
         self.engine: LocalEngine = LocalEngine(
-            local.model, slots=SLOTS, max_length=runtime.limits.max_tokens or CONTEXT
+            local.model, slots=SLOTS, max_length=runtime.limits.max_tokens or DEFAULT_CONTEXT_TOKENS
         )
-        self.renderer = renderer_of(local, version, runtime.kit)
+        self.renderer = build_renderer(local, version, runtime.kit)
         self.prompts = prompt_builder_for(version, runtime.limits, self.renderer)
-        """How its agent makes prompts."""
+        """Builds the prompts of the version's agent."""
 
     def merge(self) -> None:
-        """Puts a whole model in the place of one with an adapter; afterwards nothing is sampled or trained."""
-        from upturn.training.optimisation import merged
+        """Merges the adapter into the model; afterwards nothing may be sampled or trained."""
+        from upturn.training.optimisation import merge_adapter
 
-        self.model = merged(self.model)
+        self.model = merge_adapter(self.model)
 
     def serve_as(self, version: AgentVersion, runtime: AgentRuntime | None = None) -> AgentVersion:
-        """Lets the runtime (None = its own) act as ``version`` with the weights as they are now."""
+        """Serves ``version`` with the present weights in the runtime (None: the worker's own); returns it."""
         self.engine.refresh()
         (runtime or self.runtime).adopt(version, self.engine, self.renderer)
         return version
 
     def sample_groups(
-        self, tasks: Sequence[Task], iteration: int, practice: RolloutPlan, sink: TrajectorySink
+        self, tasks: Sequence[Task], iteration: int, rollouts: RolloutSpec, sink: TrajectorySink
     ) -> list[ScoredGroup]:
-        """Groups of attempts at the tasks with the present weights, at temperature 1; all go to the sink.
+        """Groups of trajectories of the tasks with the present weights, at temperature 1; all go to the sink.
 
-        What a model or an environment broke is missing, whatever a judge makes of it: it says nothing of the
-        policy. Continuations, which measure states, go nowhere. Raises WorldError where an environment cannot be
-        entered again, ModelError where not one attempt could be made.
+        Trajectories that a model or an environment broke are missing, whatever the verifier returns: they are no
+        evidence about the policy. Continuations, which measure states, are not stored. Raises WorldError where an
+        environment cannot be re-entered, ModelError where the model broke every trajectory.
         """
         version = self.serve_as(self.version)
-        key, seed = f"{practice.run}/{iteration}", practice.seed * 100_003 + iteration
-        if practice.refill:
-            key, seed = f"{key}.{practice.refill}", seed + REFILL_SEED_STEP * practice.refill
+        run, key = rollouts.run, f"{rollouts.run}/{iteration}"
+        seed = rollouts.seed * 100_003 + iteration
+        if rollouts.refill:
+            run, key = f"{run}/refill-{rollouts.refill}", f"{key}.{rollouts.refill}"
+            seed += REFILL_SEED_STEP * rollouts.refill
         purpose = Purpose(key, seed, temperature=1.0)
-        jobs = [(version, task, number) for task in tasks for number in range(practice.attempts)]
-        trajectories = self.runtime.attempt(jobs, purpose)
-        verifier = self.runtime.kit.verifier
-        evaluations = [judge(verifier, job[1], each) for job, each in zip(jobs, trajectories, strict=True)]
-        _refuse_broken(trajectories)
-        finished = list(zip((job[1] for job in jobs), trajectories, evaluations, strict=True))
-        run = f"{practice.run}/refill-{practice.refill}" if practice.refill else practice.run
-        sink.append(run, iteration, finished)
-        size = practice.attempts
-        groups = [
-            ScoredGroup(
-                task,
-                tuple(
-                    _scored(trajectories[at], evaluations[at], practice)
-                    for at in range(index * size, (index + 1) * size)
-                ),
-            )
-            for index, task in enumerate(tasks)
+        jobs = [(version, task, number) for task in tasks for number in range(rollouts.group_size)]
+        trajectories = self.runtime.rollout(jobs, purpose)
+        finished = [
+            (task, trajectory, judge(self.runtime.kit.verifier, task, trajectory))
+            for (_, task, _), trajectory in zip(jobs, trajectories, strict=True)
         ]
-        if not practice.continuations:
+        if trajectories and all(trajectory.outcome == "model_error" for trajectory in trajectories):
+            raise ModelError(
+                f"the model failed in all {len(trajectories)} trajectories, in the first with: "
+                f"{trajectories[0].error}; check the model or its engine, then resume"
+            )
+        sink.append(run, iteration, finished)
+        members: list[ScoredTrajectory] = []
+        for _, trajectory, evaluation in finished:
+            if trajectory.outcome in ("model_error", "environment_error"):
+                members.append(score_trajectory(trajectory, None))
+                continue
+            succeeded = None if evaluation.verdict == "missing" else evaluation.is_success
+            members.append(score_trajectory(trajectory, rollouts.reward(trajectory, evaluation), succeeded))
+        size = rollouts.group_size
+        groups = [
+            ScoredGroup(task, tuple(members[index * size : (index + 1) * size])) for index, task in enumerate(tasks)
+        ]
+        if not rollouts.continuations:
             return groups
-        how = Continuations(practice.continuations, practice.earned, practice.gamma)
-        values = replace(purpose, key=f"{purpose.key}/values")
-        return measure_values(self.runtime, version, groups, values, how=how).groups
+        spec = ContinuationSpec(rollouts.continuations, rollouts.reward, rollouts.gamma)
+        return measure_values(
+            self.runtime, version, groups, replace(purpose, key=f"{key}/values"), spec=spec
+        ).groups
 
 
-def put_on(model: "PreTrainedModel", adapter: AdapterSettings, name: str) -> None:
-    """An adapter on the model of that name, whose folder the saved adapter will name as its base."""
-    from upturn.training.optimisation import adapt
+def add_named_adapter(model: "PreTrainedModel", adapter: AdapterSettings, name: str) -> None:
+    """Adds an adapter to the model ``name``, whose folder the saved adapter names as its base."""
+    from upturn.training.optimisation import add_adapter
 
     base = SHIPPED[name] if name in SHIPPED else local_folder(name)
-    adapt(model, adapter, base=str(base.absolute()))
+    add_adapter(model, adapter, base=str(base.absolute()))
 
 
-def _refuse_broken(trajectories: Sequence[Trajectory]) -> None:
-    """An engine that is gone breaks every attempt: rounds of nothing would pass for training."""
-    if trajectories and all(each.outcome == "model_error" for each in trajectories):
-        raise ModelError(
-            f"not one of {len(trajectories)} attempts could be made, the first broke with: "
-            f"{trajectories[0].error}; look at the model or its engine, then resume"
-        )
+def score_trajectory(
+    trajectory: Trajectory, reward: float | None, succeeded: bool | None = None
+) -> ScoredTrajectory:
+    """The trajectory with the rewards of its turns, and with its states' potentials where the environment has them.
 
-
-def _scored(trajectory: Trajectory, evaluation: Evaluation, practice: RolloutPlan) -> ScoredTrajectory:
-    if trajectory.outcome in _BROKEN:
-        return scored(trajectory, None)
-    succeeded = None if evaluation.verdict == "missing" else evaluation.is_success
-    return scored(trajectory, practice.earned(trajectory, evaluation), succeeded)
-
-
-def scored(trajectory: Trajectory, earned: float | None, succeeded: bool | None = None) -> ScoredTrajectory:
-    """The attempt with the rewards of its turns, and with its states' potentials where the environment gives them.
-
-    ``earned`` stands on the last turn; None = missing. An attempt without turns is unscorable. ``succeeded``: what
-    the verifier said; None = nothing.
+    ``reward``: added to the last turn's; None means missing. A trajectory without turns is unscorable.
+    ``succeeded``: the verifier's verdict; None means that there is none.
     """
-    if earned is None or not trajectory.turns:
+    if reward is None or not trajectory.turns:
         return ScoredTrajectory(trajectory, None, succeeded=succeeded)
     potentials = [turn.potential for turn in trajectory.turns if turn.potential is not None]
     is_known = len(potentials) == len(trajectory.turns)
     return ScoredTrajectory(
         trajectory,
-        turn_rewards(trajectory, earned),
+        turn_rewards(trajectory, reward),
         potentials=(*potentials, 0.0) if is_known else None,
         succeeded=succeeded,
     )

@@ -1,9 +1,8 @@
-"""A version in training that an engine at a URL samples from: it gets the weights, and what it returns is checked.
+"""Rollouts that sample from an engine at a URL, which receives the weights and whose tokens are verified.
 
-``RemoteRuntime`` stands where a ``AgentRuntime`` would: the agents, their environments and the training are here,
-the tokens come from there. Before attempts begin the present weights are handed over; afterwards a sample of what
-came back is scored again with them, so that an engine that returns other tokens than it sampled is refused before
-anything is trained on.
+``RemoteRuntime`` replaces an ``AgentRuntime``: agents, environments and training run here, the engine samples
+tokens. Before rollouts start it hands over the present weights. Afterwards it scores a sample of the tokens again
+with these weights, so that an engine that returns other tokens than it sampled is refused before training.
 """
 
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from upturn.config import Limits, OptimiserSettings
 from upturn.environments import EnvironmentKit
 from upturn.errors import ModelError
 from upturn.loop.agent_runtime import AgentRuntime, Engine, Purpose
-from upturn.loop.rollouts.weight_sync import EngineReceiver, Handover
+from upturn.loop.rollouts.weight_sync import WeightSync, sync_with_engine
 from upturn.models import RemoteEngine, Renderer
 from upturn.records import AgentVersion, Task, Trajectory
 from upturn.training import Scorer
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class RemoteRuntime(AgentRuntime):
-    """A runtime whose version in training is sampled by an engine elsewhere. Not thread-safe."""
+    """A runtime whose version in training is sampled by a remote engine. Not thread-safe."""
 
     def __init__(
         self,
@@ -37,40 +36,40 @@ class RemoteRuntime(AgentRuntime):
         *,
         rescoring: RescoringSettings | None = None,
     ) -> None:
-        """``folder``: where weights are handed over, see ``Handover``. ``rescoring``: None = the usual."""
+        """``folder``: of the weights that are handed over, see ``WeightSync``. ``rescoring``: None for defaults."""
         super().__init__(kit, limits)
         self._remote = engine
         self._folder = folder
         self._rescoring = rescoring or RescoringSettings()
-        self._handover: Handover | None = None
+        self._sync: WeightSync | None = None
         self._scorer: Scorer | None = None
         self.rescored: Rescored | None = None
-        """Of the latest attempts; None = there were none at temperature 1."""
+        """Result for the latest rollouts at temperature 1; None means that there were none."""
 
     def follow(self, model: "PreTrainedModel", *, companions: Path | None = None) -> None:
-        """Attempts are made with this model's weights from now on, as they are when the attempts begin."""
+        """Makes further rollouts use this model's weights, as they are when the rollouts start."""
         from upturn.training.optimisation import Trainer
 
-        self._handover = Handover(model, EngineReceiver(self._remote), self._folder, companions=companions)
-        self._scorer = Trainer(model, OptimiserSettings(learning_rate=1.0)).score  # it never takes a step
+        self._sync = sync_with_engine(model, self._remote, self._folder, companions=companions)
+        self._scorer = Trainer(model, OptimiserSettings(learning_rate=1.0)).score  # never takes a step
 
     def adopt(self, version: AgentVersion, engine: Engine, renderer: Renderer) -> None:  # noqa: ARG002
-        """The version is served by the engine elsewhere, whatever samples from its model here."""
+        """Serves the version from the remote engine, whatever engine has its model here."""
         super().adopt(version, self._remote, renderer)
 
-    def attempt(
+    def rollout(
         self,
         jobs: Sequence[tuple[AgentVersion, Task, int]],
         purpose: Purpose,
-        begin: Sequence[BranchPoint] | None = None,
+        branch_points: Sequence[BranchPoint] | None = None,
     ) -> list[Trajectory]:
-        """See ``AgentRuntime.attempt``. Raises TrainingError when a sample of the tokens is not what these weights
-        sample; at temperatures other than 1 nothing is scored again, nor trained on.
+        """See ``AgentRuntime.rollout``. Raises TrainingError when a sample of the tokens does not fit the weights;
+        at temperatures other than 1, which are not trained on, nothing is scored again.
         """
-        if self._handover is None or self._scorer is None:
-            raise ModelError("an engine elsewhere needs the weights of a model: call follow() first")
-        version = self._handover.give()
-        trajectories = super().attempt(jobs, purpose, begin)
+        if self._sync is None or self._scorer is None:
+            raise ModelError("a remote engine needs the weights of a model: call follow() first")
+        version = self._sync.push()
+        trajectories = super().rollout(jobs, purpose, branch_points)
         if purpose.temperature == 1.0:
             self.rescored = rescore(
                 trajectories, self._scorer, version=version, seed=purpose.seed, settings=self._rescoring

@@ -1,8 +1,8 @@
-"""What attempts still earn from each of their states on, measured by continuing them (VinePPO, arXiv 2410.01679).
+"""State values measured by continuing trajectories from each of their states (VinePPO, arXiv 2410.01679).
 
-Attempts that share a history, token for token, share its continuations. All continuations of a call are alive
-together, as many as the runtime has slots, so that they are computed in batches. A continuation whose judgement is
-missing, or whose environment broke, is left out of the mean: missing is not zero.
+Trajectories that share a history, token for token, share its continuations. All continuations of a call run at the
+same time, as many as the runtime has slots, so that they are computed in batches. A continuation that could not be
+verified, or whose environment broke, is left out of the mean: missing is not zero.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,26 +18,26 @@ from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
 from upturn.training import ScoredGroup, ScoredTrajectory, StateValue
 
+Reward: TypeAlias = Callable[[Trajectory, Evaluation], float | None]
+"""Reward of a whole trajectory with its evaluation; None means missing."""
 Returns: TypeAlias = tuple[float, ...]
-_END = StateValue(0.0, None)
-"""After the last turn nothing is earned any more, whatever ended the attempt."""
 
 
-class Continued(NamedTuple):
-    """What continuations earned."""
+class ContinuationReturns(NamedTuple):
+    """Returns of the continuations from the states of groups."""
 
     returns: tuple[tuple[tuple[Returns, ...] | None, ...], ...]
-    """By group, member and turn: one number for each judged continuation from the state before that turn. None = an
-    unscorable member, which is not continued."""
+    """By group, member and turn: one number for each verified continuation from the state before that turn. None
+    for an unscorable member, which is not continued."""
     tokens: int
     """Written by all continuations."""
-    attempts: int
+    continuations: int
     missing: int
-    """Continuations that could not be judged, or whose environment broke."""
+    """Continuations that could not be verified, or whose environment broke."""
 
 
-class Measured(NamedTuple):
-    """Groups whose members know the values of their states."""
+class MeasuredGroups(NamedTuple):
+    """Groups whose members have state values."""
 
     groups: list[ScoredGroup]
     tokens: int
@@ -45,14 +45,14 @@ class Measured(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Continuations:
+class ContinuationSpec:
     """How states are continued."""
 
     count: int
-    """From each state."""
-    earned: Callable[[Trajectory, Evaluation], float | None]
-    """What an attempt earns with its last turn; None = missing. It is given the whole attempt: a continuation's
-    rows come after those of what it goes on from."""
+    """Continuations from each state."""
+    reward: Reward
+    """Receives the whole trajectory: the rows of a continuation follow those of the trajectory that it
+    continues."""
     gamma: float = 1.0
     """Discount per turn."""
 
@@ -71,145 +71,148 @@ def measure_values(
     groups: Sequence[ScoredGroup],
     purpose: Purpose,
     *,
-    how: Continuations,
-) -> Measured:
-    """The groups with ``state_values``. A state none of whose continuations could be judged is not measured."""
-    found = continued(runtime, version, groups, purpose, how=how)
-    return Measured(
-        [
-            replace(
-                group,
-                members=tuple(
-                    member if states is None else with_values(member, states)
-                    for member, states in zip(group.members, of_group, strict=True)
-                ),
-            )
-            for group, of_group in zip(groups, found.returns, strict=True)
-        ],
-        found.tokens,
-    )
+    spec: ContinuationSpec,
+) -> MeasuredGroups:
+    """The groups with ``state_values``; a state without a verified continuation has none."""
+    result = sample_continuations(runtime, version, groups, purpose, spec=spec)
+    measured = [
+        replace(
+            group,
+            members=tuple(
+                member if states is None else add_state_values(member, states)
+                for member, states in zip(group.members, group_returns, strict=True)
+            ),
+        )
+        for group, group_returns in zip(groups, result.returns, strict=True)
+    ]
+    return MeasuredGroups(measured, result.tokens)
 
 
-def with_values(member: ScoredTrajectory, states: Sequence[Returns]) -> ScoredTrajectory:
-    """The member with the mean of each state's returns; an empty state is not measured."""
-    values = (StateValue(fmean(each), len(each)) if each else None for each in states)
-    return replace(member, state_values=(*values, _END))
+def add_state_values(member: ScoredTrajectory, states: Sequence[Returns]) -> ScoredTrajectory:
+    """The member with the mean return of each state, None for a state without returns.
+
+    After the last turn nothing more is earned, however the trajectory ended.
+    """
+    values = (StateValue(fmean(returns), len(returns)) if returns else None for returns in states)
+    return replace(member, state_values=(*values, StateValue(0.0, None)))
 
 
-def continued(
+def sample_continuations(
     runtime: AgentRuntime,
     version: AgentVersion,
     groups: Sequence[ScoredGroup],
     purpose: Purpose,
     *,
-    how: Continuations,
-) -> Continued:
+    spec: ContinuationSpec,
+) -> ContinuationReturns:
     """Continues every scorable member from the state before each of its turns, with the version as it serves now.
 
-    Raises WorldError where the environment does not repeat itself, or breaks so often that an attempt's first state
-    has no value.
+    Raises WorldError where the environment is not deterministic, or breaks so often that the first state of a
+    trajectory has no value.
     """
-    states, keys = _entered(runtime, groups)
-    jobs = [(version, state.task, number) for state in states.values() for number in range(how.count)]
-    begin = [state.branch_point for state in states.values() for _ in range(how.count)]
-    made = runtime.attempt(jobs, purpose, begin)
+    states, keys = _collect_states(runtime, groups)
+    jobs = [(version, state.task, number) for state in states.values() for number in range(spec.count)]
+    starts = [state.branch_point for state in states.values() for _ in range(spec.count)]
+    continuations = runtime.rollout(jobs, purpose, starts)
     rewards = [
         None
-        if trajectory.outcome == "environment_error"  # whatever a verifier makes of it
-        else how.earned(full_trajectory(trajectory, each), judge(runtime.kit.verifier, job[1], trajectory))
-        for job, each, trajectory in zip(jobs, begin, made, strict=True)
+        if continuation.outcome == "environment_error"  # whatever the verifier returns for it
+        else spec.reward(full_trajectory(continuation, start), judge(runtime.kit.verifier, task, continuation))
+        for (_, task, _), start, continuation in zip(jobs, starts, continuations, strict=True)
     ]
-    earned: dict[_Key, Returns] = {}
-    for place, (key, state) in enumerate(states.items()):
-        at = range(place * how.count, (place + 1) * how.count)
-        earned[key] = tuple(
-            _return(made[each], reward, after=len(state.branch_point.turns), gamma=how.gamma)
-            for each in at
-            if (reward := rewards[each]) is not None
+    returns: dict[_Key, Returns] = {}
+    for index, (key, state) in enumerate(states.items()):
+        own = slice(index * spec.count, (index + 1) * spec.count)
+        returns[key] = tuple(
+            _discounted_return(continuation, reward, after=len(state.branch_point.turns), gamma=spec.gamma)
+            for continuation, reward in zip(continuations[own], rewards[own], strict=True)
+            if reward is not None
         )
-    _check_first(states, earned, made)
-    return Continued(
+    _check_first_states(states, returns, continuations)
+    return ContinuationReturns(
         tuple(
-            tuple(None if own is None else tuple(earned[key] for key in own) for own in of_group)
-            for of_group in keys
+            tuple(None if member is None else tuple(returns[key] for key in member) for member in group)
+            for group in keys
         ),
-        sum(trajectory.usage.written_tokens for trajectory in made),
-        len(made),
-        sum(reward is None for reward in rewards),
+        sum(continuation.usage.written_tokens for continuation in continuations),
+        len(continuations),
+        rewards.count(None),
     )
 
 
-def written_from_states(runtime: AgentRuntime, groups: Sequence[ScoredGroup]) -> int:
-    """Tokens that the members wrote from each of their states on, states that they share once: about as many as one
-    continuation of each would write. Raises WorldError as ``continued`` does."""
-    attempts = {member.trajectory.id: member.trajectory for group in groups for member in group.members}
+def count_tokens_after_states(runtime: AgentRuntime, groups: Sequence[ScoredGroup]) -> int:
+    """Tokens that the members wrote after each of their distinct states: an estimate of one continuation of each.
+
+    Raises WorldError as ``sample_continuations`` does.
+    """
+    trajectories = {member.trajectory.id: member.trajectory for group in groups for member in group.members}
     return sum(
         span.stop - span.start
-        for state in _entered(runtime, groups).states.values()
-        for row in attempts[state.branch_point.source].rows
+        for state in _collect_states(runtime, groups).states.values()
+        for row in trajectories[state.branch_point.source].rows
         for span in row.spans
         if span.turn >= len(state.branch_point.turns)
     )
 
 
-class _Entered(NamedTuple):
-    """The states of scorable members."""
-
+class _CollectedStates(NamedTuple):
     states: dict[_Key, _State]
-    """In the order in which they were met."""
+    """The distinct states of scorable members, in order of appearance."""
     keys: list[list[list[_Key] | None]]
-    """By group, member and turn; None = an unscorable member."""
+    """By group, member and turn; None for an unscorable member."""
 
 
-def _entered(runtime: AgentRuntime, groups: Sequence[ScoredGroup]) -> _Entered:
-    found = _Entered({}, [])
+def _collect_states(runtime: AgentRuntime, groups: Sequence[ScoredGroup]) -> _CollectedStates:
+    states: dict[_Key, _State] = {}
+    keys: list[list[list[_Key] | None]] = []
     for group in groups:
-        found.keys.append([])
+        task, group_keys = group.task, list[list[_Key] | None]()
+        keys.append(group_keys)
         for member in group.members:
             if not member.is_scorable:
-                found.keys[-1].append(None)
+                group_keys.append(None)
                 continue
-            own = branch_points(member.trajectory, group.task, runtime.kit.environment(group.task))
-            found.keys[-1].append([_key(group.task, each) for each in own])
-            for each in own:
-                found.states.setdefault(_key(group.task, each), _State(group.task, each))
-    return found
+            points = branch_points(member.trajectory, task, runtime.kit.environment(task))
+            member_keys = [_key(task, point) for point in points]
+            group_keys.append(member_keys)
+            for key, point in zip(member_keys, points, strict=True):
+                states.setdefault(key, _State(task, point))
+    return _CollectedStates(states, keys)
 
 
-def _check_first(states: Mapping[_Key, _State], earned: Mapping[_Key, Returns], made: Sequence[Trajectory]) -> None:
-    """Raises WorldError where continuations broke and an attempt's first state has no value.
+def _check_first_states(
+    states: Mapping[_Key, _State], returns: Mapping[_Key, Returns], continuations: Sequence[Trajectory]
+) -> None:
+    """Raises WorldError where continuations broke and the first state of a trajectory has no value.
 
-    No credit can do without that one; later states may be missing where the estimator allows it.
+    Every estimator needs that value; later states may be missing where the estimator allows it.
     """
-    broken = [each.error for each in made if each.outcome == "environment_error"]
-    lost = [state for key, state in states.items() if not state.branch_point.turns and not earned[key]]
-    if broken and lost:
+    errors = [continuation.error for continuation in continuations if continuation.outcome == "environment_error"]
+    missing = [state for key, state in states.items() if not state.branch_point.turns and not returns[key]]
+    if errors and missing:
         raise WorldError(
-            f"{len(broken)} of {len(made)} continuations ended in environment_error, so the first state of attempt "
-            f"{lost[0].branch_point.source!r} has no value; the first broke with {broken[0]}; mend the "
-            "environment's restore(), reset() or step(), or let snapshot() raise NotImplementedError to have "
+            f"{len(errors)} of {len(continuations)} continuations ended in environment_error, so the first state "
+            f"of trajectory {missing[0].branch_point.source!r} has no value; the first error was {errors[0]}; fix "
+            "the environment's restore(), reset() or step(), or let snapshot() raise NotImplementedError to have "
             "actions repeated instead"
         )
 
 
-def turn_rewards(trajectory: Trajectory, earned: float) -> Returns:
-    """What the environment gave for each turn; the last one, where the outcome was decided, has ``earned`` too.
-
-    Of an attempt with turns.
-    """
+def turn_rewards(trajectory: Trajectory, reward: float) -> Returns:
+    """The environment's reward for each turn, with ``reward`` added to the last one. Needs at least one turn."""
     *before, last = (turn.reward for turn in trajectory.turns)
-    return (*before, last + earned)
+    return (*before, last + reward)
 
 
-def _return(continuation: Trajectory, earned: float, *, after: int, gamma: float) -> float:
-    """The discounted sum of its rewards from turn ``after`` on; it may have ended before that turn."""
+def _discounted_return(continuation: Trajectory, reward: float, *, after: int, gamma: float) -> float:
+    """Discounted sum of the rewards from turn ``after`` on; the continuation may have ended before that turn."""
     if len(continuation.turns) <= after:
-        return earned
-    return fsum(gamma**turn * reward for turn, reward in enumerate(turn_rewards(continuation, earned)[after:]))
+        return reward
+    return fsum(gamma**turn * value for turn, value in enumerate(turn_rewards(continuation, reward)[after:]))
 
 
-def _key(task: Task, branch_point: BranchPoint) -> _Key:
-    """Equal where everything that was read and written is."""
-    read = tuple((turn.observation.text, turn.text) for turn in branch_point.turns)
-    tokens = tuple(row.token_ids for row in branch_point.rows)
-    return task.id, (read, tokens, branch_point.observation.text, branch_point.observation.code)
+def _key(task: Task, point: BranchPoint) -> _Key:
+    """Equal for states with the same history, read and written."""
+    texts = tuple((turn.observation.text, turn.text) for turn in point.turns)
+    tokens = tuple(row.token_ids for row in point.rows)
+    return task.id, (texts, tokens, point.observation.text, point.observation.code)

@@ -1,19 +1,18 @@
-"""Weights for whoever samples elsewhere: saved as a folder that is named by their hash, and taken from there.
+"""Hand-over of weights to a sampler elsewhere, as a folder that is named after their hash.
 
-The hash is the version: it stands in every generation, so in every trajectory, and whoever collects compares it
-with the weights that were promised (``AheadCollect``). A checkpoint folder is one that ``save_version`` wrote; an
-adapter folder is one of PEFT's, the base model's weights stay where they are. Folders are whole or not there; the
-newest two are kept, since a worker that replaces another still loads from them.
+The hash is the version: every generation, and so every trajectory, carries it, and ``AheadCollect`` compares it
+with the weights that were promised. A checkpoint folder is one that ``save_version`` wrote; an adapter folder has
+PEFT's format, without the base model's weights. A folder is complete or absent. The newest two are retained, since
+a replacement worker still loads from them.
 """
 
 import asyncio
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from upturn.agents import WorkerPool
 from upturn.errors import TrainingError
 from upturn.models import RemoteEngine, WeightsForm
 
@@ -21,79 +20,47 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel
 
-_KEPT = 2
-_NAMED = re.compile("[0-9a-f]{32}")
-"""A folder of weights is called like ``weights_hash`` writes them."""
+_RETAINED = 2
+_WEIGHTS_FOLDER = re.compile("[0-9a-f]{32}")
+"""Format of ``weights_hash``."""
 
 
-class Receiver(Protocol):
-    """Whoever samples with weights that are handed over."""
-
-    @property
-    def form(self) -> WeightsForm:
-        """What it takes: folders of whole models, or of adapters."""
-
-    def take(self, folder: Path, version: str) -> None:
-        """Samples with the weights in the folder when it returns. The caller has no requests under way."""
-
-
-class EngineReceiver:
-    """An engine at a URL. Not for use on an event loop."""
-
-    def __init__(self, engine: RemoteEngine) -> None:
-        self._engine = engine
-
-    @property
-    def form(self) -> WeightsForm:
-        """As its dialect says."""
-        return self._engine.form
-
-    def take(self, folder: Path, version: str) -> None:
-        """Raises ModelError when it cannot."""
-        asyncio.run(self._engine.load_weights(folder, version))
-
-
-class CrewReceiver:
-    """Workers of a cluster, which take whole models."""
-
-    form: WeightsForm = "checkpoint"
-
-    def __init__(self, crew: WorkerPool) -> None:
-        self._crew = crew
-
-    def take(self, folder: Path, version: str) -> None:
-        """Raises ClusterError when one of them cannot."""
-        self._crew.load_weights(str(folder), version)
-
-
-class Handover:
-    """From one model to one receiver. Not thread-safe: whoever samples ahead has both for itself."""
+class WeightSync:
+    """Copies one model's weights to one sampler. Not thread-safe: sampling ahead needs one of its own."""
 
     def __init__(
-        self, model: "PreTrainedModel", receiver: Receiver, folder: Path, *, companions: Path | None = None
+        self,
+        model: "PreTrainedModel",
+        load: Callable[[Path, str], None],
+        folder: Path,
+        *,
+        form: WeightsForm = "checkpoint",
+        companions: Path | None = None,
     ) -> None:
-        """``model``: whose weights are handed over, or that holds those which are given.
+        """``model``: its weights are handed over, or it holds those that ``push`` receives.
 
-        ``folder``: where the folders of weights lie, readable for the receiver under the same path, and for this
-        handover alone: it removes older ones. ``companions``: a folder whose tokenizer and other files go along
-        with whole models; None = weights and config alone. Who takes whole models is given an adapter merged.
-        Raises TrainingError when the receiver takes adapters and the model has none.
+        ``load``: loads the weights in a folder into the sampler, which has no requests in progress. ``folder``:
+        holds the folders of weights, has the same path for the sampler, and belongs to this object alone, which
+        removes older ones. ``form``: whole models, into which an adapter is merged, or adapters. ``companions``: a
+        folder whose tokenizer and other files are copied along with whole models; None means weights and config
+        alone. Raises TrainingError when the sampler takes adapters and the model has none.
         """
         self._model = model
-        self._receiver = receiver
+        self._load = load
         self._folder = folder.absolute()
+        self._form = form
         self._companions = companions
-        self._given: str | None = None
-        if receiver.form == "adapter" and not getattr(model, "peft_config", None):
+        self._pushed: str | None = None
+        if form == "adapter" and not getattr(model, "peft_config", None):
             raise TrainingError(
                 f"the engine takes adapters while it runs, {type(model).__name__} has no adapter: train with LoRA "
                 "(lora.rank), or sample with SGLang or workers, which take whole models"
             )
 
-    def give(self, weights: "Mapping[str, Tensor] | None" = None) -> str:
-        """Hands over ``weights``, or the model's as they are (None); returns their hash. The same again is a no-op.
+    def push(self, weights: "Mapping[str, Tensor] | None" = None) -> str:
+        """Hands over ``weights`` (None: the model's present ones), unless the sampler has them; returns their hash.
 
-        Raises TrainingError where saved weights would load as others, and whatever the receiver raises.
+        Raises TrainingError where the saved weights would load as different ones, and whatever ``load`` raises.
         """
         from upturn.models.engine import weights_hash
         from upturn.training.distributed import restore_weights
@@ -102,16 +69,16 @@ class Handover:
         if weights is not None:
             restore_weights(self._model, weights)
         version = weights_hash(self._model)
-        if version == self._given:
+        if version == self._pushed:
             return version
         target = self._folder / version
-        if self._receiver.form == "adapter":
+        if self._form == "adapter":
             save_adapter(self._model, target)
         else:
             self._save_checkpoint(target, version)
-        self._receiver.take(target, version)
-        self._given = version
-        self._forget(target)
+        self._load(target, version)
+        self._pushed = version
+        self._remove_older(target)
         return version
 
     def _save_checkpoint(self, target: Path, version: str) -> None:
@@ -122,13 +89,24 @@ class Handover:
         if saved != version:
             raise TrainingError(
                 f"weights with hash {version!r} load as {saved!r}: only float32 weights can be handed over, since "
-                "each token is stamped with the hash of what sampled it; train in float32 (precision='bfloat16' "
-                "keeps such weights)"
+                "each token is stamped with the hash of the weights that sampled it; train in float32 "
+                "(precision='bfloat16' keeps such weights)"
             )
 
-    def _forget(self, newest: Path) -> None:
-        """Removes all folders of weights but the newest. Nothing else that lies there is touched."""
-        others = [each for each in self._folder.iterdir() if _NAMED.fullmatch(each.name) and each != newest]
-        others.sort(key=lambda each: each.stat().st_mtime)
-        for folder in others[: max(0, len(others) - (_KEPT - 1))]:
-            shutil.rmtree(folder, ignore_errors=True)
+    def _remove_older(self, newest: Path) -> None:
+        """Removes all but the newest folders of weights; other content of the folder is not touched."""
+        older = [path for path in self._folder.iterdir() if _WEIGHTS_FOLDER.fullmatch(path.name) and path != newest]
+        older.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+        for path in older[_RETAINED - 1 :]:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def sync_with_engine(
+    model: "PreTrainedModel", engine: RemoteEngine, folder: Path, *, companions: Path | None = None
+) -> WeightSync:
+    """Hand-over to an engine at a URL, in the form that its dialect takes. Not for use on an event loop."""
+
+    def load(path: Path, version: str) -> None:
+        asyncio.run(engine.load_weights(path, version))
+
+    return WeightSync(model, load, folder, form=engine.form, companions=companions)

@@ -1,4 +1,4 @@
-"""A run under way: its folder, journal, pool, agents and router, opened together and closed together."""
+"""A run's context: its folder, journal, pool, agents and router, opened and closed together."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -14,11 +14,10 @@ from upturn.arbiter import AgentRegistry, DiscountedThompson, Router, RuleBasedR
 from upturn.config import AdapterSettings, AgentConfig, Config, Limits
 from upturn.environments import EnvironmentKit
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
-from upturn.loop.failure_summary import TroubleProgress
+from upturn.loop.failure_summary import FailureProgress
 from upturn.loop.progress import Progress
 from upturn.loop.run.journal import Journal
-from upturn.loop.run.preflight import checked_kit
-from upturn.loop.run.settings import adapter_settings
+from upturn.loop.run.preflight import load_checked_kit
 from upturn.loop.run.task_source import served_families, trained_families
 from upturn.loop.service import Service
 from upturn.pool import Pool
@@ -31,17 +30,17 @@ LearnedPolicy = DiscountedThompson | RuleBasedRouting | Uniform
 
 @dataclass
 class Position:
-    """Where a run stands, which is all that changes in a context."""
+    """Progress of a run: the mutable part of its context."""
 
     tasks_served: int = 0
-    """Of the stream of this run's service."""
+    """Tasks taken from the service's stream."""
     cycle: int = 1
-    """Which turn of the loop this is."""
+    """Number of the current cycle of the loop."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """What the steps of a run read. Router, journal and pool have states of their own."""
+    """What the steps of a run share. Router, journal and pool are mutable."""
 
     config: Config
     run_dir: Path
@@ -55,43 +54,42 @@ class Context:
     service: Service
     progress: Progress
     world: World | None = None
-    """The processes that train together, of which this is the first; None = it trains alone."""
+    """The processes that train together, of which this is the first; None means a single process."""
     sampler_key: str = ""
-    """What the engine of ``[rollouts]`` is shown; empty = none."""
+    """API key of the engine of ``[rollouts]``; empty means none."""
     position: Position = field(default_factory=Position)
-    """Where the run stands."""
 
     @property
     def seed(self) -> int:
-        """Everything random in this run is derived from it."""
+        """The seed that everything random in this run is derived from."""
         return self.config.run.seed
 
     @property
     def adapter(self) -> AdapterSettings | None:
-        """What is trained in place of a whole model; None = that is trained."""
+        """The adapter that is trained; None means that whole models are trained."""
         return adapter_settings(self.config, seed=self.seed)
 
     @property
     def tenant(self) -> str:
-        """Whose evidence this run makes."""
+        """The tenant that the run's records belong to."""
         return self.config.pool.tenant
 
     @property
     def families(self) -> list[str]:
-        """Families that are served."""
+        """Served families."""
         return served_families(self.config, self.kit)
 
     @property
     def trained_families(self) -> list[str]:
-        """Families that are trained and evaluated."""
+        """Families for training and held-out evaluation."""
         return trained_families(self.config, self.kit)
 
     def finish(self) -> None:
         """Marks the run as done in the pool."""
         self.pool.append(self._run("done"))
 
-    def begin(self) -> None:
-        """Marks the run as running in the pool, unless it was done already."""
+    def start(self) -> None:
+        """Marks the run as running in the pool, unless the pool has it already."""
         if not any(run.id == self.run_id for run in self.pool.states(Run)):
             self.pool.append(self._run("running"))
 
@@ -100,14 +98,14 @@ class Context:
         return Run(self.run_id, command, self.config.config_hash, self.seed, __version__, state)
 
     def next_tasks(self, count: int) -> list[Task]:
-        """The next tasks of the service's stream, which depends on the run's seed only."""
+        """The next tasks of the service's stream, a pure function of the run's seed."""
         stream = self.kit.tasks(seed=self.seed, split="train", families=self.families)
         tasks = list(islice(stream, self.position.tasks_served, self.position.tasks_served + count))
         self.position.tasks_served += len(tasks)
         return tasks
 
     def routing_state(self) -> JsonValue:
-        """What serving has changed besides the pool: to be journalled after each step that serves."""
+        """State that serving changes besides the pool; to be journalled after each step that serves."""
         return {
             "policy": self.policy.state(),
             "registry": self.router.registry.state(),
@@ -115,7 +113,7 @@ class Context:
         }
 
     def restore_routing(self, state: JsonValue) -> None:
-        """Goes back to a journalled state."""
+        """Restores a journalled state."""
         assert isinstance(state, dict)
         self.policy.restore(str(state["policy"]))
         self.router.registry.restore(str(state["registry"]))
@@ -124,7 +122,7 @@ class Context:
         self.position.tasks_served = served
 
     def purpose(self, name: str, temperature: float | None = None) -> Purpose:
-        """Attempts of this run under a name of their own."""
+        """Identifies rollouts of this run by a name."""
         return Purpose(f"{self.run_id}/{name}", self.seed, temperature)
 
 
@@ -138,17 +136,18 @@ def open_run(
     api_keys: Mapping[str, str] | None = None,
     world: World | None = None,
 ) -> Iterator[Context]:
-    """Opens the run in ``run_dir``, begun here or before; raises ConfigError for what it names and is not there.
+    """Opens a new or interrupted run in ``run_dir``.
 
-    ``api_keys``: by the environment variable that holds them (``config.api_keys``); None = none is needed. Raises
-    JournalError when the folder holds another run, StoreBusyError when its pool is in use.
+    ``api_keys``: by the environment variable that holds them (``config.api_keys``); None means that none is needed.
+    Raises ConfigError for names that cannot be resolved, JournalError when the folder holds another run,
+    StoreBusyError when its pool is in use.
     """
-    kit = checked_kit(config)
+    kit = load_checked_kit(config)
     needs_torch = any(agent.kind == "local_model" for agent in config.agents)
     with (
         Journal.open(run_dir, config_hash=config.config_hash, version=__version__, command=command) as journal,
         Pool.open(config.pool.path or run_dir / "pool.db") as pool,
-        torch_set(_threads(config, world)) if needs_torch else nullcontext(),
+        configure_torch(_threads(config, world)) if needs_torch else nullcontext(),
     ):
         (run_dir / "config.json").write_text(config.to_json())
         keys = api_keys or {}
@@ -158,22 +157,22 @@ def open_run(
         policy = policy_of(config)
         registry = AgentRegistry()
         for agent in config.agents:
-            version = keep_agent_version(pool, version_of(agent))
+            version = store_agent_version(pool, version_of(agent))
             registry.add(version, max_concurrent=agent.load_cap)
         run_id = run_dir.name
         router = Router(registry, policy, RunKey(run_id, config.run.seed))
         service = Service(runtime, router, pool, Purpose(f"{run_id}/service", config.run.seed))
-        told = TroubleProgress(progress, service.troubles)
+        progress = FailureProgress(progress, service.failures)
         key = keys.get(config.rollouts.api_key_env, "")
         context = Context(
-            config, run_dir, run_id, journal, pool, kit, runtime, router, policy, service, told, world, key
+            config, run_dir, run_id, journal, pool, kit, runtime, router, policy, service, progress, world, key
         )
-        context.begin()
+        context.start()
         yield context
 
 
-def keep_agent_version(pool: Pool, version: AgentVersion) -> AgentVersion:
-    """Stores the version, and gives it a name of its own where a shared pool knows its name from another run."""
+def store_agent_version(pool: Pool, version: AgentVersion) -> AgentVersion:
+    """Stores the version; renames it first where the pool holds another version with its name."""
     if any(known.id == version.id and known != version for known in pool.agent_versions()):
         digest = hashlib.blake2b(fields_json(version).encode(), digest_size=4).hexdigest()
         version = replace(version, version=f"{version.version}-{digest}")
@@ -213,13 +212,19 @@ def version_of(agent: AgentConfig) -> AgentVersion:
     )
 
 
+def adapter_settings(config: Config, *, seed: int) -> AdapterSettings | None:
+    """``[lora]``, with this seed unless it has its own; None means that whole models are trained."""
+    lora = config.lora
+    return replace(lora, seed=seed) if lora is not None and lora.seed is None else lora
+
+
 def limits_of(config: Config) -> Limits:
-    """What one attempt may take."""
-    return Limits(**{each.name: getattr(config.environment, each.name) for each in fields(Limits)})
+    """The configured limits of one rollout."""
+    return Limits(**{limit.name: getattr(config.environment, limit.name) for limit in fields(Limits)})
 
 
 def policy_of(config: Config) -> LearnedPolicy:
-    """The configured routing policy, knowing nothing yet."""
+    """The configured routing policy, untrained."""
     routing = config.routing
     tally = Tally(discount=routing.discount)
     if routing.policy == "thompson":
@@ -230,16 +235,16 @@ def policy_of(config: Config) -> LearnedPolicy:
 
 
 def _threads(config: Config, world: World | None) -> int:
-    """Of torch, in each process: as configured, else this process's cores, which all of them share."""
+    """Torch threads per process: as configured, else an equal share of the available cores."""
     processes = 1 if world is None else world.size
     return config.run.threads or default_threads(usable_cores(), cpu_quota(), processes=processes)
 
 
 @contextmanager
-def torch_set(threads: int) -> Iterator[None]:
-    """Threads are set, never left to chance: two torch processes that each take all cores crawl.
+def configure_torch(threads: int) -> Iterator[None]:
+    """Sets the number of torch threads, and flushes denormal numbers to 0, inside the context.
 
-    Numbers below 2^-1022 count as 0 meanwhile, here and in torch: they slow small models down and say nothing.
+    Two torch processes that each use all cores are very slow, and so are small models with denormal numbers.
     """
     import torch
 

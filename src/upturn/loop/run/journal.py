@@ -1,12 +1,12 @@
-"""Durable steps: long work that resumes where it stopped, with the same result as if it had not stopped.
+"""Durable steps: long work that resumes after an interruption, with the same result as without it.
 
-A run folder holds ``journal.jsonl``, one JSON object a line, appended and synced to disk before a step counts as
-done. A finished step is never run again: its recorded result is handed back. A step that was interrupted is run
-again from its start, so a step must either have no effect outside the run folder or be safe to repeat.
+A run folder holds ``journal.jsonl``, one JSON object per line, appended and synced to disk before a step counts as
+done. A finished step never runs again: its recorded result is returned. An interrupted step runs again from its
+start, so a step must either have no effect outside the run folder or be safe to repeat.
 
-The first line names the configuration, version and command; a journal of other ones is refused. A last line cut off
-by ``kill -9`` or a full disk is dropped and counted; any other damage is refused. One process at a time holds the
-journal (``flock``). Not covered: network file systems without ``flock``, and steps run from several threads.
+The first line names the configuration, version and command; a journal with different ones is refused. A last line
+cut off by ``kill -9`` or a full disk is dropped and counted; other damage is an error. One process at a time holds
+the journal (``flock``). Not covered: network file systems without ``flock``, and steps run from several threads.
 """
 
 import fcntl
@@ -24,59 +24,54 @@ from upturn.records import JsonValue, fields_json, from_fields
 
 FILE_NAME = "journal.jsonl"
 FORMAT = 1
-"""Raised when the meaning of the lines changes."""
+"""Incremented when the meaning of the lines changes."""
 
 T = TypeVar("T")
 _Event = dict[str, Any]  # one line of the file, as JSON reads it
 
 
-def now() -> datetime:
-    """The present moment, UTC."""
-    return datetime.now(UTC)
-
-
 class JournalKey(NamedTuple):
-    """What must be the same for a run to go on."""
+    """What must be the same for a run to resume."""
 
     config_hash: str
     version: str
-    """Of Upturn."""
+    """Upturn's version."""
     command: str
 
 
 class StepProgress(NamedTuple):
-    """One step as far as it got."""
+    """Progress of one step."""
 
     name: str
     is_finished: bool
     started: str
-    """ISO 8601, UTC, of its last start."""
+    """Time of its last start, ISO 8601, UTC."""
     seconds: float | None
-    """None = not finished."""
+    """None means that it is not finished."""
     starts: int
-    """More than 1: it was interrupted and run again."""
+    """More than 1 if it was interrupted."""
 
 
 class JournalProgress(NamedTuple):
-    """A run as its journal tells it."""
+    """Progress of a run."""
 
     key: JournalKey
     steps: tuple[StepProgress, ...]
     """In the order of their first start."""
     opened: int
-    """Times a process took up the run; 1 = it was never interrupted."""
+    """Times that a process opened the run; 1 means that it was never interrupted."""
     torn_lines: int
     """Cut-off lines dropped so far."""
     pid: int | None
-    """Process that works on the run now; None = none does."""
+    """Process that holds the journal now; None means that there is none."""
 
 
 @dataclass(slots=True)
 class _Contents:
-    """What the lines of a journal say."""
+    """The state that the lines of a journal add up to."""
 
     key: JournalKey | None = None
-    """None = no complete first line: nothing was journalled yet."""
+    """None without a complete first line."""
     started: dict[str, tuple[str, int]] = field(default_factory=dict)
     """By step: its last start and the number of starts."""
     finished: dict[str, tuple[JsonValue, float]] = field(default_factory=dict)
@@ -84,10 +79,10 @@ class _Contents:
     opened: int = 0
     torn_lines: int = 0
     last_pid: int | None = None
-    """Of the process that opened the journal last."""
+    """The last process that opened the journal."""
 
-    def take(self, event: _Event) -> None:
-        """Adds one line; raises KeyError or TypeError for what no version of this format wrote."""
+    def add(self, event: _Event) -> None:
+        """Adds one line; raises KeyError or TypeError for an event that is not of this format."""
         match event["event"]:
             case "journal":
                 if event["format"] != FORMAT:
@@ -114,7 +109,7 @@ class Journal:
         self._descriptor = descriptor
         self._contents = contents
         self._clock = clock
-        self._called: set[str] = set()
+        self._used_names: set[str] = set()
 
     @classmethod
     def open(
@@ -124,9 +119,9 @@ class Journal:
         config_hash: str,
         version: str,
         command: str,
-        clock: Callable[[], datetime] = now,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> Self:
-        """Begins the run in ``run_dir`` (made if missing), or goes on with the one that is there.
+        """Opens the journal of a new or interrupted run in ``run_dir``, which is created if missing.
 
         Raises JournalError when another process holds it, when it belongs to another configuration, version or
         command, or when it is damaged.
@@ -135,9 +130,10 @@ class Journal:
         path = run_dir / FILE_NAME
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
-            if not _locks(descriptor):
+            if not _try_lock(descriptor):
+                holder = _read(path.read_bytes(), path)[0].last_pid
                 raise JournalError(
-                    f"the run {str(run_dir)!r} is being worked on by process {_holder(path)}; "
+                    f"process {holder or 'unknown'} is working on the run {str(run_dir)!r}; "
                     "wait until it ends, stop it, or start a new run"
                 )
             text = path.read_bytes()
@@ -166,15 +162,15 @@ class Journal:
         encode: Callable[[T], JsonValue],
         decode: Callable[[JsonValue], T],
     ) -> T:
-        """The result of the step ``name``: recorded if it finished before, else of running ``function`` now.
+        """The result of the step ``name``: the recorded one if it has finished, else that of ``function``.
 
-        What is returned has gone through ``encode`` and ``decode`` in both cases, so a resumed run sees exactly
-        what an undisturbed one sees. Raises JournalError if the name was used before in this process, and whatever
-        ``function`` raises (the step then counts as not finished); ValueError if the result holds a NaN.
+        The result has passed through ``encode`` and ``decode`` in both cases, so that resumed and uninterrupted
+        runs see the same. Raises JournalError if the name was used before in this process, whatever ``function``
+        raises (the step then counts as not finished), and ValueError if the result holds a NaN.
         """
-        if name in self._called:
-            raise JournalError(f"step {name!r} was called twice in one run; give each step a name of its own")
-        self._called.add(name)
+        if name in self._used_names:
+            raise JournalError(f"step {name!r} was called twice in one run; give each step a unique name")
+        self._used_names.add(name)
         if name not in self._contents.finished:
             started = self._clock()
             self._append({"event": "started", "step": name, "at": started.isoformat()})
@@ -192,8 +188,8 @@ class Journal:
         return decode(self._contents.finished[name][0])
 
     def json_step(self, name: str, function: Callable[[], JsonValue]) -> JsonValue:
-        """``step`` for a result that is JSON already."""
-        return self.step(name, function, encode=_same, decode=_same)
+        """``step`` for a result that is JSON."""
+        return self.step(name, function, encode=lambda result: result, decode=lambda stored: stored)
 
     def record_step(self, name: str, cls: type[T], function: Callable[[], T]) -> T:
         """``step`` for a result that is a record of class ``cls``."""
@@ -209,11 +205,11 @@ class Journal:
         return name in self._contents.finished
 
     def progress(self) -> JournalProgress:
-        """How far the run is."""
+        """Progress of the run."""
         return _progress(self._contents, pid=os.getpid())
 
     def close(self) -> None:
-        """Lets another process go on; called once."""
+        """Releases the journal for other processes; called once."""
         os.close(self._descriptor)
 
     def __enter__(self) -> Self:
@@ -230,41 +226,37 @@ class Journal:
         while remaining:
             remaining = remaining[os.write(self._descriptor, remaining) :]
         os.fsync(self._descriptor)
-        # What is kept in memory is what a later process will read, not the objects that were handed in.
-        self._contents.take(json.loads(line))
+        # Memory holds what a later process will read, not the objects that were passed in.
+        self._contents.add(json.loads(line))
 
 
 def read_progress(run_dir: Path) -> JournalProgress:
-    """How far the run in ``run_dir`` is, without disturbing it; raises JournalError when there is none."""
+    """Progress of the run in ``run_dir``, which may be active; raises JournalError when there is none."""
     path = run_dir / FILE_NAME
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as exc:
         raise JournalError(f"{str(run_dir)!r} holds no run: {exc.strerror}; name a folder under runs/") from exc
     try:
-        is_free = _locks(descriptor, fcntl.LOCK_SH)
+        is_free = _try_lock(descriptor, fcntl.LOCK_SH)
     finally:
         os.close(descriptor)
     contents, _ = _read(path.read_bytes(), path)
     return _progress(contents, pid=None if is_free else contents.last_pid)
 
 
-def _same(value: JsonValue) -> JsonValue:
-    return value
-
-
 def _progress(contents: _Contents, *, pid: int | None) -> JournalProgress:
-    steps = []
-    for name, (started, starts) in contents.started.items():
-        finished = contents.finished.get(name)
-        seconds = None if finished is None else finished[1]
-        steps.append(StepProgress(name, finished is not None, started, seconds, starts))
+    seconds = {name: seconds for name, (_, seconds) in contents.finished.items()}
+    steps = tuple(
+        StepProgress(name, name in seconds, started, seconds.get(name), starts)
+        for name, (started, starts) in contents.started.items()
+    )
     key = contents.key or JournalKey("", "", "")
-    return JournalProgress(key, tuple(steps), contents.opened, contents.torn_lines, pid)
+    return JournalProgress(key, steps, contents.opened, contents.torn_lines, pid)
 
 
-def _locks(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
-    """Whether the lock was taken; False when another process holds it."""
+def _try_lock(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
+    """Takes the lock; False when another process holds it."""
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -272,14 +264,8 @@ def _locks(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
     return True
 
 
-def _holder(path: Path) -> str:
-    """The process that holds the journal, for a message."""
-    contents, _ = _read(path.read_bytes(), path)
-    return str(contents.last_pid or "unknown")
-
-
 def _read(text: bytes, path: Path) -> tuple[_Contents, int]:
-    """What a journal's complete lines say, and how many bytes they take."""
+    """The state of a journal's complete lines, and their length in bytes."""
     contents = _Contents()
     length = 0
     lines = text.splitlines(keepends=True)
@@ -293,7 +279,7 @@ def _read(text: bytes, path: Path) -> tuple[_Contents, int]:
         if event is None:
             break
         try:
-            contents.take(event)
+            contents.add(event)
         except (KeyError, TypeError) as exc:
             raise _damaged(path, number, f"not an event of a journal ({exc})") from exc
         if contents.key is None:
@@ -314,8 +300,8 @@ def _refuse_other(recorded: JournalKey, wanted: JournalKey, run_dir: Path) -> No
     ]
     if differences:
         raise JournalError(
-            f"the run {str(run_dir)!r} cannot go on: {'; '.join(differences)}. "
-            "Resume it with what it was started with, or start a new run"
+            f"the run {str(run_dir)!r} cannot resume: {'; '.join(differences)}. "
+            "Resume it with the same configuration, version and command, or start a new run"
         )
 
 

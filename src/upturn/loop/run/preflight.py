@@ -1,6 +1,6 @@
-"""What a configuration names must be there: everything that is not is reported together, before any work."""
+"""Checks before any work: everything that a configuration names exists. Problems are reported together."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib.util import find_spec
 
 from upturn.agents import load_function
@@ -12,11 +12,11 @@ from upturn.records import Evaluation, Split, Task, Trajectory
 from upturn.training.algorithms.grpo import GrpoSettings
 
 
-def checked_kit(config: Config) -> EnvironmentKit:
-    """The configured kit, when everything that is named is there.
+def load_checked_kit(config: Config) -> EnvironmentKit:
+    """The configured kit, after all checks.
 
-    Raises ConfigError for environment, judge, task file, families, agents' functions, tasks, reward components and
-    limited costs.
+    Raises ConfigError for a missing environment, verifier, task file, family, agent function, task, reward
+    component or limited cost.
     """
     try:
         kit = kit_of(config)
@@ -29,10 +29,14 @@ def checked_kit(config: Config) -> EnvironmentKit:
 
 
 def check_names(config: Config, kit: EnvironmentKit) -> None:
-    """Raises ConfigError for families, agents' functions, tasks, reward components and costs that are not there."""
-    problems = [*_families(config, kit), *_functions(config), *_adapter(config)]
+    """Raises ConfigError for missing families, agent functions, tasks, reward components and costs."""
+    problems = [*_families(config, kit), *_functions(config)]
+    if config.lora is not None and find_spec("peft") is None:
+        problems.append(
+            f"lora.rank = {config.lora.rank} needs PEFT, which is not installed: pip install 'upturn[lora]'"
+        )
     if not problems and config.trains:
-        problems += _practice(config, kit)
+        problems += _tasks(config, kit)
     if not problems and "grpo" in config.loop.train:
         problems += _rewards(config, kit)
     if problems:
@@ -41,37 +45,20 @@ def check_names(config: Config, kit: EnvironmentKit) -> None:
 
 def _families(config: Config, kit: EnvironmentKit) -> Iterator[str]:
     known, levels = ", ".join(kit.families), config.tasks.levels
-    named: Sequence[tuple[str, Sequence[str]]] = (
-        ("tasks.families", config.tasks.families),
-        ("tasks.train_families", config.tasks.train_families),
-    )
     if levels and not any(level in levels for level in kit.families.values()):
-        has = ", ".join(str(level) for level in sorted(set(kit.families.values())))
-        yield f"tasks.levels = {levels!r} leaves no family of {kit.name}; its levels: {has}"
+        available = ", ".join(str(level) for level in sorted(set(kit.families.values())))
+        yield f"tasks.levels = {levels!r} leaves no family of {kit.name}; its levels: {available}"
         levels = ()
-    for setting, families in named:
+    named = {"families": config.tasks.families, "train_families": config.tasks.train_families}
+    for setting, families in named.items():
         for family in families:
             level = kit.families.get(family)
             if level is None:
-                yield f"{setting} names {family!r}, which {kit.name} does not have; it has: {known}"
+                yield f"tasks.{setting} names {family!r}, which {kit.name} does not have; it has: {known}"
             elif levels and level not in levels:
-                yield f"{setting} names {family!r} of level {level}, which tasks.levels = {levels!r} leaves out"
-
-
-def _adapter(config: Config) -> Iterator[str]:
-    if config.lora is not None and find_spec("peft") is None:
-        yield f"lora.rank = {config.lora.rank} needs PEFT, which is not installed: pip install 'upturn[lora]'"
-
-
-def _practice(config: Config, kit: EnvironmentKit) -> Iterator[str]:
-    """A file may lack what training or its heldout_results need; other environments make tasks without end."""
-    families = trained_families(config, kit)
-    for split, word in _SPLITS:
-        if next(kit.tasks(seed=config.run.seed, split=split, families=families), None) is None:
-            yield f"{kit.name} has no {word} task of the trained families: {', '.join(families)}"
-
-
-_SPLITS: tuple[tuple[Split, str], ...] = (("train", "training"), ("heldout", "held-out"))
+                yield (
+                    f"tasks.{setting} names {family!r} of level {level}, which tasks.levels = {levels!r} leaves out"
+                )
 
 
 def _functions(config: Config) -> Iterator[str]:
@@ -83,44 +70,52 @@ def _functions(config: Config) -> Iterator[str]:
                 yield from (f"agents[{index}].import_path: {problem}" for problem in exc.problems)
 
 
+def _tasks(config: Config, kit: EnvironmentKit) -> Iterator[str]:
+    """A task file may lack tasks for training or evaluation; other environments generate them."""
+    families = trained_families(config, kit)
+    splits: tuple[tuple[Split, str], ...] = (("train", "training"), ("heldout", "held-out"))
+    for split, name in splits:
+        if next(kit.tasks(seed=config.run.seed, split=split, families=families), None) is None:
+            yield f"{kit.name} has no {name} task of the trained families: {', '.join(families)}"
+
+
 def _rewards(config: Config, kit: EnvironmentKit) -> Iterator[str]:
-    """Weights of components that the judge does not give would leave every attempt without a reward, and limits on
-    costs that it does not give would never bind."""
+    """A weight for a component that the verifier lacks would leave all trajectories without a reward, and a limit
+    on such a cost would never bind."""
     families = config.tasks.families or tuple(kit.families)
     task = next(kit.tasks(seed=config.run.seed, split="train", families=families))
-    evaluation = _probe(kit, task)
+    evaluation = _evaluate_idle(kit, task)
     if evaluation is None:
         return
-    given = ", ".join(evaluation.rewards)
+    verifier, components = kit.verifier.name, ", ".join(evaluation.rewards)
     for name in config.rewards.weights:
         if name not in evaluation.rewards:
-            yield f"rewards.weights names {name!r}, which {kit.verifier.name} does not give; it gives: {given}"
+            yield f"rewards.weights names {name!r}, which {verifier} does not give; it gives: {components}"
     if evaluation.verdict == "missing":
         return
-    given = ", ".join(evaluation.costs) or "none"
+    costs = ", ".join(evaluation.costs) or "none"
     settings = config.section(GrpoSettings)
     for name, limit in settings.cost_limits.items():
         if name not in evaluation.costs:
             yield (
-                f"grpo.cost_limits: {name} = {limit:g} could never bind: {kit.verifier.name} gives no "
-                f"such cost; it gives: {given}. Let it give that, 0 included, or set other limits ({{}}: none)"
+                f"grpo.cost_limits: {name} = {limit:g} could never bind: {verifier} gives no such cost; it gives: "
+                f"{costs}. Add the cost to the verifier, also where it is 0, or set other limits ({{}}: none)"
             )
     lagrangian = settings.advantage.lagrangian
     for name in () if lagrangian is None else lagrangian.budgets:
         if name not in evaluation.costs:
             yield (
-                f"grpo.advantage.lagrangian.budgets names {name!r}, which {kit.verifier.name} does not give; it "
-                f"gives: "
-                f"{given}"
+                f"grpo.advantage.lagrangian.budgets names {name!r}, which {verifier} does not give; it gives: "
+                f"{costs}"
             )
 
 
-def _probe(kit: EnvironmentKit, task: Task) -> Evaluation | None:
-    """The judge's view of an attempt that did nothing; None = it does not judge such ones."""
+def _evaluate_idle(kit: EnvironmentKit, task: Task) -> Evaluation | None:
+    """The evaluation of a trajectory without actions; None means that the verifier does not evaluate it."""
     try:
         environment = kit.environment(task)
         observation, _ = environment.reset(task)
-        nothing = Trajectory(
+        idle = Trajectory(
             id="probe",
             task_id=task.id,
             agent_version="nobody@0",
@@ -130,6 +125,6 @@ def _probe(kit: EnvironmentKit, task: Task) -> Evaluation | None:
             origin="rendered",
             final_state=environment.state(),
         )
-        return kit.verifier.verify(task, nothing)
-    except Exception:  # noqa: BLE001 — a judge that breaks on nothing may still judge attempts; runs record what breaks
+        return kit.verifier.verify(task, idle)
+    except Exception:  # noqa: BLE001 — the verifier may still work on other trajectories; runs record its errors
         return None

@@ -1,4 +1,4 @@
-"""Where runs lie: one folder each under the runs directory."""
+"""Folders of runs, one for each run, under the runs directory."""
 
 import re
 from collections.abc import Callable
@@ -9,35 +9,28 @@ from upturn.errors import JournalError
 from upturn.loop.run.journal import FILE_NAME
 
 
-def new_run(directory: Path, name: str, *, clock: Callable[[], datetime] | None = None) -> Path:
-    """A folder for a new run, ``name-DATE-TIME``, with a counter behind it when that is taken; not created yet."""
-    moment = clock() if clock is not None else datetime.now(UTC)
-    stem = f"{name}-{moment:%Y%m%d-%H%M%S}"
-    folder = directory / stem
-    number = 2
+def new_run(directory: Path, name: str, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Path:
+    """A folder for a new run, ``name-DATE-TIME``, with a number appended if it exists; not created yet."""
+    stem = f"{name}-{clock():%Y%m%d-%H%M%S}"
+    folder, number = directory / stem, 2
     while folder.exists():
-        folder = directory / f"{stem}-{number}"
-        number += 1
+        folder, number = directory / f"{stem}-{number}", number + 1
     return folder
 
 
 def latest_run(directory: Path, name: str) -> Path:
     """The newest run of that name; raises JournalError when there is none."""
-    begun = [path.parent for path in directory.glob(f"{name}-*/{FILE_NAME}")]
-    # By what follows the name: "dpo-other-…" is no run of "dpo", and the tenth of a second comes after the second.
-    found = [(match[1], int(match[2] or 1), each) for each in begun if (match := _moment(name, each.name))]
-    if not found:
+    # Exactly this name ("dpo-other-…" is not a run of "dpo"), with numbers compared as numbers.
+    pattern = re.compile(rf"{re.escape(name)}-(\d{{8}}-\d{{6}})(?:-(\d+))?")
+    folders = [path.parent for path in directory.glob(f"{name}-*/{FILE_NAME}")]
+    runs = [(m[1], int(m[2] or 1), folder) for folder in folders if (m := pattern.fullmatch(folder.name))]
+    if not runs:
         raise JournalError(f"no run {name}-* with a {FILE_NAME} under {str(directory)!r}; start one first")
-    return max(found)[2]
+    return max(runs)[2]
 
 
-def _moment(name: str, folder: str) -> re.Match[str] | None:
-    """Date and time, and the counter, of a run of that name; None = it is another's."""
-    return re.fullmatch(rf"{re.escape(name)}-(\d{{8}}-\d{{6}})(?:-(\d+))?", folder)
-
-
-def chosen_run(directory: Path, name: str, resume: str | None) -> Path:
-    """A new run's folder (None), the newest run's (``latest``), or the folder named; raises JournalError."""
+def choose_run(directory: Path, name: str, resume: str | None) -> Path:
+    """A new run's folder (None), the newest run's (``latest``), or the named folder; raises JournalError."""
     if resume is None:
         return new_run(directory, name)
     if resume == "latest":

@@ -1,55 +1,78 @@
-"""What a training run leaves behind: its folder, how it ended, and its weights as a version."""
+"""A training run's folder, options and outcome, and its weights as a version."""
 
 from dataclasses import replace
 from pathlib import Path
 
+from upturn.loop.evaluation import configured_evaluation
+from upturn.loop.progress import curve_reporter
 from upturn.loop.rollouts import PolicyWorker
-from upturn.loop.run import Context, keep_agent_version
+from upturn.loop.run import Context, store_agent_version
 from upturn.records import AgentVersion, Result, record
-from upturn.report.training import ending, keeping, measuring, read_training, write_training_report
-from upturn.training.runs import DESCRIPTION_FILE, WARM_UP_FOLDER
+from upturn.report.training import (
+    kept_weights_sentence,
+    read_training,
+    score_sentence,
+    stop_sentences,
+    write_training_report,
+)
+from upturn.training import EpochSettings, IterationSettings
+from upturn.training.runs import DESCRIPTION_FILE, WARM_UP_FOLDER, RunOptions
 
 ADAPTER_FOLDER = "adapter"
-"""Within a version's."""
+"""In a version's folder."""
 
 
 def training_folder(context: Context, name: str) -> Path:
-    """Where the training run of a step lies, with its report."""
+    """Folder of the training step ``name``, with its report."""
     return context.run_dir / "training" / name
 
 
 def has_run(context: Context, name: str) -> bool:
-    """Whether a step of that name trained in a folder of its own."""
+    """Whether the step ``name`` trained in a folder of its own."""
     return (training_folder(context, name) / DESCRIPTION_FILE).is_file()
 
 
-def training_summary(context: Context, name: str) -> str:
-    """How far a training run got, why it stopped there, which weights came out of it, and what chose them."""
-    folder = training_folder(context, name)
-    found = read_training(folder)
-    chosen = " ".join(filter(None, (keeping(found), measuring(found))))
-    if not found.has_warm_up:
-        return f"{ending(found)} {chosen}".rstrip()
-    warm_up = (
-        f"A supervised warm-up went before. {ending(read_training(folder / WARM_UP_FOLDER))} Then practice began."
+def run_options(
+    context: Context, worker: PolicyWorker, name: str, settings: EpochSettings | IterationSettings, **figures: str
+) -> RunOptions:
+    """Options of the training step ``name``, with model selection as the settings have it.
+
+    ``figures``: the metrics that progress shows, by their displayed names.
+    """
+    return RunOptions(
+        context.seed,
+        training_folder(context, name),
+        evaluate=configured_evaluation(context, worker, name, settings),
+        progress=curve_reporter(context.progress, **figures),
     )
-    return f"{warm_up} {ending(found)} {chosen}".rstrip()
+
+
+def training_summary(context: Context, name: str) -> str:
+    """How far the training step ``name`` got, why it stopped, and which weights were selected by which measure."""
+    folder = training_folder(context, name)
+    report = read_training(folder)
+    warm_up = ""
+    if report.has_warm_up:
+        warm_up = f"Supervised warm-up: {stop_sentences(read_training(folder / WARM_UP_FOLDER))} RL training:"
+    return " ".join(
+        filter(None, (warm_up, stop_sentences(report), kept_weights_sentence(report), score_sentence(report)))
+    )
 
 
 def limits_summary(context: Context, name: str) -> str:
-    """How limits on costs ended a training run, and what was kept of it; empty = they did not."""
-    found = read_training(training_folder(context, name))
-    if found.outcome is None or found.outcome.stopped != "limit":
+    """How cost limits ended a training run and which weights were kept; empty if they did not."""
+    report = read_training(training_folder(context, name))
+    if report.outcome is None or report.outcome.stopped != "limit":
         return ""
-    return f"{ending(found)} {keeping(found)}"
+    return f"{stop_sentences(report)} {kept_weights_sentence(report)}"
 
 
-def keep_version(
+def save_candidate(
     context: Context, worker: PolicyWorker, parent: AgentVersion, name: str, *, snapshot: str | None = None
 ) -> AgentVersion:
-    """The worker's weights as a folder of the run and a version in the pool; draws the training run's page.
+    """Saves the worker's weights as a folder of the run and a version in the pool; writes the training report.
 
-    An adapter is merged into them; it lies beside them too, in the folder ``adapter``, with its base by path.
+    An adapter is merged into them, and saved in the subfolder ``adapter`` too, with its base by path.
     """
     from upturn.models import model_folder
     from upturn.models.engine import lora_layers
@@ -58,13 +81,14 @@ def keep_version(
 
     if has_run(context, name):
         write_training_report(training_folder(context, name))
-    folder = context.run_dir / "versions" / name.replace("/", "-")
+    slug = name.replace("/", "-")
+    folder = context.run_dir / "versions" / slug
     digest = save_version(worker.model, folder, companions=model_folder(parent.model))
     if lora_layers(worker.model):
         save_adapter(worker.model, folder / ADAPTER_FOLDER)
     version = replace(
         parent,
-        version=f"{name.replace('/', '-')}-{digest[:8]}",
+        version=f"{slug}-{digest[:8]}",
         model=str(folder),
         weights_hash=digest,
         parent=parent.id,
@@ -72,15 +96,15 @@ def keep_version(
         run=context.run_id,
         tenants=(context.tenant,),
     )
-    return keep_agent_version(context.pool, version)
+    return store_agent_version(context.pool, version)
 
 
 @record
-class Learned:
-    """The version, and what there is to say of it beside its held-out evaluations."""
+class TrainedVersion:
+    """The version that training made, and its figures besides held-out evaluations."""
 
     version: AgentVersion
-    """The one that was trained where nothing was kept."""
+    """The trained agent's incumbent where no weights were kept."""
     results: tuple[Result, ...] = ()
     lines: tuple[str, ...] = ()
     """For the card."""

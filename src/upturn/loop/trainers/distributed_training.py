@@ -1,101 +1,136 @@
 """Several processes that train one model from the command line: rank 0 runs the pipeline; the other ranks join
 training.
 
-Only training is shared. The first process holds the journal, the pool and the agents; it attempts tasks, judges,
-examines, prints and saves, as a single one does. The others (peers) open nothing: they wait until the first one
-trains, load the same weights, and take part in that training with their shards. What samples or evaluates during it
-happens in the first process, with a whole copy of the weights that is brought up to date each time.
-"""
+Only training is shared. Rank 0 holds the journal, the pool and the agents: it samples, verifies, evaluates, prints
+and saves. The other ranks open nothing. They wait for a training run, load the same weights, and train their
+shards. Whatever samples or evaluates during training is a function of rank 0, which all ranks call together by its
+name; it uses a full copy of the weights that is refreshed before each call."""
 
 import gc
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from upturn.config import AdapterSettings, Config
-from upturn.errors import ConfigError, TrainingError, UpturnError, error_text
-from upturn.loop.rollouts import PolicyWorker, put_on
-from upturn.loop.run import torch_set
+from upturn.config import AdapterSettings
+from upturn.errors import TrainingError, UpturnError, error_text
+from upturn.loop.rollouts import PolicyWorker, add_named_adapter
+from upturn.loop.run import configure_torch
 from upturn.rewards import Similarity
 from upturn.training import ScoredGroup, State, TrainingOutcome
-from upturn.training.algorithms.grpo import GrpoSettings
-from upturn.training.algorithms.online_dpo import OnlineDpoSettings
-from upturn.training.data import StatefulCollect
-from upturn.training.distributed import Limits, World, all_gather, broadcast_first, connected, first_process_only
+from upturn.training.data import Collect, StatefulCollect
+from upturn.training.distributed import Limits, Rank0Calls, World, all_gather, broadcast_first, connect
 from upturn.training.runs import RunOptions
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from upturn.training.algorithms.world_model import Predictor
-    from upturn.training.optimisation import FullCopy
+    from upturn.training.algorithms.world_model import PredictionSource
 
-Given = ParamSpec("Given")
-
-FIRST_LIMITS = Limits()
-"""Of the first process, which waits for peers only while all compute the same: one that hangs is missed soon."""
-PEER_LIMITS = Limits(silence_seconds=24 * 3600.0)
-"""Of the others, who hear nothing while the first one samples or examines. They need not miss one that hangs: the
-first one does, ends, and is missed at once."""
+RANK0_LIMITS = Limits()
+"""Rank 0 waits for other ranks only while all compute the same, so it soon notices one that hangs."""
+OTHER_LIMITS = Limits(silence_seconds=24 * 3600.0)
+"""Other ranks receive nothing while rank 0 samples or evaluates. They need not notice a rank that hangs: rank 0
+does, ends, and its end is noticed at once."""
 RANK0_ERROR_GRACE_SECONDS = 5.0
-"""That a peer waits before it ends in failure: launchers end all processes as soon as one has, and the first one
-has something to say."""
+"""Delay before another rank exits with a failure. Launchers stop all processes as soon as one has failed, and rank
+0 needs time to print the error."""
 
 
-def jointly(
+class Proxy(Protocol):
+    """Stands for an argument of rank 0 on every rank; picklable."""
+
+    def connect(self, calls: Rank0Calls, model: "PreTrainedModel", world: World) -> object:
+        """Returns the argument for this rank. ``model`` is not sharded yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rank0:
+    """An argument of a run that cannot be sent to the other ranks."""
+
+    value: Any  # an argument of any run
+    """The argument for a run in a single process."""
+    proxy: Proxy
+    functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    """The functions that the proxy calls on rank 0, by name."""
+
+
+def rank0_function(name: str, function: Callable[..., Any]) -> Rank0:
+    """Returns a function that only rank 0 has; ``name`` is unique within a run."""
+    return Rank0(function, _FunctionProxy(name), {name: function})
+
+
+def rank0_collect(collect: Collect) -> Rank0:
+    """Returns a collect that only rank 0 has."""
+    if not isinstance(collect, StatefulCollect):
+        return rank0_function("collect", collect)
+    functions: dict[str, Callable[..., Any]] = {
+        "collect": collect,
+        "collect.state": collect.state,
+        "collect.load_state": collect.load_state,
+        "collect.metrics": collect.metrics,
+        "collect.identity": collect.identity,
+    }
+    return Rank0(collect, _CollectProxy(), functions)
+
+
+def rank0_predictor(predictor: "PredictionSource") -> Rank0:
+    """Returns a world model's predictor that samples on rank 0; scores are computed on every rank."""
+    return Rank0(predictor, _PredictorProxy(predictor.similarity), {"predict": predictor.predict})
+
+
+def train_on_all_ranks(
     world: World | None,
     worker: PolicyWorker,
-    run: "Callable[Concatenate[PreTrainedModel, Given], TrainingOutcome]",
-    *given: Given.args,
-    **named: Given.kwargs,
+    run: Callable[..., TrainingOutcome],
+    *arguments: object,
+    **named: object,
 ) -> TrainingOutcome:
-    """``run(worker.model, *given, **named)``, by all processes of the world; to be called in the first one.
+    """Calls ``run(worker.model, *arguments, **named)`` on all ranks; to be called on rank 0.
 
-    What is given must be known by value (rows, settings, a seed), or be a function that the first process calls for
-    all. The worker must hold its version's weights, and afterwards holds the trained ones. None = one process.
+    Arguments are sent by value, except ``Rank0`` ones and the callbacks of ``RunOptions``. The worker must hold its
+    version's weights, and holds the trained ones afterwards. ``world`` None means a single process.
     """
     if world is None:
-        return run(worker.model, *given, **named)
+        local = {name: _local(value) for name, value in named.items()}
+        return run(worker.model, *map(_local, arguments), **local)
     import torch
 
-    work = _Work(
-        run,
-        worker.version.model,
-        worker.adapter,
-        tuple(_word(each) for each in given),
-        {name: _word(each) for name, each in named.items()},
-        torch.get_num_threads(),
-    )
-    broadcast_first(world, lambda: work)
-    return _done(work, world, _Own(worker.model, given, named))
+    functions = dict[str, Callable[..., Any]]()
+    sent = tuple(_to_send(value, functions) for value in arguments)
+    sent_named = {name: _to_send(value, functions) for name, value in named.items()}
+    job = _Job(run, worker.version.model, worker.adapter, sent, sent_named, torch.get_num_threads())
+    broadcast_first(world, lambda: job)
+    progress = next((value.progress for value in arguments if isinstance(value, RunOptions)), None)
+    return _run(job, world, _Rank0State(worker.model, functions, progress))
 
 
 @contextmanager
 def lead_ranks(world: World | None) -> Iterator[None]:
-    """Inside, peers may be called for; afterwards they are told that all is done. None = there are none."""
-    with connected(world, FIRST_LIMITS):
+    """Lets the other ranks join training runs within the context, and ends them after it; None means a single
+    process."""
+    with connect(world, RANK0_LIMITS):
         yield
         broadcast_first(world, lambda: None)
 
 
 def follow_rank0(world: World) -> bool:
-    """The life of a peer: takes part in whatever the first process trains, until that one is done.
+    """Joins the training runs of rank 0 until it ends; True if it ended well.
 
-    True when that one ended well; False when it was stopped or did not, which it says itself: what goes wrong in
-    training goes wrong in all processes. Raises TrainingError where the others cannot be met.
+    False if it was stopped or failed. Rank 0 reports the error, since what fails in training fails on all ranks.
+    Raises TrainingError if the processes cannot connect.
     """
-    has_met = False
+    is_connected = False
     try:
-        with connected(world, PEER_LIMITS):
-            has_met = True
-            while (work := broadcast_first(world, _nothing)) is not None:
-                with torch_set(work.threads):
-                    _done(work, world, None)
-                gc.collect()  # models in shards refer to themselves
+        with connect(world, OTHER_LIMITS):
+            is_connected = True
+            while (job := broadcast_first(world, _no_job)) is not None:
+                with configure_torch(job.threads):
+                    _run(job, world, None)
+                gc.collect()  # sharded models are reference cycles
     except UpturnError:
-        if not has_met:
+        if not is_connected:
             raise
         time.sleep(RANK0_ERROR_GRACE_SECONDS)
         return False
@@ -104,198 +139,156 @@ def follow_rank0(world: World) -> bool:
     return True
 
 
-def refuse_together(config: Config, algorithm: str) -> None:
-    """Raises ConfigError for what several processes cannot do together."""
-    staleness = config.section(GrpoSettings).staleness
-    if algorithm == "grpo" and staleness:
-        raise ConfigError(
-            [
-                f"grpo.staleness = {staleness} samples while one process trains; "
-                "several processes take turns: leave it out, or start one process"
-            ]
-        )
-
-
-class _Asked(NamedTuple):
-    """Stands for a function that only the first process has."""
-
-
-class _Evaluates(NamedTuple):
-    """Stands for an evaluation that only the first process has."""
-
-
-class _Collects(NamedTuple):
-    """Stands for a ``StatefulCollect`` there."""
-
-
-class _Predicts(NamedTuple):
-    """Stands for a ``Predictor`` there."""
-
-    similarity: Similarity
-
-
-class _Work(NamedTuple):
-    """A training run, as peers hear of it."""
+class _Job(NamedTuple):
+    """A training run as rank 0 sends it."""
 
     run: Callable[..., TrainingOutcome]
     model: str
-    """What to load before training."""
+    """The model to load."""
     adapter: AdapterSettings | None
-    """To be put on it; None = the whole model is trained."""
-    given: tuple[object, ...]
+    """None means that the whole model is trained."""
+    arguments: tuple[object, ...]
     named: Mapping[str, object]
     threads: int
 
 
-class _Own(NamedTuple):
-    """What the first process has of it, and nobody else."""
+class _Rank0State(NamedTuple):
+    """The part of a run that only rank 0 has."""
 
     model: "PreTrainedModel"
-    """To be kept like the trained one."""
-    given: tuple[Any, ...]  # the run's own arguments, of which some are functions
-    named: Mapping[str, Any]
+    """Is kept equal to the trained one."""
+    functions: Mapping[str, Callable[..., Any]]
+    progress: Callable[..., None] | None
 
 
-def _nothing() -> _Work | None:
-    raise AssertionError("only the first process says what is to be done")
+def _no_job() -> _Job | None:
+    raise AssertionError("only rank 0 sends jobs")
 
 
-def _word(value: object) -> object:
-    """What the others are told of an argument."""
-    from upturn.training.algorithms.world_model import Predictor
-
-    if isinstance(value, Predictor):
-        return _Predicts(value.similarity)
-    if isinstance(value, StatefulCollect):
-        return _Collects()
-    if isinstance(value, RunOptions):  # its points are reported by the first process alone
-        return replace(value, evaluate=None if value.evaluate is None else _Evaluates(), progress=None)
-    return _Asked() if callable(value) else value
+def _local(value: object) -> object:
+    return value.value if isinstance(value, Rank0) else value
 
 
-def _done(work: _Work, world: World, own: _Own | None) -> TrainingOutcome:
-    """The run's outcome, with the weights where they belong."""
+def _to_send(value: object, functions: dict[str, Callable[..., Any]]) -> object:
+    """Returns what other ranks receive of an argument; adds its functions to ``functions``."""
+    if isinstance(value, Rank0):
+        functions |= value.functions
+        return value.proxy
+    if isinstance(value, RunOptions):
+        evaluate: Any = value.evaluate
+        if callable(evaluate):
+            functions["evaluate"] = evaluate
+            evaluate = _FunctionProxy("evaluate")
+        return replace(value, evaluate=evaluate, progress=None)
+    return value
+
+
+def _run(job: _Job, world: World, rank0: _Rank0State | None) -> TrainingOutcome:
+    """Trains on this rank. ``rank0``: None on other ranks."""
     from upturn.training.distributed import shard
     from upturn.training.optimisation import FullCopy
 
-    model = _loaded(work, world)
-    whole = FullCopy(model, world, copy=None if own is None else own.model)
-    named: dict[str, Any] = {}
-    if _trains_critic(work):
-        from upturn.training.optimisation import value_model
+    model = _load(job, world)
+    full_copy = FullCopy(model, world, copy=None if rank0 is None else rank0.model)
+    calls = Rank0Calls(world, {} if rank0 is None else rank0.functions, full_copy.refresh)
 
-        named["critic"] = value_model(model)
-        shard(named["critic"], world)
+    def connected(value: Any) -> Any:  # an argument of any run
+        if isinstance(value, RunOptions):
+            evaluate = connected(value.evaluate)
+            return replace(value, evaluate=evaluate, progress=None if rank0 is None else rank0.progress)
+        return value.connect(calls, model, world) if hasattr(type(value), "connect") else value
+
+    arguments = [connected(value) for value in job.arguments]
+    named = {name: connected(value) for name, value in job.named.items()}
     shard(model, world)
-    there = _There(world, whole)
-    given = [
-        there.answering(value, None if own is None else own.given[place]) for place, value in enumerate(work.given)
-    ]
-    named |= {
-        name: there.answering(value, None if own is None else own.named[name]) for name, value in work.named.items()
-    }
-    outcome = work.run(model, *given, **named)
-    whole.refresh()
+    outcome = job.run(model, *arguments, **named)
+    full_copy.refresh()
     return outcome
 
 
-def _trains_critic(work: _Work) -> bool:
-    """True when a value model is trained beside the model, which must be made before that one is sharded."""
-    from upturn.training.algorithms.ppo import run_ppo
-
-    rounds = (each for each in work.given if isinstance(each, OnlineDpoSettings))
-    return work.run is run_ppo or any(each.critic is not None for each in rounds)
-
-
-def _loaded(work: _Work, world: World) -> "PreTrainedModel":
-    """The model with its adapter, in every process; raises TrainingError in all where one does not have it."""
+def _load(job: _Job, world: World) -> "PreTrainedModel":
+    """Returns the model with its adapter; raises TrainingError on all ranks if one cannot load it."""
     from upturn.models import load_local
 
     try:
-        found = load_local(work.model).model
-        if work.adapter is not None:
-            put_on(found, work.adapter, work.model)
+        model = load_local(job.model).model
+        if job.adapter is not None:
+            add_named_adapter(model, job.adapter, job.model)
     except Exception as exc:
         all_gather(world, error_text(exc))
         raise
-    for rank, trouble in enumerate(all_gather(world, "")):
-        if trouble:
-            raise TrainingError(f"process {rank} cannot load the model {work.model!r}: {trouble}")
-    return found
+    for rank, error in enumerate(all_gather(world, "")):
+        if error:
+            raise TrainingError(f"process {rank} cannot load the model {job.model!r}: {error}")
+    return model
 
 
-class _There(NamedTuple):
-    """The first process, as all ask it."""
+@dataclass(frozen=True, slots=True)
+class _FunctionProxy:
+    name: str
 
-    world: World
-    whole: "FullCopy"
-
-    def answering(self, word: object, own: Any) -> object:
-        """The argument that a word stands for, in any process. ``own``: what it is; None = this is another one."""
-        match word:
-            case _Asked():
-                return self.asked(own)
-            case _Collects():
-                return _SharedCollect(own, self)
-            case _Predicts(similarity):
-                return _SharedPredictor(own, self, similarity)
-            case RunOptions():
-                return self.options(word, own)
-            case _:
-                return word
-
-    def options(self, word: RunOptions, own: RunOptions | None) -> RunOptions:
-        """The run's, with an evaluation that the first process does for all."""
-        if isinstance(word.evaluate, _Evaluates):
-            word = replace(word, evaluate=self.asked(None if own is None else own.evaluation))
-        return word if own is None else replace(word, progress=own.progress)
-
-    def asked(self, own: Callable[..., Any] | None) -> Callable[..., Any]:
-        """The function for all, by the weights as they are."""
-        return first_process_only(_absent if own is None else own, self.world, self.whole.refresh)
+    def connect(self, calls: Rank0Calls, _model: "PreTrainedModel", _world: World) -> Callable[..., Any]:
+        return calls.function(self.name)
 
 
-def _absent(*_: object) -> object:
-    raise AssertionError("only the first process has it")
+@dataclass(frozen=True, slots=True)
+class _CollectProxy:
+    def connect(self, calls: Rank0Calls, _model: "PreTrainedModel", _world: World) -> StatefulCollect:
+        return _Rank0Collect(calls)
 
 
-class _SharedCollect:
-    """A ``StatefulCollect`` that lives in the first process."""
+@dataclass(frozen=True, slots=True)
+class _PredictorProxy:
+    similarity: Similarity
 
-    def __init__(self, own: StatefulCollect | None, there: _There) -> None:
-        self._collect = there.asked(own)
-        self._own = own
-        self._world = there.world
+    def connect(self, calls: Rank0Calls, _model: "PreTrainedModel", _world: World) -> "PredictionSource":
+        return _Rank0Predictor(self.similarity, calls.function("predict"))
+
+
+@dataclass(frozen=True, slots=True)
+class _CriticProxy:
+    def connect(self, _calls: Rank0Calls, model: "PreTrainedModel", world: World) -> "PreTrainedModel":
+        from upturn.training.distributed import shard
+        from upturn.training.optimisation import value_model
+
+        critic = value_model(model)
+        shard(critic, world)
+        return critic
+
+
+SHARDED_CRITIC = Rank0(None, _CriticProxy())
+"""The critic of a run: a value model that every rank makes before the model is sharded. In a single process the run
+makes it itself."""
+
+
+class _Rank0Predictor(NamedTuple):
+    """A ``PredictionSource`` of rank 0."""
+
+    similarity: Similarity
+    predict: Callable[..., Any]  # called with the arguments of the protocol
+
+
+class _Rank0Collect:
+    """A ``StatefulCollect`` of rank 0."""
+
+    def __init__(self, calls: Rank0Calls) -> None:
+        self._calls = calls
 
     def __call__(self, iteration: int, /) -> Sequence[ScoredGroup]:
-        found: Sequence[ScoredGroup] = self._collect(iteration)
-        return found
+        groups: Sequence[ScoredGroup] = self._calls("collect", iteration)
+        return groups
 
     def state(self) -> State:
-        return broadcast_first(self._world, lambda: self._first.state())  # noqa: PLW0108  # elsewhere there is none
+        state: State = self._calls("collect.state")
+        return state
 
     def load_state(self, state: State) -> None:
-        broadcast_first(self._world, lambda: self._first.load_state(state))
+        self._calls("collect.load_state", state)
 
     def metrics(self) -> Mapping[str, float]:
-        return broadcast_first(self._world, lambda: self._first.metrics())  # noqa: PLW0108
+        metrics: Mapping[str, float] = self._calls("collect.metrics")
+        return metrics
 
     def identity(self) -> Mapping[str, object]:
-        return broadcast_first(self._world, lambda: self._first.identity())  # noqa: PLW0108
-
-    @property
-    def _first(self) -> StatefulCollect:
-        assert self._own is not None
-        return self._own
-
-
-class _SharedPredictor:
-    """A ``Predictor`` that lives in the first process; what was predicted is compared in each."""
-
-    def __init__(self, own: "Predictor | None", there: _There, similarity: Similarity) -> None:
-        from upturn.training.algorithms.world_model import Predictor
-
-        self.similarity = similarity
-        self.predict = there.asked(None if own is None else own.predict)
-        nobody: Any = None  # comparing asks no model
-        self.compared = Predictor(nobody, nobody, similarity).compared
+        identity: Mapping[str, object] = self._calls("collect.identity")
+        return identity

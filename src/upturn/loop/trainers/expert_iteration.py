@@ -1,22 +1,21 @@
-"""Rounds of supervised training on what the agent itself did well: four ways that differ in one or two settings."""
+"""Expert iteration: supervised training on the agent's own successes, in four variants that differ in settings."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from upturn.agents.context import Budget, budget_of
 from upturn.config import Config
 from upturn.errors import TrainingError
 from upturn.loop.evaluation import HeldoutResult
-from upturn.loop.rollouts import SecondAttempts
+from upturn.loop.rollouts import HintedRetries
 from upturn.loop.run import Context
-from upturn.loop.trainers.distributed_training import jointly
+from upturn.loop.trainers.distributed_training import Rank0, rank0_function
 from upturn.loop.trainers.registry import Algorithm
-from upturn.loop.trainers.rl_training import Course, RolloutSource, family_weights, rollout_plan, train_on_rollouts
-from upturn.loop.trainers.training_plan import Held, Plan, practice_plan
+from upturn.loop.trainers.rl_training import RlSpec, RolloutSource, family_weights, rollout_spec, train_on_rollouts
+from upturn.loop.trainers.training_plan import Overhead, Plan, plan_on_rollouts
 from upturn.models import ConversationRenderer, Renderer
 from upturn.records import AgentVersion
-from upturn.training import TrainingOutcome
 from upturn.training.algorithms.expert_iteration import (
     ImitationSettings,
     IteratedSettings,
@@ -24,103 +23,81 @@ from upturn.training.algorithms.expert_iteration import (
     SelfRepairSettings,
     StarSettings,
 )
-from upturn.training.runs import RunOptions
-
-Way = Literal["rejection", "iterated", "star", "self_repair"]
-"""As sections and presets are called; commands have hyphens."""
-
-_TITLES: Mapping[Way, str] = {
-    "rejection": "Attempt, keep the best, train on it (rejection sampling)",
-    "iterated": "Attempt and train on the successes, in rounds",
-    "star": "Attempt, explain what failed with the answer at hand, train from the start (STaR)",
-    "self_repair": "Attempt, repair what failed, train from the start",
-}
 
 
-_SECTIONS: Mapping[Way, type[ImitationSettings]] = {
-    "rejection": RejectionSettings,
-    "iterated": IteratedSettings,
-    "star": StarSettings,
-    "self_repair": SelfRepairSettings,
-}
+class Variant(NamedTuple):
+    """One variant."""
 
-
-class Imitation(NamedTuple):
-    """One of the ways."""
-
-    way: Way
+    name: str
+    """As in its section."""
+    section: type[ImitationSettings]
+    title: str
+    """For people."""
 
     def settings(self, config: Config) -> ImitationSettings:
-        """Its section, where as many successes of a task are kept as it has trajectories, if that is fewer."""
-        section = config.section(_SECTIONS[self.way])
-        top = section.selection.top
-        if top is None or top <= section.group_size:
-            return section
-        return replace(section, selection=replace(section.selection, top=section.group_size))
+        """The section, with ``selection.top`` limited to the group size."""
+        settings = config.section(self.section)
+        top = settings.selection.top
+        if top is None or top <= settings.group_size:
+            return settings
+        return replace(settings, selection=replace(settings.selection, top=settings.group_size))
 
     def plan(self, context: Context, parent: AgentVersion) -> Plan:
-        """What it would take, if every attempt were kept."""
-        asked = self.settings(context.config)
-        course = self._course(context, dict.fromkeys(context.trained_families, 1.0), self.way)
-        held = Held(copies=int(asked.restarts))
-        return practice_plan(context, parent, self.way, course=course, passes=asked.epochs, held=held)
+        """Estimated cost of a run, as if every trajectory were trained on."""
+        settings, spec = self.settings(context.config), self.spec(context, self.name)
+        overhead = Overhead(copies=int(settings.restarts))
+        return plan_on_rollouts(context, parent, self.name, spec, passes=settings.epochs, overhead=overhead)
 
     def train(self, context: Context, parent: AgentVersion, before: HeldoutResult, name: str) -> AgentVersion:
-        """The version that learned from itself; families are attempted by what it failed before."""
-        course = self._course(context, family_weights(before), name)
-        return train_on_rollouts(context, parent, name, course=course, learn=self._learn(context, course))
-
-    def _learn(self, context: Context, course: Course) -> Callable[[RolloutSource], TrainingOutcome]:
+        """The trained version; families that failed more in ``before`` are sampled more."""
         from upturn.training.algorithms.expert_iteration import run_imitation
 
-        asked = self.settings(context.config)
+        hint, spec = self.settings(context.config).hint, self.spec(context, name, family_weights(before))
 
-        def learn(own: RolloutSource) -> TrainingOutcome:
-            if asked.second is not None:
-                version = own.worker.version
-                refuse_forking(own.worker.renderer, version.prompt, context=budget_of(version.parameters))
-            return jointly(
-                context.world,
-                own.worker,
-                run_imitation,
-                own.collect,
-                asked,
-                RunOptions(context.seed, own.folder, evaluate=own.evaluate, progress=own.progress),
-                second=None
-                if asked.second is None
-                else SecondAttempts(own.worker, course.practice, asked.second.kind),
-            )
+        def extras(source: RolloutSource) -> dict[str, Rank0]:
+            if hint is None:
+                return {}
+            version = source.worker.version
+            refuse_rewritten_history(source.worker.renderer, version.prompt, budget=budget_of(version.parameters))
+            retries = HintedRetries(source.worker, spec.rollouts, hint.kind)
+            return {"collect_hinted": rank0_function("collect_hinted", retries)}
 
-        return learn
+        return train_on_rollouts(context, parent, name, spec=spec, run=run_imitation, extras=extras)
 
-    def _course(self, context: Context, weights: Mapping[str, float], name: str) -> Course:
-        section = self.settings(context.config)
-        practice = rollout_plan(context, name, section.group_size)
-        return Course(_TITLES[self.way], section, weights, practice)
+    def spec(self, context: Context, name: str, weights: Mapping[str, float] | None = None) -> RlSpec:
+        """The run of the training step ``name``."""
+        settings = self.settings(context.config)
+        return RlSpec(self.title, settings, rollout_spec(context, name, settings.group_size), weights)
 
 
-def refuse_forking(renderer: Renderer, prompt: str, *, context: Budget | None = None) -> None:
+def refuse_rewritten_history(renderer: Renderer, prompt: str, *, budget: Budget | None = None) -> None:
     """Raises TrainingError for an agent whose earlier turns are shown differently later on.
 
-    A hint is taken out of the beginning of a row. Such a chat template begins a row with every turn, and a context
-    with a budget begins some with a note of what is left out.
+    A hint is removed from the start of a row. Such a chat template starts a row with every turn, and a context
+    budget starts some rows with a note on omitted turns.
     """
-    if context is not None:
+    if budget is not None:
         raise TrainingError(
-            f"the agent's context has a budget (context_tokens = {context.tokens}), so that a hint cannot be taken "
-            "out of what it read once its history is rewritten; train with `iterated`, or leave the budget out"
+            f"the agent has a context budget (context_tokens = {budget.tokens}), and a hint cannot be removed from "
+            "a rewritten history; train with `iterated`, or omit the budget"
         )
     if isinstance(renderer, ConversationRenderer) and not renderer.keeps_prefix(prompt):
         raise TrainingError(
-            "the model's chat template shows earlier turns differently once others follow, so that a hint cannot "
-            "be taken out of what it read; train with `iterated`, or take a template that keeps what was said"
+            "the model's chat template shows earlier turns differently once others follow, and a hint cannot be "
+            "removed from a rewritten history; train with `iterated`, or use a template that keeps earlier turns"
         )
 
 
-def _algorithm(way: Way) -> Algorithm:
-    run = Imitation(way)
-    return Algorithm(_SECTIONS[way], run.plan, run.train, frozenset({"rollouts", "rewards"}))
+def _algorithm(name: str, section: type[ImitationSettings], title: str) -> Algorithm:
+    variant = Variant(name, section, title)
+    return Algorithm(section, variant.plan, variant.train, frozenset({"rollouts", "rewards"}))
 
 
-REJECTION, ITERATED = _algorithm("rejection"), _algorithm("iterated")
-STAR, SELF_REPAIR = _algorithm("star"), _algorithm("self_repair")
+REJECTION = _algorithm(
+    "rejection", RejectionSettings, "Train on the best of many trajectories (rejection sampling)"
+)
+ITERATED = _algorithm("iterated", IteratedSettings, "Sample and train on the successes, in iterations")
+STAR = _algorithm("star", StarSettings, "Retry failures with the answer as a hint, train from the start (STaR)")
+SELF_REPAIR = _algorithm(
+    "self_repair", SelfRepairSettings, "Retry failures with their trouble as a hint, train from the start"
+)

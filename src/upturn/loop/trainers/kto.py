@@ -1,119 +1,117 @@
-"""Thumbs on single attempts that the pool holds."""
+"""KTO: preference optimisation on thumbs-up/down ratings of single trajectories in the pool."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from upturn.errors import TrainingError
-from upturn.loop.evaluation import HeldoutResult, watch_of
-from upturn.loop.progress import told
+from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import Context
-from upturn.loop.trainers.candidate import keep_version, training_folder
-from upturn.loop.trainers.distributed_training import jointly
-from upturn.loop.trainers.pool_data import left_out_words, needed_pool, rendered, trained_selection, with_rows
+from upturn.loop.trainers.candidate import run_options, save_candidate
+from upturn.loop.trainers.distributed_training import train_on_all_ranks
+from upturn.loop.trainers.pool_data import (
+    describe_omissions,
+    render_trajectory,
+    render_writable,
+    trained_selection,
+)
 from upturn.loop.trainers.registry import Algorithm
-from upturn.loop.trainers.training_plan import Held, Plan, in_epochs, rows_plan
+from upturn.loop.trainers.training_plan import Overhead, Plan, epoch_workload, plan_on_rows
 from upturn.pool import take_snapshot_of, trajectory_ratings
 from upturn.records import AgentVersion, RatedTrajectory, record
 from upturn.training import supervised_rows
 from upturn.training.algorithms.kto import KtoSettings
-from upturn.training.runs import RunOptions
 
 
 def plan(context: Context, parent: AgentVersion) -> Plan:
-    """What it would take."""
-    asked, worker = context.config.section(KtoSettings), PolicyWorker(context.runtime, parent, context.adapter)
-    attempts = [each.trajectory for each in rated(context, worker)]
-    words, batch = f"{len(attempts)} rated attempts", asked.batch_trajectories
-    walk = in_epochs(supervised_rows(attempts), words, epochs=asked.epochs, batch_rows=batch)
-    # Once before the first step each attempt and its mismatched one, and the mismatched ones before each step.
-    return rows_plan(context, worker, "kto", walk, held=Held(scorings=2 / asked.epochs + 1))
+    """Estimated cost of a run."""
+    settings = context.config.section(KtoSettings)
+    worker = PolicyWorker(context.runtime, parent, context.adapter)
+    ratings = load_ratings(context, worker).ratings
+    rows, description = (
+        supervised_rows(rating.trajectory for rating in ratings),
+        f"{len(ratings)} rated trajectories",
+    )
+    work = epoch_workload(rows, description, epochs=settings.epochs, batch_rows=settings.batch_trajectories)
+    # Scored before the first step: each trajectory and its mismatched one; before each step: the mismatched one.
+    return plan_on_rows(context, worker, "kto", work, overhead=Overhead(scorings=2 / settings.epochs + 1))
 
 
 def train(context: Context, parent: AgentVersion, _before: HeldoutResult, name: str) -> AgentVersion:
-    """The version that learned from them."""
+    """The trained version."""
     from upturn.training.algorithms.kto import run_kto
 
-    asked, worker = context.config.section(KtoSettings), PolicyWorker(context.runtime, parent, context.adapter)
-    frozen = frozen_thumbs(context, worker)
-    found = rated_in(context, worker, frozen)
-    steps = asked.epochs * -(-len(found) // asked.batch_trajectories)
-    context.progress.stage(f"Learning from thumbs on {len(found)} attempts (KTO)", steps)
-    folder = training_folder(context, name)
-    jointly(
-        context.world,
-        worker,
-        run_kto,
-        found,
-        asked,
-        RunOptions(
-            context.seed,
-            folder,
-            evaluate=watch_of(context, worker, name, asked),
-            progress=told(context.progress, loss="loss"),
-        ),
-    )
-    return keep_version(context, worker, parent, name, snapshot=frozen.snapshot)
+    settings = context.config.section(KtoSettings)
+    worker = PolicyWorker(context.runtime, parent, context.adapter)
+    ratings, snapshot = load_ratings(context, worker)
+    steps = settings.epochs * -(-len(ratings) // settings.batch_trajectories)
+    context.progress.stage(f"Preference optimisation on {len(ratings)} rated trajectories (KTO)", steps)
+    options = run_options(context, worker, name, settings, loss="loss")
+    train_on_all_ranks(context.world, worker, run_kto, ratings, settings, options)
+    return save_candidate(context, worker, parent, name, snapshot=snapshot)
 
 
-def rated(context: Context, worker: PolicyWorker) -> list[RatedTrajectory]:
-    """``rated_in`` what the pool held when the run began, which is frozen: a resumed run learns from the same."""
-    return rated_in(context, worker, frozen_thumbs(context, worker))
+class LoadedRatings(NamedTuple):
+    """The rated trajectories of a run."""
+
+    ratings: list[RatedTrajectory]
+    snapshot: str
+    """Id of the snapshot of the trajectories."""
 
 
-def rated_in(context: Context, worker: PolicyWorker, frozen: "FrozenThumbs") -> list[RatedTrajectory]:
-    """The pool's, by trajectory; those without tokens of the worker's renderer are rendered."""
-    is_good = dict.fromkeys(frozen.good, True) | dict.fromkeys(frozen.bad, False)
-    return [
-        RatedTrajectory(with_rows(each.trajectory, worker.renderer, worker.prompts), is_good[each.trajectory.id])
-        for each in context.pool.experiences_of(sorted(is_good), tenant=context.tenant)
-    ]
+def load_ratings(context: Context, worker: PolicyWorker) -> LoadedRatings:
+    """The ratings that the pool held when the run started; a resumed run trains on the same ones.
 
-
-def frozen_thumbs(context: Context, worker: PolicyWorker) -> "FrozenThumbs":
-    """What the pool held when the run began, and the snapshot of it.
-
-    Raises ConfigError without a pool to read, TrainingError where it holds none.
+    Trajectories without tokens of the worker's renderer are rendered. Raises TrainingError where the pool holds no
+    rating.
     """
-    needed_pool(context, "kto")
-    return context.journal.record_step("thumbs", FrozenThumbs, lambda: _frozen(context, _found(context, worker)))
+    frozen = context.journal.record_step("thumbs", FrozenRatings, lambda: _freeze(context, _find(context, worker)))
+    is_good = dict.fromkeys(frozen.good, True) | dict.fromkeys(frozen.bad, False)
+    ratings = [
+        RatedTrajectory(
+            render_trajectory(stored.trajectory, worker.renderer, worker.prompts), is_good[stored.trajectory.id]
+        )
+        for stored in context.pool.experiences_of(sorted(is_good), tenant=context.tenant)
+    ]
+    return LoadedRatings(ratings, frozen.snapshot)
 
 
 @record
-class FrozenThumbs:
-    """The rated attempts of a run, by id."""
+class FrozenRatings:
+    """The rated trajectories of a run by id, as its journal has them."""
 
     good: tuple[str, ...]
     bad: tuple[str, ...]
     snapshot: str
-    """Id of that of both."""
 
 
-def _frozen(context: Context, found: Sequence[RatedTrajectory]) -> FrozenThumbs:
-    good, bad = (tuple(each.trajectory.id for each in found if each.is_desirable is kind) for kind in (True, False))
+def _freeze(context: Context, ratings: Sequence[RatedTrajectory]) -> FrozenRatings:
+    good = tuple(rating.trajectory.id for rating in ratings if rating.is_desirable)
+    bad = tuple(rating.trajectory.id for rating in ratings if not rating.is_desirable)
     criteria = json.dumps({"thumbs": {"good": sorted(good), "bad": sorted(bad)}})
     snapshot = take_snapshot_of(context.pool, (*good, *bad), tenant=context.tenant, criteria=criteria)
-    return FrozenThumbs(good, bad, snapshot.id)
+    return FrozenRatings(good, bad, snapshot.id)
 
 
-def _found(context: Context, worker: PolicyWorker) -> list[RatedTrajectory]:
-    """What the pool holds now."""
-    found = trajectory_ratings(context.pool, tenant=context.tenant, selection=trained_selection(context))
-    known = {each.trajectory.id: each for each in (*found.rated, *found.tokenless)}
-    written = rendered((each.trajectory for each in known.values()), worker)
-    left_out = left_out_words(found.left_out, {"unwritable": written.unwritable})
-    usable = [replace(known[each.id], trajectory=each) for each in written.attempts]
-    if not usable:
+def _find(context: Context, worker: PolicyWorker) -> list[RatedTrajectory]:
+    """The ratings in the pool now; notes how many are omitted."""
+    source = trajectory_ratings(context.pool, tenant=context.tenant, selection=trained_selection(context))
+    stored = {rating.trajectory.id: rating for rating in (*source.rated, *source.tokenless)}
+    rendered = render_writable((rating.trajectory for rating in stored.values()), worker)
+    ratings = [replace(stored[trajectory.id], trajectory=trajectory) for trajectory in rendered]
+    omissions = describe_omissions(source.left_out, {"unwritable": len(stored) - len(ratings)})
+    if not ratings:
         raise TrainingError(
-            f"{context.config.pool.path!r} holds no thumbs to learn from of the tenant {context.tenant!r} "
-            f"(left out: {left_out or 'nothing'}); "
-            'say what was good or bad, one line each as {"trajectory": "<id>", "thumbs": 1}, and take it in with '
-            f"`upturn ingest FILE --format feedback --pool {context.config.pool.path} --tenant {context.tenant}`"
+            f"{context.config.pool.path!r} holds no ratings to train on of the tenant {context.tenant!r} (omitted: "
+            f'{omissions or "none"}); write ratings, one line each as {{"trajectory": "<id>", "thumbs": 1}}, and '
+            f"ingest them with `upturn ingest FILE --format feedback --pool {context.config.pool.path} --tenant "
+            f"{context.tenant}`"
         )
-    if left_out:
-        context.progress.note(f"left out of the thumbs: {left_out}")
-    return usable
+    if omissions:
+        context.progress.note(f"omitted ratings: {omissions}")
+    return ratings
 
 
 KTO = Algorithm(KtoSettings, plan, train, frozenset({"pool"}))

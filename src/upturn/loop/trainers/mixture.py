@@ -1,31 +1,25 @@
-"""GRPO with what the pool holds in the same optimiser steps: successes, pairs, ratings."""
+"""Mixture: GRPO with stored successes, pairs and ratings from the pool in the same optimiser steps."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, assert_never
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from upturn.config import Config, default_value
 from upturn.errors import ConfigError
 from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.rollouts import PolicyWorker
-from upturn.loop.run import Context, continuations
-from upturn.loop.trainers import dpo, kto
-from upturn.loop.trainers.distributed_training import jointly
-from upturn.loop.trainers.pool_data import needed_pool, rendered_demonstrations
+from upturn.loop.run import Context
+from upturn.loop.trainers.dpo import load_pairs
+from upturn.loop.trainers.kto import load_ratings
+from upturn.loop.trainers.pool_data import render_demonstrations
 from upturn.loop.trainers.registry import Algorithm
-from upturn.loop.trainers.rl_training import Course, RolloutSource, family_weights, rollout_plan, train_on_rollouts
+from upturn.loop.trainers.rl_training import RlSpec, RolloutSource, family_weights, rollout_spec, train_on_rollouts
 from upturn.loop.trainers.sft import take_training_snapshot
-from upturn.loop.trainers.training_plan import Plan, Walk, held_by, practice_plan, rows_plan
+from upturn.loop.trainers.training_plan import Plan, Workload, plan_on_rollouts, plan_on_rows, policy_overhead
 from upturn.pool import find_snapshot, take_snapshot_of
 from upturn.records import AgentVersion, PreferencePair, RatedTrajectory, Snapshot
-from upturn.training import (
-    EpochSettings,
-    PolicyGradientSettings,
-    TrainingOutcome,
-    TrainingRow,
-    supervised_rows,
-)
+from upturn.training import EpochSettings, PolicyGradientSettings, TrainingOutcome, TrainingRow, supervised_rows
 from upturn.training.algorithms.dpo import DpoSettings
 from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.algorithms.kto import KtoSettings
@@ -40,196 +34,169 @@ if TYPE_CHECKING:
     from upturn.training.algorithms.mixture import Part
 
 
-def settings(config: Config) -> MixtureSettings:
-    """``[mixture]``. Raises ConfigError where nothing is mixed with GRPO, or GRPO cannot be mixed."""
-    section, own = config.section(MixtureSettings), config.section(GrpoSettings)
-    if not (section.sft or section.dpo or section.kto):
-        raise ConfigError(
-            ["mixture.sft, mixture.dpo and mixture.kto are all 0, so nothing is mixed; set one, or train grpo"]
-        )
-    if own.dynamic_sampling is not None or own.staleness or own.cost_limits:
-        raise ConfigError(
-            [
-                "a mixture samples in plain iterations: leave out grpo.dynamic_sampling, staleness and "
-                "cost_limits, "
-                "and presets that set them"
-            ]
-        )
-    return section
-
-
-def policy(config: Config) -> PolicyGradientSettings:
-    """How GRPO's part learns: objective, advantage and mismatch of ``[grpo]``."""
-    own = config.section(GrpoSettings)
-    return PolicyGradientSettings(
-        minibatches=config.section(MixtureSettings).minibatches,
-        passes=own.passes,
-        objective=own.objective,
-        advantage=own.advantage,
-        mismatch=own.mismatch,
-    )
-
-
 def plan(context: Context, parent: AgentVersion) -> Plan:
-    """What practice and the pool's parts would take, of which each has a step in a round."""
-    rounds, asked = settings(context.config).iterations, policy(context.config)
-    needed_pool(context, "mixture")
-    beside = _beside(context, parent, rounds)
-    course = _course(context, dict.fromkeys(context.trained_families, 1.0), "mixture")
-    own = practice_plan(context, parent, "mixture", course=course, passes=asked.passes, held=held_by(asked))
-    return replace(
-        own,
-        learns_from=f"{own.learns_from}; beside them {', '.join(each.learns_from for each in beside)}",
-        rows=own.rows + sum(each.rows for each in beside),
-        tokens=own.tokens + sum(each.tokens for each in beside),
-        memory_bytes=max(each.memory_bytes for each in (own, *beside)),
-        seconds=own.seconds + sum(each.seconds for each in beside),
-    )
-
-
-def _beside(context: Context, parent: AgentVersion, rounds: int) -> list[Plan]:
-    """Of each part that the pool gives."""
+    """Estimated cost of a run: of the rollouts, and of a step with each stored part in each iteration."""
+    settings, policy = context.config.section(MixtureSettings), policy_settings(context.config)
     worker = PolicyWorker(context.runtime, parent, context.adapter)
-    stored = stored_parts(context, worker)
-    return [rows_plan(context, worker, "mixture", walk_of(each, rounds)) for each in stored]
-
-
-def walk_of(stored: "Stored", rounds: int) -> Walk:
-    """What so many rounds go through of a part: a step each."""
-    evidence: Any = stored.evidence  # of the kind that the part names, as its settings are
-    own: Any = stored.settings
-    match stored.part:
-        case "sft":
-            rows, batch, kind = list(evidence), own, "verified successes"
-        case "dpo":
-            rows = list(supervised_rows([side for pair in evidence for side in (pair.chosen, pair.rejected)]))
-            batch, kind = 2 * own.batch_pairs, "pairs"
-        case "kto":
-            rows = list(supervised_rows([each.trajectory for each in evidence]))
-            batch, kind = own.batch_trajectories, "rated attempts"
-        case never:
-            assert_never(never)
-    taken = rounds * min(batch, len(rows))
-    return Walk(rows, f"{len(evidence)} {kind}", rounds, "iteration", taken, batch)
+    stored = [
+        plan_on_rows(context, worker, "mixture", part_workload(part, settings.iterations))
+        for part in load_parts(context, worker)
+    ]
+    spec, overhead = _spec(context, "mixture"), policy_overhead(policy)
+    fresh = plan_on_rollouts(context, parent, "mixture", spec, passes=policy.passes, overhead=overhead)
+    return replace(
+        fresh,
+        learns_from=", ".join(part.learns_from for part in (fresh, *stored)),
+        rows=fresh.rows + sum(part.rows for part in stored),
+        tokens=fresh.tokens + sum(part.tokens for part in stored),
+        memory_bytes=max(part.memory_bytes for part in (fresh, *stored)),
+        seconds=fresh.seconds + sum(part.seconds for part in stored),
+    )
 
 
 def train(context: Context, parent: AgentVersion, before: HeldoutResult, name: str) -> AgentVersion:
-    """The version trained on all of it; families are sampled by what it failed before."""
-    needed_pool(context, "mixture")
-    asked, practice = settings(context.config), policy(context.config)
-    stored = list[Stored]()
+    """The trained version; families that failed more in ``before`` are sampled more."""
+    parts: list[StoredPart] = []
 
-    def learn(own: RolloutSource) -> TrainingOutcome:
-        stored.extend(stored_parts(context, own.worker))
-        return jointly(
-            context.world,
-            own.worker,
-            run_mixed,
-            own.collect,
-            stored,
-            Mixed(asked, practice),
-            RunOptions(context.seed, own.folder, evaluate=own.evaluate, progress=own.progress),
+    def extras(source: RolloutSource) -> dict[str, object]:
+        parts.extend(load_parts(context, source.worker))
+        return {"policy": policy_settings(context.config), "parts": parts}
+
+    spec = _spec(context, name, family_weights(before))._replace(
+        snapshot=lambda: take_joint_snapshot(context, parts)
+    )
+    return train_on_rollouts(context, parent, name, spec=spec, run=run_parts, extras=extras)
+
+
+def _spec(context: Context, name: str, weights: Mapping[str, float] | None = None) -> RlSpec:
+    settings, advantage = context.config.section(MixtureSettings), context.config.section(GrpoSettings).advantage
+    rollouts = rollout_spec(context, name, settings.group_size, advantage=advantage)
+    return RlSpec("GRPO mixed with stored data", settings, rollouts, weights)
+
+
+def check(config: Config) -> None:
+    """Raises ConfigError where nothing is mixed with GRPO, or ``[grpo]`` has settings that cannot be mixed."""
+    settings, grpo = config.section(MixtureSettings), config.section(GrpoSettings)
+    if not (settings.sft or settings.dpo or settings.kto):
+        raise ConfigError(
+            ["mixture.sft, mixture.dpo and mixture.kto are all 0, so nothing is mixed; set one, or train grpo"]
+        )
+    if grpo.dynamic_sampling is not None or grpo.staleness or grpo.cost_limits:
+        raise ConfigError(
+            [
+                "a mixture samples in plain iterations: omit grpo.dynamic_sampling, staleness and cost_limits, and "
+                "presets that set them"
+            ]
         )
 
-    course = _course(context, family_weights(before), name)._replace(snapshot=lambda: learned_from(context, stored))
-    return train_on_rollouts(context, parent, name, course=course, learn=learn)
+
+def policy_settings(config: Config) -> PolicyGradientSettings:
+    """Settings of GRPO's part, from ``[grpo]``."""
+    grpo = config.section(GrpoSettings)
+    return PolicyGradientSettings(
+        minibatches=config.section(MixtureSettings).minibatches,
+        passes=grpo.passes,
+        objective=grpo.objective,
+        advantage=grpo.advantage,
+        mismatch=grpo.mismatch,
+    )
 
 
-class Mixed(NamedTuple):
-    """How practice is mixed."""
+class StoredPart(NamedTuple):
+    """A part that trains on stored data."""
 
-    run: MixtureSettings
-    practice: PolicyGradientSettings
-
-
-class Stored(NamedTuple):
-    """What the pool gives to a mixture."""
-
-    part: Literal["sft", "dpo", "kto"]
-    evidence: Sequence[TrainingRow] | Sequence[PreferencePair] | Sequence[RatedTrajectory]
-    """Rows, pairs or rated attempts, as the part has them."""
+    kind: Literal["sft", "dpo", "kto"]
+    data: Sequence[TrainingRow] | Sequence[PreferencePair] | Sequence[RatedTrajectory]
+    """Rows, pairs or ratings."""
     settings: int | DpoSettings | KtoSettings
-    """Of ``sft`` the rows of a step."""
+    """For ``sft`` the rows of a step."""
     weight: float
     snapshot: str
-    """Id of that of the attempts."""
+    """Id of the snapshot that the data is from."""
 
 
-def run_mixed(  # noqa: PLR0917  # in the order of every run
-    model: "PreTrainedModel", collect: Collect, stored: Sequence[Stored], settings: Mixed, options: RunOptions
-) -> TrainingOutcome:
-    """``run_mixture`` of GRPO and what is stored."""
-    from upturn.training.algorithms.mixture import policy_part, run_mixture
-
-    parts = [policy_part(collect, settings.practice), *map(_part, stored)]
-    return run_mixture(model, parts, settings.run, options)
+EpochsT = TypeVar("EpochsT", DpoSettings, KtoSettings)
 
 
-def _part(stored: Stored) -> "Part":
-    from upturn.training.algorithms.mixture import preference_part, rating_part, supervised_part
+def load_parts(context: Context, worker: PolicyWorker) -> list[StoredPart]:
+    """The parts whose weight is not 0."""
 
-    evidence: Any = stored.evidence  # of the kind that the part names, as its settings are
-    own: Any = stored.settings
-    match stored.part:
-        case "sft":
-            part = supervised_part(evidence, own)
-        case "dpo":
-            part = preference_part(evidence, own)
-        case "kto":
-            part = rating_part(evidence, own)
-        case never:
-            assert_never(never)
-    return replace(part, weight=stored.weight)
+    def without_run(section: EpochsT) -> EpochsT:
+        """The section with default epochs, optimiser and evaluations: those of the mixture apply."""
+        return replace(section, **{setting.name: default_value(setting) for setting in fields(EpochSettings)})
 
-
-PartSettings = TypeVar("PartSettings", DpoSettings, KtoSettings)
-
-
-def without_run(section: PartSettings) -> PartSettings:
-    """The section with the usual epochs, optimiser and evaluations, which are the mixture's own."""
-    usual = {each.name: default_value(each) for each in fields(EpochSettings)}
-    return replace(section, **usual)
-
-
-def stored_parts(context: Context, worker: PolicyWorker) -> list[Stored]:
-    """What the pool gives."""
-    config, stored = context.config, list[Stored]()
+    config, parts = context.config, list[StoredPart]()
     weights = config.section(MixtureSettings)
     if weights.sft:
         snapshot = context.journal.record_step("snapshot", Snapshot, lambda: take_training_snapshot(context))
-        rows = supervised_rows(rendered_demonstrations(context, snapshot, worker))
-        stored.append(Stored("sft", rows, config.section(SftSettings).batch_rows, weights.sft, snapshot.id))
+        rows = supervised_rows(render_demonstrations(context, snapshot, worker))
+        parts.append(StoredPart("sft", rows, config.section(SftSettings).batch_rows, weights.sft, snapshot.id))
     if weights.dpo:
-        pairs = without_run(config.section(DpoSettings))
-        ends = dpo.frozen_pairs(context, worker)
-        found = dpo.pairs_in(context, worker, ends)
-        stored.append(Stored("dpo", found, pairs, weights.dpo, ends.snapshot))
+        pairs = load_pairs(context, worker)
+        settings = without_run(config.section(DpoSettings))
+        parts.append(StoredPart("dpo", pairs.pairs, settings, weights.dpo, pairs.snapshot))
     if weights.kto:
-        rating = without_run(config.section(KtoSettings))
-        thumbs = kto.frozen_thumbs(context, worker)
-        rated = kto.rated_in(context, worker, thumbs)
-        stored.append(Stored("kto", rated, rating, weights.kto, thumbs.snapshot))
-    return stored
+        ratings = load_ratings(context, worker)
+        parts.append(
+            StoredPart(
+                "kto", ratings.ratings, without_run(config.section(KtoSettings)), weights.kto, ratings.snapshot
+            )
+        )
+    return parts
 
 
-def learned_from(context: Context, stored: Sequence[Stored]) -> str:
-    """Id of the snapshot of all that the pool gave: that of the one part, or one over those of several."""
-    parts = {each.part: each.snapshot for each in stored}
-    if len(parts) == 1:
-        return next(iter(parts.values()))
-    names = [name for part in parts.values() for name in find_snapshot(context.pool, part).trajectory_ids]
-    criteria = json.dumps({"snapshots": parts})
-    return take_snapshot_of(context.pool, names, tenant=context.tenant, criteria=criteria).id
+def part_workload(part: StoredPart, iterations: int) -> Workload:
+    """One step in each iteration."""
+    data: Any = part.data  # of the part's kind, as its settings are
+    settings: Any = part.settings
+    match part.kind:
+        case "sft":
+            rows, batch, kind = data, settings, "verified successes"
+        case "dpo":
+            rows = supervised_rows(side for pair in data for side in (pair.chosen, pair.rejected))
+            batch, kind = 2 * settings.batch_pairs, "pairs"
+        case "kto":
+            rows = supervised_rows(rating.trajectory for rating in data)
+            batch, kind = settings.batch_trajectories, "rated trajectories"
+    trained_rows = iterations * min(batch, len(rows))
+    return Workload(rows, f"{len(data)} {kind}", iterations, "iteration", trained_rows, batch)
 
 
-def _course(context: Context, weights: Mapping[str, float], name: str) -> Course:
-    section, asked = context.config.section(MixtureSettings), policy(context.config)
-    practice = replace(
-        rollout_plan(context, name, section.group_size),
-        continuations=continuations(asked.advantage),
-        gamma=asked.advantage.gamma,
+def run_parts(
+    model: "PreTrainedModel",
+    collect: Collect,
+    settings: MixtureSettings,
+    options: RunOptions,
+    *,
+    policy: PolicyGradientSettings,
+    parts: Sequence[StoredPart],
+) -> TrainingOutcome:
+    """``run_mixture`` of GRPO and the stored parts."""
+    from upturn.training.algorithms.mixture import (
+        policy_part,
+        preference_part,
+        rating_part,
+        run_mixture,
+        supervised_part,
     )
-    return Course("GRPO mixed with what the pool holds", section, weights, practice)
+
+    builders: Mapping[str, Callable[[Any, Any], Part]] = {
+        "sft": supervised_part,
+        "dpo": preference_part,
+        "kto": rating_part,
+    }
+    stored = [replace(builders[part.kind](part.data, part.settings), weight=part.weight) for part in parts]
+    return run_mixture(model, [policy_part(collect, policy), *stored], settings, options)
 
 
-MIXTURE = Algorithm(MixtureSettings, plan, train, frozenset({"pool", "rollouts", "rewards"}), settings)
+def take_joint_snapshot(context: Context, parts: Sequence[StoredPart]) -> str:
+    """Id of a snapshot over those of all parts, or of the only part's."""
+    snapshots = {part.kind: part.snapshot for part in parts}
+    if len(snapshots) == 1:
+        return parts[0].snapshot
+    ids = [name for snapshot in snapshots.values() for name in find_snapshot(context.pool, snapshot).trajectory_ids]
+    criteria = json.dumps({"snapshots": snapshots})
+    return take_snapshot_of(context.pool, ids, tenant=context.tenant, criteria=criteria).id
+
+
+MIXTURE = Algorithm(MixtureSettings, plan, train, frozenset({"pool", "rollouts", "rewards"}), check)

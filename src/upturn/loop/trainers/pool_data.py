@@ -1,11 +1,10 @@
-"""Where lessons that learn from what is there already find it: the pool that is configured."""
+"""Training data from the configured pool, for algorithms that train on stored trajectories."""
 
 import sqlite3
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from upturn.agents import matches_tokenizer, rendered_rows
 from upturn.agents.context import PromptBuilder
@@ -17,63 +16,54 @@ from upturn.models import Renderer
 from upturn.pool import IMPORTED, Pool, Selection, experiences_in
 from upturn.records import Snapshot, Trajectory
 
-_CURE = (
-    "Set pool.path to the database of an earlier run, such as runs/<id>/pool.db, or to one that `upturn ingest` "
-    "filled"
-)
-
-
-_CAUSES: Mapping[str, str] = {
-    "one_sided": "attempts without one of the other version at the same task",
+_OMISSIONS: Mapping[str, str] = {
+    "one_sided": "trajectories without one of the other version on the same task",
     "unjudged": "without a score on one side",
     "equal": "with scores that do not differ enough",
-    "unusable": "of which nothing can be learned, such as two that wrote the same",
+    "unusable": "without anything to train on, such as two that wrote the same",
     "failed": "whose better-scored side failed while the other did not",
     "unwritable": "with actions that the agent cannot write",
-    "undecided": "with thumbs that add up to nothing",
-    "dangling": "on what must not or cannot be trained on: held-out tasks, or attempts that are not there",
-    "unselected": "on tasks of families or environments that are not trained on",
+    "undecided": "with ratings that add up to 0",
+    "dangling": "on held-out tasks or missing trajectories, which cannot be trained on",
+    "unselected": "on families or environments that are not trained",
 }
-"""Why stored preferences are left out, for people."""
+"""Reasons for omitting stored preferences, for people."""
 
 
-def left_out_words(*counts: Mapping[str, int]) -> str:
-    """How many preferences are left out, and why; empty = none. Those without tokens are rendered, not left out."""
+def describe_omissions(*counts: Mapping[str, int]) -> str:
+    """How many preferences are omitted, and why; empty if none. Those without tokens are rendered, not omitted."""
     return ", ".join(
-        f"{count} {_CAUSES[cause]}"
-        for each in counts
-        for cause, count in each.items()
-        if count and cause != "tokenless"
+        f"{number} {_OMISSIONS[cause]}"
+        for causes in counts
+        for cause, number in causes.items()
+        if number and cause != "tokenless"
     )
 
 
 def trained_selection(context: Context) -> Selection:
-    """Trajectories of the trained families in the run's environment, recordings of elsewhere among them."""
+    """Trajectories of the trained families in the run's environment, imported ones included."""
     return Selection(families=tuple(context.trained_families), environments=(context.kit.name, IMPORTED))
 
 
-def needed_pool(context: Context, algorithm: str) -> None:
-    """Raises ConfigError where the run has a pool of its own, which is empty."""
-    check_evidence(context.config, algorithm)
-
-
-def check_evidence(config: Config, algorithm: str) -> None:
-    """Raises ConfigError where there is no pool for an algorithm that needs one: opening it would make one."""
+def check_pool(config: Config, algorithm: str) -> None:
+    """Raises ConfigError without an existing pool, which an algorithm on stored data needs."""
     path = config.pool.path
-    learns = f"`upturn train {algorithm}` learns from evidence that is there already"
+    hint = (
+        "Set pool.path to the database of an earlier run, such as runs/<id>/pool.db, or to one that "
+        "`upturn ingest` filled"
+    )
+    trains = f"`upturn train {algorithm}` trains on stored data"
     if not path:
-        raise ConfigError(
-            [f"{learns}, and pool.path is empty: the run would begin with an empty pool of its own. {_CURE}"]
-        )
+        raise ConfigError([f"{trains}, and pool.path is empty: the run would start with an empty pool. {hint}"])
     if not Path(path).is_file():
-        raise ConfigError([f"{learns}, and there is no file pool.path = {path!r} in {str(Path.cwd())!r}. {_CURE}"])
+        raise ConfigError([f"{trains}, and there is no file pool.path = {path!r} in {str(Path.cwd())!r}. {hint}"])
 
 
 def with_copied_pool(config: Config, folder: Path, *, is_read: bool) -> Config:
-    """The configuration with a copy of its pool in the folder, so that looking leaves no trace in it.
+    """The configuration with a copy of its pool in the folder, so that a plan does not change the pool.
 
-    ``is_read``: False = nothing is learned from it, so that an empty pool does. Raises StoreError for what is no
-    pool.
+    ``is_read``: False means that no stored data is trained on, so that an empty pool does. Raises StoreError where
+    the file is not a pool.
     """
     path = Path(config.pool.path)
     if not is_read:
@@ -88,58 +78,54 @@ def with_copied_pool(config: Config, folder: Path, *, is_read: bool) -> Config:
     return replace(config, pool=replace(config.pool, path=str(copy)))
 
 
-def demonstrations_in(context: Context, snapshot: Snapshot) -> list[Trajectory]:
-    """The snapshot's trajectories by task and agent version, so that all runs of one seed learn in one order.
+def load_demonstrations(context: Context, snapshot: Snapshot) -> list[Trajectory]:
+    """The snapshot's trajectories by task and agent version, so that all runs of one seed have one order.
 
-    Trajectory ids hold the run's id, and with it the time of its start.
+    Trajectory ids contain the run's id, and with it the time of its start.
     """
-    found = [each.trajectory for each in experiences_in(context.pool, snapshot.id, tenant=context.tenant)]
-    return sorted(found, key=lambda each: (each.task_id, each.agent_version, each.id))
+    experiences = experiences_in(context.pool, snapshot.id, tenant=context.tenant)
+    trajectories = [experience.trajectory for experience in experiences]
+    return sorted(
+        trajectories, key=lambda trajectory: (trajectory.task_id, trajectory.agent_version, trajectory.id)
+    )
 
 
-class Rendered(NamedTuple):
-    """Stored attempts in the tokens of one agent."""
-
-    attempts: tuple[Trajectory, ...]
-    """With something to learn."""
-    unwritable: int
-    """How many have nothing."""
+def render_writable(trajectories: Iterable[Trajectory], worker: PolicyWorker) -> list[Trajectory]:
+    """The trajectories in the worker's tokens, without those that it cannot write; see ``render_trajectory``."""
+    rendered = (render_trajectory(trajectory, worker.renderer, worker.prompts) for trajectory in trajectories)
+    return [trajectory for trajectory in rendered if any(row.spans for row in trajectory.rows)]
 
 
-def rendered(attempts: Iterable[Trajectory], worker: PolicyWorker) -> Rendered:
-    """The attempts with token rows of the worker's renderer, see ``with_rows``."""
-    found = [with_rows(each, worker.renderer, worker.prompts) for each in attempts]
-    written = tuple(each for each in found if any(row.spans for row in each.rows))
-    return Rendered(written, len(found) - len(written))
-
-
-def rendered_demonstrations(context: Context, snapshot: Snapshot, worker: PolicyWorker) -> tuple[Trajectory, ...]:
-    """``demonstrations_in`` in the worker's tokens; notes how many it cannot write.
+def render_demonstrations(context: Context, snapshot: Snapshot, worker: PolicyWorker) -> list[Trajectory]:
+    """``load_demonstrations`` in the worker's tokens; notes how many it cannot write.
 
     Raises TrainingError where it can write none.
     """
-    found = rendered(demonstrations_in(context, snapshot), worker)
-    if not found.attempts:
+    stored = load_demonstrations(context, snapshot)
+    demonstrations = render_writable(stored, worker)
+    if not demonstrations:
         raise TrainingError(
-            f"{worker.version.agent!r} can write the first action of none of the {found.unwritable} verified "
-            "successes that it should learn from; take a pool with attempts in its environment, or an agent with "
-            "another renderer"
+            f"{worker.version.agent!r} can write the first action of none of the {len(stored)} verified successes; "
+            "use a pool with trajectories in its environment, or an agent with another renderer"
         )
-    if found.unwritable:
-        context.progress.note(f"left out of the successes: {found.unwritable} that the agent cannot write")
-    return found.attempts
+    if len(demonstrations) < len(stored):
+        omitted = len(stored) - len(demonstrations)
+        context.progress.note(f"omitted {omitted} successes that the agent cannot write")
+    return demonstrations
 
 
-def with_rows(trajectory: Trajectory, renderer: Renderer, prompts: PromptBuilder | None = None) -> Trajectory:
+def render_trajectory(
+    trajectory: Trajectory, renderer: Renderer, prompts: PromptBuilder | None = None
+) -> Trajectory:
     """The trajectory with token rows: its own if they are tokens of this renderer, else rendered from its actions.
 
-    What a model with another tokenizer sampled counts as rendered then: its log-probs are of other tokens. Without
-    rows where the renderer cannot write an action, or none could be read: there is nothing to learn from it.
+    A sample of a model with another tokenizer then counts as rendered: its log-probs are of other tokens. There are
+    no rows, and nothing to train on, where the renderer cannot write an action or an action could not be read.
     """
     if trajectory.rows and matches_tokenizer(trajectory, renderer):
         return trajectory
     try:
         rows = rendered_rows(trajectory, renderer, prompts)
-    except RecordError:  # one foreign name must not end the training on all others
+    except RecordError:  # one foreign tool name must not end training on all other trajectories
         rows = ()
     return replace(trajectory, rows=rows, origin="rendered", temperature=None, model_version="")

@@ -1,72 +1,73 @@
-"""Practice in the environment: what every way of learning from fresh attempts shares.
+"""RL training: what all algorithms share that train on fresh rollouts.
 
-Tasks are drawn by family, the version in training attempts each several times, the attempts are judged and kept,
-and a watch (see ``watch``) chooses the weights that become a version.
+Tasks are drawn by family, the version in training samples several trajectories of each, these are evaluated and
+stored, and model selection chooses the weights that become a version.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from upturn.config import CurriculumSettings, RewardConfig
 from upturn.loop.agent_runtime import AgentRuntime
-from upturn.loop.evaluation import HeldoutResult, watch_of
-from upturn.loop.progress import told
-from upturn.loop.rollouts import PolicyWorker, RolloutPlan, TaskSampler, curriculum_collect, follow, sampling
+from upturn.loop.evaluation import HeldoutResult
+from upturn.loop.rollouts import PolicyWorker, RolloutSpec, TaskSampler, curriculum_collect, follow, rollout_runtime
 from upturn.loop.run import Context, adapter_settings
-from upturn.loop.trainers.candidate import keep_version, training_folder
-from upturn.loop.trainers.distributed_training import jointly
+from upturn.loop.trainers.candidate import run_options, save_candidate, training_folder
+from upturn.loop.trainers.distributed_training import rank0_collect, train_on_all_ranks
 from upturn.models import load_local
 from upturn.pool import PoolSink
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
 from upturn.report.training import write_training_report
 from upturn.rewards import Rubric, soft_overlong
-from upturn.training import Evaluate, OnlineSettings, ScoredGroup, TrainingOutcome, written_count
+from upturn.training import OnlineSettings, ScoredGroup, TrainingOutcome, written_count
+from upturn.training.advantages import AdvantageSettings
+from upturn.training.algorithms.rft import RftSettings
 from upturn.training.data import Collect, Refill
-from upturn.training.runs import CurvePoint, RunOptions
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from torch import Tensor
 
 CYCLE_SEED_STEP = 10_000
-"""Added to the seed of practice for each cycle, so that later cycles sample other tasks."""
+"""Added to the seed of rollouts for each cycle, so that later cycles sample other tasks."""
+CONTINUATIONS = 8
+"""Default number of continuations from each state: about VinePPO's 9."""
 
-Reward = Callable[[Evaluation], float | None]
+OutcomeReward = Callable[[Evaluation], float | None]
+
+
+class RlSpec(NamedTuple):
+    """A training run on fresh rollouts."""
+
+    title: str
+    """For people."""
+    settings: OnlineSettings | RftSettings
+    rollouts: RolloutSpec
+    weights: Mapping[str, float] | None = None
+    """How often each family is sampled; None means all trained families equally."""
+    staleness: int = 0
+    """Maximum age, in iterations, of the weights that sample; 0 means that sampling and updates take turns."""
+    curriculum: CurriculumSettings | None = None
+    """None means that ``weights`` hold throughout the run."""
+    tasks: Callable[[int], Sequence[Task]] | None = None
+    """The tasks of an iteration; None means tasks of the run's kit, with families drawn by weight."""
+    seed: int | None = None
+    """Seed of the updates; None means the context's."""
+    snapshot: Callable[[], str] | None = None
+    """Id of the stored data that the run trains on as well, called at its end; None means that there is none."""
+
+    def family_shares(self, context: Context) -> Mapping[str, float]:
+        """``weights``, or equal ones."""
+        return self.weights or dict.fromkeys(context.trained_families, 1.0)
 
 
 class RolloutSource(NamedTuple):
-    """What an algorithm samples and is evaluated with."""
+    """The groups that a run trains on."""
 
     worker: PolicyWorker
     collect: Collect
     refill: Refill
-    evaluate: Evaluate | None
-    folder: "Path"
-    progress: Callable[[CurvePoint], None]
-
-
-class Course(NamedTuple):
-    """How practice goes."""
-
-    title: str
-    """For people."""
-    section: OnlineSettings
-    weights: Mapping[str, float]
-    """How often each family is sampled."""
-    practice: RolloutPlan
-    staleness: int = 0
-    """Rounds that the weights may be old which attempts are sampled with; 0 = sampling and updating take turns."""
-    curriculum: CurriculumSettings | None = None
-    """None = families are sampled by ``weights`` to the end."""
-    tasks: Callable[[int], Sequence[Task]] | None = None
-    """The tasks of an iteration; None = the run's kit has them, families drawn by weight."""
-    is_watched: bool = True
-    """Whether evaluations on fresh tasks choose the weights; False: the last ones are kept."""
-    snapshot: Callable[[], str] | None = None
-    """The id of what was learned from beside practice, asked for at the end; None = nothing was."""
 
 
 def train_on_rollouts(
@@ -74,103 +75,65 @@ def train_on_rollouts(
     parent: AgentVersion,
     name: str,
     *,
-    course: Course,
-    learn: Callable[[RolloutSource], TrainingOutcome],
+    spec: RlSpec,
+    run: Callable[..., TrainingOutcome],
+    extras: Callable[[RolloutSource], Mapping[str, Any]] = lambda _: {},
 ) -> AgentVersion:
-    """The parent after ``learn`` has trained it on what the course collects.
+    """The parent after ``run`` trained it on rollouts; ``extras``: further arguments of ``run``.
 
-    Returns the parent itself where no evaluation was within ``cost_limits``: nothing was kept, so there is no new
-    version.
+    Returns the parent itself where no evaluation was within ``cost_limits``: then no weights were kept.
     """
     from upturn.training.distributed import blend, weight_tensors
 
-    section, folder = course.section, training_folder(context, name)
-    with sampling(context, parent, name) as runtime:
-        adapter = adapter_settings(context.config, seed=course.practice.seed)
-        worker = PolicyWorker(context.runtime if course.staleness else runtime, parent, adapter)
-        context.progress.stage(course.title, section.iterations)
-        with _collecting(context, parent, worker, course=course, runtime=runtime) as (collect, refill):
-            outcome = learn(
-                RolloutSource(
-                    worker,
-                    collect,
-                    refill,
-                    watch_of(context, worker, name, section),
-                    folder,
-                    told(context.progress, reward="mean_return"),
-                )
-            )
+    settings = spec.settings
+    with rollout_runtime(context, parent, name) as runtime:
+        adapter = adapter_settings(context.config, seed=spec.rollouts.seed)
+        worker = PolicyWorker(context.runtime if spec.staleness else runtime, parent, adapter)
+        context.progress.stage(spec.title, settings.iterations)
+        with _open_source(context, parent, worker, spec=spec, runtime=runtime) as source:
+            options = run_options(context, worker, name, settings, reward="mean_return")
+            if spec.seed is not None:
+                options = replace(options, seed=spec.seed)
+            collect = rank0_collect(source.collect)
+            outcome = train_on_all_ranks(context.world, worker, run, collect, settings, options, **extras(source))
     if outcome.stopped == "limit" and outcome.best_score is None:
-        write_training_report(folder)
+        write_training_report(training_folder(context, name))
         return parent
-    if section.incumbent_share:
+    if isinstance(settings, OnlineSettings) and settings.incumbent_share:
         incumbent = context.router.registry.served(parent.agent).incumbent
         worker.merge()
-        blend(worker.model, weight_tensors(load_local(incumbent.model).model), section.incumbent_share)
-    snapshot = None if course.snapshot is None else course.snapshot()
-    return keep_version(context, worker, parent, name, snapshot=snapshot)
-
-
-def learning(
-    context: Context, run: Callable[..., TrainingOutcome], settings: object
-) -> Callable[[RolloutSource], TrainingOutcome]:
-    """``run`` on sampled groups, for algorithms that need nothing else."""
-
-    def learn(own: RolloutSource) -> TrainingOutcome:
-        return jointly(
-            context.world,
-            own.worker,
-            run,
-            own.collect,
-            settings,
-            RunOptions(context.seed, own.folder, evaluate=own.evaluate, progress=own.progress),
-        )
-
-    return learn
-
-
-def rollout_plan(context: Context, name: str, attempts: int, *, reward: Reward | None = None) -> RolloutPlan:
-    """How groups are made for the training step ``name``; ``reward``: None = the configured rubric's score."""
-    return RolloutPlan(
-        f"{context.run_id}/{name}",
-        context.seed + CYCLE_SEED_STEP * (context.position.cycle - 1),
-        attempts,
-        reward or configured_reward(context),
-        overlong_penalty(context.config.rewards),
-    )
-
-
-class _Source(NamedTuple):
-    collect: Collect
-    refill: Refill
+        blend(worker.model, weight_tensors(load_local(incumbent.model).model), settings.incumbent_share)
+    return save_candidate(context, worker, parent, name, snapshot=spec.snapshot() if spec.snapshot else None)
 
 
 @contextmanager
-def _collecting(
-    context: Context, parent: AgentVersion, worker: PolicyWorker, *, course: Course, runtime: AgentRuntime
-) -> Iterator[_Source]:
-    """Groups by the worker, or where staleness is configured by another that samples ahead beside it.
+def _open_source(
+    context: Context, parent: AgentVersion, worker: PolicyWorker, *, spec: RlSpec, runtime: AgentRuntime
+) -> Iterator[RolloutSource]:
+    """Groups that the worker samples, or with staleness a second worker while the first one is trained.
 
-    Whoever samples ahead has a model, an engine and agents of its own, and half of the threads meanwhile.
+    The second worker has its own model, engine and agents, and half of the threads.
     """
-    section, practice = course.section, course.practice
-    count, sink = section.tasks_per_iteration, PoolSink(context.pool)
-    sampler = TaskSampler(context.kit, course.weights, count, seed=practice.seed)
-    drawn = course.tasks or sampler.tasks
+    rollouts, count, sink = spec.rollouts, spec.settings.tasks_per_iteration, PoolSink(context.pool)
+    shares = spec.family_shares(context)
+    sampler = TaskSampler(context.kit, shares, count, seed=rollouts.seed)
+    tasks = spec.tasks or sampler.tasks
 
-    def refill(iteration: int, attempt: int, /) -> list[ScoredGroup]:
-        tasks = sampler.further_tasks(iteration, attempt)
-        return worker.sample_groups(tasks, iteration, replace(practice, refill=attempt), sink)
+    def refill(iteration: int, number: int, /) -> list[ScoredGroup]:
+        further = sampler.further_tasks(iteration, number)
+        return worker.sample_groups(further, iteration, replace(rollouts, refill=number), sink)
 
-    if not course.staleness:
+    if not spec.staleness:
         follow(runtime, worker.model, parent)
-        if course.curriculum is None:
-            yield _Source(lambda each: worker.sample_groups(drawn(each), each, practice, sink), refill)
+        if spec.curriculum is None:
+            yield RolloutSource(
+                worker, lambda iteration: worker.sample_groups(tasks(iteration), iteration, rollouts, sink), refill
+            )
         else:
             guided = curriculum_collect(
-                worker, course.weights, count, settings=course.curriculum, practice=practice, sink=sink
+                worker, shares, count, settings=spec.curriculum, rollouts=rollouts, sink=sink
             )
-            yield _Source(guided, guided.refill)
+            yield RolloutSource(worker, guided, guided.refill)
         return
     import torch
 
@@ -184,25 +147,61 @@ def _collecting(
     follow(runtime, ahead.model, parent)
 
     def sample(iteration: int, weights: Mapping[str, "Tensor"]) -> list[ScoredGroup]:
-        torch.set_flush_denormal(True)  # as in the run's own thread; each thread has its own
+        torch.set_flush_denormal(True)  # a setting of the thread
         restore_weights(ahead.model, weights)
-        return ahead.sample_groups(drawn(iteration), iteration, practice, sink)
+        return ahead.sample_groups(tasks(iteration), iteration, rollouts, sink)
 
     with (
         torch_threads(max(1, torch.get_num_threads() // 2)),
-        AheadCollect(worker.model, sample, staleness=course.staleness, iterations=section.iterations) as collect,
+        AheadCollect(
+            worker.model, sample, staleness=spec.staleness, iterations=spec.settings.iterations
+        ) as collect,
     ):
-        yield _Source(collect, refill)
+        yield RolloutSource(worker, collect, refill)
 
 
-def configured_reward(context: Context) -> Reward:
+def rollout_spec(
+    context: Context,
+    name: str,
+    group_size: int,
+    *,
+    reward: OutcomeReward | None = None,
+    advantage: AdvantageSettings | None = None,
+) -> RolloutSpec:
+    """Rollouts of the training step ``name``; states are measured where ``advantage`` needs their values.
+
+    ``reward``: None means the configured rubric's score. The configured penalty on length is added to it.
+    """
+    outcome_reward, penalty = reward or configured_reward(context), overlong_penalty(context.config.rewards)
+
+    def total_reward(trajectory: Trajectory, evaluation: Evaluation) -> float | None:
+        value = outcome_reward(evaluation)
+        return value if value is None or penalty is None else value + penalty(trajectory)
+
+    rollouts = RolloutSpec(
+        f"{context.run_id}/{name}",
+        context.seed + CYCLE_SEED_STEP * (context.position.cycle - 1),
+        group_size,
+        total_reward,
+    )
+    if advantage is None:
+        return rollouts
+    return replace(rollouts, continuations=continuation_count(advantage), gamma=advantage.gamma)
+
+
+def continuation_count(advantage: AdvantageSettings) -> int:
+    """Continuations from each state; 0 where the estimator needs no state values."""
+    return (advantage.continuations or CONTINUATIONS) if advantage.measures else 0
+
+
+def configured_reward(context: Context) -> OutcomeReward:
     """The score of the configured rubric over an evaluation's components; None where one is missing."""
     rubric = Rubric("configured", context.config.rewards.weights)
     return lambda evaluation: rubric.score(evaluation.rewards)
 
 
 def overlong_penalty(config: RewardConfig) -> Callable[[Trajectory], float] | None:
-    """What practice takes off an attempt's reward for what it wrote too much; None = nothing is configured."""
+    """Added to the reward of trajectories with too many written tokens, 0 or less; None if not configured."""
     limit, buffer = config.overlong_tokens, config.overlong_buffer
     if limit is None or buffer is None:
         return None
@@ -210,8 +209,7 @@ def overlong_penalty(config: RewardConfig) -> Callable[[Trajectory], float] | No
 
 
 def family_weights(before: HeldoutResult) -> dict[str, float]:
-    """How often to sample each family: by what it still fails, and at least 0.4 times as often as what always
-    fails."""
+    """Sampling weight of each family: its failure rate before training, but at least 0.4."""
     return {
         family: max(0.4, 1.0 - before.rate(family=family))
         for family in dict.fromkeys(mark.family for mark in before.marks)

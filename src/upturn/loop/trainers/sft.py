@@ -1,29 +1,55 @@
-"""Supervised training on the verified successes that the pool holds."""
-
-import math
+"""SFT: supervised training on verified successes in the pool."""
 
 from upturn.errors import TrainingError
-from upturn.loop.evaluation import HeldoutResult, watch_of
-from upturn.loop.progress import told
+from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import Context
-from upturn.loop.trainers.candidate import keep_version, training_folder
-from upturn.loop.trainers.distributed_training import jointly
-from upturn.loop.trainers.pool_data import needed_pool, rendered_demonstrations
+from upturn.loop.trainers.candidate import run_options, save_candidate
+from upturn.loop.trainers.distributed_training import train_on_all_ranks
+from upturn.loop.trainers.pool_data import render_demonstrations
 from upturn.loop.trainers.registry import Algorithm
-from upturn.loop.trainers.training_plan import Plan, in_epochs, rows_plan
+from upturn.loop.trainers.training_plan import Plan, epoch_workload, plan_on_rows
 from upturn.pool import Selection, take_snapshot
 from upturn.records import AgentVersion, Snapshot
 from upturn.training import supervised_rows
 from upturn.training.algorithms.sft import SftSettings
-from upturn.training.runs import RunOptions
 
 FAMILY_CAP = 48
-"""Demonstrations of one family in supervised training: the easy families must not crowd out the others."""
+"""Maximum number of demonstrations per family, so that easy families do not crowd out the others."""
+
+
+def plan(context: Context, parent: AgentVersion) -> Plan:
+    """Estimated cost of a run."""
+    settings = context.config.section(SftSettings)
+    worker = PolicyWorker(context.runtime, parent, context.adapter)
+    demonstrations = render_demonstrations(context, take_training_snapshot(context), worker)
+    rows, description = supervised_rows(demonstrations), f"{len(demonstrations)} verified successes"
+    work = epoch_workload(rows, description, epochs=settings.epochs, batch_rows=settings.batch_rows)
+    return plan_on_rows(context, worker, "sft", work)
+
+
+def train(context: Context, parent: AgentVersion, _before: HeldoutResult, name: str) -> AgentVersion:
+    """The trained version."""
+    snapshot = context.journal.record_step("snapshot", Snapshot, lambda: take_training_snapshot(context))
+    return train_sft(context, parent, snapshot, name)
+
+
+def train_sft(context: Context, parent: AgentVersion, snapshot: Snapshot, name: str) -> AgentVersion:
+    """The parent after supervised training on the snapshot, with loss on agent-written tokens only."""
+    from upturn.training.algorithms.sft import run_sft
+
+    settings = context.config.section(SftSettings)
+    worker = PolicyWorker(context.runtime, parent, context.adapter)
+    rows = supervised_rows(render_demonstrations(context, snapshot, worker))
+    steps = settings.epochs * -(-len(rows) // settings.batch_rows)
+    context.progress.stage(f"Supervised training on {len(rows)} verified successes", steps)
+    options = run_options(context, worker, name, settings, loss="loss")
+    train_on_all_ranks(context.world, worker, run_sft, rows, settings, options)
+    return save_candidate(context, worker, parent, name, snapshot=snapshot.id)
 
 
 def take_training_snapshot(context: Context) -> Snapshot:
-    """Verified successes of this tenant of the trained families, frozen under an id.
+    """Verified successes of this tenant in the trained families, frozen under an id.
 
     Raises TrainingError when there is none.
     """
@@ -38,57 +64,10 @@ def take_training_snapshot(context: Context) -> Snapshot:
     if not snapshot.trajectory_ids:
         raise TrainingError(
             f"there is no verified success with a score of sft.min_score = {selection.min_score:g} or more in "
-            f"{', '.join(context.trained_families)} of the tenant {context.tenant!r}: let an agent serve that "
-            f"solves some "
-            "of the tasks, or lower sft.min_score"
+            f"{', '.join(context.trained_families)} of the tenant {context.tenant!r}: let an agent that solves "
+            "some of the tasks serve, or lower sft.min_score"
         )
     return snapshot
-
-
-def train_sft(context: Context, parent: AgentVersion, snapshot: Snapshot, name: str) -> AgentVersion:
-    """The parent after supervised training on the snapshot, with loss on what agents wrote only."""
-    from upturn.training import supervised_rows
-    from upturn.training.algorithms.sft import run_sft
-
-    settings = context.config.section(SftSettings)
-    worker = PolicyWorker(context.runtime, parent, context.adapter)
-    demonstrations = rendered_demonstrations(context, snapshot, worker)
-    rows = supervised_rows(demonstrations)
-    steps = settings.epochs * math.ceil(len(rows) / settings.batch_rows)
-    context.progress.stage(f"Supervised training on {len(rows)} verified successes", steps)
-    jointly(
-        context.world,
-        worker,
-        run_sft,
-        rows,
-        settings,
-        RunOptions(
-            context.seed,
-            training_folder(context, name),
-            evaluate=watch_of(context, worker, name, settings),
-            progress=told(context.progress, loss="loss"),
-        ),
-    )
-    return keep_version(context, worker, parent, name, snapshot=snapshot.id)
-
-
-def plan(context: Context, parent: AgentVersion) -> Plan:
-    """What it would take."""
-    needed_pool(context, "sft")
-    config = context.config.section(SftSettings)
-    worker = PolicyWorker(context.runtime, parent, context.adapter)
-    demonstrations = rendered_demonstrations(context, take_training_snapshot(context), worker)
-    rows = supervised_rows(demonstrations)
-    words = f"{len(demonstrations)} verified successes"
-    walk = in_epochs(rows, words, epochs=config.epochs, batch_rows=config.batch_rows)
-    return rows_plan(context, worker, "sft", walk)
-
-
-def train(context: Context, parent: AgentVersion, _before: HeldoutResult, name: str) -> AgentVersion:
-    """The version that learned from them."""
-    needed_pool(context, "sft")
-    snapshot = context.journal.record_step("snapshot", Snapshot, lambda: take_training_snapshot(context))
-    return train_sft(context, parent, snapshot, name)
 
 
 SFT = Algorithm(SftSettings, plan, train, frozenset({"pool"}))

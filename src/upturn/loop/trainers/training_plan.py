@@ -1,7 +1,7 @@
-"""What a training run would do and take: counted where it can be counted, else measured on a small probe.
+"""The plan of a training run (``--dry-run``): its size is counted, its cost measured on a small probe.
 
-A probe attempts a few tasks with the version that is to be trained, keeps nothing of it, and scores what was
-written: a step forward and back takes about three times that. Figures are for this machine and its present load.
+A probe samples a few tasks with the version to be trained, stores nothing, and scores what was written: a step
+forward and back takes about three times as long. Figures hold for this machine and its present load.
 """
 
 import time
@@ -12,46 +12,46 @@ from typing import NamedTuple
 from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.loop.agent_runtime import SLOTS
-from upturn.loop.evaluation import heldout_tasks, watched
-from upturn.loop.rollouts import PolicyWorker, RolloutPlan, TaskSampler, written_from_states
+from upturn.loop.evaluation import heldout_tasks, selection_tasks
+from upturn.loop.rollouts import PolicyWorker, RolloutSpec, TaskSampler, count_tokens_after_states
 from upturn.loop.run import Context
-from upturn.loop.trainers.rl_training import Course
+from upturn.loop.trainers.rl_training import RlSpec
 from upturn.records import AgentVersion, Evaluation, Result, Task, Trajectory, record
 from upturn.training import IterationSettings, PolicyGradientSettings, TrainingRow, policy_rows, written_count
-from upturn.training.optimisation import Memory, memory, shape_of
+from upturn.training.optimisation import Memory, estimate_memory, model_shape
 
-PROBED_ATTEMPTS = 48
-"""At most."""
+PROBE_TRAJECTORIES = 48
+"""Maximum number of trajectories in a probe."""
 BACKWARD = 3.0
-"""A step forward and back, in passes forward."""
-AGAIN = 1.0
-"""What is added to that where activations are computed again."""
-FEW_ROWS = 64
-"""Rows that are scored to measure how long a step takes."""
+"""Cost of a step forward and back, in passes forward."""
+RECOMPUTATION = 1.0
+"""Added to it with gradient checkpointing, which computes activations again."""
+PROBE_ROWS = 64
+"""Rows that are scored to measure the time of a step."""
 
 
 @record
 class Plan:
-    """A run before it is run."""
+    """Size and estimated cost of a run."""
 
     algorithm: str
     learns_from: str
-    """In words."""
+    """Description of the training data."""
     units: int
     unit: str
     rows: int
-    """Sequences trained on, all units together."""
+    """Sequences trained on in all units."""
     tokens: int
     """Tokens in them, prompts included."""
     memory_bytes: int
     seconds: float
     basis: str
-    """What the figures rest on, in words."""
+    """Description of how the figures were obtained."""
     continued_tokens: int = 0
-    """Written to measure what states are worth, beside those that are trained on; 0 = none are measured."""
+    """Written by continuations that measure states, in addition to ``tokens``; 0 means that none are measured."""
 
     def results(self) -> list[Result]:
-        """As a command prints them."""
+        """The figures that a command prints."""
         continued = [Result("continued_tokens", float(self.continued_tokens))] if self.continued_tokens else []
         return [
             Result(f"{self.unit}s", float(self.units)),
@@ -64,207 +64,220 @@ class Plan:
 
 
 class Cost(NamedTuple):
-    """What one attempt, or one row, takes."""
+    """Mean cost of one trajectory, or of one row."""
 
     tokens: float
     written: float
     sampling_seconds: float
-    """0 = nothing is sampled."""
+    """0 where nothing is sampled."""
     update_seconds: float
     longest: int
-    """Tokens of the longest."""
+    """Tokens of the longest row."""
     continued: float = 0.0
-    """Tokens that one continuation from each of its states writes, of those that attempts share once; 0 where no
-    state is measured."""
+    """Tokens written by one continuation from each of its states, with shared states counted once; 0 where no state
+    is measured."""
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """What a run holds and does beside training its model."""
+class Overhead:
+    """What a run holds in memory and computes in addition to the updates of its model."""
 
     copies: int = 0
-    """Of the model in memory, not trained: a reference, or the best weights so far. Those of watched practice, and
-    the copy that the engine has laid out for sampling, are counted anyway."""
+    """Untrained copies of the model: a reference, or the initial weights. The best weights of a run on rollouts and
+    the engine's copy are counted anyway."""
     critics: int = 0
-    """Of the model, trained."""
+    """Trained copies of the model."""
     scorings: float = 0.0
-    """Of every row each time it is trained on, without a step: by a reference, or by the model itself before it
-    changes; what is scored once for several epochs is a part of one."""
+    """Forward passes over a row for each time that it is trained on: by a reference, or by the model before it
+    changes. A pass for several epochs counts in part."""
     trainings: int = 1
-    """How often the same is done anew, from other seeds or with other rewards."""
-    heldout_results: int = 2
+    """Repetitions of the whole training, with other seeds or rewards."""
+    heldout_evaluations: int = 2
     """On all held-out tasks."""
-    attempts: int = 0
-    """Further ones, which nothing is trained on."""
+    rollouts: int = 0
+    """Further trajectories that are not trained on."""
 
 
-def held_by(settings: PolicyGradientSettings, *, copies: int = 0) -> Held:
-    """What a policy gradient holds, beside so many further copies."""
+def policy_overhead(settings: PolicyGradientSettings, *, copies: int = 0) -> Overhead:
+    """The overhead of a policy gradient with further ``copies``."""
     references = int(settings.objective.kl is not None)
-    return Held(copies=copies + references, scorings=references + int(settings.mismatch is not None))
+    return Overhead(copies=copies + references, scorings=references + int(settings.mismatch is not None))
 
 
-class Walk(NamedTuple):
-    """What a run over rows that are there already goes through."""
+class Workload(NamedTuple):
+    """Training on existing rows."""
 
     rows: Sequence[TrainingRow]
-    words: str
-    """What they are of, with the number, such as ``36 pairs``."""
+    description: str
+    """Their number and kind, such as ``36 pairs``."""
     units: int
     unit: str
-    taken: int
-    """Rows trained on, all units together."""
+    trained_rows: int
+    """Rows trained on in all units."""
     batch_rows: int
-    """In one optimiser step."""
+    """Rows in one optimiser step."""
 
 
-def in_epochs(rows: Sequence[TrainingRow], words: str, *, epochs: int, batch_rows: int) -> Walk:
-    """Passes over all of them in batches."""
+def epoch_workload(rows: Sequence[TrainingRow], description: str, *, epochs: int, batch_rows: int) -> Workload:
+    """Passes over all rows in batches."""
     steps = epochs * -(-len(rows) // batch_rows)
-    return Walk(rows, words, steps, "optimiser step", epochs * len(rows), batch_rows)
+    return Workload(rows, description, steps, "optimiser step", epochs * len(rows), batch_rows)
 
 
-def practice_plan(
+def plan_on_rollouts(
     context: Context,
     parent: AgentVersion,
     algorithm: str,
+    spec: RlSpec,
     *,
-    course: Course,
     passes: int = 1,
-    held: Held = Held(),  # frozen
+    overhead: Overhead = Overhead(),  # frozen
 ) -> Plan:
-    """Of a run that learns from fresh attempts; ``passes``: how often each is used."""
-    section, practice = course.section, course.practice
+    """The plan of a run on fresh rollouts; ``passes``: how often each trajectory is trained on."""
+    settings, rollouts = spec.settings, spec.rollouts
     worker = PolicyWorker(context.runtime, parent, context.adapter)
-    sampler = TaskSampler(context.kit, course.weights, section.tasks_per_iteration, seed=practice.seed)
-    attempts = min(practice.attempts, PROBED_ATTEMPTS)
-    tasks = (course.tasks or sampler.tasks)(0)[: max(1, PROBED_ATTEMPTS // attempts)]
-    settings = section.optimiser
-    cost = probed(worker, tasks, replace(practice, attempts=attempts), settings)
-    rows = held.trainings * section.iterations * section.tasks_per_iteration * practice.attempts
-    looks = len(watched(context).tasks) * evaluations(section) if course.is_watched else 0
-    continued = rows * practice.continuations * cost.continued
-    heldout = held.trainings * looks + held.heldout_results * len(heldout_tasks(context))
-    sampled = rows + continued / max(cost.written, 1.0) + heldout + held.attempts
-    steps = passes * (1 + held.critics) + held.scorings / BACKWARD
-    seconds = sampled * cost.sampling_seconds + rows * cost.update_seconds * steps
-    alive = section.tasks_per_iteration * practice.attempts
-    kept = replace(held, copies=held.copies + int(course.is_watched))
-    taken = _memory(worker, cost, settings, held=kept, batch_rows=alive, alive=alive)
+    sampler = TaskSampler(
+        context.kit, spec.family_shares(context), settings.tasks_per_iteration, seed=rollouts.seed
+    )
+    group_size = min(rollouts.group_size, PROBE_TRAJECTORIES)
+    tasks = (spec.tasks or sampler.tasks)(0)[: max(1, PROBE_TRAJECTORIES // group_size)]
+    cost = measure_rollouts(worker, tasks, replace(rollouts, group_size=group_size), settings.optimiser)
+    concurrent = settings.tasks_per_iteration * rollouts.group_size
+    rows = overhead.trainings * settings.iterations * concurrent
+    continued = rows * rollouts.continuations * cost.continued
+    evaluated = overhead.heldout_evaluations * len(heldout_tasks(context))
+    if settings.evaluate_every is not None:
+        evaluated += overhead.trainings * evaluation_count(settings) * len(selection_tasks(context).tasks)
+        overhead = replace(overhead, copies=overhead.copies + 1)
+    sampled = rows + continued / max(cost.written, 1.0) + evaluated + overhead.rollouts
+    steps = passes * (1 + overhead.critics) + overhead.scorings / BACKWARD
     return Plan(
         algorithm,
-        f"{practice.attempts} fresh attempt{'s' if practice.attempts > 1 else ''} at each of "
-        f"{section.tasks_per_iteration} tasks a round",
-        held.trainings * section.iterations,
+        f"{rollouts.group_size} fresh trajector{'ies' if rollouts.group_size > 1 else 'y'} of each of "
+        f"{settings.tasks_per_iteration} tasks per iteration",
+        overhead.trainings * settings.iterations,
         "iteration",
         rows,
         round(rows * cost.tokens),
-        taken.total,
-        seconds,
-        f"a probe of {len(tasks) * attempts} attempts on this machine, as busy as it is now",
+        _memory(
+            worker, cost, settings.optimiser, overhead=overhead, batch_rows=concurrent, sampled=concurrent
+        ).total,
+        sampled * cost.sampling_seconds + rows * cost.update_seconds * steps,
+        f"a probe of {len(tasks) * group_size} trajectories on this machine under its present load",
         round(continued),
     )
 
 
-def evaluations(section: IterationSettings) -> int:
-    """How often a run in rounds is evaluated: before it, when it is due, and at its end."""
-    if section.evaluate_every is None:
+def evaluation_count(settings: IterationSettings) -> int:
+    """Number of evaluations of a run in iterations: before it, when one is due, and at its end."""
+    if settings.evaluate_every is None:
         return 0
-    due, rest = divmod(section.iterations, section.evaluate_every)
-    return 1 + due + (1 if rest else 0)
+    due, rest = divmod(settings.iterations, settings.evaluate_every)
+    return 1 + due + int(rest > 0)
 
 
-def rows_plan(
+def plan_on_rows(
     context: Context,
     worker: PolicyWorker,
     algorithm: str,
-    walk: Walk,
+    work: Workload,
     *,
-    held: Held = Held(),  # frozen
+    overhead: Overhead = Overhead(),  # frozen
 ) -> Plan:
-    """Of a run over rows that are there already. Exams are not in it."""
+    """The plan of a run on existing rows, without its evaluations."""
     settings = context.config.optimiser
-    cost = scored(worker, walk.rows, settings)
-    mean = sum(len(row.token_ids) for row in walk.rows) / len(walk.rows)
+    cost = measure_update(worker, work.rows, settings)
+    mean = sum(len(row.token_ids) for row in work.rows) / len(work.rows)
     return Plan(
         algorithm,
-        f"{walk.words} that the pool holds",
-        walk.units,
-        walk.unit,
-        walk.taken,
-        round(walk.taken * mean),
-        _memory(worker, cost, settings, held=held, batch_rows=walk.batch_rows).total,
-        walk.taken * cost.update_seconds * (1 + held.scorings / BACKWARD),
-        "the rows themselves, and a probe of how long a pass over some of them takes here; without held-out "
-        "evaluations",
+        f"{work.description} from the pool",
+        work.units,
+        work.unit,
+        work.trained_rows,
+        round(work.trained_rows * mean),
+        _memory(worker, cost, settings, overhead=overhead, batch_rows=work.batch_rows).total,
+        work.trained_rows * cost.update_seconds * (1 + overhead.scorings / BACKWARD),
+        "the rows, and a probe of the time of a pass over some of them on this machine; without evaluations",
     )
 
 
-def probed(worker: PolicyWorker, tasks: Sequence[Task], practice: RolloutPlan, settings: OptimiserSettings) -> Cost:
-    """What one attempt takes; nothing of it is kept."""
+def measure_rollouts(
+    worker: PolicyWorker, tasks: Sequence[Task], rollouts: RolloutSpec, settings: OptimiserSettings
+) -> Cost:
+    """Mean cost of a trajectory; nothing is stored."""
     started = time.perf_counter()
-    groups = worker.sample_groups(
-        tasks, 0, replace(practice, run=f"{practice.run}/probe", continuations=0), _Nowhere()
-    )
+    probe = replace(rollouts, run=f"{rollouts.run}/probe", continuations=0)
+    groups = worker.sample_groups(tasks, 0, probe, _NullSink())
     sampling = time.perf_counter() - started
-    attempts = [member.trajectory for group in groups for member in group.members]
-    rows = [row for each in attempts if each.rows for row in policy_rows(each, (0.0,) * len(each.turns))]
-    cost = scored(worker, rows, settings)
-    written = sum(map(written_count, attempts)) / len(attempts)
+    trajectories = [member.trajectory for group in groups for member in group.members]
+    count = len(trajectories)
+    rows = [
+        row
+        for trajectory in trajectories
+        if trajectory.rows
+        for row in policy_rows(trajectory, (0.0,) * len(trajectory.turns))
+    ]
+    cost = measure_update(worker, rows, settings)
     return Cost(
-        sum(len(row.token_ids) for row in rows) / len(attempts),
-        written,
-        sampling / len(attempts),
-        cost.update_seconds * len(rows) / len(attempts),
+        sum(len(row.token_ids) for row in rows) / count,
+        sum(map(written_count, trajectories)) / count,
+        sampling / count,
+        cost.update_seconds * len(rows) / count,
         cost.longest,
-        written_from_states(worker.runtime, groups) / len(attempts) if practice.continuations else 0.0,
+        count_tokens_after_states(worker.runtime, groups) / count if rollouts.continuations else 0.0,
     )
 
 
-def scored(worker: PolicyWorker, rows: Sequence[TrainingRow], settings: OptimiserSettings) -> Cost:
-    """What one row takes to train on; nothing is trained. Raises TrainingError without a row."""
+def measure_update(worker: PolicyWorker, rows: Sequence[TrainingRow], settings: OptimiserSettings) -> Cost:
+    """Mean cost of training on a row; nothing is trained. Raises TrainingError without a row."""
     from upturn.training.optimisation import Trainer
 
-    some = list(rows[:FEW_ROWS])
-    if not some:
+    sample = list(rows[:PROBE_ROWS])
+    if not sample:
         raise TrainingError(
-            f"there is not one row of tokens to train {worker.version.id!r} on, so a plan cannot be measured; "
-            "look at how its attempts end, or take a pool with attempts that its renderer can write"
+            f"there is no row of tokens to train {worker.version.id!r} on, so a plan cannot be measured; check how "
+            "its trajectories end, or use a pool with trajectories that its renderer can write"
         )
     trainer = Trainer(worker.model, settings)
-    trainer.score(some)  # the first pass checks the tree against the padded one
+    trainer.score(sample)  # the first pass also compares tree attention with padded attention
     started = time.perf_counter()
-    trainer.score(some)
-    seconds = (time.perf_counter() - started) / len(some)
+    trainer.score(sample)
+    seconds = (time.perf_counter() - started) / len(sample)
     return Cost(
-        sum(len(row.token_ids) for row in some) / len(some),
-        sum(len(row.positions) for row in some) / len(some),
+        sum(len(row.token_ids) for row in sample) / len(sample),
+        sum(len(row.positions) for row in sample) / len(sample),
         0.0,
-        (BACKWARD + (AGAIN if settings.gradient_checkpointing else 0.0)) * seconds,
+        (BACKWARD + (RECOMPUTATION if settings.gradient_checkpointing else 0.0)) * seconds,
         max(len(row.token_ids) for row in rows),
     )
 
 
 def _memory(
-    worker: PolicyWorker, cost: Cost, settings: OptimiserSettings, *, held: Held, batch_rows: int, alive: int = 0
+    worker: PolicyWorker,
+    cost: Cost,
+    settings: OptimiserSettings,
+    *,
+    overhead: Overhead,
+    batch_rows: int,
+    sampled: int = 0,
 ) -> Memory:
-    """At most: common beginnings are computed once and take less. ``alive``: attempts sampled at the same time."""
-    shape, copies = shape_of(worker.model), held.copies + 1
+    """Upper bound: shared prefixes are computed once and take less. ``sampled``: concurrent rollouts."""
+    copies = overhead.copies + 1
     tokens = max(cost.longest, min(settings.micro_batch_tokens, round(batch_rows * cost.tokens)))
-    own = memory(
-        shape,
+    policy = estimate_memory(
+        model_shape(worker.model),
         micro_batch_tokens=tokens,
         written_tokens=round(tokens * cost.written / max(cost.tokens, 1.0)),
         is_checkpointed=settings.gradient_checkpointing,
         copies=copies,
-        cached_tokens=min(alive, SLOTS) * cost.longest,
+        cached_tokens=min(sampled, SLOTS) * cost.longest,
     )
-    critics = held.critics * (own.optimiser + own.weights // (1 + copies))
-    return replace(own, optimiser=own.optimiser + critics)
+    critics = overhead.critics * (policy.optimiser + policy.weights // (1 + copies))
+    return replace(policy, optimiser=policy.optimiser + critics)
 
 
-class _Nowhere:
-    """Forgets what was attempted."""
+class _NullSink:
+    """Stores nothing."""
 
     def append(self, run: str, iteration: int, finished: Sequence[tuple[Task, Trajectory, Evaluation]]) -> None:
-        """Nothing."""
+        """Does nothing."""

@@ -1,4 +1,4 @@
-"""Learning what the environment answers, from attempts that the pool holds."""
+"""World-model training: predicting the environment's answers in trajectories from the pool."""
 
 import hashlib
 import time
@@ -7,118 +7,130 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from upturn.errors import TrainingError
-from upturn.loop.agent_runtime import CONTEXT
+from upturn.loop.agent_runtime import DEFAULT_CONTEXT_TOKENS
 from upturn.loop.evaluation import HeldoutResult
-from upturn.loop.progress import told
+from upturn.loop.progress import curve_reporter
 from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import Context
-from upturn.loop.trainers.candidate import Learned, keep_version, training_folder
-from upturn.loop.trainers.distributed_training import jointly
-from upturn.loop.trainers.pool_data import demonstrations_in, needed_pool, with_rows
+from upturn.loop.trainers.candidate import TrainedVersion, save_candidate, training_folder
+from upturn.loop.trainers.distributed_training import rank0_predictor, train_on_all_ranks
+from upturn.loop.trainers.pool_data import load_demonstrations, render_trajectory
 from upturn.loop.trainers.registry import Algorithm
-from upturn.loop.trainers.training_plan import Plan, Walk, evaluations, held_by, rows_plan
+from upturn.loop.trainers.training_plan import Plan, Workload, evaluation_count, plan_on_rows, policy_overhead
 from upturn.models import RenderedObservations
 from upturn.pool import Selection, take_snapshot
 from upturn.records import AgentVersion, Result, Snapshot, Trajectory
-from upturn.report.training import TrainingReport, beginning, read_training
+from upturn.report.training import TrainingReport, read_training, start_text
 from upturn.training import TrainingRow, supervised_rows
 from upturn.training.algorithms.world_model import WorldModelSettings
-from upturn.training.data import LeftOut, Transition, transitions_of
+from upturn.training.data import Transition, TransitionExclusion, extract_transitions
 from upturn.training.runs import RunOptions
 
-FEW_TRANSITIONS = 48
-"""Answers that are predicted to measure how long it takes."""
+PROBE_TRANSITIONS = 48
+"""Answers that are predicted to measure the time of a prediction."""
+FAMILY_CAP = 96
+"""Maximum number of trajectories per family, so that easy families do not crowd out the others."""
+HELD_OUT = 8
+"""One task in this many is held out."""
 
 
 def plan(context: Context, parent: AgentVersion) -> Plan:
-    """What it would take, with predictions as long as the pool's attempts, and no transition left out as common."""
-    needed_pool(context, "world-model")
-    asked, worker = (
-        context.config.section(WorldModelSettings),
-        PolicyWorker(context.runtime, parent, context.adapter),
+    """Estimated cost of a run, with predictions as long as the trajectories and no transition omitted as common."""
+    settings = context.config.section(WorldModelSettings)
+    worker = PolicyWorker(context.runtime, parent, context.adapter)
+    trajectories = load_demonstrations(context, take_world_snapshot(context))
+    rows = supervised_rows(
+        render_trajectory(trajectory, worker.renderer, worker.prompts) for trajectory in trajectories
     )
-    attempts = demonstrations_in(context, take_world_snapshot(context))
-    rows = supervised_rows([with_rows(each, worker.renderer, worker.prompts) for each in attempts])
-    world = observed(attempts, worker)
-    easy = 0 if asked.easy is None else asked.easy.group_size * len(world.trained)
-    looks = evaluations(asked) * len(world.held_out)
-    batch = asked.transitions_per_iteration * asked.group_size
-    warm_up = 0 if asked.warm_up is None else asked.warm_up.epochs * len(rows)
-    rounds = asked.iterations
-    walk = Walk(rows, f"{len(attempts)} attempts", rounds, "iteration", rounds * batch + warm_up, batch)
-    found = rows_plan(context, worker, "world-model", walk, held=held_by(asked, copies=1))
-    probed = world.trained[:FEW_TRANSITIONS]
+    transitions = split_transitions(trajectories, worker)
+    iterations, batch = settings.iterations, settings.transitions_per_iteration * settings.group_size
+    warm_up_rows = 0 if settings.warm_up is None else settings.warm_up.epochs * len(rows)
+    work = Workload(
+        rows, f"{len(trajectories)} trajectories", iterations, "iteration", iterations * batch + warm_up_rows, batch
+    )
+    base = plan_on_rows(context, worker, "world-model", work, overhead=policy_overhead(settings, copies=1))
+    predictions = iterations * batch + evaluation_count(settings) * len(transitions.held_out)
+    if settings.easy is not None:
+        predictions += settings.easy.group_size * len(transitions.trained)
+    probe = transitions.trained[:PROBE_TRANSITIONS]
     return replace(
-        found,
-        seconds=found.seconds + (rounds * batch + easy + looks) * _seconds(worker, probed),
-        basis="a probe of how long a pass over some of the attempts and predictions of "
-        f"{len(probed)} of their answers take here; without held-out evaluations",
+        base,
+        seconds=base.seconds + predictions * prediction_seconds(worker, probe),
+        basis="a probe of the time of a pass over some of the trajectories and of predictions of "
+        f"{len(probe)} of their answers on this machine; without held-out evaluations",
     )
 
 
-def _seconds(worker: PolicyWorker, transitions: Sequence[Transition]) -> float:
-    """For one prediction; nothing of it is kept."""
+def prediction_seconds(worker: PolicyWorker, transitions: Sequence[Transition]) -> float:
+    """Mean time of a prediction; nothing is stored."""
     from upturn.training.algorithms.world_model import Predictor
 
     if not transitions:
-        return 0.0  # there is nothing to predict, which the run says
+        return 0.0  # the run itself reports that there is nothing to predict
     predictor = Predictor(worker.engine, RenderedObservations(worker.renderer))
     started = time.perf_counter()
     predictor.predict(transitions, 1, key="probe", seed=0)
     return (time.perf_counter() - started) / len(transitions)
 
 
-def train(context: Context, parent: AgentVersion, _before: HeldoutResult, name: str) -> Learned:
-    """The version that knows the world better, and by how much; practice goes on from it."""
-    needed_pool(context, "world-model")
+def train(context: Context, parent: AgentVersion, _before: HeldoutResult, name: str) -> TrainedVersion:
+    """The version that predicts answers better, and by how much; RL training can continue from it.
+
+    A warm-up rehearses what the parent wrote in the trajectories. The weights with the highest lift on held-out
+    tasks are kept. Raises TrainingError where there is nothing to predict, or nothing to hold out.
+    """
+    from upturn.training.algorithms.world_model import Predictor, run_world_model
+
+    settings = context.config.section(WorldModelSettings)
+    worker = PolicyWorker(context.runtime, parent, context.adapter)
     snapshot = context.journal.record_step("snapshot", Snapshot, lambda: take_world_snapshot(context))
-    version = train_world_model(
-        context, parent, snapshot, name, settings=context.config.section(WorldModelSettings)
+    trajectories = load_demonstrations(context, snapshot)
+    transitions = split_transitions(trajectories, worker)
+    context.progress.stage(f"World model on {len(transitions.trained)} transitions", settings.iterations)
+    options = RunOptions(
+        context.seed,
+        training_folder(context, name),
+        evaluate=None if settings.evaluate_every is None else transitions.held_out,
+        progress=curve_reporter(context.progress, correct="mean_return"),
     )
-    return learned(version, read_training(training_folder(context, name)))
+    train_on_all_ranks(
+        context.world,
+        worker,
+        run_world_model,
+        rank0_predictor(Predictor(worker.engine, RenderedObservations(worker.renderer))),
+        transitions.trained,
+        settings,
+        options,
+        rehearsal=() if settings.warm_up is None else rehearsal_rows(trajectories, parent),
+    )
+    version = save_candidate(context, worker, parent, name, snapshot=snapshot.id)
+    return with_lift(version, read_training(training_folder(context, name)))
 
 
-def learned(version: AgentVersion, report: TrainingReport) -> Learned:
-    """The version with its lift, and that of the weights that practice began with: those after any warm-up."""
-    kept = report.kept
-    if kept is None:  # what is evaluated is kept by it
-        return Learned(version)
-    first, metrics = report.evaluations[0].metrics, kept.metrics
+def with_lift(version: AgentVersion, report: TrainingReport) -> TrainedVersion:
+    """The version with its lift, and that of the weights before RL training, which is after any warm-up."""
+    if report.kept is None:  # without evaluations
+        return TrainedVersion(version)
+    first, metrics = report.evaluations[0].metrics, report.kept.metrics
     n = round(metrics["score_tasks"] or 0)
-    lifts = [
-        Result(name, each["score"] or 0.0, "share", n=n)
-        for name, each in (("lift_first", first), ("lift", metrics))
-    ]
+
+    def percent(values: Mapping[str, float | None], metric: str) -> float:
+        return 100 * (values[metric] or 0.0)
+
     line = (
-        f"Of {n} held-out answers the version predicts {_points(metrics, 'held_out_right'):.1f} % right, and "
-        f"always naming a tool's most common answer {_points(metrics, 'held_out_usual'):.1f} %: the lift is "
-        f"{_points(metrics, 'score'):+.1f} points, and was {_points(first, 'score'):+.1f} {beginning(report)}."
+        f"Of {n} held-out answers the version predicts {percent(metrics, 'held_out_right'):.1f} % correctly, and "
+        f"always predicting a tool's most common answer {percent(metrics, 'held_out_usual'):.1f} %: the lift is "
+        f"{percent(metrics, 'score'):+.1f} points, and was {percent(first, 'score'):+.1f} {start_text(report)}."
     )
-    return Learned(version, tuple(lifts), ("", line))
-
-
-def _points(metrics: Mapping[str, float | None], name: str) -> float:
-    return 100 * (metrics[name] or 0.0)
-
-
-FAMILY_CAP = 96
-"""Attempts of one family: the easy families must not crowd out the others."""
-HELD_OUT = 8
-"""One task in so many is held out."""
-
-
-class Observed(NamedTuple):
-    """What stored attempts say of the world."""
-
-    trained: tuple[Transition, ...]
-    held_out: tuple[Transition, ...]
-    """Of other tasks, and after tokens that none of the trained ones continues."""
-    left_out: Mapping[LeftOut, int]
-    """By cause."""
+    results = (
+        Result("lift_first", first["score"] or 0.0, "share", n=n),
+        Result("lift", metrics["score"] or 0.0, "share", n=n),
+    )
+    return TrainedVersion(version, results, ("", line))
 
 
 def take_world_snapshot(context: Context) -> Snapshot:
-    """Attempts of this tenant of the trained families, however they ended, frozen under an id.
+    """Trajectories of this tenant in the trained families, whatever their outcome, frozen under an id.
 
     Raises TrainingError when there is none.
     """
@@ -126,24 +138,37 @@ def take_world_snapshot(context: Context) -> Snapshot:
     snapshot = take_snapshot(context.pool, tenants=[context.tenant], selection=selection)
     if not snapshot.trajectory_ids:
         raise TrainingError(
-            f"there is no attempt at {', '.join(context.trained_families)} of the tenant {context.tenant!r} to "
-            f"learn the "
-            "world from; let an agent serve "
-            "some tasks first, or leave the world model out"
+            f"there is no trajectory of {', '.join(context.trained_families)} of the tenant {context.tenant!r} to "
+            "train a world model on; let an agent serve some tasks first"
         )
     return snapshot
 
 
-def observed(trajectories: Sequence[Trajectory], worker: PolicyWorker) -> Observed:
-    """The transitions of the attempts, on both sides of the split."""
-    longest = worker.runtime.limits.max_tokens or CONTEXT
-    observations = RenderedObservations(worker.renderer)
-    written = [with_rows(each, worker.renderer, worker.prompts) for each in trajectories]
-    found, left_out = transitions_of(written, observations, max_tokens=longest)
-    trained = tuple(each for each in found if not is_held_out(each.task_id))
-    known = {each.prompt_ids for each in trained}
-    others = tuple(each for each in found if is_held_out(each.task_id) and each.prompt_ids not in known)
-    return Observed(trained, others, left_out)
+class Transitions(NamedTuple):
+    """The transitions of trajectories."""
+
+    trained: tuple[Transition, ...]
+    held_out: tuple[Transition, ...]
+    """Of other tasks, after prompts that no trained transition has."""
+    left_out: Mapping[TransitionExclusion, int]
+    """By cause."""
+
+
+def split_transitions(trajectories: Sequence[Trajectory], worker: PolicyWorker) -> Transitions:
+    """The transitions of the trajectories, split by task."""
+    max_tokens = worker.runtime.limits.max_tokens or DEFAULT_CONTEXT_TOKENS
+    rendered = [render_trajectory(trajectory, worker.renderer, worker.prompts) for trajectory in trajectories]
+    transitions, left_out = extract_transitions(
+        rendered, RenderedObservations(worker.renderer), max_tokens=max_tokens
+    )
+    trained = tuple(transition for transition in transitions if not is_held_out(transition.task_id))
+    prompts = {transition.prompt_ids for transition in trained}
+    held_out = tuple(
+        transition
+        for transition in transitions
+        if is_held_out(transition.task_id) and transition.prompt_ids not in prompts
+    )
+    return Transitions(trained, held_out, left_out)
 
 
 def is_held_out(task_id: str) -> bool:
@@ -151,44 +176,13 @@ def is_held_out(task_id: str) -> bool:
     return hashlib.blake2b(task_id.encode(), digest_size=8).digest()[0] % HELD_OUT == 0
 
 
-def own_rows(attempts: Sequence[Trajectory], version: AgentVersion) -> tuple[TrainingRow, ...]:
-    """What the version itself wrote in them, as it is likely to write it: to be rehearsed."""
-    own = [each for each in attempts if each.agent_version == version.id and each.temperature == 1.0]
-    return supervised_rows(own)
-
-
-def train_world_model(
-    context: Context, parent: AgentVersion, snapshot: Snapshot, name: str, *, settings: WorldModelSettings
-) -> AgentVersion:
-    """The parent after learning to predict what the snapshot's attempts were answered; practice goes on from it.
-
-    A warm-up rehearses what the parent itself wrote in them. The weights are those with the highest lift on
-    held-out tasks. Raises TrainingError where the snapshot leaves nothing to predict, or nothing to hold out.
-    """
-    from upturn.training.algorithms.world_model import Predictor, run_world_model
-
-    worker = PolicyWorker(context.runtime, parent, context.adapter)
-    attempts = demonstrations_in(context, snapshot)
-    world = observed(attempts, worker)
-    folder = training_folder(context, name)
-    title = f"World model on {len(world.trained)} transitions"
-    context.progress.stage(title, settings.iterations)
-    jointly(
-        context.world,
-        worker,
-        run_world_model,
-        Predictor(worker.engine, RenderedObservations(worker.renderer)),
-        world.trained,
-        settings,
-        RunOptions(
-            context.seed,
-            folder,
-            evaluate=None if settings.evaluate_every is None else world.held_out,
-            progress=told(context.progress, right="mean_return"),
-        ),
-        rehearsal=() if settings.warm_up is None else own_rows(attempts, parent),
+def rehearsal_rows(trajectories: Sequence[Trajectory], version: AgentVersion) -> tuple[TrainingRow, ...]:
+    """The rows that the version sampled at temperature 1."""
+    return supervised_rows(
+        trajectory
+        for trajectory in trajectories
+        if trajectory.agent_version == version.id and trajectory.temperature == 1.0
     )
-    return keep_version(context, worker, parent, name, snapshot=snapshot.id)
 
 
 WORLD_MODEL = Algorithm(WorldModelSettings, plan, train, frozenset({"pool"}))

@@ -12,23 +12,18 @@ from upturn.lazy_names import lazy_names
 from upturn.models.engine.table import Counters
 
 if TYPE_CHECKING:
-    from upturn.models.engine.adapter import full_tensor, lora_layers, unwrapped, weight_of
+    from upturn.models.engine.adapter import full_tensor, lora_layers, unwrap, weight_of
     from upturn.models.engine.engine import LocalEngine
     from upturn.models.engine.verification import Forward
     from upturn.models.engine.weights import adapter_identity, weights_hash
 else:
+    _ADAPTER = ("full_tensor", "lora_layers", "unwrap", "weight_of")
+    _WEIGHTS = ("adapter_identity", "weights_hash")
     __getattr__ = lazy_names(
         __name__,
-        {
-            "lora_layers": "adapter",
-            "unwrapped": "adapter",
-            "weight_of": "adapter",
-            "full_tensor": "adapter",
-            "LocalEngine": "engine",
-            "Forward": "verification",
-            "adapter_identity": "weights",
-            "weights_hash": "weights",
-        },
+        {"LocalEngine": "engine", "Forward": "verification"}
+        | dict.fromkeys(_ADAPTER, "adapter")
+        | dict.fromkeys(_WEIGHTS, "weights"),
     )
 
 __all__ = [
@@ -38,7 +33,7 @@ __all__ = [
     "adapter_identity",
     "full_tensor",
     "lora_layers",
-    "unwrapped",
+    "unwrap",
     "weight_of",
     "weights_hash",
 ]

@@ -5,8 +5,8 @@ adapted linear layer W. A model with any other PEFT module counts as having no a
 unmerged.
 """
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor
 
 
 def lora_layers(model: nn.Module) -> dict[str, nn.Module]:
-    """The layers with a LoRA adapter, by their names in the base model, in the model's order; empty = no adapter.
+    """The layers with a LoRA adapter, by name in the base model, in the model's order; empty = no adapter.
 
     Also empty where the model has any PEFT module other than one plain adapter on linear layers.
     """
@@ -22,9 +22,8 @@ def lora_layers(model: nn.Module) -> dict[str, nn.Module]:
         return {}
     from peft.tuners.tuners_utils import BaseTunerLayer
 
-    parts = dict(unwrapped(model).named_modules())
-    names = [name for name, part in parts.items() if isinstance(part, BaseTunerLayer)]
-    layers = {name: parts[name] for name in names}
+    parts: Iterable[tuple[str, Any]] = unwrap(model).named_modules()
+    layers: dict[str, Any] = {name: part for name, part in parts if isinstance(part, BaseTunerLayer)}
     return layers if all(_is_plain(layer) for layer in layers.values()) else {}
 
 
@@ -49,23 +48,22 @@ def merged_state(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     Merges one weight at a time. For a sharded model, every process must consume it.
     """
     layers = lora_layers(model)
-    state = (unwrapped(model) if layers else model).state_dict()
+    state = (unwrap(model) if layers else model).state_dict()
     names: dict[str, str] = {}
+    """By name in the base model."""
     for name in state:
-        layer, rest = _split(name, layers)
+        layer = next((layer for layer in layers if name.startswith(f"{layer}.")), None)
         if layer is None:
             names[name] = name
-        elif rest.startswith("base_layer."):
-            names[f"{layer}.{rest.removeprefix('base_layer.')}"] = name
+        elif name.startswith(base := f"{layer}.base_layer."):
+            names[f"{layer}.{name.removeprefix(base)}"] = name
     for name in sorted(names):
-        layer, rest = _split(name, layers)
-        if layer is not None and rest == "weight":
-            yield name, weight_of(layers[layer])
-        else:
-            yield name, full_tensor(state[names[name]])
+        layer, _, part = name.rpartition(".")
+        is_adapted = part == "weight" and layer in layers
+        yield name, weight_of(layers[layer]) if is_adapted else full_tensor(state[names[name]])
 
 
-def unwrapped(model: nn.Module) -> nn.Module:
+def unwrap(model: nn.Module) -> nn.Module:
     """The transformers model inside PEFT's wrapper; any other model unchanged."""
     from peft import PeftModel
 
@@ -77,24 +75,7 @@ def full_tensor(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-class _TensorName(NamedTuple):
-    layer: str | None
-    """The adapted layer it belongs to; None = none."""
-    rest: str
-    """Its name within that layer."""
-
-
-def _split(name: str, layers: dict[str, nn.Module]) -> _TensorName:
-    """Splits a tensor's name into adapted layer and rest."""
-    parts = name.split(".")
-    for count in range(len(parts) - 1, 0, -1):
-        layer = ".".join(parts[:count])
-        if layer in layers:
-            return _TensorName(layer, ".".join(parts[count:]))
-    return _TensorName(None, name)
-
-
-def _is_plain(layer: Any) -> bool:  # Any: a layer of PEFT's, of any kind
+def _is_plain(layer: Any) -> bool:  # Any: PEFT's layer, of any kind
     from peft.tuners.lora.layer import Linear
 
     return (

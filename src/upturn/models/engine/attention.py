@@ -27,7 +27,7 @@ _FLASH: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
 
 class Part(NamedTuple):
-    """Attention of a block's queries over some of the columns they attend to."""
+    """Attention of a block's queries to some of their columns."""
 
     output: Tensor
     """``(B, L, H, D)``"""
@@ -36,7 +36,7 @@ class Part(NamedTuple):
 
 
 class Read(NamedTuple):
-    """Which columns of a store the rows of a block attend to; the same for every new token of a row."""
+    """The columns of a store that the rows of a block attend to; the same for every new token of a row."""
 
     rows: slice | Tensor
     """R rows of the store."""
@@ -47,7 +47,7 @@ class Read(NamedTuple):
     gather: Tensor | None
     """``(R·A,)``: the block's row for each cell of the grid R × A, with repeats. None = A is 1, in order."""
     scatter: Tensor | None
-    """``(B,)``: each row's cell in the grid; arbitrary for rows without one."""
+    """``(B,)``: each row's cell in the grid; arbitrary for rows without one. None = in order."""
     mask: Tensor | None
     """``(R, 1, A, W)``, or with 1 for A: 0 = attended, −∞ = masked. None = nothing is masked."""
     bias: Tensor | None
@@ -78,8 +78,22 @@ def attend(
 
 def attend_small(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor | None = None) -> Part:
     """``attend`` in numpy, two to three times faster for many matrices of few queries."""
-    masks = None if mask is None else mask.numpy()
-    output, lse = _small(query.numpy(), key.numpy(), value.numpy(), masks)
+    queries, keys, values = query.numpy(), key.numpy(), value.numpy()
+    columns, step = keys.shape[2], _SMALL_TRANSPOSED // queries.shape[2]
+    scaled, transposed = queries * np.float32(queries.shape[-1] ** -0.5), keys.swapaxes(2, 3)
+    scores = np.empty((*queries.shape[:3], columns), dtype=np.float32)
+    for start in range(0, columns, step):
+        stop = min(start + step, columns)
+        np.matmul(scaled, transposed[..., start:stop], out=scores[..., start:stop])
+    if mask is not None:
+        scores += mask.numpy()
+    highest = scores.max(axis=-1, keepdims=True)
+    scores -= highest
+    np.exp(scores, out=scores)
+    total = scores.sum(axis=-1, keepdims=True)
+    output = np.matmul(scores, values)
+    output /= total
+    lse: Floats = (highest + np.log(total))[..., 0]
     return Part(torch.from_numpy(output), torch.from_numpy(lse))
 
 
@@ -92,25 +106,6 @@ def _is_small(query: Tensor, columns: int) -> bool:
         and torch.get_num_threads() <= _FEW_THREADS
         and query.device.type == "cpu"
     )
-
-
-def _small(query: Floats, key: Floats, value: Floats, mask: Floats | None) -> tuple[Floats, Floats]:
-    """Attention output and log-sum-exp."""
-    columns, step = key.shape[2], _SMALL_TRANSPOSED // query.shape[2]
-    scaled, turned = query * np.float32(query.shape[-1] ** -0.5), key.swapaxes(2, 3)
-    scores = np.empty((*query.shape[:3], columns), dtype=np.float32)
-    for start in range(0, columns, step):
-        stop = min(start + step, columns)
-        np.matmul(scaled, turned[..., start:stop], out=scores[..., start:stop])
-    if mask is not None:
-        scores += mask
-    highest = scores.max(axis=-1, keepdims=True)
-    scores -= highest
-    np.exp(scores, out=scores)
-    total = scores.sum(axis=-1, keepdims=True)
-    output = np.matmul(scores, value)
-    output /= total
-    return output, (highest + np.log(total))[..., 0]
 
 
 def attend_new(query: Tensor, key: Tensor, value: Tensor) -> Part:

@@ -1,4 +1,4 @@
-"""The requests being decoded, as arrays by slot: one token for all of them is a few numpy operations."""
+"""The requests being decoded, as arrays by slot, so that a step takes a few numpy operations."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
@@ -50,8 +50,8 @@ class LiveRows:
     def start(self, slot: int, request: GenerationRequest, budget: int) -> None:
         """Starts decoding in the slot, at most ``budget`` tokens."""
         stops = request.stop_ids
-        if len(stops) > self._stops_SK.shape[1]:
-            more = len(stops) - self._stops_SK.shape[1]
+        more = len(stops) - self._stops_SK.shape[1]
+        if more > 0:
             self._stops_SK = np.pad(self._stops_SK, ((0, 0), (0, more)), constant_values=-1)
         self._stops_SK[slot] = -1
         self._stops_SK[slot, : len(stops)] = stops
@@ -78,7 +78,7 @@ class LiveRows:
         return self._last_S[slots_B]
 
     def write(self, slots_B: Ints, logits_BV: torch.Tensor) -> list[Finished]:
-        """Samples the next token of each live slot given; returns those that finished, which are no longer live.
+        """Samples the next token of these live slots; returns those that finished, which are no longer live.
 
         Raises ModelError for logits that are not finite.
         """
@@ -96,10 +96,9 @@ class LiveRows:
 
     def written(self, slot: int) -> Continuation:
         """The tokens the slot wrote since its last start."""
-        count = int(self._counts_S[slot])
-        return Continuation(
-            tuple(self._ids_SC[slot, :count].tolist()), tuple(self._logprobs_SC[slot, :count].tolist())
-        )
+        count = self._counts_S[slot]
+        ids, logprobs = self._ids_SC[slot, :count], self._logprobs_SC[slot, :count]
+        return Continuation(tuple(ids.tolist()), tuple(logprobs.tolist()))
 
 
 def group_by_length(items: Sequence[ItemT], length: Callable[[ItemT], int], limit: int) -> list[list[ItemT]]:
@@ -119,11 +118,6 @@ def group_by_length(items: Sequence[ItemT], length: Callable[[ItemT], int], limi
             groups.append([item])
             real = new
     return groups
-
-
-def decode_block(slots_B: Ints, starts_B: Ints, ids_B: Ints) -> Block:
-    """One new token for each slot."""
-    return Block(slots_B, starts_B, np.ones_like(slots_B), ids_B)
 
 
 def prefill_block(slots_B: Ints, starts_B: Ints, prompts: Sequence[Ints]) -> Block:

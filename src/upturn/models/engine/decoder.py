@@ -79,8 +79,9 @@ def unsupported_reason(model: PreTrainedModel) -> str | None:
     linears = [linear for layer in backbone.layers for linear in _linears(layer)]
     adapted = {id(layer) for layer in lora_layers(model).values()}
     plain = [linear for linear in linears if id(linear) not in adapted]
-    modules = (*plain, model.get_output_embeddings())
-    others = {type(module).__name__ for module in modules if type(module) is not nn.Linear}
+    others = {
+        type(part).__name__ for part in (*plain, model.get_output_embeddings()) if type(part) is not nn.Linear
+    }
     if others:
         return f"it has {', '.join(sorted(others))} in place of Linear"
     return None
@@ -109,7 +110,7 @@ class Decoder:
         )
         self._positions = positions
         self._epsilon = float(self._backbone.norm.variance_epsilon)
-        self._weights = self._copied()
+        self._weights = self._copy_weights()
 
     @property
     def device(self) -> torch.device:
@@ -118,13 +119,13 @@ class Decoder:
 
     @property
     def like(self) -> Tensor:
-        """One of its tensors, for the type and device of caches."""
+        """One of its tensors, with the type and device for caches."""
         return self._weights.norm
 
     @torch.no_grad()
     def refresh(self) -> None:
         """Copies the model's current weights."""
-        self._weights = self._copied()
+        self._weights = self._copy_weights()
 
     def hidden(self, ids_N: Tensor, positions_N: Tensor, attend: Attend) -> Tensor:
         """``(N, d)``: after the last layer, not normed. Rows interact in ``attend`` only."""
@@ -154,31 +155,31 @@ class Decoder:
         normed = functional.rms_norm(hidden, hidden.shape[-1:], weights.norm, self._epsilon)
         return functional.linear(normed, weights.head, weights.head_bias)
 
-    def _copied(self) -> _Weights:
+    def _copy_weights(self) -> _Weights:
         embedding = self._backbone.embed_tokens.weight.detach().clone()
         head: Any = self._model.get_output_embeddings()
         is_tied = head.weight.data_ptr() == self._backbone.embed_tokens.weight.data_ptr()
         return _Weights(
             embedding=embedding,
-            layers=tuple(self._layer(layer) for layer in self._backbone.layers),
+            layers=tuple(self._copy_layer(layer) for layer in self._backbone.layers),
             norm=self._backbone.norm.weight.detach().clone(),
             head=embedding if is_tied else head.weight.detach().clone(),
             head_bias=_clone(head.bias),
             rotations=self._rotations(),
         )
 
-    def _layer(self, layer: Any) -> _Layer:  # Any: a module of transformers
+    def _copy_layer(self, layer: Any) -> _Layer:  # Any: a module of transformers
         attention, mlp = layer.self_attn, layer.mlp
         _, heads, groups, size = self.shape
         query, key, value = attention.q_proj, attention.k_proj, attention.v_proj
         head_norm = None
         if hasattr(attention, "q_norm"):
             norms = [attention.q_norm.weight] * heads + [attention.k_norm.weight] * groups
-            head_norm = torch.stack([_paired(weight.detach()[:, None], size)[:, 0] for weight in norms])
-        qkv = torch.cat([_paired(weight_of(query), size), _paired(weight_of(key), size), weight_of(value)])
+            head_norm = torch.stack([_interleave(weight.detach()[:, None], size)[:, 0] for weight in norms])
+        qkv = torch.cat([_interleave(weight_of(query), size), _interleave(weight_of(key), size), weight_of(value)])
         qkv_bias = None
         if query.bias is not None:
-            biases = [_paired(linear.bias.detach()[:, None], size) for linear in (query, key)]
+            biases = [_interleave(linear.bias.detach()[:, None], size) for linear in (query, key)]
             qkv_bias = torch.cat([*biases, value.bias.detach()[:, None]])[:, 0]
         up_bias = None if mlp.gate_proj.bias is None else torch.cat([mlp.gate_proj.bias, mlp.up_proj.bias]).detach()
         return _Layer(
@@ -202,7 +203,7 @@ class Decoder:
         return torch.complex(cosine[0, :, :half].float(), sine[0, :, :half].float())
 
 
-def _paired(rows: Tensor, size: int) -> Tensor:
+def _interleave(rows: Tensor, size: int) -> Tensor:
     """``(heads·D, …)`` with the entries i and i + D/2 of each head, a rotated pair, made adjacent."""
     return rows.view(-1, 2, size // 2, rows.shape[1]).transpose(1, 2).reshape(rows.shape)
 

@@ -81,10 +81,7 @@ class DirectModel:
 
     def stored_columns(self) -> tuple[int, int]:
         """Tokens whose keys and values are cached in shared rows, and in own rows."""
-        rows = {int(row): 0 for row in self._row_S if row >= 0}
-        for row, shared in zip(self._row_S.tolist(), self._shared_S.tolist(), strict=True):
-            if row >= 0:
-                rows[row] = max(rows[row], shared)
+        rows = {row: int(self._shared_S[self._row_S == row].max()) for row in set(self._row_S.tolist()) - {-1}}
         return sum(rows.values()), int((self._lengths_S - self._shared_S).sum())
 
     def cut(self, slot: int, length: int) -> None:
@@ -116,7 +113,7 @@ class DirectModel:
         positions_N = np.concatenate([_positions(block) for block in blocks])
         columns_N = positions_N - self._shared_S[slots_N]
         self._own.reserve(self._slots, int(columns_N.max()) + 1)
-        self._gather_rows(np.concatenate([block.slots for block in blocks]))
+        self._compact_rows(np.concatenate([block.slots for block in blocks]))
         indices = self._own.indices(self._tensor(self._own_row_S[slots_N]), self._tensor(columns_N))
         plans: list[_Plan] = []
         for block in blocks:
@@ -246,8 +243,8 @@ class DirectModel:
         is_hidden = torch.arange(columns, device=self._decoder.device) >= self._tensor(seen_RA)[:, None, :, None]
         return torch.zeros((), device=self._decoder.device).masked_fill(is_hidden, -torch.inf)
 
-    def _gather_rows(self, slots_B: Ints) -> None:
-        """Moves scattered rows of these slots together, because reading scattered rows copies them."""
+    def _compact_rows(self, slots_B: Ints) -> None:
+        """Makes the rows of these slots contiguous where they are scattered: reading scattered rows copies them."""
         rows_B, count = self._own_row_S[slots_B], len(slots_B)
         if int(rows_B.max()) < _DENSE * count:
             return

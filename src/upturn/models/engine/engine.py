@@ -5,8 +5,8 @@ One round: wait until no more requests arrive, assign slots to waiting requests 
 model: one more token for every live slot, together with all new prompt tokens. Everything runs on the event loop's
 thread and depends on the requests only, never on the clock: the same requests give the same tokens. Between two
 steps, rollouts with a finished request step their environments; none waits for the slowest request of a turn, nor
-for a blocking agent or environment. When those send their next request depends on the clock, and so does which
-requests share a pass: their log-probs then differ by rounding.
+for a blocking agent or environment. Blocking ones send their next request at arbitrary times, so the requests that
+share a pass vary, and log-probs then differ by rounding.
 
 Not covered: models with sliding windows, recurrent layers or encoder inputs (refused), and weights that change
 while requests run, or without ``refresh`` (refused).
@@ -22,7 +22,7 @@ from transformers import PreTrainedModel
 
 from upturn.errors import ModelError
 from upturn.models.engine.backend import Block, Ints
-from upturn.models.engine.batch import LiveRows, decode_block, group_by_length, prefill_block
+from upturn.models.engine.batch import LiveRows, group_by_length, prefill_block
 from upturn.models.engine.table import Counters, SlotTable
 from upturn.models.engine.verification import Forward, open_backend, verify
 from upturn.models.engine.weights import weights_hash, weights_stamp
@@ -44,7 +44,7 @@ class _Call:
     request: GenerationRequest
     prompt: Ints
     budget: int
-    """Tokens it may write: the request's limit, or the room in the slot."""
+    """Maximum output: the request's limit, or the room in the slot."""
     future: asyncio.Future[Generation]
     slot: int = -1
 
@@ -123,15 +123,15 @@ class LocalEngine:
         try:
             return await future
         except asyncio.CancelledError:
-            self._drop(call)
+            self._cancel(call)
             raise
 
     def release(self, session: str) -> None:
-        """Frees the session's slot. Its tokens stay available for sharing until the slot is reused."""
+        """Frees the session's slot. Its tokens remain available for sharing until the slot is reused."""
         self._table.release(session)
 
     def _start(self) -> None:
-        self._waiting, self._live = [], {}  # drop the requests of an event loop that ended
+        self._waiting, self._live = [], {}  # drops the requests of an event loop that ended
         self._rows.clear()
         if weights_stamp(self._model) != self._stamp:
             raise ModelError("the weights changed without refresh(); call it after each change")
@@ -245,8 +245,8 @@ class LocalEngine:
         table = self._table
         blocks: list[Block] = []
         if len(decoding):
-            last_B, lengths_B = self._rows.last_ids(decoding), table.lengths_S[decoding]
-            blocks.append(decode_block(decoding, lengths_B, last_B))
+            last_B = self._rows.last_ids(decoding)
+            blocks.append(Block(decoding, table.lengths_S[decoding], np.ones_like(decoding), last_B))
         for groups in prefills:
             slots_B = np.array([group[0].slot for group in groups])
             blocks.append(prefill_block(slots_B, table.lengths_S[slots_B], [group[0].prompt for group in groups]))
@@ -286,7 +286,7 @@ class LocalEngine:
             output = self._rows.written(slot)
             call.future.set_result(Generation(output.token_ids, output.logprobs, reason, self._version))
 
-    def _drop(self, call: _Call) -> None:
+    def _cancel(self, call: _Call) -> None:
         self._waiting = [other for other in self._waiting if other is not call]
         if self._live.get(call.slot) is call:
             del self._live[call.slot]

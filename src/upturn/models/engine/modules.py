@@ -43,9 +43,8 @@ class SlotCache(Cache):
             shape = (slots, key_states.shape[1], columns, key_states.shape[3])
             self._keys.append(key_states.new_zeros(shape))
             self._values.append(value_states.new_zeros(shape))
-        return self._updated(self._keys[layer_idx], key_states), self._updated(
-            self._values[layer_idx], value_states
-        )
+        key, value = self._keys[layer_idx], self._values[layer_idx]
+        return self._write(key, key_states), self._write(value, value_states)
 
     def copy(self, source: int, targets: Sequence[int], length: int) -> None:
         """Copies the first ``length`` columns of a slot to others."""
@@ -57,7 +56,7 @@ class SlotCache(Cache):
         for tensor in (*self._keys, *self._values):
             tensor.zero_()
 
-    def _updated(self, cached: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+    def _write(self, cached: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
         if new.shape[2] == 1:
             cached[self.rows_B, :, self.columns_BL[:, 0]] = new[:, :, 0]
         else:

@@ -27,13 +27,13 @@ class Sampled(NamedTuple):
 
 def stream_of(seed: int) -> np.uint64:
     """The initial state of a request's random stream."""
-    return np.uint64(_mixed(np.array([seed & _LOW_BITS], dtype=np.uint64))[0])
+    return np.uint64(_mix(np.array([seed & _LOW_BITS], dtype=np.uint64))[0])
 
 
 def uniforms(streams_B: npt.NDArray[np.uint64], indices_B: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     """Random number ``index`` of each stream, in [0, 1), 53 bits: SplitMix64 (Steele, Lea, Flood; OOPSLA 2014)."""
     states = streams_B + (indices_B.astype(np.uint64) + np.uint64(1)) * _GOLDEN
-    return (_mixed(states) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return (_mix(states) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def sample(
@@ -57,16 +57,16 @@ def sample(
         drawn_BV = probabilities_BV
         if (temperatures_B != 1.0).any():
             divisors_B = np.where(is_greedy_B, 1.0, temperatures_B)
-            drawn_BV = torch.softmax(logits_BV / _like(divisors_B, logits_BV).float()[:, None], dim=-1)
-        ids_B = _inverted(drawn_BV, _like(uniforms_B, logits_BV)[:, None])
+            drawn_BV = torch.softmax(logits_BV / _to_device(divisors_B, logits_BV).float()[:, None], dim=-1)
+        ids_B = _invert_cdf(drawn_BV, _to_device(uniforms_B, logits_BV)[:, None])
         if is_greedy_B.any():
-            ids_B = torch.where(_like(is_greedy_B, logits_BV), logits_BV.argmax(dim=-1), ids_B)
+            ids_B = torch.where(_to_device(is_greedy_B, logits_BV), logits_BV.argmax(dim=-1), ids_B)
     # The highest token's probability is 1 / Σ exp(logit − highest), so its logarithm gives the sum's.
     chosen_B1 = logits_BV.gather(1, ids_B[:, None]) - highest_B1 + probabilities_BV.amax(dim=-1, keepdim=True).log()
     return Sampled(ids_B.cpu().numpy(), chosen_B1[:, 0].cpu().numpy())
 
 
-def _inverted(probabilities_BV: Tensor, uniforms_B1: Tensor) -> Tensor:
+def _invert_cdf(probabilities_BV: Tensor, uniforms_B1: Tensor) -> Tensor:
     """Inverse CDF in two searches: for the chunk of the number, then within it."""
     count, vocabulary = probabilities_BV.shape
     whole = vocabulary - vocabulary % _CHUNK
@@ -93,11 +93,11 @@ def _first_above(cumulative: Tensor, target_B1: Tensor) -> Tensor:
     return torch.searchsorted(cumulative, below_B1, right=True)
 
 
-def _like(array: npt.NDArray[np.float64] | npt.NDArray[np.bool_], tensor: Tensor) -> Tensor:
+def _to_device(array: npt.NDArray[np.float64] | npt.NDArray[np.bool_], tensor: Tensor) -> Tensor:
     return torch.from_numpy(array).to(tensor.device)
 
 
-def _mixed(states: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def _mix(states: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """SplitMix64's finaliser."""
     states = (states ^ (states >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     states = (states ^ (states >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -32,13 +32,13 @@ class Store:
 
     def reserve(self, rows: int, columns: int) -> None:
         """Ensures room for that many rows and columns; grows by half at least, so that growing stays rare."""
-        more_rows = rows if self.rows == 0 or rows <= self.rows else max(rows, self.rows + self.rows // 2)
-        more_columns = columns
-        if columns > self.columns:
-            more_columns = -(-max(columns, self.columns + self.columns // 2) // _STEP) * _STEP
-        rows, columns = max(more_rows, self.rows), max(more_columns, self.columns)
-        if (rows, columns) == (self.rows, self.columns):
+        if rows <= self.rows and columns <= self.columns:
             return
+        rows = max(rows, self.rows + self.rows // 2) if rows > self.rows else self.rows
+        if columns > self.columns:
+            columns = -(-max(columns, self.columns + self.columns // 2) // _STEP) * _STEP
+        else:
+            columns = self.columns
         for index, old in enumerate(self._layers):
             new = old.new_zeros((2, rows, self._heads, columns, old.shape[4]))
             new[:, : old.shape[1], :, : old.shape[3]] = old

@@ -1,4 +1,4 @@
-"""Which session has which slot, and which tokens each slot caches. Pure bookkeeping, no tensors."""
+"""The assignment of slots to sessions, and the tokens cached in each slot. No tensors."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -39,7 +39,7 @@ class SlotTable:
     def __init__(self, slots: int, max_length: int) -> None:
         self.ids_SC: Ints = np.zeros((slots, max_length + 1), dtype=np.int64)
         self.lengths_S: Ints = np.zeros(slots, dtype=np.int64)
-        """Tokens whose keys and values are cached; kept after a release, for other sessions to share."""
+        """Tokens whose keys and values are cached; they remain after a release, for other sessions to share."""
         self._owners: list[str | None] = [None] * slots
         self._slots: dict[str, int] = {}
         self._used_S: Ints = np.zeros(slots, dtype=np.int64)
@@ -59,10 +59,10 @@ class SlotTable:
 
         Free slots first, the lowest first, then the least recently used.
         """
-        free = [slot for slot, owner in enumerate(self._owners) if owner is None and slot not in reserved]
-        idle = [slot for slot in range(len(self._owners)) if slot not in reserved]
+        idle = [slot for slot in range(self.slots) if slot not in reserved]
         if not idle:
             return None
+        free = [slot for slot in idle if self._owners[slot] is None]
         slot = free[0] if free else min(idle, key=lambda index: (int(self._used_S[index]), index))
         previous = self._owners[slot]
         if previous is not None:
@@ -77,7 +77,7 @@ class SlotTable:
         self._used_S[slot] = self._clock
 
     def release(self, session: str) -> None:
-        """Frees the session's slot; unknown sessions are fine."""
+        """Frees the session's slot; unknown sessions are ignored."""
         slot = self._slots.pop(session, None)
         if slot is not None:
             self._owners[slot] = None
@@ -89,7 +89,7 @@ class SlotTable:
         return int(differing[0]) if len(differing) else length
 
     def best_prefix(self, prompt: Ints, at_least: int) -> Prefix | None:
-        """The slot with the longest cached prefix of the prompt, lowest of equals; None = below ``at_least``."""
+        """The lowest slot with the longest cached prefix of the prompt; None = shorter than ``at_least``."""
         if len(prompt) < at_least:
             return None
         has_prefix = (self.ids_SC[:, :at_least] == prompt[:at_least]).all(axis=1) & (self.lengths_S >= at_least)

@@ -23,7 +23,7 @@ Forward: TypeAlias = Literal["direct", "modules"]
 TOLERANCE = 1e-3
 """Largest accepted |Δ logit| between cached and plain float32 forward; other types: 100 times."""
 _LENGTH = 192
-"""Tokens of the comparison: enough that three quarters of them are shared, not copied."""
+"""Tokens of the comparison: three quarters of them are enough for a prefix to be shared, not copied."""
 
 
 class OpenedBackend(NamedTuple):
@@ -86,7 +86,7 @@ def allowed_gap(model: PreTrainedModel) -> float:
 
 @torch.inference_mode()
 def largest_gap(backend: Backend, model: PreTrainedModel, slots: int, max_length: int) -> float:
-    """Largest |Δ logit| over all ways of filling a cache; all slots are empty before and after."""
+    """Largest |Δ logit| over the ways to fill a cache; all slots are empty before and after."""
     length = min(_LENGTH, max_length)
     config: Any = model.config
     ids = np.arange(length) * 7 % config.vocab_size
@@ -102,9 +102,8 @@ def largest_gap(backend: Backend, model: PreTrainedModel, slots: int, max_length
 
     if first:
         zero = np.array([0])
-        gaps.append(
-            (backend.forward([Block(zero, zero, np.array([first]), ids[:first])]) - plain[first - 1]).abs().max()
-        )
+        logits = backend.forward([Block(zero, zero, np.array([first]), ids[:first])])
+        gaps.append((logits - plain[first - 1]).abs().max())
         backend.copy(0, used[1:].tolist(), first)
         if first + 1 < second:
             compare(first, first + 1)
@@ -121,11 +120,10 @@ def _plain_logits(model: PreTrainedModel, ids: np.typing.NDArray[np.int64]) -> t
     was_training = model.training
     model.train(False)
     try:
-        logits: torch.Tensor = model(
-            input_ids=torch.from_numpy(ids[None]).to(model.device), use_cache=False
-        ).logits[0]
+        output: Any = model(input_ids=torch.from_numpy(ids[None]).to(model.device), use_cache=False)
     finally:
         model.train(was_training)
+    logits: torch.Tensor = output.logits[0]
     return logits
 
 

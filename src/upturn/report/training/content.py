@@ -1,4 +1,4 @@
-"""A training run as read from its folder, finished or not; the page is a pure function of it."""
+"""The content of a training run's folder, finished or not; the page is a pure function of it."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,18 +19,18 @@ from upturn.training.runs import (
 
 @record
 class TrainingReport:
-    """The content of a page about a training run."""
+    """The content of a training run's page."""
 
     name: str
-    """Of the run's folder."""
+    """The name of the run's folder."""
     description: RunDescription
     points: tuple[CurvePoint, ...]
     outcome: TrainingOutcome | None
     """None = running, or interrupted."""
     written: str = ""
-    """When the latest point was written; empty = the run has ended, or has no point."""
+    """Time of the latest point; empty = the run has ended, or has no point."""
     has_warm_up: bool = False
-    """Whether the first weights are those of a supervised warm-up."""
+    """Whether the run starts with a supervised warm-up."""
 
     @property
     def evaluations(self) -> tuple[CurvePoint, ...]:
@@ -54,30 +54,26 @@ class TrainingReport:
         return tuple(dict.fromkeys(name for point in self.points for name in point.metrics))
 
     def values(self, metric: str) -> list[tuple[int, float]]:
-        """(units, value) wherever the metric is known."""
+        """(units, value) of all points with the metric."""
         points = ((point.units, point.metrics.get(metric)) for point in self.points)
         return [(units, value) for units, value in points if value is not None]
 
 
 def broken_limits(point: CurvePoint, description: RunDescription) -> tuple[str, ...]:
     """The costs of an evaluation that are above their limits."""
-    costs = {name: point.metrics.get(f"cost_{name}") for name in description.plan.cost_limits}
-    limits = description.plan.cost_limits
-    return tuple(name for name, cost in costs.items() if cost is not None and cost > limits[name])
+    costs = (
+        (name, limit, point.metrics.get(f"cost_{name}")) for name, limit in description.plan.cost_limits.items()
+    )
+    return tuple(name for name, limit, cost in costs if cost is not None and cost > limit)
 
 
 def read_training(folder: Path) -> TrainingReport:
-    """The present content of a training run's folder; raises TrainingError when it holds none, or is damaged."""
+    """The current content of a training run's folder; raises TrainingError if there is none, or it is damaged."""
     description, outcome = read_description(folder), read_outcome(folder)
     curve = folder / CURVE_FILE
     points = read_curve(curve) if curve.exists() else ()
-    is_open = outcome is None and bool(points)
-    moment = datetime.fromtimestamp(curve.stat().st_mtime, UTC) if is_open else None
-    return TrainingReport(
-        folder.resolve().name,
-        description,
-        points,
-        outcome,
-        "" if moment is None else f"{moment:%Y-%m-%d %H:%M} UTC",
-        (folder / WARM_UP_FOLDER / DESCRIPTION_FILE).is_file(),
-    )
+    written = ""
+    if outcome is None and points:
+        written = f"{datetime.fromtimestamp(curve.stat().st_mtime, UTC):%Y-%m-%d %H:%M} UTC"
+    has_warm_up = (folder / WARM_UP_FOLDER / DESCRIPTION_FILE).is_file()
+    return TrainingReport(folder.resolve().name, description, points, outcome, written, has_warm_up)

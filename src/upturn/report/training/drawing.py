@@ -1,4 +1,4 @@
-"""The drawings of a page about a training run. Call them within ``canvas.style()``."""
+"""The figures of a training run's page. Call them within ``canvas.style()``."""
 
 import math
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 _WIDE = (9.6, 3.0)
 _NARROW = (5.0, 2.7)
 """Inches; the page scales them to its columns."""
-_MOST_POINTS = 400
+_MAX_POINTS = 400
 """Above this number, each drawn point is the mean of several."""
-_SMOOTHED_FROM = 12
+_MIN_SMOOTHED = 12
 """Number of points from which a bold moving mean is drawn."""
-_LONGEST_KEY = 48
+_MAX_LEGEND_CHARACTERS = 48
 """Characters of a legend that fit on one line."""
-_ROUND = (1, 2, 2.5, 5, 10)
+_TICK_STEPS = (1, 2, 2.5, 5, 10)
 """Steps between two ticks, times a power of ten."""
 _SMALLEST = 1e-9
 """What 0 is drawn as on a logarithmic axis."""
@@ -34,9 +34,9 @@ Course = Sequence[tuple[float, float]]
 def draw(panel: Panel, report: TrainingReport) -> "Figure":
     """The panel's picture."""
     figure = canvas.new_figure(*(_WIDE if panel.is_wide else _NARROW))
-    figure.set_layout_engine("none")  # its measuring takes as long as drawing the picture
-    axes = figure.add_axes(_room(panel))
-    courses = [(line, thinned(report.values(line.metric))) for line in panel.lines]
+    figure.set_layout_engine("none")  # it takes as long as the drawing
+    axes = figure.add_axes(_axes_box(panel))
+    courses = [(line, thin(report.values(line.metric))) for line in panel.lines]
     if panel.kind == "score":
         _score(axes, report)
     elif panel.kind == "stack":
@@ -52,51 +52,51 @@ def draw(panel: Panel, report: TrainingReport) -> "Figure":
     return figure
 
 
-def _key_rows(panel: Panel) -> int:
-    """Lines of the legend above the picture."""
+def _legend_rows(panel: Panel) -> int:
+    """Number of rows of the legend above the picture."""
     if len(panel.lines) == 1:
         return 0
-    return len(panel.lines) if sum(len(line.label) for line in panel.lines) > _LONGEST_KEY else 1
+    return len(panel.lines) if sum(len(line.label) for line in panel.lines) > _MAX_LEGEND_CHARACTERS else 1
 
 
-def _room(panel: Panel) -> tuple[float, float, float, float]:
-    """Left, bottom, width and height of the picture without its texts, as shares of the figure."""
+def _axes_box(panel: Panel) -> tuple[float, float, float, float]:
+    """Left, bottom, width and height of the axes as shares of the figure."""
     width, height = _WIDE if panel.is_wide else _NARROW
-    left, right, below, above = 0.95, 0.65, 0.55, 0.12 + 0.22 * _key_rows(panel) + 0.18 * panel.is_wide
+    left, right, below, above = 0.95, 0.65, 0.55, 0.12 + 0.22 * _legend_rows(panel) + 0.18 * panel.is_wide
     return left / width, below / height, 1 - (left + right) / width, 1 - (below + above) / height
 
 
-def thinned(course: Course, most: int = _MOST_POINTS) -> Course:
-    """At most ``most`` points: means of chunks of equal length; the last one may be shorter."""
-    if len(course) <= most:
+def thin(course: Course, max_points: int = _MAX_POINTS) -> Course:
+    """At most ``max_points`` points: means of chunks of equal length; the last one may be shorter."""
+    if len(course) <= max_points:
         return course
-    length = -(-len(course) // most)
+    length = -(-len(course) // max_points)
     parts = [course[start : start + length] for start in range(0, len(course), length)]
     return [
         (sum(units for units, _ in part) / len(part), sum(value for _, value in part) / len(part)) for part in parts
     ]
 
 
-def smoothed(course: Course) -> Course:
-    """At each point the mean of the latest points: a twentieth of the run, at least five."""
+def smooth(course: Course) -> Course:
+    """The moving mean over a twentieth of the run, at least five points."""
     window = max(5, len(course) // 20)
     means, total = [], 0.0
-    for place, (units, value) in enumerate(course):
-        total += value - (course[place - window][1] if place >= window else 0.0)
-        means.append((units, total / min(place + 1, window)))
+    for index, (units, value) in enumerate(course):
+        total += value - (course[index - window][1] if index >= window else 0.0)
+        means.append((units, total / min(index + 1, window)))
     return means
 
 
 def _lines(axes: "Axes", panel: Panel, courses: Sequence[tuple[Line, Course]]) -> None:
-    for place, (line, course) in enumerate(courses):
-        colour = canvas.SERIES[place % len(canvas.SERIES)]
+    for index, (line, course) in enumerate(courses):
+        colour = canvas.SERIES[index % len(canvas.SERIES)]
         shown = [(x, max(y, _SMALLEST)) for x, y in course] if panel.scale == "log" else course
-        is_smoothed = panel.kind == "noisy" and len(shown) >= _SMOOTHED_FROM
+        is_smoothed = panel.kind == "noisy" and len(shown) >= _MIN_SMOOTHED
         if is_smoothed:
             axes.plot(*_columns(shown), color=colour, linewidth=1.0, alpha=0.35)
-            shown = smoothed(shown)
-        marker = "" if len(shown) > _SMOOTHED_FROM else canvas.MARKERS[place % len(canvas.MARKERS)]
-        style = "-" if place == 0 else (0, (5, 1 + place))
+            shown = smooth(shown)
+        marker = "" if len(shown) > _MIN_SMOOTHED else canvas.MARKERS[index % len(canvas.MARKERS)]
+        style = "-" if index == 0 else (0, (5, 1 + index))
         axes.plot(
             *_columns(shown),
             color=colour,
@@ -111,17 +111,17 @@ def _lines(axes: "Axes", panel: Panel, courses: Sequence[tuple[Line, Course]]) -
 
 
 def _stack(axes: "Axes", courses: Sequence[tuple[Line, Course]]) -> None:
-    """Bands of the parts; a part that was not measured at a point is 0 there."""
-    places = sorted({x for _, course in courses for x, _ in course})
-    values = [[dict(course).get(x, 0.0) for x in places] for _, course in courses]
-    if len(places) < _SMOOTHED_FROM:
-        below = [0.0] * len(places)
+    """Bands of the parts; a part without a value at a point is 0 there."""
+    units = sorted({x for _, course in courses for x, _ in course})
+    values = [[dict(course).get(x, 0.0) for x in units] for _, course in courses]
+    if len(units) < _MIN_SMOOTHED:
+        below = [0.0] * len(units)
         for index, (band, (line, _)) in enumerate(zip(values, courses, strict=True)):
-            axes.bar(places, band, 0.7, bottom=below, color=canvas.SERIES[index], label=line.label, alpha=0.9)
+            axes.bar(units, band, 0.7, bottom=below, color=canvas.SERIES[index], label=line.label, alpha=0.9)
             below = [low + high for low, high in zip(below, band, strict=True)]
         return
     axes.stackplot(
-        places,
+        units,
         *values,
         colors=canvas.SERIES[: len(values)],
         labels=[line.label for line, _ in courses],
@@ -219,9 +219,9 @@ def _axes(axes: "Axes", panel: Panel, report: TrainingReport) -> None:
         if panel.scale == "from zero":
             low, high = axes.get_ylim()
             axes.set_ylim(low if low < -0.06 * high else 0.0, high)
-        axes.yaxis.set_major_locator(MaxNLocator(5, steps=_ROUND))
+        axes.yaxis.set_major_locator(MaxNLocator(5, steps=_TICK_STEPS))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value, 6)))
-    rows = _key_rows(panel)
+    rows = _legend_rows(panel)
     if rows:
         axes.legend(
             loc="lower left",
@@ -253,7 +253,7 @@ def _label_end(axes: "Axes", course: Course) -> None:
 
 
 def _short(value: float, digits: int) -> str:
-    """At most this many significant digits, to fit beside a picture."""
+    """At most this many significant digits, to fit next to a figure."""
     if abs(value) >= 1000:
         return number(float(f"{value:.{digits}g}"))
     return f"{value:.{digits if abs(value) >= 0.001 else 2}g}".replace("-", "−")

@@ -1,10 +1,10 @@
-"""The page about one training run: one HTML file that needs nothing else."""
+"""The page of one training run, as one self-contained HTML file."""
 
 from pathlib import Path
 from typing import NamedTuple
 
 from upturn.report import canvas
-from upturn.report.page import environment, write_whole
+from upturn.report.page import environment, write_atomically
 from upturn.report.picture import Picture
 from upturn.report.training import sentence
 from upturn.report.training.content import TrainingReport, read_training
@@ -15,13 +15,13 @@ from upturn.training.runs import metric_of
 PAGE_FILE = "report.html"
 
 
-class Figures(NamedTuple):
-    """One metric's line in the table of all figures."""
+class MetricRow(NamedTuple):
+    """One metric's row in the table of all metrics."""
 
     name: str
     unit: str
     meaning: str
-    """Empty = unknown, a metric of the run's algorithm."""
+    """Empty = unknown, a metric of the algorithm itself."""
     first: float
     last: float
     lowest: float
@@ -53,23 +53,23 @@ def render_training(report: TrainingReport, *, reload_seconds: float | None = No
 
 
 def write_training_report(folder: Path, *, reload_seconds: float | None = None) -> Path:
-    """Writes ``report.html`` into the folder of a training run, whole or not at all, and returns its path.
+    """Writes ``report.html`` into the folder of a training run atomically, and returns its path.
 
-    The run may be finished, running or interrupted. ``reload_seconds``: see ``render_training``. Raises
-    TrainingError when there is none.
+    The run may be finished, active or interrupted. ``reload_seconds``: see ``render_training``. Raises
+    TrainingError if the folder has no run.
     """
     path = folder / PAGE_FILE
-    write_whole(path, render_training(read_training(folder), reload_seconds=reload_seconds))
+    write_atomically(path, render_training(read_training(folder), reload_seconds=reload_seconds))
     return path
 
 
-def figures(report: TrainingReport) -> list[Figures]:
-    """Every metric of the run in one line each."""
+def figures(report: TrainingReport) -> list[MetricRow]:
+    """A row for every metric of the run."""
     rows = []
     for name in report.metrics:
         values = [value for _, value in report.values(name)]
         if values:
             known = metric_of(name)
             unit, meaning = ("", "") if known is None else (known.unit, known.meaning)
-            rows.append(Figures(name, unit, meaning, values[0], values[-1], min(values), max(values)))
+            rows.append(MetricRow(name, unit, meaning, values[0], values[-1], min(values), max(values)))
     return rows

@@ -1,4 +1,4 @@
-"""The panels of a page about a training run: which curves it shows, their names, and what a good one looks like."""
+"""The panels of a training run's page: their curves, and what a good curve looks like."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -35,7 +35,7 @@ class Panel(NamedTuple):
     scale: Scale = "from zero"
     is_wide: bool = False
     ideal: float | None = None
-    """The panel is left out where all its curves are constant at this value. None = never left out."""
+    """The panel is omitted if all its curves are constant at this value. None = never omitted."""
 
 
 class _Loss(NamedTuple):
@@ -112,14 +112,14 @@ _FIXED = (
         "learning-rate",
         "Learning rate",
         "learning rate",
-        "As the schedule says: warm-up, then constant or falling.",
+        "It follows the schedule: warm-up, then constant or falling.",
         (Line("learning_rate", "learning rate"),),
     ),
     Panel(
         "entropy",
         "Entropy",
         "nats a token",
-        "How undecided the policy is. A slow fall is learning; a fast fall to 0 is collapse: exploration ends. "
+        "The policy's uncertainty. A slow fall is learning; a fast fall to 0 is collapse: exploration ends. "
         "A rise means that the policy degenerates.",
         (Line("entropy", "entropy"),),
         "noisy",
@@ -149,8 +149,8 @@ _FIXED = (
         "share of written tokens",
         "A few per cent at most. Much more: steps go too far for one batch. Never any: the clip does not matter.",
         (
-            Line("clip_fraction_low", "made unlikelier"),
-            Line("clip_fraction_high", "made likelier"),
+            Line("clip_fraction_low", "probability decreased"),
+            Line("clip_fraction_high", "probability increased"),
             Line("clip_fraction_dual", "second clip"),
         ),
         "noisy",
@@ -176,7 +176,7 @@ _FIXED = (
         "tokens",
         "Tokens of an update",
         "tokens",
-        "Shared beginnings are computed once: the gap between recorded and computed is work that was saved.",
+        "Shared prefixes are computed once: the gap between recorded and computed is saved work.",
         (Line("logical_tokens", "as recorded"), Line("physical_tokens", "computed")),
         "noisy",
     ),
@@ -184,7 +184,7 @@ _FIXED = (
         "share",
         "Work saved by sharing",
         "row by row ÷ as done",
-        "1: nothing was shared. 2: half of the work was saved. It grows with group size and prompt length.",
+        "1: nothing is shared. 2: half of the work is saved. It grows with group size and prompt length.",
         (Line("share_ratio", "ratio"),),
         "noisy",
     ),
@@ -213,7 +213,7 @@ _FIXED = (
         (
             Line("unscorable", "trajectories without reward"),
             Line("forks", "forked rows"),
-            Line("compactions", "of these for a budget"),
+            Line("compactions", "of these for a context budget"),
             Line("curriculum_missing", "trajectories without a verdict"),
         ),
         ideal=0.0,
@@ -224,8 +224,8 @@ _FIXED = (
         "seconds",
         "Sampling, update and evaluation, without writing checkpoints. The tallest band is the first to optimise.",
         tuple(
-            Line(phase, word)
-            for phase, word in zip(PHASES, ("sampling and grading", "update", "evaluation"), strict=True)
+            Line(phase, label)
+            for phase, label in zip(PHASES, ("sampling and grading", "update", "evaluation"), strict=True)
         ),
         "stack",
     ),
@@ -256,13 +256,13 @@ _NOT_DRAWN = frozenset(
 SUCCESS = "levels"
 """Name of the panel of success by level."""
 _CURRICULUM_MARKS = ("curriculum_level", "curriculum_final", "best_level_")
-"""Prefixes of metrics that other pictures mark, or that follow from them."""
+"""Prefixes of metrics that other panels mark, or that follow from them."""
 
 
 def panels(report: TrainingReport) -> tuple[Panel, ...]:
-    """The pictures that this run has figures for, in the page's order; curves of unknown metrics come last.
+    """The panels that the run has data for, in the page's order; curves of unknown metrics come last.
 
-    Panels that are ideal throughout are left out: see ``Panel.ideal``.
+    Panels that are ideal throughout are omitted, see ``Panel.ideal``.
     """
     costs = [name for name in report.metrics if name.startswith("cost_")]
     loss = _loss(report)
@@ -278,7 +278,7 @@ def panels(report: TrainingReport) -> tuple[Panel, ...]:
 
 
 def _loss(report: TrainingReport) -> Panel:
-    """The loss panel of the run's algorithm; of an unknown one, a policy's where rollouts were made."""
+    """The loss panel of the run's algorithm; for an unknown algorithm, that of a policy if there are rollouts."""
     has_rollouts = "mean_return" in report.metrics
     known = _LOSSES.get(report.description.identity.get("algorithm", ""))
     loss = known or (_POLICY_LOSS if has_rollouts else _SUPERVISED_LOSS)
@@ -301,15 +301,15 @@ def _costs(names: Sequence[str]) -> Panel:
 def _other(index: int, name: str) -> Panel:
     """A panel for a metric without a fixed one; any text may be its name."""
     known = metric_of(name)
-    words = name.replace("_", " ").replace("/", ", ")
-    title, lines = words[:1].upper() + words[1:], (Line(name, words),)
+    label = name.replace("_", " ").replace("/", ", ")
+    title, lines = label[:1].upper() + label[1:], (Line(name, label),)
     if known is None:
-        return Panel(f"own-{index}", title, words, "A metric of the run's algorithm.", lines, "noisy", "free")
-    return Panel(f"own-{index}", title, known.unit or words, known.meaning, lines, "noisy", "free")
+        return Panel(f"own-{index}", title, label, "A metric of the run's algorithm.", lines, "noisy", "free")
+    return Panel(f"own-{index}", title, known.unit or label, known.meaning, lines, "noisy", "free")
 
 
 def _with_figures(panel: Panel, report: TrainingReport) -> Panel:
-    """The panel with the lines that the run has figures for; with none where they are ideal throughout."""
+    """The panel with the lines that the run has data for; without lines if all are ideal throughout."""
     known = tuple(line for line in panel.lines if report.values(line.metric))
     values = {value for line in known for _, value in report.values(line.metric)}
     return panel._replace(lines=() if values == {panel.ideal} else known)
@@ -317,14 +317,14 @@ def _with_figures(panel: Panel, report: TrainingReport) -> Panel:
 
 def curriculum_panels(metrics: Sequence[str]) -> list[Panel]:
     """One curve or band for each level; empty for a run without a curriculum."""
-    if not _levels(metrics, "practice_level_"):
+    if not _levels(metrics, "sampled_level_"):
         return []
     return [
         Panel(
             SUCCESS,
             "Success by level",
             "recent successes",
-            "Each level should rise in its turn and stay up. A dashed mark: that level becomes the most sampled; "
+            "Each level should rise in turn and stay up. Dashed marks: that level becomes the most sampled; "
             "“all”: the last level is learned, and all are mixed.",
             _levels(metrics, "success_level_"),
             is_wide=True,
@@ -334,7 +334,7 @@ def curriculum_panels(metrics: Sequence[str]) -> list[Panel]:
             "Tasks sampled",
             "share of the tasks",
             "By level. Most tasks should move to higher levels while a part of the easier ones stays.",
-            _levels(metrics, "practice_level_"),
+            _levels(metrics, "sampled_level_"),
             "stack",
         ),
         Panel(

@@ -1,4 +1,4 @@
-"""Sentences of the page about a training run; they claim only what the figures show."""
+"""Sentences of a training run's page; they claim only what the figures show."""
 
 from typing import Literal, assert_never
 
@@ -14,7 +14,7 @@ Tone = Literal["good", "bad", ""]
 
 
 def status(report: TrainingReport) -> tuple[str, Tone]:
-    """The run's state in a word or two, and whether that is good or bad news; empty = neither."""
+    """The run's state in a few words, and whether it is good or bad; empty = neither."""
     if report.outcome is None:
         return "not finished", ""
     match report.outcome.stopped:
@@ -33,10 +33,9 @@ def status(report: TrainingReport) -> tuple[str, Tone]:
             assert_never(report.outcome.stopped)
 
 
-def ending(report: TrainingReport) -> str:
-    """How far the run got, why it stopped there, and whether it trained at all."""
-    outcome = report.outcome
-    if outcome is None or outcome.steps:
+def stop_sentences(report: TrainingReport) -> str:
+    """How far the run got, why it stopped, and whether any optimiser step was taken."""
+    if report.outcome is None or report.outcome.steps:
         return _stopped(report)
     return f"{_stopped(report)} No optimiser step was taken: no sample gave a training signal."
 
@@ -61,7 +60,7 @@ def _stopped(report: TrainingReport) -> str:
         case "patience":
             return f"{stopped}: the last {plan.patience or 0} evaluations brought no new best score."
         case "limit" if report.kept is None:
-            # the first evaluation and the last; the same one where there is no other
+            # of the first and the last evaluation, which may be the same
             excesses = dict.fromkeys(
                 _broken(report, point) for point in (report.evaluations[0], report.evaluations[-1])
             )
@@ -74,7 +73,7 @@ def _stopped(report: TrainingReport) -> str:
 
 
 def _broken(report: TrainingReport, point: CurvePoint) -> str:
-    """The held-out costs of an evaluation above their limits, and when."""
+    """The held-out costs of an evaluation that are above their limits, and its unit."""
     limits, unit = report.description.plan.cost_limits, report.description.plan.unit
     when = "before any step" if point.units == 0 else f"after {unit} {point.units:,}"
     costs = [
@@ -85,16 +84,16 @@ def _broken(report: TrainingReport, point: CurvePoint) -> str:
 
 
 def _cost(value: float) -> str:
-    """As it is configured: ``0.0001``, not ``1.00e-04``."""
+    """``0.0001``, as in the configuration, not ``1.00e-04``."""
     return number(value) if value >= 0.001 else f"{value:.4g}"
 
 
-def beginning(report: TrainingReport) -> str:
-    """The state of the weights at the first evaluation."""
+def start_text(report: TrainingReport) -> str:
+    """A phrase for the time of the first evaluation."""
     return "after the warm-up" if report.has_warm_up else "before any training"
 
 
-def keeping(report: TrainingReport) -> str:
+def kept_weights_sentence(report: TrainingReport) -> str:
     """Which weights are kept."""
     outcome, unit = report.outcome, report.description.plan.unit
     if outcome is None:
@@ -103,12 +102,12 @@ def keeping(report: TrainingReport) -> str:
         return "The last weights are kept."
     if outcome.best_score is None:
         return "No weights are kept: the model has its weights from before training."
-    where = beginning(report) if outcome.kept_units == 0 else f"after {unit} {outcome.kept_units:,}"
+    where = start_text(report) if outcome.kept_units == 0 else f"after {unit} {outcome.kept_units:,}"
     return f"The weights {where} are kept: the best of {len(report.evaluations)} evaluations."
 
 
-def measuring(report: TrainingReport) -> str:
-    """The measure of the evaluations and their number of tasks; empty = there were none."""
+def score_sentence(report: TrainingReport) -> str:
+    """The measure of the evaluations and their number of tasks; empty without evaluations."""
     if not report.evaluations:
         return ""
     tasks = report.evaluations[-1].metrics.get("score_tasks")
@@ -117,7 +116,7 @@ def measuring(report: TrainingReport) -> str:
 
 
 def change(report: TrainingReport) -> str:
-    """The change from the first evaluation to the kept one; claimed only for disjoint intervals."""
+    """The change from the first evaluation to that of the kept weights; claimed only for disjoint intervals."""
     if len(report.evaluations) < 2:
         return ""
     before, after = report.evaluations[0], report.kept or report.evaluations[-1]
@@ -134,25 +133,25 @@ def change(report: TrainingReport) -> str:
 
 
 def tiles(report: TrainingReport) -> list[tuple[str, str, str]]:
-    """The work of the run, as (word, figure, explanation)."""
+    """The work of the run as (label, figure, explanation)."""
     plan, points = report.description.plan, report.points
     if not points:
         return []
-    result = [(UNITS[plan.unit].capitalize(), f"{points[-1].units:,}", f"of {plan.units:,} planned")]
+    items = [(UNITS[plan.unit].capitalize(), f"{points[-1].units:,}", f"of {plan.units:,} planned")]
     if plan.unit != "optimiser step":
-        result.append(("Optimiser steps", f"{points[-1].steps:,}", "over the whole run"))
-    for metric, word, more in (
+        items.append(("Optimiser steps", f"{points[-1].steps:,}", "over the whole run"))
+    for metric, label, explanation in (
         ("trajectories", "Trajectories", "sampled and graded"),
-        ("written_tokens", "Tokens written", "by the model, in those trajectories"),
+        ("written_tokens", "Tokens written", "by the model in these trajectories"),
         ("logical_tokens", "Tokens trained", "as recorded, prompts included"),
     ):
         total = sum(value for _, value in report.values(metric))
         if total:
-            result.append((word, _short(total), more))
+            items.append((label, _short(total), explanation))
     seconds = sum(map(seconds_of, points))
     if seconds:
-        result.append(("Time", duration(seconds), "without pauses"))
-    return result
+        items.append(("Time", duration(seconds), "without pauses"))
+    return items
 
 
 def _short(count: float) -> str:

@@ -91,6 +91,6 @@ class FirstDivergence:
         if len(values) != len(member.trajectory.turns) + 1:
             raise TrainingError(
                 f"trajectory {member.trajectory.id!r} has states whose value was not measured; the first "
-                "divergence is found only where all are: measure them, or choose the estimator 'monte_carlo'"
+                "divergence needs the values of all states: measure them, or choose the estimator 'monte_carlo'"
             )
         return values

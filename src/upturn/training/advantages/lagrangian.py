@@ -49,7 +49,7 @@ class Multipliers:
             mean = math.fsum(
                 turn.costs.get(name, 0.0) for trajectory in trajectories for turn in trajectory.turns
             ) / len(trajectories)
-            metrics[f"practice_cost_{name}"] = mean
+            metrics[f"rollout_cost_{name}"] = mean
             updated = self.values[name] + self.settings.rate * (mean - budget)
             self.values[name] = min(max(updated, 0.0), self.settings.most)
         return metrics

@@ -1,6 +1,6 @@
-"""How the rewards of a group become one number per turn, as settings. No torch here.
+"""The settings of advantage estimators. No torch here.
 
-An estimator reads only some of the options; one that it does not read, and that is not at its default, is refused.
+An option that the chosen estimator does not use must have its default.
 """
 
 from collections.abc import Iterator, Mapping
@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from upturn.config import Count, NotNegative, Positive, Probability, Settings, settings, useless
+from upturn.config import Count, NotNegative, Positive, Probability, Settings, report_unused, settings
 
 Estimator = Literal["trajectory", "turn", "state", "tree", "monte_carlo", "divergence"]
 Baseline = Literal["group_mean", "leave_one_out", "none"]
@@ -19,85 +19,86 @@ _BASELINES: dict[Estimator, tuple[Baseline, ...]] = {
     "trajectory": ("group_mean", "leave_one_out", "none"),
     "tree": ("group_mean", "leave_one_out"),
 }
-"""Where the baseline can be chosen; elsewhere the estimator has one of its own."""
+"""Estimators with a choice of baseline, and their choices."""
 _SCALES: dict[Estimator, tuple[Scale, ...]] = {
     "trajectory": ("none", "std", "mean", "batch_std", "whiten"),
     "turn": ("none", "std", "batch_std", "whiten"),
     "state": ("none", "std", "batch_std", "whiten"),
 }
-_OWN_SCALES: tuple[Scale, ...] = ("none", "batch_std", "whiten")
-"""Of the others: nothing within their group is divided by."""
+_OTHER_SCALES: tuple[Scale, ...] = ("none", "batch_std", "whiten")
+"""Of the other estimators, which do not divide within a group."""
 _SHAPED: tuple[Estimator, ...] = ("trajectory", "turn")
-"""Where a potential changes anything: the others compare what follows the same state, where it cancels out."""
+"""Estimators that potentials affect; in the others, which compare turns from the same state, they cancel out."""
 _MEASURED: tuple[Estimator, ...] = ("monte_carlo", "divergence")
 
 
 @settings
 class LagrangianSettings(Settings):
-    """Costs that are held to a budget by multipliers; see ``upturn.training.advantages.lagrangian``."""
+    """Budgets of costs, enforced by multipliers; see ``upturn.training.advantages.lagrangian``."""
 
     budgets: Annotated[Mapping[str, NotNegative], Field(min_length=1)]
-    """By cost, such as ``safety``: how much of it a trajectory may have on average."""
+    """By cost, such as ``safety``: its largest mean per trajectory."""
     rate: Positive = 0.1
-    """η: by how much of what is above the budget a multiplier rises in an iteration."""
+    """η: rise of a multiplier per iteration and unit of cost above the budget."""
     most: Positive = 10.0
-    """That a multiplier may be: ten times a whole task's reward for a cost of 1 outweighs anything."""
+    """Largest value of a multiplier: ten times a whole task's reward for a cost of 1 outweighs any reward."""
 
 
 @settings
 class AdvantageSettings(Settings):
-    """Which estimator gives turns their credit, and its options; see ``upturn.training.advantages``."""
+    """The advantage estimator and its options; see ``upturn.training.advantages``."""
 
     estimator: Estimator = "trajectory"
-    """What is compared with what; ``trajectory``: whole trajectories of one task."""
+    """The estimator; ``trajectory`` compares whole trajectories of one task."""
     gamma: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Discount per turn, in (0, 1]; 1 = a reward counts the same in every earlier turn. Not read by ``tree``."""
+    """Discount per turn, in (0, 1]; 1 = a reward counts the same in every earlier turn. Not used by ``tree``."""
     baseline: Baseline = "group_mean"
-    """``none`` leaves it to ``scale="whiten"`` to subtract the iteration's mean, as REINFORCE++ does."""
+    """The subtracted baseline; ``none`` needs ``scale="whiten"``, which subtracts the iteration's mean, as in
+    REINFORCE++."""
     scale: Scale = "none"
     """``std`` divides by the group's sample standard deviation, which favours nearly solved and nearly impossible
-    tasks (Dr. GRPO, arXiv 2503.20783); it is not the default for that reason. ``mean`` divides by the group's mean
+    tasks (Dr. GRPO, arXiv 2503.20783), and is therefore not the default. ``mean`` divides by the group's mean
     return (MaxRL). ``batch_std`` divides by the standard deviation of all returns of the iteration (Lite-PPO),
-    ``whiten`` gives the advantages of all written tokens of the iteration mean 0 and standard deviation 1."""
+    ``whiten`` scales the advantages of all written tokens of the iteration to mean 0 and standard deviation 1."""
     turn_weight: Positive | None = None
-    """ω: the advantage is A of ``trajectory``, with these gamma, baseline, scale and shaping, plus ω times that of
-    the estimator. None = the estimator's alone, for ``state`` 1, which the method has built in."""
+    """ω: the advantage is that of ``trajectory``, with the same gamma, baseline, scale and shaping, plus ω times
+    that of the estimator. None = the estimator's alone; for ``state``, which combines both itself, 1."""
     anchor: Anchor = "state_hash"
-    """For ``state``: what tells that two turns began in one state. ``observation`` takes the text that was seen for
-    it, as the method's paper does, for environments that hash no state."""
+    """For ``state``: how equal states are identified. ``observation`` compares the observed text, as the method's
+    paper does, for environments without state hashes."""
     is_shaped: bool = False
-    """True: rewards are shaped by the trajectories' potentials, as r + γΦ(s′) − Φ(s)."""
+    """Shape rewards by the trajectories' potentials, as r + γΦ(s′) − Φ(s)."""
     error_probability: Probability | None = None
-    """For ``divergence``: how often, at most, an attempt may be blamed or praised without cause; None = 0.05."""
+    """For ``divergence``: largest probability of a false credit per trajectory; None = 0.05."""
     value_range: Positive | None = None
     """For ``divergence``: largest possible return minus smallest, penalties and the 0 after the end included; None
-    = 1. Returns that are seen further apart are refused."""
+    = 1. Observed returns further apart are refused."""
     continuations: Count | None = None
-    """Trajectories that go on from each state, to measure what it is worth, for ``monte_carlo`` and ``divergence``;
-    they cost the tokens that they write. None = 8."""
+    """Trajectories continued from each state to measure its value, for ``monte_carlo`` and ``divergence``; they
+    cost the tokens that they write. None = 8."""
     lagrangian: LagrangianSettings | None = None
-    """Costs that are held to a budget; None = none is. Not where states are valued by continuations, whose returns
-    know no multipliers."""
+    """Budgets of costs; None = no budgets. Not for estimators that value states by continuations, whose returns do
+    not include multipliers."""
 
     def problems(self) -> Iterator[str | None]:
-        """What is wrong with several fields together."""
+        """Yields the problems of field combinations."""
         chosen = f"with estimator={self.estimator!r}"
-        baselines, scales = _BASELINES.get(self.estimator), _SCALES.get(self.estimator, _OWN_SCALES)
+        baselines, scales = _BASELINES.get(self.estimator), _SCALES.get(self.estimator, _OTHER_SCALES)
         yield _unknown(self.baseline, "baseline", baselines or ("group_mean",), chosen)
         yield _unknown(self.scale, "scale", scales, chosen)
         is_unread = self.estimator == "tree" and self.gamma != 1
-        yield useless(is_unread, f"gamma={self.gamma!r}", f"{chosen}; leave it at 1")
-        yield useless(
+        yield report_unused(is_unread, f"gamma={self.gamma!r}", f"{chosen}; leave it at 1")
+        yield report_unused(
             self.estimator == "trajectory" and self.turn_weight is not None,
             f"turn_weight={self.turn_weight!r}",
             f"{chosen}, which has no turn credit; choose another estimator or leave it out",
         )
-        yield useless(
+        yield report_unused(
             self.is_shaped and self.estimator not in _SHAPED,
             "is_shaped=True",
             f"{chosen}: potentials cancel out there; use it with {' or '.join(_SHAPED)}",
         )
-        yield useless(
+        yield report_unused(
             self.estimator != "state" and self.anchor != "state_hash",
             f"anchor={self.anchor!r}",
             f"{chosen}; it belongs to 'state'",
@@ -105,8 +106,8 @@ class AdvantageSettings(Settings):
         for name in ("error_probability", "value_range"):
             value = getattr(self, name)
             is_unread = self.estimator != "divergence" and value is not None
-            yield useless(is_unread, f"{name}={value!r}", f"{chosen}; it belongs to 'divergence'")
-        yield useless(
+            yield report_unused(is_unread, f"{name}={value!r}", f"{chosen}; it belongs to 'divergence'")
+        yield report_unused(
             self.continuations is not None and not self.measures,
             f"continuations={self.continuations!r}",
             f"{chosen}, which needs no values of states; leave it out, or choose 'monte_carlo' or 'divergence'",
@@ -116,11 +117,11 @@ class AdvantageSettings(Settings):
 
     @property
     def measures(self) -> bool:
-        """True when states are valued by continuations."""
+        """True when continuations measure the values of states."""
         return self.estimator in _MEASURED
 
     def _combination(self) -> str | None:
-        """The problem of baseline and scale together; None = none."""
+        """The problem of baseline and scale together, or None."""
         if self.baseline == "none" and self.scale != "whiten":
             return (
                 f"baseline='none' with scale={self.scale!r} leaves every turn the raw return; "
@@ -131,13 +132,13 @@ class AdvantageSettings(Settings):
         return None
 
     def _constraint(self) -> str | None:
-        """The problem of budgets with something else; None = none."""
+        """The problem of budgets with other settings, or None."""
         if self.lagrangian is None:
             return None
         if self.estimator in _MEASURED:
             return (
-                f"lagrangian does not go with estimator={self.estimator!r}: what continuations earn has no costs "
-                "taken off; take another estimator, or cost_limits"
+                f"lagrangian does not go with estimator={self.estimator!r}: no costs are subtracted from the "
+                "returns of continuations; take another estimator, or cost_limits"
             )
         if self.scale == "mean":
             return "lagrangian does not go with scale='mean', which divides by returns that costs may make 0"
@@ -147,4 +148,4 @@ class AdvantageSettings(Settings):
 def _unknown(value: str, name: str, allowed: tuple[str, ...], chosen: str) -> str | None:
     if value in allowed:
         return None
-    return f"{name}={value!r} would do nothing {chosen}; it takes {', '.join(repr(each) for each in allowed)}"
+    return f"{name}={value!r} would do nothing {chosen}; it takes {', '.join(map(repr, allowed))}"

@@ -1,4 +1,4 @@
-"""Compares turns that began in the same state."""
+"""Compares turns that start in the same state."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -27,7 +27,7 @@ class StateAnchored:
     """GiGPO (arXiv 2505.10978): A = A^E + ω·A^S.
 
     A^E is the trajectory's undiscounted return minus the mean over trajectories (each once, whatever its length).
-    A^S is a turn's discounted return-to-go minus the mean over all turns that began in the same state, of any
+    A^S is a turn's discounted return-to-go minus the mean over all turns that start in the same state, of any
     trajectory of the task and at any index; a state visited once gives 0. ``is_scaled`` divides both by their
     sample standard deviations (the paper's F_norm = std), otherwise neither (F_norm = 1). With γ < 1 A^S also
     rewards finishing sooner. States are equal if their hashes are, or, with ``anchor="observation"``, if the turns'
@@ -78,10 +78,10 @@ class StateAnchored:
 
 
 def anchor_groups(group: ScoredGroup, anchor: Anchor = "state_hash") -> Mapping[str, list[TurnIndex]]:
-    """The turns of scorable members by the state they began in.
+    """The turns of scorable members by the state that they start in.
 
     Raises TrainingError where a turn has no hash, and where several members share no hash at all: the environment
-    builds its world from the task alone, so all trajectories must begin in one state.
+    builds its world from the task alone, so all trajectories must start in one state.
     """
     by_state: dict[str, list[TurnIndex]] = {}
     members = [(index, member.trajectory) for index, member in enumerate(group.members) if member.is_scorable]
@@ -99,7 +99,7 @@ def anchor_groups(group: ScoredGroup, anchor: Anchor = "state_hash") -> Mapping[
     acting = sum(bool(trajectory.turns) for _, trajectory in members)
     if anchor == "state_hash" and acting > 1 and max(map(len, by_state.values())) == 1:
         raise TrainingError(
-            f"no two turns of the {acting} trajectories of task {group.task.id!r} began in one state, not even the "
+            f"no two turns of the {acting} trajectories of task {group.task.id!r} start in one state, not even the "
             "first ones: remove what differs between trajectories (times, ids) from Info.state_hash, or set "
             "anchor='observation'"
         )

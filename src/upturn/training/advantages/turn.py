@@ -1,20 +1,14 @@
 """Compares turns with the same index."""
 
 from upturn.training.advantage import GroupAdvantages, Need, ScoredGroup
-from upturn.training.advantages.returns import (
-    centred,
-    first_returns,
-    group_advantages,
-    returns_to_go,
-    zero_credit,
-)
+from upturn.training.advantages.returns import centred, first_returns, group_advantages, returns_to_go, zero_credit
 
 
 class TurnRelative:
     """Discounted return-to-go of each turn, minus the mean over the members' turns with the same index.
 
     The per-turn returns of GTPO (arXiv 2511.14846), normalised over the group. Turns of one index are comparable:
-    their members have taken the same number of turns, and earlier rewards are excluded. Members that ended earlier
+    their members have had the same number of turns, and earlier rewards are excluded. Members that ended earlier
     are excluded, so a turn that only one member reached gets 0. The states may differ: a good turn from a bad state
     looks bad. ``is_scaled`` divides by the sample standard deviation at that index.
     """

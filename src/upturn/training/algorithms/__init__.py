@@ -1,10 +1,9 @@
-"""The algorithms: one room each.
+"""The training algorithms: one room each.
 
-Each has its settings and one ``run_…`` function, which turns rows or fresh rollouts into the weight streams of an
-optimiser step. Here stands what several of them share: the policy gradient without a critic, and training in
-epochs. Not here: estimators of credit (``advantages``), losses (``losses``) and the trainer (``optimisation``).
-Start with ``sft``, the shortest, then ``grpo``.
-"""
+Each has its settings and one ``run_…`` function, which turns rows or fresh rollouts into the weight streams of
+optimiser steps. Shared by several: the policy gradient without a critic, and training in epochs. Not here:
+advantage estimators (``advantages``), losses (``losses``) and the trainer (``optimisation``). Start with ``sft``,
+the shortest, then ``grpo``."""
 
 from typing import TYPE_CHECKING
 

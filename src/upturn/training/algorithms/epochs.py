@@ -1,83 +1,70 @@
-"""Things that are there before training, as optimiser steps: every one once in an epoch, in an order of its own."""
+"""Training in epochs on a fixed data set: each item once per epoch, in a new order."""
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import replace
 
+import numpy as np
 from transformers import PreTrainedModel
 
-from upturn.training.algorithms.sft import epoch_order
 from upturn.training.optimisation import Trainer, schedule
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.run_settings import EpochSettings
-from upturn.training.runs import Evaluate, Progress, Run, RunPlace, RunPlan, identity_of
+from upturn.training.runs import Run, RunOptions, RunPlan, identity_of
 from upturn.training.stream import Unit
 
 
-@dataclass(frozen=True, slots=True)
-class Epochs:
-    """How often so many things are gone through, so many at a time."""
-
-    count: int
-    batch: int
-    """Of one step; the last step of an epoch may have fewer."""
-    settings: EpochSettings
-
-    @property
-    def steps(self) -> int:
-        """Optimiser steps of one epoch."""
-        return math.ceil(self.count / self.batch)
-
-    def trainer(self, model: PreTrainedModel) -> Trainer:
-        """With the learning rate of such a run. Raises TrainingError for a model that cannot be trained."""
-        total, optimiser = self.settings.epochs * self.steps, self.settings.optimiser
-        return Trainer(model, optimiser, schedule(self.settings.decay, total, optimiser.warmup_steps))
-
-
 class EpochSteps:
-    """Steps in epochs as an algorithm: what a step holds is a pure function of (seed, step)."""
+    """Optimiser steps on batches of items: which items a step has is a pure function of (seed, step)."""
 
-    def __init__(self, epochs: Epochs, seed: int, unit: Callable[[Sequence[int]], Unit]) -> None:
-        """``unit``: the step that holds the things with these numbers."""
-        self.epochs = epochs
+    def __init__(self, count: int, batch: int, seed: int, unit: Callable[[Sequence[int]], Unit]) -> None:
+        """``batch``: items in a step; the last step of an epoch may have fewer. ``unit``: the step of the items
+        with these indices."""
+        self.per_epoch = math.ceil(count / batch)
+        self._count = count
+        self._batch = batch
         self._seed = seed
         self._unit = unit
         self._order: tuple[int, Sequence[int]] = (-1, ())
 
     def unit(self, index: int) -> Unit:
-        """Step ``index`` of the run."""
-        epoch, step = divmod(index, self.epochs.steps)
+        """Returns step ``index`` of the run. Metric ``epoch``, and those of the step."""
+        epoch, step = divmod(index, self.per_epoch)
         if self._order[0] != epoch:
-            self._order = (epoch, epoch_order(self.epochs.count, self._seed, epoch))
-        size = self.epochs.batch
-        found = self._unit(self._order[1][step * size : (step + 1) * size])
-        return Unit(found.minibatches, {"epoch": float(epoch), **found.metrics})
+            self._order = (epoch, epoch_order(self._count, self._seed, epoch))
+        unit = self._unit(self._order[1][step * self._batch : (step + 1) * self._batch])
+        return Unit(unit.minibatches, {"epoch": float(epoch), **unit.metrics})
 
 
-@dataclass(frozen=True, slots=True)
-class EpochRun:
-    """A run in epochs, in its folder."""
+def epoch_order(count: int, seed: int, epoch: int) -> list[int]:
+    """Returns a permutation of ``count`` items that depends on (seed, epoch) only."""
+    return [int(index) for index in np.random.default_rng([seed, epoch]).permutation(count)]
 
-    algorithm: str
-    seed: int
-    folder: Path
-    evaluate: Evaluate | None
-    """Of the number of finished epochs, first 0."""
-    progress: Progress | None
 
-    def finish(self, trainer: Trainer, steps: EpochSteps, **learned: object) -> TrainingOutcome:
-        """Trains to the end. ``learned``: what says what is learned from, by name."""
-        epochs, evaluate = steps.epochs, self.evaluate
-        settings = epochs.settings
-        plan = RunPlan(
-            units=settings.epochs * epochs.steps,
-            evaluate_every=None if settings.evaluate_every is None else settings.evaluate_every * epochs.steps,
-            checkpoint_every=settings.checkpoint_every,
-            keep=settings.keep,
-            patience=settings.patience,
-            unit="optimiser step",
-        )
-        identity = identity_of(trainer, self.algorithm, settings, seed=self.seed, **learned)
-        by_unit: Evaluate | None = None if evaluate is None else lambda units: evaluate(units // epochs.steps)
-        return Run(trainer, steps, plan, RunPlace(self.folder, identity), by_unit, self.progress).finish()
+def epoch_trainer(model: PreTrainedModel, settings: EpochSettings, steps_per_epoch: int) -> Trainer:
+    """Returns a trainer with the learning rate schedule of the run. Raises TrainingError for an unsupported
+    model."""
+    total, optimiser = settings.epochs * steps_per_epoch, settings.optimiser
+    return Trainer(model, optimiser, schedule(settings.decay, total, optimiser.warmup_steps))
+
+
+def train_epochs(
+    trainer: Trainer, steps: EpochSteps, settings: EpochSettings, options: RunOptions, *, name: str, **data: object
+) -> TrainingOutcome:
+    """Trains to the end; ``options.evaluate`` is called with the number of finished epochs.
+
+    ``name``: of the algorithm. ``data``: identifies the data set, by name.
+    """
+    every, per_epoch = settings.evaluate_every, steps.per_epoch
+    plan = RunPlan(
+        units=settings.epochs * per_epoch,
+        evaluate_every=None if every is None else every * per_epoch,
+        checkpoint_every=settings.checkpoint_every,
+        keep=settings.keep,
+        patience=settings.patience,
+        unit="optimiser step",
+    )
+    identity = identity_of(trainer, name, settings, seed=options.seed, **data)
+    if (evaluate := options.evaluation) is not None:
+        options = replace(options, evaluate=lambda units: evaluate(units // per_epoch))
+    return Run(trainer, steps, plan, identity, options).finish()

@@ -1,19 +1,18 @@
 """The policy gradient without a critic: rollouts of the current weights, scored in groups, as one weight stream.
 
-Order of an iteration: groups are collected and compared (``collection``, ``advantages``), each written token gets
-its turn's advantage and its scale (``aggregation``), and the rows become optimiser steps (``policy_update``).
-What is left out because its gradient is exactly 0 still counts in the denominator; with a KL term nothing is left
-out.
-"""
+Order of an iteration: groups are sampled and their advantages computed (``collection``, ``advantages``), each
+written token gets its turn's advantage and its scale (``aggregation``), and the rows become optimiser steps
+(``policy_update``). Rows are dropped if their gradient is exactly 0, but still count in the denominator; with a KL
+term no row is dropped."""
 
 from upturn.agents import fork_counts
 from upturn.agents.context import COMPACTED
 from upturn.errors import TrainingError
 from upturn.training.advantage import Advantage, mean_return, unscorable_count
 from upturn.training.advantages import AdvantageSettings, Constrained, Multipliers, advantage_of
-from upturn.training.algorithms.policy_update import PolicyUpdate, needs, rollout_rows
-from upturn.training.data import Collect, Collection, Collector, ComparedGroup, Refill, Refilling
-from upturn.training.optimisation import sampled_of
+from upturn.training.algorithms.policy_update import PolicyUpdate, check_both_or_neither, rollout_rows
+from upturn.training.data import Collect, CollectedGroups, Collector, ComparedGroup, Refill
+from upturn.training.optimisation import count_sampled
 from upturn.training.policy_settings import ObjectiveSettings, PolicyGradientSettings
 from upturn.training.row import TrainingRow, policy_rows, written_count
 from upturn.training.scorer import Scorer
@@ -23,7 +22,7 @@ from upturn.training.stream import State, Unit
 class PolicyGradient:
     """Iterations as weight streams. Single use: one run."""
 
-    def __init__(  # noqa: PLR0913  # four ways into the world, each of which a setting may need
+    def __init__(  # noqa: PLR0913  # four optional inputs, each required by a setting
         self,
         collect: Collect,
         settings: PolicyGradientSettings,
@@ -34,48 +33,46 @@ class PolicyGradient:
         scorer: Scorer | None = None,
         reference: Scorer | None = None,
     ) -> None:
-        """``advantage``: an estimator of your own; None = the one that the settings name.
+        """``advantage``: a custom estimator; None = that of the settings.
 
-        ``refill`` for dynamic sampling; ``scorer``, of the weights as they are, for mismatch settings;
-        ``reference`` for a KL term. Raises TrainingError where one is missing, or given without effect.
-        """
-        sampling = settings.dynamic_sampling
-        needs("dynamic_sampling", sampling, "refill", refill)
+        ``refill``: for dynamic sampling. ``scorer``: of the current weights, for mismatch settings. ``reference``:
+        for a KL term. Raises TrainingError where one is missing, or has no effect."""
+        check_both_or_neither("dynamic_sampling", settings.dynamic_sampling, "refill", refill)
         if advantage is not None and settings.advantage != AdvantageSettings():
             raise TrainingError(
                 "an advantage of your own leaves settings.advantage without effect; keep its defaults, or leave "
                 "advantage out"
             )
         self.settings = settings
-        budgets, own = settings.advantage.lagrangian, advantage or advantage_of(settings.advantage)
+        budgets, estimator = settings.advantage.lagrangian, advantage or advantage_of(settings.advantage)
         self._multipliers = None if budgets is None else Multipliers(budgets)
         self._collector = Collector(
             collect,
-            own if self._multipliers is None else Constrained(own, self._multipliers),
+            estimator if self._multipliers is None else Constrained(estimator, self._multipliers),
             settings.advantage.scale,
-            None if sampling is None or refill is None else Refilling(sampling, refill),
+            sampling=settings.dynamic_sampling,
+            refill=refill,
         )
         self._update = PolicyUpdate(settings, seed, scorer=scorer, reference=reference)
 
     def unit(self, index: int) -> Unit:
-        """Iteration ``index``. Raises TrainingError when there is nothing, or something unusable, to train on."""
-        found = self._collector.collection(index)
-        groups = [_group_rows(each, self.settings.objective) for each in found.used]
-        update = self._update.unit(index, groups, sampled_of(each.group for each in found.used))
-        without = len(found.sampled) - sum(each.advantages.is_informative for each in found.used)
-        metrics = {**sampled_metrics(found), "filtered_groups": float(without)}
+        """Returns iteration ``index``. Raises TrainingError for no trajectories, or unusable ones."""
+        groups = self._collector.collect(index)
+        rows = [_group_rows(compared, self.settings.objective) for compared in groups.used]
+        update = self._update.unit(index, rows, count_sampled(compared.group for compared in groups.used))
+        filtered = len(groups.sampled) - sum(compared.advantages.is_informative for compared in groups.used)
+        metrics = {**sampled_metrics(groups), "filtered_groups": float(filtered)}
         if self._multipliers is not None:
-            metrics |= self._multipliers.update(each.group for each in found.sampled)
+            metrics |= self._multipliers.update(compared.group for compared in groups.sampled)
         return Unit(update.minibatches, {**metrics, **update.metrics})
 
     def state(self) -> State:
-        """What a checkpoint must hold beside weights and optimiser; empty without an adaptive coefficient and
-        without multipliers."""
-        own = {} if self._multipliers is None else self._multipliers.state()
-        return {**self._update.state(), **own}
+        """Returns the state other than weights and optimiser: of an adaptive coefficient and of multipliers."""
+        multipliers = {} if self._multipliers is None else self._multipliers.state()
+        return {**self._update.state(), **multipliers}
 
     def load_state(self, state: State) -> None:
-        """Goes back to a state that ``state`` gave."""
+        """Restores a state from ``state``."""
         self._update.load_state(state)
         if self._multipliers is not None:
             self._multipliers.load_state({name: float(value) for name, value in state.items()})
@@ -90,9 +87,9 @@ def _group_rows(compared: ComparedGroup, settings: ObjectiveSettings) -> list[Tr
     ]
 
 
-def sampled_metrics(found: Collection) -> dict[str, float]:
-    """Of all that was sampled, discarded groups included."""
-    groups = [each.group for each in found.sampled]
+def sampled_metrics(collected: CollectedGroups) -> dict[str, float]:
+    """Returns the metrics of all sampled groups, including dropped ones."""
+    groups = [compared.group for compared in collected.sampled]
     trajectories = [member.trajectory for group in groups for member in group.members]
     forks = fork_counts(trajectories)
     metrics = {
@@ -102,6 +99,6 @@ def sampled_metrics(found: Collection) -> dict[str, float]:
         "unscorable": float(unscorable_count(groups)),
         "forks": float(forks.total()),
         "compactions": float(forks[COMPACTED]),
-        "written_tokens": float(sum(written_count(each) for each in trajectories)),
+        "written_tokens": float(sum(map(written_count, trajectories))),
     }
-    return metrics if found.rounds is None else {**metrics, "sampling_rounds": float(found.rounds)}
+    return metrics if collected.rounds is None else {**metrics, "sampling_rounds": float(collected.rounds)}

@@ -1,9 +1,8 @@
 """From trajectories to training rows: collecting, selecting, pairing.
 
-Here: groups of rollouts and dynamic sampling, curricula, selection of successes, preference pairs, transitions,
-and which stored trajectories can be trained on. Not here: the row itself (``training.row``) and how rewards
-become advantages (``advantages``). Start with ``collection`` for fresh rollouts and ``usability`` for stored
-ones.
+Here: groups of rollouts and dynamic sampling, curricula, selection of successes, preference pairs, transitions, and
+which stored trajectories can be trained on. Not here: the row itself (``training.row``) and advantages
+(``advantages``). Start with ``collection`` for fresh rollouts and ``usability`` for stored ones.
 """
 
 from typing import TYPE_CHECKING
@@ -11,86 +10,83 @@ from typing import TYPE_CHECKING
 from upturn.lazy_names import lazy_names
 from upturn.training.data.collection import (
     Collect,
-    Collecting,
-    Collection,
+    CollectedGroups,
     Collector,
     ComparedGroup,
     Refill,
-    Refilling,
     StatefulCollect,
-    check_group,
-    check_ids,
+    attach_collect,
+    check_groups,
 )
 from upturn.training.data.curriculum import Curriculum, Portion
-from upturn.training.data.curriculum_collect import CurriculumCollect, Sample
-from upturn.training.data.hinted_groups import CollectSecond, HintedGroup, learnable
-from upturn.training.data.pair_mining import ActionValues, Pairing, pairs_of
-from upturn.training.data.pair_row import PairRows, pair_rows, refer, token_count
-from upturn.training.data.selection import Selection, refuse_idle_top, select
+from upturn.training.data.curriculum_collect import CurriculumCollect, SampleRequest
+from upturn.training.data.hinted_groups import CollectHinted, HintedGroup, select_hinted
+from upturn.training.data.pair_mining import ActionValues, MinedPairs, mine_pairs
+from upturn.training.data.pair_row import PairRows, add_reference, pair_rows, token_count
+from upturn.training.data.selection import Selection, check_top, select
 from upturn.training.data.transition import (
-    LeftOut,
     Transition,
-    capped,
-    most_common,
+    TransitionExclusion,
+    cap_common_outputs,
+    check_unseen,
+    extract_transitions,
+    filter_by_tools,
+    most_common_outputs,
     observation_rows,
-    of_same_tools,
-    refuse_seen,
     transitions_digest,
-    transitions_of,
 )
-from upturn.training.data.usability import REASONS, Freshness, Reason, groups_of, why_no_policy
+from upturn.training.data.usability import (
+    EXCLUSION_REASONS,
+    ExclusionReason,
+    Freshness,
+    exclusion_reason,
+    group_trajectories,
+)
 
 if TYPE_CHECKING:
     from upturn.training.data.async_rollouts import AheadCollect
 else:
-    __getattr__ = lazy_names(
-        __name__,
-        {
-            "AheadCollect": "async_rollouts",
-        },
-    )
+    __getattr__ = lazy_names(__name__, {"AheadCollect": "async_rollouts"})
 
 __all__ = [
-    "REASONS",
+    "EXCLUSION_REASONS",
     "ActionValues",
     "AheadCollect",
     "Collect",
-    "CollectSecond",
-    "Collecting",
-    "Collection",
+    "CollectHinted",
+    "CollectedGroups",
     "Collector",
     "ComparedGroup",
     "Curriculum",
     "CurriculumCollect",
+    "ExclusionReason",
     "Freshness",
     "HintedGroup",
-    "LeftOut",
+    "MinedPairs",
     "PairRows",
-    "Pairing",
     "Portion",
-    "Reason",
     "Refill",
-    "Refilling",
-    "Sample",
+    "SampleRequest",
     "Selection",
     "StatefulCollect",
     "Transition",
-    "capped",
-    "check_group",
-    "check_ids",
-    "groups_of",
-    "learnable",
-    "most_common",
+    "TransitionExclusion",
+    "add_reference",
+    "attach_collect",
+    "cap_common_outputs",
+    "check_groups",
+    "check_top",
+    "check_unseen",
+    "exclusion_reason",
+    "extract_transitions",
+    "filter_by_tools",
+    "group_trajectories",
+    "mine_pairs",
+    "most_common_outputs",
     "observation_rows",
-    "of_same_tools",
     "pair_rows",
-    "pairs_of",
-    "refer",
-    "refuse_idle_top",
-    "refuse_seen",
     "select",
+    "select_hinted",
     "token_count",
     "transitions_digest",
-    "transitions_of",
-    "why_no_policy",
 ]

@@ -1,12 +1,11 @@
-"""Sampling while training: the groups of an iteration come from weights that are a few iterations old.
+"""Sampling during training: an iteration's groups are sampled with weights that are a few iterations old.
 
-Iteration i is sampled with exactly the weights after max(0, i − staleness) iterations, whatever is fast or slow: a
-thread samples ahead with these weights while the trainer goes on with its own. So a run repeats itself bit for bit,
-and the weights that iterations to come are still to be sampled with belong to its state. The recorded log-probs are
-those of the weights that sampled, so the loss corrects for the difference as it does within an iteration.
+Iteration i is sampled with exactly the weights after max(0, i − staleness) iterations, regardless of timing: a
+thread samples ahead with these weights while the trainer updates its own. So a run repeats bit for bit; the weights
+for future iterations are part of its state. The recorded log-probs are those of the sampling weights, so the loss
+corrects for the difference as it does within an iteration.
 
-Not covered: staying below a number of cores. Two threads compute at the same time; give each its share.
-"""
+Not covered: a limit on cores. Two threads compute at the same time; give each its share."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,12 +23,12 @@ from upturn.training.distributed import copy_tensors, weight_tensors, world_of
 from upturn.training.stream import State
 
 SampleWith: TypeAlias = Callable[[int, Mapping[str, Tensor]], Sequence[ScoredGroup]]
-"""``(iteration, weights)`` to the iteration's groups, sampled with these weights. Called in another thread, in the
-order of the iterations, one call at a time; may depend on its arguments and the seed only."""
+"""``(iteration, weights)`` to the iteration's groups, sampled with these weights. Is called in another thread, in
+the order of the iterations, one call at a time; may depend on its arguments and the seed only."""
 
 
 class _Snapshot(NamedTuple):
-    """The weights after so many iterations."""
+    """The weights after an iteration."""
 
     tensors: Mapping[str, Tensor]
     version: str
@@ -37,10 +36,10 @@ class _Snapshot(NamedTuple):
 
 
 class AheadCollect:
-    """A ``Collect`` that samples ahead. Single use; a context manager, since its thread has to end."""
+    """A ``Collect`` that samples ahead in a thread. Single use; a context manager, which ends the thread."""
 
     def __init__(self, model: PreTrainedModel, sample: SampleWith, *, staleness: int, iterations: int) -> None:
-        """``model``: the one that is trained. ``staleness``: at least 1, else there is nothing to overlap."""
+        """``model``: the trained one. ``staleness``: at least 1."""
         if staleness < 1:
             raise TrainingError(
                 f"staleness must be at least 1 to sample ahead, got {staleness!r}; to sample with the present "
@@ -58,16 +57,16 @@ class AheadCollect:
         self._sample = sample
         self._iterations = iterations
         self._snapshots: dict[int, _Snapshot] = {}
-        """By the number of iterations done; those that iterations to come are sampled with."""
+        """By the number of iterations done; the weights that future iterations are sampled with."""
         self._sampled: dict[int, Future[Sequence[ScoredGroup]]] = {}
         self._iteration = 0
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="upturn-sampler")
 
     def __call__(self, iteration: int, /) -> Sequence[ScoredGroup]:
-        """The groups of the iteration, from the thread; starts what the present weights allow to be started.
+        """Returns the groups of the iteration, and starts sampling all iterations that the present weights allow.
 
-        Iterations are asked for in order, each with the weights that the ones before it left. Raises what sampling
-        raised, and TrainingError for trajectories that were sampled with other weights than these.
+        Must be called for each iteration in order, after the steps of the previous ones. Raises errors of sampling,
+        and TrainingError for trajectories that were sampled with other weights.
         """
         self._snapshots[iteration] = _Snapshot(copy_tensors(weight_tensors(self._model)), weights_hash(self._model))
         for ahead in range(iteration, min(iteration + self.staleness + 1, self._iterations)):
@@ -76,20 +75,21 @@ class AheadCollect:
         groups = self._sampled.pop(iteration).result()
         self._iteration = iteration
         self._check(groups, iteration)
-        for done in [each for each in self._snapshots if each < iteration + 1 - self.staleness]:
-            del self._snapshots[done]
+        oldest = iteration + 1 - self.staleness
+        self._snapshots = {done: snapshot for done, snapshot in self._snapshots.items() if done >= oldest}
         return groups
 
     def state(self) -> State:
-        """The weights that iterations to come are sampled with, present ones left out; their hashes as bytes."""
-        found: dict[str, Tensor] = {}
+        """Returns the weights that future iterations are sampled with, except the present ones, and their
+        hashes."""
+        state: dict[str, Tensor] = {}
         for done, snapshot in self._snapshots.items():
-            found[f"{done}.version"] = torch.frombuffer(bytearray.fromhex(snapshot.version), dtype=torch.uint8)
-            found |= {f"{done}.weights.{name}": tensor for name, tensor in snapshot.tensors.items()}
-        return found
+            state[f"{done}.version"] = torch.frombuffer(bytearray.fromhex(snapshot.version), dtype=torch.uint8)
+            state |= {f"{done}.weights.{name}": tensor for name, tensor in snapshot.tensors.items()}
+        return state
 
     def load_state(self, state: State) -> None:
-        """Goes back to what ``state`` gave; what was being sampled is sampled again when it is asked for."""
+        """Restores a state from ``state``; iterations that were being sampled are sampled again."""
         tensors: dict[int, dict[str, Tensor]] = {}
         versions: dict[int, str] = {}
         for name, value in state.items():
@@ -102,15 +102,15 @@ class AheadCollect:
         self._snapshots = {done: _Snapshot(tensors[done], version) for done, version in versions.items()}
 
     def metrics(self) -> Mapping[str, float]:
-        """``staleness``: how many iterations old the weights were."""
+        """Returns ``staleness``: the age of the sampling weights in iterations."""
         return {"staleness": float(min(self._iteration, self.staleness))}
 
     def identity(self) -> Mapping[str, object]:
-        """What decides which weights sample."""
+        """Returns the staleness."""
         return {"staleness": self.staleness}
 
     def close(self) -> None:
-        """Ends the thread, after what it is sampling at the moment. Closing twice is fine."""
+        """Ends the thread after the current iteration. May be called twice."""
         self._thread.shutdown(wait=True, cancel_futures=True)
 
     def __enter__(self) -> Self:
@@ -123,27 +123,25 @@ class AheadCollect:
 
     def _weights_of(self, iteration: int) -> Mapping[str, Tensor]:
         done = max(0, iteration - self.staleness)
-        found = self._snapshots.get(done)
-        if found is None:
+        if done not in self._snapshots:
             raise TrainingError(
-                f"iteration {iteration} is to be sampled with the weights after {done} iterations, which are not "
-                "there; a run that is resumed needs the state that its checkpoint holds"
+                f"iteration {iteration} is to be sampled with the weights after {done} iterations, which are "
+                "missing; a resumed run needs the state of its checkpoint"
             )
-        return found.tensors
+        return self._snapshots[done].tensors
 
     def _check(self, groups: Sequence[ScoredGroup], iteration: int) -> None:
-        """Refuses trajectories of any other weights than those promised, newer ones included: which of them come
-        would depend on what is fast, and no run would repeat itself. An attempt that ended before its model was
-        asked has neither rows nor version."""
+        """Raises TrainingError for trajectories of other weights, newer ones included, which would make the run
+        depend on timing. A trajectory that ended before its first generation has neither rows nor a version."""
         done = max(0, iteration - self.staleness)
-        promised = self._snapshots[done].version
+        expected = self._snapshots[done].version
         for trajectory in (member.trajectory for group in groups for member in group.members):
             version = trajectory.model_version
-            if version != promised and (version or trajectory.rows):
-                shown = f"weights {version!r}" if version else "weights that it does not name"
+            if version != expected and (version or trajectory.rows):
+                shown = f"weights {version!r}" if version else "weights of unknown version"
                 raise TrainingError(
                     f"trajectory {trajectory.id!r} of iteration {iteration} was sampled with {shown}; with "
-                    f"staleness={self.staleness} they must be those after {done} iterations, {promised!r}, and "
-                    "stand in its model_version. Set the weights that are given, and refresh the engine that "
-                    "samples after that"
+                    f"staleness={self.staleness} its model_version must be that of the weights after {done} "
+                    f"iterations, {expected!r}. Load the weights of the call, and refresh the sampling engine "
+                    "afterwards"
                 )

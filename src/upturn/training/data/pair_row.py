@@ -1,4 +1,4 @@
-"""Pairs as training rows, and rows of pairs as the streams of a step. No torch is loaded before a step is made."""
+"""Training rows of preference pairs. No torch here."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -7,45 +7,43 @@ from typing import NamedTuple
 import numpy as np
 
 from upturn.errors import TrainingError
-from upturn.records import PreferencePair, Trajectory, pair_problem
+from upturn.records import PreferencePair, pair_problem
 from upturn.training.pair_settings import PairObjectiveSettings, Reference
 from upturn.training.row import TrainingRow, turn_rows
 from upturn.training.scorer import Scorer
 
 
 class PairRows(NamedTuple):
-    """One pair, fit to be learned from."""
+    """The rows of one pair."""
 
     rows: tuple[TrainingRow, ...]
-    """Of both sides: weights are positive on the better one and negative on the other."""
+    """Of both sides: weights are positive on the chosen one and negative on the rejected one."""
 
     @property
-    def better(self) -> tuple[TrainingRow, ...]:
-        """The better side alone, each token with weight 1."""
+    def chosen(self) -> tuple[TrainingRow, ...]:
+        """The rows of the chosen side, each token with weight 1."""
         return tuple(replace(row, weights=np.ones_like(row.weights)) for row in self.rows if row.weights[0] > 0)
 
 
 def pair_rows(
     pairs: Sequence[PreferencePair], settings: PairObjectiveSettings, reference: Reference
 ) -> list[PairRows]:
-    """The pairs' rows, with the sampler's log-probs as the reference's where they are the reference.
+    """Returns the rows of the pairs, with reference log-probs if the sampler is the reference.
 
-    Raises TrainingError for no pairs, ids given twice, whatever ``pair_problem`` finds, and a reference that was
-    not recorded or is two policies at once.
+    Raises TrainingError for no pairs, duplicate ids, the problems of ``pair_problem``, and a reference that was not
+    recorded or differs between the sides.
     """
     if not pairs:
-        raise TrainingError("there are no pairs to learn from; preference learning needs at least one")
-    seen: set[str] = set()
-    found = []
+        raise TrainingError("there are no pairs to train on; preference learning needs at least one")
+    ids: set[str] = set()
     for pair in pairs:
         problem = pair_problem(pair) or _reference_problem(pair, reference)
-        if pair.id in seen:
+        if pair.id in ids:
             problem = f"two pairs have the id {pair.id!r}; give each its own"
         if problem is not None:
             raise TrainingError(problem)
-        seen.add(pair.id)
-        found.append(_rows(pair, settings, is_reference=reference == "recorded"))
-    return found
+        ids.add(pair.id)
+    return [_rows(pair, settings, is_reference=reference == "recorded") for pair in pairs]
 
 
 def _reference_problem(pair: PreferencePair, reference: Reference) -> str | None:
@@ -64,23 +62,18 @@ def _rows(pair: PreferencePair, settings: PairObjectiveSettings, *, is_reference
         (pair.chosen, pair.chosen_turns, 1.0),
         (pair.rejected, pair.rejected_turns, -1.0),
     ):
-        written = _written_count(trajectory, turns) if settings.is_length_normalised else 1
-        rows = turn_rows(trajectory, weight=sign / written, turns=turns, is_reference=is_reference)
-        sides += (replace(row, pair=pair.id) for row in rows)
+        rows = turn_rows(trajectory, weight=sign, turns=turns, is_reference=is_reference)
+        written = token_count(rows) if settings.is_length_normalised else 1
+        sides += (replace(row, pair=pair.id, weights=np.full_like(row.weights, sign / written)) for row in rows)
     return PairRows(tuple(sides))
 
 
-def _written_count(trajectory: Trajectory, turns: tuple[int, ...] | None) -> int:
-    spans = (span for row in trajectory.rows for span in row.spans)
-    return sum(span.stop - span.start for span in spans if turns is None or span.turn in turns)
-
-
-def refer(pairs: Sequence[PairRows], scorer: Scorer) -> list[PairRows]:
-    """The pairs with the scorer's log-probs as the reference's."""
-    scored = iter(scorer([row for pair in pairs for row in pair.rows]))
-    return [PairRows(tuple(replace(row, reference_logprobs=next(scored)) for row in pair.rows)) for pair in pairs]
+def add_reference(pairs: Sequence[PairRows], scorer: Scorer) -> list[PairRows]:
+    """Returns the pairs with the scorer's log-probs as the reference's."""
+    scores = iter(scorer([row for pair in pairs for row in pair.rows]))
+    return [PairRows(tuple(replace(row, reference_logprobs=next(scores)) for row in pair.rows)) for pair in pairs]
 
 
 def token_count(rows: Iterable[TrainingRow]) -> int:
-    """How many tokens the rows have to be learned."""
+    """Returns the number of written tokens."""
     return sum(len(row.positions) for row in rows)

@@ -1,35 +1,33 @@
-"""Which of the sampled attempts a model learns from: verified successes, few of each task. Pure; no torch here.
+"""Selection of the trajectories to train on: verified successes, at most a few per task. No torch here.
 
-Order for each task: attempts without a reward are left out and counted, then those below the threshold; what is
-left is put in order of preference; of attempts that wrote the same the first counts; the first ``top`` of these
-are kept. The order in which attempts or groups are given changes nothing but the order of the tasks.
-"""
+Order for each task: trajectories without a reward are dropped and counted, then those below the threshold; the rest
+is sorted by preference; of trajectories with the same written tokens the first counts; the first ``top`` of these
+are selected. The order of the input only affects the order of the tasks."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from upturn.errors import TrainingError
 from upturn.records import Trajectory
-from upturn.training.advantage import ScoredGroup, ScoredTrajectory, by_task, reward_of
+from upturn.training.advantage import ScoredGroup, ScoredTrajectory, group_by_task, total_reward
 from upturn.training.row import written_count
 from upturn.training.selection_settings import Prefer, SelectionSettings
 
 Tokens: TypeAlias = tuple[int, ...]
 
-LONGEST_RUN = 3
-"""Tokens in the longest runs that likeness looks at: single tokens know no order, long runs are hardly ever
-shared."""
+LONGEST_NGRAM = 3
+"""Tokens in the longest n-grams that are compared: single tokens have no order, long n-grams are rarely shared."""
 
 
 class Selection(NamedTuple):
-    """What is left of a round's attempts, and where the others went: the counts add up to all attempts."""
+    """The selected trajectories of a round, and the counts of the others; together they are all trajectories."""
 
-    kept: tuple[Trajectory, ...]
-    """Task by task in the order given, each in order of preference."""
+    selected: tuple[Trajectory, ...]
+    """By task in the order of the input, each in order of preference."""
     unsolved: tuple[ScoredGroup, ...]
-    """The groups of tasks of which some attempt could be scored and none succeeded."""
+    """The groups of tasks with scorable trajectories and no success."""
     failed: int
-    """Attempts below the threshold."""
+    """Trajectories below the threshold."""
     unscorable: int
     duplicates: int
     surplus: int
@@ -37,110 +35,107 @@ class Selection(NamedTuple):
 
 
 def select(groups: Sequence[ScoredGroup], settings: SelectionSettings) -> Selection:
-    """The attempts to learn from. Groups of one task count as one.
+    """Returns the trajectories to train on. Groups of one task count as one.
 
     Raises TrainingError for a success without written tokens.
     """
-    kept: list[Trajectory] = []
+    selected: list[Trajectory] = []
     unsolved: list[ScoredGroup] = []
     failed, unscorable, duplicates, surplus = 0, 0, 0, 0
-    for together in by_task(groups, lambda group: group.task.id):
-        members = [member for group in together for member in group.members]
+    for task_groups in group_by_task(groups, lambda group: group.task.id):
+        members = [member for group in task_groups for member in group.members]
         scorable = [member for member in members if member.is_scorable]
         successes = [member for member in scorable if is_success(member, settings)]
-        ordered = _ordered(successes, settings.prefer)
-        distinct = _distinct(ordered) if settings.distinct else ordered
-        chosen = _first(distinct, settings)
-        kept += (member.trajectory for member in chosen)
+        ordered = _sort_by_preference(successes, settings.prefer)
+        distinct = _drop_duplicates(ordered) if settings.distinct else ordered
+        chosen = _choose_top(distinct, settings)
+        selected += chosen
         if scorable and not successes:
-            unsolved += together
+            unsolved += task_groups
         failed += len(scorable) - len(successes)
         unscorable += len(members) - len(scorable)
         duplicates += len(successes) - len(distinct)
         surplus += len(distinct) - len(chosen)
-    return Selection(tuple(kept), tuple(unsolved), failed, unscorable, duplicates, surplus)
+    return Selection(tuple(selected), tuple(unsolved), failed, unscorable, duplicates, surplus)
 
 
-def refuse_idle_top(groups: Sequence[ScoredGroup], settings: SelectionSettings) -> None:
-    """Raises TrainingError when ``top`` asks for more than any task has attempts, so that it would do nothing."""
-    tasks = by_task(groups, lambda group: group.task.id)
-    most = max((sum(len(group.members) for group in together) for together in tasks), default=0)
-    if settings.top is not None and settings.top > most:
+def check_top(groups: Sequence[ScoredGroup], settings: SelectionSettings) -> None:
+    """Raises TrainingError when ``top`` is larger than the number of trajectories of every task."""
+    tasks = group_by_task(groups, lambda group: group.task.id)
+    largest = max((sum(len(group.members) for group in task_groups) for task_groups in tasks), default=0)
+    if settings.top is not None and settings.top > largest:
         raise TrainingError(
-            f"selection.top={settings.top!r} would do nothing with at most {most} attempts at a task; make more "
-            "attempts, lower it, or leave it out (None = all successes)"
+            f"selection.top={settings.top!r} would do nothing with at most {largest} trajectories per task; sample "
+            "more, lower it, or leave it out (None = all successes)"
         )
 
 
 def is_success(member: ScoredTrajectory, settings: SelectionSettings) -> bool:
-    """False also for what could not be scored, and for what a verifier called a failure, whatever it earned."""
-    return member.is_scorable and member.succeeded is not False and reward_of(member) >= settings.threshold
+    """True when the reward reaches the threshold; False for unscorable trajectories and for a verifier's
+    failures."""
+    return member.is_scorable and member.succeeded is not False and total_reward(member) >= settings.threshold
 
 
 def written_ids(trajectory: Trajectory) -> Tokens:
-    """All tokens that the attempt wrote, turn by turn."""
-    spans = [(span.turn, place, span) for place, row in enumerate(trajectory.rows) for span in row.spans]
-    ordered = sorted(spans, key=lambda each: each[:2])
-    return tuple(
-        token for _, place, span in ordered for token in trajectory.rows[place].token_ids[span.start : span.stop]
+    """Returns all written tokens, turn by turn."""
+    spans = sorted(
+        (span.turn, index, span.start, span.stop) for index, row in enumerate(trajectory.rows) for span in row.spans
     )
+    return tuple(token for _, index, start, stop in spans for token in trajectory.rows[index].token_ids[start:stop])
 
 
-def unlikeness(left: Tokens, right: Tokens) -> float:
-    """In [0, 1], a metric: 1 − |A ∩ B| / |A ∪ B| of their runs of up to 3 tokens (Jaccard). 0 for two empty
-    ones."""
-    ours, theirs = _runs(left), _runs(right)
+def jaccard_distance(left: Tokens, right: Tokens) -> float:
+    """Returns 1 − |A ∩ B| / |A ∪ B| of the n-grams of up to 3 tokens, in [0, 1], a metric; 0 for two empty ones."""
+    ours, theirs = _ngrams(left), _ngrams(right)
     return 1 - len(ours & theirs) / len(ours | theirs) if ours or theirs else 0.0
 
 
-def _runs(tokens: Tokens) -> frozenset[Tokens]:
+def _ngrams(tokens: Tokens) -> frozenset[Tokens]:
     return frozenset(
         tokens[start : start + size]
-        for size in range(1, LONGEST_RUN + 1)
+        for size in range(1, LONGEST_NGRAM + 1)
         for start in range(len(tokens) - size + 1)
     )
 
 
-def _ordered(members: Sequence[ScoredTrajectory], prefer: Prefer) -> list[ScoredTrajectory]:
-    """Best first. What was written decides between equals, and the id at last, so that the order is always one."""
+def _sort_by_preference(members: Sequence[ScoredTrajectory], prefer: Prefer) -> list[Trajectory]:
+    """Best first. Ties are broken by the written tokens, then by the id, so that the order is unique."""
 
     def key(member: ScoredTrajectory) -> tuple[float, float, float, Tokens, str]:
-        attempt, reward = member.trajectory, -reward_of(member)
-        turns, written = len(attempt.turns), written_count(attempt)
+        trajectory, reward = member.trajectory, -total_reward(member)
+        turns, written = len(trajectory.turns), written_count(trajectory)
         if not written:
             raise TrainingError(
-                f"trajectory {attempt.id!r} succeeded but has no written tokens to learn from; give what no model "
-                "of ours wrote its rows first (agents.rendered_rows)"
+                f"trajectory {trajectory.id!r} succeeded but has no written tokens to train on; add rows to "
+                "trajectories of other models first (agents.rendered_rows)"
             )
         first = (turns, written, reward) if prefer == "shortest" else (reward, turns, written)
-        return (*first, written_ids(attempt), attempt.id)
+        return (*first, written_ids(trajectory), trajectory.id)
 
-    return sorted(members, key=key)
-
-
-def _distinct(members: Sequence[ScoredTrajectory]) -> list[ScoredTrajectory]:
-    """The first of those that wrote the same."""
-    found: dict[Tokens, ScoredTrajectory] = {}
-    for member in members:
-        found.setdefault(written_ids(member.trajectory), member)
-    return list(found.values())
+    return [member.trajectory for member in sorted(members, key=key)]
 
 
-def _first(members: Sequence[ScoredTrajectory], settings: SelectionSettings) -> list[ScoredTrajectory]:
-    if settings.top is None or len(members) <= settings.top:
-        return list(members)
-    return _spread(members, settings.top) if settings.prefer == "diverse" else list(members[: settings.top])
+def _drop_duplicates(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
+    """The first trajectory of each text."""
+    distinct: dict[Tokens, Trajectory] = {}
+    for trajectory in trajectories:
+        distinct.setdefault(written_ids(trajectory), trajectory)
+    return list(distinct.values())
 
 
-def _spread(members: Sequence[ScoredTrajectory], count: int) -> list[ScoredTrajectory]:
-    """The first, then always the one that is farthest from the chosen one nearest to it; the earlier of equals."""
-    written = [written_ids(member.trajectory) for member in members]
+def _choose_top(trajectories: Sequence[Trajectory], settings: SelectionSettings) -> Sequence[Trajectory]:
+    """The first ``top``, or the first and then repeatedly the one farthest from the nearest chosen one; ties go to
+    the earlier one."""
+    if settings.top is None or len(trajectories) <= settings.top or settings.prefer != "diverse":
+        return trajectories[: settings.top]
+    written = [written_ids(trajectory) for trajectory in trajectories]
     chosen = [0]
-    nearest = [unlikeness(each, written[0]) for each in written]
-    while len(chosen) < count:
-        following = max((place for place in range(len(members)) if place not in chosen), key=nearest.__getitem__)
-        chosen.append(following)
+    nearest = [jaccard_distance(ids, written[0]) for ids in written]
+    while len(chosen) < settings.top:
+        farthest = max((index for index in range(len(written)) if index not in chosen), key=nearest.__getitem__)
+        chosen.append(farthest)
         nearest = [
-            min(now, unlikeness(each, written[following])) for now, each in zip(nearest, written, strict=True)
+            min(distance, jaccard_distance(ids, written[farthest]))
+            for distance, ids in zip(nearest, written, strict=True)
         ]
-    return [members[place] for place in chosen]
+    return [trajectories[index] for index in chosen]

@@ -1,7 +1,7 @@
-"""Transitions: what an agent had read and done, and what its environment answered. No torch here.
+"""Transitions: the tokens up to an action, and the next observation. No torch here.
 
-They come from any trajectory with recorded tokens, of successes and failures, agents and people alike: the world
-answers all of them the same way.
+They come from any trajectory with recorded tokens, of successes and failures, agents and people: the environment's
+answers do not depend on who acts.
 """
 
 import hashlib
@@ -14,82 +14,82 @@ import numpy as np
 from upturn.errors import ModelError, TrainingError
 from upturn.models import ObservationWriter
 from upturn.records import Trajectory, record
-from upturn.training.row import FloatArray, TrainingRow
+from upturn.training.row import TrainingRow
 
-LeftOut = Literal["unwritten", "foreign", "broken", "framed", "empty", "too_long", "repeated"]
-"""``unwritten``: no tokens were recorded for the turn. ``foreign``: what follows the action was not recorded by
-this renderer. ``broken``: the environment broke and answered nothing. ``framed``: the renderer puts other tokens
-around this observation than around most, as that of ``nano`` does around errors. ``empty``: it has no text, so
-there is nothing to predict. ``too_long``: no room. ``repeated``: the same answer after the same tokens is there."""
+TransitionExclusion = Literal["unwritten", "foreign", "broken", "framed", "empty", "too_long", "repeated"]
+"""``unwritten``: no tokens were recorded for the turn. ``foreign``: another renderer recorded what follows the
+action. ``broken``: the environment failed and has no answer. ``framed``: the renderer puts other tokens around this
+observation than around most, as that of ``nano`` does around errors. ``empty``: there is no text to predict.
+``too_long``: more than the maximum number of tokens. ``repeated``: the same answer after the same tokens exists."""
 
 
 @record
 class Transition:
-    """One action in its history, and the next observation."""
+    """An action in its history, and the next observation."""
 
     id: str
     """Trajectory and turn."""
     task_id: str
     tool: str
-    """``target.operation``; empty = what was written could not be read as an action."""
+    """``target.operation``; empty = the written text is no valid action."""
     prompt_ids: tuple[int, ...]
-    """The recorded tokens up to and including the action, and the beginning of an observation."""
+    """The recorded tokens up to and including the action, and the prefix of an observation."""
     written_ids: tuple[int, ...]
-    """The observation as a model would write it, stop token included."""
+    """The observation as a model would write it, including the stop token."""
     text: str
-    """What ``written_ids`` say: the observation as agents read it."""
+    """The text of ``written_ids``: the observation as agents read it."""
 
 
 class Transitions(NamedTuple):
-    """What a number of trajectories hold."""
+    """The transitions of trajectories."""
 
-    found: tuple[Transition, ...]
+    transitions: tuple[Transition, ...]
     """In the order of trajectories and turns."""
-    left_out: Mapping[LeftOut, int]
-    """How many, by cause; a cause that did not occur is not named."""
+    excluded: Mapping[TransitionExclusion, int]
+    """Counts by cause, without causes that did not occur."""
 
 
-def transitions_of(
+def extract_transitions(
     trajectories: Iterable[Trajectory], observations: ObservationWriter, *, max_tokens: int | None = None
 ) -> Transitions:
-    """The transitions of all turns, each (tokens, answer) once. ``max_tokens``: of both together; None = no limit.
+    """Returns the transitions of all turns, without repetitions. ``max_tokens``: of prompt and observation
+    together; None = no limit.
 
-    A turn in which a model was called several times acts by its last written tokens.
-    """
-    found: dict[tuple[tuple[int, ...], str], Transition] = {}
-    left_out: Counter[LeftOut] = Counter()
+    A turn with several model calls acts by its last written tokens."""
+    transitions: dict[tuple[tuple[int, ...], str], Transition] = {}
+    excluded: Counter[TransitionExclusion] = Counter()
     for trajectory in trajectories:
-        for each in _answered(trajectory, observations, max_tokens):
-            if isinstance(each, Transition):
-                left_out["repeated"] += found.setdefault((each.prompt_ids, each.text), each) is not each
-            else:
-                left_out[each] += 1
-    return Transitions(tuple(found.values()), {cause: count for cause, count in left_out.items() if count})
+        for result in _extract(trajectory, observations, max_tokens):
+            if not isinstance(result, Transition):
+                excluded[result] += 1
+            elif transitions.setdefault((result.prompt_ids, result.text), result) is not result:
+                excluded["repeated"] += 1
+    return Transitions(tuple(transitions.values()), dict(excluded))
 
 
-def _answered(
+def _extract(
     trajectory: Trajectory, observations: ObservationWriter, max_tokens: int | None
-) -> Iterator[Transition | LeftOut]:
-    """Of each turn its transition, or why there is none."""
-    acted = {span.turn: (row.token_ids, span.stop) for row in trajectory.rows for span in row.spans}
+) -> Iterator[Transition | TransitionExclusion]:
+    """Yields for each turn its transition, or why there is none."""
+    actions = {span.turn: (row.token_ids, span.stop) for row in trajectory.rows for span in row.spans}
     answers = [*(turn.observation for turn in trajectory.turns[1:]), trajectory.final_observation]
-    begins = observations.prefix
+    prefix = observations.prefix
     for number, (turn, answer) in enumerate(zip(trajectory.turns, answers, strict=False)):
         is_last = number + 1 == len(trajectory.turns)
         if is_last and trajectory.outcome == "environment_error":
             yield "broken"
             continue
-        if number not in acted:
+        if number not in actions:
             yield "unwritten"
             continue
-        token_ids, stop = acted[number]
+        token_ids, stop = actions[number]
         try:
-            prompt_ids, written_ids = (*token_ids[:stop], *begins), observations.write(answer)
+            prompt_ids, written_ids = (*token_ids[:stop], *prefix), observations.write(answer)
         except ModelError:
             yield "framed"
             continue
         text = observations.read(written_ids)
-        if token_ids[stop:] and token_ids[stop : stop + len(begins)] != begins:
+        if token_ids[stop:] and token_ids[stop : stop + len(prefix)] != prefix:
             yield "foreign"
         elif not text:
             yield "empty"
@@ -101,75 +101,72 @@ def _answered(
             yield Transition(name, trajectory.task_id, tool, prompt_ids, written_ids, text)
 
 
-def most_common(transitions: Iterable[Transition]) -> dict[str, str]:
-    """By tool, the output that it gives most often; of equals the one that comes first in the alphabet."""
+def most_common_outputs(transitions: Iterable[Transition]) -> dict[str, str]:
+    """Returns each tool's most common output; ties go to the alphabetically first."""
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for each in transitions:
-        counts[each.tool][each.text] += 1
+    for transition in transitions:
+        counts[transition.tool][transition.text] += 1
     return {tool: min(texts, key=lambda text: (-texts[text], text)) for tool, texts in counts.items()}
 
 
-def capped(transitions: Sequence[Transition], ratio: float, *, seed: int) -> list[Transition]:
-    """Of each tool all transitions with another output than its most common, and ``ratio`` times as many with it.
+def cap_common_outputs(transitions: Sequence[Transition], ratio: float, *, seed: int) -> list[Transition]:
+    """Returns the transitions with at most ``ratio`` times as many of a tool's most common output as of its others.
 
-    Which of those stay is drawn from the seed; the order stays. A tool that has one output only has nothing to
-    teach and goes.
-    """
-    usual = most_common(transitions)
-    others = Counter(each.tool for each in transitions if each.text != usual[each.tool])
-    room = {tool: int(ratio * others[tool]) for tool in usual}
-    kept = set[int]()
-    for place in np.random.default_rng(seed).permutation(len(transitions)).tolist():
-        each = transitions[place]
-        if each.text != usual[each.tool]:
-            kept.add(place)
-        elif room[each.tool]:
-            room[each.tool] -= 1
-            kept.add(place)
-    return [transitions[place] for place in sorted(kept)]
+    Which of them stay is drawn from the seed; the order stays. A tool with a single output has no training signal
+    and is dropped."""
+    common = most_common_outputs(transitions)
+    others = Counter(transition.tool for transition in transitions if transition.text != common[transition.tool])
+    quota = {tool: int(ratio * others[tool]) for tool in common}
+    chosen = set[int]()
+    for index in np.random.default_rng(seed).permutation(len(transitions)).tolist():
+        transition = transitions[index]
+        if transition.text != common[transition.tool]:
+            chosen.add(index)
+        elif quota[transition.tool]:
+            quota[transition.tool] -= 1
+            chosen.add(index)
+    return [transitions[index] for index in sorted(chosen)]
 
 
 def observation_rows(transitions: Iterable[Transition]) -> tuple[TrainingRow, ...]:
-    """Rows for supervised training whose written tokens are the next observation, each with weight 1."""
-    return tuple(_row(each) for each in transitions)
+    """Returns rows for supervised training on the next observations, each token with weight 1."""
+    return tuple(map(_row, transitions))
 
 
 def _row(transition: Transition) -> TrainingRow:
-    starts, token_ids = len(transition.prompt_ids), (*transition.prompt_ids, *transition.written_ids)
-    weights: FloatArray = np.ones(len(transition.written_ids), dtype=np.float32)
-    return TrainingRow(
-        transition.id, np.array(token_ids, dtype=np.int64), np.arange(starts, len(token_ids)), weights, None
-    )
+    token_ids = np.array((*transition.prompt_ids, *transition.written_ids), dtype=np.int64)
+    positions = np.arange(len(transition.prompt_ids), len(token_ids))
+    return TrainingRow(transition.id, token_ids, positions, np.ones(len(positions), dtype=np.float32), None)
 
 
-def refuse_seen(trained: Iterable[Transition], held_out: Sequence[Transition]) -> None:
-    """Raises TrainingError when a held-out transition continues tokens that are trained on, or there is none."""
-    known = {each.prompt_ids for each in trained}
-    seen = [each for each in held_out if each.prompt_ids in known]
+def check_unseen(trained: Iterable[Transition], held_out: Sequence[Transition]) -> None:
+    """Raises TrainingError when a held-out transition has the prompt of a trained one, or there is none."""
+    prompts = {transition.prompt_ids for transition in trained}
+    seen = [transition for transition in held_out if transition.prompt_ids in prompts]
     if not held_out:
         raise TrainingError("there are no held-out transitions to evaluate on; give at least one, or None")
     if seen:
         raise TrainingError(
             f"{len(seen)} of {len(held_out)} held-out transitions, such as {seen[0].id!r}, continue tokens that "
-            "are trained on too: they would say nothing of what was not seen. Leave them out on one side"
+            "are trained on too, so their score is no held-out score. Leave them out on one side"
         )
 
 
-def of_same_tools(held_out: Sequence[Transition], kept: Sequence[Transition]) -> tuple[Transition, ...]:
-    """What is held out of the tools that are learned: the others were left out for having nothing to teach."""
-    learned = {each.tool for each in kept}
-    found = tuple(each for each in held_out if each.tool in learned)
-    if not found:
+def filter_by_tools(held_out: Sequence[Transition], trained: Sequence[Transition]) -> tuple[Transition, ...]:
+    """Returns the held-out transitions of the trained tools. Raises TrainingError if there is none."""
+    tools = {transition.tool for transition in trained}
+    filtered = tuple(transition for transition in held_out if transition.tool in tools)
+    if not filtered:
         raise TrainingError(
-            f"none of the {len(held_out)} held-out transitions is of a tool that is learned "
-            f"({', '.join(map(repr, sorted(learned)))}); hold some of those out"
+            f"none of the {len(held_out)} held-out transitions is of a trained tool "
+            f"({', '.join(map(repr, sorted(tools)))}); hold some of those out"
         )
-    return found
+    return filtered
 
 
 def transitions_digest(transitions: Sequence[Transition]) -> str:
-    """The identity of transitions in their order."""
-    found = hashlib.sha256()
-    for each in transitions:
-        found.update(repr((each.id, each.prompt_ids, each.text)).encode())
-    return found.hexdigest()
+    """Returns a hash of the transitions in their order."""
+    digest = hashlib.sha256()
+    for transition in transitions:
+        digest.update(repr((transition.id, transition.prompt_ids, transition.text)).encode())
+    return digest.hexdigest()

@@ -1,7 +1,7 @@
-"""What stored trajectories can train, and why not more. No torch here.
+"""Which algorithms stored trajectories can train, and why not others. No torch here.
 
-A policy gradient needs the log-probs of whoever sampled the tokens: without them nothing says how much likelier the
-model in training makes them. Such logs train by imitation or by preference only.
+A policy gradient needs the sampler's log-probs: without them there is no probability ratio. Other trajectories can
+train by imitation or by preference only.
 """
 
 from collections import Counter
@@ -9,81 +9,80 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from upturn.records import Task, Trajectory
-from upturn.training.advantage import ScoredGroup, ScoredTrajectory, by_task
+from upturn.training.advantage import ScoredGroup, ScoredTrajectory, group_by_task
 from upturn.training.row import written_count
 
-Way = Literal["sft", "dpo", "kto", "policy_gradient"]
-Reason = Literal["no_tokens", "rendered", "no_logprobs", "temperature", "stale", "unknown_weights", "alone"]
+Use = Literal["sft", "dpo", "kto", "policy_gradient"]
+ExclusionReason = Literal[
+    "no_tokens", "rendered", "no_logprobs", "temperature", "stale", "unknown_weights", "alone"
+]
 
-REASONS: Mapping[Reason, str] = {
+EXCLUSION_REASONS: Mapping[ExclusionReason, str] = {
     "no_tokens": "no written tokens are stored; render their turns first",
-    "rendered": "no model of ours sampled them, so there are no sampler log-probs",
+    "rendered": "no local model sampled them, so there are no sampler log-probs",
     "no_logprobs": "sampled, but stored without sampler log-probs",
     "temperature": "not sampled at temperature 1, which their log-probs are of",
     "stale": "sampled by weights that are too old",
     "unknown_weights": "the weights that sampled them are not among the known versions",
-    "alone": "the only usable attempt at their task, so there is nothing to compare",
+    "alone": "the only usable trajectory of their task, so there is nothing to compare",
 }
-"""In words, for people."""
+"""Descriptions for users."""
 
 
 class Usability(NamedTuple):
-    """How many trajectories can train something."""
+    """The number of trajectories that an algorithm can use."""
 
     usable: int
-    left_out: Mapping[Reason, int]
-    """By the first reason that holds, in the order of ``REASONS``; the rest of the trajectories."""
+    excluded: Mapping[ExclusionReason, int]
+    """The other trajectories, by the first reason that applies, in the order of ``EXCLUSION_REASONS``."""
 
 
 class Freshness(NamedTuple):
-    """How old the weights may be that sampled stored attempts."""
+    """A limit on the age of the weights that sampled stored trajectories."""
 
     versions: Sequence[str]
-    """The hashes of the weights (``Trajectory.model_version``) in the order they were made, the newest last."""
+    """Hashes of weights (``Trajectory.model_version``), the newest last."""
     max_age: int
-    """Versions between the newest and those that sampled; 0 = the newest only."""
+    """In versions; 0 = the newest only."""
 
-    def why_not(self, trajectory: Trajectory) -> Reason | None:
-        """None = fresh enough."""
+    def exclusion_reason(self, trajectory: Trajectory) -> ExclusionReason | None:
+        """Returns why the trajectory is too old; None = fresh enough."""
         if trajectory.model_version not in self.versions:
             return "unknown_weights"
         return "stale" if self.age(trajectory) > self.max_age else None
 
     def age(self, trajectory: Trajectory) -> int:
-        """In versions; of weights that are known."""
+        """Returns the age in versions; the weights must be known."""
         return len(self.versions) - 1 - list(self.versions).index(trajectory.model_version)
 
 
-def usable_for(trajectories: Sequence[Trajectory], *, freshness: Freshness | None = None) -> dict[Way, Usability]:
-    """How many of the trajectories each way of learning could use, and why not the others.
+def count_usable(trajectories: Sequence[Trajectory], *, freshness: Freshness | None = None) -> dict[Use, Usability]:
+    """Returns how many of the trajectories each algorithm can use, and why not the others.
 
-    ``freshness``: for the policy gradient; None = weights of any age. What was earned is not looked at: attempts
-    without a reward, or that all earned the same, teach a policy gradient and preferences nothing either.
-    """
-    recorded = _counted(trajectories, why_no_tokens)
-    compared = _counted(trajectories, why_no_tokens, pairs=True)
-    sampled = _counted(trajectories, lambda each: why_no_policy(each, freshness), pairs=True)
-    return {"sft": recorded, "dpo": compared, "kto": recorded, "policy_gradient": sampled}
+    ``freshness``: for the policy gradient; None = no limit on age. Rewards are not considered: trajectories without
+    a reward, or with equal ones, give a policy gradient and preferences no signal either."""
+
+    def has_no_tokens(trajectory: Trajectory) -> ExclusionReason | None:
+        return None if written_count(trajectory) else "no_tokens"
+
+    single = _count(trajectories, has_no_tokens)
+    pairs = _count(trajectories, has_no_tokens, needs_pairs=True)
+    sampled = _count(trajectories, lambda trajectory: exclusion_reason(trajectory, freshness), needs_pairs=True)
+    return {"sft": single, "dpo": pairs, "kto": single, "policy_gradient": sampled}
 
 
-def told(usability: Mapping[Way, Usability]) -> list[str]:
-    """One line for each way, by its command, then one for each reason that something is left out."""
+def describe_usability(usability: Mapping[Use, Usability]) -> list[str]:
+    """Returns one line for each algorithm, by its command, followed by one for each reason of exclusion."""
     lines = []
-    for way, found in usability.items():
-        total = found.usable + sum(found.left_out.values())
-        command = "offline" if way == "policy_gradient" else way
-        lines.append(f"{command} can learn from {found.usable} of {total} attempts")
-        lines += [f"  {count} left out: {REASONS[reason]}" for reason, count in found.left_out.items()]
+    for use, (usable, excluded) in usability.items():
+        command = "offline" if use == "policy_gradient" else use
+        lines.append(f"{command} can train on {usable} of {usable + sum(excluded.values())} trajectories")
+        lines += [f"  {count} left out: {EXCLUSION_REASONS[reason]}" for reason, count in excluded.items()]
     return lines
 
 
-def why_no_tokens(trajectory: Trajectory) -> Reason | None:
-    """None = it has tokens to learn."""
-    return None if written_count(trajectory) else "no_tokens"
-
-
-def why_no_policy(trajectory: Trajectory, freshness: Freshness | None = None) -> Reason | None:
-    """None = a policy gradient can use it, given others to compare it with."""
+def exclusion_reason(trajectory: Trajectory, freshness: Freshness | None = None) -> ExclusionReason | None:
+    """Returns why a policy gradient cannot use the trajectory; None = it can, given others to compare it with."""
     if not written_count(trajectory):
         return "no_tokens"
     if trajectory.origin != "sampled":
@@ -92,30 +91,34 @@ def why_no_policy(trajectory: Trajectory, freshness: Freshness | None = None) ->
         return "no_logprobs"
     if trajectory.temperature != 1.0:
         return "temperature"
-    return None if freshness is None else freshness.why_not(trajectory)
+    return None if freshness is None else freshness.exclusion_reason(trajectory)
 
 
-def groups_of(attempts: Iterable[tuple[Task, ScoredTrajectory]]) -> list[ScoredGroup]:
-    """Groups of attempts at the same task, in the order in which the tasks first appear.
+def group_trajectories(scored: Iterable[tuple[Task, ScoredTrajectory]]) -> list[ScoredGroup]:
+    """Returns a group for each task, in the order of the tasks' first trajectories.
 
-    By task, not by outcome: in a group whose members all succeeded, or all failed, nothing differs, so that every
-    advantage is 0.
+    A task's successes and failures are in one group: equal outcomes alone would have no signal.
     """
     return [
-        ScoredGroup(found[0][0], tuple(attempt for _, attempt in found))
-        for found in by_task(attempts, lambda each: each[0].id)
+        ScoredGroup(items[0][0], tuple(trajectory for _, trajectory in items))
+        for items in group_by_task(scored, lambda item: item[0].id)
     ]
 
 
-def _counted(
-    trajectories: Sequence[Trajectory], why_not: Callable[[Trajectory], Reason | None], *, pairs: bool = False
+def _count(
+    trajectories: Sequence[Trajectory],
+    reason_of: Callable[[Trajectory], ExclusionReason | None],
+    *,
+    needs_pairs: bool = False,
 ) -> Usability:
-    """``pairs``: an attempt needs another usable one at its task."""
-    reasons = [why_not(each) for each in trajectories]
-    partners = Counter(each.task_id for each, reason in zip(trajectories, reasons, strict=True) if reason is None)
-    found = [
-        "alone" if reason is None and pairs and partners[each.task_id] < 2 else reason
-        for each, reason in zip(trajectories, reasons, strict=True)
-    ]
-    counts = Counter(reason for reason in found if reason is not None)
-    return Usability(found.count(None), {reason: counts[reason] for reason in REASONS if counts[reason]})
+    """``needs_pairs``: a trajectory needs another usable one of its task."""
+    reasons = list(map(reason_of, trajectories))
+    tasks = [trajectory.task_id for trajectory in trajectories]
+    usable = Counter(task for task, reason in zip(tasks, reasons, strict=True) if reason is None)
+    if needs_pairs:
+        reasons = [
+            "alone" if reason is None and usable[task] < 2 else reason
+            for task, reason in zip(tasks, reasons, strict=True)
+        ]
+    counts = Counter(reasons)
+    return Usability(counts[None], {reason: counts[reason] for reason in EXCLUSION_REASONS if counts[reason]})

@@ -1,7 +1,7 @@
 """Several processes that train one model.
 
-Here: the process group and its collective calls, sharded weights, and copies of weights by name. Not here:
-which process computes which micro-batch (``optimisation.load_balance``). Start with ``process_group``.
+Here: the process group and its collective calls, sharded weights, and copies of weights by name. Not here: the
+assignment of micro-batches to processes (``optimisation.load_balance``). Start with ``process_group``.
 """
 
 from typing import TYPE_CHECKING
@@ -12,11 +12,11 @@ from upturn.training.distributed.process_group import (
     World,
     all_gather,
     broadcast_first,
-    connected,
-    first_process_only,
+    connect,
     refuse_different,
     world_from_environment,
 )
+from upturn.training.distributed.rank0 import Rank0Calls
 
 if TYPE_CHECKING:
     from upturn.training.distributed.sharding import (
@@ -25,47 +25,41 @@ if TYPE_CHECKING:
         gradients,
         scatter_tensor,
         shard,
-        sharded_like,
+        shard_like,
         world_of,
     )
     from upturn.training.distributed.weights import blend, copy_tensors, digest, restore_weights, weight_tensors
 else:
-    __getattr__ = lazy_names(
-        __name__,
-        {
-            "as_forward_pass": "sharding",
-            "gather_tensors": "sharding",
-            "gradients": "sharding",
-            "sharded_like": "sharding",
-            "scatter_tensor": "sharding",
-            "shard": "sharding",
-            "world_of": "sharding",
-            "blend": "weights",
-            "copy_tensors": "weights",
-            "digest": "weights",
-            "restore_weights": "weights",
-            "weight_tensors": "weights",
-        },
+    _SHARDING = (
+        "as_forward_pass",
+        "gather_tensors",
+        "gradients",
+        "scatter_tensor",
+        "shard",
+        "shard_like",
+        "world_of",
     )
+    _WEIGHTS = ("blend", "copy_tensors", "digest", "restore_weights", "weight_tensors")
+    __getattr__ = lazy_names(__name__, dict.fromkeys(_SHARDING, "sharding") | dict.fromkeys(_WEIGHTS, "weights"))
 
 __all__ = [
     "Limits",
+    "Rank0Calls",
     "World",
     "all_gather",
     "as_forward_pass",
     "blend",
     "broadcast_first",
-    "connected",
+    "connect",
     "copy_tensors",
     "digest",
-    "first_process_only",
     "gather_tensors",
     "gradients",
     "refuse_different",
     "restore_weights",
     "scatter_tensor",
     "shard",
-    "sharded_like",
+    "shard_like",
     "weight_tensors",
     "world_from_environment",
     "world_of",

@@ -1,10 +1,10 @@
 """The process group of a distributed run: ranks, rendezvous and collective calls.
 
-Every process runs the same program and has every row. Work that must happen once, such as sampling, grading or
+Every process runs the same program and has every row. Work that must happen once, such as sampling, evaluating or
 writing a file, happens in the first process, which broadcasts the result; micro-batches are balanced across ranks
 (``optimisation.load_balance``), and weights, gradients and optimiser state are sharded (``distributed.sharding``).
 A process that dies closes its connections, so that the others fail instead of waiting; a hanging one is detected
-after ``Limits.silence_seconds``. Importing reads no environment variable and starts nothing.
+after ``Limits.silence_seconds``.
 """
 
 import gc
@@ -16,19 +16,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from upturn.errors import TrainingError, UpturnError, error_text
 
 ValueT = TypeVar("ValueT")
-Parameters = ParamSpec("Parameters")
 
 _RANK = ("RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK")
 """Variables of torchrun and ``accelerate launch``, then those of MPI launchers (as in Accelerate)."""
 _SIZE = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
 _LOCAL_RANK = ("LOCAL_RANK", "MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK")
-
-
 _GLOO_THREADS = 2
 """Threads of gloo in each process (torch's default)."""
 
@@ -48,7 +45,7 @@ class World:
 
     @property
     def is_first(self) -> bool:
-        """True for the process that writes files, samples and judges."""
+        """True for the process that writes files, samples and evaluates."""
         return self.rank == 0
 
 
@@ -73,7 +70,12 @@ def world_from_environment(environment: Mapping[str, str] | None = None) -> Worl
     variables = os.environ if environment is None else environment
     size = _number(variables, _SIZE)
     if size is None:
-        _refuse_single_process(variables)
+        # without an MPI host file ``accelerate launch --cpu --num_processes N`` silently starts one process
+        if variables.get("ACCELERATE_USE_CPU", "").lower() == "true" and variables.get("MASTER_ADDR"):
+            raise TrainingError(
+                "accelerate launch was asked for several processes on CPUs but started one: with --cpu it needs "
+                "MPI (--mpirun_hostfile). Use torchrun --nproc-per-node N, or accelerate launch --use_fsdp"
+            )
         return None
     rank = _number(variables, _RANK)
     if rank is None or not 0 <= rank < size:
@@ -94,8 +96,8 @@ def world_from_environment(environment: Mapping[str, str] | None = None) -> Worl
 
 
 @contextmanager
-def connected(world: World | None, limits: Limits = LIMITS) -> Iterator[World | None]:
-    """Connects the processes for collective calls inside the context; None = a single process, no effect.
+def connect(world: World | None, limits: Limits = LIMITS) -> Iterator[World | None]:
+    """Connects the processes for collective calls within the context; None = a single process, no effect.
 
     Raises TrainingError when the rendezvous times out, and as soon as a process is lost.
     """
@@ -132,18 +134,18 @@ def broadcast_first(world: World | None, compute: Callable[[], ValueT]) -> Value
     """
     if world is None:
         return compute()
-    answer: _Answer[ValueT] | None = None
+    local: tuple[ValueT | None, str] = (None, "")
     if world.is_first:
         try:
-            answer = _Answer(compute(), None)
+            local = (compute(), "")
         except Exception as exc:
-            _broadcast(world, _Answer(None, error_text(exc)))
+            _broadcast(world, (None, error_text(exc)))
             raise
-    received = _broadcast(world, answer)
-    assert received is not None
-    if received.error is not None:
-        raise TrainingError(f"the first process failed: {received.error}")
-    return received.value  # type: ignore[return-value]  # without an error there is a value
+    result: tuple[ValueT, str] = _broadcast(world, local)
+    value, error = result
+    if error:
+        raise TrainingError(f"the first process failed: {error}")
+    return value
 
 
 def all_gather(world: World | None, value: ValueT) -> list[ValueT]:
@@ -152,46 +154,22 @@ def all_gather(world: World | None, value: ValueT) -> list[ValueT]:
         return [value]
     from torch import distributed
 
-    packed: list[Any] = [None] * world.size  # torch's own collective gives objects
-    distributed.all_gather_object(packed, _packed(value))
-    return [_unpacked(item) for item in packed]
-
-
-def first_process_only(
-    function: Callable[Parameters, ValueT], world: World | None, before: Callable[[], None] | None = None
-) -> Callable[Parameters, ValueT]:
-    """Wraps ``function`` so that only the first process calls it and all get its result: sampling, evaluation.
-
-    ``before`` is called in every process each time, such as ``FullCopy.refresh``; None = nothing.
-    """
-
-    def wrapped(*arguments: Parameters.args, **named: Parameters.kwargs) -> ValueT:
-        if before is not None:
-            before()
-        return broadcast_first(world, lambda: function(*arguments, **named))
-
-    return wrapped
+    buffer: list[Any] = [None] * world.size  # torch's collective returns objects
+    distributed.all_gather_object(buffer, _dump(value))
+    return [pickle.loads(item) for item in buffer]  # from processes of the same run
 
 
 def refuse_different(world: World | None, facts: Mapping[str, str]) -> None:
     """Raises TrainingError in every process unless all have the same facts; names the first that differs."""
     by_rank = all_gather(world, dict(facts))
-    for name in dict.fromkeys(name for own in by_rank for name in own):
-        values = [own.get(name) for own in by_rank]
+    for name in dict.fromkeys(name for rank_facts in by_rank for name in rank_facts):
+        values = [rank_facts.get(name) for rank_facts in by_rank]
         other = next((rank for rank, value in enumerate(values) if value != values[0]), None)
         if other is not None:
             raise TrainingError(
                 f"the processes do not run the same: {name} is {values[0]!r} in process 0 and {values[other]!r} in "
                 f"process {other}. Start all of them with the same settings, seed, model and data"
             )
-
-
-class _Answer(NamedTuple, Generic[ValueT]):
-    """A process's result for the others."""
-
-    value: ValueT | None
-    error: str | None
-    """None = no error."""
 
 
 def _rendezvous(world: World, limits: Limits) -> None:
@@ -224,7 +202,7 @@ def _rendezvous(world: World, limits: Limits) -> None:
 
 
 def _is_lost(exc: RuntimeError) -> bool:
-    """Whether the error means that another process is lost; gloo's errors have no type."""
+    """Whether the error means that another process was lost; gloo's errors have no type."""
     from torch.distributed import DistError
 
     return isinstance(exc, DistError) or "gloo" in str(exc)
@@ -243,20 +221,10 @@ def _number(environment: Mapping[str, str], names: Sequence[str]) -> int | None:
         ) from exc
 
 
-def _refuse_single_process(environment: Mapping[str, str]) -> None:
-    """Without an MPI host file ``accelerate launch --cpu --num_processes N`` silently starts one process."""
-    if environment.get("ACCELERATE_USE_CPU", "").lower() == "true" and environment.get("MASTER_ADDR"):
-        raise TrainingError(
-            "accelerate launch was asked for several processes on CPUs but started one: with --cpu it needs MPI "
-            "(--mpirun_hostfile). Use torchrun --nproc-per-node N, or accelerate launch --use_fsdp"
-        )
-
-
 def _device(environment: Mapping[str, str], local_rank: int) -> str:
     import torch
 
-    is_on_cpu = environment.get("ACCELERATE_USE_CPU", "").lower() == "true" or not torch.cuda.is_available()
-    if is_on_cpu:
+    if environment.get("ACCELERATE_USE_CPU", "").lower() == "true" or not torch.cuda.is_available():
         return "cpu"
     if local_rank >= torch.cuda.device_count():
         raise TrainingError(
@@ -266,18 +234,18 @@ def _device(environment: Mapping[str, str], local_rank: int) -> str:
     return f"cuda:{local_rank}"
 
 
-def _broadcast(world: World, value: ValueT | None) -> ValueT | None:
+def _broadcast(world: World, value: object) -> Any:  # torch's collective takes and returns objects
     """The first process's value, in every process."""
     from torch import distributed
 
-    buffer: list[Any] = [_packed(value) if world.is_first else None]  # torch's own collective takes objects
+    buffer = [_dump(value) if world.is_first else None]
     distributed.broadcast_object_list(buffer, src=0)
-    received: ValueT | None = _unpacked(buffer[0])
-    return received
+    received: Any = buffer[0]
+    return pickle.loads(received)  # from a process of the same run
 
 
 class _Pickler(pickle.Pickler):
-    """Also pickles the read-only mappings of records."""
+    """Also pickles the read-only mappings in records."""
 
     def reducer_override(self, value: object) -> Any:  # pickle's protocol is open-ended
         return (_read_only, (dict(value),)) if isinstance(value, MappingProxyType) else NotImplemented
@@ -287,11 +255,7 @@ def _read_only(values: Mapping[Any, Any]) -> Mapping[Any, Any]:  # the class its
     return MappingProxyType(values)
 
 
-def _packed(value: object) -> bytes:
+def _dump(value: object) -> bytes:
     buffer = io.BytesIO()
     _Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
     return buffer.getvalue()
-
-
-def _unpacked(packed: bytes) -> Any:
-    return pickle.loads(packed)  # from a process of the same run

@@ -32,7 +32,7 @@ _PASS = "upturn_pass"
 
 
 def shard(model: PreTrainedModel, world: World | None) -> None:
-    """Shards the model in place, leaving this process its part; None = a single process, no effect.
+    """Shards the model in place; this process keeps its shards. None = a single process, no effect.
 
     Call it after adding adapters and before anything else refers to the parameters, such as an optimiser. Raises
     TrainingError in every process when the processes do not have the same weights.
@@ -100,14 +100,19 @@ def gather_tensors(tensors: Mapping[str, Tensor], world: World | None) -> dict[s
 
 
 def scatter_tensor(full: Tensor | None, like: Tensor | None, world: World) -> Tensor:
-    """The first process's ``full`` tensor, sharded as ``like``, or in full where that is not. A collective call."""
+    """The first process's ``full`` tensor, sharded as ``like``, or in full where that is not sharded.
+
+    A collective call.
+    """
     if not isinstance(like, DTensor):
-        return broadcast_first(world, lambda: _present(full))
+        tensor = broadcast_first(world, lambda: full)
+        assert tensor is not None
+        return tensor
     source = torch.empty(like.shape, dtype=like.dtype) if full is None else full.to(like.dtype)
     return distribute_tensor(source.to(like.device), like.device_mesh, like.placements)
 
 
-def sharded_like(tensor: Tensor, like: Tensor) -> Tensor:
+def shard_like(tensor: Tensor, like: Tensor) -> Tensor:
     """The tensor sharded as ``like``; a full tensor that every process holds is sharded without communication."""
     if not isinstance(like, DTensor) or isinstance(tensor, DTensor):
         return tensor
@@ -115,7 +120,7 @@ def sharded_like(tensor: Tensor, like: Tensor) -> Tensor:
 
 
 def gradients(loss: Tensor, parameters: Sequence[nn.Parameter], world: World | None) -> list[Tensor | None]:
-    """The loss's gradient by each parameter, without changing ``.grad``. None = unused.
+    """The gradient of the loss for each parameter, without changing ``.grad``; None = the parameter is unused.
 
     For sharded weights this is a collective call that sums the gradients.
     """
@@ -129,11 +134,6 @@ def gradients(loss: Tensor, parameters: Sequence[nn.Parameter], world: World | N
     for parameter, before in zip(parameters, saved, strict=True):
         parameter.grad = before
     return computed
-
-
-def _present(tensor: Tensor | None) -> Tensor:
-    assert tensor is not None
-    return tensor
 
 
 def _run(_: nn.Module, compute: Callable[[], ValueT]) -> ValueT:

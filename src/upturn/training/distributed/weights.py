@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from upturn.errors import TrainingError
-from upturn.training.distributed.sharding import sharded_like
+from upturn.training.distributed.sharding import shard_like
 
 
 def weight_tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -28,12 +28,12 @@ def copy_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def restore_weights(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Copies ``tensors`` into the model in place, visible to everything that shares its weights.
+    """Copies ``tensors`` into the model's own, in place.
 
     Raises TrainingError, with the model untouched, when names or shapes are not the model's.
     """
     with torch.no_grad():
-        for current, tensor in _paired(model, tensors):
+        for current, tensor in _pairs(model, tensors):
             current.copy_(tensor)
 
 
@@ -44,12 +44,12 @@ def blend(model: nn.Module, tensors: Mapping[str, Tensor], share: float) -> None
     2109.01903). Raises TrainingError, with the model untouched, when names or shapes are not the model's.
     """
     with torch.no_grad():
-        for current, tensor in _paired(model, tensors):
+        for current, tensor in _pairs(model, tensors):
             if current.is_floating_point():
                 current.lerp_(tensor, share)
 
 
-def _paired(model: nn.Module, tensors: Mapping[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
+def _pairs(model: nn.Module, tensors: Mapping[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
     """The model's tensors, each with its counterpart; raises TrainingError."""
     current = weight_tensors(model)
     differing = sorted(current.keys() ^ tensors.keys()) or sorted(
@@ -60,7 +60,7 @@ def _paired(model: nn.Module, tensors: Mapping[str, Tensor]) -> list[tuple[Tenso
             f"{len(differing)} tensors do not fit the model, the first is {differing[0]!r}; "
             "the weights belong to another architecture"
         )
-    return [(tensor, sharded_like(tensors[name], tensor)) for name, tensor in current.items()]
+    return [(tensor, shard_like(tensors[name], tensor)) for name, tensor in current.items()]
 
 
 def digest(tensors: Mapping[str, Tensor]) -> str:

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from upturn.training.loss import TokenBatch, TokenStatistics, quiet
+from upturn.training.loss import TokenBatch, TokenStatistics, apply_mask
 from upturn.training.losses.ratio import Clipped, advantages, probability_ratios, ratio_statistics
 
 
@@ -20,7 +20,7 @@ class ClippedWeights:
     def losses(self, batch: TokenBatch) -> Tensor:
         """``(N,)``; the gradient is −clamp(ρ)·A·∇log π."""
         bounded = probability_ratios(batch).detach().clamp(1 - self.clip_low, 1 + self.clip_high)
-        return -bounded * advantages(batch) * quiet(batch.logprobs, batch.mask)
+        return -bounded * advantages(batch) * apply_mask(batch.logprobs, batch.mask)
 
     def statistics(self, batch: TokenBatch) -> TokenStatistics:
         """See ``ratio_statistics``; the clip fractions count tokens whose ratio a bound changes."""

@@ -16,7 +16,7 @@ from typing import assert_never
 
 from torch import Tensor
 
-from upturn.training.loss import Objective, TokenBatch, TokenStatistics, quiet, total
+from upturn.training.loss import Objective, TokenBatch, TokenStatistics, apply_mask, total
 from upturn.training.losses.kl import k3
 from upturn.training.policy_settings import KlEstimator
 
@@ -24,7 +24,7 @@ from upturn.training.policy_settings import KlEstimator
 def kl_estimates(batch: TokenBatch, estimator: KlEstimator) -> Tensor:
     """The estimator's value per token; exactly 0 where the mask is False. Needs ``reference_logprobs``."""
     assert batch.reference_logprobs is not None
-    differences = quiet(batch.reference_logprobs, batch.mask) - quiet(batch.logprobs, batch.mask)
+    differences = apply_mask(batch.reference_logprobs, batch.mask) - apply_mask(batch.logprobs, batch.mask)
     match estimator:
         case "k1":
             return -differences
@@ -56,7 +56,7 @@ class WithKl:
         """The objective's losses + β·KL, or + β·ρ·KL where unbiased."""
         estimates = kl_estimates(batch, self.estimator)
         if self.unbiased:
-            ratios = (quiet(batch.logprobs, batch.mask) - quiet(batch.old_logprobs, batch.mask)).exp()
+            ratios = (apply_mask(batch.logprobs, batch.mask) - apply_mask(batch.old_logprobs, batch.mask)).exp()
             estimates = ratios * estimates
         return self.objective.losses(batch) + self.coefficient * estimates
 

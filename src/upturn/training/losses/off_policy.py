@@ -21,16 +21,16 @@ class OffPolicyMasked:
 
     def losses(self, batch: TokenBatch) -> Tensor:
         """The objective's losses with advantage 0 where dropped."""
-        return self.objective.losses(self._kept(batch))
+        return self.objective.losses(self._without_stale(batch))
 
     def statistics(self, batch: TokenBatch) -> TokenStatistics:
         """The objective's statistics on the remaining tokens, and ``stale_fraction`` of tokens dropped."""
-        inner = self.objective.statistics(self._kept(batch))
+        inner = self.objective.statistics(self._without_stale(batch))
         return inner._replace(sums={**inner.sums, "stale_fraction": total(self._is_stale(batch))})
 
     def _is_stale(self, batch: TokenBatch) -> Tensor:
         gaps = -sequence_means(log_ratios(batch).detach(), batch)
         return batch.mask & (batch.weights < 0) & (gaps > self.limit)
 
-    def _kept(self, batch: TokenBatch) -> TokenBatch:
+    def _without_stale(self, batch: TokenBatch) -> TokenBatch:
         return batch._replace(weights=torch.where(self._is_stale(batch), 0.0, batch.weights))

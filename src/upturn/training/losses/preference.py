@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from upturn.training.loss import TokenBatch, TokenStatistics, quiet
+from upturn.training.loss import TokenBatch, TokenStatistics, apply_mask
 from upturn.training.pair_settings import PairLoss
 
 
@@ -20,9 +20,9 @@ def pair_losses(margins: Tensor, kind: PairLoss, *, beta: float, label_smoothing
     With m = log π(y_w)/π_ref(y_w) − log π(y_l)/π_ref(y_l):
 
     - ``sigmoid``: −(1 − ε)·log σ(βm) − ε·log σ(−βm). DPO (arXiv 2305.18290, eq. 7) for ε = 0; with ε, the share of
-      pairs taken to be the wrong way round, conservative DPO (Mitchell, "A note on DPO with noisy preferences",
-      2023, eq. 3), whose minimum lies at βm = log((1 − ε)/ε). Where the policies are equal it is log 2 for any ε.
-    - ``ipo``: (m − 1/2β)² (arXiv 2310.12036, eq. 17, β being its τ), whose minimum lies at m = 1/2β.
+      mislabelled pairs, conservative DPO (Mitchell, "A note on DPO with noisy preferences",
+      2023, eq. 3), whose minimum is at βm = log((1 − ε)/ε). Where the policies are equal it is log 2 for any ε.
+    - ``ipo``: (m − 1/2β)² (arXiv 2310.12036, eq. 17, β being its τ), whose minimum is at m = 1/2β.
     """
     match kind:
         case "sigmoid":
@@ -50,7 +50,7 @@ class PairedPreference:
         """``(N,)``; 0 for tokens in no pair."""
         batch = _in_pairs(batch)
         assert batch.pairs is not None
-        margins = _sums(_log_ratios(batch) * quiet(batch.weights, batch.mask), batch.pairs)
+        margins = _sums(_log_ratios(batch) * apply_mask(batch.weights, batch.mask), batch.pairs)
         losses = pair_losses(margins, self.kind, beta=self.beta, label_smoothing=self.label_smoothing)
         return _spread(losses, batch.pairs, batch)
 
@@ -59,7 +59,7 @@ class PairedPreference:
         β·Σ|weight|·(log π − log π_ref) of both sides, ``chosen_reward`` and ``rejected_reward``."""
         batch = _in_pairs(batch)
         assert batch.pairs is not None
-        weights = quiet(batch.weights, batch.mask)
+        weights = apply_mask(batch.weights, batch.mask)
         weighted = _log_ratios(batch).detach() * weights
         chosen = self.beta * _sums(torch.where(weights > 0, weighted, 0.0), batch.pairs)
         rejected = -self.beta * _sums(torch.where(weights < 0, weighted, 0.0), batch.pairs)
@@ -103,7 +103,7 @@ class RatedPreference:
     def _gains(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
         """For each trajectory: β times its distance on its rating's side of z, and the rating as +1 or −1."""
         assert batch.sequences is not None
-        signs = _sums(quiet(batch.weights, batch.mask).double(), batch.sequences).sign()
+        signs = _sums(apply_mask(batch.weights, batch.mask).double(), batch.sequences).sign()
         rewards = _sums(_log_ratios(batch), batch.sequences)
         return self.beta * signs * (rewards - self.reference_point), signs
 
@@ -111,7 +111,9 @@ class RatedPreference:
 def _log_ratios(batch: TokenBatch) -> Tensor:
     """log π − log π_ref per token in float64; exactly 0 where the mask is False. Needs ``reference_logprobs``."""
     assert batch.reference_logprobs is not None
-    return quiet(batch.logprobs, batch.mask).double() - quiet(batch.reference_logprobs, batch.mask).double()
+    return (
+        apply_mask(batch.logprobs, batch.mask).double() - apply_mask(batch.reference_logprobs, batch.mask).double()
+    )
 
 
 def _in_pairs(batch: TokenBatch) -> TokenBatch:

@@ -5,13 +5,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from upturn.training.loss import TokenBatch, TokenStatistics, quiet
+from upturn.training.loss import TokenBatch, TokenStatistics, apply_mask
 from upturn.training.losses.kl import k3
 
 
 def log_ratios(batch: TokenBatch) -> Tensor:
     """log ρ = log π − log π_old per token; exactly 0 where the mask is False."""
-    return quiet(batch.logprobs, batch.mask) - quiet(batch.old_logprobs, batch.mask)
+    return apply_mask(batch.logprobs, batch.mask) - apply_mask(batch.old_logprobs, batch.mask)
 
 
 def probability_ratios(batch: TokenBatch) -> Tensor:
@@ -25,8 +25,8 @@ def advantages(batch: TokenBatch) -> Tensor:
     Every policy term here is proportional to the advantage with a non-negative factor, so correcting the advantage
     corrects the term.
     """
-    weights = quiet(batch.weights, batch.mask)
-    return weights if batch.corrections is None else weights * quiet(batch.corrections, batch.mask)
+    weights = apply_mask(batch.weights, batch.mask)
+    return weights if batch.corrections is None else weights * apply_mask(batch.corrections, batch.mask)
 
 
 def sequence_means(values: Tensor, batch: TokenBatch) -> Tensor:
@@ -37,7 +37,7 @@ def sequence_means(values: Tensor, batch: TokenBatch) -> Tensor:
     else:
         sequences = batch.sequences.flatten()
     count = int(sequences.max()) + 1 if sequences.numel() else 0
-    sums = values.new_zeros(count).index_add(0, sequences, quiet(values.flatten(), mask))
+    sums = values.new_zeros(count).index_add(0, sequences, apply_mask(values.flatten(), mask))
     sizes = values.new_zeros(count).index_add(0, sequences, mask.to(values.dtype))
     return (sums / sizes.clamp(min=1))[sequences].view_as(values)
 
@@ -64,7 +64,7 @@ def ratio_statistics(batch: TokenBatch, ratios: Tensor, clipped: Clipped) -> Tok
         "ratio": valid_ratios,
         "ratio_squared": valid_ratios.square(),
         "kl_sampler": k3(differences, differences.exp()),
-        "entropy": -quiet(batch.old_logprobs, batch.mask),
+        "entropy": -apply_mask(batch.old_logprobs, batch.mask),
     }
     gap = differences.abs().max() if differences.numel() else torch.zeros_like(differences.sum())
     # one device synchronisation instead of seven

@@ -2,12 +2,12 @@
 
 from torch import Tensor
 
-from upturn.training.loss import TokenBatch, TokenStatistics, quiet, total
+from upturn.training.loss import TokenBatch, TokenStatistics, apply_mask, total
 
 
 def cross_entropy_losses(logprobs: Tensor, weights: Tensor, mask: Tensor) -> Tensor:
     """−w·log π per token."""
-    return -quiet(weights, mask) * quiet(logprobs, mask)
+    return -apply_mask(weights, mask) * apply_mask(logprobs, mask)
 
 
 class CrossEntropy:
@@ -19,4 +19,4 @@ class CrossEntropy:
 
     def statistics(self, batch: TokenBatch) -> TokenStatistics:
         """``token_logprob``: mean log π of the written tokens."""
-        return TokenStatistics({"token_logprob": total(quiet(batch.logprobs, batch.mask))}, {})
+        return TokenStatistics({"token_logprob": total(apply_mask(batch.logprobs, batch.mask))}, {})

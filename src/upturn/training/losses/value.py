@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from upturn.training.loss import TokenBatch, TokenStatistics, quiet, total
+from upturn.training.loss import TokenBatch, TokenStatistics, apply_mask, total
 
 
 class SquaredError:
@@ -21,20 +21,20 @@ class SquaredError:
 
     def losses(self, batch: TokenBatch) -> Tensor:
         """``(N,)``."""
-        values, returns = quiet(batch.logprobs, batch.mask), quiet(batch.weights, batch.mask)
+        values, returns = apply_mask(batch.logprobs, batch.mask), apply_mask(batch.weights, batch.mask)
         plain = (values - returns).square()
         if self.clip is not None:
-            old = quiet(batch.old_logprobs, batch.mask)
+            old = apply_mask(batch.old_logprobs, batch.mask)
             clipped = old + (values - old).clamp(-self.clip, self.clip)
             plain = torch.maximum(plain, (clipped - returns).square())
         return plain / 2
 
     def statistics(self, batch: TokenBatch) -> TokenStatistics:
         """``value_loss``: ½·(V − G)², whatever the loss clips; with a clip ``value_clip_fraction``."""
-        values, returns = quiet(batch.logprobs, batch.mask).detach(), quiet(batch.weights, batch.mask)
+        values, returns = apply_mask(batch.logprobs, batch.mask).detach(), apply_mask(batch.weights, batch.mask)
         plain = (values - returns).square() / 2
         sums = {"value_loss": total(plain)}
         if self.clip is not None:
-            moved = (values - quiet(batch.old_logprobs, batch.mask)).abs() > self.clip
+            moved = (values - apply_mask(batch.old_logprobs, batch.mask)).abs() > self.clip
             sums["value_clip_fraction"] = total((moved & (self.losses(batch).detach() > plain)).float())
         return TokenStatistics(sums, {})

@@ -1,7 +1,7 @@
 """LoRA adapters on models in training: adding, merging into the weights, saving as PEFT does.
 
-The model keeps its transformers class, so training, sampling and saving need not know of adapters, except that a
-saved version is a full model with the adapter merged.
+The model keeps its transformers class, so training, sampling and saving are the same as without an adapter, except
+that a saved version is a full model with the adapter merged.
 """
 
 import math
@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 
 from upturn.config import AdapterSettings
 from upturn.errors import ModelError, TrainingError
-from upturn.models.engine import lora_layers, unwrapped, weight_of
+from upturn.models.engine import lora_layers, unwrap, weight_of
 
 _ALPHA_FACTOR = 2
 """Default ``alpha`` in multiples of the rank, as in most recipes: steps are then of similar size for any rank."""
@@ -27,7 +27,7 @@ INSTALL = "pip install 'upturn[lora]'"
 _FILES = ("adapter_config.json", "adapter_model.safetensors")
 
 
-def adapt(model: PreTrainedModel, settings: AdapterSettings, *, base: str = "") -> None:
+def add_adapter(model: PreTrainedModel, settings: AdapterSettings, *, base: str = "") -> None:
     """Adds an adapter to the model in place: the base weights are frozen, only the adapter is trained.
 
     The same settings give the same adapter in every process; torch's global generator is unchanged. ``base``:
@@ -53,10 +53,10 @@ def adapt(model: PreTrainedModel, settings: AdapterSettings, *, base: str = "") 
     model.train(model.training)  # the new parts too
     generator = torch.Generator().manual_seed(settings.seed or 0)
     for layer in lora_layers(model).values():
-        _draw(layer, generator)
+        _initialise(layer, generator)
 
 
-def merged(model: PreTrainedModel) -> PreTrainedModel:
+def merge_adapter(model: PreTrainedModel) -> PreTrainedModel:
     """The model with its adapter merged into its weights, as a copy; the model itself where it has none.
 
     Raises TrainingError for PEFT adapters other than one plain LoRA.
@@ -64,14 +64,13 @@ def merged(model: PreTrainedModel) -> PreTrainedModel:
     if not getattr(model, "peft_config", None):
         return model
     head, layers = model.get_output_embeddings(), lora_layers(model)
-    if not layers or any(
-        layer is head for layer in layers.values()
-    ):  # the head's weights may be the embedding's too
+    # the output layer's weights may be the embedding's too
+    if not layers or any(layer is head for layer in layers.values()):
         raise TrainingError(
             f"the PEFT modules of this {type(model).__name__} cannot be merged here: only one LoRA adapter on "
             "linear layers below the output layer can, without variants such as DoRA. Merge it with PEFT first"
         )
-    result: Any = unwrapped(deepcopy(model))
+    result: Any = unwrap(deepcopy(model))
     layers = lora_layers(result)
     for name, layer in layers.items():
         plain: Any = layer.base_layer
@@ -83,7 +82,7 @@ def merged(model: PreTrainedModel) -> PreTrainedModel:
     return trainable
 
 
-def save_adapter(model: Any, target: Path) -> None:  # Any: of transformers, or PEFT's own class around it
+def save_adapter(model: Any, target: Path) -> None:  # Any: transformers' class or PEFT's wrapper
     """Writes the adapter as PEFT does, atomically. An existing folder is kept."""
     if target.is_dir():
         return
@@ -129,7 +128,7 @@ def _check_rank(model: PreTrainedModel, rank: int, targets: Sequence[str]) -> No
         )
 
 
-def _draw(layer: Any, generator: torch.Generator) -> None:  # Any: a layer of PEFT's
+def _initialise(layer: Any, generator: torch.Generator) -> None:  # Any: PEFT's layer
     """Draws A uniformly in ±1/√in, equal to PEFT's Kaiming initialisation (a = √5); B is 0 already."""
     (name,) = layer.active_adapters
     weight = layer.lora_A[name].weight

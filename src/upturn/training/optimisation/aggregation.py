@@ -13,8 +13,8 @@ from upturn.training.policy_settings import ObjectiveSettings
 from upturn.training.row import FloatArray, written_count
 
 
-class Sampled(NamedTuple):
-    """The rollouts and tokens that an iteration's loss averages over, trained on or not."""
+class SampledCounts(NamedTuple):
+    """Number of rollouts and tokens that an iteration's loss averages over, trained on or not."""
 
     rollouts: int
     """Rollouts with at least one written token."""
@@ -22,14 +22,14 @@ class Sampled(NamedTuple):
     """Written tokens."""
 
 
-def sampled_of(groups: Iterable[ScoredGroup]) -> Sampled:
-    """Counts all rollouts of the groups, unscorable ones included, as in TRL: a rollout's weight must not depend on
-    whether another one's verifier crashed."""
+def count_sampled(groups: Iterable[ScoredGroup]) -> SampledCounts:
+    """Counts all rollouts of the groups, including unscorable ones, as TRL does: a rollout's weight must not depend
+    on whether another one's verifier crashed."""
     lengths = [written_count(member.trajectory) for group in groups for member in group.members]
-    return Sampled(sum(length > 0 for length in lengths), sum(lengths))
+    return SampledCounts(sum(length > 0 for length in lengths), sum(lengths))
 
 
-def denominator(sampled: Sampled, settings: ObjectiveSettings) -> float:
+def denominator(sampled: SampledCounts, settings: ObjectiveSettings) -> float:
     """The denominator of the sum of all scaled token losses of an iteration."""
     match settings.aggregation:
         case "token_mean":
@@ -43,11 +43,8 @@ def denominator(sampled: Sampled, settings: ObjectiveSettings) -> float:
             assert_never(settings.aggregation)
 
 
-def scales(lengths: Sequence[int], settings: ObjectiveSettings) -> list[FloatArray] | None:
-    """The scales of the tokens in each row of one rollout; None = 1 each.
-
-    ``lengths``: written tokens of its rows.
-    """
+def token_scales(lengths: Sequence[int], settings: ObjectiveSettings) -> list[FloatArray] | None:
+    """The scales of the written tokens of one rollout, by row; None = 1 each. ``lengths``: their number by row."""
     if settings.aggregation != "sequence_mean":
         return None
     share = np.float32(1 / sum(lengths))

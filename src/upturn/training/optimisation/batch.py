@@ -21,7 +21,7 @@ class WrittenTokens:
     targets: IntArray
     """Their ids."""
     sequences: IntArray
-    """Index of each token's rollout, from 0; a rollout in several pairs counts as several."""
+    """Index of each token's rollout, from 0; a rollout in several pairs counts once for each."""
     weights: FloatArray
     scales: FloatArray
     """1 where the row has none."""
@@ -78,15 +78,14 @@ def micro_batches(rows: Sequence[TrainingRow], max_tokens: int, packing: Packing
 def _by_prefix(rows: Sequence[TrainingRow], max_tokens: int) -> list[list[TrainingRow]]:
     batches: list[list[TrainingRow]] = []
     size = 0
-    for rollout in sorted(bundles(rows), key=lambda bundle: _computed(bundle[0]).astype(">i8").tobytes()):
-        before = batches[-1][-1:] if batches else []
-        alone, added = _new_tokens(rollout, []), _new_tokens(rollout, before)
+    for rollout in sorted(bundles(rows), key=lambda bundle: _computed_ids(bundle[0]).astype(">i8").tobytes()):
+        added = _new_tokens(rollout, batches[-1][-1:]) if batches else 0
         if batches and size + added <= max_tokens:
             batches[-1] += rollout
             size += added
         else:
             batches.append(list(rollout))
-            size = alone
+            size = _new_tokens(rollout, [])
     return batches
 
 
@@ -95,8 +94,8 @@ def _new_tokens(rollout: Sequence[TrainingRow], before: Sequence[TrainingRow]) -
     total = 0
     for index, row in enumerate(rollout):
         earlier = [*before, *rollout[:index]]
-        tokens = _computed(row)
-        total += len(tokens) - max((common_length(tokens, _computed(other)) for other in earlier), default=0)
+        tokens = _computed_ids(row)
+        total += len(tokens) - max((common_length(tokens, _computed_ids(other)) for other in earlier), default=0)
     return total
 
 
@@ -122,7 +121,7 @@ def written_tokens(rows: Sequence[TrainingRow]) -> WrittenTokens:
     """The inputs of a loss for the rows' written tokens."""
     rollout_indices = {name: index for index, name in enumerate(dict.fromkeys(row.rollout for row in rows))}
     pair_names = dict.fromkeys(row.pair for row in rows if row.pair is not None)
-    pairs = {name: index for index, name in enumerate(pair_names)}
+    pair_indices = {name: index for index, name in enumerate(pair_names)}
     sequences = _indices(rows, [rollout_indices[row.rollout] for row in rows])
     return WrittenTokens(
         np.concatenate([row.token_ids[row.positions] for row in rows]),
@@ -133,13 +132,13 @@ def written_tokens(rows: Sequence[TrainingRow]) -> WrittenTokens:
         _column(rows, lambda row: row.old_logprobs, np.nan),
         _column(rows, lambda row: row.reference_logprobs, np.nan),
         _turns(rows, sequences),
-        _indices(rows, [-1 if row.pair is None else pairs[row.pair] for row in rows]),
+        _indices(rows, [-1 if row.pair is None else pair_indices[row.pair] for row in rows]),
     )
 
 
-def _indices(rows: Sequence[TrainingRow], of_rows: Sequence[int]) -> IntArray:
-    """The number of each row, repeated for each of its written tokens."""
-    return np.repeat(np.asarray(of_rows, dtype=np.int64), [len(row.positions) for row in rows])
+def _indices(rows: Sequence[TrainingRow], numbers: Sequence[int]) -> IntArray:
+    """One number for each row, repeated for each of its written tokens."""
+    return np.repeat(np.asarray(numbers, dtype=np.int64), [len(row.positions) for row in rows])
 
 
 def _turns(rows: Sequence[TrainingRow], sequences: IntArray) -> IntArray:
@@ -162,13 +161,13 @@ def _longest(rollout: Sequence[TrainingRow]) -> int:
     return max(row.computed_length for row in rollout)
 
 
-def _computed(row: TrainingRow) -> IntArray:
+def _computed_ids(row: TrainingRow) -> IntArray:
     return row.token_ids[: row.computed_length]
 
 
 def tree_batch(rows: Sequence[TrainingRow]) -> MicroBatch:
     """All rows, in order, as one tree."""
-    tree, paths = token_tree([_computed(row) for row in rows])
+    tree, paths = token_tree([_computed_ids(row) for row in rows])
     predictors = np.concatenate([path[row.positions - 1] for row, path in zip(rows, paths, strict=True)])
     return _micro_batch(rows, tree.token_ids[None], tree, predictors)
 
@@ -178,7 +177,7 @@ def padded_batch(rows: Sequence[TrainingRow]) -> MicroBatch:
     longest = _longest(rows)
     input_ids = np.zeros((len(rows), longest), dtype=np.int64)
     for index, row in enumerate(rows):
-        input_ids[index, : row.computed_length] = _computed(row)
+        input_ids[index, : row.computed_length] = _computed_ids(row)
     predictors = np.concatenate([index * longest + row.positions - 1 for index, row in enumerate(rows)])
     return _micro_batch(rows, input_ids, None, predictors)
 

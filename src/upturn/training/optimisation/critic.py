@@ -19,14 +19,14 @@ from upturn.training.distributed import restore_weights, weight_tensors, world_o
 from upturn.training.optimisation.logprob_head import state_values
 from upturn.training.optimisation.trainer import StepMetrics, Trainer
 from upturn.training.row import FloatArray, TrainingRow
-from upturn.training.stream import NO_STATE, Minibatch, State, joined, parted
+from upturn.training.stream import NO_STATE, Minibatch, State, join_states, split_state
 
 
 def value_model(policy: PreTrainedModel) -> PreTrainedModel:
-    """A copy of the policy with a scalar output layer, initialised to 0.
+    """A copy of the policy with a scalar output layer in float32, initialised to 0.
 
-    A random head would start with noise as large as the rewards. The head is
-    float32, whatever the policy is. Raises TrainingError for a sharded policy, which cannot be copied.
+    A random head would start with noise as large as the rewards. Raises TrainingError for a sharded policy, which
+    cannot be copied.
     """
     if world_of(policy) is not None:
         raise TrainingError(
@@ -80,19 +80,21 @@ class Critic:
                 )
         return scores
 
-    def learn(self, minibatches: Sequence[Minibatch]) -> list[StepMetrics]:
-        """One optimiser step each, in order."""
+    def train(self, minibatches: Sequence[Minibatch]) -> list[StepMetrics]:
+        """One optimiser step on each minibatch, in order."""
         return [self._trainer.step(minibatch) for minibatch in minibatches]
 
     def state(self) -> State:
         """Weights, optimiser and steps, not copied."""
         trainer = self._trainer
         counts = {"steps": float(trainer.steps)}
-        return joined({"count": counts, "weights": weight_tensors(trainer.model), "optimiser": trainer.state()})
+        return join_states(
+            {"count": counts, "weights": weight_tensors(trainer.model), "optimiser": trainer.state()}
+        )
 
     def load_state(self, state: State) -> None:
         """Restores a state from ``state``. Raises TrainingError for a critic of another model, or none."""
-        parts = parted(state)
+        parts = split_state(state)
         restore_weights(self._trainer.model, _tensors(parts.get("weights", NO_STATE)))
         self._trainer.load_state(_tensors(parts.get("optimiser", NO_STATE)), int(parts["count"]["steps"]))
 

@@ -32,7 +32,7 @@ from upturn.training.optimisation.tree_attention import Backend, TreeAttention, 
 from upturn.training.row import IntArray, TrainingRow
 
 ATTENTION = "upturn_tree"
-"""Our name in the registry of attention functions."""
+"""The name of tree attention in the registry of attention functions."""
 _FLEX_FROM = 2048
 """Tokens from which one masked call is faster than one call per node on CUDA (KempnerForge PR 207)."""
 _HEAD_TOKENS = 16
@@ -73,7 +73,9 @@ class Forward:
         self.verification: Verification | None = None
         """Of the latest verification; None = none yet."""
         self._verified: set[tuple[Backend, bool]] = set()
+        """Backends, and whether they were verified on a shared prefix."""
         self._failed: dict[Backend, str] = {}
+        """The reason, by backend."""
         self._is_head_checked = read is not chosen_logprobs  # a critic's model has no other output to compare with
         self._has_warned = False
 
@@ -100,7 +102,7 @@ class Forward:
         return packed
 
     @contextmanager
-    def computing(self, batch: MicroBatch) -> Iterator[None]:
+    def prepare(self, batch: MicroBatch) -> Iterator[None]:
         """Sets up the model's attention for the batch; must span forward and backward pass."""
         if batch.tree is None:
             yield
@@ -109,7 +111,7 @@ class Forward:
         before = config._attn_implementation
         config._attn_implementation = ATTENTION
         try:
-            with _narrowed(self.model, torch.from_numpy(_needed(batch)).to(self.model.device)):
+            with _narrow_last_layer(self.model, torch.from_numpy(_predictors(batch)).to(self.model.device)):
                 yield
         finally:
             config._attn_implementation = before
@@ -117,8 +119,7 @@ class Forward:
     def logprobs(self, batch: MicroBatch) -> Tensor:
         """``(N,)``: log π of the batch's written tokens at temperature 1, in float32; carries the gradient.
 
-        With another ``read``, its result instead. Call and differentiate it within
-        ``computing(batch)``.
+        With another ``read``, its result instead. Call and differentiate it within ``prepare(batch)``.
         """
         return self._logprobs(batch, None if batch.tree is None else self._backend(batch.input_ids.size))
 
@@ -128,9 +129,9 @@ class Forward:
         input_ids = torch.from_numpy(batch.input_ids).to(device)
         arguments: dict[str, Any] = {"attention_mask": None, "use_cache": False}
         if batch.tree is not None and backend is not None:
-            arguments[ATTENTION] = tree_attention(batch.tree, backend, device, needed=_needed(batch))
+            arguments[ATTENTION] = tree_attention(batch.tree, backend, device, predictors=_predictors(batch))
             arguments["position_ids"] = torch.from_numpy(batch.tree.depths)[None].to(device)
-        backbone, head = _parts(self.model)
+        backbone, head = _backbone_and_head(self.model)
 
         def compute() -> Tensor:
             with torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
@@ -155,8 +156,8 @@ class Forward:
                 f"a row needs {longest} tokens of context, the model has {context}; "
                 "limit the rollout's tokens or skip the row"
             )
-        highest = max(int(row.token_ids[: row.computed_length + 1].max()) for row in rows)
-        lowest = min(int(row.token_ids[: row.computed_length + 1].min()) for row in rows)
+        ids = np.concatenate([row.token_ids[: row.computed_length + 1] for row in rows])
+        lowest, highest = int(ids.min()), int(ids.max())
         if lowest < 0 or highest >= config.vocab_size:
             raise TrainingError(
                 f"token ids run from {lowest} to {highest}, the model has 0 to {config.vocab_size - 1}; "
@@ -169,7 +170,7 @@ class Forward:
         """Once: backbone and head alone must give the logits of the full model."""
         length = min(row.computed_length, _HEAD_TOKENS)
         input_ids = torch.from_numpy(row.token_ids[:length])[None].to(self.model.device)
-        backbone, head = _parts(self.model)
+        backbone, head = _backbone_and_head(self.model)
 
         def compare() -> Tensor:
             ours = head(backbone(input_ids=input_ids, attention_mask=None, use_cache=False).last_hidden_state)
@@ -203,11 +204,11 @@ class Forward:
         """
         difference = None
         for backend in backends(self.model.device.type, tokens):
-            if backend not in self._failed and (backend, sample.shares) in self._verified:
+            if backend not in self._failed and (backend, sample.has_shared_prefix) in self._verified:
                 return None
-            difference = self._failed.get(backend) or self._agreed_difference(sample.rows, backend)
+            difference = self._failed.get(backend) or self._difference(sample.rows, backend)
             if difference is None:
-                self._verified.add((backend, sample.shares))
+                self._verified.add((backend, sample.has_shared_prefix))
                 return None
             if backend not in self._failed:
                 self._failed[backend] = difference
@@ -215,13 +216,15 @@ class Forward:
                     warnings.warn(f"attention by {backend!r} is not used: {difference}", stacklevel=2)
         return difference
 
-    def _agreed_difference(self, rows: Sequence[TrainingRow], backend: Backend) -> str | None:
-        """All processes compute it, since the weights are sharded; the first one's result is used by all."""
-        difference = self._difference(rows, backend)
+    def _difference(self, rows: Sequence[TrainingRow], backend: Backend) -> str | None:
+        """How the tree pass differs from the padded pass; None = not beyond rounding.
+
+        Every process computes it, since the weights are sharded, and uses the first one's result.
+        """
+        difference = self._local_difference(rows, backend)
         return broadcast_first(world_of(self.model), lambda: difference)
 
-    def _difference(self, rows: Sequence[TrainingRow], backend: Backend) -> str | None:
-        """How the tree pass differs from the padded pass; None = not beyond rounding."""
+    def _local_difference(self, rows: Sequence[TrainingRow], backend: Backend) -> str | None:
         padded, padded_norm = self._gradient(padded_batch(rows), None)
         try:
             tree, tree_norm = self._gradient(tree_batch(rows), backend)
@@ -230,7 +233,7 @@ class Forward:
             ValueError,
             RuntimeError,
             LookupError,
-        ) as exc:  # a model that does not support our attention
+        ) as exc:  # the model does not support our attention
             return f"the tree pass failed: {type(exc).__name__}: {exc}"
         gap = float((tree - padded).abs().max())
         self.verification = Verification(gap, abs(tree_norm - padded_norm) / max(padded_norm, 1e-12))
@@ -246,7 +249,7 @@ class Forward:
     def _gradient(self, batch: MicroBatch, backend: Backend | None) -> tuple[Tensor, float]:
         """Log-probs, and the gradient norm of their mean."""
         parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-        with torch.enable_grad(), self.computing(batch):
+        with torch.enable_grad(), self.prepare(batch):
             logprobs = self._logprobs(batch, backend)
             computed = gradients(logprobs.mean(), parameters, world_of(self.model))
         squares = [gradient.float().square().sum() for gradient in computed if gradient is not None]
@@ -262,7 +265,7 @@ def backends(device: str, tokens: int) -> tuple[Backend, ...]:
 
 class _Sample(NamedTuple):
     rows: list[TrainingRow]
-    shares: bool
+    has_shared_prefix: bool
     """Whether their common prefix is long enough for a shared node."""
 
 
@@ -270,13 +273,13 @@ def _sample(rows: Sequence[TrainingRow]) -> _Sample:
     """Rows to verify on: the two that share most of their tokens, preferably short ones; else the shortest."""
     ordered = sorted(rows, key=lambda row: row.token_ids[: row.computed_length].astype(">i8").tobytes())
     best: tuple[bool, float] = (False, 0.0)
-    sample = _Sample([min(rows, key=lambda row: row.computed_length)], shares=False)
+    sample = _Sample([min(rows, key=lambda row: row.computed_length)], has_shared_prefix=False)
     for first, second in pairwise(ordered):
         total = first.computed_length + second.computed_length
         same = common_length(first.token_ids[: first.computed_length], second.token_ids[: second.computed_length])
         value = total <= _VERIFIED_TOKENS, same / total
         if MIN_SHARED <= same < max(first.computed_length, second.computed_length) and value > best:
-            best, sample = value, _Sample([first, second], shares=True)
+            best, sample = value, _Sample([first, second], has_shared_prefix=True)
     return sample
 
 
@@ -303,19 +306,19 @@ def _is_last(attention: Any) -> bool:  # attention modules of transformers have 
     return layers is not None and getattr(attention, "layer_idx", None) == layers - 1
 
 
-def _needed(batch: MicroBatch) -> IntArray:
-    """The positions that predict a written token: only their last hidden state is used."""
+def _predictors(batch: MicroBatch) -> IntArray:
+    """The distinct positions that predict a written token: only their last hidden state is used."""
     return np.unique(batch.predictors)
 
 
 @contextmanager
-def _narrowed(model: PreTrainedModel, needed: Tensor) -> Iterator[None]:
-    """Makes the last layer's feed-forward part compute the needed tokens only, with 0 for all others.
+def _narrow_last_layer(model: PreTrainedModel, positions: Tensor) -> Iterator[None]:
+    """Makes the last layer's feed-forward part compute these positions only, with 0 for all others.
 
     It works token by token and is the last part, so no used number changes. A model without such a part, or with
     one that returns more than a tensor, computes it in full.
     """
-    layers = getattr(_parts(model)[0], "layers", None)
+    layers = getattr(_backbone_and_head(model)[0], "layers", None)
     part: Any = getattr(layers[-1], "mlp", None) if layers else None
     if not isinstance(part, nn.Module):
         yield
@@ -324,10 +327,10 @@ def _narrowed(model: PreTrainedModel, needed: Tensor) -> Iterator[None]:
     was_overridden = "forward" in part.__dict__
 
     def narrow(hidden: Tensor, *arguments: Any) -> Any:
-        output = forward(hidden[:, needed], *arguments)
+        output = forward(hidden[:, positions], *arguments)
         if not isinstance(output, Tensor):
             return forward(hidden, *arguments)
-        return output.new_zeros(hidden.shape).index_copy(1, needed, output)
+        return output.new_zeros(hidden.shape).index_copy(1, positions, output)
 
     part.forward = narrow
     try:
@@ -342,6 +345,6 @@ def _narrowed(model: PreTrainedModel, needed: Tensor) -> Iterator[None]:
 ALL_ATTENTION_FUNCTIONS.register(ATTENTION, _attend)
 
 
-def _parts(model: PreTrainedModel) -> tuple[nn.Module, nn.Module]:
+def _backbone_and_head(model: PreTrainedModel) -> tuple[nn.Module, nn.Module]:
     """The backbone and the output layer."""
     return model.get_decoder(), model.get_output_embeddings()

@@ -50,8 +50,7 @@ class FullCopy:
         """The copy. Raises TrainingError in a process without one."""
         if self._model is None:
             raise TrainingError(
-                "this process has no full copy of the model; use it in the first process only "
-                "(``first_process_only``)"
+                "this process has no full copy of the model; use it in the first process only (``Rank0Calls``)"
             )
         return self._model
 
@@ -59,36 +58,30 @@ class FullCopy:
         """Updates the copy to the current weights; a collective call."""
         if self._world is None:
             return
-        copied = {} if self._model is None else weight_tensors(self._model)
+        copies = {} if self._model is None else weight_tensors(self._model)
         with torch.no_grad():
             for name, tensor in weight_tensors(self._trained).items():
                 full = full_tensor(tensor)
-                if name in copied:
-                    copied[name].copy_(full)
+                if name in copies:
+                    copies[name].copy_(full)
 
 
 def frozen_scorer(trainer: Trainer) -> Scorer:
     """A scorer with the current weights, frozen: the reference of a KL term.
 
-    Costs one more copy of the weights, sharded if the model is.
+    Costs one more copy of the weights. A sharded model cannot be copied: its frozen weights, also sharded, are
+    swapped in for each pass.
     """
     if trainer.world is None:
         return Trainer(deepcopy(trainer.model), trainer.settings).score
-    return _SwappedWeights(trainer).score
+    frozen = copy_tensors(weight_tensors(trainer.model))
 
-
-class _SwappedWeights:
-    """Scores a sharded model, which cannot be copied, by swapping in the frozen weights for each pass."""
-
-    def __init__(self, trainer: Trainer) -> None:
-        self._trainer = trainer
-        self._frozen = copy_tensors(weight_tensors(trainer.model))
-
-    def score(self, rows: Sequence[TrainingRow], /) -> Sequence[FloatArray]:
-        model = self._trainer.model
-        current = copy_tensors(weight_tensors(model))
-        restore_weights(model, self._frozen)
+    def score(rows: Sequence[TrainingRow], /) -> Sequence[FloatArray]:
+        current = copy_tensors(weight_tensors(trainer.model))
+        restore_weights(trainer.model, frozen)
         try:
-            return self._trainer.score(rows)
+            return trainer.score(rows)
         finally:
-            restore_weights(model, current)
+            restore_weights(trainer.model, current)
+
+    return score

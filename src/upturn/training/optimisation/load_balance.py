@@ -10,16 +10,16 @@ from collections.abc import Callable, Sequence
 from upturn.training.optimisation.batch import MicroBatch, padded_batch
 from upturn.training.row import TrainingRow
 
-_WIDER = 1.25
+_BUDGET_GROWTH = 1.25
 """Growth of the token budget until there are at most as many micro-batches as ranks: rollouts are not split."""
 
 
-def balanced(sizes: Sequence[int], ranks: int) -> list[list[int | None]]:
-    """The micro-batches of each rank, by round; None = none, in the last round only.
+def balance(sizes: Sequence[int], ranks: int) -> list[list[int | None]]:
+    """The index of each rank's micro-batch, by round; None = none, in the last round only.
 
     ``sizes``: computed positions of the micro-batches. They are sorted by size and cut into rounds, which minimises
     the sum over rounds of the largest; within a round, the rank with the least work so far gets the largest. Every
-    micro-batch is assigned once, all ranks have the same number of rounds, and ties go by index: a pure function.
+    micro-batch is assigned once, all ranks have the same number of rounds, and ties go by index.
     """
     order = sorted(range(len(sizes)), key=lambda index: (-sizes[index], index))
     assignments: list[list[int | None]] = [[] for _ in range(ranks)]
@@ -39,7 +39,7 @@ def split_for_ranks(
     """``batches(max_tokens)``, or smaller ones where those are fewer than the ranks: then at most one per rank.
 
     ``batches`` returns the rows as micro-batches of at most that many positions. Rows of one rollout cannot be
-    divided, so a rank may remain without one.
+    divided, so a rank may have none.
     """
     largest = batches(max_tokens)
     if not 0 < len(largest) < ranks:
@@ -50,7 +50,7 @@ def split_for_ranks(
         smaller = batches(budget)
         if len(smaller) <= ranks:
             return smaller
-        budget = math.ceil(_WIDER * budget)
+        budget = math.ceil(_BUDGET_GROWTH * budget)
     return largest
 
 

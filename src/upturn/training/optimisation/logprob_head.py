@@ -1,4 +1,4 @@
-"""Reads hidden states: log-probabilities of given tokens without holding all logits, or values of a critic.
+"""Outputs from hidden states: log-probabilities of given tokens without holding all logits, or a critic's values.
 
 Letters: U predictions, d hidden size, V vocabulary, C predictions of one chunk.
 """
@@ -33,13 +33,14 @@ def chosen_logprobs(
     runs under activation checkpointing. The backward pass can be run once.
     """
     chunks = 1 if hidden.device.type == "cpu" else _DEVICE_CHUNKS
-    rows = max(1, chunks * chunk_numbers // _vocabulary(head))
+    weight: Any = head.weight  # every output layer of transformers has one, adapters forward it
+    rows = max(1, chunks * chunk_numbers // len(weight))
     bias: Tensor | None = getattr(head, "bias", None)
     if type(head) is nn.Linear and bias is None and not head._forward_hooks:
         apply: Callable[..., Tensor] = _ChosenLogprobs.apply  # untyped in torch
-        return apply(hidden, head.weight, targets, rows)
+        return apply(hidden, weight, targets, rows)
     parts = [
-        checkpoint(_plain, head, part, chosen, use_reentrant=False)
+        checkpoint(_plain_logprobs, head, part, chosen, use_reentrant=False)
         for part, chosen in zip(hidden.split(rows), targets.split(rows), strict=True)
     ]
     return torch.cat(parts)
@@ -55,12 +56,7 @@ def state_values(head: nn.Module, hidden: Tensor, targets: Tensor) -> Tensor:  #
     return output.sum(dim=1)  # of one number; FSDP2 warns of views
 
 
-def _vocabulary(head: nn.Module) -> int:
-    weight: Any = head.weight  # every output layer of transformers has one, adapters forward it
-    return int(weight.shape[0])
-
-
-def _plain(head: nn.Module, hidden: Tensor, targets: Tensor) -> Tensor:
+def _plain_logprobs(head: nn.Module, hidden: Tensor, targets: Tensor) -> Tensor:
     return -nn.functional.cross_entropy(head(hidden).float(), targets, reduction="none")
 
 
@@ -75,43 +71,43 @@ class _ChosenLogprobs(torch.autograd.Function):
         targets: Tensor,
         rows: int,
     ) -> Tensor:
-        hidden, weight = _cast(hidden), _cast(weight)
-        summed = torch.empty(len(hidden), dtype=torch.float32, device=hidden.device)
-        chosen = torch.empty_like(summed)
+        hidden, weight = _autocast(hidden), _autocast(weight)
+        log_sums = torch.empty(len(hidden), dtype=torch.float32, device=hidden.device)
+        chosen = torch.empty_like(log_sums)
         kept: list[Tensor] = []
         free = KEPT_NUMBERS if any(ctx.needs_input_grad) else 0
         for part in _chunks(len(hidden), rows):
             logits = (hidden[part] @ weight.T).float()
             chosen[part] = logits.gather(1, targets[part, None])[:, 0]
-            summed[part] = _softmax_(logits)
+            log_sums[part] = _softmax_(logits)
             if logits.numel() <= free:
                 free -= logits.numel()
                 kept.append(logits)
             else:
                 free = 0  # only a prefix of the chunks is kept
-        ctx.save_for_backward(hidden, weight, targets, summed)
+        ctx.save_for_backward(hidden, weight, targets, log_sums)
         ctx.rows, ctx.kept = rows, kept
-        return chosen - summed
+        return chosen - log_sums
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        hidden, weight, targets, summed = ctx.saved_tensors
-        (above,) = gradients
+        hidden, weight, targets, log_sums = ctx.saved_tensors
+        (gradient,) = gradients
         d_hidden = torch.empty_like(hidden)
         is_trained = ctx.needs_input_grad[1]  # False where only an adapter is trained
         d_weight = torch.zeros(weight.shape, dtype=torch.float32, device=weight.device) if is_trained else None
         kept, ctx.kept = ctx.kept, []
         for index, part in enumerate(_chunks(len(hidden), ctx.rows)):
-            # d log p[target] / d logits = 1[target] − p
             if index < len(kept):
-                share = kept[index]
+                probabilities = kept[index]
             else:
-                share = (hidden[part] @ weight.T).float().sub_(summed[part, None]).exp_()
-            share.mul_(-above[part, None]).scatter_add_(1, targets[part, None], above[part, None])
-            share = share.to(weight.dtype)
-            torch.mm(share, weight, out=d_hidden[part])
+                probabilities = (hidden[part] @ weight.T).float().sub_(log_sums[part, None]).exp_()
+            above, chosen = gradient[part, None], targets[part, None]
+            # d log p[target] / d logits = 1[target] − p
+            d_logits = probabilities.mul_(-above).scatter_add_(1, chosen, above).to(weight.dtype)
+            torch.mm(d_logits, weight, out=d_hidden[part])
             if d_weight is not None:
-                _add_product_(d_weight, share.T, hidden[part])
+                _add_product_(d_weight, d_logits.T, hidden[part])
         return d_hidden, d_weight, None, None
 
 
@@ -128,14 +124,14 @@ def _softmax_(logits: Tensor) -> Tensor:
 
 
 def _add_product_(total: Tensor, left: Tensor, right: Tensor) -> None:
-    """Adds ``left @ right``, of whatever type, to a float32 total."""
+    """Adds ``left @ right``, of any type, to a float32 total."""
     if left.dtype == total.dtype:
         total.addmm_(left, right)
     else:
         total.add_(left @ right)
 
 
-def _cast(values: Tensor) -> Tensor:
-    """To the type of autocast, where that is on."""
+def _autocast(values: Tensor) -> Tensor:
+    """The values in autocast's type, where that is enabled."""
     kind = values.device.type
     return values.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else values

@@ -1,9 +1,9 @@
 """Estimates the memory of a training run from the model's shape, before it starts. Does not load torch.
 
-It counts what autograd keeps for a Llama-family decoder with this package's tree or padded pass, not the memory of
-libraries or the allocator's reserve. It is within a third of the peak memory of real steps (tests) with an
-allocator that returns freed memory. glibc's keeps more: on a CPU a step used up to 1.3 times the estimate, with
-activation checkpointing up to 2.8 times.
+It counts the tensors that autograd keeps for a Llama-family decoder with this package's tree or padded pass, not
+the memory of libraries or the allocator's reserve. It is within a third of the peak memory of real steps (tests)
+with an allocator that returns freed memory. glibc's keeps more: on a CPU a step used up to 1.3 times the estimate,
+with activation checkpointing up to 2.8 times.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _FLOAT = 4
 """Bytes of one number in float32."""
 _ADAM = 2
-"""State numbers of AdamW per trained parameter."""
+"""Numbers in AdamW's state per trained parameter."""
 _KEPT_PROBABILITIES = 1 << 26
 """Equal to ``logprob_head.KEPT_NUMBERS``, whose module loads torch."""
 
@@ -26,13 +26,13 @@ class ModelShape:
 
     parameters: int
     trained: int
-    """Trained parameters; fewer with adapters."""
+    """Trained parameters: all, or those of the adapter."""
     layers: int
     width: int
     inner: int
     """Inside the feed-forward part."""
     key_value: int
-    """Width of all keys of one token: key-value heads times their size."""
+    """Width of one token's keys: key-value heads times their size."""
     vocabulary: int
     context: int
     """The longest sequence in tokens."""
@@ -43,11 +43,11 @@ class Memory:
     """Bytes."""
 
     weights: int
-    """The model, and copies of it that a run keeps."""
+    """The model and a run's copies of it."""
     optimiser: int
     """Gradients and AdamW's state."""
     activations: int
-    """Of one micro-batch."""
+    """Activations of one micro-batch."""
     head: int
     """Probabilities of one micro-batch's written tokens."""
     cache: int
@@ -59,7 +59,7 @@ class Memory:
         return self.weights + self.optimiser + self.activations + self.head + self.cache
 
 
-def shape_of(model: "PreTrainedModel") -> ModelShape:
+def model_shape(model: "PreTrainedModel") -> ModelShape:
     """The model's sizes, from its configuration and its parameters."""
     config: Any = model.config.get_text_config()  # configurations of transformers are open-ended
     heads = config.num_attention_heads
@@ -77,7 +77,7 @@ def shape_of(model: "PreTrainedModel") -> ModelShape:
     )
 
 
-def memory(
+def estimate_memory(
     shape: ModelShape,
     *,
     micro_batch_tokens: int,

@@ -20,7 +20,7 @@ from upturn.training.losses import k3
 from upturn.training.policy_settings import MismatchSettings
 from upturn.training.row import FloatArray, IntArray
 
-_LARGEST = 20.0
+_MAX_LOG_RATIO = 20.0
 """Log-ratios are clamped to ± this before exp: e²⁰ is 5·10⁸, beyond every bound in use (verl's value)."""
 
 Floats = NDArray[np.float64]
@@ -50,7 +50,7 @@ class Mismatch(NamedTuple):
 
 
 def mismatch(tokens: WrittenLogprobs, settings: MismatchSettings) -> Mismatch:
-    """Corrections by the settings (1 each when they only measure), and metrics of the mismatch.
+    """Corrections by the settings (all 1 when they only measure), and metrics of the mismatch.
 
     Metrics over the included tokens: ``mismatch_weight_mean`` and ``_max`` of w per token, ``mismatch_ess``
     (effective share of the sample, (Σw)²/(n·Σw²), in (0, 1]), ``mismatch_kl`` (KL(sampler ‖ trainer) per token, the
@@ -62,17 +62,17 @@ def mismatch(tokens: WrittenLogprobs, settings: MismatchSettings) -> Mismatch:
     old, sampler = np.where(mask, tokens.old, 0.0), np.where(mask, tokens.sampler, 0.0)
     logs = old.astype(np.float64) - sampler
     weights = _weights(logs, tokens.sequences, settings)
-    kept = _kept(logs, tokens.sequences, mask, settings) & mask
-    corrections = np.where(kept, weights, 0.0)
-    ratios = _exp(logs)[mask]
+    is_kept = _mask(logs, tokens.sequences, mask, settings) & mask
+    corrections = np.where(is_kept, weights, 0.0)
+    ratios = _clamped_exp(logs)[mask]
     return Mismatch(
         corrections.astype(np.float32),
         {
             "mismatch_weight_mean": float(ratios.mean()),
             "mismatch_weight_max": float(ratios.max()),
             "mismatch_ess": float(ratios.sum() ** 2 / (len(ratios) * np.square(ratios).sum())),
-            "mismatch_kl": float(k3(logs, _exp(logs))[mask].mean()),
-            "mismatch_masked": float(1 - kept[mask].mean()),
+            "mismatch_kl": float(k3(logs, _clamped_exp(logs))[mask].mean()),
+            "mismatch_masked": float(1 - is_kept[mask].mean()),
         },
     )
 
@@ -87,41 +87,43 @@ def _weights(logs: Floats, sequences: IntArray, settings: MismatchSettings) -> F
         case "token":
             chosen = logs
         case "sequence":
-            chosen = _sums(logs, sequences)[sequences]
+            chosen = _sequence_sums(logs, sequences)[sequences]
         case _:
             assert_never(settings.weight)
     cap = math.inf if settings.weight_cap is None else settings.weight_cap
-    return np.minimum(_exp(chosen), cap)
+    return np.minimum(_clamped_exp(chosen), cap)
 
 
-def _kept(logs: Floats, sequences: IntArray, mask: Bools, settings: MismatchSettings) -> Bools:
+def _mask(logs: Floats, sequences: IntArray, mask: Bools, settings: MismatchSettings) -> Bools:
     """True for tokens that are kept. Bounds are inclusive."""
-    lengths = np.maximum(_sums(mask.astype(np.float64), sequences), 1.0)
+    lengths = np.maximum(_sequence_sums(mask.astype(np.float64), sequences), 1.0)
     match settings.mask:
         case "none":
             return np.ones(len(logs), dtype=np.bool_)
         case "token":
-            return _within(logs, settings)
+            return _is_within(logs, settings)
         case "sequence":
-            return _within(_sums(logs, sequences), settings)[sequences]
+            return _is_within(_sequence_sums(logs, sequences), settings)[sequences]
         case "geometric":
-            return _within(_sums(logs, sequences) / lengths, settings)[sequences]
+            return _is_within(_sequence_sums(logs, sequences) / lengths, settings)[sequences]
         case "k3":
             assert settings.mask_high is not None
-            return (_sums(k3(logs, _exp(logs)), sequences) / lengths <= settings.mask_high)[sequences]
+            return (_sequence_sums(k3(logs, _clamped_exp(logs)), sequences) / lengths <= settings.mask_high)[
+                sequences
+            ]
         case _:
             assert_never(settings.mask)
 
 
-def _within(logs: Floats, settings: MismatchSettings) -> Bools:
+def _is_within(logs: Floats, settings: MismatchSettings) -> Bools:
     assert settings.mask_low is not None and settings.mask_high is not None
     return (logs >= math.log(settings.mask_low)) & (logs <= math.log(settings.mask_high))
 
 
-def _sums(values: Floats, sequences: IntArray) -> Floats:
+def _sequence_sums(values: Floats, sequences: IntArray) -> Floats:
     """``(S,)``: the sum over each sequence's tokens."""
     return np.asarray(np.bincount(sequences, weights=values), dtype=np.float64)
 
 
-def _exp(logs: Floats) -> Floats:
-    return np.exp(np.clip(logs, -_LARGEST, _LARGEST))
+def _clamped_exp(logs: Floats) -> Floats:
+    return np.exp(np.clip(logs, -_MAX_LOG_RATIO, _MAX_LOG_RATIO))

@@ -1,4 +1,4 @@
-"""Whether a model can be trained here, and whether shared prefixes can be computed once for it.
+"""Checks whether a model can be trained here, and whether shared prefixes can be computed once for it.
 
 Pure functions of a model's class, configuration and modules. Other properties, such as capped attention scores, are
 detected by the verification against the padded pass (``upturn.training.optimisation.forward``).
@@ -39,7 +39,7 @@ def refuse_random(model: PreTrainedModel) -> None:
 
 
 def random_parts(model: PreTrainedModel) -> Iterator[RandomPart]:
-    """Active dropout modules, then settings that make a model's code drop out, skip layers or add noise."""
+    """Active dropout modules, then settings for dropout, skipped layers or noise in a model's code."""
     for name, module in model.named_modules():
         if isinstance(module, nn.Dropout) and module.p:
             yield RandomPart(name, float(module.p))
@@ -56,18 +56,18 @@ def tree_unsupported_reason(model: PreTrainedModel, longest: int) -> str | None:
     Only attention separates the branches of a tree: any other path between tokens would leak one rollout into
     another.
     """
-    recurrent = _recurrent(model)
+    recurrent = _recurrent_part(model)
     if recurrent is not None:
         return f"{recurrent} carries information between tokens outside attention"
     if not getattr(model, "_supports_attention_backend", False):
         return "its attention cannot be replaced (it does not use the attention functions of transformers)"
-    window = _window(model)
+    window = _narrowest_window(model)
     if window is not None and window < longest:
         return f"it attends to a window of {window} tokens only, and there are rows of {longest}"
     return None
 
 
-def _recurrent(model: PreTrainedModel) -> str | None:
+def _recurrent_part(model: PreTrainedModel) -> str | None:
     """The first part with recurrent state; None = none."""
     kinds = [kind for kind in getattr(model.config, "layer_types", None) or () if kind not in _ATTENTION]
     if kinds:
@@ -79,7 +79,7 @@ def _recurrent(model: PreTrainedModel) -> str | None:
     return f"{type(model).__name__}'s state" if getattr(model, "_is_stateful", False) else None
 
 
-def _window(model: PreTrainedModel) -> int | None:
+def _narrowest_window(model: PreTrainedModel) -> int | None:
     """The narrowest attention window of a layer in tokens; None = unlimited."""
     config: Any = model.config
     kinds = set(getattr(config, "layer_types", None) or ())

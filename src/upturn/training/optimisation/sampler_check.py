@@ -81,12 +81,11 @@ def rescore(
     if not rows:
         return Rescored(0, float("nan"), 0.0, 0.0)
     gaps = [_gaps(row, scored) for row, scored in zip(rows, scorer(rows), strict=True)]
-    all_gaps = np.concatenate(gaps)
-    result = Rescored(
-        len(all_gaps), float(all_gaps.mean()), float(all_gaps.max()), float((all_gaps > settings.far_gap).mean())
-    )
+    tokens = np.concatenate(gaps)
+    far_share = float((tokens > settings.far_gap).mean())
+    result = Rescored(len(tokens), float(tokens.mean()), float(tokens.max()), far_share)
     if not (result.mean_gap <= settings.mean_gap and result.far_share <= settings.far_share):
-        raise TrainingError(_failure(rows, gaps, result, settings))
+        raise TrainingError(_failure_message(rows, gaps, result, settings))
     return result
 
 
@@ -107,7 +106,7 @@ def _gaps(row: TrainingRow, scored: FloatArray) -> FloatArray:
     return gaps
 
 
-def _failure(
+def _failure_message(
     rows: Sequence[TrainingRow], gaps: Sequence[FloatArray], result: Rescored, settings: RescoringSettings
 ) -> str:
     worst = max(range(len(rows)), key=lambda index: float(gaps[index].max()))

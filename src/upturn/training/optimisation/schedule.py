@@ -37,19 +37,19 @@ class IterationSchedule:
 
     def __init__(self, decay: Decay, iterations: int, warmup_steps: int) -> None:
         self.iteration = 0
-        """The current iteration, from 0; updated by ``noted`` or the caller."""
+        """The current iteration, from 0; updated by ``follow`` or the caller."""
         self._decay: Decay = decay
         self._iterations = iterations
         self._warmup_steps = warmup_steps
 
-    def noted(self, collect: Callable[[int], ResultT]) -> Callable[[int], ResultT]:
-        """Wraps ``collect`` so that the schedule is updated before the steps of every iteration."""
+    def follow(self, collect: Callable[[int], ResultT]) -> Callable[[int], ResultT]:
+        """Wraps ``collect``, which starts an iteration, so that it also updates the schedule."""
 
-        def noting(iteration: int, /) -> ResultT:
+        def wrapped(iteration: int, /) -> ResultT:
             self.iteration = iteration
             return collect(iteration)
 
-        return noting
+        return wrapped
 
     def __call__(self, step: int) -> float:
         """For the step after ``step`` steps, in the current iteration."""

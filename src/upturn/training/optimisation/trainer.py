@@ -1,6 +1,6 @@
 """The optimiser step of every algorithm: rows in, one AdamW step and its metrics out.
 
-It works on streams of rows, not algorithms; ``forward`` computes the log-probabilities. For a sharded model each
+It works on streams of rows, not on algorithms; ``forward`` computes the log-probabilities. For a sharded model each
 process computes its share of the micro-batches, and all report the same metrics. Dropout is refused: it would make
 the trainer a different policy than the sampler, and resuming inexact.
 """
@@ -21,11 +21,11 @@ from transformers import PreTrainedModel
 from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.models.engine import full_tensor
-from upturn.training.distributed import all_gather, sharded_like, world_of
-from upturn.training.loss import TokenBatch, TokenStatistics, quiet
+from upturn.training.distributed import all_gather, shard_like, world_of
+from upturn.training.loss import TokenBatch, apply_mask
 from upturn.training.optimisation.batch import MicroBatch
 from upturn.training.optimisation.forward import Forward
-from upturn.training.optimisation.load_balance import balanced, smallest_batch, split_for_ranks
+from upturn.training.optimisation.load_balance import balance, smallest_batch, split_for_ranks
 from upturn.training.optimisation.logprob_head import Read, chosen_logprobs
 from upturn.training.optimisation.model_support import refuse_random
 from upturn.training.optimisation.schedule import warmup_factor
@@ -74,17 +74,8 @@ class _Tally:
     counts: dict[str, float] = field(default_factory=dict)
     maxima: dict[str, float] = field(default_factory=dict)
 
-    def report(self, seen: TokenStatistics, written: int) -> None:
-        """Adds an objective's statistics of a micro-batch with that many written tokens."""
-        count = float(written) if seen.counted is None else seen.counted
-        for name, value in seen.sums.items():
-            self.sums[name] = self.sums.get(name, 0.0) + value
-            self.counts[name] = self.counts.get(name, 0.0) + count
-        for name, value in seen.maxima.items():
-            self.maxima[name] = max(self.maxima.get(name, value), value)
-
     def add(self, other: "_Tally") -> None:
-        """Adds another process's sums of the same step."""
+        """Adds the sums of further micro-batches of the same step."""
         self.loss += other.loss
         self.logical_tokens += other.logical_tokens
         self.needed_tokens += other.needed_tokens
@@ -140,24 +131,24 @@ class Trainer:
         Raises TrainingError, with the weights untouched, for empty streams and for a loss that is not finite.
         """
         started = time.perf_counter()
-        _refuse_empty(minibatch)
+        _check_minibatch(minibatch)
         self.model.train()
         self.optimiser.zero_grad(set_to_none=True)
         tally = _Tally()
         fallbacks = self.forward.fallbacks
         for stream in minibatch:
-            for batch in self._own_batches(stream.rows):
+            for batch in self._local_batches(stream.rows):
                 if batch is None:
                     self._dummy_backward(stream.rows)
                 else:
-                    self._backward(stream, batch, tally)
-        tally = self._total(tally)
+                    tally.add(self._backward(stream, batch))
+        tally = self._sum_over_ranks(tally)
         norm = nn.utils.clip_grad_norm_(self.parameters, self.settings.max_grad_norm)
         grad_norm = float(full_tensor(norm))
         if not (math.isfinite(grad_norm) and math.isfinite(tally.loss)):
             raise TrainingError(
                 f"step {self.steps + 1} has loss {tally.loss!r} and gradient norm {grad_norm!r}; the weights are "
-                "left as they were. Lower the learning rate, or look for log-probs of another model in the rows"
+                "unchanged. Lower the learning rate, or look for log-probs of another model in the rows"
             )
         learning_rate = self.settings.learning_rate * self._factor(self.steps)
         for group in self.optimiser.param_groups:
@@ -184,18 +175,18 @@ class Trainer:
     def score(self, rows: Sequence[TrainingRow]) -> list[FloatArray]:
         """``(A,)`` for each row: log π of its written tokens under the current weights, without gradient."""
         index_of = {id(row): index for index, row in enumerate(rows)}
-        own: dict[int, FloatArray] = {}
+        local: dict[int, FloatArray] = {}
         self.model.train()  # as in ``step``; there is no dropout, and nothing else differs
-        for batch in self._own_batches(rows):
+        for batch in self._local_batches(rows):
             if batch is None:
                 self._dummy_backward(rows)
                 continue
-            with self.forward.computing(batch):
+            with self.forward.prepare(batch):
                 logprobs = self.forward.logprobs(batch).cpu().numpy()
             ends = np.cumsum([len(row.positions) for row in batch.rows])
             for row, part in zip(batch.rows, np.split(logprobs, ends[:-1]), strict=True):
-                own[index_of[id(row)]] = part
-        scored = {index: part for share in all_gather(self.world, own) for index, part in share.items()}
+                local[index_of[id(row)]] = part
+        scored = {index: part for share in all_gather(self.world, local) for index, part in share.items()}
         return [scored[index_of[id(row)]] for row in rows]
 
     def state(self) -> dict[str, Tensor]:
@@ -207,7 +198,7 @@ class Trainer:
         }
 
     def parameter_of(self, name: str) -> Tensor | None:
-        """The parameter whose layout a tensor of ``state`` has; None = it is a number."""
+        """The parameter with the layout of this tensor of ``state``; None = the tensor is a number."""
         index, key = name.split(".", 1)
         return None if key == "step" else self.parameters[int(index)]
 
@@ -217,12 +208,12 @@ class Trainer:
         for name, value in tensors.items():
             index, key = name.split(".", 1)
             like = self.parameter_of(name)
-            state.setdefault(int(index), {})[key] = value if like is None else sharded_like(value, like)
+            state.setdefault(int(index), {})[key] = value if like is None else shard_like(value, like)
         groups: Any = self.optimiser.state_dict()["param_groups"]
         self.optimiser.load_state_dict({"state": state, "param_groups": groups})
         self.steps = steps
 
-    def _own_batches(self, rows: Sequence[TrainingRow]) -> list[MicroBatch | None]:
+    def _local_batches(self, rows: Sequence[TrainingRow]) -> list[MicroBatch | None]:
         """The micro-batches of this process; None = a round without one, with a dummy pass."""
         world, budget = self.world, self.settings.micro_batch_tokens
         if world is None:
@@ -241,28 +232,28 @@ class Trainer:
                 "nothing (slower, same result): use larger minibatches or fewer processes",
                 stacklevel=3,
             )
-        own = balanced([batch.input_ids.size for batch in all_batches], world.size)[world.rank]
-        return [None if index is None else all_batches[index] for index in own]
+        indices = balance([batch.input_ids.size for batch in all_batches], world.size)[world.rank]
+        return [None if index is None else all_batches[index] for index in indices]
 
     def _dummy_backward(self, rows: Sequence[TrainingRow]) -> None:
         """A pass that adds exactly 0 to every gradient: the other ranks need this rank's shards of the weights."""
         batch = smallest_batch(rows)
-        with self.forward.computing(batch):
+        with self.forward.prepare(batch):
             logprobs = self.forward.logprobs(batch)
             if torch.is_grad_enabled():
-                quiet(logprobs, torch.zeros_like(logprobs, dtype=torch.bool)).sum().backward()
+                apply_mask(logprobs, torch.zeros_like(logprobs, dtype=torch.bool)).sum().backward()
 
-    def _total(self, own: _Tally) -> _Tally:
+    def _sum_over_ranks(self, local: _Tally) -> _Tally:
         """The step's tally summed over all processes in rank order, so that all have the same."""
         if self.world is None:
-            return own
+            return local
         total = _Tally()
-        for tally in all_gather(self.world, own):
+        for tally in all_gather(self.world, local):
             total.add(tally)
         return total
 
-    def _backward(self, stream: Stream, batch: MicroBatch, tally: _Tally) -> None:
-        with self.forward.computing(batch):
+    def _backward(self, stream: Stream, batch: MicroBatch) -> _Tally:
+        with self.forward.prepare(batch):
             logprobs = self.forward.logprobs(batch)
             device, written = logprobs.device, batch.written
             weights = torch.from_numpy(written.weights).to(device)
@@ -281,17 +272,22 @@ class Trainer:
             loss = (stream.objective.losses(tokens) * scales).sum() / stream.denominator
             loss.backward()
         statistics = stream.objective.statistics(tokens._replace(logprobs=logprobs.detach()))
-        tally.report(statistics, batch.written.targets.size)
-        tally.loss += float(loss.detach())
-        tally.logical_tokens += batch.logical_tokens
-        tally.needed_tokens += batch.needed_tokens
-        tally.physical_tokens += batch.input_ids.size
-        tally.action_tokens += batch.written.targets.size
+        count = float(written.targets.size) if statistics.counted is None else statistics.counted
+        return _Tally(
+            float(loss.detach()),
+            batch.logical_tokens,
+            batch.needed_tokens,
+            batch.input_ids.size,
+            written.targets.size,
+            dict(statistics.sums),
+            dict.fromkeys(statistics.sums, count),
+            dict(statistics.maxima),
+        )
 
 
 @contextmanager
 def torch_threads(threads: int | None) -> Iterator[None]:
-    """Torch uses this many threads inside (None = no change); the number is restored afterwards."""
+    """Sets torch's number of threads within the context; None = no change."""
     before = torch.get_num_threads()
     if threads is not None:
         torch.set_num_threads(threads)
@@ -308,7 +304,7 @@ def _checkpoint_activations(model: Any) -> None:  # the method's name depends on
         model.gradient_checkpointing_enable({"use_reentrant": False})
 
 
-def _refuse_empty(minibatch: Sequence[Stream]) -> None:
+def _check_minibatch(minibatch: Sequence[Stream]) -> None:
     if not any(stream.rows for stream in minibatch):
         raise TrainingError("a minibatch without rows cannot be trained on; skip it")
     for stream in minibatch:

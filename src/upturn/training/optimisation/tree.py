@@ -46,7 +46,7 @@ class PackedRows(NamedTuple):
 
 
 class _Branch(NamedTuple):
-    """Sorted rows ``low:high`` with a common prefix of length ``depth``, to be placed below ``parent``."""
+    """Sorted rows ``low:high`` with a common prefix of length ``depth``, to be added below the node ``parent``."""
 
     low: int
     high: int
@@ -88,9 +88,9 @@ class _Builder:
         self.depths: list[int] = []
         self.parents: list[int] = []
         self.nodes_of: list[list[int]] = [[] for _ in rows]
-        waiting = [_Branch(0, len(rows), 0, -1)]
-        while waiting:
-            waiting += reversed(self._grow(waiting.pop()))
+        pending = [_Branch(0, len(rows), 0, -1)]
+        while pending:
+            pending += reversed(self._grow(pending.pop()))
 
     def _grow(self, branch: _Branch) -> list[_Branch]:
         """Lays out the common run of a branch; returns the branches after it, in order."""

@@ -24,8 +24,7 @@ from torch import Tensor
 from upturn.training.optimisation.dense_attention import (
     FUSED,
     FUSED_GRADIENT,
-    Attended,
-    FullAttention,
+    Attention,
     dense,
     dense_gradient,
     heads_first,
@@ -36,9 +35,9 @@ from upturn.training.row import IntArray
 Backend = Literal["streamed", "flex", "by_node"]
 
 CHUNK = 192
-"""Tokens of a node in one causal call. The kernel computes much of what a causal mask hides, but nothing in vain
-for dense blocks, so a long node is split into a chain: a sixth faster for nodes of 1,000 tokens; 1,024 to 256
-tokens gain less, 128 lose to the number of calls."""
+"""Tokens of a node in one causal call. The kernel computes much of what a causal mask hides, but no masked score of
+dense blocks, so a long node is split into a chain: a sixth faster for nodes of 1,000 tokens; with 256 to 1,024
+tokens it gains less, with 128 there are too many calls."""
 _WASTE = 1.25
 """Padded tokens per real one up to which nodes of different length are computed together."""
 
@@ -54,21 +53,21 @@ class _Block(NamedTuple):
     stop: int
 
 
-class _Needed(NamedTuple):
-    """The n queries whose result is used, in the last layer."""
+class _Predictors(NamedTuple):
+    """The n queries whose result is used in the last layer."""
 
     queries: Tensor
     """``(n,)``, ascending."""
     ranges: tuple[slice, ...]
-    """For each reach: its range among the n."""
+    """The range among the n of each parent's descendants."""
 
 
-class _Reach(NamedTuple):
-    """A chunk ``start:stop`` of a node, and the queries ``stop:reach`` after it, which attend to all its keys."""
+class _Chunk(NamedTuple):
+    """A chunk ``start:stop`` of a node; the queries ``stop:subtree_stop`` after it attend to all its keys."""
 
     start: int
     stop: int
-    reach: int
+    subtree_stop: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,10 +78,10 @@ class TreeAttention:
     backend: Backend
     blocks: tuple[_Block, ...]
     """For ``streamed``; empty for the others."""
-    reaches: tuple[_Reach, ...]
-    """For ``streamed``, from the roots down."""
-    needed: _Needed | None
-    """For ``streamed``; None = all queries are needed, or the backend computes all anyway."""
+    parents: tuple[_Chunk, ...]
+    """For ``streamed``: the chunks with descendants, from the roots down."""
+    predictors: _Predictors | None
+    """For ``streamed``; None = all queries are used, or the backend computes all anyway."""
     visible: tuple[Tensor, ...]
     """For ``by_node``: the tokens that each node attends to, in order. Empty for the others."""
     block_mask: object
@@ -93,13 +92,13 @@ class TreeAttention:
     ) -> Tensor:
         """``(1, N, H, D)`` from queries ``(1, H, N, D)`` and keys and values ``(1, K, N, D)``.
 
-        ``is_last``: in the last layer only needed queries are used; the result for the others is finite, and
-        their gradient must be 0.
+        ``is_last``: in the last layer only predictors are used; the result for other queries is finite, and their
+        gradient must be 0.
         """
         match self.backend:
             case "streamed":
                 apply: Callable[..., Tensor] = _Streamed.apply  # untyped in torch
-                return apply(query, key, value, _Call(self, scaling, self.needed if is_last else None))
+                return apply(query, key, value, _Call(self, scaling, self.predictors if is_last else None))
             case "flex":
                 return _flex(query, key, value, scaling=scaling, block_mask=self.block_mask)
             case "by_node":
@@ -107,9 +106,9 @@ class TreeAttention:
 
 
 def tree_attention(
-    tree: TokenTree, backend: Backend, device: torch.device, *, needed: IntArray | None = None
+    tree: TokenTree, backend: Backend, device: torch.device, *, predictors: IntArray | None = None
 ) -> TreeAttention:
-    """Prepares a backend for a tree; ``needed``: tokens whose last hidden state is used, ascending; None = all.
+    """Prepares a backend for a tree; ``predictors``: tokens whose last hidden state is used, ascending; None = all.
 
     Raises ValueError for ``streamed`` anywhere but on a CPU.
     """
@@ -117,44 +116,42 @@ def tree_attention(
         if device.type != "cpu":
             raise ValueError(f"backend 'streamed' runs on a CPU only, the model is on {device}; use 'flex'")
         chunks = _chunks(tree)
-        reaches = tuple(chunk for chunk in chunks if chunk.reach > chunk.stop)
-        return TreeAttention(tree, backend, tuple(_blocks(chunks)), reaches, _needed(needed, reaches), (), None)
+        parents = tuple(chunk for chunk in chunks if chunk.subtree_stop > chunk.stop)
+        ranges = None if predictors is None else _predictor_ranges(predictors, parents)
+        return TreeAttention(tree, backend, tuple(_blocks(chunks)), parents, ranges, (), None)
     if backend == "flex":
         return TreeAttention(tree, backend, (), (), None, (), _block_mask(tree, device))
     visible = tuple(torch.from_numpy(tokens).to(device) for tokens in visible_tokens(tree))
     return TreeAttention(tree, backend, (), (), None, visible, None)
 
 
-def _needed(queries: IntArray | None, reaches: Sequence[_Reach]) -> _Needed | None:
-    if queries is None:
-        return None
-    first = np.searchsorted(queries, [reach.stop for reach in reaches])
-    last = np.searchsorted(queries, [each.reach for each in reaches])
+def _predictor_ranges(queries: IntArray, parents: Sequence[_Chunk]) -> _Predictors:
+    first = np.searchsorted(queries, [chunk.stop for chunk in parents])
+    last = np.searchsorted(queries, [chunk.subtree_stop for chunk in parents])
     ranges = (slice(start, stop) for start, stop in zip(first.tolist(), last.tolist(), strict=True))
-    return _Needed(torch.from_numpy(queries), tuple(ranges))
+    return _Predictors(torch.from_numpy(queries), tuple(ranges))
 
 
 def visible_tokens(tree: TokenTree) -> list[IntArray]:
     """For each node: its ancestors' tokens from the root down, then its own."""
     visible: list[IntArray] = []
     for start, stop, parent in zip(tree.starts, tree.stops, tree.parents, strict=True):
-        own = np.arange(start, stop)
-        visible.append(own if parent < 0 else np.concatenate([visible[parent], own]))
+        tokens = np.arange(start, stop)
+        visible.append(tokens if parent < 0 else np.concatenate([visible[parent], tokens]))
     return visible
 
 
-def _chunks(tree: TokenTree) -> list[_Reach]:
+def _chunks(tree: TokenTree) -> list[_Chunk]:
     """The tree with long nodes split into chains, from the roots down."""
+    nodes = zip(tree.starts.tolist(), tree.stops.tolist(), tree.subtree_stops.tolist(), strict=True)
     return [
-        _Reach(at, min(at + CHUNK, stop), reach)
-        for start, stop, reach in zip(
-            tree.starts.tolist(), tree.stops.tolist(), tree.subtree_stops.tolist(), strict=True
-        )
+        _Chunk(at, min(at + CHUNK, stop), subtree_stop)
+        for start, stop, subtree_stop in nodes
         for at in range(start, stop, CHUNK)
     ]
 
 
-def _blocks(chunks: Sequence[_Reach]) -> list[_Block]:
+def _blocks(chunks: Sequence[_Chunk]) -> list[_Block]:
     """The chunks grouped by length, while padding stays small."""
     lengths = np.array([chunk.stop - chunk.start for chunk in chunks])
     order = np.argsort(-lengths, kind="stable")
@@ -168,12 +165,11 @@ def _blocks(chunks: Sequence[_Reach]) -> list[_Block]:
     return [_block([chunks[index] for index in order[first:last]]) for first, last in pairwise([*cuts, len(order)])]
 
 
-def _block(chunks: Sequence[_Reach]) -> _Block:
+def _block(chunks: Sequence[_Chunk]) -> _Block:
     if len(chunks) == 1:
         return _Block(None, None, chunks[0].start, chunks[0].stop)
-    starts, stops = (
-        np.array(ends)[:, None] for ends in zip(*((chunk.start, chunk.stop) for chunk in chunks), strict=True)
-    )
+    starts = np.array([chunk.start for chunk in chunks])[:, None]
+    stops = np.array([chunk.stop for chunk in chunks])[:, None]
     columns = starts + np.arange(int((stops - starts).max()))
     is_real = columns < stops
     indices = torch.from_numpy(np.minimum(columns, stops - 1))
@@ -185,7 +181,7 @@ class _Call(NamedTuple):
 
     attention: TreeAttention
     scaling: float
-    needed: _Needed | None
+    predictors: _Predictors | None
 
 
 class _Streamed(torch.autograd.Function):
@@ -199,72 +195,75 @@ class _Streamed(torch.autograd.Function):
         value: Tensor,
         call: _Call,
     ) -> Tensor:
-        attention, scaling, needed = call
+        attention, scaling, predictors = call
         q, k, v = (tensor[0].transpose(0, 1) for tensor in (query, key, value))
         output = torch.empty(q.shape, dtype=torch.float32)
-        summed = torch.empty(q.shape[:2], dtype=torch.float32)
+        lse = torch.empty(q.shape[:2], dtype=torch.float32)
         for block in attention.blocks:
-            own, own_summed = FUSED(*(_rows_of(x, block) for x in (q, k, v)), 0.0, True, scale=scaling)
-            _put(output, block, own.transpose(1, 2))
-            _put(summed, block, own_summed.transpose(1, 2))
-        used_q, used_output, used_summed = (x if needed is None else x[needed.queries] for x in (q, output, summed))
-        for (start, stop, _), below in _ranges(attention, needed):
+            block_output, block_lse = FUSED(*(_gather(x, block) for x in (q, k, v)), 0.0, True, scale=scaling)
+            _scatter(output, block, block_output.transpose(1, 2))
+            _scatter(lse, block, block_lse.transpose(1, 2))
+        used_q, used_output, used_lse = (
+            x if predictors is None else x[predictors.queries] for x in (q, output, lse)
+        )
+        for (start, stop, _), below in _descendants(attention, predictors):
             further = dense(used_q[below], k[start:stop], v[start:stop], scaling=scaling)
-            _join(used_output[below], used_summed[below], further)
-        if needed is not None:
-            output[needed.queries], summed[needed.queries] = used_output, used_summed
+            _join(used_output[below], used_lse[below], further)
+        if predictors is not None:
+            output[predictors.queries], lse[predictors.queries] = used_output, used_lse
         result = output.to(query.dtype)
-        ctx.save_for_backward(query, key, value, result, summed)
+        ctx.save_for_backward(query, key, value, result, lse)
         ctx.call = call
         return result[None]
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, output, summed = ctx.saved_tensors
+        query, key, value, output, lse = ctx.saved_tensors
         call: _Call = ctx.call
-        attention, scaling, needed = call
+        attention, scaling, predictors = call
         q, k, v = (tensor[0].transpose(0, 1) for tensor in (query, key, value))
         gradient = gradients[0][0].to(q.dtype)
         d_q, d_k, d_v = (torch.empty(x.shape, dtype=x.dtype) for x in (q, k, v))
         for block in attention.blocks:
-            received, *inputs = (_rows_of(x, block) for x in (gradient, q, k, v, output))
+            received, *inputs = (_gather(x, block) for x in (gradient, q, k, v, output))
             if block.is_real is not None:  # padded queries repeat a real one and must not count twice
                 received = received.masked_fill(~block.is_real[:, None, :, None], 0.0)
-            block_summed = _rows_of(summed[..., None], block)[..., 0]
-            parts = FUSED_GRADIENT(received, *inputs, block_summed, 0.0, True, scale=scaling)
+            block_lse = _gather(lse[..., None], block)[..., 0]
+            parts = FUSED_GRADIENT(received, *inputs, block_lse, 0.0, True, scale=scaling)
             for total, part in zip((d_q, d_k, d_v), parts, strict=True):
-                _put(total, block, part.transpose(1, 2))
-        received, used_q, used_output, used_summed = (
-            x if needed is None else x[needed.queries] for x in (gradient, q, output, summed)
+                _scatter(total, block, part.transpose(1, 2))
+        received, used_q, used_output, used_lse = (
+            x if predictors is None else x[predictors.queries] for x in (gradient, q, output, lse)
         )
-        d_used_q = d_q if needed is None else torch.zeros_like(used_q)
-        for (start, stop, _), below in _ranges(attention, needed):
-            above = slice(start, stop)
-            full = FullAttention(used_q[below], used_output[below], used_summed[below])
-            gradients_of = dense_gradient(received[below], full, k[above], v[above], scaling=scaling)
-            for total, span, part in zip((d_used_q, d_k, d_v), (below, above, above), gradients_of, strict=True):
-                total[span] += part
-        if needed is not None:
-            d_q[needed.queries] += d_used_q
+        d_used_q = d_q if predictors is None else torch.zeros_like(used_q)
+        for (start, stop, _), below in _descendants(attention, predictors):
+            full = Attention(used_output[below], used_lse[below])
+            block_inputs = (received[below], used_q[below], k[start:stop], v[start:stop])
+            part = dense_gradient(*block_inputs, full=full, scaling=scaling)
+            d_used_q[below] += part.query
+            d_k[start:stop] += part.key
+            d_v[start:stop] += part.value
+        if predictors is not None:
+            d_q[predictors.queries] += d_used_q
         return (*(x.transpose(0, 1)[None] for x in (d_q, d_k, d_v)), None)
 
 
-def _ranges(attention: TreeAttention, needed: _Needed | None) -> list[tuple[_Reach, slice]]:
-    """Each reach with the range of its queries, all or the needed ones; empty ranges are dropped."""
-    if needed is None:
-        return [(reach, slice(reach.stop, reach.reach)) for reach in attention.reaches]
-    pairs = zip(attention.reaches, needed.ranges, strict=True)
-    return [(reach, below) for reach, below in pairs if below.start < below.stop]
+def _descendants(attention: TreeAttention, predictors: _Predictors | None) -> list[tuple[_Chunk, slice]]:
+    """Each parent with the range of its descendants' queries, of all or of the predictors; none are empty."""
+    if predictors is None:
+        return [(chunk, slice(chunk.stop, chunk.subtree_stop)) for chunk in attention.parents]
+    pairs = zip(attention.parents, predictors.ranges, strict=True)
+    return [(chunk, below) for chunk, below in pairs if below.start < below.stop]
 
 
-def _rows_of(tensor: Tensor, block: _Block) -> Tensor:
+def _gather(tensor: Tensor, block: _Block) -> Tensor:
     """``(B, heads, L, D)``: a block's part of ``(N, heads, D)``."""
     if block.indices is None:
         return heads_first(tensor[block.start : block.stop])
     return tensor[block.indices].transpose(1, 2)
 
 
-def _put(target: Tensor, block: _Block, part: Tensor) -> None:
+def _scatter(target: Tensor, block: _Block, part: Tensor) -> None:
     """Writes ``(B, L, …)`` to a block's tokens in ``(N, …)``; padding is dropped."""
     if block.indices is None:
         target[block.start : block.stop] = part[0]
@@ -274,13 +273,13 @@ def _put(target: Tensor, block: _Block, part: Tensor) -> None:
         target[block.indices[block.is_real]] = part[block.is_real].to(target.dtype)
 
 
-def _join(output: Tensor, summed: Tensor, further: Attended) -> None:
+def _join(output: Tensor, lse: Tensor, further: Attention) -> None:
     """Joins attention to further keys in place: ``(L, H, D)`` outputs with their ``(L, H)`` log-sum-exp."""
-    joined = torch.logaddexp(summed, further.summed)
-    output.mul_((summed - joined).exp_()[..., None]).addcmul_(
-        further.output.to(output.dtype), (further.summed - joined).exp_()[..., None]
+    joined = torch.logaddexp(lse, further.lse)
+    output.mul_((lse - joined).exp_()[..., None]).addcmul_(
+        further.output.to(output.dtype), (further.lse - joined).exp_()[..., None]
     )
-    summed.copy_(joined)
+    lse.copy_(joined)
 
 
 def _by_node(query: Tensor, key: Tensor, value: Tensor, *, scaling: float, attention: TreeAttention) -> Tensor:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from upturn.models import ERROR_TOKEN, SPECIAL_TOKENS, write_call
-from upturn.training.pretraining.demonstration import Walk
+from upturn.training.pretraining.demonstration import Demonstration
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -16,11 +16,12 @@ _GLUED = '="(,:/[\n|@>-'
 """Characters that words follow without a space."""
 
 
-def said(walk: Walk, *, are_errors_told: bool = False) -> Iterator[str]:
-    """The texts of a walk as the compact renderer encodes them; errors by their code, or in full."""
-    for step in walk:
-        is_code = step.observation.is_error and not are_errors_told
-        yield f"error {step.observation.code}" if is_code else step.observation.text
+def demonstration_texts(demonstration: Demonstration, *, has_full_errors: bool = False) -> Iterator[str]:
+    """The texts that the compact renderer encodes separately; ``has_full_errors``: error texts, not only codes."""
+    for step in demonstration:
+        observation = step.observation
+        is_code = observation.is_error and not has_full_errors
+        yield f"error {observation.code}" if is_code else observation.text
         yield write_call(step.action)
 
 
@@ -29,7 +30,7 @@ def new_tokenizer(texts: Iterable[str], pattern: str, vocabulary: int, *, is_glu
 
     ``is_glued``: words always have a space before them, so that a word is the same token everywhere and copying it
     is one step: ``id=m27`` is encoded as ``id=``, GLUE, a space and ``m27``. Decoding restores the text, except for
-    texts that contain GLUE and a space. A glued tokenizer also has the fifth special token: errors are shown in
+    texts that contain GLUE and a space. A glued tokenizer also has ``ERROR_TOKEN``, with which errors are shown in
     full.
     """
     from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
@@ -40,10 +41,9 @@ def new_tokenizer(texts: Iterable[str], pattern: str, vocabulary: int, *, is_glu
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pieces, bytes_only])
     tokenizer.decoder = decoders.ByteLevel()
     if is_glued:
-        patterns = (Regex(f"{re.escape(character)}(?=[A-Za-z0-9])") for character in _GLUED)
         glued = [
-            normalizers.Replace(regex, f"{character}{GLUE} ")
-            for regex, character in zip(patterns, _GLUED, strict=True)
+            normalizers.Replace(Regex(f"{re.escape(character)}(?=[A-Za-z0-9])"), f"{character}{GLUE} ")
+            for character in _GLUED
         ]
         tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend(" "), *glued])
         unglued = decoders.Replace(f"{GLUE} ", "")

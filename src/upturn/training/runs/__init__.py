@@ -1,8 +1,7 @@
-"""A training run on disk: units in order, evaluations, checkpoints, the learning curve, resuming.
+"""Training runs on disk: units in order, evaluations, checkpoints, the learning curve, resuming.
 
 Here: the run, its folder, its checkpoint, its curve (as JSON lines and for TensorBoard), the meaning of each
-metric, and trained versions as model folders. Not here: what a unit computes (``algorithms``). Start with
-``run``.
+metric, and trained versions as model folders. Not here: the content of a unit (``algorithms``). Start with ``run``.
 """
 
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from upturn.training.runs.run_folder import (
     DESCRIPTION_FILE,
     WARM_UP_FOLDER,
     RunDescription,
+    RunPlan,
     plan_of,
     read_description,
     read_outcome,
@@ -23,25 +23,14 @@ from upturn.training.runs.run_options import RunOptions
 
 if TYPE_CHECKING:
     from upturn.training.runs.model_folder import load_version, save_version
-    from upturn.training.runs.run import (
-        Evaluate,
-        Run,
-        RunPlace,
-        RunPlan,
-        check_evaluation,
-        identity_of,
-        summary,
-    )
+    from upturn.training.runs.run import Run, check_evaluation, identity_of, summary
 else:
     __getattr__ = lazy_names(
         __name__,
         {
             "load_version": "model_folder",
             "save_version": "model_folder",
-            "Evaluate": "run",
             "Run": "run",
-            "RunPlace": "run",
-            "RunPlan": "run",
             "check_evaluation": "run",
             "identity_of": "run",
             "summary": "run",
@@ -56,12 +45,10 @@ __all__ = [
     "PHASES",
     "WARM_UP_FOLDER",
     "CurvePoint",
-    "Evaluate",
     "Progress",
     "Run",
     "RunDescription",
     "RunOptions",
-    "RunPlace",
     "RunPlan",
     "check_evaluation",
     "identity_of",

@@ -1,10 +1,8 @@
-"""Checkpoints: all that a run needs to go on exactly as if it had not stopped, in one file.
+"""Checkpoints: the whole state of a run in one file, from which it resumes exactly.
 
-One file and one rename make it atomic: weights, optimiser, counters, what the algorithm remembers and the best
-weights so far always belong together. A checkpoint carries what it belongs to (model, settings, seed, rows) and is
-refused by anything else; it carries a digest of its tensors, so damage is found before it is trained on. Of several
-processes the first writes it and reads it; the others need not see the folder.
-"""
+One file and one rename make it atomic: weights, optimiser, counters, the algorithm's state and the best weights so
+far always belong together. A checkpoint holds the identity of its run (model, settings, seed, rows) and is refused
+by any other; a digest of its tensors detects damage. Of several processes only rank 0 accesses the folder."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -35,33 +33,33 @@ from upturn.training.stream import NO_STATE, State
 
 @record
 class TrainingProgress:
-    """How far a run is."""
+    """The counters of a run."""
 
     units: int = 0
     """Finished: iterations in reinforcement learning, optimiser steps in supervised training."""
     steps: int = 0
-    """Of the optimiser."""
+    """Optimiser steps."""
     last_score: float | None = None
-    """Of the latest evaluation; None = there was none."""
+    """Score of the latest evaluation; None = no evaluation yet."""
     best_score: float | None = None
     best_units: int | None = None
-    """``units`` when the best evaluation was made; None = there was none."""
+    """``units`` at the best evaluation; None = no evaluation within the limits yet."""
     evaluations_since_best: int = 0
     is_within_limits: bool = True
-    """False: the latest evaluation found a cost above its limit."""
+    """False: the latest evaluation had a cost above its limit."""
     stopped: StopReason | None = None
-    """None = the run is not done."""
+    """None = the run is not finished."""
 
 
 @record
 class _Header:
-    """What the file says beside its tensors."""
+    """The metadata of the file."""
 
     identity: Mapping[str, str]
     progress: TrainingProgress
     digest: str
     numbers: Mapping[str, float] = field(default_factory=dict)
-    """Those of the algorithm's state; its tensors stand in the file."""
+    """The numbers of the algorithm's state."""
 
 
 class Checkpoint(NamedTuple):
@@ -71,58 +69,57 @@ class Checkpoint(NamedTuple):
     weights: Mapping[str, Tensor]
     optimiser: Mapping[str, Tensor]
     best: Mapping[str, Tensor]
-    """The weights of the best evaluation that broke no limit, or until there is one those from before training;
-    empty = none are kept."""
+    """The weights of the best evaluation within the limits, until then the initial ones; empty = none are
+    stored."""
     algorithm: State = NO_STATE
-    """What the algorithm remembers; empty = nothing, or written before algorithms could."""
+    """The algorithm's state; empty = none, or written by an older version."""
 
 
 def save_checkpoint(path: Path, identity: Mapping[str, str], checkpoint: Checkpoint, world: World | None) -> None:
-    """As ``write_checkpoint``, of shards: whole in the first process, which writes. All must call it."""
+    """Writes a checkpoint on rank 0, with shards gathered to whole tensors. All ranks must call it."""
     if world is None:
         write_checkpoint(path, identity, checkpoint)
         return
-    remembered = {name: value for name, value in checkpoint.algorithm.items() if isinstance(value, Tensor)}
+    state_tensors = {name: value for name, value in checkpoint.algorithm.items() if isinstance(value, Tensor)}
     whole = Checkpoint(
         checkpoint.progress,
         gather_tensors(checkpoint.weights, world),
         gather_tensors(checkpoint.optimiser, world),
         gather_tensors(checkpoint.best, world),
-        {**checkpoint.algorithm, **gather_tensors(remembered, world)},
+        {**checkpoint.algorithm, **gather_tensors(state_tensors, world)},
     )
     broadcast_first(world, lambda: write_checkpoint(path, identity, whole))
 
 
 def load_checkpoint(path: Path, identity: Mapping[str, str], trainer: Trainer) -> Checkpoint | None:
-    """What ``save_checkpoint`` wrote, in the layout of the trainer's model; None = there is none.
+    """Returns the checkpoint in the layout of the trainer's model; None = there is none.
 
-    All must call it. What the algorithm remembers is whole in every process. Raises TrainingError as
-    ``read_checkpoint`` does.
-    """
+    All ranks must call it. The algorithm's state is whole on every rank. Raises TrainingError as
+    ``read_checkpoint`` does."""
     world = trainer.world
-    held: Checkpoint | None = None
+    whole: Checkpoint | None = None  # stays None on ranks > 0
 
     def read() -> Checkpoint | None:
-        nonlocal held
-        held = read_checkpoint(path, identity) if path.exists() else None
-        return None if held is None else held._replace(weights={}, optimiser={}, best={})
+        nonlocal whole
+        whole = read_checkpoint(path, identity) if path.exists() else None
+        return None if whole is None else whole._replace(weights={}, optimiser={}, best={})
 
-    found = broadcast_first(world, read)
-    if found is None or world is None:
-        return held
-    own = weight_tensors(trainer.model)
-    whole = Checkpoint(found.progress, {}, {}, {}) if held is None else held
-    return found._replace(
-        weights=_spread(whole.weights, own.get, world),
-        optimiser=_spread(whole.optimiser, trainer.parameter_of, world),
-        best=_spread(whole.best, own.get, world),
+    checkpoint = broadcast_first(world, read)
+    if checkpoint is None or world is None:
+        return whole
+    weights = weight_tensors(trainer.model)
+    source = checkpoint if whole is None else whole
+    return checkpoint._replace(
+        weights=_scatter(source.weights, weights.get, world),
+        optimiser=_scatter(source.optimiser, trainer.parameter_of, world),
+        best=_scatter(source.best, weights.get, world),
     )
 
 
 def write_checkpoint(path: Path, identity: Mapping[str, str], checkpoint: Checkpoint) -> None:
-    """Durable when it returns; a crash before that leaves the earlier checkpoint as it was."""
+    """Writes a checkpoint, durable on return; a crash before that leaves the earlier one unchanged."""
     numbers = {name: float(value) for name, value in checkpoint.algorithm.items() if not isinstance(value, Tensor)}
-    remembered = {
+    state_tensors = {
         name: value.detach().clone(memory_format=torch.contiguous_format)  # may share memory with the weights
         for name, value in checkpoint.algorithm.items()
         if isinstance(value, Tensor)
@@ -133,7 +130,7 @@ def write_checkpoint(path: Path, identity: Mapping[str, str], checkpoint: Checkp
             ("weights", checkpoint.weights),
             ("optimiser", checkpoint.optimiser),
             ("best", checkpoint.best),
-            ("algorithm", remembered),
+            ("algorithm", state_tensors),
         )
         for name, tensor in named.items()
     }
@@ -146,9 +143,9 @@ def write_checkpoint(path: Path, identity: Mapping[str, str], checkpoint: Checkp
 
 
 def read_checkpoint(path: Path, identity: Mapping[str, str]) -> Checkpoint:
-    """The checkpoint that was written there.
+    """Returns the checkpoint of a file.
 
-    Raises TrainingError when the file is damaged, and when it belongs to another run, naming what differs.
+    Raises TrainingError when the file is damaged, and when it belongs to another run, naming the differences.
     """
     try:
         with safetensors.safe_open(path, framework="pt") as file:
@@ -156,7 +153,7 @@ def read_checkpoint(path: Path, identity: Mapping[str, str]) -> Checkpoint:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # not a mapping
         header = from_json(_Header, metadata.get("upturn", ""))
     except (OSError, SafetensorError, RecordError) as exc:
-        raise TrainingError(f"{_damaged(path)}: {exc}. {_CURE}") from exc
+        raise _damaged(path, str(exc)) from exc
     differing = [
         f"{name} is {identity.get(name)!r}, the checkpoint has {header.identity.get(name)!r}"
         for name in sorted(identity.keys() | header.identity.keys())
@@ -168,13 +165,13 @@ def read_checkpoint(path: Path, identity: Mapping[str, str]) -> Checkpoint:
             "Resume with what it was started with, or use another run folder"
         )
     if digest(tensors) != header.digest:
-        raise TrainingError(f"{_damaged(path)}: its tensors do not have the digest that was written. {_CURE}")
+        raise _damaged(path, "its tensors do not have the digest that was written")
     parts: dict[str, dict[str, Tensor]] = {"weights": {}, "optimiser": {}, "best": {}, "algorithm": {}}
     for name, tensor in tensors.items():
         part, inner = name.split(".", 1)
         parts[part][inner] = tensor
-    remembered: dict[str, float | Tensor] = {**header.numbers, **parts["algorithm"]}
-    return Checkpoint(header.progress, parts["weights"], parts["optimiser"], parts["best"], remembered)
+    state: dict[str, float | Tensor] = {**header.numbers, **parts["algorithm"]}
+    return Checkpoint(header.progress, parts["weights"], parts["optimiser"], parts["best"], state)
 
 
 def sync(path: Path) -> None:
@@ -186,14 +183,14 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _spread(whole: Mapping[str, Tensor], like: Callable[[str], Tensor | None], world: World) -> dict[str, Tensor]:
-    """The first process's tensors in all of them, each in the layout of ``like(name)``; None = whole."""
+def _scatter(whole: Mapping[str, Tensor], like: Callable[[str], Tensor | None], world: World) -> dict[str, Tensor]:
+    """Rank 0's tensors on all ranks, each in the layout of ``like(name)``; None = whole."""
     names = broadcast_first(world, lambda: list(whole))
     return {name: scatter_tensor(whole.get(name), like(name), world) for name in names}
 
 
-_CURE = "Restore the file, or delete it (and the curve beside it) to train from the start"
-
-
-def _damaged(path: Path) -> str:
-    return f"checkpoint {str(path)!r} is damaged"
+def _damaged(path: Path, reason: str) -> TrainingError:
+    return TrainingError(
+        f"checkpoint {str(path)!r} is damaged: {reason}. Restore the file, or delete it (and the curve next to it) "
+        "to train from the start"
+    )

@@ -1,7 +1,7 @@
-"""Learning curves: one JSON object a line, written as it happens. No torch here.
+"""Learning curves: JSON lines, one point each, written as the run goes on. No torch here.
 
-A resumed run cuts its curve back to the checkpoint it goes on from, so every unit stands on it once. What the
-metrics mean, and in which of them a resumed run differs, stands in ``upturn.training.runs.metric``.
+A resumed run cuts its curve back to the checkpoint, so every unit is on it once. ``upturn.training.runs.metric``
+describes the metrics, and in which of them a resumed run differs.
 """
 
 import json
@@ -17,12 +17,12 @@ from upturn.records import record
 
 @record
 class CurvePoint:
-    """What is known after a unit."""
+    """The metrics of a unit."""
 
     units: int
     """Finished so far: 0 = before any training."""
     steps: int
-    """Of the optimiser, so far."""
+    """Optimiser steps so far."""
     metrics: Mapping[str, float | None]
     """By name; None = not a finite number."""
 
@@ -32,29 +32,31 @@ Progress: TypeAlias = Callable[[CurvePoint], None]
 
 
 class Curve:
-    """Writes a curve file. Open as long as the run lasts; close it, or use it in ``with``."""
+    """Writer of a curve file; close it, or use it in ``with``."""
 
     def __init__(self, path: Path, *, keep_units: int | None) -> None:
         """Cuts an existing file to the points of at most ``keep_units`` units; None = to nothing."""
-        found = read_curve(path) if keep_units is not None and path.exists() else ()
-        self.kept = tuple(point for point in found if keep_units is not None and point.units <= keep_units)
-        """The points that the curve began with."""
+        points = read_curve(path) if keep_units is not None and path.exists() else ()
+        self.initial_points = tuple(
+            point for point in points if keep_units is not None and point.units <= keep_units
+        )
+        """The points of the file when the curve was opened."""
         partial = path.with_name(path.name + ".partial")
-        partial.write_text("".join(map(_line, self.kept)))
+        partial.write_text("".join(map(_line, self.initial_points)))
         partial.replace(path)
         self._file = path.open("a")
 
     def append(self, point: CurvePoint) -> None:
-        """Visible to readers when it returns."""
+        """Adds a point, visible to readers on return."""
         self._file.write(_line(point))
         self._file.flush()
 
     def sync(self) -> None:
-        """Makes what was appended durable."""
+        """Makes the appended points durable."""
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """The curve takes no more points."""
+        """Closes the file."""
         self._file.close()
 
     def __enter__(self) -> "Curve":
@@ -65,7 +67,7 @@ class Curve:
 
 
 def read_curve(path: Path) -> tuple[CurvePoint, ...]:
-    """All points in order. A last line that was being written when the process died is left out.
+    """Returns all points in order, without a last line that was incomplete when the process died.
 
     Raises TrainingError naming file and line for any other damage.
     """

@@ -1,4 +1,4 @@
-"""Trained versions as folders that ``AutoModelForCausalLM.from_pretrained`` loads."""
+"""Model folders of trained versions, which ``AutoModelForCausalLM.from_pretrained`` loads."""
 
 import json
 import shutil
@@ -15,12 +15,12 @@ from upturn.errors import ModelError, TrainingError
 from upturn.models import CARD
 from upturn.models.engine import weights_hash
 from upturn.training.distributed import weight_tensors, world_of
-from upturn.training.optimisation import merged
+from upturn.training.optimisation import merge_adapter
 from upturn.training.runs.checkpoint import sync
 
 Stored = Literal["float32", "bfloat16"]
 MARKER = "upturn.json"
-"""File in a version's folder that says what lies there."""
+"""File in a version's folder with the hash of its weights."""
 _DTYPES: Mapping[Stored, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 _WEIGHT_FILES = (
     "*.safetensors",
@@ -31,38 +31,37 @@ _WEIGHT_FILES = (
     MARKER,
     CARD,
 )
-"""What describes one model's weights, and must not stand beside another's."""
+"""Files that describe one model's weights, and are not copied to another model's folder."""
 
 
 def save_version(
     model: PreTrainedModel, folder: Path, *, stored: Stored = "float32", companions: Path | None = None
 ) -> str:
-    """Writes the model as a new folder, atomically, and returns the hash of the weights as they load (in float32).
+    """Writes the model as a new folder, atomically, and returns the hash of its weights as loaded (in float32).
 
-    An adapter is merged into what is written: a version is a whole model.
-    ``bfloat16`` halves the files and rounds the weights, so evaluate what was loaded. ``companions``: a folder
-    whose other files (tokenizer and the like) go along; None = none. Saving the same again is a no-op; raises
-    TrainingError when ``folder`` holds anything else, and for a model in shards.
-    """
+    An adapter is merged into the written weights. ``bfloat16`` halves the files and rounds the weights, so evaluate
+    the loaded model. ``companions``: a folder whose other files (such as the tokenizer) are copied; None = no
+    files. Saving the same weights again is a no-op; raises TrainingError when ``folder`` has other content, and for
+    a sharded model."""
     if world_of(model) is not None:
         raise TrainingError(
-            "the model lies in shards, of which each process holds its own: save the model of its FullCopy, "
-            "refreshed, in the first process"
+            "the model is sharded, and each process has its own shard only: save the model of its FullCopy, "
+            "refreshed, on rank 0"
         )
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    whole = merged(model)
-    writer: Any = whole  # save_pretrained is typed for a subset of what it takes
+    whole = merge_adapter(model)
+    writer: Any = whole  # save_pretrained accepts more than its types allow
     tensors = {name: tensor.to(_DTYPES[stored]) for name, tensor in weight_tensors(whole).items()}
     with _no_progress_bars():
         writer.save_pretrained(partial, state_dict=tensors)
     if companions is not None:
         _copy_companions(companions, partial)
-    saved = weights_hash(_loaded(partial))
+    saved = weights_hash(_load(partial))
     if folder.exists():
         shutil.rmtree(partial)
-        if _marked_hash(folder) == saved:
+        if _read_hash(folder) == saved:
             return saved
         raise TrainingError(f"folder {str(folder)!r} exists and holds something else; name a new folder")
     (partial / MARKER).write_text(json.dumps({"weights_hash": saved, "stored": stored}) + "\n")
@@ -74,39 +73,39 @@ def save_version(
 
 
 def load_version(folder: Path) -> PreTrainedModel:
-    """The model of a folder that ``save_version`` wrote, in float32.
+    """Returns the model of a folder that ``save_version`` wrote, in float32.
 
-    Raises ModelError when files are missing or damaged, or the weights are not those that were saved.
+    Raises ModelError when files are missing or damaged, or the weights are not the saved ones.
     """
-    expected = _marked_hash(folder)
+    expected = _read_hash(folder)
     if expected is None:
         raise ModelError(
             f"{str(folder / MARKER)!r} is missing or damaged, so the folder's weights cannot be checked; "
             "train again, or restore the folder"
         )
-    model = _loaded(folder)
-    found = weights_hash(model)
-    if found != expected:
+    model = _load(folder)
+    actual = weights_hash(model)
+    if actual != expected:
         raise ModelError(
-            f"the weights in {str(folder)!r} have hash {found}, saved was {expected}; train again, or restore it"
+            f"the weights in {str(folder)!r} have hash {actual}, saved was {expected}; train again, or restore it"
         )
     return model
 
 
-def _loaded(folder: Path) -> PreTrainedModel:
+def _load(folder: Path) -> PreTrainedModel:
     try:
         with _no_progress_bars():
             model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
                 folder, dtype=torch.float32, local_files_only=True
             )
-    except Exception as exc:  # a damaged folder fails in the libraries below in many ways
+    except Exception as exc:  # a damaged folder raises many kinds of errors in the libraries
         raise ModelError(f"cannot load {str(folder)!r}: {exc}; train again, or restore the folder") from exc
     return model
 
 
 @contextmanager
 def _no_progress_bars() -> Iterator[None]:
-    """The caller's display belongs to the caller."""
+    """Hides the progress bars of transformers."""
     is_shown = transformers_logging.is_progress_bar_enabled()
     transformers_logging.disable_progress_bar()
     try:
@@ -122,10 +121,9 @@ def _copy_companions(source: Path, target: Path) -> None:
             shutil.copyfile(file, target / file.name)
 
 
-def _marked_hash(folder: Path) -> str | None:
-    """What the folder says of itself; None = nothing readable."""
+def _read_hash(folder: Path) -> str | None:
+    """The hash in the folder's marker file; None = unreadable."""
     try:
-        marked = json.loads((folder / MARKER).read_text())
-        return str(marked["weights_hash"])
+        return str(json.loads((folder / MARKER).read_text())["weights_hash"])
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -1,16 +1,16 @@
-"""One training run: units in order, evaluations, the curve, checkpoints, stopping early and resuming.
+"""A training run: units in order, evaluations, the curve, checkpoints, early stopping and resuming.
 
-Order of each unit: the algorithm makes it, the trainer takes its steps, it is evaluated if due, its point goes on
-the curve, a checkpoint is written if due. Nothing here looks at a clock to decide, so a resumed run ends with the
-same weights, bit for bit on a CPU with the same number of threads, as one that was never stopped. Where several
-processes train one model, all go through the same units; the first one keeps the records and the checkpoint.
-"""
+Order of each unit: the algorithm builds it, the trainer takes its steps, it is evaluated if due, its point goes on
+the curve, a checkpoint is written if due. No decision depends on a clock, so a resumed run ends with the same
+weights, bit for bit on a CPU with the same number of threads, as an uninterrupted one. Where several processes
+train one model, all execute the same units; rank 0 writes the records and the checkpoint."""
 
 import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -24,11 +24,11 @@ from upturn.training.distributed import (
     restore_weights,
     weight_tensors,
 )
-from upturn.training.evaluation_result import Assessment, Evaluate, assessed
+from upturn.training.evaluation_result import Evaluate, EvaluationResult, check_result
 from upturn.training.optimisation import StepMetrics, Trainer
 from upturn.training.outcome import StopReason, TrainingOutcome
 from upturn.training.runs.checkpoint import Checkpoint, TrainingProgress, load_checkpoint, save_checkpoint
-from upturn.training.runs.curve import Curve, CurvePoint, Progress
+from upturn.training.runs.curve import Curve, CurvePoint
 from upturn.training.runs.run_folder import (
     CHECKPOINT_FILE,
     CURVE_FILE,
@@ -36,48 +36,35 @@ from upturn.training.runs.run_folder import (
     EVENTS_FOLDER,
     OUTCOME_FILE,
     RunDescription,
-    RunPlace,
     RunPlan,
     read_description,
     write_description,
     write_outcome,
 )
+from upturn.training.runs.run_options import RunOptions
 from upturn.training.runs.tensorboard import EventFile
-from upturn.training.stream import NO_STATE, Algorithm, State, Stateful
-
-__all__ = [
-    "CHECKPOINT_FILE",
-    "CURVE_FILE",
-    "Evaluate",
-    "Progress",
-    "Run",
-    "RunPlace",
-    "RunPlan",
-    "check_evaluation",
-    "identity_of",
-    "summary",
-]
+from upturn.training.stream import Algorithm, State, Stateful, restore_state, state_of
 
 
 def identity_of(trainer: Trainer, algorithm: str, settings: object, **further: object) -> dict[str, str]:
-    """What a run is: algorithm, model, its weights and adapter before training, each setting, ``further`` facts.
+    """Returns the identity of a run: algorithm, model, initial weights and adapter, each setting, ``further``
+    facts.
 
-    Several processes belong to it too: sums are rounded in another order then.
-    """
-    each: Any = settings  # a dataclass instance
+    Includes the number of processes, which changes the order of sums."""
+    instance: Any = settings  # of a dataclass
     return {
         "algorithm": algorithm,
         "model": type(trainer.model).__name__,
         "initial weights": weights_hash(trainer.model),
         **adapter_identity(trainer.model),
-        **{f"setting {entry.name}": repr(getattr(settings, entry.name)) for entry in fields(each)},
+        **{f"setting {entry.name}": repr(getattr(settings, entry.name)) for entry in fields(instance)},
         **{name: repr(value) for name, value in further.items()},
         **({} if trainer.world is None else {"processes": repr(trainer.world.size)}),
     }
 
 
 def check_evaluation(evaluate: object, evaluate_every: int | None) -> None:
-    """Raises TrainingError when one of the two is given without the other."""
+    """Raises TrainingError when only one of the two is None."""
     if (evaluate is None) != (evaluate_every is None):
         shown = "no evaluate function" if evaluate is None else "an evaluate function"
         raise TrainingError(
@@ -88,188 +75,189 @@ def check_evaluation(evaluate: object, evaluate_every: int | None) -> None:
 
 @dataclass(slots=True)
 class Run:
-    """A run in its folder; single use."""
+    """A run in its folder. Single use."""
 
     trainer: Trainer
     algorithm: Algorithm
     plan: RunPlan
-    place: RunPlace
-    evaluate: Evaluate | None = None
-    progress: Progress | None = None
-    _done: TrainingProgress = field(default_factory=TrainingProgress)
+    identity: Mapping[str, str]
+    """By name, everything that decides the result; a checkpoint of another identity is refused."""
+    options: RunOptions
+    _progress: TrainingProgress = field(default_factory=TrainingProgress)
     _best: Mapping[str, Tensor] = field(default_factory=dict)
-    _records: "_Records | None" = None
-    """None = another process keeps them."""
+    _recorder: "_Recorder | None" = None
+    """None on ranks > 0."""
 
     def finish(self) -> TrainingOutcome:
-        """Starts, or goes on from the checkpoint in the folder, and trains to the end.
+        """Starts, or resumes from the checkpoint in the folder, and trains to the end.
 
-        The model passed to the trainer must hold the weights it started from, also when resuming. Raises
-        TrainingError for a foreign or damaged checkpoint and for an evaluation that is not a number; what the
-        algorithm or the evaluation raises passes through, and the run can be resumed.
+        The trainer's model must have its initial weights, also when resuming. Raises TrainingError for a foreign or
+        damaged checkpoint and for an evaluation that is not finite. Errors of the algorithm or the evaluation pass
+        through, and the run can be resumed.
         """
-        world = self.trainer.world
-        refuse_different(world, {**self.place.identity, "the plan": repr(self.plan)})
-        broadcast_first(world, lambda: self.place.folder.mkdir(parents=True, exist_ok=True))
+        world, folder = self.trainer.world, self.options.folder
+        refuse_different(world, {**self.identity, "the plan": repr(self.plan)})
+        broadcast_first(world, lambda: folder.mkdir(parents=True, exist_ok=True))
         is_resumed = self._resume()
         with ExitStack() as stack:
             if world is None or world.is_first:
-                resumed = self._done.units if is_resumed else None
-                self._records = stack.enter_context(_Records(self.place, self.plan, resumed))
+                resumed_units = self._progress.units if is_resumed else None
+                self._recorder = stack.enter_context(_Recorder(folder, self.identity, self.plan, resumed_units))
             if not is_resumed:
-                self._begin()
-            while (stopped := self._done.stopped) is None:
+                self._start()
+            while (stopped := self._progress.stopped) is None:
                 self._advance()
         outcome = self._outcome(stopped)
-        broadcast_first(world, lambda: write_outcome(self.place.folder, outcome))
+        broadcast_first(world, lambda: write_outcome(folder, outcome))
         return outcome
 
-    def _begin(self) -> None:
-        if self.plan.cost_limits:
-            self._best = copy_tensors(
-                weight_tensors(self.trainer.model)
-            )  # until an evaluation is within the limits
-        if self.evaluate is not None:
-            self._record(self._evaluate(self.evaluate))
+    def _start(self) -> None:
+        if self.plan.cost_limits:  # the initial weights are the best until an evaluation is within the limits
+            self._best = copy_tensors(weight_tensors(self.trainer.model))
+        if (evaluate := self.options.evaluation) is not None:
+            self._record(self._evaluate(evaluate))
             self._save()
 
     def _advance(self) -> None:
         started = time.perf_counter()
-        unit = self.algorithm.unit(self._done.units)
-        made = time.perf_counter()
+        unit = self.algorithm.unit(self._progress.units)
+        collect_seconds = time.perf_counter() - started
         steps = [self.trainer.step(minibatch) for minibatch in unit.minibatches]
-        self._done = replace(self._done, units=self._done.units + 1, steps=self.trainer.steps)
-        metrics: dict[str, float | None] = {**unit.metrics, **summary(steps), "collect_seconds": made - started}
-        is_last = self._done.units >= self.plan.units
-        every = self.plan.evaluate_every
-        if self.evaluate is not None and every is not None and (is_last or self._done.units % every == 0):
-            metrics.update(self._evaluate(self.evaluate))
+        units = self._progress.units + 1
+        self._progress = replace(self._progress, units=units, steps=self.trainer.steps)
+        metrics: dict[str, float | None] = {**unit.metrics, **summary(steps), "collect_seconds": collect_seconds}
+        is_last = units >= self.plan.units
+        evaluate, every = self.options.evaluation, self.plan.evaluate_every
+        if evaluate is not None and every is not None and (is_last or units % every == 0):
+            metrics.update(self._evaluate(evaluate))
         self._stop_if_due(is_last)
         self._record(metrics)
-        if self._done.stopped is not None or self._done.units % self.plan.checkpoint_every == 0:
+        if self._progress.stopped is not None or units % self.plan.checkpoint_every == 0:
             self._save()
 
     def _evaluate(self, evaluate: Evaluate) -> dict[str, float | None]:
-        """The metrics of an evaluation, which is taken into account."""
+        """Evaluates the weights, updates the progress and returns the metrics."""
         started = time.perf_counter()
-        mine = assessed(evaluate(self._done.units), self.plan.cost_limits, self._done.units)
-        found = broadcast_first(self.trainer.world, lambda: mine)  # what is decided by it must be decided alike
+        own_result = check_result(evaluate(self._progress.units), self.plan.cost_limits, self._progress.units)
+        result = broadcast_first(
+            self.trainer.world, lambda: own_result
+        )  # all ranks must decide by the same numbers
         seconds = time.perf_counter() - started
-        self._compare(found)
-        if self._records is not None:
-            self._records.describe(found.measure)
-        return {**found.metrics(), "evaluate_seconds": seconds}
+        self._compare(result)
+        if self._recorder is not None:
+            self._recorder.describe(result.measure)
+        return {**result.metrics(), "evaluate_seconds": seconds}
 
-    def _compare(self, found: Assessment) -> None:
-        """With the best evaluation so far. One that breaks a limit is never the best."""
-        done, is_within = self._done, found.is_within(self.plan.cost_limits)
-        done = replace(done, last_score=found.score, is_within_limits=is_within)
-        if is_within and (done.best_score is None or found.score > done.best_score):
-            done = replace(done, best_score=found.score, best_units=done.units, evaluations_since_best=0)
+    def _compare(self, result: EvaluationResult) -> None:
+        """Compares the result with the best one so far; one above a limit is never the best."""
+        is_within = result.is_within(self.plan.cost_limits)
+        progress = replace(self._progress, last_score=result.score, is_within_limits=is_within)
+        if is_within and (progress.best_score is None or result.score > progress.best_score):
+            progress = replace(
+                progress, best_score=result.score, best_units=progress.units, evaluations_since_best=0
+            )
             if self.plan.keep == "best":
                 self._best = copy_tensors(weight_tensors(self.trainer.model))
         else:
-            done = replace(done, evaluations_since_best=done.evaluations_since_best + 1)
-        self._done = done
+            progress = replace(progress, evaluations_since_best=progress.evaluations_since_best + 1)
+        self._progress = progress
 
     def _stop_if_due(self, is_last: bool) -> None:
-        target, patience, done = self.plan.target_score, self.plan.patience, self._done
+        target, patience, progress = self.plan.target_score, self.plan.patience, self._progress
         stopped: StopReason | None = None
-        if not done.is_within_limits and done.best_units is not None:
+        if not progress.is_within_limits and progress.best_units is not None:
             stopped = "limit"
-        elif target is not None and done.best_score is not None and done.best_score >= target:
+        elif target is not None and progress.best_score is not None and progress.best_score >= target:
             stopped = "target"
-        elif patience is not None and done.evaluations_since_best >= patience:
+        elif patience is not None and progress.evaluations_since_best >= patience:
             stopped = "patience"
         elif is_last:
             stopped = "finished"
-        if stopped is not None and self.plan.cost_limits and done.best_units is None:
+        if stopped is not None and self.plan.cost_limits and progress.best_units is None:
             stopped = "limit"
-        self._done = replace(done, stopped=stopped)
+        self._progress = replace(progress, stopped=stopped)
 
     def _record(self, metrics: Mapping[str, float | None]) -> None:
-        if self._records is None:
+        if self._recorder is None:
             return
-        point = CurvePoint(self._done.units, self._done.steps, metrics)
-        self._records.append(point)
-        if self.progress is not None:
-            self.progress(point)
+        point = CurvePoint(self._progress.units, self._progress.steps, metrics)
+        self._recorder.append(point)
+        if self.options.progress is not None:
+            self.options.progress(point)
 
     def _save(self) -> None:
-        if self._records is not None:
-            self._records.sync()
+        if self._recorder is not None:
+            self._recorder.sync()
         checkpoint = Checkpoint(
-            self._done,
+            self._progress,
             weight_tensors(self.trainer.model),
             self.trainer.state(),
             self._best,
-            self.algorithm.state() if isinstance(self.algorithm, Stateful) else NO_STATE,
+            state_of(self.algorithm),
         )
-        path = self.place.folder / CHECKPOINT_FILE
-        save_checkpoint(path, self.place.identity, checkpoint, self.trainer.world)
+        path = self.options.folder / CHECKPOINT_FILE
+        save_checkpoint(path, self.identity, checkpoint, self.trainer.world)
 
     def _resume(self) -> bool:
-        """True when there was a checkpoint to go on from."""
-        path = self.place.folder / CHECKPOINT_FILE
-        found = load_checkpoint(path, self.place.identity, self.trainer)
-        if found is None:
+        """Loads the checkpoint and returns True, or returns False when there is none."""
+        checkpoint = load_checkpoint(self.options.folder / CHECKPOINT_FILE, self.identity, self.trainer)
+        if checkpoint is None:
             return False
-        _restore(self.algorithm, found.algorithm)
-        restore_weights(self.trainer.model, found.weights)
-        self.trainer.load_state(found.optimiser, found.progress.steps)
-        self._done, self._best = found.progress, found.best
+        _check_state(self.algorithm, checkpoint.algorithm)
+        restore_state(self.algorithm, checkpoint.algorithm)
+        restore_weights(self.trainer.model, checkpoint.weights)
+        self.trainer.load_state(checkpoint.optimiser, checkpoint.progress.steps)
+        self._progress, self._best = checkpoint.progress, checkpoint.best
         return True
 
     def _outcome(self, stopped: StopReason) -> TrainingOutcome:
-        done, model = self._done, self.trainer.model
+        progress, model = self._progress, self.trainer.model
         model.eval()
-        kept_units = done.units
+        kept_units = progress.units
         if self.plan.keep == "best" and self._best:
             restore_weights(model, self._best)
-            kept_units = 0 if done.best_units is None else done.best_units
+            kept_units = progress.best_units or 0
         return TrainingOutcome(
             stopped,
-            done.units,
-            done.steps,
+            progress.units,
+            progress.steps,
             self.plan.keep,
             kept_units,
             weights_hash(model),
-            done.last_score,
-            done.best_score,
+            progress.last_score,
+            progress.best_score,
         )
 
 
-class _Records:
-    """What a run tells as it goes: its description, its curve, and the curve for TensorBoard."""
+class _Recorder:
+    """The description, the curve and the TensorBoard file of a run."""
 
-    def __init__(self, place: RunPlace, plan: RunPlan, resumed_units: int | None) -> None:
-        """``resumed_units``: units that the checkpoint has; None = the run starts."""
-        self._folder = place.folder
-        self._description = RunDescription(place.identity, plan)
-        if resumed_units is not None and (place.folder / DESCRIPTION_FILE).exists():
-            self._description = replace(self._description, measure=read_description(place.folder).measure)
-        (place.folder / OUTCOME_FILE).unlink(missing_ok=True)
-        write_description(place.folder, self._description)
-        self._curve = Curve(place.folder / CURVE_FILE, keep_units=resumed_units)
-        self._events = EventFile(place.folder / EVENTS_FOLDER, self._curve.kept)
+    def __init__(self, folder: Path, identity: Mapping[str, str], plan: RunPlan, resumed_units: int | None) -> None:
+        """``resumed_units``: units of the checkpoint; None = a new run."""
+        self._folder = folder
+        self._description = RunDescription(identity, plan)
+        if resumed_units is not None and (folder / DESCRIPTION_FILE).exists():
+            self._description = replace(self._description, measure=read_description(folder).measure)
+        (folder / OUTCOME_FILE).unlink(missing_ok=True)
+        write_description(folder, self._description)
+        self._curve = Curve(folder / CURVE_FILE, keep_units=resumed_units)
+        self._events = EventFile(folder / EVENTS_FOLDER, self._curve.initial_points)
 
     def describe(self, measure: str) -> None:
-        """Says what evaluations measure, if that is new."""
+        """Writes what evaluations measure into the description, if it is new."""
         if measure and measure != self._description.measure:
             self._description = replace(self._description, measure=measure)
             write_description(self._folder, self._description)
 
     def append(self, point: CurvePoint) -> None:
-        """Adds a point to both."""
         self._curve.append(point)
         self._events.append(point)
 
     def sync(self) -> None:
-        """Makes both durable."""
         self._curve.sync()
         self._events.sync()
 
-    def __enter__(self) -> "_Records":
+    def __enter__(self) -> "_Recorder":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -277,26 +265,23 @@ class _Records:
         self._events.close()
 
 
-def _restore(algorithm: Algorithm, state: State) -> None:
-    """Gives the algorithm back what it remembered; raises TrainingError where only one side knows of it."""
-    own = algorithm.state() if isinstance(algorithm, Stateful) else NO_STATE
+def _check_state(algorithm: Algorithm, state: State) -> None:
+    """Raises TrainingError where only one of algorithm and checkpoint has a state."""
+    own = state_of(algorithm)
     if own and not state:
         raise TrainingError(
-            f"the checkpoint holds nothing of what the algorithm remembers ({', '.join(map(repr, own))}): it was "
-            "written before algorithms could. Use another run folder, or delete it to train from the start"
+            f"the checkpoint has no state of the algorithm ({', '.join(map(repr, own))}): an older version wrote "
+            "it. Use another run folder, or delete it to train from the start"
         )
-    if not state:
-        return
-    if not isinstance(algorithm, Stateful):
+    if state and not isinstance(algorithm, Stateful):
         raise TrainingError(
-            f"the checkpoint holds what an algorithm remembered ({', '.join(map(repr, state))}), this one "
-            "remembers nothing. Resume with what it was started with, or use another run folder"
+            f"the checkpoint has the state of an algorithm ({', '.join(map(repr, state))}), this one has none. "
+            "Resume with what it was started with, or use another run folder"
         )
-    algorithm.load_state(state)
 
 
 def _means(steps: Sequence[StepMetrics]) -> dict[str, float]:
-    """What the objectives told, each over all that it was told of; streams of several kinds do not dilute it."""
+    """The objectives' statistics, each as a mean over the tokens or pairs that report it."""
     names = dict.fromkeys(name for step in steps for name in step.sums)
     counts = {name: sum(step.counts.get(name, 0.0) for step in steps) for name in names}
     return {
@@ -305,7 +290,7 @@ def _means(steps: Sequence[StepMetrics]) -> dict[str, float]:
 
 
 def summary(steps: Sequence[StepMetrics]) -> dict[str, float | None]:
-    """The steps of a unit as metrics: means over steps or tokens, totals, and maxima of the first step."""
+    """Returns the metrics of a unit's steps: means over steps or tokens, totals, and maxima of the first step."""
     if not steps:
         return {"optimiser_steps": 0.0}
     written = sum(step.action_tokens for step in steps)

@@ -1,11 +1,11 @@
-"""A training run's folder: what the run is, when it stops, and what it leaves there. No torch here.
+"""The files of a training run and its plan. No torch here.
 
-``run.json`` says what the run is, ``curve.jsonl`` how it went, ``tensorboard/`` the same for TensorBoard,
-``checkpoint.safetensors`` where it goes on, ``outcome.json`` how it ended.
+``run.json`` describes the run, ``curve.jsonl`` and ``tensorboard/`` hold its learning curve,
+``checkpoint.safetensors`` its state, and ``outcome.json`` its outcome.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
@@ -13,12 +13,12 @@ from upturn.config import refuse
 from upturn.errors import RecordError, TrainingError
 from upturn.records import from_json, record, to_json
 from upturn.training.outcome import TrainingOutcome
-from upturn.training.run_settings import Keep, Planned, plan_problems
+from upturn.training.run_settings import IterationSettings, Keep, evaluation_problems
 
 CHECKPOINT_FILE = "checkpoint.safetensors"
 CURVE_FILE = "curve.jsonl"
 WARM_UP_FOLDER = "warm-up"
-"""Within a run's folder: the supervised run that went before it."""
+"""Folder of the preceding supervised run, in a run's folder."""
 DESCRIPTION_FILE = "run.json"
 OUTCOME_FILE = "outcome.json"
 EVENTS_FOLDER = "tensorboard"
@@ -28,7 +28,7 @@ UnitName = Literal["iteration", "optimiser step", "round"]
 
 @record
 class RunPlan:
-    """When a run evaluates, saves and stops; counted in units."""
+    """When a run evaluates, saves and stops, in units. Raises ConfigError."""
 
     units: int
     evaluate_every: int | None
@@ -38,22 +38,28 @@ class RunPlan:
     target_score: float | None = None
     """None = no target."""
     patience: int | None = None
-    """None = never stops for want of progress."""
+    """None = the run never stops for lack of progress."""
     cost_limits: Mapping[str, float] = field(default_factory=dict)
-    """The most that each of these held-out costs may be. Weights that break a limit are never kept, and a run that
-    leaves the limits, once within them, stops."""
+    """Upper limits of held-out costs. Weights that exceed one are never kept, and a run that exceeds one after an
+    evaluation within all of them stops."""
     unit: UnitName = "iteration"
-    """What a unit is."""
 
     def __post_init__(self) -> None:
-        """Raises ConfigError."""
-        refuse(*plan_problems(self))
+        refuse(
+            *evaluation_problems(
+                self.evaluate_every,
+                keep=self.keep,
+                patience=self.patience,
+                target_score=self.target_score,
+                cost_limits=self.cost_limits,
+            )
+        )
 
 
-def plan_of(settings: Planned, units: int, unit: UnitName = "iteration") -> RunPlan:
-    """When a run of ``units`` rounds with these settings evaluates, saves and stops."""
+def plan_of(settings: IterationSettings, unit: UnitName = "iteration") -> RunPlan:
+    """Returns the plan of a run in iterations."""
     return RunPlan(
-        units=units,
+        units=settings.iterations,
         evaluate_every=settings.evaluate_every,
         checkpoint_every=settings.checkpoint_every,
         keep=settings.keep,
@@ -64,37 +70,28 @@ def plan_of(settings: Planned, units: int, unit: UnitName = "iteration") -> RunP
     )
 
 
-@dataclass(frozen=True, slots=True)
-class RunPlace:
-    """Where a run keeps its files, and what it is."""
-
-    folder: Path
-    identity: Mapping[str, str]
-    """By name, everything that decides the result; a checkpoint of another identity is refused."""
-
-
 @record
 class RunDescription:
-    """What stands in ``run.json``."""
+    """The content of ``run.json``."""
 
     identity: Mapping[str, str]
     plan: RunPlan
     measure: str = ""
-    """What the evaluations measure, in words; empty = never evaluated, or not said."""
+    """What the evaluations measure; empty = no evaluation, or unknown."""
 
 
 def write_description(folder: Path, description: RunDescription) -> None:
-    """Writes ``run.json``, all of it or nothing."""
+    """Writes ``run.json`` atomically."""
     _write(folder / DESCRIPTION_FILE, to_json(description))
 
 
 def write_outcome(folder: Path, outcome: TrainingOutcome) -> None:
-    """Writes ``outcome.json``, all of it or nothing."""
+    """Writes ``outcome.json`` atomically."""
     _write(folder / OUTCOME_FILE, to_json(outcome))
 
 
 def read_description(folder: Path) -> RunDescription:
-    """What a run's folder says it is; raises TrainingError when nothing readable does."""
+    """Returns the description of a run; raises TrainingError when it is missing or unreadable."""
     path = folder / DESCRIPTION_FILE
     try:
         return from_json(RunDescription, path.read_text())
@@ -106,7 +103,7 @@ def read_description(folder: Path) -> RunDescription:
 
 
 def read_outcome(folder: Path) -> TrainingOutcome | None:
-    """How the run ended; None = it is under way, or was interrupted. Raises TrainingError when it is damaged."""
+    """Returns the outcome of a run; None = not finished. Raises TrainingError when it is unreadable."""
     path = folder / OUTCOME_FILE
     if not path.exists():
         return None

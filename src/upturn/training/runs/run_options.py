@@ -1,4 +1,4 @@
-"""What a caller says of a run beside its data and settings."""
+"""The arguments of a run other than its data and settings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,22 +12,22 @@ from upturn.training.runs.curve import Progress
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """Which run it is, and what follows it. Raises TrainingError for a negative seed."""
+    """Seed, folder and callbacks of a run. Raises TrainingError for a negative seed."""
 
     seed: int
-    """Everything random in the run is derived from it, 0 or more."""
+    """The source of all randomness in the run, 0 or more."""
     folder: Path
-    """Where the run leaves its files, and resumes from."""
+    """Where the run writes its files and resumes from."""
     evaluate: Evaluate | Sequence[Any] | None = None
-    """Called with the units done (in training in epochs: with the epochs), first with 0; it may depend on its
-    argument, the seed and the weights only. Supervised training, DPO and world models also take held-out data in
-    its place. None = never evaluated, which the settings have to say too."""
+    """Is called with the units done (in training in epochs: the epochs), first with 0; may depend on its argument,
+    the seed and the weights only. Supervised training, DPO and world models also take held-out data instead. None =
+    no evaluation, which needs ``evaluate_every=None``."""
     progress: Progress | None = None
-    """Called with every point of the curve; None = nothing is told."""
+    """Is called with every point of the curve; None = no callback."""
 
     @property
     def evaluation(self) -> Evaluate | None:
-        """``evaluate``, for runs that take a function only. Raises TrainingError for data in its place."""
+        """``evaluate``, for runs that take a function only. Raises TrainingError for held-out data."""
         if isinstance(self.evaluate, Sequence):
             raise TrainingError("this run is evaluated by a function, not on held-out data; give one, or None")
         return self.evaluate

@@ -1,9 +1,8 @@
-"""The curve as a TensorBoard event file, for those who watch many runs side by side.
+"""The learning curve as a TensorBoard event file.
 
-The folder holds one file, and the file says what the curve says: a resumed run writes it anew from the curve, so no
-step stands in it twice. TensorBoard shows the numbers in float32. Points from before a resume get the times they
-would have had, had the run not been stopped: the curve knows how long they took, not when.
-"""
+The folder has one file with the points of the curve: a resumed run rewrites it from the curve, so no step is in it
+twice. TensorBoard shows the numbers in float32. Points from before a resume get the times of an uninterrupted run:
+the curve has their durations, not their times."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -18,14 +17,14 @@ from upturn.training.runs.metric import group_of, seconds_of
 
 
 class EventFile:
-    """Writes the event file of a run; close it, or use it in ``with``."""
+    """Writer of the event file of a run; close it, or use it in ``with``."""
 
     def __init__(
         self, folder: Path, points: Sequence[CurvePoint], *, clock: Callable[[], float] = time.time
     ) -> None:
-        """Begins the file anew with ``points``, those of the curve so far; earlier files of the folder go.
+        """Deletes earlier event files of the folder and writes ``points``, those of the curve so far.
 
-        ``clock`` gives seconds since 1970.
+        ``clock`` returns seconds since 1970.
         """
         folder.mkdir(exist_ok=True)
         for earlier in folder.glob("events.out.tfevents.*"):
@@ -34,7 +33,7 @@ class EventFile:
         self._writer = EventsWriter(str(folder / "events"))
         now = clock()
         started = now - sum(map(seconds_of, points))
-        # A TensorBoard that has been watching forgets what it has read when it sees this.
+        # makes a running TensorBoard discard the points that it has read
         self._writer.write_event(Event(wall_time=started, session_log=SessionLog(status=SessionLog.START)))
         for point in points:
             started += seconds_of(point)
@@ -42,15 +41,15 @@ class EventFile:
         self.sync()
 
     def append(self, point: CurvePoint) -> None:
-        """Visible to readers after the next ``sync``."""
+        """Adds a point, visible to readers after the next ``sync``."""
         self._write(point, self._clock())
 
     def sync(self) -> None:
-        """Makes what was appended durable."""
+        """Flushes the appended points."""
         self._writer.flush()
 
     def close(self) -> None:
-        """The file takes no more points."""
+        """Closes the file."""
         self._writer.close()
 
     def __enter__(self) -> "EventFile":
@@ -59,10 +58,10 @@ class EventFile:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _write(self, point: CurvePoint, moment: float) -> None:
+    def _write(self, point: CurvePoint, wall_time: float) -> None:
         values = [
             Summary.Value(tag=f"{group_of(name)}/{name}", simple_value=value)
             for name, value in point.metrics.items()
             if value is not None
         ]
-        self._writer.write_event(Event(wall_time=moment, step=point.units, summary=Summary(value=values)))
+        self._writer.write_event(Event(wall_time=wall_time, step=point.units, summary=Summary(value=values)))

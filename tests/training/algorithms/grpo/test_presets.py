@@ -1,4 +1,4 @@
-"""Named algorithms: each field as its paper has it, and each learns a toy with a known answer."""
+"""Presets: each field matches its paper, and each preset learns a toy with a known answer."""
 
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -14,7 +14,7 @@ from upturn.training.advantages import AdvantageSettings
 from upturn.training.algorithms.grpo import PRESETS, GrpoSettings, preset, run_grpo
 from upturn.training.policy_settings import DynamicSamplingSettings, KlSettings, ObjectiveSettings
 from upturn.training.runs import RunOptions, read_curve
-from upturn.training.runs.run import CURVE_FILE
+from upturn.training.runs.run_folder import CURVE_FILE
 
 STD = AdvantageSettings(scale="std")
 EXPECTED: dict[str, dict[str, object]] = {
@@ -73,7 +73,7 @@ EXPECTED: dict[str, dict[str, object]] = {
 }
 
 
-def test_presets_are_those_that_are_named() -> None:
+def test_presets_match_their_names() -> None:
     assert tuple(PRESETS) == tuple(EXPECTED)
 
 
@@ -86,21 +86,21 @@ def test_every_field_is_as_expected(name: str) -> None:
         assert getattr(preset(name), field.name) == getattr(expected, field.name), field.name
 
 
-def test_departures_of_the_recipe_are_real_ones() -> None:
-    """What document and preset say must not drift apart: each departure names something the settings show."""
-    found = PRESETS["agent_recipe"]
+def test_departures_of_the_recipe_are_real() -> None:
+    """Each departure names a property of the settings, so that text and preset stay consistent."""
+    recipe = PRESETS["agent_recipe"]
     assert preset("agent_recipe").advantage.scale == "none"
     assert preset("agent_recipe").objective.aggregation == "token_mean"
     kl = preset("agent_recipe").objective.kl
     assert kl is not None and kl.unbiased
     assert preset("agent_recipe").cost_limits
-    assert "the first 500 on levels 1 and 2 only" in found.source
+    assert "the first 500 on levels 1 and 2 only" in recipe.source
     assert not {field.name for field in fields(GrpoSettings)} & {"levels", "curriculum", "families"}
-    assert [departure for departure in found.departures if departure.startswith("no curriculum: ")]
-    assert len(found.departures) == 6
+    assert [departure for departure in recipe.departures if departure.startswith("no curriculum: ")]
+    assert len(recipe.departures) == 6
 
 
-def test_an_unknown_name_lists_the_known_ones() -> None:
+def test_an_unknown_preset_lists_the_known_ones() -> None:
     with pytest.raises(ConfigError, match="unknown preset 'ppo'; known: grpo, dr_grpo, "):
         preset("ppo")
 
@@ -111,7 +111,7 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
 def test_copying_is_learned_to_95_percent(
     name: str, tiny_model: Callable[..., PreTrainedModel], copy_task: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """From a guess of 1/20, with the preset's own objective, advantages, KL and sampling."""
+    """From a success rate of 1/20, with the preset's objective, advantages, KL and sampling."""
     task = copy_task(tiny_model())
     settings = replace(
         preset(name),

@@ -7,8 +7,8 @@ import pytest
 
 from upturn.config import Config, OptimiserSettings
 from upturn.errors import ConfigError
-from upturn.loop.run import continuations
 from upturn.loop.trainers import parse_full_config
+from upturn.loop.trainers.rl_training import continuation_count
 from upturn.training.advantages import AdvantageSettings, LagrangianSettings
 from upturn.training.algorithms.grpo import PRESETS, GrpoSettings, preset
 from upturn.training.algorithms.grpo.settings import PresetName
@@ -36,17 +36,17 @@ def problems_of(**grpo: Any) -> tuple[str, ...]:
     return caught.value.problems
 
 
-def test_defaults_are_those_of_the_settings() -> None:
+def test_an_empty_section_has_the_default_settings() -> None:
     assert settings_of() == GrpoSettings()
     assert settings_of().objective.clips == (0.2, 0.28)
 
 
-def test_preset_names_are_those_of_the_presets() -> None:
+def test_preset_names_match_the_presets() -> None:
     assert get_args(PresetName) == tuple(PRESETS)
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_is_taken_but_for_how_long_and_how_fast(name: str) -> None:
+def test_a_preset_does_not_set_length_and_learning_rate(name: str) -> None:
     settings = settings_of(preset=name, iterations=7, optimiser={"learning_rate": 3e-4})
     expected = replace(preset(name), iterations=7, optimiser=OptimiserSettings(learning_rate=3e-4))
     assert settings == expected
@@ -61,7 +61,7 @@ def test_a_constant_follows_the_environment_unless_it_is_set() -> None:
         assert config.section(GrpoSettings).objective.constant_tokens == expected
 
 
-def test_the_section_goes_over_the_preset() -> None:
+def test_the_section_overrides_the_preset() -> None:
     settings = settings_of(
         preset="dapo",
         minibatches=5,
@@ -122,7 +122,7 @@ def test_the_cost_limits_of_a_preset_can_be_changed_and_left_out() -> None:
         assert settings_of(preset="agent_recipe", cost_limits=limits).cost_limits == limits
 
 
-def test_leaving_the_constant_of_a_preset_leaves_its_tokens_too() -> None:
+def test_overriding_the_aggregation_of_a_preset_drops_its_constant() -> None:
     settings = settings_of(preset="dr_grpo", objective={"aggregation": "token_mean"})
     assert settings.objective.constant_tokens is None
 
@@ -133,7 +133,7 @@ def test_staleness_and_dynamic_sampling_exclude_each_other() -> None:
     assert settings_of(staleness=2) == replace(GrpoSettings(), staleness=2)
 
 
-def test_all_problems_are_named_together_with_their_place() -> None:
+def test_all_problems_are_reported_with_their_section() -> None:
     problems = problems_of(
         objective={"kind": "gspo", "dual_clip": 3.0},
         mismatch={"weight": "token"},
@@ -154,8 +154,8 @@ def test_settings_without_effect_are_refused() -> None:
     assert problem.startswith("grpo: dynamic_sampling would do nothing with advantage.baseline='none'")
 
 
-def test_bounds_on_a_ratio_that_is_always_1_are_refused_where_they_were_chosen() -> None:
-    """A preset's own clips were not: they are left out, which changes nothing."""
+def test_bounds_on_a_constant_ratio_are_refused_if_set_by_the_user() -> None:
+    """Clips of a preset are dropped instead, which changes nothing."""
     (problem,) = problems_of(preset="grpo", mismatch=True, objective={"clip_high": 0.3})
     assert problem.startswith(
         "grpo: objective.clip_high=0.3 would do nothing with minibatches=1, passes=1 and mismatch"
@@ -169,7 +169,7 @@ def test_bounds_on_a_ratio_that_is_always_1_are_refused_where_they_were_chosen()
         assert settings.objective.clips == ((0.2, 0.28) if is_one else preset(name).objective.clips)
 
 
-def test_groups_of_one_are_enough_where_none_are_compared() -> None:
+def test_groups_of_one_are_accepted_where_nothing_is_compared() -> None:
     assert settings_of(preset="reinforce_pp", group_size=1) == replace(preset("reinforce_pp"), group_size=1)
     for estimator in ("monte_carlo", "divergence"):
         settings_of(group_size=1, advantage={"estimator": estimator})
@@ -192,7 +192,7 @@ def test_state_values_are_measured_only_where_the_estimator_needs_them() -> None
         ({"estimator": "divergence", "continuations": 64}, 64),
     )
     for section, expected in cases:
-        assert continuations(settings_of(advantage=section).advantage) == expected
+        assert continuation_count(settings_of(advantage=section).advantage) == expected
     (problem,) = problems_of(advantage={"estimator": "tree", "continuations": 4})
     assert problem.startswith("grpo.advantage: continuations=4 would do nothing with estimator='tree'")
 

@@ -43,18 +43,18 @@ class Steps:
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self.asked: list[int] = []
+        self.indices: list[int] = []
 
     def unit(self, index: int) -> Unit:
-        self.asked.append(index)
+        self.indices.append(index)
         streams = [Stream((), CrossEntropy(), 1.0 + place) for place in range(self.count)]
         return Unit([[stream] for stream in streams], {"index": float(index)})
 
     def state(self) -> State:
-        return {"done": float(len(self.asked))}
+        return {"done": float(len(self.indices))}
 
     def load_state(self, state: State) -> None:
-        self.asked = [-1] * int(state["done"])
+        self.indices = [-1] * int(state["done"])
 
 
 def _part(name: str, **changes: Any) -> Part:
@@ -79,21 +79,21 @@ def test_minibatches_are_spread_evenly_over_the_steps_of_the_longest_part() -> N
     }
 
 
-def test_a_weight_divides_the_denominator_of_its_own_part() -> None:
+def test_a_weight_divides_the_denominator_of_its_part() -> None:
     unit = Mixture([_part("a", weight=0.5), _part("b", weight=4.0)], [Steps(2), Steps(1)]).unit(0)
     assert _denominators(unit) == [[2.0, 0.25], [4.0]]
 
 
-def test_parts_start_and_stop_and_count_their_own_units() -> None:
+def test_parts_start_and_stop_and_count_their_units() -> None:
     early, late, always = Steps(1), Steps(2), Steps(1)
     mixture = Mixture([_part("early", stop=2), _part("late", start=1), _part("always")], [early, late, always])
     units = [mixture.unit(index) for index in range(4)]
     assert [len(unit.minibatches) for unit in units] == [1, 2, 2, 2]
-    assert (early.asked, late.asked, always.asked) == ([0, 1], [0, 1, 2], [0, 1, 2, 3])
+    assert (early.indices, late.indices, always.indices) == ([0, 1], [0, 1, 2], [0, 1, 2, 3])
     assert units[2].metrics == {"late/index": 1.0, "late/steps": 2.0, "always/index": 2.0, "always/steps": 1.0}
 
 
-def test_parts_remember_under_their_own_names() -> None:
+def test_states_of_parts_are_under_their_names() -> None:
     def mixture() -> tuple[Mixture, Steps, Steps]:
         one, other = Steps(1), Steps(1)
         return Mixture([_part("one"), _part("other", start=1)], [one, other]), one, other
@@ -104,7 +104,7 @@ def test_parts_remember_under_their_own_names() -> None:
     assert first.state() == {"one.done": 3.0, "other.done": 2.0}
     again, one, other = mixture()
     again.load_state(first.state())
-    assert (len(one.asked), len(other.asked)) == (3, 2)
+    assert (len(one.indices), len(other.indices)) == (3, 2)
 
 
 def _gradient(model: PreTrainedModel, minibatch: Minibatch) -> tuple[float, Tensor]:
@@ -116,20 +116,21 @@ def _gradient(model: PreTrainedModel, minibatch: Minibatch) -> tuple[float, Tens
 
 
 def _demonstrations(make: Make, symbols: Sequence[int] = (5, 6)) -> Sequence[TrainingRow]:
-    """The copy task done by somebody."""
+    """Demonstrations of the copy task."""
     return supervised_rows(
-        make((1, each, 2, each), ((0, 3, 4),), name=f"demonstration {each}", origin="rendered") for each in symbols
+        make((1, symbol, 2, symbol), ((0, 3, 4),), name=f"demonstration {symbol}", origin="rendered")
+        for symbol in symbols
     )
 
 
 def _every_kind(make: Make, collect: Any) -> list[Part]:
-    """Supervised, policy gradient, preferences and ratings, each with a weight of its own."""
+    """Supervised, policy gradient, preferences and ratings, with different weights."""
 
-    def attempt(token: int) -> Trajectory:
+    def rollout(token: int) -> Trajectory:
         return make((1, 7, 2, token), ((0, 3, 4),), name=f"seven {token}", task="seven")
 
-    pairs = [PreferencePair("p", attempt(7), attempt(8), "group", 1.0)]
-    rated = [RatedTrajectory(attempt(7), True), RatedTrajectory(attempt(9), False)]
+    pairs = [PreferencePair("p", rollout(7), rollout(8), "group", 1.0)]
+    rated = [RatedTrajectory(rollout(7), True), RatedTrajectory(rollout(9), False)]
     return [
         replace(supervised_part(_demonstrations(make), 2), weight=0.25),
         replace(policy_part(collect, GrpoSettings(minibatches=1)), weight=3.0),
@@ -144,20 +145,20 @@ def test_a_mixed_step_is_the_weighted_sum_of_the_parts_losses_and_gradients(
     model = tiny_model()
     parts = _every_kind(make_trajectory, copy_task(model).collect)
     trainer = Trainer(model, OptimiserSettings())
-    algorithms = [part.make(trainer, 0) for part in parts]
+    algorithms = [part.create(trainer, 0) for part in parts]
     (mixed,) = Mixture(parts, algorithms).unit(0).minibatches
     separate = [_gradient(model, algorithm.unit(0).minibatches[0]) for algorithm in algorithms]
     assert all(
         float(part.weight * gradient.norm()) > 0.1 for part, (_, gradient) in zip(parts, separate, strict=True)
     )
-    found = _gradient(model, mixed)
+    loss, gradient = _gradient(model, mixed)
     expected = [part.weight * loss for part, (loss, _) in zip(parts, separate, strict=True)]
-    assert found[0] == pytest.approx(sum(expected), rel=1e-5)
+    assert loss == pytest.approx(sum(expected), rel=1e-5)
     gradients = [part.weight * gradient for part, (_, gradient) in zip(parts, separate, strict=True)]
-    assert torch.allclose(found[1], torch.stack(gradients).sum(0), rtol=1e-4, atol=1e-5)
+    assert torch.allclose(gradient, torch.stack(gradients).sum(0), rtol=1e-4, atol=1e-5)
 
 
-def test_more_rows_in_one_part_change_nothing_about_the_other(
+def test_more_rows_in_one_part_do_not_affect_the_other(
     tiny_model: Model, make_trajectory: Make, copy_task: Toy
 ) -> None:
     model = tiny_model()
@@ -166,7 +167,7 @@ def test_more_rows_in_one_part_change_nothing_about_the_other(
 
     def streams(symbols: Sequence[int]) -> Minibatch:
         parts = [supervised_part(_demonstrations(make_trajectory, symbols), 8), policy]
-        (minibatch,) = Mixture(parts, [part.make(trainer, 0) for part in parts]).unit(0).minibatches
+        (minibatch,) = Mixture(parts, [part.create(trainer, 0) for part in parts]).unit(0).minibatches
         return minibatch
 
     few, many = streams((5,)), streams((5, 6, 7, 8, 9))
@@ -176,7 +177,7 @@ def test_more_rows_in_one_part_change_nothing_about_the_other(
 
 
 class _KilledError(Exception):
-    """What a test stops a run with."""
+    """Stops a run in a test."""
 
 
 ADAPTIVE = GrpoSettings(
@@ -200,7 +201,7 @@ def _mix(
 
 
 @pytest.mark.parametrize(("kill_at", "every"), [(1, 1), (2, 1), (3, 2), (4, 3)])
-def test_a_mixture_resumes_bitwise_with_what_its_parts_remember(
+def test_a_mixture_resumes_bitwise_with_the_states_of_its_parts(
     tiny_model: Model, make_trajectory: Make, copy_task: Toy, tmp_path: Path, kill_at: int, every: int
 ) -> None:
     calm = tiny_model()
@@ -227,7 +228,7 @@ def test_a_mixture_resumes_bitwise_with_what_its_parts_remember(
     assert len(set(coefficients[1:])) == 3
 
 
-def test_other_parts_are_another_run(
+def test_a_run_with_other_parts_is_refused(
     tiny_model: Model, make_trajectory: Make, copy_task: Toy, tmp_path: Path
 ) -> None:
     model = tiny_model()
@@ -245,13 +246,13 @@ def test_other_parts_are_another_run(
             run(symbols, weight)
 
 
-def test_each_part_teaches_what_it_knows(
+def test_each_part_trains_its_own_task(
     tiny_model: Model, make_trajectory: Make, copy_task: Toy, tmp_path: Path
 ) -> None:
     """Two symbols are tried and never shown, and from the 20th unit on the other two shown and never tried; the
     optimum is 1."""
     model = tiny_model()
-    tried, all_symbols = copy_task(model, symbols=(3, 4), attempts=24), copy_task(model)
+    tried, all_symbols = copy_task(model, symbols=(3, 4), group_size=24), copy_task(model)
     parts = [
         replace(supervised_part(_demonstrations(make_trajectory, (5, 6)), 2), start=20),
         policy_part(tried.collect, GrpoSettings(minibatches=1)),
@@ -276,8 +277,8 @@ def test_each_part_teaches_what_it_knows(
     [
         (lambda: _part("a", weight=0.0), "part 'a' has weight=0.0; it must be positive"),
         (lambda: _part("a", weight=float("nan")), "must be positive"),
-        (lambda: _part("a", start=-1), "would never be under way with start=-1"),
-        (lambda: _part("a", start=2, stop=2), "would never be under way with start=2 and stop=2"),
+        (lambda: _part("a", start=-1), "would never be active with start=-1"),
+        (lambda: _part("a", start=2, stop=2), "would never be active with start=2 and stop=2"),
         (lambda: _part("a.b"), "letters, digits and underscores, got 'a.b'"),
         (
             lambda: policy_part(lambda _: [], GrpoSettings(iterations=7, optimiser=OptimiserSettings())),
@@ -290,7 +291,7 @@ def test_each_part_teaches_what_it_knows(
         (lambda: MixtureSettings(iterations=0), "iterations: input should be greater than or equal to 1, got 0"),
     ],
 )
-def test_settings_that_do_nothing_are_refused(make: Callable[[], object], sentence: str) -> None:
+def test_unused_part_settings_are_refused(make: Callable[[], object], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         make()
 
@@ -299,13 +300,13 @@ def test_settings_that_do_nothing_are_refused(make: Callable[[], object], senten
     ("parts", "sentence"),
     [
         ([_part("a")], r"at least two parts, got \['a'\]"),
-        ([_part("a"), _part("a")], r"names of their own, got \['a', 'a'\]"),
+        ([_part("a"), _part("a")], r"different names, got \['a', 'a'\]"),
         ([_part("a"), _part("b", start=4)], "part 'b' starts at unit 4, but the run has 4 units"),
         ([_part("a"), _part("b", stop=4)], "part 'b': stop=4 would do nothing in a run of 4 units"),
-        ([_part("a", stop=1), _part("b", start=2)], "no part is under way in unit 1"),
+        ([_part("a", stop=1), _part("b", start=2)], "no part is active in unit 1"),
     ],
 )
-def test_mixtures_that_cannot_be_are_refused(
+def test_invalid_mixtures_are_refused(
     tiny_model: Model, tmp_path: Path, parts: Sequence[Part], sentence: str
 ) -> None:
     with pytest.raises(TrainingError, match=sentence):

@@ -1,4 +1,4 @@
-"""A critic of actions: what it thinks worked by hand, when it learns, and a toy that is solved with it."""
+"""A critic of actions: hand-computed values, the order of valuing and training, and a toy solved with it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -9,8 +9,8 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
-from benchmarks.algorithms.player import Player, toy_model
 from benchmarks.algorithms.toy import key_door
+from benchmarks.algorithms.toy_policy import ToyPolicy, toy_model
 from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.records import Task, Trajectory
@@ -19,7 +19,7 @@ from upturn.training.algorithms.online_dpo import OnlineDpoSettings
 from upturn.training.algorithms.online_dpo.action_value import ActionCritic
 from upturn.training.algorithms.online_dpo.run import PreferenceRounds, run_online_dpo
 from upturn.training.algorithms.ppo import CriticSettings
-from upturn.training.data.pair_mining import pairs_of
+from upturn.training.data.pair_mining import mine_pairs
 from upturn.training.optimisation.critic import value_model
 from upturn.training.pair_settings import PairSettings
 from upturn.training.runs import RunOptions, read_curve
@@ -33,20 +33,20 @@ MIXED = PairSettings(by="turn", monte_carlo_share=0.25, gamma=0.5)
 SETTINGS = OnlineDpoSettings(iterations=30, pairs=MIXED, evaluate_every=None, keep="final", critic=CriticSettings())
 
 
-class Walk(NamedTuple):
-    """Two turns of one token, and what they earned."""
+class Rollout(NamedTuple):
+    """Two turns of one token, and their rewards."""
 
     actions: tuple[int, int]
     rewards: tuple[float, ...] | None
 
 
-WALKS = (Walk((LEFT, UP), (0.25, 1.0)), Walk((RIGHT, UP), (0.5, 0.0)))
+ROLLOUTS = (Rollout((LEFT, UP), (0.25, 1.0)), Rollout((RIGHT, UP), (0.5, 0.0)))
 
 
-def _group(make: Make, walks: Sequence[Walk] = WALKS, **changes: Any) -> ScoredGroup:
-    """What is seen after the first turn is 3."""
+def _group(make: Make, rollouts: Sequence[Rollout] = ROLLOUTS, **changes: Any) -> ScoredGroup:
+    """The observation after the first turn is 3."""
     members = []
-    for index, (actions, rewards) in enumerate(walks):
+    for index, (actions, rewards) in enumerate(rollouts):
         trajectory = make((1, 2, actions[0], 3, actions[1]), ((0, 2, 3), (1, 4, 5)), name=f"w{index}", **changes)
         members.append(ScoredTrajectory(trajectory, rewards))
     return ScoredGroup(Task("task", "", "", ""), tuple(members))
@@ -54,91 +54,95 @@ def _group(make: Make, walks: Sequence[Walk] = WALKS, **changes: Any) -> ScoredG
 
 def _network(model: PreTrainedModel, *, bias: float = 0.0, slope: float = 0.0) -> PreTrainedModel:
     """A value model whose head is not 0."""
-    found = value_model(model)
-    head: Any = found.get_output_embeddings()
+    network = value_model(model)
+    head: Any = network.get_output_embeddings()
     torch.nn.init.constant_(head.bias, bias)
     torch.nn.init.normal_(head.weight, std=slope, generator=torch.Generator().manual_seed(0))
-    return found
+    return network
 
 
-def test_a_mix_of_what_was_earned_and_what_the_critic_thinks_by_hand(
+def test_the_mix_of_returns_and_critic_matches_hand_computed_values(
     tiny_model: Model, make_trajectory: Make
 ) -> None:
-    """Every state is worth .5 to the critic. Left: .25·(.25 + .5·1) + .75·(.25 + .5·.5) = .5625; right: .25·.5 +
-    .75·(.5 + .25) = .6875. By what was earned alone left would be the better one, by .25."""
+    """The critic's value of every state is .5. Left: .25·(.25 + .5·1) + .75·(.25 + .5·.5) = .5625; right: .25·.5 +
+    .75·(.5 + .25) = .6875. By returns alone left is better, by .25."""
     group = _group(make_trajectory)
     critic = ActionCritic(_network(tiny_model(), bias=0.5), SETTINGS, 0)
-    judged = critic.judge(0, [group])
-    assert judged.values["w0"] == pytest.approx([0.5, 1.0])
-    assert judged.values["w1"] == pytest.approx([0.75, 0.0])
-    (pair,) = pairs_of([group], MIXED, judged).pairs
+    round_values = critic.value_actions(0, [group])
+    assert round_values.values["w0"] == pytest.approx([0.5, 1.0])
+    assert round_values.values["w1"] == pytest.approx([0.75, 0.0])
+    (pair,) = mine_pairs([group], MIXED, round_values).pairs
     assert pair.id == "w1@0 > w0@0"
     assert pair.margin == pytest.approx(0.125)
-    (alone,) = pairs_of([group], replace(MIXED, monte_carlo_share=1.0)).pairs
+    (alone,) = mine_pairs([group], replace(MIXED, monte_carlo_share=1.0)).pairs
     assert alone.id == "w0@0 > w1@0"
     assert alone.margin == pytest.approx(0.25)
 
 
-def test_a_value_is_the_networks_where_the_next_turn_begins(tiny_model: Model, make_trajectory: Make) -> None:
-    """Against the network's own output after all that had been read by then."""
+def test_a_value_is_the_networks_output_at_the_start_of_the_next_turn(
+    tiny_model: Model, make_trajectory: Make
+) -> None:
+    """Against the network's output after the tokens before the next turn."""
     network = _network(tiny_model(), bias=0.1, slope=0.5)
     with torch.no_grad():
         after = [float(network(torch.tensor([[1, 2, action, 3]])).logits[0, -1, 0]) for action in (LEFT, RIGHT)]
     assert abs(after[0] - after[1]) > 0.01
-    judged = ActionCritic(network, SETTINGS, 0).judge(0, [_group(make_trajectory)])
+    round_values = ActionCritic(network, SETTINGS, 0).value_actions(0, [_group(make_trajectory)])
     for name, reward, last, value in (("w0", 0.25, 1.0, after[0]), ("w1", 0.5, 0.0, after[1])):
-        assert judged.values[name] == pytest.approx([reward + 0.5 * value, last], abs=1e-5)
+        assert round_values.values[name] == pytest.approx([reward + 0.5 * value, last], abs=1e-5)
 
 
-def test_it_learns_what_is_earned_and_only_after_it_has_judged(tiny_model: Model, make_trajectory: Make) -> None:
+def test_the_critic_learns_returns_and_only_after_valuing_the_round(
+    tiny_model: Model, make_trajectory: Make
+) -> None:
     """Nothing is expected at first; in the end Q(left) = .25 + .5·1 and Q(right) = .5 + 0."""
     settings = replace(SETTINGS, critic=CriticSettings(learning_rate=1e-2))
     group = _group(make_trajectory)
     critic = ActionCritic(value_model(tiny_model()), settings, 0)
-    judged = [critic.judge(index, [group]) for index in range(20)]
-    assert judged[0].values == {"w0": [0.25, 1.0], "w1": [0.5, 0.0]}
-    assert judged[0].metrics["mean_value"] == 0.0
-    assert judged[1].values != judged[0].values
-    assert judged[-1].values["w0"] == pytest.approx([0.75, 1.0], abs=0.05)
-    assert judged[-1].values["w1"] == pytest.approx([0.5, 0.0], abs=0.05)
-    assert judged[-1].metrics["explained_variance"] > 0.9
-    assert judged[-1].metrics["value_loss"] < 0.1 * judged[0].metrics["value_loss"]
+    values_by_round = [critic.value_actions(index, [group]) for index in range(20)]
+    assert values_by_round[0].values == {"w0": [0.25, 1.0], "w1": [0.5, 0.0]}
+    assert values_by_round[0].metrics["mean_value"] == 0.0
+    assert values_by_round[1].values != values_by_round[0].values
+    assert values_by_round[-1].values["w0"] == pytest.approx([0.75, 1.0], abs=0.05)
+    assert values_by_round[-1].values["w1"] == pytest.approx([0.5, 0.0], abs=0.05)
+    assert values_by_round[-1].metrics["explained_variance"] > 0.9
+    assert values_by_round[-1].metrics["value_loss"] < 0.1 * values_by_round[0].metrics["value_loss"]
 
 
-def test_attempts_that_could_not_be_scored_are_not_there(tiny_model: Model, make_trajectory: Make) -> None:
-    group = _group(make_trajectory, (*WALKS, Walk((UP, UP), None), Walk((UP, UP), (float("nan"), 1.0))))
+def test_unscorable_trajectories_have_no_values(tiny_model: Model, make_trajectory: Make) -> None:
+    group = _group(make_trajectory, (*ROLLOUTS, Rollout((UP, UP), None), Rollout((UP, UP), (float("nan"), 1.0))))
     with_them, without = (
-        ActionCritic(value_model(tiny_model()), SETTINGS, 0).judge(0, [each])
-        for each in (group, _group(make_trajectory))
+        ActionCritic(value_model(tiny_model()), SETTINGS, 0).value_actions(0, [group])
+        for group in (group, _group(make_trajectory))
     )
     assert with_them.values == without.values
-    timeless = [{**each.metrics, "critic_seconds": 0.0} for each in (with_them, without)]
+    timeless = [{**values.metrics, "critic_seconds": 0.0} for values in (with_them, without)]
     assert timeless[0] == timeless[1]
     critic = ActionCritic(value_model(tiny_model()), SETTINGS, 0)
-    nothing = critic.judge(0, [_group(make_trajectory, [Walk((UP, UP), None)])])
+    nothing = critic.value_actions(0, [_group(make_trajectory, [Rollout((UP, UP), None)])])
     assert nothing.values == {}
     assert nothing.metrics.keys() == {"critic_seconds"}
     assert critic.state()["count.steps"] == 0.0
 
 
-def test_attempts_of_any_temperature_teach_it(tiny_model: Model, make_trajectory: Make) -> None:
+def test_the_critic_trains_on_any_temperature(tiny_model: Model, make_trajectory: Make) -> None:
     """It needs no log-probs."""
     critic = ActionCritic(value_model(tiny_model()), SETTINGS, 0)
-    assert critic.judge(0, [_group(make_trajectory, temperature=1.5)]).values.keys() == {"w0", "w1"}
+    assert critic.value_actions(0, [_group(make_trajectory, temperature=1.5)]).values.keys() == {"w0", "w1"}
 
 
-def test_while_it_learns_alone_pairs_go_by_what_was_earned(tiny_model: Model, make_trajectory: Make) -> None:
-    """For a critic to whom right is the better action, and two rounds in which it is not asked."""
+def test_pairs_go_by_returns_while_the_critic_trains_alone(tiny_model: Model, make_trajectory: Make) -> None:
+    """With a critic that prefers right, and two rounds in which its values are not used."""
     settings = replace(SETTINGS, critic=CriticSettings(learning_rate=1e-6, alone_iterations=2))
     group = _group(make_trajectory)
     critic = ActionCritic(_network(tiny_model(), bias=0.5), settings, 0)
     rounds = PreferenceRounds(lambda _: [group], settings, 0, critic=critic)
-    found = []
+    outcomes = []
     for index in range(3):
         unit = rounds.unit(index)
         ((stream,),) = unit.minibatches
-        found.append(({row.pair for row in stream.rows}, unit.metrics["critic_optimiser_steps"]))
-    assert found == [({"w0@0 > w1@0"}, 2.0), ({"w0@0 > w1@0"}, 2.0), ({"w1@0 > w0@0"}, 2.0)]
+        outcomes.append(({row.pair for row in stream.rows}, unit.metrics["critic_optimiser_steps"]))
+    assert outcomes == [({"w0@0 > w1@0"}, 2.0), ({"w0@0 > w1@0"}, 2.0), ({"w1@0 > w0@0"}, 2.0)]
 
 
 def test_a_turn_without_tokens_is_refused_by_name(tiny_model: Model, make_trajectory: Make) -> None:
@@ -153,9 +157,9 @@ def test_a_turn_without_tokens_is_refused_by_name(tiny_model: Model, make_trajec
 
 
 @pytest.mark.slow
-def test_key_and_door_are_found_by_single_actions_and_a_critic(tmp_path: Path) -> None:
+def test_key_and_door_is_solved_by_single_actions_and_a_critic(tmp_path: Path) -> None:
     toy = key_door(2)
-    player = Player(toy, toy_model(toy, 0), attempts=16, seed=0)
+    policy = ToyPolicy(toy, toy_model(toy, 0), group_size=16, seed=0)
     settings = OnlineDpoSettings(
         iterations=100,
         batch_pairs=16,
@@ -166,13 +170,13 @@ def test_key_and_door_are_found_by_single_actions_and_a_critic(tmp_path: Path) -
         target_score=0.95,
         checkpoint_every=100,
     )
-    before = player.worth()
+    before = policy.expected_reward()
     outcome = run_online_dpo(
-        player.model, player.collect, settings, RunOptions(0, tmp_path, evaluate=lambda _: player.worth())
+        policy.model, policy.collect, settings, RunOptions(0, tmp_path, evaluate=lambda _: policy.expected_reward())
     )
     assert before < 0.3
     assert outcome.stopped == "target"
-    assert player.worth() >= 0.95
+    assert policy.expected_reward() >= 0.95
     names = {name for point in read_curve(tmp_path / CURVE_FILE) for name in point.metrics}
     assert {"explained_variance", "value_loss", "critic_grad_norm", "mean_value", "critic_seconds"} <= names
     assert {name for name in names if metric_of(name) is None} == set()

@@ -1,4 +1,4 @@
-"""DPO in rounds: learns what earns most, counts what it leaves out, and stops and resumes without a trace."""
+"""DPO in rounds: learns the best action, counts dropped comparisons, and stops and resumes exactly."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -75,9 +75,7 @@ def _group(make: Make, rewards: Sequence[float | None], task: str = "task") -> S
     return ScoredGroup(Task(task, "", "", ""), members)
 
 
-def test_what_teaches_nothing_is_counted_and_takes_no_step(
-    tiny_model: Model, make_trajectory: Make, tmp_path: Path
-) -> None:
+def test_a_round_without_pairs_takes_no_step(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
     model = tiny_model()
     before = copy_tensors(weight_tensors(model))
     groups = [_group(make_trajectory, [1.0, 1.0]), _group(make_trajectory, [None, 1.0], "other")]
@@ -104,19 +102,19 @@ def test_every_pair_is_in_one_step_of_each_epoch(make_trajectory: Make) -> None:
         minibatches = rounds.unit(index).minibatches
         assert [stream.denominator for (stream,) in minibatches] == [2.0] * 6
         held = [sorted({row.pair or "" for row in stream.rows}) for (stream,) in minibatches]
-        assert [len(each) for each in held] == [2, 2, 1] * 2
+        assert [len(names) for names in held] == [2, 2, 1] * 2
         for epoch in (held[:3], held[3:]):
-            assert sorted(name for each in epoch for name in each) == [f"{at}/0 > {at}/1" for at in range(5)]
+            assert sorted(name for names in epoch for name in names) == [f"{at}/0 > {at}/1" for at in range(5)]
         again = rounds.unit(index).minibatches
         assert [[row.pair for row in stream.rows] for (stream,) in again] == [
             [row.pair for row in stream.rows] for (stream,) in minibatches
         ]
 
 
-def test_the_reference_of_a_round_is_what_it_began_with_or_what_the_run_did(
+def test_the_reference_is_that_of_the_round_or_of_the_run(
     tiny_model: Model, copy_task: Toy, tmp_path: Path
 ) -> None:
-    """In the second round the model stands where it samples from, but away from where it started."""
+    """In the second round the model has its sampling weights, but no longer the initial ones."""
     first_losses = {}
     for reference in ("recorded", "initial"):
         task = copy_task(tiny_model())
@@ -137,7 +135,7 @@ def test_the_reference_of_a_round_is_what_it_began_with_or_what_the_run_did(
 
 
 class _InterruptedError(Exception):
-    """What a test stops a run with."""
+    """Stops a run in a test."""
 
 
 @pytest.mark.parametrize(
@@ -149,7 +147,7 @@ class _InterruptedError(Exception):
     ],
     ids=["recorded", "initial", "critic"],
 )
-def test_resuming_gives_bitwise_the_weights_of_not_stopping(
+def test_a_resumed_run_has_bitwise_the_weights_of_an_uninterrupted_one(
     tiny_model: Model,
     copy_task: Toy,
     tmp_path: Path,
@@ -190,11 +188,11 @@ def test_resuming_gives_bitwise_the_weights_of_not_stopping(
     resumed = weight_tensors(run("resumed"))
     assert all(torch.equal(tensor, resumed[name]) for name, tensor in straight.items())
     curves = [read_curve(tmp_path / folder / CURVE_FILE) for folder in ("straight", "resumed")]
-    kept = [
+    metrics = [
         [{name: value for name, value in point.metrics.items() if name not in UNREPEATED} for point in curve]
         for curve in curves
     ]
-    assert kept[0] == kept[1]
+    assert metrics[0] == metrics[1]
     rates = [point.metrics["learning_rate"] for point in curves[0]]
     assert rates == pytest.approx([1e-2, 7.5e-3, 5e-3, 2.5e-3])
     if critic is not None:
@@ -210,10 +208,10 @@ class _Critic:
         self.scale = scale
 
     def __call__(self, group: ScoredGroup) -> Sequence[Sequence[float | None]]:
-        return [[-self.scale * each.trajectory.rows[0].token_ids[-1]] for each in group.members]
+        return [[-self.scale * member.trajectory.rows[0].token_ids[-1]] for member in group.members]
 
 
-def test_a_critic_decides_where_it_alone_is_asked_and_belongs_to_the_run(
+def test_a_fixed_critic_can_decide_alone_and_is_part_of_the_runs_identity(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
     groups = [_group(make_trajectory, [0.0, 1.0])]
@@ -231,15 +229,15 @@ def test_a_critic_decides_where_it_alone_is_asked_and_belongs_to_the_run(
         run(2.0)
 
 
-def test_a_value_model_of_an_earlier_run_is_trained_on_and_belongs_to_the_run(
+def test_an_earlier_value_model_is_trained_further_and_is_part_of_the_runs_identity(
     tiny_model: Model, copy_task: Toy, tmp_path: Path
 ) -> None:
-    task, network = copy_task(tiny_model(), attempts=4), value_model(tiny_model())
+    task, network = copy_task(tiny_model(), group_size=4), value_model(tiny_model())
     settings = replace(PLAIN, iterations=2, pairs=MIXED, critic=CriticSettings(learning_rate=1e-2))
     for name in ("first", "second"):
         before = copy_tensors(weight_tensors(network))
         run_online_dpo(task.model, task.collect, settings, RunOptions(0, tmp_path / name), critic=network)
-        assert not all(torch.equal(before[each], value) for each, value in weight_tensors(network).items())
+        assert not all(torch.equal(before[name], value) for name, value in weight_tensors(network).items())
     values = [read_curve(tmp_path / name / CURVE_FILE)[0].metrics["mean_value"] for name in ("first", "second")]
     assert values[0] == 0.0
     assert values[1] != 0.0
@@ -247,15 +245,17 @@ def test_a_value_model_of_an_earlier_run_is_trained_on_and_belongs_to_the_run(
         run_online_dpo(task.model, task.collect, settings, RunOptions(0, tmp_path / "second"), critic=network)
 
 
-def test_a_critic_of_the_other_kind_is_refused(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
+def test_a_critic_of_the_wrong_kind_is_refused(tiny_model: Model, make_trajectory: Make, tmp_path: Path) -> None:
     groups, model = [_group(make_trajectory, [0.0, 1.0])], tiny_model()
     fixed = replace(PLAIN, pairs=MIXED)
 
     def run(settings: OnlineDpoSettings, critic: object) -> None:
-        given: Any = critic
-        run_online_dpo(model, lambda _: groups, settings, RunOptions(0, tmp_path), critic=given)
+        untyped: Any = critic
+        run_online_dpo(model, lambda _: groups, settings, RunOptions(0, tmp_path), critic=untyped)
 
-    with pytest.raises(TrainingError, match=r"a Qwen2ForCausalLM with settings\.critic=None: a value model learns"):
+    with pytest.raises(
+        TrainingError, match=r"a Qwen2ForCausalLM with settings\.critic=None: a value model is trained"
+    ):
         run(fixed, value_model(model))
     with pytest.raises(TrainingError, match=r"a _Critic with settings\.critic=CriticSettings"):
         run(replace(fixed, critic=CriticSettings()), _Critic(1.0))
@@ -274,8 +274,10 @@ def test_unusable_calls_are_refused(tiny_model: Model, make_trajectory: Make, tm
     refused("round 0 collected no trajectories", lambda _: [])
     refused("two trajectories of one iteration have the id", lambda _: groups * 2)
     refused("seed must be 0 or more, got -1", lambda _: groups, seed=-1)
-    told = replace(groups[0].members[1].trajectory, origin="rendered")
-    rendered = replace(groups[0], members=(groups[0].members[0], replace(groups[0].members[1], trajectory=told)))
+    rendered_trajectory = replace(groups[0].members[1].trajectory, origin="rendered")
+    rendered = replace(
+        groups[0], members=(groups[0].members[0], replace(groups[0].members[1], trajectory=rendered_trajectory))
+    )
     refused("'task/1' is 'rendered': it has no log-probs of a sampler", lambda _: [rendered])
     pairs = PairSettings(by="turn", monte_carlo_share=0.0, gamma=0.9)
     with pytest.raises(TrainingError, match=r"pairs\.gamma=0\.9 would do nothing with pairs\.monte_carlo_share=0"):

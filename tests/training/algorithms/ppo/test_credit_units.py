@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from upturn.records import Observation, TokenRow, Trajectory, Turn, WrittenSpan
 from upturn.training import policy_rows
 from upturn.training.algorithms.ppo import CreditSettings, StepKind
-from upturn.training.algorithms.ppo.credit import credited
+from upturn.training.algorithms.ppo.credit import estimate_credit
 from upturn.training.algorithms.ppo.credit_units import RolloutSteps, rollout_steps
 from upturn.training.algorithms.ppo.gae import generalised_advantages
 
@@ -24,7 +24,7 @@ def _steps(trajectory: Trajectory, rewards: Sequence[float], kind: StepKind = "t
     return rollout_steps(policy_rows(trajectory, [0.0] * len(trajectory.turns)), rewards, kind)
 
 
-def test_a_turn_is_a_step_that_begins_with_its_first_written_token(make_trajectory: Make) -> None:
+def test_a_turn_is_a_step_that_starts_with_its_first_written_token(make_trajectory: Make) -> None:
     steps = _steps(make_trajectory(range(12), SPANS), (1.0, 0.0, 3.0))
     (row,) = steps.valued_rows()
     assert row.positions.tolist() == [2, 6, 9]
@@ -43,7 +43,7 @@ def test_by_token_each_written_token_is_a_step_and_the_last_of_a_turn_has_its_re
     assert steps.steps.tolist() == [0, 1, 2, 3, 4, 5]
 
 
-def test_values_and_returns_stand_at_the_tokens_that_begin_steps(make_trajectory: Make) -> None:
+def test_values_and_returns_are_at_the_first_tokens_of_steps(make_trajectory: Make) -> None:
     steps = _steps(make_trajectory(range(12), SPANS), (0.0, 0.0, 0.0))
     (row,) = steps.valued_rows(np.array([0.1, 0.2, 0.3]), np.array([1.0, 2.0, 3.0]))
     assert row.old_logprobs is not None
@@ -67,41 +67,39 @@ def test_splitting_a_rollout_into_rows_changes_no_step_whatever_the_order_of_the
     weights = {}
     for trajectory in (whole, _in_rows(whole, early, late), _in_rows(whole, late, early)):
         steps = _steps(trajectory, rewards, kind)
-        known = values[: len(steps.begins)]
-        found = credited(steps, known, CreditSettings(kind, gamma=0.9, trace=0.8))
+        true_values = values[: len(steps.starts)]
+        credit = estimate_credit(steps, true_values, CreditSettings(kind, gamma=0.9, trace=0.8))
         by_token = {
             int(row.token_ids[position]): float(weight)
-            for row in steps.weighted_rows(found.advantages[steps.steps])
+            for row in steps.weighted_rows(credit.advantages[steps.steps])
             for position, weight in zip(row.positions, row.weights, strict=True)
         }
         weights[trajectory.rows] = by_token
         back = steps.values_of(
-            [row.old_logprobs for row in steps.valued_rows(known) if row.old_logprobs is not None]
+            [row.old_logprobs for row in steps.valued_rows(true_values) if row.old_logprobs is not None]
         )
-        assert back.tolist() == pytest.approx(known.tolist())
+        assert back.tolist() == pytest.approx(true_values.tolist())
     first, *others = weights.values()
     assert len(first) == 6
-    assert all(each == first for each in others)
+    assert all(other == first for other in others)
 
 
-def test_a_turn_written_in_two_rows_is_one_step_that_begins_in_the_first(make_trajectory: Make) -> None:
+def test_a_turn_in_two_rows_is_one_step_that_starts_in_the_first(make_trajectory: Make) -> None:
     """The agent thought, its history changed, and it wrote the action behind another prompt."""
     thought = TokenRow((1, 2, 3), (WrittenSpan(0, 1, 3),), (-1.0, -1.0))
     action = TokenRow((1, 9, 4), (WrittenSpan(0, 2, 3),), (-1.0,))
     steps = _steps(_in_rows(make_trajectory((1, 2, 3), ((0, 1, 3),)), thought, action), (2.0,))
     (row,) = steps.valued_rows()
     assert (row.token_ids.tolist(), row.positions.tolist()) == ([1, 2, 3], [1])
-    assert [each.weights.tolist() for each in steps.weighted_rows(np.array([0.5])[steps.steps])] == [
+    assert [row.weights.tolist() for row in steps.weighted_rows(np.array([0.5])[steps.steps])] == [
         [0.5, 0.5],
         [0.5],
     ]
 
 
 @pytest.mark.parametrize("kind", ["turn", "token"])
-def test_what_turns_without_a_token_earned_belongs_to_the_step_before(
-    make_trajectory: Make, kind: StepKind
-) -> None:
-    """Turn 0 wrote nothing, and nothing stands before it: no step could change what it earned."""
+def test_rewards_of_turns_without_tokens_belong_to_the_step_before(make_trajectory: Make, kind: StepKind) -> None:
+    """Turn 0 wrote nothing, and nothing is before it: no step could change what it earned."""
     trajectory = make_trajectory(range(6), ((1, 1, 2), (3, 4, 5)), turns=5)
     assert _steps(trajectory, (9.0, 1.0, 0.25, 2.0, 0.5), kind).rewards.tolist() == [1.25, 2.5]
 
@@ -122,8 +120,8 @@ def _trajectory(row: TokenRow, turns: int) -> Trajectory:
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_by_token_it_is_masked_estimation_over_the_whole_row(seed: int) -> None:
-    """Against all tokens of the row with a mask, whatever values stand on observations."""
+def test_by_token_it_equals_masked_estimation_over_the_whole_row(seed: int) -> None:
+    """Against all tokens of the row with a mask, whatever values are on observations."""
     rng = np.random.default_rng(seed)
     row = TokenRow(tuple(range(12)), tuple(WrittenSpan(*span) for span in SPANS), (-1.0,) * 6)
     trajectory = _trajectory(row, turns=3)
@@ -134,20 +132,20 @@ def test_by_token_it_is_masked_estimation_over_the_whole_row(seed: int) -> None:
     on_last[[3, 6, 11]] = rewards
     slow = generalised_advantages(on_last, values, mask, gamma=0.9, trace=0.8)
     steps = _steps(trajectory, rewards.tolist(), "token")
-    found = credited(steps, values[mask], CreditSettings("token", gamma=0.9, trace=0.8))
-    assert found.advantages.tolist() == slow.advantages[mask].tolist()
-    assert found.returns.tolist() == slow.returns[mask].tolist()
+    credit = estimate_credit(steps, values[mask], CreditSettings("token", gamma=0.9, trace=0.8))
+    assert credit.advantages.tolist() == slow.advantages[mask].tolist()
+    assert credit.returns.tolist() == slow.returns[mask].tolist()
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_where_each_turn_is_one_token_turns_and_tokens_are_the_same_steps(seed: int) -> None:
+def test_one_token_turns_are_the_same_steps_by_turn_and_by_token(seed: int) -> None:
     rng = np.random.default_rng(seed)
     spans = tuple(WrittenSpan(turn, 2 * turn + 1, 2 * turn + 2) for turn in range(4))
     trajectory = _trajectory(TokenRow(tuple(range(8)), spans, (-1.0,) * 4), turns=4)
     rewards, values = rng.normal(size=4).tolist(), rng.normal(size=4)
-    found = [
-        credited(_steps(trajectory, rewards, kind), values, CreditSettings(kind, gamma=0.9, trace=0.7))
+    credit = [
+        estimate_credit(_steps(trajectory, rewards, kind), values, CreditSettings(kind, gamma=0.9, trace=0.7))
         for kind in ("turn", "token")
     ]
-    assert found[0].advantages.tolist() == found[1].advantages.tolist()
-    assert found[0].returns.tolist() == found[1].returns.tolist()
+    assert credit[0].advantages.tolist() == credit[1].advantages.tolist()
+    assert credit[0].returns.tolist() == credit[1].returns.tolist()

@@ -1,4 +1,4 @@
-"""PPO learns toys with known answers, leaves out what it cannot score, and resumes without a trace."""
+"""PPO learns toys with known answers, skips unscorable trajectories, and resumes exactly."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
@@ -65,7 +65,7 @@ def test_copying_is_learned_to_95_percent(
 
 
 class FirstTurn:
-    """Two turns of one token each; the second earns 1 if the first wrote one of ten tokens of twenty."""
+    """Two turns of one token each; the second has the reward 1 if the first wrote one of ten of twenty tokens."""
 
     def __init__(self, model: PreTrainedModel, make: Make) -> None:
         self.model = model
@@ -76,15 +76,13 @@ class FirstTurn:
         tokens, columns = torch.tensor([[1, 2]] * 24), []
         for _ in range(2):
             with torch.no_grad():
-                found = self.model(tokens).logits[:, -1].log_softmax(-1)
-            drawn = torch.multinomial(found.exp(), 1, generator=generator)
+                log_probabilities = self.model(tokens).logits[:, -1].log_softmax(-1)
+            drawn = torch.multinomial(log_probabilities.exp(), 1, generator=generator)
             tokens = torch.cat([tokens, drawn], dim=1)
-            columns.append(found.gather(1, drawn))
+            columns.append(log_probabilities.gather(1, drawn))
         members = []
-        for attempt, (row, logprobs) in enumerate(
-            zip(tokens.tolist(), torch.cat(columns, 1).tolist(), strict=True)
-        ):
-            trajectory = self.make(row, ((0, 2, 3), (1, 3, 4)), name=str(attempt), logprobs=logprobs)
+        for number, (row, logprobs) in enumerate(zip(tokens.tolist(), torch.cat(columns, 1).tolist(), strict=True)):
+            trajectory = self.make(row, ((0, 2, 3), (1, 3, 4)), name=str(number), logprobs=logprobs)
             members.append(ScoredTrajectory(trajectory, (0.0, float(row[2] < 10))))
         return [ScoredGroup(TASK, tuple(members))]
 
@@ -95,7 +93,7 @@ class FirstTurn:
 
 
 @pytest.mark.parametrize("step", ["turn", "token"])
-def test_a_reward_that_comes_later_teaches_the_turn_that_earned_it(
+def test_a_later_reward_credits_the_turn_that_earned_it(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path, step: StepKind
 ) -> None:
     toy = FirstTurn(tiny_model(), make_trajectory)
@@ -120,7 +118,7 @@ def _algorithm(
     return ProximalPolicy(lambda _: groups, settings, 0, critic=critic)
 
 
-def test_two_turns_by_hand_from_rewards_to_the_streams_weights(tiny_model: Model, make_trajectory: Make) -> None:
+def test_stream_weights_of_two_turns_match_hand_computed_values(tiny_model: Model, make_trajectory: Make) -> None:
     """An untrained critic expects 0: A = (0 + .5·.5·2, 2) = (.5, 2) with γ = λ = .5. Five tokens in the loss."""
     settings = replace(PLAIN, minibatches=1, credit=CreditSettings(gamma=0.5, trace=0.5, is_whitened=False))
     group = ScoredGroup(TASK, (_scored(make_trajectory, "t", (0.0, 2.0)),))
@@ -135,9 +133,7 @@ def test_two_turns_by_hand_from_rewards_to_the_streams_weights(tiny_model: Model
     assert unit.metrics["value_loss"] < (0.5**2 + 2**2) / 4  # the first of four critic steps saw just this
 
 
-def test_values_are_read_before_the_critic_learns_from_the_iteration(
-    tiny_model: Model, make_trajectory: Make
-) -> None:
+def test_values_are_computed_before_the_critic_is_trained(tiny_model: Model, make_trajectory: Make) -> None:
     settings = replace(
         PLAIN, credit=CreditSettings(trace=0.0, is_whitened=False), critic=CriticSettings(learning_rate=1e-2)
     )
@@ -151,7 +147,7 @@ def test_values_are_read_before_the_critic_learns_from_the_iteration(
 
 
 CREDIT, CRITIC = CreditSettings(gamma=0.9), CriticSettings(learning_rate=1e-3, value_clip=0.5)
-KNOBS: dict[str, tuple[CreditSettings | CriticSettings, dict[str, object]]] = {
+CHANGES: dict[str, tuple[CreditSettings | CriticSettings, dict[str, object]]] = {
     "step": (CREDIT, {"step": "token"}),
     "gamma": (CREDIT, {"gamma": 0.8}),
     "trace": (CREDIT, {"trace": 0.5}),
@@ -175,43 +171,45 @@ def _told(model: PreTrainedModel, make: Make, part: CreditSettings | CriticSetti
         for name, turns in rewards.items()
     ]
     algorithm = _algorithm(model, groups, replace(PLAIN, **named))
-    found: list[object] = []
+    results: list[object] = []
     for index in range(2):
         unit = algorithm.unit(index)
-        found += [row.weights.tolist() for minibatch in unit.minibatches for row in minibatch[0].rows]
-        found.append({name: value for name, value in unit.metrics.items() if name not in UNREPEATED})
-    return found
+        results += [row.weights.tolist() for minibatch in unit.minibatches for row in minibatch[0].rows]
+        results.append({name: value for name, value in unit.metrics.items() if name not in UNREPEATED})
+    return results
 
 
-@pytest.mark.parametrize("name", KNOBS)
+@pytest.mark.parametrize("name", CHANGES)
 def test_every_setting_of_credit_and_critic_changes_something(
     tiny_model: Model, make_trajectory: Make, name: str
 ) -> None:
-    before, change = KNOBS[name]
+    before, change = CHANGES[name]
     after = replace(before, **change)  # type: ignore[arg-type]
     assert list(change) == [name]
     assert _told(tiny_model(), make_trajectory, before) != _told(tiny_model(), make_trajectory, after)
     assert _told(tiny_model(), make_trajectory, after) == _told(tiny_model(), make_trajectory, after)
 
 
-def test_no_setting_of_credit_and_critic_is_left_untested() -> None:
-    assert list(KNOBS) == [each.name for part in (CREDIT, CRITIC) for each in fields(part)]
+def test_all_settings_of_credit_and_critic_are_tested() -> None:
+    assert list(CHANGES) == [field.name for part in (CREDIT, CRITIC) for field in fields(part)]
 
 
 def _with_missing(make: Make) -> ScoredGroup:
-    """Two attempts that earned something, and two whose reward is not known."""
+    """Two scorable trajectories, and two without a reward."""
     rewards = {"c": None, "a": (0.0, 2.0), "b": (1.0, 0.0), "d": (1.0, float("nan"))}
     return ScoredGroup(TASK, tuple(_scored(make, name, turns) for name, turns in rewards.items()))
 
 
-def test_attempts_that_cannot_be_scored_teach_nothing(tiny_model: Model, make_trajectory: Make) -> None:
+def test_unscorable_trajectories_are_not_trained_on(tiny_model: Model, make_trajectory: Make) -> None:
     everything = _with_missing(make_trajectory)
     seen = []
     for members in (everything.members[1:3], everything.members):
         unit = _algorithm(tiny_model(), [ScoredGroup(TASK, members)]).unit(0)
         rows = [row for minibatch in unit.minibatches for stream in minibatch for row in stream.rows]
-        told = {name: unit.metrics[name] for name in ("mean_return", "advantage_std", "value_loss", "trained_rows")}
-        seen.append(({row.trajectory_id: row.weights.tolist() for row in rows}, told))
+        metrics = {
+            name: unit.metrics[name] for name in ("mean_return", "advantage_std", "value_loss", "trained_rows")
+        }
+        seen.append(({row.trajectory_id: row.weights.tolist() for row in rows}, metrics))
     assert seen[0] == seen[1]
     assert unit.metrics["unscorable"] == 2.0
 
@@ -226,10 +224,10 @@ def test_attempts_that_cannot_be_scored_teach_nothing(tiny_model: Model, make_tr
     ],
     ids=["tokens", "sequences", "constant", "kl"],
 )
-def test_attempts_that_cannot_be_scored_count_in_the_loss_as_they_do_without_a_critic(
+def test_unscorable_trajectories_count_in_the_denominator_as_without_a_critic(
     tiny_model: Model, make_trajectory: Make, objective: ObjectiveSettings, denominator: float
 ) -> None:
-    """Four attempts of five tokens: whether a judge crashed must not make the other attempts louder."""
+    """Four trajectories of five tokens: whether a judge crashed must not change the weight of the others."""
     group = _with_missing(make_trajectory)
     settings = replace(PLAIN, minibatches=1, objective=objective)
 
@@ -249,9 +247,7 @@ def test_attempts_that_cannot_be_scored_count_in_the_loss_as_they_do_without_a_c
         assert trained == (["a", "b"] if objective.kl is None else ["a", "b", "c", "d"])
 
 
-def test_an_iteration_that_nothing_of_can_be_scored_trains_neither(
-    tiny_model: Model, make_trajectory: Make
-) -> None:
+def test_an_unscorable_iteration_trains_neither_network(tiny_model: Model, make_trajectory: Make) -> None:
     algorithm = _algorithm(tiny_model(), [ScoredGroup(TASK, (_scored(make_trajectory, "a", None),))])
     before = {name: torch.as_tensor(value).clone() for name, value in algorithm.state().items()}
     unit = algorithm.unit(0)
@@ -280,7 +276,7 @@ def test_splitting_rollouts_into_rows_changes_no_weight_and_no_denominator(
         group = ScoredGroup(TASK, (replace(whole, trajectory=trajectory), other))
         unit = _algorithm(tiny_model(), [group], replace(PLAIN, minibatches=1)).unit(0)
         ((stream,),) = unit.minibatches
-        weights = [float(each) for row in stream.rows if row.trajectory_id == "t" for each in row.weights]
+        weights = [float(weight) for row in stream.rows if row.trajectory_id == "t" for weight in row.weights]
         seen.append((weights, stream.denominator))
     assert seen[0] == seen[1]
     assert unit.metrics["forks"] == 1.0
@@ -290,8 +286,8 @@ def test_unusable_rollouts_are_refused_by_name(tiny_model: Model, make_trajector
     def unit(*members: ScoredTrajectory) -> object:
         return _algorithm(tiny_model(), [ScoredGroup(TASK, members)]).unit(0)
 
-    rendered = ScoredTrajectory(make_trajectory(name="walk", origin="rendered", temperature=None), (1.0,))
-    with pytest.raises(TrainingError, match="trajectory 'walk' is 'rendered'"):
+    rendered = ScoredTrajectory(make_trajectory(name="demonstration", origin="rendered", temperature=None), (1.0,))
+    with pytest.raises(TrainingError, match="trajectory 'demonstration' is 'rendered'"):
         unit(rendered)
     with pytest.raises(TrainingError, match="trajectory 'short' has 2 turns but 1 turn rewards"):
         unit(_scored(make_trajectory, "short", (1.0,)))
@@ -299,7 +295,7 @@ def test_unusable_rollouts_are_refused_by_name(tiny_model: Model, make_trajector
         unit()
 
 
-def test_while_the_critic_learns_alone_the_policy_stays_as_it_is(
+def test_the_policy_is_unchanged_while_the_critic_trains_alone(
     tiny_model: Model, copy_task: Toy, tmp_path: Path
 ) -> None:
     task = copy_task(tiny_model())
@@ -312,36 +308,38 @@ def test_while_the_critic_learns_alone_the_policy_stays_as_it_is(
         critic=CriticSettings(alone_iterations=2),
         checkpoint_every=1,
     )
-    kept: list[bool] = []
+    is_unchanged: list[bool] = []
 
     def progress(_: object) -> None:
-        kept.append(all(torch.equal(before[name], each) for name, each in weight_tensors(task.model).items()))
+        is_unchanged.append(
+            all(torch.equal(before[name], tensor) for name, tensor in weight_tensors(task.model).items())
+        )
 
     run_ppo(task.model, task.collect, settings, RunOptions(0, tmp_path, progress=progress))
-    assert kept == [True, True, False]
+    assert is_unchanged == [True, True, False]
     points = read_curve(tmp_path / CURVE_FILE)
     assert [point.metrics["optimiser_steps"] for point in points] == [0.0, 0.0, 2.0]
     assert [point.metrics["critic_optimiser_steps"] for point in points] == [4.0] * 3
     assert points[2].metrics["mean_value"] != 0.0
 
 
-def test_a_critic_of_an_earlier_run_is_trained_on_and_belongs_to_the_run(
+def test_an_earlier_critic_is_trained_further_and_is_part_of_the_runs_identity(
     tiny_model: Model, copy_task: Toy, tmp_path: Path
 ) -> None:
-    task, critic = copy_task(tiny_model(), attempts=4), value_model(tiny_model())
+    task, critic = copy_task(tiny_model(), group_size=4), value_model(tiny_model())
     run_ppo(task.model, task.collect, PLAIN, RunOptions(0, tmp_path / "first"), critic=critic)
     again, trained = tiny_model(), copy_tensors(weight_tensors(critic))
     run_ppo(again, task.collect, PLAIN, RunOptions(0, tmp_path / "second"), critic=critic)
     points = [read_curve(tmp_path / name / CURVE_FILE)[0].metrics for name in ("first", "second")]
     assert points[0]["mean_value"] == 0.0
     assert points[1]["mean_value"] != 0.0
-    assert not all(torch.equal(trained[name], each) for name, each in weight_tensors(critic).items())
+    assert not all(torch.equal(trained[name], tensor) for name, tensor in weight_tensors(critic).items())
     with pytest.raises(TrainingError, match="critic is"):
         run_ppo(tiny_model(), task.collect, PLAIN, RunOptions(0, tmp_path / "second"), critic=critic)
 
 
 class _InterruptedError(Exception):
-    """What a test stops a run with."""
+    """Stops a run in a test."""
 
 
 EVERYTHING = {
@@ -359,7 +357,7 @@ EVERYTHING = {
     [(0, 1, {}), (3, 1, {}), (5, 2, {}), (4, 2, EVERYTHING)],
     ids=["first", "fourth", "sixth", "everything"],
 )
-def test_resuming_gives_bitwise_the_weights_of_not_stopping(
+def test_a_resumed_run_has_bitwise_the_weights_of_an_uninterrupted_one(
     tiny_model: Model, copy_task: Toy, tmp_path: Path, stop_at: int, every: int, changes: dict[str, object]
 ) -> None:
     settings = _toy(iterations=6, evaluate_every=3, target_score=None, checkpoint_every=every, **changes)
@@ -390,8 +388,8 @@ def _timeless(folder: Path) -> list[tuple[int, Mapping[str, float | None]]]:
     ]
 
 
-def test_every_metric_is_explained(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
-    task = copy_task(tiny_model(), attempts=4)
+def test_every_metric_has_a_meaning(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
+    task = copy_task(tiny_model(), group_size=4)
     settings = _toy(iterations=3, target_score=None, evaluate_every=None, keep="final", **EVERYTHING)
     run_ppo(task.model, task.collect, settings, RunOptions(0, tmp_path))
     names = {name for point in read_curve(tmp_path / CURVE_FILE) for name in point.metrics}
@@ -406,7 +404,7 @@ def test_every_metric_is_explained(tiny_model: Model, copy_task: Toy, tmp_path: 
 
 
 def test_groups_may_be_sampled_ahead(tiny_model: Model, copy_task: Toy, tmp_path: Path) -> None:
-    task, sampler = copy_task(tiny_model(), attempts=4), copy_task(tiny_model(), attempts=4)
+    task, sampler = copy_task(tiny_model(), group_size=4), copy_task(tiny_model(), group_size=4)
 
     def sample(iteration: int, weights: Mapping[str, torch.Tensor]) -> list[ScoredGroup]:
         for name, tensor in weight_tensors(sampler.model).items():
@@ -416,8 +414,8 @@ def test_groups_may_be_sampled_ahead(tiny_model: Model, copy_task: Toy, tmp_path
             replace(
                 group,
                 members=tuple(
-                    replace(each, trajectory=replace(each.trajectory, model_version=version))
-                    for each in group.members
+                    replace(member, trajectory=replace(member.trajectory, model_version=version))
+                    for member in group.members
                 ),
             )
             for group in sampler.collect(iteration)

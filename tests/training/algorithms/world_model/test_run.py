@@ -1,4 +1,4 @@
-"""A world-model stage learns a world with a known answer, sees through boilerplate, and resumes without a trace."""
+"""World-model training learns a world with a known answer, discounts common outputs, and resumes exactly."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -21,16 +21,16 @@ from upturn.records import Action, Observation, TokenRow, Trajectory, Turn, Writ
 from upturn.training.advantages import AdvantageSettings
 from upturn.training.algorithms.sft import SftSettings, held_out_loss, run_sft
 from upturn.training.algorithms.world_model.prediction import (
-    Foresight,
+    PredictionScore,
     Predictor,
-    assessed_lift,
-    foresight,
-    together,
-    unknown,
+    evaluate_lift,
+    merge_scores,
+    score_by_tool,
+    select_unknown,
 )
-from upturn.training.algorithms.world_model.run import Predictions, run_world_model
+from upturn.training.algorithms.world_model.run import PredictionCollect, run_world_model
 from upturn.training.algorithms.world_model.settings import EasySettings, WorldModelSettings
-from upturn.training.data.transition import Transition, most_common, observation_rows, transitions_of
+from upturn.training.data.transition import Transition, extract_transitions, most_common_outputs, observation_rows
 from upturn.training.distributed.weights import copy_tensors, restore_weights, weight_tensors
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.policy_settings import DynamicSamplingSettings, KlSettings, ObjectiveSettings
@@ -40,7 +40,7 @@ from upturn.training.runs.curve import CurvePoint
 from upturn.training.runs.run_folder import CURVE_FILE, read_description
 
 COLOURS = ("jet", "red", "sky", "tan")
-"""What the lamp shows after each of its buttons: the whole world."""
+"""The colours that the lamp shows after its buttons: the whole world."""
 SETTINGS = WorldModelSettings(
     iterations=70,
     minibatches=1,
@@ -58,7 +58,7 @@ Model = Callable[..., PreTrainedModel]
 
 
 def _presses() -> tuple[Transition, ...]:
-    return tuple(each for each in _world() if each.tool == "l.press")
+    return tuple(transition for transition in _world() if transition.tool == "l.press")
 
 
 @cache
@@ -76,7 +76,7 @@ def _observations() -> RenderedObservations:
     return RenderedObservations(_renderer())
 
 
-def _walk(button: int, shown: str) -> Trajectory:
+def _trajectory(button: int, shown: str) -> Trajectory:
     """A press, what the lamp shows, and the end: ``done``, always."""
     task, actions = Observation("x"), (Action("l", "abcd"[button] * 4), Action("user", "finish"))
     answers = (Observation(shown), Observation("done"))
@@ -95,32 +95,34 @@ def _walk(button: int, shown: str) -> Trajectory:
 @cache
 def _world() -> tuple[Transition, ...]:
     """Eight transitions: each button once, and the end after each."""
-    return transitions_of([_walk(number, shown) for number, shown in enumerate(COLOURS)], _observations()).found
+    return extract_transitions(
+        [_trajectory(number, shown) for number, shown in enumerate(COLOURS)], _observations()
+    ).transitions
 
 
-_GUESSING: dict[str, torch.Tensor] = {}
-Guessing = Callable[[], PreTrainedModel]
+_UNCERTAIN: dict[str, torch.Tensor] = {}
+MakeModel = Callable[[], PreTrainedModel]
 
 
 @pytest.fixture
-def guessing(tiny_model: Model, tmp_path_factory: pytest.TempPathFactory) -> Guessing:
-    """A model that learned from a lamp that shows another colour three times in five: it hardly knows it."""
+def uncertain(tiny_model: Model, tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
+    """A model trained on a lamp that shows another colour three times in five, with low accuracy."""
 
-    def made() -> PreTrainedModel:
+    def make() -> PreTrainedModel:
         model = tiny_model(vocabulary=260)
-        restore_weights(model, _GUESSING)
+        restore_weights(model, _UNCERTAIN)
         return model
 
-    if not _GUESSING:
+    if not _UNCERTAIN:
         model = tiny_model(vocabulary=260)
         pairs = [(button, shown) for button in range(4) for shown in COLOURS]
-        every = transitions_of([_walk(*pair) for pair in pairs], _observations()).found + _world()
+        every = extract_transitions([_trajectory(*pair) for pair in pairs], _observations()).transitions + _world()
         settings = SftSettings(
             epochs=40, decay="none", batch_rows=20, optimiser=OptimiserSettings(learning_rate=1e-2)
         )
-        run_sft(model, observation_rows(every), settings, RunOptions(0, tmp_path_factory.mktemp("guessing")))
-        _GUESSING.update(copy_tensors(weight_tensors(model)))
-    return made
+        run_sft(model, observation_rows(every), settings, RunOptions(0, tmp_path_factory.mktemp("uncertain")))
+        _UNCERTAIN.update(copy_tensors(weight_tensors(model)))
+    return make
 
 
 def _predictor(model: PreTrainedModel) -> Predictor:
@@ -130,10 +132,10 @@ def _predictor(model: PreTrainedModel) -> Predictor:
 def _rate(model: PreTrainedModel) -> float:
     """The exact probability of a right prediction at temperature 1, over the buttons."""
     rows = observation_rows(_presses())
-    return float(np.mean([np.exp(each.sum()) for each in Trainer(model, OptimiserSettings()).score(rows)]))
+    return float(np.mean([np.exp(row.sum()) for row in Trainer(model, OptimiserSettings()).score(rows)]))
 
 
-class _Says:
+class _ConstantSampler:
     """A sampler that always writes the same observation."""
 
     def __init__(self, text: str) -> None:
@@ -150,7 +152,7 @@ class _Says:
         return Generation(self._ids, (0.0,) * len(self._ids), "stop", "weights")
 
 
-class _Full(_Says):
+class _FullContextSampler(_ConstantSampler):
     """A sampler whose context has no room."""
 
     async def generate(self, request: GenerationRequest) -> Generation:
@@ -158,25 +160,25 @@ class _Full(_Says):
 
 
 def _collect(
-    sampler: _Says, transitions: Sequence[Transition], settings: WorldModelSettings, *, seed: int
-) -> Predictions:
-    usual = most_common(transitions)
-    return Predictions(
-        Predictor(sampler, _observations()), transitions, settings, seed=seed, usual=usual, facts={"of": "a test"}
+    sampler: _ConstantSampler, transitions: Sequence[Transition], settings: WorldModelSettings, *, seed: int
+) -> PredictionCollect:
+    usual = most_common_outputs(transitions)
+    return PredictionCollect(
+        Predictor(sampler, _observations()), transitions, settings, seed=seed, common=usual, facts={"of": "a test"}
     )
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))])
-def test_a_world_is_learned_to_95_percent(guessing: Guessing, tmp_path: Path, seed: int) -> None:
-    model = guessing()
-    predictor, usual = _predictor(model), most_common(_world())
+def test_a_world_is_learned_to_95_percent(uncertain: MakeModel, tmp_path: Path, seed: int) -> None:
+    model = uncertain()
+    predictor, usual = _predictor(model), most_common_outputs(_world())
     before = _rate(model)
     outcome = run_world_model(
         model,
         predictor,
         _world(),
         SETTINGS,
-        RunOptions(seed, tmp_path, evaluate=lambda _: assessed_lift(predictor, _presses(), usual, 0.9)),
+        RunOptions(seed, tmp_path, evaluate=lambda _: evaluate_lift(predictor, _presses(), usual, 0.9)),
     )
     assert before < 0.3
     assert _rate(model) >= 0.95
@@ -184,25 +186,28 @@ def test_a_world_is_learned_to_95_percent(guessing: Guessing, tmp_path: Path, se
     first, *_, last = curve = read_curve(tmp_path / CURVE_FILE)
     assert [first.metrics[name] for name in ("held_out_usual", "score_tasks")] == [0.25, 4.0]
     assert [last.metrics[name] for name in ("held_out_right", "held_out_similarity")] == [1.0, 1.0]
-    assert {point.metrics["groups"] for point in curve[1:]} == {4.0}, "the end, always 'done', is not learned"
+    assert {point.metrics["groups"] for point in curve[1:]} == {4.0}, "the end, always 'done', is not trained on"
 
 
-def test_saying_what_a_tool_usually_says_has_no_lift() -> None:
-    world, usual = _world(), most_common(_world())
+def test_predicting_the_most_common_output_has_no_lift() -> None:
+    world, usual = _world(), most_common_outputs(_world())
     assert usual == {"l.press": "jet", "user.finish": "done"}
-    says_jet = Predictor(_Says("jet"), _observations())
-    found = foresight(says_jet, world, usual, threshold=0.9)
-    assert found == {"l.press": Foresight(0.25, 0.25, 0.25, 4), "user.finish": Foresight(0.0, 1.0, 0.0, 4)}
-    assert found["l.press"].lift == 0.0
-    assert together(found.values()) == Foresight(0.125, 0.625, 0.125, 8)
-    assert together(found.values()).lift == -0.5
-    unseen = foresight(says_jet, world[:1], {}, threshold=0.9)
-    assert unseen == {"l.press": Foresight(1.0, 0.0, 1.0, 1)}
+    says_jet = Predictor(_ConstantSampler("jet"), _observations())
+    scores = score_by_tool(says_jet, world, usual, threshold=0.9)
+    assert scores == {
+        "l.press": PredictionScore(0.25, 0.25, 0.25, 4),
+        "user.finish": PredictionScore(0.0, 1.0, 0.0, 4),
+    }
+    assert scores["l.press"].lift == 0.0
+    assert merge_scores(scores.values()) == PredictionScore(0.125, 0.625, 0.125, 8)
+    assert merge_scores(scores.values()).lift == -0.5
+    unseen = score_by_tool(says_jet, world[:1], {}, threshold=0.9)
+    assert unseen == {"l.press": PredictionScore(1.0, 0.0, 1.0, 1)}
 
 
-def test_predictions_are_attempts_of_one_turn_with_the_tokens_as_written() -> None:
+def test_predictions_are_one_turn_trajectories_with_the_written_tokens() -> None:
     (press, *_) = world = _world()
-    sampler = _Says("jet")
+    sampler = _ConstantSampler("jet")
     ((first, second), *_) = Predictor(sampler, _observations()).predict(world, 2, key="k", seed=1)
     written = _observations().write(Observation("jet"))
     assert first.trajectory.rows == (
@@ -220,11 +225,11 @@ def test_predictions_are_attempts_of_one_turn_with_the_tokens_as_written() -> No
 
 
 @pytest.mark.parametrize(("threshold", "expected"), [(0.5, 1.0), (0.75, 1.0), (0.76, 0.0)])
-def test_the_reward_is_similarity_over_a_threshold(threshold: float, expected: float) -> None:
+def test_the_reward_is_one_from_the_similarity_threshold(threshold: float, expected: float) -> None:
     """Three of four words are right: 2·3/(4 + 4)."""
-    (transition,) = transitions_of([_walk(0, "a b c d")], _observations()).found[:1]
+    (transition,) = extract_transitions([_trajectory(0, "a b c d")], _observations()).transitions[:1]
     settings = replace(SETTINGS, threshold=threshold, group_size=2)
-    collect = _collect(_Says("a b c x"), [transition], settings, seed=0)
+    collect = _collect(_ConstantSampler("a b c x"), [transition], settings, seed=0)
     (group,) = collect(0)
     assert [member.turn_rewards for member in group.members] == [(expected,)] * 2
     assert group.task.family == "l.press"
@@ -235,22 +240,22 @@ def test_the_reward_is_similarity_over_a_threshold(threshold: float, expected: f
     }
 
 
-def test_which_transitions_come_when_is_known_from_seed_and_iteration() -> None:
-    def tasks(collect: Predictions, iteration: int) -> list[str]:
+def test_the_transitions_of_an_iteration_depend_on_seed_and_iteration() -> None:
+    def tasks(collect: PredictionCollect, iteration: int) -> list[str]:
         return [group.task.id for group in collect(iteration)]
 
-    def made(seed: int) -> Predictions:
+    def collect_with(seed: int) -> PredictionCollect:
         settings = replace(SETTINGS, transitions_per_iteration=3, group_size=2)
-        return _collect(_Says("jet"), _world(), settings, seed=seed)
+        return _collect(_ConstantSampler("jet"), _world(), settings, seed=seed)
 
-    straight = [tasks(made(5), iteration) for iteration in range(6)]
-    assert [len(each) for each in straight] == [3, 3, 2, 3, 3, 2]
+    straight = [tasks(collect_with(5), iteration) for iteration in range(6)]
+    assert [len(names) for names in straight] == [3, 3, 2, 3, 3, 2]
     for epoch in (straight[:3], straight[3:]):
-        assert sorted(name for each in epoch for name in each) == sorted(each.id for each in _world())
+        assert sorted(name for names in epoch for name in names) == sorted(each.id for each in _world())
     assert straight[:3] != straight[3:]
-    again = made(5)
+    again = collect_with(5)
     assert [tasks(again, iteration) for iteration in (4, 0, 2)] == [straight[place] for place in (4, 0, 2)]
-    assert [tasks(made(6), iteration) for iteration in range(6)] != straight
+    assert [tasks(collect_with(6), iteration) for iteration in range(6)] != straight
     rounds = [again(0), again.refill(0, 1), again.refill(0, 2)]
     texts = {each.id: each.text for each in _world()}
     came = [texts[group.task.id] for groups in rounds for group in groups]
@@ -258,20 +263,20 @@ def test_which_transitions_come_when_is_known_from_seed_and_iteration() -> None:
     assert again.metrics()["prediction_similarity"] == pytest.approx(came.count("jet") / 9)
     names = [member.trajectory.id for groups in rounds for group in groups for member in group.members]
     assert len(names) == len(set(names)) == 18
-    assert tasks(made(5), 0) == [group.task.id for group in rounds[0]]
-    assert [group.task.id for group in made(5).refill(0, 2)] == [group.task.id for group in rounds[2]]
+    assert tasks(collect_with(5), 0) == [group.task.id for group in rounds[0]]
+    assert [group.task.id for group in collect_with(5).refill(0, 2)] == [group.task.id for group in rounds[2]]
 
 
-def test_what_the_model_knows_already_is_left_out() -> None:
-    predictor, world = Predictor(_Says("red"), _observations()), _world()
-    left = unknown(predictor, world, 0.9, EasySettings(rate=1.0, group_size=3))
-    assert [each.text for each in left] == ["jet", "done", "done", "sky", "done", "tan", "done"]
+def test_transitions_that_the_model_predicts_are_dropped() -> None:
+    predictor, world = Predictor(_ConstantSampler("red"), _observations()), _world()
+    remaining = select_unknown(predictor, world, 0.9, EasySettings(rate=1.0, group_size=3))
+    assert [each.text for each in remaining] == ["jet", "done", "done", "sky", "done", "tan", "done"]
     with pytest.raises(TrainingError, match="predicts all 1 transitions right in at least 50% of 3 predictions"):
-        unknown(predictor, [each for each in world if each.text == "red"], 0.9, EasySettings(0.5, 3))
+        select_unknown(predictor, [each for each in world if each.text == "red"], 0.9, EasySettings(0.5, 3))
 
 
 class _InterruptedError(Exception):
-    """What a test stops a run with."""
+    """Stops a run in a test."""
 
 
 EVERYTHING = WorldModelSettings(
@@ -292,14 +297,14 @@ EVERYTHING = WorldModelSettings(
 
 
 @pytest.mark.parametrize("stop_at", [0, 1, 3, 4])
-def test_resuming_gives_bitwise_the_weights_of_not_stopping(
-    guessing: Guessing, tmp_path: Path, stop_at: int
+def test_a_resumed_run_has_bitwise_the_weights_of_an_uninterrupted_one(
+    uncertain: MakeModel, tmp_path: Path, stop_at: int
 ) -> None:
     trained, held_out = _world()[2:], _world()[:2]
-    undisturbed, interrupted, resumed = guessing(), guessing(), guessing()
+    undisturbed, interrupted, resumed = uncertain(), uncertain(), uncertain()
 
     def run(model: PreTrainedModel, name: str, stop: int | None = None) -> object:
-        def tell(point: CurvePoint) -> None:
+        def stop_run(point: CurvePoint) -> None:
             if point.units == stop:
                 raise _InterruptedError
 
@@ -308,7 +313,7 @@ def test_resuming_gives_bitwise_the_weights_of_not_stopping(
             _predictor(model),
             trained,
             EVERYTHING,
-            RunOptions(3, tmp_path / name, evaluate=held_out, progress=tell),
+            RunOptions(3, tmp_path / name, evaluate=held_out, progress=stop_run),
         )
 
     expected = run(undisturbed, "a")
@@ -317,17 +322,15 @@ def test_resuming_gives_bitwise_the_weights_of_not_stopping(
     assert run(resumed, "b") == expected
     ours = weight_tensors(resumed)
     assert all(torch.equal(tensor, ours[name]) for name, tensor in weight_tensors(undisturbed).items())
-    before = weight_tensors(guessing())
+    before = weight_tensors(uncertain())
     assert any(not torch.equal(tensor, ours[name]) for name, tensor in before.items())
 
 
-def test_a_run_is_not_resumed_with_other_transitions_or_another_threshold(
-    guessing: Guessing, tmp_path: Path
-) -> None:
+def test_a_run_with_other_transitions_or_another_threshold_is_refused(uncertain: MakeModel, tmp_path: Path) -> None:
     settings = replace(EVERYTHING, warm_up=None, evaluate_every=None)
 
     def run(transitions: Sequence[Transition], chosen: WorldModelSettings) -> None:
-        model = guessing()
+        model = uncertain()
         run_world_model(model, _predictor(model), transitions, chosen, RunOptions(0, tmp_path))
 
     run(_world(), settings)
@@ -338,8 +341,8 @@ def test_a_run_is_not_resumed_with_other_transitions_or_another_threshold(
     assert "WordSimilarity(exact_words=4)" in read_description(tmp_path).identity["similarity"]
 
 
-def test_a_warm_up_teaches_to_write_observations_at_all(tiny_model: Model, tmp_path: Path) -> None:
-    """Where no prediction is right nothing is learned; after a warm-up the same practice has some to compare."""
+def test_a_warm_up_makes_the_model_write_observations(tiny_model: Model, tmp_path: Path) -> None:
+    """Without correct predictions there is no signal; after a warm-up the same training has one."""
     short = replace(SETTINGS, iterations=1, evaluate_every=None)
     warm_up = SftSettings(epochs=80, decay="none", batch_rows=4, optimiser=OptimiserSettings(learning_rate=1e-2))
     for name, settings, expected in (
@@ -353,8 +356,8 @@ def test_a_warm_up_teaches_to_write_observations_at_all(tiny_model: Model, tmp_p
         assert (_rate(model) > 0.5) == expected
 
 
-def test_a_warm_up_that_rehearses_acting_keeps_it(guessing: Guessing, tmp_path: Path) -> None:
-    """Four observations, and the four walks that the model is to go on writing."""
+def test_rehearsal_in_the_warm_up_preserves_acting(uncertain: MakeModel, tmp_path: Path) -> None:
+    """Four observations, and the four demonstrations that the model must still write."""
     short = replace(
         SETTINGS,
         warm_up=SftSettings(epochs=50, decay="none", batch_rows=4, optimiser=OptimiserSettings(learning_rate=5e-3)),
@@ -362,10 +365,10 @@ def test_a_warm_up_that_rehearses_acting_keeps_it(guessing: Guessing, tmp_path: 
         iterations=1,
         evaluate_every=None,
     )
-    acting = supervised_rows(_walk(number, shown) for number, shown in enumerate(COLOURS))
+    acting = supervised_rows(_trajectory(number, shown) for number, shown in enumerate(COLOURS))
     losses = {}
     for name, rehearsal in (("without", ()), ("with", acting)):
-        model = guessing()
+        model = uncertain()
         run_sft(model, acting, SftSettings(decay="none", epochs=30), RunOptions(0, tmp_path / name / "acting"))
         losses["before", name] = held_out_loss(Trainer(model, OptimiserSettings()), acting)
         run_world_model(
@@ -377,9 +380,9 @@ def test_a_warm_up_that_rehearses_acting_keeps_it(guessing: Guessing, tmp_path: 
     assert losses["after", "with"] <= losses["before", "with"]
 
 
-def test_unusable_calls_are_refused_with_the_cure(guessing: Guessing, tmp_path: Path) -> None:
-    model = guessing()
-    predictor = Predictor(_Says("jet"), _observations())
+def test_unusable_calls_are_refused_with_the_cure(uncertain: MakeModel, tmp_path: Path) -> None:
+    model = uncertain()
+    predictor = Predictor(_ConstantSampler("jet"), _observations())
 
     def run(
         transitions: Sequence[Transition], who: Predictor = predictor, evaluate: Any = None, **further: Any
@@ -387,10 +390,10 @@ def test_unusable_calls_are_refused_with_the_cure(guessing: Guessing, tmp_path: 
         run_world_model(model, who, transitions, SETTINGS, RunOptions(0, tmp_path, evaluate=evaluate), **further)
 
     ends = [each for each in _world() if each.tool == "user.finish"]
-    with pytest.raises(TrainingError, match="there are no transitions to learn from"):
+    with pytest.raises(TrainingError, match="there are no transitions to train on"):
         run([], evaluate=lambda _: 0.0)
     with pytest.raises(
-        TrainingError, match=r"each tool of the 4 transitions gives one output only: there is nothing to predict"
+        TrainingError, match=r"each tool of the 4 transitions has one output only: there is nothing to predict"
     ):
         run(ends, evaluate=lambda _: 0.0)
     with pytest.raises(TrainingError, match="4 of 4 held-out transitions, such as '0/jet/0'"):
@@ -400,10 +403,8 @@ def test_unusable_calls_are_refused_with_the_cure(guessing: Guessing, tmp_path: 
     with pytest.raises(
         TrainingError, match=r"not one of 32 predictions could be written, the first for: token_limit\."
     ):
-        run(_world(), Predictor(_Full(""), _observations()), evaluate=lambda _: 0.0)
-    with pytest.raises(
-        TrainingError, match=r"none of the 2 held-out transitions is of a tool that is learned \('l\.press"
-    ):
+        run(_world(), Predictor(_FullContextSampler(""), _observations()), evaluate=lambda _: 0.0)
+    with pytest.raises(TrainingError, match=r"none of the 2 held-out transitions is of a trained tool \('l\.press"):
         run([*_presses(), *ends[:2]], evaluate=ends[2:])
     rehearsal = observation_rows(ends)
     with pytest.raises(TrainingError, match="4 rows to rehearse would do nothing with warm_up=None"):
@@ -426,7 +427,7 @@ def test_unusable_calls_are_refused_with_the_cure(guessing: Guessing, tmp_path: 
         ({"advantage": AdvantageSettings(is_shaped=True)}, "predictions have no potentials"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(changes: dict[str, object], message: str) -> None:
+def test_invalid_world_model_settings_are_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         WorldModelSettings(**changes)  # type: ignore[arg-type]
 

@@ -9,25 +9,25 @@ from upturn.training.run_settings import EpochSettings
 
 @settings
 class DpoSettings(EpochSettings):
-    """``upturn train dpo``: training on pairs of trajectories that the pool holds: two versions' of one task, and
-    what people corrected."""
+    """``upturn train dpo``: training on pairs of trajectories from the pool: those of two versions for the same
+    task, and corrections by people."""
 
     batch_pairs: Count = 32
     """Pairs in one optimiser step."""
     objective: PairObjectiveSettings = PairObjectiveSettings()
     """The loss."""
     reference: Reference = "initial"
-    """The policy that preferences are measured from: the weights before training, or whoever sampled."""
+    """The reference policy: the weights before training, or the sampler."""
     old: str = ""
     """Id of one of two agent versions whose trajectories of the same tasks are compared, such as ``nano@base``;
     empty = corrections only."""
     new: str = ""
-    """Id of the other."""
+    """Id of the other version."""
     min_margin: NotNegative = 0.0
-    """Pairs of the pool are kept where scores differ by more than this."""
+    """Pairs from the pool whose scores differ by no more than this are dropped."""
 
     def problems(self) -> Iterator[str | None]:
-        """What is wrong with several fields together."""
+        """Yields the problems of field combinations."""
         yield from super().problems()
         if bool(self.old) != bool(self.new):
             present, missing = ("old", "new") if self.old else ("new", "old")

@@ -1,8 +1,7 @@
 """Group-relative policy optimisation and the named algorithms that differ from it in settings.
 
-Not here: estimators of credit (``advantages``) and losses (``losses``). Start with ``run_grpo``; ``presets`` says
-what each paper does and where we depart from it.
-"""
+Not here: advantage estimators (``advantages``) and losses (``losses``). Start with ``run_grpo``; ``presets`` has
+the papers and our departures from them."""
 
 from typing import TYPE_CHECKING
 

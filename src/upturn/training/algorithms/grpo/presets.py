@@ -1,10 +1,10 @@
-"""Named algorithms as settings: what a paper does, where we depart from it, and why. No torch here.
+"""Named algorithms as settings: the papers, our departures from them, and the reasons. No torch here.
 
-A preset sets what makes the algorithm, as ``[grpo]`` would; what the user says goes first. How long to train, how
-fast and on what stays with the user: ``replace(preset("dapo"), iterations=200)``. Group sizes are named where a
-paper's result rests on them. In all of them a group of one gives no gradient, unscorable trajectories stay out of
-baselines, and groups without a signal count in the denominator unless sampling is dynamic.
-"""
+A preset sets what defines the algorithm, as ``[grpo]`` would; the user's settings take precedence. Length, learning
+rate and tasks of the training are the user's: ``replace(preset("dapo"), iterations=200)``. Group sizes are
+mentioned where a paper's result depends on them. In all presets a group of one has no gradient, unscorable
+trajectories are excluded from baselines, and groups without a signal count in the denominator unless sampling is
+dynamic."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """One named algorithm."""
+    """A named algorithm."""
 
     values: Mapping[str, Any]
-    """As the section has them."""
+    """Settings of the section."""
     source: str
     departures: tuple[str, ...] = ()
-    """What differs from the source, each with its reason."""
+    """Differences from the source, with reasons."""
 
 
 def _clips(low: float, high: float, **further: Any) -> dict[str, Any]:
@@ -47,7 +47,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 "objective": _clips(0.2, 0.2, aggregation="constant"),
                 "advantage": {"baseline": "leave_one_out"},
             },
-            "RLOO, arXiv 2402.14740: the mean of the other attempts as baseline, a rollout's log-probs summed",
+            "RLOO, arXiv 2402.14740: the mean of the other trajectories as baseline, a rollout's log-probs summed",
             (
                 "no KL penalty in the reward: a KL term of the loss is a setting of its own (objective.kl)",
                 "the sum is divided by a constant, so that the limit on the gradient's norm means the same for all",
@@ -56,7 +56,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         "dapo": Preset(
             {"objective": _clips(0.2, 0.28), "advantage": {"scale": "std"}, "dynamic_sampling": {}},
             "DAPO, arXiv 2503.14476: a higher upper clip, token mean, groups without a signal replaced, no KL; "
-            "16 attempts at each task",
+            "16 trajectories per task",
             (
                 "2 minibatches instead of 16: ours are far smaller than 8,192 rollouts",
                 "its soft overlong penalty belongs to rewards: see upturn.rewards.budget",
@@ -84,8 +84,8 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             },
             "REINFORCE++, arXiv 2501.03262: returns whitened over the whole batch, no group needed",
             (
-                "KL is k2 in the loss: its mean gradient is that of k1 in the reward, but each token here gets its "
-                "own part only",
+                "KL is k2 in the loss: its mean gradient is that of k1 in the reward, but each token gets its own "
+                "part only",
             ),
         ),
         "reinforce_pp_baseline": Preset(
@@ -105,7 +105,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             "ScaleRL, arXiv 2510.13786: CISPO with the batch's standard deviation; the output layer in float32",
             (
                 "token mean instead of a mean by task: the paper finds the difference small",
-                "tasks that are nearly always solved stay in: which tasks to sample is the sampler's to say",
+                "tasks that are nearly always solved stay in: the sampler decides which tasks to sample",
             ),
         ),
         "agent_recipe": Preset(
@@ -114,19 +114,19 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
                 "objective": _clips(0.1, 0.1, kl={"coefficient": 0.04, "unbiased": True}),
                 "cost_limits": {"safety": 0.02},
             },
-            "A recipe for productivity agents of 70 B parameters: GRPO, 256 tasks × 8 attempts, ε = .1, β = .04, "
-            "learning rate 5e-7, 3,000–5,000 iterations, the first 500 on levels 1 and 2 only, stopped when safety "
-            "degrades",
+            "A recipe for productivity agents of 70 B parameters: GRPO, 256 tasks × 8 trajectories, ε = .1, β = "
+            ".04, learning rate 5e-7, 3,000–5,000 iterations, the first 500 on levels 1 and 2 only, stopped when "
+            "safety degrades",
             (
                 "rewards are centred, not standardised: the group's deviation over-weights tasks that are nearly "
                 "solved or nearly impossible (arXiv 2503.20783)",
-                "token mean: a mean within each rollout goes easy on long failures (arXiv 2503.20783)",
+                "token mean: a mean within each rollout penalises long failures less (arXiv 2503.20783)",
                 "the KL estimate is unbiased: plain k3 in a loss has the gradient of the opposite divergence",
                 "safety limits a held-out cost; as a weight in the reward, quality could buy a violation back",
                 "iterations and learning rate are the configuration's, as with every preset: the recipe's are for "
                 "full weights of that size, the model that ships needs about 1e-4",
-                "no curriculum: which tasks come first is the sampler's to say, not the update's. The loop "
-                "samples families by how much they still fail; a run with tasks.levels = [1, 2] can come first",
+                "no curriculum: the order of tasks belongs to the sampler, not to the update. The loop samples "
+                "families by their failure rate; a run with tasks.levels = [1, 2] can precede",
             ),
         ),
     }

@@ -1,17 +1,16 @@
-"""Group-relative policy optimisation as a run: resumable, evaluated, stopped in time."""
+"""Group-relative policy optimisation as a run: resumable, evaluated, stopped early."""
 
 from transformers import PreTrainedModel
 
 from upturn.errors import TrainingError
 from upturn.training.advantage import Advantage
 from upturn.training.algorithms.policy_gradient import PolicyGradient
-from upturn.training.data import AheadCollect, Collect, Collecting, Refill, StatefulCollect
+from upturn.training.data import AheadCollect, Collect, Refill, attach_collect
 from upturn.training.optimisation import IterationSchedule, Trainer, frozen_scorer
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.policy_settings import PolicyGradientSettings
-from upturn.training.runs import Run, RunOptions, RunPlace, check_evaluation, identity_of, plan_of
+from upturn.training.runs import Run, RunOptions, check_evaluation, identity_of, plan_of
 from upturn.training.signature import signature
-from upturn.training.stream import Algorithm
 
 
 def run_grpo(
@@ -26,19 +25,18 @@ def run_grpo(
     """Trains the model in place; resumes from the options' folder.
 
     ``collect(iteration)`` samples groups with the model's current weights, from iteration 0 (an ``AheadCollect``
-    with earlier ones, while the model is trained), and ``refill(iteration, round)`` further ones where the settings
-    have dynamic sampling; what a ``StatefulCollect`` remembers goes into the checkpoint; ``advantage`` is an
-    estimator of your own (None = that of the settings), whose class and options belong to what the run is;
-    ``evaluate(iterations)`` gives the score after that many, first with 0. All may depend on their arguments, the
-    seed and the weights only. When the run returns, the model holds the weights of the best evaluation
-    (``keep="best"``) or the last ones (``"final"``). Resuming needs the model as it was before training, the same
-    settings and seed. A KL term keeps a copy of the model as it was. Raises TrainingError.
-    """
+    with earlier ones, during training), and ``refill(iteration, round)`` further ones where the settings have
+    dynamic sampling; checkpoints contain the state of a ``StatefulCollect``; ``advantage`` is a custom estimator
+    (None = that of the settings), whose class and options are part of the run's identity; ``evaluate(iterations)``
+    returns the score after that many, first with 0. All may depend on their arguments, the seed and the weights
+    only. When the run returns, the model has the weights of the best evaluation (``keep="best"``) or the last ones
+    (``"final"``). Resuming needs the model with its initial weights, the same settings and seed. A KL term keeps a
+    copy of the initial model. Raises TrainingError."""
     check_evaluation(options.evaluation, settings.evaluate_every)
     rate = IterationSchedule(settings.decay, settings.iterations, settings.optimiser.warmup_steps)
     trainer = Trainer(model, settings.optimiser, rate)
-    algorithm: Algorithm = PolicyGradient(
-        rate.noted(collect),
+    policy = PolicyGradient(
+        rate.follow(collect),
         settings,
         options.seed,
         advantage=advantage,
@@ -46,17 +44,12 @@ def run_grpo(
         scorer=None if settings.mismatch is None else trainer.score,
         reference=None if settings.objective.kl is None else frozen_scorer(trainer),
     )
-    further: dict[str, object] = {"seed": options.seed}
-    if advantage is not None:
-        further["advantage"] = signature(advantage)
     if isinstance(collect, AheadCollect) and refill is not None:
         raise TrainingError(
-            "dynamic sampling draws more from the present weights, sampling ahead from earlier ones: leave out "
+            "dynamic sampling uses the present weights, sampling ahead uses earlier ones: leave out "
             "settings.dynamic_sampling, or collect without staleness"
         )
-    if isinstance(collect, StatefulCollect):
-        algorithm, further = Collecting(algorithm, collect), {**further, **collect.identity()}
-    place = RunPlace(options.folder, identity_of(trainer, "grpo", settings, **further))
-    return Run(
-        trainer, algorithm, plan_of(settings, settings.iterations), place, options.evaluation, options.progress
-    ).finish()
+    facts = {} if advantage is None else {"advantage": signature(advantage)}
+    algorithm, collect_facts = attach_collect(policy, collect)
+    identity = identity_of(trainer, "grpo", settings, seed=options.seed, **facts, **collect_facts)
+    return Run(trainer, algorithm, plan_of(settings), identity, options).finish()

@@ -1,4 +1,4 @@
-"""The settings of GRPO, and how a preset goes under them. No torch here."""
+"""The settings of GRPO, and their merging with a preset. No torch here."""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
@@ -28,61 +28,59 @@ PresetName = Literal[
 
 @settings
 class GrpoSettings(OnlineSettings, PolicyGradientSettings):
-    """Group-relative policy optimisation on fresh trajectories: several of each task, compared with each other."""
+    """Group-relative policy optimisation on fresh trajectories: several per task, compared with each other."""
 
     preset: PresetName | None = None
-    """A named algorithm, whose settings hold where this section says nothing else (docs/training.md); left out =
-    centred rewards, clip 0.2/0.28, mean over tokens, no KL."""
+    """A named algorithm, whose settings this section can override (docs/training.md); omit for centred rewards,
+    clip 0.2/0.28, mean over tokens, no KL."""
     staleness: Annotated[int, Field(ge=0, le=99)] = 0
-    """Iterations that the weights may be old that trajectories are sampled with. More than 0: the next ones are
-    sampled while weights are updated, each on half of the threads; environments are then entered from two threads.
-    0 = in turn."""
+    """Age in iterations of the weights that sample trajectories. More than 0: the next ones are sampled while the
+    weights are updated, each on half of the threads; environments are then used from two threads. 0 = sampling and
+    updates take turns."""
 
     def problems(self) -> Iterator[str | None]:
-        """What is wrong with several fields together."""
+        """Yields the problems of field combinations."""
         yield from super().problems()
         sampling = self.dynamic_sampling
         if self.staleness and sampling is not None:
             yield (
                 f"staleness={self.staleness!r} samples with earlier weights, dynamic_sampling (max_rounds="
-                f"{sampling.max_rounds!r}) draws more with the present ones; set staleness = 0 or "
-                "dynamic_sampling = false"
+                f"{sampling.max_rounds!r}) with the present ones; set staleness = 0 or dynamic_sampling = false"
             )
         if self.group_size < 2 and self._compares:
             yield (
-                f"group_size={self.group_size!r} leaves advantage.estimator={self.advantage.estimator!r} "
-                f"nothing to "
-                "compare, so that no trajectory would teach anything; set group_size = 2 or more, or take preset = "
-                "'reinforce_pp', or estimator = 'monte_carlo' or 'divergence' without turn_weight"
+                f"group_size={self.group_size!r} leaves advantage.estimator={self.advantage.estimator!r} nothing "
+                "to compare, so that no trajectory would have a signal; set group_size = 2 or more, or take preset "
+                "= 'reinforce_pp', or estimator = 'monte_carlo' or 'divergence' without turn_weight"
             )
 
     @property
     def _compares(self) -> bool:
-        """True when a trajectory's credit, or a part of it, comes from other trajectories of its task."""
+        """True when an advantage depends on other trajectories of the task."""
         advantage = self.advantage
         measures_alone = advantage.measures and advantage.turn_weight is None
         return not (measures_alone or (advantage.estimator == "trajectory" and advantage.baseline == "none"))
 
     @classmethod
     def prepare(cls, raw: Raw, whole: Raw, /) -> Raw:
-        """The section over its preset; a constant left out is the longest trajectory of the environment."""
-        name = raw.get("preset")
-        said = _table(raw, "objective")
+        """Returns the section merged over its preset; an omitted constant is the environment's longest
+        trajectory."""
+        name, user_objective = raw.get("preset"), _table(raw, "objective")
         base = PRESETS[name].values if isinstance(name, str) and name in PRESETS else {}
         merged = merge_settings(cls, base, raw)
         objective = dict(_table(merged, "objective"))
         if objective.get("aggregation") == "constant":
             limits = dump_settings(EnvironmentConfig()) | dict(_table(whole, "environment"))
             turns, tokens = limits["max_turns"], limits["max_action_tokens"]
-            if said.get("constant_tokens") is None and isinstance(turns, int) and isinstance(tokens, int):
+            if user_objective.get("constant_tokens") is None and isinstance(turns, int) and isinstance(tokens, int):
                 objective["constant_tokens"] = turns * tokens
-        elif "aggregation" in said and "constant_tokens" not in said:
+        elif "aggregation" in user_objective and "constant_tokens" not in user_objective:
             objective.pop("constant_tokens", None)
         if base and is_ratio_one(
             merged.get("minibatches", 2), merged.get("passes", 1), merged.get("mismatch") or None
         ):
-            for clip in ("clip_low", "clip_high"):  # a preset's, which nobody chose here, do nothing there
-                if clip not in said:
+            for clip in ("clip_low", "clip_high"):  # those of the preset have no effect there
+                if clip not in user_objective:
                     objective.pop(clip, None)
         return {**merged, "objective": objective} if objective else merged
 
@@ -93,7 +91,7 @@ def _table(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def preset(name: str) -> GrpoSettings:
-    """The settings of a named algorithm; raises ConfigError for a name that is not in ``PRESETS``."""
+    """Returns the settings of a named algorithm; raises ConfigError for an unknown name."""
     if name not in PRESETS:
         raise ConfigError([f"unknown preset {name!r}; known: {', '.join(PRESETS)}"])
     return parse_settings(GrpoSettings, GrpoSettings.prepare({"preset": name}, {}))

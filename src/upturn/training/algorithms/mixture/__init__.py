@@ -1,6 +1,6 @@
-"""Several ways of learning in the same optimiser steps, each with its own denominator.
+"""Several algorithms in the same optimiser steps, each with its own denominator.
 
-Start with ``run``; ``parts`` holds the ready-made parts, ``settings`` the knobs.
+Start with ``run``; ``parts`` has the ready-made parts.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""The common ways of learning as parts of a mixture. ``dataclasses.replace`` gives one a weight, start or stop."""
+"""The common algorithms as parts of a mixture. ``dataclasses.replace`` sets a weight, start or stop."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -10,8 +10,8 @@ from upturn.training.algorithms.dpo import DpoSettings
 from upturn.training.algorithms.kto import KtoSettings
 from upturn.training.algorithms.mixture.run import Part
 from upturn.training.algorithms.policy_gradient import PolicyGradient
-from upturn.training.algorithms.sft import SupervisedSteps, rows_digest
-from upturn.training.data import Collect, Collecting, Refill, StatefulCollect, pair_rows
+from upturn.training.algorithms.sft import rows_digest, supervised_steps
+from upturn.training.data import Collect, Refill, StatefulCollect, attach_collect, pair_rows
 from upturn.training.optimisation import Trainer, frozen_scorer
 from upturn.training.policy_settings import PolicyGradientSettings
 from upturn.training.row import TrainingRow
@@ -19,7 +19,7 @@ from upturn.training.stream import Algorithm
 
 
 def supervised_part(rows: Sequence[TrainingRow], batch_rows: int, *, name: str = "sft") -> Part:
-    """Supervised training on ``rows``: one step of ``batch_rows`` of them in each unit, epoch after epoch.
+    """Returns supervised training on ``rows``: one step of ``batch_rows`` of them per unit, epoch after epoch.
 
     Fewer rows than that make a step of all of them, which weighs as much as any other.
     """
@@ -27,22 +27,21 @@ def supervised_part(rows: Sequence[TrainingRow], batch_rows: int, *, name: str =
         raise TrainingError(f"part {name!r} has no rows to train on; supervised training needs at least one")
     size = min(batch_rows, len(rows))
     facts = {"rows": rows_digest(rows), "batch_rows": size}
-    return Part(name, lambda _trainer, seed: SupervisedSteps(rows, size, seed), facts=facts)
+    return Part(name, lambda _trainer, seed: supervised_steps(rows, size, seed), facts=facts)
 
 
 def policy_part(
     collect: Collect, settings: PolicyGradientSettings, *, refill: Refill | None = None, name: str = "policy"
 ) -> Part:
-    """A policy gradient on what ``collect`` gives, with fresh attempts or stored ones.
+    """Returns a policy gradient on the groups of ``collect``, with fresh or stored trajectories.
 
-    The settings that belong to a run (iterations, optimiser, evaluations, ...) are the mixture's: raises
-    ConfigError where they are set here.
-    """
+    Settings of the run (iterations, optimiser, evaluations, ...) are the mixture's: raises ConfigError where they
+    are set here."""
     facts = _facts(name, settings)
     if isinstance(collect, StatefulCollect):
         facts |= collect.identity()
 
-    def make(trainer: Trainer, seed: int) -> Algorithm:
+    def create(trainer: Trainer, seed: int) -> Algorithm:
         algorithm = PolicyGradient(
             collect,
             settings,
@@ -51,27 +50,26 @@ def policy_part(
             scorer=None if settings.mismatch is None else trainer.score,
             reference=None if settings.objective.kl is None else frozen_scorer(trainer),
         )
-        return Collecting(algorithm, collect) if isinstance(collect, StatefulCollect) else algorithm
+        return attach_collect(algorithm, collect)[0]
 
-    return Part(name, make, facts=facts)
+    return Part(name, create, facts=facts)
 
 
 def preference_part(pairs: Sequence[PreferencePair], settings: DpoSettings, *, name: str = "preference") -> Part:
-    """Direct preference optimisation on ``pairs``: one step of ``batch_pairs`` of them in each unit, epoch after
-    epoch.
+    """Returns direct preference optimisation on ``pairs``: one step of ``batch_pairs`` of them per unit, epoch
+    after epoch.
 
     A reference that was not recorded is computed once, with the weights before the mixture's first unit. Raises
-    ConfigError as ``policy_part`` does, and TrainingError for pairs that nobody can learn from.
-    """
+    ConfigError as ``policy_part`` does, and TrainingError for unusable pairs."""
     facts = _facts(name, settings)
-    found = pair_rows(pairs, settings.objective, settings.reference)
-    facts["pairs"] = dpo.digest(found)
-    return Part(name, lambda trainer, seed: dpo.pair_steps(found, settings, seed, trainer.score), facts=facts)
+    rows = pair_rows(pairs, settings.objective, settings.reference)
+    facts["pairs"] = dpo.pairs_digest(rows)
+    return Part(name, lambda trainer, seed: dpo.pair_steps(rows, settings, seed, trainer.score), facts=facts)
 
 
 def rating_part(rated: Sequence[RatedTrajectory], settings: KtoSettings, *, name: str = "rating") -> Part:
-    """Kahneman-Tversky optimisation on attempts rated one by one, in the same way."""
-    facts = {**_facts(name, settings), "ratings": kto.digest(rated)}
+    """Returns Kahneman-Tversky optimisation on rated trajectories, like ``preference_part``."""
+    facts = {**_facts(name, settings), "ratings": kto.ratings_digest(rated)}
     return Part(name, lambda trainer, seed: kto.rated_steps(rated, settings, seed, trainer.score), facts=facts)
 
 
@@ -89,18 +87,19 @@ _RUN_FIELDS = frozenset(
         "checkpoint_every",
     }
 )
-"""What belongs to a run and its optimiser, wherever it stands in settings."""
+"""Settings of a run and its optimiser."""
 
 
 def _facts(name: str, settings: PolicyGradientSettings | DpoSettings | KtoSettings) -> dict[str, object]:
-    """What the settings say of learning. Raises ConfigError where they say something of the run."""
-    values, defaults = {each.name: getattr(settings, each.name) for each in fields(settings)}, type(settings)()
-    idle = [each for each in values if each in _RUN_FIELDS and values[each] != getattr(defaults, each)]
-    if idle:
+    """The settings of the part, without those of a run. Raises ConfigError where one of the latter is set."""
+    values = {field.name: getattr(settings, field.name) for field in fields(settings)}
+    defaults = type(settings)()
+    unused = [field for field in values if field in _RUN_FIELDS and values[field] != getattr(defaults, field)]
+    if unused:
         raise ConfigError(
             [
-                f"part {name!r}: {', '.join(idle)} would do nothing here: the mixture's own settings decide; "
+                f"part {name!r}: {', '.join(unused)} would do nothing here: the mixture's own settings decide; "
                 "set them there"
             ]
         )
-    return {each: value for each, value in values.items() if each not in _RUN_FIELDS}
+    return {field: value for field, value in values.items() if field not in _RUN_FIELDS}

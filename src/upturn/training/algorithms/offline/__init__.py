@@ -1,4 +1,4 @@
-"""Policy optimisation on stored trajectories that carry their sampler's log-probs.
+"""Policy optimisation on stored trajectories with their sampler's log-probs.
 
 Not here: which stored trajectories are usable (``data``). Start with ``run_offline``.
 """

@@ -11,11 +11,6 @@ from upturn.training.algorithms.online_dpo.settings import OnlineDpoSettings
 if TYPE_CHECKING:
     from upturn.training.algorithms.online_dpo.run import run_online_dpo
 else:
-    __getattr__ = lazy_names(
-        __name__,
-        {
-            "run_online_dpo": "run",
-        },
-    )
+    __getattr__ = lazy_names(__name__, {"run_online_dpo": "run"})
 
 __all__ = ["OnlineDpoSettings", "run_online_dpo"]

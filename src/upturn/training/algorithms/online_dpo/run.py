@@ -1,9 +1,8 @@
-"""Direct preference optimisation in rounds: attempts of the model's own become pairs, which it learns from.
+"""Direct preference optimisation in rounds, on pairs of the model's own trajectories.
 
-Order of a round: groups are collected with the weights as they are; a critic of the run's own judges their actions
-and learns from them (``action_value``); they are paired (``preference``), the reference is taken as recorded or
-computed, and the pairs are gone through in steps. A round without a pair takes no step of the policy.
-"""
+Order of a round: groups are sampled with the present weights; a trained critic, if any, values their actions and is
+trained on them (``action_value``); they are paired (``pair_mining``), the reference is the recorded one or is
+computed, and the pairs are passed over in steps. A round without a pair takes no step of the policy."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,26 +19,18 @@ from upturn.training.algorithms.online_dpo.settings import OnlineDpoSettings
 from upturn.training.data import (
     ActionValues,
     Collect,
-    Collecting,
-    Pairing,
-    StatefulCollect,
+    MinedPairs,
+    add_reference,
+    attach_collect,
+    mine_pairs,
     pair_rows,
-    pairs_of,
-    refer,
 )
 from upturn.training.optimisation import IterationSchedule, Trainer, frozen_scorer, value_model
 from upturn.training.outcome import TrainingOutcome
-from upturn.training.runs import (
-    Run,
-    RunOptions,
-    RunPlace,
-    check_evaluation,
-    identity_of,
-    plan_of,
-)
+from upturn.training.runs import Run, RunOptions, check_evaluation, identity_of, plan_of
 from upturn.training.scorer import Scorer
 from upturn.training.signature import signature
-from upturn.training.stream import NO_STATE, Algorithm, Minibatch, State, Unit, joined, parted
+from upturn.training.stream import NO_STATE, Minibatch, State, Unit, join_states, split_state
 
 
 class PreferenceRounds:
@@ -54,50 +45,55 @@ class PreferenceRounds:
         critic: ActionValues | ActionCritic | None = None,
         reference: Scorer | None = None,
     ) -> None:
-        """``critic``: for ``monte_carlo_share`` below 1; it learns, or does not. ``reference``: None = the recorded
+        """``critic``: for ``monte_carlo_share`` below 1; trained or fixed. ``reference``: None = the recorded
         log-probs."""
-        self.collect = collect
         self.settings = settings
         self.seed = seed
         self.critic = critic
-        self.reference = reference
+        self._collect = collect
+        self._reference = reference
 
     def unit(self, index: int) -> Unit:
-        """Round ``index``. Raises TrainingError when there is nothing, or something unusable, to train on."""
-        groups = self.collect(index)
-        if not any(group.members for group in groups):
+        """Returns round ``index``. Raises TrainingError for no trajectories, or unusable ones."""
+        groups = self._collect(index)
+        trajectories = sum(len(group.members) for group in groups)
+        if not trajectories:
             raise TrainingError(f"round {index} collected no trajectories; collect at least one group")
-        metrics = _metrics(groups)
-        pairing = self._paired(index, groups, metrics)
-        metrics |= pairing.metrics()
-        if not pairing.pairs:
+        metrics = {
+            "trajectories": float(trajectories),
+            "groups": float(len(groups)),
+            "mean_return": mean_return(groups),
+        }
+        mined = self._mine_pairs(index, groups, metrics)
+        metrics |= mined.metrics()
+        if not mined.pairs:
             return Unit([], metrics)
-        pairs = pair_rows(pairing.pairs, self.settings.objective, self.settings.reference)
+        pairs = pair_rows(mined.pairs, self.settings.objective, self.settings.reference)
         metrics["trained_rows"] = float(sum(len(pair.rows) for pair in pairs))
-        if self.reference is not None:
-            pairs = refer(pairs, self.reference)
+        if self._reference is not None:
+            pairs = add_reference(pairs, self._reference)
         batches = PairBatches(pairs, self.settings.batch_pairs, self.settings.objective)
         return Unit(self._minibatches(index, batches), metrics)
 
     def state(self) -> State:
-        """That of a critic that learns."""
-        return joined({"critic": self.critic.state()}) if isinstance(self.critic, ActionCritic) else NO_STATE
+        """Returns the state of a trained critic."""
+        return join_states({"critic": self.critic.state()}) if isinstance(self.critic, ActionCritic) else NO_STATE
 
     def load_state(self, state: State) -> None:
-        """Gives it back."""
+        """Restores a state from ``state``."""
         if isinstance(self.critic, ActionCritic):
-            self.critic.load_state(parted(state).get("critic", NO_STATE))
+            self.critic.load_state(split_state(state).get("critic", NO_STATE))
 
-    def _paired(self, index: int, groups: Sequence[ScoredGroup], metrics: dict[str, float]) -> Pairing:
-        """The round's pairs; a critic that learns has learned from it, which is added to ``metrics``."""
-        asked, critic = self.settings.pairs, self.critic
-        if isinstance(critic, ActionCritic):
-            judged = critic.judge(index, groups)
-            metrics |= judged.metrics
-            if index < critic.alone:
-                return pairs_of(groups, replace(asked, monte_carlo_share=1.0))
-            return pairs_of(groups, asked, judged)
-        return pairs_of(groups, asked, critic)
+    def _mine_pairs(self, index: int, groups: Sequence[ScoredGroup], metrics: dict[str, float]) -> MinedPairs:
+        """The round's pairs. Trains a trained critic, and adds its metrics to ``metrics``."""
+        settings, critic = self.settings.pairs, self.critic
+        if not isinstance(critic, ActionCritic):
+            return mine_pairs(groups, settings, critic)
+        values = critic.value_actions(index, groups)
+        metrics |= values.metrics
+        if index < critic.alone_rounds:
+            return mine_pairs(groups, replace(settings, monte_carlo_share=1.0))
+        return mine_pairs(groups, settings, values)
 
     def _minibatches(self, index: int, batches: PairBatches) -> list[Minibatch]:
         rng = np.random.default_rng([self.seed, index])
@@ -107,16 +103,6 @@ class PreferenceRounds:
             for order in orders
             for start in range(0, len(order), batches.size)
         ]
-
-
-def _metrics(groups: Sequence[ScoredGroup]) -> dict[str, float]:
-    """Of all that was sampled."""
-    members = [member for group in groups for member in group.members]
-    return {
-        "trajectories": float(len(members)),
-        "groups": float(len(groups)),
-        "mean_return": mean_return(groups),
-    }
 
 
 def run_online_dpo(
@@ -129,56 +115,46 @@ def run_online_dpo(
 ) -> TrainingOutcome:
     """Trains the model in place; resumes from the options' folder. A unit is a round.
 
-    ``collect(round)`` samples groups with the model's current weights, from round 0 (what a ``StatefulCollect``
-    remembers goes into the checkpoint); ``evaluate(rounds)`` gives the score after that many, first with 0. All may
-    depend on their arguments, the seed and the weights only. With reference='initial' a copy of the model as it was
-    is kept. Resuming needs the model as it was before training, the same settings and seed. Raises TrainingError.
+    ``collect(round)`` samples groups with the model's current weights, from round 0 (checkpoints contain the state
+    of a ``StatefulCollect``); ``evaluate(rounds)`` returns the score after that many, first with 0. All may depend
+    on their arguments, the seed and the weights only. With reference='initial' a copy of the initial model is kept.
+    Resuming needs the model with its initial weights, the same settings and seed. Raises TrainingError.
 
-    ``critic``: where ``settings.critic`` says how one learns, as for ``run_ppo``: a ``value_model``, None = a new
-    one. Else one that does not learn, which belongs to what the run is by its class and options.
-    """
+    ``critic``: with ``settings.critic`` a ``value_model`` to train, as for ``run_ppo``, None = a new one; otherwise
+    a fixed critic, whose class and options are part of the run's identity."""
     check_evaluation(options.evaluation, settings.evaluate_every)
     rate = IterationSchedule(settings.decay, settings.iterations, settings.optimiser.warmup_steps)
     trainer = Trainer(model, settings.optimiser, rate)
-    further: dict[str, object] = {"seed": options.seed}
+    facts: dict[str, object] = {}
     if critic is not None:
-        further["critic"] = weights_hash(critic) if isinstance(critic, PreTrainedModel) else signature(critic)
-    algorithm: Algorithm = PreferenceRounds(
-        rate.noted(collect),
+        facts["critic"] = weights_hash(critic) if isinstance(critic, PreTrainedModel) else signature(critic)
+    rounds = PreferenceRounds(
+        rate.follow(collect),
         settings,
         options.seed,
-        critic=_critic(model, critic, settings, seed=options.seed),
+        critic=_create_critic(model, critic, settings, seed=options.seed),
         reference=frozen_scorer(trainer) if settings.reference == "initial" else None,
     )
-    plan = plan_of(settings, settings.iterations, "round")
-    if isinstance(collect, StatefulCollect):
-        algorithm, further = Collecting(algorithm, collect), {**further, **collect.identity()}
-    identity = identity_of(trainer, "dpo rounds", settings, **further)
-    return Run(
-        trainer, algorithm, plan, RunPlace(options.folder, identity), options.evaluation, options.progress
-    ).finish()
+    algorithm, collect_facts = attach_collect(rounds, collect)
+    identity = identity_of(trainer, "dpo rounds", settings, seed=options.seed, **facts, **collect_facts)
+    return Run(trainer, algorithm, plan_of(settings, "round"), identity, options).finish()
 
 
-def _critic(
-    model: PreTrainedModel,
-    given: ActionValues | PreTrainedModel | None,
-    settings: OnlineDpoSettings,
-    *,
-    seed: int,
+def _create_critic(
+    model: PreTrainedModel, critic: ActionValues | PreTrainedModel | None, settings: OnlineDpoSettings, *, seed: int
 ) -> ActionValues | ActionCritic | None:
-    """Raises TrainingError for one that the settings have no use for."""
-    learns = settings.critic is not None
-    if learns and (given is None or isinstance(given, PreTrainedModel)):
-        return ActionCritic(value_model(model) if given is None else given, settings, seed)
-    if learns or isinstance(given, PreTrainedModel):
+    """Raises TrainingError for a critic without effect."""
+    is_trained = settings.critic is not None
+    if is_trained and (critic is None or isinstance(critic, PreTrainedModel)):
+        return ActionCritic(value_model(model) if critic is None else critic, settings, seed)
+    if is_trained or isinstance(critic, PreTrainedModel):
         raise TrainingError(
-            f"critic is a {type(given).__name__} with settings.critic={settings.critic!r}: a value model learns as "
-            "settings.critic says, any other critic does not learn; give both or neither"
+            f"critic is a {type(critic).__name__} with settings.critic={settings.critic!r}: a value model is "
+            "trained as settings.critic says, any other critic is fixed; give both or neither"
         )
     if settings.pairs.monte_carlo_share == 0 and settings.pairs.gamma != 1:
         raise TrainingError(
-            f"pairs.gamma={settings.pairs.gamma!r} would do nothing with pairs.monte_carlo_share=0 and a critic "
-            f"that "
-            "does not learn; leave it out"
+            f"pairs.gamma={settings.pairs.gamma!r} would do nothing with pairs.monte_carlo_share=0 and a fixed "
+            "critic; leave it out"
         )
-    return given
+    return critic

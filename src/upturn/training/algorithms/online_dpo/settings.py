@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from upturn.config import Count, settings, useless
+from upturn.config import Count, report_unused, settings
 from upturn.training.algorithms.ppo import CriticSettings
 from upturn.training.pair_settings import PairObjectiveSettings, PairSettings, Reference
 from upturn.training.run_settings import OnlineSettings
@@ -14,30 +14,30 @@ from upturn.training.run_settings import OnlineSettings
 @settings
 class OnlineDpoSettings(OnlineSettings):
     """``upturn train online-dpo``: direct preference optimisation on pairs of the model's own trajectories, sampled
-    anew in every iteration."""
+    again in every iteration."""
 
     group_size: Annotated[int, Field(ge=2)] = 8
-    """Trajectories of each task, which are paired."""
+    """Trajectories per task, which are paired."""
     pairs: PairSettings = PairSettings()
-    """Which pairs."""
+    """How pairs are built."""
     epochs: Count = 1
-    """How often an iteration's pairs are used."""
+    """Passes over an iteration's pairs."""
     batch_pairs: Count = 32
     """Pairs in one optimiser step."""
     objective: PairObjectiveSettings = PairObjectiveSettings()
     """The loss."""
     reference: Reference = "recorded"
-    """``recorded``: the weights that an iteration began with, since they sampled its trajectories; ``initial``:
-    those before training."""
+    """The reference policy: ``recorded``: the weights at the start of an iteration, which sampled its trajectories;
+    ``initial``: those before training."""
     critic: CriticSettings | None = None
-    """How a critic of the run's own learns, for ``pairs.monte_carlo_share`` below 1; in its ``alone_iterations``
-    that share is 1. Left out = the usual one where that share is below 1."""
+    """The training of a critic, for ``pairs.monte_carlo_share`` below 1; in its ``alone_iterations`` that share is
+    1. Omit for the default critic where that share is below 1."""
 
     def problems(self) -> Iterator[str | None]:
-        """What is wrong with several fields together."""
+        """Yields the problems of field combinations."""
         yield from super().problems()
         share, alone = self.pairs.monte_carlo_share, 0 if self.critic is None else self.critic.alone_iterations
-        yield useless(
+        yield report_unused(
             self.critic is not None and share == 1,
             "critic",
             "with pairs.monte_carlo_share=1, where nothing reads it; set a smaller share, or leave the critic out",
@@ -45,6 +45,5 @@ class OnlineDpoSettings(OnlineSettings):
         if self.iterations <= alone:
             yield (
                 f"critic.alone_iterations={alone!r} leaves no iteration of {self.iterations!r} that uses the "
-                f"critic; "
-                "set fewer, or more iterations"
+                "critic; set fewer, or more iterations"
             )

@@ -1,4 +1,4 @@
-"""Credit by a critic: what the steps of an attempt earned beyond what was expected of them. No torch here."""
+"""Advantages by a critic: the rewards of a trajectory's steps relative to the critic's values. No torch here."""
 
 import math
 from collections.abc import Sequence
@@ -12,57 +12,57 @@ from upturn.training.algorithms.ppo.settings import CreditSettings
 from upturn.training.row import TrainingRow
 
 
-class Credited(NamedTuple):
-    """An attempt's steps and what they taught; all but ``steps`` are ``(S,)``."""
+class StepCredit(NamedTuple):
+    """A trajectory's steps with values and advantages; all but ``steps`` are ``(S,)``."""
 
     steps: RolloutSteps
     values: Floats
-    """The critic's, of the states that the steps began in, before any of the iteration's optimiser steps."""
+    """The critic's values of the states before the steps, before the iteration's optimiser steps."""
     advantages: Floats
-    """As estimated; the scale is the iteration's (``weighted_rows``)."""
+    """Not whitened (see ``weighted_rows``)."""
     returns: Floats
-    """What values are fitted to."""
+    """Targets of the values."""
 
     def valued_rows(self) -> list[TrainingRow]:
-        """The attempt's rows for the critic."""
+        """Returns the trajectory's rows for the critic."""
         return self.steps.valued_rows(self.values, self.returns)
 
 
-def credited(steps: RolloutSteps, values: Floats, settings: CreditSettings) -> Credited:
-    """Generalised advantages and λ-returns, each with its λ.
+def estimate_credit(steps: RolloutSteps, values: Floats, settings: CreditSettings) -> StepCredit:
+    """Returns generalised advantages and λ-returns, each with its λ.
 
-    After the last step nothing is earned any more, also where a limit ended the attempt: limits belong to the task.
+    The value after the last step is 0, also where a limit ended the trajectory: limits belong to the task.
     """
     trace, value_trace = settings.traces
-    found = generalised_advantages(steps.rewards, values, gamma=settings.gamma, trace=trace)
-    fitted = found
+    estimates = generalised_advantages(steps.rewards, values, gamma=settings.gamma, trace=trace)
+    returns = estimates.returns
     if value_trace != trace:
-        fitted = generalised_advantages(steps.rewards, values, gamma=settings.gamma, trace=value_trace)
-    return Credited(steps, values, found.advantages, fitted.returns)
+        returns = generalised_advantages(steps.rewards, values, gamma=settings.gamma, trace=value_trace).returns
+    return StepCredit(steps, values, estimates.advantages, returns)
 
 
-def weighted_rows(attempts: Sequence[Credited], settings: CreditSettings) -> list[list[TrainingRow]]:
-    """The rows of each attempt, each written token with the advantage of its step.
+def weighted_rows(step_credits: Sequence[StepCredit], settings: CreditSettings) -> list[list[TrainingRow]]:
+    """Returns the rows of each trajectory, each written token with the advantage of its step.
 
-    Whitened where the settings ask for it: over all tokens of the iteration.
+    With ``is_whitened`` the advantages are whitened over all tokens of the iteration.
     """
-    weights = [each.advantages[each.steps.steps] for each in attempts]
-    if settings.is_whitened and attempts:
+    weights = [credit.advantages[credit.steps.steps] for credit in step_credits]
+    if settings.is_whitened and step_credits:
         weights = np.split(whitened(np.concatenate(weights)), np.cumsum(list(map(len, weights)))[:-1])
-    return [each.steps.weighted_rows(own) for each, own in zip(attempts, weights, strict=True)]
+    return [credit.steps.weighted_rows(weight) for credit, weight in zip(step_credits, weights, strict=True)]
 
 
-def credit_metrics(attempts: Sequence[Credited], gamma: float) -> dict[str, float]:
-    """``mean_value``, ``advantage_std`` before whitening, and ``explained_variance``: 1 − Var(G − V)/Var(G).
+def credit_metrics(step_credits: Sequence[StepCredit], gamma: float) -> dict[str, float]:
+    """Returns ``mean_value``, ``advantage_std`` before whitening, and ``explained_variance``: 1 − Var(G −
+    V)/Var(G).
 
-    G is what was really earned from each step on, not the λ-return, which leans on V itself; NaN where G is
-    everywhere the same. At least one attempt.
-    """
-    values = np.concatenate([each.values for each in attempts])
-    earned = np.concatenate([discounted_returns(each.steps.rewards, gamma=gamma) for each in attempts])
-    spread = float(np.var(earned))
+    G is the discounted return from each step, not the λ-return, which depends on V; NaN where G is constant. At
+    least one trajectory."""
+    values = np.concatenate([credit.values for credit in step_credits])
+    returns = np.concatenate([discounted_returns(credit.steps.rewards, gamma=gamma) for credit in step_credits])
+    variance = float(np.var(returns))
     return {
         "mean_value": float(np.mean(values)),
-        "explained_variance": 1 - float(np.var(earned - values)) / spread if spread > 0 else math.nan,
-        "advantage_std": float(np.std(np.concatenate([each.advantages for each in attempts]))),
+        "explained_variance": 1 - float(np.var(returns - values)) / variance if variance > 0 else math.nan,
+        "advantage_std": float(np.std(np.concatenate([credit.advantages for credit in step_credits]))),
     }

@@ -1,8 +1,7 @@
-"""The steps of a rollout: what a critic values and what gets an advantage, by turn or by token. No torch here.
+"""The steps of a rollout, which have values and advantages, by turn or by token. No torch here.
 
-Only written tokens take part, in the order of their turns over all rows of the rollout: observations are not there,
-so neither their values nor their TD errors can reach a result, and splitting a rollout into rows changes nothing.
-"""
+Steps consist of written tokens only, in the order of their turns over all rows of the rollout: values and TD errors
+of observations cannot affect a result, and splitting a rollout into rows changes nothing."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -25,49 +24,49 @@ class RolloutSteps:
     """One rollout with at least one written token. N = its written tokens, row by row; S = its steps, in time."""
 
     rows: tuple[TrainingRow, ...]
-    begins: IntArray
-    """``(S,)``: which of the N each step begins with; the value before it is the step's."""
+    starts: IntArray
+    """``(S,)``: index into the N tokens of each step's first one; the value before it is the step's."""
     steps: IntArray
     """``(N,)``: the step of each token."""
     rewards: Floats
     """``(S,)``"""
 
     def valued_rows(self, values: Floats | None = None, returns: Floats | None = None) -> list[TrainingRow]:
-        """The rows as a critic sees them: of the written tokens only those that begin a step.
+        """Returns the rows for a critic: of the written tokens only the first of each step.
 
-        ``values``, ``returns``: ``(S,)``, what the step was worth and what its value is fitted to; None = not
-        known. Rows in which no step begins are left out.
+        ``values``, ``returns``: ``(S,)``, the values of the steps and their targets; None = unknown. Rows without a
+        step's first token are omitted.
         """
-        chosen = self._by_row(self._is_begin())
-        old, weights = self._spread(values), self._spread(returns)
+        is_start = self._by_row(self._is_start())
+        old_values, targets = self._scatter(values), self._scatter(returns)
         return [
-            replace(row, positions=row.positions[here], old_logprobs=known[here], weights=target[here], turns=None)
-            for row, here, known, target in zip(self.rows, chosen, old, weights, strict=True)
-            if here.any()
+            replace(row, positions=row.positions[start], old_logprobs=old[start], weights=target[start], turns=None)
+            for row, start, old, target in zip(self.rows, is_start, old_values, targets, strict=True)
+            if start.any()
         ]
 
-    def values_of(self, read: Sequence[FloatArray]) -> Floats:
-        """``(S,)``: what was read at the tokens of ``valued_rows``, in time."""
-        found = np.full(len(self.steps), np.nan)
-        found[self._is_begin()] = np.concatenate(read)
-        return found[self.begins]
+    def values_of(self, row_values: Sequence[FloatArray]) -> Floats:
+        """Returns ``(S,)``: the values at the tokens of ``valued_rows``, in time."""
+        values = np.full(len(self.steps), np.nan)
+        values[self._is_start()] = np.concatenate(row_values)
+        return values[self.starts]
 
     def weighted_rows(self, weights: Floats) -> list[TrainingRow]:
-        """The rows, each written token with its weight ``(N,)``."""
+        """Returns the rows, each written token with its weight ``(N,)``."""
         parts = self._by_row(weights.astype(np.float32))
-        return [replace(row, weights=each) for row, each in zip(self.rows, parts, strict=True)]
+        return [replace(row, weights=part) for row, part in zip(self.rows, parts, strict=True)]
 
-    def _is_begin(self) -> NDArray[np.bool_]:
-        found = np.zeros(len(self.steps), dtype=np.bool_)
-        found[self.begins] = True
-        return found
+    def _is_start(self) -> NDArray[np.bool_]:
+        is_start = np.zeros(len(self.steps), dtype=np.bool_)
+        is_start[self.starts] = True
+        return is_start
 
-    def _spread(self, numbers: Floats | None) -> list[FloatArray]:
-        """By row, at the tokens that begin a step; 0 elsewhere, and everywhere for None."""
-        found = np.zeros(len(self.steps), dtype=np.float32)
+    def _scatter(self, numbers: Floats | None) -> list[FloatArray]:
+        """By row, at the first tokens of steps; 0 elsewhere, and everywhere for None."""
+        scattered = np.zeros(len(self.steps), dtype=np.float32)
         if numbers is not None:
-            found[self.begins] = numbers
-        return self._by_row(found)
+            scattered[self.starts] = numbers
+        return self._by_row(scattered)
 
     def _by_row(self, numbers: NDArray[Kind]) -> list[NDArray[Kind]]:
         return np.split(numbers, np.cumsum([len(row.positions) for row in self.rows])[:-1])
@@ -76,36 +75,32 @@ class RolloutSteps:
 def group_steps(
     group: ScoredGroup, kind: StepKind, rows_of: Callable[[Trajectory], Sequence[TrainingRow]]
 ) -> list[RolloutSteps]:
-    """Of the members that could be scored and wrote something; ``rows_of`` gives rows that know their turns."""
-    found = []
+    """Returns the steps of the scorable members with written tokens; ``rows_of`` must return rows with turns."""
+    steps = []
     for member in group.members:
         rows = rows_of(member.trajectory)
         if rows and member.turn_rewards is not None and member.is_scorable:
-            found.append(rollout_steps(rows, member.turn_rewards, kind))
-    return found
+            steps.append(rollout_steps(rows, member.turn_rewards, kind))
+    return steps
 
 
 def rollout_steps(rows: Sequence[TrainingRow], turn_rewards: Sequence[float], kind: StepKind) -> RolloutSteps:
-    """The steps of a rollout, from rows that know their turns.
+    """Returns the steps of a rollout, from rows with turns.
 
-    A turn's reward stands on the last step that began in it. What turns earned in which nothing was written belongs
-    to the step before; what came before any step no step could change, and it is left out.
+    A turn's reward belongs to the last step that starts in it, or, if nothing was written in the turn, to the step
+    before. Rewards before the first step are dropped, since no step affects them.
     """
-    turns = np.concatenate([_turns(row) for row in rows])
+    turns = np.concatenate([row.turns for row in rows if row.turns is not None])
+    assert len(turns) == sum(len(row.positions) for row in rows)
     if kind == "token":
-        begins = np.argsort(turns, kind="stable")
-        steps = np.empty_like(begins)
-        steps[begins] = np.arange(len(begins))
+        starts = np.argsort(turns, kind="stable")
+        steps = np.empty_like(starts)
+        steps[starts] = np.arange(len(starts))
     else:
-        _, begins, steps = np.unique(turns, return_index=True, return_inverse=True)
-    rewards = np.zeros(len(begins))
-    last = np.searchsorted(turns[begins], np.arange(len(turn_rewards)), side="right") - 1
+        _, starts, steps = np.unique(turns, return_index=True, return_inverse=True)
+    rewards = np.zeros(len(starts))
+    last = np.searchsorted(turns[starts], np.arange(len(turn_rewards)), side="right") - 1
     for step, reward in zip(last.tolist(), turn_rewards, strict=True):
         if step >= 0:
             rewards[step] += reward
-    return RolloutSteps(tuple(rows), begins, steps.reshape(-1), rewards)
-
-
-def _turns(row: TrainingRow) -> IntArray:
-    assert row.turns is not None  # rows of trajectories know them
-    return row.turns
+    return RolloutSteps(tuple(rows), starts, steps.reshape(-1), rewards)

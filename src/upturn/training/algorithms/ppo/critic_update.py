@@ -1,8 +1,7 @@
-"""A critic at work: it says what the steps of a round's attempts were worth, then learns from what they earned.
+"""The use and training of a critic: it values the steps of a round, then is trained on their returns.
 
-Whatever is learned from its values is somebody else's: a policy gradient weighs tokens by them (``ppo``), rounds of
-preference judge actions by them (``action_value``).
-"""
+Its values serve a policy gradient as baselines (``ppo``), and preference rounds to compare actions
+(``action_value``)."""
 
 import time
 from collections.abc import Sequence
@@ -11,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from upturn.training.algorithms.policy_update import Split, minibatches
-from upturn.training.algorithms.ppo.credit import Credited, credit_metrics, credited
+from upturn.training.algorithms.policy_update import minibatches
+from upturn.training.algorithms.ppo.credit import StepCredit, credit_metrics, estimate_credit
 from upturn.training.algorithms.ppo.credit_units import RolloutSteps
 from upturn.training.algorithms.ppo.settings import CreditSettings, CriticSettings
 from upturn.training.losses import SquaredError
@@ -20,20 +19,20 @@ from upturn.training.optimisation import Critic
 from upturn.training.runs import summary
 from upturn.training.stream import State
 
-_ORDER = 1
-"""Makes the order of the critic's minibatches another one than the policy's."""
+_ORDER_STREAM = 1
+"""Separates the random order of the critic's minibatches from the policy's."""
 
 
-class Appraised(NamedTuple):
-    """What a round came to."""
+class RoundCredit(NamedTuple):
+    """The credit of a round."""
 
-    groups: list[list[Credited]]
-    """By the critic as it was before it learned from them."""
+    groups: list[list[StepCredit]]
+    """By the critic before it was trained on them."""
     metrics: dict[str, float]
 
 
-class Appraiser:
-    """A critic, how it learns and how its values become credit. Single use: one run."""
+class CriticUpdate:
+    """A critic, its training and the advantages from its values. Single use: one run."""
 
     def __init__(self, critic: Critic, settings: CriticSettings, credit: CreditSettings, seed: int) -> None:
         self.settings = settings
@@ -41,46 +40,50 @@ class Appraiser:
         self.seed = seed
         self._critic = critic
 
-    def appraise(self, index: int, groups: Sequence[Sequence[RolloutSteps]]) -> Appraised:
-        """Round ``index``, by group; the critic has learned from it when this returns.
+    def credit_and_train(self, index: int, groups: Sequence[Sequence[RolloutSteps]]) -> RoundCredit:
+        """Returns the credit of round ``index``, by group, then trains the critic on it.
 
-        Values are fitted to what they are judged by only afterwards, so that none has seen its own outcome.
+        The values come first, so that none has been fitted to the outcome of its own trajectory.
         """
         started = time.perf_counter()
-        found = self._credited(groups)
-        metrics = self._learn(index, found) if any(found) else {}
-        return Appraised(found, {**metrics, "critic_seconds": time.perf_counter() - started})
+        step_credits = self._estimate(groups)
+        metrics = self._train(index, step_credits) if any(step_credits) else {}
+        return RoundCredit(step_credits, {**metrics, "critic_seconds": time.perf_counter() - started})
 
     def state(self) -> State:
-        """The critic's."""
+        """Returns the critic's state."""
         return self._critic.state()
 
     def load_state(self, state: State) -> None:
-        """Goes back to what ``state`` gave."""
+        """Restores a state from ``state``."""
         self._critic.load_state(state)
 
-    def _credited(self, groups: Sequence[Sequence[RolloutSteps]]) -> list[list[Credited]]:
-        rows = [each.valued_rows() for group in groups for each in group]
-        read = iter(self._critic.values([row for own in rows for row in own]))
+    def _estimate(self, groups: Sequence[Sequence[RolloutSteps]]) -> list[list[StepCredit]]:
+        rows = [steps.valued_rows() for group in groups for steps in group]
+        values = iter(self._critic.values([row for step_rows in rows for row in step_rows]))
         counts = iter(map(len, rows))
         return [
-            [credited(each, each.values_of(list(islice(read, next(counts)))), self.credit) for each in group]
+            [
+                estimate_credit(steps, steps.values_of(list(islice(values, next(counts)))), self.credit)
+                for steps in group
+            ]
             for group in groups
         ]
 
-    def _learn(self, index: int, groups: Sequence[Sequence[Credited]]) -> dict[str, float]:
-        """The critic's optimiser steps; returns what they and the values before them were like."""
-        own = self.settings
-        attempts = [each for group in groups for each in group]
+    def _train(self, index: int, groups: Sequence[Sequence[StepCredit]]) -> dict[str, float]:
+        """Takes the critic's optimiser steps; returns their metrics and those of the values before them."""
+        settings = self.settings
+        step_credits = [credit for group in groups for credit in group]
         steps = minibatches(
-            [[row for each in group for row in each.valued_rows()] for group in groups if group],
-            SquaredError(own.value_clip),
-            float(sum(len(each.values) for each in attempts)),
-            Split(own.minibatches, own.passes),
-            rng=np.random.default_rng([self.seed, index, _ORDER]),
+            [[row for credit in group for row in credit.valued_rows()] for group in groups if group],
+            SquaredError(settings.value_clip),
+            float(sum(len(credit.values) for credit in step_credits)),
+            count=settings.minibatches,
+            passes=settings.passes,
+            rng=np.random.default_rng([self.seed, index, _ORDER_STREAM]),
         )
-        seen = summary(self._critic.learn(steps))
-        told = {f"critic_{name}": seen[name] for name in ("optimiser_steps", "grad_norm", "learning_rate")}
-        told |= {name: value for name, value in seen.items() if name.startswith("value_")}
-        metrics = credit_metrics(attempts, self.credit.gamma)
-        return {**metrics, **{name: value for name, value in told.items() if value is not None}}
+        trained = summary(self._critic.train(steps))
+        metrics = {f"critic_{name}": trained[name] for name in ("optimiser_steps", "grad_norm", "learning_rate")}
+        metrics |= {name: value for name, value in trained.items() if name.startswith("value_")}
+        known = {name: value for name, value in metrics.items() if value is not None}
+        return {**credit_metrics(step_credits, self.credit.gamma), **known}

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Literal
 
-from upturn.config import Count, OptimiserSettings, Positive, Settings, Share, WholeNumber, settings, useless
+from upturn.config import Count, OptimiserSettings, Positive, Settings, Share, WholeNumber, report_unused, settings
 from upturn.errors import ConfigError
 from upturn.training.policy_settings import MismatchSettings, ObjectiveSettings, PolicyGradientSettings
 from upturn.training.run_settings import OnlineSettings
@@ -18,84 +18,85 @@ _USUAL_TRACES: Mapping[StepKind, float] = {
 
 @settings
 class CreditSettings(Settings):
-    """Generalised advantage estimation: how rewards and values become advantages (``algorithms.ppo.gae``)."""
+    """Generalised advantage estimation (``algorithms.ppo.gae``)."""
 
     step: StepKind = "turn"
-    """What has a value and an advantage. ``turn``: the whole action; its value is that of the state it began in.
+    """The unit of values and advantages. ``turn``: the whole action; its value is that of the state before it.
     ``token``: each written token."""
     gamma: Share = 1.0
     """Discount per step."""
     trace: Share | None = None
-    """λ: 0 trusts the next value alone, 1 the rewards alone; left out = 0.9 by turn, 1 by token."""
+    """λ: 0 uses the next value alone, 1 the rewards alone; omit for 0.9 by turn, 1 by token."""
     value_trace: Share | None = None
-    """λ of the returns that values are fitted to; left out = the same. 1 learns without leaning on values of its
-    own, which are wrong in the beginning (VC-PPO, arXiv 2503.01491)."""
+    """λ of the returns that values are fitted to; omit for the same. 1 is independent of the critic's own values,
+    which are wrong at first (VC-PPO, arXiv 2503.01491)."""
     is_whitened: bool = True
-    """Whether the advantages of all written tokens of an iteration are given mean 0 and standard deviation 1."""
+    """Whether the advantages of all written tokens of an iteration are scaled to mean 0 and standard deviation
+    1."""
 
     @property
     def traces(self) -> tuple[float, float]:
         """λ of the advantages and λ of the returns that values are fitted to."""
-        own = _USUAL_TRACES[self.step] if self.trace is None else self.trace
-        return own, own if self.value_trace is None else self.value_trace
+        trace = _USUAL_TRACES[self.step] if self.trace is None else self.trace
+        return trace, trace if self.value_trace is None else self.value_trace
 
 
 @settings
 class CriticSettings(Settings):
-    """The network that learns what states are worth: a copy of the policy with a head of one number, computed and
-    optimised as the policy is, but for these settings."""
+    """The value network: a copy of the policy with a scalar head, computed and optimised as the policy is, except
+    for these settings."""
 
     learning_rate: Positive = 3e-4
-    """Of its AdamW; higher than the policy's, so that values follow it (Turn-PPO, arXiv 2512.17008)."""
+    """AdamW learning rate; higher than the policy's, so that values keep up with it (Turn-PPO, arXiv
+    2512.17008)."""
     warmup_steps: WholeNumber = 0
-    """Steps over which its learning rate rises linearly to its full value; 0 = none."""
+    """Steps over which the learning rate rises linearly to its full value; 0 = none."""
     minibatches: Count = 2
     """Optimiser steps that one pass over an iteration's steps is split into, at most one for each group."""
     passes: Count = 2
-    """How often an iteration's steps are used."""
+    """Passes over an iteration's steps."""
     alone_iterations: WholeNumber = 0
-    """So many iterations at the beginning train the critic only, since advantages from values that know nothing yet
-    are noise: ``ppo`` leaves the policy as it is, ``online-dpo`` pairs by what was earned alone. 0 = none."""
+    """Number of first iterations that train the critic only, since advantages from untrained values are noise:
+    ``ppo`` does not update the policy, ``online-dpo`` pairs by returns alone. 0 = none."""
     value_clip: Positive | None = None
-    """How far a value may move in an iteration before its error has no gradient (PPO's value clip); left out =
-    any."""
+    """Largest change of a value in an iteration beyond which its error has no gradient (PPO's value clip); omit for
+    no clip."""
 
     def problems(self) -> Iterator[str | None]:
-        """What is wrong with several fields together."""
-        yield useless(
+        """Yields the problems of field combinations."""
+        yield report_unused(
             self.value_clip is not None and self.minibatches == 1 and self.passes == 1,
             f"value_clip={self.value_clip!r}",
             "with minibatches=1 and passes=1: no value has moved before the only step. Set more of either, or "
-            "leave "
-            "it out",
+            "leave it out",
         )
 
     def optimiser(self, policy: OptimiserSettings) -> OptimiserSettings:
-        """The critic's, where that of the policy is given."""
+        """Returns the critic's optimiser settings, based on those of the policy."""
         return replace(policy, learning_rate=self.learning_rate, warmup_steps=self.warmup_steps)
 
 
 @settings
 class PpoSettings(OnlineSettings):
-    """``upturn train ppo``: policy optimisation with a critic, which says what each turn was worth."""
+    """``upturn train ppo``: policy optimisation with a critic, which values each turn."""
 
     minibatches: Count = 2
-    """Optimiser steps that one pass over an iteration's trajectories is split into, at most one for each task that
-    teaches something."""
+    """Optimiser steps that one pass over an iteration's trajectories is split into, at most one for each task with
+    a signal."""
     passes: Count = 1
-    """How often an iteration's trajectories are used."""
+    """Passes over an iteration's trajectories."""
     objective: ObjectiveSettings = ObjectiveSettings()
-    """The loss; ``kind = "turn"`` clips one ratio for each turn."""
+    """The loss; ``kind = "turn"`` clips one ratio per turn."""
     credit: CreditSettings = CreditSettings()
-    """How rewards and values become advantages."""
+    """The advantage estimation."""
     critic: CriticSettings = CriticSettings()
     """The value network."""
     mismatch: MismatchSettings | None = None
-    """What to do about a sampler whose log-probs are not the trainer's; left out = its recorded log-probs are taken
-    for the trainer's own, which saves a pass over the rows."""
+    """Correction for a sampler whose log-probs differ from the trainer's; omit to use the recorded log-probs as the
+    trainer's, which saves a pass over the rows."""
 
     def problems(self) -> Iterator[str | None]:
-        """What is wrong with several fields together."""
+        """Yields the problems of field combinations."""
         try:
             _ = self.policy
         except ConfigError as exc:
@@ -109,7 +110,7 @@ class PpoSettings(OnlineSettings):
 
     @property
     def policy(self) -> PolicyGradientSettings:
-        """All but the critic and its credit: what any policy optimisation is told, and what holds for it."""
+        """The settings other than the critic and its credit."""
         return PolicyGradientSettings(
             iterations=self.iterations,
             minibatches=self.minibatches,

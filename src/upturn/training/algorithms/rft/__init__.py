@@ -1,6 +1,6 @@
-"""Reinforcement from a few tasks: the settings. It runs as GRPO does.
+"""The settings of reinforcement from a few tasks, which runs as GRPO does.
 
-Not here: the rewards of its controls (``upturn.rewards``) and the trials (``upturn.loop.trainers.rft``).
+Not here: the control rewards (``upturn.rewards``) and the runs (``upturn.loop.trainers.rft``).
 """
 
 from upturn.training.algorithms.rft.settings import RftSettings

@@ -13,4 +13,4 @@ class SftSettings(EpochSettings):
     batch_rows: Count = 32
     """Trajectory rows in one optimiser step."""
     min_score: Share = 0.8
-    """Score from which a verified success is selected from the pool."""
+    """Lowest score of the verified successes that are selected from the pool."""

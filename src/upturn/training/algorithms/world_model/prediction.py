@@ -1,7 +1,6 @@
-"""Predictions of next observations: sampled as attempts at tasks are, and compared with what came.
+"""Predictions of next observations, sampled as rollouts and compared with the recorded observations.
 
-Each transition is a task of one turn in a world that answers nothing: what has to be known of the real one was
-recorded.
+Each transition is a task of one turn in an environment that ends with the first action.
 """
 
 import asyncio
@@ -10,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from upturn.agents import Attempt, Job, ModelSession, Reply, Setting, run_rollouts
+from upturn.agents import Job, ModelSession, Reply, RolloutRequest, Setting, run_rollouts
 from upturn.config import Limits
 from upturn.environments import Info, Step
 from upturn.errors import TrainingError
@@ -19,51 +18,83 @@ from upturn.records import Action, JsonValue, Observation, Task, Trajectory, Tur
 from upturn.rewards import Similarity, WordSimilarity
 from upturn.training.algorithms.world_model.settings import EasySettings
 from upturn.training.data import Transition
-from upturn.training.evaluation_result import Assessment
+from upturn.training.evaluation_result import EvaluationResult
 
 SLOTS = 64
-"""Predictions that are written at the same time."""
+"""Predictions that are generated at the same time."""
 
 
 class Sampler(Model, Protocol):
-    """A model that can be told that its weights changed; ``LocalEngine`` is one."""
+    """A model whose weights can be refreshed; ``LocalEngine`` is one."""
 
     def refresh(self) -> None:
-        """Takes the weights as they are, and forgets all caches."""
+        """Uses the current weights, and clears all caches."""
 
 
 class Prediction(NamedTuple):
-    """One prediction of a transition."""
+    """A prediction of a transition."""
 
     trajectory: Trajectory
     """Of one turn: the next observation as the model wrote it."""
     similarity: float | None
-    """To what came, in [0, 1]; 0 where what was written is no observation; None = nothing was written."""
+    """To the recorded observation, in [0, 1]; 0 where the written text is no observation; None = nothing was
+    written."""
+
+
+class PredictionScore(NamedTuple):
+    """The quality of a set of predictions."""
+
+    accuracy: float
+    """Share of predictions with a similarity of at least the threshold; missing ones are wrong."""
+    baseline: float
+    """Accuracy of always predicting the tool's most common output; 0 for a tool without one."""
+    similarity: float
+    """Mean over the predictions."""
+    predictions: int
+    """Number of predictions."""
+
+    @property
+    def lift(self) -> float:
+        """Accuracy beyond that of the most common output, which needs no knowledge of the world."""
+        return self.accuracy - self.baseline
+
+
+class PredictionSource(Protocol):
+    """Predicts observations, and compares them with the recorded ones."""
+
+    @property
+    def similarity(self) -> Similarity:
+        """Compares a predicted observation with the recorded one."""
+
+    def predict(
+        self, transitions: Sequence[Transition], count: int, *, key: str, seed: int, temperature: float = 1.0
+    ) -> list[list[Prediction]]:
+        """See ``Predictor.predict``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Predictor:
-    """Who predicts, how predictions are read, and what they are compared by."""
+    """Samples and reads predictions of the trained model."""
 
     sampler: Sampler
-    """Of the model that is trained."""
+    """Of the trained model."""
     observations: ObservationWriter
     similarity: Similarity = field(default_factory=WordSimilarity)
 
     def predict(
-        self, transitions: Sequence[Transition], attempts: int, *, key: str, seed: int, temperature: float = 1.0
+        self, transitions: Sequence[Transition], count: int, *, key: str, seed: int, temperature: float = 1.0
     ) -> list[list[Prediction]]:
-        """Of each transition so many predictions by the weights as they are, in order.
+        """Returns ``count`` predictions of each transition with the current weights, in order.
 
         They depend on the weights, the transitions and (seed, temperature) only; ``key`` makes their ids unique.
-        Raises TrainingError where not one of them could be written, naming why.
+        Raises TrainingError where no prediction could be written, with the reason.
         """
         jobs = [
             Job(
-                Attempt(task_of(each), number, index),
+                RolloutRequest(prediction_task(transition), number, index),
                 Setting(
                     key=key,
-                    agent=_Foresight(each, self.observations),
+                    agent=_PredictionAgent(transition, self.observations),
                     agent_version="",
                     model=self.sampler,
                     limits=Limits(max_turns=1),
@@ -71,38 +102,19 @@ class Predictor:
                     temperature=temperature,
                 ),
             )
-            for index, each in enumerate(transitions)
-            for number in range(attempts)
+            for index, transition in enumerate(transitions)
+            for number in range(count)
         ]
         self.sampler.refresh()
-        found = asyncio.run(run_rollouts(jobs, _Recorded, slots=SLOTS))
-        if not any(each.rows for each in found):
+        trajectories = asyncio.run(run_rollouts(jobs, _OneStepEnvironment, slots=SLOTS))
+        if not any(trajectory.rows for trajectory in trajectories):
             raise TrainingError(
-                f"not one of {len(found)} predictions could be written, the first for: "
-                f"{found[0].error or found[0].outcome}. Where the context has no room, make transitions with "
-                "max_tokens below it"
+                f"not one of {len(trajectories)} predictions could be written, the first for: "
+                f"{trajectories[0].error or trajectories[0].outcome}. Where the context has no room, extract "
+                "transitions with a smaller max_tokens"
             )
-        written = iter(found)
-        return [[self._read(each, next(written)) for _ in range(attempts)] for each in transitions]
-
-    def compared(
-        self,
-        transitions: Sequence[Transition],
-        predicted: Sequence[Sequence[Prediction]],
-        usual: Mapping[str, str],
-        *,
-        threshold: float,
-    ) -> list["Foresight"]:
-        """Of each transition. ``usual``: the most common output of each tool."""
-        found = []
-        for transition, predictions in zip(transitions, predicted, strict=True):
-            common = usual.get(transition.tool)
-            base = 0.0 if common is None else self.similarity(common, transition.text)
-            reached = [prediction.similarity or 0.0 for prediction in predictions]
-            right = sum(each >= threshold for each in reached) / len(reached)
-            mean = math.fsum(reached) / len(reached)
-            found.append(Foresight(right, float(base >= threshold), mean, len(reached)))
-        return found
+        remaining = iter(trajectories)
+        return [[self._read(transition, next(remaining)) for _ in range(count)] for transition in transitions]
 
     def _read(self, transition: Transition, trajectory: Trajectory) -> Prediction:
         if not trajectory.rows:
@@ -112,13 +124,34 @@ class Predictor:
         return Prediction(trajectory, 0.0 if text is None else self.similarity(text, transition.text))
 
 
-def task_of(transition: Transition) -> Task:
-    """Predicting the transition, as a task; tools are its families."""
+def score_predictions(
+    similarity: Similarity,
+    transitions: Sequence[Transition],
+    predicted: Sequence[Sequence[Prediction]],
+    common: Mapping[str, str],
+    *,
+    threshold: float,
+) -> list[PredictionScore]:
+    """Returns the score of each transition's predictions. ``common``: the most common output of each tool."""
+    scores = []
+    for transition, predictions in zip(transitions, predicted, strict=True):
+        output = common.get(transition.tool)
+        baseline = 0.0 if output is None else similarity(output, transition.text)
+        similarities = [prediction.similarity or 0.0 for prediction in predictions]
+        count = len(similarities)
+        accuracy = sum(value >= threshold for value in similarities) / count
+        mean = math.fsum(similarities) / count
+        scores.append(PredictionScore(accuracy, float(baseline >= threshold), mean, count))
+    return scores
+
+
+def prediction_task(transition: Transition) -> Task:
+    """Returns the prediction of the transition as a task, with the tool as its family."""
     return Task(transition.id, "", transition.tool, "world model")
 
 
-class _Foresight:
-    """An agent that writes what comes next instead of acting."""
+class _PredictionAgent:
+    """An agent that writes the next observation instead of an action."""
 
     def __init__(self, transition: Transition, observations: ObservationWriter) -> None:
         self._transition = transition
@@ -127,15 +160,15 @@ class _Foresight:
     async def act(self, turns: Sequence[Turn], observation: Observation, model: ModelSession) -> Reply:  # noqa: ARG002
         generation = await model.generate(
             self._transition.prompt_ids,
-            # Three times as long as what came is half alike to it at best: what is cut off there is wrong anyway.
+            # a text three times as long has a similarity of at most one half, which is below any threshold
             max_tokens=3 * len(self._transition.written_ids),
             stop_ids=self._observations.stop_ids,
         )
         return Reply(self._observations.read(generation.token_ids) or "", None)
 
 
-class _Recorded:
-    """A world that is over with the first action."""
+class _OneStepEnvironment:
+    """An environment that ends with the first action."""
 
     def __init__(self, task: Task) -> None:
         self._instruction = Observation(task.instruction)
@@ -156,69 +189,54 @@ class _Recorded:
         pass
 
 
-class Foresight(NamedTuple):
-    """How well transitions are predicted."""
-
-    right: float
-    """Share of predictions that are alike enough to what came; one that could not be written is wrong."""
-    usual: float
-    """The same of always predicting the tool's most common output; wrong for a tool that has none."""
-    similarity: float
-    """Mean over the predictions."""
-    predictions: int
-    """How many."""
-
-    @property
-    def lift(self) -> float:
-        """What the model gets right beyond the most common output, which says nothing of the world: 0 for it."""
-        return self.right - self.usual
-
-
-def foresight(
-    predictor: Predictor, transitions: Sequence[Transition], usual: Mapping[str, str], *, threshold: float
-) -> dict[str, Foresight]:
-    """By tool, of one greedy prediction of each transition; ``usual``: the most common output of each tool."""
-    found: dict[str, list[Foresight]] = {}
+def score_by_tool(
+    predictor: PredictionSource, transitions: Sequence[Transition], common: Mapping[str, str], *, threshold: float
+) -> dict[str, PredictionScore]:
+    """Returns scores by tool, from one greedy prediction of each transition; ``common``: as for
+    ``score_predictions``."""
     predicted = predictor.predict(transitions, 1, key="foresight", seed=0, temperature=0.0)
-    compared = predictor.compared(transitions, predicted, usual, threshold=threshold)
-    for transition, each in zip(transitions, compared, strict=True):
-        found.setdefault(transition.tool, []).append(each)
-    return {tool: together(each) for tool, each in found.items()}
+    scores = score_predictions(predictor.similarity, transitions, predicted, common, threshold=threshold)
+    by_tool: dict[str, list[PredictionScore]] = {}
+    for transition, score in zip(transitions, scores, strict=True):
+        by_tool.setdefault(transition.tool, []).append(score)
+    return {tool: merge_scores(tool_scores) for tool, tool_scores in by_tool.items()}
 
 
-def together(parts: Collection[Foresight]) -> Foresight:
-    """Of all their predictions; there must be some."""
-    count = sum(each.predictions for each in parts)
-    sums = (math.fsum(each[place] * each.predictions for each in parts) for place in range(3))
-    right, usual, similarity = (found / count for found in sums)
-    return Foresight(right, usual, similarity, count)
+def merge_scores(scores: Collection[PredictionScore]) -> PredictionScore:
+    """Returns the score of all their predictions; at least one."""
+    count = sum(score.predictions for score in scores)
+    accuracy, baseline, similarity = (
+        math.fsum(score[index] * score.predictions for score in scores) / count for index in range(3)
+    )
+    return PredictionScore(accuracy, baseline, similarity, count)
 
 
-def unknown(
-    predictor: Predictor, transitions: Sequence[Transition], threshold: float, easy: EasySettings
+def select_unknown(
+    predictor: PredictionSource, transitions: Sequence[Transition], threshold: float, easy: EasySettings
 ) -> list[Transition]:
-    """Those that are predicted right less often than the rate; one that could not be written is not right."""
-    found = predictor.predict(transitions, easy.group_size, key="easy", seed=0)
-    compared = predictor.compared(transitions, found, {}, threshold=threshold)
-    left = [each for each, met in zip(transitions, compared, strict=True) if met.right < easy.rate]
-    if not left:
+    """Returns the transitions with an accuracy below the rate. Raises TrainingError if there is none."""
+    predicted = predictor.predict(transitions, easy.group_size, key="easy", seed=0)
+    scores = score_predictions(predictor.similarity, transitions, predicted, {}, threshold=threshold)
+    unknown = [
+        transition for transition, score in zip(transitions, scores, strict=True) if score.accuracy < easy.rate
+    ]
+    if not unknown:
         raise TrainingError(
             f"the model predicts all {len(transitions)} transitions right in at least {easy.rate:.0%} of "
-            f"{easy.group_size} predictions before practice: there is nothing to learn. Leave the stage out, "
-            f"collect "
-            "others, or raise threshold"
+            f"{easy.group_size} predictions before training: there is nothing to learn. Leave the stage out, "
+            "collect others, or raise threshold"
         )
-    return left
+    return unknown
 
 
-def assessed_lift(
-    predictor: Predictor, held_out: Sequence[Transition], usual: Mapping[str, str], threshold: float
-) -> Assessment:
-    """The lift of greedy predictions, with the rates that it is the difference of."""
-    found = together(foresight(predictor, held_out, usual, threshold=threshold).values())
-    return Assessment(
-        found.lift,
-        tasks=found.predictions,
+def evaluate_lift(
+    predictor: PredictionSource, held_out: Sequence[Transition], common: Mapping[str, str], threshold: float
+) -> EvaluationResult:
+    """Returns the lift of greedy predictions, with the two rates that it is the difference of."""
+    score = merge_scores(score_by_tool(predictor, held_out, common, threshold=threshold).values())
+    return EvaluationResult(
+        score.lift,
+        tasks=score.predictions,
         measure="share of held-out observations predicted right, less that of the tool's most common output",
-        figures={"right": found.right, "usual": found.usual, "similarity": found.similarity},
+        figures={"right": score.accuracy, "usual": score.baseline, "similarity": score.similarity},
     )

@@ -1,13 +1,12 @@
-"""A world-model stage before practice: the model predicts what its environment answers, and is rewarded for it.
+"""World-model training: the model predicts its environment's answers, and is rewarded for it.
 
 RWML (Reinforcement World Model Learning, arXiv 2602.05842). Order of a run: transitions with a tool's most common
-output are capped, the warm-up is trained where there is one, transitions that the model knows by then are left
-out, and the rest are the tasks of GRPO: of each, several predictions are sampled, and those that are alike enough
-to what came earn 1. What was recorded decides everything; no environment is asked.
+output are capped, an optional warm-up is trained, transitions that the model predicts by then are dropped, and the
+rest are the tasks of GRPO: several predictions of each are sampled, and those that are similar enough to the
+recorded observation have the reward 1. No environment is needed.
 
-Departures: words are compared (ROUGE-L) wherever no other similarity is handed in, where the paper compares
-embeddings of observations that are prose; a prediction is written straight after the action, without reasoning.
-"""
+Departures: the default similarity compares words (ROUGE-L), where the paper compares embeddings of observations in
+prose; a prediction is written directly after the action, without reasoning."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -19,28 +18,29 @@ from transformers import PreTrainedModel
 from upturn.agents import derived_seed
 from upturn.errors import TrainingError
 from upturn.training.advantage import ScoredGroup, ScoredTrajectory
+from upturn.training.algorithms.epochs import epoch_order
 from upturn.training.algorithms.grpo import run_grpo
-from upturn.training.algorithms.sft import epoch_order, run_sft
+from upturn.training.algorithms.sft import run_sft
 from upturn.training.algorithms.world_model.prediction import (
-    Foresight,
     Prediction,
-    Predictor,
-    assessed_lift,
-    task_of,
-    together,
-    unknown,
+    PredictionScore,
+    PredictionSource,
+    evaluate_lift,
+    merge_scores,
+    prediction_task,
+    score_predictions,
+    select_unknown,
 )
 from upturn.training.algorithms.world_model.settings import WorldModelSettings
 from upturn.training.data import (
     Transition,
-    capped,
-    most_common,
+    cap_common_outputs,
+    check_unseen,
+    filter_by_tools,
+    most_common_outputs,
     observation_rows,
-    of_same_tools,
-    refuse_seen,
     transitions_digest,
 )
-from upturn.training.evaluation_result import Evaluate
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.row import TrainingRow
 from upturn.training.runs import WARM_UP_FOLDER, RunOptions, check_evaluation
@@ -48,9 +48,9 @@ from upturn.training.signature import signature
 from upturn.training.stream import NO_STATE, State
 
 
-def run_world_model(  # noqa: PLR0917  # a predictor and its transitions stand for what others collect
+def run_world_model(  # noqa: PLR0917  # a predictor and its transitions take the place of a collect
     model: PreTrainedModel,
-    predictor: Predictor,
+    predictor: PredictionSource,
     transitions: Sequence[Transition],
     settings: WorldModelSettings,
     options: RunOptions,
@@ -59,125 +59,125 @@ def run_world_model(  # noqa: PLR0917  # a predictor and its transitions stand f
 ) -> TrainingOutcome:
     """Trains the model in place to predict the transitions; resumes from the options' folder.
 
-    ``rehearsal``: what the model wrote itself when it acted, gone through in the warm-up beside the observations.
-    Its cross-entropy is KL(before ‖ now) but for a constant, so that learning the world does not unlearn acting.
-    A warm-up lies in the folder's ``warm-up``; ``progress`` and the outcome are of practice. ``evaluate`` is called
-    with the iterations of practice done; transitions in its place are held out, and the score is the lift of greedy
-    predictions of those whose tool is learned. Resuming needs the model as it was before training, the same
-    transitions, settings and seed. Raises TrainingError, also when no transition is left to learn from.
-    """
+    ``rehearsal``: actions that the model itself wrote, which the warm-up trains on in addition to the observations.
+    Their cross-entropy is KL(before ‖ now) up to a constant, so that the model does not forget how to act. The
+    warm-up's folder is ``warm-up`` in the run's folder; ``progress`` and the outcome are of the RL training.
+    ``evaluate`` is called with the finished iterations; held-out transitions may take its place, with the lift of
+    greedy predictions for the trained tools as the score. Resuming needs the model with its initial weights, the
+    same transitions, settings and seed. Raises TrainingError, also when no transition is left to train on."""
     check_evaluation(options.evaluate, settings.evaluate_every)
     if rehearsal and settings.warm_up is None:
         raise TrainingError(
             f"{len(rehearsal)} rows to rehearse would do nothing with warm_up=None; set it, or give none"
         )
-    kept = _kept(transitions, settings, options.seed)
-    usual = most_common(transitions)
+    capped = _cap(transitions, settings, options.seed)
+    common = most_common_outputs(transitions)
     held_out: Sequence[Transition] = ()
-    watch = options.evaluate
-    if isinstance(watch, Sequence):
-        refuse_seen(transitions, watch)
-        held_out = of_same_tools(watch, kept)
-        watch = _watch(predictor, held_out, usual, settings.threshold)
-    if (warm_up := settings.warm_up) is not None:
-        watched = None if warm_up.evaluate_every is None else observation_rows(held_out)
-        rows = (*observation_rows(kept), *rehearsal)
-        run_sft(model, rows, warm_up, RunOptions(options.seed, options.folder / WARM_UP_FOLDER, evaluate=watched))
-    used = kept if settings.easy is None else unknown(predictor, kept, settings.threshold, settings.easy)
-    facts = {"world model": settings, "transitions": transitions_digest(kept)}
-    collect = Predictions(predictor, used, settings, seed=options.seed, usual=usual, facts=facts)
-    return run_grpo(
-        model,
-        collect,
-        settings,
-        replace(options, evaluate=watch),
-        refill=None if settings.dynamic_sampling is None else collect.refill,
-    )
-
-
-def _watch(
-    predictor: Predictor, held_out: Sequence[Transition], usual: Mapping[str, str], threshold: float
-) -> Evaluate:
-    return lambda _: assessed_lift(predictor, held_out, usual, threshold)
-
-
-def _kept(transitions: Sequence[Transition], settings: WorldModelSettings, seed: int) -> list[Transition]:
-    ratio = settings.common_ratio
-    kept = list(transitions) if ratio is None else capped(transitions, ratio, seed=seed)
-    if not transitions:
-        raise TrainingError("there are no transitions to learn from; give at least one")
-    if not kept:
-        raise TrainingError(
-            f"each tool of the {len(transitions)} transitions gives one output only: there is nothing to predict. "
-            "Collect other attempts, or leave the stage out"
+    if isinstance(options.evaluate, Sequence):
+        check_unseen(transitions, options.evaluate)
+        held_out = filter_by_tools(options.evaluate, capped)
+        options = replace(
+            options, evaluate=lambda _: evaluate_lift(predictor, held_out, common, settings.threshold)
         )
-    return kept
+    if (warm_up := settings.warm_up) is not None:
+        rows = (*observation_rows(capped), *rehearsal)
+        held_out_rows = None if warm_up.evaluate_every is None else observation_rows(held_out)
+        folder = options.folder / WARM_UP_FOLDER
+        run_sft(model, rows, warm_up, RunOptions(options.seed, folder, evaluate=held_out_rows))
+    trained = capped
+    if settings.easy is not None:
+        trained = select_unknown(predictor, capped, settings.threshold, settings.easy)
+    facts = {"world model": settings, "transitions": transitions_digest(capped)}
+    collect = PredictionCollect(predictor, trained, settings, seed=options.seed, common=common, facts=facts)
+    refill = None if settings.dynamic_sampling is None else collect.refill
+    return run_grpo(model, collect, settings, options, refill=refill)
+
+
+def _cap(transitions: Sequence[Transition], settings: WorldModelSettings, seed: int) -> list[Transition]:
+    if not transitions:
+        raise TrainingError("there are no transitions to train on; give at least one")
+    ratio = settings.common_ratio
+    capped = list(transitions) if ratio is None else cap_common_outputs(transitions, ratio, seed=seed)
+    if not capped:
+        raise TrainingError(
+            f"each tool of the {len(transitions)} transitions has one output only: there is nothing to predict. "
+            "Collect other trajectories, or leave the stage out"
+        )
+    return capped
 
 
 @dataclass(slots=True)
-class Predictions:
-    """Collects the groups of an iteration: predictions of the transitions that are its turn."""
+class PredictionCollect:
+    """A ``Collect`` of predictions of transitions."""
 
-    predictor: Predictor
+    predictor: PredictionSource
     transitions: Sequence[Transition]
     settings: WorldModelSettings
     _: KW_ONLY
     seed: int
-    usual: Mapping[str, str]
+    common: Mapping[str, str]
     """The most common output of each tool."""
     facts: Mapping[str, object]
-    """What the transitions were chosen by."""
-    _seen: list[Foresight] = field(default_factory=list, init=False)
-    """Of the iteration that was collected last."""
+    """How the transitions were selected, for the run's identity."""
+    _scores: list[PredictionScore] = field(default_factory=list, init=False)
+    """Of the last iteration."""
 
     def __call__(self, iteration: int, /) -> list[ScoredGroup]:
-        """All transitions come once before any comes again; which come when depends on (seed, iteration) only."""
+        """Returns the groups of the iteration; each transition occurs once per epoch, in an order that depends on
+        (seed, epoch) only."""
         size = self.settings.transitions_per_iteration
         epoch, part = divmod(iteration, math.ceil(len(self.transitions) / size))
         order = epoch_order(len(self.transitions), self.seed, epoch)
-        self._seen = []
+        self._scores = []
         return self._groups(order[part * size : (part + 1) * size], (iteration, 0))
 
-    def refill(self, iteration: int, attempt: int, /) -> list[ScoredGroup]:
-        """As many others, drawn from (seed, iteration, attempt)."""
+    def refill(self, iteration: int, round_index: int, /) -> list[ScoredGroup]:
+        """Returns as many further groups, drawn from (seed, iteration, round_index)."""
         count = min(self.settings.transitions_per_iteration, len(self.transitions))
-        rng = np.random.default_rng([self.seed, iteration, attempt])
-        drawn = rng.choice(len(self.transitions), count, replace=False)
-        return self._groups(drawn.tolist(), (iteration, attempt))
+        rng = np.random.default_rng([self.seed, iteration, round_index])
+        indices = rng.choice(len(self.transitions), count, replace=False)
+        return self._groups(indices.tolist(), (iteration, round_index))
 
-    def _groups(self, places: Sequence[int], when: tuple[int, int]) -> list[ScoredGroup]:
-        settings, chosen = self.settings, [self.transitions[place] for place in places]
+    def _groups(self, indices: Sequence[int], stage: tuple[int, int]) -> list[ScoredGroup]:
+        """``stage``: iteration and round."""
+        settings, transitions = self.settings, [self.transitions[index] for index in indices]
         predicted = self.predictor.predict(
-            chosen, settings.group_size, key=f"foresight/{when}", seed=derived_seed(self.seed, *when)
+            transitions, settings.group_size, key=f"foresight/{stage}", seed=derived_seed(self.seed, *stage)
         )
-        self._seen += self.predictor.compared(chosen, predicted, self.usual, threshold=settings.threshold)
+        self._scores += score_predictions(
+            self.predictor.similarity, transitions, predicted, self.common, threshold=settings.threshold
+        )
         return [
-            ScoredGroup(task_of(transition), tuple(_scored(each, settings.threshold) for each in predictions))
-            for transition, predictions in zip(chosen, predicted, strict=True)
+            ScoredGroup(
+                prediction_task(transition),
+                tuple(_reward(prediction, settings.threshold) for prediction in predictions),
+            )
+            for transition, predictions in zip(transitions, predicted, strict=True)
         ]
 
     def state(self) -> State:
-        """Nothing."""
+        """Returns an empty state."""
         return NO_STATE
 
     def load_state(self, state: State) -> None:
-        """Nothing is remembered."""
+        """Does nothing."""
 
     def metrics(self) -> Mapping[str, float]:
-        """Of all predictions of the iteration, at temperature 1; the share that is right is ``mean_return``."""
-        found = together(self._seen)
+        """Returns the metrics of the iteration's predictions, at temperature 1; ``mean_return`` is the accuracy."""
+        score = merge_scores(self._scores)
         return {
-            "prediction_usual": found.usual,
-            "prediction_lift": found.lift,
-            "prediction_similarity": found.similarity,
+            "prediction_usual": score.baseline,
+            "prediction_lift": score.lift,
+            "prediction_similarity": score.similarity,
         }
 
     def identity(self) -> Mapping[str, object]:
-        """How predictions are compared, and the facts."""
+        """Returns the similarity and the facts."""
         return {"similarity": signature(self.predictor.similarity), **self.facts}
 
 
-def _scored(prediction: Prediction, threshold: float) -> ScoredTrajectory:
-    """1 for a prediction that is alike enough to what came, else 0; missing where none was written."""
-    reached = prediction.similarity
-    return ScoredTrajectory(prediction.trajectory, None if reached is None else (float(reached >= threshold),))
+def _reward(prediction: Prediction, threshold: float) -> ScoredTrajectory:
+    """1 for a prediction with at least the threshold's similarity, else 0; missing where none was written."""
+    similarity = prediction.similarity
+    reward = None if similarity is None else (float(similarity >= threshold),)
+    return ScoredTrajectory(prediction.trajectory, reward)

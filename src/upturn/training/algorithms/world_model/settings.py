@@ -13,46 +13,45 @@ from upturn.training.policy_settings import KlSettings, ObjectiveSettings, Polic
 
 @settings
 class EasySettings(Settings):
-    """Which transitions the model knows before it learns to predict: they are left out."""
+    """Which transitions the model predicts before training: they are not trained on."""
 
     rate: Annotated[float, Field(gt=0, le=1)] = 0.875
-    """Those that it predicts right at least this often."""
+    """Share of correct predictions from which a transition is dropped."""
     group_size: Count = 8
-    """Predictions that the rate is of."""
+    """Predictions per transition."""
 
 
 @settings
 class WorldModelSettings(PolicyGradientSettings):
-    """``upturn train world-model``: learning to predict what the environment answers, from trajectories that the
-    pool holds, before any task is learned (RWML, arXiv 2602.05842). As GRPO, with a KL term to the weights that it
-    starts from."""
+    """``upturn train world-model``: training to predict the environment's answers, on trajectories from the pool,
+    before training on tasks (RWML, arXiv 2602.05842). As GRPO, with a KL term to the initial weights."""
 
     minibatches: Count = 1
-    """Optimiser steps of an iteration."""
+    """Optimiser steps per iteration."""
     objective: ObjectiveSettings = ObjectiveSettings(
         clip_low=0.2, clip_high=0.2, aggregation="sequence_mean", kl=KlSettings(0.04)
     )
     """The loss."""
     advantage: AdvantageSettings = AdvantageSettings(scale="std")
-    """What a prediction is credited with."""
+    """The advantage estimator."""
     threshold: Annotated[float, Field(ge=0.5, le=1)] = 0.9
-    """A prediction that is at least this alike to the real answer is right and earns 1, any other 0."""
+    """Similarity to the real answer from which a prediction is correct, with the reward 1; others have 0."""
     transitions_per_iteration: Count = 32
-    """Answers that are predicted in one iteration."""
+    """Transitions in one iteration."""
     group_size: Annotated[int, Field(ge=2)] = 8
-    """Predictions of each, which are compared with each other."""
+    """Predictions per transition, which are compared with each other."""
     common_ratio: NotNegative | None = 1.0
-    """Answers that are a tool's most common one are kept at most this many times as often as its others, so a tool
-    with one answer goes; ``false`` = all stay."""
+    """Largest ratio of a tool's most common answer to its other answers; further ones are dropped, so a tool with
+    one answer is dropped; ``false`` = no limit."""
     easy: EasySettings | None = EasySettings()
-    """Which transitions are left out because the model knows them; ``false`` = none."""
+    """Which transitions are dropped because the model predicts them already; ``false`` = none."""
     warm_up: SftSettings | None = SftSettings(epochs=3, optimiser=OptimiserSettings(learning_rate=3e-4))
-    """Supervised training on the answers before, for a model that cannot write any: where no prediction of a group
-    is right, it teaches nothing. Not part of the paper. With a learning rate of 1e-3 nano was seen to forget how to
-    act. ``false`` = none."""
+    """Preceding supervised training on the answers, for a model that cannot write any: a group without a correct
+    prediction has no signal. Not part of the paper. With a learning rate of 1e-3 nano forgot how to act. ``false``
+    = none."""
 
     def problems(self) -> Iterator[str | None]:
-        """What is wrong with several fields together."""
+        """Yields the problems of field combinations."""
         yield from super().problems()
         estimator = self.advantage.estimator
         if estimator != "trajectory":

@@ -11,7 +11,7 @@ from upturn.environments.office.state import Wish
 from upturn.environments.office.suites import RECIPES
 from upturn.environments.office.tasks import LATER, compose, make_task
 from upturn.records import Action, Evaluation, Task, Trajectory
-from upturn.training.pretraining.office_walks import drilled
+from upturn.training.pretraining.office_demonstrations import drilled_families
 
 Rollout: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
 Obeying: TypeAlias = Callable[[Wish], Action]
@@ -75,4 +75,4 @@ def test_right_answers_follow_no_order_and_ordered_answers_do_in_any_text(rollou
 def test_later_families_are_in_no_suite_and_no_training_data() -> None:
     assert set(NAMES) <= LATER
     assert not LATER & {family for recipe in RECIPES.values() for family in recipe.families}
-    assert not LATER & set(drilled())
+    assert not LATER & set(drilled_families())

@@ -1,0 +1,69 @@
+"""A thread for blocking calls, of an environment or an agent, so that the event loop continues meanwhile."""
+
+import asyncio
+import ctypes
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import copy_context
+from queue import SimpleQueue
+from threading import Thread
+from typing import TypeAlias, TypeVar, cast
+
+ResultT = TypeVar("ResultT")
+_Result: TypeAlias = tuple[object, BaseException | None]
+"""A call's return value, or the exception that it raised."""
+
+
+class CallThread:
+    """One thread for all calls of one caller, in order.
+
+    It belongs to the event loop of its constructor and runs in a copy of the constructor's context. It is a daemon:
+    a call that never returns does not delay the exit of the process.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread = Thread(target=copy_context().run, args=(self._run,), name=name, daemon=True)
+        self._thread.start()
+
+    async def run(self, call: Callable[[], ResultT]) -> ResultT:
+        """The call's result or exception. A cancelled caller returns at once; its call is not interrupted."""
+        done: asyncio.Future[_Result] = self._loop.create_future()
+        self._calls.put(lambda: self._deliver(done, _result_of(call)))
+        result, error = await done
+        if error is not None:
+            raise error
+        return cast(ResultT, result)
+
+    def end(self) -> None:
+        """Ends the thread after the calls queued so far."""
+        self._calls.put(None)
+
+    def interrupt(self) -> None:
+        """Raises SystemExit in the running call: an endless loop would slow down the process for good.
+
+        Python raises it between two bytecodes, so a call that waits in C code gets it only when the wait is over.
+        """
+        if self._thread.is_alive():
+            thread_id = ctypes.c_ulong(self._thread.ident or 0)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(thread_id, ctypes.py_object(SystemExit))
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call()
+
+    def _deliver(self, done: asyncio.Future[_Result], result: _Result) -> None:
+        def settle() -> None:
+            if not done.done():  # else its caller was cancelled
+                done.set_result(result)
+
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(settle)
+
+
+def _result_of(call: Callable[[], object]) -> _Result:
+    try:
+        return call(), None
+    except BaseException as exc:  # noqa: BLE001  passed on to the caller
+        return None, exc

@@ -1,0 +1,116 @@
+"""Rollouts through a remote engine: equal to those in this process, or refused."""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks.errands import ENVIRONMENT, MODEL
+from upturn.config import Limits
+from upturn.environments.kit import resolve_kit
+from upturn.errors import ModelError, TrainingError
+from upturn.loop.agent_runtime import AgentRuntime, Purpose
+from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutSpec
+from upturn.loop.rollouts.remote_rollouts import RemoteRuntime
+from upturn.models.engine import weights_hash
+from upturn.models.remote import RemoteEngine, RemoteSettings
+from upturn.records import AgentVersion, Task
+from upturn.training.advantage import ScoredGroup
+from upturn.training.distributed.weights import restore_weights, weight_tensors
+from upturn.training.runs.model_folder import load_version
+
+KIT = resolve_kit(ENVIRONMENT)
+LIMITS = Limits(max_turns=4, max_tokens=200, max_action_tokens=24)
+VERSION = AgentVersion("nano", "1", "local_model", model=MODEL)
+TASKS: list[Task] = list(islice(KIT.tasks(seed=3, split="train", families=["mail_file", "cell_ask"]), 3))
+PRACTICE = RolloutSpec("run", 5, 3)
+
+
+class NoSink:
+    """Stores nothing."""
+
+    def append(self, run: str, iteration: int, finished: Sequence[Any]) -> None:
+        pass
+
+
+class Served:
+    """Nano behind an engine server that takes whole models."""
+
+    def __init__(self, server: ModuleType) -> None:
+        self.worker = PolicyWorker(AgentRuntime(KIT, LIMITS), VERSION)
+        self.engine = server.Engine(self.worker.engine, "start", load=self.load)
+
+    def load(self, name: str, folder: str) -> None:
+        restore_weights(self.worker.model, weight_tensors(load_version(Path(folder))))
+        self.worker.engine.refresh()
+
+
+@pytest.fixture
+def remote(
+    engine_server: ModuleType, tmp_path: Path
+) -> Iterator[Callable[[], tuple[Any, RemoteRuntime, PolicyWorker]]]:
+    """The engine, a runtime that samples from it, and a worker with weights that differ from the engine's."""
+    served = Served(engine_server)
+    with engine_server.serving(served.engine):
+
+        def start() -> tuple[Any, RemoteRuntime, PolicyWorker]:
+            client = RemoteEngine(RemoteSettings(served.engine.url, "sglang", max_length=200, retries=0), "start")
+            runtime = RemoteRuntime(KIT, LIMITS, client, tmp_path)
+            worker = PolicyWorker(runtime, VERSION)
+            with torch.no_grad():
+                next(iter(worker.model.parameters())).mul_(1.01)
+            return served.engine, runtime, worker
+
+        yield start
+
+
+def tokens(groups: Sequence[ScoredGroup]) -> list[list[tuple[int, ...]]]:
+    return [[row.token_ids for row in member.trajectory.rows] for group in groups for member in group.members]
+
+
+def test_rollouts_through_an_engine_have_the_worker_s_weights(remote: Callable[[], Any]) -> None:
+    """SGLang's seeds have 31 bits, Upturn's 63, so tokens differ, but they come from the same weights."""
+    _, runtime, worker = remote()
+    runtime.follow(worker.model)
+    groups = worker.sample_groups(TASKS, 2, PRACTICE, NoSink())
+    trajectories = [member.trajectory for group in groups for member in group.members]
+    assert len(trajectories) == 9 and {trajectory.error for trajectory in trajectories} == {""}
+    assert {trajectory.model_version for trajectory in trajectories} == {weights_hash(worker.model)}
+    assert all(member.turn_rewards is not None for group in groups for member in group.members)
+    assert runtime.rescored is not None and runtime.rescored.largest_gap < 1e-4
+    assert tokens(worker.sample_groups(TASKS, 2, PRACTICE, NoSink())) == tokens(groups), (
+        "draws depend on seeds, not on time"
+    )
+
+
+def test_an_engine_that_returns_tokens_it_did_not_sample_is_refused(
+    remote: Callable[[], Any],
+) -> None:
+    """The format is valid, so that only rescoring detects it: every answer's first token is changed."""
+
+    def other(_: Any, answer: dict[str, Any]) -> dict[str, Any]:
+        answer["output_ids"][0] = (answer["output_ids"][0] + 7) % 256
+        answer["meta_info"]["output_token_logprobs"][0][1] = answer["output_ids"][0]
+        return answer
+
+    engine, runtime, worker = remote()
+    runtime.follow(worker.model)
+    engine.faults.append(other)
+    with pytest.raises(TrainingError, match="the engine returns other tokens than it sampled"):
+        worker.sample_groups(TASKS, 2, PRACTICE, NoSink())
+
+
+def test_nothing_is_rescored_at_other_temperatures_or_sampled_without_weights(
+    remote: Callable[[], Any],
+) -> None:
+    _, runtime, worker = remote()
+    with pytest.raises(ModelError, match=r"call follow\(\) first"):
+        worker.sample_groups(TASKS, 2, PRACTICE, NoSink())
+    runtime.follow(worker.model)
+    (trajectory,) = runtime.rollout([(worker.version, TASKS[0], 0)], Purpose("heldout", 1, temperature=0.0))
+    assert "at temperature 0.0 they are not the model's" in trajectory.error, "SGLang scores at its own temperature"
+    assert runtime.rescored is None
