@@ -14,11 +14,12 @@ from upturn.cli.options import AsJson, PoolPath
 from upturn.cli.output import emit, progress
 from upturn.config import CanarySettings
 from upturn.deployment import (
-    BLOCK_TASKS,
     SCENARIOS,
     Override,
     Validation,
     candidate_share,
+    grid,
+    history_of,
     release_status,
     simulation_results,
     wilson_interval,
@@ -80,8 +81,8 @@ def start(  # noqa: PLR0913 - a command's parameters are its options
                     f"agent {release.agent!r} already has release {release.id!r}, which is "
                     f"{release_status(release)!r}; promote it or roll it back first"
                 )
-        earlier = sum(release.incumbent == incumbent and release.candidate == candidate for release in releases)
-        release = lifecycle.start(*pair, CanarySettings(), ground, earlier_releases=earlier)
+        history = history_of(releases, incumbent, candidate, pair[0].agent)
+        release = lifecycle.start(*pair, CanarySettings(), ground, history=history)
         opened.append(release)
     _show("release start", release, as_json)
 
@@ -110,18 +111,23 @@ _add_command("rollback", lifecycle.rollback, "Roll back a candidate, during its 
 def simulate(
     runs: Annotated[int, typer.Option(min=100, help="Simulated canaries per scenario.")] = 1_000,
     seed: Annotated[int, typer.Option(help="Seed of the simulation.")] = 0,
+    grid_of_attacks: Annotated[
+        bool, typer.Option("--grid", help="Simulate the grid of equal, worse and unsafe candidates instead.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Simulate canaries of equal, better and worse candidates, to measure error rates and time to a verdict."""
-    settings = CanarySettings()
-    with progress("canaries", len(SCENARIOS)) as ticker:
-        results = simulation_results(settings, runs=runs, seed=seed, on_done=lambda _: ticker.advance())
+    settings, scenarios = CanarySettings(), grid() if grid_of_attacks else SCENARIOS
+    with progress("canaries", len(scenarios)) as ticker:
+        results = simulation_results(
+            settings, runs=runs, seed=seed, scenarios=scenarios, on_done=lambda _: ticker.advance()
+        )
     details = {
         "stages": settings.stages,
         "threshold": settings.threshold,
+        "promotion_threshold": settings.promotion_threshold(1),
         "min_candidate_tasks": settings.min_candidate_tasks,
         "max_candidate_tasks": settings.max_candidate_tasks,
-        "block_tasks": BLOCK_TASKS,
         "seed": seed,
     }
     emit("release simulate", results, details, as_json=as_json)
@@ -168,6 +174,7 @@ def _describe(release: Release) -> dict[str, JsonValue]:
         "candidate": release.candidate,
         "state": release_status(release),
         "share": candidate_share(release),
+        "attempt": release.attempt,
     }
 
 
@@ -191,9 +198,11 @@ def _evidence(release: Release) -> list[Result]:
         ("candidate_success", last.candidate_successes, last.candidate_tasks),
         ("control_success", last.control_successes, last.control_tasks),
     )
-    logs = ("log_e_better", "log_e_worse", "log_e_unsafe", "log_e_mismatch")
+    logs = ("better", "worse", "unsafe", "safe", "losing", "mismatch")
     return [
         *(wilson_interval(successes, tasks).result(name) for name, successes, tasks in arms if tasks),
-        *(Result(name, getattr(last, name), "nats") for name in logs),
-        Result("missing_evaluations", float(last.missing), "tasks"),
+        *(Result(f"log_e_{name}", getattr(last, f"log_e_{name}"), "nats") for name in logs),
+        Result("candidate_missing", float(last.candidate_missing), "tasks"),
+        Result("control_missing", float(last.missing - last.candidate_missing), "tasks"),
+        Result("repeated_outcomes", float(last.repeats), "episodes"),
     ]

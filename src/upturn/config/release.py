@@ -89,8 +89,8 @@ class CanarySettings(Settings):
     """Cost components that are hard constraints: a promotion needs ``hard_tasks`` tasks without any of them, or
     evidence that the candidate incurs them less often than the incumbent."""
     hard_tasks: Count = 300
-    """Minimum number of judged candidate tasks, all without a hard violation, before a promotion. With 300 the upper
-    95 % limit of the rate of violations is 1 %."""
+    """Minimum number of judged candidate tasks, all without a hard violation, before a promotion. With 300 the
+    upper 95 % limit of the rate of violations is 1 %."""
     watch_tasks: WholeNumber = 0
     """Candidate tasks after promotion that are tested against the incumbent's recorded success rate, and roll the
     candidate back if it drops. 0 = no test after promotion."""

@@ -6,10 +6,20 @@ it has stored. So a run killed at any point ends like an uninterrupted one with 
 
 from collections.abc import Set
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-from upturn.deployment import Override, RegistryTraffic, Validation, apply_traffic, start
-from upturn.deployment import canary as canaries
+from upturn.deployment import (
+    Canary,
+    History,
+    Override,
+    RegistryTraffic,
+    Validation,
+    apply_traffic,
+    episodes_of,
+    history_of,
+    start,
+)
+from upturn.deployment import Served as CanaryTask
 from upturn.loop.canary_traffic import ReservedTraffic
 from upturn.loop.evaluation import HeldoutResult, compare, evaluate_heldout
 from upturn.loop.rollouts import check_sampler
@@ -140,35 +150,46 @@ def release(
         traffic = RegistryTraffic(
             context.router.registry, {version.id: version for version in versions}.__getitem__
         )
-        state = start(incumbent, candidate, settings, ground)
+        state = start(incumbent, candidate, settings, ground, history=history)
         # An interrupted run may have stored some states: the history holds each state once.
         stored = {earlier.evidence for earlier in context.pool.states(Release, state.id)}
         _store(context, state, stored)
         apply_traffic(state, traffic)
         context.progress.stage(f"Canary of {candidate.id}", settings.max_candidate_tasks)
-        rule = canaries.Canary(settings)
+        canary = Canary(settings)
         while state.state in ("canary", "watch"):
-            block = [
-                canaries.Served("candidate" if served.decision.arm == "candidate" else "control", served.evaluation)
-                for served in _serve_canary(context, incumbent.agent)
-                if served.decision.release == state.id
+            tasks = [
+                CanaryTask(served.decision, served.evaluation) for served in _serve_canary(context, incumbent.agent)
             ]
-            state = rule.step(state, canaries.Block.of(block, safety_costs=("safety",)))
+            block = episodes_of(state, tasks, settings)
+            state = canary.step(state, block)
             _store(context, state, stored)
             apply_traffic(state, traffic)
             last = state.evidence[-1]
             context.progress.advance(
-                sum(served.arm == "candidate" for served in block),
+                sum(episode.tasks for episode in block if episode.arm == "candidate"),
                 e_better=last.log_e_better,
                 e_worse=last.log_e_worse,
             )
         context.progress.note(f"canary of {candidate.id}: {state.state}, {state.evidence[-1].reason}")
         return {"release": state.id, "routing": context.routing_state()}
 
+    history = _history(context, f"{name}/history", incumbent, candidate)
     outcome = context.journal.json_step(name, work)
     assert isinstance(outcome, dict)
     context.restore_routing(outcome["routing"])
     return next(known for known in context.pool.states(Release) if known.id == outcome["release"])
+
+
+def _history(context: Context, name: str, incumbent: AgentVersion, candidate: AgentVersion) -> History:
+    """The agent's earlier releases in the pool, as they were when the step first ran."""
+
+    def work() -> JsonValue:
+        history = history_of(context.pool.states(Release), incumbent.id, candidate.id, incumbent.agent)
+        return [history.attempt, history.repeat]
+
+    attempt, repeat = cast(list[int], context.journal.json_step(name, work))
+    return History(attempt, repeat)
 
 
 def _store(context: Context, state: Release, stored: Set[tuple[ReleaseEvidence, ...]]) -> None:
