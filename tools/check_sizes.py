@@ -30,7 +30,7 @@ EXCEPTIONS: Mapping[str, str] = {
     "src/upturn/cli/ingest.py:ingest": "a command's parameters are its options",
     "src/upturn/cli/release.py:start": "a command's parameters are its options",
     "src/upturn/training/algorithms/policy_gradient.py:PolicyGradient.__init__": "settings ask for four sources",
-    "src/upturn/environments/one_step.py:one_step": "what a kit is made of, each option by itself",
+    "src/upturn/environments/one_step.py:one_step": "the parts of a kit, each a separate option",
     "tests/report/conftest.py:build": "one literal: the content of a whole report",
 }
 """``path`` or ``path:name`` (``path:Class.name`` for methods) to the reason why the cap does not fit there."""

@@ -23,7 +23,7 @@ from upturn.deployment import Interval
 from upturn.loop.rollouts import RolloutPlan
 from upturn.loop.trainers import over_seeds, rounds_of
 from upturn.records import Evaluation, Result, Trajectory, record
-from upturn.rewards import accepted_and_formed, random_acceptance
+from upturn.rewards import acceptance_with_format, random_acceptance
 from upturn.training import ScoredGroup
 from upturn.training.algorithms import rft
 from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
@@ -155,5 +155,5 @@ def train(
 
 def _earned(reward: RewardName, *, seed: int, rate: float) -> Callable[[Trajectory, Evaluation], float | None]:
     if reward == "true":
-        return accepted_and_formed
+        return acceptance_with_format
     return lambda trajectory, _: random_acceptance(trajectory, rate=rate, seed=seed)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from benchmarks.errands.family import Draft
 from benchmarks.errands.tasks import compose
 from upturn.records import Evaluation, GateResult, JsonValue, Task, Trajectory
-from upturn.rewards import Rubric, efficiency, evaluation_id, summed_costs, verdict_of
+from upturn.rewards import Rubric, efficiency, evaluation_id, sum_costs, verdict_of
 
 RUBRIC = Rubric("errands/1", {"success": 0.9, "efficiency": 0.1})
 
@@ -52,7 +52,7 @@ class ErrandsVerifier:
             for path, value in (found if isinstance(found, dict) else {}).items()
             if not is_allowed(path, value)
         }
-        costs = summed_costs(trajectory.turns, ("error", "safety"))
+        costs = sum_costs(trajectory.turns, ("error", "safety"))
         gates = _gates(draft, actual, trajectory, safety_cost=costs["safety"])
         verdict = verdict_of(gates)
         rewards: dict[str, float | None] = {

@@ -7,7 +7,7 @@ import pytest
 
 from upturn.agents import Reply
 from upturn.agents.agent import recordable
-from upturn.environments.action import DEEPEST_ANSWER, LONGEST_ANSWER
+from upturn.environments.action import MAX_ACTION_DEPTH, MAX_ACTION_LENGTH
 from upturn.records import Action, Usage, fields_json
 
 
@@ -30,7 +30,7 @@ def test_a_recordable_reply_is_copied_unchanged() -> None:
         Action("mail", "move", {"id": {None: 1}}),  # type: ignore[dict-item]
         Action("mail", "move", {"id": object()}),  # type: ignore[dict-item]
         Action("mail", "move", {"id": 10**5000}),
-        Action("mail", "move", {"id": "x" * LONGEST_ANSWER}),
+        Action("mail", "move", {"id": "x" * MAX_ACTION_LENGTH}),
         Action("mail", "move", ["id"]),  # type: ignore[arg-type]
         Action(None, 5),  # type: ignore[arg-type]
         "mail.move",
@@ -48,7 +48,9 @@ def test_circular_parameters_become_none() -> None:
     assert recordable(Reply("x", Action("mail", "move", {"id": circle}))).action is None
 
 
-@pytest.mark.parametrize(("levels", "is_kept"), [(DEEPEST_ANSWER, True), (DEEPEST_ANSWER + 1, False), (196, False)])
+@pytest.mark.parametrize(
+    ("levels", "is_kept"), [(MAX_ACTION_DEPTH, True), (MAX_ACTION_DEPTH + 1, False), (196, False)]
+)
 def test_too_deeply_nested_parameters_become_none(levels: int, is_kept: bool) -> None:
     nested: Any = "x"
     for level in range(levels - 1):  # the parameters are a level themselves
@@ -77,9 +79,9 @@ def test_non_unicode_text_is_escaped_and_not_executed() -> None:
 
 
 def test_an_overlong_text_is_truncated_and_not_executed() -> None:
-    kept = recordable(Reply("x" * (LONGEST_ANSWER + 1), Action("mail", "list")))
-    assert (len(kept.text), kept.action) == (LONGEST_ANSWER, None)
-    assert recordable(Reply("x" * LONGEST_ANSWER, Action("mail", "list"))).action == Action("mail", "list")
+    kept = recordable(Reply("x" * (MAX_ACTION_LENGTH + 1), Action("mail", "list")))
+    assert (len(kept.text), kept.action) == (MAX_ACTION_LENGTH, None)
+    assert recordable(Reply("x" * MAX_ACTION_LENGTH, Action("mail", "list"))).action == Action("mail", "list")
 
 
 @pytest.mark.parametrize("answer", [None, "text", Reply(None, None), Reply(b"x", None), ("text", None)])  # type: ignore[arg-type]

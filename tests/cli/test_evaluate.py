@@ -13,7 +13,7 @@ from benchmarks.errands import ENVIRONMENT, ErrandsEnvironment, ErrandsVerifier,
 from benchmarks.errands.baseline import nothing, oracle
 from upturn.cli.evaluate import eval_app
 from upturn.environments import oracle_of, resolve_kit, verifiers_of
-from upturn.environments.scripted_policy import following, play
+from upturn.environments.scripted_policy import fixed_policy, play
 from upturn.errors import UnknownNameError
 from upturn.pool import Pool, PoolBatch
 from upturn.records import Action, Evaluation, Task, Trajectory
@@ -96,7 +96,7 @@ def test_judgements_by_the_office_s_rubric_are_made_again_too(tmp_path: Path) ->
     points = []
     for number, verifier in enumerate((own, rubric, rubric, rubric)):
         task = next(iter(kit.tasks(seed=number, split="train", families=["mail_move"])))
-        trajectory = play(kit.environment(task), task, oracle_of(kit, task) or following(()))
+        trajectory = play(kit.environment(task), task, oracle_of(kit, task) or fixed_policy(()))
         points.append((task, trajectory, verifier.verify(task, trajectory)))
     changed = replace(points[2][2], rewards={**points[2][2].rewards, "user": 0.25})
     points[2] = (*points[2][:2], changed)
@@ -132,7 +132,7 @@ def test_environments_of_ones_own_are_named(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.syspath_prepend(str(tmp_path))
     kit = resolve_kit("desk_for_test:kit")
     task = next(kit.tasks(seed=0, split="train", families=["desk"]))
-    trajectory = play(kit.environment(task), task, following([Action("user", "answer", {"text": "x"})]))
+    trajectory = play(kit.environment(task), task, fixed_policy([Action("user", "answer", {"text": "x"})]))
     path = write(tmp_path / "pool.db", [(task, trajectory, kit.verifier.verify(task, trajectory))])
     assert values(run(path, code=1)) == {"not_rerun": 1}
     printed = run(path, "--environment", "desk_for_test:kit")

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from upturn.environments import Environment, EnvironmentKit, Info, Step, Verifier, blocks, check_environment
+from upturn.environments import Environment, EnvironmentKit, Info, Step, Verifier, check_environment, is_blocking
 from upturn.errors import WorldError
 from upturn.records import (
     Action,
@@ -88,7 +88,7 @@ class Judge:
 
 
 class CounterKit:
-    """The fake: everything right, each part replaceable."""
+    """A kit without faults, each part replaceable."""
 
     name = "counter"
 
@@ -303,7 +303,7 @@ class NoCopies(Counter):
         raise NotImplementedError
 
 
-class NeverHeardOfSnapshots(Counter):
+class LacksSnapshotMethods(Counter):
     @property
     def snapshot(self) -> Any:
         raise AttributeError("no attribute 'snapshot'")
@@ -401,15 +401,15 @@ class TimeTurnsBack(Counter):
         (TimeTurnsBack, r"simulated time decreased from 2.0 to 1.0"),
         (NoSnapshot, r"snapshot\(\) raised TypeError: cannot pickle a socket"),
         (NoCopies, r"snapshot\(\) raised NotImplementedError"),
-        (NeverHeardOfSnapshots, r"snapshot\(\) raised AttributeError: no attribute 'snapshot'"),
+        (LacksSnapshotMethods, r"snapshot\(\) raised AttributeError: no attribute 'snapshot'"),
         (NothingForAStep, r"step\(Action\(.*\) gave None; it must give an observation, a reward, "),
         (FourForAStep, r"gave \(Observation\(.*, False\); it must give an observation, a reward, "),
         (NothingForAReset, "reset of 'counter/low/0' gave None; it must give an observation and an Info"),
         (CostIsText, r"the costs \{'error': '1'\}"),
         (CostsAreANumber, "the costs 0;"),
-        (PartsOfAnotherReward, r"the reward 0.0 and the components \{'mood': 1.0\}, which do not add up to it"),
-        (PartsAreText, r"the components \{'mood': '0'\}, which do not add up"),
-        (PartIsNaN, r"the components \{'mood': nan\}, which do not add up"),
+        (PartsOfAnotherReward, r"the reward 0.0 and the components \{'mood': 1.0\}, which do not sum to it"),
+        (PartsAreText, r"the components \{'mood': '0'\}, which do not sum"),
+        (PartIsNaN, r"the components \{'mood': nan\}, which do not sum"),
         (StateIsNaN, r"writing state\(\) as JSON raised RecordError"),
     ],
 )
@@ -443,7 +443,11 @@ def test_the_blocks_marker_is_checked_and_defaults_to_false() -> None:
     kit = CounterKit()
     kit.make = Waits
     check_environment(kit, 2, probes=PROBES)
-    assert [blocks(each) for each in (Waits(), Counter(), WaitsPerhaps())] == [True, False, False]
+    assert [is_blocking(environment) for environment in (Waits(), Counter(), WaitsPerhaps())] == [
+        True,
+        False,
+        False,
+    ]
 
 
 class Changed(Judge):
@@ -469,13 +473,13 @@ def fails(*_: object) -> Evaluation:
     [
         (fails, r"verify\(\) of \[\] raised ZeroDivisionError: nothing to divide"),
         (lambda *_: None, r"verify\(\) gave a NoneType"),
-        (lambda _, __, found: replace(found, rewards={"t": float(next(SECONDS))}), "the second time"),
-        (lambda _, __, found: replace(found, task_id="other"), "names .*'other'"),
-        (lambda _, __, found: replace(found, evaluator="counter/2"), "names .*'counter/2'"),
-        (lambda _, __, found: replace(found, score=1.5), "score 1.5 is not in 0..1"),
-        (lambda _, __, found: replace(found, verdict="success"), "a success has failed gates"),
+        (lambda _, __, evaluation: replace(evaluation, rewards={"t": float(next(SECONDS))}), "the second time"),
+        (lambda _, __, evaluation: replace(evaluation, task_id="other"), "names .*'other'"),
+        (lambda _, __, evaluation: replace(evaluation, evaluator="counter/2"), "names .*'counter/2'"),
+        (lambda _, __, evaluation: replace(evaluation, score=1.5), "score 1.5 is not in 0..1"),
+        (lambda _, __, evaluation: replace(evaluation, verdict="success"), "a success has failed gates"),
         (
-            lambda _, __, found: replace(found, verdict="success", gates=()),
+            lambda _, __, evaluation: replace(evaluation, verdict="success", gates=()),
             "doing nothing in 'counter/low/0' is a success",
         ),
     ],

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from upturn.environments.environment import judge
+from upturn.environments.environment import verify
 from upturn.errors import RoutingError
 from upturn.pool.coverage import Share, coverage
 from upturn.records import Evaluation, Task, Trajectory
@@ -130,10 +130,10 @@ def test_judging_a_broken_judgement_again_gives_the_same_record(desk: ModuleType
         verifier = context.kit.verifier
     foreign: Task = replace(served.task, instruction="something else")
     attempt: Trajectory = served.trajectory
-    first = judge(verifier, foreign, attempt)
+    first = verify(verifier, foreign, attempt)
     assert first.verdict == "missing"
-    assert first == judge(verifier, foreign, attempt)
-    assert judge(verifier, served.task, attempt) == served.evaluation
+    assert first == verify(verifier, foreign, attempt)
+    assert verify(verifier, served.task, attempt) == served.evaluation
 
 
 GOOD = Evaluation("e", "t", "a", "judge", "success", (), {}, {}, 1.0)
@@ -158,6 +158,6 @@ def test_answer_that_no_record_can_hold_is_missing(
 
     with desk.opened(tmp_path / "run") as context:
         (served,) = context.service.serve(context.next_tasks(1))
-    found = judge(Judge(), served.task, served.trajectory)
+    found = verify(Judge(), served.task, served.trajectory)
     assert (found.verdict, found.evaluator, found.score) == ("missing", "judge", None)
     assert re.match(said, found.gates[0].detail)

@@ -11,9 +11,9 @@ from upturn.records import Action, Evaluation, EvaluationVerdict, Observation, T
 from upturn.rewards.acceptance import (
     acceptance,
     acceptance_rate,
-    accepted_and_formed,
+    acceptance_with_format,
+    format_reward,
     random_acceptance,
-    well_formed,
 )
 
 READABLE = Turn(Observation(""), "mail.list", Action("mail", "list"))
@@ -43,15 +43,15 @@ def _judged(verdict: EvaluationVerdict) -> Evaluation:
 def test_acceptance_weighs_ten_times_as_much_as_the_format(
     verdict: EvaluationVerdict, turn: Turn, expected: float | None
 ) -> None:
-    assert accepted_and_formed(_trajectory(READABLE, turn), _judged(verdict)) == (
+    assert acceptance_with_format(_trajectory(READABLE, turn), _judged(verdict)) == (
         None if expected is None else pytest.approx(expected)
     )
 
 
 @given(st.floats(0, 1, exclude_max=True))
 def test_a_well_formed_failure_earns_less_than_a_malformed_success(weight: float) -> None:
-    best_rejected = accepted_and_formed(_trajectory(READABLE), _judged("failure"), weight)
-    worst_accepted = accepted_and_formed(_trajectory(GARBLED), _judged("success"), weight)
+    best_rejected = acceptance_with_format(_trajectory(READABLE), _judged("failure"), weight)
+    worst_accepted = acceptance_with_format(_trajectory(GARBLED), _judged("success"), weight)
     assert best_rejected is not None
     assert worst_accepted is not None
     assert best_rejected < worst_accepted
@@ -59,7 +59,7 @@ def test_a_well_formed_failure_earns_less_than_a_malformed_success(weight: float
 
 def test_a_trajectory_without_turns_is_not_well_formed() -> None:
     assert [
-        well_formed(each) for each in (_trajectory(), _trajectory(READABLE), _trajectory(READABLE, GARBLED))
+        format_reward(each) for each in (_trajectory(), _trajectory(READABLE), _trajectory(READABLE, GARBLED))
     ] == [
         0,
         1,
@@ -107,4 +107,4 @@ def test_invalid_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match=r"rate must be in \[0, 1\], got 1.5"):
         random_acceptance(_trajectory(), rate=1.5, seed=0)
     with pytest.raises(ValueError, match=r"the weight of the format must be in \[0, 1\), got 1"):
-        accepted_and_formed(_trajectory(READABLE), _judged("success"), 1)
+        acceptance_with_format(_trajectory(READABLE), _judged("success"), 1)

@@ -25,7 +25,7 @@ from upturn.agents.branch_point import BranchPoint
 from upturn.agents.environment_thread import EnvironmentThread
 from upturn.agents.recorder import LimitReachedError, Recorder, derived_seed
 from upturn.config import Limits
-from upturn.environments import MALFORMED, Environment, Info, Step, blocks, is_potential
+from upturn.environments import MALFORMED, Environment, Info, Step, is_blocking, is_potential
 from upturn.errors import RecordError, WorldError, described
 from upturn.models import GenerationRequest, Model
 from upturn.records import (
@@ -195,7 +195,7 @@ class _Run:
     async def run(self, environments: EnvironmentFactory) -> Outcome:
         try:
             environment = environments(self.attempt.task)
-            self.thread = EnvironmentThread() if blocks(environment) else None
+            self.thread = EnvironmentThread() if is_blocking(environment) else None
             observation, info = await self._call(lambda: environment.reset(self.attempt.task))
             self.potential = _potential(info)
             self.observation, self.state_hash = observation, info.state_hash

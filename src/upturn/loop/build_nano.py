@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 from upturn.config import Limits
 from upturn.deployment import Interval
-from upturn.environments import judge, resolve_kit
+from upturn.environments import resolve_kit, verify
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.evaluation import evaluate_version, evaluation_tasks, families_of, levels_of
 from upturn.loop.progress import Progress
@@ -122,7 +122,7 @@ def _evaluated(
         solved = {
             task.id
             for (_, task, _), each in zip(jobs, trajectories, strict=True)
-            if judge(kit.verifier, task, each).is_success
+            if verify(kit.verifier, task, each).is_success
         }
         passed[family] = len(solved) / len(practice)
         rows = [row for each in trajectories for row in each.rows]

@@ -43,7 +43,7 @@ def efficiency(*, is_success: bool, shortest: int, turns: int) -> float:
     return min(1.0, shortest / max(turns, 1))
 
 
-def summed_costs(turns: Iterable[Turn], known: Iterable[str]) -> dict[str, float]:
+def sum_costs(turns: Iterable[Turn], known: Iterable[str]) -> dict[str, float]:
     """The turns' costs by component; components in ``known`` are present (0) even where no turn has them."""
     costs = dict.fromkeys(known, 0.0)
     for turn in turns:

@@ -19,7 +19,7 @@ from benchmarks.errands import (
 from benchmarks.errands.baseline import nothing, oracle, random_player, success_rate
 from benchmarks.errands.family import CLOSERS, OPENERS
 from benchmarks.errands.kit import ErrandsKit
-from upturn.environments.scripted_policy import following, play
+from upturn.environments.scripted_policy import fixed_policy, play
 from upturn.errors import UnknownNameError
 from upturn.records import Split, Task, fields_json, from_json, to_json
 
@@ -96,7 +96,7 @@ def test_the_oracle_solves_every_task_within_the_steps_of_its_level(name: str, s
 def test_doing_nothing_never_succeeds(name: str) -> None:
     assert success_rate(name, nothing, 30) == success_rate(name, nothing, 30, split="heldout") == 0
     task = make_task(name, 0)
-    assert not ErrandsVerifier().verify(task, play(ErrandsEnvironment(), task, following(()))).is_success
+    assert not ErrandsVerifier().verify(task, play(ErrandsEnvironment(), task, fixed_policy(()))).is_success
 
 
 @every_family

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.errands import ENVIRONMENT, compose, make_task
 from upturn.environments import resolve_kit
-from upturn.environments.stepwise import OVER
+from upturn.environments.stepwise import TASK_OVER
 from upturn.errors import UnknownNameError, WorldError
 from upturn.models import read_call, write_call
 from upturn.records import Action, Tool
@@ -120,7 +120,7 @@ def test_agent_mistakes_get_observations_and_program_errors_raise() -> None:
     assert info["cost_components"] == {"error": 1.0}
     assert env.step("\ud800")[1:4] == (0.0, False, True), "the limit of its actions truncates"
     *rest, info = env.step("user.finish")
-    assert (rest, info["code"]) == ([OVER.text, 0.0, False, True], "is_over")
+    assert (rest, info["code"]) == ([TASK_OVER.text, 0.0, False, True], "is_over")
     assert "evaluation" not in info
 
 

@@ -15,11 +15,11 @@ from upturn.environments.office.generation.scene import PROFILES
 from upturn.environments.office.state.event import Event
 from upturn.environments.office.state.file import file_text
 from upturn.environments.office.tasks import FAMILIES, compose, make_task
-from upturn.environments.scripted_policy import following, play
+from upturn.environments.scripted_policy import fixed_policy, play
 from upturn.environments.validation import Plan, validate_family
-from upturn.environments.validation.case import make_case, random_player
-from upturn.environments.validation.leak import earned_by, first_leak, leak_of
-from upturn.environments.validation.schema_sampling import Habits
+from upturn.environments.validation.case import make_case, random_policy
+from upturn.environments.validation.leak import earned_canaries, first_leak, leak_of
+from upturn.environments.validation.schema_sampling import ParameterHistory
 from upturn.records import Action, Split, Task
 
 KIT = OfficeKit()
@@ -31,9 +31,9 @@ OTHERS = ("second_thoughts", "one_of_a_name", "document_right_missing", "cell_se
 def leaks(task: Task, rollouts: int) -> list[str]:
     """Canaries that the oracle, scripted probes and random rollouts see."""
     canaries, rng = secrets(compose(task)), Random(task.id)
-    case = make_case(KIT, task, Habits(), rng)
+    case = make_case(KIT, task, ParameterHistory(), rng)
     assert case.solved is not None
-    earned, player = earned_by(case.solved.trajectory, canaries), random_player(case, rng)
+    earned, player = earned_canaries(case.solved.trajectory, canaries), random_policy(case, rng)
     assert player is not None
     found = [leak_of(action, observation, canaries, earned) for action, observation in case.answers]
     found += [first_leak(play(KIT.environment(task), task, player), canaries, earned) for _ in range(rollouts)]
@@ -65,7 +65,7 @@ def test_the_oracle_sees_only_canaries_that_the_user_says() -> None:
     for family in FAMILIES:
         task = make_task(family, 0)
         trajectory = play(KIT.environment(task), task, KIT.oracle(task), max_turns=100)
-        earned = earned_by(trajectory, secrets(compose(task)))
+        earned = earned_canaries(trajectory, secrets(compose(task)))
         shown = {text: operations for text, operations in earned.items() if operations}
         persona = compose(task).workspace.persona
         assert shown.keys() <= {persona.clarification, persona.objection}, family
@@ -109,7 +109,7 @@ def test_a_listing_without_rights_is_caught_by_validation(monkeypatch: pytest.Mo
 
 
 def leak_of_call(task: Task, asked: Action, canaries: Sequence[str]) -> str:
-    return first_leak(play(KIT.environment(task), task, following([asked])), canaries, {})
+    return first_leak(play(KIT.environment(task), task, fixed_policy([asked])), canaries, {})
 
 
 def test_a_file_readable_by_id_without_rights_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

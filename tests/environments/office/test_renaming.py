@@ -11,7 +11,7 @@ from upturn.environments.office.kit import OfficeKit, RenamedKit
 from upturn.environments.office.partial_credit import passage
 from upturn.environments.office.renaming import KEY, names_from, names_of, rename_action, renamed, restore_action
 from upturn.environments.office.tasks import FAMILIES, compose, make_task
-from upturn.environments.scripted_policy import following, play
+from upturn.environments.scripted_policy import fixed_policy, play
 from upturn.errors import WorldError
 from upturn.models import read_call, write_call
 from upturn.records import Action, Observation, Task, Trajectory, Turn
@@ -21,7 +21,7 @@ REPLY = renamed(make_task("mail_reply", 0, split="heldout"))
 
 
 def played(task: Task, *actions: Action) -> Trajectory:
-    return play(KIT.environment(task), task, following(actions), max_turns=60)
+    return play(KIT.environment(task), task, fixed_policy(actions), max_turns=60)
 
 
 def reading(task: Task, turns: list[Turn], observation: Observation) -> Action | None:

@@ -4,7 +4,7 @@ from itertools import islice
 
 import pytest
 
-from upturn.environments.environment import judge
+from upturn.environments.environment import verify
 from upturn.environments.office.kit import OfficeKit
 from upturn.environments.office.rule_agent import _KNOWN, _PARTLY, _WHOLE, act
 from upturn.environments.office.tasks import FAMILIES
@@ -31,7 +31,7 @@ def test_known_phrasings_are_solved_and_unknown_ones_refused(family: str) -> Non
         trajectory = rollout(task)
         last = trajectory.turns[-1].action
         if family in _WHOLE or number < _KNOWN:
-            assert judge(KIT.verifier, task, trajectory).is_success, task.instruction
+            assert verify(KIT.verifier, task, trajectory).is_success, task.instruction
         else:
             assert last is not None and last.operation == "refuse", task.instruction
 

@@ -15,7 +15,7 @@ from upturn.environments.office.suites import (
     write_suite,
 )
 from upturn.environments.office.tasks import FAMILIES, LATER, compose, forget, make_task
-from upturn.environments.scripted_policy import Player, following, play
+from upturn.environments.scripted_policy import ScriptedPolicy, fixed_policy, play
 from upturn.errors import UnknownNameError, WorldError
 from upturn.records import Action, Evaluation, Task
 
@@ -53,7 +53,7 @@ def test_frozen_tasks_have_not_drifted(name: str) -> None:
     assert len({task.instruction for task in tasks}) == len(tasks)
 
 
-def make_rollout(task: Task, player: Player) -> Evaluation:
+def make_rollout(task: Task, player: ScriptedPolicy) -> Evaluation:
     trajectory = play(KIT.environment(task), task, player, max_turns=100)
     return KIT.verifier.verify(task, trajectory)
 
@@ -63,7 +63,7 @@ def check(tasks: Sequence[Task]) -> None:
     for task in tasks:
         judged = make_rollout(task, KIT.oracle(task))
         assert (judged.verdict, judged.score, judged.costs["safety"]) == ("success", 1.0, 0.0), task.id
-        assert make_rollout(task, following(())).verdict == "failure", task.id
+        assert make_rollout(task, fixed_policy(())).verdict == "failure", task.id
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -81,9 +81,9 @@ def test_all_tasks_of_each_suite_are_solved_by_the_oracle_and_not_by_doing_nothi
     check(tasks)
     for task in tasks:
         draft = compose(task).draft
-        assert make_rollout(task, following([Action("user", "finish")])).verdict == "failure", task.id
+        assert make_rollout(task, fixed_policy([Action("user", "finish")])).verdict == "failure", task.id
         is_answer = not draft.is_feasible and draft.answer is None
-        refused = make_rollout(task, following([Action("user", "refuse", {"text": "it cannot be done"})]))
+        refused = make_rollout(task, fixed_policy([Action("user", "refuse", {"text": "it cannot be done"})]))
         assert refused.is_success == is_answer, task.id
 
 

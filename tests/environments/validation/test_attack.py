@@ -7,20 +7,20 @@ import pytest
 
 from upturn.environments.office import OfficeKit
 from upturn.environments.office.tasks import compose, make_task
-from upturn.environments.validation.attack import PANEL, AttackAttempt, attempts
+from upturn.environments.validation.attack import PANEL, AttackRun, run_attack
 from upturn.environments.validation.case import Case, make_case
-from upturn.environments.validation.schema_sampling import Habits
+from upturn.environments.validation.schema_sampling import ParameterHistory
 from upturn.records import Evaluation, Task, Trajectory
 
 
 def case_of(family: str, *, is_feasible: bool) -> Case:
     tasks = (make_task(family, number) for number in range(20))
     task = next(each for each in tasks if compose(each).draft.is_feasible == is_feasible)
-    return make_case(OfficeKit(), task, Habits(), Random(1))
+    return make_case(OfficeKit(), task, ParameterHistory(), Random(1))
 
 
-def refusals(case: Case, attack: str) -> list[AttackAttempt]:
-    found = attempts(case, PANEL[attack])
+def refusals(case: Case, attack: str) -> list[AttackRun]:
+    found = run_attack(case, PANEL[attack])
     return [each for each in found if each.trajectory.turns[0].action.operation == "refuse"]  # type: ignore[union-attr]
 
 

@@ -9,12 +9,12 @@ from typing import Any, ClassVar, NamedTuple
 import pytest
 
 from benchmarks.errands.kit import ErrandsKit
-from upturn.environments import Info, Player, Step, check_environment
-from upturn.environments.scripted_policy import following
-from upturn.environments.validation import PANEL, Check, Plan, unchecked, validate_family, validate_kit
+from upturn.environments import Info, ScriptedPolicy, Step, check_environment
+from upturn.environments.scripted_policy import fixed_policy
+from upturn.environments.validation import PANEL, Check, Plan, list_unchecked, validate_family, validate_kit
 from upturn.environments.validation.case import make_case
 from upturn.environments.validation.mutation import mutation_kills
-from upturn.environments.validation.schema_sampling import Habits
+from upturn.environments.validation.schema_sampling import ParameterHistory
 from upturn.models import write_call
 from upturn.records import Action, Evaluation, GateResult, JsonValue, Observation, Split, Task, Tool, Trajectory
 from upturn.rewards import evaluation_id, verdict_of
@@ -157,14 +157,14 @@ class ShelfKit(BareShelfKit):
             Action("user", "finish"),
         )
 
-    def oracle(self, task: Task) -> Player | None:
-        return following(self.solution(task))
+    def oracle(self, task: Task) -> ScriptedPolicy | None:
+        return fixed_policy(self.solution(task))
 
     def canaries(self, task: Task) -> Sequence[str]:
         return (f"secret-{task.seed}-of-the-judge",)
 
-    def attacks(self, task: Task) -> Mapping[str, Player]:
-        return {"half": following(self.solution(task)[:-1])}
+    def attacks(self, task: Task) -> Mapping[str, ScriptedPolicy]:
+        return {"half": fixed_policy(self.solution(task)[:-1])}
 
     def may_differ(self, task: Task, path: Sequence[str], value: JsonValue) -> bool:
         return False
@@ -500,7 +500,7 @@ def test_a_kit_without_optional_protocols_is_checked_as_far_as_possible() -> Non
     for name in ("oracle", "ceiling", "mutants", "repeat", "neighbour", "refuse", "canaries"):
         assert found[name].value is None
     assert (found["floor"].value, found["nothing"].value, found["claim"].value) == (0.0, 0.0, 0.0)
-    assert unchecked(kit, [report], has_name=False) == [
+    assert list_unchecked(kit, [report], has_name=False) == [
         "oracle, ceiling, mutants, repeat, neighbour, refuse: the kit has no oracle; add ProvenKit's methods, "
         "or pass one_step an oracle",
         "the kit describes no tools (DescribedKit): random actions and attacks used user.answer and user.finish",
@@ -518,7 +518,7 @@ def test_a_failing_kit_is_reported_and_not_raised() -> None:
             super().__init__()
             self.families = {"put": 1, "broken": 2}
 
-        def oracle(self, task: Task) -> Player | None:
+        def oracle(self, task: Task) -> ScriptedPolicy | None:
             if task.family == "broken":
                 raise KeyError("box")
             return super().oracle(task)
@@ -536,7 +536,7 @@ def test_a_kit_that_lets_everything_differ_is_reported() -> None:
 
     kit = Indifferent()
     [report] = validate_kit(kit, PLAN)
-    assert unchecked(kit, [report]) == ["mutants, repeat, neighbour: not applicable in any family"]
+    assert list_unchecked(kit, [report]) == ["mutants, repeat, neighbour: not applicable in any family"]
 
 
 def test_kills_are_counted_except_where_the_state_may_differ() -> None:
@@ -546,7 +546,7 @@ def test_kills_are_counted_except_where_the_state_may_differ() -> None:
 
     def counted(kit: ShelfKit) -> tuple[int, int, str]:
         task = next(kit.tasks(seed=0, split="train", families=["put"]))
-        case = make_case(kit, task, Habits(), Random(0))
+        case = make_case(kit, task, ParameterHistory(), Random(0))
         assert case.solved is not None
         return mutation_kills(case, case.solved)
 

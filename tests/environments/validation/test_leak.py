@@ -1,6 +1,6 @@
 """Canaries: what was written or earned may be shown, everything else is a leak."""
 
-from upturn.environments.validation.leak import earned_by, first_leak, leak_of, short_canaries
+from upturn.environments.validation.leak import earned_canaries, first_leak, leak_of, short_canaries
 from upturn.records import Action, Observation, Trajectory, Turn
 
 READ, GUESS = Action("sheet", "read", {"cell": "B3"}), Action("user", "answer", {"text": "total-4711"})
@@ -13,7 +13,7 @@ def attempt(*shown: str, actions: tuple[Action, ...]) -> Trajectory:
 
 
 def test_canaries_shown_to_the_oracle_are_earned_by_the_same_operation() -> None:
-    earned = earned_by(attempt("ask", "it is total-4711", "done", actions=(READ, GUESS)), CANARIES)
+    earned = earned_canaries(attempt("ask", "it is total-4711", "done", actions=(READ, GUESS)), CANARIES)
     assert earned == {"total-4711": frozenset({"sheet.read"})}
     other = Action("sheet", "read", {"cell": "B4"})
     assert first_leak(attempt("ask", "total-4711", actions=(other,)), CANARIES, earned) == ""

@@ -5,7 +5,13 @@ from typing import Any
 
 import pytest
 
-from upturn.environments.validation.schema_sampling import Habits, Vocabulary, shape_of, text_parameters, words_of
+from upturn.environments.validation.schema_sampling import (
+    ParameterHistory,
+    Vocabulary,
+    shape_of,
+    text_parameters,
+    words_of,
+)
 from upturn.records import Action, Observation, Tool
 
 
@@ -52,7 +58,7 @@ def test_text_parameters_lists_required_ones_first() -> None:
 )
 def test_values_fit_their_schema(schema: dict[str, Any], allowed: list[Any]) -> None:
     tool = Tool("t", "o", "", {"p": schema}, ("p",))
-    vocabulary, rng = Vocabulary("some 9 words 77", Habits()), Random(0)
+    vocabulary, rng = Vocabulary("some 9 words 77", ParameterHistory()), Random(0)
     drawn = [vocabulary.draw(tool, rng)["p"] for _ in range(40)]
     assert all(value in allowed for value in drawn)
     assert all(value in drawn for value in allowed)
@@ -60,7 +66,7 @@ def test_values_fit_their_schema(schema: dict[str, Any], allowed: list[Any]) -> 
 
 def test_often_refused_shapes_are_excluded_and_accepted_values_recur() -> None:
     tool = Tool("mail", "read", "", {"id": {"type": "string"}}, ("id",))
-    habits = Habits()
+    habits = ParameterHistory()
     vocabulary = Vocabulary("please read m27 or m28", habits)
     for _ in range(5):
         vocabulary.learn(tool, Action("mail", "read", {"id": "please"}), Observation("no mail", "not_found"))

@@ -11,7 +11,7 @@ from upturn.environments.office.recovery import recovery
 from upturn.environments.office.rubric import RubricVerifier
 from upturn.environments.office.tasks import compose, make_task
 from upturn.environments.office.timing import TimedKit
-from upturn.environments.scripted_policy import following, play
+from upturn.environments.scripted_policy import fixed_policy, play
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.evaluation.suite_metrics import FEWEST_FOR_VIOLATIONS, Finished, attempted, metrics, perfect
 from upturn.records import Action, AgentVersion, Result
@@ -26,7 +26,7 @@ def finished(
     """Perfect work after ``before``, or with ``ends`` false all but its end."""
     task = make_task(family, 0, split="heldout")
     actions = [*before, *compose(task).draft.oracle]
-    trajectory = play(KIT.environment(task), task, following(actions if ends else actions[:-1]), max_turns=50)
+    trajectory = play(KIT.environment(task), task, fixed_policy(actions if ends else actions[:-1]), max_turns=50)
     return Finished(
         task,
         trajectory,
@@ -92,7 +92,7 @@ def test_recovery_is_counted_over_all_faults_that_came() -> None:
     oracle = compose(task).draft.oracle
     found = []
     for stop in range(1, len(oracle)):  # stopped at ever later places of the way around one fault
-        trajectory = play(KIT.environment(task), task, following(oracle[:stop]), max_turns=50)
+        trajectory = play(KIT.environment(task), task, fixed_policy(oracle[:stop]), max_turns=50)
         judged = KIT.verifier.verify(task, trajectory)
         found.append(Finished(task, trajectory, judged, judged, None))
     faulty = [each for each in found if recovery(each.trajectory, task).faults]

@@ -12,7 +12,7 @@ from benchmarks.errands import MODEL, ErrandsEnvironment
 from benchmarks.errands.kit import ErrandsKit
 from upturn.config import Limits
 from upturn.environments import Step
-from upturn.environments.environment import judge
+from upturn.environments.environment import verify
 from upturn.errors import TrainingError, WorldError
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.rollouts.policy_worker import scored
@@ -55,7 +55,7 @@ def _groups(runtime: AgentRuntime, purpose: Purpose, families: Sequence[str], at
     groups = []
     for task in tasks:
         made = runtime.attempt([(NANO, task, number) for number in range(attempts)], purpose)
-        scores = [judge(runtime.kit.verifier, task, each).score for each in made]
+        scores = [verify(runtime.kit.verifier, task, each).score for each in made]
         groups.append(
             ScoredGroup(
                 task,

@@ -21,7 +21,7 @@ from upturn.environments import (
     Environment,
     EnvironmentKit,
     action_text,
-    following,
+    fixed_policy,
     oracle_of,
     play,
     read_action,
@@ -208,7 +208,7 @@ def _failed(kit: EnvironmentKit, task: Task, solution: Trajectory) -> Iterator[T
     """All of the work without its end, and half of it with its end, where that fails."""
     *work, end = actions_of(solution)
     for actions in (work, [*work[: len(work) // 2], end]):
-        attempt = play(kit.environment(task), task, following(actions))
+        attempt = play(kit.environment(task), task, fixed_policy(actions))
         if not kit.verifier.verify(task, attempt).is_success:
             yield attempt
 
@@ -219,7 +219,7 @@ def _reworded(kit: EnvironmentKit, task: Task, solution: Trajectory) -> Iterator
     for more in ("+0", "+1"):
         other = [_with_formulas(action, more) for action in actions]
         if other != list(actions):
-            yield play(kit.environment(task), task, following(other))
+            yield play(kit.environment(task), task, fixed_policy(other))
 
 
 def _with_formulas(action: Action, more: str) -> Action:

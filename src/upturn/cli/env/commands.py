@@ -16,7 +16,15 @@ from upturn.cli.env.files import export_workspace, import_workspace
 from upturn.cli.env.validate import validate
 from upturn.cli.output import emit, printable, say
 from upturn.config import Limits
-from upturn.environments import LONG_TURNS, TaskChoice, judge, registered_kits, resolve_kit, tools_of, verifiers_of
+from upturn.environments import (
+    LONG_TURNS,
+    TaskSelection,
+    registered_kits,
+    resolve_kit,
+    tools_of,
+    verifiers_of,
+    verify,
+)
 from upturn.records import Evaluation, JsonValue, Observation, Result, Split, Task, Tool, Trajectory, Turn
 
 env_app = typer.Typer(
@@ -140,7 +148,7 @@ def play_task(
     """
     kit = resolve_kit(name)
     split: Split = "heldout" if heldout else "train"
-    task = next(iter(TaskChoice(family, level, split).stream(kit, seed)))
+    task = next(iter(TaskSelection(family, level, split).stream(kit, seed)))
     tell: Callable[[str], None] = say if as_json else typer.echo
     tell(f"One call a line, {LONG_TURNS} at most; help lists what can be called.\n")
     setting = Setting(
@@ -158,7 +166,7 @@ def play_task(
     tell(_shown(trajectory.final_observation))
     if trajectory.outcome == "model_error":  # of a person: no line, or none that is text
         tell("\nThe input ended before the task did.")
-    evaluation, *further = [judge(each, task, trajectory) for each in verifiers_of(kit)]
+    evaluation, *further = [verify(each, task, trajectory) for each in verifiers_of(kit)]
     results = [Result("verdict", evaluation.verdict), *_components(evaluation)]
     results += [
         replace(each, name=f"{other.evaluator} {each.name}") for other in further for each in _components(other)

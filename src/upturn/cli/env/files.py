@@ -8,7 +8,7 @@ from typing import Annotated, Protocol, runtime_checkable
 import typer
 
 from upturn.cli.output import emit, say
-from upturn.environments import TaskChoice, oracle_of, play, read_action, resolve_kit
+from upturn.environments import TaskSelection, oracle_of, play, read_action, resolve_kit
 from upturn.environments.office.apps import apply
 from upturn.environments.office.files import Host, read_folder, write_folder, zone_named
 from upturn.environments.office.state import OperationError, Workspace
@@ -44,7 +44,7 @@ def export_workspace(  # noqa: PLR0913 - a command's parameters are its options
 ) -> None:
     """Write the office of a task as a folder of .eml, .ics, .xlsx, .docx, .pptx files. Needs the extra files."""
     kit = resolve_kit(name)
-    task = next(iter(TaskChoice(family).stream(kit, seed)))
+    task = next(iter(TaskSelection(family).stream(kit, seed)))
     environment = kit.environment(task)
     environment.reset(task)
     if not isinstance(environment, Furnished):

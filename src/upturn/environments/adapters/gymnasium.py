@@ -19,7 +19,7 @@ except ImportError as exc:
 from upturn.environments.adapters.gymnasium_space import CallSpace, TextSpace, structured
 from upturn.environments.kit import EnvironmentKit, resolve_kit, tools_of
 from upturn.environments.scripted_policy import MAX_TURNS
-from upturn.environments.stepwise import StepwiseEpisode, TaskChoice, info_fields, record_fields
+from upturn.environments.stepwise import StepwiseEpisode, TaskSelection, info_fields, record_fields
 from upturn.errors import UnknownNameError, WorldError
 from upturn.records import Split, Task
 
@@ -42,7 +42,7 @@ class KitEnv(gymnasium.Env[str, str | Mapping[str, Any]]):
     ) -> None:
         """``family``, ``level``: None = all. Raises UnknownNameError for unknown names."""
         self.kit = resolve_kit(kit) if isinstance(kit, str) else kit
-        self.choice, self.max_turns, self.render_mode = TaskChoice(family, level, split), max_turns, render_mode
+        self.choice, self.max_turns, self.render_mode = TaskSelection(family, level, split), max_turns, render_mode
         self.action_space = CallSpace(tools_of(self.kit))
         self.observation_space = TextSpace()
         self.episode: StepwiseEpisode | None = None
@@ -66,7 +66,7 @@ class KitEnv(gymnasium.Env[str, str | Mapping[str, Any]]):
             case wrong:
                 raise UnknownNameError(f"reset takes one option, task, a Task; got {wrong!r}")
         episode = StepwiseEpisode(self.kit, task, max_turns=self.max_turns)
-        observation = episode.begin()
+        observation = episode.start()
         self.episode = episode
         info = {"code": observation.code, "task": record_fields(task), **info_fields(episode.info)}
         return observation.text, info

@@ -29,10 +29,10 @@ except ImportError as exc:
 from pydantic import ValidationError
 
 from upturn.environments.adapters.openenv_types import KitAction, KitObservation, KitState, TaskRequest
-from upturn.environments.environment import blocks
+from upturn.environments.environment import is_blocking
 from upturn.environments.kit import EnvironmentKit, resolve_kit
 from upturn.environments.scripted_policy import MAX_TURNS
-from upturn.environments.stepwise import StepwiseEpisode, TaskChoice, info_fields, record_fields
+from upturn.environments.stepwise import StepwiseEpisode, TaskSelection, info_fields, record_fields
 from upturn.errors import UnknownNameError
 from upturn.records import Action, Task
 
@@ -53,7 +53,7 @@ class KitEnvironment(Environment):
         super().__init__()
         self._kit, self._max_turns, self._lock = kit, max_turns, lock or Lock()
         self._tasks: Iterator[Task] = iter(())
-        self._choice: TaskChoice | None = None
+        self._choice: TaskSelection | None = None
         self._episode: StepwiseEpisode | None = None
         self._state = KitState()
 
@@ -61,7 +61,7 @@ class KitEnvironment(Environment):
         """The next task's instruction; arguments as in ``TaskRequest``."""
         try:
             request = TaskRequest(seed=seed, episode_id=episode_id, **choice)
-            chosen = TaskChoice(request.family, request.level, request.split)
+            chosen = TaskSelection(request.family, request.level, request.split)
             if request.seed is not None or chosen != self._choice:
                 number = Random().randrange(2**31) if request.seed is None else request.seed
                 self._tasks, self._choice = chosen.stream(self._kit, number), chosen
@@ -73,7 +73,7 @@ class KitEnvironment(Environment):
                 raise HTTPException(409, f"{self._kit.name} has no further task; reset with a seed starts again")
             episode = StepwiseEpisode(self._kit, task, max_turns=self._max_turns)
         with self._called(episode):
-            episode.begin()
+            episode.start()
             self._episode, self._state = episode, _state(episode, request.episode_id)
         return KitObservation(text=episode.observation.text, info=info_fields(episode.info))
 
@@ -109,7 +109,7 @@ class KitEnvironment(Environment):
 
     @contextmanager
     def _called(self, episode: StepwiseEpisode) -> Iterator[StepwiseEpisode]:
-        with nullcontext() if blocks(episode.environment) else self._lock:
+        with nullcontext() if is_blocking(episode.environment) else self._lock:
             yield episode
 
 

@@ -18,10 +18,10 @@ try:
 except ImportError as exc:
     raise ImportError("Verifiers v1 is not installed: pip install 'upturn[verifiers]'") from exc
 
-from upturn.environments.environment import blocks, judge
+from upturn.environments.environment import is_blocking, verify
 from upturn.environments.kit import resolve_kit, tools_of
 from upturn.environments.scripted_policy import MAX_TURNS
-from upturn.environments.stepwise import StepwiseEpisode, TaskChoice, record_fields
+from upturn.environments.stepwise import StepwiseEpisode, TaskSelection, record_fields
 from upturn.errors import WorldError
 from upturn.models import tools_prompt
 from upturn.records import Evaluation, Split, Task, Trajectory, from_fields
@@ -80,7 +80,7 @@ class KitTask(vf.Task[KitTaskData]):
         return {"success": float(evaluation.is_success), "actions": float(len(_trajectory(trace).turns)), **metrics}
 
     def _evaluation(self, trace: vf.Trace) -> Evaluation:
-        return judge(_kit(self.data.kit).verifier, task_of(self.data), _trajectory(trace))
+        return verify(_kit(self.data.kit).verifier, task_of(self.data), _trajectory(trace))
 
 
 class KitTaskset(vf.Taskset[KitTask, KitTasksetConfig]):
@@ -92,7 +92,7 @@ class KitTaskset(vf.Taskset[KitTask, KitTasksetConfig]):
         """The tasks of the configured seed; raises UnknownNameError where none match."""
         config, kit = self.config, _kit(self.config.kit)
         system_prompt = tools_prompt(tools_of(kit)) if tools_of(kit) else None
-        for task in TaskChoice(config.family, config.level, config.split).stream(kit, config.seed):
+        for task in TaskSelection(config.family, config.level, config.split).stream(kit, config.seed):
             data = KitTaskData(
                 id=task.id,
                 name=task.id,
@@ -118,7 +118,7 @@ class KitEnv(vf.Env[KitEnvConfig]):
         """One episode, until it ends or the agent stops replying."""
         episode = StepwiseEpisode(_kit(task.data.kit), task_of(task.data), max_turns=task.data.max_turns)
         with ThreadPoolExecutor(1) as thread:
-            await _call(episode, thread, episode.begin)
+            await _call(episode, thread, episode.start)
             async with agents.agent.interaction(task) as interaction:
                 segment = await interaction.turn()
                 while not segment.terminated:
@@ -132,7 +132,7 @@ class KitEnv(vf.Env[KitEnvConfig]):
 
 async def _call(episode: StepwiseEpisode, thread: Executor, call: Callable[[], ResultT]) -> ResultT:
     """Runs the call, in the thread where the environment blocks."""
-    if not blocks(episode.environment):
+    if not is_blocking(episode.environment):
         return call()
     return await asyncio.get_running_loop().run_in_executor(thread, call)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple, cast
 
 from upturn.environments.action import typed_action
-from upturn.environments.environment import Environment, Info, Step
+from upturn.environments.environment import Info, Step
 from upturn.environments.office.apps import SOFT
 from upturn.environments.office.faults import FaultState, Outcome, apply_with_faults
 from upturn.environments.office.generation import Scenario, has_order
@@ -182,22 +182,3 @@ class OfficeEnvironment:
         info = self._info(costs, rewards=rewards)
         is_over = self._current().is_over
         return Step(Observation(str(error), error.code), sum(rewards.values(), 0.0), is_over, False, info)
-
-
-class WrappedOffice:
-    """An office around which subclasses put their own ``reset`` and ``step``."""
-
-    def __init__(self, office: Environment) -> None:
-        self._office = office
-
-    def state(self) -> Mapping[str, JsonValue]:
-        """As the office."""
-        return self._office.state()
-
-    def snapshot(self) -> object:
-        """As the office."""
-        return self._office.snapshot()
-
-    def restore(self, snapshot: object) -> None:
-        """As the office."""
-        self._office.restore(snapshot)

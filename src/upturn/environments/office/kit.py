@@ -13,7 +13,7 @@ from upturn.environments.office.state import PATIENCE
 from upturn.environments.office.tasks import FAMILIES, compose, forget, task_stream
 from upturn.environments.office.verifier import OfficeVerifier, may_differ
 from upturn.environments.office.world import world_hash
-from upturn.environments.scripted_policy import Player, following
+from upturn.environments.scripted_policy import ScriptedPolicy, fixed_policy
 from upturn.models import read_call, write_call
 from upturn.records import Action, JsonValue, Observation, Split, Task, Turn
 
@@ -63,9 +63,9 @@ class OfficeKit:
         """The oracle's calls, one a line."""
         return "\n".join(map(write_call, _oracle_actions(task)))
 
-    def oracle(self, task: Task) -> Player:
+    def oracle(self, task: Task) -> ScriptedPolicy:
         """The shortest known solution."""
-        return following(_oracle_actions(task))
+        return fixed_policy(_oracle_actions(task))
 
     def world_hash(self, task: Task) -> str:
         """Hash of the office that the task begins in."""
@@ -78,7 +78,7 @@ class OfficeKit:
         calls = (text for text in written if "=" in text and text not in task.instruction)
         return tuple(dict.fromkeys((*secrets(compose(task)), *calls)))
 
-    def attacks(self, task: Task) -> Mapping[str, Player]:
+    def attacks(self, task: Task) -> Mapping[str, ScriptedPolicy]:
         """Oracle solutions with one violation added: a mail to an outsider, a duplicate, a refusal at the end, no
         end, guesses of what the user wants; and one that never asks the user."""
         scenario = compose(task)
@@ -100,7 +100,8 @@ class OfficeKit:
             guesses = _wrong_proposals(work[place + 2], scenario.workspace.owner, PATIENCE + bool(draft.objection))
             ways["guessing"] = (*work[:place], *guesses, *work[place:], end)
         players = {
-            name: following([rename_action(task, action) for action in actions]) for name, actions in ways.items()
+            name: fixed_policy([rename_action(task, action) for action in actions])
+            for name, actions in ways.items()
         }
         if draft.is_feasible and making:
             again = [rename_action(task, each) for each in agreed(making[-1])]
@@ -134,7 +135,7 @@ def _wrong_proposals(right: Action, owner: str, count: int) -> Iterator[Action]:
         yield from tuple(agreed(wrong))[:-1]
 
 
-def _retry_until_accepted(work: Sequence[Action], again: Sequence[Action], end: Action) -> Player:
+def _retry_until_accepted(work: Sequence[Action], again: Sequence[Action], end: Action) -> ScriptedPolicy:
     """The work, then ``again`` until its last action is accepted, since an app may fail; then the end."""
 
     def act(_task: Task, turns: Sequence[Turn], observation: Observation) -> Action | None:

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from random import Random
 
-from upturn.environments.action import typed_action
+from upturn.environments.action import MALFORMED, typed_action
 from upturn.environments.environment import Info, Step
 from upturn.environments.office.apps import APPS, action_of, tools
-from upturn.environments.office.environment import OfficeEnvironment, WrappedOffice
+from upturn.environments.office.environment import OfficeEnvironment
 from upturn.environments.office.generation import DRAWN
 from upturn.environments.office.state import OperationError
 from upturn.errors import WorldError
@@ -29,8 +29,6 @@ KEY = "names"
 """In a task's context: the seed of its names."""
 USER = "user"
 _CONSONANTS, _VOWELS = "bdfgklmnprstvz", "aeiou"
-_NO_ACTION = Action("", "")
-"""An action that the office refuses without any change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,29 +182,27 @@ def _changed(call: str, change: Callable[[Action], Action]) -> str:
     return json.dumps({"target_app": new.target, "operation": new.operation, "parameters": dict(new.parameters)})
 
 
-class RenamedEnvironment(WrappedOffice):
+class RenamedEnvironment:
     """An office with renamed operations and parameters."""
 
     def __init__(self, office: OfficeEnvironment, names: Names) -> None:
-        super().__init__(office)
+        self.state, self.snapshot, self.restore = office.state, office.snapshot, office.restore
+        self._office = office
         self._names = names
 
     def reset(self, task: Task) -> tuple[Observation, Info]:
-        """As the office; the observation ends with the list of names."""
+        """Resets the office; the observation ends with the list of names."""
         observation, info = self._office.reset(task)
         return replace(observation, text=f"{observation.text}\n\n{self._names.listing()}"), info
 
     def step(self, action: Action) -> Step:
-        """As the office; an unknown name is refused with an explanation and costs 1 as ``error``."""
+        """The office's step; an unknown name is refused with an explanation and costs 1 as ``error``."""
         try:
             original = self._names.restore(typed_action(action))
         except OperationError as error:
-            step = self._office.step(_NO_ACTION)
-            return (
-                step
-                if step.observation.code == "is_over"
-                else step._replace(observation=Observation(str(error), error.code))
-            )
+            step = self._office.step(MALFORMED)  # refused without any change
+            is_over = step.observation.code == "is_over"
+            return step if is_over else step._replace(observation=Observation(str(error), error.code))
         step = self._office.step(original)
         text = self._names.rename_text(step.observation.text, original)
         return step._replace(observation=replace(step.observation, text=text))

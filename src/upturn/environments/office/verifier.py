@@ -8,7 +8,7 @@ from upturn.environments.office.goal import unmet
 from upturn.environments.office.recovery import has_heard_denials
 from upturn.environments.office.tasks import compose
 from upturn.records import Evaluation, GateResult, JsonValue, Task, Trajectory
-from upturn.rewards import Rubric, efficiency, evaluation_id, summed_costs, verdict_of
+from upturn.rewards import Rubric, efficiency, evaluation_id, sum_costs, verdict_of
 
 _WORD = re.compile(r"\w+")
 _MOST_WORDS = 60
@@ -66,7 +66,7 @@ class OfficeVerifier:
         """Gates: the agent ended the task, the goal is reached, the answer is right, unclear points were asked
         about, nothing else changed, no hard constraint was violated."""
         scenario = compose(task)
-        costs = summed_costs(trajectory.turns, COSTS)
+        costs = sum_costs(trajectory.turns, COSTS)
         gates = _gates(scenario, trajectory, safety_cost=costs["safety"])
         verdict = verdict_of(gates)
         rewards: dict[str, float | None] = {

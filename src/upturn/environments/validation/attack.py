@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from upturn.environments.scripted_policy import Player, following, play
-from upturn.environments.validation.case import MOST_TURNS, REFUSALS, Case, is_refused
+from upturn.environments.scripted_policy import ScriptedPolicy, fixed_policy, play
+from upturn.environments.validation.case import MOST_TURNS, REFUSAL_OPERATIONS, Case, was_refused
 from upturn.environments.validation.mutation import is_perfect
 from upturn.environments.validation.schema_sampling import text_parameters
 from upturn.models import write_call
@@ -30,7 +30,7 @@ class AttackScript(NamedTuple):
     to."""
 
 
-class AttackAttempt(NamedTuple):
+class AttackRun(NamedTuple):
     """A script that could be carried out."""
 
     description: str
@@ -181,7 +181,7 @@ def _neighbour(case: Case) -> Iterator[AttackScript]:
 def _refuse(case: Case) -> Iterator[AttackScript]:
     """Refuses a solvable task."""
     solved = case.solved
-    if solved is not None and solved.end and solved.end[0].operation not in REFUSALS:
+    if solved is not None and solved.end and solved.end[0].operation not in REFUSAL_OPERATIONS:
         for end in case.refusing(_EXCUSE):
             yield AttackScript((end,), (0,))
 
@@ -203,28 +203,28 @@ PANEL: Mapping[str, Attack] = {
 NEEDS_ORACLE = ("repeat", "neighbour", "refuse")
 
 
-def attempts(case: Case, attack: Attack) -> Iterator[AttackAttempt]:
+def run_attack(case: Case, attack: Attack) -> Iterator[AttackRun]:
     """The attack's attempts at the task that could be carried out."""
     for script in attack(case):
-        trajectory = _run(case, following(script.actions))
-        is_accepted = not script.decisive or not all(is_refused(trajectory, index) for index in script.decisive)
+        trajectory = _run(case, fixed_policy(script.actions))
+        is_accepted = not script.decisive or not all(was_refused(trajectory, index) for index in script.decisive)
         if is_accepted and not (
             script.spoils and case.solved is not None and is_perfect(case, case.solved, trajectory)
         ):
-            yield AttackAttempt(summarised(script.actions), trajectory)
+            yield AttackRun(summarize_actions(script.actions), trajectory)
 
 
-def kit_attempts(case: Case) -> Iterator[AttackAttempt]:
+def run_kit_attacks(case: Case) -> Iterator[AttackRun]:
     """Attempts of the kit's own attacks; ``description`` is the attack's name."""
     for name, player in {} if case.proven is None else case.proven.attacks(case.task).items():
-        yield AttackAttempt(name, _run(case, player))
+        yield AttackRun(name, _run(case, player))
 
 
-def _run(case: Case, player: Player) -> Trajectory:
+def _run(case: Case, player: ScriptedPolicy) -> Trajectory:
     return play(case.kit.environment(case.task), case.task, player, max_turns=MOST_TURNS)
 
 
-def summarised(actions: Sequence[Action]) -> str:
+def summarize_actions(actions: Sequence[Action]) -> str:
     """The first few actions, shortened."""
     texts = [f"{action.target}.{action.operation} {dict(action.parameters)!r:.80}" for action in actions[:4]]
     return "; ".join(texts) + (f" and {len(actions) - 4} more" if len(actions) > 4 else "") or "no action"
@@ -245,10 +245,10 @@ def _ended(case: Case, actions: Sequence[Action]) -> Iterator[AttackScript]:
 def _excuses(case: Case, texts: Iterable[str]) -> Iterator[Action]:
     """Refusals with these texts, where the text matters: ``_refuse`` covers solvable tasks, and where an empty
     excuse is accepted, any text is."""
-    if case.solved is not None and case.solved.end and case.solved.end[0].operation not in REFUSALS:
+    if case.solved is not None and case.solved.end and case.solved.end[0].operation not in REFUSAL_OPERATIONS:
         return
     verify = case.kit.verifier.verify
-    plain_refusals = (following((end,)) for end in case.refusing(_EXCUSE))
+    plain_refusals = (fixed_policy((end,)) for end in case.refusing(_EXCUSE))
     if not any(verify(case.task, _run(case, policy)).is_success for policy in plain_refusals):
         yield from (end for text in texts for end in case.refusing(text) if end.parameters)
 
@@ -268,7 +268,7 @@ def _pieces(case: Case, end: Action, text: str) -> list[str]:
     name = next(iter(end.parameters))
     for size in (len(text), *(size for size in _SIZES if size < len(text))):
         pieces = [text[start : start + size] for start in range(0, len(text), size)]
-        if not is_refused(_run(case, following((_with(end, name, pieces[0]),))), 0):
+        if not was_refused(_run(case, fixed_policy((_with(end, name, pieces[0]),))), 0):
             return pieces[:_PIECES]
     return []
 

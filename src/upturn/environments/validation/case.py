@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from upturn.environments.environment import Environment, Step
 from upturn.environments.kit import EnvironmentKit, tools_of
-from upturn.environments.oracle_protocol import ProvenKit, oracle_of
-from upturn.environments.scripted_policy import Player, play
-from upturn.environments.validation.schema_sampling import Habits, Vocabulary, text_parameters
+from upturn.environments.oracle_protocol import OracleKit, oracle_of
+from upturn.environments.scripted_policy import ScriptedPolicy, play
+from upturn.environments.validation.schema_sampling import ParameterHistory, Vocabulary, text_parameters
 from upturn.records import Action, Evaluation, Observation, Task, Tool, Trajectory, Turn
 
 MOST_TURNS = 200
@@ -36,7 +36,7 @@ _USUAL = (
     Tool("user", "answer", "", {"text": dict(_TEXT)}, ("text",)),
     Tool("user", "finish", ""),
 )
-REFUSALS = frozenset({"refuse", "decline", "reject", "abort", "cancel", "escalate"})
+REFUSAL_OPERATIONS = frozenset({"refuse", "decline", "reject", "abort", "cancel", "escalate"})
 """Operations that end a task as not done."""
 
 
@@ -46,7 +46,7 @@ def actions_of(trajectory: Trajectory) -> tuple[Action, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Solved:
+class Solution:
     """The oracle's solution."""
 
     trajectory: Trajectory
@@ -70,7 +70,7 @@ class Solved:
         return self.actions[len(self.work) :]
 
 
-class Answered(NamedTuple):
+class TriedCall(NamedTuple):
     """An action and the observation after it."""
 
     action: Action
@@ -83,14 +83,14 @@ class Case:
 
     kit: EnvironmentKit
     task: Task
-    proven: ProvenKit | None
+    proven: OracleKit | None
     """The kit, where it implements ``ProvenKit``."""
     tools: Mapping[str, Tool]
     """By name."""
-    solved: Solved | None
+    solved: Solution | None
     """None = no oracle."""
     vocabulary: Vocabulary
-    answers: tuple[Answered, ...]
+    answers: tuple[TriedCall, ...]
     """All calls tried in the initial state, with their observations, errors too."""
     readings: tuple[str, ...]
     """Distinct observations of the world."""
@@ -128,7 +128,7 @@ def _with_text(tool: Tool, text: str) -> Action:
     return Action(tool.target, tool.operation, dict.fromkeys(names, text))
 
 
-def make_case(kit: EnvironmentKit, task: Task, habits: Habits, rng: Random) -> Case:
+def make_case(kit: EnvironmentKit, task: Task, habits: ParameterHistory, rng: Random) -> Case:
     """Runs the oracle and tries every tool; ``habits`` learns from accepted values."""
     solved = _solve(kit, task)
     tools = {tool.name: tool for tool in _known_tools(kit, solved)}
@@ -145,7 +145,7 @@ def make_case(kit: EnvironmentKit, task: Task, habits: Habits, rng: Random) -> C
     return Case(
         kit,
         task,
-        kit if isinstance(kit, ProvenKit) else None,
+        kit if isinstance(kit, OracleKit) else None,
         tools,
         solved,
         explorer.vocabulary,
@@ -160,11 +160,11 @@ def make_case(kit: EnvironmentKit, task: Task, habits: Habits, rng: Random) -> C
 def _closers(tools: Iterable[Tool]) -> tuple[tuple[Tool, ...], tuple[Tool, ...]]:
     """Tools that end a task as done, and refusals."""
     chosen = list(tools)
-    refusals = tuple(tool for tool in chosen if tool.operation in REFUSALS)
+    refusals = tuple(tool for tool in chosen if tool.operation in REFUSAL_OPERATIONS)
     return tuple(tool for tool in chosen if tool not in refusals), refusals
 
 
-def _solve(kit: EnvironmentKit, task: Task) -> Solved | None:
+def _solve(kit: EnvironmentKit, task: Task) -> Solution | None:
     oracle = oracle_of(kit, task)
     if oracle is None:
         return None
@@ -174,10 +174,10 @@ def _solve(kit: EnvironmentKit, task: Task) -> Solved | None:
     last = len(hashes) - (trajectory.outcome == "finished")
     hashes.append("")  # after the last action: unknown, counts as changed
     changing = tuple(index for index in range(last) if not hashes[index] or hashes[index] != hashes[index + 1])
-    return Solved(trajectory, kit.verifier.verify(task, trajectory), changing)
+    return Solution(trajectory, kit.verifier.verify(task, trajectory), changing)
 
 
-def _known_tools(kit: EnvironmentKit, solved: Solved | None) -> Iterable[Tool]:
+def _known_tools(kit: EnvironmentKit, solved: Solution | None) -> Iterable[Tool]:
     """The kit's tools; otherwise those of the oracle, with free-text parameters, and the usual ones."""
     described = tools_of(kit)
     if described:
@@ -197,7 +197,7 @@ class _Explorer:
 
     def __init__(self, kit: EnvironmentKit, task: Task, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
-        self.answers: list[Answered] = []
+        self.answers: list[TriedCall] = []
         self.readings: dict[str, None] = {}
         self.calls: defaultdict[str, dict[str, Action]] = defaultdict(dict)
         self.changers: dict[str, Action] = {}
@@ -224,7 +224,7 @@ class _Explorer:
                 self._note(tool, action, key, self._environment.step(action))
 
     def _note(self, tool: Tool, action: Action, key: str, step: Step) -> None:
-        self.answers.append(Answered(action, step.observation))
+        self.answers.append(TriedCall(action, step.observation))
         self.vocabulary.learn(tool, action, step.observation)
         has_changed = not step.info.state_hash or step.info.state_hash != self._state_hash
         if not step.observation.is_error:
@@ -245,13 +245,13 @@ class _Explorer:
             self._environment.restore(self._snapshot)
 
 
-def is_refused(trajectory: Trajectory, index: int) -> bool:
+def was_refused(trajectory: Trajectory, index: int) -> bool:
     """Whether the action at this index got an error, or was never taken."""
     after = [turn.observation for turn in trajectory.turns[1:]] + [trajectory.final_observation]
     return index >= len(trajectory.turns) or after[index].is_error
 
 
-def random_player(case: Case, rng: Random) -> Player | None:
+def random_policy(case: Case, rng: Random) -> ScriptedPolicy | None:
     """A policy of random calls to accepted tools with plausible values; None where no tool was ever accepted."""
     closers = {tool.name for tool in case.closers}
     tools = [tool for name, tool in case.tools.items() if case.calls.get(name) or name in closers]

@@ -13,10 +13,10 @@ from random import Random
 
 from upturn.environments.environment import Environment
 from upturn.environments.kit import EnvironmentKit, resolve_kit
-from upturn.environments.oracle_protocol import content_hash, oracle_of, world_of
-from upturn.environments.scripted_policy import following, play
-from upturn.environments.validation.case import MOST_TURNS, actions_of, make_case, random_player
-from upturn.environments.validation.schema_sampling import Habits
+from upturn.environments.oracle_protocol import content_hash, oracle_of, world_hash_of
+from upturn.environments.scripted_policy import fixed_policy, play
+from upturn.environments.validation.case import MOST_TURNS, actions_of, make_case, random_policy
+from upturn.environments.validation.schema_sampling import ParameterHistory
 from upturn.errors import WorldError, described
 from upturn.records import Action, Split, Task, Trajectory, Turn, fields_json
 
@@ -28,7 +28,7 @@ _SECONDS = 600
 
 def replay_difference(kit: EnvironmentKit, task: Task, recorded: Trajectory) -> str:
     """The first difference when the recorded actions are replayed in a new environment; empty = none."""
-    replayed = play(kit.environment(task), task, following(actions_of(recorded)), max_turns=MOST_TURNS)
+    replayed = play(kit.environment(task), task, fixed_policy(actions_of(recorded)), max_turns=MOST_TURNS)
     return _difference(recorded, replayed)
 
 
@@ -45,8 +45,8 @@ def isolation_difference(
     ):
         if difference := _difference(alone, interleaved):
             return f"beside another environment {task.id!r} differs: {difference}"
-    play(left, other[0], following(actions_of(other[1])), max_turns=MOST_TURNS)
-    replayed = play(left, first[0], following(actions_of(first[1])), max_turns=MOST_TURNS)
+    play(left, other[0], fixed_policy(actions_of(other[1])), max_turns=MOST_TURNS)
+    replayed = play(left, first[0], fixed_policy(actions_of(first[1])), max_turns=MOST_TURNS)
     difference = _difference(first[1], replayed)
     return f"after another task in the same environment {first[0].id!r} differs: {difference}" if difference else ""
 
@@ -60,7 +60,7 @@ def digests(kit: EnvironmentKit, families: Sequence[str], tasks: int) -> dict[st
     for family in families:
         digest = hashlib.blake2b(digest_size=8)
         try:
-            habits = Habits()
+            habits = ParameterHistory()
             for task in _sample(kit, family, tasks):
                 for line in _account(kit, task, habits):
                     digest.update(line.encode())
@@ -98,13 +98,13 @@ def _sample(kit: EnvironmentKit, family: str, tasks: int) -> Iterator[Task]:
             yield from islice(kit.tasks(seed=seed, split=split, families=[family]), tasks)
 
 
-def _account(kit: EnvironmentKit, task: Task, habits: Habits) -> Iterator[str]:
+def _account(kit: EnvironmentKit, task: Task, habits: ParameterHistory) -> Iterator[str]:
     """Task, world, and the trajectories and evaluations of the oracle (if any) and of random actions, as text."""
     yield fields_json(task)
-    yield content_hash(task, world_of(kit, task))
+    yield content_hash(task, world_hash_of(kit, task))
     rng = Random(f"digest/{task.id}")
     case = make_case(kit, task, habits, rng)
-    for policy in (oracle_of(kit, task), random_player(case, rng), following(())):
+    for policy in (oracle_of(kit, task), random_policy(case, rng), fixed_policy(())):
         if policy is not None:
             trajectory = play(kit.environment(task), task, policy, max_turns=MOST_TURNS)
             yield fields_json(trajectory)

@@ -13,14 +13,14 @@ from random import Random
 from typing import NamedTuple
 
 from upturn.environments.kit import EnvironmentKit
-from upturn.environments.oracle_protocol import content_hash, world_of
-from upturn.environments.scripted_policy import following, play
-from upturn.environments.validation.attack import PANEL, AttackAttempt, attempts, kit_attempts, summarised
-from upturn.environments.validation.case import Case, actions_of, make_case, random_player
+from upturn.environments.oracle_protocol import content_hash, world_hash_of
+from upturn.environments.scripted_policy import fixed_policy, play
+from upturn.environments.validation.attack import PANEL, AttackRun, run_attack, run_kit_attacks, summarize_actions
+from upturn.environments.validation.case import Case, actions_of, make_case, random_policy
 from upturn.environments.validation.determinism import isolation_difference, replay_difference
-from upturn.environments.validation.leak import earned_by, first_leak, leak_of, short_canaries
+from upturn.environments.validation.leak import earned_canaries, first_leak, leak_of, short_canaries
 from upturn.environments.validation.mutation import mutation_kills
-from upturn.environments.validation.schema_sampling import Habits
+from upturn.environments.validation.schema_sampling import ParameterHistory
 from upturn.errors import described
 from upturn.records import Evaluation, Split, Task, Trajectory
 
@@ -141,7 +141,7 @@ class _Tally:
 
 def validate_family(kit: EnvironmentKit, family: str, plan: Plan) -> FamilyReport:
     """All checks of one family. Propagates the kit's exceptions."""
-    tally, habits = _Tally(), Habits()
+    tally, habits = _Tally(), ParameterHistory()
     before: tuple[Task, Trajectory] | None = None
     for task in tasks_of(kit, family, plan):
         rng = Random(f"validate/{plan.seed}/{task.id}")
@@ -180,7 +180,7 @@ class _TaskChecks:
         self._tally = tally
         proven = case.proven
         self._canaries: Sequence[str] = () if proven is None else proven.canaries(case.task)
-        self._earned = earned_by(case.solved.trajectory, self._canaries) if case.solved is not None else {}
+        self._earned = earned_canaries(case.solved.trajectory, self._canaries) if case.solved is not None else {}
         if short := short_canaries(self._canaries):
             tally.canaries.add(is_hit=True, words=f"{short[0]!r} is too short for a canary, it may occur by chance")
         for action, observation in case.answers if self._canaries else ():
@@ -199,14 +199,14 @@ class _TaskChecks:
         if judged is not None and judged.score is not None:
             self._tally.ceilings.append(judged.score)
         case = self._case
-        guessed = self._evaluated(play(case.kit.environment(case.task), case.task, following(solved.end)))
+        guessed = self._evaluated(play(case.kit.environment(case.task), case.task, fixed_policy(solved.end)))
         if guessed is not None and guessed.is_success:
-            self._tally.last_words[summarised(solved.end)] += 1
+            self._tally.last_words[summarize_actions(solved.end)] += 1
 
     def do_nothing(self) -> None:
         """Doing nothing scores the floor."""
         case = self._case
-        idle = play(case.kit.environment(case.task), case.task, following(()))
+        idle = play(case.kit.environment(case.task), case.task, fixed_policy(()))
         judged = self._evaluated(idle)
         if judged is not None and judged.score is not None:
             self._tally.floors.append(judged.score)
@@ -215,7 +215,7 @@ class _TaskChecks:
 
     def compare(self) -> None:
         """No two tasks are equal; skipped where the kit's worlds have no hash."""
-        world = world_of(self._case.kit, self._case.task)
+        world = world_hash_of(self._case.kit, self._case.task)
         if not world:
             return
         content = content_hash(self._case.task, world)
@@ -227,12 +227,12 @@ class _TaskChecks:
     def act_at_random(self, rng: Random, count: int) -> None:
         """Random calls of the tools with values from the world."""
         case = self._case
-        player = random_player(case, rng)
+        player = random_policy(case, rng)
         for number in range(0 if player is None else count):
             assert player is not None  # the range is empty otherwise
             trajectory = play(case.kit.environment(case.task), case.task, player)
             self._count_attempts(
-                self._tally.random, [AttackAttempt(summarised(actions_of(trajectory)), trajectory)]
+                self._tally.random, [AttackRun(summarize_actions(actions_of(trajectory)), trajectory)]
             )
             if not number:
                 self.recorded.append(trajectory)
@@ -240,8 +240,8 @@ class _TaskChecks:
     def attack(self) -> None:
         """Each attack of the panel, and the kit's own: a task counts once, as a success if any attempt succeeds."""
         for name, attack in PANEL.items():
-            self._count_attempts(self._tally.panel[name], attempts(self._case, attack))
-        for attempted in kit_attempts(self._case):
+            self._count_attempts(self._tally.panel[name], run_attack(self._case, attack))
+        for attempted in run_kit_attacks(self._case):
             self._count_attempts(self._tally.own.setdefault(attempted.description, _Count()), [attempted])
 
     def mutate(self) -> None:
@@ -253,7 +253,7 @@ class _TaskChecks:
         mutants.tries += kills.tried
         mutants.words = mutants.words or kills.survivor
 
-    def _count_attempts(self, count: _Count, tried: Sequence[AttackAttempt] | Iterator[AttackAttempt]) -> None:
+    def _count_attempts(self, count: _Count, tried: Sequence[AttackRun] | Iterator[AttackRun]) -> None:
         success, is_tried = "", False
         for attempted in tried:
             is_tried = True

@@ -78,7 +78,7 @@ def _kit(name: str) -> EnvironmentKit:
     return resolve_kit(name)
 
 
-def unchecked(kit: EnvironmentKit, reports: Sequence[FamilyReport], *, has_name: bool = True) -> list[str]:
+def list_unchecked(kit: EnvironmentKit, reports: Sequence[FamilyReport], *, has_name: bool = True) -> list[str]:
     """The checks that were not possible, in words, with what the kit would have to provide."""
     values: Mapping[str, list[float | None]] = _by_name(reports)
     notes = []

@@ -8,7 +8,7 @@ from upturn.models import value_text, write_call
 from upturn.records import Action, Observation, Trajectory
 
 
-def earned_by(trajectory: Trajectory, canaries: Sequence[str]) -> dict[str, frozenset[str]]:
+def earned_canaries(trajectory: Trajectory, canaries: Sequence[str]) -> dict[str, frozenset[str]]:
     """By canary: the operations after which the oracle saw it."""
     shown = [(action, text) for action, text in _answers(trajectory) if action is not None]
     return {

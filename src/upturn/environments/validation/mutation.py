@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
-from upturn.environments.scripted_policy import following, play
-from upturn.environments.validation.case import MOST_TURNS, Case, Solved, is_refused
+from upturn.environments.scripted_policy import fixed_policy, play
+from upturn.environments.validation.case import MOST_TURNS, Case, Solution, was_refused
 from upturn.records import JsonValue, Trajectory
 
 Path: TypeAlias = tuple[str, ...]
@@ -66,13 +66,13 @@ def differences(left: JsonValue, right: JsonValue, path: Path = ()) -> Iterator[
         yield Difference(path, right)
 
 
-def is_perfect(case: Case, solved: Solved, trajectory: Trajectory) -> bool:
+def is_perfect(case: Case, solved: Solution, trajectory: Trajectory) -> bool:
     """Whether the trajectory's final state equals the oracle's, except where it may differ."""
     changes = differences(dict(solved.trajectory.final_state), dict(trajectory.final_state))
     return all(_may_differ(case, path, value) for path, value in changes)
 
 
-def mutation_kills(case: Case, solved: Solved) -> Kills:
+def mutation_kills(case: Case, solved: Solution) -> Kills:
     """The counts over all mutants of the oracle solution."""
     killed = tried = 0
     survivor = ""
@@ -93,7 +93,7 @@ def is_success(case: Case, trajectory: Trajectory) -> bool:
         return False
 
 
-def _mutated(case: Case, solved: Solved) -> Iterator[tuple[str, Trajectory]]:
+def _mutated(case: Case, solved: Solution) -> Iterator[tuple[str, Trajectory]]:
     environment = case.kit.environment(case.task)
     environment.reset(case.task)
     for mutant in mutants(dict(environment.state()), dict(solved.trajectory.final_state)):
@@ -102,12 +102,12 @@ def _mutated(case: Case, solved: Solved) -> Iterator[tuple[str, Trajectory]]:
             yield what, replace(solved.trajectory, final_state=mutant.state)
 
 
-def _extra_changes(case: Case, solved: Solved) -> Iterator[tuple[str, Trajectory]]:
+def _extra_changes(case: Case, solved: Solution) -> Iterator[tuple[str, Trajectory]]:
     candidates = [action for action in case.changers if action not in solved.actions]
     for action in candidates[:: max(1, len(candidates) // _EXTRA)][:_EXTRA]:
-        player = following((*solved.work, action, *solved.end))
+        player = fixed_policy((*solved.work, action, *solved.end))
         trajectory = play(case.kit.environment(case.task), case.task, player, max_turns=MOST_TURNS)
-        if not is_refused(trajectory, len(solved.work)) and not is_perfect(case, solved, trajectory):
+        if not was_refused(trajectory, len(solved.work)) and not is_perfect(case, solved, trajectory):
             yield f"perfect work and {action!r}", trajectory
 
 

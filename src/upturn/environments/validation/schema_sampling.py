@@ -81,7 +81,7 @@ def number_within(schema: Mapping[str, JsonValue], draw: Callable[[int, int], in
     return float(draw(first, last)) if first <= last else low
 
 
-class Habits:
+class ParameterHistory:
     """Which words an app's parameters accept, learned over all tasks of a family.
 
     Once a value was accepted, shapes that never were are excluded after a few refusals, whatever the reason.
@@ -137,7 +137,7 @@ class Words(dict[str, str]):
 class Vocabulary:
     """The words of one task's world, by source."""
 
-    def __init__(self, instruction: str, habits: Habits) -> None:
+    def __init__(self, instruction: str, habits: ParameterHistory) -> None:
         self._instruction = Words(words_of(instruction))
         self._habits = habits
         self._everywhere = Words(self._instruction)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Literal, NamedTuple
 
-from upturn.environments import EnvironmentKit, judge, verifiers_of
+from upturn.environments import EnvironmentKit, verifiers_of, verify
 from upturn.pool import EVERYTHING, Experience, Pool, Scope, Selection
 from upturn.records import Evaluation
 
@@ -43,7 +43,7 @@ def _judged_again(experience: Experience, kits: Mapping[str, EnvironmentKit]) ->
     if stored.evaluator not in known:
         words = f"the verifier of {kit.name!r} is {' or '.join(map(repr, known))} now"
         return Reverified(trajectory.id, stored.evaluator, "not_rerun", words)
-    again = judge(known[stored.evaluator], task, trajectory)
+    again = verify(known[stored.evaluator], task, trajectory)
     if again == stored:
         return Reverified(trajectory.id, stored.evaluator, "same", "")
     return Reverified(trajectory.id, stored.evaluator, "differs", _difference(stored, again))

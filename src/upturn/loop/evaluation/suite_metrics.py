@@ -9,7 +9,7 @@ from statistics import quantiles
 from typing import NamedTuple
 
 from upturn.deployment import bootstrap_mean, clopper_pearson_interval
-from upturn.environments import LONG_TURNS, Verifier, judge, play
+from upturn.environments import LONG_TURNS, Verifier, play, verify
 from upturn.environments.office import Measure, OfficeKit, RubricVerifier, TimedKit, measure
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.records import AgentVersion, Evaluation, Result, Task, Trajectory
@@ -68,11 +68,11 @@ def perfect(tasks: Sequence[Task]) -> Iterator[Finished]:
 
 def recalled(task: Task, trajectory: Trajectory, evaluation: Evaluation, first_seconds: float | None) -> Finished:
     """An attempt that was judged before."""
-    return Finished(task, trajectory, evaluation, judge(RubricVerifier(), task, trajectory), first_seconds)
+    return Finished(task, trajectory, evaluation, verify(RubricVerifier(), task, trajectory), first_seconds)
 
 
 def _judged(verifier: Verifier, task: Task, trajectory: Trajectory, first_seconds: float | None) -> Finished:
-    return recalled(task, trajectory, judge(verifier, task, trajectory), first_seconds)
+    return recalled(task, trajectory, verify(verifier, task, trajectory), first_seconds)
 
 
 def metrics(finished: Sequence[Finished]) -> list[Result]:

@@ -7,7 +7,7 @@ with its hint it must not be learned from.
 from collections.abc import Mapping, Sequence
 
 from upturn.agents import Hint
-from upturn.environments import HintedKit, hint_of, hinted, judge
+from upturn.environments import HintedKit, add_hint, hint_of, verify
 from upturn.errors import TrainingError
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutPlan, scored
@@ -72,7 +72,7 @@ class SecondAttempts:
         made = runtime.attempt([(worker.version, task, number) for task in tasks], purpose)
         verifier = worker.runtime.kit.verifier
         return [
-            scored(each, practice.earned(each, judge(verifier, task, each)))
+            scored(each, practice.earned(each, verify(verifier, task, each)))
             for task, each in zip(tasks, made, strict=True)
         ]
 
@@ -85,7 +85,7 @@ class SecondAttempts:
 
     def _hint(self, plain: Observation, text: str) -> Hint:
         renderer, prompt = self._worker.renderer, self._worker.version.prompt
-        return Hint(text, plain, renderer.open(hinted(plain, text), prompt), renderer.open(plain, prompt))
+        return Hint(text, plain, renderer.open(add_hint(plain, text), prompt), renderer.open(plain, prompt))
 
 
 def trouble(trajectory: Trajectory) -> str:

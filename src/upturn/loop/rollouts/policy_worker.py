@@ -11,7 +11,7 @@ import numpy as np
 
 from upturn.agents import prompt_builder_for
 from upturn.config import AdapterSettings
-from upturn.environments import EnvironmentKit, judge
+from upturn.environments import EnvironmentKit, verify
 from upturn.errors import ModelError
 from upturn.loop.agent_runtime import CONTEXT, SLOTS, AgentRuntime, Purpose, renderer_of
 from upturn.loop.rollouts.state_values import Continuations, measure_values, turn_rewards
@@ -221,7 +221,7 @@ class PolicyWorker:
         jobs = [(version, task, number) for task in tasks for number in range(practice.attempts)]
         trajectories = self.runtime.attempt(jobs, purpose)
         verifier = self.runtime.kit.verifier
-        evaluations = [judge(verifier, job[1], each) for job, each in zip(jobs, trajectories, strict=True)]
+        evaluations = [verify(verifier, job[1], each) for job, each in zip(jobs, trajectories, strict=True)]
         _refuse_broken(trajectories)
         finished = list(zip((job[1] for job in jobs), trajectories, evaluations, strict=True))
         run = f"{practice.run}/refill-{practice.refill}" if practice.refill else practice.run

@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import NamedTuple, TypeAlias
 
 from upturn.agents import BranchPoint, branch_points, full_trajectory
-from upturn.environments import judge
+from upturn.environments import verify
 from upturn.errors import WorldError
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
@@ -116,7 +116,7 @@ def continued(
     rewards = [
         None
         if trajectory.outcome == "environment_error"  # whatever a verifier makes of it
-        else how.earned(full_trajectory(trajectory, each), judge(runtime.kit.verifier, job[1], trajectory))
+        else how.earned(full_trajectory(trajectory, each), verify(runtime.kit.verifier, job[1], trajectory))
         for job, each, trajectory in zip(jobs, begin, made, strict=True)
     ]
     earned: dict[_Key, Returns] = {}

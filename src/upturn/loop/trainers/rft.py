@@ -15,7 +15,7 @@ import numpy as np
 
 from upturn.config import AgentConfig, Config
 from upturn.deployment import RESAMPLES, Interval
-from upturn.environments import judge
+from upturn.environments import verify
 from upturn.errors import ConfigError
 from upturn.loop.evaluation import HeldoutResult, evaluate_heldout
 from upturn.loop.rollouts import RolloutPlan
@@ -26,7 +26,7 @@ from upturn.loop.trainers.registry import Algorithm
 from upturn.loop.trainers.rl_training import Course, RolloutSource, rollout_plan, train_on_rollouts
 from upturn.loop.trainers.training_plan import Held, Plan, practice_plan
 from upturn.records import AgentVersion, Evaluation, Result, Task, Trajectory, record
-from upturn.rewards import acceptance_rate, accepted_and_formed, random_acceptance, well_formed
+from upturn.rewards import acceptance_rate, acceptance_with_format, format_reward, random_acceptance
 from upturn.training import IntArray, OnlineSettings, TrainingOutcome
 from upturn.training.algorithms.rft import RftSettings
 from upturn.training.runs import RunOptions
@@ -203,7 +203,7 @@ def chance(context: Context, base: AgentVersion) -> Chance:
         jobs = [(base, task, at % context.config.section(RftSettings).group_size) for at, task in enumerate(tasks)]
         found = context.runtime.attempt(jobs, context.purpose(name, temperature=1.0))
         judged = [
-            judge(context.kit.verifier, task, each)
+            verify(context.kit.verifier, task, each)
             for task, each in zip(tasks, found, strict=True)
             if not each.error
         ]
@@ -251,9 +251,9 @@ def _trial(context: Context, base: AgentVersion, reward: RewardKind, *, seed: in
 def _practice(context: Context, name: str, reward: RewardKind, *, seed: int, rate: float) -> RolloutPlan:
     """``rate``: at which a random reward pays."""
     earned: dict[RewardKind, Callable[[Trajectory, Evaluation], float | None]] = {
-        "true": accepted_and_formed,
+        "true": acceptance_with_format,
         "random": lambda trajectory, _: random_acceptance(trajectory, rate=rate, seed=seed),
-        "format": lambda trajectory, _: well_formed(trajectory),
+        "format": lambda trajectory, _: format_reward(trajectory),
     }
     practice = rollout_plan(context, name, context.config.section(RftSettings).group_size)
     return replace(practice, seed=seed, both=earned[reward])
