@@ -105,7 +105,7 @@ def test_a_failing_environment_ends_the_episode_without_evaluation(monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "sent",
     [
         "",
         "\ud800",
@@ -120,10 +120,10 @@ def test_a_failing_environment_ends_the_episode_without_evaluation(monkeypatch: 
         Action(3, None),  # type: ignore[arg-type]
     ],
 )
-def test_unrecordable_actions_get_an_error_observation(text: Action | str) -> None:
+def test_unrecordable_actions_get_an_error_observation(sent: Action | str) -> None:
     kit = twice()
     episode = start_episode(kit)
-    assert episode.act(text).observation.code == "malformed"
+    assert episode.act(sent).observation.code == "malformed"
     stored = episode.trajectory()
     assert from_json(Trajectory, to_json(stored)) == stored
     assert stored.turns[0].action in (None, Action("", ""))
