@@ -32,7 +32,7 @@ def test_the_page_lists_the_gates_of_the_office() -> None:
 
 
 def test_the_page_lists_the_checks_and_attacks() -> None:
-    [report] = validate_kit(ErrandsKit(), Plan(tasks=2, random_attempts=1), families=["cell_ask"])
+    [report] = validate_kit(ErrandsKit(), Plan(tasks=2, random_trajectories=1), families=["cell_ask"])
     checks = [check.name for check in report.checks if not check.name.startswith("own ")]
     documented = [name for names, _, _ in rows("check") for name in re.findall(r"`(\w+)`", names)]
     attacks = [name.strip("`") for name, _ in rows("attack")]
@@ -63,8 +63,8 @@ def test_the_pages_multi_step_example_validates(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     kit = resolve_kit("shelves:Kit")
     check_environment(kit, 4)
-    [report] = validate_kit(kit, Plan(tasks=4, random_attempts=4))
-    assert [check.breach for check in report.checks if check.holds is False] == []
+    [report] = validate_kit(kit, Plan(tasks=4, random_trajectories=4))
+    assert [check.violation for check in report.checks if check.holds is False] == []
     values = {check.name: check.value for check in report.checks}
     assert (
         values["oracle"] == values["ceiling"] == values["mutants"] == values["replay"] == values["isolation"] == 1

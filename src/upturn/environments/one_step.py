@@ -247,7 +247,7 @@ class OneStepKit:
         texts = (str(value) for value in self._cases.of(task).expected.values())
         return tuple(text for text in texts if len(text) >= CANARY_LENGTH and text not in task.instruction)
 
-    def attacks(self, task: Task) -> Mapping[str, ScriptedPolicy]:  # noqa: ARG002  # as every ProvenKit's
+    def attacks(self, task: Task) -> Mapping[str, ScriptedPolicy]:  # noqa: ARG002  # as every OracleKit's
         """None besides the general ones."""
         return {}
 

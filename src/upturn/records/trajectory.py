@@ -25,6 +25,11 @@ class Action:
     parameters: Mapping[str, JsonValue] = field(default_factory=dict)
     thought: str = ""
 
+    @property
+    def name(self) -> str:
+        """``target.operation``, as ``Tool.name``."""
+        return f"{self.target}.{self.operation}"
+
 
 @record
 class Observation:

@@ -32,10 +32,10 @@ def leaks(task: Task, rollouts: int) -> list[str]:
     """Canaries that the oracle, scripted probes and random rollouts see."""
     canaries, rng = secrets(compose(task)), Random(task.id)
     case = make_case(KIT, task, ParameterHistory(), rng)
-    assert case.solved is not None
-    earned, player = earned_canaries(case.solved.trajectory, canaries), random_policy(case, rng)
+    assert case.solution is not None
+    earned, player = earned_canaries(case.solution.trajectory, canaries), random_policy(case, rng)
     assert player is not None
-    found = [leak_of(action, observation, canaries, earned) for action, observation in case.answers]
+    found = [leak_of(action, observation, canaries, earned) for action, observation in case.tried_calls]
     found += [first_leak(play(KIT.environment(task), task, player), canaries, earned) for _ in range(rollouts)]
     return [each for each in found if each]
 
@@ -103,9 +103,11 @@ def test_a_listing_without_rights_is_caught_by_validation(monkeypatch: pytest.Mo
     monkeypatch.setattr("upturn.environments.office.kit.secrets", lambda _scenario: known)
     monkeypatch.setattr(drive, "has_right", lambda *_: True)
     monkeypatch.setattr(KIT, "tasks", lambda **_: iter([TASK, TASK]))
-    checks = {check.name: check for check in validate_family(KIT, TASK.family, Plan(2, random_attempts=1)).checks}
+    checks = {
+        check.name: check for check in validate_family(KIT, TASK.family, Plan(2, random_trajectories=1)).checks
+    }
     assert checks["canaries"].holds is False
-    assert "private.txt' is shown after sharepoint." in checks["canaries"].breach
+    assert "private.txt' is shown after sharepoint." in checks["canaries"].violation
 
 
 def leak_of_call(task: Task, asked: Action, canaries: Sequence[str]) -> str:

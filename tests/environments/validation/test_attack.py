@@ -43,6 +43,6 @@ def test_solvable_or_freely_refusable_tasks_get_no_long_refusals(
     case = case_of("document_right_missing", is_feasible=False)
     assert refusals(case, attack)
     judge: Callable[[Task, Trajectory], Evaluation] = case.kit.verifier.verify
-    right = judge(case.task, case.solved.trajectory) if case.solved else None
+    right = judge(case.task, case.solution.trajectory) if case.solution else None
     monkeypatch.setattr(case.kit.verifier, "verify", lambda *_: right)
     assert refusals(case, attack) == []

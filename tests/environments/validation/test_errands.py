@@ -50,9 +50,9 @@ class Blind(ErrandsKit):
     ],
 )
 def test_a_verifier_without_a_gate_fails_validation(gate: str, family: str, expected: set[str]) -> None:
-    found = breached(checks(Blind(gate), family, Plan(tasks=2, random_attempts=1)))
+    found = breached(checks(Blind(gate), family, Plan(tasks=2, random_trajectories=1)))
     assert expected - {"floor"} <= found, found
-    assert not breached(checks(ErrandsKit(), family, Plan(tasks=2, random_attempts=1)))
+    assert not breached(checks(ErrandsKit(), family, Plan(tasks=2, random_trajectories=1)))
 
 
 def test_a_verifier_that_accepts_substrings_fails_validation() -> None:
@@ -71,7 +71,7 @@ def test_a_verifier_that_accepts_substrings_fails_validation() -> None:
 
             self.verifier.verify = verify  # type: ignore[method-assign]
 
-    found = checks(Lenient(), "cell_ask", Plan(tasks=2, random_attempts=1))
+    found = checks(Lenient(), "cell_ask", Plan(tasks=2, random_trajectories=1))
     assert {"dump", "stuff", "mutants"} <= breached(found)
 
 
@@ -79,4 +79,4 @@ def test_a_verifier_that_accepts_substrings_fails_validation() -> None:
 @pytest.mark.parametrize("family", ErrandsKit().families)
 def test_errands_passes_validation(family: str) -> None:
     found = checks(ErrandsKit(), family, Plan(tasks=20))
-    assert breached(found) == set(), {name: found[name].breach for name in breached(found)}
+    assert breached(found) == set(), {name: found[name].violation for name in breached(found)}

@@ -170,7 +170,7 @@ class ShelfKit(BareShelfKit):
         return False
 
 
-PLAN = Plan(tasks=2, random_attempts=2)
+PLAN = Plan(tasks=2, random_trajectories=2)
 
 
 def checks(kit: Any, family: str = "put", plan: Plan = PLAN) -> dict[str, Check]:
@@ -273,22 +273,22 @@ def test_each_weakness_of_a_verifier_is_detected(rule: Rule, expected: set[str])
     found = checks(ShelfKit(rule))
     assert expected <= breached(found), {name: found[name] for name in expected - breached(found)}
     assert found["oracle"].holds
-    assert all(found[name].breach for name in breached(found))
+    assert all(found[name].violation for name in breached(found))
 
 
 def test_answers_learnable_without_observation_are_reported() -> None:
     assert checks(ShelfKit())["constant"] == Check("constant", 0.0, 2)
-    found = checks(ShelfKit(lambda *_: True), plan=Plan(tasks=3, random_attempts=1))
+    found = checks(ShelfKit(lambda *_: True), plan=Plan(tasks=3, random_trajectories=1))
     assert found["constant"] == Check("constant", 1.0, 3), "every task ends with the same action"
     assert checks(BareShelfKit())["constant"] == Check("constant", None, 0)
-    answers = checks(ErrandsKit(), "unread_count", Plan(tasks=4, random_attempts=1))["constant"]
+    answers = checks(ErrandsKit(), "unread_count", Plan(tasks=4, random_trajectories=1))["constant"]
     assert answers.value in (0.25, 0.5), "four counts from 1 to 8"
 
 
 def test_a_verifier_without_successes_misses_the_ceiling_and_has_no_mutants() -> None:
     found = checks(ShelfKit(lambda *_: False))
     assert {"oracle", "ceiling"} <= breached(found)
-    assert found["oracle"].breach == "'shelf/train/0' is not solved"
+    assert found["oracle"].violation == "'shelf/train/0' is not solved"
     assert found["mutants"].value is None
 
 
@@ -303,7 +303,7 @@ def test_a_verifier_that_rewards_doing_nothing_misses_the_floor() -> None:
     kit.verifier.verify = generous  # type: ignore[method-assign]
     found = checks(kit)
     assert breached(found) == {"floor"}
-    assert (found["floor"].value, found["floor"].breach) == (0.25, "the score is 0.25")
+    assert (found["floor"].value, found["floor"].violation) == (0.25, "the score is 0.25")
 
 
 def test_a_failing_verifier_is_counted() -> None:
@@ -312,7 +312,7 @@ def test_a_failing_verifier_is_counted() -> None:
     )
     found = checks(kit)
     assert "unjudged" in breached(found)
-    assert "verify raised" in found["unjudged"].breach
+    assert "verify raised" in found["unjudged"].violation
 
 
 def test_duplicate_creations_are_detected_by_repeating() -> None:
@@ -333,7 +333,7 @@ def test_duplicate_creations_are_detected_by_repeating() -> None:
 
             self.verifier.verify = verify  # type: ignore[method-assign]
 
-    found = checks(Once(), "event_add", Plan(tasks=2, random_attempts=1))
+    found = checks(Once(), "event_add", Plan(tasks=2, random_trajectories=1))
     assert breached(found) == {"repeat"}
     assert found["mutants"].value is not None
     assert 0.95 < found["mutants"].value < 1.0, "one mutant of many is this mistake"
@@ -355,7 +355,7 @@ def test_a_canary_in_an_error_is_a_leak() -> None:
     kit.make = TellsSecret
     found = checks(kit)
     assert "canaries" in breached(found)
-    assert "of-the-judge' is shown after" in found["canaries"].breach
+    assert "of-the-judge' is shown after" in found["canaries"].violation
 
 
 class AskedShelf(Shelf):
@@ -407,8 +407,8 @@ def test_deletions_that_need_agreement_ask_for_it() -> None:
     assert (sound.value, sound.n, sound.holds) == (0.0, PLAN.tasks, True)
     pays = checks(AskedShelfKit(lambda world, boxes, said: right(world, boxes, said) or len(boxes) < 5))["delete"]
     assert (pays.value, pays.holds) == (1.0, False)
-    assert "user.preview" in pays.breach
-    assert "user.confirm" in pays.breach
+    assert "user.preview" in pays.violation
+    assert "user.confirm" in pays.violation
     spared = checks(AskedShelfKit(lambda world, boxes, said: right(world, boxes, said) or len(boxes) == 2))
     assert spared["delete"].value == 1.0  # three of five, one after another
 
@@ -419,7 +419,7 @@ def test_short_canaries_are_refused() -> None:
             return ("kiwi",)
 
     found = checks(Short())
-    assert found["canaries"].breach.startswith("'kiwi' is too short for a canary")
+    assert found["canaries"].violation.startswith("'kiwi' is too short for a canary")
 
 
 class Shared(Shelf):
@@ -481,15 +481,15 @@ class Silent(Shelf):
 
 
 def test_equal_tasks_are_counted_where_worlds_have_hashes() -> None:
-    repeated = checks(Few(), plan=Plan(8, random_attempts=0))["repeated"]
+    repeated = checks(Few(), plan=Plan(8, random_trajectories=0))["repeated"]
     assert (repeated.value, repeated.n, repeated.bar, repeated.holds) == (0.5, 8, "<= 0.05", False)
-    assert repeated.breach == "'shelf/train/2' repeats another task"
-    assert checks(ShelfKit(), plan=Plan(8, random_attempts=0))["repeated"] == Check(
+    assert repeated.violation == "'shelf/train/2' repeats another task"
+    assert checks(ShelfKit(), plan=Plan(8, random_trajectories=0))["repeated"] == Check(
         "repeated", 0.0, 8, "<= 0.05", True
     )
     unknown = Few()
     unknown.make = Silent
-    assert checks(unknown, plan=Plan(8, random_attempts=0))["repeated"] == Check("repeated", None, 0)
+    assert checks(unknown, plan=Plan(8, random_trajectories=0))["repeated"] == Check("repeated", None, 0)
 
 
 def test_a_kit_without_optional_protocols_is_checked_as_far_as_possible() -> None:
@@ -501,10 +501,10 @@ def test_a_kit_without_optional_protocols_is_checked_as_far_as_possible() -> Non
         assert found[name].value is None
     assert (found["floor"].value, found["nothing"].value, found["claim"].value) == (0.0, 0.0, 0.0)
     assert list_unchecked(kit, [report], has_name=False) == [
-        "oracle, ceiling, mutants, repeat, neighbour, refuse: the kit has no oracle; add ProvenKit's methods, "
+        "oracle, ceiling, mutants, repeat, neighbour, refuse: the kit has no oracle; add OracleKit's methods, "
         "or pass one_step an oracle",
         "the kit describes no tools (DescribedKit): random actions and attacks used user.answer and user.finish",
-        "canaries: the kit has none (ProvenKit.canaries)",
+        "canaries: the kit has none (OracleKit.canaries)",
         "dump, empty, delete, spam: not applicable in any family",
         "determinism in another process: the kit has no name to resolve there",
     ]
@@ -526,7 +526,7 @@ def test_a_failing_kit_is_reported_and_not_raised() -> None:
     sound, broken = validate_kit(Half(), PLAN)
     assert (sound.checks[-1].name, sound.checks[-1].value) == ("determinism", 1.0)
     [check] = broken.checks
-    assert (check.name, check.holds, check.breach) == ("tried", False, "it raised KeyError: 'box'")
+    assert (check.name, check.holds, check.violation) == ("tried", False, "it raised KeyError: 'box'")
 
 
 def test_a_kit_that_lets_everything_differ_is_reported() -> None:
@@ -547,8 +547,8 @@ def test_kills_are_counted_except_where_the_state_may_differ() -> None:
     def counted(kit: ShelfKit) -> tuple[int, int, str]:
         task = next(kit.tasks(seed=0, split="train", families=["put"]))
         case = make_case(kit, task, ParameterHistory(), Random(0))
-        assert case.solved is not None
-        return mutation_kills(case, case.solved)
+        assert case.solution is not None
+        return mutation_kills(case, case.solution)
 
     # The box: undone, replaced, dropped, doubled; what was said: undone, replaced; three foreign changes.
     assert counted(ShelfKit()) == (9, 9, "")

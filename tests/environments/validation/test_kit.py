@@ -10,7 +10,7 @@ from upturn.environments.validation import Plan, validate_kit
 from upturn.errors import WorldError
 
 FAMILIES = ("cell_ask", "mail_file", "event_add")
-PLAN = Plan(tasks=2, random_attempts=2)
+PLAN = Plan(tasks=2, random_trajectories=2)
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_reports_from_other_processes_are_equal_and_in_order(kits: None, name: s
     )
     assert alone == shared
     assert [report.family for report in shared] == list(FAMILIES)
-    broken = [report.checks[0].breach for report in shared if report.checks[0].name == "tried"]
+    broken = [report.checks[0].violation for report in shared if report.checks[0].name == "tried"]
     assert broken == (["it raised RuntimeError: no more paper"] if "Raising" in name else [])
 
 

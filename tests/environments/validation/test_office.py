@@ -9,11 +9,11 @@ from upturn.environments.validation import Plan, validate_family
 QUICK = ("mail_move", "mail_draft_unanswered")
 """Always looked at; all families are with ``make test-all``, and with 20 tasks each by
 ``upturn env validate office --tasks 20``."""
-PLAN = Plan(tasks=2, random_attempts=5)
+PLAN = Plan(tasks=2, random_trajectories=5)
 
 
 def breaches(kit: EnvironmentKit, family: str, plan: Plan) -> dict[str, str]:
-    return {each.name: each.breach for each in validate_family(kit, family, plan).checks if each.holds is False}
+    return {each.name: each.violation for each in validate_family(kit, family, plan).checks if each.holds is False}
 
 
 @pytest.mark.parametrize(
@@ -25,4 +25,4 @@ def test_the_office_is_sound(family: str) -> None:
 
 @pytest.mark.slow
 def test_the_office_is_sound_under_other_names() -> None:
-    assert breaches(RenamedKit(), "mail_reply", Plan(tasks=4, random_attempts=5)) == {}
+    assert breaches(RenamedKit(), "mail_reply", Plan(tasks=4, random_trajectories=5)) == {}

@@ -66,13 +66,13 @@ def test_values_fit_their_schema(schema: dict[str, Any], allowed: list[Any]) -> 
 
 def test_often_refused_shapes_are_excluded_and_accepted_values_recur() -> None:
     tool = Tool("mail", "read", "", {"id": {"type": "string"}}, ("id",))
-    habits = ParameterHistory()
-    vocabulary = Vocabulary("please read m27 or m28", habits)
+    history = ParameterHistory()
+    vocabulary = Vocabulary("please read m27 or m28", history)
     for _ in range(5):
-        vocabulary.learn(tool, Action("mail", "read", {"id": "please"}), Observation("no mail", "not_found"))
-    vocabulary.learn(tool, Action("mail", "read", {"id": "m27"}), Observation("hello"))
+        vocabulary.record(tool, Action("mail", "read", {"id": "please"}), Observation("no mail", "not_found"))
+    vocabulary.record(tool, Action("mail", "read", {"id": "m27"}), Observation("hello"))
     drawn = {vocabulary.draw(tool, Random(seed))["id"] for seed in range(60)}
     assert drawn == {"m27", "m28"}
-    other = Vocabulary("look at m31 and m99", habits)
+    other = Vocabulary("look at m31 and m99", history)
     assert {other.draw(tool, Random(seed))["id"] for seed in range(60)} == {"m31", "m99"}
     assert other.siblings(tool, "id", "m31") == ["m99"]

@@ -78,7 +78,7 @@ def _result(report: FamilyReport, check: Check) -> Result:
 
 def _breaches(reports: Sequence[FamilyReport]) -> list[str]:
     return [
-        f"{check.name} {report.family}: {check.breach}"
+        f"{check.name} {report.family}: {check.violation}"
         for report in reports
         for check in report.checks
         if check.holds is False

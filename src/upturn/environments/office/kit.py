@@ -89,11 +89,7 @@ class OfficeKit:
         ways = {"outsider": (*work, outside, end), "no_end": tuple(work)}
         if draft.is_feasible:
             ways["refusal"] = (*work, call("user.refuse", text="this cannot be done"))
-        making = [
-            each
-            for each in work
-            if f"{each.target}.{each.operation}" in _CREATING and "draft" not in each.parameters
-        ]
+        making = [each for each in work if each.name in _CREATING and "draft" not in each.parameters]
         if len(unasked) < len(work):
             ways["unasked"] = (*unasked, end)
         if (place := _first_confirmed(work)) is not None:

@@ -1,6 +1,6 @@
 """Validation without a model: whether an environment's tasks are solvable, and whether anything else succeeds.
 
-``validate_kit`` runs the kit's oracle (``ProvenKit``), random actions and a panel of attacks on every family, and
+``validate_kit`` runs the kit's oracle (``OracleKit``), random actions and a panel of attacks on every family, and
 compares repetitions. It goes beyond ``check_environment``, which comes first. Not covered: whether the tasks are
 useful, and unknown attacks. Start with ``family`` (all checks of a family); ``case`` prepares a task, ``attack``,
 ``mutation``, ``leak`` and ``determinism`` are the checks.

@@ -100,7 +100,7 @@ def _gone(workspace: Workspace, state: FaultState, action: Action, place: int) -
     effect, after = apply(workspace, action), moved(workspace, fault)
     shown = effect.workspace.shown if action.target == "user" else None
     call = action if shown is None else shown
-    injected = Injected("moved", f"{call.target}.{call.operation}", after, moved(effect.workspace, fault))
+    injected = Injected("moved", call.name, after, moved(effect.workspace, fault))
     begun = replace(state.with_injected(injected), begun=state.begun | {place})
     return Outcome(replace(after, elapsed=workspace.elapsed + 1), begun, None, error, ("moved",))
 

@@ -120,7 +120,7 @@ def _outcome(workspace: Workspace, state: FaultState, action: Action) -> Outcome
 
 def _next_calls(kind: str, outcome: Outcome, action: Action, rest: Iterable[Action]) -> Iterable[Action]:
     """The remaining calls after a fault of this kind has hit the action."""
-    state, name = outcome.state, f"{action.target}.{action.operation}"
+    state, name = outcome.state, action.name
     faults = state.plan.faults
     match kind:
         case "rate_limited":

@@ -35,24 +35,20 @@ _BASES = {family.name: family for family in (*_ONE_APP, *TRANSFERS, *MEETINGS, *
 _PLACES = ("archive", "library", "old projects", "shared", "team files")
 
 
-def _name(action: Action) -> str:
-    return f"{action.target}.{action.operation}"
-
-
 def _writes(draft: Draft) -> list[Action]:
     """The oracle's writing actions, without reading mails."""
     return [
         action
         for action in draft.oracle
-        if action.target != "user" and not operation_of(action).is_reading and _name(action) != "outlook.read"
+        if action.target != "user" and not operation_of(action).is_reading and action.name != "outlook.read"
     ]
 
 
 def _hit(scene: Scene, draft: Draft, among: Sequence[Action]) -> tuple[str, int]:
     """A random one of these actions, as a fault refers to it: operation and occurrence, from 1."""
     chosen = scene.rng.choice(among)
-    same = [action for action in draft.oracle if _name(action) == _name(chosen)]
-    return _name(chosen), next(place for place, each in enumerate(same, start=1) if each is chosen)
+    same = [action for action in draft.oracle if action.name == chosen.name]
+    return chosen.name, next(place for place, each in enumerate(same, start=1) if each is chosen)
 
 
 def interrupted(scene: Scene, draft: Draft) -> FaultPlan:
@@ -71,12 +67,12 @@ def interrupted(scene: Scene, draft: Draft) -> FaultPlan:
 def unanswered(scene: Scene, draft: Draft) -> FaultPlan:
     """A call without answer that may have been done; if it was, reads may be stale."""
     rng = scene.rng
-    name, nth = _hit(scene, draft, [write for write in _writes(draft) if _name(write) in LOOKUPS])
+    name, nth = _hit(scene, draft, [write for write in _writes(draft) if write.name in LOOKUPS])
     if rng.random() < 0.5:
         return FaultPlan((Fault("timeout", name, nth, seconds=rng.choice((20.0, 30.0))),))
     plan = FaultPlan((Fault("lost_answer", name, nth, seconds=rng.choice((20.0, 30.0))),))
     app = name.split(".", 1)[0]
-    before = [_name(each) for each in _writes(draft) if each.target == app]
+    before = [each.name for each in _writes(draft) if each.target == app]
     number = [place for place, each in enumerate(before, start=1) if each == name][nth - 1]
     stale = FaultPlan((Fault("stale_read", app, number, seconds=rng.choice((45.0, 90.0))),))
     return plan + stale if rng.random() < 0.5 else plan
@@ -88,13 +84,13 @@ def partly(scene: Scene, draft: Draft) -> FaultPlan:
     if not several:
         return interrupted(scene, draft)
     name, nth = _hit(scene, draft, several)
-    before = [each for each in several if _name(each) == name]
-    same = [action for action in draft.oracle if _name(action) == name]
+    before = [each for each in several if each.name == name]
+    same = [action for action in draft.oracle if action.name == name]
     return FaultPlan((Fault("partial_write", name, before.index(same[nth - 1]) + 1),))
 
 
 def _several(action: Action) -> bool:
-    value = action.parameters.get(SEVERAL.get(_name(action), ""))
+    value = action.parameters.get(SEVERAL.get(action.name, ""))
     return isinstance(value, list) and len(value) > 1
 
 
@@ -119,7 +115,7 @@ def denied(scene: Scene, draft: Draft) -> FaultPlan:
     )
     person = next(other for other in scene.people(20) if other not in taken)
     is_lasting = scene.rng.random() < 0.5
-    return FaultPlan((Fault("no_permission", _name(first), person=person, is_lasting=is_lasting),))
+    return FaultPlan((Fault("no_permission", first.name, person=person, is_lasting=is_lasting),))
 
 
 def throttled(scene: Scene, draft: Draft) -> FaultPlan:
