@@ -1,4 +1,4 @@
-"""A whole kit under validation: shared out to processes or not, the reports are the same."""
+"""Validation of a kit: the reports do not depend on the number of processes."""
 
 from pathlib import Path
 

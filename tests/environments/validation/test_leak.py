@@ -1,4 +1,4 @@
-"""Canaries: what was written or earned may be shown, everything else is a leak."""
+"""Canaries: one that was written or earned may be shown, any other is a leak."""
 
 from upturn.environments.validation.leak import earned_canaries, first_leak, leak_of, short_canaries
 from upturn.records import Action, Observation, Trajectory, Turn
