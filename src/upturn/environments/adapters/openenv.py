@@ -2,11 +2,11 @@
 
 ``create_app(kit)`` makes the server's application, ``KitClient`` connects to it: one episode at a time per
 connection. OpenEnv refuses a message that is not an action (422; VALIDATION_ERROR over a connection), an action
-that cannot be executed gets an error observation, and calls in the wrong order are a 409. The reward is the
+that cannot be executed gets an error observation, and calls in the wrong order give a 409. The reward is the
 environment's, plus the verifier's score with ``done``; None where the verifier raised.
 
-As everywhere in OpenEnv, plain HTTP is stateless: ``/reset`` shows a task, ``/step`` has none. Episodes need the
-connection.
+As everywhere in OpenEnv, plain HTTP is stateless: ``/reset`` returns a task that ``/step`` does not have. Episodes
+need the connection.
 """
 
 from collections.abc import Iterator
@@ -72,7 +72,7 @@ class KitEnvironment(Environment):
             if task is None:
                 raise HTTPException(409, f"{self._kit.name} has no further task; reset with a seed starts again")
             episode = StepwiseEpisode(self._kit, task, max_turns=self._max_turns)
-        with self._called(episode):
+        with self._locked(episode):
             episode.start()
             self._episode, self._state = episode, _state(episode, request.episode_id)
         return KitObservation(text=episode.observation.text, info=info_fields(episode.info))
@@ -82,17 +82,17 @@ class KitEnvironment(Environment):
         if self._episode is None:
             raise HTTPException(409, "there is no task yet; call reset first")
         parts = Action(action.target, action.operation, action.parameters, action.thought)
-        with self._called(self._episode) as episode:
-            answer = episode.act(parts if action.text is None else action.text)
+        with self._locked(self._episode) as episode:
+            result = episode.act(parts if action.text is None else action.text)
             self._state = _state(episode, self._state.episode_id)
         return KitObservation(
-            text=answer.observation.text,
-            code=answer.observation.code,
-            info=info_fields(answer.info),
-            is_truncated=answer.is_truncated,
-            evaluation=None if answer.evaluation is None else record_fields(answer.evaluation),
-            reward=answer.reward,
-            done=answer.is_terminated or answer.is_truncated,
+            text=result.observation.text,
+            code=result.observation.code,
+            info=info_fields(result.info),
+            is_truncated=result.is_truncated,
+            evaluation=None if result.evaluation is None else record_fields(result.evaluation),
+            reward=result.reward,
+            done=result.is_terminated or result.is_truncated,
         )
 
     @property
@@ -108,7 +108,7 @@ class KitEnvironment(Environment):
         )
 
     @contextmanager
-    def _called(self, episode: StepwiseEpisode) -> Iterator[StepwiseEpisode]:
+    def _locked(self, episode: StepwiseEpisode) -> Iterator[StepwiseEpisode]:
         with nullcontext() if is_blocking(episode.environment) else self._lock:
             yield episode
 

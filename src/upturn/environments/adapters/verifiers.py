@@ -1,9 +1,9 @@
-"""Any kit as a taskset of verifiers v1, judged by the kit's own verifier: ``pip install 'upturn[verifiers]'``.
+"""Any kit as a taskset of verifiers v1, scored by the kit's verifier: ``pip install 'upturn[verifiers]'``.
 
 Verifiers finds plugins by the name of a top-level module with ``__all__``, so a taskset needs its own module that
 imports ``KitEnv`` and ``KitTaskset`` from here. ``KitTaskset`` draws tasks; ``KitEnv`` runs each with one agent, as
 the user of a chat: replies are parsed as actions, observations are the next messages. The reward is computed from
-the trajectory stored in the trace, which can be scored again; where the verifier raises there is an error instead.
+the trajectory stored in the trace, which can be scored again. A verifier that raises gives an error, no reward.
 """
 
 import asyncio
@@ -29,9 +29,9 @@ from upturn.records import Evaluation, Split, Task, Trajectory, from_fields
 ResultT = TypeVar("ResultT")
 _kit = lru_cache(resolve_kit)
 
-ATTEMPT = "upturn_attempt"
+TRAJECTORY_KEY = "upturn_attempt"
 """Key in a trace's ``info`` for the fields of the ``Trajectory``."""
-FAULTS = "upturn_faults"
+FAULTS_KEY = "upturn_faults"
 """Key for injected faults: a list of names for each action."""
 
 
@@ -62,7 +62,7 @@ class KitTask(vf.Task[KitTaskData]):
     """One task of a kit."""
 
     @vf.reward
-    async def judged(self, trace: vf.Trace) -> dict[str, float]:
+    async def verifier_reward(self, trace: vf.Trace) -> dict[str, float]:
         """``score``: the verifier's. ``on_the_way``: the environment's rewards for single actions. They add up."""
         score = self._evaluation(trace).score
         if score is None:
@@ -70,13 +70,13 @@ class KitTask(vf.Task[KitTaskData]):
         return {"score": score, "on_the_way": sum(turn.reward for turn in _trajectory(trace).turns)}
 
     @vf.metric
-    async def figures(self, trace: vf.Trace) -> dict[str, float]:
+    async def metrics(self, trace: vf.Trace) -> dict[str, float]:
         """Success, gates, costs, actions and faults. Costs are not part of the reward: safety is a constraint."""
         evaluation = self._evaluation(trace)
         metrics = {f"gate_{gate.name}": float(gate.is_passed) for gate in evaluation.gates}
         metrics |= {f"cost_{name}": value for name, value in evaluation.costs.items()}
-        if FAULTS in trace.info:  # absent in older traces
-            metrics["faults"] = float(sum(map(len, trace.info[FAULTS])))
+        if FAULTS_KEY in trace.info:  # absent in older traces
+            metrics["faults"] = float(sum(map(len, trace.info[FAULTS_KEY])))
         return {"success": float(evaluation.is_success), "actions": float(len(_trajectory(trace).turns)), **metrics}
 
     def _evaluation(self, trace: vf.Trace) -> Evaluation:
@@ -127,7 +127,10 @@ class KitEnv(vf.Env[KitEnvConfig]):
                         break
                     segment = await interaction.turn(answer.observation.text or answer.observation.code)
                 stored = record_fields(await _call(episode, thread, episode.trajectory))
-                interaction.trace.info |= {ATTEMPT: stored, FAULTS: [list(fault) for fault in episode.faults]}
+                interaction.trace.info |= {
+                    TRAJECTORY_KEY: stored,
+                    FAULTS_KEY: [list(fault) for fault in episode.faults],
+                }
 
 
 async def _call(episode: StepwiseEpisode, thread: Executor, call: Callable[[], ResultT]) -> ResultT:
@@ -143,6 +146,6 @@ def task_of(data: KitTaskData) -> Task:
 
 
 def _trajectory(trace: vf.Trace) -> Trajectory:
-    if ATTEMPT not in trace.info:
+    if TRAJECTORY_KEY not in trace.info:
         raise WorldError(f"the trace {trace.id!r} has no trajectory; run kit tasks with KitEnv")
-    return from_fields(Trajectory, json.dumps(trace.info[ATTEMPT]))
+    return from_fields(Trajectory, json.dumps(trace.info[TRAJECTORY_KEY]))
