@@ -8,7 +8,7 @@ import pytest
 from upturn.environments import check_environment, resolve_kit
 from upturn.environments.checker import PROBES
 from upturn.environments.office import OfficeKit
-from upturn.environments.office.generation.family import agreed, call
+from upturn.environments.office.generation.family import call, with_agreement
 from upturn.environments.office.tasks import FAMILIES, compose, make_task
 from upturn.environments.scripted_policy import play
 from upturn.models import read_call, write_call
@@ -105,7 +105,7 @@ def test_a_duplicate_reply_fails(rollout: Rollout) -> None:
     task = make_task("mail_reply", 0)
     *work, finish = compose(task).draft.oracle
     reply = work[-1]
-    judged = rollout(task, [*work, *agreed(reply), finish])[1]
+    judged = rollout(task, [*work, *with_agreement(reply), finish])[1]
     assert [gate.name for gate in judged.gates if not gate.is_passed] == ["goal"]
 
 
@@ -150,7 +150,7 @@ def test_guessing_once_is_a_mistake_that_the_user_forgives(rollout: Rollout) -> 
     task = make_task("mail_reply", 0)
     oracle = compose(task).draft.oracle
     (reply,) = (action for action in oracle if action.operation == "reply")
-    wrong = tuple(agreed(call("outlook.reply", id=reply.parameters["id"], body="is it this?")))[:-1]
+    wrong = tuple(with_agreement(call("outlook.reply", id=reply.parameters["id"], body="is it this?")))[:-1]
     place = oracle.index(reply) - 2
     for times, is_success, soft in ((1, True, 0), (2, False, 0.1 + 0.1 + 0.2)):
         judged = rollout(task, [*oracle[:place], *wrong * times, *oracle[place:]])[1]
@@ -162,7 +162,7 @@ def test_declined_proposals_survive_snapshot_and_restore() -> None:
     task = make_task("mail_reply", 0)
     environment = OfficeKit().environment(task)
     environment.reset(task)
-    wrong = tuple(agreed(call("outlook.send", to=["ann.lee"], subject="a", body="b")))[:-1]
+    wrong = tuple(with_agreement(call("outlook.send", to=["ann.lee"], subject="a", body="b")))[:-1]
     kept, hashes = [], []
     for _ in range(3):
         for action in wrong:

@@ -6,8 +6,8 @@ from typing import TypeAlias
 
 import pytest
 
-from upturn.environments.office.generation.family import FINISH, agreed, call, refusal
-from upturn.environments.office.state.clock import later, minutes_between
+from upturn.environments.office.generation.family import FINISH, call, refusal, with_agreement
+from upturn.environments.office.state.clock import add_minutes, minutes_between
 from upturn.records import Action, Evaluation, Task, Trajectory
 
 from .conftest import cases
@@ -24,7 +24,7 @@ def ids_of(action: Action) -> list[str]:
 def test_mails_may_be_deleted_one_by_one(failed: Failed) -> None:
     for task, scenario in cases("mail_newsletter"):
         ids = ids_of(scenario.draft.oracle[-2])
-        one_by_one = [step for id_ in ids for step in agreed(call("outlook.delete", ids=id_))]
+        one_by_one = [step for id_ in ids for step in with_agreement(call("outlook.delete", ids=id_))]
         assert failed(task, [*one_by_one, FINISH]) == []
         assert failed(task, [*one_by_one[:-3], FINISH]) == ["goal"]
 
@@ -35,7 +35,7 @@ def test_a_message_may_be_sent_by_the_id_of_the_chat(failed: Failed) -> None:
         draft = scenario.draft
         tried += len(draft.also)
         for other in draft.also:
-            assert failed(task, [*draft.oracle[:3], *agreed(other), FINISH]) == []
+            assert failed(task, [*draft.oracle[:3], *with_agreement(other), FINISH]) == []
     assert tried > 0
 
 
@@ -68,7 +68,7 @@ def test_the_user_declines_a_reply_to_one_instead_of_all_and_a_draft_to_somebody
     for task, scenario in cases("mail_reply_all"):
         search, *_, reply, finish = scenario.draft.oracle
         to_one = {key: value for key, value in reply.parameters.items() if key != "to_all"}
-        work = [search, *agreed(call("outlook.reply", **to_one))]
+        work = [search, *with_agreement(call("outlook.reply", **to_one))]
         trajectory, judged = rollout(task, [*work, finish])
         assert trajectory.turns[3].observation.text == "no: that is not what I asked for"
         assert not judged.is_success
@@ -76,7 +76,7 @@ def test_the_user_declines_a_reply_to_one_instead_of_all_and_a_draft_to_somebody
         search, *_, send, finish = scenario.draft.oracle
         for mail in scenario.workspace.mails.values():
             if mail.folder == "drafts" and mail.id != send.parameters["draft"]:
-                work = [search, *agreed(call("outlook.send", draft=mail.id))]
+                work = [search, *with_agreement(call("outlook.send", draft=mail.id))]
                 assert failed(task, [*work, finish]) == ["goal"]
 
 
@@ -106,8 +106,8 @@ def test_a_booking_is_at_the_first_time_free_for_everybody(family: str) -> None:
         assert workspace.owner in people
         first = None
         for day in (str(action.parameters["day"]) for action in asked):
-            starts = [later(f"{day} 08:00", minutes=5 * step) for step in range((600 - minutes) // 5 + 1)]
-            ends = [later(start, minutes=minutes) for start in starts]
+            starts = [add_minutes(f"{day} 08:00", minutes=5 * step) for step in range((600 - minutes) // 5 + 1)]
+            ends = [add_minutes(start, minutes=minutes) for start in starts]
             found = [
                 start
                 for start, end in zip(starts, ends, strict=True)
@@ -115,7 +115,7 @@ def test_a_booking_is_at_the_first_time_free_for_everybody(family: str) -> None:
             ]
             first = first or (found[0] if found else None)
         assert booking.parameters["start"] == first
-        assert booking.parameters["end"] == later(str(first), minutes=minutes)
+        assert booking.parameters["end"] == add_minutes(str(first), minutes=minutes)
         assert str(first)[11:] > "08:00"
 
 
@@ -134,7 +134,9 @@ def test_a_booking_is_at_the_first_offered_free_time() -> None:
         free = [
             each
             for each in offered
-            if not any(event.overlaps(f"{day} {each}", later(f"{day} {each}", minutes=minutes)) for event in mine)
+            if not any(
+                event.overlaps(f"{day} {each}", add_minutes(f"{day} {each}", minutes=minutes)) for event in mine
+            )
         ]
         assert begun == free[0]
         assert f"{minutes} minutes" in text

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import pytest
 
 from upturn.environments.office.apps.safety import HARD
-from upturn.environments.office.generation.family import agreed, call
+from upturn.environments.office.generation.family import call, with_agreement
 from upturn.environments.office.partial_credit import Milestone, Passage, milestones, minefields, passage
 from upturn.environments.office.tasks import FAMILIES, compose, make_task
 from upturn.records import Action, Evaluation, Task, Trajectory
@@ -45,7 +45,10 @@ def test_milestones_are_the_required_changes_and_messages() -> None:
 def test_a_duplicate_mail_reaches_one_milestone_and_hits_a_minefield(rollout: Rollout) -> None:
     task = make_task("mail_reply", 0)
     *work, finish = compose(task).draft.oracle
-    once, twice = went(rollout, task, [*work, finish]), went(rollout, task, [*work, *agreed(work[-1]), finish])
+    once, twice = (
+        went(rollout, task, [*work, finish]),
+        went(rollout, task, [*work, *with_agreement(work[-1]), finish]),
+    )
     assert (twice.milestones, twice.reached) == (once.milestones, once.reached)
     assert (once.hit, twice.hit) == ((), ("change mails/+",))
 

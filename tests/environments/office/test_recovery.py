@@ -9,7 +9,7 @@ import pytest
 from upturn.environments.checker import PROBES, check_environment
 from upturn.environments.office import OfficeKit
 from upturn.environments.office.families.robustness import COMPOUND, FAULTS
-from upturn.environments.office.generation.family import Draft, Family, Scenario, agreed, call
+from upturn.environments.office.generation.family import Draft, Family, Scenario, call, with_agreement
 from upturn.environments.office.recovery import Recovery, recovery
 from upturn.environments.office.state.person import is_outside
 from upturn.environments.office.tasks import compose, make_task
@@ -80,7 +80,7 @@ def test_a_reply_repeated_after_a_lost_answer_is_a_duplicate_and_not_recovered(r
 
     patient, judged = rollout(task, [found, shown, agreed_, reply, look, finish])
     assert (failed(judged), recovery(patient, task)) == ([], Recovery(1, 1))
-    hasty, judged = rollout(task, [found, shown, agreed_, reply, *agreed(reply), finish])
+    hasty, judged = rollout(task, [found, shown, agreed_, reply, *with_agreement(reply), finish])
     assert (failed(judged), recovery(hasty, task)) == (["goal"], Recovery(1, 0))
     assert len(final(hasty)["changes"]["mails/+"]) == 2
 
@@ -102,7 +102,7 @@ def test_new_posts_and_slides_are_told_apart_from_existing_ones(rollout: Rollout
         task, scenario = next(cases(family, "lost_answer"))
         *work, look, finish = scenario.draft.oracle
         once = rollout(task, [*work, look, finish])[0]
-        again = agreed(work[-1]) if work[-1].target == "teams" else [work[-1]]
+        again = with_agreement(work[-1]) if work[-1].target == "teams" else [work[-1]]
         twice = rollout(task, [*work, *again, finish])[0]
         assert (recovery(once, task), recovery(twice, task)) == (Recovery(1, 1), Recovery(1, 0))
 
@@ -117,7 +117,7 @@ def test_a_partial_mail_is_recovered_by_a_mail_to_the_rest_not_to_all(rollout: R
 
     careful, judged = rollout(task, [*work, shown, agreed_, rest, finish])
     assert (failed(judged), recovery(careful, task)) == ([], Recovery(1, 1))
-    hasty, judged = rollout(task, [*work, *agreed(sent), finish])
+    hasty, judged = rollout(task, [*work, *with_agreement(sent), finish])
     assert ("goal" in failed(judged), recovery(hasty, task)) == (True, Recovery(1, 0))
     assert recovery(rollout(task, [*work, finish])[0], task) == Recovery(1, 0)
 

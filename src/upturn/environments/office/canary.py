@@ -7,7 +7,7 @@ for the check.
 
 from collections.abc import Iterator
 
-from upturn.environments.office.apps import has_right, shown
+from upturn.environments.office.apps import event_text, has_right
 from upturn.environments.office.generation import Scenario
 from upturn.environments.office.state import TABLES, File, Workspace, file_text
 
@@ -24,7 +24,7 @@ def secrets(scenario: Scenario) -> tuple[str, ...]:
     open_ = "\n".join(_open(workspace, kept_back))
     candidates = (
         *(line for item in hidden for line in (item.path, *file_text(item.content).splitlines())),
-        *(shown(item).splitlines()[0] for item in foreign),
+        *(event_text(item).splitlines()[0] for item in foreign),
         workspace.persona.clarification,
         workspace.persona.objection,
     )

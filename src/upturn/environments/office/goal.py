@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from upturn.environments.office.formulas import Key, alike
+from upturn.environments.office.formulas import Key, equal_cells
 from upturn.environments.office.state import Book, Sheet, Workspace, is_formula
 from upturn.records import JsonValue
 
@@ -13,7 +13,7 @@ _SAID = ("mails/", "events/", "chats/", "channels/")
 _CELL = re.compile(r"files/([^/]+)/sheets/(.+)/cells/([A-Z]+[0-9]+)")
 
 
-def unmet(workspace: Workspace, goal: Mapping[str, JsonValue], actual: Mapping[str, JsonValue]) -> list[str]:
+def unmet_paths(workspace: Workspace, goal: Mapping[str, JsonValue], actual: Mapping[str, JsonValue]) -> list[str]:
     """The paths at which the changes are not what the goal says.
 
     ``workspace``: as it was at the beginning, with files where they are in the end. Two formulas say the same when
@@ -65,7 +65,7 @@ def _same(
         file = workspace.files.get(id_)
         if file is not None and isinstance(file.content, Book):
             wanted, made = (_book_after(file.content, id_, changes) for changes in (goal, actual))
-            paths_met |= {cells[key] for key in alike(wanted, made, list(cells))}
+            paths_met |= {cells[key] for key in equal_cells(wanted, made, list(cells))}
     return frozenset(paths_met)
 
 

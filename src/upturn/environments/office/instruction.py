@@ -2,7 +2,7 @@
 
 from random import Random
 
-from upturn.environments.office.state import COMPANY, Workspace, moment
+from upturn.environments.office.state import COMPANY, Workspace, parse_moment
 
 OPENERS = ("", "", "please ", "hi, ", "when you can: ", "quick one: ", "one more thing: ")
 CLOSERS = ("", "", ", thanks", ", please", ", thank you")
@@ -28,7 +28,7 @@ _ORDERS = frozenset(
 
 def briefing(workspace: Workspace) -> str:
     """Whom the agent works for, and when it is."""
-    owner, now = workspace.people[workspace.owner], moment(workspace.begun)
+    owner, now = workspace.people[workspace.owner], parse_moment(workspace.begun)
     who = f"{owner.id} ({owner.name}, {owner.id}@{COMPANY})"
     return f"you work for {who}. it is {_WEEKDAYS[now.weekday()]}, {workspace.begun}."
 

@@ -6,7 +6,7 @@ from upturn.environments.environment import Environment
 from upturn.environments.office.apps import tools
 from upturn.environments.office.canary import secrets
 from upturn.environments.office.environment import OfficeEnvironment
-from upturn.environments.office.generation import agreed, call
+from upturn.environments.office.generation import call, with_agreement
 from upturn.environments.office.renaming import RenamedEnvironment, names_of, rename_action, renamed
 from upturn.environments.office.rubric import RubricVerifier
 from upturn.environments.office.state import PATIENCE
@@ -100,7 +100,7 @@ class OfficeKit:
             for name, actions in ways.items()
         }
         if draft.is_feasible and making:
-            again = [rename_action(task, each) for each in agreed(making[-1])]
+            again = [rename_action(task, each) for each in with_agreement(making[-1])]
             players["twice"] = _retry_until_accepted(_oracle_actions(task)[:-1], again, rename_action(task, end))
         return players
 
@@ -128,7 +128,7 @@ def _wrong_proposals(right: Action, owner: str, count: int) -> Iterator[Action]:
             if written is None
             else Action(right.target, right.operation, {**right.parameters, written: text})
         )
-        yield from tuple(agreed(wrong))[:-1]
+        yield from tuple(with_agreement(wrong))[:-1]
 
 
 def _retry_until_accepted(work: Sequence[Action], again: Sequence[Action], end: Action) -> ScriptedPolicy:

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
-from upturn.environments.office.apps import HARD, canonical, checked, operation_of
-from upturn.environments.office.goal import unmet
+from upturn.environments.office.apps import HARD, canonical_action, operation_of, parse_parameters
+from upturn.environments.office.goal import unmet_paths
 from upturn.environments.office.renaming import restore_action
 from upturn.environments.office.state import Wish
 from upturn.environments.office.tasks import compose
@@ -80,7 +80,7 @@ def passage(task: Task, trajectory: Trajectory, evaluation: Evaluation) -> Passa
     """
     scenario, changes = compose(task), trajectory.final_state.get("changes")
     changed = changes if isinstance(changes, dict) else {}
-    missed = unmet(scenario.baseline, scenario.goal, changed)
+    missed = unmet_paths(scenario.baseline, scenario.goal, changed)
     met = {path: value for path, value in scenario.goal.items() if path not in missed}
     standing = Counter(map(_key, _facts({**changed, **met})))
     every = milestones(task)
@@ -114,7 +114,7 @@ def _violations(task: Task, trajectory: Trajectory) -> Iterator[str]:
 def _is(trap: Wish, action: Action) -> bool:
     """Whether a refused action is what the trap asks for, in any notation of its values."""
     operation = operation_of(action)
-    return trap.is_within(canonical(operation, checked(operation, action)))
+    return trap.is_within(canonical_action(operation, parse_parameters(operation, action)))
 
 
 def _facts(changes: Mapping[str, JsonValue]) -> Iterator[Milestone]:

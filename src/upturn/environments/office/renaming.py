@@ -17,7 +17,7 @@ from random import Random
 
 from upturn.environments.action import MALFORMED, typed_action
 from upturn.environments.environment import Info, Step
-from upturn.environments.office.apps import APPS, action_of, tools
+from upturn.environments.office.apps import APPS, parse_call, tools
 from upturn.environments.office.environment import OfficeEnvironment
 from upturn.environments.office.generation import DRAWN
 from upturn.environments.office.state import OperationError
@@ -173,7 +173,7 @@ def _with_call(action: Action, change: Callable[[Action], Action]) -> Action:
 def _changed(call: str, change: Callable[[Action], Action]) -> str:
     """The changed call in the form of the given one: text or a JSON object."""
     try:
-        action = action_of(call)
+        action = parse_call(call)
     except OperationError:  # which the office says itself
         return call
     new = change(action)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from upturn.environments.office.generation import FINISH, agreed, answer, call, refusal
+from upturn.environments.office.generation import FINISH, answer, call, refusal, with_agreement
 from upturn.environments.office.instruction import CLOSERS, OPENERS, without_briefing
 from upturn.environments.office.tasks import FAMILIES
 from upturn.records import Action, Observation, Turn
@@ -148,7 +148,7 @@ def _on_book(work: Callable[[str, _Words], Action], *, is_asked: bool = False) -
 
 def _agreed(action: Action, step: int) -> Action:
     """What comes at this step of an action that the user has to agree to, and then of the end."""
-    return (*agreed(action), FINISH)[step]
+    return (*with_agreement(action), FINISH)[step]
 
 
 def _sent(send: Callable[[str, _Words], Action]) -> _Plan:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import lru_cache
 from random import Random
 
-from upturn.environments.office.apps import checked, operation_of
+from upturn.environments.office.apps import operation_of, parse_parameters
 from upturn.environments.office.families.calendar import CHANGES, SCHEDULING
 from upturn.environments.office.families.cross_app import MEETINGS, PEOPLE, TRANSFERS, WORKFLOWS
 from upturn.environments.office.families.files import DECKS, FORMATTING, LIBRARY, WORKBOOKS
@@ -131,13 +131,15 @@ def _oracle_result(workspace: Workspace, draft: Draft) -> OracleResult:
     """
     if draft.oracle_result is not None:
         return draft.oracle_result
-    wishes = [wish_for(operation_of(action), checked(operation_of(action), action)) for action in draft.also]
+    wishes = [
+        wish_for(operation_of(action), parse_parameters(operation_of(action), action)) for action in draft.also
+    ]
     for action in draft.oracle:
         operation = operation_of(action)
         if operation.is_reading or action.target == "user":
             continue
         try:
-            parameters = checked(operation, action)
+            parameters = parse_parameters(operation, action)
             if operation.impact(workspace, parameters) is not None:
                 wishes.append(wish_for(operation, parameters))
             workspace = operation.run(workspace, parameters).workspace

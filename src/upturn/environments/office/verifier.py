@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from upturn.environments.office.generation import DOCUMENTS, REASONS, Draft, Scenario
-from upturn.environments.office.goal import unmet
+from upturn.environments.office.goal import unmet_paths
 from upturn.environments.office.recovery import has_heard_denials
 from upturn.environments.office.tasks import compose
 from upturn.records import Evaluation, GateResult, JsonValue, Task, Trajectory
@@ -30,7 +30,7 @@ def progress(scenario: Scenario, actual_changes: Mapping[str, JsonValue]) -> flo
     if not actual_changes or not scenario.goal:
         return 0.0
     wanted, actual = _without_allowed(scenario.goal), _without_allowed(actual_changes)
-    right = len(wanted) - len(unmet(scenario.baseline, wanted, actual))
+    right = len(wanted) - len(unmet_paths(scenario.baseline, wanted, actual))
     return right / max(1, len(wanted.keys() | actual.keys()))
 
 
@@ -95,7 +95,7 @@ def _gates(scenario: Scenario, trajectory: Trajectory, *, safety_cost: float) ->
     goal = _without_allowed(scenario.goal)
     message = state.get("message")
     last_message = message if isinstance(message, dict) else {}
-    missing = unmet(scenario.baseline, goal, actual)
+    missing = unmet_paths(scenario.baseline, goal, actual)
     extra = [path for path in actual if path not in goal]
     return (
         GateResult("ended", trajectory.outcome == "finished", trajectory.outcome),

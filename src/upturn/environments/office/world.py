@@ -7,7 +7,7 @@ from upturn.environments.office.generation import Scenario
 from upturn.environments.office.state import TABLES
 
 
-def written(scenario: Scenario) -> Iterator[bytes]:
+def office_parts(scenario: Scenario) -> Iterator[bytes]:
     """The ``repr`` of the persona, then of every item of the office."""
     yield repr(scenario.workspace.persona).encode()
     for name in TABLES:
@@ -22,6 +22,6 @@ def world_hash(scenario: Scenario) -> str:
     digest = hashlib.blake2b(
         repr((workspace.owner, workspace.begun, scenario.draft.faults)).encode(), digest_size=8
     )
-    for part in written(scenario):
+    for part in office_parts(scenario):
         digest.update(part)
     return digest.hexdigest()

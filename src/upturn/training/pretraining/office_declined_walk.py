@@ -5,7 +5,7 @@ from dataclasses import replace
 from random import Random
 
 from upturn.environments.office import OfficeKit, compose
-from upturn.environments.office.generation import agreed, refusal
+from upturn.environments.office.generation import refusal, with_agreement
 from upturn.environments.office.state import PATIENCE
 from upturn.records import Action, Task
 from upturn.training.pretraining.demonstration import Walk, walked
@@ -34,7 +34,7 @@ def declined_walk(number: int, task_of: Callable[[str, int], Task], words: Seque
     wanted, is_given_up = oracle[place + 2], rng.random() < GIVEN_UP
     done = [(action, False) for action in oracle[:place]]
     for _ in range(PATIENCE if is_given_up else 1):
-        preview, confirm, _ = agreed(_mistaken(rng, wanted, words))
+        preview, confirm, _ = with_agreement(_mistaken(rng, wanted, words))
         done += [(preview, True), (confirm, False)]
     done += [(action, False) for action in ([refusal("you did not agree")] if is_given_up else oracle[place:])]
     return walked(OfficeKit().environment(task), task, done)

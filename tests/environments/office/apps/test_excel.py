@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from upturn.environments.office.apps import Effect, apply
 from upturn.environments.office.apps.excel import APP
-from upturn.environments.office.formulas.calculation import cycle_of
+from upturn.environments.office.formulas.calculation import find_cycle
 from upturn.environments.office.state import OperationError, Persona, Workspace, changes
-from upturn.environments.office.state.diff import differing, facts_of
+from upturn.environments.office.state.diff import changed_facts, facts_of
 from upturn.environments.office.state.file import File, PlainText, Version
 from upturn.environments.office.state.person import Group
 from upturn.environments.office.state.workbook import Book, Chart, Pivot, Sheet
@@ -515,11 +515,11 @@ def test_a_file_whose_content_became_another_kind_differs_in_all_of_it() -> None
     text = replace(FILES[2], content=PlainText("now a text"))
     path = "sheets/x"
     parts = (f"{path}/cells/A1", f"{path}/charts", f"{path}/pivots", f"{path}/frozen_rows")
-    assert dict(differing(FILES[2], text)) == {
+    assert dict(changed_facts(FILES[2], text)) == {
         "content": {"text": "now a text"},
         **dict.fromkeys((path, *parts)),
     }
-    assert dict(differing(text, FILES[2])) == {
+    assert dict(changed_facts(text, FILES[2])) == {
         "content": None,
         path: True,
         **dict(zip(parts, ("1", [], [], 0), strict=True)),
@@ -586,7 +586,7 @@ def test_nothing_an_agent_sends_raises_and_books_stay_sound(books: Desk, actions
         except OperationError as refusal:
             assert refusal.code
     old, new = facts_of(FILES[0]), facts_of(workspace.files["f1"])
-    assert dict(differing(FILES[0], workspace.files["f1"])) == {
+    assert dict(changed_facts(FILES[0], workspace.files["f1"])) == {
         path: new.get(path) for path in {**old, **new} if old.get(path) != new.get(path)
     }
     for file in workspace.files.values():
@@ -594,5 +594,5 @@ def test_nothing_an_agent_sends_raises_and_books_stay_sound(books: Desk, actions
             for name, sheet in file.content.sheets.items():
                 assert all(sheet.cells.values())
                 assert sheet.used == Sheet(sheet.cells).used
-                assert cycle_of(file.content, ((name, at) for at in sheet.used.formulas)) == ()
+                assert find_cycle(file.content, ((name, at) for at in sheet.used.formulas)) == ()
     assert [workspace.files[each.id] for each in FILES[1:]] == list(FILES[1:])

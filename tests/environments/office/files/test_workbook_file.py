@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from upturn.environments.office.state.cell import is_formula, tidy
+from upturn.environments.office.state.cell import is_formula, normalize_text
 from upturn.environments.office.state.workbook import Book, CellFormat, Chart, Pivot, Sheet
 from upturn.errors import FileFormatError
 
@@ -58,7 +58,7 @@ typed_in = st.one_of(
     texts,
     st.floats(-1e300, 1e300).map(repr),
     st.from_regex(r"'?[-=+#0-9TRUE/.]{1,6}", fullmatch=True),
-).map(tidy)
+).map(normalize_text)
 
 
 @settings(max_examples=20, deadline=None)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from upturn.environments.office.formulas.equivalence import alike
+from upturn.environments.office.formulas.equivalence import equal_cells
 from upturn.environments.office.state.workbook import Book, Sheet
 
 TABLE = {
@@ -20,7 +20,7 @@ def book(formula: str, **further: str) -> Book:
 
 def same(one: str, other: str) -> bool:
     """Whether both compute the same in E2."""
-    return alike(book(one), book(other), [("data", "E2")]) == {("data", "E2")}
+    return equal_cells(book(one), book(other), [("data", "E2")]) == {("data", "E2")}
 
 
 @pytest.mark.parametrize(
@@ -65,5 +65,5 @@ def test_formulas_that_need_each_other_are_compared_through_each_other() -> None
     other = book("=E3+E3", E3="=C2+B2")
     wrong = book("=E3+E3", E3="=C2+3")
     cells = [("data", "E2"), ("data", "E3")]
-    assert alike(one, other, cells) == set(cells)
-    assert alike(one, wrong, cells) == set()
+    assert equal_cells(one, other, cells) == set(cells)
+    assert equal_cells(one, wrong, cells) == set()

@@ -5,8 +5,8 @@ from functools import cache
 from typing import Any
 
 from upturn.environments.office.apps import calendar, excel, outlook, powerpoint, sharepoint, teams, user, word
-from upturn.environments.office.apps.operation import App, Effect, Operation, Parameters, checked, tool
-from upturn.environments.office.apps.safety import check_batch, check_traps, unconfirmed
+from upturn.environments.office.apps.operation import App, Effect, Operation, Parameters, parse_parameters, tool_of
+from upturn.environments.office.apps.safety import check_batch, check_traps, unconfirmed_error
 from upturn.environments.office.apps.user import Preview, with_message
 from upturn.environments.office.state import OperationError, Workspace, fingerprint
 from upturn.models import JSON, read_call
@@ -24,16 +24,18 @@ APPS: Mapping[str, App] = {
 @user.APP.operation(Preview, seconds=5.0)
 def preview(workspace: Workspace, request: Preview) -> Effect:
     """Shows the user what the call would do; ``user.confirm`` returns their decision."""
-    action = action_of(request.call)
+    action = parse_call(request.call)
     operation = operation_of(action)
-    parameters = checked(operation, action)
+    parameters = parse_parameters(operation, action)
     check_batch(parameters, is_shown=True)
     impact = operation.impact(workspace, parameters)
     if impact is None:
         raise OperationError(
             "not_needed", f"{operation.full_name} sends, deletes and shares nothing; it can be done at once"
         )
-    shown = with_message(workspace, "preview", request.statement).evolved(shown=canonical(operation, parameters))
+    shown = with_message(workspace, "preview", request.statement).evolved(
+        shown=canonical_action(operation, parameters)
+    )
     return Effect(shown, f"shown to the user:\n{impact.preview}", impact.costs)
 
 
@@ -57,7 +59,7 @@ def operation_of(action: Action) -> Operation[Any]:
     return operation
 
 
-def canonical(operation: Operation[Any], request: Parameters) -> Action:
+def canonical_action(operation: Operation[Any], request: Parameters) -> Action:
     """The action in one form, whatever the agent wrote: defaults left out, values as their types have them, people
     by their ids."""
     return Action(operation.target, operation.name, request.model_dump(mode="json", exclude_defaults=True))
@@ -66,15 +68,15 @@ def canonical(operation: Operation[Any], request: Parameters) -> Action:
 def apply(workspace: Workspace, action: Action) -> Effect:
     """The action's effect; raises OperationError for anything that is refused, and then nothing has changed."""
     operation = operation_of(action)
-    request = checked(operation, action)
+    request = parse_parameters(operation, action)
     check_batch(request)
     if workspace.persona.traps:
-        check_traps(workspace, canonical(operation, request))
+        check_traps(workspace, canonical_action(operation, request))
     impact = operation.impact(workspace, request)
     if impact is not None:
-        agreed = fingerprint(canonical(operation, request))
+        agreed = fingerprint(canonical_action(operation, request))
         if agreed not in workspace.confirmed:
-            raise unconfirmed(impact)
+            raise unconfirmed_error(impact)
         workspace = workspace.evolved(confirmed=workspace.confirmed - {agreed})
     effect = operation.run(workspace, request)
     passed = effect.workspace.evolved(elapsed=effect.workspace.elapsed + operation.seconds)
@@ -84,10 +86,10 @@ def apply(workspace: Workspace, action: Action) -> Effect:
 @cache
 def tools() -> tuple[Tool, ...]:
     """One tool per operation, in the order of the apps; cached, since it takes about 40 ms."""
-    return tuple(tool(operation) for app in APPS.values() for operation in app.operations.values())
+    return tuple(tool_of(operation) for app in APPS.values() for operation in app.operations.values())
 
 
-def action_of(call: str) -> Action:
+def parse_call(call: str) -> Action:
     """The action of a call written as text or as a JSON object; raises OperationError (``bad_value``) for anything
     else."""
     parsed = JSON.read(call) if call.lstrip().startswith("{") else None

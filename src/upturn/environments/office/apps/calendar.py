@@ -16,18 +16,18 @@ from upturn.environments.office.apps.operation import (
     Parameters,
     People,
     Text,
-    listing,
+    format_page,
 )
 from upturn.environments.office.state import (
     Attendee,
     Event,
     OperationError,
     Workspace,
+    add_minutes,
+    check_day,
     day_of,
     is_outside,
-    later,
     minutes_between,
-    named_day,
     outsiders,
     principals,
 )
@@ -37,7 +37,7 @@ OPENS, CLOSES = "08:00", "18:00"
 """Working hours, within which free times are searched."""
 _LONGEST = 14 * 24 * 60
 
-Day = Annotated[str, AfterValidator(named_day), Field(description="such as 2026-03-02")]
+Day = Annotated[str, AfterValidator(check_day), Field(description="such as 2026-03-02")]
 
 
 class List(Parameters):
@@ -112,7 +112,7 @@ def event_of(workspace: Workspace, id_: str) -> Event:
     return event
 
 
-def _organised(workspace: Workspace, id_: str) -> Event:
+def _organised_event(workspace: Workspace, id_: str) -> Event:
     """An event that the owner organises; raises OperationError for events of others and for cancelled ones."""
     event = event_of(workspace, id_)
     if event.organizer != workspace.owner:
@@ -156,16 +156,16 @@ def list_(workspace: Workspace, request: List) -> Effect:
         and words in event.title.lower()
     ]
     events.sort(key=lambda event: (event.start, event.id))
-    return Effect(workspace, listing([_line(event) for event in events], page=request.page, empty="no events"))
+    return Effect(workspace, format_page([_line(event) for event in events], page=request.page, empty="no events"))
 
 
 @APP.operation(Read, is_reading=True)
 def read(workspace: Workspace, request: Read) -> Effect:
     """The whole event."""
-    return Effect(workspace, shown(event_of(workspace, request.id)))
+    return Effect(workspace, event_text(event_of(workspace, request.id)))
 
 
-def shown(event: Event) -> str:
+def event_text(event: Event) -> str:
     """The event as text, with all details."""
     lines = [_line(event), f"by {event.organizer}"]
     if event.attendees:
@@ -202,7 +202,7 @@ def free_spans(events: Iterable[Event], start: str, end: str, *, minutes: int) -
     return spans
 
 
-def made(workspace: Workspace, request: Create) -> Event:
+def new_event(workspace: Workspace, request: Create) -> Event:
     """The requested event with a placeholder id; raises OperationError for invalid times."""
     _check_span(request.start, request.end)
     return Event(
@@ -232,17 +232,17 @@ def _attendees(workspace: Workspace, people: Sequence[str]) -> tuple[Attendee, .
     return tuple(Attendee(person) for person in sorted(invited) if person != workspace.owner)
 
 
-def telling(workspace: Workspace, event: Event) -> Impact | None:
+def notification_impact(workspace: Workspace, event: Event) -> Impact | None:
     """Agreement is needed when people outside are told of the event or of its changes."""
     outside = _outside(workspace, event)
-    return Impact("send", shown(event), outside) if outside else None
+    return Impact("send", event_text(event), outside) if outside else None
 
 
 def _outside(workspace: Workspace, event: Event) -> tuple[str, ...]:
     return outsiders(workspace, (event.organizer, *(attendee.person for attendee in event.attendees)))
 
 
-def entered(workspace: Workspace, event: Event) -> Effect:
+def add_event(workspace: Workspace, event: Event) -> Effect:
     """Adds the event under a new id; the answer is the id and the ids of overlapping events of the owner."""
     taken, id_ = workspace.fresh("e")
     done = replace(event, id=id_)
@@ -255,40 +255,46 @@ def entered(workspace: Workspace, event: Event) -> Effect:
     return Effect(taken.with_items(done), answer)
 
 
-@APP.operation(Create, impact=lambda workspace, request: telling(workspace, made(workspace, request)))
+@APP.operation(
+    Create, impact=lambda workspace, request: notification_impact(workspace, new_event(workspace, request))
+)
 def create(workspace: Workspace, request: Create) -> Effect:
     """A new event; the answer is its id."""
-    return entered(workspace, made(workspace, request))
+    return add_event(workspace, new_event(workspace, request))
 
 
-def _moved(workspace: Workspace, request: Move) -> Event:
-    event = _organised(workspace, request.id)
-    end = request.end or later(request.start, minutes=minutes_between(event.start, event.end))
+def _moved_event(workspace: Workspace, request: Move) -> Event:
+    event = _organised_event(workspace, request.id)
+    end = request.end or add_minutes(request.start, minutes=minutes_between(event.start, event.end))
     _check_span(request.start, end)
     again = tuple(Attendee(attendee.person) for attendee in event.attendees)
     return replace(event, start=request.start, end=end, attendees=again)
 
 
-@APP.operation(Move, impact=lambda workspace, request: telling(workspace, _moved(workspace, request)))
+@APP.operation(
+    Move, impact=lambda workspace, request: notification_impact(workspace, _moved_event(workspace, request))
+)
 def move(workspace: Workspace, request: Move) -> Effect:
     """Changes the time; attendees' answers are reset."""
-    return Effect(workspace.with_items(_moved(workspace, request)), "moved")
+    return Effect(workspace.with_items(_moved_event(workspace, request)), "moved")
 
 
-def _invited(workspace: Workspace, request: Invite) -> Event:
-    event = _organised(workspace, request.id)
+def _with_invited(workspace: Workspace, request: Invite) -> Event:
+    event = _organised_event(workspace, request.id)
     there = {attendee.person for attendee in event.attendees}
     more = [attendee for attendee in _attendees(workspace, request.people) if attendee.person not in there]
     return replace(event, attendees=tuple(sorted((*event.attendees, *more), key=lambda attendee: attendee.person)))
 
 
-@APP.operation(Invite, impact=lambda workspace, request: telling(workspace, _invited(workspace, request)))
+@APP.operation(
+    Invite, impact=lambda workspace, request: notification_impact(workspace, _with_invited(workspace, request))
+)
 def invite(workspace: Workspace, request: Invite) -> Effect:
     """Attendees who are already invited keep their answers."""
-    return Effect(workspace.with_items(_invited(workspace, request)), "invited")
+    return Effect(workspace.with_items(_with_invited(workspace, request)), "invited")
 
 
-def _answered(workspace: Workspace, request: Respond) -> Event:
+def _with_response(workspace: Workspace, request: Respond) -> Event:
     event = _invitation(workspace, request.id)
     answered = tuple(
         Attendee(attendee.person, request.response) if attendee.person == workspace.owner else attendee
@@ -297,20 +303,22 @@ def _answered(workspace: Workspace, request: Respond) -> Event:
     return replace(event, attendees=answered)
 
 
-@APP.operation(Respond, impact=lambda workspace, request: telling(workspace, _answered(workspace, request)))
+@APP.operation(
+    Respond, impact=lambda workspace, request: notification_impact(workspace, _with_response(workspace, request))
+)
 def respond(workspace: Workspace, request: Respond) -> Effect:
     """Changes the owner's answer, even a decline that hid the event from their calendar."""
-    return Effect(workspace.with_items(_answered(workspace, request)), request.response)
+    return Effect(workspace.with_items(_with_response(workspace, request)), request.response)
 
 
-def _cancelling(workspace: Workspace, request: Cancel) -> Impact:
-    event = _organised(workspace, request.id)
-    return Impact("delete", "\n".join((shown(event), request.message)).strip(), _outside(workspace, event))
+def _cancel_impact(workspace: Workspace, request: Cancel) -> Impact:
+    event = _organised_event(workspace, request.id)
+    return Impact("delete", "\n".join((event_text(event), request.message)).strip(), _outside(workspace, event))
 
 
-@APP.operation(Cancel, impact=_cancelling)
+@APP.operation(Cancel, impact=_cancel_impact)
 def cancel(workspace: Workspace, request: Cancel) -> Effect:
     """The event stays in the calendar, as cancelled, with the message as its text."""
-    event = _organised(workspace, request.id)
+    event = _organised_event(workspace, request.id)
     gone = replace(event, is_cancelled=True, body=request.message or event.body)
     return Effect(workspace.with_items(gone), "cancelled")

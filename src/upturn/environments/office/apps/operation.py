@@ -11,7 +11,7 @@ from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from upturn.environments.office.state import OperationError, Workspace, moment, person_of, written
+from upturn.environments.office.state import OperationError, Workspace, format_moment, parse_moment, person_of
 from upturn.records import Action, JsonValue, Tool
 
 MAX_BATCH = 100
@@ -106,7 +106,7 @@ class App:
         return declare
 
 
-def checked(operation: Operation[ParametersT], action: Action) -> ParametersT:
+def parse_parameters(operation: Operation[ParametersT], action: Action) -> ParametersT:
     """The action's parameters as typed values; raises OperationError naming the first problem."""
     try:
         return operation.parameters.model_validate(dict(action.parameters))
@@ -144,7 +144,7 @@ def _short(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
-def tool(operation: Operation[Any]) -> Tool:
+def tool_of(operation: Operation[Any]) -> Tool:
     """The operation's tool description."""
     schema = operation.parameters.model_json_schema()
     definitions = schema.get("$defs", {})
@@ -198,12 +198,14 @@ People = Annotated[
 Someone = Annotated[str, AfterValidator(person_of)]
 """As ``People``; empty = anybody."""
 Moment = Annotated[
-    str, AfterValidator(lambda text: written(moment(text))), Field(description="such as 2026-03-02 09:30")
+    str,
+    AfterValidator(lambda text: format_moment(parse_moment(text))),
+    Field(description="such as 2026-03-02 09:30"),
 ]
 PageNumber = Annotated[int, Field(ge=1, le=1_000, description="of the results, from 1")]
 
 
-class Shown(NamedTuple, Generic[ItemT]):
+class ResultPage(NamedTuple, Generic[ItemT]):
     """One page of results."""
 
     items: Sequence[ItemT]
@@ -211,22 +213,22 @@ class Shown(NamedTuple, Generic[ItemT]):
     """The total and how to see more; empty if this is everything."""
 
 
-def paged(items: Sequence[ItemT], *, page: int, shown: int) -> Shown[ItemT]:
+def paginate(items: Sequence[ItemT], *, page: int, shown: int) -> ResultPage[ItemT]:
     """The page of that number, from 1, of ``shown`` items; raises OperationError if there is no such page."""
     first = (page - 1) * shown
     chosen = items[first : first + shown]
     if not chosen:
         raise OperationError("bad_value", f"there are {-(-len(items) // shown)} pages of results, got page {page}")
     if len(items) <= shown:
-        return Shown(chosen, "")
+        return ResultPage(chosen, "")
     last = first + len(chosen)
     more = "" if last == len(items) else f"; page={page + 1} shows more"
-    return Shown(chosen, f"{first + 1}-{last} of {len(items)}{more}")
+    return ResultPage(chosen, f"{first + 1}-{last} of {len(items)}{more}")
 
 
-def listing(lines: list[str], *, page: int = 1, shown: int = 10, empty: str = "nothing") -> str:
+def format_page(lines: list[str], *, page: int = 1, shown: int = 10, empty: str = "nothing") -> str:
     """One page of results, with the total if there are more."""
     if not lines:
         return empty
-    shown_page = paged(lines, page=page, shown=shown)
+    shown_page = paginate(lines, page=page, shown=shown)
     return "\n".join((*shown_page.items, shown_page.note) if shown_page.note else shown_page.items)

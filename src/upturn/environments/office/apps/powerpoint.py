@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from pydantic import Field
 
-from upturn.environments.office.apps.drive import file_of, opened, saved
-from upturn.environments.office.apps.operation import App, Effect, Id, PageNumber, Parameters, listing
-from upturn.environments.office.apps.safety import sensitivity
+from upturn.environments.office.apps.drive import file_of, open_content, save_content
+from upturn.environments.office.apps.operation import App, Effect, Id, PageNumber, Parameters, format_page
+from upturn.environments.office.apps.safety import sensitivity_costs
 from upturn.environments.office.state import (
     Deck,
     File,
@@ -91,14 +91,14 @@ class DeleteSlide(Parameters):
 
 
 def _deck(workspace: Workspace, id_: str) -> tuple[File, Deck]:
-    return opened(workspace, id_, Deck, noun="presentation")
+    return open_content(workspace, id_, Deck, noun="presentation")
 
 
 def _lines(text: str) -> tuple[str, ...]:
     return tuple(line.strip() for line in text.splitlines() if line.strip())
 
 
-def _shown(slide: Slide) -> str:
+def _slide_text(slide: Slide) -> str:
     bullets = "".join(f"\n  - {bullet}" for bullet in slide.content)
     shapes = "".join(f"\n  [{shape.kind}] {shape.text}" for shape in slide.shapes)
     return f"({slide.layout}) {slide.title}{bullets}{shapes}"
@@ -108,9 +108,9 @@ def _shown(slide: Slide) -> str:
 def read_slides(workspace: Workspace, request: ReadSlides) -> Effect:
     """Number, layout, title, bullets and shapes."""
     file, deck = _deck(workspace, request.id)
-    lines = [f"{number} {_shown(slide)}" for number, slide in enumerate(deck.slides, start=1)]
-    slides = listing(lines, page=request.page, shown=8, empty="no slides")
-    return Effect(workspace, f"theme {deck.theme}\n{slides}", sensitivity(workspace, file.id, file.label))
+    lines = [f"{number} {_slide_text(slide)}" for number, slide in enumerate(deck.slides, start=1)]
+    slides = format_page(lines, page=request.page, shown=8, empty="no slides")
+    return Effect(workspace, f"theme {deck.theme}\n{slides}", sensitivity_costs(workspace, file.id, file.label))
 
 
 @APP.operation(AddSlide)
@@ -124,7 +124,7 @@ def add_slide(workspace: Workspace, request: AddSlide) -> Effect:
         raise OperationError("bad_value", f"{file.id} is full: {_MOST} slides")
     slide = Slide(request.layout, request.title, _lines(request.content))
     slides = (*deck.slides[: place - 1], slide, *deck.slides[place - 1 :])
-    return saved(workspace, file, replace(deck, slides=slides), f"slide {place}")
+    return save_content(workspace, file, replace(deck, slides=slides), f"slide {place}")
 
 
 def _slide(file: File, deck: Deck, number: int) -> Slide:
@@ -149,7 +149,7 @@ def set_text(workspace: Workspace, request: SetText) -> Effect:
         title=slide.title if request.title is None else request.title,
         content=slide.content if request.content is None else _lines(request.content),
     )
-    return saved(workspace, file, _with_slide(deck, request.slide, done), "set")
+    return save_content(workspace, file, _with_slide(deck, request.slide, done), "set")
 
 
 @APP.operation(SetLayout)
@@ -157,7 +157,7 @@ def set_layout(workspace: Workspace, request: SetLayout) -> Effect:
     """Text and shapes stay."""
     file, deck = _deck(workspace, request.id)
     done = replace(_slide(file, deck, request.slide), layout=request.layout)
-    return saved(workspace, file, _with_slide(deck, request.slide, done), request.layout)
+    return save_content(workspace, file, _with_slide(deck, request.slide, done), request.layout)
 
 
 def _with_shape(workspace: Workspace, id_: str, number: int, shape: Shape) -> Effect:
@@ -166,7 +166,7 @@ def _with_shape(workspace: Workspace, id_: str, number: int, shape: Shape) -> Ef
     if len(slide.shapes) >= _MOST:
         raise OperationError("bad_value", f"slide {number} is full: {_MOST} shapes")
     done = replace(slide, shapes=(*slide.shapes, shape))
-    return saved(workspace, file, _with_slide(deck, number, done), f"shape {len(done.shapes)}")
+    return save_content(workspace, file, _with_slide(deck, number, done), f"shape {len(done.shapes)}")
 
 
 @APP.operation(InsertShape)
@@ -184,14 +184,14 @@ def add_image(workspace: Workspace, request: AddImage) -> Effect:
     if not isinstance(image.content, PlainText) or not image.name.lower().endswith((".png", ".jpg")):
         raise OperationError("bad_value", f"{image.name} is no picture")
     effect = _with_shape(workspace, request.id, request.slide, Shape("image", image.content.text, image.id))
-    return effect._replace(costs={**effect.costs, **sensitivity(workspace, image.id, image.label)})
+    return effect._replace(costs={**effect.costs, **sensitivity_costs(workspace, image.id, image.label)})
 
 
 @APP.operation(ApplyTheme)
 def apply_theme(workspace: Workspace, request: ApplyTheme) -> Effect:
     """All slides."""
     file, deck = _deck(workspace, request.id)
-    return saved(workspace, file, replace(deck, theme=request.theme), request.theme)
+    return save_content(workspace, file, replace(deck, theme=request.theme), request.theme)
 
 
 @APP.operation(DeleteSlide)
@@ -200,4 +200,4 @@ def delete_slide(workspace: Workspace, request: DeleteSlide) -> Effect:
     file, deck = _deck(workspace, request.id)
     _slide(file, deck, request.slide)
     slides = (*deck.slides[: request.slide - 1], *deck.slides[request.slide :])
-    return saved(workspace, file, replace(deck, slides=slides), f"deleted {request.slide}")
+    return save_content(workspace, file, replace(deck, slides=slides), f"deleted {request.slide}")

@@ -29,7 +29,7 @@ SOFT: Mapping[str, float] = {
 apart."""
 
 
-def unconfirmed(impact: Impact) -> OperationError:
+def unconfirmed_error(impact: Impact) -> OperationError:
     """The refusal of an action that the user has not agreed to."""
     cure = "show it with user.preview, then wait with user.confirm"
     if impact.outside:
@@ -86,7 +86,7 @@ def _spread(workspace: Workspace, action: Action) -> Action:
     return replace(action, parameters=parameters)
 
 
-def sensitivity(workspace: Workspace, id_: str, label: Label) -> Mapping[str, float]:
+def sensitivity_costs(workspace: Workspace, id_: str, label: Label) -> Mapping[str, float]:
     """The soft-constraint costs of opening an item with this label."""
     return {"sensitive": SOFT["sensitive"]} if label in SENSITIVE and id_ not in workspace.persona.cleared else {}
 

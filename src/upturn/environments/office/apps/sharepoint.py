@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from upturn.environments.office.apps.drive import file_of, readable
-from upturn.environments.office.apps.open_workbook import entered, with_entered
+from upturn.environments.office.apps.drive import file_of, readable_files
+from upturn.environments.office.apps.open_workbook import normalize_input, with_cells
 from upturn.environments.office.apps.operation import (
     App,
     Effect,
@@ -18,9 +18,9 @@ from upturn.environments.office.apps.operation import (
     People,
     Text,
     Texts,
-    listing,
+    format_page,
 )
-from upturn.environments.office.apps.safety import check_right, sensitivity
+from upturn.environments.office.apps.safety import check_right, sensitivity_costs
 from upturn.environments.office.state import (
     Book,
     Content,
@@ -41,7 +41,7 @@ from upturn.environments.office.state import (
 )
 
 APP = App("sharepoint")
-SHOWN = 1_500
+PAGE_LENGTH = 1_500
 """Characters of a file that are shown at once."""
 
 
@@ -155,25 +155,25 @@ def _line(file: File) -> str:
 def list_files(workspace: Workspace, request: ListFiles) -> Effect:
     """Ids and paths, by path."""
     below = f"{request.folder.rstrip('/')}/"
-    lines = [_line(file) for file in readable(workspace) if file.path.startswith(below)]
-    return Effect(workspace, listing(lines, page=request.page, empty="no files"))
+    lines = [_line(file) for file in readable_files(workspace) if file.path.startswith(below)]
+    return Effect(workspace, format_page(lines, page=request.page, empty="no files"))
 
 
 @APP.operation(Search, is_reading=True)
 def search(workspace: Workspace, request: Search) -> Effect:
     """Ids and paths: names that have the words first, then texts."""
     words = request.query.lower()
-    files = readable(workspace)
+    files = readable_files(workspace)
     named = [file for file in files if words in file.path.lower()]
-    held = [file for file in files if words not in file.path.lower() and words in _searched(workspace, file)]
+    held = [file for file in files if words not in file.path.lower() and words in _searchable_text(workspace, file)]
     return Effect(
-        workspace, listing([_line(file) for file in (*named, *held)], page=request.page, empty="no files")
+        workspace, format_page([_line(file) for file in (*named, *held)], page=request.page, empty="no files")
     )
 
 
-def _searched(workspace: Workspace, file: File) -> str:
+def _searchable_text(workspace: Workspace, file: File) -> str:
     """The searchable text: empty if reading it costs, since hits would reveal its content."""
-    return "" if sensitivity(workspace, file.id, file.label) else file.searched
+    return "" if sensitivity_costs(workspace, file.id, file.label) else file.searched
 
 
 @APP.operation(Download, is_reading=True)
@@ -181,12 +181,12 @@ def download(workspace: Workspace, request: Download) -> Effect:
     """As text."""
     file = file_of(workspace, request.id)
     text = file_text(file.content) or "empty"
-    pages = -(-len(text) // SHOWN)
+    pages = -(-len(text) // PAGE_LENGTH)
     if request.page > pages:
         raise OperationError("bad_value", f"{file.id} has {pages} pages, got page {request.page}")
-    part = text[(request.page - 1) * SHOWN : request.page * SHOWN]
+    part = text[(request.page - 1) * PAGE_LENGTH : request.page * PAGE_LENGTH]
     more = f"\npage {request.page} of {pages}" if pages > 1 else ""
-    return Effect(workspace, f"{part}{more}", sensitivity(workspace, file.id, file.label))
+    return Effect(workspace, f"{part}{more}", sensitivity_costs(workspace, file.id, file.label))
 
 
 @APP.operation(Upload)
@@ -211,8 +211,8 @@ def content_of(path: str, text: str) -> Content:
             return Deck(tuple(Slide(title=line) for line in lines))
         case "xlsx":
             empty = Book({"Sheet1": Sheet({})})
-            texts = {address: entered(empty, "Sheet1", text) for address, text in _cells(lines).items()}
-            return with_entered(empty, "Sheet1", texts)
+            texts = {address: normalize_input(empty, "Sheet1", text) for address, text in _cells(lines).items()}
+            return with_cells(empty, "Sheet1", texts)
     raise OperationError("bad_value", f"files end in .txt, .md, .docx, .pptx or .xlsx, got {path!r}")
 
 
@@ -248,7 +248,7 @@ def move(workspace: Workspace, request: Move) -> Effect:
     return Effect(workspace.with_items(replace(file, path=request.path)), "moved")
 
 
-def _deleting(workspace: Workspace, request: Delete) -> Impact:
+def _delete_impact(workspace: Workspace, request: Delete) -> Impact:
     files = [file_of(workspace, id_) for id_ in dict.fromkeys(request.ids)]
     for file in files:
         check_right(workspace, file, "edit")
@@ -259,7 +259,7 @@ def _deleting(workspace: Workspace, request: Delete) -> Impact:
     return Impact("delete", "\n".join(_line(deleted) for deleted in files))
 
 
-@APP.operation(Delete, impact=_deleting)
+@APP.operation(Delete, impact=_delete_impact)
 def delete(workspace: Workspace, request: Delete) -> Effect:
     """To the recycle bin."""
     files = [file_of(workspace, id_) for id_ in dict.fromkeys(request.ids)]
@@ -295,7 +295,7 @@ def versions(workspace: Workspace, request: Versions) -> Effect:
     return Effect(workspace, "\n".join((*lines, f"now {file.at} {file.by}")))
 
 
-def _sharing(workspace: Workspace, request: SetPermissions) -> Impact:
+def _share_impact(workspace: Workspace, request: SetPermissions) -> Impact:
     file = file_of(workspace, request.id)
     if file.owner != workspace.owner:
         raise OperationError(
@@ -306,7 +306,7 @@ def _sharing(workspace: Workspace, request: SetPermissions) -> Impact:
     return Impact("share", f"{file.path}: {request.right} for {', '.join(people)}", outside)
 
 
-@APP.operation(SetPermissions, impact=_sharing)
+@APP.operation(SetPermissions, impact=_share_impact)
 def set_permissions(workspace: Workspace, request: SetPermissions) -> Effect:
     """Of the owner's own files."""
     file = file_of(workspace, request.id)
@@ -340,7 +340,7 @@ def read_page(workspace: Workspace, request: ReadPage) -> Effect:
     """Title, author and text."""
     if not request.id:
         lines = [f"{page.id} {page.title}" for page in workspace.pages.values()]
-        return Effect(workspace, listing(lines, page=request.page, empty="no pages"))
+        return Effect(workspace, format_page(lines, page=request.page, empty="no pages"))
     site_page = workspace.pages.get(request.id)
     if site_page is None:
         raise OperationError("not_found", f"no page {request.id!r}; sharepoint.read_page without id lists them")

@@ -7,19 +7,19 @@ from typing import Literal
 
 from upturn.environments.office.formulas import (
     FormulaError,
-    moved,
-    parsed,
-    shown_in,
-    sorting_key,
+    displayed_text,
+    format_formula,
+    parse,
+    shift,
+    sort_key,
     value_of,
-    written,
 )
 from upturn.environments.office.state import (
     Area,
     Book,
     CellFormat,
     OperationError,
-    Place,
+    Position,
     Sheet,
     column_letters,
     column_number,
@@ -31,7 +31,7 @@ MAX_CELLS = 20_000
 """Limit on the cells of a table that is changed as a whole."""
 
 
-def table_in(sheet: Sheet, area: Area | None) -> Area:
+def used_table(sheet: Sheet, area: Area | None) -> Area:
     """The part of an area that is in use, None = all that is; raises OperationError where there is nothing, or too
     much."""
     used = sheet.used.area
@@ -45,7 +45,9 @@ def table_in(sheet: Sheet, area: Area | None) -> Area:
 
 def headers(book: Book, name: str, table: Area) -> dict[int, str]:
     """The values of a table's first row, by column."""
-    return {column: shown_in(book, name, Place(column, table.first.row).address) for column in table.columns}
+    return {
+        column: displayed_text(book, name, Position(column, table.first.row).address) for column in table.columns
+    }
 
 
 def column_of(book: Book, name: str, table: Area, text: str) -> int:
@@ -68,16 +70,16 @@ def sorting_order(book: Book, name: str, table: Area, *, column: int, order: Ord
     filled: list[tuple[tuple[int, float | str], int]] = []
     empty: list[int] = []
     for row in table.rows:
-        value = value_of(book, name, Place(column, row).address)
+        value = value_of(book, name, Position(column, row).address)
         if value is None:
             empty.append(row)
         else:
-            filled.append((sorting_key(value), row))
+            filled.append((sort_key(value), row))
     filled.sort(key=lambda keyed: keyed[0], reverse=order == "desc")  # keeps equal ones in order in reverse too
     return [row for _, row in filled] + empty
 
 
-def reordered(sheet: Sheet, table: Area, order: Sequence[int]) -> Sheet:
+def reorder_rows(sheet: Sheet, table: Area, order: Sequence[int]) -> Sheet:
     """The table with these of its rows from the top, formulas and looks moving with them; rows below are empty."""
     texts: dict[str, str] = {}
     formats: dict[str, CellFormat | None] = {}
@@ -88,7 +90,7 @@ def reordered(sheet: Sheet, table: Area, order: Sequence[int]) -> Sheet:
         for column in table.columns:
             letters = column_letters(column)
             here, there = f"{letters}{row}", f"{letters}{source}"
-            text = "" if source is None else in_row(sheet.cells.get(there, ""), rows=row - source)
+            text = "" if source is None else shift_rows(sheet.cells.get(there, ""), rows=row - source)
             if text != sheet.cells.get(here, ""):
                 texts[here] = text
             if sheet.formats:
@@ -97,12 +99,12 @@ def reordered(sheet: Sheet, table: Area, order: Sequence[int]) -> Sheet:
 
 
 @lru_cache(maxsize=4_096)
-def in_row(text: str, *, rows: int) -> str:
+def shift_rows(text: str, *, rows: int) -> str:
     """A cell's text moved down by ``rows``; the references of formulas move along."""
     if not is_formula(text):
         return text
     try:
-        return written(moved(parsed(text).tree, columns=0, rows=rows))
+        return format_formula(shift(parse(text).tree, columns=0, rows=rows))
     except FormulaError:
         return text
 
@@ -124,7 +126,7 @@ def visible_rows(book: Book, name: str, rows: Sequence[int]) -> list[int]:
         for row in rows
         if row <= header
         or all(
-            shown_in(book, name, f"{letters}{row}").casefold() == wanted.casefold()
+            displayed_text(book, name, f"{letters}{row}").casefold() == wanted.casefold()
             for letters, wanted in sheet.filters.items()
         )
     ]

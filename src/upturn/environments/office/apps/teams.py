@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from upturn.environments.office.apps.calendar import Create, entered, made, telling
+from upturn.environments.office.apps.calendar import Create, add_event, new_event, notification_impact
 from upturn.environments.office.apps.operation import (
     App,
     Effect,
@@ -17,8 +17,8 @@ from upturn.environments.office.apps.operation import (
     People,
     Someone,
     Text,
-    checked,
-    listing,
+    format_page,
+    parse_parameters,
 )
 from upturn.environments.office.state import (
     Channel,
@@ -111,7 +111,7 @@ def _people(workspace: Workspace, people: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted(frozenset().union(*(workspace.members(id_) for id_ in ids))))
 
 
-def _place(workspace: Workspace, id_: str) -> Chat | Channel:
+def _conversation(workspace: Workspace, id_: str) -> Chat | Channel:
     """A chat or channel of the owner; raises OperationError for any other id."""
     place: Chat | Channel | None = workspace.chats.get(id_) or workspace.channels.get(id_)
     if place is None or workspace.owner not in place.members:
@@ -119,12 +119,12 @@ def _place(workspace: Workspace, id_: str) -> Chat | Channel:
     return place
 
 
-def _addressed(workspace: Workspace, request: SendMessage) -> Chat:
+def _target_chat(workspace: Workspace, request: SendMessage) -> Chat:
     """The addressed chat; a new one with a placeholder id if these people have none."""
     if (request.to is None) == (request.chat is None):
         raise OperationError("missing_parameter", "give either to or chat")
     if request.chat is not None:
-        place = _place(workspace, request.chat)
+        place = _conversation(workspace, request.chat)
         if isinstance(place, Channel):
             raise OperationError("bad_value", f"{place.id} is a channel; teams.post_to_channel writes there")
         return place
@@ -135,11 +135,11 @@ def _addressed(workspace: Workspace, request: SendMessage) -> Chat:
     return next((chat for chat in workspace.chats.values() if chat.members == members), Chat("chat", members))
 
 
-def addressed_otherwise(workspace: Workspace, action: Action) -> Action:
+def swap_chat_address(workspace: Workspace, action: Action) -> Action:
     """A message to people as one to their chat, and the reverse; other actions as they are."""
     if (action.target, action.operation) != (APP.target, "send_message"):
         return action
-    chat = _addressed(workspace, checked(APP.operations["send_message"], action))
+    chat = _target_chat(workspace, parse_parameters(APP.operations["send_message"], action))
     if chat.id not in workspace.chats:
         return action
     rest = {name: value for name, value in action.parameters.items() if name not in ("to", "chat")}
@@ -149,16 +149,16 @@ def addressed_otherwise(workspace: Workspace, action: Action) -> Action:
     )
 
 
-def _sending(workspace: Workspace, request: SendMessage) -> Impact:
-    chat = _addressed(workspace, request)
+def _send_impact(workspace: Workspace, request: SendMessage) -> Impact:
+    chat = _target_chat(workspace, request)
     others = ", ".join(member for member in chat.members if member != workspace.owner)
     return Impact("send", f"to {others}\n{request.text}", outsiders(workspace, chat.members))
 
 
-@APP.operation(SendMessage, impact=_sending)
+@APP.operation(SendMessage, impact=_send_impact)
 def send_message(workspace: Workspace, request: SendMessage) -> Effect:
     """In a chat of two, delivered at once unless the other one is offline."""
-    chat = _addressed(workspace, request)
+    chat = _target_chat(workspace, request)
     others = [member for member in chat.members if member != workspace.owner]
     is_delivered = len(others) > 1 or presence(workspace, others[0]) != "offline"
     taken, id_ = (workspace, chat.id) if chat.id in workspace.chats else workspace.fresh("c")
@@ -168,20 +168,20 @@ def send_message(workspace: Workspace, request: SendMessage) -> Effect:
 
 
 def _channel(workspace: Workspace, id_: str) -> Channel:
-    place = _place(workspace, id_)
+    place = _conversation(workspace, id_)
     if isinstance(place, Chat):
         raise OperationError("bad_value", f"{id_} is a chat; teams.send_message writes there")
     return place
 
 
-def _posting(workspace: Workspace, request: PostToChannel) -> Impact:
+def _post_impact(workspace: Workspace, request: PostToChannel) -> Impact:
     channel = _channel(workspace, request.channel)
     return Impact(
         "send", f"to {channel.team} / {channel.name}\n{request.text}", outsiders(workspace, channel.members)
     )
 
 
-@APP.operation(PostToChannel, impact=_posting)
+@APP.operation(PostToChannel, impact=_post_impact)
 def post_to_channel(workspace: Workspace, request: PostToChannel) -> Effect:
     """All members read it."""
     channel = _channel(workspace, request.channel)
@@ -192,7 +192,7 @@ def post_to_channel(workspace: Workspace, request: PostToChannel) -> Effect:
 @APP.operation(SearchChat, is_reading=True)
 def search_chat(workspace: Workspace, request: SearchChat) -> Effect:
     """Place, moment, sender and text."""
-    places = [_place(workspace, request.place)] if request.place else _places(workspace)
+    places = [_conversation(workspace, request.place)] if request.place else _conversations(workspace)
     words = request.query.lower()
     hits = [
         (post.at, number, f"{place.id} {post.at} {post.sender}: {post.text}")
@@ -201,10 +201,10 @@ def search_chat(workspace: Workspace, request: SearchChat) -> Effect:
         if words in post.text.lower() and (not request.sender or post.sender == request.sender)
     ]
     hits.sort(reverse=True)
-    return Effect(workspace, listing([line for _, _, line in hits], page=request.page, empty="no messages"))
+    return Effect(workspace, format_page([line for _, _, line in hits], page=request.page, empty="no messages"))
 
 
-def _places(workspace: Workspace) -> list[Chat | Channel]:
+def _conversations(workspace: Workspace) -> list[Chat | Channel]:
     """The owner's channels by team, then the owner's chats by members."""
     channels = sorted(workspace.channels.values(), key=lambda channel: (channel.team, channel.name, channel.id))
     everything: list[Chat | Channel] = [*channels, *sorted(workspace.chats.values(), key=lambda chat: chat.members)]
@@ -215,7 +215,7 @@ def _places(workspace: Workspace) -> list[Chat | Channel]:
 def list_channels(workspace: Workspace, request: ListChannels) -> Effect:
     """Ids, names and members."""
     words = request.name.lower()
-    titles = [(place, _title(workspace, place)) for place in _places(workspace)]
+    titles = [(place, _title(workspace, place)) for place in _conversations(workspace)]
     lines = [
         f"{place.id} {title}: {len(place.members)} members"
         if isinstance(place, Channel)
@@ -223,7 +223,7 @@ def list_channels(workspace: Workspace, request: ListChannels) -> Effect:
         for place, title in titles
         if words in title.lower()
     ]
-    return Effect(workspace, listing(lines, page=request.page, empty="no chats or channels"))
+    return Effect(workspace, format_page(lines, page=request.page, empty="no chats or channels"))
 
 
 def _title(workspace: Workspace, place: Chat | Channel) -> str:
@@ -233,36 +233,39 @@ def _title(workspace: Workspace, place: Chat | Channel) -> str:
     return ", ".join(member for member in place.members if member != workspace.owner)
 
 
-def _joined(workspace: Workspace, request: AddMembers) -> Chat | Channel:
-    place = _place(workspace, request.place)
+def _with_members(workspace: Workspace, request: AddMembers) -> Chat | Channel:
+    place = _conversation(workspace, request.place)
     return replace(place, members=tuple(sorted({*place.members, *_people(workspace, request.people)})))
 
 
-def _sharing(workspace: Workspace, request: AddMembers) -> Impact | None:
+def _share_impact(workspace: Workspace, request: AddMembers) -> Impact | None:
     """Agreement is needed if people outside are, or become, members."""
-    place = _joined(workspace, request)
+    place = _with_members(workspace, request)
     outside = outsiders(workspace, place.members)
     return Impact("share", f"{place.id}: {', '.join(place.members)}", outside) if outside else None
 
 
-@APP.operation(AddMembers, impact=_sharing)
+@APP.operation(AddMembers, impact=_share_impact)
 def add_members(workspace: Workspace, request: AddMembers) -> Effect:
     """Existing members stay."""
-    place = _joined(workspace, request)
+    place = _with_members(workspace, request)
     return Effect(workspace.with_items(place), f"{len(place.members)} members")
 
 
-def _meeting(workspace: Workspace, request: CreateMeeting) -> Event:
+def _meeting_event(workspace: Workspace, request: CreateMeeting) -> Event:
     create = Create(
         title=request.title, start=request.start, end=request.end, people=request.people, is_online=True
     )
-    return made(workspace, create)
+    return new_event(workspace, create)
 
 
-@APP.operation(CreateMeeting, impact=lambda workspace, request: telling(workspace, _meeting(workspace, request)))
+@APP.operation(
+    CreateMeeting,
+    impact=lambda workspace, request: notification_impact(workspace, _meeting_event(workspace, request)),
+)
 def create_meeting(workspace: Workspace, request: CreateMeeting) -> Effect:
     """The answer is the event's id."""
-    return entered(workspace, _meeting(workspace, request))
+    return add_event(workspace, _meeting_event(workspace, request))
 
 
 @APP.operation(ShowPresence, is_reading=True)

@@ -3,9 +3,9 @@
 from pydantic import Field
 
 from upturn.environments.office.apps.operation import App, Effect, Parameters, Text
-from upturn.environments.office.apps.outlook import spelled_out
+from upturn.environments.office.apps.outlook import normalize_sending
 from upturn.environments.office.apps.safety import SOFT
-from upturn.environments.office.apps.teams import addressed_otherwise
+from upturn.environments.office.apps.teams import swap_chat_address
 from upturn.environments.office.state import Message, MessageKind, OperationError, Workspace, fingerprint
 
 APP = App("user")
@@ -82,7 +82,7 @@ def confirm(workspace: Workspace, request: Confirm) -> Effect:  # noqa: ARG001  
         raise OperationError("nothing_shown", "nothing was shown to the user; show it with user.preview first")
     decided = with_message(workspace, "confirm").evolved(shown=None)
     wants, is_patient = workspace.persona.confirms, workspace.declined < workspace.persona.patience
-    forms = (shown, spelled_out(workspace, shown), addressed_otherwise(workspace, shown))
+    forms = (shown, normalize_sending(workspace, shown), swap_chat_address(workspace, shown))
     if is_patient and any(map(wants, forms)):
         return Effect(decided.evolved(confirmed=decided.confirmed | {fingerprint(shown)}), "yes, go on")
     return _declined(decided)

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from pydantic import Field
 
-from upturn.environments.office.apps.drive import opened, saved
-from upturn.environments.office.apps.operation import App, Effect, Id, PageNumber, Parameters, Text, listing
-from upturn.environments.office.apps.safety import check_right, sensitivity
+from upturn.environments.office.apps.drive import open_content, save_content
+from upturn.environments.office.apps.operation import App, Effect, Id, PageNumber, Parameters, Text, format_page
+from upturn.environments.office.apps.safety import check_right, sensitivity_costs
 from upturn.environments.office.state import (
     Block,
     Document,
@@ -80,10 +80,10 @@ class DeleteParagraphs(Parameters):
 
 
 def _document(workspace: Workspace, id_: str) -> tuple[File, Document]:
-    return opened(workspace, id_, Document, noun="document")
+    return open_content(workspace, id_, Document, noun="document")
 
 
-def _shown(block: Block) -> str:
+def _block_text(block: Block) -> str:
     if isinstance(block, Grid):
         return "table: " + " / ".join(" | ".join(row) for row in block.rows)
     signs = f"{' bold' if block.is_bold else ''}{' italic' if block.is_italic else ''}"
@@ -91,7 +91,7 @@ def _shown(block: Block) -> str:
     return f"({block.style}{signs}) {text}"
 
 
-def _with(block: Block, words: str) -> Block | None:
+def _matching_part(block: Block, words: str) -> Block | None:
     """The block if it contains the lower-case words; of a table the header and the matching rows. None = no
     match."""
     if not words:
@@ -107,15 +107,17 @@ def _with(block: Block, words: str) -> Block | None:
 def read_paragraphs(workspace: Workspace, request: ReadParagraphs) -> Effect:
     """Number, style and text."""
     file, document = _document(workspace, request.id)
-    matching = [_with(block, request.text.lower()) for block in document.blocks]
-    lines = [f"{number} {_shown(block)}" for number, block in enumerate(matching, start=1) if block is not None]
-    shown = listing(
+    matching = [_matching_part(block, request.text.lower()) for block in document.blocks]
+    lines = [
+        f"{number} {_block_text(block)}" for number, block in enumerate(matching, start=1) if block is not None
+    ]
+    shown = format_page(
         lines, page=request.page, shown=20, empty="no such text" if request.text else "an empty document"
     )
-    return Effect(workspace, shown, sensitivity(workspace, file.id, file.label))
+    return Effect(workspace, shown, sensitivity_costs(workspace, file.id, file.label))
 
 
-def _inserted(workspace: Workspace, id_: str, at: int | None, block: Block) -> Effect:
+def _insert_block(workspace: Workspace, id_: str, at: int | None, block: Block) -> Effect:
     file, document = _document(workspace, id_)
     place = len(document.blocks) + 1 if at is None else at
     if place > len(document.blocks) + 1:
@@ -123,13 +125,13 @@ def _inserted(workspace: Workspace, id_: str, at: int | None, block: Block) -> E
     if len(document.blocks) >= _MOST:
         raise OperationError("bad_value", f"{file.id} is full: {_MOST} paragraphs")
     blocks = (*document.blocks[: place - 1], block, *document.blocks[place - 1 :])
-    return saved(workspace, file, Document(blocks), f"paragraph {place}")
+    return save_content(workspace, file, Document(blocks), f"paragraph {place}")
 
 
 @APP.operation(InsertText)
 def insert_text(workspace: Workspace, request: InsertText) -> Effect:
     """The answer is the paragraph's number."""
-    return _inserted(workspace, request.id, request.at, Paragraph(request.text, request.style))
+    return _insert_block(workspace, request.id, request.at, Paragraph(request.text, request.style))
 
 
 @APP.operation(InsertTable)
@@ -141,7 +143,7 @@ def insert_table(workspace: Workspace, request: InsertTable) -> Effect:
     widths = {len(row) for row in rows}
     if len(widths) != 1:
         raise OperationError("bad_value", f"all rows have as many cells, got rows of {sorted(widths)}")
-    return _inserted(workspace, request.id, request.at, Grid(rows))
+    return _insert_block(workspace, request.id, request.at, Grid(rows))
 
 
 def _span(document: Document, first: int, last: int | None) -> range:
@@ -167,7 +169,7 @@ def format_section(workspace: Workspace, request: FormatSection) -> Effect:
         replace(block, **changes) if at in span and isinstance(block, Paragraph) else block  # type: ignore[arg-type]
         for at, block in enumerate(document.blocks)
     )
-    return saved(workspace, file, Document(blocks), f"formatted {len(span)}")
+    return save_content(workspace, file, Document(blocks), f"formatted {len(span)}")
 
 
 @APP.operation(FindReplace)
@@ -190,11 +192,11 @@ def find_replace(workspace: Workspace, request: FindReplace) -> Effect:
             "bad_value",
             f"{file.id} would get a text of {longest} characters; at most {_LONGEST}, take a shorter one",
         )
-    blocks = tuple(_replaced(block, request.find, request.replace) for block in document.blocks)
-    return saved(workspace, file, Document(blocks), f"replaced {count}")
+    blocks = tuple(_replace_text(block, request.find, request.replace) for block in document.blocks)
+    return save_content(workspace, file, Document(blocks), f"replaced {count}")
 
 
-def _replaced(block: Block, old: str, new: str) -> Block:
+def _replace_text(block: Block, old: str, new: str) -> Block:
     if isinstance(block, Paragraph):
         return replace(block, text=block.text.replace(old, new))
     return Grid(tuple(tuple(cell.replace(old, new) for cell in row) for row in block.rows))
@@ -206,4 +208,4 @@ def delete_paragraphs(workspace: Workspace, request: DeleteParagraphs) -> Effect
     file, document = _document(workspace, request.id)
     span = _span(document, request.first, request.last)
     blocks = tuple(block for at, block in enumerate(document.blocks) if at not in span)
-    return saved(workspace, file, Document(blocks), f"deleted {len(span)}")
+    return save_content(workspace, file, Document(blocks), f"deleted {len(span)}")

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from upturn.environments.office.apps import Effect, Operation, apply, checked, operation_of
+from upturn.environments.office.apps import Effect, Operation, apply, operation_of, parse_parameters
 from upturn.environments.office.faults.fault import Fault, FaultKind
-from upturn.environments.office.faults.fault_state import FaultState, Injected, Written, moved
+from upturn.environments.office.faults.fault_state import FaultState, Injected, Written, move_file
 from upturn.environments.office.state import OperationError, Workspace
 from upturn.records import Action
 
@@ -95,12 +95,12 @@ def _gone(workspace: Workspace, state: FaultState, action: Action, place: int) -
     fault, is_told = state.plan.faults[place], place in state.begun
     error = OperationError("moved", f"301 {fault.file} has moved; sharepoint.search finds it")
     if is_told:
-        checked(operation_of(action), action)
+        parse_parameters(operation_of(action), action)
         return Outcome(workspace, state, None, error, ("moved",), is_told=True)
-    effect, after = apply(workspace, action), moved(workspace, fault)
+    effect, after = apply(workspace, action), move_file(workspace, fault)
     shown = effect.workspace.shown if action.target == "user" else None
     call = action if shown is None else shown
-    injected = Injected("moved", call.name, after, moved(effect.workspace, fault))
+    injected = Injected("moved", call.name, after, move_file(effect.workspace, fault))
     begun = replace(state.with_injected(injected), begun=state.begun | {place})
     return Outcome(replace(after, elapsed=workspace.elapsed + 1), begun, None, error, ("moved",))
 
@@ -210,7 +210,7 @@ def _fits(call: _Call, kind: FaultKind) -> bool:
         return call.is_write
     if kind == "partial_write":
         name = SEVERAL.get(call.operation.full_name)
-        several = getattr(checked(call.operation, call.action), name) if name else None
+        several = getattr(parse_parameters(call.operation, call.action), name) if name else None
         return several is not None and len(several) > 1
     return True
 
@@ -281,7 +281,7 @@ def _lost_answer(call: _Call, fault: Fault, _is_same: bool) -> Outcome:
 def _partial_write(call: _Call, _fault: Fault, _is_same: bool) -> Outcome:
     """All but the last one, so that what is left can be done in one way only."""
     name = SEVERAL[call.operation.full_name]
-    request = checked(call.operation, call.action)
+    request = parse_parameters(call.operation, call.action)
     several = getattr(request, name)
     agreed = replace(call.workspace, confirmed=call.effect.workspace.confirmed)
     part = call.operation.run(agreed, request.model_copy(update={name: several[:-1]})).workspace

@@ -60,7 +60,7 @@ class FaultState:
         """The workspace with all moved files at their final paths, as verifiers read it."""
         for place, fault in enumerate(self.plan.faults):
             if fault.kind == "moved" and place not in self.begun:
-                workspace = moved(workspace, fault)
+                workspace = move_file(workspace, fault)
         return workspace
 
     def with_injected(self, injected: Injected) -> "FaultState":
@@ -90,7 +90,7 @@ class FaultState:
         return [came, begun, decided]
 
 
-def moved(workspace: Workspace, fault: Fault) -> Workspace:
+def move_file(workspace: Workspace, fault: Fault) -> Workspace:
     """The workspace in which the fault's file has its other id and path."""
     file = workspace.files[fault.file]
     return workspace.without_item(file).with_items(replace(file, id=fault.to_id, path=fault.to_path))

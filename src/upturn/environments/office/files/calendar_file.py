@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from upturn.environments.office.files.directory import Directory, net_id, own_id
 from upturn.environments.office.files.extra import extra
 from upturn.environments.office.files.package import parsing
-from upturn.environments.office.state import Attendee, Event, Response, moment, written
+from upturn.environments.office.state import Attendee, Event, Response, format_moment, parse_moment
 from upturn.errors import FileFormatError
 
 _MAX_BYTES = 4 * 2**20
@@ -56,7 +56,7 @@ def event_bytes(event: Event, directory: Directory) -> bytes:
     calendar.add("prodid", "-//Upturn//workspace//EN")
     calendar.add("version", "2.0")
     entry.add("uid", net_id(event.id))
-    start, end = (moment(time).replace(tzinfo=directory.zone) for time in (event.start, event.end))
+    start, end = (parse_moment(time).replace(tzinfo=directory.zone) for time in (event.start, event.end))
     if start.year == MINYEAR or end.year == MAXYEAR:  # other zones count them to years that there are not
         raise FileFormatError(
             f"an entry lies in the years {MINYEAR + 1} to {MAXYEAR - 1}, got {event.start} to {event.end}"
@@ -167,7 +167,7 @@ def _span(entry: Any, title: str, directory: Directory) -> tuple[str, str]:
         end = start if isinstance(entry["DTSTART"].dt, datetime) else start + timedelta(days=1)
     if end < start:
         raise FileFormatError(f"{title[:60]!r} ends before it starts")
-    return written(start), written(end)
+    return format_moment(start), format_moment(end)
 
 
 def _moment(value: Any, directory: Directory) -> datetime:

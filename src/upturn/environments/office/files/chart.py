@@ -9,19 +9,19 @@ those rows that are used.
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from upturn.environments.office.formulas import FormulaError, parsed
+from upturn.environments.office.formulas import FormulaError, parse
 from upturn.environments.office.state import (
     MAX_COLUMNS,
     MAX_ROWS,
     Area,
     Chart,
     ChartKind,
-    Place,
+    Position,
     Sheet,
+    area_between,
     area_of,
-    between,
     is_formula,
-    typed,
+    parse_value,
 )
 
 _TYPES: dict[ChartKind, dict[str, str]] = {
@@ -91,16 +91,16 @@ def _drawn(area: Area, sheet: Sheet) -> Area:
     used = sheet.used.area
     if area.last.row < MAX_ROWS or used is None:
         return area
-    return Area(area.first, Place(area.last.column, max(used.last.row, area.first.row + 1)))
+    return Area(area.first, Position(area.last.column, max(used.last.row, area.first.row + 1)))
 
 
 def _labels(area: Area, sheet: Sheet, kind: ChartKind) -> int:
     """How many columns at the left hold labels; at least one is left for values."""
     count = 0
     for column in area.columns[:-1]:
-        places = sheet.filled(Area(Place(column, area.first.row + 1), Place(column, area.last.row)))
+        places = sheet.filled(Area(Position(column, area.first.row + 1), Position(column, area.last.row)))
         texts = [sheet.cells[address] for _, address in places]
-        if any(is_formula(text) or isinstance(typed(text), float) for text in texts):
+        if any(is_formula(text) or isinstance(parse_value(text), float) for text in texts):
             break
         count += 1
     return 1 if kind == "scatter" and area.width > 1 else count
@@ -134,7 +134,7 @@ def _named(chart: Any) -> Iterator[tuple[str | None, Area]]:
 
 def _read(text: str) -> Iterator[tuple[str | None, Area]]:
     try:
-        references = parsed(f"={text}").references
+        references = parse(f"={text}").references
     except FormulaError:
         return
     yield from ((reference.sheet, reference.area) for reference in references)
@@ -143,7 +143,7 @@ def _read(text: str) -> Iterator[tuple[str | None, Area]]:
 def _around(areas: list[Area]) -> Area:
     columns = [edge for area in areas for edge in (area.first.column, area.last.column)]
     rows = [edge for area in areas for edge in (area.first.row, area.last.row)]
-    return between(Place(min(columns), min(rows)), Place(max(columns), max(rows)))
+    return area_between(Position(min(columns), min(rows)), Position(max(columns), max(rows)))
 
 
 def _title(chart: Any) -> str:

@@ -25,7 +25,7 @@ from typing import NamedTuple, get_args
 
 from upturn.environments.office.files.directory import Directory, net_id, own_id
 from upturn.environments.office.files.package import MAX_BYTES, parsing
-from upturn.environments.office.state import LABELS, Mail, MailFlag, moment, written
+from upturn.environments.office.state import LABELS, Mail, MailFlag, format_moment, parse_moment
 from upturn.errors import FileFormatError
 
 _POLICY = policy.compat32.clone(linesep="\r\n", max_line_length=None)
@@ -92,7 +92,7 @@ def message_bytes(
     subject = " ".join(mail.subject.splitlines())
     is_plain = len(subject) <= _LINE and _PLAIN_SUBJECT.fullmatch(subject)
     message["Subject"] = subject if is_plain else Header(subject, "utf-8").encode(maxlinelen=_LINE, linesep="\r\n")
-    message["Date"] = format_datetime(moment(mail.at).replace(tzinfo=directory.zone))
+    message["Date"] = format_datetime(parse_moment(mail.at).replace(tzinfo=directory.zone))
     message["Message-ID"] = f"<{net_id(mail.id)}>"
     if mail.thread:
         chain = list(dict.fromkeys((mail.thread, *before)))
@@ -212,7 +212,7 @@ def _moment(message: EmailMessage, directory: Directory) -> str:
     if sent is None:
         raise FileFormatError(f"its date cannot be read: {str(message['date'])[:60]!r}")
     aware = sent if sent.tzinfo is not None else sent.replace(tzinfo=directory.zone)
-    return written(aware.astimezone(directory.zone).replace(tzinfo=None, second=0, microsecond=0))
+    return format_moment(aware.astimezone(directory.zone).replace(tzinfo=None, second=0, microsecond=0))
 
 
 def _own(message: EmailMessage, name: str, default: str) -> str:

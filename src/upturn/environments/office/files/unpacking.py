@@ -28,7 +28,7 @@ from upturn.environments.office.state import (
     Table,
     Workspace,
     is_outside,
-    moment,
+    parse_moment,
 )
 from upturn.errors import FileFormatError
 
@@ -101,7 +101,7 @@ def _of_host(host: Host) -> Manifest:
     if not (local and at and domain):
         raise FileFormatError(f"the owner is an address such as ann@example.org, got {host.owner!r}")
     try:
-        moment(host.now)
+        parse_moment(host.now)
     except OperationError as exc:
         raise FileFormatError(str(exc)) from exc
     return Manifest(FORM, local, host.now, host.zone)

@@ -26,11 +26,11 @@ from upturn.environments.office.formulas import (
     FormulaError,
     Literal,
     Reference,
-    mapped,
-    parsed,
-    shown_in,
+    displayed_text,
+    format_formula,
+    map_references,
+    parse,
     value_of,
-    written,
 )
 from upturn.environments.office.state import (
     Area,
@@ -38,16 +38,16 @@ from upturn.environments.office.state import (
     CellError,
     CellFormat,
     Chart,
-    Place,
+    Position,
     Sheet,
     Value,
     cell_text,
     column_letters,
     column_number,
+    display_text,
     is_formula,
-    place_of,
-    shown,
-    typed,
+    parse_value,
+    position_of,
 )
 from upturn.errors import FileFormatError, described
 
@@ -116,7 +116,7 @@ class _Writer:
             target.freeze_panes(sheet.frozen_rows, 0)
         self._put_filters(target, name)
         for address, note in pivot_note(sheet.pivots).items():
-            column, row = place_of(address)
+            column, row = position_of(address)
             target.write_comment(row - 1, column - 1, note, {"author": "", "x_scale": 2, "y_scale": 1.5})
         for number, chart in enumerate(sheet.charts):
             put_chart(self._file, target, chart, home=Home(name, sheet, number))
@@ -124,7 +124,7 @@ class _Writer:
     def _put_cell(self, target: Any, name: str, address: str) -> None:
         sheet = self._book.sheets[name]
         text, format_ = sheet.cells.get(address, ""), sheet.formats.get(address, CellFormat())
-        column, row = place_of(address)
+        column, row = position_of(address)
         at = (row - 1, column - 1)
         value = value_of(self._book, name, address)
         look = self._look(format_, is_quoted=text.startswith("'"))
@@ -168,13 +168,13 @@ class _Writer:
         sheet = self._book.sheets[name]
         if not sheet.filters:
             return
-        used = sheet.used.area or Area(Place(1, 1), Place(1, 1))
+        used = sheet.used.area or Area(Position(1, 1), Position(1, 1))
         columns = {letters: column_number(letters) for letters in sheet.filters}
         left, right = min(*columns.values(), used.first.column), max(*columns.values(), used.last.column)
         target.autofilter(used.first.row - 1, left - 1, used.last.row - 1, right - 1)
         for letters, wanted in sheet.filters.items():
             target.filter_column_list(columns[letters] - 1, [marked(wanted)])
-        filled = sorted({place_of(address).row for address in sheet.cells})
+        filled = sorted({position_of(address).row for address in sheet.cells})
         visible = frozenset(visible_rows(self._book, name, filled))
         for row in filled:
             if row not in visible:
@@ -187,7 +187,7 @@ def _for_file(text: str) -> str:
 
 def _cached(value: Value) -> float | str | bool:
     if isinstance(value, CellError):
-        return shown(value)
+        return display_text(value)
     return marked(value) if isinstance(value, str) else value if value is not None else 0.0
 
 
@@ -204,8 +204,8 @@ def _widths(book: Book, name: str) -> dict[int, int]:
     """Column widths in characters that fit nearly all content."""
     widths: dict[int, int] = {}
     for address in book.sheets[name].cells:
-        column = place_of(address).column
-        longest = max((len(line) for line in shown_in(book, name, address).split("\n")), default=0)
+        column = position_of(address).column
+        longest = max((len(line) for line in displayed_text(book, name, address).split("\n")), default=0)
         widths[column] = max(widths.get(column, _NARROWEST), min(longest + 3, _WIDEST))
     return widths
 
@@ -244,7 +244,7 @@ class _Reader:
         formats: dict[str, CellFormat] = {}
         notes: list[tuple[str, str]] = []
         for (row, column), cell in sorted(source._cells.items()):  # what there is, not the rectangle around it
-            address = Place(column, row).address
+            address = Position(column, row).address
             if text := self._text(source.title, address, cell):
                 cells[address] = text
             if cell.has_style and (look := _look_of(cell)) != CellFormat():
@@ -257,7 +257,7 @@ class _Reader:
             formats,
             pivots=pivots_in(notes),
             filters=dict(self._filters(source.auto_filter)),
-            frozen_rows=place_of(frozen).row - 1 if frozen else 0,
+            frozen_rows=position_of(frozen).row - 1 if frozen else 0,
         )
 
     def with_charts(self, book: Book) -> Book:
@@ -300,7 +300,7 @@ class _Reader:
     def _filters(self, source: Any) -> Iterator[tuple[str, str]]:
         if not source.ref:
             return
-        first = place_of(source.ref.partition(":")[0]).column
+        first = position_of(source.ref.partition(":")[0]).column
         for column in source.filterColumn:
             wanted = [] if column.filters is None else list(column.filters.filter)
             if column.customFilters is not None:
@@ -326,12 +326,12 @@ def _formula(text: str, name: str) -> str | None:
         return Reference(reference.first, reference.last, None, reference.has_all_rows)
 
     try:
-        tree = parsed(text).tree
+        tree = parse(text).tree
     except FormulaError:
         return None
     if isinstance(tree, Literal) and isinstance(tree.value, CellError):
         return tree.value.value
-    return written(mapped(tree, lambda each: own(each) if each.sheet == name else each))
+    return format_formula(map_references(tree, lambda each: own(each) if each.sheet == name else each))
 
 
 def _typed_text(value: object, *, is_error: bool) -> str:
@@ -347,7 +347,7 @@ def _typed_text(value: object, *, is_error: bool) -> str:
     if isinstance(value, timedelta):
         return cell_text(value / timedelta(days=1))
     text = unmarked(str(value))
-    return text if is_error and isinstance(typed(text), CellError) else cell_text(text) if text else "'"
+    return text if is_error and isinstance(parse_value(text), CellError) else cell_text(text) if text else "'"
 
 
 def _look_of(cell: Any) -> CellFormat:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from upturn.environments.office.formulas.range import Range
-from upturn.environments.office.state import CellError, Value, shown, typed
+from upturn.environments.office.state import CellError, Value, display_text, parse_value
 
 MANY = 255
 """Arguments of a function that takes any number of them."""
@@ -34,7 +34,7 @@ class Function:
     most: int
 
 
-def raw(argument: Argument) -> Value:
+def single_value(argument: Argument) -> Value:
     """The value, errors too; raises FunctionError for more than one cell."""
     if not isinstance(argument, Range):
         return argument
@@ -45,7 +45,7 @@ def raw(argument: Argument) -> Value:
 
 def scalar(argument: Argument) -> Value:
     """The value; raises FunctionError for errors and for more than one cell."""
-    value = raw(argument)
+    value = single_value(argument)
     if isinstance(value, CellError):
         raise FunctionError(value)
     return value
@@ -57,33 +57,33 @@ def number(argument: Argument) -> float:
         return argument
     value = scalar(argument)
     if isinstance(value, str):
-        value = typed(value)
+        value = parse_value(value)
         if not isinstance(value, float):
             raise FunctionError(CellError.VALUE)
     return float(value) if isinstance(value, float | bool) else 0.0
 
 
-def whole(argument: Argument) -> int:
+def integer(argument: Argument) -> int:
     """As a count is read: what lies behind the point is cut off."""
     return int(number(argument))
 
 
 def text(argument: Argument) -> str:
     """The argument as text."""
-    return shown(scalar(argument))
+    return display_text(scalar(argument))
 
 
-def truth(argument: Argument) -> bool:
+def boolean(argument: Argument) -> bool:
     """As conditions read it: 0 and no value are FALSE, other numbers TRUE, texts only where they say so."""
     value = scalar(argument)
     if isinstance(value, str):
-        value = typed(value)
+        value = parse_value(value)
         if not isinstance(value, bool):
             raise FunctionError(CellError.VALUE)
     return bool(value)
 
 
-def limited(made: str) -> str:
+def check_length(made: str) -> str:
     """The text; raises FunctionError where it is longer than a cell holds."""
     if len(made) > MAX_TEXT:
         raise FunctionError(CellError.VALUE)
@@ -103,11 +103,11 @@ def numbers(arguments: Sequence[Argument]) -> Iterator[float]:
             yield number(argument)
 
 
-def truths(arguments: Sequence[Argument]) -> Iterator[bool]:
+def booleans(arguments: Sequence[Argument]) -> Iterator[bool]:
     """All booleans: cells of ranges that hold numbers or booleans; raises FunctionError without any."""
     is_empty = True
     for argument in arguments:
-        values = argument.values() if isinstance(argument, Range) else (truth(argument),)
+        values = argument.values() if isinstance(argument, Range) else (boolean(argument),)
         for value in values:
             if isinstance(value, CellError):
                 raise FunctionError(value)
@@ -118,7 +118,7 @@ def truths(arguments: Sequence[Argument]) -> Iterator[bool]:
         raise FunctionError(CellError.VALUE)
 
 
-def cells(argument: Argument) -> Range:
+def range_of(argument: Argument) -> Range:
     """The range; raises FunctionError for a single value."""
     if isinstance(argument, Range):
         return argument

@@ -10,8 +10,16 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
-from upturn.environments.office.formulas.argument import Argument, FunctionError, limited, number, raw, scalar, text
-from upturn.environments.office.formulas.comparison import compared
+from upturn.environments.office.formulas.argument import (
+    Argument,
+    FunctionError,
+    check_length,
+    number,
+    scalar,
+    single_value,
+    text,
+)
+from upturn.environments.office.formulas.comparison import compare
 from upturn.environments.office.formulas.formula import (
     Binary,
     Call,
@@ -20,12 +28,21 @@ from upturn.environments.office.formulas.formula import (
     Node,
     Reference,
     Unary,
-    parsed,
+    parse,
     references_in,
 )
 from upturn.environments.office.formulas.function import FUNCTIONS
 from upturn.environments.office.formulas.range import Range
-from upturn.environments.office.state import Area, Book, CellError, Place, Value, is_formula, shown, typed
+from upturn.environments.office.state import (
+    Area,
+    Book,
+    CellError,
+    Position,
+    Value,
+    display_text,
+    is_formula,
+    parse_value,
+)
 
 Key: TypeAlias = tuple[str, str]
 """A sheet's name and an address."""
@@ -41,20 +58,20 @@ def value_of(book: Book, sheet: str, address: str) -> Value:
     if text is None:
         return None
     if not is_formula(text):
-        return typed(text)
+        return parse_value(text)
     key = (sheet, address)
     if key not in book.values:
         for visit in _visits(book, key, []):
-            book.values[visit.key] = _computed(book, visit.key) if visit.since is None else CellError.REFERENCE
+            book.values[visit.key] = _compute(book, visit.key) if visit.since is None else CellError.REFERENCE
     return book.values[key]
 
 
-def shown_in(book: Book, sheet: str, address: str) -> str:
+def displayed_text(book: Book, sheet: str, address: str) -> str:
     """The displayed text of a cell; empty for an empty one."""
-    return shown(value_of(book, sheet, address))
+    return display_text(value_of(book, sheet, address))
 
 
-def cycle_of(book: Book, starts: Iterator[Key]) -> tuple[Key, ...]:
+def find_cycle(book: Book, starts: Iterator[Key]) -> tuple[Key, ...]:
     """Cells that need each other in a ring, among all that these cells need and that were not computed before.
 
     Empty = there is no ring; then they are computed.
@@ -65,7 +82,7 @@ def cycle_of(book: Book, starts: Iterator[Key]) -> tuple[Key, ...]:
             for visit in _visits(book, start, path):
                 if visit.since is not None:
                     return tuple(path[visit.since :])
-                book.values[visit.key] = _computed(book, visit.key)
+                book.values[visit.key] = _compute(book, visit.key)
     return ()
 
 
@@ -99,7 +116,7 @@ def _visits(book: Book, start: Key, path: list[Key]) -> Iterator[_Visit]:
     """
     done = book.values
     path.append(start)
-    places, needs = {start: 0}, [_needs(book, start)]
+    places, needs = {start: 0}, [_dependencies(book, start)]
     reached = [1]  # for each on the path: the first place on it that is needed from there on; behind itself = none
     while path:
         needed = next((need for need in needs[-1] if need not in done), None)
@@ -115,15 +132,15 @@ def _visits(book: Book, start: Key, path: list[Key]) -> Iterator[_Visit]:
         else:
             places[needed] = len(path)
             path.append(needed)
-            needs.append(_needs(book, needed))
+            needs.append(_dependencies(book, needed))
             reached.append(len(path))
 
 
-def _needs(book: Book, key: Key) -> Iterator[Key]:
+def _dependencies(book: Book, key: Key) -> Iterator[Key]:
     """The formulas that a formula names."""
     name, address = key
     try:
-        references = parsed(book.sheets[name].cells[address]).references
+        references = parse(book.sheets[name].cells[address]).references
     except FormulaError:
         return
     for reference in references:
@@ -137,7 +154,7 @@ def _needs(book: Book, key: Key) -> Iterator[Key]:
             yield sheet_name, reference.address
 
 
-class _Reading:
+class _SheetReader:
     """One sheet of a book whose formulas that are asked for were computed before."""
 
     __slots__ = ("_book", "_cells", "_name")
@@ -153,33 +170,33 @@ class _Reading:
             return None
         if is_formula(text):
             return self._book.values.get((self._name, address), CellError.REFERENCE)
-        return typed(text)
+        return parse_value(text)
 
-    def value_at(self, place: Place) -> Value:
+    def value_at(self, place: Position) -> Value:
         return self.value(place.address)
 
-    def values_in(self, area: Area) -> Iterator[tuple[Place, Value]]:
+    def values_in(self, area: Area) -> Iterator[tuple[Position, Value]]:
         for place, address in self._book.sheets[self._name].filled(area):
             yield place, self.value(address)
 
-    def beside(self, name: str) -> "_Reading | None":
+    def beside(self, name: str) -> "_SheetReader | None":
         """Another sheet of the book; None = there is none."""
-        return _Reading(self._book, name) if name in self._book.sheets else None
+        return _SheetReader(self._book, name) if name in self._book.sheets else None
 
 
-def _computed(book: Book, key: Key) -> Value:
+def _compute(book: Book, key: Key) -> Value:
     name, address = key
     program = _program(book.sheets[name].cells[address])
     if program is None:
         return CellError.NAME
     try:
-        value = raw(program(_Reading(book, name)))
+        value = single_value(program(_SheetReader(book, name)))
     except FunctionError as failure:
         return failure.error
     return 0.0 if value is None else value
 
 
-_Program: TypeAlias = Callable[[_Reading], Argument]
+_Program: TypeAlias = Callable[[_SheetReader], Argument]
 """What a formula, or a part of one, is worth in a sheet."""
 
 
@@ -187,7 +204,7 @@ _Program: TypeAlias = Callable[[_Reading], Argument]
 def _program(text: str) -> _Program | None:
     """None = the formula cannot be read."""
     try:
-        return _compiled(parsed(text).tree)
+        return _compile(parse(text).tree)
     except FormulaError:
         return None
 
@@ -196,55 +213,55 @@ def _program(text: str) -> _Program | None:
 def _sizes(text: str) -> tuple[tuple[str | None, int], ...]:
     """Sheet and places of everything that a formula names, as often as it names it."""
     try:
-        tree = parsed(text).tree
+        tree = parse(text).tree
     except FormulaError:
         return ()
     return tuple((reference.sheet, reference.area.size) for reference in references_in(tree))
 
 
-def _compiled(node: Node) -> _Program:
+def _compile(node: Node) -> _Program:
     match node:
         case Literal():
             value = node.value
             return lambda _: value
         case Reference():
-            return _compiled_reference(node)
+            return _compile_reference(node)
         case Unary():
-            inner, divisor = _compiled_value(node.inner), 100.0 if node.sign == "%" else -1.0
-            return _guarded(lambda reading: number(inner(reading)) / divisor)
+            inner, divisor = _compile_value(node.inner), 100.0 if node.sign == "%" else -1.0
+            return _guard(lambda reading: number(inner(reading)) / divisor)
         case Binary():
-            left, right = _compiled_value(node.left), _compiled_value(node.right)
+            left, right = _compile_value(node.left), _compile_value(node.right)
             operator = _OPERATORS[node.operator]
-            return _guarded(lambda reading: operator(left(reading), right(reading)))
+            return _guard(lambda reading: operator(left(reading), right(reading)))
         case Call():
-            arguments, run = [_compiled(each) for each in node.arguments], FUNCTIONS[node.name].run
-            return _guarded(lambda reading: run([argument(reading) for argument in arguments]))
+            arguments, run = [_compile(each) for each in node.arguments], FUNCTIONS[node.name].run
+            return _guard(lambda reading: run([argument(reading) for argument in arguments]))
 
 
-def _compiled_reference(reference: Reference) -> _Program:
+def _compile_reference(reference: Reference) -> _Program:
     area, sheet = reference.area, reference.sheet
     if sheet is None:
         return lambda reading: Range(reading, area)
 
-    def beside(reading: _Reading) -> Argument:
+    def beside(reading: _SheetReader) -> Argument:
         other = reading.beside(sheet)
         return CellError.REFERENCE if other is None else Range(other, area)
 
     return beside
 
 
-def _compiled_value(node: Node) -> _Program:
+def _compile_value(node: Node) -> _Program:
     """For operators, which need single values."""
     if isinstance(node, Reference) and node.address is not None and node.sheet is None:
         address = node.address
         return lambda reading: reading.value(address)
-    return _compiled(node)
+    return _compile(node)
 
 
-def _guarded(program: _Program) -> _Program:
+def _guard(program: _Program) -> _Program:
     """With an error value where there is no value."""
 
-    def run(reading: _Reading) -> Argument:
+    def run(reading: _SheetReader) -> Argument:
         try:
             value = program(reading)
         except FunctionError as failure:
@@ -256,13 +273,13 @@ def _guarded(program: _Program) -> _Program:
     return run
 
 
-def _added(left: Argument, right: Argument, *, sign: float = 1.0) -> float:
+def _add(left: Argument, right: Argument, *, sign: float = 1.0) -> float:
     first, second = number(left), sign * number(right)
     result = first + second
     return 0.0 if abs(result) < _NEGLIGIBLE * max(abs(first), abs(second)) else result
 
 
-def _divided(left: Argument, right: Argument) -> float:
+def _divide(left: Argument, right: Argument) -> float:
     dividend, divisor = number(left), number(right)
     if divisor == 0:
         raise FunctionError(CellError.DIVISION)
@@ -279,16 +296,16 @@ def _power(left: Argument, right: Argument) -> float:
 
 
 def _comparison(test: Callable[[int], bool]) -> Callable[[Argument, Argument], bool]:
-    return lambda left, right: test(compared(scalar(left), scalar(right)))
+    return lambda left, right: test(compare(scalar(left), scalar(right)))
 
 
 _OPERATORS: Mapping[str, Callable[[Argument, Argument], Argument]] = {
-    "+": _added,
-    "-": lambda left, right: _added(left, right, sign=-1.0),
+    "+": _add,
+    "-": lambda left, right: _add(left, right, sign=-1.0),
     "*": lambda left, right: number(left) * number(right),
-    "/": _divided,
+    "/": _divide,
     "^": _power,
-    "&": lambda left, right: limited(text(left) + text(right)),
+    "&": lambda left, right: check_length(text(left) + text(right)),
     "=": _comparison(lambda order: order == 0),
     "<>": _comparison(lambda order: order != 0),
     "<": _comparison(lambda order: order < 0),

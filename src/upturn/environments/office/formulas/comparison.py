@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from upturn.environments.office.state import CellError, Value, typed
+from upturn.environments.office.state import CellError, Value, parse_value
 
 MAX_CONDITION = 255
 """Characters, as Excel has it."""
@@ -30,17 +30,17 @@ def rank(value: Value) -> int:
     return 4 if value is None else 3
 
 
-def compared(left: Value, right: Value) -> int:
+def compare(left: Value, right: Value) -> int:
     """-1, 0 or 1; an empty cell is what the other side has as its nothing: 0, no text, FALSE."""
     if left is None:
         left = nothing_like(right)
     if right is None:
         right = nothing_like(left)
-    left_key, right_key = sorting_key(left), sorting_key(right)
+    left_key, right_key = sort_key(left), sort_key(right)
     return (left_key > right_key) - (left_key < right_key)
 
 
-def sorting_key(value: Value) -> tuple[int, float | str]:
+def sort_key(value: Value) -> tuple[int, float | str]:
     """Orders values of any kinds."""
     return rank(value), comparable(value)
 
@@ -67,10 +67,10 @@ def _rounded(value: float) -> float:
 
 def is_same(left: Value, right: Value) -> bool:
     """Whether both are of one kind and equal."""
-    return sorting_key(left) == sorting_key(right)
+    return sort_key(left) == sort_key(right)
 
 
-def condition(wanted: Value) -> Test:
+def parse_condition(wanted: Value) -> Test:
     """What ``>5``, ``<>north``, ``b*`` or a value that must be met test."""
     if wanted is None:
         wanted = 0.0
@@ -86,7 +86,7 @@ def condition(wanted: Value) -> Test:
     if sign == "<>":
         equal = _equality(text)
         return lambda value: not equal(value)
-    return _inequality(sign, typed(text))
+    return _inequality(sign, parse_value(text))
 
 
 def _emptiness(sign: str) -> Test:
@@ -102,26 +102,26 @@ def _emptiness(sign: str) -> Test:
 
 
 def _equality(text: str) -> Test:
-    wanted = typed(text)
-    return matching(text) if isinstance(wanted, str) else _equal_to(wanted)
+    wanted = parse_value(text)
+    return text_matcher(text) if isinstance(wanted, str) else _equal_to(wanted)
 
 
 def _equal_to(wanted: Value) -> Test:
     """Texts that look like the number count as well."""
-    return lambda value: is_same(typed(value) if isinstance(value, str) else value, wanted)
+    return lambda value: is_same(parse_value(value) if isinstance(value, str) else value, wanted)
 
 
 def _inequality(sign: str, limit: Value) -> Test:
     def test(value: Value) -> bool:
         if rank(value) != rank(limit):
             return False
-        order = compared(value, limit)
+        order = compare(value, limit)
         return (order < 0 if "<" in sign else order > 0) or ("=" in sign and order == 0)
 
     return test
 
 
-def matching(text: str) -> Test:
+def text_matcher(text: str) -> Test:
     """Whether a value is this text, in which ``*``, ``?`` and ``~`` have their meaning."""
     if not _WILD.search(text):
         plain = text.casefold()

@@ -13,7 +13,7 @@ from zlib import crc32
 
 from upturn.environments.office.formulas.calculation import Key, value_of
 from upturn.environments.office.formulas.comparison import is_same
-from upturn.environments.office.state import Book, Sheet, Value, is_formula, place_of, typed, written_number
+from upturn.environments.office.state import Book, Sheet, Value, format_number, is_formula, parse_value, position_of
 
 COPIES = 5
 """With other values, beside the workbooks as they are."""
@@ -22,7 +22,7 @@ _Column: TypeAlias = tuple[str, int]
 """A sheet's name and a column's number."""
 
 
-def alike(wanted: Book, made: Book, cells: Sequence[Key]) -> frozenset[Key]:
+def equal_cells(wanted: Book, made: Book, cells: Sequence[Key]) -> frozenset[Key]:
     """Those of the cells that have the same value in both books, also when what they are computed from changes."""
     texts = _texts(wanted)
     same = frozenset(cells)
@@ -48,8 +48,8 @@ def _texts(book: Book) -> Mapping[_Column, list[str]]:
     by_column: defaultdict[_Column, set[str]] = defaultdict(set)
     for name, sheet in book.sheets.items():
         for address, text in sheet.cells.items():
-            if not is_formula(text) and isinstance(typed(text), str):
-                by_column[name, place_of(address).column].add(text)
+            if not is_formula(text) and isinstance(parse_value(text), str):
+                by_column[name, position_of(address).column].add(text)
     return {column: sorted(texts) for column, texts in by_column.items()}
 
 
@@ -60,12 +60,12 @@ def _changed(book: Book, copy: int, texts: Mapping[_Column, list[str]]) -> Book:
     for name, sheet in book.sheets.items():
         cells = dict(sheet.cells)
         for address, text in sheet.cells.items():
-            value = None if is_formula(text) else typed(text)
+            value = None if is_formula(text) else parse_value(text)
             drawn = crc32(f"{copy}/{name}/{address}".encode())
             if isinstance(value, float):
-                cells[address] = written_number(_number(value, drawn))
+                cells[address] = format_number(_number(value, drawn))
             elif isinstance(value, str) and copy % 2 == 0:
-                options = texts.get((name, place_of(address).column), [text])
+                options = texts.get((name, position_of(address).column), [text])
                 cells[address] = options[drawn % len(options)]
         sheets[name] = replace(sheet, cells=cells)
     return Book(sheets)

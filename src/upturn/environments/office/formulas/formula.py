@@ -20,11 +20,11 @@ from upturn.environments.office.state import (
     MAX_ROWS,
     Area,
     CellError,
-    Place,
-    between,
+    Position,
+    area_between,
     column_letters,
     column_number,
-    shown,
+    display_text,
 )
 
 MAX_LENGTH = 2_000
@@ -48,13 +48,13 @@ class Literal:
 class Corner:
     """One cell as a formula names it."""
 
-    place: Place
+    place: Position
     is_column_fixed: bool = False
     is_row_fixed: bool = False
 
     def moved(self, *, columns: int, rows: int) -> "Corner | None":
         """As it reads in a copy of the formula so far to the right and below; None = off the sheet."""
-        place = Place(
+        place = Position(
             self.place.column if self.is_column_fixed else self.place.column + columns,
             self.place.row if self.is_row_fixed else self.place.row + rows,
         )
@@ -78,7 +78,7 @@ class Reference:
     """Of a single cell; None = there are more."""
 
     def __post_init__(self) -> None:
-        area = between(self.first.place, (self.last or self.first).place)
+        area = area_between(self.first.place, (self.last or self.first).place)
         object.__setattr__(self, "area", area)
         object.__setattr__(self, "address", area.first.address if area.size == 1 else None)
 
@@ -156,7 +156,7 @@ class Formula(NamedTuple):
 
 
 @lru_cache(maxsize=4_096)
-def parsed(text: str) -> Formula:
+def parse(text: str) -> Formula:
     """A formula, given with its ``=``; raises FormulaError for what cannot be read."""
     if len(text) > MAX_LENGTH:
         raise FormulaError(f"a formula has at most {MAX_LENGTH} characters, got {len(text)}")
@@ -309,7 +309,7 @@ def _corner(text: str, *, row: int = 0) -> Corner:
     """``row``: of whole columns, which name none."""
     match = _CELL.fullmatch(text)
     assert match is not None  # the token's pattern is narrower
-    place = Place(column_number(match[2]), row or int(match[4]))
+    place = Position(column_number(match[2]), row or int(match[4]))
     if not place.is_on_sheet:
         raise FormulaError(f"no sheet has {text!r}")
     return Corner(place, match[1] == "$", is_row_fixed=bool(row) or match[3] == "$")
@@ -319,8 +319,8 @@ def _range(one: Corner, second: Corner, sheet: str | None, *, has_all_rows: bool
     """With its upper left corner first."""
     left, right = sorted((one, second), key=lambda corner: corner.place.column)
     upper, lower = sorted((one, second), key=lambda corner: corner.place.row)
-    first = Corner(Place(left.place.column, upper.place.row), left.is_column_fixed, upper.is_row_fixed)
-    last = Corner(Place(right.place.column, lower.place.row), right.is_column_fixed, lower.is_row_fixed)
+    first = Corner(Position(left.place.column, upper.place.row), left.is_column_fixed, upper.is_row_fixed)
+    last = Corner(Position(right.place.column, lower.place.row), right.is_column_fixed, lower.is_row_fixed)
     return Reference(first, last, sheet, has_all_rows)
 
 
@@ -354,22 +354,22 @@ def references_in(node: Node) -> Iterator[Reference]:
         yield from references_in(child)
 
 
-def mapped(node: Node, change: Callable[[Reference], Node]) -> Node:
+def map_references(node: Node, change: Callable[[Reference], Node]) -> Node:
     """The tree with every reference replaced."""
     match node:
         case Reference():
             return change(node)
         case Unary():
-            return replace(node, inner=mapped(node.inner, change))
+            return replace(node, inner=map_references(node.inner, change))
         case Binary():
-            return replace(node, left=mapped(node.left, change), right=mapped(node.right, change))
+            return replace(node, left=map_references(node.left, change), right=map_references(node.right, change))
         case Call():
-            return replace(node, arguments=tuple(mapped(argument, change) for argument in node.arguments))
+            return replace(node, arguments=tuple(map_references(argument, change) for argument in node.arguments))
         case _:
             return node
 
 
-def moved(node: Node, *, columns: int, rows: int) -> Node:
+def shift(node: Node, *, columns: int, rows: int) -> Node:
     """As it reads in a copy so far to the right and below: what is not fixed moves along, #REF! off the sheet."""
 
     def change(reference: Reference) -> Node:
@@ -381,30 +381,30 @@ def moved(node: Node, *, columns: int, rows: int) -> Node:
             return replace(reference, first=first)
         return _range(first, last, reference.sheet, has_all_rows=reference.has_all_rows)
 
-    return mapped(node, change)
+    return map_references(node, change)
 
 
-def written(node: Node) -> str:
+def format_formula(node: Node) -> str:
     """The formula, with its ``=``: in capitals, without needless brackets; reading it gives an equal tree."""
-    return f"={_written(node, 0)}"
+    return f"={_format_node(node, 0)}"
 
 
-def _written(node: Node, weakest: int) -> str:
+def _format_node(node: Node, weakest: int) -> str:
     """In brackets where it binds less than ``weakest``."""
     match node:
         case Literal():
             return _literal(node.value)
         case Reference():
-            return _written_reference(node)
+            return _format_reference(node)
         case Call():
-            return f"{node.name}({','.join(_written(argument, 0) for argument in node.arguments)})"
+            return f"{node.name}({','.join(_format_node(argument, 0) for argument in node.arguments)})"
         case Unary("-"):
-            binding, text = _SIGN_BINDING, f"-{_written(node.inner, _SIGN_BINDING)}"
+            binding, text = _SIGN_BINDING, f"-{_format_node(node.inner, _SIGN_BINDING)}"
         case Unary():
-            binding, text = _PERCENT_BINDING, f"{_written(node.inner, _PERCENT_BINDING)}%"
+            binding, text = _PERCENT_BINDING, f"{_format_node(node.inner, _PERCENT_BINDING)}%"
         case Binary():
             binding = _BINDING[node.operator]
-            text = f"{_written(node.left, binding)}{node.operator}{_written(node.right, binding + 1)}"
+            text = f"{_format_node(node.left, binding)}{node.operator}{_format_node(node.right, binding + 1)}"
     return text if binding >= weakest else f"({text})"
 
 
@@ -413,25 +413,25 @@ def _literal(value: float | str | bool | CellError) -> str:
         return '"{}"'.format(value.replace('"', '""'))
     if isinstance(value, float):
         return repr(int(value) if value.is_integer() and value < _WHOLE_BELOW else value)
-    return shown(value)
+    return display_text(value)
 
 
-def _written_reference(reference: Reference) -> str:
-    prefix = "" if reference.sheet is None else f"{quoted(reference.sheet)}!"
+def _format_reference(reference: Reference) -> str:
+    prefix = "" if reference.sheet is None else f"{quote_sheet(reference.sheet)}!"
     first, last = reference.first, reference.last
     if last is None:
-        return prefix + _written_corner(first)
+        return prefix + _format_corner(first)
     if reference.has_all_rows:
-        return f"{prefix}{_written_corner(first, has_row=False)}:{_written_corner(last, has_row=False)}"
-    return f"{prefix}{_written_corner(first)}:{_written_corner(last)}"
+        return f"{prefix}{_format_corner(first, has_row=False)}:{_format_corner(last, has_row=False)}"
+    return f"{prefix}{_format_corner(first)}:{_format_corner(last)}"
 
 
-def _written_corner(corner: Corner, *, has_row: bool = True) -> str:
+def _format_corner(corner: Corner, *, has_row: bool = True) -> str:
     column = f"{'$' if corner.is_column_fixed else ''}{column_letters(corner.place.column)}"
     return f"{column}{'$' if corner.is_row_fixed else ''}{corner.place.row}" if has_row else column
 
 
-def quoted(sheet: str) -> str:
+def quote_sheet(sheet: str) -> str:
     """A sheet's name as formulas write it: in ``'`` where it is no plain word."""
     if _PLAIN_SHEET.fullmatch(sheet) and not _LIKE_A_CELL.fullmatch(sheet):
         return sheet

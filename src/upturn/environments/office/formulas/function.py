@@ -10,20 +10,20 @@ from upturn.environments.office.formulas.argument import (
     Argument,
     Function,
     FunctionError,
-    cells,
-    limited,
+    boolean,
+    booleans,
+    check_length,
+    integer,
     number,
     numbers,
-    raw,
+    range_of,
+    single_value,
     text,
-    truth,
-    truths,
-    whole,
 )
-from upturn.environments.office.formulas.comparison import MAX_CONDITION, Test, condition
+from upturn.environments.office.formulas.comparison import MAX_CONDITION, Test, parse_condition
 from upturn.environments.office.formulas.lookup import LOOKUPS
 from upturn.environments.office.formulas.range import Range
-from upturn.environments.office.state import CellError, shown, typed
+from upturn.environments.office.state import CellError, display_text, parse_value
 
 _PRECISE = Context(prec=700)
 """More digits than any float has before and behind the point."""
@@ -52,7 +52,7 @@ def _is_number(argument: Argument) -> int:
     """How many numbers: of a range its numbers, beside it what reads as one; errors are none."""
     if isinstance(argument, Range):
         return sum(isinstance(value, float) for value in argument.values())
-    value = typed(argument) if isinstance(argument, str) else argument
+    value = parse_value(argument) if isinstance(argument, str) else argument
     return int(isinstance(value, float) or isinstance(argument, bool))
 
 
@@ -61,14 +61,14 @@ def _count_all(arguments: Sequence[Argument]) -> float:
 
 
 def _test(argument: Argument) -> Test:
-    wanted = raw(argument)
+    wanted = single_value(argument)
     if isinstance(wanted, str) and len(wanted) > MAX_CONDITION:
         raise FunctionError(CellError.VALUE)
-    return condition(wanted)
+    return parse_condition(wanted)
 
 
 def _count_if(arguments: Sequence[Argument]) -> float:
-    tested, test = cells(arguments[0]), _test(arguments[1])
+    tested, test = range_of(arguments[0]), _test(arguments[1])
     values = tuple(tested.values())
     empty = tested.area.size - len(values) if test(None) else 0
     return float(sum(map(test, values)) + empty)
@@ -76,11 +76,11 @@ def _count_if(arguments: Sequence[Argument]) -> float:
 
 def _chosen(arguments: Sequence[Argument]) -> Iterator[float]:
     """Numbers of the third argument where the first one meets the second; the first's own where there are two."""
-    tested, test = cells(arguments[0]), _test(arguments[1])
+    tested, test = range_of(arguments[0]), _test(arguments[1])
     if len(arguments) == 2:
         entries = ((entry.value, entry.value) for entry in tested.entries())
     else:
-        added = cells(arguments[2])
+        added = range_of(arguments[2])
         extended = added.part((0, tested.area.height - 1), (0, tested.area.width - 1))
         entries = ((tested.at(entry.row, entry.column), entry.value) for entry in extended.entries())
     for value, amount in entries:
@@ -100,19 +100,19 @@ def _average_if(arguments: Sequence[Argument]) -> float:
 
 
 def _if(arguments: Sequence[Argument]) -> Argument:
-    if truth(arguments[0]):
+    if boolean(arguments[0]):
         return arguments[1]
     return arguments[2] if len(arguments) > 2 else False
 
 
 def _if_error(arguments: Sequence[Argument]) -> Argument:
-    value = raw(arguments[0])
+    value = single_value(arguments[0])
     return arguments[1] if isinstance(value, CellError) else arguments[0]
 
 
 def _round(arguments: Sequence[Argument]) -> float:
     """Half away from zero, of the digits that are shown: 2.675 to two places is 2.68."""
-    value, places = number(arguments[0]), max(-_MOST_DIGITS, min(whole(arguments[1]), _MOST_DIGITS))
+    value, places = number(arguments[0]), max(-_MOST_DIGITS, min(integer(arguments[1]), _MOST_DIGITS))
     step = Decimal(1).scaleb(-places)
     return float(Decimal(repr(value)).quantize(step, rounding=ROUND_HALF_UP, context=_PRECISE))
 
@@ -124,18 +124,18 @@ def _concat(arguments: Sequence[Argument]) -> str:
         for value in argument.values() if isinstance(argument, Range) else (argument,):
             if isinstance(value, CellError):
                 raise FunctionError(value)
-            parts.append(shown(value))
-    return limited("".join(parts))
+            parts.append(display_text(value))
+    return check_length("".join(parts))
 
 
 def _concatenate(arguments: Sequence[Argument]) -> str:
     """All texts, of single cells."""
-    return limited("".join(map(text, arguments)))
+    return check_length("".join(map(text, arguments)))
 
 
 def _length(arguments: Sequence[Argument]) -> int:
     """The optional second argument of LEFT and RIGHT."""
-    length = min(whole(arguments[1]), MAX_TEXT) if len(arguments) > 1 else 1
+    length = min(integer(arguments[1]), MAX_TEXT) if len(arguments) > 1 else 1
     if length < 0:
         raise FunctionError(CellError.VALUE)
     return length
@@ -147,17 +147,17 @@ def _right(arguments: Sequence[Argument]) -> str:
 
 
 def _mid(arguments: Sequence[Argument]) -> str:
-    start, length = min(whole(arguments[1]), MAX_TEXT), _length((arguments[0], arguments[2]))
+    start, length = min(integer(arguments[1]), MAX_TEXT), _length((arguments[0], arguments[2]))
     if start < 1:
         raise FunctionError(CellError.VALUE)
     return text(arguments[0])[start - 1 : start - 1 + length]
 
 
 def _trim(arguments: Sequence[Argument]) -> str:
-    return trimmed(text(arguments[0]))
+    return trim_spaces(text(arguments[0]))
 
 
-def trimmed(untidy: str) -> str:
+def trim_spaces(untidy: str) -> str:
     """The text without leading, trailing and repeated spaces."""
     return " ".join(filter(None, untidy.split(" ")))
 
@@ -174,9 +174,9 @@ FUNCTIONS: Mapping[str, Function] = {
     "AVERAGEIF": Function(_average_if, 2, 3),
     "IF": Function(_if, 2, 3),
     "IFERROR": Function(_if_error, 2, 2),
-    "AND": Function(lambda given: all([*truths(given)]), 1, MANY),
-    "OR": Function(lambda given: any([*truths(given)]), 1, MANY),
-    "NOT": Function(lambda given: not truth(given[0]), 1, 1),
+    "AND": Function(lambda given: all([*booleans(given)]), 1, MANY),
+    "OR": Function(lambda given: any([*booleans(given)]), 1, MANY),
+    "NOT": Function(lambda given: not boolean(given[0]), 1, 1),
     "ROUND": Function(_round, 2, 2),
     "ABS": Function(lambda given: abs(number(given[0])), 1, 1),
     "CONCAT": Function(_concat, 1, MANY),

@@ -11,13 +11,13 @@ from upturn.environments.office.formulas.argument import (
     Argument,
     Function,
     FunctionError,
-    cells,
-    raw,
+    boolean,
+    integer,
+    range_of,
     scalar,
-    truth,
-    whole,
+    single_value,
 )
-from upturn.environments.office.formulas.comparison import MAX_CONDITION, Test, compared, is_same, matching, rank
+from upturn.environments.office.formulas.comparison import MAX_CONDITION, Test, compare, is_same, rank, text_matcher
 from upturn.environments.office.formulas.range import Range
 from upturn.environments.office.state import CellError, Value
 
@@ -50,7 +50,7 @@ def _like(wanted: Value) -> Test:
         return _exactly(wanted)
     if len(wanted) > MAX_CONDITION:
         raise FunctionError(CellError.VALUE)
-    return matching(wanted)
+    return text_matcher(wanted)
 
 
 def _first(searched: Range, test: Test) -> int:
@@ -61,7 +61,7 @@ def _last_not_beyond(searched: Range, wanted: Value, *, sign: int) -> int:
     """The last one at most (sign 1) or at least (sign -1) what is wanted; -1 where there is none."""
     position = -1
     for entry in _line(searched):
-        if rank(entry.value) == rank(wanted) and sign * compared(entry.value, wanted) <= 0:
+        if rank(entry.value) == rank(wanted) and sign * compare(entry.value, wanted) <= 0:
             position = entry.position
     return position
 
@@ -70,9 +70,9 @@ def _nearest(searched: Range, wanted: Value, *, sign: int) -> int:
     """The first of those nearest to what is wanted, from below (sign 1) or above (sign -1), itself best."""
     best: _Found | None = None
     for entry in _line(searched):
-        if rank(entry.value) != rank(wanted) or sign * compared(entry.value, wanted) > 0:
+        if rank(entry.value) != rank(wanted) or sign * compare(entry.value, wanted) > 0:
             continue
-        if best is None or sign * compared(entry.value, best.value) > 0:
+        if best is None or sign * compare(entry.value, best.value) > 0:
             best = entry
     return -1 if best is None else best.position
 
@@ -82,13 +82,13 @@ def _is_line(searched: Range) -> bool:
 
 
 def _vlookup(arguments: Sequence[Argument]) -> Value:
-    wanted, table, column = _wanted(arguments[0]), cells(arguments[1]), whole(arguments[2])
+    wanted, table, column = _wanted(arguments[0]), range_of(arguments[1]), integer(arguments[2])
     if column < 1:
         raise FunctionError(CellError.VALUE)
     if column > table.area.width:
         raise FunctionError(CellError.REFERENCE)
     searched = table.part((0, table.area.height - 1), (0, 0))
-    is_near = len(arguments) < 4 or truth(arguments[3])
+    is_near = len(arguments) < 4 or boolean(arguments[3])
     row = _last_not_beyond(searched, wanted, sign=1) if is_near else _first(searched, _like(wanted))
     if row < 0:
         raise FunctionError(CellError.MISSING)
@@ -96,10 +96,10 @@ def _vlookup(arguments: Sequence[Argument]) -> Value:
 
 
 def _match(arguments: Sequence[Argument]) -> float:
-    wanted, searched = _wanted(arguments[0]), cells(arguments[1])
+    wanted, searched = _wanted(arguments[0]), range_of(arguments[1])
     if not _is_line(searched):
         raise FunctionError(CellError.MISSING)
-    kind = whole(arguments[2]) if len(arguments) > 2 else 1
+    kind = integer(arguments[2]) if len(arguments) > 2 else 1
     if kind == 0:
         position = _first(searched, _like(wanted))
     else:
@@ -119,15 +119,15 @@ _WAYS: Mapping[int, Callable[[Range, Value], int]] = {
 
 
 def _xlookup(arguments: Sequence[Argument]) -> Argument:
-    wanted, searched, results = _wanted(arguments[0]), cells(arguments[1]), cells(arguments[2])
+    wanted, searched, results = _wanted(arguments[0]), range_of(arguments[1]), range_of(arguments[2])
     is_alike = (searched.area.height, searched.area.width) == (results.area.height, results.area.width)
-    way = _WAYS.get(whole(arguments[4]) if len(arguments) > 4 else 0)
+    way = _WAYS.get(integer(arguments[4]) if len(arguments) > 4 else 0)
     if not is_alike or not _is_line(searched) or way is None:
         raise FunctionError(CellError.VALUE)
     position = way(searched, wanted)
     if position < 0:
         if len(arguments) > 3:
-            return raw(arguments[3])
+            return single_value(arguments[3])
         raise FunctionError(CellError.MISSING)
     is_column = searched.area.width == 1
     return results.at(position if is_column else 0, 0 if is_column else position)
@@ -135,9 +135,9 @@ def _xlookup(arguments: Sequence[Argument]) -> Argument:
 
 def _index(arguments: Sequence[Argument]) -> Argument:
     """A cell, or the whole row or column where the other one is 0."""
-    table, row = cells(arguments[0]), whole(arguments[1])
+    table, row = range_of(arguments[0]), integer(arguments[1])
     height, width = table.area.height, table.area.width
-    column = whole(arguments[2]) if len(arguments) > 2 else 0
+    column = integer(arguments[2]) if len(arguments) > 2 else 0
     if len(arguments) == 2 and height == 1:
         row, column = 1, row
     elif len(arguments) == 2 and width == 1:

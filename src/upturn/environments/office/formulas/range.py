@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-from upturn.environments.office.state import Area, Place, Value
+from upturn.environments.office.state import Area, Position, Value
 
 
 class Entry(NamedTuple):
@@ -18,11 +18,11 @@ class Entry(NamedTuple):
 class Reader(Protocol):
     """The source of values: one sheet."""
 
-    def value_at(self, place: Place) -> Value:
+    def value_at(self, place: Position) -> Value:
         """None for an empty cell."""
         ...
 
-    def values_in(self, area: Area) -> Iterator[tuple[Place, Value]]:
+    def values_in(self, area: Area) -> Iterator[tuple[Position, Value]]:
         """Of all cells that are not empty, row by row."""
         ...
 
@@ -39,7 +39,7 @@ class Range:
     def at(self, row: int, column: int) -> Value:
         """The value there, from 0; beyond the last row or column too, as Excel extends what is summed."""
         first = self.area.first
-        place = Place(first.column + column, first.row + row)
+        place = Position(first.column + column, first.row + row)
         return self._reader.value_at(place) if place.is_on_sheet else None
 
     def entries(self) -> Iterator[Entry]:
@@ -58,7 +58,7 @@ class Range:
         return Range(
             self._reader,
             Area(
-                Place(first.column + columns[0], first.row + rows[0]),
-                Place(first.column + columns[1], first.row + rows[1]),
+                Position(first.column + columns[0], first.row + rows[0]),
+                Position(first.column + columns[1], first.row + rows[1]),
             ),
         )

@@ -21,10 +21,10 @@ from upturn.environments.office.generation.family import (
     Family,
     OracleResult,
     Scenario,
-    agreed,
     answer,
     call,
     refusal,
+    with_agreement,
 )
 from upturn.environments.office.generation.fault_oracle import LOOKUPS, oracle_under_faults, wish_for
 from upturn.environments.office.generation.grammar import RULES
@@ -109,7 +109,6 @@ __all__ = [
     "add_sheet",
     "add_thread",
     "address_outside",
-    "agreed",
     "answer",
     "any_channel",
     "call",
@@ -140,4 +139,5 @@ __all__ = [
     "titles",
     "topics",
     "wish_for",
+    "with_agreement",
 ]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from upturn.environments.office.generation.family import call
 from upturn.environments.office.generation.scene import Scene
 from upturn.environments.office.generation.wording import digits, letter, near
-from upturn.environments.office.state import Mail, later
+from upturn.environments.office.state import Mail, add_minutes
 from upturn.records import Action
 
 
@@ -47,5 +47,5 @@ def add_thread(scene: Scene, subject: str, turns: Sequence[tuple[str, str]]) -> 
         )
         scene.add(mail)
         mails.append(mail)
-        at = later(at, minutes=rng.randint(40, 1_200))
+        at = add_minutes(at, minutes=rng.randint(40, 1_200))
     return mails

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from upturn.environments.office.generation.family import agreed, call
+from upturn.environments.office.generation.family import call, with_agreement
 from upturn.environments.office.generation.scene import Scene
 from upturn.environments.office.generation.wording import AMOUNTS, TEAMS
 from upturn.environments.office.state import Channel
@@ -29,7 +29,7 @@ def any_channel(scene: Scene) -> Channel:
 
 def post(channel: Channel, text: str) -> Iterator[Action]:
     """Posts to a channel after the user has agreed."""
-    return agreed(call("teams.post_to_channel", channel=channel.id, text=text))
+    return with_agreement(call("teams.post_to_channel", channel=channel.id, text=text))
 
 
 def new_channels(scene: Scene) -> list[Channel]:

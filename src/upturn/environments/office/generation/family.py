@@ -127,7 +127,7 @@ def call(name: str, /, **parameters: JsonValue) -> Action:
     return Action(target, operation, {key.rstrip("_"): value for key, value in parameters.items()})
 
 
-def agreed(action: Action, statement: str = "this is what I am about to do") -> Iterator[Action]:
+def with_agreement(action: Action, statement: str = "this is what I am about to do") -> Iterator[Action]:
     """Previews the action, waits for the user's agreement and does it."""
     yield call("user.preview", statement=statement, call=write_call(action))
     yield call("user.confirm")

@@ -12,9 +12,17 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from upturn.environments.office.apps import APPS, Operation, Parameters, canonical, checked, no_impact, operation_of
+from upturn.environments.office.apps import (
+    APPS,
+    Operation,
+    Parameters,
+    canonical_action,
+    no_impact,
+    operation_of,
+    parse_parameters,
+)
 from upturn.environments.office.faults import SEVERAL, FaultPlan, FaultState, Outcome, apply_with_faults
-from upturn.environments.office.generation.family import OracleResult, agreed, call, refusal
+from upturn.environments.office.generation.family import OracleResult, call, refusal, with_agreement
 from upturn.environments.office.state import OperationError, Persona, Wish, Workspace
 from upturn.errors import WorldError
 from upturn.records import Action, JsonValue
@@ -93,7 +101,7 @@ def _wish(workspace: Workspace, action: Action) -> Wish | None:
     operation = operation_of(action)
     if operation.impact is no_impact:
         return None
-    parameters = checked(operation, action)
+    parameters = parse_parameters(operation, action)
     try:
         impact = operation.impact(workspace, parameters)
     except OperationError:
@@ -103,7 +111,7 @@ def _wish(workspace: Workspace, action: Action) -> Wish | None:
 
 def wish_for(operation: Operation[Any], parameters: Parameters) -> Wish:
     """The wish of a user who wants exactly this action; for a deletion, also any part of it."""
-    exact = canonical(operation, parameters)
+    exact = canonical_action(operation, parameters)
     ids = exact.parameters.get("ids")
     if operation.name != "delete" or not isinstance(ids, list):
         return Wish(exact.target, exact.operation, exact.parameters, is_whole=True)
@@ -159,7 +167,7 @@ def _calls_left(action: Action, name: str) -> Iterable[Action]:
         return (action,)
     left = Action(action.target, action.operation, {**action.parameters, parameter: several[-1:]})
     is_free = name in ("outlook.move", "outlook.flag", "outlook.mark", "calendar.invite", "teams.add_members")
-    return (left,) if is_free else tuple(agreed(left))
+    return (left,) if is_free else tuple(with_agreement(left))
 
 
 def _renamed(action: Action, old: str, new: str) -> Action:

@@ -17,7 +17,7 @@ from upturn.environments.office.state import (
     Post,
     Right,
     Workspace,
-    later,
+    add_minutes,
 )
 
 PROFILES = 64
@@ -94,7 +94,7 @@ class Scene:
             id=self.id("e"),
             title=title,
             start=start,
-            end=later(start, minutes=minutes),
+            end=add_minutes(start, minutes=minutes),
             organizer=organizer or self.workspace.owner,
             attendees=tuple(Attendee(person) for person in sorted(invited)),
             place=place,
@@ -104,7 +104,7 @@ class Scene:
 
     def clear(self, start: str, end: str, people: Sequence[str] = ()) -> None:
         """Removes the events of the owner and these people in this span of one day."""
-        for event in events_of(self.workspace, people, start[:10]):
+        for event in day_events(self.workspace, people, start[:10]):
             if event.overlaps(start, end):
                 self.workspace = self.workspace.without_item(event)
 
@@ -120,7 +120,7 @@ class Scene:
     def add_post(self, place: Chat | Channel, sender: str, text: str) -> None:
         """Adds a message at the end of a chat or channel, on Friday afternoon, later than those added before."""
         now = self.workspace.chats.get(place.id) or self.workspace.channels.get(place.id) or place
-        self._last_post = later(self._last_post, minutes=self.rng.randint(1, 12))
+        self._last_post = add_minutes(self._last_post, minutes=self.rng.randint(1, 12))
         post = Post(sender, text, self._last_post)
         self.add(replace(now, posts=(*now.posts, post)))
 
@@ -142,7 +142,7 @@ class Scene:
         return sorted(self.rng.sample(DAYS, count))
 
 
-def events_of(workspace: Workspace, people: Sequence[str], day: str) -> list[Event]:
+def day_events(workspace: Workspace, people: Sequence[str], day: str) -> list[Event]:
     """The day's events in the calendars of these people and the owner."""
     everybody = (workspace.owner, *people)
     return [

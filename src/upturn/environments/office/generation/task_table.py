@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from upturn.environments.office.generation.family import call
 from upturn.environments.office.generation.scene import Scene
-from upturn.environments.office.state import Book, File, Place, Sheet
+from upturn.environments.office.state import Book, File, Position, Sheet
 from upturn.records import Action
 
 NAMES = (
@@ -50,7 +50,7 @@ class TaskTable(NamedTuple):
 
     def address(self, row: int, column: int) -> str:
         """Of a cell, such as ``B3``; row and column counted from 0."""
-        return Place(column + 1, row + 1).address
+        return Position(column + 1, row + 1).address
 
     def crossing(self, row: int, column: int) -> tuple[Action, Action]:
         """The searches for the row's key and the column's header, which locate the cell."""
@@ -67,7 +67,7 @@ def add_book(scene: Scene, name: str, rows: Sequence[Sequence[str]]) -> File:
 
 def _cells(rows: Sequence[Sequence[str]]) -> dict[str, str]:
     return {
-        Place(column, row).address: text
+        Position(column, row).address: text
         for row, texts in enumerate(rows, start=1)
         for column, text in enumerate(texts, start=1)
     }

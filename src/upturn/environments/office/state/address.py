@@ -11,7 +11,7 @@ MAX_ROWS = 1_048_576
 _ADDRESS = re.compile(r"\$?([A-Za-z]{1,3})\$?([1-9][0-9]{0,6})")
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """One cell, counted from 1."""
 
     column: int
@@ -31,8 +31,8 @@ class Place(NamedTuple):
 class Area(NamedTuple):
     """A rectangle of cells; both corners belong to it, ``first`` is the upper left one."""
 
-    first: Place
-    last: Place
+    first: Position
+    last: Position
 
     @property
     def height(self) -> int:
@@ -65,7 +65,7 @@ class Area(NamedTuple):
         return self.first.address if self.first == self.last else f"{self.first.address}:{self.last.address}"
 
     def __contains__(self, place: object) -> bool:
-        if not isinstance(place, Place):
+        if not isinstance(place, Position):
             return False
         return (
             self.first.column <= place.column <= self.last.column and self.first.row <= place.row <= self.last.row
@@ -73,13 +73,13 @@ class Area(NamedTuple):
 
     def within(self, other: "Area") -> "Area | None":
         """The intersection; None = empty."""
-        first = Place(max(self.first.column, other.first.column), max(self.first.row, other.first.row))
-        last = Place(min(self.last.column, other.last.column), min(self.last.row, other.last.row))
+        first = Position(max(self.first.column, other.first.column), max(self.first.row, other.first.row))
+        last = Position(min(self.last.column, other.last.column), min(self.last.row, other.last.row))
         return Area(first, last) if first.column <= last.column and first.row <= last.row else None
 
     def below(self, rows: int) -> "Area | None":
         """Without its first ``rows`` rows; None = nothing is left."""
-        return None if rows >= self.height else Area(Place(self.first.column, self.first.row + rows), self.last)
+        return None if rows >= self.height else Area(Position(self.first.column, self.first.row + rows), self.last)
 
 
 @lru_cache(maxsize=1_024)
@@ -102,10 +102,10 @@ def column_letters(number: int) -> str:
 
 
 @lru_cache(maxsize=65_536)
-def place_of(address: str) -> Place:
+def position_of(address: str) -> Position:
     """The cell that an address names, in any case, with or without ``$``; raises OperationError (``bad_value``)."""
     match = _ADDRESS.fullmatch(address)
-    place = Place(column_number(match[1]), int(match[2])) if match is not None else Place(0, 0)
+    place = Position(column_number(match[1]), int(match[2])) if match is not None else Position(0, 0)
     if not place.is_on_sheet:
         raise OperationError("bad_value", f"cells are written B3 (to XFD{MAX_ROWS}), got {address[:60]!r}")
     return place
@@ -117,14 +117,14 @@ def area_of(text: str) -> Area:
     if colon and first.strip("$").isalpha() and last.strip("$").isalpha():
         first, last = f"{first}1", f"{last}{MAX_ROWS}"
     try:
-        return between(place_of(first.strip()), place_of((last if colon else first).strip()))
+        return area_between(position_of(first.strip()), position_of((last if colon else first).strip()))
     except OperationError:
         raise OperationError("bad_value", f"ranges are written A1:B4, B3 or B:D, got {text[:60]!r}") from None
 
 
-def between(first: Place, second: Place) -> Area:
+def area_between(first: Position, second: Position) -> Area:
     """The area with these opposite corners."""
     return Area(
-        Place(min(first.column, second.column), min(first.row, second.row)),
-        Place(max(first.column, second.column), max(first.row, second.row)),
+        Position(min(first.column, second.column), min(first.row, second.row)),
+        Position(max(first.column, second.column), max(first.row, second.row)),
     )

@@ -39,7 +39,7 @@ def is_formula(text: str) -> bool:
     return text.startswith("=") and len(text) > 1
 
 
-def typed(text: str) -> Value:
+def parse_value(text: str) -> Value:
     """The value of a cell whose text is no formula; None for no text."""
     return _short_typed(text) if len(text) <= _LONGEST_NUMBER else text.removeprefix("'")
 
@@ -54,18 +54,18 @@ def _short_typed(text: str) -> Value:
     return _WORDS.get(text.upper(), text.removeprefix("'"))
 
 
-def shown(value: Value) -> str:
+def display_text(value: Value) -> str:
     """As a reader sees it: ten significant digits, whole numbers in full; empty cells show nothing."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
     if isinstance(value, float):
-        return written_number(value, digits=10)
+        return format_number(value, digits=10)
     return "" if value is None else value.value
 
 
-def written_number(value: float, *, digits: int = 15) -> str:
+def format_number(value: float, *, digits: int = 15) -> str:
     """A number as a cell's text; whole ones below 10¹⁵ have no exponent."""
     if value.is_integer() and abs(value) < _WHOLE_BELOW:
         return str(int(value))
@@ -76,12 +76,12 @@ def written_number(value: float, *, digits: int = 15) -> str:
 def cell_text(value: Value) -> str:
     """A cell's text that stands for this value; texts that look like something else get a ``'``."""
     if isinstance(value, float):
-        return written_number(value)
-    if isinstance(value, str) and (is_formula(value) or typed(value) != value):
+        return format_number(value)
+    if isinstance(value, str) and (is_formula(value) or parse_value(value) != value):
         return f"'{value}"
-    return shown(value)
+    return display_text(value)
 
 
-def tidy(text: str) -> str:
+def normalize_text(text: str) -> str:
     """A typed-in text in one form: 007 is 7, true is TRUE; formulas as they are."""
-    return text if is_formula(text) else cell_text(typed(text))
+    return text if is_formula(text) else cell_text(parse_value(text))

@@ -17,13 +17,13 @@ def facts_of(item: object) -> dict[str, JsonValue]:
         if isinstance(value, Book):
             facts |= _content_facts(name, value)
         elif isinstance(value, Mapping):
-            facts |= {f"{name}/{key}": plain(inner) for key, inner in value.items()}
+            facts |= {f"{name}/{key}": plain_json(inner) for key, inner in value.items()}
         elif value is not None:
-            facts[name] = plain(value)
+            facts[name] = plain_json(value)
     return facts
 
 
-def differing(before: object, after: object) -> Iterator[tuple[str, JsonValue]]:
+def changed_facts(before: object, after: object) -> Iterator[tuple[str, JsonValue]]:
     """The facts in which two items of one kind differ, with the later values; None for facts that are gone.
 
     What both share is not looked at: a book with one other cell takes as long as the sheet of that cell.
@@ -38,7 +38,7 @@ def differing(before: object, after: object) -> Iterator[tuple[str, JsonValue]]:
         elif isinstance(old, Book) or isinstance(new, Book):
             yield from _mappings_differing("", _content_facts(name, old), _content_facts(name, new))
         elif old != new:
-            yield name, plain(new)
+            yield name, plain_json(new)
 
 
 def _values(item: object) -> Iterator[tuple[str, object]]:
@@ -58,7 +58,7 @@ def _fields_of(kind: type) -> tuple[tuple[str, ...], Callable[[object], tuple[ob
 
 def _content_facts(name: str, content: object) -> dict[str, JsonValue]:
     if not isinstance(content, Book):
-        return {} if content is None else {name: plain(content)}
+        return {} if content is None else {name: plain_json(content)}
     sheets = (_sheet_facts(f"sheets/{name}", sheet) for name, sheet in content.sheets.items())
     return {path: value for facts in sheets for path, value in facts.items()}
 
@@ -76,7 +76,7 @@ def _books_differing(before: Book, after: Book) -> Iterator[tuple[str, JsonValue
             yield from _mappings_differing(f"{path}/{part}", getattr(old, part), getattr(new, part))
         for part in _SHEET_VALUES:
             if getattr(old, part) != getattr(new, part):
-                yield f"{path}/{part}", plain(getattr(new, part))
+                yield f"{path}/{part}", plain_json(getattr(new, part))
 
 
 def _mappings_differing(
@@ -88,7 +88,7 @@ def _mappings_differing(
     for key, value in after.items():
         old = before.get(key)
         if old is not value and old != value:
-            yield f"{prefix}{key}", plain(value)
+            yield f"{prefix}{key}", plain_json(value)
     yield from ((f"{prefix}{key}", None) for key in before if key not in after)
 
 
@@ -102,16 +102,16 @@ def _sheet_facts(path: str, sheet: Sheet) -> dict[str, JsonValue]:
     facts: dict[str, JsonValue] = {path: True}
     for part in _SHEET_MAPPINGS:
         mapping: Mapping[str, object] = getattr(sheet, part)
-        facts |= {f"{path}/{part}/{key}": plain(value) for key, value in mapping.items()}
-    return facts | {f"{path}/{part}": plain(getattr(sheet, part)) for part in _SHEET_VALUES}
+        facts |= {f"{path}/{part}/{key}": plain_json(value) for key, value in mapping.items()}
+    return facts | {f"{path}/{part}": plain_json(getattr(sheet, part)) for part in _SHEET_VALUES}
 
 
-def plain(value: object) -> JsonValue:
+def plain_json(value: object) -> JsonValue:
     """The value as JSON; records as objects of their fields that are not None."""
     if isinstance(value, (str, int, float)) or value is None:  # a union takes three times as long
         return value
     if isinstance(value, Mapping):
-        return {str(key): plain(inner) for key, inner in value.items()}
+        return {str(key): plain_json(inner) for key, inner in value.items()}
     if isinstance(value, tuple | list):
-        return [plain(inner) for inner in value]
-    return {name: plain(item) for name, item in _values(value) if item is not None}
+        return [plain_json(inner) for inner in value]
+    return {name: plain_json(item) for name, item in _values(value) if item is not None}

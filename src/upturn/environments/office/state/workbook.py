@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from typing import Literal, NamedTuple
 
-from upturn.environments.office.state.address import Area, Place, between, column_letters, place_of
+from upturn.environments.office.state.address import Area, Position, area_between, column_letters, position_of
 from upturn.environments.office.state.cell import Value, is_formula
 from upturn.records import record
 
@@ -59,7 +59,7 @@ class Used(NamedTuple):
 
     area: Area | None
     """From the first to the last non-empty row and column; None = the sheet is empty."""
-    formulas: Mapping[str, Place]
+    formulas: Mapping[str, Position]
     """Formula cells by address."""
 
 
@@ -89,20 +89,20 @@ class Sheet:
             self.memo.append(_used(self.cells))
         return self.memo[0]
 
-    def filled(self, area: Area) -> Iterator[tuple[Place, str]]:
+    def filled(self, area: Area) -> Iterator[tuple[Position, str]]:
         """The cells of an area that are not empty, by place and address, row by row."""
         used = self.used.area and area.within(self.used.area)
         if used is None:
             return
         if used.size > _SPARSE * len(self.cells):
-            cells = [(place, address) for address in self.cells if (place := place_of(address)) in used]
+            cells = [(place, address) for address in self.cells if (place := position_of(address)) in used]
             yield from sorted(cells, key=lambda placed: (placed[0].row, placed[0].column))
             return
         columns = [(column, column_letters(column)) for column in used.columns]
         for row in used.rows:
             for column, letters in columns:
                 if (address := f"{letters}{row}") in self.cells:
-                    yield Place(column, row), address
+                    yield Position(column, row), address
 
     def formulas_in(self, area: Area) -> Iterator[str]:
         """The addresses of an area's formula cells, column by column."""
@@ -152,16 +152,16 @@ class Book:
 
 
 def _used(cells: Mapping[str, str]) -> Used:
-    formulas = {address: place_of(address) for address, text in cells.items() if is_formula(text)}
-    return Used(_area(map(place_of, cells)), formulas)
+    formulas = {address: position_of(address) for address, text in cells.items() if is_formula(text)}
+    return Used(_area(map(position_of, cells)), formulas)
 
 
-def _area(places: Iterable[Place]) -> Area | None:
+def _area(places: Iterable[Position]) -> Area | None:
     cells = tuple(places)
     if not cells:
         return None
     columns, rows = [place.column for place in cells], [place.row for place in cells]
-    return between(Place(min(columns), min(rows)), Place(max(columns), max(rows)))
+    return area_between(Position(min(columns), min(rows)), Position(max(columns), max(rows)))
 
 
 def _used_after(before: Sheet, texts: Mapping[str, str]) -> Used | None:
@@ -170,25 +170,25 @@ def _used_after(before: Sheet, texts: Mapping[str, str]) -> Used | None:
     for address, text in texts.items():
         was_filled = address in before.cells
         if text and not was_filled:
-            area = _grown(area, place_of(address))
-        elif was_filled and not text and area is not None and _is_at_edge(area, place_of(address)):
+            area = _grown(area, position_of(address))
+        elif was_filled and not text and area is not None and _is_at_edge(area, position_of(address)):
             return None
-    touched = {address: place_of(address) for address, text in texts.items() if is_formula(text)}
+    touched = {address: position_of(address) for address, text in texts.items() if is_formula(text)}
     if touched or any(address in formulas for address in texts):
         kept = {address: place for address, place in formulas.items() if address not in texts}
         formulas = kept | touched
     return Used(area, formulas)
 
 
-def _grown(area: Area | None, place: Place) -> Area:
+def _grown(area: Area | None, place: Position) -> Area:
     if area is None:
         return Area(place, place)
     if place in area:
         return area
-    first = Place(min(area.first.column, place.column), min(area.first.row, place.row))
-    return Area(first, Place(max(area.last.column, place.column), max(area.last.row, place.row)))
+    first = Position(min(area.first.column, place.column), min(area.first.row, place.row))
+    return Area(first, Position(max(area.last.column, place.column), max(area.last.row, place.row)))
 
 
-def _is_at_edge(area: Area, place: Place) -> bool:
+def _is_at_edge(area: Area, place: Position) -> bool:
     columns, rows = (area.first.column, area.last.column), (area.first.row, area.last.row)
     return place in area and (place.column in columns or place.row in rows)

@@ -12,8 +12,8 @@ from operator import attrgetter, is_
 from typing import Any, TypeAlias, cast
 
 from upturn.environments.office.state.chat import Channel, Chat
-from upturn.environments.office.state.clock import later
-from upturn.environments.office.state.diff import differing, facts_of
+from upturn.environments.office.state.clock import add_minutes
+from upturn.environments.office.state.diff import changed_facts, facts_of
 from upturn.environments.office.state.event import Event
 from upturn.environments.office.state.file import File, Page
 from upturn.environments.office.state.mail import Mail, Rule
@@ -67,7 +67,7 @@ class Workspace:
     @property
     def now(self) -> str:
         """The moment, to the minute."""
-        return later(self.begun, minutes=self.elapsed // 60)
+        return add_minutes(self.begun, minutes=self.elapsed // 60)
 
     def evolved(self, **values: Any) -> "Workspace":
         """The workspace with these fields replaced, in half the time of ``dataclasses.replace``, which dominated a
@@ -149,7 +149,7 @@ def changes(before: Workspace, after: Workspace) -> dict[str, JsonValue]:
                 facts = {key: value for key, value in facts_of(change.after).items() if key != "id"}
                 new.append(facts | {"attachments": sent} if sent else facts)
             else:
-                facts = dict(differing(change.before, change.after))
+                facts = dict(changed_facts(change.before, change.after))
                 facts |= {"attachments": sent} if sent else {}
                 differences |= {f"{name}/{change.id}/{path}": value for path, value in facts.items()}
         if new:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from upturn.environments.office.apps.teams import presence
-from upturn.environments.office.generation.family import FINISH, Scenario, agreed, call
+from upturn.environments.office.generation.family import FINISH, Scenario, call, with_agreement
 from upturn.records import Action, Task
 
 from ...conftest import cases
@@ -38,11 +38,11 @@ def test_a_mail_on_behalf_is_for_the_person_of_the_named_role_only(failed: Faile
         subject, text = slots["subject"].strip('"'), slots["phrase"].strip('"')
         draft = call("outlook.draft", to=slots["name"], subject=subject, body=text)
         sent = call("outlook.send", draft="m1000", on_behalf_of=principal)
-        assert failed(task, [draft, *agreed(sent), FINISH]) == []
+        assert failed(task, [draft, *with_agreement(sent), FINISH]) == []
         for other in [None, *(each for each in delegating if each != principal)]:
             whose = {} if other is None else {"on_behalf_of": other}
             wrong = call("outlook.send", to=slots["name"], subject=subject, body=text, **whose)
-            assert failed(task, [*agreed(wrong), FINISH]) == ["goal"]
+            assert failed(task, [*with_agreement(wrong), FINISH]) == ["goal"]
 
 
 def test_of_three_people_one_is_available_and_only_that_one_may_be_written_to(failed: Failed) -> None:
@@ -55,7 +55,7 @@ def test_of_three_people_one_is_available_and_only_that_one_may_be_written_to(fa
         assert (len(three), states.count("available")) == (3, 1)
         places.add(states.index("available"))
         for person, state in zip(three, states, strict=True):
-            work = [*agreed(call("teams.send_message", to=person, text=text)), FINISH]
+            work = [*with_agreement(call("teams.send_message", to=person, text=text)), FINISH]
             assert failed(task, work) == ([] if state == "available" else ["goal"])
     assert places == {0, 1, 2}
 
@@ -70,7 +70,7 @@ def test_the_successor_is_whoever_has_the_role_in_the_named_mail(failed: Failed)
         (old,) = [person for person in scenario.workspace.people if person in body]
         (right,), (wrong,) = (holders(scenario, body_of(scenario, is_named=each)) for each in (True, False))
         text = slots["phrase"].strip('"')
-        written = {who: [*agreed(call("teams.send_message", to=who, text=text))] for who in (right, wrong)}
+        written = {who: [*with_agreement(call("teams.send_message", to=who, text=text))] for who in (right, wrong)}
         entered = {who: call("word.find_replace", id=document, find=old, replace=who) for who in (right, wrong)}
         assert failed(task, [*written[right], entered[right], FINISH]) == []
         assert failed(task, [*written[right], entered[wrong], FINISH]) == ["goal"]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from upturn.environments.office.generation.family import FINISH, Scenario, agreed, call
+from upturn.environments.office.generation.family import FINISH, Scenario, call, with_agreement
 from upturn.environments.office.state.file import File, PlainText
 from upturn.records import Action, Task
 
@@ -76,10 +76,13 @@ def test_two_files_of_the_folder_go_one_by_one_and_none_of_the_same_name_elsewhe
         gone = [id_ for path, id_ in inside.items() if path.rsplit("/", 1)[1].rsplit(".", 1)[0] not in kept]
         assert (len(gone), len(inside)) == (2, 3)
         (channel,) = [each.id for each in scenario.workspace.channels.values() if each.team == slots["team"]]
-        post = [*agreed(call("teams.post_to_channel", channel=channel, text=slots["phrase"].strip('"'))), FINISH]
-        one_by_one = [step for id_ in reversed(gone) for step in agreed(call("sharepoint.delete", ids=id_))]
+        post = [
+            *with_agreement(call("teams.post_to_channel", channel=channel, text=slots["phrase"].strip('"'))),
+            FINISH,
+        ]
+        one_by_one = [step for id_ in reversed(gone) for step in with_agreement(call("sharepoint.delete", ids=id_))]
         assert failed(task, [*post[:-1], *one_by_one, FINISH]) == []
         assert failed(task, [*one_by_one[:3], *post]) == ["goal"]
         elsewhere = [id_ for path, id_ in named.items() if path not in inside]
         for wrong in (list(inside.values()), [*gone, elsewhere[0]]):
-            assert failed(task, [*agreed(call("sharepoint.delete", ids=[*wrong])), *post]) == ["goal"]
+            assert failed(task, [*with_agreement(call("sharepoint.delete", ids=[*wrong])), *post]) == ["goal"]

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import pytest
 
-from upturn.environments.office.generation.family import Scenario, agreed, call, refusal
+from upturn.environments.office.generation.family import Scenario, call, refusal, with_agreement
 from upturn.environments.office.generation.task_file import REASONS
 from upturn.environments.office.partial_credit import passage
 from upturn.environments.office.state import Wish
@@ -165,7 +165,7 @@ def test_a_missing_right_refuses_the_oracles_action(rollout: Rollout, family: st
     tried = {
         "document_right_missing": [call("word.insert_text", id=id_, text="a")],
         "share_right_missing": list(
-            agreed(call("sharepoint.set_permissions", id=id_, people=["sales"], right="edit"))
+            with_agreement(call("sharepoint.set_permissions", id=id_, people=["sales"], right="edit"))
         ),
     }[family]
     trajectory, _ = rollout(task, [look, *tried])

@@ -8,12 +8,12 @@ from upturn.environments.office.generation import (
     Family,
     PhrasingFile,
     Scene,
-    agreed,
     call,
     decline_reason,
     earliest_common_start,
     near,
     titles,
+    with_agreement,
 )
 from upturn.environments.office.state import Event, Response, minutes_between
 
@@ -91,7 +91,7 @@ def _cancel_series(scene: Scene) -> Draft:
     return Draft.with_finish(
         {"title": title, "first": days[0], "last": days[3], "message": f'"{text}"'},
         call("calendar.list", day=days[0], until=days[3], title=title),
-        *(step for cancellation in cancellations for step in agreed(cancellation)),
+        *(step for cancellation in cancellations for step in with_agreement(cancellation)),
     )
 
 
@@ -108,7 +108,7 @@ def _cancel(scene: Scene) -> Draft:
     look = (call("calendar.list", day=day, title=event.title), call("calendar.read", id=event.id))
     if not is_feasible:
         return Draft.with_refusal(slots, organizer, *look)
-    return Draft.with_finish(slots, *look, *agreed(call("calendar.cancel", id=event.id, message=text)))
+    return Draft.with_finish(slots, *look, *with_agreement(call("calendar.cancel", id=event.id, message=text)))
 
 
 def _invite(scene: Scene) -> Draft:
@@ -156,7 +156,7 @@ def _decline(scene: Scene) -> Draft:
         call("calendar.list", day=event.start[:10], title=event.title),
         call("calendar.read", id=event.id),
         call("calendar.respond", id=event.id, response="declined"),
-        *agreed(call("outlook.send", to=event.organizer, subject=subject, body=text)),
+        *with_agreement(call("outlook.send", to=event.organizer, subject=subject, body=text)),
     )
 
 

@@ -16,7 +16,7 @@ from upturn.environments.office.generation import (
     near,
     titles,
 )
-from upturn.environments.office.state import later
+from upturn.environments.office.state import add_minutes
 from upturn.records import Action
 
 _PHRASINGS = PhrasingFile(__name__)
@@ -125,7 +125,7 @@ def _asking(scene: Scene, people: list[str], day: str, *, minutes: int) -> Actio
 
 
 def _booking(title: str, start: str, people: list[str], *, minutes: int) -> Action:
-    end = later(start, minutes=minutes)
+    end = add_minutes(start, minutes=minutes)
     return call("calendar.create", title=title, start=start, end=end, people=",".join(people))
 
 
@@ -136,7 +136,7 @@ def _create_with(scene: Scene) -> Draft:
     event = scene.add_event(known, _start(scene, day), organizer=organizer, people=scene.people(1))
     scene.add_event(known, _start(scene, other_day), organizer=other)
     start = free_start(scene, new_day)
-    end, place = later(start, minutes=60), f"room {digits(scene.rng)}"
+    end, place = add_minutes(start, minutes=60), f"room {digits(scene.rng)}"
     return Draft.with_finish(
         {"known": known, "day": day, "title": f'"{title}"', "start": start, "end": end[11:], "place": place},
         call("calendar.list", day=day, title=known),

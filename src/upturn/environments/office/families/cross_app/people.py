@@ -10,7 +10,6 @@ from upturn.environments.office.generation import (
     PhrasingFile,
     Scene,
     add_contacts,
-    agreed,
     call,
     find_file,
     near,
@@ -18,6 +17,7 @@ from upturn.environments.office.generation import (
     phrase,
     send_by_chat_id,
     topics,
+    with_agreement,
 )
 from upturn.environments.office.state import Person
 
@@ -49,7 +49,7 @@ def _mail_on_behalf(scene: Scene) -> Draft:
             **{"name": receiver, "subject": f'"{subject}"', "phrase": f'"{text}"'},
         },
         call("outlook.find_people", department=principal.department, title=principal.title),
-        *agreed(send),
+        *with_agreement(send),
     )
 
 
@@ -71,7 +71,7 @@ def _available_messaged(scene: Scene) -> Draft:
         {"name": sender, "subject": f'"{topic}"', "phrase": f'"{text}"'},
         *open_mail(mail),
         call("teams.show_presence", people=[*three]),
-        *agreed(call("teams.send_message", to=available, text=text)),
+        *with_agreement(call("teams.send_message", to=available, text=text)),
         also=send_by_chat_id(scene, available, text),
     )
 
@@ -98,7 +98,7 @@ def _successor_entered(scene: Scene) -> Draft:
         call("outlook.find_people", department=successor.department, title=successor.title),
         find_file(document.name),
         call("word.find_replace", id=document.file.id, find=old, replace=successor.id),
-        *agreed(call("teams.send_message", to=successor.id, text=text)),
+        *with_agreement(call("teams.send_message", to=successor.id, text=text)),
         also=send_by_chat_id(scene, successor.id, text),
     )
 

@@ -15,13 +15,13 @@ from upturn.environments.office.generation import (
     add_deck,
     add_document,
     add_price_list,
-    agreed,
     any_channel,
     call,
     find_file,
     open_mail,
     plain_table,
     post,
+    with_agreement,
 )
 from upturn.environments.office.state import Book, Sheet
 
@@ -59,7 +59,7 @@ def _to_mail(scene: Scene) -> Draft:
         find_file(table.name),
         *table.crossing(row, column),
         call("excel.read_range", id=table.file.id, range=table.address(row, column)),
-        *agreed(call("outlook.send", to=[person], subject=subject, body=table.amount(row, column))),
+        *with_agreement(call("outlook.send", to=[person], subject=subject, body=table.amount(row, column))),
     )
 
 
@@ -82,7 +82,7 @@ def _filed_and_confirmed(scene: Scene) -> Draft:
         find_file(table.name),
         call("excel.read_range", id=table.file.id),
         call("excel.write_range", id=table.file.id, at=table.address(row, column), rows=[[value]]),
-        *agreed(call("outlook.reply", id=mail.id, body=phrase)),
+        *with_agreement(call("outlook.reply", id=mail.id, body=phrase)),
     )
 
 
@@ -123,7 +123,7 @@ def _budget_attached(scene: Scene) -> Draft:
         call("teams.list_channels", name=channel.team),
         call("teams.search_chat", query="budget", place=channel.id),
         find_file(f"{name} {year}"),
-        *agreed(call("outlook.send", to=[asking], subject=subject, body="attached", attachments=[file.id])),
+        *with_agreement(call("outlook.send", to=[asking], subject=subject, body="attached", attachments=[file.id])),
     )
 
 
@@ -184,7 +184,7 @@ def _late_person(scene: Scene) -> Draft:
         {"book": name, "subject": f'"{subject}"'},
         find_file(name),
         call("excel.read_range", id=book.id),
-        *agreed(call("outlook.send", to=[people[0]], subject=subject, body=tasks[0])),
+        *with_agreement(call("outlook.send", to=[people[0]], subject=subject, body=tasks[0])),
     )
 
 

@@ -9,7 +9,6 @@ from upturn.environments.office.generation import (
     add_book,
     add_deck,
     add_document,
-    agreed,
     any_channel,
     call,
     find_file,
@@ -17,8 +16,9 @@ from upturn.environments.office.generation import (
     open_mail,
     plain_table,
     post,
+    with_agreement,
 )
-from upturn.environments.office.state import later
+from upturn.environments.office.state import add_minutes
 
 _PHRASINGS = PhrasingFile(__name__)
 
@@ -80,15 +80,17 @@ def _onboarding(scene: Scene) -> Draft:
             "calendar.create",
             title="first day",
             start=start,
-            end=later(start, minutes=60),
+            end=add_minutes(start, minutes=60),
             people=[*sorted((newcomer, mentor))],
             place=room,
         ),
         call("teams.list_channels", name=channel.team),
         call("teams.add_members", place=channel.id, people=[newcomer]),
         find_file(guide.name),
-        *agreed(call("sharepoint.set_permissions", id=guide.file.id, people=[newcomer], right="read")),
-        *agreed(call("outlook.send", to=[newcomer], subject="welcome", body=mentor, attachments=[guide.file.id])),
+        *with_agreement(call("sharepoint.set_permissions", id=guide.file.id, people=[newcomer], right="read")),
+        *with_agreement(
+            call("outlook.send", to=[newcomer], subject="welcome", body=mentor, attachments=[guide.file.id])
+        ),
     )
 
 
@@ -170,9 +172,13 @@ def _incident(scene: Scene) -> Draft:
         call("word.insert_text", id=document.file.id, text=f"{number}: {cause}", style="bullet"),
         call("calendar.free_busy", people=[fixer, owner], day=day, minutes=30),
         call(
-            "calendar.create", title=f"incident {number}", start=start, end=later(start, minutes=30), people=[fixer]
+            "calendar.create",
+            title=f"incident {number}",
+            start=start,
+            end=add_minutes(start, minutes=30),
+            people=[fixer],
         ),
-        *agreed(call("outlook.send", to=[reporter], subject=f"incident {number}", body=start[11:])),
+        *with_agreement(call("outlook.send", to=[reporter], subject=f"incident {number}", body=start[11:])),
     )
 
 

@@ -14,7 +14,6 @@ from upturn.environments.office.generation import (
     Scene,
     add_deck,
     add_document,
-    agreed,
     call,
     digits,
     find_file,
@@ -24,6 +23,7 @@ from upturn.environments.office.generation import (
     post,
     sayings,
     topics,
+    with_agreement,
 )
 from upturn.environments.office.state import Content, Deck, Document, Paragraph, PlainText, Slide, Version
 
@@ -117,7 +117,7 @@ def _folder_tidied(scene: Scene) -> Draft:
         },
         *open_mail(mail),
         call("sharepoint.list_files", folder=folder),
-        *agreed(call("sharepoint.delete", ids=[file.id for file in files[:2]])),
+        *with_agreement(call("sharepoint.delete", ids=[file.id for file in files[:2]])),
         call("teams.list_channels", name=channel.team),
         *post(channel, text),
     )

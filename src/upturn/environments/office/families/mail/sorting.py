@@ -11,12 +11,12 @@ from upturn.environments.office.generation import (
     PhrasingFile,
     Scene,
     add_lookalikes,
-    agreed,
     call,
     digits,
     letter,
     near,
     topics,
+    with_agreement,
 )
 from upturn.environments.office.state import Mail
 
@@ -92,7 +92,9 @@ def _newsletter(scene: Scene) -> Draft:
     scene.add_mail(f"orders@{site}.example", topics(scene.rng, 1)[0], letter(scene.rng, AMOUNTS, digits(scene.rng)))
     scene.add_mail(scene.person(), f"{site} newsletter", letter(scene.rng, REMARKS))
     return Draft.with_finish(
-        {"sender": sender}, call("outlook.search", sender=sender), *agreed(call("outlook.delete", ids=_ids(mails)))
+        {"sender": sender},
+        call("outlook.search", sender=sender),
+        *with_agreement(call("outlook.delete", ids=_ids(mails))),
     )
 
 
@@ -127,7 +129,7 @@ def _tidy(scene: Scene) -> Draft:
         call("outlook.search", subject=topic),
         call("outlook.flag", ids=_ids(flagged)),
         call("outlook.move", ids=_ids(moved), folder=folder),
-        *agreed(call("outlook.delete", ids=_ids(gone))),
+        *with_agreement(call("outlook.delete", ids=_ids(gone))),
     )
 
 

@@ -12,7 +12,6 @@ from upturn.environments.office.generation import (
     Scene,
     add_lookalikes,
     add_thread,
-    agreed,
     call,
     digits,
     find_file,
@@ -22,6 +21,7 @@ from upturn.environments.office.generation import (
     open_mail,
     phrase,
     topics,
+    with_agreement,
 )
 from upturn.environments.office.state import Mail, PlainText
 
@@ -42,7 +42,7 @@ def _reply(scene: Scene) -> Draft:
     return Draft.with_finish(
         {"name": mail.sender, "topic": mail.subject, "phrase": f'"{text}"'},
         find_mail(mail),
-        *agreed(call("outlook.reply", id=mail.id, body=text)),
+        *with_agreement(call("outlook.reply", id=mail.id, body=text)),
     )
 
 
@@ -54,7 +54,7 @@ def _reply_all(scene: Scene) -> Draft:
     return Draft.with_finish(
         {"name": mail.sender, "topic": mail.subject, "phrase": f'"{text}"'},
         find_mail(mail),
-        *agreed(call("outlook.reply", id=mail.id, body=text, to_all=True)),
+        *with_agreement(call("outlook.reply", id=mail.id, body=text, to_all=True)),
     )
 
 
@@ -64,7 +64,7 @@ def _forward(scene: Scene) -> Draft:
     return Draft.with_finish(
         {"name": mail.sender, "topic": mail.subject, "other": other, "phrase": f'"{text}"'},
         find_mail(mail),
-        *agreed(call("outlook.forward", id=mail.id, to=other, body=text)),
+        *with_agreement(call("outlook.forward", id=mail.id, to=other, body=text)),
     )
 
 
@@ -79,7 +79,7 @@ def _forward_if(scene: Scene) -> Draft:
     look = call("outlook.search", subject=topic)
     if not is_feasible:
         return Draft.with_refusal(slots, sender, look)
-    return Draft.with_finish(slots, look, *agreed(call("outlook.forward", id=mail.id, to=other)))
+    return Draft.with_finish(slots, look, *with_agreement(call("outlook.forward", id=mail.id, to=other)))
 
 
 def _send_number(scene: Scene) -> Draft:
@@ -90,7 +90,7 @@ def _send_number(scene: Scene) -> Draft:
     return Draft.with_finish(
         {"name": sender, "topic": topic, "other": other, "subject": f'"{subject}"'},
         *open_mail(mail),
-        *agreed(call("outlook.send", to=other, subject=subject, body=number)),
+        *with_agreement(call("outlook.send", to=other, subject=subject, body=number)),
     )
 
 
@@ -122,7 +122,7 @@ def _send_draft(scene: Scene) -> Draft:
         {"name": people[0], "topic": topic},
         call("outlook.search", subject=topic, folder="drafts"),
         call("outlook.read", id=newest.id),
-        *agreed(call("outlook.send", draft=drafts[0].id)),
+        *with_agreement(call("outlook.send", draft=drafts[0].id)),
     )
 
 
@@ -143,7 +143,7 @@ def _attachment(scene: Scene) -> Draft:
         {"name": sender, "topic": topic, "subject": f'"{subject}"', "phrase": f'"{text}"'},
         *open_mail(mail),
         find_file(name),
-        *agreed(call("outlook.send", to=sender, subject=subject, body=text, attachments=wanted.id)),
+        *with_agreement(call("outlook.send", to=sender, subject=subject, body=text, attachments=wanted.id)),
     )
 
 
@@ -169,7 +169,7 @@ def _answer_question(scene: Scene) -> Draft:
         *open_mail(question),
         call("outlook.search", subject=about),
         *(call("outlook.read", id=mail.id) for mail in reversed(mails[1:])),
-        *agreed(call("outlook.reply", id=question.id, body=number)),
+        *with_agreement(call("outlook.reply", id=question.id, body=number)),
     )
 
 
@@ -183,7 +183,7 @@ def _reply_each(scene: Scene) -> Draft:
     return Draft.with_finish(
         {"topic": topic, "phrase": f'"{text}"'},
         call("outlook.search", subject=topic, is_unread=True),
-        *(step for reply in replies for step in agreed(reply)),
+        *(step for reply in replies for step in with_agreement(reply)),
     )
 
 

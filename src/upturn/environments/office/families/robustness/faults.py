@@ -18,9 +18,9 @@ from upturn.environments.office.generation import (
     Family,
     PhrasingFile,
     Scene,
-    agreed,
     call,
     oracle_under_faults,
+    with_agreement,
 )
 from upturn.records import Action
 
@@ -158,7 +158,7 @@ def _to_several(scene: Scene) -> Draft:
     subject, phrase = f"{rng.choice(('news', 'reminder', 'question'))} {rng.randint(10, 99)}", rng.choice(PHRASES)
     return Draft.with_finish(
         {"people": " and ".join(people), "subject": f'"{subject}"', "phrase": f'"{phrase}"'},
-        *agreed(call("outlook.send", to=[*sorted(people)], subject=subject, body=phrase)),
+        *with_agreement(call("outlook.send", to=[*sorted(people)], subject=subject, body=phrase)),
     )
 
 

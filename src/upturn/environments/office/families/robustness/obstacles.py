@@ -16,10 +16,10 @@ from upturn.environments.office.generation import (
     Scene,
     TaskFile,
     add_document,
-    agreed,
     call,
     find_file,
     open_mail,
+    with_agreement,
 )
 from upturn.environments.office.state import Document, Paragraph, Right
 
@@ -56,7 +56,7 @@ def _right_to_share(scene: Scene) -> Draft:
     if not is_feasible:
         return Draft.with_refusal(slots, owner, *look, text=f"the document is {owner}'s to share")
     share = call("sharepoint.set_permissions", id=id_, people=[person], right="edit")
-    return Draft.with_finish(slots, *look, *agreed(share))
+    return Draft.with_finish(slots, *look, *with_agreement(share))
 
 
 def _file_wanted(scene: Scene) -> Draft:
@@ -72,7 +72,7 @@ def _file_wanted(scene: Scene) -> Draft:
     slots = {"name": sender, "topic": f'"{topic} wish"', "subject": f'"{subject}"', "text": '"attached"'}
     if not is_feasible:
         return Draft.with_refusal(slots, f"{name}.docx", *look, text=f"there is no {name}.docx")
-    return Draft.with_finish(slots, *look, *agreed(send))
+    return Draft.with_finish(slots, *look, *with_agreement(send))
 
 
 def _waiting_person(scene: Scene) -> Draft:
@@ -90,7 +90,7 @@ def _waiting_person(scene: Scene) -> Draft:
         scene.add_mail(waiting, f"{topic} pictures", "see below")
         return Draft.with_refusal(slots, waiting, *look, text=f"there is no such mail by {waiting}")
     question = scene.add_mail(waiting, f"{topic} question", "what do you say?")
-    return Draft.with_finish(slots, *look, *agreed(call("outlook.reply", id=question.id, body=phrase)))
+    return Draft.with_finish(slots, *look, *with_agreement(call("outlook.reply", id=question.id, body=phrase)))
 
 
 def _one_of_a_name(scene: Scene) -> Draft:
@@ -109,7 +109,7 @@ def _one_of_a_name(scene: Scene) -> Draft:
         {"first": first, "topic": f'"{topic} question"', "phrase": f'"{phrase}"'},
         call("outlook.search", subject=f"{topic} question"),
         *(() if is_clear else (call("user.ask", text=f"which {first} do you mean?"),)),
-        *agreed(call("outlook.reply", id=mail.id, body=phrase)),
+        *with_agreement(call("outlook.reply", id=mail.id, body=phrase)),
         clarification="" if is_clear else rng.choice(_MEANT).format(one),
     )
 
@@ -127,7 +127,7 @@ def _one_of_two_events(scene: Scene) -> Draft:
         {"title": f'"{title}"', "day": day},
         call("calendar.list", day=day, title=title),
         *(() if is_clear else (call("user.ask", text="there are two of them: which one?"),)),
-        *agreed(call("calendar.cancel", id=events[0].id)),
+        *with_agreement(call("calendar.cancel", id=events[0].id)),
         clarification="" if is_clear else rng.choice(_MEANT).format(events[0].start[11:]),
     )
 

@@ -7,7 +7,6 @@ from upturn.environments.office.generation import (
     PhrasingFile,
     Scene,
     add_lookalikes,
-    agreed,
     any_channel,
     call,
     digits,
@@ -20,8 +19,9 @@ from upturn.environments.office.generation import (
     send_by_chat_id,
     titles,
     topics,
+    with_agreement,
 )
-from upturn.environments.office.state import Channel, Chat, later
+from upturn.environments.office.state import Channel, Chat, add_minutes
 
 _PHRASINGS = PhrasingFile(__name__)
 
@@ -60,7 +60,7 @@ def _message(scene: Scene) -> Draft:
     return Draft.with_finish(
         {"topic": topic, "phrase": f'"{text}"'},
         call("teams.search_chat", query=topic),
-        *agreed(call("teams.send_message", to=asker, text=text)),
+        *with_agreement(call("teams.send_message", to=asker, text=text)),
         also=send_by_chat_id(scene, asker, text),
     )
 
@@ -71,9 +71,9 @@ def _meeting(scene: Scene) -> Draft:
     topic, title, place = topics(scene.rng, 1)[0], titles(scene.rng, 1)[0], scene.rng.randrange(3)
     starts = [f"{day} {hour:02d}:00" for hour in sorted(scene.rng.sample(range(9, 17), 3))]
     for start in starts:
-        scene.clear(start, later(start, minutes=minutes))
+        scene.clear(start, add_minutes(start, minutes=minutes))
     for start in starts[:place]:
-        begin = later(start, minutes=scene.rng.choice((0, 15)))
+        begin = add_minutes(start, minutes=scene.rng.choice((0, 15)))
         scene.add_event(titles(scene.rng, 1)[0], begin, minutes=30, people=scene.people(1))
     offers = (
         "can we talk about the {topic} on {first}, {second} or {third}, for {minutes} minutes?",
@@ -84,7 +84,7 @@ def _meeting(scene: Scene) -> Draft:
     text = scene.rng.choice(offers).format(topic=topic, first=first, second=second, third=third, minutes=minutes)
     scene.add_post(scene.add_chat(name), name, text)
     start = starts[place]
-    end = later(start, minutes=minutes)
+    end = add_minutes(start, minutes=minutes)
     return Draft.with_finish(
         {"name": name, "topic": topic, "title": f'"{title}"'},
         call("teams.search_chat", query=topic, sender=name),
@@ -110,7 +110,7 @@ def _answer(scene: Scene) -> Draft:
         {"name": asker, "city": city},
         call("teams.search_chat", query=city, sender=asker),
         *open_mail(mail),
-        *agreed(call("teams.send_message", to=asker, text=number)),
+        *with_agreement(call("teams.send_message", to=asker, text=number)),
         also=send_by_chat_id(scene, asker, number),
     )
 
