@@ -67,11 +67,11 @@ def test_a_content_hash_covers_the_initial_office(monkeypatch: pytest.MonkeyPatc
     with_mail = scenario.workspace.with_items(replace(mail, is_read=not mail.is_read))
     changed = [
         replace(scenario, workspace=with_mail),
-        replace(scenario, workspace=scenario.workspace.evolved(persona=Persona(objection="no"))),
+        replace(scenario, workspace=scenario.workspace.evolve(persona=Persona(objection="no"))),
         replace(scenario, draft=replace(scenario.draft, faults=FaultPlan((Fault("unavailable", "outlook.read"),)))),
     ]
     assert len({worlds[0], *map(world_hash, changed)}) == 4
-    assert world_hash(replace(scenario, goal={}, workspace=scenario.workspace.evolved(seed=99))) == worlds[0]
+    assert world_hash(replace(scenario, goal={}, workspace=scenario.workspace.evolve(seed=99))) == worlds[0]
     renamed_task = renamed(tasks[0])
     assert world_hash_of(RenamedKit(), renamed_task) == worlds[0]
     assert content_hash(renamed_task, worlds[0]) != content_hash(tasks[0], worlds[0]), (

@@ -168,7 +168,7 @@ def desk() -> Desk:
     def made(persona: Persona | None = None) -> Workspace:
         return Workspace(
             owner="ann.lee",
-            begun="2026-03-02 09:00",
+            started_at="2026-03-02 09:00",
             people=Table({id_: Person(id_, id_.replace(".", " ").title()) for id_ in PEOPLE}),
             groups=Table({"sales": Group("sales", "Sales", ("bob.ray", "cid.moe"))}),
             mails=Table({each.id: each for each in MAILS}),

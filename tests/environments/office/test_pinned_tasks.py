@@ -42,7 +42,7 @@ def test_a_thousand_tasks_of_a_split_stay_the_same(split: Split) -> None:
         for task in islice(task_stream([*FAMILIES], seed=0, split=split), COUNT):
             scenario = compose(task)
             workspace = scenario.workspace
-            yield (task, scenario.draft, scenario.goal, workspace.owner, workspace.begun, workspace.seed)
+            yield (task, scenario.draft, scenario.goal, workspace.owner, workspace.started_at, workspace.seed)
             yield from office_parts(scenario)
 
     assert digest_of(parts()) == TASKS[split]

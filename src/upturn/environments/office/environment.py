@@ -40,7 +40,7 @@ class _World(NamedTuple):
 
     def has_items_of(self, other: "_World") -> bool:
         """Whether all that can differ from the beginning is the same in the two."""
-        return self.faults.begun == other.faults.begun and has_same_items(self.workspace, other.workspace)
+        return self.faults.met == other.faults.met and has_same_items(self.workspace, other.workspace)
 
 
 class _Measured(NamedTuple):
@@ -68,7 +68,7 @@ class OfficeEnvironment:
         self._scenario, self._baseline = scenario, scenario.baseline
         workspace = scenario.workspace
         if workspace.persona.traps:  # an instruction that was not shown cannot be followed
-            workspace = workspace.evolved(persona=replace(workspace.persona, traps=()))
+            workspace = workspace.evolve(persona=replace(workspace.persona, traps=()))
         self._world = _World(workspace, FaultState(scenario.draft.faults))
         self._measured = None
         return Observation(task.instruction), self._info({})
@@ -122,7 +122,7 @@ class OfficeEnvironment:
 
     def _changes(self) -> dict[str, JsonValue]:
         world = self._current()
-        return changes(self._initial(), world.faults.settled(world.workspace))
+        return changes(self._initial(), world.faults.with_moved_files(world.workspace))
 
     def _info(
         self,
@@ -140,7 +140,7 @@ class OfficeEnvironment:
                 assert self._scenario is not None  # reset sets it with the world
                 changed = self._changes()
                 reached = progress(self._scenario, changed)
-            digest = state_hash(world.workspace, changed, mark=world.faults.mark())
+            digest = state_hash(world.workspace, changed, mark=world.faults.hash_part())
             self._measured = measured = _Measured(world, changed, digest, reached)
         return Info(
             dict(rewards or {}),
@@ -157,11 +157,11 @@ class OfficeEnvironment:
         workspace = outcome.workspace
         if effect is not None and self._is_given_an_order(effect.text):
             assert self._scenario is not None  # reset sets it with the world
-            workspace = workspace.evolved(persona=self._scenario.workspace.persona)
+            workspace = workspace.evolve(persona=self._scenario.workspace.persona)
         self._world = _World(workspace, outcome.state, is_over)
         if effect is None:
             assert error is not None  # one of the two is there
-            costs = {"error": 1.0} if outcome.is_told else {}
+            costs = {"error": 1.0} if outcome.was_reported else {}
             return Step(Observation(str(error), error.code), 0.0, False, False, self._info(costs, outcome.faults))
         costs = {"soft": sum(effect.costs.values()), **effect.costs} if effect.costs else {}
         return Step(Observation(effect.text), 0.0, is_over, False, self._info(costs, outcome.faults))

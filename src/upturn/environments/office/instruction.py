@@ -28,9 +28,9 @@ _ORDERS = frozenset(
 
 def briefing(workspace: Workspace) -> str:
     """Whom the agent works for, and when it is."""
-    owner, now = workspace.people[workspace.owner], parse_moment(workspace.begun)
+    owner, now = workspace.people[workspace.owner], parse_moment(workspace.started_at)
     who = f"{owner.id} ({owner.name}, {owner.id}@{COMPANY})"
-    return f"you work for {who}. it is {_WEEKDAYS[now.weekday()]}, {workspace.begun}."
+    return f"you work for {who}. it is {_WEEKDAYS[now.weekday()]}, {workspace.started_at}."
 
 
 def without_briefing(instruction: str) -> str:

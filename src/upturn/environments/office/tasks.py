@@ -116,8 +116,8 @@ def _compose(family_name: str, split: Split, template: int, seed: int) -> Scenar
         draft.traps,
         draft.objection,
     )
-    workspace = workspace.evolved(persona=persona)
-    before = FaultState(draft.faults).settled(workspace)
+    workspace = workspace.evolve(persona=persona)
+    before = FaultState(draft.faults).with_moved_files(workspace)
     words = family.phrasings(split)[template].format(**draft.slots)
     instruction = f"{briefing(workspace)}\n{polite_request(rng, words)}"
     return Scenario(workspace, instruction, draft, changes(before, done))

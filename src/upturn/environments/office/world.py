@@ -20,7 +20,7 @@ def world_hash(scenario: Scenario) -> str:
     workspace's seed, which differs between all tasks."""
     workspace = scenario.workspace
     digest = hashlib.blake2b(
-        repr((workspace.owner, workspace.begun, scenario.draft.faults)).encode(), digest_size=8
+        repr((workspace.owner, workspace.started_at, scenario.draft.faults)).encode(), digest_size=8
     )
     for part in office_parts(scenario):
         digest.update(part)

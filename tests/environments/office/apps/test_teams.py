@@ -69,10 +69,10 @@ def test_messages_to_offline_people_are_delivered_later(desk: Desk, do: Do, aske
 
 
 def test_people_in_a_meeting_are_busy(desk: Desk, do: Do) -> None:
-    begun = replace(desk(), begun="2026-03-02 09:30")
+    begun = replace(desk(), started_at="2026-03-02 09:30")
     assert do(begun, "teams.show_presence people=bob.ray").text == "bob.ray busy"
-    assert presence(replace(begun, begun="2026-03-02 10:30"), "bob.ray") == presence(
-        replace(begun, begun="2026-03-02 10:45"), "bob.ray"
+    assert presence(replace(begun, started_at="2026-03-02 10:30"), "bob.ray") == presence(
+        replace(begun, started_at="2026-03-02 10:45"), "bob.ray"
     )
 
 

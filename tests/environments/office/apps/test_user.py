@@ -147,7 +147,7 @@ def test_the_user_agrees_to_nothing_that_goes_to_others(
 
 def test_the_number_of_declined_proposals_is_part_of_the_state(desk: Desk, do: Do, asked_first: Ask) -> None:
     one, other = desk(), do(desk(), *proposals(asked_first, ["1"])).workspace
-    assert state_hash(other, {}) != state_hash(other.evolved(declined=0), {})
+    assert state_hash(other, {}) != state_hash(other.evolve(declined=0), {})
     assert state_hash(one, {}) == "cfba063aaa47f0cf"  # as stored attempts have it
 
 

@@ -11,7 +11,7 @@ from upturn.errors import WorldError
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ({"kind": "timeout", "person": "ann.lee"}, "'timeout' has no use for person, got 'ann.lee'"),
+        ({"kind": "timeout", "person": "ann.lee"}, "'timeout' does not use person, got 'ann.lee'"),
         ({"kind": "no_permission", "call": "outlook.send"}, "'no_permission' needs person, got ''"),
         ({"kind": "moved", "file": "f1", "to_id": "f2"}, "'moved' needs to_path, got ''"),
         ({"kind": "lost_answer", "is_lasting": True}, "only no_permission can be lasting, got 'lost_answer'"),
@@ -53,11 +53,11 @@ def test_plans_can_be_added_and_only_an_empty_one_is_false() -> None:
 def test_random_faults_follow_from_seed_and_call_at_their_rates() -> None:
     rates: dict[FaultKind, float] = {"unavailable": 0.2, "lost_answer": 0.1}
     plan = FaultPlan(rates=rates, seed=7)
-    drawn = [plan.by_chance(call) for call in range(10_000)]
+    drawn = [plan.random_kind(call) for call in range(10_000)]
 
-    assert drawn == [FaultPlan(rates=rates, seed=7).by_chance(call) for call in range(10_000)]
-    assert drawn != [FaultPlan(rates=rates, seed=8).by_chance(call) for call in range(10_000)]
+    assert drawn == [FaultPlan(rates=rates, seed=7).random_kind(call) for call in range(10_000)]
+    assert drawn != [FaultPlan(rates=rates, seed=8).random_kind(call) for call in range(10_000)]
     assert drawn.count("unavailable") == pytest.approx(2_000, abs=200)  # five standard deviations
     assert drawn.count("lost_answer") == pytest.approx(1_000, abs=150)
     assert set(drawn) == {"unavailable", "lost_answer", None}
-    assert FaultPlan().by_chance(3) is None
+    assert FaultPlan().random_kind(3) is None

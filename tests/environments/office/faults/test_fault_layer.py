@@ -48,7 +48,9 @@ class Office:
     @property
     def changes(self) -> dict[str, Any]:
         """Against the beginning, with files where they end up."""
-        return changes(FaultState(self.state.plan).settled(self.begin), self.state.settled(self.workspace))
+        return changes(
+            FaultState(self.state.plan).with_moved_files(self.begin), self.state.with_moved_files(self.workspace)
+        )
 
     @property
     def hit(self) -> list[str]:
@@ -76,11 +78,11 @@ def test_a_rate_limit_ends_after_the_stated_wait(office: Callable[..., Office]) 
     assert at.do("outlook.search query=lunch", FLAG) == (
         "rate_limited: 429 too many calls of outlook; retry after 30 s"
     )
-    assert (at.last.faults, at.last.is_told, at.workspace.elapsed) == (("rate_limited",), False, 1)
+    assert (at.last.faults, at.last.was_reported, at.workspace.elapsed) == (("rate_limited",), False, 1)
     assert at.do("calendar.list day=2026-03-02", "user.wait seconds=20", FLAG) == (
         "rate_limited: 429 too many calls of outlook; retry after 9 s"
     )
-    assert at.last.is_told
+    assert at.last.was_reported
     assert at.do("user.wait seconds=9", FLAG) == "flagged"
     assert (at.changes, at.kinds) == ({"mails/m10/flag": "flagged"}, ["rate_limited"])
 
@@ -100,7 +102,10 @@ def test_repeated_unavailability_counts_as_one_fault(office: Callable[..., Offic
     at = office(Fault("unavailable", "outlook.flag", times=2))
 
     assert at.do(FLAG) == "unavailable: 503 outlook is not available now; try again"
-    assert (at.do(FLAG), at.last.is_told) == ("unavailable: 503 outlook is not available now; try again", False)
+    assert (at.do(FLAG), at.last.was_reported) == (
+        "unavailable: 503 outlook is not available now; try again",
+        False,
+    )
     assert at.changes == {}
     assert at.do(FLAG) == "flagged"
     assert at.kinds == ["unavailable"]
@@ -186,8 +191,8 @@ def test_asking_the_user_grants_a_missing_permission(office: Callable[..., Offic
     at = office(Fault("no_permission", "outlook.flag", person="dana.fox"))
     refused = "no_permission: 403 no permission for outlook.flag: dana.fox decides; ask the user"
 
-    assert (at.do(FLAG), at.last.is_told) == (refused, False)
-    assert (at.do(FLAG), at.last.is_told) == (refused, True)
+    assert (at.do(FLAG), at.last.was_reported) == (refused, False)
+    assert (at.do(FLAG), at.last.was_reported) == (refused, True)
     assert at.do("user.ask text=may i?") == "dana.fox has given the permission, try again"
     assert at.last.effect is not None
     assert at.last.effect.costs == {}
@@ -212,7 +217,7 @@ def test_a_file_moves_at_its_first_mention_and_search_finds_it(office: Callable[
         at.do("excel.open id=f99")
     assert at.do("excel.read_range id=f50") == "moved: 301 f50 has moved; sharepoint.search finds it"
     assert at.changes == {}  # it is nobody's work
-    assert (at.do("excel.read_range id=f50"), at.last.is_told) == (
+    assert (at.do("excel.read_range id=f50"), at.last.was_reported) == (
         "moved: 301 f50 has moved; sharepoint.search finds it",
         True,
     )
@@ -282,7 +287,7 @@ def test_random_faults_hit_the_same_calls_on_replay(office: Callable[..., Office
     answers = [at.do(FLAG) for _ in range(12)]
     assert answers == [again.do(FLAG) for _ in range(12)]
     assert [answer.split(":")[0] for answer in answers] == [
-        {"unavailable": "unavailable", "lost_answer": "timed_out", None: "flagged"}[plan.by_chance(call)]
+        {"unavailable": "unavailable", "lost_answer": "timed_out", None: "flagged"}[plan.random_kind(call)]
         for call in range(1, 13)
     ]
     assert set(at.kinds) == {"unavailable", "lost_answer"}

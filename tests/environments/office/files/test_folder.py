@@ -78,11 +78,11 @@ def test_an_office_survives_a_round_trip_through_a_folder(office: Workspace, tmp
     found = read_folder(tmp_path / "office")
     assert changes(office, found.workspace) == {}
     assert all(getattr(found.workspace, name) == getattr(office, name) for name in TABLES)
-    assert (found.workspace.owner, found.workspace.begun, found.workspace.seed) == ("ann.lee", NOW, 7)
+    assert (found.workspace.owner, found.workspace.started_at, found.workspace.seed) == ("ann.lee", NOW, 7)
     assert (found.zone, found.notes, found.left_out) == (BERLIN, (), ())
     assert "Files/finance/q3.xlsx" in places and "Files/finance/Q3 (f2).xlsx" in places
     assert all(".." not in place and not set('?:"<>|\\') & set(place) for place in places)
-    assert found.workspace.fresh("m")[1] == "m1004"
+    assert found.workspace.new_id("m")[1] == "m1004"
 
 
 def test_the_office_of_a_task_comes_back_equal_and_equal_ones_are_equal_bytes() -> None:
@@ -99,7 +99,7 @@ def test_content_that_a_folder_cannot_hold_is_dropped(office: Workspace) -> None
     changed = replace(file, versions=(Version(PlainText("before"), "ann.lee", "2026-01-01 09:00"),))
     used = replace(office.with_items(changed), elapsed=3_600.0, made=3)
     found = unpacked(packed(used, BERLIN).parts).workspace
-    assert (found.files["f7"].versions, found.begun, found.elapsed) == ((), "2026-03-02 10:00", 0.0)
+    assert (found.files["f7"].versions, found.started_at, found.elapsed) == ((), "2026-03-02 10:00", 0.0)
     assert not found.persona.wishes and not found.messages
 
 
@@ -150,7 +150,7 @@ def test_a_foreign_folder_is_read_for_its_owner() -> None:
     workspace = unpacked(parts, host=HOST).workspace
     # a, b, c, d are m1 to m4; the first of the conversation is not there, so the oldest that is began it.
     assert {id_: mail.thread for id_, mail in workspace.mails.items()} == {"m1": "", "m2": "", "m3": "m2", "m4": ""}
-    assert (workspace.owner, workspace.begun) == ("ann", NOW)
+    assert (workspace.owner, workspace.started_at) == ("ann", NOW)
     assert workspace.mails["m2"].to == ("ann", "eva@x.example")
     assert list(workspace.people) == ["ann", "bob"]
     [attachment] = workspace.mails["m1"].attachments

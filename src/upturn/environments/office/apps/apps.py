@@ -33,7 +33,7 @@ def preview(workspace: Workspace, request: Preview) -> Effect:
         raise OperationError(
             "not_needed", f"{operation.full_name} sends, deletes and shares nothing; it can be done at once"
         )
-    shown = with_message(workspace, "preview", request.statement).evolved(
+    shown = with_message(workspace, "preview", request.statement).evolve(
         shown=canonical_action(operation, parameters)
     )
     return Effect(shown, f"shown to the user:\n{impact.preview}", impact.costs)
@@ -77,9 +77,9 @@ def apply(workspace: Workspace, action: Action) -> Effect:
         agreed = fingerprint(canonical_action(operation, request))
         if agreed not in workspace.confirmed:
             raise unconfirmed_error(impact)
-        workspace = workspace.evolved(confirmed=workspace.confirmed - {agreed})
+        workspace = workspace.evolve(confirmed=workspace.confirmed - {agreed})
     effect = operation.run(workspace, request)
-    passed = effect.workspace.evolved(elapsed=effect.workspace.elapsed + operation.seconds)
+    passed = effect.workspace.evolve(elapsed=effect.workspace.elapsed + operation.seconds)
     return effect._replace(workspace=passed)
 
 

@@ -244,7 +244,7 @@ def _outside(workspace: Workspace, event: Event) -> tuple[str, ...]:
 
 def add_event(workspace: Workspace, event: Event) -> Effect:
     """Adds the event under a new id; the answer is the id and the ids of overlapping events of the owner."""
-    taken, id_ = workspace.fresh("e")
+    taken, id_ = workspace.new_id("e")
     done = replace(event, id=id_)
     clashes = [
         other.id

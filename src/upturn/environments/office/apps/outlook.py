@@ -242,7 +242,7 @@ def draft(workspace: Workspace, request: Draft) -> Effect:
     mail = _compose(
         workspace, request.to, request.subject, request.body, cc=request.cc, attachments=request.attachments
     )
-    taken, id_ = workspace.fresh("m")
+    taken, id_ = workspace.new_id("m")
     return Effect(taken.with_items(replace(mail, id=id_, folder="drafts")), id_)
 
 
@@ -332,7 +332,7 @@ def _deliver(workspace: Workspace, mail: Mail) -> Effect:
     if mail.id in workspace.mails:  # a draft keeps its id
         taken, id_ = workspace, mail.id
     else:
-        taken, id_ = workspace.fresh("m")
+        taken, id_ = workspace.new_id("m")
     seconds = round(2 + 58 * workspace.chance("delivery", id_))
     files = (workspace.files.get(attachment) for attachment in mail.attachments)
     done = replace(mail, id=id_, enclosed=tuple(None if file is None else file.content for file in files))
@@ -444,6 +444,6 @@ def create_rule(workspace: Workspace, request: CreateRule) -> Effect:
     if not request.sender and not request.subject:
         raise OperationError("missing_parameter", "a rule needs sender, subject or both")
     sender = principals(workspace, (request.sender,))[0] if request.sender else ""
-    taken, id_ = workspace.fresh("r")
+    taken, id_ = workspace.new_id("r")
     rule = Rule(id_, sender, request.subject.lower(), _check_target(request.folder))
     return Effect(taken.with_items(rule), id_)

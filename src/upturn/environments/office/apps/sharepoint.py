@@ -193,7 +193,7 @@ def download(workspace: Workspace, request: Download) -> Effect:
 def upload(workspace: Workspace, request: Upload) -> Effect:
     """The answer is the new file's id."""
     _check_free(workspace, request.path)
-    taken, id_ = workspace.fresh("f")
+    taken, id_ = workspace.new_id("f")
     content = content_of(request.path, request.text)
     file = File(id_, request.path, content, workspace.owner, by=workspace.owner, at=workspace.now)
     return Effect(taken.with_items(file), id_)
@@ -330,7 +330,7 @@ def show_permissions(workspace: Workspace, request: ShowPermissions) -> Effect:
 @APP.operation(CreatePage)
 def create_page(workspace: Workspace, request: CreatePage) -> Effect:
     """The answer is its id."""
-    taken, id_ = workspace.fresh("p")
+    taken, id_ = workspace.new_id("p")
     page = Page(id_, request.title, request.text, workspace.owner, workspace.now)
     return Effect(taken.with_items(page), id_)
 

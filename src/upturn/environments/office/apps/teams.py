@@ -161,7 +161,7 @@ def send_message(workspace: Workspace, request: SendMessage) -> Effect:
     chat = _target_chat(workspace, request)
     others = [member for member in chat.members if member != workspace.owner]
     is_delivered = len(others) > 1 or presence(workspace, others[0]) != "offline"
-    taken, id_ = (workspace, chat.id) if chat.id in workspace.chats else workspace.fresh("c")
+    taken, id_ = (workspace, chat.id) if chat.id in workspace.chats else workspace.new_id("c")
     post = Post(workspace.owner, request.text, workspace.now, is_delivered=is_delivered)
     done = taken.with_items(replace(chat, id=id_, posts=(*chat.posts, post)))
     return Effect(done, f"sent in {id_}" + ("" if is_delivered else f"; {others[0]} is offline and gets it later"))

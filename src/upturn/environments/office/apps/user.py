@@ -56,7 +56,7 @@ class Finish(Parameters):
 
 def with_message(workspace: Workspace, kind: MessageKind, text: str = "") -> Workspace:
     """The workspace with one more message to the user."""
-    return workspace.evolved(messages=(*workspace.messages, Message(kind, text)))
+    return workspace.evolve(messages=(*workspace.messages, Message(kind, text)))
 
 
 @APP.operation(Answer)
@@ -80,11 +80,11 @@ def confirm(workspace: Workspace, request: Confirm) -> Effect:  # noqa: ARG001  
     shown = workspace.shown
     if shown is None:
         raise OperationError("nothing_shown", "nothing was shown to the user; show it with user.preview first")
-    decided = with_message(workspace, "confirm").evolved(shown=None)
+    decided = with_message(workspace, "confirm").evolve(shown=None)
     wants, is_patient = workspace.persona.confirms, workspace.declined < workspace.persona.patience
     forms = (shown, normalize_sending(workspace, shown), swap_chat_address(workspace, shown))
     if is_patient and any(map(wants, forms)):
-        return Effect(decided.evolved(confirmed=decided.confirmed | {fingerprint(shown)}), "yes, go on")
+        return Effect(decided.evolve(confirmed=decided.confirmed | {fingerprint(shown)}), "yes, go on")
     return _declined(decided)
 
 
@@ -95,13 +95,13 @@ def _declined(workspace: Workspace) -> Effect:
     words = persona.objection or "no: that is not what I asked for"
     answer = f"no: {_IMPATIENT}" if left < 0 else words if left else f"{words}; {_IMPATIENT}"
     costs = {"declined": SOFT["declined"]} if declined > 1 else {}
-    return Effect(workspace.evolved(declined=declined), answer, costs)
+    return Effect(workspace.evolve(declined=declined), answer, costs)
 
 
 @APP.operation(Wait, seconds=0.0)
 def wait(workspace: Workspace, request: Wait) -> Effect:
     """Nothing else happens."""
-    after = workspace.evolved(elapsed=workspace.elapsed + request.seconds)
+    after = workspace.evolve(elapsed=workspace.elapsed + request.seconds)
     return Effect(after, f"it is {after.now}")
 
 

@@ -290,7 +290,7 @@ def _table(items: Iterable[NamedT]) -> Table[NamedT]:
 
 def _made(workspace: Workspace) -> int:
     """The number of used ids among those for new items."""
-    first = int(Workspace("", workspace.begun).fresh("")[1])
+    first = int(Workspace("", workspace.started_at).new_id("")[1])
     tables = (workspace.mails, workspace.rules, workspace.events, workspace.files, workspace.pages, workspace.chats)
     numbers = [int(id_.lstrip(ascii_lowercase)) for table in tables for id_ in table if _NUMBERED.fullmatch(id_)]
     return max(0, max(numbers, default=0) - first + 1)

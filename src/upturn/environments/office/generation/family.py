@@ -118,7 +118,9 @@ class Scenario:
     @property
     def baseline(self) -> Workspace:
         """The workspace that changes are measured against: files that a fault moves are at their new paths."""
-        return FaultState(self.draft.faults).settled(self.workspace) if self.draft.faults else self.workspace
+        return (
+            FaultState(self.draft.faults).with_moved_files(self.workspace) if self.draft.faults else self.workspace
+        )
 
 
 def call(name: str, /, **parameters: JsonValue) -> Action:

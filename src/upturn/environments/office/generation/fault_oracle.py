@@ -21,7 +21,7 @@ from upturn.environments.office.apps import (
     operation_of,
     parse_parameters,
 )
-from upturn.environments.office.faults import SEVERAL, FaultPlan, FaultState, Outcome, apply_with_faults
+from upturn.environments.office.faults import LIST_PARAMETERS, FaultPlan, FaultState, Outcome, apply_with_faults
 from upturn.environments.office.generation.family import OracleResult, call, refusal, with_agreement
 from upturn.environments.office.state import OperationError, Persona, Wish, Workspace
 from upturn.errors import WorldError
@@ -80,7 +80,7 @@ def oracle_under_faults(
 
     Raises WorldError when an action is refused for another reason than a fault, or after ``MOST_CALLS`` calls.
     """
-    workspace, state = workspace.evolved(persona=_agreeable()), FaultState(plan)
+    workspace, state = workspace.evolve(persona=_agreeable()), FaultState(plan)
     waiting, done, wishes = deque(work), [], []
     while waiting:
         action = waiting.popleft()
@@ -93,7 +93,7 @@ def oracle_under_faults(
         workspace, state = outcome.workspace, outcome.state
         for kind in outcome.faults:
             waiting = deque(_next_calls(kind, outcome, action, waiting))
-    return tuple(done), OracleResult(state.settled(workspace), tuple(wishes))
+    return tuple(done), OracleResult(state.with_moved_files(workspace), tuple(wishes))
 
 
 def _wish(workspace: Workspace, action: Action) -> Wish | None:
@@ -161,7 +161,7 @@ def _next_calls(kind: str, outcome: Outcome, action: Action, rest: Iterable[Acti
 def _calls_left(action: Action, name: str) -> Iterable[Action]:
     """The calls that complete a partial write: all of it for rows, which may be written twice; else the last
     item."""
-    parameter = SEVERAL[name]
+    parameter = LIST_PARAMETERS[name]
     several = action.parameters[parameter]
     if parameter == "rows" or not isinstance(several, list):
         return (action,)

@@ -32,7 +32,7 @@ class Scene:
     def __init__(self, rng: Random, seed: int = 0) -> None:
         """``seed``: the task's seed, for random events in its office."""
         self.rng = rng
-        self.workspace: Workspace = profile(rng.randrange(PROFILES)).evolved(seed=seed)
+        self.workspace: Workspace = profile(rng.randrange(PROFILES)).evolve(seed=seed)
         self._last_post = "2026-02-27 15:00"
         self._given: set[str] = set()
         """Ids drawn so far."""

@@ -35,7 +35,7 @@ class Workspace:
 
     owner: str
     """The person that the agent works for."""
-    begun: str
+    started_at: str
     """When the task began."""
     people: Table[Person] = field(default_factory=Table)
     groups: Table[Group] = field(default_factory=Table)
@@ -67,9 +67,9 @@ class Workspace:
     @property
     def now(self) -> str:
         """The moment, to the minute."""
-        return add_minutes(self.begun, minutes=self.elapsed // 60)
+        return add_minutes(self.started_at, minutes=self.elapsed // 60)
 
-    def evolved(self, **values: Any) -> "Workspace":
+    def evolve(self, **values: Any) -> "Workspace":
         """The workspace with these fields replaced, in half the time of ``dataclasses.replace``, which dominated a
         step."""
         current = list(_FIELDS(self))
@@ -82,16 +82,16 @@ class Workspace:
         by_table: dict[str, dict[str, Item]] = {}
         for item in items:
             by_table.setdefault(_TABLE_OF[type(item)], {})[item.id] = item
-        return self.evolved(**{name: getattr(self, name).with_items(group) for name, group in by_table.items()})
+        return self.evolve(**{name: getattr(self, name).with_items(group) for name, group in by_table.items()})
 
     def without_item(self, item: Item) -> "Workspace":
         """The workspace without this item."""
         name = _TABLE_OF[type(item)]
-        return self.evolved(**{name: getattr(self, name).without(item.id)})
+        return self.evolve(**{name: getattr(self, name).without(item.id)})
 
-    def fresh(self, prefix: str) -> tuple["Workspace", str]:
+    def new_id(self, prefix: str) -> tuple["Workspace", str]:
         """A new id, and the workspace in which it is taken."""
-        return self.evolved(made=self.made + 1), f"{prefix}{_FIRST_NEW + self.made}"
+        return self.evolve(made=self.made + 1), f"{prefix}{_FIRST_NEW + self.made}"
 
     def members(self, principal: str) -> frozenset[str]:
         """The people behind a person's or a group's id."""

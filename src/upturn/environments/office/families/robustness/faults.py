@@ -10,7 +10,7 @@ from upturn.environments.office.families.cross_app import MEETINGS, TRANSFERS, W
 from upturn.environments.office.families.files import WORKBOOKS
 from upturn.environments.office.families.mail import READING, SORTING, WRITING
 from upturn.environments.office.families.teams import CHANNELS, CHATS
-from upturn.environments.office.faults import SEVERAL, Fault, FaultKind, FaultPlan, RateLimit
+from upturn.environments.office.faults import LIST_PARAMETERS, Fault, FaultKind, FaultPlan, RateLimit
 from upturn.environments.office.generation import (
     LOOKUPS,
     PHRASES,
@@ -90,7 +90,7 @@ def partly(scene: Scene, draft: Draft) -> FaultPlan:
 
 
 def _several(action: Action) -> bool:
-    value = action.parameters.get(SEVERAL.get(action.name, ""))
+    value = action.parameters.get(LIST_PARAMETERS.get(action.name, ""))
     return isinstance(value, list) and len(value) > 1
 
 
