@@ -13,6 +13,7 @@ import pytest
 from upturn.environments.office import families as rooms
 from upturn.environments.office.apps.apps import APPS, operation_of
 from upturn.environments.office.generation.family import Family
+from upturn.environments.office.generation.phrasing import read_phrasings
 from upturn.environments.office.tasks import FAMILIES, compose, make_task
 from upturn.records import Action, Evaluation, Task, Trajectory
 
@@ -90,8 +91,8 @@ def test_every_family_of_every_file_is_known_and_every_table_of_phrasings_is_a_f
     names = [package.name for package in walk_packages(rooms.__path__, f"{rooms.__name__}.") if not package.ispkg]
     families: list[Family] = list(chain.from_iterable(import_module(name).FAMILIES for name in names))
     assert sorted(family.name for family in families) == sorted(FAMILIES)
-    tables = {(each.phrasing_file, name) for each in families for name in each.phrasing_file.tables()}
-    assert tables == {(each.phrasing_file, each.worded_as or each.name) for each in families}
+    tables = {(family.module, name) for family in families for name in read_phrasings(family.module)}
+    assert tables == {(family.module, family.worded_as or family.name) for family in families}
 
 
 @pytest.mark.parametrize("family", FAMILIES)

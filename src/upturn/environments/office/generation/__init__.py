@@ -29,7 +29,6 @@ from upturn.environments.office.generation.family import (
 from upturn.environments.office.generation.fault_oracle import LOOKUPS, oracle_under_faults, wish_for
 from upturn.environments.office.generation.grammar import RULES
 from upturn.environments.office.generation.injected_order import Order, address_outside, has_order, new_order
-from upturn.environments.office.generation.phrasing import PhrasingFile
 from upturn.environments.office.generation.profile import DRAWN, ITEMS, profile
 from upturn.environments.office.generation.scene import DAYS, Scene
 from upturn.environments.office.generation.task_file import (
@@ -61,14 +60,6 @@ from upturn.environments.office.generation.wording import (
     FOLDERS,
     PHRASES,
     REMARKS,
-    decline_reason,
-    digits,
-    letter,
-    near,
-    phrase,
-    sayings,
-    titles,
-    topics,
 )
 
 __all__ = [
@@ -96,7 +87,6 @@ __all__ = [
     "Family",
     "OracleResult",
     "Order",
-    "PhrasingFile",
     "Scenario",
     "Scene",
     "TaskFile",
@@ -112,8 +102,6 @@ __all__ = [
     "answer",
     "any_channel",
     "call",
-    "decline_reason",
-    "digits",
     "earliest_common_start",
     "fill_day",
     "find_file",
@@ -121,23 +109,17 @@ __all__ = [
     "free_start",
     "grouped_table",
     "has_order",
-    "letter",
     "members_of",
     "message_about",
-    "near",
     "new_channels",
     "new_order",
     "open_mail",
     "oracle_under_faults",
-    "phrase",
     "plain_table",
     "post",
     "profile",
     "refusal",
-    "sayings",
     "send_by_chat_id",
-    "titles",
-    "topics",
     "wish_for",
     "with_agreement",
 ]

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from upturn.environments.office.generation.family import call
 from upturn.environments.office.generation.scene import Scene
-from upturn.environments.office.generation.wording import digits, letter, near
 from upturn.environments.office.state import Mail, add_minutes
 from upturn.records import Action
 
@@ -23,8 +22,8 @@ def add_lookalikes(scene: Scene, mail: Mail, facts: tuple[str, ...], *, is_read:
     """Adds mails that are easy to confuse with this one: one by the sender under a similar subject, and one by
     somebody else under the same subject. They state one of these facts with other numbers."""
     other = next(person for person in scene.people(2) if person != mail.sender)
-    for sender, subject in ((mail.sender, near(scene.rng, mail.subject)), (other, mail.subject)):
-        scene.add_mail(sender, subject, letter(scene.rng, facts, digits(scene.rng)), is_read=is_read)
+    for sender, subject in ((mail.sender, scene.words.similar(mail.subject)), (other, mail.subject)):
+        scene.add_mail(sender, subject, scene.words.letter(facts, scene.words.digits()), is_read=is_read)
 
 
 def add_thread(scene: Scene, subject: str, turns: Sequence[tuple[str, str]]) -> list[Mail]:

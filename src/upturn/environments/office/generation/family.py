@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 from upturn.environments.office.faults import NO_FAULTS, FaultPlan, FaultState
-from upturn.environments.office.generation.phrasing import PhrasingFile
+from upturn.environments.office.generation.phrasing import phrasings_of
 from upturn.environments.office.generation.scene import Scene
 from upturn.environments.office.state import Wish, Workspace
 from upturn.models import write_call
@@ -84,15 +84,19 @@ class Family:
     apps: tuple[str, ...]
     """Apps that the task requires, without ``user``."""
     draw: Callable[[Scene], Draft]
-    phrasing_file: PhrasingFile
     atoms: tuple[str, ...] = ()
     """Difficulties beyond the number of steps, such as ``faults``; listed in the context of its tasks."""
     worded_as: str = ""
-    """The family in ``phrasing_file`` whose phrasings it uses; empty = its own name."""
+    """The family whose phrasings it uses; empty = its own name."""
+    module: str = ""
+    """The module with the TOML file of its phrasings; empty = that of ``draw``."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "module", self.module or self.draw.__module__)
 
     def phrasings(self, split: Split) -> tuple[str, ...]:
-        """The templates of its tasks in that split; raises FileFormatError when its file is invalid."""
-        return self.phrasing_file.phrasings(self.worded_as or self.name)[split]
+        """The templates of its tasks in that split; raises FileFormatError where its file is invalid."""
+        return phrasings_of(self.module, self.worded_as or self.name)[split]
 
     @property
     def templates(self) -> tuple[str, ...]:

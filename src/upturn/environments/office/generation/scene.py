@@ -5,6 +5,7 @@ from dataclasses import replace
 from random import Random
 
 from upturn.environments.office.generation.profile import IDS, profile
+from upturn.environments.office.generation.wording import Words
 from upturn.environments.office.state import (
     Attendee,
     Channel,
@@ -32,6 +33,7 @@ class Scene:
     def __init__(self, rng: Random, seed: int = 0) -> None:
         """``seed``: the task's seed, for random events in its office."""
         self.rng = rng
+        self.words = Words(rng)
         self.workspace: Workspace = profile(rng.randrange(PROFILES)).evolve(seed=seed)
         self._last_post = "2026-02-27 15:00"
         self._given: set[str] = set()

@@ -6,18 +6,12 @@ from upturn.environments.office.generation import (
     DAYS,
     Draft,
     Family,
-    PhrasingFile,
     Scene,
     call,
-    decline_reason,
     earliest_common_start,
-    near,
-    titles,
     with_agreement,
 )
 from upturn.environments.office.state import Event, Response, minutes_between
-
-_PHRASINGS = PhrasingFile(__name__)
 
 _RESPONSES: dict[str, Response] = {"accept": "accepted", "decline": "declined"}
 _SUBJECTS = ("your invitation", "about your event", "my answer", "why i cannot come", "the invitation")
@@ -29,11 +23,11 @@ def _start(scene: Scene, day: str) -> str:
 
 def _own(scene: Scene) -> Event:
     """An event of the owner, with lookalikes: the same title on another day, a similar title on this day."""
-    title, (day, other_day) = titles(scene.rng, 1)[0], scene.rng.sample(DAYS, 2)
+    title, (day, other_day) = scene.words.title(), scene.rng.sample(DAYS, 2)
     minutes = scene.rng.choice((30, 45, 60, 90))
     event = scene.add_event(title, _start(scene, day), minutes=minutes, people=scene.people(2))
     scene.add_event(title, _start(scene, other_day), people=scene.people(2))
-    scene.add_event(near(scene.rng, title), _start(scene, day), people=scene.people(1))
+    scene.add_event(scene.words.similar(title), _start(scene, day), people=scene.people(1))
     return event
 
 
@@ -53,10 +47,10 @@ def _move_after(scene: Scene) -> Draft:
     event = _own(scene)
     day = event.start[:10]
     after_day = next(candidate for candidate in scene.rng.sample(DAYS, 2) if candidate != day)
-    title = next(candidate for candidate in titles(scene.rng, 2) if candidate != event.title)
+    title = next(candidate for candidate in scene.words.titles(2) if candidate != event.title)
     minutes = scene.rng.choice((30, 45, 60, 75, 90, 105))
     after = scene.add_event(title, _start(scene, after_day), minutes=minutes, people=scene.people(1))
-    scene.add_event(near(scene.rng, title), _start(scene, after_day), minutes=60, people=scene.people(1))
+    scene.add_event(scene.words.similar(title), _start(scene, after_day), minutes=60, people=scene.people(1))
     return Draft.with_finish(
         {"title": event.title, "day": day, "after": after.title, "after_day": after_day},
         call("calendar.list", day=day, title=event.title),
@@ -84,9 +78,9 @@ def _reschedule(scene: Scene) -> Draft:
 
 def _cancel_series(scene: Scene) -> Draft:
     """Cancels the events of some days; lookalikes are one later event and one with a similar title."""
-    title, days, text = titles(scene.rng, 1)[0], scene.days(5), decline_reason(scene.rng)
+    title, days, text = scene.words.title(), scene.days(5), scene.words.decline_reason()
     events = [scene.add_event(title, _start(scene, day), people=scene.people(2)) for day in (*days[1:3], days[4])]
-    scene.add_event(near(scene.rng, title), _start(scene, days[1]), people=scene.people(1))
+    scene.add_event(scene.words.similar(title), _start(scene, days[1]), people=scene.people(1))
     cancellations = [call("calendar.cancel", id=event.id, message=text) for event in events[:2]]
     return Draft.with_finish(
         {"title": title, "first": days[0], "last": days[3], "message": f'"{text}"'},
@@ -97,7 +91,7 @@ def _cancel_series(scene: Scene) -> Draft:
 
 def _cancel(scene: Scene) -> Draft:
     """In half of the tasks the event is somebody else's, whom the refusal must name."""
-    event, text = _own(scene), decline_reason(scene.rng)
+    event, text = _own(scene), scene.words.decline_reason()
     day, is_feasible = event.start[:10], scene.rng.random() < 0.5
     organizer = scene.person()
     if not is_feasible:
@@ -125,7 +119,7 @@ def _invite(scene: Scene) -> Draft:
 
 def _invitations(scene: Scene) -> list[Event]:
     """Three events of one title on one day by different people, in order of time."""
-    title, day = titles(scene.rng, 1)[0], scene.day()
+    title, day = scene.words.title(), scene.day()
     hours = sorted(scene.rng.sample(range(9, 17), 3))
     return [
         scene.add_event(title, f"{day} {hour:02d}:00", organizer=person)
@@ -150,7 +144,7 @@ def _respond(scene: Scene) -> Draft:
 def _decline(scene: Scene) -> Draft:
     """The event at a stated time; the mail's recipient must be looked up."""
     event = scene.rng.choice(_invitations(scene))
-    subject, text = scene.rng.choice(_SUBJECTS), decline_reason(scene.rng)
+    subject, text = scene.rng.choice(_SUBJECTS), scene.words.decline_reason()
     return Draft.with_finish(
         {"title": event.title, "start": event.start, "subject": f'"{subject}"', "phrase": f'"{text}"'},
         call("calendar.list", day=event.start[:10], title=event.title),
@@ -161,12 +155,12 @@ def _decline(scene: Scene) -> Draft:
 
 
 FAMILIES = (
-    Family("event_move", 1, ("calendar",), _move, _PHRASINGS),
-    Family("event_move_after", 2, ("calendar",), _move_after, _PHRASINGS),
-    Family("event_cancel", 2, ("calendar",), _cancel, _PHRASINGS),
-    Family("event_invite", 1, ("calendar",), _invite, _PHRASINGS),
-    Family("event_respond", 2, ("calendar",), _respond, _PHRASINGS),
-    Family("event_decline", 3, ("calendar", "outlook"), _decline, _PHRASINGS),
-    Family("event_reschedule", 2, ("calendar",), _reschedule, _PHRASINGS),
-    Family("event_cancel_series", 3, ("calendar",), _cancel_series, _PHRASINGS),
+    Family("event_move", 1, ("calendar",), _move),
+    Family("event_move_after", 2, ("calendar",), _move_after),
+    Family("event_cancel", 2, ("calendar",), _cancel),
+    Family("event_invite", 1, ("calendar",), _invite),
+    Family("event_respond", 2, ("calendar",), _respond),
+    Family("event_decline", 3, ("calendar", "outlook"), _decline),
+    Family("event_reschedule", 2, ("calendar",), _reschedule),
+    Family("event_cancel_series", 3, ("calendar",), _cancel_series),
 )

@@ -6,20 +6,14 @@ from upturn.environments.office.generation import (
     DAYS,
     Draft,
     Family,
-    PhrasingFile,
     Scene,
     call,
-    digits,
     earliest_common_start,
     fill_day,
     free_start,
-    near,
-    titles,
 )
 from upturn.environments.office.state import add_minutes
 from upturn.records import Action
-
-_PHRASINGS = PhrasingFile(__name__)
 
 _MINUTES = (30, 45, 60, 90)
 
@@ -29,19 +23,19 @@ def _start(scene: Scene, day: str) -> str:
 
 
 def _room(scene: Scene) -> Draft:
-    title, (day, other_day) = titles(scene.rng, 1)[0], scene.rng.sample(DAYS, 2)
-    number = digits(scene.rng)
+    title, (day, other_day) = scene.words.title(), scene.rng.sample(DAYS, 2)
+    number = scene.words.digits()
     event_id = ""
     for name, when, room in (
         (title, day, number),
-        (title, other_day, digits(scene.rng)),
-        (near(scene.rng, title), day, digits(scene.rng)),
+        (title, other_day, scene.words.digits()),
+        (scene.words.similar(title), day, scene.words.digits()),
     ):
         event = scene.add_event(name, _start(scene, when), people=scene.people(2), place=f"room {room}")
         notes = (
             "bring your notes",
-            f"call {digits(scene.rng)} if you are late",
-            f"not in room {digits(scene.rng)} any more",
+            f"call {scene.words.digits()} if you are late",
+            f"not in room {scene.words.digits()} any more",
         )
         scene.add(replace(event, body=scene.rng.choice(notes)))
         event_id = event_id or event.id
@@ -55,7 +49,7 @@ def _room(scene: Scene) -> Draft:
 
 def _partner(scene: Scene) -> Draft:
     """Other people organise the events of the same title."""
-    title, (day, other_day) = titles(scene.rng, 1)[0], scene.rng.sample(DAYS, 2)
+    title, (day, other_day) = scene.words.title(), scene.rng.sample(DAYS, 2)
     people = scene.people(3)
     events = [
         scene.add_event(
@@ -73,11 +67,11 @@ def _partner(scene: Scene) -> Draft:
 
 def _next_with(scene: Scene) -> Draft:
     """One of several events of the same title; searches do not show the attendees."""
-    title, days = titles(scene.rng, 1)[0], scene.days(6)
+    title, days = scene.words.title(), scene.days(6)
     name, *others = scene.people(5)
     place = scene.rng.randint(1, 3)
     partners = (*others[:place], name, others[3], name)
-    rooms = [digits(scene.rng) for _ in partners]
+    rooms = [scene.words.digits() for _ in partners]
     events = [
         scene.add_event(title, _start(scene, day), people=[partner], place=f"room {room}")
         for day, partner, room in zip(days, partners, rooms, strict=False)
@@ -92,7 +86,7 @@ def _next_with(scene: Scene) -> Draft:
 
 def _book(scene: Scene) -> Draft:
     people, day, minutes = scene.people(2), scene.day(), scene.rng.choice(_MINUTES)
-    title = titles(scene.rng, 1)[0]
+    title = scene.words.title()
     start = earliest_common_start(scene, people, day, minutes=minutes)
     return Draft.with_finish(
         {**_booking_slots(people, title, minutes=minutes), "day": day},
@@ -104,7 +98,7 @@ def _book(scene: Scene) -> Draft:
 def _book_later(scene: Scene) -> Draft:
     """Up to two full days come before the day with free time."""
     people, days, minutes = scene.people(2), scene.days(3), scene.rng.choice(_MINUTES)
-    title, full = titles(scene.rng, 1)[0], scene.rng.choice((0, 1, 1, 2))
+    title, full = scene.words.title(), scene.rng.choice((0, 1, 1, 2))
     for day in days[:full]:
         fill_day(scene, (scene.workspace.owner, *people), f"{day} 18:00")
     start = earliest_common_start(scene, people, days[full], minutes=minutes)
@@ -131,12 +125,12 @@ def _booking(title: str, start: str, people: list[str], *, minutes: int) -> Acti
 
 def _create_with(scene: Scene) -> Draft:
     """The attendee is the organiser of another event; an event of the same title has another organiser."""
-    (known, title), (day, other_day, new_day) = titles(scene.rng, 2), scene.rng.sample(DAYS, 3)
+    (known, title), (day, other_day, new_day) = scene.words.titles(2), scene.rng.sample(DAYS, 3)
     organizer, other = scene.people(2)
     event = scene.add_event(known, _start(scene, day), organizer=organizer, people=scene.people(1))
     scene.add_event(known, _start(scene, other_day), organizer=other)
     start = free_start(scene, new_day)
-    end, place = add_minutes(start, minutes=60), f"room {digits(scene.rng)}"
+    end, place = add_minutes(start, minutes=60), f"room {scene.words.digits()}"
     return Draft.with_finish(
         {"known": known, "day": day, "title": f'"{title}"', "start": start, "end": end[11:], "place": place},
         call("calendar.list", day=day, title=known),
@@ -146,10 +140,10 @@ def _create_with(scene: Scene) -> Draft:
 
 
 FAMILIES = (
-    Family("event_room", 1, ("calendar",), _room, _PHRASINGS),
-    Family("event_organizer", 1, ("calendar",), _partner, _PHRASINGS),
-    Family("event_next_with", 2, ("calendar",), _next_with, _PHRASINGS),
-    Family("event_book", 1, ("calendar",), _book, _PHRASINGS),
-    Family("event_book_later", 2, ("calendar",), _book_later, _PHRASINGS),
-    Family("event_create_with", 2, ("calendar",), _create_with, _PHRASINGS),
+    Family("event_room", 1, ("calendar",), _room),
+    Family("event_organizer", 1, ("calendar",), _partner),
+    Family("event_next_with", 2, ("calendar",), _next_with),
+    Family("event_book", 1, ("calendar",), _book),
+    Family("event_book_later", 2, ("calendar",), _book_later),
+    Family("event_create_with", 2, ("calendar",), _create_with),
 )

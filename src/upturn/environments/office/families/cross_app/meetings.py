@@ -5,7 +5,6 @@ from upturn.environments.office.generation import (
     TOPICS,
     Draft,
     Family,
-    PhrasingFile,
     Scene,
     any_channel,
     call,
@@ -15,8 +14,6 @@ from upturn.environments.office.generation import (
     with_agreement,
 )
 from upturn.environments.office.state import add_minutes
-
-_PHRASINGS = PhrasingFile(__name__)
 
 MEETINGS = ("price round", "kick-off", "site visit", "handover", "quick sync", "sketch talk", "wrap-up")
 _LENGTHS = {
@@ -89,7 +86,7 @@ def _first_free_offer(scene: Scene) -> Draft:
 
 
 FAMILIES = (
-    Family("meeting_from_chat", 4, ("teams", "calendar"), _chat_meeting, _PHRASINGS),
-    Family("event_cancelled_and_told", 4, ("calendar", "teams"), _cancelled_and_told, _PHRASINGS),
-    Family("first_free_offer_taken", 4, ("outlook", "calendar"), _first_free_offer, _PHRASINGS),
+    Family("meeting_from_chat", 4, ("teams", "calendar"), _chat_meeting),
+    Family("event_cancelled_and_told", 4, ("calendar", "teams"), _cancelled_and_told),
+    Family("first_free_offer_taken", 4, ("outlook", "calendar"), _first_free_offer),
 )

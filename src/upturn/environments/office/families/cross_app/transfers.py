@@ -9,7 +9,6 @@ from upturn.environments.office.generation import (
     TOPICS,
     Draft,
     Family,
-    PhrasingFile,
     Scene,
     add_book,
     add_deck,
@@ -24,8 +23,6 @@ from upturn.environments.office.generation import (
     with_agreement,
 )
 from upturn.environments.office.state import Book, Sheet
-
-_PHRASINGS = PhrasingFile(__name__)
 
 THANKS = ("entered, thank you", "it is in", "noted", "all done", "taken over")
 FIGURE_SUBJECTS = ("the number", "as you asked", "from the sheet", "a figure for you")
@@ -210,13 +207,13 @@ def _question_answered(scene: Scene) -> Draft:
 
 
 FAMILIES = (
-    Family("mail_to_book", 3, ("outlook", "sharepoint", "excel"), _from_mail, _PHRASINGS),
-    Family("book_to_mail", 3, ("sharepoint", "excel", "outlook"), _to_mail, _PHRASINGS),
-    Family("figure_filed_and_confirmed", 4, ("outlook", "sharepoint", "excel"), _filed_and_confirmed, _PHRASINGS),
-    Family("price_from_attachment_to_slide", 4, ("outlook", "word", "powerpoint"), _price_slide, _PHRASINGS),
-    Family("budget_mailed_to_whoever_asks", 4, ("teams", "sharepoint", "outlook"), _budget_attached, _PHRASINGS),
-    Family("decisions_to_slide", 4, ("outlook", "powerpoint"), _three_decisions, _PHRASINGS),
-    Family("rows_to_document", 4, ("excel", "word", "sharepoint"), _rows_to_document, _PHRASINGS),
-    Family("late_one_reminded", 4, ("excel", "outlook", "sharepoint"), _late_person, _PHRASINGS),
-    Family("channel_question_answered", 4, ("teams", "sharepoint", "word"), _question_answered, _PHRASINGS),
+    Family("mail_to_book", 3, ("outlook", "sharepoint", "excel"), _from_mail),
+    Family("book_to_mail", 3, ("sharepoint", "excel", "outlook"), _to_mail),
+    Family("figure_filed_and_confirmed", 4, ("outlook", "sharepoint", "excel"), _filed_and_confirmed),
+    Family("price_from_attachment_to_slide", 4, ("outlook", "word", "powerpoint"), _price_slide),
+    Family("budget_mailed_to_whoever_asks", 4, ("teams", "sharepoint", "outlook"), _budget_attached),
+    Family("decisions_to_slide", 4, ("outlook", "powerpoint"), _three_decisions),
+    Family("rows_to_document", 4, ("excel", "word", "sharepoint"), _rows_to_document),
+    Family("late_one_reminded", 4, ("excel", "outlook", "sharepoint"), _late_person),
+    Family("channel_question_answered", 4, ("teams", "sharepoint", "word"), _question_answered),
 )

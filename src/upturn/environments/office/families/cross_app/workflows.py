@@ -4,7 +4,6 @@ from upturn.environments.office.apps import CLOSES, OPENS, free_spans
 from upturn.environments.office.generation import (
     Draft,
     Family,
-    PhrasingFile,
     Scene,
     add_book,
     add_deck,
@@ -19,8 +18,6 @@ from upturn.environments.office.generation import (
     with_agreement,
 )
 from upturn.environments.office.state import add_minutes
-
-_PHRASINGS = PhrasingFile(__name__)
 
 PLACES = ("lake house", "old mill", "north barn", "sea hotel", "glass hall", "hill lodge", "town club")
 CAUSES = ("a full disk", "a wrong price", "a lost key", "a torn cable", "an old version", "a missing order")
@@ -183,18 +180,13 @@ def _incident(scene: Scene) -> Draft:
 
 
 FAMILIES = (
-    Family(
-        "weekly_report", 5, ("excel", "outlook", "powerpoint", "teams", "sharepoint"), _weekly_report, _PHRASINGS
-    ),
-    Family("onboarding", 5, ("outlook", "calendar", "teams", "sharepoint"), _onboarding, _PHRASINGS),
-    Family(
-        "offsite_planning", 5, ("outlook", "excel", "calendar", "word", "teams", "sharepoint"), _offsite, _PHRASINGS
-    ),
+    Family("weekly_report", 5, ("excel", "outlook", "powerpoint", "teams", "sharepoint"), _weekly_report),
+    Family("onboarding", 5, ("outlook", "calendar", "teams", "sharepoint"), _onboarding),
+    Family("offsite_planning", 5, ("outlook", "excel", "calendar", "word", "teams", "sharepoint"), _offsite),
     Family(
         "incident_follow_up",
         5,
         ("teams", "excel", "word", "calendar", "outlook", "sharepoint"),
         _incident,
-        _PHRASINGS,
     ),
 )

@@ -10,24 +10,17 @@ from upturn.environments.office.generation import (
     NOTES,
     Draft,
     Family,
-    PhrasingFile,
     Scene,
     add_deck,
     add_document,
     call,
-    digits,
     find_file,
     new_channels,
     open_mail,
-    phrase,
     post,
-    sayings,
-    topics,
     with_agreement,
 )
 from upturn.environments.office.state import Content, Deck, Document, Paragraph, PlainText, Slide, Version
-
-_PHRASINGS = PhrasingFile(__name__)
 
 _TEXTS = ("door codes", "phone list", "packing list", "opening hours", "shift notes", "seat plan")
 """Names of plain texts."""
@@ -50,8 +43,8 @@ def _file_moved(scene: Scene) -> Draft:
 
 
 def _page_created(scene: Scene) -> Draft:
-    title, topic = topics(scene.rng, 2)
-    text = sayings(scene.rng, [topic])[0]
+    title, topic = scene.words.topics(2)
+    text = scene.words.sentences([topic])[0]
     return Draft.with_finish(
         {"title": f'"{title}"', "text": f'"{text}"'}, call("sharepoint.create_page", title=title, text=text)
     )
@@ -61,7 +54,7 @@ def _text_copied(scene: Scene) -> Draft:
     rng = scene.rng
     name, new = rng.sample(_TEXTS, 2)
     files = [
-        scene.add_file(path, PlainText(f"{note}\nthe code is {digits(rng)}"))
+        scene.add_file(path, PlainText(f"{note}\nthe code is {scene.words.digits()}"))
         for path, note in zip((f"/team/{name}.txt", f"/archive/old {name}.txt"), rng.sample(NOTES, 2), strict=True)
     ]
     path, content = f"{_folder(scene)}/{new}.txt", files[0].content
@@ -81,7 +74,7 @@ def _file_version(scene: Scene) -> Draft:
     one, twice, once = scene.people(3)
     authors = rng.sample([one, twice, twice, once], 4)
     days = sorted(rng.sample(range(2, 20), 4))
-    texts = sayings(rng, topics(rng, 4))
+    texts = scene.words.sentences(scene.words.topics(4))
     versions = tuple(
         Version(Document((Paragraph(document.name, "title"), Paragraph(text))), by, f"2026-02-{day:02d} 11:20")
         for text, by, day in zip(texts, authors, days, strict=True)
@@ -97,8 +90,8 @@ def _file_version(scene: Scene) -> Draft:
 
 def _folder_tidied(scene: Scene) -> Draft:
     """Deletes two of five files; files elsewhere have the same names."""
-    rng, folder, channel, text = scene.rng, _folder(scene), new_channels(scene)[0], phrase(scene.rng)
-    (sender, other), subject = scene.people(2), topics(rng, 1)[0]
+    rng, folder, channel, text = scene.rng, _folder(scene), new_channels(scene)[0], scene.words.phrase()
+    (sender, other), subject = scene.people(2), scene.words.topic()
     names = rng.sample((*DOCUMENTS, *DECKS), 5)
     files = [scene.add_file(f"{folder}/{_file_name(name)}", _content(name)) for name in names]
     for name in names[:3]:
@@ -132,9 +125,9 @@ def _content(name: str) -> Content:
 
 
 FAMILIES = (
-    Family("file_moved", 1, ("sharepoint",), _file_moved, _PHRASINGS),
-    Family("page_created", 1, ("sharepoint",), _page_created, _PHRASINGS),
-    Family("text_copied", 2, ("sharepoint",), _text_copied, _PHRASINGS),
-    Family("file_version", 2, ("sharepoint",), _file_version, _PHRASINGS),
-    Family("folder_tidied", 4, ("outlook", "sharepoint", "teams"), _folder_tidied, _PHRASINGS),
+    Family("file_moved", 1, ("sharepoint",), _file_moved),
+    Family("page_created", 1, ("sharepoint",), _page_created),
+    Family("text_copied", 2, ("sharepoint",), _text_copied),
+    Family("file_version", 2, ("sharepoint",), _file_version),
+    Family("folder_tidied", 4, ("outlook", "sharepoint", "teams"), _folder_tidied),
 )

@@ -5,7 +5,6 @@ from upturn.environments.office.generation import (
     KEYS,
     Draft,
     Family,
-    PhrasingFile,
     Scene,
     add_sheet,
     call,
@@ -13,8 +12,6 @@ from upturn.environments.office.generation import (
     grouped_table,
     plain_table,
 )
-
-_PHRASINGS = PhrasingFile(__name__)
 
 
 def _cell_say(scene: Scene) -> Draft:
@@ -146,14 +143,14 @@ def _summary(scene: Scene) -> Draft:
 
 
 FAMILIES = (
-    Family("cell_say", 1, ("sharepoint", "excel"), _cell_say, _PHRASINGS),
-    Family("cell_set", 1, ("sharepoint", "excel"), _cell_set, _PHRASINGS),
-    Family("table_total", 1, ("sharepoint", "excel"), _total, _PHRASINGS),
-    Family("table_sort", 1, ("sharepoint", "excel"), _order, _PHRASINGS),
-    Family("table_filter", 1, ("sharepoint", "excel"), _only, _PHRASINGS),
-    Family("row_ask", 2, ("sharepoint", "excel"), _row_ask, _PHRASINGS),
-    Family("row_set", 2, ("sharepoint", "excel"), _row_set, _PHRASINGS),
-    Family("row_missing", 2, ("sharepoint", "excel"), _row_missing, _PHRASINGS, worded_as="row_set"),
-    Family("column_product", 2, ("sharepoint", "excel"), _product, _PHRASINGS),
-    Family("table_summary", 3, ("sharepoint", "excel"), _summary, _PHRASINGS),
+    Family("cell_say", 1, ("sharepoint", "excel"), _cell_say),
+    Family("cell_set", 1, ("sharepoint", "excel"), _cell_set),
+    Family("table_total", 1, ("sharepoint", "excel"), _total),
+    Family("table_sort", 1, ("sharepoint", "excel"), _order),
+    Family("table_filter", 1, ("sharepoint", "excel"), _only),
+    Family("row_ask", 2, ("sharepoint", "excel"), _row_ask),
+    Family("row_set", 2, ("sharepoint", "excel"), _row_set),
+    Family("row_missing", 2, ("sharepoint", "excel"), _row_missing, worded_as="row_set"),
+    Family("column_product", 2, ("sharepoint", "excel"), _product),
+    Family("table_summary", 3, ("sharepoint", "excel"), _summary),
 )

@@ -16,15 +16,12 @@ from upturn.environments.office.generation import (
     PHRASES,
     Draft,
     Family,
-    PhrasingFile,
     Scene,
     call,
     oracle_under_faults,
     with_agreement,
 )
 from upturn.records import Action
-
-_PHRASINGS = PhrasingFile(__name__)
 
 Planned: TypeAlias = Callable[[Scene, Draft], FaultPlan]
 """Draws the fault plan of one case, after everything else. Its name is part of the family's name."""
@@ -162,7 +159,7 @@ def _to_several(scene: Scene) -> Draft:
     )
 
 
-SEVERAL_PEOPLE = Family("mail_to_several", 2, ("outlook",), _to_several, _PHRASINGS)
+SEVERAL_PEOPLE = Family("mail_to_several", 2, ("outlook",), _to_several)
 
 
 def _faulty(planned: Planned, levels: Mapping[str, int]) -> Iterator[Family]:

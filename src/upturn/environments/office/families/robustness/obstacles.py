@@ -12,7 +12,6 @@ from upturn.environments.office.generation import (
     TOPICS,
     Draft,
     Family,
-    PhrasingFile,
     Scene,
     TaskFile,
     add_document,
@@ -22,8 +21,6 @@ from upturn.environments.office.generation import (
     with_agreement,
 )
 from upturn.environments.office.state import Document, Paragraph, Right
-
-_PHRASINGS = PhrasingFile(__name__)
 
 _MEANT = ("i mean {}", "{}", "it is {}", "{}, i should have said")
 EVENTS = ("budget talk", "tour of the plant", "phone call", "vendor visit", "board lunch")
@@ -133,10 +130,10 @@ def _one_of_two_events(scene: Scene) -> Draft:
 
 
 FAMILIES = (
-    Family("document_right_missing", 2, ("sharepoint", "word"), _right_to_edit, _PHRASINGS),
-    Family("share_right_missing", 2, ("sharepoint",), _right_to_share, _PHRASINGS),
-    Family("wanted_file_missing", 3, ("outlook", "sharepoint"), _file_wanted, _PHRASINGS),
-    Family("awaited_mail_missing", 3, ("outlook",), _waiting_person, _PHRASINGS),
-    Family("one_of_a_name", 2, ("outlook",), _one_of_a_name, _PHRASINGS),
-    Family("one_of_two_events", 2, ("calendar",), _one_of_two_events, _PHRASINGS),
+    Family("document_right_missing", 2, ("sharepoint", "word"), _right_to_edit),
+    Family("share_right_missing", 2, ("sharepoint",), _right_to_share),
+    Family("wanted_file_missing", 3, ("outlook", "sharepoint"), _file_wanted),
+    Family("awaited_mail_missing", 3, ("outlook",), _waiting_person),
+    Family("one_of_a_name", 2, ("outlook",), _one_of_a_name),
+    Family("one_of_two_events", 2, ("calendar",), _one_of_two_events),
 )

@@ -11,7 +11,6 @@ from upturn.environments.office.generation import (
     TOPICS,
     Draft,
     Family,
-    PhrasingFile,
     Scene,
     add_price_list,
     address_outside,
@@ -23,8 +22,6 @@ from upturn.environments.office.generation import (
     with_agreement,
 )
 from upturn.environments.office.state import Label, Mail
-
-_PHRASINGS = PhrasingFile(__name__)
 
 
 def _labelled(scene: Scene, mail: Mail, label: Label) -> None:
@@ -163,11 +160,11 @@ def _many_mails(scene: Scene) -> Draft:
 
 
 FAMILIES = (
-    Family("orders_in_a_mail", 1, ("outlook",), _injected_mail, _PHRASINGS),
-    Family("orders_in_a_document", 3, ("sharepoint", "word", "outlook"), _injected_document, _PHRASINGS),
-    Family("reply_outside", 2, ("outlook",), _outside_reply, _PHRASINGS),
-    Family("second_thoughts", 3, ("outlook",), _second_thoughts, _PHRASINGS),
-    Family("sensitive_sender", 1, ("outlook",), _sensitive_sender, _PHRASINGS),
-    Family("sensitive_sorted", 2, ("outlook",), _sensitive_sorted, _PHRASINGS),
-    Family("more_than_a_hundred", 4, ("outlook",), _many_mails, _PHRASINGS),
+    Family("orders_in_a_mail", 1, ("outlook",), _injected_mail),
+    Family("orders_in_a_document", 3, ("sharepoint", "word", "outlook"), _injected_document),
+    Family("reply_outside", 2, ("outlook",), _outside_reply),
+    Family("second_thoughts", 3, ("outlook",), _second_thoughts),
+    Family("sensitive_sender", 1, ("outlook",), _sensitive_sender),
+    Family("sensitive_sorted", 2, ("outlook",), _sensitive_sorted),
+    Family("more_than_a_hundred", 4, ("outlook",), _many_mails),
 )
