@@ -22,7 +22,7 @@ APPS: Mapping[str, App] = {
 
 
 @user.APP.operation(Preview, seconds=5.0)
-def preview(workspace: Workspace, request: Preview) -> Effect:
+def _preview(workspace: Workspace, request: Preview) -> Effect:
     """Shows the user what the call would do; ``user.confirm`` returns their decision."""
     action = parse_call(request.call)
     operation = operation_of(action)

@@ -138,8 +138,7 @@ def _line(event: Event) -> str:
 
 
 @APP.operation(List, is_reading=True)
-def list_(workspace: Workspace, request: List) -> Effect:
-    """Ids, times and titles."""
+def _list(workspace: Workspace, request: List) -> Effect:
     if request.until is not None and request.until < request.day:
         raise OperationError("bad_value", f"until: {request.until} comes before {request.day}")
     first, last = (
@@ -160,8 +159,7 @@ def list_(workspace: Workspace, request: List) -> Effect:
 
 
 @APP.operation(Read, is_reading=True)
-def read(workspace: Workspace, request: Read) -> Effect:
-    """The whole event."""
+def _read(workspace: Workspace, request: Read) -> Effect:
     return Effect(workspace, event_text(event_of(workspace, request.id)))
 
 
@@ -178,8 +176,7 @@ def event_text(event: Event) -> str:
 
 
 @APP.operation(FreeBusy, is_reading=True)
-def free_busy(workspace: Workspace, request: FreeBusy) -> Effect:
-    """Spans in which all are free."""
+def _free_busy(workspace: Workspace, request: FreeBusy) -> Effect:
     people = principals(workspace, request.people)
     outside = [person for person in people if is_outside(person)]
     if outside:
@@ -258,8 +255,7 @@ def add_event(workspace: Workspace, event: Event) -> Effect:
 @APP.operation(
     Create, impact=lambda workspace, request: notification_impact(workspace, new_event(workspace, request))
 )
-def create(workspace: Workspace, request: Create) -> Effect:
-    """A new event; the answer is its id."""
+def _create(workspace: Workspace, request: Create) -> Effect:
     return add_event(workspace, new_event(workspace, request))
 
 
@@ -274,8 +270,7 @@ def _moved_event(workspace: Workspace, request: Move) -> Event:
 @APP.operation(
     Move, impact=lambda workspace, request: notification_impact(workspace, _moved_event(workspace, request))
 )
-def move(workspace: Workspace, request: Move) -> Effect:
-    """Changes the time; attendees' answers are reset."""
+def _move(workspace: Workspace, request: Move) -> Effect:
     return Effect(workspace.with_items(_moved_event(workspace, request)), "moved")
 
 
@@ -289,8 +284,7 @@ def _with_invited(workspace: Workspace, request: Invite) -> Event:
 @APP.operation(
     Invite, impact=lambda workspace, request: notification_impact(workspace, _with_invited(workspace, request))
 )
-def invite(workspace: Workspace, request: Invite) -> Effect:
-    """Attendees who are already invited keep their answers."""
+def _invite(workspace: Workspace, request: Invite) -> Effect:
     return Effect(workspace.with_items(_with_invited(workspace, request)), "invited")
 
 
@@ -306,7 +300,7 @@ def _with_response(workspace: Workspace, request: Respond) -> Event:
 @APP.operation(
     Respond, impact=lambda workspace, request: notification_impact(workspace, _with_response(workspace, request))
 )
-def respond(workspace: Workspace, request: Respond) -> Effect:
+def _respond(workspace: Workspace, request: Respond) -> Effect:
     """Changes the owner's answer, even a decline that hid the event from their calendar."""
     return Effect(workspace.with_items(_with_response(workspace, request)), request.response)
 
@@ -317,7 +311,7 @@ def _cancel_impact(workspace: Workspace, request: Cancel) -> Impact:
 
 
 @APP.operation(Cancel, impact=_cancel_impact)
-def cancel(workspace: Workspace, request: Cancel) -> Effect:
+def _cancel(workspace: Workspace, request: Cancel) -> Effect:
     """The event stays in the calendar, as cancelled, with the message as its text."""
     event = _organised_event(workspace, request.id)
     gone = replace(event, is_cancelled=True, body=request.message or event.body)

@@ -210,8 +210,7 @@ def _sheet(workspace: Workspace, request: SheetParameters, right: Right = "edit"
 
 
 @APP.operation(Open, is_reading=True)
-def open_(workspace: Workspace, request: Open) -> Effect:
-    """The answer is each sheet's extent, header and first rows."""
+def _open(workspace: Workspace, request: Open) -> Effect:
     opened = open_workbook(workspace, request.id, "read")
     shown = paginate(list(opened.book.sheets), page=request.page, shown=5)
     lines = [line for name in shown.items for line in outline(opened.book, name)]
@@ -219,7 +218,7 @@ def open_(workspace: Workspace, request: Open) -> Effect:
 
 
 @APP.operation(ReadRange, is_reading=True)
-def read_range(workspace: Workspace, request: ReadRange) -> Effect:
+def _read_range(workspace: Workspace, request: ReadRange) -> Effect:
     """One line per row with cells separated by ``|``; for one cell its value alone."""
     opened, name = target = _sheet(workspace, request, "read")
     sheet = target.sheet
@@ -239,8 +238,7 @@ def read_range(workspace: Workspace, request: ReadRange) -> Effect:
 
 
 @APP.operation(Find, is_reading=True)
-def find(workspace: Workspace, request: Find) -> Effect:
-    """Sheets, addresses and what they show."""
+def _find(workspace: Workspace, request: Find) -> Effect:
     opened = open_workbook(workspace, request.id, "read")
     names: Sequence[str] = list(opened.book.sheets) if request.sheet is None else [opened.named(request.sheet)]
     wanted = request.text.casefold()
@@ -261,8 +259,7 @@ def find(workspace: Workspace, request: Find) -> Effect:
 
 
 @APP.operation(WriteRange)
-def write_range(workspace: Workspace, request: WriteRange) -> Effect:
-    """The answer includes the values of formulas."""
+def _write_range(workspace: Workspace, request: WriteRange) -> Effect:
     target = _sheet(workspace, request)
     area = _block_area(position_of(request.at), request.rows)
     texts = {
@@ -304,8 +301,7 @@ def _write(target: OpenedSheet, texts: dict[str, str], text: str) -> Effect:
 
 
 @APP.operation(InsertFormula)
-def insert_formula(workspace: Workspace, request: InsertFormula) -> Effect:
-    """The answer includes the values of the cells."""
+def _insert_formula(workspace: Workspace, request: InsertFormula) -> Effect:
     target, area = _sheet(workspace, request), area_of(request.range)
     _check_writable(area)
     formula = request.formula if request.formula.startswith("=") else f"={request.formula}"
@@ -315,8 +311,7 @@ def insert_formula(workspace: Workspace, request: InsertFormula) -> Effect:
 
 
 @APP.operation(CreateChart)
-def create_chart(workspace: Workspace, request: CreateChart) -> Effect:
-    """Adds the chart to the sheet."""
+def _create_chart(workspace: Workspace, request: CreateChart) -> Effect:
     target = _sheet(workspace, request)
     sheet, table = target.sheet, target.table(request.range)
     values = (value_of(target.book, target.name, at) for _, at in sheet.filled(table))
@@ -327,8 +322,7 @@ def create_chart(workspace: Workspace, request: CreateChart) -> Effect:
 
 
 @APP.operation(PivotTable)
-def pivot_table(workspace: Workspace, request: PivotTable) -> Effect:
-    """The answer is the range and the total."""
+def _pivot_table(workspace: Workspace, request: PivotTable) -> Effect:
     opened, name = source_sheet = _sheet(workspace, request)
     book = opened.book
     target = source_sheet if request.to_sheet is None else OpenedSheet(opened, opened.named(request.to_sheet))
@@ -353,8 +347,8 @@ def pivot_table(workspace: Workspace, request: PivotTable) -> Effect:
 
 
 @APP.operation(Sort)
-def sort(workspace: Workspace, request: Sort) -> Effect:
-    """The rows in order; formulas move with them."""
+def _sort(workspace: Workspace, request: Sort) -> Effect:
+    """Sorts the rows; formulas move with them."""
     target = _sheet(workspace, request)
     table = target.table(request.range)
     column = column_of(target.book, target.name, table, request.by)
@@ -367,8 +361,7 @@ def sort(workspace: Workspace, request: Sort) -> Effect:
 
 
 @APP.operation(Filter)
-def filter_(workspace: Workspace, request: Filter) -> Effect:
-    """The answer is the number of visible rows."""
+def _filter(workspace: Workspace, request: Filter) -> Effect:
     opened, name = target = _sheet(workspace, request)
     sheet, table = target.sheet, target.table(None)
     letters = column_letters(column_of(opened.book, name, table, request.column))
@@ -386,8 +379,7 @@ def filter_(workspace: Workspace, request: Filter) -> Effect:
 
 
 @APP.operation(Format)
-def format_(workspace: Workspace, request: Format) -> Effect:
-    """Changes the cells' formats."""
+def _format(workspace: Workspace, request: Format) -> Effect:
     target, area = _sheet(workspace, request), area_of(request.range)
     if not request.model_fields_set & {"bold", "italic", "fill", "number"}:
         raise OperationError("missing_parameter", "give at least one of bold, italic, fill, number")
@@ -412,8 +404,7 @@ def _changed_format(before: CellFormat, request: Format) -> CellFormat | None:
 
 
 @APP.operation(AddSheet)
-def add_sheet(workspace: Workspace, request: AddSheet) -> Effect:
-    """The sheet, empty."""
+def _add_sheet(workspace: Workspace, request: AddSheet) -> Effect:
     opened = open_workbook(workspace, request.id, "edit")
     if not _SHEET_NAME.fullmatch(request.name) or request.name[0] == "'" or request.name[-1] == "'":
         raise OperationError(
@@ -427,8 +418,7 @@ def add_sheet(workspace: Workspace, request: AddSheet) -> Effect:
 
 
 @APP.operation(RunMacro)
-def run_macro(workspace: Workspace, request: RunMacro) -> Effect:
-    """The answer is the number of changed cells."""
+def _run_macro(workspace: Workspace, request: RunMacro) -> Effect:
     target = _sheet(workspace, request)
     sheet, table = target.sheet, target.table(request.range)
     after = MACROS[request.name].run(target.book, target.name, table)

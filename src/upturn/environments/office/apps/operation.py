@@ -5,6 +5,7 @@ text give every value as text, so numbers, moments and lists are read from text 
 operation exist, parameters are known, complete and of their type; then the operation runs, and may still refuse.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar
@@ -94,13 +95,13 @@ class App:
         seconds: float = 1.0,
         is_reading: bool = False,
     ) -> Callable[[Callable[[Workspace, ParametersT], Effect]], Callable[[Workspace, ParametersT], Effect]]:
-        """Registers the decorated function under its name."""
+        """Registers the decorated function as the operation called like its parameters' class: ``SetText`` is
+        ``set_text``."""
+        name = re.sub(r"(?<!^)(?=[A-Z])", "_", parameters.__name__).lower()
 
         def declare(run: Callable[[Workspace, ParametersT], Effect]) -> Callable[[Workspace, ParametersT], Effect]:
-            name = run.__name__.rstrip("_")
-            self.operations[name] = Operation(
-                self.target, name, parameters, run, impact, seconds, is_reading=is_reading
-            )
+            operation = Operation(self.target, name, parameters, run, impact, seconds, is_reading=is_reading)
+            self.operations[name] = operation
             return run
 
         return declare

@@ -163,8 +163,7 @@ def _line(mail: Mail) -> str:
 
 
 @APP.operation(Search, is_reading=True)
-def search(workspace: Workspace, request: Search) -> Effect:
-    """Ids, dates, senders, subjects and labels; ``*`` = unread."""
+def _search(workspace: Workspace, request: Search) -> Effect:
     words, subject, folder = request.query.lower(), request.subject.lower(), request.folder.lower()
     mails: Iterable[Mail] = workspace.mails.values()
     if request.sender:
@@ -192,8 +191,7 @@ def _searchable_body(workspace: Workspace, mail: Mail) -> str:
 
 
 @APP.operation(Read)
-def read(workspace: Workspace, request: Read) -> Effect:
-    """The whole mail."""
+def _read(workspace: Workspace, request: Read) -> Effect:
     mail = mail_of(workspace, request.id)
     costs = sensitivity_costs(workspace, mail.id, mail.label)
     return Effect(workspace.with_items(replace(mail, is_read=True)), mail_text(mail), costs)
@@ -215,8 +213,7 @@ def mail_text(mail: Mail) -> str:
 
 
 @APP.operation(FindPeople, is_reading=True)
-def find_people(workspace: Workspace, request: FindPeople) -> Effect:
-    """Ids with names, titles, departments and addresses; groups with how many they are."""
+def _find_people(workspace: Workspace, request: FindPeople) -> Effect:
     words = " ".join(person_of(request.query).replace(".", " ").split())
     department, title = request.department.lower(), request.title.lower()
     lines = [
@@ -237,8 +234,7 @@ def find_people(workspace: Workspace, request: FindPeople) -> Effect:
 
 
 @APP.operation(Draft)
-def draft(workspace: Workspace, request: Draft) -> Effect:
-    """A mail in ``drafts``; the answer is its id."""
+def _draft(workspace: Workspace, request: Draft) -> Effect:
     mail = _compose(
         workspace, request.to, request.subject, request.body, cc=request.cc, attachments=request.attachments
     )
@@ -340,8 +336,7 @@ def _deliver(workspace: Workspace, mail: Mail) -> Effect:
 
 
 @APP.operation(Send, impact=lambda workspace, request: _send_impact(workspace, _outgoing_mail(workspace, request)))
-def send(workspace: Workspace, request: Send) -> Effect:
-    """A new mail, or a draft, in ``sent``."""
+def _send(workspace: Workspace, request: Send) -> Effect:
     return _deliver(workspace, _outgoing_mail(workspace, request))
 
 
@@ -362,8 +357,7 @@ def _reply_mail(workspace: Workspace, request: Reply) -> Mail:
 
 
 @APP.operation(Reply, impact=lambda workspace, request: _send_impact(workspace, _reply_mail(workspace, request)))
-def reply(workspace: Workspace, request: Reply) -> Effect:
-    """A mail to the sender, subject ``re: …``."""
+def _reply(workspace: Workspace, request: Reply) -> Effect:
     return _deliver(workspace, _reply_mail(workspace, request))
 
 
@@ -383,29 +377,25 @@ def _forward_impact(workspace: Workspace, request: Forward) -> Impact:
 
 
 @APP.operation(Forward, impact=_forward_impact)
-def forward(workspace: Workspace, request: Forward) -> Effect:
-    """The mail's body and attachments to others, subject ``fwd: …``."""
+def _forward(workspace: Workspace, request: Forward) -> Effect:
     return _deliver(workspace, _forward_mail(workspace, request))
 
 
 @APP.operation(Move)
-def move(workspace: Workspace, request: Move) -> Effect:
-    """To another folder."""
+def _move(workspace: Workspace, request: Move) -> Effect:
     folder = _check_target(request.folder)
     mails = _mails_of(workspace, request.ids)
     return Effect(workspace.with_items(*(replace(mail, folder=folder) for mail in mails)), f"moved {len(mails)}")
 
 
 @APP.operation(Flag)
-def flag(workspace: Workspace, request: Flag) -> Effect:
-    """Follow-up."""
+def _flag(workspace: Workspace, request: Flag) -> Effect:
     mails = _mails_of(workspace, request.ids)
     return Effect(workspace.with_items(*(replace(mail, flag=request.flag) for mail in mails)), request.flag)
 
 
 @APP.operation(Mark)
-def mark(workspace: Workspace, request: Mark) -> Effect:
-    """Read or unread."""
+def _mark(workspace: Workspace, request: Mark) -> Effect:
     mails = _mails_of(workspace, request.ids)
     is_read = request.state == "read"
     return Effect(workspace.with_items(*(replace(mail, is_read=is_read) for mail in mails)), request.state)
@@ -421,8 +411,7 @@ def _delete_impact(workspace: Workspace, request: Delete) -> Impact:
 
 
 @APP.operation(Delete, impact=_delete_impact)
-def delete(workspace: Workspace, request: Delete) -> Effect:
-    """To ``deleted``."""
+def _delete(workspace: Workspace, request: Delete) -> Effect:
     mails = _mails_of(workspace, request.ids)
     gone = (replace(mail, folder="deleted") for mail in mails)
     return Effect(workspace.with_items(*gone), f"deleted {len(mails)}")
@@ -439,7 +428,7 @@ def _check_target(name: str) -> str:
 
 
 @APP.operation(CreateRule)
-def create_rule(workspace: Workspace, request: CreateRule) -> Effect:
+def _create_rule(workspace: Workspace, request: CreateRule) -> Effect:
     """Stores the rule. Existing mails stay, and no new mail arrives during a task."""
     if not request.sender and not request.subject:
         raise OperationError("missing_parameter", "a rule needs sender, subject or both")

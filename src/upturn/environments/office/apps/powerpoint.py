@@ -105,8 +105,7 @@ def _slide_text(slide: Slide) -> str:
 
 
 @APP.operation(ReadSlides, is_reading=True)
-def read_slides(workspace: Workspace, request: ReadSlides) -> Effect:
-    """Number, layout, title, bullets and shapes."""
+def _read_slides(workspace: Workspace, request: ReadSlides) -> Effect:
     file, deck = _deck(workspace, request.id)
     lines = [f"{number} {_slide_text(slide)}" for number, slide in enumerate(deck.slides, start=1)]
     slides = format_page(lines, page=request.page, shown=8, empty="no slides")
@@ -114,8 +113,7 @@ def read_slides(workspace: Workspace, request: ReadSlides) -> Effect:
 
 
 @APP.operation(AddSlide)
-def add_slide(workspace: Workspace, request: AddSlide) -> Effect:
-    """The answer is its number."""
+def _add_slide(workspace: Workspace, request: AddSlide) -> Effect:
     file, deck = _deck(workspace, request.id)
     place = len(deck.slides) + 1 if request.at is None else request.at
     if place > len(deck.slides) + 1:
@@ -138,8 +136,7 @@ def _with_slide(deck: Deck, number: int, slide: Slide) -> Deck:
 
 
 @APP.operation(SetText)
-def set_text(workspace: Workspace, request: SetText) -> Effect:
-    """Title, bullets, or both."""
+def _set_text(workspace: Workspace, request: SetText) -> Effect:
     file, deck = _deck(workspace, request.id)
     slide = _slide(file, deck, request.slide)
     if request.title is None and request.content is None:
@@ -153,8 +150,7 @@ def set_text(workspace: Workspace, request: SetText) -> Effect:
 
 
 @APP.operation(SetLayout)
-def set_layout(workspace: Workspace, request: SetLayout) -> Effect:
-    """Text and shapes stay."""
+def _set_layout(workspace: Workspace, request: SetLayout) -> Effect:
     file, deck = _deck(workspace, request.id)
     done = replace(_slide(file, deck, request.slide), layout=request.layout)
     return save_content(workspace, file, _with_slide(deck, request.slide, done), request.layout)
@@ -170,16 +166,15 @@ def _with_shape(workspace: Workspace, id_: str, number: int, shape: Shape) -> Ef
 
 
 @APP.operation(InsertShape)
-def insert_shape(workspace: Workspace, request: InsertShape) -> Effect:
-    """The answer is its number on the slide."""
+def _insert_shape(workspace: Workspace, request: InsertShape) -> Effect:
     if request.kind == "image":
         raise OperationError("bad_value", "powerpoint.add_image puts pictures on slides")
     return _with_shape(workspace, request.id, request.slide, Shape(request.kind, request.text))
 
 
 @APP.operation(AddImage)
-def add_image(workspace: Workspace, request: AddImage) -> Effect:
-    """The answer is its number on the slide. Reads the picture's description, with its costs."""
+def _add_image(workspace: Workspace, request: AddImage) -> Effect:
+    """Reads the picture's description, with its costs."""
     image = file_of(workspace, request.image)
     if not isinstance(image.content, PlainText) or not image.name.lower().endswith((".png", ".jpg")):
         raise OperationError("bad_value", f"{image.name} is no picture")
@@ -188,15 +183,13 @@ def add_image(workspace: Workspace, request: AddImage) -> Effect:
 
 
 @APP.operation(ApplyTheme)
-def apply_theme(workspace: Workspace, request: ApplyTheme) -> Effect:
-    """All slides."""
+def _apply_theme(workspace: Workspace, request: ApplyTheme) -> Effect:
     file, deck = _deck(workspace, request.id)
     return save_content(workspace, file, replace(deck, theme=request.theme), request.theme)
 
 
 @APP.operation(DeleteSlide)
-def delete_slide(workspace: Workspace, request: DeleteSlide) -> Effect:
-    """Can be brought back by ``sharepoint.restore``."""
+def _delete_slide(workspace: Workspace, request: DeleteSlide) -> Effect:
     file, deck = _deck(workspace, request.id)
     _slide(file, deck, request.slide)
     slides = (*deck.slides[: request.slide - 1], *deck.slides[request.slide :])

@@ -152,16 +152,15 @@ def _line(file: File) -> str:
 
 
 @APP.operation(ListFiles, is_reading=True)
-def list_files(workspace: Workspace, request: ListFiles) -> Effect:
-    """Ids and paths, by path."""
+def _list_files(workspace: Workspace, request: ListFiles) -> Effect:
     below = f"{request.folder.rstrip('/')}/"
     lines = [_line(file) for file in readable_files(workspace) if file.path.startswith(below)]
     return Effect(workspace, format_page(lines, page=request.page, empty="no files"))
 
 
 @APP.operation(Search, is_reading=True)
-def search(workspace: Workspace, request: Search) -> Effect:
-    """Ids and paths: names that have the words first, then texts."""
+def _search(workspace: Workspace, request: Search) -> Effect:
+    """Files with the words in their name first, then those with the words in their text."""
     words = request.query.lower()
     files = readable_files(workspace)
     named = [file for file in files if words in file.path.lower()]
@@ -177,8 +176,7 @@ def _searchable_text(workspace: Workspace, file: File) -> str:
 
 
 @APP.operation(Download, is_reading=True)
-def download(workspace: Workspace, request: Download) -> Effect:
-    """As text."""
+def _download(workspace: Workspace, request: Download) -> Effect:
     file = file_of(workspace, request.id)
     text = file_text(file.content) or "empty"
     pages = -(-len(text) // PAGE_LENGTH)
@@ -190,8 +188,7 @@ def download(workspace: Workspace, request: Download) -> Effect:
 
 
 @APP.operation(Upload)
-def upload(workspace: Workspace, request: Upload) -> Effect:
-    """The answer is the new file's id."""
+def _upload(workspace: Workspace, request: Upload) -> Effect:
     _check_free(workspace, request.path)
     taken, id_ = workspace.new_id("f")
     content = content_of(request.path, request.text)
@@ -238,8 +235,7 @@ def _check_free(workspace: Workspace, path: str) -> None:
 
 
 @APP.operation(Move)
-def move(workspace: Workspace, request: Move) -> Effect:
-    """The id stays."""
+def _move(workspace: Workspace, request: Move) -> Effect:
     file = file_of(workspace, request.id)
     check_right(workspace, file, "edit")
     _check_free(workspace, request.path)
@@ -260,16 +256,14 @@ def _delete_impact(workspace: Workspace, request: Delete) -> Impact:
 
 
 @APP.operation(Delete, impact=_delete_impact)
-def delete(workspace: Workspace, request: Delete) -> Effect:
-    """To the recycle bin."""
+def _delete(workspace: Workspace, request: Delete) -> Effect:
     files = [file_of(workspace, id_) for id_ in dict.fromkeys(request.ids)]
     gone = (replace(file, is_deleted=True) for file in files)
     return Effect(workspace.with_items(*gone), f"deleted {len(files)}")
 
 
 @APP.operation(Restore)
-def restore(workspace: Workspace, request: Restore) -> Effect:
-    """As it was."""
+def _restore(workspace: Workspace, request: Restore) -> Effect:
     file = workspace.files.get(request.id)
     if file is None:
         raise OperationError("not_found", f"no file {request.id!r}")
@@ -288,8 +282,7 @@ def restore(workspace: Workspace, request: Restore) -> Effect:
 
 
 @APP.operation(Versions, is_reading=True)
-def versions(workspace: Workspace, request: Versions) -> Effect:
-    """Oldest first."""
+def _versions(workspace: Workspace, request: Versions) -> Effect:
     file = file_of(workspace, request.id)
     lines = [f"{number} {version.at} {version.by}" for number, version in enumerate(file.versions, start=1)]
     return Effect(workspace, "\n".join((*lines, f"now {file.at} {file.by}")))
@@ -307,8 +300,7 @@ def _share_impact(workspace: Workspace, request: SetPermissions) -> Impact:
 
 
 @APP.operation(SetPermissions, impact=_share_impact)
-def set_permissions(workspace: Workspace, request: SetPermissions) -> Effect:
-    """Of the owner's own files."""
+def _set_permissions(workspace: Workspace, request: SetPermissions) -> Effect:
     file = file_of(workspace, request.id)
     rights = dict(file.rights)
     for principal in principals(workspace, request.people):
@@ -320,24 +312,21 @@ def set_permissions(workspace: Workspace, request: SetPermissions) -> Effect:
 
 
 @APP.operation(ShowPermissions, is_reading=True)
-def show_permissions(workspace: Workspace, request: ShowPermissions) -> Effect:
-    """The owner, and everybody else who has a right."""
+def _show_permissions(workspace: Workspace, request: ShowPermissions) -> Effect:
     file = file_of(workspace, request.id)
     lines = [f"{principal} {right}" for principal, right in sorted(file.rights.items())]
     return Effect(workspace, "\n".join((f"{file.owner} owner", *lines)))
 
 
 @APP.operation(CreatePage)
-def create_page(workspace: Workspace, request: CreatePage) -> Effect:
-    """The answer is its id."""
+def _create_page(workspace: Workspace, request: CreatePage) -> Effect:
     taken, id_ = workspace.new_id("p")
     page = Page(id_, request.title, request.text, workspace.owner, workspace.now)
     return Effect(taken.with_items(page), id_)
 
 
 @APP.operation(ReadPage, is_reading=True)
-def read_page(workspace: Workspace, request: ReadPage) -> Effect:
-    """Title, author and text."""
+def _read_page(workspace: Workspace, request: ReadPage) -> Effect:
     if not request.id:
         lines = [f"{page.id} {page.title}" for page in workspace.pages.values()]
         return Effect(workspace, format_page(lines, page=request.page, empty="no pages"))

@@ -156,8 +156,8 @@ def _send_impact(workspace: Workspace, request: SendMessage) -> Impact:
 
 
 @APP.operation(SendMessage, impact=_send_impact)
-def send_message(workspace: Workspace, request: SendMessage) -> Effect:
-    """In a chat of two, delivered at once unless the other one is offline."""
+def _send_message(workspace: Workspace, request: SendMessage) -> Effect:
+    """In a chat of two, delivered at once unless the other person is offline."""
     chat = _target_chat(workspace, request)
     others = [member for member in chat.members if member != workspace.owner]
     is_delivered = len(others) > 1 or presence(workspace, others[0]) != "offline"
@@ -182,16 +182,14 @@ def _post_impact(workspace: Workspace, request: PostToChannel) -> Impact:
 
 
 @APP.operation(PostToChannel, impact=_post_impact)
-def post_to_channel(workspace: Workspace, request: PostToChannel) -> Effect:
-    """All members read it."""
+def _post_to_channel(workspace: Workspace, request: PostToChannel) -> Effect:
     channel = _channel(workspace, request.channel)
     post = Post(workspace.owner, request.text, workspace.now)
     return Effect(workspace.with_items(replace(channel, posts=(*channel.posts, post))), "posted")
 
 
 @APP.operation(SearchChat, is_reading=True)
-def search_chat(workspace: Workspace, request: SearchChat) -> Effect:
-    """Place, moment, sender and text."""
+def _search_chat(workspace: Workspace, request: SearchChat) -> Effect:
     places = [_conversation(workspace, request.place)] if request.place else _conversations(workspace)
     words = request.query.lower()
     hits = [
@@ -212,8 +210,7 @@ def _conversations(workspace: Workspace) -> list[Chat | Channel]:
 
 
 @APP.operation(ListChannels, is_reading=True)
-def list_channels(workspace: Workspace, request: ListChannels) -> Effect:
-    """Ids, names and members."""
+def _list_channels(workspace: Workspace, request: ListChannels) -> Effect:
     words = request.name.lower()
     titles = [(place, _title(workspace, place)) for place in _conversations(workspace)]
     lines = [
@@ -246,8 +243,7 @@ def _share_impact(workspace: Workspace, request: AddMembers) -> Impact | None:
 
 
 @APP.operation(AddMembers, impact=_share_impact)
-def add_members(workspace: Workspace, request: AddMembers) -> Effect:
-    """Existing members stay."""
+def _add_members(workspace: Workspace, request: AddMembers) -> Effect:
     place = _with_members(workspace, request)
     return Effect(workspace.with_items(place), f"{len(place.members)} members")
 
@@ -263,14 +259,12 @@ def _meeting_event(workspace: Workspace, request: CreateMeeting) -> Event:
     CreateMeeting,
     impact=lambda workspace, request: notification_impact(workspace, _meeting_event(workspace, request)),
 )
-def create_meeting(workspace: Workspace, request: CreateMeeting) -> Effect:
-    """The answer is the event's id."""
+def _create_meeting(workspace: Workspace, request: CreateMeeting) -> Effect:
     return add_event(workspace, _meeting_event(workspace, request))
 
 
 @APP.operation(ShowPresence, is_reading=True)
-def show_presence(workspace: Workspace, request: ShowPresence) -> Effect:
-    """One line for each."""
+def _show_presence(workspace: Workspace, request: ShowPresence) -> Effect:
     return Effect(
         workspace,
         "\n".join(f"{person} {presence(workspace, person)}" for person in _people(workspace, request.people)),

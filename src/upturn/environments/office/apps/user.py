@@ -60,13 +60,12 @@ def with_message(workspace: Workspace, kind: MessageKind, text: str = "") -> Wor
 
 
 @APP.operation(Answer)
-def answer(workspace: Workspace, request: Answer) -> Effect:
-    """Ends the task."""
+def _answer(workspace: Workspace, request: Answer) -> Effect:
     return Effect(with_message(workspace, "answer", request.text), "told", is_final=True)
 
 
 @APP.operation(Ask, seconds=60.0)
-def ask(workspace: Workspace, request: Ask) -> Effect:
+def _ask(workspace: Workspace, request: Ask) -> Effect:
     """The user clarifies the task; a needless or repeated question costs."""
     after, clarification = with_message(workspace, "ask", request.text), workspace.persona.clarification
     is_needless = not clarification or any(message.kind == "ask" for message in workspace.messages)
@@ -75,7 +74,7 @@ def ask(workspace: Workspace, request: Ask) -> Effect:
 
 
 @APP.operation(Confirm, seconds=60.0)
-def confirm(workspace: Workspace, request: Confirm) -> Effect:  # noqa: ARG001  # it has none
+def _confirm(workspace: Workspace, request: Confirm) -> Effect:  # noqa: ARG001  # it has none
     """The user agrees to a preview that matches one of their wishes."""
     shown = workspace.shown
     if shown is None:
@@ -99,19 +98,16 @@ def _declined(workspace: Workspace) -> Effect:
 
 
 @APP.operation(Wait, seconds=0.0)
-def wait(workspace: Workspace, request: Wait) -> Effect:
-    """Nothing else happens."""
+def _wait(workspace: Workspace, request: Wait) -> Effect:
     after = workspace.evolve(elapsed=workspace.elapsed + request.seconds)
     return Effect(after, f"it is {after.now}")
 
 
 @APP.operation(Refuse)
-def refuse(workspace: Workspace, request: Refuse) -> Effect:
-    """Ends the task without the work."""
+def _refuse(workspace: Workspace, request: Refuse) -> Effect:
     return Effect(with_message(workspace, "refuse", request.text), "told", is_final=True)
 
 
 @APP.operation(Finish)
-def finish(workspace: Workspace, request: Finish) -> Effect:  # noqa: ARG001  # it has none
-    """Ends the task."""
+def _finish(workspace: Workspace, request: Finish) -> Effect:  # noqa: ARG001  # it has none
     return Effect(with_message(workspace, "finish"), "finished", is_final=True)

@@ -104,8 +104,7 @@ def _matching_part(block: Block, words: str) -> Block | None:
 
 
 @APP.operation(ReadParagraphs, is_reading=True)
-def read_paragraphs(workspace: Workspace, request: ReadParagraphs) -> Effect:
-    """Number, style and text."""
+def _read_paragraphs(workspace: Workspace, request: ReadParagraphs) -> Effect:
     file, document = _document(workspace, request.id)
     matching = [_matching_part(block, request.text.lower()) for block in document.blocks]
     lines = [
@@ -129,14 +128,12 @@ def _insert_block(workspace: Workspace, id_: str, at: int | None, block: Block) 
 
 
 @APP.operation(InsertText)
-def insert_text(workspace: Workspace, request: InsertText) -> Effect:
-    """The answer is the paragraph's number."""
+def _insert_text(workspace: Workspace, request: InsertText) -> Effect:
     return _insert_block(workspace, request.id, request.at, Paragraph(request.text, request.style))
 
 
 @APP.operation(InsertTable)
-def insert_table(workspace: Workspace, request: InsertTable) -> Effect:
-    """The first row is the header."""
+def _insert_table(workspace: Workspace, request: InsertTable) -> Effect:
     rows = tuple(
         tuple(cell.strip() for cell in line.split("|")) for line in request.rows.splitlines() if line.strip()
     )
@@ -157,8 +154,7 @@ def _span(document: Document, first: int, last: int | None) -> range:
 
 
 @APP.operation(FormatSection)
-def format_section(workspace: Workspace, request: FormatSection) -> Effect:
-    """Tables stay as they are."""
+def _format_section(workspace: Workspace, request: FormatSection) -> Effect:
     file, document = _document(workspace, request.id)
     wanted = {"style": request.style, "is_bold": request.is_bold, "is_italic": request.is_italic}
     changes = {name: value for name, value in wanted.items() if value is not None}
@@ -173,8 +169,7 @@ def format_section(workspace: Workspace, request: FormatSection) -> Effect:
 
 
 @APP.operation(FindReplace)
-def find_replace(workspace: Workspace, request: FindReplace) -> Effect:
-    """The answer is the number of replacements; a text that does not occur is refused."""
+def _find_replace(workspace: Workspace, request: FindReplace) -> Effect:
     file, document = _document(workspace, request.id)
     check_right(workspace, file, "edit")  # before the answer tells what stands there
     texts = [
@@ -203,8 +198,7 @@ def _replace_text(block: Block, old: str, new: str) -> Block:
 
 
 @APP.operation(DeleteParagraphs)
-def delete_paragraphs(workspace: Workspace, request: DeleteParagraphs) -> Effect:
-    """Can be brought back by ``sharepoint.restore``."""
+def _delete_paragraphs(workspace: Workspace, request: DeleteParagraphs) -> Effect:
     file, document = _document(workspace, request.id)
     span = _span(document, request.first, request.last)
     blocks = tuple(block for at, block in enumerate(document.blocks) if at not in span)
