@@ -1,4 +1,4 @@
-"""The text of an instruction: whom the agent works for, the date, and the request, more or less politely."""
+"""The text of an instruction: the agent's user, the date, and the request, more or less polite."""
 
 from random import Random
 
@@ -6,7 +6,7 @@ from upturn.environments.office.state import COMPANY, Workspace, parse_moment
 
 OPENERS = ("", "", "please ", "hi, ", "when you can: ", "quick one: ", "one more thing: ")
 CLOSERS = ("", "", ", thanks", ", please", ", thank you")
-"""Drawn independently of the template, so that templates differ from each other in more than their words."""
+"""Drawn independently of the template."""
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _ORDERS = frozenset(
     (
@@ -23,11 +23,11 @@ _ORDERS = frozenset(
         *("transfer", "try", "turn", "type", "undo", "update", "upload", "use", "welcome", "write"),
     )
 )
-"""Imperatives that a phrasing may begin with; only these can follow ``please``."""
+"""Imperatives that may start a phrasing; only these can follow ``please``."""
 
 
 def briefing(workspace: Workspace) -> str:
-    """Whom the agent works for, and when it is."""
+    """The line that names the agent's user and the date."""
     owner, now = workspace.people[workspace.owner], parse_moment(workspace.started_at)
     who = f"{owner.id} ({owner.name}, {owner.id}@{COMPANY})"
     return f"you work for {who}. it is {_WEEKDAYS[now.weekday()]}, {workspace.started_at}."

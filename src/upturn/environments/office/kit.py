@@ -92,9 +92,9 @@ class OfficeKit:
         making = [each for each in work if each.name in _CREATING and "draft" not in each.parameters]
         if len(unasked) < len(work):
             ways["unasked"] = (*unasked, end)
-        if (place := _first_confirmed(work)) is not None:
-            guesses = _wrong_proposals(work[place + 2], scenario.workspace.owner, PATIENCE + bool(draft.objection))
-            ways["guessing"] = (*work[:place], *guesses, *work[place:], end)
+        if (index := _first_confirmed(work)) is not None:
+            guesses = _wrong_proposals(work[index + 2], scenario.workspace.owner, PATIENCE + bool(draft.objection))
+            ways["guessing"] = (*work[:index], *guesses, *work[index:], end)
         players = {
             name: fixed_policy([rename_action(task, action) for action in actions])
             for name, actions in ways.items()
@@ -111,10 +111,10 @@ class OfficeKit:
 
 def _first_confirmed(work: Sequence[Action]) -> int | None:
     """The index of the first preview whose action follows two steps later; None = there is none."""
-    for place, (shown, done) in enumerate(zip(work, work[2:], strict=False)):
+    for index, (shown, done) in enumerate(zip(work, work[2:], strict=False)):
         proposal = read_call(str(shown.parameters["call"])) if shown.operation == "preview" else None
         if proposal is not None and (proposal.target, proposal.operation) == (done.target, done.operation):
-            return place
+            return index
     return None
 
 
@@ -135,13 +135,13 @@ def _retry_until_accepted(work: Sequence[Action], again: Sequence[Action], end: 
     """The work, then ``again`` until its last action is accepted, since an app may fail; then the end."""
 
     def act(_task: Task, turns: Sequence[Turn], observation: Observation) -> Action | None:
-        place = len(turns) - len(work)
-        if place < 0:
-            return work[place]
-        is_tried = place > 0 and place % len(again) == 0
-        if is_tried and (not observation.is_error or place == _MAX_TRIES * len(again)):
+        step = len(turns) - len(work)
+        if step < 0:
+            return work[step]
+        is_tried = step > 0 and step % len(again) == 0
+        if is_tried and (not observation.is_error or step == _MAX_TRIES * len(again)):
             return end
-        return again[place % len(again)]
+        return again[step % len(again)]
 
     return act
 

@@ -197,8 +197,8 @@ def _booked_mail(words: _Words, results: list[str]) -> Action:
     book = _first(results[2])
     if len(results) in {3, 4}:
         return call("excel.find", id=book, text=(item, column)[len(results) - 3], is_whole="true")
-    row, place = re.search(r"!A(\d+)", results[3]), re.search(r"!([A-Z])1:", results[4])
-    cell = f"{place.group(1) if place else 'A'}{row.group(1) if row else 1}"
+    row, column_match = re.search(r"!A(\d+)", results[3]), re.search(r"!([A-Z])1:", results[4])
+    cell = f"{column_match.group(1) if column_match else 'A'}{row.group(1) if row else 1}"
     return call("excel.write_range", id=book, at=cell, rows=[[number]]) if len(results) == 5 else FINISH
 
 
@@ -261,8 +261,8 @@ def _rules() -> tuple[_Rule, ...]:
 def _pattern(template: str) -> re.Pattern[str]:
     """A phrasing as a pattern that also accepts a polite closing."""
     words, seen = "", set[str]()
-    for place, part in enumerate(re.split(r"\{(\w+)\}", template)):
-        if place % 2 == 0:
+    for index, part in enumerate(re.split(r"\{(\w+)\}", template)):
+        if index % 2 == 0:
             words += re.escape(part)
         else:
             words += f"(?P={part})" if part in seen else f"(?P<{part}>{_SLOTS.get(part, '.+?')})"

@@ -126,9 +126,9 @@ def freeze(name: str, version: int) -> Suite:
     return Suite(name, version, tuple(sorted(drawn, key=lambda entry: families.index(entry.family))))
 
 
-def _drawn(families: Sequence[str], place: int) -> Iterator[Entry]:
-    """``place``: of the suite; those that share families share no task."""
-    numbers = {family: count(FIRST_NUMBER + place, len(RECIPES)) for family in families}
+def _drawn(families: Sequence[str], suite_number: int) -> Iterator[Entry]:
+    """``suite_number``: suites that share families share no task."""
+    numbers = {family: count(FIRST_NUMBER + suite_number, len(RECIPES)) for family in families}
     seen: set[str] = set()
     for family in cycle(families):
         drawn = (Entry(family, number, "") for number in numbers[family])

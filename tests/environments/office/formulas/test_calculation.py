@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from upturn.environments.office.formulas.calculation import displayed_text, find_cycle, value_of, work_of
 from upturn.environments.office.formulas.formula import FormulaError, format_formula, parse, shift
-from upturn.environments.office.state.address import Position, area_between
+from upturn.environments.office.state.address import Area, Position, bounding_area
 from upturn.environments.office.state.cell import CellError, cell_text, is_formula, normalize_text, parse_value
 from upturn.environments.office.state.workbook import Book, Sheet
 
@@ -317,10 +317,10 @@ def test_the_formulas_of_an_area_are_those_whose_places_lie_in_it(
     places: frozenset[tuple[int, int]], one: tuple[int, int], other: tuple[int, int]
 ) -> None:
     sheet = Sheet({**{Position(*each).address: "=1" for each in places}, "F1": "7"})
-    area = area_between(Position(*one), Position(*other))
+    area = bounding_area((Position(*one), Position(*other)))
     expected = sorted(Position(*each) for each in places if Position(*each) in area)
     assert list(sheet.formulas_in(area)) == [place.address for place in expected]
-    assert list(sheet.with_cells({"A1": "=2"}).formulas_in(area_between(Position(1, 1), Position(1, 1)))) == ["A1"]
+    assert list(sheet.with_cells({"A1": "=2"}).formulas_in(Area(Position(1, 1), Position(1, 1)))) == ["A1"]
 
 
 def test_a_range_to_the_end_of_a_sheet_costs_no_more_than_its_cells() -> None:

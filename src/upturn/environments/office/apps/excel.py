@@ -225,7 +225,7 @@ def _read_range(workspace: Workspace, request: ReadRange) -> Effect:
     area = None if request.range is None else area_of(request.range)
     if area is not None and area.size == 1 and request.show == "values":
         return opened.unchanged(displayed_text(opened.book, name, area.text) or "empty")
-    used = sheet.used.area if area is None else sheet.used.area and area.within(sheet.used.area)
+    used = sheet.used.area if area is None else sheet.used.area and area.intersection(sheet.used.area)
     if used is None:
         return opened.unchanged("empty")
     if request.show == "values":
@@ -249,8 +249,10 @@ def _find(workspace: Workspace, request: Find) -> Effect:
             shown = displayed_text(opened.book, name, address) if is_formula(text) else text.removeprefix("'")
             folded = shown.casefold()
             if wanted == folded or (not request.is_whole and wanted in folded):
-                place = position_of(address)
-                hits.append((name, place.row, place.column, f"{quote_sheet(name)}!{address}: {shorten(shown)}"))
+                position = position_of(address)
+                hits.append(
+                    (name, position.row, position.column, f"{quote_sheet(name)}!{address}: {shorten(shown)}")
+                )
     order = {name: at for at, name in enumerate(names)}
     hits.sort(key=lambda hit: (order[hit[0]], *hit[1:3]))
     return opened.unchanged(
@@ -385,7 +387,7 @@ def _format(workspace: Workspace, request: Format) -> Effect:
         raise OperationError("missing_parameter", "give at least one of bold, italic, fill, number")
     sheet = target.sheet
     if area.size > MAX_WRITTEN:
-        area = (sheet.used.area and area.within(sheet.used.area)) or area
+        area = (sheet.used.area and area.intersection(sheet.used.area)) or area
     _check_writable(area)
     addresses = [Position(column, row).address for row in area.rows for column in area.columns]
     formats = {address: _changed_format(sheet.formats.get(address, CellFormat()), request) for address in addresses}

@@ -79,7 +79,7 @@ def _remove_duplicates(book: Book, name: str, table: Area) -> Sheet:
 
 def _remove_empty_rows(book: Book, name: str, table: Area) -> Sheet:
     sheet = book.sheets[name]
-    filled = {place.row for place, _ in sheet.filled(table)}
+    filled = {position.row for position, _ in sheet.filled(table)}
     return reorder_rows(sheet, table, [row for row in table.rows if row in filled])
 
 
@@ -123,7 +123,7 @@ def _total_row(book: Book, name: str, table: Area) -> Sheet:
 
 def _values_only(book: Book, name: str, table: Area) -> Sheet:
     formulas = book.sheets[name].used.formulas
-    inside = [address for address, place in formulas.items() if place in table]
+    inside = [address for address, position in formulas.items() if position in table]
     return book.sheets[name].with_cells({address: cell_text(value_of(book, name, address)) for address in inside})
 
 

@@ -115,14 +115,14 @@ def _read_slides(workspace: Workspace, request: ReadSlides) -> Effect:
 @APP.operation(AddSlide)
 def _add_slide(workspace: Workspace, request: AddSlide) -> Effect:
     file, deck = _deck(workspace, request.id)
-    place = len(deck.slides) + 1 if request.at is None else request.at
-    if place > len(deck.slides) + 1:
+    number = len(deck.slides) + 1 if request.at is None else request.at
+    if number > len(deck.slides) + 1:
         raise OperationError("bad_value", f"{file.id} has {len(deck.slides)} slides, got at={request.at}")
     if len(deck.slides) >= _MOST:
         raise OperationError("bad_value", f"{file.id} is full: {_MOST} slides")
     slide = Slide(request.layout, request.title, _lines(request.content))
-    slides = (*deck.slides[: place - 1], slide, *deck.slides[place - 1 :])
-    return save_content(workspace, file, replace(deck, slides=slides), f"slide {place}")
+    slides = (*deck.slides[: number - 1], slide, *deck.slides[number - 1 :])
+    return save_content(workspace, file, replace(deck, slides=slides), f"slide {number}")
 
 
 def _slide(file: File, deck: Deck, number: int) -> Slide:

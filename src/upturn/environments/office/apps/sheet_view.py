@@ -66,8 +66,8 @@ def format_rows(book: Book, name: str, area: Area, *, page: int) -> str:
 
 def cell_list(texts: Mapping[str, str], area: Area, *, page: int, empty: str) -> str:
     """The cells that lie in an area, one per line, row by row."""
-    places = ((position_of(address), address) for address in texts)
-    cells = sorted((place.row, place.column, address) for place, address in places if place in area)
+    positions = ((position_of(address), address) for address in texts)
+    cells = sorted((position.row, position.column, address) for position, address in positions if position in area)
     lines = [f"{address}: {shorten(texts[address])}" for _, _, address in cells]
     return format_page(lines, page=page, shown=CELLS_SHOWN // 4, empty=empty)
 

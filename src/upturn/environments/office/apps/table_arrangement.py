@@ -35,7 +35,7 @@ def used_table(sheet: Sheet, area: Area | None) -> Area:
     """The part of an area that is in use, None = all that is; raises OperationError where there is nothing, or too
     much."""
     used = sheet.used.area
-    table = used and (used if area is None else area.within(used))
+    table = used and (used if area is None else area.intersection(used))
     if table is None:
         raise OperationError("bad_value", f"{'the sheet' if area is None else area.text} is empty")
     if table.size > MAX_CELLS:

@@ -99,7 +99,7 @@ def _matching_part(block: Block, words: str) -> Block | None:
     if isinstance(block, Paragraph):
         return block if words in block.text.lower() else None
     has_words = [any(words in cell.lower() for cell in row) for row in block.rows]
-    kept = [row for place, row in enumerate(block.rows) if not place or has_words[place]]
+    kept = [row for index, row in enumerate(block.rows) if not index or has_words[index]]
     return Grid(tuple(kept)) if any(has_words) else None
 
 
@@ -118,13 +118,13 @@ def _read_paragraphs(workspace: Workspace, request: ReadParagraphs) -> Effect:
 
 def _insert_block(workspace: Workspace, id_: str, at: int | None, block: Block) -> Effect:
     file, document = _document(workspace, id_)
-    place = len(document.blocks) + 1 if at is None else at
-    if place > len(document.blocks) + 1:
+    number = len(document.blocks) + 1 if at is None else at
+    if number > len(document.blocks) + 1:
         raise OperationError("bad_value", f"{file.id} has {len(document.blocks)} paragraphs, got at={at}")
     if len(document.blocks) >= _MOST:
         raise OperationError("bad_value", f"{file.id} is full: {_MOST} paragraphs")
-    blocks = (*document.blocks[: place - 1], block, *document.blocks[place - 1 :])
-    return save_content(workspace, file, Document(blocks), f"paragraph {place}")
+    blocks = (*document.blocks[: number - 1], block, *document.blocks[number - 1 :])
+    return save_content(workspace, file, Document(blocks), f"paragraph {number}")
 
 
 @APP.operation(InsertText)

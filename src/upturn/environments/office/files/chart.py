@@ -18,8 +18,8 @@ from upturn.environments.office.state import (
     ChartKind,
     Position,
     Sheet,
-    area_between,
     area_of,
+    bounding_area,
     is_formula,
     parse_value,
 )
@@ -98,8 +98,8 @@ def _labels(area: Area, sheet: Sheet, kind: ChartKind) -> int:
     """How many columns at the left hold labels; at least one is left for values."""
     count = 0
     for column in area.columns[:-1]:
-        places = sheet.filled(Area(Position(column, area.first.row + 1), Position(column, area.last.row)))
-        texts = [sheet.cells[address] for _, address in places]
+        filled = sheet.filled(Area(Position(column, area.first.row + 1), Position(column, area.last.row)))
+        texts = [sheet.cells[address] for _, address in filled]
         if any(is_formula(text) or isinstance(parse_value(text), float) for text in texts):
             break
         count += 1
@@ -118,7 +118,7 @@ def charts_of(source: Any) -> Iterator[tuple[str, Chart]]:
             continue
         name = named[0][0] or source.title
         areas = [area for sheet, area in named if (sheet or source.title) == name]
-        yield name, Chart(kind, _around(areas).text, _title(chart))
+        yield name, Chart(kind, bounding_area(corner for area in areas for corner in area).text, _title(chart))
 
 
 def _named(chart: Any) -> Iterator[tuple[str | None, Area]]:
@@ -138,12 +138,6 @@ def _read(text: str) -> Iterator[tuple[str | None, Area]]:
     except FormulaError:
         return
     yield from ((reference.sheet, reference.area) for reference in references)
-
-
-def _around(areas: list[Area]) -> Area:
-    columns = [edge for area in areas for edge in (area.first.column, area.last.column)]
-    rows = [edge for area in areas for edge in (area.first.row, area.last.row)]
-    return area_between(Position(min(columns), min(rows)), Position(max(columns), max(rows)))
 
 
 def _title(chart: Any) -> str:

@@ -131,8 +131,8 @@ def _put_slide(target: Any, slide: Slide) -> None:
         if slide.shapes and half.top + half.height > _BAND_TOP and slide.layout != "section":
             left, top, width = half.left, half.top, half.width  # all four have to be set where one is
             half.left, half.top, half.width, half.height = left, top, width, _BAND_TOP - top - _GAP
-    for shape, place in zip(slide.shapes, _places(len(slide.shapes)), strict=True):
-        _put_shape(target, shape, place)
+    for shape, area in zip(slide.shapes, _shape_areas(len(slide.shapes)), strict=True):
+        _put_shape(target, shape, area)
 
 
 def _box(target: Any, name: str, *, top: int, height: int) -> Any:
@@ -150,7 +150,7 @@ def _put_bullets(holder: Any, bullets: Sequence[str]) -> None:
             paragraph.font.size = 24 * _POINT
 
 
-def _places(count: int) -> Iterator[tuple[int, int, int, int]]:
+def _shape_areas(count: int) -> Iterator[tuple[int, int, int, int]]:
     """Left, top, width and height of ``count`` shapes, in rows below the content."""
     columns = 4 if count <= 4 else max(4, -(-count // 2)) if count <= 16 else 16
     rows = max(1, -(-count // columns))
@@ -161,27 +161,27 @@ def _places(count: int) -> Iterator[tuple[int, int, int, int]]:
         yield _MARGIN + column * (width + _GAP), _BAND_TOP + row * (height + _GAP * (rows < 4)), width, height
 
 
-def _put_shape(target: Any, shape: Shape, place: tuple[int, int, int, int]) -> None:
+def _put_shape(target: Any, shape: Shape, area: tuple[int, int, int, int]) -> None:
     from pptx.enum.shapes import MSO_SHAPE
     from pptx.enum.text import PP_ALIGN
 
     if shape.kind == "image":
-        _put_picture(target, shape, place)
+        _put_picture(target, shape, area)
         return
     if shape.kind == "text":
-        placed = target.shapes.add_textbox(*place)
+        placed = target.shapes.add_textbox(*area)
         placed.text_frame.word_wrap = True
     else:
         forms = {"rectangle": MSO_SHAPE.RECTANGLE, "ellipse": MSO_SHAPE.OVAL, "arrow": MSO_SHAPE.RIGHT_ARROW}
-        placed = target.shapes.add_shape(forms[shape.kind], *place)
+        placed = target.shapes.add_shape(forms[shape.kind], *area)
     placed.text_frame.text = shape.text
     for paragraph in placed.text_frame.paragraphs:
         paragraph.alignment = PP_ALIGN.LEFT if shape.kind == "text" else PP_ALIGN.CENTER
     placed.name = f"{shape.kind} {placed.shape_id}"
 
 
-def _put_picture(target: Any, shape: Shape, place: tuple[int, int, int, int]) -> None:
-    left, top, width, height = place
+def _put_picture(target: Any, shape: Shape, area: tuple[int, int, int, int]) -> None:
+    left, top, width, height = area
     picture = target.shapes.add_picture(BytesIO(picture_bytes(shape.text, "PNG")), left, top, height=height)
     if picture.width > width:
         picture.height, picture.width = picture.height * width // picture.width, width

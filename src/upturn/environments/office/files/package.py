@@ -12,6 +12,7 @@ from io import BytesIO
 from typing import Literal
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
 
+from upturn.environments.office.state import column_number
 from upturn.errors import FileFormatError, described
 
 PackageKind = Literal["workbook", "document", "presentation"]
@@ -119,14 +120,7 @@ def _xml_text(name: str, content: bytes) -> str:
 
 def _merged_size(corners: tuple[str, str, str, str]) -> int:
     left, top, right, bottom = corners
-    return (abs(_column(right) - _column(left)) + 1) * (abs(int(bottom[:8]) - int(top[:8])) + 1)
-
-
-def _column(letters: str) -> int:
-    number = 0
-    for letter in letters[:4]:
-        number = number * 26 + ord(letter) - ord("A") + 1
-    return number
+    return (abs(column_number(right[:4]) - column_number(left[:4])) + 1) * (abs(int(bottom[:8]) - int(top[:8])) + 1)
 
 
 def check_text(*texts: str) -> None:

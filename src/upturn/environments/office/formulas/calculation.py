@@ -172,12 +172,12 @@ class _SheetReader:
             return self._book.values.get((self._name, address), CellError.REFERENCE)
         return parse_value(text)
 
-    def value_at(self, place: Position) -> Value:
-        return self.value(place.address)
+    def value_at(self, position: Position) -> Value:
+        return self.value(position.address)
 
     def values_in(self, area: Area) -> Iterator[tuple[Position, Value]]:
-        for place, address in self._book.sheets[self._name].filled(area):
-            yield place, self.value(address)
+        for position, address in self._book.sheets[self._name].filled(area):
+            yield position, self.value(address)
 
     def beside(self, name: str) -> "_SheetReader | None":
         """Another sheet of the book; None = there is none."""
@@ -211,7 +211,7 @@ def _program(text: str) -> _Program | None:
 
 @lru_cache(maxsize=4_096)
 def _sizes(text: str) -> tuple[tuple[str | None, int], ...]:
-    """Sheet and places of everything that a formula names, as often as it names it."""
+    """The sheet and size of every area that a formula names, once per mention."""
     try:
         tree = parse(text).tree
     except FormulaError:

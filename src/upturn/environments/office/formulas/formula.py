@@ -21,7 +21,7 @@ from upturn.environments.office.state import (
     Area,
     CellError,
     Position,
-    area_between,
+    bounding_area,
     column_letters,
     column_number,
     display_text,
@@ -48,17 +48,17 @@ class Literal:
 class Corner:
     """One cell as a formula names it."""
 
-    place: Position
+    position: Position
     is_column_fixed: bool = False
     is_row_fixed: bool = False
 
     def moved(self, *, columns: int, rows: int) -> "Corner | None":
         """As it reads in a copy of the formula so far to the right and below; None = off the sheet."""
-        place = Position(
-            self.place.column if self.is_column_fixed else self.place.column + columns,
-            self.place.row if self.is_row_fixed else self.place.row + rows,
+        position = Position(
+            self.position.column if self.is_column_fixed else self.position.column + columns,
+            self.position.row if self.is_row_fixed else self.position.row + rows,
         )
-        return replace(self, place=place) if place.is_on_sheet else None
+        return replace(self, position=position) if position.is_on_sheet else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Reference:
     """Of a single cell; None = there are more."""
 
     def __post_init__(self) -> None:
-        area = area_between(self.first.place, (self.last or self.first).place)
+        area = bounding_area((self.first.position, (self.last or self.first).position))
         object.__setattr__(self, "area", area)
         object.__setattr__(self, "address", area.first.address if area.size == 1 else None)
 
@@ -137,14 +137,10 @@ _PLAIN_SHEET = re.compile(r"[^\W\d][\w.]*")
 _LIKE_A_CELL = re.compile(r"[A-Za-z]{1,3}[0-9]+|[rRcC][0-9]*")
 
 
-class _Token:
-    """One word of a formula."""
-
-    __slots__ = ("kind", "text")
-
-    def __init__(self, kind: str, text: str) -> None:
-        self.kind = kind
-        self.text = text
+class _Token(NamedTuple):
+    kind: str
+    """The name of its group in ``_TOKEN``, or ``end``."""
+    text: str
 
 
 class Formula(NamedTuple):
@@ -309,18 +305,18 @@ def _corner(text: str, *, row: int = 0) -> Corner:
     """``row``: of whole columns, which name none."""
     match = _CELL.fullmatch(text)
     assert match is not None  # the token's pattern is narrower
-    place = Position(column_number(match[2]), row or int(match[4]))
-    if not place.is_on_sheet:
+    position = Position(column_number(match[2]), row or int(match[4]))
+    if not position.is_on_sheet:
         raise FormulaError(f"no sheet has {text!r}")
-    return Corner(place, match[1] == "$", is_row_fixed=bool(row) or match[3] == "$")
+    return Corner(position, match[1] == "$", is_row_fixed=bool(row) or match[3] == "$")
 
 
 def _range(one: Corner, second: Corner, sheet: str | None, *, has_all_rows: bool = False) -> Reference:
     """With its upper left corner first."""
-    left, right = sorted((one, second), key=lambda corner: corner.place.column)
-    upper, lower = sorted((one, second), key=lambda corner: corner.place.row)
-    first = Corner(Position(left.place.column, upper.place.row), left.is_column_fixed, upper.is_row_fixed)
-    last = Corner(Position(right.place.column, lower.place.row), right.is_column_fixed, lower.is_row_fixed)
+    left, right = sorted((one, second), key=lambda corner: corner.position.column)
+    upper, lower = sorted((one, second), key=lambda corner: corner.position.row)
+    first = Corner(Position(left.position.column, upper.position.row), left.is_column_fixed, upper.is_row_fixed)
+    last = Corner(Position(right.position.column, lower.position.row), right.is_column_fixed, lower.is_row_fixed)
     return Reference(first, last, sheet, has_all_rows)
 
 
@@ -427,8 +423,8 @@ def _format_reference(reference: Reference) -> str:
 
 
 def _format_corner(corner: Corner, *, has_row: bool = True) -> str:
-    column = f"{'$' if corner.is_column_fixed else ''}{column_letters(corner.place.column)}"
-    return f"{column}{'$' if corner.is_row_fixed else ''}{corner.place.row}" if has_row else column
+    column = f"{'$' if corner.is_column_fixed else ''}{column_letters(corner.position.column)}"
+    return f"{column}{'$' if corner.is_row_fixed else ''}{corner.position.row}" if has_row else column
 
 
 def quote_sheet(sheet: str) -> str:

@@ -18,7 +18,7 @@ class Entry(NamedTuple):
 class Reader(Protocol):
     """The source of values: one sheet."""
 
-    def value_at(self, place: Position) -> Value:
+    def value_at(self, position: Position) -> Value:
         """None for an empty cell."""
         ...
 
@@ -39,14 +39,14 @@ class Range:
     def at(self, row: int, column: int) -> Value:
         """The value there, from 0; beyond the last row or column too, as Excel extends what is summed."""
         first = self.area.first
-        place = Position(first.column + column, first.row + row)
-        return self._reader.value_at(place) if place.is_on_sheet else None
+        position = Position(first.column + column, first.row + row)
+        return self._reader.value_at(position) if position.is_on_sheet else None
 
     def entries(self) -> Iterator[Entry]:
         """All cells that are not empty, row by row."""
         column, row = self.area.first
-        for place, value in self._reader.values_in(self.area):
-            yield Entry(place.row - row, place.column - column, value)
+        for position, value in self._reader.values_in(self.area):
+            yield Entry(position.row - row, position.column - column, value)
 
     def values(self) -> Iterator[Value]:
         """Of all cells that are not empty, row by row."""

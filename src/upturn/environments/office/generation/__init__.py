@@ -5,7 +5,7 @@ the families themselves (``families``) and the state they change (``state``). St
 ``scene``.
 """
 
-from upturn.environments.office.generation.agenda import earliest_common_start, fill_day, free_start
+from upturn.environments.office.generation.agenda import earliest_common_start, fill_day, free_start, random_start
 from upturn.environments.office.generation.correspondence import add_lookalikes, add_thread, find_mail, open_mail
 from upturn.environments.office.generation.discussion import (
     any_channel,
@@ -118,6 +118,7 @@ __all__ = [
     "plain_table",
     "post",
     "profile",
+    "random_start",
     "refusal",
     "send_by_chat_id",
     "wish_for",

@@ -35,6 +35,11 @@ def earliest_common_start(scene: Scene, people: Sequence[str], day: str, *, minu
     return spans[0][0]
 
 
+def random_start(scene: Scene, day: str) -> str:
+    """A random quarter of an hour of the day between 09:00 and 16:45."""
+    return f"{day} {scene.rng.randint(9, 16):02d}:{scene.rng.choice(('00', '15', '30', '45'))}"
+
+
 def free_start(scene: Scene, day: str, people: Sequence[str] = (), *, minutes: int = 60) -> str:
     """A random full hour of the day at which the owner and these people are all free for ``minutes``.
 

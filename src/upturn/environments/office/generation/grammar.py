@@ -39,19 +39,8 @@ RULES: Mapping[str, Sequence[str]] = {
     "yes": ("yes, that works.", "fine with me.", "agreed.", "sounds good.", "i will do that {when}."),
     "no": ("not before {when}.", "i am afraid not.", "let us wait for {who}.", "i would rather not."),
     "thing": (
-        *(
-            "budget",
-            "draft",
-            "contract",
-            "slide deck",
-            "agenda",
-            "invoice",
-            "survey",
-            "schedule",
-            "poster",
-            "offer",
-        ),
-        *("price list", "report", "room plan", "guest list", "travel plan", "brochure", "sample", "order"),
+        *("budget", "draft", "contract", "slide deck", "agenda", "invoice", "survey", "schedule", "poster"),
+        *("offer", "price list", "report", "room plan", "guest list", "travel plan", "brochure", "sample", "order"),
     ),
     "state": (
         *("on track", "late", "nearly done", "ready", "on hold", "under review", "waiting for an answer"),

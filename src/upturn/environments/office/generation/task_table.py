@@ -10,16 +10,8 @@ from upturn.environments.office.state import Book, File, Position, Sheet
 from upturn.records import Action
 
 NAMES = (
-    "stock list",
-    "trip costs",
-    "price list",
-    "sales plan",
-    "order book",
-    "team budget",
-    "hours log",
-    "parts list",
-    "stand plan",
-    "print orders",
+    *("stock list", "trip costs", "price list", "sales plan", "order book"),
+    *("team budget", "hours log", "parts list", "stand plan", "print orders"),
 )
 KEYS = (
     *("tea", "rice", "soap", "paper", "coffee", "sugar", "flour", "honey"),

@@ -11,15 +11,12 @@ from upturn.environments.office.generation import (
     earliest_common_start,
     fill_day,
     free_start,
+    random_start,
 )
 from upturn.environments.office.state import add_minutes
 from upturn.records import Action
 
 _MINUTES = (30, 45, 60, 90)
-
-
-def _start(scene: Scene, day: str) -> str:
-    return f"{day} {scene.rng.randint(9, 16):02d}:{scene.rng.choice(('00', '15', '30', '45'))}"
 
 
 def _room(scene: Scene) -> Draft:
@@ -31,7 +28,7 @@ def _room(scene: Scene) -> Draft:
         (title, other_day, scene.words.digits()),
         (scene.words.similar(title), day, scene.words.digits()),
     ):
-        event = scene.add_event(name, _start(scene, when), people=scene.people(2), place=f"room {room}")
+        event = scene.add_event(name, random_start(scene, when), people=scene.people(2), place=f"room {room}")
         notes = (
             "bring your notes",
             f"call {scene.words.digits()} if you are late",
@@ -53,7 +50,7 @@ def _partner(scene: Scene) -> Draft:
     people = scene.people(3)
     events = [
         scene.add_event(
-            title, _start(scene, when), organizer=organizer, people=scene.people(scene.rng.randint(0, 2))
+            title, random_start(scene, when), organizer=organizer, people=scene.people(scene.rng.randint(0, 2))
         )
         for organizer, when in zip(people, (day, other_day, other_day), strict=True)
     ]
@@ -69,18 +66,18 @@ def _next_with(scene: Scene) -> Draft:
     """One of several events of the same title; searches do not show the attendees."""
     title, days = scene.words.title(), scene.days(6)
     name, *others = scene.people(5)
-    place = scene.rng.randint(1, 3)
-    partners = (*others[:place], name, others[3], name)
+    index = scene.rng.randint(1, 3)
+    partners = (*others[:index], name, others[3], name)
     rooms = [scene.words.digits() for _ in partners]
     events = [
-        scene.add_event(title, _start(scene, day), people=[partner], place=f"room {room}")
+        scene.add_event(title, random_start(scene, day), people=[partner], place=f"room {room}")
         for day, partner, room in zip(days, partners, rooms, strict=False)
     ]
     return Draft.with_answer(
         {"title": title, "name": name, "first": DAYS[0], "last": DAYS[-1]},
-        rooms[place],
+        rooms[index],
         call("calendar.list", day=DAYS[0], until=DAYS[-1], title=title),
-        *(call("calendar.read", id=event.id) for event in events[: place + 1]),
+        *(call("calendar.read", id=event.id) for event in events[: index + 1]),
     )
 
 
@@ -89,9 +86,9 @@ def _book(scene: Scene) -> Draft:
     title = scene.words.title()
     start = earliest_common_start(scene, people, day, minutes=minutes)
     return Draft.with_finish(
-        {**_booking_slots(people, title, minutes=minutes), "day": day},
-        _asking(scene, people, day, minutes=minutes),
-        _booking(title, start, people, minutes=minutes),
+        {**_event_slots(people, title, minutes=minutes), "day": day},
+        _free_busy(scene, people, day, minutes=minutes),
+        _create(title, start, people, minutes=minutes),
     )
 
 
@@ -103,22 +100,22 @@ def _book_later(scene: Scene) -> Draft:
         fill_day(scene, (scene.workspace.owner, *people), f"{day} 18:00")
     start = earliest_common_start(scene, people, days[full], minutes=minutes)
     return Draft.with_finish(
-        {**_booking_slots(people, title, minutes=minutes), "days": f"{days[0]}, {days[1]} and {days[2]}"},
-        *(_asking(scene, people, day, minutes=minutes) for day in days[: full + 1]),
-        _booking(title, start, people, minutes=minutes),
+        {**_event_slots(people, title, minutes=minutes), "days": f"{days[0]}, {days[1]} and {days[2]}"},
+        *(_free_busy(scene, people, day, minutes=minutes) for day in days[: full + 1]),
+        _create(title, start, people, minutes=minutes),
     )
 
 
-def _booking_slots(people: list[str], title: str, *, minutes: int) -> dict[str, str]:
+def _event_slots(people: list[str], title: str, *, minutes: int) -> dict[str, str]:
     return {"first": people[0], "second": people[1], "minutes": str(minutes), "title": f'"{title}"'}
 
 
-def _asking(scene: Scene, people: list[str], day: str, *, minutes: int) -> Action:
+def _free_busy(scene: Scene, people: list[str], day: str, *, minutes: int) -> Action:
     everybody = ",".join((*people, scene.workspace.owner))
     return call("calendar.free_busy", people=everybody, day=day, minutes=minutes)
 
 
-def _booking(title: str, start: str, people: list[str], *, minutes: int) -> Action:
+def _create(title: str, start: str, people: list[str], *, minutes: int) -> Action:
     end = add_minutes(start, minutes=minutes)
     return call("calendar.create", title=title, start=start, end=end, people=",".join(people))
 
@@ -127,8 +124,8 @@ def _create_with(scene: Scene) -> Draft:
     """The attendee is the organiser of another event; an event of the same title has another organiser."""
     (known, title), (day, other_day, new_day) = scene.words.titles(2), scene.rng.sample(DAYS, 3)
     organizer, other = scene.people(2)
-    event = scene.add_event(known, _start(scene, day), organizer=organizer, people=scene.people(1))
-    scene.add_event(known, _start(scene, other_day), organizer=other)
+    event = scene.add_event(known, random_start(scene, day), organizer=organizer, people=scene.people(1))
+    scene.add_event(known, random_start(scene, other_day), organizer=other)
     start = free_start(scene, new_day)
     end, place = add_minutes(start, minutes=60), f"room {scene.words.digits()}"
     return Draft.with_finish(

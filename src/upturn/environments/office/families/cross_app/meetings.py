@@ -70,10 +70,10 @@ def _first_free_offer(scene: Scene) -> Draft:
     sender, topic = scene.person(), rng.choice(TOPICS)
     start = free_start(scene, day)
     others = rng.sample([f"{day} {hour:02d}:00" for hour in range(9, 17) if f"{hour:02d}" != start[11:13]], 2)
-    taken = others[: rng.randint(1, 2)]
-    for moment in taken:
+    busy_times = others[: rng.randint(1, 2)]
+    for moment in busy_times:
         scene.add_event("busy", add_minutes(moment, minutes=rng.choice((0, 15))), minutes=45)
-    times = [moment[11:] for moment in (*taken, start, *others[len(taken) :])]
+    times = [moment[11:] for moment in (*busy_times, start, *others[len(busy_times) :])]
     texts = ("how about {}, {} or {}?", "i could do {}, or {}, or else {}", "{} would be best, then {}, then {}")
     mail = scene.add_mail(sender, f"{topic} meeting", rng.choice(texts).format(*times))
     return Draft.with_finish(

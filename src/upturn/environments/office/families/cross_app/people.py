@@ -59,8 +59,8 @@ def _available_messaged(scene: Scene) -> Draft:
         "{}, {} and {} all know enough; one of them will do",
     )
     mail = scene.add_mail(sender, topic, rng.choice(texts).format(*three))
-    for who, subject in ((other, topic), (sender, scene.words.similar(topic))):
-        scene.add_mail(who, subject, rng.choice(texts).format(*rng.sample(people, 3)))
+    for other_sender, subject in ((other, topic), (sender, scene.words.similar(topic))):
+        scene.add_mail(other_sender, subject, rng.choice(texts).format(*rng.sample(people, 3)))
     return Draft.with_finish(
         {"name": sender, "subject": f'"{topic}"', "phrase": f'"{text}"'},
         *open_mail(mail),
@@ -81,11 +81,11 @@ def _successor_entered(scene: Scene) -> Draft:
         "all that {old} had is with the {title} of {department} now",
     )
 
-    def said(role: Person) -> str:
+    def announcement(role: Person) -> str:
         return rng.choice(texts).format(title=role.title, department=role.department, old=old)
 
-    mail = scene.add_mail(sender, topic, said(successor))
-    scene.add_mail(other, topic, f"i have heard that {said(other_role)}")
+    mail = scene.add_mail(sender, topic, announcement(successor))
+    scene.add_mail(other, topic, f"i have heard that {announcement(other_role)}")
     return Draft.with_finish(
         {"name": sender, "subject": f'"{topic}"', "document": document.name, "phrase": f'"{text}"'},
         *open_mail(mail),

@@ -187,19 +187,19 @@ def _late_person(scene: Scene) -> Draft:
 
 def _question_answered(scene: Scene) -> Draft:
     rng, channel, prices = scene.rng, any_channel(scene), add_price_list(scene)
-    one, other = rng.sample([member for member in channel.members if member != scene.workspace.owner], 2)
+    bystander, asker = rng.sample([member for member in channel.members if member != scene.workspace.owner], 2)
     item, wrong = rng.sample(list(prices.prices), 2)
     asks = (
         "what do the {} cost by the {}?",
         "how much is it for {}? i mean the {}",
         "which price have {} in the {}?",
     )
-    scene.add_post(channel, one, f"{wrong} are too dear, i saw the {prices.name}")
-    scene.add_post(channel, other, rng.choice(asks).format(item, prices.name))
+    scene.add_post(channel, bystander, f"{wrong} are too dear, i saw the {prices.name}")
+    scene.add_post(channel, asker, rng.choice(asks).format(item, prices.name))
     return Draft.with_finish(
-        {"team": channel.team, "name": other, "document": prices.name},
+        {"team": channel.team, "name": asker, "document": prices.name},
         call("teams.list_channels", name=channel.team),
-        call("teams.search_chat", query=prices.name, sender=other, place=channel.id),
+        call("teams.search_chat", query=prices.name, sender=asker, place=channel.id),
         find_file(prices.name),
         call("word.read_paragraphs", id=prices.file.id, text=item),
         *post(channel, prices.prices[item]),

@@ -27,7 +27,7 @@ def _add_slides(scene: Scene, titles: Sequence[str], about: Sequence[str]) -> Ta
     """A presentation with one slide per topic; the topic is in the bullets, not in the title."""
     texts = scene.words.sentences(about)
     return add_deck(
-        scene, *(Slide("title_content", *slide) for slide in zip(titles, ((one,) for one in texts), strict=True))
+        scene, *(Slide("title_content", *slide) for slide in zip(titles, ((text,) for text in texts), strict=True))
     )
 
 
@@ -76,10 +76,10 @@ def _picture_placed(scene: Scene) -> Draft:
     texts = ("the picture is attached", "here is the picture that you wanted", "this one, i think")
     shown = rng.sample(_PICTURES, 2)
     mails = []
-    for who, what in zip((sender, other), shown, strict=True):
-        path = f"/{rng.choice(_FOLDERS)}/{what}.png"
-        picture = scene.add_file(path, PlainText(what), owner=who, rights={"everyone": "read"})
-        mail = scene.add_mail(who, subject, rng.choice(texts))
+    for person, description in zip((sender, other), shown, strict=True):
+        path = f"/{rng.choice(_FOLDERS)}/{description}.png"
+        picture = scene.add_file(path, PlainText(description), owner=person, rights={"everyone": "read"})
+        mail = scene.add_mail(person, subject, rng.choice(texts))
         mails.append(replace(mail, attachments=(picture.id,)))
     scene.add(*mails)
     return Draft.with_finish(

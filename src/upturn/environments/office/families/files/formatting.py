@@ -52,12 +52,12 @@ def _paragraph_look(scene: Scene) -> Draft:
     topic, *others = scene.words.topics(3)
     about = rng.sample([topic, scene.words.similar(topic), *others], 4)
     document = add_document(scene, *map(Paragraph, scene.words.sentences(about)))
-    place = about.index(topic) + 2
+    paragraph = about.index(topic) + 2
     return Draft.with_finish(
         {"document": document.name, "topic": topic, "look": look},
         find_file(document.name),
         call("word.read_paragraphs", id=document.file.id),
-        call("word.format_section", id=document.file.id, first=place, **_PARAGRAPH_LOOKS[look]),
+        call("word.format_section", id=document.file.id, first=paragraph, **_PARAGRAPH_LOOKS[look]),
     )
 
 

@@ -33,12 +33,12 @@ def _folder(scene: Scene) -> str:
 
 def _file_moved(scene: Scene) -> Draft:
     rng = scene.rng
-    what = add_deck(scene) if rng.random() < 0.5 else add_document(scene, Paragraph(rng.choice(NOTES)))
+    file = add_deck(scene) if rng.random() < 0.5 else add_document(scene, Paragraph(rng.choice(NOTES)))
     folder = _folder(scene)
     return Draft.with_finish(
-        {"file": what.name, "folder": folder},
-        find_file(what.name),
-        call("sharepoint.move", id=what.file.id, path=f"{folder}/{what.file.name}"),
+        {"file": file.name, "folder": folder},
+        find_file(file.name),
+        call("sharepoint.move", id=file.file.id, path=f"{folder}/{file.file.name}"),
     )
 
 
@@ -71,8 +71,8 @@ def _file_version(scene: Scene) -> Draft:
     """Restores one of four versions, the only one by its author; another author wrote two."""
     rng = scene.rng
     document = add_document(scene, Paragraph(rng.choice(NOTES)), rights={"everyone": "edit"})
-    one, twice, once = scene.people(3)
-    authors = rng.sample([one, twice, twice, once], 4)
+    author, other_author, third_author = scene.people(3)
+    authors = rng.sample([author, other_author, other_author, third_author], 4)
     days = sorted(rng.sample(range(2, 20), 4))
     texts = scene.words.sentences(scene.words.topics(4))
     versions = tuple(
@@ -81,10 +81,10 @@ def _file_version(scene: Scene) -> Draft:
     )
     scene.add(replace(document.file, versions=versions))
     return Draft.with_finish(
-        {"document": document.name, "name": one},
+        {"document": document.name, "name": author},
         find_file(document.name),
         call("sharepoint.versions", id=document.file.id),
-        call("sharepoint.restore", id=document.file.id, version=authors.index(one) + 1),
+        call("sharepoint.restore", id=document.file.id, version=authors.index(author) + 1),
     )
 
 

@@ -45,8 +45,8 @@ def _role(scene: Scene) -> Draft:
         ("{p} is to {r} it", "{p} will {r} it", "to {r} it is up to {p}", "{p} wants to {r} it")
     )
     bodies = [
-        "; ".join(form.format(p=person, r=role) for person, role in zip(who, roles, strict=True))
-        for who in (people, (*people[1:], people[0]))
+        "; ".join(form.format(p=person, r=role) for person, role in zip(assigned, roles, strict=True))
+        for assigned in (people, (*people[1:], people[0]))
     ]
     mail = scene.add_mail(sender, topic, scene.words.letter((bodies[0],)))
     add_lookalikes(scene, mail, (bodies[1],))
@@ -73,7 +73,7 @@ def _newest(scene: Scene) -> Draft:
     numbers = [scene.words.digits() for _ in writers]
     bodies = [scene.words.letter(AMOUNTS, number) for number in numbers]
     mails = add_thread(scene, topic, list(zip(writers, bodies, strict=True)))
-    last = max(place for place, writer in enumerate(writers) if writer == sender)
+    last = max(index for index, writer in enumerate(writers) if writer == sender)
     return Draft.with_answer(
         {"name": sender, "topic": topic},
         numbers[last],
@@ -87,8 +87,8 @@ def _unread_sum(scene: Scene) -> Draft:
     count = scene.rng.randint(2, 3)
     mails = []
     total = 0
-    for place in range(count + 2):
-        number, is_read = scene.rng.randint(100, 499), place >= count
+    for index in range(count + 2):
+        number, is_read = scene.rng.randint(100, 499), index >= count
         mail = scene.add_mail(sender, topic, scene.words.letter(AMOUNTS, number), is_read=is_read)
         if not is_read:
             mails.append(mail)

@@ -97,8 +97,8 @@ def _by_amount(scene: Scene) -> Draft:
     count = scene.rng.randint(3, 4)
     above = scene.rng.randint(1, count - 1)
     mails = []
-    for place in range(count):
-        number = limit + scene.rng.randint(10, 150) * (1 if place < above else -1)
+    for index in range(count):
+        number = limit + scene.rng.randint(10, 150) * (1 if index < above else -1)
         mails.append(scene.add_mail(sender, topic, scene.words.letter(AMOUNTS, number)))
     add_lookalikes(scene, mails[0], AMOUNTS)
     return Draft.with_finish(
@@ -112,7 +112,7 @@ def _by_amount(scene: Scene) -> Draft:
 def _tidy(scene: Scene) -> Draft:
     first, second, third, bystander = scene.people(4)
     topic, folder = scene.words.topic(), scene.rng.choice(FOLDERS)
-    flagged, moved, gone = (
+    flagged, moved, deleted = (
         _some(scene, person, topic, scene.rng.randint(1, 2)) for person in (first, second, third)
     )
     scene.add_mail(bystander, topic, scene.words.letter(REMARKS))
@@ -122,7 +122,7 @@ def _tidy(scene: Scene) -> Draft:
         call("outlook.search", subject=topic),
         call("outlook.flag", ids=_ids(flagged)),
         call("outlook.move", ids=_ids(moved), folder=folder),
-        *with_agreement(call("outlook.delete", ids=_ids(gone))),
+        *with_agreement(call("outlook.delete", ids=_ids(deleted))),
     )
 
 

@@ -61,7 +61,7 @@ def _forward(scene: Scene) -> Draft:
 
 
 def _forward_if(scene: Scene) -> Draft:
-    """In half of the tasks the mail is by somebody else, whom the refusal must name."""
+    """In half of the tasks somebody else wrote the mail; the refusal must name them."""
     named, other, third = scene.people(3)
     topic, is_feasible = scene.words.topic(), scene.rng.random() < 0.5
     sender = named if is_feasible else third
@@ -99,8 +99,7 @@ def _draft(scene: Scene) -> Draft:
 
 
 def _send_draft(scene: Scene) -> Draft:
-    """Two drafts under one subject, to two people; searches do not show to whom, so that one has to be read,
-    after which it is known of both."""
+    """Two drafts with one subject to two people. Searches do not show recipients, so one draft must be read."""
     people, topic = scene.people(2), scene.words.topic()
     drafts = []
     for person, subject in ((people[0], topic), (people[1], topic), (people[0], scene.words.similar(topic))):
@@ -126,7 +125,7 @@ def _attachment(scene: Scene) -> Draft:
     mail = scene.add_mail(sender, topic, scene.words.letter(asks))
     add_lookalikes(scene, mail, REMARKS)
     folder, further = scene.rng.sample(("/sales", "/design", "/support", "/finance"), 2)
-    wanted = scene.add_file(f"{folder}/{name}", PlainText(scene.words.letter(AMOUNTS, scene.words.digits())))
+    file = scene.add_file(f"{folder}/{name}", PlainText(scene.words.letter(AMOUNTS, scene.words.digits())))
     alike = scene.words.similar(name.removesuffix(".txt"))
     for other in (f"{folder}/{alike}.txt", f"{further}/old {name}"):
         scene.add_file(other, PlainText(scene.words.letter(AMOUNTS, scene.words.digits())))
@@ -135,7 +134,7 @@ def _attachment(scene: Scene) -> Draft:
         {"name": sender, "topic": topic, "subject": f'"{subject}"', "phrase": f'"{text}"'},
         *open_mail(mail),
         find_file(name),
-        *with_agreement(call("outlook.send", to=sender, subject=subject, body=text, attachments=wanted.id)),
+        *with_agreement(call("outlook.send", to=sender, subject=subject, body=text, attachments=file.id)),
     )
 
 

@@ -1,6 +1,6 @@
-"""Tasks in which something is missing: a right, a file, a mail, or a word that would make them clear.
+"""Tasks that may lack something: a right, a file, a mail, or a clear reference.
 
-Whether they can be done, or are clear, is to be found out: the same words are said where nothing is missing.
+The agent must find out: the same phrasings are used where nothing is missing.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ EVENTS = ("budget talk", "tour of the plant", "phone call", "vendor visit", "boa
 
 
 def _others_document(scene: Scene, right: Right, *, is_mine: bool = False) -> TaskFile:
-    """A document that everybody has this right to, owned by somebody else or the owner."""
+    """A document that everybody has this right to, owned by the workspace's owner or another person."""
     owner = None if is_mine else scene.person()
     return add_document(scene, Paragraph(scene.rng.choice(NOTES)), owner=owner, rights={"everyone": right})
 

@@ -95,7 +95,7 @@ def _second_thoughts(scene: Scene) -> Draft:
     )
 
 
-def _alike(scene: Scene, people: Sequence[str], subject: str) -> list[Mail]:
+def _add_labelled_mails(scene: Scene, people: Sequence[str], subject: str) -> list[Mail]:
     """Mails of these people under one subject; the first is confidential or privileged."""
     mails = [scene.add_mail(person, subject, scene.rng.choice(NOTES)) for person in people]
     _labelled(scene, mails[0], scene.rng.choice(("confidential", "privileged")))
@@ -104,7 +104,7 @@ def _alike(scene: Scene, people: Sequence[str], subject: str) -> list[Mail]:
 
 def _sensitive_sender(scene: Scene) -> Draft:
     people, topic = scene.people(4), scene.rng.choice(TOPICS)
-    mails = _alike(scene, people, f"{topic} terms")
+    mails = _add_labelled_mails(scene, people, f"{topic} terms")
     label = scene.workspace.mails[mails[0].id].label
     return Draft.with_answer(
         {"topic": f'"{topic} terms"', "label": label}, people[0], call("outlook.search", subject=f"{topic} terms")
@@ -115,11 +115,11 @@ def _sensitive_sorted(scene: Scene) -> Draft:
     topic = scene.rng.choice(TOPICS)
     folder = scene.rng.choice(("vault", "safe", "locked", "private"))
     sender, other = scene.people(2)
-    mails = _alike(scene, (sender, sender, sender, other), f"{topic} terms")
+    mails = _add_labelled_mails(scene, (sender, sender, sender, other), f"{topic} terms")
     label = scene.workspace.mails[mails[0].id].label
     _labelled(scene, mails[1], label)
     _labelled(scene, mails[3], label)
-    both = sorted(mails[:2], key=lambda mail: (mail.at, mail.id), reverse=True)  # as a search shows them
+    both = sorted(mails[:2], key=lambda mail: (mail.at, mail.id), reverse=True)  # in search order
     return Draft.with_finish(
         {"name": sender, "topic": f'"{topic} terms"', "label": label, "folder": folder},
         call("outlook.search", sender=sender, subject=f"{topic} terms"),
@@ -128,11 +128,8 @@ def _sensitive_sorted(scene: Scene) -> Draft:
 
 
 def _many_mails(scene: Scene) -> Draft:
-    rng, folder, sender = (
-        scene.rng,
-        scene.rng.choice(("alerts", "notices", "printouts", "build log")),
-        scene.person(),
-    )
+    rng = scene.rng
+    folder, sender = rng.choice(("alerts", "notices", "printouts", "build log")), scene.person()
     count, first = rng.randint(101, 108), rng.randint(1_000, 8_000)
     mails = [
         Mail(

@@ -21,8 +21,13 @@ def _last_writer(scene: Scene) -> Draft:
     topic, writer = scene.words.topic(), members_of(scene, channel)[0]
     writers = [*scene.rng.sample(members_of(scene, channel), scene.rng.randint(1, 3)), writer]
     further = [member for member in members_of(scene, other) if member != writer][:2]
-    for where, who in (*((channel, person) for person in writers), *((other, person) for person in further)):
-        scene.add_post(where, who, message_about(scene, topic, scene.words.digits(), (*AMOUNTS, *_REMARKS)))
+    for conversation, sender in (
+        *((channel, person) for person in writers),
+        *((other, person) for person in further),
+    ):
+        scene.add_post(
+            conversation, sender, message_about(scene, topic, scene.words.digits(), (*AMOUNTS, *_REMARKS))
+        )
     return Draft.with_answer(
         {"team": channel.team, "topic": topic},
         writer,
@@ -64,11 +69,11 @@ def _sum(scene: Scene) -> Draft:
     channel, other = new_channels(scene)
     topic, (first, second, third) = scene.words.topic(), members_of(scene, other)[:3]
     numbers = [scene.rng.randint(100, 999) for _ in range(3)]
-    posts = [(who, topic, str(number)) for who, number in zip((first, second, third), numbers, strict=True)]
+    posts = [(sender, topic, str(number)) for sender, number in zip((first, second, third), numbers, strict=True)]
     posts.append((first, scene.words.similar(topic), scene.words.digits()))
     scene.rng.shuffle(posts)
-    for who, about, number in posts:
-        scene.add_post(other, who, message_about(scene, about, number))
+    for sender, about, number in posts:
+        scene.add_post(other, sender, message_about(scene, about, number))
     return Draft.with_finish(
         {"first": first, "second": second, "topic": topic, "team": channel.team},
         call("teams.search_chat", query=topic),

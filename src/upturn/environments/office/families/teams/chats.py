@@ -29,12 +29,12 @@ def _number(scene: Scene) -> Draft:
     channel = any_channel(scene)
     name, other = members_of(scene, channel)[:2]
     topic, number = scene.words.topic(), scene.words.digits()
-    place: Chat | Channel = scene.rng.choice((channel, scene.add_chat(name)))
-    posts = [(place, name, topic, number), (channel, other, topic, scene.words.digits())]
+    conversation: Chat | Channel = scene.rng.choice((channel, scene.add_chat(name)))
+    posts = [(conversation, name, topic, number), (channel, other, topic, scene.words.digits())]
     posts.append((channel, name, scene.words.similar(topic), scene.words.digits()))
     scene.rng.shuffle(posts)
-    for where, who, about, what in posts:
-        scene.add_post(where, who, message_about(scene, about, what))
+    for target, sender, about, digits in posts:
+        scene.add_post(target, sender, message_about(scene, about, digits))
     return Draft.with_answer(
         {"name": name, "topic": topic}, number, call("teams.search_chat", query=topic, sender=name)
     )
@@ -46,8 +46,8 @@ def _message(scene: Scene) -> Draft:
     asker, bystander = members_of(scene, channel)[:2]
     topic, text = scene.words.topic(), scene.words.phrase()
     scene.add_post(channel, asker, scene.rng.choice(_ASKS).format(topic=topic))
-    for where, who in ((channel, bystander), (other, members_of(scene, other)[0])):
-        scene.add_post(where, who, scene.rng.choice(_ASKS).format(topic=scene.words.similar(topic)))
+    for target, sender in ((channel, bystander), (other, members_of(scene, other)[0])):
+        scene.add_post(target, sender, scene.rng.choice(_ASKS).format(topic=scene.words.similar(topic)))
     return Draft.with_finish(
         {"topic": topic, "phrase": f'"{text}"'},
         call("teams.search_chat", query=topic),
@@ -59,13 +59,13 @@ def _message(scene: Scene) -> Draft:
 def _meeting(scene: Scene) -> Draft:
     """A meeting at the first of three proposed times at which the owner is free."""
     name, day, minutes = scene.person(), scene.day(), scene.rng.choice(_MINUTES)
-    topic, title, place = scene.words.topic(), scene.words.title(), scene.rng.randrange(3)
+    topic, title, index = scene.words.topic(), scene.words.title(), scene.rng.randrange(3)
     starts = [f"{day} {hour:02d}:00" for hour in sorted(scene.rng.sample(range(9, 17), 3))]
     for start in starts:
         scene.clear(start, add_minutes(start, minutes=minutes))
-    for start in starts[:place]:
-        begin = add_minutes(start, minutes=scene.rng.choice((0, 15)))
-        scene.add_event(scene.words.title(), begin, minutes=30, people=scene.people(1))
+    for start in starts[:index]:
+        busy_from = add_minutes(start, minutes=scene.rng.choice((0, 15)))
+        scene.add_event(scene.words.title(), busy_from, minutes=30, people=scene.people(1))
     offers = (
         "can we talk about the {topic} on {first}, {second} or {third}, for {minutes} minutes?",
         "let us speak about the {topic}: {first}, else {second} or {third}, it takes {minutes} minutes",
@@ -74,7 +74,7 @@ def _meeting(scene: Scene) -> Draft:
     first, second, third = starts[0], starts[1][11:], starts[2][11:]
     text = scene.rng.choice(offers).format(topic=topic, first=first, second=second, third=third, minutes=minutes)
     scene.add_post(scene.add_chat(name), name, text)
-    start = starts[place]
+    start = starts[index]
     end = add_minutes(start, minutes=minutes)
     return Draft.with_finish(
         {"name": name, "topic": topic, "title": f'"{title}"'},
