@@ -8,7 +8,7 @@ from upturn.environments.office.formulas.range import Range
 from upturn.environments.office.state import CellError, Value, display_text, parse_value
 
 MANY = 255
-"""Arguments of a function that takes any number of them."""
+"""Limit on the arguments of functions that take any number of them."""
 MAX_TEXT = 32_767
 """Limit on the characters of a text that a formula returns."""
 Argument: TypeAlias = Value | Range
@@ -28,9 +28,9 @@ class Function:
     """One function."""
 
     run: Callable[[Sequence[Argument]], Argument]
-    """Raises FunctionError for what has no value."""
+    """Raises FunctionError for an error value."""
     fewest: int
-    """Arguments."""
+    """Least number of arguments."""
     most: int
 
 
@@ -52,7 +52,7 @@ def scalar(argument: Argument) -> Value:
 
 
 def number(argument: Argument) -> float:
-    """As arithmetic reads it: no value is 0, TRUE is 1, and a text is the number that it looks like."""
+    """The argument as arithmetic reads it: an empty cell is 0, TRUE is 1, a text is the number that it spells."""
     if type(argument) is float:
         return argument
     value = scalar(argument)
@@ -64,7 +64,7 @@ def number(argument: Argument) -> float:
 
 
 def integer(argument: Argument) -> int:
-    """As a count is read: what lies behind the point is cut off."""
+    """The argument as a count: decimals are cut off."""
     return int(number(argument))
 
 
@@ -74,7 +74,7 @@ def text(argument: Argument) -> str:
 
 
 def boolean(argument: Argument) -> bool:
-    """As conditions read it: 0 and no value are FALSE, other numbers TRUE, texts only where they say so."""
+    """The argument as a condition: 0 and empty cells are FALSE, other numbers TRUE; texts must spell a boolean."""
     value = scalar(argument)
     if isinstance(value, str):
         value = parse_value(value)
@@ -83,11 +83,11 @@ def boolean(argument: Argument) -> bool:
     return bool(value)
 
 
-def check_length(made: str) -> str:
-    """The text; raises FunctionError where it is longer than a cell holds."""
-    if len(made) > MAX_TEXT:
+def check_length(text: str) -> str:
+    """The text; raises FunctionError if it is too long for a cell."""
+    if len(text) > MAX_TEXT:
         raise FunctionError(CellError.VALUE)
-    return made
+    return text
 
 
 def numbers(arguments: Sequence[Argument]) -> Iterator[float]:

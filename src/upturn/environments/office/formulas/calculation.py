@@ -1,8 +1,8 @@
-"""What formulas are worth: computed when they are asked for, and remembered with the book, which never changes.
+"""Values of formulas: computed on demand and cached with the book, which never changes.
 
-Cells are computed in the order in which they need each other, not by recursion, so chains may be as long as they
-like. Cells that need themselves are ``#REF!``; ``cycle_of`` finds them, so that no agent can write any. So is what
-another sheet should say that is not there; what cannot be read is ``#NAME?``.
+Cells are computed in the order of their dependencies, without recursion, so chains may have any length. Cells that
+depend on themselves are ``#REF!``; ``find_cycle`` finds them, so that agents cannot write any. References to
+missing sheets are ``#REF!`` too; invalid formulas are ``#NAME?``.
 """
 
 import math
@@ -47,9 +47,9 @@ from upturn.environments.office.state import (
 Key: TypeAlias = tuple[str, str]
 """A sheet's name and an address."""
 MAX_WORK = 50_000
-"""Of one workbook (``work_of``): some 0.1 s of one core for all that it computes."""
+"""Limit on ``work_of`` a workbook: about 0.1 s of one core for all its formulas."""
 _NEGLIGIBLE = 2.0**-50
-"""What is left of a difference, relative to what it was made of, below which it is 0: as Excel has it."""
+"""A sum or difference below this share of its terms is 0, as in Excel."""
 
 
 def value_of(book: Book, sheet: str, address: str) -> Value:
@@ -62,7 +62,7 @@ def value_of(book: Book, sheet: str, address: str) -> Value:
     key = (sheet, address)
     if key not in book.values:
         for visit in _visits(book, key, []):
-            book.values[visit.key] = _compute(book, visit.key) if visit.since is None else CellError.REFERENCE
+            book.values[visit.key] = _compute(book, visit.key) if visit.cycle_start is None else CellError.REFERENCE
     return book.values[key]
 
 
@@ -72,22 +72,22 @@ def displayed_text(book: Book, sheet: str, address: str) -> str:
 
 
 def find_cycle(book: Book, starts: Iterator[Key]) -> tuple[Key, ...]:
-    """Cells that need each other in a ring, among all that these cells need and that were not computed before.
+    """Cells that depend on each other in a cycle, among the dependencies of these cells that are not computed yet.
 
-    Empty = there is no ring; then they are computed.
+    Empty = there is no cycle; the cells are then computed.
     """
     for start in starts:
         if start not in book.values and is_formula(book.sheets[start[0]].cells.get(start[1], "")):
             path: list[Key] = []
             for visit in _visits(book, start, path):
-                if visit.since is not None:
-                    return tuple(path[visit.since :])
+                if visit.cycle_start is not None:
+                    return tuple(path[visit.cycle_start :])
                 book.values[visit.key] = _compute(book, visit.key)
     return ()
 
 
 def work_of(book: Book) -> int:
-    """How much there is to compute, at most: over all formulas, their characters and the filled cells they name."""
+    """Upper bound of the work: over all formulas, their characters and the filled cells that they name."""
     filled = {name: len(sheet.cells) for name, sheet in book.sheets.items()}
     work = 0
     for name, sheet in book.sheets.items():
@@ -103,41 +103,41 @@ class _Visit(NamedTuple):
     """A formula whose dependencies were all visited before."""
 
     key: Key
-    since: int | None
-    """Place on the path of the first cell there that it needs in turn; None = it is in no ring. At the first visit
-    that is in one, the path from there on is the ring."""
+    cycle_start: int | None
+    """Index on the path of the first cell that it depends on in turn; None = it is in no cycle. At the first visit
+    in a cycle, the path from this index is the cycle."""
 
 
 def _visits(book: Book, start: Key, path: list[Key]) -> Iterator[_Visit]:
-    """The formulas that ``start`` needs and that have no value yet, each after those that it needs itself.
+    """Yields the dependencies of ``start`` without a value, each after its own dependencies.
 
-    Each must be given its value before the next one is asked for. ``path``: filled with what leads from ``start``
-    to the formula that is visited, each needing the next.
+    The caller must set each value before taking the next visit. ``path``: filled with the formulas from ``start``
+    to the visited one, each depending on the next.
     """
     done = book.values
     path.append(start)
-    places, needs = {start: 0}, [_dependencies(book, start)]
-    reached = [1]  # for each on the path: the first place on it that is needed from there on; behind itself = none
+    indices, dependencies = {start: 0}, [_dependencies(book, start)]
+    reached = [1]  # by index on the path: the first index that is needed from there; beyond its own = none
     while path:
-        needed = next((need for need in needs[-1] if need not in done), None)
+        needed = next((key for key in dependencies[-1] if key not in done), None)
         if needed is None:
             yield _Visit(path[-1], reached[-1] if reached[-1] < len(path) else None)
-            needs.pop()
-            del places[path.pop()]
+            dependencies.pop()
+            del indices[path.pop()]
             first = reached.pop()
             if reached:
                 reached[-1] = min(reached[-1], first)
-        elif needed in places:
-            reached[-1] = min(reached[-1], places[needed])
+        elif needed in indices:
+            reached[-1] = min(reached[-1], indices[needed])
         else:
-            places[needed] = len(path)
+            indices[needed] = len(path)
             path.append(needed)
-            needs.append(_dependencies(book, needed))
+            dependencies.append(_dependencies(book, needed))
             reached.append(len(path))
 
 
 def _dependencies(book: Book, key: Key) -> Iterator[Key]:
-    """The formulas that a formula names."""
+    """The formulas that a formula refers to."""
     name, address = key
     try:
         references = parse(book.sheets[name].cells[address]).references
@@ -155,7 +155,7 @@ def _dependencies(book: Book, key: Key) -> Iterator[Key]:
 
 
 class _SheetReader:
-    """One sheet of a book whose formulas that are asked for were computed before."""
+    """Reads one sheet of a book; the formulas that are read have been computed before."""
 
     __slots__ = ("_book", "_cells", "_name")
 
@@ -179,7 +179,7 @@ class _SheetReader:
         for position, address in self._book.sheets[self._name].filled(area):
             yield position, self.value(address)
 
-    def beside(self, name: str) -> "_SheetReader | None":
+    def other_sheet(self, name: str) -> "_SheetReader | None":
         """Another sheet of the book; None = there is none."""
         return _SheetReader(self._book, name) if name in self._book.sheets else None
 
@@ -197,12 +197,12 @@ def _compute(book: Book, key: Key) -> Value:
 
 
 _Program: TypeAlias = Callable[[_SheetReader], Argument]
-"""What a formula, or a part of one, is worth in a sheet."""
+"""Computes a formula, or a part of one, in a sheet."""
 
 
 @lru_cache(maxsize=4_096)
 def _program(text: str) -> _Program | None:
-    """None = the formula cannot be read."""
+    """None = the formula is invalid."""
     try:
         return _compile(parse(text).tree)
     except FormulaError:
@@ -228,42 +228,42 @@ def _compile(node: Node) -> _Program:
             return _compile_reference(node)
         case Unary():
             inner, divisor = _compile_value(node.inner), 100.0 if node.sign == "%" else -1.0
-            return _guard(lambda reading: number(inner(reading)) / divisor)
+            return _guard(lambda reader: number(inner(reader)) / divisor)
         case Binary():
             left, right = _compile_value(node.left), _compile_value(node.right)
             operator = _OPERATORS[node.operator]
-            return _guard(lambda reading: operator(left(reading), right(reading)))
+            return _guard(lambda reader: operator(left(reader), right(reader)))
         case Call():
-            arguments, run = [_compile(each) for each in node.arguments], FUNCTIONS[node.name].run
-            return _guard(lambda reading: run([argument(reading) for argument in arguments]))
+            arguments, run = [_compile(argument) for argument in node.arguments], FUNCTIONS[node.name].run
+            return _guard(lambda reader: run([argument(reader) for argument in arguments]))
 
 
 def _compile_reference(reference: Reference) -> _Program:
     area, sheet = reference.area, reference.sheet
     if sheet is None:
-        return lambda reading: Range(reading, area)
+        return lambda reader: Range(reader, area)
 
-    def beside(reading: _SheetReader) -> Argument:
-        other = reading.beside(sheet)
+    def run(reader: _SheetReader) -> Argument:
+        other = reader.other_sheet(sheet)
         return CellError.REFERENCE if other is None else Range(other, area)
 
-    return beside
+    return run
 
 
 def _compile_value(node: Node) -> _Program:
-    """For operators, which need single values."""
+    """A program for operators, which need single values."""
     if isinstance(node, Reference) and node.address is not None and node.sheet is None:
         address = node.address
-        return lambda reading: reading.value(address)
+        return lambda reader: reader.value(address)
     return _compile(node)
 
 
 def _guard(program: _Program) -> _Program:
-    """With an error value where there is no value."""
+    """The program with failures turned into error values."""
 
-    def run(reading: _SheetReader) -> Argument:
+    def run(reader: _SheetReader) -> Argument:
         try:
-            value = program(reading)
+            value = program(reader)
         except FunctionError as failure:
             return failure.error
         except OverflowError:

@@ -1,10 +1,9 @@
-"""The grammar of formulas: text to a tree and back, in one form. What a tree is worth is told by ``calculation``.
+"""The grammar of formulas: text to a tree and back, in one form. ``calculation`` evaluates trees.
 
-Operators as Excel binds them, tightest first: per cent, sign (so ``-2^2`` is 4), ``^``, ``*`` ``/``, ``+`` ``-``,
-``&``, comparisons; all of them from the left. References may name another sheet (``'Q3 plan'!B4``), be fixed
+Operators bind as in Excel, tightest first: per cent, sign (so ``-2^2`` is 4), ``^``, ``*`` ``/``, ``+`` ``-``,
+``&``, comparisons; all are left-associative. References may name another sheet (``'Q3 plan'!B4``), be fixed
 (``$B$4``) and be ranges or whole columns (``B2:B9``, ``B:D``). Not covered: names, tables, arrays in braces,
-unions, intersections, and functions whose value changes by itself (TODAY, NOW, RAND): a task has to stay what it
-is.
+unions, intersections, and volatile functions (TODAY, NOW, RAND), since a task must not change.
 """
 
 import math
@@ -28,13 +27,13 @@ from upturn.environments.office.state import (
 )
 
 MAX_LENGTH = 2_000
-"""Of a formula's text; Excel's own limit is 8,192."""
+"""Characters of a formula; Excel's limit is 8,192."""
 MAX_DEPTH = 64
-"""Of a tree: as deep as Excel lets functions be nested, and far from what Python's stack holds."""
+"""Depth of a tree: Excel's limit for nested functions, far below Python's recursion limit."""
 
 
 class FormulaError(ValueError):
-    """A text that cannot be read as a formula; the message says where or why."""
+    """A text that is no valid formula."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +45,14 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Corner:
-    """One cell as a formula names it."""
+    """A cell in a reference."""
 
     position: Position
     is_column_fixed: bool = False
     is_row_fixed: bool = False
 
-    def moved(self, *, columns: int, rows: int) -> "Corner | None":
-        """As it reads in a copy of the formula so far to the right and below; None = off the sheet."""
+    def shifted(self, *, columns: int, rows: int) -> "Corner | None":
+        """The corner in a copy of the formula so many columns to the right and rows below; None = off the sheet."""
         position = Position(
             self.position.column if self.is_column_fixed else self.position.column + columns,
             self.position.row if self.is_row_fixed else self.position.row + rows,
@@ -69,13 +68,12 @@ class Reference:
     last: Corner | None = None
     """The opposite corner; None = a single cell."""
     sheet: str | None = None
-    """None = the formula's own."""
+    """None = the formula's sheet."""
     has_all_rows: bool = False
     """Whether it is written ``B:D``."""
     area: Area = field(init=False, compare=False, repr=False)
-    """The cells."""
     address: str | None = field(init=False, compare=False, repr=False)
-    """Of a single cell; None = there are more."""
+    """The address of a single cell; None = there are several."""
 
     def __post_init__(self) -> None:
         area = bounding_area((self.first.position, (self.last or self.first).position))
@@ -85,7 +83,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Unary:
-    """``-`` before, or ``%`` behind."""
+    """A prefix ``-`` or a suffix ``%``."""
 
     sign: str
     inner: "Node"
@@ -93,7 +91,7 @@ class Unary:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """An operator between two."""
+    """A binary operation."""
 
     operator: str
     left: "Node"
@@ -102,7 +100,7 @@ class Binary:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function."""
+    """A function call."""
 
     name: str
     arguments: tuple["Node", ...]
@@ -133,8 +131,8 @@ _TOKEN = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _CELL = re.compile(r"(\$?)([A-Za-z]{1,3})(\$?)([0-9]*)")
-_PLAIN_SHEET = re.compile(r"[^\W\d][\w.]*")
-_LIKE_A_CELL = re.compile(r"[A-Za-z]{1,3}[0-9]+|[rRcC][0-9]*")
+_PLAIN_NAME = re.compile(r"[^\W\d][\w.]*")
+_CELL_LIKE = re.compile(r"[A-Za-z]{1,3}[0-9]+|[rRcC][0-9]*")
 
 
 class _Token(NamedTuple):
@@ -144,16 +142,16 @@ class _Token(NamedTuple):
 
 
 class Formula(NamedTuple):
-    """A formula that was read."""
+    """A parsed formula."""
 
     tree: Node
     references: tuple[Reference, ...]
-    """All cells and ranges that it names, each once."""
+    """All its references, without duplicates."""
 
 
 @lru_cache(maxsize=4_096)
 def parse(text: str) -> Formula:
-    """A formula, given with its ``=``; raises FormulaError for what cannot be read."""
+    """Parses a formula, which starts with ``=``; raises FormulaError for invalid ones."""
     if len(text) > MAX_LENGTH:
         raise FormulaError(f"a formula has at most {MAX_LENGTH} characters, got {len(text)}")
     tree = _Parser(text[1:]).tree()
@@ -191,7 +189,7 @@ class _Parser:
             raise FormulaError(f"{sign!r} is missing before {token.text!r}")
 
     def _expression(self, weakest: int) -> Node:
-        """All that binds at least as strongly as ``weakest``."""
+        """An expression whose operators bind at least as strongly as ``weakest``."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise FormulaError(f"more than {MAX_DEPTH} levels deep; use several cells")
@@ -288,7 +286,7 @@ def _tokens(text: str) -> Iterator[_Token]:
         match = _TOKEN.match(text, at)
         if match is None:
             raise FormulaError(f"cannot read {text[at : at + 20].strip()!r}")
-        assert match.lastgroup is not None  # each way through the pattern has a name
+        assert match.lastgroup is not None  # all alternatives of the pattern are named
         yield _Token(match.lastgroup, match[match.lastgroup])
         at = match.end()
     yield _Token("end", "the end")
@@ -302,7 +300,7 @@ def _number(text: str) -> Literal:
 
 
 def _corner(text: str, *, row: int = 0) -> Corner:
-    """``row``: of whole columns, which name none."""
+    """``row``: for whole columns, which name none."""
     match = _CELL.fullmatch(text)
     assert match is not None  # the token's pattern is narrower
     position = Position(column_number(match[2]), row or int(match[4]))
@@ -312,7 +310,7 @@ def _corner(text: str, *, row: int = 0) -> Corner:
 
 
 def _range(one: Corner, second: Corner, sheet: str | None, *, has_all_rows: bool = False) -> Reference:
-    """With its upper left corner first."""
+    """The reference with its upper left corner first."""
     left, right = sorted((one, second), key=lambda corner: corner.position.column)
     upper, lower = sorted((one, second), key=lambda corner: corner.position.row)
     first = Corner(Position(left.position.column, upper.position.row), left.is_column_fixed, upper.is_row_fixed)
@@ -321,7 +319,7 @@ def _range(one: Corner, second: Corner, sheet: str | None, *, has_all_rows: bool
 
 
 def _depth(node: Node) -> int:
-    """Of the tree, without recursion: chains such as ``1+1+…`` are as deep as they are long."""
+    """The depth of the tree, without recursion: chains such as ``1+1+…`` are as deep as they are long."""
     deepest, level = 0, [node]
     while level:
         deepest += 1
@@ -330,7 +328,7 @@ def _depth(node: Node) -> int:
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    """What a tree's root is made of."""
+    """The direct children of a tree's root."""
     match node:
         case Unary():
             return (node.inner,)
@@ -343,7 +341,7 @@ def children(node: Node) -> tuple[Node, ...]:
 
 
 def references_in(node: Node) -> Iterator[Reference]:
-    """All cells and ranges that a tree names, as often as it names them."""
+    """All references of a tree, with duplicates."""
     if isinstance(node, Reference):
         yield node
     for child in children(node):
@@ -366,11 +364,12 @@ def map_references(node: Node, change: Callable[[Reference], Node]) -> Node:
 
 
 def shift(node: Node, *, columns: int, rows: int) -> Node:
-    """As it reads in a copy so far to the right and below: what is not fixed moves along, #REF! off the sheet."""
+    """The tree in a copy so many columns to the right and rows below: relative references move, #REF! off the
+    sheet."""
 
     def change(reference: Reference) -> Node:
-        first = reference.first.moved(columns=columns, rows=rows)
-        last = reference.last and reference.last.moved(columns=columns, rows=rows)
+        first = reference.first.shifted(columns=columns, rows=rows)
+        last = reference.last and reference.last.shifted(columns=columns, rows=rows)
         if first is None or (reference.last is not None and last is None):
             return Literal(CellError.REFERENCE)
         if last is None:
@@ -381,12 +380,12 @@ def shift(node: Node, *, columns: int, rows: int) -> Node:
 
 
 def format_formula(node: Node) -> str:
-    """The formula, with its ``=``: in capitals, without needless brackets; reading it gives an equal tree."""
+    """The formula, with ``=``, in capitals and without needless brackets; parsing it gives an equal tree."""
     return f"={_format_node(node, 0)}"
 
 
 def _format_node(node: Node, weakest: int) -> str:
-    """In brackets where it binds less than ``weakest``."""
+    """The text, in brackets if it binds less tightly than ``weakest``."""
     match node:
         case Literal():
             return _literal(node.value)
@@ -428,7 +427,7 @@ def _format_corner(corner: Corner, *, has_row: bool = True) -> str:
 
 
 def quote_sheet(sheet: str) -> str:
-    """A sheet's name as formulas write it: in ``'`` where it is no plain word."""
-    if _PLAIN_SHEET.fullmatch(sheet) and not _LIKE_A_CELL.fullmatch(sheet):
+    """A sheet's name in a formula: in ``'`` unless it is a plain word."""
+    if _PLAIN_NAME.fullmatch(sheet) and not _CELL_LIKE.fullmatch(sheet):
         return sheet
     return "'{}'".format(sheet.replace("'", "''"))

@@ -16,19 +16,17 @@ class Entry(NamedTuple):
 
 
 class Reader(Protocol):
-    """The source of values: one sheet."""
+    """The values of one sheet."""
 
     def value_at(self, position: Position) -> Value:
-        """None for an empty cell."""
-        ...
+        """The value; None for an empty cell."""
 
     def values_in(self, area: Area) -> Iterator[tuple[Position, Value]]:
-        """Of all cells that are not empty, row by row."""
-        ...
+        """All cells that are not empty, row by row."""
 
 
 class Range:
-    """A rectangle of one sheet; values are read when they are asked for."""
+    """A rectangle of one sheet; values are read on demand."""
 
     __slots__ = ("_reader", "area")
 
@@ -37,7 +35,7 @@ class Range:
         self.area = area
 
     def at(self, row: int, column: int) -> Value:
-        """The value there, from 0; beyond the last row or column too, as Excel extends what is summed."""
+        """The value at a row and column from 0, which may be outside, as Excel extends ranges of SUMIF."""
         first = self.area.first
         position = Position(first.column + column, first.row + row)
         return self._reader.value_at(position) if position.is_on_sheet else None
@@ -49,16 +47,13 @@ class Range:
             yield Entry(position.row - row, position.column - column, value)
 
     def values(self) -> Iterator[Value]:
-        """Of all cells that are not empty, row by row."""
+        """The values of all cells that are not empty, row by row."""
         return (value for _, value in self._reader.values_in(self.area))
 
     def part(self, rows: tuple[int, int], columns: tuple[int, int]) -> "Range":
-        """From the first to the last row and column, from 0, both included."""
+        """The part from the first to the last row and column, from 0, both included."""
         first = self.area.first
-        return Range(
-            self._reader,
-            Area(
-                Position(first.column + columns[0], first.row + rows[0]),
-                Position(first.column + columns[1], first.row + rows[1]),
-            ),
+        corners = (
+            Position(first.column + column, first.row + row) for column, row in zip(columns, rows, strict=True)
         )
+        return Range(self._reader, Area(*corners))
