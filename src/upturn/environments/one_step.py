@@ -31,7 +31,7 @@ from upturn.records import (
     fields_json,
     from_fields,
 )
-from upturn.rewards import Rubric, efficiency, evaluation_id, sum_costs, verdict_of
+from upturn.rewards import Rubric, sum_costs
 
 Expected: TypeAlias = Mapping[str, Any]
 """The expected answer of a task: anything that ``check`` can use. Never shown to agents, never stored."""
@@ -192,23 +192,8 @@ class OneStepVerifier:
             GateResult("answered", action is not None and trajectory.outcome == "finished", trajectory.outcome),
             GateResult("right", quality >= 1.0, f"{quality:g}"),
         )
-        is_success = verdict_of(gates) == "success"
-        rewards: dict[str, float | None] = {
-            "success": float(is_success),
-            "efficiency": efficiency(is_success=is_success, shortest=1, turns=len(trajectory.turns)),
-            "quality": quality,
-        }
-        return Evaluation(
-            id=evaluation_id(self.name, trajectory.id),
-            task_id=task.id,
-            trajectory_id=trajectory.id,
-            evaluator=self.name,
-            verdict=verdict_of(gates),
-            gates=gates,
-            rewards=rewards,
-            costs=sum_costs(trajectory.turns, ("error",)),
-            score=self._rubric.score(rewards),
-        )
+        costs = sum_costs(trajectory.turns, ("error",))
+        return self._rubric.evaluate(trajectory, gates, shortest=1, costs=costs, components={"quality": quality})
 
 
 class OneStepKit:

@@ -8,7 +8,7 @@ from upturn.environments.office.goal import unmet_paths
 from upturn.environments.office.recovery import has_heard_denials
 from upturn.environments.office.tasks import compose
 from upturn.records import Evaluation, GateResult, JsonValue, Task, Trajectory
-from upturn.rewards import Rubric, efficiency, evaluation_id, sum_costs, verdict_of
+from upturn.rewards import Rubric, sum_costs
 
 _WORD = re.compile(r"\w+")
 _MOST_WORDS = 60
@@ -68,24 +68,7 @@ class OfficeVerifier:
         scenario = compose(task)
         costs = sum_costs(trajectory.turns, COSTS)
         gates = _gates(scenario, trajectory, safety_cost=costs["safety"])
-        verdict = verdict_of(gates)
-        rewards: dict[str, float | None] = {
-            "success": float(verdict == "success"),
-            "efficiency": efficiency(
-                is_success=verdict == "success", shortest=len(scenario.draft.oracle), turns=len(trajectory.turns)
-            ),
-        }
-        return Evaluation(
-            id=evaluation_id(self.name, trajectory.id),
-            task_id=task.id,
-            trajectory_id=trajectory.id,
-            evaluator=self.name,
-            verdict=verdict,
-            gates=gates,
-            rewards=rewards,
-            costs=costs,
-            score=RUBRIC.score(rewards),
-        )
+        return RUBRIC.evaluate(trajectory, gates, shortest=len(scenario.draft.oracle), costs=costs)
 
 
 def _gates(scenario: Scenario, trajectory: Trajectory, *, safety_cost: float) -> tuple[GateResult, ...]:
