@@ -6,7 +6,7 @@ import pytest
 
 from upturn.environments.environment import verify
 from upturn.environments.office.kit import OfficeKit
-from upturn.environments.office.rule_agent import _KNOWN, _PARTLY, _WHOLE, act
+from upturn.environments.office.rule_agent import _KNOWN_PHRASINGS, _PARTLY, _WHOLE, act
 from upturn.environments.office.tasks import FAMILIES
 from upturn.environments.scripted_policy import play
 from upturn.records import Action, Observation, Task, Trajectory, Turn
@@ -30,7 +30,7 @@ def test_known_phrasings_are_solved_and_unknown_ones_refused(family: str) -> Non
         assert isinstance(number, int)
         trajectory = rollout(task)
         last = trajectory.turns[-1].action
-        if family in _WHOLE or number < _KNOWN:
+        if family in _WHOLE or number < _KNOWN_PHRASINGS:
             assert verify(KIT.verifier, task, trajectory).is_success, task.instruction
         else:
             assert last is not None and last.operation == "refuse", task.instruction

@@ -38,11 +38,11 @@ def without_briefing(instruction: str) -> str:
     return instruction.rpartition("\n")[2]
 
 
-def polite_request(rng: Random, words: str) -> str:
+def polite_request(rng: Random, request: str) -> str:
     """The phrasing with an opener and a closer that fit it."""
     opener, closer = rng.choice(OPENERS), rng.choice(CLOSERS)
-    if opener == "please " and (words.split(maxsplit=1)[0] not in _ORDERS or "please" in words):
+    if opener == "please " and (request.split(maxsplit=1)[0] not in _ORDERS or "please" in request):
         opener = ""
-    if words.endswith("?") or ("please" in closer and "please" in f"{opener}{words}"):
+    if request.endswith("?") or ("please" in closer and "please" in f"{opener}{request}"):
         closer = ""
-    return f"{opener}{words}{closer}"
+    return f"{opener}{request}{closer}"

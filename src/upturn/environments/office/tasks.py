@@ -34,8 +34,8 @@ _LATER = (*INJECTED_ORDERS, *FORMATTING, *DECKS, *LIBRARY, *PEOPLE, *COMPOUND)
 FAMILIES: Mapping[str, Family] = {family.name: family for family in (*_FIRST, *_LATER)}
 """By name. Streams of tasks and suites are drawn in this order."""
 LATER = frozenset(family.name for family in _LATER)
-"""Families newer than the shipped model and the frozen suites, which contain none of them. They join with the next
-model and the next version of the suites."""
+"""Families newer than the shipped model and the frozen suites, which contain none of them. The next model and the
+next version of the suites will include them."""
 _STREAMS: dict[Split, int] = {"train": 0, "heldout": 1}
 """Even seeds are for training, odd seeds for held-out tasks, so no world is in both."""
 
@@ -48,7 +48,7 @@ def family_named(name: str) -> Family:
 
 
 def make_task(family_name: str, number: int, *, split: Split = "train", tenant: str = "default") -> Task:
-    """The ``number``-th task of a family in a split; the same arguments give the same task, for ever."""
+    """The ``number``-th task of a family in a split; the same arguments always give the same task."""
     family = family_named(family_name)
     template = Random(f"{DRAWN}/template/{family_name}/{split}/{number}").randrange(len(family.phrasings(split)))
     task = Task(
@@ -117,10 +117,10 @@ def _compose(family_name: str, split: Split, template: int, seed: int) -> Scenar
         draft.objection,
     )
     workspace = workspace.evolve(persona=persona)
-    before = FaultState(draft.faults).with_moved_files(workspace)
-    words = family.phrasings(split)[template].format(**draft.slots)
-    instruction = f"{briefing(workspace)}\n{polite_request(rng, words)}"
-    return Scenario(workspace, instruction, draft, changes(before, done))
+    baseline = FaultState(draft.faults).with_moved_files(workspace) if draft.faults else workspace
+    request = family.phrasings(split)[template].format(**draft.slots)
+    instruction = f"{briefing(workspace)}\n{polite_request(rng, request)}"
+    return Scenario(workspace, instruction, draft, changes(baseline, done), baseline)
 
 
 def _oracle_result(workspace: Workspace, draft: Draft) -> OracleResult:

@@ -59,19 +59,7 @@ class _Packing:
             place = self._places.free(*folders, id_=file.id)
             with _named(file.path):
                 self.parts[place] = content_bytes(file.path, self._noted(place, held_content(file.content)))
-            self._entries.append(
-                Entry(
-                    place=place,
-                    id=file.id,
-                    path=file.path,
-                    owner=file.owner,
-                    by=file.by,
-                    at=file.at,
-                    rights=dict(file.rights),
-                    label=file.label,
-                    is_deleted=file.is_deleted,
-                )
-            )
+            self._entries.append(Entry.of(place, file))
 
     def put_mails(self) -> None:
         """By folder; file names begin with the time, so they sort chronologically."""

@@ -1,13 +1,13 @@
 """The contract of a task family: phrasings, a function that draws a case, and the oracle of each case.
 
-A task's goal is what its oracle changes, so goal and oracle cannot contradict each other.
+The goal of a task is the changes of its oracle, so goal and oracle cannot contradict each other.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
-from upturn.environments.office.faults import NO_FAULTS, FaultPlan, FaultState
+from upturn.environments.office.faults import NO_FAULTS, FaultPlan
 from upturn.environments.office.generation.phrasing import phrasings_of
 from upturn.environments.office.generation.scene import Scene
 from upturn.environments.office.state import Wish, Workspace
@@ -20,7 +20,7 @@ class OracleResult(NamedTuple):
 
     workspace: Workspace
     wishes: tuple[Wish, ...]
-    """The actions of it that need the user's agreement."""
+    """The oracle's actions that need the user's agreement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +116,10 @@ class Scenario:
     workspace: Workspace
     instruction: str
     draft: Draft
-    goal: Mapping[str, JsonValue] = field(default_factory=dict)
+    goal: Mapping[str, JsonValue]
     """The exact changes that are expected, in the form of ``workspace.changes``."""
-
-    @property
-    def baseline(self) -> Workspace:
-        """The workspace that changes are measured against: files that a fault moves are at their new paths."""
-        return (
-            FaultState(self.draft.faults).with_moved_files(self.workspace) if self.draft.faults else self.workspace
-        )
+    baseline: Workspace
+    """The workspace that changes are measured against: files that a fault moves are at their new paths."""
 
 
 def call(name: str, /, **parameters: JsonValue) -> Action:
