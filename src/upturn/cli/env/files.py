@@ -10,7 +10,7 @@ import typer
 from upturn.cli.output import emit, say
 from upturn.environments import TaskSelection, oracle_of, play, read_action, resolve_kit
 from upturn.environments.office.apps import apply
-from upturn.environments.office.files import Host, read_folder, write_folder, zone_named
+from upturn.environments.office.files import Host, find_zone, read_folder, write_folder
 from upturn.environments.office.state import OperationError, Workspace
 from upturn.errors import ConfigError, UnknownNameError
 from upturn.records import Result
@@ -55,7 +55,7 @@ def export_workspace(  # noqa: PLR0913 - a command's parameters are its options
             raise UnknownNameError(f"{kit.name} knows no perfect work for {task.id!r}; leave --solved out")
         play(environment, task, oracle)
     workspace = environment.workspace
-    places, notes = write_folder(workspace, to, zone=zone_named(zone or "UTC"))
+    places, notes = write_folder(workspace, to, zone=find_zone(zone or "UTC"))
     for line in () if as_json else notes:
         say(line)
     details = {
@@ -116,7 +116,7 @@ def _host(owner: str | None, zone: str | None, now: str | None) -> Host | None:
         if given:
             raise ConfigError([f"{', '.join(given)} without --owner: the folder's workspace.json says it already"])
         return None
-    return Host(owner, zone or "UTC", now or datetime.now(zone_named(zone or "UTC")).strftime("%Y-%m-%d %H:%M"))
+    return Host(owner, zone or "UTC", now or datetime.now(find_zone(zone or "UTC")).strftime("%Y-%m-%d %H:%M"))
 
 
 def _done(workspace: Workspace, calls: Sequence[str]) -> tuple[Workspace, list[str]]:

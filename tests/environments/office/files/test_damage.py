@@ -14,7 +14,7 @@ for needed in ("openpyxl", "docx", "pptx"):
     pytest.importorskip(needed, reason="the extra files is not installed")
 
 from upturn.environments.office.files.content import content_bytes, read_content  # noqa: E402
-from upturn.environments.office.files.package import repacked  # noqa: E402
+from upturn.environments.office.files.package import repack  # noqa: E402
 
 
 @pytest.mark.parametrize("ending", ["xlsx", "docx", "pptx"])
@@ -24,7 +24,7 @@ def test_broken_parts_are_read_or_refused(ending: str, book: Book, document: Doc
     rng = Random(ending)
     refused = 0
     for _ in range(20):
-        damaged = repacked(data, lambda _, part: _cut(rng, part) if rng.random() < 0.15 else part)
+        damaged = repack(data, lambda _, part: _cut(rng, part) if rng.random() < 0.15 else part)
         try:
             read_content(f"a.{ending}", damaged)
         except FileFormatError:

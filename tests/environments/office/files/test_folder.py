@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from upturn.environments.office.files import Host, packed, read_folder, unpacked, write_folder, zone_named
+from upturn.environments.office.files import Host, find_zone, pack, read_folder, unpack, write_folder
 from upturn.environments.office.files.paths import Places, safe_name
 from upturn.environments.office.state import Table, Workspace, changes
 from upturn.environments.office.state.chat import Channel, Chat, Post
@@ -23,7 +23,7 @@ from upturn.errors import FileFormatError
 for needed in ("openpyxl", "docx", "pptx", "icalendar"):
     pytest.importorskip(needed, reason="the extra files is not installed")
 
-BERLIN = zone_named("Europe/Berlin")
+BERLIN = find_zone("Europe/Berlin")
 NOW = "2026-03-02 09:00"
 HOST = Host("Ann@Example.org", "Europe/Berlin", NOW)
 
@@ -88,23 +88,23 @@ def test_an_office_survives_a_round_trip_through_a_folder(office: Workspace, tmp
 def test_the_office_of_a_task_comes_back_equal_and_equal_ones_are_equal_bytes() -> None:
     workspace = compose(make_task("mail_move", 3)).workspace
     workspace = replace(workspace, mails=Table(dict(list(workspace.mails.items())[:30])))
-    parts = packed(workspace, zone_named("UTC")).parts
-    found = unpacked(parts)
+    parts = pack(workspace, find_zone("UTC")).parts
+    found = unpack(parts)
     assert all(getattr(found.workspace, name) == getattr(workspace, name) for name in TABLES)
-    assert packed(found.workspace, zone_named("UTC")) == (parts, ())
+    assert pack(found.workspace, find_zone("UTC")) == (parts, ())
 
 
 def test_content_that_a_folder_cannot_hold_is_dropped(office: Workspace) -> None:
     file = office.files["f7"]
     changed = replace(file, versions=(Version(PlainText("before"), "ann.lee", "2026-01-01 09:00"),))
     used = replace(office.with_items(changed), elapsed=3_600.0, made=3)
-    found = unpacked(packed(used, BERLIN).parts).workspace
+    found = unpack(pack(used, BERLIN).parts).workspace
     assert (found.files["f7"].versions, found.started_at, found.elapsed) == ((), "2026-03-02 10:00", 0.0)
     assert not found.persona.wishes and not found.messages
 
 
 def test_edits_of_an_exported_folder_are_imported(office: Workspace) -> None:
-    parts = packed(office, BERLIN).parts
+    parts = pack(office, BERLIN).parts
     mail = next(place for place in parts if "(m2)" in place)
     moved = {
         place.replace("Mail/sent", "Mail/archive") if place == mail else place: parts[place] for place in parts
@@ -115,7 +115,7 @@ def test_edits_of_an_exported_folder_are_imported(office: Workspace) -> None:
     )
     moved |= {"Mail/Inbox/answer.eml": reply, "Files/new/todo.md": b"one"}
     del moved["Files/photo.png"]
-    found = unpacked(moved)
+    found = unpack(moved)
     workspace = found.workspace
     assert workspace.mails["m2"].folder == "archive"
     assert workspace.mails["m1004"] == Mail(
@@ -147,7 +147,7 @@ def test_a_foreign_folder_is_read_for_its_owner() -> None:
         "Mail/old/d.eml": _mail("5@x", 50),
         "Files/notes.txt": b"x",
     }
-    workspace = unpacked(parts, host=HOST).workspace
+    workspace = unpack(parts, host=HOST).workspace
     # a, b, c, d are m1 to m4; the first of the conversation is not there, so the oldest that is began it.
     assert {id_: mail.thread for id_, mail in workspace.mails.items()} == {"m1": "", "m2": "", "m3": "m2", "m4": ""}
     assert (workspace.owner, workspace.started_at) == ("ann", NOW)
@@ -161,7 +161,7 @@ def test_a_foreign_folder_is_read_for_its_owner() -> None:
 def test_one_unreadable_file_refuses_the_folder_and_all_are_named() -> None:
     parts = {"Files/a.txt": b"x", "Files/b.xlsm": b"", "Files/c.xlsx": b"no", "Mail/x.eml": b"", "notes.txt": b""}
     with pytest.raises(FileFormatError) as told:
-        unpacked(parts, host=HOST)
+        unpack(parts, host=HOST)
     lines = str(told.value).splitlines()
     assert lines[0] == "4 files cannot be read, so nothing was:"
     assert [line.split(": ")[0] for line in lines[1:]] == [
@@ -170,7 +170,7 @@ def test_one_unreadable_file_refuses_the_folder_and_all_are_named() -> None:
         "  - Mail/x.eml",
         "  - notes.txt",
     ]
-    found = unpacked(parts, host=HOST, leave_out=True)
+    found = unpack(parts, host=HOST, leave_out=True)
     assert [file.path for file in found.workspace.files.values()] == ["/a.txt"]
     assert len(found.left_out) == 4
 
@@ -191,7 +191,7 @@ def test_folders_without_manifest_or_host_are_refused(
     parts: dict[str, bytes], host: Host | None, reason: str
 ) -> None:
     with pytest.raises(FileFormatError, match=reason):
-        unpacked(parts, host=host)
+        unpack(parts, host=host)
 
 
 def test_a_folder_is_written_whole_or_not_at_all(office: Workspace, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The libraries that read and write office files, which are no part of a plain installation."""
+"""Errors for missing libraries of office files, which only the extra ``files`` installs."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,10 +9,10 @@ INSTALL = "pip install 'upturn[files]'"
 
 
 @contextmanager
-def extra(needed_for: str) -> Iterator[None]:
-    """Where such a library is imported: raises FileFormatError naming the cure where it is not installed.
+def require_extra(needed_for: str) -> Iterator[None]:
+    """Wraps the import of a library: raises FileFormatError with the install command if it is missing.
 
-    ``needed_for``: ``.xlsx files``
+    ``needed_for``: such as ``.xlsx files``.
     """
     try:
         yield
