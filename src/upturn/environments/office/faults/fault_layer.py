@@ -249,10 +249,6 @@ def _stale_read(call: _Call, index: int) -> Outcome | None:
     return Outcome(after, state, call.effect._replace(text=text), faults=("stale_read",))
 
 
-def _rate_limited(call: _Call, fault: Fault, _is_same: bool) -> Outcome:
-    return _refuse_rate(call, call.workspace.elapsed + fault.seconds, was_reported=False)
-
-
 def _unavailable(call: _Call, _fault: Fault, is_same: bool) -> Outcome:
     error = OperationError("unavailable", f"503 {call.operation.target} is not available now; try again")
     return _refuse(call, "unavailable", error, was_reported=is_same)._replace(was_reported=False)
@@ -310,7 +306,9 @@ def _with_write(call: _Call, at: float) -> FaultState:
 
 
 _INJECTED: Mapping[FaultKind, Callable[[_Call, Fault, bool], Outcome]] = {
-    "rate_limited": _rate_limited,
+    "rate_limited": lambda call, fault, _: _refuse_rate(
+        call, call.workspace.elapsed + fault.seconds, was_reported=False
+    ),
     "unavailable": _unavailable,
     "timeout": _timeout,
     "lost_answer": _lost_answer,

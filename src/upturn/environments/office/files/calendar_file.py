@@ -11,8 +11,7 @@ from datetime import MAXYEAR, MINYEAR, date, datetime, time, timedelta
 from typing import Any, NamedTuple
 
 from upturn.environments.office.files.directory import Directory, id_in, message_id
-from upturn.environments.office.files.extra import require_extra
-from upturn.environments.office.files.package import parse_errors
+from upturn.environments.office.files.package import parse_errors, require_extra
 from upturn.environments.office.state import Attendee, Event, Response, format_moment, parse_moment
 from upturn.errors import FileFormatError
 

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
 from typing import Any, NamedTuple
 
-from upturn.environments.office.files.extra import require_extra
-from upturn.environments.office.files.package import check_package, check_text, parse_errors, repack
+from upturn.environments.office.files.package import check_package, check_text, parse_errors, repack, require_extra
 from upturn.environments.office.files.picture import picture_bytes
 from upturn.environments.office.state import THEMES, Deck, Layout, Shape, ShapeKind, Slide, Theme
 

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 from io import BytesIO
 from typing import Any
 
-from upturn.environments.office.files.extra import require_extra
-from upturn.environments.office.files.package import check_package, check_text, parse_errors, repack
+from upturn.environments.office.files.package import check_package, check_text, parse_errors, repack, require_extra
 from upturn.environments.office.state import Block, Document, Grid, Paragraph, ParagraphStyle
 from upturn.errors import FileFormatError
 

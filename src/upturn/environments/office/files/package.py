@@ -1,4 +1,4 @@
-"""Checks of Office Open XML files as zip archives of XML, before any library opens them.
+"""Checks of Office Open XML files as zip archives of XML, before any library opens them; errors of the libraries.
 
 Order of checks: size, magic number, complete zip archive without encryption, unpacked size, kind of document,
 macros, checksum of each part, no document type in any XML (so there are no entities), and the numbers of cells,
@@ -15,6 +15,7 @@ from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
 from upturn.environments.office.state import column_number
 from upturn.errors import FileFormatError, described
 
+INSTALL = "pip install 'upturn[files]'"
 PackageKind = Literal["workbook", "document", "presentation"]
 MAX_BYTES = 32 * 2**20
 MAX_UNPACKED = 64 * 2**20
@@ -44,6 +45,20 @@ NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 """Characters that no XML can hold."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The earliest time in a zip archive."""
+
+
+@contextmanager
+def require_extra(needed_for: str) -> Iterator[None]:
+    """Wraps the import of a library: raises FileFormatError with the install command if it is missing.
+
+    ``needed_for``: such as ``.xlsx files``.
+    """
+    try:
+        yield
+    except ImportError as exc:
+        raise FileFormatError(
+            f"{needed_for} need the package {exc.name!r}, which is not installed: {INSTALL}"
+        ) from exc
 
 
 def check_package(data: bytes, kind: PackageKind) -> None:

@@ -4,8 +4,7 @@ import textwrap
 from io import BytesIO
 from typing import Literal
 
-from upturn.environments.office.files.extra import require_extra
-from upturn.environments.office.files.package import MAX_BYTES, parse_errors
+from upturn.environments.office.files.package import MAX_BYTES, parse_errors, require_extra
 from upturn.errors import FileFormatError
 
 PictureFormat = Literal["PNG", "JPEG"]

@@ -18,7 +18,7 @@ def pivot_notes(pivots: Sequence[Pivot]) -> dict[str, str]:
     notes: dict[str, str] = {}
     for number, pivot in enumerate(pivots, start=1):
         values, rows, source = (
-            NO_XML.sub(_escape, json.dumps(text, ensure_ascii=False))
+            NO_XML.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(text, ensure_ascii=False))
             for text in (pivot.values, pivot.rows, pivot.source)
         )
         line = f"pivot table {number}: {pivot.how} of {values} by {rows}, from {source}"
@@ -26,14 +26,9 @@ def pivot_notes(pivots: Sequence[Pivot]) -> dict[str, str]:
     return notes
 
 
-def _escape(match: re.Match[str]) -> str:
-    return f"\\u{ord(match[0]):04x}"
-
-
 def read_pivots(notes: Iterable[tuple[str, str]]) -> tuple[Pivot, ...]:
     """The pivot tables in notes by address, in order of creation; other notes are ignored."""
-    numbered = sorted(_numbered_pivots(notes), key=lambda pair: pair[0])
-    return tuple(pivot for _, pivot in numbered)
+    return tuple(pivot for _, pivot in sorted(_numbered_pivots(notes), key=lambda numbered: numbered[0]))
 
 
 def _numbered_pivots(notes: Iterable[tuple[str, str]]) -> Iterator[tuple[int, Pivot]]:

@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 from upturn.environments.office.apps import visible_rows
 from upturn.environments.office.files.chart import ChartPosition, charts_of, put_chart
 from upturn.environments.office.files.escape import escape_part, mark, mark_part, unmark
-from upturn.environments.office.files.extra import require_extra
-from upturn.environments.office.files.package import check_package, check_text, parse_errors, repack
+from upturn.environments.office.files.package import check_package, check_text, parse_errors, repack, require_extra
 from upturn.environments.office.files.pivot_note import pivot_notes, read_pivots
 from upturn.environments.office.formulas import (
     FormulaError,
@@ -129,7 +128,8 @@ class _Writer:
         if not text:
             target.write_blank(*at, None, look)
         elif is_formula(text):
-            target.write_formula(*at, mark(_for_file(text)), look, _cached(value))
+            formula = _NEWER.sub(lambda match: match[1] or f"_xlfn.{match[2]}(", text)
+            target.write_formula(*at, mark(formula), look, _cached(value))
         elif isinstance(value, CellError):
             target.write_formula(*at, f"={value.value}", look, value.value)
         elif isinstance(value, bool):
@@ -177,10 +177,6 @@ class _Writer:
         for row in filled:
             if row not in visible:
                 target.set_row(row - 1, None, None, {"hidden": True})
-
-
-def _for_file(text: str) -> str:
-    return _NEWER.sub(lambda match: match[1] or f"_xlfn.{match[2]}(", text)
 
 
 def _cached(value: Value) -> float | str | bool:

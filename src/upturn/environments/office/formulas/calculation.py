@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 from upturn.environments.office.formulas.argument import (
     Argument,
     FunctionError,
+    Range,
     check_length,
     number,
     scalar,
@@ -32,7 +33,6 @@ from upturn.environments.office.formulas.formula import (
     references_in,
 )
 from upturn.environments.office.formulas.function import FUNCTIONS
-from upturn.environments.office.formulas.range import Range
 from upturn.environments.office.state import (
     Area,
     Book,

@@ -58,11 +58,8 @@ def comparable(value: Value) -> float | str:
         return value.casefold()
     if isinstance(value, CellError):
         return value.value
-    return _rounded(float(value)) if value is not None else 0.0
-
-
-def _rounded(value: float) -> float:
-    return value if value.is_integer() else float(f"{value:.15g}")
+    number = float(value or 0.0)
+    return number if number.is_integer() else float(f"{number:.15g}")
 
 
 def is_same(left: Value, right: Value) -> bool:

@@ -10,6 +10,7 @@ from upturn.environments.office.formulas.argument import (
     Argument,
     Function,
     FunctionError,
+    Range,
     boolean,
     booleans,
     check_length,
@@ -22,7 +23,6 @@ from upturn.environments.office.formulas.argument import (
 )
 from upturn.environments.office.formulas.comparison import MAX_CONDITION, Test, parse_condition
 from upturn.environments.office.formulas.lookup import LOOKUPS
-from upturn.environments.office.formulas.range import Range
 from upturn.environments.office.state import CellError, display_text, parse_value
 
 _PRECISE = Context(prec=700)
@@ -35,10 +35,6 @@ def _mean(numbers: Iterable[float]) -> float:
     if not terms:
         raise FunctionError(CellError.DIVISION)
     return math.fsum(terms) / len(terms)
-
-
-def _count(arguments: Sequence[Argument]) -> float:
-    return float(sum(_number_count(argument) for argument in arguments))
 
 
 def _number_count(argument: Argument) -> int:
@@ -138,7 +134,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "AVERAGE": Function(lambda args: _mean(numbers(args)), 1, MANY),
     "MIN": Function(lambda args: min(numbers(args), default=0.0), 1, MANY),
     "MAX": Function(lambda args: max(numbers(args), default=0.0), 1, MANY),
-    "COUNT": Function(_count, 1, MANY),
+    "COUNT": Function(lambda args: float(sum(map(_number_count, args))), 1, MANY),
     "COUNTA": Function(_count_all, 1, MANY),
     "COUNTIF": Function(_count_if, 2, 2),
     "SUMIF": Function(lambda args: math.fsum(_matching_numbers(args)), 2, 3),

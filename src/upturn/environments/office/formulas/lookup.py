@@ -11,6 +11,7 @@ from upturn.environments.office.formulas.argument import (
     Argument,
     Function,
     FunctionError,
+    Range,
     boolean,
     integer,
     range_of,
@@ -18,7 +19,6 @@ from upturn.environments.office.formulas.argument import (
     single_value,
 )
 from upturn.environments.office.formulas.comparison import MAX_CONDITION, Test, compare, is_same, rank, text_matcher
-from upturn.environments.office.formulas.range import Range
 from upturn.environments.office.state import CellError, Value
 
 

@@ -6,12 +6,15 @@ the families themselves (``families``) and the state they change (``state``). St
 """
 
 from upturn.environments.office.generation.agenda import earliest_common_start, fill_day, free_start, random_start
-from upturn.environments.office.generation.correspondence import add_lookalikes, add_thread, find_mail, open_mail
-from upturn.environments.office.generation.discussion import (
+from upturn.environments.office.generation.conversation import (
+    add_lookalikes,
+    add_thread,
     any_channel,
+    find_mail,
     members_of,
     message_about,
     new_channels,
+    open_mail,
     post,
     send_by_chat_id,
 )

@@ -82,7 +82,12 @@ def add_price_list(scene: Scene, *notes: str) -> PriceList:
     owner = scene.people(1)[0]
     paths = (f"/archive/old {name}.docx", f"/{rng.choice(_FOLDERS)}/{name}.docx")
     files = [
-        scene.add_file(path, Document((title, _grid(listed), *below)), owner=owner, rights={"everyone": "read"})
+        scene.add_file(
+            path,
+            Document((title, Grid((("item", "price"), *listed.items())), *below)),
+            owner=owner,
+            rights={"everyone": "read"},
+        )
         for path, listed in zip(paths, (others, prices), strict=True)
     ]
     return PriceList(name, files[1], prices)
@@ -97,10 +102,6 @@ def add_contacts(scene: Scene, person: str, absent: str) -> TaskFile:
     others = [other for other in scene.people(5) if other not in (person, absent)][:3]
     rows = zip(rng.sample(_ROLES, 4), rng.sample([person, *others], 4), strict=True)
     return add_document(scene, *map(Paragraph, texts), Grid((("for", "who"), *rows)))
-
-
-def _grid(prices: Mapping[str, str]) -> Grid:
-    return Grid((("item", "price"), *prices.items()))
 
 
 def add_deck(scene: Scene, *slides: Slide) -> TaskFile:

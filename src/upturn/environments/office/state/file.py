@@ -5,7 +5,7 @@ from dataclasses import field
 from typing import Literal, get_args
 
 from upturn.environments.office.state.deck import Deck
-from upturn.environments.office.state.document import Document, Grid, Paragraph
+from upturn.environments.office.state.document import Document, Paragraph
 from upturn.environments.office.state.workbook import Book
 from upturn.records import record
 
@@ -33,7 +33,8 @@ def file_text(content: Content) -> str:
             return content.text
         case Document():
             return "\n".join(
-                block.text if isinstance(block, Paragraph) else _grid_text(block) for block in content.blocks
+                block.text if isinstance(block, Paragraph) else "\n".join(map(" | ".join, block.rows))
+                for block in content.blocks
             )
         case Deck():
             return "\n".join("\n".join((slide.title, *slide.content)) for slide in content.slides)
@@ -43,10 +44,6 @@ def file_text(content: Content) -> str:
                 for name, sheet in content.sheets.items()
                 for address, value in sheet.cells.items()
             )
-
-
-def _grid_text(grid: Grid) -> str:
-    return "\n".join(" | ".join(row) for row in grid.rows)
 
 
 @record

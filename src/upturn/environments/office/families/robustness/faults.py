@@ -93,15 +93,12 @@ def _has_several_items(action: Action) -> bool:
 
 def relocated(scene: Scene, draft: Draft) -> FaultPlan:
     """A file that moves before it is used."""
-    named = [value for action in draft.oracle for value in action.parameters.values() if isinstance(value, str)]
-    listed = [part for action in draft.oracle for part in _parts(action)]
-    file = next(scene.workspace.files[id_] for id_ in (*named, *listed) if id_ in scene.workspace.files)
+    values = [value for action in draft.oracle for value in action.parameters.values()]
+    texts = [value for value in values if isinstance(value, str)]
+    items = [str(item) for value in values if isinstance(value, list) for item in value]
+    file = next(scene.workspace.files[id_] for id_ in (*texts, *items) if id_ in scene.workspace.files)
     path = f"/{scene.rng.choice(_PLACES)}/{file.name}"
     return FaultPlan((Fault("moved", file=file.id, to_id=scene.id("f"), to_path=path),))
-
-
-def _parts(action: Action) -> list[str]:
-    return [part for value in action.parameters.values() if isinstance(value, list) for part in map(str, value)]
 
 
 def denied(scene: Scene, draft: Draft) -> FaultPlan:
