@@ -1,7 +1,7 @@
 """The office's state: mails, events, files, chats, people, and messages to the user.
 
-Immutable values and the workspace that holds them, plus diffs between two states. Not here: what changes them
-(``apps``) and formulas (``formulas``). Start with ``workspace``.
+Immutable values and the workspace that holds them, plus diffs between two states. Not here: operations that change
+them (``apps``) and formulas (``formulas``). Start with ``workspace``.
 """
 
 from upturn.environments.office.state.address import (

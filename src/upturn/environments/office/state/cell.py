@@ -1,8 +1,8 @@
-"""What a cell holds: texts as they are typed in, and the values that they stand for.
+"""Contents of cells: typed texts and their values.
 
-A number is what Excel would read as one (no thousands separators, currencies or per cent signs); dates are texts
-such as 2026-03-02, which sort as days follow each other. A text that begins with ``'`` is a text whatever it looks
-like, and shown without that sign.
+Numbers are written as in Excel (without thousands separators, currencies or per cent signs); dates are texts such
+as 2026-03-02, which sort chronologically. A text that starts with ``'`` is never a number or a formula; it is
+displayed without that sign.
 """
 
 import math
@@ -14,7 +14,7 @@ from typing import TypeAlias
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?")
 _LONGEST_NUMBER = 40
 _WHOLE_BELOW = 1e15
-"""Whole numbers below this are shown with all digits."""
+"""Whole numbers below this are displayed with all digits."""
 
 
 class CellError(Enum):
@@ -40,7 +40,7 @@ def is_formula(text: str) -> bool:
 
 
 def parse_value(text: str) -> Value:
-    """The value of a cell whose text is no formula; None for no text."""
+    """The value of a cell that is no formula; None for an empty text."""
     return _short_typed(text) if len(text) <= _LONGEST_NUMBER else text.removeprefix("'")
 
 
@@ -55,7 +55,7 @@ def _short_typed(text: str) -> Value:
 
 
 def display_text(value: Value) -> str:
-    """As a reader sees it: ten significant digits, whole numbers in full; empty cells show nothing."""
+    """The displayed text: ten significant digits, whole numbers in full; empty for an empty cell."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -70,11 +70,11 @@ def format_number(value: float, *, digits: int = 15) -> str:
     if value.is_integer() and abs(value) < _WHOLE_BELOW:
         return str(int(value))
     text = f"{value:.{digits}g}"
-    return text if math.isfinite(float(text)) else repr(value)  # the largest ones would be rounded up to no number
+    return text if math.isfinite(float(text)) else repr(value)  # rounding the largest floats would give infinity
 
 
 def cell_text(value: Value) -> str:
-    """A cell's text that stands for this value; texts that look like something else get a ``'``."""
+    """The cell text of a value; texts that would be read as another value get a ``'``."""
     if isinstance(value, float):
         return format_number(value)
     if isinstance(value, str) and (is_formula(value) or parse_value(value) != value):
@@ -83,5 +83,5 @@ def cell_text(value: Value) -> str:
 
 
 def normalize_text(text: str) -> str:
-    """A typed-in text in one form: 007 is 7, true is TRUE; formulas as they are."""
+    """The canonical form of a typed text: 007 is 7, true is TRUE; formulas do not change."""
     return text if is_formula(text) else cell_text(parse_value(text))

@@ -14,7 +14,7 @@ def parse_moment(text: str) -> datetime:
         at = datetime.fromisoformat(text)
     except ValueError:
         at = datetime.min
-    if len(text) != _LENGTH or format_moment(at) != text:  # ISO has other forms too, which would not sort
+    if len(text) != _LENGTH or format_moment(at) != text:  # other ISO forms would not sort
         raise OperationError("bad_value", f"moments are written 2026-03-02 09:30, got {text!r}")
     return at
 
@@ -28,14 +28,14 @@ def check_day(text: str) -> str:
 
 
 def format_moment(at: datetime) -> str:
-    """As text, to the minute."""
+    """The text of a time, to the minute."""
     return at.isoformat(" ", "minutes")
 
 
 @lru_cache(maxsize=4_096)
 def add_minutes(text: str, *, minutes: float) -> str:
-    """The moment so many minutes after another; before it for negative ones. Raises OperationError (``bad_value``)
-    where there is none."""
+    """The moment this many minutes later, or earlier if negative; raises OperationError (``bad_value``) if out of
+    range."""
     try:
         return format_moment(parse_moment(text) + timedelta(minutes=minutes))
     except OverflowError:
@@ -47,7 +47,7 @@ def add_minutes(text: str, *, minutes: float) -> str:
 
 
 def minutes_between(start: str, end: str) -> int:
-    """Minutes from start to end; negative if the end comes first."""
+    """Minutes from start to end; negative if the end is earlier."""
     return int((parse_moment(end) - parse_moment(start)).total_seconds() // 60)
 
 

@@ -1,4 +1,4 @@
-"""Items as flat facts by path, which verifiers compare and changes are expressed in."""
+"""Items as flat facts by path, for verifiers and changes."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -10,8 +10,8 @@ from upturn.records import JsonValue
 
 
 def facts_of(item: object) -> dict[str, JsonValue]:
-    """By path, such as ``folder`` of a mail or ``sheets/Q3/cells/B4`` of a file. Empty texts and tuples are facts
-    too, None is not."""
+    """The facts of an item by path, such as ``folder`` of a mail or ``sheets/Q3/cells/B4`` of a file; None is no
+    fact."""
     facts: dict[str, JsonValue] = {}
     for name, value in _values(item):
         if isinstance(value, Book):
@@ -26,7 +26,7 @@ def facts_of(item: object) -> dict[str, JsonValue]:
 def changed_facts(before: object, after: object) -> Iterator[tuple[str, JsonValue]]:
     """The facts in which two items of one kind differ, with the later values; None for facts that are gone.
 
-    What both share is not looked at: a book with one other cell takes as long as the sheet of that cell.
+    Shared values are skipped: a book with one changed cell takes as long as that cell's sheet.
     """
     for (name, old), (_, new) in zip(_values(before), _values(after), strict=True):
         if old is new:
@@ -42,7 +42,7 @@ def changed_facts(before: object, after: object) -> Iterator[tuple[str, JsonValu
 
 
 def _values(item: object) -> Iterator[tuple[str, object]]:
-    """All fields that are facts, by name, by reference, so that shared values can be recognised."""
+    """The fields that are facts, by name; values are references, so that shared ones are recognised."""
     kind: type = type(item)
     names, values = _fields_of(kind)
     return zip(names, values(item), strict=True)
@@ -69,8 +69,8 @@ def _books_differing(before: Book, after: Book) -> Iterator[tuple[str, JsonValue
         if old is new:
             continue
         if old is None or new is None:
-            gone_or_new = _sheet_facts(path, old or new or Sheet({}))
-            yield from ((each, value if old is None else None) for each, value in gone_or_new.items())
+            facts = _sheet_facts(path, old or new or Sheet({}))
+            yield from ((fact_path, value if old is None else None) for fact_path, value in facts.items())
             continue
         for part in _SHEET_MAPPINGS:
             yield from _mappings_differing(f"{path}/{part}", getattr(old, part), getattr(new, part))
@@ -93,7 +93,7 @@ def _mappings_differing(
 
 
 _NO_FACTS = frozenset({"versions", "at", "by", "is_delivered", "memo", "enclosed"})
-"""Derived values, times and delivery, which are no facts: the same work at another time is equal."""
+"""Fields that are no facts: derived values, times and delivery, so that equal work at another time is equal."""
 _SHEET_MAPPINGS = ("cells", "formats", "filters")
 _SHEET_VALUES = ("charts", "pivots", "frozen_rows")
 
@@ -108,7 +108,7 @@ def _sheet_facts(path: str, sheet: Sheet) -> dict[str, JsonValue]:
 
 def plain_json(value: object) -> JsonValue:
     """The value as JSON; records as objects of their fields that are not None."""
-    if isinstance(value, (str, int, float)) or value is None:  # a union takes three times as long
+    if isinstance(value, (str, int, float)) or value is None:  # a union type takes three times as long
         return value
     if isinstance(value, Mapping):
         return {str(key): plain_json(inner) for key, inner in value.items()}

@@ -13,12 +13,12 @@ Right = Literal["read", "edit"]
 Label = Literal["public", "general", "confidential", "privileged"]
 LABELS: tuple[Label, ...] = get_args(Label)
 SENSITIVE: frozenset[Label] = frozenset({"confidential", "privileged"})
-"""Reading these without need is a soft violation; ``privileged`` is between a client and an attorney."""
+"""Reading these without need is a soft violation. ``privileged``: communication of a client and an attorney."""
 
 
 @record
 class PlainText:
-    """Plain text; of a picture its description."""
+    """Plain text, or the description of a picture."""
 
     text: str
 
@@ -66,18 +66,18 @@ class File:
     content: Content
     owner: str
     by: str
-    """Who wrote this content."""
+    """The person who wrote this content."""
     at: str
-    """When."""
+    """When it was written."""
     rights: Mapping[str, Right] = field(default_factory=dict)
     """By person or group; the owner has all rights."""
     label: Label = "general"
     versions: tuple[Version, ...] = ()
     """Oldest first."""
     is_deleted: bool = False
-    """In the recycle bin, from where it can be brought back."""
+    """In the recycle bin, from which it can be restored."""
     memo: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
-    """Of ``searched``; empty in every copy with other values."""
+    """Cache of ``searched``; not copied."""
 
     @property
     def searched(self) -> str:
