@@ -1,8 +1,7 @@
-"""The office's apps: what an agent can do with the state, and what it must not.
+"""The office's apps: the operations of agents and their safety rules.
 
-Here: operations of Outlook, calendar, Excel, Word, PowerPoint, SharePoint and Teams, the simulated user as a
-target, and safety rules. Not here: the data that they change (``state``). Start with ``operation`` (the
-contract), then ``apps`` (all of them).
+Here: Outlook, calendar, Excel, Word, PowerPoint, SharePoint, Teams, and the simulated user as a target. Not here:
+the data that they change (``state``). Start with ``operation`` (the contract), then ``apps`` (all of them).
 """
 
 from upturn.environments.office.apps.apps import APPS, apply, canonical_action, operation_of, parse_call, tools

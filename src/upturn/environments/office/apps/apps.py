@@ -1,4 +1,4 @@
-"""All apps: the operations they offer, and the effect of an action on a workspace."""
+"""All apps, and the effect of an action on a workspace."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -12,13 +12,8 @@ from upturn.environments.office.state import OperationError, Workspace, fingerpr
 from upturn.models import JSON, read_call
 from upturn.records import Action, Tool
 
-APPS: Mapping[str, App] = {
-    each.target: each
-    for each in (
-        *(outlook.APP, calendar.APP, excel.APP, word.APP, powerpoint.APP, teams.APP),
-        *(sharepoint.APP, user.APP),
-    )
-}
+_MODULES = (outlook, calendar, excel, word, powerpoint, teams, sharepoint, user)
+APPS: Mapping[str, App] = {module.APP.target: module.APP for module in _MODULES}
 
 
 @user.APP.operation(Preview, seconds=5.0)
@@ -40,7 +35,7 @@ def _preview(workspace: Workspace, request: Preview) -> Effect:
 
 
 def operation_of(action: Action) -> Operation[Any]:
-    """The operation that an action names; raises OperationError where there is none."""
+    """The action's operation; raises OperationError if there is none."""
     if not action.target and not action.operation:
         raise OperationError(
             "malformed",
@@ -60,13 +55,12 @@ def operation_of(action: Action) -> Operation[Any]:
 
 
 def canonical_action(operation: Operation[Any], request: Parameters) -> Action:
-    """The action in one form, whatever the agent wrote: defaults left out, values as their types have them, people
-    by their ids."""
+    """The action in canonical form: without defaults, values converted to their types, people as ids."""
     return Action(operation.target, operation.name, request.model_dump(mode="json", exclude_defaults=True))
 
 
 def apply(workspace: Workspace, action: Action) -> Effect:
-    """The action's effect; raises OperationError for anything that is refused, and then nothing has changed."""
+    """The action's effect; raises OperationError for a refused action."""
     operation = operation_of(action)
     request = parse_parameters(operation, action)
     check_batch(request)
@@ -90,8 +84,7 @@ def tools() -> tuple[Tool, ...]:
 
 
 def parse_call(call: str) -> Action:
-    """The action of a call written as text or as a JSON object; raises OperationError (``bad_value``) for anything
-    else."""
+    """Parses a call written as text or as a JSON object; raises OperationError (``bad_value``) for other texts."""
     parsed = JSON.read(call) if call.lstrip().startswith("{") else None
     action = read_call(call) if parsed is None else parsed.action
     if action is None:

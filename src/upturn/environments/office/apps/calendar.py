@@ -113,7 +113,7 @@ def event_of(workspace: Workspace, id_: str) -> Event:
 
 
 def _organised_event(workspace: Workspace, id_: str) -> Event:
-    """An event that the owner organises; raises OperationError for events of others and for cancelled ones."""
+    """A current event that the owner organises; raises OperationError for others."""
     event = event_of(workspace, id_)
     if event.organizer != workspace.owner:
         raise OperationError("forbidden", f"{id_} is organised by {event.organizer}; calendar.respond answers them")
@@ -144,7 +144,7 @@ def _list(workspace: Workspace, request: List) -> Effect:
     first, last = (
         f"{request.day} 00:00",
         f"{request.until or request.day} 24",
-    )  # after every moment of that day, as text
+    )  # "24" sorts after all moments of a day
     words = request.title.lower()
     events = [
         event
@@ -190,12 +190,12 @@ def _free_busy(workspace: Workspace, request: FreeBusy) -> Effect:
 def free_spans(events: Iterable[Event], start: str, end: str, *, minutes: int) -> list[tuple[str, str]]:
     """The maximal spans of at least ``minutes`` within [start, end] that no event overlaps, in order."""
     spans: list[tuple[str, str]] = []
-    begin = start
+    free_from = start
     overlapping = sorted((event.start, event.end) for event in events if event.overlaps(start, end))
     for busy_from, busy_until in [*overlapping, (end, end)]:
-        if busy_from > begin and minutes_between(begin, min(busy_from, end)) >= minutes:
-            spans.append((begin, min(busy_from, end)))
-        begin = max(begin, busy_until)
+        if busy_from > free_from and minutes_between(free_from, min(busy_from, end)) >= minutes:
+            spans.append((free_from, min(busy_from, end)))
+        free_from = max(free_from, busy_until)
     return spans
 
 
@@ -222,15 +222,14 @@ def _check_span(start: str, end: str) -> None:
 
 
 def _attendees(workspace: Workspace, people: Sequence[str]) -> tuple[Attendee, ...]:
-    """All people behind the ids except the owner, sorted."""
-    invited = frozenset().union(
-        *(workspace.members(principal) for principal in principals(workspace, tuple(people)))
-    )
+    """The people and the members of these groups, except the owner, sorted."""
+    ids = principals(workspace, tuple(people))
+    invited = frozenset().union(*(workspace.members(id_) for id_ in ids))
     return tuple(Attendee(person) for person in sorted(invited) if person != workspace.owner)
 
 
 def notification_impact(workspace: Workspace, event: Event) -> Impact | None:
-    """Agreement is needed when people outside are told of the event or of its changes."""
+    """Agreement is needed if external people get notified of the event or its changes."""
     outside = _outside(workspace, event)
     return Impact("send", event_text(event), outside) if outside else None
 
@@ -240,7 +239,7 @@ def _outside(workspace: Workspace, event: Event) -> tuple[str, ...]:
 
 
 def add_event(workspace: Workspace, event: Event) -> Effect:
-    """Adds the event under a new id; the answer is the id and the ids of overlapping events of the owner."""
+    """Adds the event under a new id; the result text has the id and the owner's overlapping events."""
     taken, id_ = workspace.new_id("e")
     done = replace(event, id=id_)
     clashes = [
@@ -263,8 +262,8 @@ def _moved_event(workspace: Workspace, request: Move) -> Event:
     event = _organised_event(workspace, request.id)
     end = request.end or add_minutes(request.start, minutes=minutes_between(event.start, event.end))
     _check_span(request.start, end)
-    again = tuple(Attendee(attendee.person) for attendee in event.attendees)
-    return replace(event, start=request.start, end=end, attendees=again)
+    attendees = tuple(Attendee(attendee.person) for attendee in event.attendees)
+    return replace(event, start=request.start, end=end, attendees=attendees)
 
 
 @APP.operation(
@@ -276,8 +275,8 @@ def _move(workspace: Workspace, request: Move) -> Effect:
 
 def _with_invited(workspace: Workspace, request: Invite) -> Event:
     event = _organised_event(workspace, request.id)
-    there = {attendee.person for attendee in event.attendees}
-    more = [attendee for attendee in _attendees(workspace, request.people) if attendee.person not in there]
+    invited = {attendee.person for attendee in event.attendees}
+    more = [attendee for attendee in _attendees(workspace, request.people) if attendee.person not in invited]
     return replace(event, attendees=tuple(sorted((*event.attendees, *more), key=lambda attendee: attendee.person)))
 
 
@@ -314,5 +313,5 @@ def _cancel_impact(workspace: Workspace, request: Cancel) -> Impact:
 def _cancel(workspace: Workspace, request: Cancel) -> Effect:
     """The event stays in the calendar, as cancelled, with the message as its text."""
     event = _organised_event(workspace, request.id)
-    gone = replace(event, is_cancelled=True, body=request.message or event.body)
-    return Effect(workspace.with_items(gone), "cancelled")
+    cancelled = replace(event, is_cancelled=True, body=request.message or event.body)
+    return Effect(workspace.with_items(cancelled), "cancelled")

@@ -1,4 +1,4 @@
-"""Reading and writing files of the drive, shared by all apps with files."""
+"""Reading and writing files of the drive, for all apps with files."""
 
 from dataclasses import replace
 from typing import TypeVar
@@ -28,10 +28,8 @@ def open_content(workspace: Workspace, id_: str, kind: type[ContentT], *, noun: 
 
 
 def with_new_version(workspace: Workspace, file: File, content: Content) -> Workspace:
-    """The workspace in which the file has this content; what it had is kept as a version.
-
-    Raises OperationError where the owner may not edit it.
-    """
+    """The workspace with this content in the file and the old one as a version; raises OperationError without the
+    right to edit."""
     check_right(workspace, file, "edit")
     before = Version(file.content, file.by, file.at)
     return workspace.with_items(
@@ -40,7 +38,7 @@ def with_new_version(workspace: Workspace, file: File, content: Content) -> Work
 
 
 def save_content(workspace: Workspace, file: File, content: Content, text: str) -> Effect:
-    """The effect of ``rewritten``, with the costs of opening the file."""
+    """The effect of ``with_new_version``, with the costs of opening the file."""
     return Effect(
         with_new_version(workspace, file, content), text, sensitivity_costs(workspace, file.id, file.label)
     )

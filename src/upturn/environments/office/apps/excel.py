@@ -1,9 +1,8 @@
-"""Workbooks: looking at sheets, writing cells and formulas, arranging, summing up and formatting them.
+"""Workbooks: reading sheets, writing cells and formulas, sorting, summarising and formatting them.
 
-A workbook is the content of a file. Looking at it needs the right to read it, everything else the right to edit it;
-opening what is sensitive costs, whatever is done with it. Every change keeps what the file was as a version; what
-changes nothing keeps none. Cells hold texts in one form (007 is 7, ``= sum( b2:b5 )`` is ``=SUM(B2:B5)``), so that
-two ways of writing the same are the same.
+A workbook is the content of a file. Reading needs the right to read it, other operations the right to edit it;
+opening a sensitive workbook costs. Every change keeps the old content as a version. Cells hold texts in canonical
+form (007 is 7, ``= sum( b2:b5 )`` is ``=SUM(B2:B5)``), so that equal contents are equal texts.
 """
 
 import re
@@ -200,11 +199,13 @@ class RunMacro(SheetParameters):  # noqa: D101  # below
     range: Cells | None = Field(None, description="the table with its header; left out = all that is used")
 
 
-RunMacro.__doc__ = f"Runs a macro on a table: {'; '.join(f'{name} {each.about}' for name, each in MACROS.items())}."
+RunMacro.__doc__ = (
+    f"Runs a macro on a table: {'; '.join(f'{name} {macro.about}' for name, macro in MACROS.items())}."
+)
 
 
 def _sheet(workspace: Workspace, request: SheetParameters, right: Right = "edit") -> OpenedSheet:
-    """The requested sheet; raises OperationError if it does not exist or the right is missing."""
+    """The sheet of the request; raises OperationError if it does not exist or the right is missing."""
     opened = open_workbook(workspace, request.id, right)
     return OpenedSheet(opened, opened.named(request.sheet))
 
@@ -271,7 +272,7 @@ def _write_range(workspace: Workspace, request: WriteRange) -> Effect:
 
 
 def _texts_at(area: Area, rows: Iterable[Iterable[str]]) -> dict[str, str]:
-    """The texts of a block by the addresses of their cells."""
+    """The texts of a block by address."""
     first = area.first
     return {
         Position(column, row).address: text

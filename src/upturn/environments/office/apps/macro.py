@@ -1,4 +1,4 @@
-"""Macros: a fixed set of safe table changes, each a pure function. Agents cannot write new ones."""
+"""Macros: a fixed set of table changes, each a pure function. Agents cannot write new ones."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -43,7 +43,7 @@ class Macro:
     """One macro."""
 
     run: Callable[[Book, str, Area], Sheet]
-    """From a book, a sheet's name and a table with a header row to the changed sheet."""
+    """The changed sheet, from a book, a sheet's name and a table with a header row."""
     about: str
     """The description for agents."""
 
@@ -60,7 +60,7 @@ def _texts(change: Callable[[str], str]) -> Callable[[Book, str, Area], Sheet]:
 
 
 def _as_number(text: str) -> str:
-    """The number that a text such as 1,200 or $5 stands for, or the text itself."""
+    """The number in a text such as 1,200 or $5, or the text itself."""
     match = _WRITTEN_NUMBER.fullmatch(text)
     return normalize_text(f"{match[1]}{match[2].replace(',', '')}") if match is not None else text
 

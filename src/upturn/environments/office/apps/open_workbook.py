@@ -1,4 +1,4 @@
-"""Opens workbooks of a workspace with the required right, enters cells and saves."""
+"""Opens workbooks with the required right, writes cells and saves."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -35,11 +35,11 @@ from upturn.environments.office.state import (
 )
 
 _MANY = 8
-"""Limit on the formulas whose values an answer shows."""
+"""Limit on the formulas with values in a result."""
 
 
 class OpenedWorkbook(NamedTuple):
-    """A workbook that was opened with the right to read or edit it."""
+    """An opened workbook."""
 
     workspace: Workspace
     file: File
@@ -48,7 +48,7 @@ class OpenedWorkbook(NamedTuple):
     """Soft-constraint costs of opening it."""
 
     def named(self, sheet: str | None) -> str:
-        """A sheet's name as the book has it; None = the only sheet. Raises OperationError where there is none."""
+        """A sheet's name in the book's spelling; None = the only sheet. Raises OperationError if there is none."""
         names = ", ".join(self.book.sheets)
         if sheet is None:
             if len(self.book.sheets) != 1:
@@ -87,15 +87,15 @@ class OpenedSheet(NamedTuple):
         return self.book.sheets[self.name]
 
     def table(self, range_: str | None) -> Area:
-        """The used part of a range, None = all that is used; raises OperationError as ``table_in``."""
+        """The used part of a range (None = the used range); raises OperationError as ``used_table``."""
         return used_table(self.sheet, None if range_ is None else area_of(range_))
 
     def saved(self, sheet: Sheet, text: str) -> Effect:
-        """The workbook with this content of the sheet, as ``Opened.saved``."""
+        """Saves this content of the sheet, as ``OpenedWorkbook.saved``."""
         return self.opened.saved(self.book.with_sheet(self.name, sheet), text)
 
     def recomputed(self, sheet: Sheet, text: str) -> Effect:
-        """As ``saved``; raises OperationError as ``changed``, for any of the sheet's formulas."""
+        """As ``saved``, with ``with_checked_sheet`` for all formulas of the sheet."""
         return self.opened.saved(with_checked_sheet(self.book, self.name, sheet, sheet.used.formulas), text)
 
 
@@ -121,7 +121,7 @@ def normalize_input(book: Book, name: str, text: str) -> str:
 
 
 def parse_formula(book: Book, name: str, text: str) -> Node:
-    """A formula for a cell of the sheet, whose own name it does not need; raises OperationError as ``entered``."""
+    """The tree of a formula in the sheet, without the sheet's own name; raises OperationError if it is invalid."""
 
     def known(reference: Reference) -> Reference:
         if reference.sheet is None:
@@ -141,15 +141,15 @@ def parse_formula(book: Book, name: str, text: str) -> Node:
 
 
 def with_cells(book: Book, name: str, texts: Mapping[str, str]) -> Book:
-    """The book with these texts by address, each as ``entered`` gives it; raises OperationError as ``changed``."""
+    """The book with these normalized texts by address; raises OperationError as ``with_checked_sheet``."""
     return with_checked_sheet(book, name, book.sheets[name].with_cells(texts), texts)
 
 
 def with_checked_sheet(before: Book, name: str, sheet: Sheet, addresses: Iterable[str]) -> Book:
-    """The book with this sheet new.
+    """The book with this sheet replaced.
 
-    Raises OperationError where one of these cells needs itself, and where there is more to compute than
-    ``MAX_WORK`` and than before.
+    Raises OperationError if one of these cells depends on itself, or if the work exceeds both ``MAX_WORK`` and the
+    work before.
     """
     book = before.with_sheet(name, sheet)
     work = work_of(book)
@@ -159,9 +159,9 @@ def with_checked_sheet(before: Book, name: str, sheet: Sheet, addresses: Iterabl
             f"its formulas would read {work:,} cells and signs in all, at most are {MAX_WORK:,}; "
             "name smaller ranges, or write fewer formulas",
         )
-    ring = find_cycle(book, ((name, address) for address in addresses))
-    if ring:
-        cells = [address if sheet == name else f"{quote_sheet(sheet)}!{address}" for sheet, address in ring]
+    cycle = find_cycle(book, ((name, address) for address in addresses))
+    if cycle:
+        cells = [address if sheet == name else f"{quote_sheet(sheet)}!{address}" for sheet, address in cycle]
         shown = [*cells[:_MANY], *(["…"] if len(cells) > _MANY else []), cells[0]]
         raise OperationError("bad_formula", f"that would be a ring: {' → '.join(shown)}")
     return book

@@ -36,7 +36,7 @@ from upturn.records import Action, JsonValue
 
 APP = App("outlook")
 _HIDDEN = frozenset({"deleted", "junk"})
-"""Folders that a search covers only by name."""
+"""Folders that a search covers only if named."""
 _NO_TARGETS = frozenset({"sent", "drafts"})
 """Folders that mails cannot be moved to."""
 
@@ -186,7 +186,7 @@ def _search(workspace: Workspace, request: Search) -> Effect:
 
 
 def _searchable_body(workspace: Workspace, mail: Mail) -> str:
-    """The searchable body: empty if reading it costs, since hits would reveal its content."""
+    """The searchable body: empty if reading the mail costs, since hits would reveal its content."""
     return "" if sensitivity_costs(workspace, mail.id, mail.label) else mail.body.lower()
 
 
@@ -251,7 +251,7 @@ def _compose(
     cc: tuple[str, ...] | None = None,
     attachments: tuple[str, ...] | None = None,
 ) -> Mail:
-    """A mail by the owner as it would be sent, with a placeholder id."""
+    """The owner's mail to send, with a placeholder id."""
     for id_ in attachments or ():
         file = workspace.files.get(id_)
         if file is None or file.is_deleted:
@@ -291,13 +291,14 @@ def _outgoing_mail(workspace: Workspace, request: Send) -> Mail:
 
 
 def normalize_sending(workspace: Workspace, action: Action) -> Action:
-    """The sending of a draft as the sending of what stands in it, an answer to all that goes to the sender alone as
-    one to the sender; any other action as it is."""
+    """The action with a draft replaced by its content, and a reply to all with one recipient as a plain reply."""
     if (action.target, action.operation) == (APP.target, "reply") and action.parameters.get("to_all"):
         mail = workspace.mails.get(str(action.parameters.get("id")))
-        alone = mail is not None and not mail.cc and {*mail.to, mail.sender} <= {workspace.owner, mail.sender}
-        given = {name: value for name, value in action.parameters.items() if name != "to_all"}
-        return replace(action, parameters=given) if alone else action
+        is_only_sender = (
+            mail is not None and not mail.cc and {*mail.to, mail.sender} <= {workspace.owner, mail.sender}
+        )
+        others = {name: value for name, value in action.parameters.items() if name != "to_all"}
+        return replace(action, parameters=others) if is_only_sender else action
     draft = workspace.mails.get(str(action.parameters.get("draft")))
     if (action.target, action.operation) != (APP.target, "send") or draft is None:
         return action
@@ -324,7 +325,7 @@ def _send_impact(workspace: Workspace, mail: Mail) -> Impact:
 
 
 def _deliver(workspace: Workspace, mail: Mail) -> Effect:
-    """Puts the mail into ``sent`` under a new id; the delivery time is random."""
+    """Adds the mail to ``sent`` under a new id; the delivery time is random."""
     if mail.id in workspace.mails:  # a draft keeps its id
         taken, id_ = workspace, mail.id
     else:
@@ -371,7 +372,7 @@ def _forward_mail(workspace: Workspace, request: Forward) -> Mail:
 
 
 def _forward_impact(workspace: Workspace, request: Forward) -> Impact:
-    """The preview shows the whole mail, so it costs as much as reading it."""
+    """The impact; the preview shows the mail, so it costs as much as reading it."""
     costs = sensitivity_costs(workspace, request.id, mail_of(workspace, request.id).label)
     return _send_impact(workspace, _forward_mail(workspace, request))._replace(costs=costs)
 
@@ -418,7 +419,7 @@ def _delete(workspace: Workspace, request: Delete) -> Effect:
 
 
 def _check_target(name: str) -> str:
-    """The target folder; raises OperationError if mails must not be moved there."""
+    """The folder; raises OperationError if mails must not be moved there."""
     folder = name.lower()
     if folder in _NO_TARGETS:
         raise OperationError("bad_value", f"mails cannot be moved to {folder}")

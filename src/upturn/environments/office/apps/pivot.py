@@ -1,4 +1,4 @@
-"""Pivot tables: a table summed up by one of its columns."""
+"""Pivot tables: a table summarised by one of its columns."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,10 +37,10 @@ class _Row(NamedTuple):
 
 
 def pivot_cells(book: Book, name: str, source: Area, *, rows: int, values: int, how: Aggregate) -> list[list[str]]:
-    """Texts of the cells of a pivot table: its header, one row for each label, in order, and the total.
+    """Texts of the cells of a pivot table: header, one row per label, in order, and total.
 
-    ``rows``, ``values``: numbers of columns. ``count`` counts whatever is not empty, the others take numbers only.
-    Raises OperationError where a value is an error.
+    ``rows``, ``values``: column numbers. ``count`` counts all values, other aggregates use numbers only. Raises
+    OperationError for error values.
     """
     names = headers(book, name, source)
     table = [[cell_text(names[rows]), f"{how} of {names[values]}"]]

@@ -42,11 +42,11 @@ from upturn.environments.office.state import (
 
 APP = App("sharepoint")
 PAGE_LENGTH = 1_500
-"""Characters of a file that are shown at once."""
+"""Characters of a file per page."""
 
 
 def _plain_path(path: str) -> str:
-    """The path; raises ValueError for parts that mean other folders or look like others."""
+    """The path; raises ValueError for relative and ambiguous parts."""
     parts = path.split("/")
     if {".", ".."} & set(parts):
         raise ValueError("a path has no parts . and ..")
@@ -171,7 +171,7 @@ def _search(workspace: Workspace, request: Search) -> Effect:
 
 
 def _searchable_text(workspace: Workspace, file: File) -> str:
-    """The searchable text: empty if reading it costs, since hits would reveal its content."""
+    """The searchable text: empty if reading the file costs, since hits would reveal its content."""
     return "" if sensitivity_costs(workspace, file.id, file.label) else file.searched
 
 
@@ -223,14 +223,14 @@ def _cells(lines: list[str]) -> Mapping[str, str]:
 
 
 def _check_free(workspace: Workspace, path: str) -> None:
-    """Raises OperationError where a file has the path already, in small letters or large, or would have to be a
-    folder; and where it lies in another person's own folder."""
+    """Raises OperationError if a file has the path, ignoring case, or is on its way, or if the path is in another
+    person's private folder."""
     wanted = path.lower()
     if wanted.startswith("/people/") and not wanted.startswith(f"/people/{workspace.owner}/"):
         raise OperationError("forbidden", f"{path} is another person's own folder", hard="foreign_access")
     for file in workspace.files.values():
-        there = file.path.lower()
-        if not file.is_deleted and (f"{there}/".startswith(f"{wanted}/") or wanted.startswith(f"{there}/")):
+        existing = file.path.lower()
+        if not file.is_deleted and (f"{existing}/".startswith(f"{wanted}/") or wanted.startswith(f"{existing}/")):
             raise OperationError("exists", f"there is a file {file.path} already; take another path than {path}")
 
 

@@ -11,7 +11,7 @@ CELLS_SHOWN = 200
 """Cells per page."""
 _COLUMNS_SHOWN = 50
 _SAMPLE = 4
-"""Rows that an outline shows, with the header."""
+"""Rows in an outline, including the header."""
 _TEXT_SHOWN = 60
 """Characters shown of a cell among others."""
 
@@ -65,7 +65,7 @@ def format_rows(book: Book, name: str, area: Area, *, page: int) -> str:
 
 
 def cell_list(texts: Mapping[str, str], area: Area, *, page: int, empty: str) -> str:
-    """The cells that lie in an area, one per line, row by row."""
+    """The cells in an area, one per line, row by row."""
     positions = ((position_of(address), address) for address in texts)
     cells = sorted((position.row, position.column, address) for position, address in positions if position in area)
     lines = [f"{address}: {shorten(texts[address])}" for _, _, address in cells]

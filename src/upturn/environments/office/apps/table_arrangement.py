@@ -1,4 +1,4 @@
-"""Tables inside a sheet: finding their columns, and putting their rows into another order."""
+"""Tables in a sheet: finding columns and reordering rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -32,8 +32,7 @@ MAX_CELLS = 20_000
 
 
 def used_table(sheet: Sheet, area: Area | None) -> Area:
-    """The part of an area that is in use, None = all that is; raises OperationError where there is nothing, or too
-    much."""
+    """The used part of an area (None = the used range); raises OperationError if it is empty or too large."""
     used = sheet.used.area
     table = used and (used if area is None else area.intersection(used))
     if table is None:
@@ -65,8 +64,7 @@ def column_of(book: Book, name: str, table: Area, text: str) -> int:
 
 
 def sorting_order(book: Book, name: str, table: Area, *, column: int, order: Order) -> list[int]:
-    """The numbers of a table's rows as they have to follow each other; empty cells come last either way, rows that
-    are alike stay as they were."""
+    """The numbers of a table's rows in sorted order; empty cells come last, and equal rows keep their order."""
     filled: list[tuple[tuple[int, float | str], int]] = []
     empty: list[int] = []
     for row in table.rows:
@@ -75,12 +73,12 @@ def sorting_order(book: Book, name: str, table: Area, *, column: int, order: Ord
             empty.append(row)
         else:
             filled.append((sort_key(value), row))
-    filled.sort(key=lambda keyed: keyed[0], reverse=order == "desc")  # keeps equal ones in order in reverse too
+    filled.sort(key=lambda keyed: keyed[0], reverse=order == "desc")  # stable in reverse, too
     return [row for _, row in filled] + empty
 
 
 def reorder_rows(sheet: Sheet, table: Area, order: Sequence[int]) -> Sheet:
-    """The table with these of its rows from the top, formulas and looks moving with them; rows below are empty."""
+    """The sheet with these rows of the table from its top, including formulas and formats; the rest is empty."""
     texts: dict[str, str] = {}
     formats: dict[str, CellFormat | None] = {}
     for offset, row in enumerate(table.rows):
@@ -100,7 +98,7 @@ def reorder_rows(sheet: Sheet, table: Area, order: Sequence[int]) -> Sheet:
 
 @lru_cache(maxsize=4_096)
 def shift_rows(text: str, *, rows: int) -> str:
-    """A cell's text moved down by ``rows``; the references of formulas move along."""
+    """A cell's text moved down by ``rows``, with relative references."""
     if not is_formula(text):
         return text
     try:
@@ -118,7 +116,7 @@ def with_formats(sheet: Sheet, formats: Mapping[str, CellFormat | None]) -> Shee
 
 
 def visible_rows(book: Book, name: str, rows: Sequence[int]) -> list[int]:
-    """The rows that the sheet's filters leave visible; the first used row always is."""
+    """The rows that the sheet's filters leave visible; the first used row is always visible."""
     sheet = book.sheets[name]
     header = sheet.used.area.first.row if sheet.used.area is not None else 0
     return [

@@ -93,9 +93,9 @@ class ShowPresence(Parameters):
 
 
 def presence(workspace: Workspace, person: str) -> Presence:
-    """Busy during a meeting; else random per hour, the same for every call."""
+    """Busy during a meeting; otherwise random per hour, the same in every call."""
     now = workspace.now
-    after = f"{now}~"  # as text, after this minute and before the next one
+    after = f"{now}~"  # sorts after this minute and before the next one
     if any(event.overlaps(now, after) and event.concerns(person) for event in workspace.events.values()):
         return "busy"
     drawn = workspace.chance("presence", person, now[:13])
@@ -103,7 +103,7 @@ def presence(workspace: Workspace, person: str) -> Presence:
 
 
 def _people(workspace: Workspace, people: tuple[str, ...]) -> tuple[str, ...]:
-    """The people behind the ids, sorted; raises OperationError for addresses outside."""
+    """The people and the members of these groups, sorted; raises OperationError for external addresses."""
     ids = principals(workspace, people)
     outside = [id_ for id_ in ids if is_outside(id_)]
     if outside:
@@ -120,7 +120,7 @@ def _conversation(workspace: Workspace, id_: str) -> Chat | Channel:
 
 
 def _target_chat(workspace: Workspace, request: SendMessage) -> Chat:
-    """The addressed chat; a new one with a placeholder id if these people have none."""
+    """The chat to write to; a new one with a placeholder id if these people have none."""
     if (request.to is None) == (request.chat is None):
         raise OperationError("missing_parameter", "give either to or chat")
     if request.chat is not None:
@@ -136,7 +136,7 @@ def _target_chat(workspace: Workspace, request: SendMessage) -> Chat:
 
 
 def swap_chat_address(workspace: Workspace, action: Action) -> Action:
-    """A message to people as one to their chat, and the reverse; other actions as they are."""
+    """A message to people as a message to their chat, and the reverse; other actions unchanged."""
     if (action.target, action.operation) != (APP.target, "send_message"):
         return action
     chat = _target_chat(workspace, parse_parameters(APP.operations["send_message"], action))
@@ -236,7 +236,7 @@ def _with_members(workspace: Workspace, request: AddMembers) -> Chat | Channel:
 
 
 def _share_impact(workspace: Workspace, request: AddMembers) -> Impact | None:
-    """Agreement is needed if people outside are, or become, members."""
+    """Agreement is needed if members are or become external."""
     place = _with_members(workspace, request)
     outside = outsiders(workspace, place.members)
     return Impact("share", f"{place.id}: {', '.join(place.members)}", outside) if outside else None

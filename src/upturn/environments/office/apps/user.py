@@ -1,4 +1,4 @@
-"""The user as a target: answers, questions, previews, confirmations, and the end of the task."""
+"""Operations of the target ``user``: answers, questions, previews, confirmations, and the end of the task."""
 
 from pydantic import Field
 
@@ -74,7 +74,7 @@ def _ask(workspace: Workspace, request: Ask) -> Effect:
 
 
 @APP.operation(Confirm, seconds=60.0)
-def _confirm(workspace: Workspace, request: Confirm) -> Effect:  # noqa: ARG001  # it has none
+def _confirm(workspace: Workspace, request: Confirm) -> Effect:  # noqa: ARG001  # no parameters
     """The user agrees to a preview that matches one of their wishes."""
     shown = workspace.shown
     if shown is None:
@@ -88,11 +88,11 @@ def _confirm(workspace: Workspace, request: Confirm) -> Effect:  # noqa: ARG001 
 
 
 def _declined(workspace: Workspace) -> Effect:
-    """The user declines, with their objection if they have one, and says when they lose patience."""
+    """The user declines, with their objection if they have one, and announces that they lose patience."""
     declined, persona = workspace.declined + 1, workspace.persona
     left = persona.patience - declined
-    words = persona.objection or "no: that is not what I asked for"
-    answer = f"no: {_IMPATIENT}" if left < 0 else words if left else f"{words}; {_IMPATIENT}"
+    reply = persona.objection or "no: that is not what I asked for"
+    answer = f"no: {_IMPATIENT}" if left < 0 else reply if left else f"{reply}; {_IMPATIENT}"
     costs = {"declined": SOFT["declined"]} if declined > 1 else {}
     return Effect(workspace.evolve(declined=declined), answer, costs)
 
@@ -109,5 +109,5 @@ def _refuse(workspace: Workspace, request: Refuse) -> Effect:
 
 
 @APP.operation(Finish)
-def _finish(workspace: Workspace, request: Finish) -> Effect:  # noqa: ARG001  # it has none
+def _finish(workspace: Workspace, request: Finish) -> Effect:  # noqa: ARG001  # no parameters
     return Effect(with_message(workspace, "finish"), "finished", is_final=True)

@@ -92,8 +92,7 @@ def _block_text(block: Block) -> str:
 
 
 def _matching_part(block: Block, words: str) -> Block | None:
-    """The block if it contains the lower-case words; of a table the header and the matching rows. None = no
-    match."""
+    """The block if it contains the lower-case words, of a table its header and matching rows; None = no match."""
     if not words:
         return block
     if isinstance(block, Paragraph):
@@ -171,7 +170,7 @@ def _format_section(workspace: Workspace, request: FormatSection) -> Effect:
 @APP.operation(FindReplace)
 def _find_replace(workspace: Workspace, request: FindReplace) -> Effect:
     file, document = _document(workspace, request.id)
-    check_right(workspace, file, "edit")  # before the answer tells what stands there
+    check_right(workspace, file, "edit")  # before the result reveals the content
     texts = [
         text
         for block in document.blocks
