@@ -8,15 +8,7 @@ rewards (``upturn.rewards``).
 
 from upturn.environments.action import MALFORMED, MAX_ACTION_LENGTH, action_text, recordable_action, recordable_text
 from upturn.environments.checker import check_environment
-from upturn.environments.environment import (
-    Environment,
-    Info,
-    Step,
-    Verifier,
-    is_blocking,
-    is_potential,
-    verify,
-)
+from upturn.environments.environment import Environment, Info, Step, Verifier, is_blocking, is_potential, verify
 from upturn.environments.hint import HintedKit, HintingKit, add_hint, hint_of
 from upturn.environments.kit import (
     CachingKit,

@@ -32,10 +32,7 @@ _MAX_TRIES = 400
 _MAX_CALLS = 6
 """Accepted calls recorded per tool."""
 _TEXT = {"type": "string"}
-_USER_TOOLS = (
-    Tool("user", "answer", "", {"text": dict(_TEXT)}, ("text",)),
-    Tool("user", "finish", ""),
-)
+_USER_TOOLS = (Tool("user", "answer", "", {"text": dict(_TEXT)}, ("text",)), Tool("user", "finish", ""))
 REFUSAL_OPERATIONS = frozenset({"refuse", "decline", "reject", "abort", "cancel", "escalate"})
 """Operations that end a task as not done."""
 

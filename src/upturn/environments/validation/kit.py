@@ -21,12 +21,7 @@ _DIGEST_TASKS = 1
 
 
 def validate_kit(
-    kit: EnvironmentKit,
-    plan: Plan,
-    *,
-    families: Sequence[str] = (),
-    name: str | None = None,
-    processes: int = 1,
+    kit: EnvironmentKit, plan: Plan, *, families: Sequence[str] = (), name: str | None = None, processes: int = 1
 ) -> Iterator[FamilyReport]:
     """Yields a report per family.
 

@@ -32,12 +32,7 @@ def leak_of(
 
 
 def _leak(
-    action: Action | None,
-    text: str,
-    *,
-    written: str,
-    canaries: Sequence[str],
-    earned: Mapping[str, frozenset[str]],
+    action: Action | None, text: str, *, written: str, canaries: Sequence[str], earned: Mapping[str, frozenset[str]]
 ) -> str:
     operation = "" if action is None else action.name
     for canary in canaries:

@@ -8,14 +8,4 @@ from upturn.environments.office.files.folder import Exported, read_folder, write
 from upturn.environments.office.files.packing import Packed, pack
 from upturn.environments.office.files.unpacking import Host, Imported, find_zone, unpack
 
-__all__ = [
-    "Exported",
-    "Host",
-    "Imported",
-    "Packed",
-    "find_zone",
-    "pack",
-    "read_folder",
-    "unpack",
-    "write_folder",
-]
+__all__ = ["Exported", "Host", "Imported", "Packed", "find_zone", "pack", "read_folder", "unpack", "write_folder"]

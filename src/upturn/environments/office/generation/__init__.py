@@ -56,14 +56,7 @@ from upturn.environments.office.generation.task_table import (
     grouped_table,
     plain_table,
 )
-from upturn.environments.office.generation.wording import (
-    AMOUNTS,
-    CITIES,
-    CORRECTIONS,
-    FOLDERS,
-    PHRASES,
-    REMARKS,
-)
+from upturn.environments.office.generation.wording import AMOUNTS, CITIES, CORRECTIONS, FOLDERS, PHRASES, REMARKS
 
 __all__ = [
     "AMOUNTS",

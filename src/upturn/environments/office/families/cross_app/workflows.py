@@ -183,10 +183,5 @@ FAMILIES = (
     Family("weekly_report", 5, ("excel", "outlook", "powerpoint", "teams", "sharepoint"), _weekly_report),
     Family("onboarding", 5, ("outlook", "calendar", "teams", "sharepoint"), _onboarding),
     Family("offsite_planning", 5, ("outlook", "excel", "calendar", "word", "teams", "sharepoint"), _offsite),
-    Family(
-        "incident_follow_up",
-        5,
-        ("teams", "excel", "word", "calendar", "outlook", "sharepoint"),
-        _incident,
-    ),
+    Family("incident_follow_up", 5, ("teams", "excel", "word", "calendar", "outlook", "sharepoint"), _incident),
 )

@@ -3,16 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from upturn.environments.office.generation import (
-    TITLES,
-    Draft,
-    Family,
-    Scene,
-    TaskFile,
-    add_deck,
-    call,
-    find_file,
-)
+from upturn.environments.office.generation import TITLES, Draft, Family, Scene, TaskFile, add_deck, call, find_file
 from upturn.environments.office.state import THEMES, Layout, PlainText, ShapeKind, Slide
 
 _LAYOUTS: tuple[Layout, ...] = ("two_content", "section", "blank")
