@@ -11,12 +11,12 @@ from benchmarks.errands import ErrandsEnvironment, make_task
 from benchmarks.errands.kit import ErrandsKit
 from upturn.environments import OracleKit, WorldHashKit, content_hash, one_step, oracle_of, world_hash_of
 from upturn.environments.office.faults import Fault, FaultPlan
+from upturn.environments.office.generation import Scenario
 from upturn.environments.office.kit import OfficeKit, RenamedKit
 from upturn.environments.office.renaming import renamed
 from upturn.environments.office.state import Persona
 from upturn.environments.office.tasks import compose
 from upturn.environments.office.tasks import make_task as make_office_task
-from upturn.environments.office.world import world_hash
 from upturn.environments.scripted_policy import fixed_policy, play
 from upturn.records import Action
 
@@ -48,7 +48,7 @@ def test_a_content_hash_is_pinned() -> None:
     assert content_hash(TASK, ErrandsEnvironment().reset(TASK)[1].state_hash) == "b036f64bc79818b8"
 
 
-def test_world_of_uses_the_kits_hash_or_that_of_reset() -> None:
+def test_the_world_hash_is_the_kits_or_that_of_reset() -> None:
     kit = ErrandsKit()
     assert not isinstance(kit, WorldHashKit)
     assert world_hash_of(kit, TASK) == ErrandsEnvironment().reset(TASK)[1].state_hash
@@ -57,7 +57,7 @@ def test_world_of_uses_the_kits_hash_or_that_of_reset() -> None:
 def test_a_content_hash_covers_the_initial_office(monkeypatch: pytest.MonkeyPatch) -> None:
     kit = OfficeKit()
     tasks = [make_office_task("cell_say", number) for number in range(6)]
-    assert len({kit.environment(task).reset(task)[1].state_hash for task in tasks}) == 1, "it tells of changes only"
+    assert len({kit.environment(task).reset(task)[1].state_hash for task in tasks}) == 1, "it covers changes only"
     worlds = [world_hash_of(kit, task) for task in tasks]
     assert len(set(worlds)) == 6
     named = replace(tasks[0], id="other", tenant="acme")
@@ -70,15 +70,15 @@ def test_a_content_hash_covers_the_initial_office(monkeypatch: pytest.MonkeyPatc
         replace(scenario, workspace=scenario.workspace.evolve(persona=Persona(objection="no"))),
         replace(scenario, draft=replace(scenario.draft, faults=FaultPlan((Fault("unavailable", "outlook.read"),)))),
     ]
-    assert len({worlds[0], *map(world_hash, changed)}) == 4
-    assert world_hash(replace(scenario, goal={}, workspace=scenario.workspace.evolve(seed=99))) == worlds[0]
+    assert len({worlds[0], *(changed_scenario.world_hash() for changed_scenario in changed)}) == 4
+    assert replace(scenario, goal={}, workspace=scenario.workspace.evolve(seed=99)).world_hash() == worlds[0]
     renamed_task = renamed(tasks[0])
     assert world_hash_of(RenamedKit(), renamed_task) == worlds[0]
     assert content_hash(renamed_task, worlds[0]) != content_hash(tasks[0], worlds[0]), (
         "its names are in the context"
     )
-    monkeypatch.setattr("upturn.environments.office.kit.world_hash", lambda _: 1 / 0)
-    kit.environment(tasks[1]).reset(tasks[1])  # does without
+    monkeypatch.setattr(Scenario, "world_hash", lambda _: 1 / 0)
+    kit.environment(tasks[1]).reset(tasks[1])  # which does not use it
 
 
 @pytest.mark.parametrize("family", ErrandsKit().families)

@@ -20,20 +20,6 @@ from upturn.models import JSON, read_call
 from upturn.records import Action, Evaluation, Observation, Outcome, Split, Task, Trajectory, Turn, fields_json
 
 
-def families_at(kit: EnvironmentKit, *, family: str | None = None, level: int | None = None) -> list[str]:
-    """The kit's families with this name and level (None = any); raises UnknownNameError when there are none."""
-    if family is not None and family not in kit.families:
-        raise UnknownNameError(f"{kit.name} has no family {family!r}; it has: {', '.join(kit.families)}")
-    chosen = list(kit.families) if family is None else [family]
-    at_level = [name for name in chosen if level in (None, kit.families[name])]
-    if not at_level:
-        levels = sorted({kit.families[name] for name in chosen})
-        raise UnknownNameError(
-            f"{family or kit.name} has no level {level!r}; it has: {', '.join(map(str, levels))}"
-        )
-    return at_level
-
-
 class TaskSelection(NamedTuple):
     """Selects tasks of a kit."""
 
@@ -44,8 +30,14 @@ class TaskSelection(NamedTuple):
     split: Split = "train"
 
     def stream(self, kit: EnvironmentKit, seed: int) -> Iterator[Task]:
-        """The selected tasks, in the kit's order for the seed; raises UnknownNameError when there are none."""
-        families = families_at(kit, family=self.family, level=self.level)
+        """The selected tasks, in the kit's order for the seed; raises UnknownNameError if there are none."""
+        if self.family is not None and self.family not in kit.families:
+            raise UnknownNameError(f"{kit.name} has no family {self.family!r}; it has: {', '.join(kit.families)}")
+        named = list(kit.families) if self.family is None else [self.family]
+        families = [name for name in named if self.level in (None, kit.families[name])]
+        if not families:
+            levels = ", ".join(map(str, sorted({kit.families[name] for name in named})))
+            raise UnknownNameError(f"{self.family or kit.name} has no level {self.level!r}; it has: {levels}")
         if self.split not in ("train", "heldout"):
             raise UnknownNameError(f"unknown split {self.split!r}; known: train, heldout")
         return kit.tasks(seed=seed, split=self.split, families=families)

@@ -130,6 +130,11 @@ class Trajectory:
     error: str = ""
     """The error, for the outcomes ``model_error`` and ``environment_error``."""
 
+    @property
+    def results(self) -> tuple[Observation, ...]:
+        """The observation after each turn."""
+        return (*(turn.observation for turn in self.turns), self.final_observation)[1:]
+
 
 @record
 class Group:

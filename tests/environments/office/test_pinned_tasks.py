@@ -12,7 +12,6 @@ import pytest
 
 from upturn.environments.office.kit import OfficeKit
 from upturn.environments.office.tasks import FAMILIES, compose, make_task, task_stream
-from upturn.environments.office.world import office_parts
 from upturn.models import read_call
 from upturn.records import Split
 
@@ -43,7 +42,7 @@ def test_a_thousand_tasks_of_a_split_stay_the_same(split: Split) -> None:
             scenario = compose(task)
             workspace = scenario.workspace
             yield (task, scenario.draft, scenario.goal, workspace.owner, workspace.started_at, workspace.seed)
-            yield from office_parts(scenario)
+            yield from scenario.parts()
 
     assert digest_of(parts()) == TASKS[split]
 

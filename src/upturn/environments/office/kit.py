@@ -12,7 +12,6 @@ from upturn.environments.office.rubric import RubricVerifier
 from upturn.environments.office.state import PATIENCE
 from upturn.environments.office.tasks import FAMILIES, compose, forget, task_stream
 from upturn.environments.office.verifier import OfficeVerifier, may_differ
-from upturn.environments.office.world import world_hash
 from upturn.environments.scripted_policy import ScriptedPolicy, fixed_policy
 from upturn.models import read_call, write_call
 from upturn.records import Action, JsonValue, Observation, Split, Task, Turn
@@ -68,8 +67,8 @@ class OfficeKit:
         return fixed_policy(_oracle_actions(task))
 
     def world_hash(self, task: Task) -> str:
-        """Hash of the office that the task begins in."""
-        return world_hash(compose(task))
+        """Hash of the task's initial office."""
+        return compose(task).world_hash()
 
     def canaries(self, task: Task) -> tuple[str, ...]:
         """Texts that the owner may not see, and the oracle's calls as written, except those without parameters,

@@ -14,7 +14,6 @@ from typing import NamedTuple
 from upturn.environments.office.families.robustness import OBSTACLES, SAFETY
 from upturn.environments.office.renaming import names_of, renamed
 from upturn.environments.office.tasks import FAMILIES, LATER, compose, make_task
-from upturn.environments.office.world import office_parts
 from upturn.errors import UnknownNameError, WorldError
 from upturn.records import Task
 
@@ -147,7 +146,7 @@ def content_of(task: Task) -> str:
     digest = hashlib.blake2b(
         json.dumps([task_fields, scenario.goal, names_text], sort_keys=True).encode(), digest_size=8
     )
-    for part in (repr(scenario.draft).encode(), *office_parts(scenario)):
+    for part in (repr(scenario.draft).encode(), *scenario.parts()):
         digest.update(part)
     return digest.hexdigest()
 

@@ -242,8 +242,7 @@ class _Explorer:
 
 def was_refused(trajectory: Trajectory, index: int) -> bool:
     """Whether the action at this index got an error, or was never taken."""
-    results = [turn.observation for turn in trajectory.turns[1:]] + [trajectory.final_observation]
-    return index >= len(trajectory.turns) or results[index].is_error
+    return index >= len(trajectory.turns) or trajectory.results[index].is_error
 
 
 def random_policy(case: Case, rng: Random) -> ScriptedPolicy | None:

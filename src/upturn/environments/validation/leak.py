@@ -52,9 +52,10 @@ def short_canaries(canaries: Sequence[str]) -> list[str]:
 
 def _results(trajectory: Trajectory) -> Iterator[tuple[Action | None, str]]:
     """Each observation's text with the action before it; None = the first observation."""
-    observations = [turn.observation for turn in trajectory.turns] + [trajectory.final_observation]
-    for action, observation in zip((None, *(turn.action for turn in trajectory.turns)), observations, strict=True):
-        yield action, _text_of(observation)
+    first = trajectory.turns[0].observation if trajectory.turns else trajectory.final_observation
+    yield None, _text_of(first)
+    for turn, result in zip(trajectory.turns, trajectory.results, strict=True):
+        yield turn.action, _text_of(result)
 
 
 def _written(action: Action) -> str:

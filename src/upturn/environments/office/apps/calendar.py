@@ -1,6 +1,6 @@
 """The calendar: listing events, finding free times, creating and changing events, inviting people."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Annotated, Literal
 
@@ -14,6 +14,7 @@ from upturn.environments.office.apps.operation import (
     Moment,
     PageNumber,
     Parameters,
+    ParametersT,
     People,
     Text,
     format_page,
@@ -228,34 +229,43 @@ def _attendees(workspace: Workspace, people: Sequence[str]) -> tuple[Attendee, .
     return tuple(Attendee(person) for person in sorted(invited) if person != workspace.owner)
 
 
-def notification_impact(workspace: Workspace, event: Event) -> Impact | None:
-    """Agreement is needed if external people get notified of the event or its changes."""
-    outside = _outside(workspace, event)
-    return Impact("send", event_text(event), outside) if outside else None
-
-
 def _outside(workspace: Workspace, event: Event) -> tuple[str, ...]:
     return outsiders(workspace, (event.organizer, *(attendee.person for attendee in event.attendees)))
 
 
-def add_event(workspace: Workspace, event: Event) -> Effect:
+def register_event_operation(
+    app: App,
+    parameters: type[ParametersT],
+    draft: Callable[[Workspace, ParametersT], Event],
+    *,
+    text: Callable[[ParametersT], str] | None = None,
+) -> None:
+    """Registers an operation that saves the drafted event; notifying external people needs the user's agreement.
+
+    ``text``: the result for a changed event; None = the event is new, and the result has its id.
+    """
+
+    def impact(workspace: Workspace, request: ParametersT) -> Impact | None:
+        event = draft(workspace, request)
+        outside = _outside(workspace, event)
+        return Impact("send", event_text(event), outside) if outside else None
+
+    @app.operation(parameters, impact=impact)
+    def _run(workspace: Workspace, request: ParametersT) -> Effect:
+        event = draft(workspace, request)
+        return _add(workspace, event) if text is None else Effect(workspace.with_items(event), text(request))
+
+
+def _add(workspace: Workspace, event: Event) -> Effect:
     """Adds the event under a new id; the result text has the id and the owner's overlapping events."""
     taken, id_ = workspace.new_id("e")
-    done = replace(event, id=id_)
     clashes = [
         other.id
         for other in workspace.events.values()
         if other.overlaps(event.start, event.end) and other.concerns(workspace.owner)
     ]
     answer = f"{id_}, overlaps {', '.join(sorted(clashes))}" if clashes else id_
-    return Effect(taken.with_items(done), answer)
-
-
-@APP.operation(
-    Create, impact=lambda workspace, request: notification_impact(workspace, new_event(workspace, request))
-)
-def _create(workspace: Workspace, request: Create) -> Effect:
-    return add_event(workspace, new_event(workspace, request))
+    return Effect(taken.with_items(replace(event, id=id_)), answer)
 
 
 def _moved_event(workspace: Workspace, request: Move) -> Event:
@@ -266,13 +276,6 @@ def _moved_event(workspace: Workspace, request: Move) -> Event:
     return replace(event, start=request.start, end=end, attendees=attendees)
 
 
-@APP.operation(
-    Move, impact=lambda workspace, request: notification_impact(workspace, _moved_event(workspace, request))
-)
-def _move(workspace: Workspace, request: Move) -> Effect:
-    return Effect(workspace.with_items(_moved_event(workspace, request)), "moved")
-
-
 def _with_invited(workspace: Workspace, request: Invite) -> Event:
     event = _organised_event(workspace, request.id)
     invited = {attendee.person for attendee in event.attendees}
@@ -280,14 +283,8 @@ def _with_invited(workspace: Workspace, request: Invite) -> Event:
     return replace(event, attendees=tuple(sorted((*event.attendees, *more), key=lambda attendee: attendee.person)))
 
 
-@APP.operation(
-    Invite, impact=lambda workspace, request: notification_impact(workspace, _with_invited(workspace, request))
-)
-def _invite(workspace: Workspace, request: Invite) -> Effect:
-    return Effect(workspace.with_items(_with_invited(workspace, request)), "invited")
-
-
 def _with_response(workspace: Workspace, request: Respond) -> Event:
+    """The event with the owner's response, even a decline that hid the event from their calendar."""
     event = _invitation(workspace, request.id)
     answered = tuple(
         Attendee(attendee.person, request.response) if attendee.person == workspace.owner else attendee
@@ -296,12 +293,10 @@ def _with_response(workspace: Workspace, request: Respond) -> Event:
     return replace(event, attendees=answered)
 
 
-@APP.operation(
-    Respond, impact=lambda workspace, request: notification_impact(workspace, _with_response(workspace, request))
-)
-def _respond(workspace: Workspace, request: Respond) -> Effect:
-    """Changes the owner's answer, even a decline that hid the event from their calendar."""
-    return Effect(workspace.with_items(_with_response(workspace, request)), request.response)
+register_event_operation(APP, Create, new_event)
+register_event_operation(APP, Move, _moved_event, text=lambda _: "moved")
+register_event_operation(APP, Invite, _with_invited, text=lambda _: "invited")
+register_event_operation(APP, Respond, _with_response, text=lambda request: request.response)
 
 
 def _cancel_impact(workspace: Workspace, request: Cancel) -> Impact:

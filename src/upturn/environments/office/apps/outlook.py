@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -382,24 +382,25 @@ def _forward(workspace: Workspace, request: Forward) -> Effect:
     return _deliver(workspace, _forward_mail(workspace, request))
 
 
+def _change(workspace: Workspace, ids: tuple[str, ...], text: str, **changes: Any) -> Effect:
+    """Changes these fields of the mails; ``{}`` in the text is their number."""
+    mails = [replace(mail, **changes) for mail in _mails_of(workspace, ids)]
+    return Effect(workspace.with_items(*mails), text.format(len(mails)))
+
+
 @APP.operation(Move)
 def _move(workspace: Workspace, request: Move) -> Effect:
-    folder = _check_target(request.folder)
-    mails = _mails_of(workspace, request.ids)
-    return Effect(workspace.with_items(*(replace(mail, folder=folder) for mail in mails)), f"moved {len(mails)}")
+    return _change(workspace, request.ids, "moved {}", folder=_check_target(request.folder))
 
 
 @APP.operation(Flag)
 def _flag(workspace: Workspace, request: Flag) -> Effect:
-    mails = _mails_of(workspace, request.ids)
-    return Effect(workspace.with_items(*(replace(mail, flag=request.flag) for mail in mails)), request.flag)
+    return _change(workspace, request.ids, request.flag, flag=request.flag)
 
 
 @APP.operation(Mark)
 def _mark(workspace: Workspace, request: Mark) -> Effect:
-    mails = _mails_of(workspace, request.ids)
-    is_read = request.state == "read"
-    return Effect(workspace.with_items(*(replace(mail, is_read=is_read) for mail in mails)), request.state)
+    return _change(workspace, request.ids, request.state, is_read=request.state == "read")
 
 
 def _delete_impact(workspace: Workspace, request: Delete) -> Impact:
@@ -413,9 +414,7 @@ def _delete_impact(workspace: Workspace, request: Delete) -> Impact:
 
 @APP.operation(Delete, impact=_delete_impact)
 def _delete(workspace: Workspace, request: Delete) -> Effect:
-    mails = _mails_of(workspace, request.ids)
-    gone = (replace(mail, folder="deleted") for mail in mails)
-    return Effect(workspace.with_items(*gone), f"deleted {len(mails)}")
+    return _change(workspace, request.ids, "deleted {}", folder="deleted")
 
 
 def _check_target(name: str) -> str:

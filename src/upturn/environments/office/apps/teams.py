@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from upturn.environments.office.apps.calendar import Create, add_event, new_event, notification_impact
+from upturn.environments.office.apps.calendar import Create, new_event, register_event_operation
 from upturn.environments.office.apps.operation import (
     App,
     Effect,
@@ -255,12 +255,7 @@ def _meeting_event(workspace: Workspace, request: CreateMeeting) -> Event:
     return new_event(workspace, create)
 
 
-@APP.operation(
-    CreateMeeting,
-    impact=lambda workspace, request: notification_impact(workspace, _meeting_event(workspace, request)),
-)
-def _create_meeting(workspace: Workspace, request: CreateMeeting) -> Effect:
-    return add_event(workspace, _meeting_event(workspace, request))
+register_event_operation(APP, CreateMeeting, _meeting_event)
 
 
 @APP.operation(ShowPresence, is_reading=True)

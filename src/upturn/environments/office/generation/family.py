@@ -3,6 +3,7 @@
 The goal of a task is the changes of its oracle, so goal and oracle cannot contradict each other.
 """
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
@@ -10,7 +11,7 @@ from typing import NamedTuple, Self
 from upturn.environments.office.faults import NO_FAULTS, FaultPlan
 from upturn.environments.office.generation.phrasing import phrasings_of
 from upturn.environments.office.generation.scene import Scene
-from upturn.environments.office.state import Wish, Workspace
+from upturn.environments.office.state import TABLES, Wish, Workspace
 from upturn.models import write_call
 from upturn.records import Action, JsonValue, Split
 
@@ -120,6 +121,21 @@ class Scenario:
     """The exact changes that are expected, in the form of ``workspace.changes``."""
     baseline: Workspace
     """The workspace that changes are measured against: files that a fault moves are at their new paths."""
+
+    def parts(self) -> Iterator[bytes]:
+        """The ``repr`` of the persona, then of every item of the office. Takes milliseconds."""
+        yield repr(self.workspace.persona).encode()
+        for name in TABLES:
+            for item in getattr(self.workspace, name).values():
+                yield repr(item).encode()
+
+    def world_hash(self) -> str:
+        """16 hex digits over the office, its user and its planned faults, without the goal and the seed."""
+        about = (self.workspace.owner, self.workspace.started_at, self.draft.faults)
+        digest = hashlib.blake2b(repr(about).encode(), digest_size=8)
+        for part in self.parts():
+            digest.update(part)
+        return digest.hexdigest()
 
 
 def call(name: str, /, **parameters: JsonValue) -> Action:

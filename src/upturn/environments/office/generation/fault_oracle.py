@@ -1,8 +1,8 @@
 """The oracle of a task with faults: the oracle without faults, plus the calls that recover from each fault.
 
-It uses only what an agent can observe: it waits as long as an error says, retries what was not done, looks before
-it repeats a call that may have been done, completes partial writes, asks for permissions and searches for files
-that moved.
+It uses only what an agent can observe: it waits as long as an error states, retries calls that were not done,
+checks before it repeats a call that may have been done, completes partial writes, asks for permissions and searches
+for moved files.
 """
 
 import re
@@ -31,44 +31,44 @@ MOST_CALLS = 100
 """Limit on the oracle's calls; a plan that needs more is too hard."""
 
 
-def _folder(name: str) -> Callable[[Action], Action]:
+def _list_folder(name: str) -> Callable[[Action], Action]:
     return lambda _action: call("outlook.search", folder=name)
 
 
-def _day(action: Action) -> Action:
+def _list_day(action: Action) -> Action:
     return call("calendar.list", day=str(action.parameters["start"])[:10])
 
 
-def _same_id(name: str) -> Callable[[Action], Action]:
+def _read_item(name: str) -> Callable[[Action], Action]:
     return lambda action: call(name, id=action.parameters["id"])
 
 
-def _posts(action: Action) -> Action:
+def _find_message(action: Action) -> Action:
     return call("teams.search_chat", query=action.parameters["text"])
 
 
 LOOKUPS: Mapping[str, Callable[[Action], Action]] = {
-    "outlook.send": _folder("sent"),
-    "outlook.reply": _folder("sent"),
-    "outlook.forward": _folder("sent"),
-    "outlook.draft": _folder("drafts"),
-    "calendar.create": _day,
-    "teams.create_meeting": _day,
-    "calendar.move": _same_id("calendar.read"),
-    "teams.send_message": _posts,
-    "teams.post_to_channel": _posts,
-    "excel.write_range": _same_id("excel.read_range"),
-    "word.insert_text": _same_id("word.read_paragraphs"),
-    "word.insert_table": _same_id("word.read_paragraphs"),
-    "powerpoint.add_slide": _same_id("powerpoint.read_slides"),
-    "sharepoint.set_permissions": _same_id("sharepoint.show_permissions"),
+    "outlook.send": _list_folder("sent"),
+    "outlook.reply": _list_folder("sent"),
+    "outlook.forward": _list_folder("sent"),
+    "outlook.draft": _list_folder("drafts"),
+    "calendar.create": _list_day,
+    "teams.create_meeting": _list_day,
+    "calendar.move": _read_item("calendar.read"),
+    "teams.send_message": _find_message,
+    "teams.post_to_channel": _find_message,
+    "excel.write_range": _read_item("excel.read_range"),
+    "word.insert_text": _read_item("word.read_paragraphs"),
+    "word.insert_table": _read_item("word.read_paragraphs"),
+    "powerpoint.add_slide": _read_item("powerpoint.read_slides"),
+    "sharepoint.set_permissions": _read_item("sharepoint.show_permissions"),
 }
 """By operation: the call that shows whether it was done."""
 
 
 @cache
 def _agreeable() -> Persona:
-    """Somebody who agrees to everything."""
+    """A user who agrees to every action."""
     return Persona(tuple(Wish(app.target, name) for app in APPS.values() for name in app.operations))
 
 
@@ -105,7 +105,7 @@ def _wish(workspace: Workspace, action: Action) -> Wish | None:
     try:
         impact = operation.impact(workspace, parameters)
     except OperationError:
-        return None  # it names a file that has moved: the call that follows names it as it is
+        return None  # it names a moved file; the next call has the new id
     return None if impact is None else wish_for(operation, parameters)
 
 
