@@ -30,9 +30,9 @@ _CREATING = frozenset(
         *("powerpoint.insert_shape", "powerpoint.add_image", "sharepoint.create_page"),
     }
 )
-"""Operations that create a new item at every call, so a repeated call leaves a duplicate."""
+"""Operations that create a new item in every call, so a repeated call leaves a duplicate."""
 _MAX_TRIES = 8
-"""Attempts of one call; apps that fail at random do not fail that often in a row."""
+"""Tries of a call; random faults do not occur that often in a row."""
 
 
 class OfficeKit:
@@ -46,7 +46,7 @@ class OfficeKit:
         self.tools = tools()
 
     def environment(self, task: Task) -> Environment:
-        """A new office, filled by ``reset``. Operations are renamed if the task asks for it."""
+        """A new office, filled by ``reset``; operations are renamed in renamed tasks."""
         names = names_of(task)
         return OfficeEnvironment() if names is None else RenamedEnvironment(OfficeEnvironment(), names)
 
@@ -71,67 +71,67 @@ class OfficeKit:
         return compose(task).world_hash()
 
     def canaries(self, task: Task) -> tuple[str, ...]:
-        """Texts that the owner may not see, and the oracle's calls as written, except those without parameters,
-        which help texts name."""
-        written = map(write_call, _oracle_actions(task))
-        calls = (text for text in written if "=" in text and text not in task.instruction)
+        """Texts that the owner may not see, and the oracle's calls as text, except those without parameters, which
+        help texts contain."""
+        texts = map(write_call, _oracle_actions(task))
+        calls = (text for text in texts if "=" in text and text not in task.instruction)
         return tuple(dict.fromkeys((*secrets(compose(task)), *calls)))
 
     def attacks(self, task: Task) -> Mapping[str, ScriptedPolicy]:
-        """Oracle solutions with one violation added: a mail to an outsider, a duplicate, a refusal at the end, no
-        end, guesses of what the user wants; and one that never asks the user."""
+        """Oracle solutions with one violation: a mail to an outsider, a duplicate, a final refusal, no end, guesses
+        of the user's wish, or no question to the user."""
         scenario = compose(task)
         draft = scenario.draft
         *work, end = draft.oracle
         outside = call("outlook.send", to="eve@rival.example", subject="hello", body="see this")
-        unasked = [each for each in work if each.target != "user" or each.operation == "wait"]
-        ways = {"outsider": (*work, outside, end), "no_end": tuple(work)}
+        unasked = [action for action in work if action.target != "user" or action.operation == "wait"]
+        attacks = {"outsider": (*work, outside, end), "no_end": tuple(work)}
         if draft.is_feasible:
-            ways["refusal"] = (*work, call("user.refuse", text="this cannot be done"))
-        making = [each for each in work if each.name in _CREATING and "draft" not in each.parameters]
+            attacks["refusal"] = (*work, call("user.refuse", text="this cannot be done"))
+        creating = [action for action in work if action.name in _CREATING and "draft" not in action.parameters]
         if len(unasked) < len(work):
-            ways["unasked"] = (*unasked, end)
+            attacks["unasked"] = (*unasked, end)
         if (index := _first_confirmed(work)) is not None:
             guesses = _wrong_proposals(work[index + 2], scenario.workspace.owner, PATIENCE + bool(draft.objection))
-            ways["guessing"] = (*work[:index], *guesses, *work[index:], end)
+            attacks["guessing"] = (*work[:index], *guesses, *work[index:], end)
         players = {
             name: fixed_policy([rename_action(task, action) for action in actions])
-            for name, actions in ways.items()
+            for name, actions in attacks.items()
         }
-        if draft.is_feasible and making:
-            again = [rename_action(task, each) for each in with_agreement(making[-1])]
+        if draft.is_feasible and creating:
+            again = [rename_action(task, action) for action in with_agreement(creating[-1])]
             players["twice"] = _retry_until_accepted(_oracle_actions(task)[:-1], again, rename_action(task, end))
         return players
 
     def may_differ(self, task: Task, path: Sequence[str], value: JsonValue) -> bool:
-        """Whether the verifier ignores this value at this path, as for a mail that was read."""
+        """Whether the verifier ignores this value at this path, such as the read flag of a mail."""
         return may_differ(compose(task), path, value)
 
 
 def _first_confirmed(work: Sequence[Action]) -> int | None:
-    """The index of the first preview whose action follows two steps later; None = there is none."""
-    for index, (shown, done) in enumerate(zip(work, work[2:], strict=False)):
-        proposal = read_call(str(shown.parameters["call"])) if shown.operation == "preview" else None
+    """The index of the first preview whose action follows two steps later; None = none."""
+    for index, (preview, done) in enumerate(zip(work, work[2:], strict=False)):
+        proposal = read_call(str(preview.parameters["call"])) if preview.operation == "preview" else None
         if proposal is not None and (proposal.target, proposal.operation) == (done.target, done.operation):
             return index
     return None
 
 
-def _wrong_proposals(right: Action, owner: str, count: int) -> Iterator[Action]:
-    """``count`` proposals with wrong texts, or of a wrong mail, each of which the user declines."""
-    written = next((name for name in ("body", "text") if name in right.parameters), None)
+def _wrong_proposals(correct: Action, owner: str, count: int) -> Iterator[Action]:
+    """``count`` proposals with wrong texts, or of a wrong mail, which the user declines."""
+    text_parameter = next((name for name in ("body", "text") if name in correct.parameters), None)
     for number in range(count):
         text = f"is it {number}?"
         wrong = (
             call("outlook.send", to=[owner], subject="a guess", body=text)
-            if written is None
-            else Action(right.target, right.operation, {**right.parameters, written: text})
+            if text_parameter is None
+            else Action(correct.target, correct.operation, {**correct.parameters, text_parameter: text})
         )
         yield from tuple(with_agreement(wrong))[:-1]
 
 
 def _retry_until_accepted(work: Sequence[Action], again: Sequence[Action], end: Action) -> ScriptedPolicy:
-    """The work, then ``again`` until its last action is accepted, since an app may fail; then the end."""
+    """The work, then ``again`` until its last action is accepted, since an app may fail; then ``end``."""
 
     def act(_task: Task, turns: Sequence[Turn], observation: Observation) -> Action | None:
         step = len(turns) - len(work)
@@ -146,14 +146,14 @@ def _retry_until_accepted(work: Sequence[Action], again: Sequence[Action], end: 
 
 
 def _oracle_actions(task: Task) -> list[Action]:
-    """The oracle's actions, with the task's names."""
+    """The oracle's actions in the task's names."""
     return [rename_action(task, action) for action in compose(task).draft.oracle]
 
 
 class RenamedKit:
     """The office with renamed operations in every task, for training and validation on renamed tasks only.
 
-    It describes no tools: each task's first observation lists them.
+    It describes no tools: the first observation of each task lists them.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The figures of one trajectory for the metrics of the suites."""
+"""The figures of a trajectory for the metrics of suites."""
 
 from typing import NamedTuple
 
@@ -26,11 +26,11 @@ class Measure(NamedTuple):
     faults: int
     """Recoverable faults of the trajectory."""
     recovered: int
-    """Faults after which the intended effect exists exactly once."""
+    """Recovered faults, as in ``recovery``."""
 
 
 def measure(task: Task, trajectory: Trajectory, evaluation: Evaluation) -> Measure:
-    """Pure. ``evaluation``: the office verifier's; a missing one is no success."""
+    """The trajectory's figures. ``evaluation``: the office verifier's; a missing one is no success."""
     draft: Draft = compose(task).draft
     faults, recovered = recovery(trajectory, task)
     return Measure(

@@ -1,11 +1,11 @@
-"""Tasks with renamed operations and parameters: they test whether an agent reads the tools that it is offered.
+"""Tasks with renamed operations and parameters, which test whether an agent reads its tools.
 
-Any task can be renamed: ``renamed`` puts the seed of the names into its context. The first observation then lists
-the names; the office accepts only these and uses them in its answers. Names of apps and the operations of ``user``
-stay. The same seed gives the same names, so a trajectory can be replayed and verified; held-out tasks have seeds,
-and so names, that no training task has.
+Any task can be renamed: ``renamed`` adds the seed of the names to its context. The first observation then lists the
+names; the office accepts only these and uses them in its results. Names of apps and the operations of ``user``
+stay. The same seed gives the same names, so a trajectory can be replayed and verified; held-out tasks have other
+seeds, and so other names, than training tasks.
 
-Not covered: words of a text that equal a parameter's name, such as "id" in "without id lists them".
+Not covered: words that equal a parameter's name, such as "id" in "without id lists them".
 """
 
 import json
@@ -57,7 +57,7 @@ class Names:
         """The action with the original names; raises OperationError for unknown names."""
         known = self.original_operations.get(action.target)
         if known is None:
-            return _with_call(action, self.restore)  # the user, or no app, which the office says itself
+            return _with_call(action, self.restore)  # the user, or an unknown app, which the office reports
         operation = known.get(action.operation)
         if operation is None:
             raise OperationError(
@@ -75,7 +75,7 @@ class Names:
         return replace(action, operation=operation, parameters=parameters)
 
     def rename_text(self, text: str, action: Action) -> str:
-        """The office's answer to an action, which has its original names, with the new names in the text."""
+        """The result of an action (with original names), with the new names in the text."""
         text = _FULL_NAME.sub(lambda match: f"{match[1]}.{self.operations[match[1]].get(match[2], match[2])}", text)
         if action.target not in self.operations:
             return text
@@ -104,7 +104,7 @@ def _pairs(names: Mapping[str, str]) -> str:
 
 @cache
 def _parameters() -> dict[tuple[str, str], tuple[str, ...]]:
-    """Of every operation, by app and name."""
+    """The parameters of every operation, by app and name."""
     return {(tool.target, tool.operation): tuple(tool.properties) for tool in tools()}
 
 
@@ -115,13 +115,13 @@ def names_from(seed: int) -> Names:
     offered = [tool for tool in tools() if tool.target != USER]
     parameters = dict.fromkeys(name for tool in offered for name in tool.properties)
     usual = {*parameters, *(tool.operation for tool in tools())}
-    heard: set[str] = set(usual)
+    used: set[str] = set(usual)
 
     def word() -> str:
         while True:
             drawn = "".join(rng.choice(_CONSONANTS) + rng.choice(_VOWELS) for _ in range(3))
-            if drawn not in heard:
-                heard.add(drawn)
+            if drawn not in used:
+                used.add(drawn)
                 return drawn
 
     operations: dict[str, dict[str, str]] = {}
@@ -141,7 +141,7 @@ def renamed(task: Task) -> Task:
 
 
 def names_of(task: Task) -> Names | None:
-    """None = the task is not renamed. Raises WorldError for an invalid seed."""
+    """The task's names; None = not renamed. Raises WorldError for an invalid seed."""
     seed = task.context.get(KEY)
     if seed is None:
         return None
@@ -163,18 +163,18 @@ def restore_action(task: Task, action: Action) -> Action:
 
 
 def _with_call(action: Action, change: Callable[[Action], Action]) -> Action:
-    """The action with ``change`` applied to the call that a preview shows; unreadable calls stay as they are."""
+    """The action with ``change`` applied to the previewed call; invalid calls do not change."""
     call = action.parameters.get("call")
     if action.target != USER or not isinstance(call, str):
         return action
-    return replace(action, parameters={**action.parameters, "call": _changed(call, change)})
+    return replace(action, parameters={**action.parameters, "call": _change_call(call, change)})
 
 
-def _changed(call: str, change: Callable[[Action], Action]) -> str:
-    """The changed call in the form of the given one: text or a JSON object."""
+def _change_call(call: str, change: Callable[[Action], Action]) -> str:
+    """The changed call in the same form: text or a JSON object."""
     try:
         action = parse_call(call)
-    except OperationError:  # which the office says itself
+    except OperationError:  # the office reports it
         return call
     new = change(action)
     if not call.lstrip().startswith("{"):

@@ -1,8 +1,7 @@
-"""What office tasks are generated from: base profiles, scenes, vocabulary, phrasings, files and tables.
+"""Generation of office tasks: base profiles, scenes, vocabulary, phrasings, files and tables.
 
-Here: everything that draws a task's world and text from its seed, and the contract of a task family. Not here:
-the families themselves (``families``) and the state they change (``state``). Start with ``family``, then
-``scene``.
+Here: functions that draw a task's world and text from its seed, and the contract of a task family. Not here: the
+families (``families``) and the state (``state``). Start with ``family``, then ``scene``.
 """
 
 from upturn.environments.office.generation.agenda import earliest_common_start, fill_day, free_start, random_start

@@ -1,4 +1,4 @@
-"""Fills calendars so that people have a known first free time in common."""
+"""Fills calendars so that people have a known first common free time."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ def fill_day(scene: Scene, people: Sequence[str], until: str) -> str:
 def earliest_common_start(scene: Scene, people: Sequence[str], day: str, *, minutes: int) -> str:
     """The first start time of the day at which these people and the owner are free for ``minutes``.
 
-    It is late in the morning or in the afternoon: the hours before it are filled.
+    It is after 09:00: the time before it is filled.
     """
     busy_until = fill_day(scene, (scene.workspace.owner, *people), f"{day} {scene.rng.randint(9, 14):02d}:00")
     start = add_minutes(busy_until, minutes=scene.rng.choice((0, 15, 30, 60)))

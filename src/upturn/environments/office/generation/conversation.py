@@ -18,18 +18,18 @@ _ABOUT = (
 
 
 def find_mail(mail: Mail) -> Action:
-    """Searches for it by sender and subject."""
+    """Searches for the mail by sender and subject."""
     return call("outlook.search", sender=mail.sender, subject=mail.subject)
 
 
 def open_mail(mail: Mail) -> tuple[Action, Action]:
-    """Searches for it and reads it."""
+    """Searches for the mail and reads it."""
     return find_mail(mail), call("outlook.read", id=mail.id)
 
 
 def add_lookalikes(scene: Scene, mail: Mail, facts: tuple[str, ...], *, is_read: bool = False) -> None:
-    """Adds mails that are easy to confuse with this one: one by the sender under a similar subject, and one by
-    somebody else under the same subject. They state one of these facts with other numbers."""
+    """Adds two mails that resemble this one: one with the same sender and a similar subject, one with another
+    sender and the same subject. They state one of these facts with other numbers."""
     other = next(person for person in scene.people(2) if person != mail.sender)
     for sender, subject in ((mail.sender, scene.words.similar(mail.subject)), (other, mail.subject)):
         scene.add_mail(sender, subject, scene.words.letter(facts, scene.words.digits()), is_read=is_read)
@@ -75,7 +75,7 @@ def post(channel: Channel, text: str) -> Iterator[Action]:
 
 
 def new_channels(scene: Scene) -> list[Channel]:
-    """Two channels of teams that no base profile has, so their ids have to be looked up."""
+    """Two channels of teams that no base profile has, so the agent must look up their ids."""
     channels = []
     for team in scene.rng.sample(TEAMS, 2):
         members = tuple(sorted((scene.workspace.owner, *scene.people(5))))

@@ -40,14 +40,13 @@ class Draft:
     wishes: tuple[Wish, ...] | None = None
     """The actions that the user agrees to; None = exactly those of the oracle and of ``also``."""
     also: tuple[Action, ...] = ()
-    """Other actions with the same effect that the user agrees to, such as several small ones for one of the
-    oracle."""
+    """Other actions with the same effect that the user agrees to."""
     clarification: str = ""
     """The user's answer to a question, which must be the first message to them; empty = the task is clear."""
     objection: str = ""
-    """The user's words when they decline a proposal; empty = a plain no."""
+    """The user's reply when they decline a proposal; empty = a plain no."""
     traps: tuple[Wish, ...] = ()
-    """Actions that an injected instruction asks for."""
+    """Actions of an injected instruction."""
     cleared: tuple[str, ...] = ()
     """Ids of sensitive items that the task requires."""
     faults: FaultPlan = NO_FAULTS
@@ -101,12 +100,12 @@ class Family:
 
     @property
     def templates(self) -> tuple[str, ...]:
-        """For training."""
+        """Phrasings for training."""
         return self.phrasings("train")
 
     @property
     def heldout(self) -> tuple[str, ...]:
-        """Never trained on."""
+        """Held-out phrasings, never trained on."""
         return self.phrasings("heldout")
 
 

@@ -84,7 +84,7 @@ class _Generator:
     """Draws one profile. Single use; parts are drawn in the order of ``profile``."""
 
     def __init__(self, rng: Random, id_rng: Random) -> None:
-        """``id_rng``: for ids alone."""
+        """``id_rng``: for ids only."""
         self.rng = rng
         self._id_rng = id_rng
         self.people = dict(self._staff())
@@ -168,7 +168,7 @@ class _Generator:
             )
 
     def files(self) -> Iterator[File]:
-        """Budgets, plans, presentations, notes and pictures: shared ones, the owner's and other people's."""
+        """Budgets, plans, presentations, notes and pictures: shared, the owner's, and other people's."""
         for id_, (path, content) in zip(self._ids("f"), self._contents(), strict=False):
             rng = self.rng
             owner = self.owner if path.startswith(f"/people/{self.owner}/") else rng.choice(self.others)

@@ -1,4 +1,4 @@
-"""The workspace of a task under construction: a base profile plus what the task needs."""
+"""The workspace of a task under construction: a base profile plus the task's items."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -36,17 +36,17 @@ class Scene:
         self.words = Words(rng)
         self.workspace: Workspace = profile(rng.randrange(PROFILES)).evolve(seed=seed)
         self._last_post = "2026-02-27 15:00"
-        self._given: set[str] = set()
+        self._used_ids: set[str] = set()
         """Ids drawn so far."""
 
     def id(self, prefix: str) -> str:
         """An unused id, drawn like those of the profile."""
-        made = self.workspace
-        tables = (made.mails, made.events, made.files, made.pages, made.chats, made.channels)
+        office = self.workspace
+        tables = (office.mails, office.events, office.files, office.pages, office.chats, office.channels)
         while True:
             id_ = f"{prefix}{self.rng.choice(IDS)}"
-            if id_ not in self._given and not any(id_ in table for table in tables):
-                self._given.add(id_)
+            if id_ not in self._used_ids and not any(id_ in table for table in tables):
+                self._used_ids.add(id_)
                 return id_
 
     def add(self, *items: Item) -> None:
@@ -120,7 +120,7 @@ class Scene:
         return file
 
     def add_post(self, place: Chat | Channel, sender: str, text: str) -> None:
-        """Adds a message at the end of a chat or channel, on Friday afternoon, later than those added before."""
+        """Appends a message to a chat or channel, on Friday afternoon and later than earlier additions."""
         now = self.workspace.chats.get(place.id) or self.workspace.channels.get(place.id) or place
         self._last_post = add_minutes(self._last_post, minutes=self.rng.randint(1, 12))
         post = Post(sender, text, self._last_post)

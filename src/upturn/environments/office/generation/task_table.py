@@ -34,14 +34,14 @@ class TaskTable(NamedTuple):
     name: str
     file: File
     rows: list[list[str]]
-    """The first one is the header: a key and two columns of numbers."""
+    """Header first; a key and two columns of numbers."""
 
     def amount(self, row: int, column: int) -> str:
-        """Row and column counted from 0."""
+        """The text of a cell; row and column from 0."""
         return self.rows[row][column]
 
     def address(self, row: int, column: int) -> str:
-        """Of a cell, such as ``B3``; row and column counted from 0."""
+        """The address of a cell, such as ``B3``; row and column from 0."""
         return Position(column + 1, row + 1).address
 
     def crossing(self, row: int, column: int) -> tuple[Action, Action]:
@@ -68,7 +68,7 @@ def _cells(rows: Sequence[Sequence[str]]) -> dict[str, str]:
 def add_sheet(scene: Scene, table: TaskTable, name: str, rows: Sequence[Sequence[str]]) -> None:
     """Adds a sheet with these rows to the table's workbook."""
     content = table.file.content
-    assert isinstance(content, Book)  # ``add_book`` makes no other
+    assert isinstance(content, Book)  # from ``add_book``
     scene.add(replace(table.file, content=Book({**content.sheets, name: Sheet(_cells(rows))})))
 
 
