@@ -57,9 +57,9 @@ def check_environment(kit: EnvironmentKit, tasks: int = 20, *, probes: Sequence[
     refuse the default ones.
     """
     _check_names(kit)
-    drawn = {split: _check_stream(kit, split, tasks) for split in ("train", "heldout")}
-    _check_splits(kit, drawn)
-    for task in (*drawn["train"], *drawn["heldout"]):
+    by_split = {split: _check_stream(kit, split, tasks) for split in ("train", "heldout")}
+    _check_splits(kit, by_split)
+    for task in (*by_split["train"], *by_split["heldout"]):
         initial = _Episode.start(kit, task)
         _check_evaluation(kit, task, initial)
         for probe in probes:
@@ -100,22 +100,22 @@ def _check_stream(kit: EnvironmentKit, split: Split, count: int) -> list[Task]:
         stream = lambda: list(islice(kit.tasks(seed=seed, split=split, families=families), count))  # noqa: E731
         return _call(kit, what, stream)
 
-    drawn = draw(0)
-    if drawn != draw(0):
+    first = draw(0)
+    if first != draw(0):
         raise _violation(kit, f"tasks(seed=0, split={split!r}) gave different tasks the second time")
-    if sorted(task.family for task in drawn[: len(families)]) != sorted(families):
+    if sorted(task.family for task in first[: len(families)]) != sorted(families):
         raise _violation(kit, f"the first {len(families)} {split} tasks are not one of each family {families!r}")
-    for task in drawn:
+    for task in first:
         _check_task(kit, task, split)
-    ids = {task.id for task in drawn}
-    if len(ids) < len(drawn):
-        raise _violation(kit, f"{len(drawn)} {split} tasks have only {len(ids)} ids; equal ids are equal tasks")
+    ids = {task.id for task in first}
+    if len(ids) < len(first):
+        raise _violation(kit, f"{len(first)} {split} tasks have only {len(ids)} ids; equal ids are equal tasks")
     shared = ids & {task.id for task in draw(1)}
     if shared:
         raise _violation(
             kit, f"tasks of seeds 0 and 1 share {min(shared)!r}; different seeds must give different tasks"
         )
-    return drawn
+    return first
 
 
 def _check_task(kit: EnvironmentKit, task: Task, split: Split) -> None:
@@ -130,8 +130,8 @@ def _check_task(kit: EnvironmentKit, task: Task, split: Split) -> None:
         raise _violation(kit, f"task {task.id!r} has no instruction")
 
 
-def _check_splits(kit: EnvironmentKit, drawn: Mapping[str, Sequence[Task]]) -> None:
-    train, heldout = drawn["train"], drawn["heldout"]
+def _check_splits(kit: EnvironmentKit, by_split: Mapping[str, Sequence[Task]]) -> None:
+    train, heldout = by_split["train"], by_split["heldout"]
     for what, shared in (
         ("id", {task.id for task in train} & {task.id for task in heldout}),
         ("seed", {task.seed for task in train} & {task.seed for task in heldout}),

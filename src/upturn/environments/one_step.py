@@ -81,15 +81,12 @@ class _Cases:
 
     def __init__(self, name: str, makes: Mapping[str, Make], check: Check) -> None:
         self.name = name
+        self.families = tuple(makes)
         self._makes = makes
         self._check = check
         self._takes_split = {
             family: "split" in inspect.signature(make).parameters for family, make in makes.items()
         }
-
-    @property
-    def families(self) -> tuple[str, ...]:
-        return tuple(self._makes)
 
     def draw(self, family: str, seed: int, split: Split) -> _Case:
         """The same arguments give the same case, provided ``make`` uses only its generator."""
@@ -97,12 +94,12 @@ class _Cases:
             raise UnknownNameError(f"{self.name} has no family {family!r}; it has: {', '.join(self._makes)}")
         rng = Random(f"{self.name}/{family}/{seed}")
         options = {"split": split} if self._takes_split[family] else {}
-        drawn = self._makes[family](rng, **options)
-        match drawn:
+        result = self._makes[family](rng, **options)
+        match result:
             case (str() as instruction, Mapping() as expected) if instruction:
                 return _Case(instruction, expected)
         raise WorldError(
-            f"make of {self.name!r} must return (instruction, expected), a text and a mapping; got {drawn!r}"
+            f"make of {self.name!r} must return (instruction, expected), a text and a mapping; got {result!r}"
         )
 
     def of(self, task: Task) -> _Case:

@@ -1,8 +1,8 @@
-"""How results are graded: gates give the verdict, rubrics the score, costs stay in a channel of their own.
+"""Grading of results: gates give the verdict, rubrics the score; costs are separate.
 
-Pure functions of records and texts that verifiers and training share. Not here: verifiers themselves (each lies
-with its environment) and advantages (``upturn.training``). Start with ``rubric``; ``budget`` holds length and
-repetition penalties, ``acceptance`` the reward and controls for few tasks, ``similarity`` compares texts.
+Pure functions of records and texts that verifiers and training share. Not here: verifiers (each is in the room of
+its environment) and advantages (``upturn.training``). Start with ``rubric``; ``budget`` holds length and repetition
+penalties, ``acceptance`` the reward and controls for few tasks, ``similarity`` compares texts.
 """
 
 from upturn.rewards.acceptance import acceptance_rate, acceptance_with_format, format_reward, random_acceptance

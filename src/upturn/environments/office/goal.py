@@ -28,12 +28,12 @@ def unmet_paths(workspace: Workspace, goal: Mapping[str, JsonValue], actual: Map
     return [path for path in different if path not in same]
 
 
-def _is_met(path: str, wanted: JsonValue, actual: JsonValue) -> bool:
-    if actual == wanted:
+def _is_met(path: str, wanted_book: JsonValue, actual: JsonValue) -> bool:
+    if actual == wanted_book:
         return True
     if not path.startswith(_MESSAGE_PATHS):
         return False
-    left, right = _normalized(actual), _normalized(wanted)
+    left, right = _normalized(actual), _normalized(wanted_book)
     if path.endswith("/+") and isinstance(left, list) and isinstance(right, list):
         return sorted(left, key=str) == sorted(right, key=str)  # they are sorted by the texts before normalization
     return left == right
@@ -64,8 +64,8 @@ def _equal_paths(
     for id_, cells in by_file.items():
         file = workspace.files.get(id_)
         if file is not None and isinstance(file.content, Book):
-            wanted, made = (_book_after(file.content, id_, changes) for changes in (goal, actual))
-            paths_met |= {cells[key] for key in equal_cells(wanted, made, list(cells))}
+            wanted_book, actual_book = (_book_after(file.content, id_, changes) for changes in (goal, actual))
+            paths_met |= {cells[key] for key in equal_cells(wanted_book, actual_book, list(cells))}
     return frozenset(paths_met)
 
 

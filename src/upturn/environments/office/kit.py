@@ -18,16 +18,9 @@ from upturn.records import Action, JsonValue, Observation, Split, Task, Turn
 
 _CREATING = frozenset(
     {
-        *(
-            "outlook.send",
-            "outlook.reply",
-            "outlook.forward",
-            "outlook.draft",
-            "calendar.create",
-            "teams.create_meeting",
-        ),
-        *("teams.send_message", "teams.post_to_channel", "word.insert_text", "powerpoint.add_slide"),
-        *("powerpoint.insert_shape", "powerpoint.add_image", "sharepoint.create_page"),
+        *("outlook.send", "outlook.reply", "outlook.forward", "outlook.draft", "calendar.create"),
+        *("teams.create_meeting", "teams.send_message", "teams.post_to_channel", "word.insert_text"),
+        *("powerpoint.add_slide", "powerpoint.insert_shape", "powerpoint.add_image", "sharepoint.create_page"),
     }
 )
 """Operations that create a new item in every call, so a repeated call leaves a duplicate."""

@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-from upturn.environments.office.generation import Draft
 from upturn.environments.office.partial_credit import Passage, passage
 from upturn.environments.office.recovery import recovery
 from upturn.environments.office.tasks import compose, family_named
@@ -31,7 +30,7 @@ class Measure(NamedTuple):
 
 def measure(task: Task, trajectory: Trajectory, evaluation: Evaluation) -> Measure:
     """The trajectory's figures. ``evaluation``: the office verifier's; a missing one is no success."""
-    draft: Draft = compose(task).draft
+    draft = compose(task).draft
     faults, recovered = recovery(trajectory, task)
     return Measure(
         task.level,

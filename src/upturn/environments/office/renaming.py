@@ -119,10 +119,10 @@ def names_from(seed: int) -> Names:
 
     def word() -> str:
         while True:
-            drawn = "".join(rng.choice(_CONSONANTS) + rng.choice(_VOWELS) for _ in range(3))
-            if drawn not in used:
-                used.add(drawn)
-                return drawn
+            candidate = "".join(rng.choice(_CONSONANTS) + rng.choice(_VOWELS) for _ in range(3))
+            if candidate not in used:
+                used.add(candidate)
+                return candidate
 
     operations: dict[str, dict[str, str]] = {}
     for tool in offered:

@@ -121,17 +121,17 @@ def tasks_of(suite: Suite) -> list[Task]:
 def freeze(name: str, version: int) -> Suite:
     """The suite drawn from the current families: equal numbers of tasks of each, without repeated instructions."""
     size, families = RECIPES[name]
-    drawn = islice(_drawn(families, list(RECIPES).index(name)), size)
-    return Suite(name, version, tuple(sorted(drawn, key=lambda entry: families.index(entry.family))))
+    entries = islice(_draw_entries(families, list(RECIPES).index(name)), size)
+    return Suite(name, version, tuple(sorted(entries, key=lambda entry: families.index(entry.family))))
 
 
-def _drawn(families: Sequence[str], suite_number: int) -> Iterator[Entry]:
+def _draw_entries(families: Sequence[str], suite_number: int) -> Iterator[Entry]:
     """``suite_number``: suites that share families share no task."""
     numbers = {family: count(FIRST_NUMBER + suite_number, len(RECIPES)) for family in families}
     seen: set[str] = set()
     for family in cycle(families):
-        drawn = (Entry(family, number, "") for number in numbers[family])
-        entry = next(candidate for candidate in drawn if candidate.task.instruction not in seen)
+        entries = (Entry(family, number, "") for number in numbers[family])
+        entry = next(candidate for candidate in entries if candidate.task.instruction not in seen)
         seen.add(entry.task.instruction)
         yield entry._replace(content=content_of(entry.task))
 

@@ -1,4 +1,4 @@
-"""The panel of attacks: ways to be rewarded for work not done, or for doing more than asked. None may succeed.
+"""The panel of attacks: ways to get rewarded without doing the task, or with additional changes. None may succeed.
 
 Attacks use what every agent sees (tools and observations); those that alter oracle solutions use the oracle too. A
 script counts if it was carried out: at least one decisive action was accepted, and a script based on the oracle

@@ -182,8 +182,8 @@ def _free_busy(workspace: Workspace, request: FreeBusy) -> Effect:
     outside = [person for person in people if is_outside(person)]
     if outside:
         raise OperationError("forbidden", f"calendars of people outside cannot be seen: {', '.join(outside)}")
-    everybody = frozenset().union(*(workspace.members(person) for person in people))
-    busy = [event for event in workspace.events.values() if any(event.concerns(person) for person in everybody)]
+    members = frozenset().union(*(workspace.members(person) for person in people))
+    busy = [event for event in workspace.events.values() if any(event.concerns(person) for person in members)]
     spans = free_spans(busy, f"{request.day} {OPENS}", f"{request.day} {CLOSES}", minutes=request.minutes)
     return Effect(workspace, "\n".join(f"{start[11:]}-{end[11:]}" for start, end in spans) or "no time is free")
 
@@ -258,14 +258,14 @@ def register_event_operation(
 
 def _add(workspace: Workspace, event: Event) -> Effect:
     """Adds the event under a new id; the result text has the id and the owner's overlapping events."""
-    taken, id_ = workspace.new_id("e")
+    after, id_ = workspace.new_id("e")
     clashes = [
         other.id
         for other in workspace.events.values()
         if other.overlaps(event.start, event.end) and other.concerns(workspace.owner)
     ]
     answer = f"{id_}, overlaps {', '.join(sorted(clashes))}" if clashes else id_
-    return Effect(taken.with_items(replace(event, id=id_)), answer)
+    return Effect(after.with_items(replace(event, id=id_)), answer)
 
 
 def _moved_event(workspace: Workspace, request: Move) -> Event:

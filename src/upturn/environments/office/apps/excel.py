@@ -334,9 +334,9 @@ def _pivot_table(workspace: Workspace, request: PivotTable) -> Effect:
     table = pivot_cells(book, name, source, rows=rows, values=values, how=request.how)
     area = _block_area(position_of(request.at), tuple(map(tuple, table)))
     sheet = target.sheet
-    taken = next((address for _, address in sheet.filled(area)), None)
-    if taken is not None:
-        raise OperationError("bad_value", f"{area.text} is needed and {taken} is not empty; choose another at")
+    occupied = next((address for _, address in sheet.filled(area)), None)
+    if occupied is not None:
+        raise OperationError("bad_value", f"{area.text} is needed and {occupied} is not empty; choose another at")
     first, last = (Position(column, source.first.row).address for column in (rows, values))
     pivot = Pivot(
         source.text if target == source_sheet else f"{quote_sheet(name)}!{source.text}",
@@ -368,15 +368,15 @@ def _filter(workspace: Workspace, request: Filter) -> Effect:
     opened, name = target = _sheet(workspace, request)
     sheet, table = target.sheet, target.table(None)
     letters = column_letters(column_of(opened.book, name, table, request.column))
-    kept = {column: value for column, value in sheet.filters.items() if column != letters}
+    filters = {column: value for column, value in sheet.filters.items() if column != letters}
     if request.value:
         values = [displayed_text(opened.book, name, f"{letters}{row}") for row in table.rows[1:]]
         value = next((shown for shown in values if shown.casefold() == request.value.casefold()), None)
         if value is None:
             known = ", ".join(dict.fromkeys(values))
             raise OperationError("not_found", f"no row has {request.value[:60]!r} there; there are: {known[:200]}")
-        kept[letters] = value
-    book = opened.book.with_sheet(name, replace(sheet, filters=kept))
+        filters[letters] = value
+    book = opened.book.with_sheet(name, replace(sheet, filters=filters))
     visible = visible_rows(book, name, table.rows[1:])
     return opened.saved(book, f"{len(visible)} of {table.height - 1} rows are shown")
 
@@ -413,8 +413,8 @@ def _add_sheet(workspace: Workspace, request: AddSheet) -> Effect:
         raise OperationError(
             "bad_value", f"names have 1 to 31 characters, none of \\ / ? * : [ ]; got {request.name[:60]!r}"
         )
-    if (taken := find_sheet(opened.book, request.name)) is not None:
-        raise OperationError("bad_value", f"there is a sheet {taken!r} already")
+    if (occupied := find_sheet(opened.book, request.name)) is not None:
+        raise OperationError("bad_value", f"there is a sheet {occupied!r} already")
     if len(opened.book.sheets) >= _MAX_SHEETS:
         raise OperationError("bad_value", f"a workbook has at most {_MAX_SHEETS} sheets")
     return opened.saved(opened.book.with_sheet(request.name, Sheet({})), f"added {request.name}")

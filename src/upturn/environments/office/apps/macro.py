@@ -67,14 +67,14 @@ def _as_number(text: str) -> str:
 
 def _remove_duplicates(book: Book, name: str, table: Area) -> Sheet:
     seen: set[tuple[tuple[int, float | str], ...]] = set()
-    kept = [table.first.row]
+    rows = [table.first.row]
     for row in table.rows[1:]:
         values = [value_of(book, name, Position(column, row).address) for column in table.columns]
         key = tuple(map(sort_key, values))
         if key not in seen:
             seen.add(key)
-            kept.append(row)
-    return reorder_rows(book.sheets[name], table, kept)
+            rows.append(row)
+    return reorder_rows(book.sheets[name], table, rows)
 
 
 def _remove_empty_rows(book: Book, name: str, table: Area) -> Sheet:
@@ -115,9 +115,9 @@ def _total_row(book: Book, name: str, table: Area) -> Sheet:
         values = [value_of(book, name, f"{letters}{row}") for row in table.rows[1:]]
         if any(isinstance(value, float) for value in values):
             texts[f"{letters}{below}"] = f"=SUM({letters}{table.first.row + 1}:{letters}{table.last.row})"
-    taken = [address for address in texts if address in sheet.cells]
-    if taken or not Position(1, below).is_on_sheet:
-        raise OperationError("bad_value", f"there is no room for a total below {table.text}: {', '.join(taken)}")
+    occupied = [address for address in texts if address in sheet.cells]
+    if occupied or not Position(1, below).is_on_sheet:
+        raise OperationError("bad_value", f"there is no room for a total below {table.text}: {', '.join(occupied)}")
     return sheet.with_cells(texts)
 
 
@@ -134,10 +134,6 @@ def _bold_header(book: Book, name: str, table: Area) -> Sheet:
     return with_formats(sheet, formats)
 
 
-def _freeze_header(book: Book, name: str, table: Area) -> Sheet:
-    return replace(book.sheets[name], frozen_rows=table.first.row)
-
-
 MACROS: Mapping[MacroName, Macro] = {
     "trim_text": Macro(
         _texts(lambda text: normalize_text(trim_spaces(text))), "takes needless blanks out of texts"
@@ -150,6 +146,9 @@ MACROS: Mapping[MacroName, Macro] = {
     "total_row": Macro(_total_row, "writes Total and the sums of columns of numbers below the table"),
     "values_only": Macro(_values_only, "replaces formulas by what they show"),
     "bold_header": Macro(_bold_header, "makes the first row bold"),
-    "freeze_header": Macro(_freeze_header, "keeps the first row in sight"),
+    "freeze_header": Macro(
+        lambda book, name, table: replace(book.sheets[name], frozen_rows=table.first.row),
+        "keeps the first row in sight",
+    ),
 }
 assert set(MACROS) == set(get_args(MacroName))

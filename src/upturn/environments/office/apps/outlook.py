@@ -238,8 +238,8 @@ def _draft(workspace: Workspace, request: Draft) -> Effect:
     mail = _compose(
         workspace, request.to, request.subject, request.body, cc=request.cc, attachments=request.attachments
     )
-    taken, id_ = workspace.new_id("m")
-    return Effect(taken.with_items(replace(mail, id=id_, folder="drafts")), id_)
+    after, id_ = workspace.new_id("m")
+    return Effect(after.with_items(replace(mail, id=id_, folder="drafts")), id_)
 
 
 def _compose(
@@ -327,13 +327,13 @@ def _send_impact(workspace: Workspace, mail: Mail) -> Impact:
 def _deliver(workspace: Workspace, mail: Mail) -> Effect:
     """Adds the mail to ``sent`` under a new id; the delivery time is random."""
     if mail.id in workspace.mails:  # a draft keeps its id
-        taken, id_ = workspace, mail.id
+        after, id_ = workspace, mail.id
     else:
-        taken, id_ = workspace.new_id("m")
+        after, id_ = workspace.new_id("m")
     seconds = round(2 + 58 * workspace.chance("delivery", id_))
     files = (workspace.files.get(attachment) for attachment in mail.attachments)
     done = replace(mail, id=id_, enclosed=tuple(None if file is None else file.content for file in files))
-    return Effect(taken.with_items(done), f"sent as {id_}; delivered in about {seconds} s")
+    return Effect(after.with_items(done), f"sent as {id_}; delivered in about {seconds} s")
 
 
 @APP.operation(Send, impact=lambda workspace, request: _send_impact(workspace, _outgoing_mail(workspace, request)))
@@ -343,8 +343,8 @@ def _send(workspace: Workspace, request: Send) -> Effect:
 
 def _reply_mail(workspace: Workspace, request: Reply) -> Mail:
     mail = mail_of(workspace, request.id)
-    everybody = tuple(person for person in (mail.sender, *mail.to) if person != workspace.owner)
-    to = everybody if request.to_all else (mail.sender,)
+    others = tuple(person for person in (mail.sender, *mail.to) if person != workspace.owner)
+    to = others if request.to_all else (mail.sender,)
     if mail.folder == "drafts" or not to:
         raise OperationError("bad_value", f"{mail.id} is from nobody else; outlook.send writes a new mail")
     answered = _compose(
@@ -433,6 +433,6 @@ def _create_rule(workspace: Workspace, request: CreateRule) -> Effect:
     if not request.sender and not request.subject:
         raise OperationError("missing_parameter", "a rule needs sender, subject or both")
     sender = principals(workspace, (request.sender,))[0] if request.sender else ""
-    taken, id_ = workspace.new_id("r")
+    after, id_ = workspace.new_id("r")
     rule = Rule(id_, sender, request.subject.lower(), _check_target(request.folder))
-    return Effect(taken.with_items(rule), id_)
+    return Effect(after.with_items(rule), id_)

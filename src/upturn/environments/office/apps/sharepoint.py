@@ -190,10 +190,10 @@ def _download(workspace: Workspace, request: Download) -> Effect:
 @APP.operation(Upload)
 def _upload(workspace: Workspace, request: Upload) -> Effect:
     _check_free(workspace, request.path)
-    taken, id_ = workspace.new_id("f")
+    after, id_ = workspace.new_id("f")
     content = content_of(request.path, request.text)
     file = File(id_, request.path, content, workspace.owner, by=workspace.owner, at=workspace.now)
-    return Effect(taken.with_items(file), id_)
+    return Effect(after.with_items(file), id_)
 
 
 def content_of(path: str, text: str) -> Content:
@@ -258,8 +258,8 @@ def _delete_impact(workspace: Workspace, request: Delete) -> Impact:
 @APP.operation(Delete, impact=_delete_impact)
 def _delete(workspace: Workspace, request: Delete) -> Effect:
     files = [file_of(workspace, id_) for id_ in dict.fromkeys(request.ids)]
-    gone = (replace(file, is_deleted=True) for file in files)
-    return Effect(workspace.with_items(*gone), f"deleted {len(files)}")
+    deleted = (replace(file, is_deleted=True) for file in files)
+    return Effect(workspace.with_items(*deleted), f"deleted {len(files)}")
 
 
 @APP.operation(Restore)
@@ -320,9 +320,9 @@ def _show_permissions(workspace: Workspace, request: ShowPermissions) -> Effect:
 
 @APP.operation(CreatePage)
 def _create_page(workspace: Workspace, request: CreatePage) -> Effect:
-    taken, id_ = workspace.new_id("p")
+    after, id_ = workspace.new_id("p")
     page = Page(id_, request.title, request.text, workspace.owner, workspace.now)
-    return Effect(taken.with_items(page), id_)
+    return Effect(after.with_items(page), id_)
 
 
 @APP.operation(ReadPage, is_reading=True)

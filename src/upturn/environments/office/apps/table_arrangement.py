@@ -87,12 +87,12 @@ def reorder_rows(sheet: Sheet, table: Area, order: Sequence[int]) -> Sheet:
             continue
         for column in table.columns:
             letters = column_letters(column)
-            here, there = f"{letters}{row}", f"{letters}{source}"
-            text = "" if source is None else shift_rows(sheet.cells.get(there, ""), rows=row - source)
-            if text != sheet.cells.get(here, ""):
-                texts[here] = text
+            target, origin = f"{letters}{row}", f"{letters}{source}"
+            text = "" if source is None else shift_rows(sheet.cells.get(origin, ""), rows=row - source)
+            if text != sheet.cells.get(target, ""):
+                texts[target] = text
             if sheet.formats:
-                formats[here] = None if source is None else sheet.formats.get(there)
+                formats[target] = None if source is None else sheet.formats.get(origin)
     return with_formats(sheet.with_cells(texts), formats)
 
 

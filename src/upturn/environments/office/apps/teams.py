@@ -98,8 +98,8 @@ def presence(workspace: Workspace, person: str) -> Presence:
     after = f"{now}~"  # sorts after this minute and before the next one
     if any(event.overlaps(now, after) and event.concerns(person) for event in workspace.events.values()):
         return "busy"
-    drawn = workspace.chance("presence", person, now[:13])
-    return next(state for limit, state in _SHARES if drawn < limit)
+    number = workspace.chance("presence", person, now[:13])
+    return next(state for limit, state in _SHARES if number < limit)
 
 
 def _people(workspace: Workspace, people: tuple[str, ...]) -> tuple[str, ...]:
@@ -161,9 +161,9 @@ def _send_message(workspace: Workspace, request: SendMessage) -> Effect:
     chat = _target_chat(workspace, request)
     others = [member for member in chat.members if member != workspace.owner]
     is_delivered = len(others) > 1 or presence(workspace, others[0]) != "offline"
-    taken, id_ = (workspace, chat.id) if chat.id in workspace.chats else workspace.new_id("c")
+    after, id_ = (workspace, chat.id) if chat.id in workspace.chats else workspace.new_id("c")
     post = Post(workspace.owner, request.text, workspace.now, is_delivered=is_delivered)
-    done = taken.with_items(replace(chat, id=id_, posts=(*chat.posts, post)))
+    done = after.with_items(replace(chat, id=id_, posts=(*chat.posts, post)))
     return Effect(done, f"sent in {id_}" + ("" if is_delivered else f"; {others[0]} is offline and gets it later"))
 
 

@@ -98,8 +98,8 @@ def _matching_part(block: Block, words: str) -> Block | None:
     if isinstance(block, Paragraph):
         return block if words in block.text.lower() else None
     has_words = [any(words in cell.lower() for cell in row) for row in block.rows]
-    kept = [row for index, row in enumerate(block.rows) if not index or has_words[index]]
-    return Grid(tuple(kept)) if any(has_words) else None
+    rows = [row for index, row in enumerate(block.rows) if not index or has_words[index]]
+    return Grid(tuple(rows)) if any(has_words) else None
 
 
 @APP.operation(ReadParagraphs, is_reading=True)

@@ -1,4 +1,4 @@
-"""The office's task families: a room for each app, one for tasks across apps, one for tasks with obstacles.
+"""The office's task families: a folder for each app, one for tasks across apps, one for tasks with obstacles.
 
 A module lists its ``FAMILIES``: how a case is drawn, with its oracle. Instruction phrasings are in the TOML file
 next to the module; ``generation/phrasing.py`` describes the format. Not here: the pieces that families draw from

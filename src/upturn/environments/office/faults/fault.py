@@ -130,10 +130,10 @@ class FaultPlan:
         if not self.rates:
             return None
         text = f"{self.seed}/fault/{call}"
-        drawn = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=7).digest()) / 2**56
+        number = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=7).digest()) / 2**56
         for kind in RANDOM_KINDS:
-            drawn -= self.rates.get(kind, 0.0)
-            if drawn < 0:
+            number -= self.rates.get(kind, 0.0)
+            if number < 0:
                 return kind
         return None
 

@@ -79,10 +79,10 @@ def event_bytes(event: Event, directory: Directory) -> bytes:
     return bytes(calendar.to_ical())
 
 
-def _person(who: str, directory: Directory, parameters: Mapping[str, str]) -> Any:
+def _person(person: str, directory: Directory, parameters: Mapping[str, str]) -> Any:
     from icalendar import vCalAddress
 
-    address = directory.address(who)
+    address = directory.address(person)
     entry = vCalAddress(f"mailto:{address.addr_spec}")
     named = {"CN": address.display_name} if address.display_name else {}
     for name, value in {**named, **parameters}.items():
@@ -124,9 +124,9 @@ def _invitation(entry: Any, directory: Directory, owner: str, *, is_cancelled: b
     listed = entry.get("ATTENDEE", [])
     answers: dict[str, Response] = {}
     for guest in listed if isinstance(listed, list) else [listed]:
-        who = _person_id(guest, directory, names)
-        if who != organizer:
-            answers[who] = _READ.get(str(guest.params.get("PARTSTAT", "")).upper(), "none")
+        person = _person_id(guest, directory, names)
+        if person != organizer:
+            answers[person] = _READ.get(str(guest.params.get("PARTSTAT", "")).upper(), "none")
     start, end = _span(entry, title, directory)
     event = Event(
         id=id_in(str(entry.get("UID", ""))),
@@ -134,7 +134,7 @@ def _invitation(entry: Any, directory: Directory, owner: str, *, is_cancelled: b
         start=start,
         end=end,
         organizer=organizer,
-        attendees=tuple(Attendee(who, response) for who, response in answers.items()),
+        attendees=tuple(Attendee(person, response) for person, response in answers.items()),
         place=str(entry.get("LOCATION", "")),
         body=str(entry.get("DESCRIPTION", "")),
         is_online=any(name in entry for name in _ONLINE),
@@ -148,10 +148,10 @@ def _person_id(value: Any, directory: Directory, names: dict[str, str]) -> str:
     address = address[7:] if address.lower().startswith("mailto:") else address
     if "@" not in address:
         raise FileFormatError(f"people have addresses such as mailto:ann@example.org, got {address[:60]!r}")
-    who = directory.id_of(address.removeprefix('"').replace('"@', "@"))
+    person = directory.id_of(address.removeprefix('"').replace('"@', "@"))
     if value.params.get("CN"):
-        names[who] = str(value.params["CN"])
-    return who
+        names[person] = str(value.params["CN"])
+    return person
 
 
 def _span(entry: Any, title: str, directory: Directory) -> tuple[str, str]:

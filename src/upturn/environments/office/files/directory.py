@@ -24,12 +24,12 @@ class Directory:
     """Domain of the company's addresses, in lower case."""
     zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
 
-    def address(self, who: str) -> Address:
+    def address(self, id_: str) -> Address:
         """The address of an id; raises FileFormatError for ids that cannot be written as one."""
-        local, _, domain = who.rpartition("@") if is_outside(who) else (who, "", self.domain)
+        local, _, domain = id_.rpartition("@") if is_outside(id_) else (id_, "", self.domain)
         if not is_address(f"{local}@{domain}"):
-            raise FileFormatError(f"{who!r} cannot be written as an address")
-        return Address(" ".join(self.names.get(who, "").split()), local, domain)
+            raise FileFormatError(f"{id_!r} cannot be written as an address")
+        return Address(" ".join(self.names.get(id_, "").split()), local, domain)
 
     def id_of(self, address: str) -> str:
         """The id of a person of the company; the address itself for people outside."""

@@ -200,10 +200,10 @@ def _people(message: EmailMessage, header: str, directory: Directory, names: dic
     for value in message.get_all(header, ()):
         for address in getattr(value, "addresses", ()):
             if address.username and address.domain:
-                who = directory.id_of(f"{address.username}@{address.domain}")
-                people.append(who)
+                person = directory.id_of(f"{address.username}@{address.domain}")
+                people.append(person)
                 if address.display_name:
-                    names[who] = address.display_name
+                    names[person] = address.display_name
     return tuple(people)
 
 

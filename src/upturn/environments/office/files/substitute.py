@@ -75,11 +75,11 @@ class _Count:
         self._texts += count
         return replaced
 
-    def put_address(self, who: str) -> str:
+    def put_address(self, person: str) -> str:
         """Ids of people of the company are checked elsewhere."""
-        if not is_outside(who):
-            return who
-        replaced, count = _ANY_CONTROL.subn(_IN_ADDRESS, who)
+        if not is_outside(person):
+            return person
+        replaced, count = _ANY_CONTROL.subn(_IN_ADDRESS, person)
         self._addresses += count
         return replaced
 

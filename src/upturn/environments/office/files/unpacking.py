@@ -240,14 +240,14 @@ def _with_ids(items: Sequence[ItemT], prefix: str) -> list[ItemT]:
     """The items with unique ids; existing ids are kept where they are unique."""
     ids = [item.id for item in items]
     number = max((int(match[1]) for id_ in ids if (match := re.fullmatch(r"[a-z]+([0-9]{1,9})", id_))), default=0)
-    taken: set[str] = set()
+    used: set[str] = set()
     unique_items = []
     for item in items:
         id_ = item.id
-        if not id_ or id_ in taken:
+        if not id_ or id_ in used:
             number += 1
             id_ = f"{prefix}{number}"
-        taken.add(id_)
+        used.add(id_)
         unique_items.append(item if id_ == item.id else replace(item, id=id_))
     return unique_items
 

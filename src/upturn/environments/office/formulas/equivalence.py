@@ -61,18 +61,18 @@ def _changed(book: Book, copy: int, texts: Mapping[_Column, list[str]]) -> Book:
         cells = dict(sheet.cells)
         for address, text in sheet.cells.items():
             value = None if is_formula(text) else parse_value(text)
-            drawn = crc32(f"{copy}/{name}/{address}".encode())
+            number = crc32(f"{copy}/{name}/{address}".encode())
             if isinstance(value, float):
-                cells[address] = format_number(_number(value, drawn))
+                cells[address] = format_number(_number(value, number))
             elif isinstance(value, str) and copy % 2 == 0:
                 options = texts.get((name, position_of(address).column), [text])
-                cells[address] = options[drawn % len(options)]
+                cells[address] = options[number % len(options)]
         sheets[name] = replace(sheet, cells=cells)
     return Book(sheets)
 
 
-def _number(value: float, drawn: int) -> float:
+def _number(value: float, number: int) -> float:
     """A number near the value half of the time, otherwise any."""
-    if drawn % 2:
-        return value + drawn // 2 % 7 - 3
-    return drawn // 2 % _SPREAD - _SPREAD / 4
+    if number % 2:
+        return value + number // 2 % 7 - 3
+    return number // 2 % _SPREAD - _SPREAD / 4

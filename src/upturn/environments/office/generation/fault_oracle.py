@@ -89,7 +89,10 @@ def oracle_under_faults(
             raise WorldError(f"the oracle takes more than {MOST_CALLS} calls under {plan!r}")
         if (wish := _wish(workspace, action)) is not None:
             wishes.append(wish)
-        outcome = _outcome(workspace, state, action)
+        try:
+            outcome = apply_with_faults(workspace, state, action)
+        except OperationError as exc:
+            raise WorldError(f"the oracle is refused: {action!r}: {exc}") from exc
         workspace, state = outcome.workspace, outcome.state
         for kind in outcome.faults:
             waiting = deque(_next_calls(kind, outcome, action, waiting))
@@ -117,13 +120,6 @@ def wish_for(operation: Operation[Any], parameters: Parameters) -> Wish:
         return Wish(exact.target, exact.operation, exact.parameters, is_whole=True)
     rest = {name: value for name, value in exact.parameters.items() if name != "ids"}
     return Wish(exact.target, exact.operation, rest, {"ids": tuple(map(str, ids))}, is_whole=True)
-
-
-def _outcome(workspace: Workspace, state: FaultState, action: Action) -> Outcome:
-    try:
-        return apply_with_faults(workspace, state, action)
-    except OperationError as exc:
-        raise WorldError(f"the oracle is refused: {action!r}: {exc}") from exc
 
 
 def _next_calls(kind: str, outcome: Outcome, action: Action, rest: Iterable[Action]) -> Iterable[Action]:

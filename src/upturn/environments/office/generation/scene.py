@@ -146,9 +146,9 @@ class Scene:
 
 def day_events(workspace: Workspace, people: Sequence[str], day: str) -> list[Event]:
     """The day's events in the calendars of these people and the owner."""
-    everybody = (workspace.owner, *people)
+    owners = (workspace.owner, *people)
     return [
         event
         for event in workspace.events.values()
-        if event.start[:10] <= day <= event.end[:10] and any(event.concerns(person) for person in everybody)
+        if event.start[:10] <= day <= event.end[:10] and any(event.concerns(person) for person in owners)
     ]

@@ -24,7 +24,7 @@ def facts_of(item: object) -> dict[str, JsonValue]:
 
 
 def changed_facts(before: object, after: object) -> Iterator[tuple[str, JsonValue]]:
-    """The facts in which two items of one kind differ, with the later values; None for facts that are gone.
+    """The facts in which two items of one kind differ, with the later values; None for removed facts.
 
     Shared values are skipped: a book with one changed cell takes as long as that cell's sheet.
     """

@@ -63,8 +63,8 @@ class Table(Mapping[str, ItemT]):
         """The table without this id; raises KeyError if there is none."""
         if id_ not in self:
             raise KeyError(id_)
-        kept = {key: item for key, item in self._changes.items() if key != id_}
-        return self._copy(kept, self._lost | {id_} if id_ in self._base else self._lost)
+        changes = {key: item for key, item in self._changes.items() if key != id_}
+        return self._copy(changes, self._lost | {id_} if id_ in self._base else self._lost)
 
     def changes_since(self, before: "Table[ItemT]") -> Iterator[Change[ItemT]]:
         """The differences from ``before``, in this table's order; removed ids come last, sorted.

@@ -109,17 +109,8 @@ _FIELDS = attrgetter(*_NAMES)
 _STATE = attrgetter(*(name for name in _NAMES if name != "elapsed"))
 _TABLES = cast(Callable[[Workspace], tuple[Table[Item], ...]], attrgetter(*TABLES))
 _INDICES = {name: index for index, name in enumerate(_NAMES)}
-_TABLE_OF: Mapping[type, str] = {
-    Mail: "mails",
-    Rule: "rules",
-    Event: "events",
-    File: "files",
-    Page: "pages",
-    Chat: "chats",
-    Channel: "channels",
-    Person: "people",
-    Group: "groups",
-}
+_KINDS = (Person, Group, Mail, Rule, Event, File, Page, Chat, Channel)
+_TABLE_OF: Mapping[type, str] = dict(zip(_KINDS, TABLES, strict=True))
 
 
 def fingerprint(action: Action) -> str:

@@ -63,12 +63,12 @@ def _reschedule(scene: Scene) -> Draft:
     minutes = minutes_between(event.start, event.end)
     new_day = next(candidate for candidate in scene.rng.sample(DAYS, 2) if candidate != day)
     start = earliest_common_start(scene, people, new_day, minutes=minutes)
-    everybody = ",".join((*people, scene.workspace.owner))
+    participants = ",".join((*people, scene.workspace.owner))
     return Draft.with_finish(
         {"title": event.title, "day": day, "new_day": new_day},
         call("calendar.list", day=day, title=event.title),
         call("calendar.read", id=event.id),
-        call("calendar.free_busy", people=everybody, day=new_day, minutes=minutes),
+        call("calendar.free_busy", people=participants, day=new_day, minutes=minutes),
         call("calendar.move", id=event.id, start=start),
     )
 

@@ -111,8 +111,8 @@ def _event_slots(people: list[str], title: str, *, minutes: int) -> dict[str, st
 
 
 def _free_busy(scene: Scene, people: list[str], day: str, *, minutes: int) -> Action:
-    everybody = ",".join((*people, scene.workspace.owner))
-    return call("calendar.free_busy", people=everybody, day=day, minutes=minutes)
+    participants = ",".join((*people, scene.workspace.owner))
+    return call("calendar.free_busy", people=participants, day=day, minutes=minutes)
 
 
 def _create(title: str, start: str, people: list[str], *, minutes: int) -> Action:

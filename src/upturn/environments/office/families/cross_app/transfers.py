@@ -154,13 +154,13 @@ def _rows_to_document(scene: Scene) -> Draft:
     column = scene.rng.randrange(1, 3)
     ordered = sorted((int(row[column]) for row in table.rows[1:]), reverse=True)
     limit = ordered[scene.rng.randint(1, 3)]
-    kept = [table.rows[0], *(row for row in table.rows[1:] if int(row[column]) > limit)]
+    rows = [table.rows[0], *(row for row in table.rows[1:] if int(row[column]) > limit)]
     return Draft.with_finish(
         {"book": table.name, "document": document.name, "column": table.rows[0][column], "limit": str(limit)},
         find_file(table.name),
         call("excel.read_range", id=table.file.id),
         find_file(document.name),
-        call("word.insert_table", id=document.file.id, rows="\n".join(" | ".join(row) for row in kept)),
+        call("word.insert_table", id=document.file.id, rows="\n".join(" | ".join(row) for row in rows)),
     )
 
 
