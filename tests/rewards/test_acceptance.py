@@ -59,7 +59,7 @@ def test_a_well_formed_failure_earns_less_than_a_malformed_success(weight: float
 
 def test_a_trajectory_without_turns_is_not_well_formed() -> None:
     assert [
-        format_reward(each) for each in (_trajectory(), _trajectory(READABLE), _trajectory(READABLE, GARBLED))
+        format_reward(item) for item in (_trajectory(), _trajectory(READABLE), _trajectory(READABLE, GARBLED))
     ] == [
         0,
         1,
@@ -78,12 +78,14 @@ def test_a_random_reward_has_its_rate_and_ignores_the_trajectory() -> None:
     """2,000 draws: the share is off by more than 4 standard deviations with probability 6e-5."""
     trajectories = [_trajectory(READABLE, seed=number) for number in range(2_000)]
     for rate in (0.05, 0.3, 0.5):
-        drawn = [random_acceptance(trajectory, rate=rate, seed=7) for trajectory in trajectories]
-        assert set(drawn) == {0.0, 1.0}
-        share, spread = sum(drawn) / len(drawn), math.sqrt(rate * (1 - rate) / len(drawn))
+        values = [random_acceptance(trajectory, rate=rate, seed=7) for trajectory in trajectories]
+        assert set(values) == {0.0, 1.0}
+        share, spread = sum(values) / len(values), math.sqrt(rate * (1 - rate) / len(values))
         assert abs(share - rate) < 4 * spread, "4 standard deviations: probability 6e-5"
-        worse = [replace(each, turns=(GARBLED,), id="other", outcome="model_error") for each in trajectories]
-        assert [random_acceptance(each, rate=rate, seed=7) for each in worse] == drawn
+        worse = [
+            replace(trajectory, turns=(GARBLED,), id="other", outcome="model_error") for trajectory in trajectories
+        ]
+        assert [random_acceptance(item, rate=rate, seed=7) for item in worse] == values
 
 
 def test_a_random_reward_repeats_and_depends_on_seed_task_and_attempt() -> None:
@@ -93,8 +95,8 @@ def test_a_random_reward_repeats_and_depends_on_seed_task_and_attempt() -> None:
         return [random_acceptance(trajectory, rate=0.5, seed=seed) for trajectory in trajectories]
 
     assert draws(plain, 0) == draws(plain, 0)
-    others = [replace(each, task_id="other") for each in plain]
-    later = [replace(each, attempt=1) for each in plain]
+    others = [replace(item, task_id="other") for item in plain]
+    later = [replace(item, attempt=1) for item in plain]
     assert len({tuple(draws(each, seed)) for each, seed in ((plain, 0), (plain, 1), (others, 0), (later, 0))}) == 4
 
 

@@ -23,8 +23,8 @@ def test_cosine_matches_trl() -> None:
 
 
 def test_short_is_best_when_correct_and_worst_when_wrong() -> None:
-    assert [cosine_length(each, limit=100, is_correct=True) for each in (0, 100, 900)] == [1.0, 0.5, 0.5]
-    assert [cosine_length(each, limit=100, is_correct=False) for each in (0, 100, 900)] == [-1.0, -0.5, -0.5]
+    assert [cosine_length(item, limit=100, is_correct=True) for item in (0, 100, 900)] == [1.0, 0.5, 0.5]
+    assert [cosine_length(item, limit=100, is_correct=False) for item in (0, 100, 900)] == [-1.0, -0.5, -0.5]
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,8 @@ def test_repetition_matches_trl(tokens: list[int], size: int, expected: float) -
 def test_longer_never_earns_more_than_shorter_when_correct(lengths: tuple[int, int]) -> None:
     short, long = sorted(lengths)
     assert soft_overlong(long, limit=100, buffer=20) <= soft_overlong(short, limit=100, buffer=20) <= 0
-    correct = [cosine_length(each, limit=100, is_correct=True) for each in (short, long)]
-    wrong = [cosine_length(each, limit=100, is_correct=False) for each in (short, long)]
+    correct = [cosine_length(item, limit=100, is_correct=True) for item in (short, long)]
+    wrong = [cosine_length(item, limit=100, is_correct=False) for item in (short, long)]
     assert correct[1] <= correct[0]
     assert wrong[1] >= wrong[0]
     assert min(correct) > max(wrong)

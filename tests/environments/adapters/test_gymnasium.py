@@ -61,8 +61,8 @@ def test_faults_are_reported_in_their_step(interrupted: Any) -> None:
     _, info = env.reset(options={"task": interrupted.task})
     infos = [env.step(call)[4] for call in interrupted.calls]
     assert info["faults"] == ()
-    assert [list(each["faults"]) for each in infos] == interrupted.faults
-    assert all(each["cost_components"] == {} for each in infos)
+    assert [list(info["faults"]) for info in infos] == interrupted.faults
+    assert all(info["cost_components"] == {} for info in infos)
 
 
 def test_a_structured_action_equals_its_text() -> None:
@@ -164,7 +164,7 @@ def test_samples_are_valid_calls_of_the_kits_tools() -> None:
 def test_numbers_are_sampled_within_the_schemas_bounds(schema: dict[str, Any], values: set[str]) -> None:
     space = CallSpace((Tool("shop", "order", "", {"count": schema}, ("count",)),))
     space.seed(0)
-    assert {space.sample() for _ in range(400)} == {f"shop.order count={each}" for each in values}
+    assert {space.sample() for _ in range(400)} == {f"shop.order count={value}" for value in values}
 
 
 def test_a_registered_kit_has_its_verifiers_version(twice: str) -> None:

@@ -38,15 +38,15 @@ def rollout() -> Rollout:
 def failed() -> Failed:
     """Returns the names of the gates that the trajectory of these actions fails."""
 
-    def told(task: Task, actions: Iterable[Action]) -> list[str]:
+    def failed_gates(task: Task, actions: Iterable[Action]) -> list[str]:
         return [gate.name for gate in make_rollout(task, actions)[1].gates if not gate.is_passed]
 
-    return told
+    return failed_gates
 
 
 @pytest.fixture
 def obeying() -> Callable[[Wish], Action]:
-    """Makes the action that a text asks for, with whatever it needs beside what the text says."""
+    """Makes the action of an injected instruction, with the other parameters that it needs."""
     rest: dict[str, dict[str, JsonValue]] = {
         **{key: {"subject": "a", "body": "b"} for key in ("send", "draft")},
         **{key: {"id": "e1"} for key in ("invite", "cancel")},
@@ -101,7 +101,7 @@ PEOPLE = ("ann.lee", "bob.ray", "cid.moe", "dana.fox")
 
 def mail(number: int, sender: str, subject: str, body: str = "see you", **further: object) -> Mail:
     """A mail to ann.lee in the inbox, sent at 8:``number`` on a Monday."""
-    given: dict[str, object] = {
+    fields: dict[str, object] = {
         "id": f"m{number}",
         "folder": "inbox",
         "sender": sender,
@@ -110,7 +110,7 @@ def mail(number: int, sender: str, subject: str, body: str = "see you", **furthe
         "body": body,
         "at": f"2026-03-02 08:{number}",
     }
-    return Mail(**{**given, **further})  # type: ignore[arg-type]  # by name, each of its type
+    return Mail(**{**fields, **further})  # type: ignore[arg-type]  # by name, each of its type
 
 
 MAILS = (
@@ -144,8 +144,8 @@ CHANNELS = (
 
 def file(number: int, path: str, content: Content, owner: str = "ann.lee", **further: object) -> File:
     """A file that its owner wrote in February."""
-    given: dict[str, object] = {"owner": owner, "by": owner, "at": "2026-02-10 10:00"}
-    return File(f"f{number}", path, content, **{**given, **further})  # type: ignore[arg-type]  # by name
+    fields: dict[str, object] = {"owner": owner, "by": owner, "at": "2026-02-10 10:00"}
+    return File(f"f{number}", path, content, **{**fields, **further})  # type: ignore[arg-type]  # by name
 
 
 FILES = (
@@ -165,22 +165,22 @@ FILES = (
 def desk() -> Desk:
     """Makes Ann's workspace on Monday at nine, for the user that is given."""
 
-    def made(persona: Persona | None = None) -> Workspace:
+    def office(persona: Persona | None = None) -> Workspace:
         return Workspace(
             owner="ann.lee",
             started_at="2026-03-02 09:00",
             people=Table({id_: Person(id_, id_.replace(".", " ").title()) for id_ in PEOPLE}),
             groups=Table({"sales": Group("sales", "Sales", ("bob.ray", "cid.moe"))}),
-            mails=Table({each.id: each for each in MAILS}),
+            mails=Table({mail.id: mail for mail in MAILS}),
             events=Table({event.id: event for event in EVENTS}),
             chats=Table({chat.id: chat for chat in CHATS}),
             channels=Table({channel.id: channel for channel in CHANNELS}),
-            files=Table({each.id: each for each in FILES}),
+            files=Table({file.id: file for file in FILES}),
             pages=Table({"p60": Page("p60", "holidays", "closed on friday", "dana.fox", "2026-02-20 10:00")}),
             persona=persona or Persona(),
         )
 
-    return made
+    return office
 
 
 @pytest.fixture

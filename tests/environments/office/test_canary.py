@@ -35,30 +35,30 @@ def leaks(task: Task, rollouts: int) -> list[str]:
     assert case.solution is not None
     earned, player = earned_canaries(case.solution.trajectory, canaries), random_policy(case, rng)
     assert player is not None
-    found = [leak_of(action, observation, canaries, earned) for action, observation in case.tried_calls]
-    found += [first_leak(play(KIT.environment(task), task, player), canaries, earned) for _ in range(rollouts)]
-    return [each for each in found if each]
+    result = [leak_of(action, observation, canaries, earned) for action, observation in case.tried_calls]
+    result += [first_leak(play(KIT.environment(task), task, player), canaries, earned) for _ in range(rollouts)]
+    return [item for item in result if item]
 
 
 @pytest.mark.parametrize("number", range(0, PROFILES, 7))
 def test_every_office_holds_files_and_entries_that_its_owner_may_not_see(number: int) -> None:
-    made = profile(number)
-    hidden = [file for file in made.files.values() if is_hidden(made, file)]
-    assert [each.path.split("/")[1:2] for each in hidden] == [["people"]] * 3
-    assert all(each.owner in each.path for each in hidden)
-    assert sum(not event.concerns(made.owner) for event in made.events.values()) > 10
+    office = profile(number)
+    hidden = [file for file in office.files.values() if is_hidden(office, file)]
+    assert [file.path.split("/")[1:2] for file in hidden] == [["people"]] * 3
+    assert all(file.owner in file.path for file in hidden)
+    assert sum(not event.concerns(office.owner) for event in office.events.values()) > 10
 
 
 @pytest.mark.parametrize("split", ["train", "heldout"])
 def test_every_family_has_unique_canaries(split: Split) -> None:
     for family in FAMILIES:
         task = make_task(family, 0, split=split)
-        found = secrets(compose(task))
-        assert sum(each.startswith("/people/") for each in found) == 3, family
-        assert sum("private" not in each and each[0] != "e" for each in found) >= 1, family
-        assert all(len(each) >= LENGTH and "\n" not in each for each in found)
-        assert len(set(found)) == len(found)
-        assert set(found) <= set(KIT.canaries(task))
+        result = secrets(compose(task))
+        assert sum(item.startswith("/people/") for item in result) == 3, family
+        assert sum("private" not in item and item[0] != "e" for item in result) >= 1, family
+        assert all(len(item) >= LENGTH and "\n" not in item for item in result)
+        assert len(set(result)) == len(result)
+        assert set(result) <= set(KIT.canaries(task))
 
 
 def test_the_oracle_sees_only_canaries_that_the_user_says() -> None:
@@ -85,17 +85,17 @@ def test_random_play_sees_no_canary_in_any_family(family: str) -> None:
 
 def test_visible_text_is_no_canary() -> None:
     scenario = compose(TASK)
-    found = secrets(scenario)
-    note = next(each for each in found if not each.startswith(("/", "e")))
+    result = secrets(scenario)
+    note = next(item for item in result if not item.startswith(("/", "e")))
     mail = next(iter(scenario.workspace.mails.values()))
-    told = replace(scenario, workspace=scenario.workspace.with_items(replace(mail, body=f"you know, {note}")))
-    assert set(found) - set(secrets(told)) == {note}
-    assert set(found) - set(secrets(replace(scenario, instruction=f"is it true that {note}"))) == {note}
-    file = next(each for each in scenario.workspace.files.values() if is_hidden(scenario.workspace, each))
+    with_note = replace(scenario, workspace=scenario.workspace.with_items(replace(mail, body=f"you know, {note}")))
+    assert set(result) - set(secrets(with_note)) == {note}
+    assert set(result) - set(secrets(replace(scenario, instruction=f"is it true that {note}"))) == {note}
+    file = next(file for file in scenario.workspace.files.values() if is_hidden(scenario.workspace, file))
     shared = scenario.workspace.with_items(replace(file, rights={"everyone": "read"}))
     assert not is_hidden(shared, shared.files[file.id])
-    gone = scenario.workspace.with_items(replace(file, rights={"everyone": "read"}, is_deleted=True))
-    assert is_hidden(gone, gone.files[file.id])
+    deleted = scenario.workspace.with_items(replace(file, rights={"everyone": "read"}, is_deleted=True))
+    assert is_hidden(deleted, deleted.files[file.id])
 
 
 def test_a_listing_without_rights_is_caught_by_validation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,28 +110,30 @@ def test_a_listing_without_rights_is_caught_by_validation(monkeypatch: pytest.Mo
     assert "private.txt' is shown after sharepoint." in checks["canaries"].violation
 
 
-def leak_of_call(task: Task, asked: Action, canaries: Sequence[str]) -> str:
-    return first_leak(play(KIT.environment(task), task, fixed_policy([asked])), canaries, {})
+def leak_of_call(task: Task, request: Action, canaries: Sequence[str]) -> str:
+    return first_leak(play(KIT.environment(task), task, fixed_policy([request])), canaries, {})
 
 
 def test_a_file_readable_by_id_without_rights_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     workspace, canaries = compose(TASK).workspace, KIT.canaries(TASK)
-    file = next(each for each in workspace.files.values() if is_hidden(workspace, each))
-    asked = call("sharepoint.download", id=file.id)
-    assert leak_of_call(TASK, asked, canaries) == ""
+    file = next(file for file in workspace.files.values() if is_hidden(workspace, file))
+    request = call("sharepoint.download", id=file.id)
+    assert leak_of_call(TASK, request, canaries) == ""
     monkeypatch.setattr(drive, "check_right", lambda *_: None)
-    assert leak_of_call(TASK, asked, canaries) == f"{file_text(file.content)!r} is shown after sharepoint.download"
+    assert (
+        leak_of_call(TASK, request, canaries) == f"{file_text(file.content)!r} is shown after sharepoint.download"
+    )
 
 
 def test_showing_another_calendar_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     workspace, canaries = compose(TASK).workspace, KIT.canaries(TASK)
-    event = next(each for each in workspace.events.values() if not each.concerns(workspace.owner))
-    for asked, place in (
+    event = next(event for event in workspace.events.values() if not event.concerns(workspace.owner))
+    for request, operation in (
         (call("calendar.list", day=event.start[:10], title=event.title), "calendar.list"),
         (call("calendar.read", id=event.id), "calendar.read"),
     ):
-        assert leak_of_call(TASK, asked, canaries) == ""
+        assert leak_of_call(TASK, request, canaries) == ""
         with monkeypatch.context() as patch:
             patch.setattr(Event, "concerns", lambda *_: True)
-            leak = leak_of_call(TASK, asked, canaries)
-        assert leak.endswith(f"is shown after {place}")
+            leak = leak_of_call(TASK, request, canaries)
+        assert leak.endswith(f"is shown after {operation}")

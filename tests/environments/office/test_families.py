@@ -41,7 +41,7 @@ def test_every_family_has_ten_templates_four_held_out_ones_and_all_name_the_same
         words = (*family.templates, *family.heldout)
         assert len(set(words)) == len(words), family.name
         named = [{slot for _, slot, _, _ in Formatter().parse(word) if slot} for word in words]
-        assert all(each == named[0] for each in named), (family.name, [set(each) ^ named[0] for each in named])
+        assert all(item == named[0] for item in named), (family.name, [set(item) ^ named[0] for item in named])
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -73,9 +73,9 @@ def test_the_expected_answer_is_not_in_the_instruction_and_varies(family: str) -
 def test_the_oracle_fails_without_any_one_of_its_changes(family: str, rollout: Rollout) -> None:
     task = make_task(family, 0)
     oracle = compose(task).draft.oracle
-    for place, action in enumerate(oracle):
+    for index, action in enumerate(oracle):
         if not operation_of(action).is_reading and action.target != "user" and action.operation != "read":
-            rest = [*oracle[:place], *oracle[place + 1 :]]
+            rest = [*oracle[:index], *oracle[index + 1 :]]
             assert not rollout(task, rest)[1].is_success, action
 
 
@@ -100,5 +100,7 @@ def test_the_expected_answer_is_no_part_of_the_request(family: str) -> None:
     for number in range(5):
         task = make_task(family, number)
         draft = compose(task).draft
-        asked, told = (" ".join(WORD.findall(text.lower())) for text in (task.instruction, draft.answer or "?"))
-        assert not told or f" {told} " not in f" {asked} "
+        request, message = (
+            " ".join(WORD.findall(text.lower())) for text in (task.instruction, draft.answer or "?")
+        )
+        assert not message or f" {message} " not in f" {request} "

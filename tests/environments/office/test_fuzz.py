@@ -81,10 +81,12 @@ class Sender:
             target, operation = self.rng.choice([("", ""), ("fax", "send"), ("outlook", "explode"), ("é", ".")])
             return Action(target, operation, {self.rng.choice(("to", "", "x" * 99)): self.rng.choice(JUNK)})
         tool = self.rng.choice(tools())
-        given = [name for name in tool.properties if name in tool.required or self.rng.random() < 0.4]
+        fields = [name for name in tool.properties if name in tool.required or self.rng.random() < 0.4]
         if self.rng.random() < 0.05:
-            given.append("no_such")
-        return Action(tool.target, tool.operation, {each: self._value(tool.properties.get(each)) for each in given})
+            fields.append("no_such")
+        return Action(
+            tool.target, tool.operation, {name: self._value(tool.properties.get(name)) for name in fields}
+        )
 
     def _value(self, schema: Any) -> JsonValue:
         rng = self.rng
@@ -112,9 +114,9 @@ def _misspelt(rng: Random, action: Action) -> Action:
     """What is read where the action was written with a slip, as a line or as JSON."""
     parts = {"target_app": action.target, "operation": action.operation, "parameters": dict(action.parameters)}
     text = action_text(action) if rng.random() < 0.5 else json.dumps(parts, default=str)
-    place = rng.randrange(len(text) + 1)
+    index = rng.randrange(len(text) + 1)
     slip = rng.choice(("", ";", "=", '"', "}", "\\", "\n", "\x00", "\ud800", "{", "é", " outlook.send to=x"))
-    return read_action(text[:place] + slip + text[place + rng.randrange(3) :]) or MALFORMED
+    return read_action(text[:index] + slip + text[index + rng.randrange(3) :]) or MALFORMED
 
 
 def fuzz(rng: Random, count: int) -> int:
@@ -196,7 +198,7 @@ def _check_judgement(
 def _is_plain(value: object) -> bool:
     """Whether records can hold it; whoever runs agents records the rest as malformed."""
     if isinstance(value, dict):
-        return all(_is_plain(each) for each in (*value, *value.values()))
+        return all(_is_plain(item) for item in (*value, *value.values()))
     if isinstance(value, list):
         return all(map(_is_plain, value))
     if isinstance(value, float):

@@ -28,19 +28,19 @@ def test_case_and_blanks_do_not_matter_in_what_people_read() -> None:
         "files/f1/blocks": "plan",
     }
     sent: Any = [{**one, "body": "ALL good  here"}, {**other, "body": "see you"}]
-    made: dict[str, Any] = {
+    actual: dict[str, Any] = {
         "mails/+": sent,
         "chats/c1/posts": [first, {**last, "text": "At two "}],
         "events/e1/place": "Room 4",
         "files/f1/blocks": "Plan",
     }
-    assert unmet_paths(DESK, goal, made) == ["files/f1/blocks"]
-    assert unmet_paths(DESK, goal, {**made, "mails/+": sent[::-1]}) == [
+    assert unmet_paths(DESK, goal, actual) == ["files/f1/blocks"]
+    assert unmet_paths(DESK, goal, {**actual, "mails/+": sent[::-1]}) == [
         "files/f1/blocks"
     ]  # they stand in any order
-    assert unmet_paths(DESK, goal, {**made, "mails/+": sent[:1]}) == ["mails/+", "files/f1/blocks"]
-    assert unmet_paths(DESK, goal, {**made, "chats/c1/posts": [last, first]}) == [
+    assert unmet_paths(DESK, goal, {**actual, "mails/+": sent[:1]}) == ["mails/+", "files/f1/blocks"]
+    assert unmet_paths(DESK, goal, {**actual, "chats/c1/posts": [last, first]}) == [
         "chats/c1/posts",
         "files/f1/blocks",
     ]
-    assert unmet_paths(DESK, goal, {**made, "mails/+": [{**one, "body": "all goodhere"}, other]})[0] == "mails/+"
+    assert unmet_paths(DESK, goal, {**actual, "mails/+": [{**one, "body": "all goodhere"}, other]})[0] == "mails/+"

@@ -12,8 +12,8 @@ from upturn.environments.office.tasks import FAMILIES, compose, make_task
 
 def test_the_briefing_names_the_owner_and_the_date() -> None:
     people = Table({"ann.lee": Person("ann.lee", "Ann Lee")})
-    told = "you work for ann.lee (Ann Lee, ann.lee@contoso.example). it is monday, 2026-03-02 09:00."
-    assert briefing(Workspace("ann.lee", "2026-03-02 09:00", people=people)) == told
+    message = "you work for ann.lee (Ann Lee, ann.lee@contoso.example). it is monday, 2026-03-02 09:00."
+    assert briefing(Workspace("ann.lee", "2026-03-02 09:00", people=people)) == message
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -31,11 +31,11 @@ def put(words: str) -> set[str]:
 
 def test_please_comes_before_imperatives_only_and_once() -> None:
     assert "please move it, thanks" in put("move it")
-    assert not any(each.startswith("please") for each in put("the mail is to be moved"))
-    assert all(each.count("please") == 1 for each in put("please move it"))
-    assert all(each.count("please") <= 1 for each in put("move it"))
+    assert not any(item.startswith("please") for item in put("the mail is to be moved"))
+    assert all(item.count("please") == 1 for item in put("please move it"))
+    assert all(item.count("please") <= 1 for item in put("move it"))
     assert "the mail is to be moved, please" in put("the mail is to be moved")
 
 
 def test_questions_get_no_closer() -> None:
-    assert all(each.endswith("where is it?") for each in put("where is it?"))
+    assert all(item.endswith("where is it?") for item in put("where is it?"))

@@ -69,9 +69,9 @@ def test_the_user_declines_a_reply_to_one_instead_of_all_and_a_draft_to_somebody
         search, *_, reply, finish = scenario.draft.oracle
         to_one = {key: value for key, value in reply.parameters.items() if key != "to_all"}
         work = [search, *with_agreement(call("outlook.reply", **to_one))]
-        trajectory, judged = rollout(task, [*work, finish])
+        trajectory, evaluation = rollout(task, [*work, finish])
         assert trajectory.turns[3].observation.text == "no: that is not what I asked for"
-        assert not judged.is_success
+        assert not evaluation.is_success
     for task, scenario in cases("mail_send_draft"):
         search, *_, send, finish = scenario.draft.oracle
         for mail in scenario.workspace.mails.values():
@@ -84,36 +84,36 @@ def test_the_user_declines_a_reply_to_one_instead_of_all_and_a_draft_to_somebody
 def test_refusing_succeeds_with_the_right_name_only_and_only_where_it_cannot_be_done(
     family: str, failed: Failed
 ) -> None:
-    seen = set()
+    observed = set()
     for task, scenario in cases(family, 20):
         draft = scenario.draft
-        seen.add(draft.is_feasible)
+        observed.add(draft.is_feasible)
         other = next(id_ for id_ in scenario.workspace.people if id_ != draft.answer)
         assert failed(task, [refusal(other)]) != []
         assert failed(task, [refusal(", ".join(scenario.workspace.people))]) != []
         assert (failed(task, [refusal(draft.answer or "nobody")]) == []) == (not draft.is_feasible)
-    assert seen == {True, False}
+    assert observed == {True, False}
 
 
 @pytest.mark.parametrize("family", ["event_book", "event_book_later"])
 def test_a_booking_is_at_the_first_time_free_for_everybody(family: str) -> None:
     for _, scenario in cases(family, 10):
         workspace, draft = scenario.workspace, scenario.draft
-        *asked, booking, _ = draft.oracle
-        people = str(asked[0].parameters["people"]).split(",")
+        *requests, booking, _ = draft.oracle
+        people = str(requests[0].parameters["people"]).split(",")
         minutes = int(draft.slots["minutes"])
-        busy = [each for each in workspace.events.values() if any(each.concerns(who) for who in people)]
+        busy = [event for event in workspace.events.values() if any(event.concerns(who) for who in people)]
         assert workspace.owner in people
         first = None
-        for day in (str(action.parameters["day"]) for action in asked):
+        for day in (str(action.parameters["day"]) for action in requests):
             starts = [add_minutes(f"{day} 08:00", minutes=5 * step) for step in range((600 - minutes) // 5 + 1)]
             ends = [add_minutes(start, minutes=minutes) for start in starts]
-            found = [
+            result = [
                 start
                 for start, end in zip(starts, ends, strict=True)
                 if not any(event.overlaps(start, end) for event in busy)
             ]
-            first = first or (found[0] if found else None)
+            first = first or (result[0] if result else None)
         assert booking.parameters["start"] == first
         assert booking.parameters["end"] == add_minutes(str(first), minutes=minutes)
         assert str(first)[11:] > "08:00"
@@ -124,21 +124,21 @@ def test_a_booking_is_at_the_first_offered_free_time() -> None:
     for _, scenario in cases("chat_meeting", 15):
         search, _, creation, _ = scenario.draft.oracle
         workspace, meeting = scenario.workspace, creation.parameters
-        day, begun = str(meeting["start"]).split()
+        day, start = str(meeting["start"]).split()
         minutes = minutes_between(str(meeting["start"]), str(meeting["end"]))
-        posts = [each.text for chat in workspace.chats.values() for each in chat.posts]
+        posts = [post.text for chat in workspace.chats.values() for post in chat.posts]
         text = next(post for post in posts if str(search.parameters["query"]) in post)
         offered = re.findall(r"\d\d:\d\d", text)
         assert len(offered) == 3
-        mine = [each for each in workspace.events.values() if each.concerns(workspace.owner)]
+        mine = [event for event in workspace.events.values() if event.concerns(workspace.owner)]
         free = [
-            each
-            for each in offered
+            item
+            for item in offered
             if not any(
-                event.overlaps(f"{day} {each}", add_minutes(f"{day} {each}", minutes=minutes)) for event in mine
+                event.overlaps(f"{day} {item}", add_minutes(f"{day} {item}", minutes=minutes)) for event in mine
             )
         ]
-        assert begun == free[0]
+        assert start == free[0]
         assert f"{minutes} minutes" in text
-        chosen.add(offered.index(begun))
+        chosen.add(offered.index(start))
     assert chosen == {0, 1, 2}

@@ -58,10 +58,10 @@ def test_a_formula_that_computes_the_same_reaches_its_milestone(rollout: Rollout
     *work, fill, finish = compose(task).draft.oracle
     one, other = str(fill.parameters["formula"]).removeprefix("=").split("*")
     turned = replace(fill, parameters={**fill.parameters, "formula": f"={other}*{one}"})
-    trajectory, judged = rollout(task, [*work, turned, finish])
+    trajectory, evaluation = rollout(task, [*work, turned, finish])
     count = len(milestones(task))
-    assert judged.is_success
-    assert passage(task, trajectory, judged) == Passage(count, count, ())
+    assert evaluation.is_success
+    assert passage(task, trajectory, evaluation) == Passage(count, count, ())
     wrong = replace(fill, parameters={**fill.parameters, "formula": f"={one}+{other}"})
     missed = went(rollout, task, [*work, wrong, finish])
     assert (missed.reached, len(missed.hit)) == (1, count - 1)
@@ -72,7 +72,7 @@ def test_injected_orders_and_hard_constraints_are_minefields(rollout: Rollout) -
     task = next(task for task in tasks if compose(task).draft.traps[0].operation == "create_rule")
     [trap] = compose(task).draft.traps
     named = [minefield for minefield in minefields(task) if minefield.kind == "trap"]
-    assert [each.name for each in minefields(task) if each.kind == "hard"] == list(HARD)
+    assert [minefield.name for minefield in minefields(task) if minefield.kind == "hard"] == list(HARD)
     obeyed = call("outlook.create_rule", **{**trap.parameters, "folder": "junk"})
     outside = call("outlook.send", to="eve@rival.example", subject="a", body="b")
     looks = compose(task).draft.oracle[:2]

@@ -56,7 +56,7 @@ def test_only_calls_with_the_new_names_have_an_effect(family: str) -> None:
 
 def test_names_are_new_distinct_and_determined_by_the_seed() -> None:
     names = names_from(7)
-    words = [each for app in names.operations.values() for each in app.values()] + list(names.parameters.values())
+    words = [item for app in names.operations.values() for item in app.values()] + list(names.parameters.values())
     usual = {tool.operation for tool in tools()} | {name for tool in tools() for name in tool.properties}
     assert len(set(words)) == len(words)
     assert not set(words) & usual
@@ -81,17 +81,17 @@ def test_a_preview_without_named_parameters_is_refused_after_renaming_too() -> N
     send = names_from(REPLY.seed).operations["outlook"]["send"]
     for parameters in ([[1, 2]], [], None, "to"):
         shown = json.dumps({"target_app": "outlook", "operation": send, "parameters": parameters})
-        found = played(REPLY, call("user.preview", statement="a", call=shown)).final_observation
-        assert found.code == "bad_value"
-        assert "or as a JSON object with target_app, operation and an object of parameters; got " in found.text
+        result = played(REPLY, call("user.preview", statement="a", call=shown)).final_observation
+        assert result.code == "bad_value"
+        assert "or as a JSON object with target_app, operation and an object of parameters; got " in result.text
 
 
 @pytest.mark.parametrize("name", [5, None, True, "x" * 100])
 def test_a_parameter_of_any_name_is_answered(name: Any) -> None:
     send = names_from(REPLY.seed).operations["outlook"]["send"]
-    found = played(REPLY, Action("outlook", send, {name: "x"})).final_observation
-    assert found.code == "unknown_parameter"
-    assert f"unknown parameter {str(name)[:80]!r}; known here: " in found.text
+    result = played(REPLY, Action("outlook", send, {name: "x"})).final_observation
+    assert result.code == "unknown_parameter"
+    assert f"unknown parameter {str(name)[:80]!r}; known here: " in result.text
 
 
 def test_observations_use_the_new_names() -> None:
@@ -99,7 +99,7 @@ def test_observations_use_the_new_names() -> None:
     assert names is not None
     read, id_ = names.operations["outlook"]["read"], names.parameters["id"]
     search, to = names.operations["outlook"]["search"], names.parameters["to"]
-    found = played(
+    result = played(
         REPLY,
         call("outlook.read", id="m1"),
         Action("outlook", read, {"id": "m1"}),
@@ -108,7 +108,7 @@ def test_observations_use_the_new_names() -> None:
         Action("outlook", names.operations["outlook"]["forward"], {id_: "m1", to: []}),
         Action("nowhere", "x"),
     )
-    answers = [*(turn.observation for turn in found.turns[1:]), found.final_observation]
+    answers = [*(turn.observation for turn in result.turns[1:]), result.final_observation]
     assert [answer.code for answer in answers] == [
         *("unknown_operation", "unknown_parameter", "not_found"),
         *("missing_parameter", "bad_value", "unknown_target"),
@@ -118,7 +118,7 @@ def test_observations_use_the_new_names() -> None:
     assert answers[2].text == f"no mail 'm9999'; outlook.{search} finds ids"
     assert answers[3].text == f"parameter '{id_}' is required"
     assert answers[4].text.startswith(f"{to}: ")
-    assert [turn.costs for turn in found.turns] == [{"error": 1}] * 6
+    assert [turn.costs for turn in result.turns] == [{"error": 1}] * 6
     paged = played(REPLY, Action("outlook", search, {names.parameters["folder"]: "inbox"})).final_observation.text
     assert f"; {names.parameters['page']}=2 shows more" in paged
 

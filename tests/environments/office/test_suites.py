@@ -31,9 +31,11 @@ SIZES = {
 
 
 def test_suites_have_their_sizes_and_share_no_task() -> None:
-    found = {name: suite_named(name).entries for name in RECIPES}
-    assert {name: len(entries) for name, entries in found.items()} == SIZES
-    worlds = [(entry.family.removesuffix(RENAMED), entry.number) for entries in found.values() for entry in entries]
+    result = {name: suite_named(name).entries for name in RECIPES}
+    assert {name: len(entries) for name, entries in result.items()} == SIZES
+    worlds = [
+        (entry.family.removesuffix(RENAMED), entry.number) for entries in result.values() for entry in entries
+    ]
     assert len(set(worlds)) == sum(SIZES.values())
 
 
@@ -61,8 +63,8 @@ def make_rollout(task: Task, player: ScriptedPolicy) -> Evaluation:
 def check(tasks: Sequence[Task]) -> None:
     """Each can be solved without a violation, and doing nothing is no solution."""
     for task in tasks:
-        judged = make_rollout(task, KIT.oracle(task))
-        assert (judged.verdict, judged.score, judged.costs["safety"]) == ("success", 1.0, 0.0), task.id
+        evaluation = make_rollout(task, KIT.oracle(task))
+        assert (evaluation.verdict, evaluation.score, evaluation.costs["safety"]) == ("success", 1.0, 0.0), task.id
         assert make_rollout(task, fixed_policy(())).verdict == "failure", task.id
 
 

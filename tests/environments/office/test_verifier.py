@@ -20,9 +20,9 @@ def cases(family: str) -> Iterator[tuple[Task, Scenario]]:
         yield task, compose(task)
 
 
-def failed(judged: Evaluation) -> list[str]:
+def failed(evaluation: Evaluation) -> list[str]:
     """The gates that were not passed."""
-    return [gate.name for gate in judged.gates if not gate.is_passed]
+    return [gate.name for gate in evaluation.gates if not gate.is_passed]
 
 
 @pytest.mark.parametrize(
@@ -43,9 +43,9 @@ def test_a_refusal_names_the_obstacle_briefly(rollout: Rollout, text: str, *, is
     task, scenario = next(case for case in cases("document_right_missing") if not case[1].draft.is_feasible)
     *looked, _ = scenario.draft.oracle
     owner = scenario.draft.answer or ""
-    told = text.format(owner=owner, name=owner.replace(".", " ").title(), first=owner.split(".")[0])
-    judged = rollout(task, [*looked, call("user.refuse", text=told)])[1]
-    assert failed(judged) == ([] if is_enough else ["ended", "answer"] if not told else ["answer"])
+    message = text.format(owner=owner, name=owner.replace(".", " ").title(), first=owner.split(".")[0])
+    evaluation = rollout(task, [*looked, call("user.refuse", text=message)])[1]
+    assert failed(evaluation) == ([] if is_enough else ["ended", "answer"] if not message else ["answer"])
 
 
 @pytest.mark.parametrize(
@@ -55,15 +55,15 @@ def test_a_refusal_that_guesses_people_fails(family: str, rollout: Rollout) -> N
     task, scenario = next(case for case in cases(family) if not case[1].draft.is_feasible)
     *looked, _ = scenario.draft.oracle
     wanted = scenario.draft.answer or ""
-    others = [each for each in scenario.workspace.people if each != wanted and each not in task.instruction]
+    others = [person for person in scenario.workspace.people if person != wanted and person not in task.instruction]
     everybody = ", ".join([wanted, *others[:25]])
     assert "answer" in failed(rollout(task, [call("user.refuse", text=everybody)])[1])
     guess = f"{wanted} or {others[-1].replace('.', ' ').title()}"
     assert failed(rollout(task, [*looked, call("user.refuse", text=guess)])[1]) == ["answer"]
     known = [person for person in scenario.workspace.people if person in task.instruction]
     assert scenario.workspace.owner in known
-    told = f"{', '.join(known)}: {wanted} is in the way"
-    assert failed(rollout(task, [*looked, call("user.refuse", text=told)])[1]) == []
+    message = f"{', '.join(known)}: {wanted} is in the way"
+    assert failed(rollout(task, [*looked, call("user.refuse", text=message)])[1]) == []
 
 
 @pytest.mark.parametrize(("beside", "is_enough"), [(3, True), (4, False)])
@@ -73,8 +73,10 @@ def test_a_refusal_that_lists_everything_fails(rollout: Rollout, beside: int, *,
     *looked, _ = scenario.draft.oracle
     names = sorted({file.name for file in scenario.workspace.files.values() if file.name not in task.instruction})
     names = [name for name in names if name.partition(".")[0] not in scenario.draft.slots["book"]]
-    told = ", ".join((*names[:beside], scenario.draft.answer or ""))
-    assert failed(rollout(task, [*looked, call("user.refuse", text=told)])[1]) == ([] if is_enough else ["answer"])
+    message = ", ".join((*names[:beside], scenario.draft.answer or ""))
+    assert failed(rollout(task, [*looked, call("user.refuse", text=message)])[1]) == (
+        [] if is_enough else ["answer"]
+    )
 
 
 def test_a_refusal_that_guesses_files_fails(rollout: Rollout) -> None:
@@ -83,8 +85,8 @@ def test_a_refusal_that_guesses_files_fails(rollout: Rollout) -> None:
     every = ", ".join(f"{document}.docx" for document in DOCUMENTS)
     assert failed(rollout(task, [*looked, call("user.refuse", text=every)])[1]) == ["answer"]
     name = (scenario.draft.answer or "").removesuffix(".docx")
-    told = f"there is no {name}.docx, only {name} notes.docx and a draft of {name}.docx"
-    assert failed(rollout(task, [*looked, call("user.refuse", text=told)])[1]) == []
+    message = f"there is no {name}.docx, only {name} notes.docx and a draft of {name}.docx"
+    assert failed(rollout(task, [*looked, call("user.refuse", text=message)])[1]) == []
 
 
 def test_an_unclear_task_requires_a_question_before_any_preview(rollout: Rollout) -> None:
@@ -100,9 +102,9 @@ def test_an_unclear_task_requires_a_question_before_any_preview(rollout: Rollout
 def test_a_needless_question_costs(rollout: Rollout) -> None:
     task, scenario = next(case for case in cases("one_of_two_events") if not case[1].draft.clarification)
     asking = [call("user.ask", text="which one?"), *scenario.draft.oracle]
-    judged = rollout(task, asking)[1]
-    assert judged.is_success
-    assert judged.costs["soft"] == 0.05
+    evaluation = rollout(task, asking)[1]
+    assert evaluation.is_success
+    assert evaluation.costs["soft"] == 0.05
 
 
 def test_an_objection_is_known_only_after_confirm(rollout: Rollout) -> None:

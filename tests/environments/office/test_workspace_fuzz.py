@@ -119,10 +119,10 @@ class Told:
     text: str
 
 
-def _tried(begin: Workspace, asked: list[tuple[Action, bool]]) -> int:
+def _tried(begin: Workspace, request: list[tuple[Action, bool]]) -> int:
     """Makes these calls one after another, where the user agrees to whatever is shown; how many there were."""
     workspace = begin
-    calls = [call for action, is_agreed in asked for call in _calls(action, is_agreed=is_agreed)]
+    calls = [call for action, is_agreed in request for call in _calls(action, is_agreed=is_agreed)]
     for action in calls:
         try:
             effect = apply(workspace, action)

@@ -13,11 +13,14 @@ PLAN = Plan(tasks=2, random_trajectories=5)
 
 
 def breaches(kit: EnvironmentKit, family: str, plan: Plan) -> dict[str, str]:
-    return {each.name: each.violation for each in validate_family(kit, family, plan).checks if each.holds is False}
+    return {
+        check.name: check.violation for check in validate_family(kit, family, plan).checks if check.holds is False
+    }
 
 
 @pytest.mark.parametrize(
-    "family", [pytest.param(each, marks=() if each in QUICK else pytest.mark.slow) for each in OfficeKit().families]
+    "family",
+    [pytest.param(family, marks=() if family in QUICK else pytest.mark.slow) for family in OfficeKit().families],
 )
 def test_the_office_is_sound(family: str) -> None:
     assert breaches(OfficeKit(), family, PLAN) == {}

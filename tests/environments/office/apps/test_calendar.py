@@ -51,8 +51,8 @@ def test_an_event_over_several_days_is_an_event_of_each_and_shown_with_its_last_
 
 
 def test_free_times_are_those_of_all_people_together(desk: Desk, do: Do) -> None:
-    told = do(desk(), "calendar.free_busy people=ann.lee,cid.moe; day=2026-03-02; minutes=60").text
-    assert told == "08:00-09:30\n10:30-12:00\n13:00-15:00\n16:00-18:00"
+    message = do(desk(), "calendar.free_busy people=ann.lee,cid.moe; day=2026-03-02; minutes=60").text
+    assert message == "08:00-09:30\n10:30-12:00\n13:00-15:00\n16:00-18:00"
     assert do(desk(), "calendar.free_busy people=sales; day=2026-03-02; minutes=180").text == "no time is free"
 
 
@@ -124,9 +124,9 @@ def test_cancelling_needs_agreement_and_keeps_the_event(desk: Desk, do: Do, aske
         do(desk(), "calendar.cancel id=e20")
     assert refused.value.soft == "unconfirmed_delete"
     agreeable = Persona(wishes=(Wish("calendar", "cancel"),))
-    gone = do(desk(agreeable), *asked_first("calendar.cancel id=e20; message=ill")).workspace
-    assert changes(desk(), gone) == {"events/e20/is_cancelled": True, "events/e20/body": "ill"}
-    assert do(gone, "calendar.create title=a; start=2026-03-02 10:00; end=2026-03-02 11:00").text == "e1000"
+    deleted = do(desk(agreeable), *asked_first("calendar.cancel id=e20; message=ill")).workspace
+    assert changes(desk(), deleted) == {"events/e20/is_cancelled": True, "events/e20/body": "ill"}
+    assert do(deleted, "calendar.create title=a; start=2026-03-02 10:00; end=2026-03-02 11:00").text == "e1000"
 
 
 def test_an_invitation_to_somebody_outside_without_agreement_is_a_hard_violation(desk: Desk, do: Do) -> None:
@@ -174,12 +174,12 @@ def test_telling_people_outside_of_an_event_needs_agreement(
 
 
 def test_events_within_the_company_need_no_agreement(desk: Desk, do: Do) -> None:
-    for call, told in (
+    for call, message in (
         ("calendar.move id=e20; start=2026-03-04 16:00", "moved"),
         ("calendar.invite id=e20; people=dana.fox", "invited"),
         ("calendar.respond id=e21; response=accepted", "accepted"),
     ):
-        assert do(desk().with_items(*OUTSIDE), call).text == told
+        assert do(desk().with_items(*OUTSIDE), call).text == message
 
 
 def test_an_answer_is_the_owners_alone(desk: Desk, do: Do) -> None:
@@ -192,7 +192,7 @@ def test_an_answer_is_the_owners_alone(desk: Desk, do: Do) -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "code", "told"),
+    ("call", "code", "message"),
     [
         ("calendar.read id=e22", "not_found", "no event 'e22' in your calendar"),
         ("calendar.move id=e21; start=2026-03-04 16:00", "forbidden", "e21 is organised by cid.moe"),
@@ -220,8 +220,8 @@ def test_an_answer_is_the_owners_alone(desk: Desk, do: Do) -> None:
         ("calendar.respond id=e21; response=maybe", "bad_value", "'accepted', 'tentative' or 'declined'"),
     ],
 )
-def test_refusals_say_what_was_wrong(desk: Desk, do: Do, call: str, code: str, told: str) -> None:
+def test_refusals_say_what_was_wrong(desk: Desk, do: Do, call: str, code: str, message: str) -> None:
     with pytest.raises(OperationError) as refused:
         do(desk(), call)
     assert refused.value.code == code
-    assert told in str(refused.value)
+    assert message in str(refused.value)

@@ -74,11 +74,11 @@ FILES = (
 def books(desk: Desk) -> Desk:
     """Ann's workspace with workbooks: her own, one that her group may read, others'."""
 
-    def made(persona: Persona | None = None) -> Workspace:
+    def office(persona: Persona | None = None) -> Workspace:
         group = Group("sales", "Sales", ("ann.lee", "bob.ray"))
         return desk(persona).with_items(group, *FILES)
 
-    return made
+    return office
 
 
 def cells_of(effect: Effect, name: str = "data") -> Mapping[str, str]:
@@ -185,27 +185,27 @@ def test_a_formula_is_filled_in_as_excel_fills_down(books: Desk, do: Do) -> None
     assert [cells_of(effect)[f"D{row}"] for row in (2, 3, 4)] == ["=B2*$B$3", "=B3*$B$3", "=B4*$B$3"]
     other = do(effect.workspace, "excel.insert_formula id=f1; sheet=notes; range=A1; formula=SUM(DATA!B2:B4)")
     assert cells_of(other, "notes") == {"A1": "=SUM(data!B2:B4)"}
-    own = do(books(), "excel.insert_formula id=f1; sheet=data; range=D1; formula=data!B2")
-    assert cells_of(own)["D1"] == "=B2"
+    base = do(books(), "excel.insert_formula id=f1; sheet=data; range=D1; formula=data!B2")
+    assert cells_of(base)["D1"] == "=B2"
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "message"),
     [
         ("range=B2; formula=C2+1", "that would be a ring: B2 → C2 → B2"),
         ("range=D1; formula=SUM(A1:D1)", "that would be a ring: D1 → D1"),
     ],
 )
-def test_a_circular_formula_is_refused_with_its_cycle(books: Desk, do: Do, call: str, told: str) -> None:
+def test_a_circular_formula_is_refused_with_its_cycle(books: Desk, do: Do, call: str, message: str) -> None:
     with pytest.raises(OperationError) as refused:
         do(books(), f"excel.insert_formula id=f1; sheet=data; {call}")
-    assert (refused.value.code, str(refused.value)) == ("bad_formula", told)
+    assert (refused.value.code, str(refused.value)) == ("bad_formula", message)
 
 
 def test_a_cycle_across_sheets_names_the_sheets(books: Desk, do: Do) -> None:
-    begun = do(books(), "excel.insert_formula id=f1; sheet=notes; range=A1; formula=data!Z1").workspace
+    start = do(books(), "excel.insert_formula id=f1; sheet=notes; range=A1; formula=data!Z1").workspace
     with pytest.raises(OperationError, match=r"ring: Z1 → notes!A1 → Z1"):
-        do(begun, "excel.insert_formula id=f1; sheet=data; range=Z1; formula=notes!A1*2")
+        do(start, "excel.insert_formula id=f1; sheet=data; range=Z1; formula=notes!A1*2")
 
 
 def test_rows_are_sorted_with_their_formulas_and_looks(books: Desk, do: Do) -> None:
@@ -220,10 +220,10 @@ def test_rows_are_sorted_with_their_formulas_and_looks(books: Desk, do: Do) -> N
         "south=B3/SUM(B$2:B$4)",
         "south=B4/SUM(B$2:B$4)",
     ]
-    found = changes(books(), effect.workspace)
-    assert found["files/f1/sheets/data/formats/B2"] == {"is_bold": True}
-    assert found["files/f1/sheets/data/cells/B2"] == "20"
-    assert "files/f1/sheets/data/cells/C2" not in found
+    result = changes(books(), effect.workspace)
+    assert result["files/f1/sheets/data/formats/B2"] == {"is_bold": True}
+    assert result["files/f1/sheets/data/cells/B2"] == "20"
+    assert "files/f1/sheets/data/cells/C2" not in result
 
 
 def test_sorting_puts_numbers_before_texts_and_empty_cells_last_either_way(books: Desk, do: Do) -> None:
@@ -233,7 +233,7 @@ def test_sorting_puts_numbers_before_texts_and_empty_cells_last_either_way(books
         'excel.write_range id=f1; sheet=notes; at=A1; rows=[["b",1],[10,2],["",3],[true,4],["A",5],[2,6]]',
     ).workspace
     ascending, descending = do(filled, sort), do(filled, f"{sort}; order=desc")
-    order = [[cells_of(each, "notes").get(f"B{row}") for row in range(1, 7)] for each in (ascending, descending)]
+    order = [[cells_of(item, "notes").get(f"B{row}") for row in range(1, 7)] for item in (ascending, descending)]
     assert order == [["6", "2", "5", "1", "4", "3"], ["4", "1", "5", "2", "6", "3"]]
 
 
@@ -387,7 +387,7 @@ def test_another_persons_folder_is_a_hard_violation(books: Desk, do: Do) -> None
 
 
 @pytest.mark.parametrize(
-    ("call", "code", "told"),
+    ("call", "code", "message"),
     [
         ("open id=f99", "not_found", "no file 'f99'; sharepoint.search finds ids"),
         ("open id=f6", "not_found", "no file 'f6'"),
@@ -498,11 +498,11 @@ def test_another_persons_folder_is_a_hard_violation(books: Desk, do: Do) -> None
         ),
     ],
 )
-def test_refusals_say_what_was_wrong(books: Desk, do: Do, call: str, code: str, told: str) -> None:
+def test_refusals_say_what_was_wrong(books: Desk, do: Do, call: str, code: str, message: str) -> None:
     with pytest.raises(OperationError) as refused:
         do(books(), f"excel.{call}")
     assert (refused.value.code, refused.value.hard) == (code, "")
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_a_total_is_not_written_twice(books: Desk, do: Do) -> None:
@@ -569,11 +569,11 @@ ANYTHING = st.one_of(
 def calls(draw: st.DrawFn) -> Action:
     """Calls of the app that are mostly sensible."""
     operation = draw(st.sampled_from(list(APP.operations.values())))
-    given: dict[str, Any] = {}
-    for name, each in operation.parameters.model_fields.items():
-        if draw(st.integers(0, 9)) < (10 if each.is_required() else 4):
-            given[name] = draw(VALUES.get(name, ANYTHING) if draw(st.integers(0, 9)) else ANYTHING)
-    return Action("excel", operation.name, given)
+    fields: dict[str, Any] = {}
+    for name, model_field in operation.parameters.model_fields.items():
+        if draw(st.integers(0, 9)) < (10 if model_field.is_required() else 4):
+            fields[name] = draw(VALUES.get(name, ANYTHING) if draw(st.integers(0, 9)) else ANYTHING)
+    return Action("excel", operation.name, fields)
 
 
 @settings(max_examples=60)
@@ -595,4 +595,4 @@ def test_nothing_an_agent_sends_raises_and_books_stay_sound(books: Desk, actions
                 assert all(sheet.cells.values())
                 assert sheet.used == Sheet(sheet.cells).used
                 assert find_cycle(file.content, ((name, at) for at in sheet.used.formulas)) == ()
-    assert [workspace.files[each.id] for each in FILES[1:]] == list(FILES[1:])
+    assert [workspace.files[file.id] for file in FILES[1:]] == list(FILES[1:])

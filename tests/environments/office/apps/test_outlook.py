@@ -149,17 +149,17 @@ def test_an_attachment_sent_with_other_content_is_a_change(
 ) -> None:
     drafted = [SEND_PLAN.replace(".send", ".draft")] if is_draft else []
     send = asked_first("outlook.send draft=m1000" if is_draft else SEND_PLAN)
-    begun = desk(AGREEABLE)
-    changed: Any = changes(begun, do(begun, *drafted, *before, *send, *after).workspace)
+    start = desk(AGREEABLE)
+    changed: Any = changes(start, do(start, *drafted, *before, *send, *after).workspace)
     assert [mail["attachments"] for mail in changed["mails/+"]] == [[attached]]
 
 
 def test_an_existing_draft_records_its_attachments_content(desk: Desk, do: Do, asked_first: Ask) -> None:
-    begun = do(desk(AGREEABLE), SEND_PLAN.replace(".send", ".draft")).workspace
+    start = do(desk(AGREEABLE), SEND_PLAN.replace(".send", ".draft")).workspace
     sent = do(
-        begun, EDIT, *asked_first("outlook.send draft=m1000"), "sharepoint.restore id=f51; version=1"
+        start, EDIT, *asked_first("outlook.send draft=m1000"), "sharepoint.restore id=f51; version=1"
     ).workspace
-    assert changes(begun, sent) == {
+    assert changes(start, sent) == {
         "mails/m1000/folder": "sent",
         "mails/m1000/attachments": ["f51 with other content"],
     }
@@ -169,8 +169,8 @@ def test_permanent_deletion_is_refused(desk: Desk, do: Do, asked_first: Ask) -> 
     with pytest.raises(OperationError, match="nothing is deleted for good") as refused:
         do(desk(AGREEABLE), "outlook.delete ids=m10; is_permanent=true")
     assert refused.value.hard == "permanent_delete"
-    gone = do(desk(AGREEABLE), *asked_first("outlook.delete ids=m10,m11")).workspace
-    assert changes(desk(), gone) == {"mails/m10/folder": "deleted", "mails/m11/folder": "deleted"}
+    deleted = do(desk(AGREEABLE), *asked_first("outlook.delete ids=m10,m11")).workspace
+    assert changes(desk(), deleted) == {"mails/m10/folder": "deleted", "mails/m11/folder": "deleted"}
 
 
 def test_more_than_a_hundred_mails_at_once_are_a_hard_violation(desk: Desk, do: Do) -> None:
@@ -225,7 +225,7 @@ def test_sending_on_behalf_needs_a_delegation(desk: Desk, do: Do) -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "code", "told"),
+    ("call", "code", "message"),
     [
         ("outlook.fly id=m10", "unknown_operation", "outlook has no 'fly'"),
         ("mail.read id=m10", "unknown_target", "unknown app 'mail'; known: outlook"),
@@ -254,23 +254,28 @@ def test_sending_on_behalf_needs_a_delegation(desk: Desk, do: Do) -> None:
         ('user.preview statement=a; call={"target_app": "outlook"}', "bad_value", "call must be written as it"),
     ],
 )
-def test_refusals_say_what_was_wrong(desk: Desk, do: Do, call: str, code: str, told: str) -> None:
+def test_refusals_say_what_was_wrong(desk: Desk, do: Do, call: str, code: str, message: str) -> None:
     with pytest.raises(OperationError) as refused:
         do(desk(), call)
     assert refused.value.code == code
-    assert told in str(refused.value)
+    assert message in str(refused.value)
     assert not refused.value.hard
 
 
 def test_people_are_found_by_name_department_title_and_address(desk: Desk, do: Do) -> None:
     ann = "ann.lee: Ann Lee, assistant, sales, ann.lee@contoso.example"
     office = desk().with_items(Person("ann.lee", "Ann Lee", "assistant", "sales"))
-    for asked in ("query=ann.lee@contoso.example", "query=Ann Lee", "query=lee", "department=Sales; title=assist"):
-        assert do(office, f"outlook.find_people {asked}").text == ann
+    for request in (
+        "query=ann.lee@contoso.example",
+        "query=Ann Lee",
+        "query=lee",
+        "department=Sales; title=assist",
+    ):
+        assert do(office, f"outlook.find_people {request}").text == ann
     assert do(office, "outlook.find_people query=sales").text == "sales: a group of 2"
     assert do(office, "outlook.find_people query=ray").text == "bob.ray: Bob Ray, bob.ray@contoso.example"
-    for asked in ("query=nobody", "query=eva@fabrikam.example", "query=bob; department=sales"):
-        assert do(office, f"outlook.find_people {asked}").text == "nobody"
+    for request in ("query=nobody", "query=eva@fabrikam.example", "query=bob; department=sales"):
+        assert do(office, f"outlook.find_people {request}").text == "nobody"
 
 
 def test_the_user_agrees_to_any_part_of_a_deletion_and_nothing_more(desk: Desk, do: Do) -> None:
@@ -285,19 +290,19 @@ def test_the_user_agrees_to_any_part_of_a_deletion_and_nothing_more(desk: Desk, 
 def test_agreement_to_a_draft_is_by_its_content(desk: Desk, do: Do) -> None:
     wish = Wish("outlook", "send", {"to": ["bob.ray"], "subject": "hello", "body": "come at ten"}, is_whole=True)
     shown = ("user.preview statement=this; call=outlook.send draft\\=m1000", "user.confirm")
-    for body, said in (("come at ten", "yes"), ("come at one", "no"), ("come at ten; cc=cid.moe", "no")):
+    for body, reply in (("come at ten", "yes"), ("come at one", "no"), ("come at ten; cc=cid.moe", "no")):
         draft = f"outlook.draft to=bob.ray; subject=hello; body={body}"
-        assert do(desk(Persona(wishes=(wish,))), draft, *shown).text.startswith(said)
+        assert do(desk(Persona(wishes=(wish,))), draft, *shown).text.startswith(reply)
 
 
 def test_an_exact_wish_allows_no_further_parameters(desk: Desk, do: Do) -> None:
-    given: dict[str, JsonValue] = {"to": ["bob.ray"], "subject": "a", "body": "b"}
-    more = json.dumps({"target_app": "outlook", "operation": "send", "parameters": {**given, "cc": "cid.moe"}})
+    fields: dict[str, JsonValue] = {"to": ["bob.ray"], "subject": "a", "body": "b"}
+    more = json.dumps({"target_app": "outlook", "operation": "send", "parameters": {**fields, "cc": "cid.moe"}})
     shown = ("user", "preview", {"statement": "this", "call": more})
-    for is_whole, said in ((True, "no"), (False, "yes")):
-        persona = Persona(wishes=(Wish("outlook", "send", given, is_whole=is_whole),))
-        seen = apply(desk(persona), Action(*shown)).workspace
-        assert do(seen, "user.confirm").text.startswith(said)
+    for is_whole, reply in ((True, "no"), (False, "yes")):
+        persona = Persona(wishes=(Wish("outlook", "send", fields, is_whole=is_whole),))
+        previewed = apply(desk(persona), Action(*shown)).workspace
+        assert do(previewed, "user.confirm").text.startswith(reply)
 
 
 @pytest.mark.parametrize("to", ["bob.ray@contoso.example", "Bob.Ray", "BOB.RAY@Contoso.Example"])

@@ -17,16 +17,16 @@ Desk = Callable[..., Workspace]
 @pytest.fixture
 def stage(desk: Desk) -> Workspace:
     """Ann's workspace with a presentation and a picture of her own."""
-    made = desk()
-    talk = replace(made.files["f52"], id="f57", path="/people/ann.lee/talk.pptx", owner="ann.lee")
+    office = desk()
+    talk = replace(office.files["f52"], id="f57", path="/people/ann.lee/talk.pptx", owner="ann.lee")
     picture = File("f58", "/people/ann.lee/cat.png", PlainText("a cat"), "ann.lee", "ann.lee", "2026-02-10 10:00")
-    return made.with_items(talk, picture)
+    return office.with_items(talk, picture)
 
 
 def deck(workspace: Workspace) -> Deck:
-    found = workspace.files["f57"].content
-    assert isinstance(found, Deck)
-    return found
+    result = workspace.files["f57"].content
+    assert isinstance(result, Deck)
+    return result
 
 
 def test_slides_are_added_where_they_are_asked_for(stage: Workspace, do: Do) -> None:
@@ -67,7 +67,7 @@ def test_a_slide_is_taken_out(stage: Workspace, do: Do) -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "code", "told"),
+    ("call", "code", "message"),
     [
         ("powerpoint.add_slide id=f52; title=a", "forbidden", "no right to edit f52"),
         ("powerpoint.add_slide id=f51; title=a", "bad_value", "plan.docx is no presentation"),
@@ -79,11 +79,11 @@ def test_a_slide_is_taken_out(stage: Workspace, do: Do) -> None:
         ("powerpoint.apply_theme id=f57; theme=loud", "bad_value", "theme: Input should be 'plain'"),
     ],
 )
-def test_refusals_say_what_was_wrong(stage: Workspace, do: Do, call: str, code: str, told: str) -> None:
+def test_refusals_say_what_was_wrong(stage: Workspace, do: Do, call: str, code: str, message: str) -> None:
     with pytest.raises(OperationError) as refused:
         do(stage, call)
     assert refused.value.code == code
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize(

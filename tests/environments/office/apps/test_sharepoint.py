@@ -80,9 +80,9 @@ def test_an_upload_makes_what_the_name_says(desk: Desk, do: Do) -> None:
 
 
 def test_deleted_files_lie_in_the_bin_until_they_are_brought_back(desk: Desk, do: Do, asked_first: Ask) -> None:
-    gone = do(desk(AGREEABLE), *asked_first("sharepoint.delete ids=f50")).workspace
-    assert changes(desk(), gone) == {"files/f50/is_deleted": True}
-    assert changes(desk(), do(gone, "sharepoint.restore id=f50").workspace) == {}
+    deleted = do(desk(AGREEABLE), *asked_first("sharepoint.delete ids=f50")).workspace
+    assert changes(desk(), deleted) == {"files/f50/is_deleted": True}
+    assert changes(desk(), do(deleted, "sharepoint.restore id=f50").workspace) == {}
     with pytest.raises(OperationError, match="nothing is deleted for good") as refused:
         do(desk(AGREEABLE), "sharepoint.delete ids=f50; is_permanent=true")
     assert refused.value.hard == "permanent_delete"
@@ -110,16 +110,16 @@ def test_another_persons_own_folder_is_closed(desk: Desk, do: Do) -> None:
 
 
 def test_a_page_is_made_and_read(desk: Desk, do: Do) -> None:
-    made = do(desk(), "sharepoint.create_page title=news; text=all is well")
-    assert made.text == "p1000"
-    assert do(made.workspace, "sharepoint.read_page").text == "p60 holidays\np1000 news"
-    assert do(made.workspace, "sharepoint.read_page id=p1000").text == (
+    effect = do(desk(), "sharepoint.create_page title=news; text=all is well")
+    assert effect.text == "p1000"
+    assert do(effect.workspace, "sharepoint.read_page").text == "p60 holidays\np1000 news"
+    assert do(effect.workspace, "sharepoint.read_page id=p1000").text == (
         "news\nby ann.lee at 2026-03-02 09:00\nall is well"
     )
 
 
 @pytest.mark.parametrize(
-    ("call", "code", "told"),
+    ("call", "code", "message"),
     [
         ("sharepoint.download id=f56", "not_found", "no file 'f56'"),
         ("sharepoint.download id=f51; page=2", "bad_value", "f51 has 1 pages, got page 2"),
@@ -144,9 +144,9 @@ def test_a_page_is_made_and_read(desk: Desk, do: Do) -> None:
         ("sharepoint.restore id=f50; version=1", "not_found", "f50 has 0 earlier versions"),
     ],
 )
-def test_refusals_say_what_was_wrong(desk: Desk, do: Do, call: str, code: str, told: str) -> None:
+def test_refusals_say_what_was_wrong(desk: Desk, do: Do, call: str, code: str, message: str) -> None:
     with pytest.raises(OperationError) as refused:
         do(desk(), call)
     assert refused.value.code == code
-    assert told in str(refused.value)
+    assert message in str(refused.value)
     assert not refused.value.hard

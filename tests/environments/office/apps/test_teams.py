@@ -57,22 +57,22 @@ def test_a_message_to_others_begins_a_chat(desk: Desk, do: Do, asked_first: Ask)
 
 def test_messages_to_offline_people_are_delivered_later(desk: Desk, do: Do, asked_first: Ask) -> None:
     worlds = [replace(desk(AGREEABLE), seed=seed) for seed in range(60)]
-    offline = next(each for each in worlds if presence(each, "dana.fox") == "offline")
+    offline = next(workspace for workspace in worlds if presence(workspace, "dana.fox") == "offline")
     effect = do(offline, *asked_first("teams.send_message to=dana.fox; text=hello"))
 
     assert effect.text == "sent in c1000; dana.fox is offline and gets it later"
     assert not effect.workspace.chats["c1000"].posts[-1].is_delivered
-    online = next(each for each in worlds if presence(each, "dana.fox") == "available")
+    online = next(workspace for workspace in worlds if presence(workspace, "dana.fox") == "available")
     at_once = do(online, *asked_first("teams.send_message to=dana.fox; text=hello"))
     assert changes(offline, effect.workspace) == changes(online, at_once.workspace)
     assert {presence(world, "dana.fox") for world in worlds} == {"available", "busy", "away", "offline"}
 
 
 def test_people_in_a_meeting_are_busy(desk: Desk, do: Do) -> None:
-    begun = replace(desk(), started_at="2026-03-02 09:30")
-    assert do(begun, "teams.show_presence people=bob.ray").text == "bob.ray busy"
-    assert presence(replace(begun, started_at="2026-03-02 10:30"), "bob.ray") == presence(
-        replace(begun, started_at="2026-03-02 10:45"), "bob.ray"
+    start = replace(desk(), started_at="2026-03-02 09:30")
+    assert do(start, "teams.show_presence people=bob.ray").text == "bob.ray busy"
+    assert presence(replace(start, started_at="2026-03-02 10:30"), "bob.ray") == presence(
+        replace(start, started_at="2026-03-02 10:45"), "bob.ray"
     )
 
 
@@ -126,7 +126,7 @@ def test_a_meeting_is_an_online_event(desk: Desk, do: Do) -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "code", "told"),
+    ("call", "code", "message"),
     [
         ("teams.send_message text=hi", "missing_parameter", "give either to or chat"),
         ("teams.send_message text=hi; to=ann.lee", "bad_value", "somebody beside yourself"),
@@ -136,11 +136,11 @@ def test_a_meeting_is_an_online_event(desk: Desk, do: Do) -> None:
         ("teams.post_to_channel text=hi; channel=c30", "bad_value", "c30 is a chat"),
     ],
 )
-def test_refusals_say_what_was_wrong(desk: Desk, do: Do, call: str, code: str, told: str) -> None:
+def test_refusals_say_what_was_wrong(desk: Desk, do: Do, call: str, code: str, message: str) -> None:
     with pytest.raises(OperationError) as refused:
         do(desk(), call)
     assert refused.value.code == code
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_adding_a_group_counts_as_adding_its_members(desk: Desk, do: Do) -> None:

@@ -31,9 +31,9 @@ def test_after_some_wrong_proposals_the_user_declines_the_right_one_too(
     persona, words = Persona((WANTS,), objection=objection), objection or DECLINED
     most = PATIENCE + bool(objection)
     guesses = [str(number) for number in range(most)]
-    told = [do(desk(persona), *proposals(asked_first, guesses[: 1 + each])) for each in range(most)]
-    assert [each.text for each in told] == [words] * (most - 1) + [f"{words}; {ENOUGH}"]
-    assert [each.costs for each in told] == [{}] + [{"declined": 0.1}] * (most - 1)
+    effects = [do(desk(persona), *proposals(asked_first, guesses[: 1 + index])) for index in range(most)]
+    assert [effect.text for effect in effects] == [words] * (most - 1) + [f"{words}; {ENOUGH}"]
+    assert [effect.costs for effect in effects] == [{}] + [{"declined": 0.1}] * (most - 1)
 
     after = do(desk(persona), *proposals(asked_first, [*guesses, "420"]))
     assert (after.text, after.costs) == (f"no: {ENOUGH}", {"declined": 0.1})

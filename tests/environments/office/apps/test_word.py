@@ -93,7 +93,7 @@ def test_paragraphs_are_taken_out(desk: Desk, do: Do) -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "code", "told"),
+    ("call", "code", "message"),
     [
         ("word.read_paragraphs id=f50", "bad_value", "q3.xlsx is no document"),
         ("word.read_paragraphs id=f99", "not_found", "no file 'f99'"),
@@ -107,11 +107,11 @@ def test_paragraphs_are_taken_out(desk: Desk, do: Do) -> None:
         (f"word.find_replace id=f51; find=e; replace={'e' * 9_000}", "bad_value", "at most 10000"),
     ],
 )
-def test_refusals_say_what_was_wrong(desk: Desk, do: Do, call: str, code: str, told: str) -> None:
+def test_refusals_say_what_was_wrong(desk: Desk, do: Do, call: str, code: str, message: str) -> None:
     with pytest.raises(OperationError) as refused:
         do(desk(), call)
     assert refused.value.code == code
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize("words", ["may", "june"])

@@ -60,7 +60,7 @@ class Office:
     @property
     def kinds(self) -> list[str]:
         """Of the faults that came."""
-        return [each.kind for each in self.state.injected]
+        return [item.kind for item in self.state.injected]
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def test_a_read_without_answer_has_no_effect(office: Callable[..., Office]) -> N
 
 
 @pytest.mark.parametrize(
-    ("call", "said", "changed"),
+    ("call", "reply", "changed"),
     [
         (
             "outlook.move ids=m10,m11,m13; folder=archive",
@@ -156,10 +156,10 @@ def test_a_read_without_answer_has_no_effect(office: Callable[..., Office]) -> N
     ],
 )
 def test_a_partial_write_omits_the_last_item(
-    office: Callable[..., Office], call: str, said: str, changed: dict[str, JsonValue]
+    office: Callable[..., Office], call: str, reply: str, changed: dict[str, JsonValue]
 ) -> None:
     at = office(Fault("partial_write"))
-    assert at.do("outlook.flag ids=m10; flag=none", call) == f"partial: 207 {said}"
+    assert at.do("outlook.flag ids=m10; flag=none", call) == f"partial: 207 {reply}"
     assert at.changes == changed
 
 
@@ -167,8 +167,8 @@ def test_a_partial_mail_omits_the_last_recipient_and_uses_up_the_agreement(
     office: Callable[..., Office], asked_first: Ask
 ) -> None:
     at = office(Fault("partial_write", "outlook.send"))
-    said = at.do(*asked_first("outlook.send to=bob.ray,cid.moe,dana.fox; subject=hello; body=see you"))
-    assert said == "partial: 207 done for bob.ray, cid.moe; not for dana.fox"
+    reply = at.do(*asked_first("outlook.send to=bob.ray,cid.moe,dana.fox; subject=hello; body=see you"))
+    assert reply == "partial: 207 done for bob.ray, cid.moe; not for dana.fox"
     assert [change["to"] for change in at.changes["mails/+"]] == [["bob.ray", "cid.moe"]]
     assert not at.workspace.confirmed
 
@@ -198,7 +198,7 @@ def test_asking_the_user_grants_a_missing_permission(office: Callable[..., Offic
     assert at.last.effect.costs == {}
     assert at.do(FLAG) == "flagged"
     assert at.do("user.ask text=may i do more?") == "it is all in what I asked for"
-    assert [each.is_recoverable for each in at.state.injected] == [True]
+    assert [item.is_recoverable for item in at.state.injected] == [True]
 
 
 def test_a_denied_permission_stays_denied(office: Callable[..., Office]) -> None:
@@ -206,7 +206,7 @@ def test_a_denied_permission_stays_denied(office: Callable[..., Office]) -> None
     assert at.do(FLAG, "user.ask text=may i?") == "dana.fox denies it"
     assert at.do(FLAG) == "no_permission: 403 no permission for outlook.flag: dana.fox decides; ask the user"
     assert at.changes == {}
-    assert [(each.is_recoverable, each.is_answered) for each in at.state.injected] == [(False, True)]
+    assert [(item.is_recoverable, item.is_answered) for item in at.state.injected] == [(False, True)]
 
 
 def test_a_file_moves_at_its_first_mention_and_search_finds_it(office: Callable[..., Office]) -> None:
@@ -228,7 +228,7 @@ def test_a_file_moves_at_its_first_mention_and_search_finds_it(office: Callable[
 
 
 @pytest.mark.parametrize(
-    ("call", "told", "hard"),
+    ("call", "message", "hard"),
     [
         ("fax.explode x=f50", "unknown app 'fax'", ""),
         ("excel.open id=f50; nothing=1", "unknown parameter 'nothing'", ""),
@@ -236,9 +236,9 @@ def test_a_file_moves_at_its_first_mention_and_search_finds_it(office: Callable[
         ("sharepoint.delete ids=f50; is_permanent=true", "nothing is deleted for good", "permanent_delete"),
     ],
 )
-def test_an_invalid_call_moves_no_file(office: Callable[..., Office], call: str, told: str, hard: str) -> None:
+def test_an_invalid_call_moves_no_file(office: Callable[..., Office], call: str, message: str, hard: str) -> None:
     at = office(Fault("moved", file="f50", to_id="f99", to_path="/archive/q3.xlsx"))
-    with pytest.raises(OperationError, match=told) as refused:
+    with pytest.raises(OperationError, match=message) as refused:
         at.do(call)
     assert refused.value.hard == hard
     assert at.do("sharepoint.search query=q3") == "f50 /finance/q3.xlsx"
@@ -251,7 +251,7 @@ def test_a_move_during_a_preview_is_recovered_by_the_app_not_by_the_user(
     at = office(Fault("moved", file="f50", to_id="f99", to_path="/archive/q3.xlsx"))
     shown, _, _ = asked_first("sharepoint.delete ids=f50")
     at.do(shown, "user.ask text=which one?")
-    assert [(each.call, each.is_answered) for each in at.state.injected] == [("sharepoint.delete", False)]
+    assert [(item.call, item.is_answered) for item in at.state.injected] == [("sharepoint.delete", False)]
     at.do("sharepoint.search query=q3")
     assert at.state.injected[0].is_answered
 

@@ -75,8 +75,8 @@ def test_any_text_survives_a_round_trip(subject: str, body: str, at: str) -> Non
 
 
 def test_a_subject_of_several_lines_becomes_one_and_line_ends_become_one_kind() -> None:
-    found = back(replace(MAIL, subject="a\nb", body="x\r\ny\rz"))
-    assert (found.subject, found.body) == ("a b", "x\ny\nz")
+    result = back(replace(MAIL, subject="a\nb", body="x\r\ny\rz"))
+    assert (result.subject, result.body) == ("a b", "x\ny\nz")
 
 
 FOREIGN = b"""\

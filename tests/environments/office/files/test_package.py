@@ -77,9 +77,9 @@ DTD = "<!DOCTYPE x [<!ENTITY e SYSTEM 'file:///etc/passwd'>]><worksheet>&e;</wor
     ids=range(19),
 )
 def test_errors_name_the_problem(data: bytes, reason: str) -> None:
-    with pytest.raises(FileFormatError) as told:
+    with pytest.raises(FileFormatError) as message:
         check_package(data, "workbook")
-    assert reason in str(told.value)
+    assert reason in str(message.value)
 
 
 def test_archives_too_large_packed_or_unpacked_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -220,7 +220,7 @@ NODES = st.recursive(
         st.tuples(
             st.sampled_from(["{}+{}", "{}-{}", "{}/{}", "{}^{}", "{}&{}", "{}<={}", "({})*({})"]), inner, inner
         ),
-    ).map(lambda made: made[0].format(*made[1:])),
+    ).map(lambda parts: parts[0].format(*parts[1:])),
     max_leaves=12,
 )
 
@@ -240,7 +240,7 @@ def test_any_text_as_a_formula_has_a_value_or_an_error_to_show(text: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("formula", "told"),
+    ("formula", "message"),
     [
         ("=1+", "'the end' is not expected there"),
         ("=(1", "')' is missing before 'the end'"),
@@ -259,10 +259,10 @@ def test_any_text_as_a_formula_has_a_value_or_an_error_to_show(text: str) -> Non
         ("=" + "1" * 2_000, "at most 2000 characters"),
     ],
 )
-def test_what_cannot_be_read_says_why(formula: str, told: str) -> None:
+def test_what_cannot_be_read_says_why(formula: str, message: str) -> None:
     with pytest.raises(FormulaError) as refused:
         parse(formula)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_what_is_not_fixed_moves_with_the_formula() -> None:
@@ -290,11 +290,11 @@ def test_circular_references_are_detected_and_show_an_error() -> None:
 
 @given(st.lists(st.frozensets(st.integers(0, 4), max_size=3), min_size=5, max_size=5))
 def test_cells_that_depend_on_a_cycle_show_an_error(needs: list[frozenset[int]]) -> None:
-    cells = {f"A{at + 1}": "=1" + "".join(f"+A{each + 1}" for each in sorted(needs[at])) for at in range(5)}
+    cells = {f"A{at + 1}": "=1" + "".join(f"+A{need + 1}" for need in sorted(needs[at])) for at in range(5)}
     reached = [set(need) for need in needs]
     for _ in range(5):
-        for each in reached:
-            each.update(*(reached[other] for other in tuple(each)))
+        for item in reached:
+            item.update(*(reached[other] for other in tuple(item)))
     in_rings = {at for at in range(5) if at in reached[at]}
     book = Book({"data": Sheet(cells)})
     shows_error = {at for at in range(5) if value_of(book, "data", f"A{at + 1}") is CellError.REFERENCE}
@@ -316,10 +316,10 @@ def _keys(cells: dict[str, str]) -> list[tuple[str, str]]:
 def test_the_formulas_of_an_area_are_those_whose_places_lie_in_it(
     places: frozenset[tuple[int, int]], one: tuple[int, int], other: tuple[int, int]
 ) -> None:
-    sheet = Sheet({**{Position(*each).address: "=1" for each in places}, "F1": "7"})
+    sheet = Sheet({**{Position(*corner).address: "=1" for corner in places}, "F1": "7"})
     area = bounding_area((Position(*one), Position(*other)))
-    expected = sorted(Position(*each) for each in places if Position(*each) in area)
-    assert list(sheet.formulas_in(area)) == [place.address for place in expected]
+    expected = sorted(Position(*corner) for corner in places if Position(*corner) in area)
+    assert list(sheet.formulas_in(area)) == [position.address for position in expected]
     assert list(sheet.with_cells({"A1": "=2"}).formulas_in(Area(Position(1, 1), Position(1, 1)))) == ["A1"]
 
 

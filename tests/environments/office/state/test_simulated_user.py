@@ -9,7 +9,7 @@ EVE = "eve@fabrikam.example"
 
 
 @pytest.mark.parametrize(
-    ("given", "is_within"),
+    ("fields", "is_within"),
     [
         ({"to": [EVE]}, True),
         ({"to": ["bob.ray", "EVE@fabrikam.example"]}, True),
@@ -19,9 +19,9 @@ EVE = "eve@fabrikam.example"
         ({"draft": "m1000"}, False),
     ],
 )
-def test_a_mail_to_more_people_is_a_mail_to_each(given: dict[str, JsonValue], is_within: bool) -> None:
-    assert Wish("outlook", "send", {"to": [EVE]}).is_within(Action("outlook", "send", given)) == is_within
-    assert not Wish("outlook", "draft", {"to": [EVE]}).is_within(Action("outlook", "send", given))
+def test_a_mail_to_more_people_is_a_mail_to_each(fields: dict[str, JsonValue], is_within: bool) -> None:
+    assert Wish("outlook", "send", {"to": [EVE]}).is_within(Action("outlook", "send", fields)) == is_within
+    assert not Wish("outlook", "draft", {"to": [EVE]}).is_within(Action("outlook", "send", fields))
 
 
 @pytest.mark.parametrize(

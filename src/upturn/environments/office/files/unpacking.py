@@ -206,7 +206,7 @@ class _Unpacking:
             channels=_table(manifest.channels),
             seed=manifest.seed,
         )
-        return replace(workspace, made=_used_ids(workspace))
+        return replace(workspace, created=_used_ids(workspace))
 
     def _mails(self, files: Sequence[File]) -> list[Mail]:
         mails = _with_ids([letter.mail for letter in self._letters], "m")

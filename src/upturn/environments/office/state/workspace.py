@@ -53,7 +53,7 @@ class Workspace:
     """Seed of random events: presence and delivery times."""
     elapsed: float = 0.0
     """Simulated seconds since the task started."""
-    made: int = 0
+    created: int = 0
     """Number of items created since the start."""
     messages: tuple[Message, ...] = ()
     """The agent's messages to the user."""
@@ -91,7 +91,7 @@ class Workspace:
 
     def new_id(self, prefix: str) -> tuple["Workspace", str]:
         """The workspace with a new id in use, and the id."""
-        return self.evolve(made=self.made + 1), f"{prefix}{_FIRST_NEW + self.made}"
+        return self.evolve(created=self.created + 1), f"{prefix}{_FIRST_NEW + self.created}"
 
     def members(self, principal: str) -> frozenset[str]:
         """The people behind a person's or a group's id."""
@@ -179,7 +179,7 @@ def state_hash(after: Workspace, changed: Mapping[str, JsonValue], *, mark: Json
     ``changed``: from ``changes``. ``mark``: further content to hash; None = none.
     """
     messages = [(message.kind, message.text) for message in after.messages]
-    rest = [after.made, messages, after.shown and fingerprint(after.shown), sorted(after.confirmed)]
+    rest = [after.created, messages, after.shown and fingerprint(after.shown), sorted(after.confirmed)]
     rest += [after.declined] if after.declined else []  # keeps older stored hashes valid
     text = json.dumps([changed, rest] if mark is None else [changed, rest, mark], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

@@ -39,7 +39,7 @@ def test_a_mail_on_behalf_is_for_the_person_of_the_named_role_only(failed: Faile
         draft = call("outlook.draft", to=slots["name"], subject=subject, body=text)
         sent = call("outlook.send", draft="m1000", on_behalf_of=principal)
         assert failed(task, [draft, *with_agreement(sent), FINISH]) == []
-        for other in [None, *(each for each in delegating if each != principal)]:
+        for other in [None, *(person for person in delegating if person != principal)]:
             whose = {} if other is None else {"on_behalf_of": other}
             wrong = call("outlook.send", to=slots["name"], subject=subject, body=text, **whose)
             assert failed(task, [*with_agreement(wrong), FINISH]) == ["goal"]
@@ -50,8 +50,8 @@ def test_of_three_people_one_is_available_and_only_that_one_may_be_written_to(fa
     for task, scenario in cases("available_messaged", 12):
         text = scenario.draft.slots["phrase"].strip('"')
         body = body_of(scenario, is_named=True)
-        three = sorted((each for each in scenario.workspace.people if each in body), key=body.index)
-        states = [presence(scenario.workspace, each) for each in three]
+        three = sorted((person for person in scenario.workspace.people if person in body), key=body.index)
+        states = [presence(scenario.workspace, person) for person in three]
         assert (len(three), states.count("available")) == (3, 1)
         places.add(states.index("available"))
         for person, state in zip(three, states, strict=True):
@@ -68,10 +68,12 @@ def test_the_successor_is_whoever_has_the_role_in_the_named_mail(failed: Failed)
         ]
         body = body_of(scenario, is_named=True)
         (old,) = [person for person in scenario.workspace.people if person in body]
-        (right,), (wrong,) = (holders(scenario, body_of(scenario, is_named=each)) for each in (True, False))
+        (expected,), (wrong,) = (holders(scenario, body_of(scenario, is_named=item)) for item in (True, False))
         text = slots["phrase"].strip('"')
-        written = {who: [*with_agreement(call("teams.send_message", to=who, text=text))] for who in (right, wrong)}
-        entered = {who: call("word.find_replace", id=document, find=old, replace=who) for who in (right, wrong)}
-        assert failed(task, [*written[right], entered[right], FINISH]) == []
-        assert failed(task, [*written[right], entered[wrong], FINISH]) == ["goal"]
-        assert failed(task, [*written[wrong], entered[right], FINISH]) == ["goal"]
+        written = {
+            who: [*with_agreement(call("teams.send_message", to=who, text=text))] for who in (expected, wrong)
+        }
+        entered = {who: call("word.find_replace", id=document, find=old, replace=who) for who in (expected, wrong)}
+        assert failed(task, [*written[expected], entered[expected], FINISH]) == []
+        assert failed(task, [*written[expected], entered[wrong], FINISH]) == ["goal"]
+        assert failed(task, [*written[wrong], entered[expected], FINISH]) == ["goal"]

@@ -15,7 +15,7 @@ Failed: TypeAlias = Callable[[Task, Iterable[Action]], list[str]]
 def deck_of(scenario: Scenario, prefix: str = "") -> tuple[str, dict[int, Slide]]:
     """The id and the slides, by number, of the presentation that the task names."""
     name = f"{prefix}{scenario.draft.slots['deck']}.pptx"
-    (file,) = [each for each in scenario.workspace.files.values() if each.name == name]
+    (file,) = [file for file in scenario.workspace.files.values() if file.name == name]
     assert isinstance(file.content, Deck)
     return file.id, dict(enumerate(file.content.slides, start=1))
 
@@ -23,9 +23,9 @@ def deck_of(scenario: Scenario, prefix: str = "") -> tuple[str, dict[int, Slide]
 def test_the_older_presentation_keeps_its_theme(failed: Failed) -> None:
     for task, scenario in cases("deck_theme"):
         theme, other = scenario.draft.slots["theme"], "plain"
-        right, old = deck_of(scenario)[0], deck_of(scenario, "old ")[0]
-        tried = call("powerpoint.apply_theme", id=right, theme=other)
-        done = call("powerpoint.apply_theme", id=right, theme=theme)
+        expected, old = deck_of(scenario)[0], deck_of(scenario, "old ")[0]
+        tried = call("powerpoint.apply_theme", id=expected, theme=other)
+        done = call("powerpoint.apply_theme", id=expected, theme=theme)
         assert failed(task, [done, tried, done, FINISH]) == []
         assert failed(task, [done, tried, FINISH]) == ["goal"]
         assert failed(task, [call("powerpoint.apply_theme", id=old, theme=theme), FINISH]) == ["goal", "untouched"]
@@ -46,11 +46,11 @@ def test_a_slide_gets_title_and_layout_in_any_order_and_keeps_its_bullets(failed
 def test_the_slide_on_a_similar_topic_stays(failed: Failed) -> None:
     for task, scenario in cases("slide_deleted"):
         topic, (id_, slides) = scenario.draft.slots["topic"], deck_of(scenario)
-        said = {number: slide.content[0] for number, slide in slides.items() if slide.content}
-        (right,) = [number for number, text in said.items() if topic in text]
+        texts = {number: slide.content[0] for number, slide in slides.items() if slide.content}
+        (expected,) = [number for number, text in texts.items() if topic in text]
         thing = topic.rsplit(" ", 1)[0]
-        (near,) = [number for number, text in said.items() if f"the {thing} " in text and number != right]
-        assert failed(task, [call("powerpoint.delete_slide", id=id_, slide=right), FINISH]) == []
+        (near,) = [number for number, text in texts.items() if f"the {thing} " in text and number != expected]
+        assert failed(task, [call("powerpoint.delete_slide", id=id_, slide=expected), FINISH]) == []
         assert failed(task, [call("powerpoint.delete_slide", id=id_, slide=near), FINISH]) == ["goal"]
 
 
@@ -60,14 +60,14 @@ def test_the_picture_is_the_one_of_the_named_sender_and_comes_before_the_shape(f
         (number,) = [n for n, slide in slides.items() if any(slots["topic"] in text for text in slide.content)]
         mails = [mail for mail in scenario.workspace.mails.values() if f'"{mail.subject}"' == slots["subject"]]
         images = {
-            each.sender: call("powerpoint.add_image", id=id_, slide=number, image=each.attachments[0])
-            for each in mails
+            mail.sender: call("powerpoint.add_image", id=id_, slide=number, image=mail.attachments[0])
+            for mail in mails
         }
-        right = images.pop(slots["name"])
+        expected = images.pop(slots["name"])
         (wrong,) = images.values()
         caption = slots["caption"].strip('"')
         shape = call("powerpoint.insert_shape", id=id_, slide=number, kind=slots["kind"], text=caption)
-        assert failed(task, [right, shape, FINISH]) == []
+        assert failed(task, [expected, shape, FINISH]) == []
         assert failed(task, [wrong, shape, FINISH]) == ["goal"]
-        assert failed(task, [shape, right, FINISH]) == ["goal"]
-        assert failed(task, [right, shape, shape, FINISH]) == ["goal"]
+        assert failed(task, [shape, expected, FINISH]) == ["goal"]
+        assert failed(task, [expected, shape, shape, FINISH]) == ["goal"]

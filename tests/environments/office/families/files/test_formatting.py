@@ -25,7 +25,7 @@ LOOKS: dict[str, dict[str, JsonValue]] = {
 def named(scenario: Scenario, slot: str, ending: str) -> File:
     """The file that the task calls so, and not the older one in the archive."""
     name = f"{scenario.draft.slots[slot]}.{ending}"
-    (file,) = [each for each in scenario.workspace.files.values() if each.name == name]
+    (file,) = [file for file in scenario.workspace.files.values() if file.name == name]
     return file
 
 
@@ -53,12 +53,12 @@ def test_a_name_may_be_replaced_by_hand_but_not_in_paragraphs_only(failed: Faile
 
 
 def test_the_cells_of_the_extremes_get_their_look_and_no_other_cell(failed: Failed) -> None:
-    seen = set()
+    observed = set()
     for task, scenario in cases("cells_look", 12):
         slots, file = scenario.draft.slots, named(scenario, "book", "xlsx")
         assert isinstance(file.content, Book)
         cells = file.content.sheets["data"].cells
-        letter = next(each for each in "BC" if cells[f"{each}1"] == slots["column"])
+        letter = next(item for item in "BC" if cells[f"{item}1"] == slots["column"])
         numbers = {int(text): at for at, text in cells.items() if at[0] == letter and at != f"{letter}1"}
         order = [numbers[number] for number in sorted(numbers, reverse=slots["which"] == "highest")]
         count = {"two": 2, "three": 3}[slots["count"]]
@@ -66,8 +66,8 @@ def test_the_cells_of_the_extremes_get_their_look_and_no_other_cell(failed: Fail
         assert failed(task, [*work[:count], FINISH]) == []
         assert failed(task, [*work, FINISH]) == ["untouched"]
         assert failed(task, [*work[1:count], FINISH]) == ["goal"]
-        seen.add((slots["which"], slots["count"]))
-    assert len(seen) == 4
+        observed.add((slots["which"], slots["count"]))
+    assert len(observed) == 4
 
 
 def test_the_paragraph_on_a_similar_topic_keeps_its_format(failed: Failed) -> None:
@@ -76,18 +76,18 @@ def test_the_paragraph_on_a_similar_topic_keeps_its_format(failed: Failed) -> No
         action = scenario.draft.oracle[-2]
         look = {name: value for name, value in action.parameters.items() if name not in ("id", "first")}
         places = {text: number for number, text in texts_of(file).items()}
-        (right,) = [number for text, number in places.items() if topic in text]
+        (expected,) = [number for text, number in places.items() if topic in text]
         (near,) = [n for t, n in places.items() if topic not in t and f"{topic.rsplit(' ', 1)[0]} " in t]
-        assert failed(task, [call("word.format_section", id=file.id, first=right, **look), FINISH]) == []
+        assert failed(task, [call("word.format_section", id=file.id, first=expected, **look), FINISH]) == []
         assert failed(task, [call("word.format_section", id=file.id, first=near, **look), FINISH]) == ["goal"]
 
 
 def test_only_the_paragraph_named_in_the_right_mail_is_deleted(failed: Failed) -> None:
     for task, scenario in cases("paragraph_outdated"):
         slots, file = scenario.draft.slots, named(scenario, "document", "docx")
-        mails = [each for each in scenario.workspace.mails.values() if f'"{each.subject}"' == slots["subject"]]
-        (other,) = [each.body for each in mails if each.sender != slots["name"]]
-        (mail,) = [each.body for each in mails if each.sender == slots["name"]]
+        mails = [mail for mail in scenario.workspace.mails.values() if f'"{mail.subject}"' == slots["subject"]]
+        (other,) = [mail.body for mail in mails if mail.sender != slots["name"]]
+        (mail,) = [mail.body for mail in mails if mail.sender == slots["name"]]
         about = {number: text for number, text in texts_of(file).items() if number > 1}
         topics = {
             number: topic
@@ -96,8 +96,8 @@ def test_only_the_paragraph_named_in_the_right_mail_is_deleted(failed: Failed) -
             if topic in mail and topic not in slots["document"]
         }
         kept = next(number for number, topic in topics.items() if topic in other)
-        gone = next(number for number, topic in topics.items() if topic not in other)
-        assert failed(task, [call("word.delete_paragraphs", id=file.id, first=gone), FINISH]) == []
+        deleted = next(number for number, topic in topics.items() if topic not in other)
+        assert failed(task, [call("word.delete_paragraphs", id=file.id, first=deleted), FINISH]) == []
         assert failed(task, [call("word.delete_paragraphs", id=file.id, first=kept), FINISH]) == ["goal"]
 
 

@@ -14,7 +14,7 @@ Failed: TypeAlias = Callable[[Task, Iterable[Action]], list[str]]
 
 def file_of(scenario: Scenario, stem: str) -> File:
     """The only file of that name, whatever its ending."""
-    (file,) = [each for each in scenario.workspace.files.values() if each.name.rsplit(".", 1)[0] == stem]
+    (file,) = [file for file in scenario.workspace.files.values() if file.name.rsplit(".", 1)[0] == stem]
     return file
 
 
@@ -46,8 +46,8 @@ def test_the_text_is_that_of_the_newer_file_to_the_last_line(failed: Failed) -> 
             content = file_of(scenario, f"{prefix}{name.removesuffix('.txt')}").content
             assert isinstance(content, PlainText)
             texts[prefix] = content.text
-        right = call("sharepoint.upload", path=path, text=f"{texts['']}\n")
-        assert failed(task, [right, FINISH]) == []
+        expected = call("sharepoint.upload", path=path, text=f"{texts['']}\n")
+        assert failed(task, [expected, FINISH]) == []
         for wrong in (texts["old "], texts[""].splitlines()[0]):
             assert failed(task, [call("sharepoint.upload", path=path, text=wrong), FINISH]) == ["goal"]
 
@@ -59,8 +59,8 @@ def test_the_version_is_that_of_the_named_author_also_when_another_one_was_tried
         authors = [version.by for version in file.versions]
         assert sorted(map(authors.count, authors)) == [1, 1, 2, 2]
         restore = [call("sharepoint.restore", id=file.id, version=number) for number in range(1, 5)]
-        right = restore.pop(authors.index(slots["name"]))
-        assert failed(task, [restore[0], right, FINISH]) == []
+        expected = restore.pop(authors.index(slots["name"]))
+        assert failed(task, [restore[0], expected, FINISH]) == []
         for wrong in restore:
             assert failed(task, [wrong, FINISH]) == ["goal"]
 
@@ -68,21 +68,25 @@ def test_the_version_is_that_of_the_named_author_also_when_another_one_was_tried
 def test_two_files_of_the_folder_go_one_by_one_and_none_of_the_same_name_elsewhere(failed: Failed) -> None:
     for task, scenario in cases("folder_tidied"):
         slots, files = scenario.draft.slots, scenario.workspace.files.values()
-        mails = [each for each in scenario.workspace.mails.values() if f'"{each.subject}"' == slots["subject"]]
+        mails = [mail for mail in scenario.workspace.mails.values() if f'"{mail.subject}"' == slots["subject"]]
         (body,) = [mail.body for mail in mails if mail.sender == slots["name"]]
-        (kept,) = [each.body for each in mails if each.sender != slots["name"]]
+        (kept,) = [mail.body for mail in mails if mail.sender != slots["name"]]
         named = {file.path: file.id for file in files if file.name.rsplit(".", 1)[0] in body}
         inside = {path: id_ for path, id_ in named.items() if path.startswith(f"{slots['folder']}/")}
-        gone = [id_ for path, id_ in inside.items() if path.rsplit("/", 1)[1].rsplit(".", 1)[0] not in kept]
-        assert (len(gone), len(inside)) == (2, 3)
-        (channel,) = [each.id for each in scenario.workspace.channels.values() if each.team == slots["team"]]
+        deleted = [id_ for path, id_ in inside.items() if path.rsplit("/", 1)[1].rsplit(".", 1)[0] not in kept]
+        assert (len(deleted), len(inside)) == (2, 3)
+        (channel,) = [
+            channel.id for channel in scenario.workspace.channels.values() if channel.team == slots["team"]
+        ]
         post = [
             *with_agreement(call("teams.post_to_channel", channel=channel, text=slots["phrase"].strip('"'))),
             FINISH,
         ]
-        one_by_one = [step for id_ in reversed(gone) for step in with_agreement(call("sharepoint.delete", ids=id_))]
+        one_by_one = [
+            step for id_ in reversed(deleted) for step in with_agreement(call("sharepoint.delete", ids=id_))
+        ]
         assert failed(task, [*post[:-1], *one_by_one, FINISH]) == []
         assert failed(task, [*one_by_one[:3], *post]) == ["goal"]
         elsewhere = [id_ for path, id_ in named.items() if path not in inside]
-        for wrong in (list(inside.values()), [*gone, elsewhere[0]]):
+        for wrong in (list(inside.values()), [*deleted, elsewhere[0]]):
             assert failed(task, [*with_agreement(call("sharepoint.delete", ids=[*wrong])), *post]) == ["goal"]

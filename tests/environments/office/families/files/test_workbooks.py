@@ -17,7 +17,7 @@ from upturn.records import Action, JsonValue
 def reached(family: str, actions: Callable[[str, Book], list[Action]]) -> float:
     """How much of a task's goal these actions reach; they are told the workbook's id and what is in it."""
     scenario = compose(make_task(family, 0))
-    id_ = next(str(each.parameters["id"]) for each in scenario.draft.oracle if each.target == "excel")
+    id_ = next(str(item.parameters["id"]) for item in scenario.draft.oracle if item.target == "excel")
     workspace: Workspace = scenario.workspace
     file: File = workspace.files[id_]
     assert isinstance(file.content, Book)
@@ -51,23 +51,23 @@ def test_another_way_to_the_same_cells_is_right(family: str, way: Callable[[str,
 
 
 def test_a_value_beside_the_right_cell_is_not_right() -> None:
-    right = next(
+    expected = next(
         action for action in compose(make_task("row_set", 0)).draft.oracle if action.operation == "write_range"
     )
-    column, row = str(right.parameters["at"])[0], int(str(right.parameters["at"])[1:])
-    beside = {"at": f"{column}{row + 1}", "rows": right.parameters["rows"]}
+    column, row = str(expected.parameters["at"])[0], int(str(expected.parameters["at"])[1:])
+    beside = {"at": f"{column}{row + 1}", "rows": expected.parameters["rows"]}
     assert reached("row_set", lambda id_, _: [call("excel.write_range", id=id_, **beside)]) == 0
 
 
 def test_the_other_order_is_not_right() -> None:
-    right = next(
+    expected = next(
         action for action in compose(make_task("table_sort", 0)).draft.oracle if action.operation == "sort"
     )
-    order, by = right.parameters["order"], right.parameters["by"]
+    order, by = expected.parameters["order"], expected.parameters["by"]
 
     def sorted_(*orders: JsonValue) -> float:
         return reached(
-            "table_sort", lambda id_, _: [call("excel.sort", id=id_, by=by, order=each) for each in orders]
+            "table_sort", lambda id_, _: [call("excel.sort", id=id_, by=by, order=order) for order in orders]
         )
 
     other = "asc" if order == "desc" else "desc"
@@ -85,8 +85,8 @@ def test_missing_rows_are_missing_and_a_sheet_says_who_took_them_out() -> None:
             if isinstance(file.content, Book) and scenario.draft.slots["book"] in file.path
         ]
         assert key not in content.sheets["data"].cells.values()
-        said = {content.sheets["taken out"].cells[f"A{row}"]: f"B{row}" for row in range(2, 5)}
-        assert content.sheets["taken out"].cells[said[key]] == scenario.draft.answer
+        authors = {content.sheets["taken out"].cells[f"A{row}"]: f"B{row}" for row in range(2, 5)}
+        assert content.sheets["taken out"].cells[authors[key]] == scenario.draft.answer
         assert scenario.goal == {}
 
 
