@@ -1,4 +1,4 @@
-"""The page about environments: its tables are those of the code, and its example works."""
+"""The page about environments: its tables match the code, and its example works."""
 
 import re
 import sys
@@ -18,7 +18,7 @@ PAGE = (ROOT / "docs" / "environments.md").read_text(encoding="utf-8")
 
 
 def rows(heading: str) -> list[list[str]]:
-    """The cells of the table whose first column has this heading."""
+    """Returns the cells of the table whose first column has this heading."""
     [table] = re.findall(rf"^\| {heading} \|.*\n\|[-|]+\n((?:\|.*\n)+)", PAGE, flags=re.MULTILINE)
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines()]
 

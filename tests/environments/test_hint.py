@@ -1,4 +1,4 @@
-"""A hint stands before the task and changes nothing else."""
+"""A hint precedes the first observation and changes nothing else."""
 
 from collections.abc import Callable, Mapping
 from itertools import islice

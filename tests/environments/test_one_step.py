@@ -1,4 +1,4 @@
-"""An environment from two functions: its tasks, its one step, and its judge."""
+"""An environment from two functions: its tasks, its one step, and its verifier."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -26,7 +26,7 @@ def make_product(rng: Random, split: str) -> tuple[str, dict[str, Any]]:
 
 
 def check(action: Action, expected: Mapping[str, Any]) -> float:
-    """Half the score for the right number in the wrong parameter."""
+    """Half the score for the correct number in the wrong parameter."""
     if str(expected["sum"]) not in map(str, action.parameters.values()):
         return 0.0
     return 1.0 if (action.target, action.operation) == ("user", "answer") else 0.5
@@ -69,7 +69,7 @@ def test_a_one_step_kit_passes_the_contract_check() -> None:
     assert one_step("one", make_sum, check).families == {"one": 1}
 
 
-def test_tasks_are_endless_repeatable_and_disjoint_by_seed_and_split() -> None:
+def test_tasks_are_unlimited_repeatable_and_disjoint_by_seed_and_split() -> None:
     kit = sums()
     drawn = {
         (seed, split): list(islice(kit.tasks(seed=seed, split=split, families=["add", "multiply"]), 20))
@@ -156,7 +156,7 @@ def test_only_the_first_valid_action_counts() -> None:
     assert environment.state() == {"action": written}
 
 
-def test_a_task_of_another_make_is_refused() -> None:
+def test_a_task_of_another_make_function_is_refused() -> None:
     kit = sums()
     task = first_task(kit)
     for foreign in (

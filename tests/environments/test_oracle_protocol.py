@@ -1,4 +1,4 @@
-"""What a kit knows beside its contract: content hashes, and what errands and environments of one step say."""
+"""Optional protocols of kits: content hashes of errands and one-step environments."""
 
 from dataclasses import replace
 from itertools import islice

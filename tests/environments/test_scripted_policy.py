@@ -1,4 +1,4 @@
-"""How an attempt without a model is recorded."""
+"""Trajectories of scripted policies."""
 
 from benchmarks.errands import ErrandsEnvironment, compose, make_task
 from benchmarks.errands.baseline import nothing, oracle

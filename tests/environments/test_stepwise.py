@@ -1,4 +1,4 @@
-"""Attempts driven from outside."""
+"""Episodes driven step by step."""
 
 from itertools import islice
 from random import Random
@@ -26,7 +26,7 @@ def _twice(rng: Random) -> tuple[str, dict[str, object]]:
 
 
 def twice(*, breaks: bool = False) -> EnvironmentKit:
-    """Asks for twice a number; ``breaks``: its verifier does."""
+    """Asks for twice a number; with ``breaks`` its verifier raises."""
 
     def check(action: Action, expected: object) -> bool:
         if breaks:

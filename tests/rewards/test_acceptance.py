@@ -1,4 +1,4 @@
-"""The few-task reward follows the verdict; the control reward is independent of it."""
+"""The few-task reward follows the verdict; the control reward does not depend on it."""
 
 import math
 from dataclasses import replace
@@ -26,7 +26,7 @@ def _trajectory(*turns: Turn, task: str = "task", attempt: int = 0, seed: int = 
     )
 
 
-def _judged(verdict: EvaluationVerdict) -> Evaluation:
+def _evaluation(verdict: EvaluationVerdict) -> Evaluation:
     return Evaluation("v", "task", "t", "judge/1", verdict, (), {}, {}, None)
 
 
@@ -43,15 +43,15 @@ def _judged(verdict: EvaluationVerdict) -> Evaluation:
 def test_acceptance_weighs_ten_times_as_much_as_the_format(
     verdict: EvaluationVerdict, turn: Turn, expected: float | None
 ) -> None:
-    assert acceptance_with_format(_trajectory(READABLE, turn), _judged(verdict)) == (
+    assert acceptance_with_format(_trajectory(READABLE, turn), _evaluation(verdict)) == (
         None if expected is None else pytest.approx(expected)
     )
 
 
 @given(st.floats(0, 1, exclude_max=True))
 def test_a_well_formed_failure_earns_less_than_a_malformed_success(weight: float) -> None:
-    best_rejected = acceptance_with_format(_trajectory(READABLE), _judged("failure"), weight)
-    worst_accepted = acceptance_with_format(_trajectory(GARBLED), _judged("success"), weight)
+    best_rejected = acceptance_with_format(_trajectory(READABLE), _evaluation("failure"), weight)
+    worst_accepted = acceptance_with_format(_trajectory(GARBLED), _evaluation("success"), weight)
     assert best_rejected is not None
     assert worst_accepted is not None
     assert best_rejected < worst_accepted
@@ -69,9 +69,9 @@ def test_a_trajectory_without_turns_is_not_well_formed() -> None:
 
 def test_missing_evaluations_are_not_failures() -> None:
     verdicts: list[EvaluationVerdict] = ["success", "failure", "failure", "missing"]
-    assert [acceptance(_judged(verdict)) for verdict in verdicts] == [1.0, 0.0, 0.0, None]
-    assert acceptance_rate(map(_judged, verdicts)) == pytest.approx(1 / 3)
-    assert acceptance_rate([_judged("missing")]) is None
+    assert [acceptance(_evaluation(verdict)) for verdict in verdicts] == [1.0, 0.0, 0.0, None]
+    assert acceptance_rate(map(_evaluation, verdicts)) == pytest.approx(1 / 3)
+    assert acceptance_rate([_evaluation("missing")]) is None
 
 
 def test_a_random_reward_has_its_rate_and_ignores_the_trajectory() -> None:
@@ -109,4 +109,4 @@ def test_invalid_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match=r"rate must be in \[0, 1\], got 1.5"):
         random_acceptance(_trajectory(), rate=1.5, seed=0)
     with pytest.raises(ValueError, match=r"the weight of the format must be in \[0, 1\), got 1"):
-        acceptance_with_format(_trajectory(READABLE), _judged("success"), 1)
+        acceptance_with_format(_trajectory(READABLE), _evaluation("success"), 1)

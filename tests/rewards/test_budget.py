@@ -1,4 +1,4 @@
-"""Length and repetition against TRL's numbers, and what must hold for all lengths."""
+"""Length and repetition rewards: TRL's values, and properties for all lengths."""
 
 from pathlib import Path
 
@@ -12,12 +12,12 @@ from upturn.rewards.budget import cosine_length, repetition, soft_overlong
 
 @pytest.mark.parametrize(("length", "expected"), [(50, 0.0), (80, 0.0), (90, -0.5), (100, -1.0), (110, -1.0)])
 def test_soft_overlong_matches_trl(length: int, expected: float) -> None:
-    """TRL get_soft_overlong_punishment, its test retyped: L = 100, c = 20."""
+    """TRL get_soft_overlong_punishment, values of its test: L = 100, c = 20."""
     assert soft_overlong(length, limit=100, buffer=20) == expected
 
 
 def test_cosine_matches_trl() -> None:
-    """TRL get_cosine_scaled_reward, its docstring: half of the length gives the middle of the bounds."""
+    """TRL get_cosine_scaled_reward, from its docstring: half of the length gives the middle of the bounds."""
     assert cosine_length(50, limit=100, is_correct=True) == pytest.approx(0.75)
     assert cosine_length(50, limit=100, is_correct=False) == pytest.approx(-0.75)
 
@@ -39,7 +39,7 @@ def test_short_is_best_when_correct_and_worst_when_wrong() -> None:
     ],
 )
 def test_repetition_matches_trl(tokens: list[int], size: int, expected: float) -> None:
-    """TRL get_repetition_penalty_reward, its tests retyped, with a penalty of −1."""
+    """TRL get_repetition_penalty_reward, values of its tests, with a penalty of −1."""
     assert repetition(tokens, size=size) == pytest.approx(expected)
 
 

@@ -6,7 +6,7 @@ from upturn.records import GateResult, Observation, Turn
 from upturn.rewards import Rubric, efficiency, evaluation_id, sum_costs, verdict_of
 
 
-def test_a_score_is_the_weighted_mean_of_the_named_components() -> None:
+def test_the_score_is_the_weighted_mean_of_the_named_components() -> None:
     rubric = Rubric("r/1", {"success": 3.0, "speed": 1.0})
     assert rubric.score({"success": 1.0, "speed": 0.2, "length": 99.0}) == pytest.approx(0.8)
     assert rubric.score({"success": 0.0, "speed": 0.0}) == 0.0

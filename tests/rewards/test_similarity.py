@@ -1,4 +1,4 @@
-"""Text similarity: hand-worked, against published values and a slow version, and on outputs of real tools."""
+"""Text similarity: computed by hand, published values, a slow reference, and outputs of real tools."""
 
 import json
 from collections.abc import Sequence

@@ -66,10 +66,10 @@ def twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 class Interrupted(NamedTuple):
-    """Perfect work in an office whose apps fail."""
+    """The oracle of an office with app faults."""
 
     task: Task
-    """The first of its family, with seed 0."""
+    """The family's first task with seed 0."""
     calls: list[str]
     faults: list[list[str]]
     """The faults of each call."""

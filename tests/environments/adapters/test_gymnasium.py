@@ -1,4 +1,4 @@
-"""Kits as Gymnasium environments, in the real Gymnasium."""
+"""Kits as environments of the installed Gymnasium."""
 
 import math
 from typing import Any

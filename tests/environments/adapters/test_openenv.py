@@ -36,8 +36,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # OpenEnv
 
 
 @contextmanager
-def served(kit: str) -> Iterator[str]:
-    """The URL of a server of this kit on a free port, for at most three concurrent episodes."""
+def serve(kit: str) -> Iterator[str]:
+    """Starts a server of this kit on a free port, for at most three concurrent episodes, and returns its URL."""
     with closing(socket.create_server(("127.0.0.1", 0))) as listening:
         app = create_app(kit, max_turns=20, max_sessions=3)
         server = uvicorn.Server(uvicorn.Config(app, log_level="critical"))
@@ -54,13 +54,13 @@ def served(kit: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """A server of errands."""
-    with served(ENVIRONMENT) as address:
+    """The URL of a server of errands."""
+    with serve(ENVIRONMENT) as address:
         yield address
 
 
 def post(url: str, body: object) -> tuple[int, Any]:
-    """Status and JSON of the answer."""
+    """Returns the status and JSON of the response."""
     sent = body if isinstance(body, bytes) else json.dumps(body).encode()
     request = Request(url, sent, {"Content-Type": "application/json"})
     try:
@@ -119,7 +119,7 @@ def test_agent_mistakes_get_observations(url: str) -> None:
 
 
 def test_faults_are_reported_in_their_step(interrupted: Any) -> None:
-    with served("office") as url, KitClient(url).sync() as env:
+    with serve("office") as url, KitClient(url).sync() as env:
         opened = env.reset(seed=0, family=interrupted.task.family).observation
         assert (opened.text, opened.info["faults"]) == (interrupted.task.instruction, [])
         results = [env.step(KitAction(text=call)) for call in interrupted.calls]
@@ -213,7 +213,7 @@ def test_a_missing_evaluation_gives_no_reward(twice: str) -> None:
 
 
 def test_a_blocking_environment_is_called_in_one_thread_per_connection(twice: str) -> None:
-    with served(f"{twice}:blocking") as url, KitClient(url).sync() as env:
+    with serve(f"{twice}:blocking") as url, KitClient(url).sync() as env:
         instruction = env.reset(seed=0).observation.text
         result = env.step(KitAction(text=f"user.answer text={2 * int(instruction.split()[-1][:-1])}"))
         assert (result.reward, result.done) == (1.0, True)

@@ -64,7 +64,7 @@ Replies = Callable[[Sequence[dict[str, Any]]], str]
 
 @pytest.fixture
 def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Modules ``kit_tasks`` and ``chat_here``, found by name as installed plugins are."""
+    """Modules ``kit_tasks`` and ``chat_here``, importable by name like installed plugins."""
     for name, text in (("kit_tasks", PLUGIN), ("chat_here", CHAT)):
         (tmp_path / f"{name}.py").write_text(text)
         monkeypatch.delitem(sys.modules, name, raising=False)
@@ -74,7 +74,7 @@ def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def provider() -> Iterator[tuple[str, list[Replies]]]:
-    """An OpenAI-compatible endpoint: its URL, and a list whose last function answers."""
+    """An OpenAI-compatible endpoint: its URL, and a list whose last function gives the replies."""
     replies: list[Replies] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -104,7 +104,8 @@ def provider() -> Iterator[tuple[str, list[Replies]]]:
 
 
 def episode(url: str, *, agent: dict[str, Any] | None = None, **taskset: Any) -> tuple[KitTask, Any]:
-    """The taskset's first task, of errands by default, and the episode in which the provider's model does it."""
+    """Runs the model of the provider on the first task of the taskset, by default errands; returns task and
+    episode."""
     seat = {"harness": {"id": "chat_here"}, "runtime": {"type": "subprocess"}, **(agent or {})}
     env = vf.load_environment(
         vf.resolve_env_config({"taskset": {"id": "kit_tasks", "kit": ENVIRONMENT, **taskset}, "agent": seat})
@@ -193,7 +194,7 @@ def test_unparsed_replies_get_observations_until_the_limit(
     assert trace.info[TRAJECTORY_KEY]["outcome"] == "step_limit"
 
 
-def test_a_stopped_agent_is_scored_on_its_progress(plugins: None, provider: tuple[str, list[Replies]]) -> None:
+def test_a_stopped_agent_gets_the_score_of_its_progress(plugins: None, provider: tuple[str, list[Replies]]) -> None:
     url, replies = provider
     replies.append(lambda _: "mail.list folder=inbox")
     _, result = episode(url, agent={"max_turns": 2})

@@ -25,7 +25,7 @@ from upturn.models import read_call
 from upturn.records import Action, Evaluation, JsonValue, Outcome, Task, Trajectory, Turn
 
 Rollout: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
-Failed: TypeAlias = Callable[[Task, Iterable[Action]], list[str]]
+FailedGates: TypeAlias = Callable[[Task, Iterable[Action]], list[str]]
 
 
 @pytest.fixture
@@ -35,18 +35,18 @@ def rollout() -> Rollout:
 
 
 @pytest.fixture
-def failed() -> Failed:
+def failed_gates() -> FailedGates:
     """Returns the names of the gates that the trajectory of these actions fails."""
 
-    def failed_gates(task: Task, actions: Iterable[Action]) -> list[str]:
+    def find_failed_gates(task: Task, actions: Iterable[Action]) -> list[str]:
         return [gate.name for gate in make_rollout(task, actions)[1].gates if not gate.is_passed]
 
-    return failed_gates
+    return find_failed_gates
 
 
 @pytest.fixture
-def obeying() -> Callable[[Wish], Action]:
-    """Makes the action of an injected instruction, with the other parameters that it needs."""
+def obey() -> Callable[[Wish], Action]:
+    """Returns the call of an injected instruction, with the other parameters that it needs."""
     rest: dict[str, dict[str, JsonValue]] = {
         **{key: {"subject": "a", "body": "b"} for key in ("send", "draft")},
         **{key: {"id": "e1"} for key in ("invite", "cancel")},
@@ -60,14 +60,14 @@ def obeying() -> Callable[[Wish], Action]:
 
 
 def cases(family: str, count: int = 6) -> Iterator[tuple[Task, Scenario]]:
-    """The first tasks of a family with their scenarios."""
+    """Yields the first tasks of a family with their scenarios."""
     for number in range(count):
         task = make_task(family, number)
         yield task, compose(task)
 
 
 def make_rollout(task: Task, actions: Iterable[Action]) -> tuple[Trajectory, Evaluation]:
-    """The trajectory of these actions and its evaluation."""
+    """Returns the trajectory of these actions and its evaluation."""
     kit = OfficeKit()
     environment = kit.environment(task)
     observation, _ = environment.reset(task)
@@ -94,13 +94,13 @@ def make_rollout(task: Task, actions: Iterable[Action]) -> tuple[Trajectory, Eva
 
 Do = Callable[..., Effect]
 Desk = Callable[..., Workspace]
-Ask = Callable[[str], tuple[str, str, str]]
+AgreedCalls = Callable[[str], tuple[str, str, str]]
 
 PEOPLE = ("ann.lee", "bob.ray", "cid.moe", "dana.fox")
 
 
 def mail(number: int, sender: str, subject: str, body: str = "see you", **further: object) -> Mail:
-    """A mail to ann.lee in the inbox, sent at 8:``number`` on a Monday."""
+    """Returns a mail to ann.lee in the inbox, sent at 8:``number`` on a Monday."""
     fields: dict[str, object] = {
         "id": f"m{number}",
         "folder": "inbox",
@@ -143,7 +143,7 @@ CHANNELS = (
 
 
 def file(number: int, path: str, content: Content, owner: str = "ann.lee", **further: object) -> File:
-    """A file that its owner wrote in February."""
+    """Returns a file that its owner wrote in February."""
     fields: dict[str, object] = {"owner": owner, "by": owner, "at": "2026-02-10 10:00"}
     return File(f"f{number}", path, content, **{**fields, **further})  # type: ignore[arg-type]  # by name
 
@@ -163,7 +163,7 @@ FILES = (
 
 @pytest.fixture
 def desk() -> Desk:
-    """Makes Ann's workspace on Monday at nine, for the user that is given."""
+    """Returns a function that creates Ann's workspace on Monday at nine, for a given persona."""
 
     def office(persona: Persona | None = None) -> Workspace:
         return Workspace(
@@ -185,9 +185,9 @@ def desk() -> Desk:
 
 @pytest.fixture
 def do() -> Do:
-    """Makes calls one after another; gives the last one's effect."""
+    """Returns a function that runs calls in sequence and returns the effect of the last one."""
 
-    def done(workspace: Workspace, *calls: str) -> Effect:
+    def run_calls(workspace: Workspace, *calls: str) -> Effect:
         effect = Effect(workspace, "")
         for call in calls:
             action = read_call(call)
@@ -195,12 +195,12 @@ def do() -> Do:
             effect = apply(effect.workspace, action)
         return effect
 
-    return done
+    return run_calls
 
 
 @pytest.fixture
-def asked_first() -> Ask:
-    """The calls that show a call to the user, wait for agreement, and make it."""
+def agreed_calls() -> AgreedCalls:
+    """Returns the calls that preview a call, ask for agreement and make it."""
 
     def calls(call: str) -> tuple[str, str, str]:
         escaped = call.replace("\\", "\\\\").replace(";", "\\;").replace("=", "\\=")

@@ -1,4 +1,4 @@
-"""Canaries of the office that stand in its world: each task has some, and only a leak shows one."""
+"""Canaries of the office: every task has some, and only a leak shows one."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -33,10 +33,10 @@ def leaks(task: Task, rollouts: int) -> list[str]:
     canaries, rng = secrets(compose(task)), Random(task.id)
     case = make_case(KIT, task, ParameterHistory(), rng)
     assert case.solution is not None
-    earned, player = earned_canaries(case.solution.trajectory, canaries), random_policy(case, rng)
-    assert player is not None
+    earned, policy = earned_canaries(case.solution.trajectory, canaries), random_policy(case, rng)
+    assert policy is not None
     result = [leak_of(action, observation, canaries, earned) for action, observation in case.tried_calls]
-    result += [first_leak(play(KIT.environment(task), task, player), canaries, earned) for _ in range(rollouts)]
+    result += [first_leak(play(KIT.environment(task), task, policy), canaries, earned) for _ in range(rollouts)]
     return [item for item in result if item]
 
 
@@ -61,7 +61,7 @@ def test_every_family_has_unique_canaries(split: Split) -> None:
         assert set(result) <= set(KIT.canaries(task))
 
 
-def test_the_oracle_sees_only_canaries_that_the_user_says() -> None:
+def test_the_oracle_sees_only_canaries_that_the_user_mentions() -> None:
     for family in FAMILIES:
         task = make_task(family, 0)
         trajectory = play(KIT.environment(task), task, KIT.oracle(task), max_turns=100)

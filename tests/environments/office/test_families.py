@@ -1,4 +1,4 @@
-"""What holds for every family: its name, templates, levels and answers."""
+"""Properties of every family: its name, templates, levels and answers."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -21,7 +21,7 @@ Rollout: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evalua
 
 WORD = re.compile(r"[\w.]*\w")
 STEPS = {1: (1, 2), 2: (3, 5), 3: (5, 10), 4: (5, 15), 5: (10, 30)}
-"""Of the longest perfect work by level, without telling the user that it is over."""
+"""Range of the longest oracle's length by level, without finishing."""
 FEWEST_APPS = {1: 1, 2: 1, 3: 1, 4: 2, 5: 3}
 BY_OTHER_REASONS = {
     "sensitive_sorted": "what is not to be opened",
@@ -31,7 +31,7 @@ BY_OTHER_REASONS = {
     "more_than_a_hundred": "thirteen steps, since no more are done at once",
     "mail_send_number_weathered": "apps that fail by chance",
 }
-"""Families whose level is higher than their steps or apps say."""
+"""Families whose level is higher than their steps or apps suggest."""
 
 
 def test_every_family_has_ten_templates_four_held_out_ones_and_all_name_the_same_things() -> None:
@@ -80,14 +80,14 @@ def test_the_oracle_fails_without_any_one_of_its_changes(family: str, rollout: R
 
 
 def test_every_operation_of_an_app_is_needed_by_some_family() -> None:
-    """By its shortest solution; but for pages of the site, which nobody has to read."""
+    """Shortest solutions use every operation except reading pages of the site, which no family needs."""
     oracles = (compose(make_task(family, number)).draft.oracle for family in FAMILIES for number in range(3))
     needed = {f"{action.target}.{action.operation}" for oracle in oracles for action in oracle}
     known = {f"{app.target}.{name}" for app in APPS.values() for name in app.operations if app.target != "user"}
     assert known - needed == {"sharepoint.read_page"}
 
 
-def test_every_family_of_every_file_is_known_and_every_table_of_phrasings_is_a_family_s() -> None:
+def test_families_and_tables_of_phrasings_match() -> None:
     names = [package.name for package in walk_packages(rooms.__path__, f"{rooms.__name__}.") if not package.ispkg]
     families: list[Family] = list(chain.from_iterable(import_module(name).FAMILIES for name in names))
     assert sorted(family.name for family in families) == sorted(FAMILIES)

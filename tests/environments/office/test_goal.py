@@ -1,4 +1,4 @@
-"""What of a goal was not reached."""
+"""Unmet parts of a goal."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The office as an environment: its contract, its ceiling and floor, and what it says of violations."""
+"""The office as an environment: contract, score of oracle and no-op, and violations."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeAlias

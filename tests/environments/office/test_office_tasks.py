@@ -1,4 +1,4 @@
-"""Tasks in mails, calendars and chats: careless work fails, other right ways succeed."""
+"""Tasks on mails, calendars and chats: careless work fails, other correct solutions succeed."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -13,44 +13,44 @@ from upturn.records import Action, Evaluation, Task, Trajectory
 from .conftest import cases
 
 Rollout: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
-Failed: TypeAlias = Callable[[Task, Iterable[Action]], list[str]]
+FailedGates: TypeAlias = Callable[[Task, Iterable[Action]], list[str]]
 
 
 def ids_of(action: Action) -> list[str]:
-    """That an action on mails is about."""
+    """Returns the ids of the mails in an action."""
     return str(action.parameters["ids"]).split(",")
 
 
-def test_mails_may_be_deleted_one_by_one(failed: Failed) -> None:
+def test_mails_may_be_deleted_one_by_one(failed_gates: FailedGates) -> None:
     for task, scenario in cases("mail_newsletter"):
         ids = ids_of(scenario.draft.oracle[-2])
         one_by_one = [step for id_ in ids for step in with_agreement(call("outlook.delete", ids=id_))]
-        assert failed(task, [*one_by_one, FINISH]) == []
-        assert failed(task, [*one_by_one[:-3], FINISH]) == ["goal"]
+        assert failed_gates(task, [*one_by_one, FINISH]) == []
+        assert failed_gates(task, [*one_by_one[:-3], FINISH]) == ["goal"]
 
 
-def test_a_message_may_be_sent_by_the_id_of_the_chat(failed: Failed) -> None:
+def test_a_message_may_be_sent_by_the_id_of_the_chat(failed_gates: FailedGates) -> None:
     tried = 0
     for task, scenario in cases("chat_answer"):
         draft = scenario.draft
         tried += len(draft.also)
         for other in draft.also:
-            assert failed(task, [*draft.oracle[:3], *with_agreement(other), FINISH]) == []
+            assert failed_gates(task, [*draft.oracle[:3], *with_agreement(other), FINISH]) == []
     assert tried > 0
 
 
 @pytest.mark.parametrize("family", ["mail_flag", "mail_move", "mail_unread"])
-def test_mails_that_only_look_alike_must_stay_as_they_are(family: str, failed: Failed) -> None:
+def test_mails_that_only_look_alike_must_stay_as_they_are(family: str, failed_gates: FailedGates) -> None:
     for task, scenario in cases(family):
         search, act, finish = scenario.draft.oracle
         topic = search.parameters["subject"]
         alike = [mail.id for mail in scenario.workspace.mails.values() if mail.subject == topic]
         careless = Action(act.target, act.operation, {**act.parameters, "ids": ",".join(alike)})
         assert len(alike) > len(ids_of(act))
-        assert failed(task, [search, careless, finish]) in (["untouched"], ["goal", "untouched"])
+        assert failed_gates(task, [search, careless, finish]) in (["untouched"], ["goal", "untouched"])
 
 
-def test_the_number_in_a_mail_that_only_looks_alike_is_wrong(failed: Failed) -> None:
+def test_the_number_in_a_mail_that_only_looks_alike_is_wrong(failed_gates: FailedGates) -> None:
     for task, scenario in cases("mail_number"):
         bodies = [
             mail.body
@@ -59,11 +59,11 @@ def test_the_number_in_a_mail_that_only_looks_alike_is_wrong(failed: Failed) -> 
         ]
         assert len(bodies) == 1
         number = next(word for word in bodies[0].replace(".", " ").split() if word.isdigit())
-        assert failed(task, [call("user.answer", text=number)]) == ["answer"]
+        assert failed_gates(task, [call("user.answer", text=number)]) == ["answer"]
 
 
 def test_the_user_declines_a_reply_to_one_instead_of_all_and_a_draft_to_somebody_else(
-    failed: Failed, rollout: Rollout
+    failed_gates: FailedGates, rollout: Rollout
 ) -> None:
     for task, scenario in cases("mail_reply_all"):
         search, *_, reply, finish = scenario.draft.oracle
@@ -77,21 +77,21 @@ def test_the_user_declines_a_reply_to_one_instead_of_all_and_a_draft_to_somebody
         for mail in scenario.workspace.mails.values():
             if mail.folder == "drafts" and mail.id != send.parameters["draft"]:
                 work = [search, *with_agreement(call("outlook.send", draft=mail.id))]
-                assert failed(task, [*work, finish]) == ["goal"]
+                assert failed_gates(task, [*work, finish]) == ["goal"]
 
 
 @pytest.mark.parametrize("family", ["mail_forward_if", "event_cancel"])
 def test_refusing_succeeds_with_the_right_name_only_and_only_where_it_cannot_be_done(
-    family: str, failed: Failed
+    family: str, failed_gates: FailedGates
 ) -> None:
     observed = set()
     for task, scenario in cases(family, 20):
         draft = scenario.draft
         observed.add(draft.is_feasible)
         other = next(id_ for id_ in scenario.workspace.people if id_ != draft.answer)
-        assert failed(task, [refusal(other)]) != []
-        assert failed(task, [refusal(", ".join(scenario.workspace.people))]) != []
-        assert (failed(task, [refusal(draft.answer or "nobody")]) == []) == (not draft.is_feasible)
+        assert failed_gates(task, [refusal(other)]) != []
+        assert failed_gates(task, [refusal(", ".join(scenario.workspace.people))]) != []
+        assert (failed_gates(task, [refusal(draft.answer or "nobody")]) == []) == (not draft.is_feasible)
     assert observed == {True, False}
 
 

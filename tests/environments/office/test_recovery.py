@@ -22,7 +22,7 @@ FAMILIES = (*FAULTS, *COMPOUND)
 
 
 def cases(family: str, kind: str, *, count: int = 200) -> Iterator[tuple[Task, Scenario]]:
-    """Tasks of a family in which this is the only fault."""
+    """Yields tasks of a family in which this is the only fault."""
     for number in range(count):
         task = make_task(family, number)
         scenario = compose(task)
@@ -30,28 +30,28 @@ def cases(family: str, kind: str, *, count: int = 200) -> Iterator[tuple[Task, S
             yield task, scenario
 
 
-def final(trajectory: Trajectory) -> dict[str, Any]:
-    """The final state of the trajectory."""
+def final_state(trajectory: Trajectory) -> dict[str, Any]:
+    """Returns the final state of the trajectory."""
     return dict(trajectory.final_state)
 
 
-def failed(evaluation: Evaluation) -> list[str]:
-    """The gates that were not passed."""
+def failed_gates(evaluation: Evaluation) -> list[str]:
+    """Returns the names of the gates that fail."""
     return [gate.name for gate in evaluation.gates if not gate.is_passed]
 
 
 @pytest.mark.parametrize("family", [family.name for family in FAMILIES])
 def test_the_oracle_recovers_from_all_recoverable_faults(family: str, rollout: Rollout) -> None:
-    came = 0
+    fault_count = 0
     for number in range(4):
         task = make_task(family, number)
         trajectory, evaluation = rollout(task, compose(task).draft.oracle)
         result = recovery(trajectory, task)
         assert evaluation.is_success
         assert result.recovered == result.faults
-        came += len(final(trajectory)["faults"])
+        fault_count += len(final_state(trajectory)["faults"])
         assert result == recovery(from_json(Trajectory, to_json(trajectory)), task)
-    assert came
+    assert fault_count
 
 
 def test_tasks_with_faults_have_the_atom() -> None:
@@ -81,10 +81,10 @@ def test_a_reply_repeated_after_a_lost_answer_is_a_duplicate_and_not_recovered(r
     find, preview, confirm, reply, look, finish = scenario.draft.oracle
 
     patient, evaluation = rollout(task, [find, preview, confirm, reply, look, finish])
-    assert (failed(evaluation), recovery(patient, task)) == ([], Recovery(1, 1))
+    assert (failed_gates(evaluation), recovery(patient, task)) == ([], Recovery(1, 1))
     hasty, evaluation = rollout(task, [find, preview, confirm, reply, *with_agreement(reply), finish])
-    assert (failed(evaluation), recovery(hasty, task)) == (["goal"], Recovery(1, 0))
-    assert len(final(hasty)["changes"]["mails/+"]) == 2
+    assert (failed_gates(evaluation), recovery(hasty, task)) == (["goal"], Recovery(1, 0))
+    assert len(final_state(hasty)["changes"]["mails/+"]) == 2
 
 
 def test_giving_up_after_a_fault_is_no_recovery(rollout: Rollout) -> None:
@@ -93,13 +93,13 @@ def test_giving_up_after_a_fault_is_no_recovery(rollout: Rollout) -> None:
     assert again == reply
 
     given_up, evaluation = rollout(task, [find, preview, confirm, reply, look, finish])
-    assert (failed(evaluation), recovery(given_up, task)) == (["goal"], Recovery(1, 0))
+    assert (failed_gates(evaluation), recovery(given_up, task)) == (["goal"], Recovery(1, 0))
     done = rollout(task, [find, preview, confirm, reply, look, reply, finish])[0]
     assert recovery(done, task) == Recovery(1, 1)
     assert recovery(rollout(task, [find, finish])[0], task) == Recovery(0, 0)
 
 
-def test_new_posts_and_slides_are_told_apart_from_existing_ones(rollout: Rollout) -> None:
+def test_new_posts_and_slides_are_distinguished_from_existing_ones(rollout: Rollout) -> None:
     for family in ("channel_post_number_unanswered", "decisions_to_slide_unanswered"):
         task, scenario = next(cases(family, "lost_answer"))
         *work, look, finish = scenario.draft.oracle
@@ -118,9 +118,9 @@ def test_a_partial_mail_is_recovered_by_a_mail_to_the_rest_not_to_all(rollout: R
     assert rest.parameters["to"] == people[-1:]
 
     careful, evaluation = rollout(task, [*work, preview, confirm, rest, finish])
-    assert (failed(evaluation), recovery(careful, task)) == ([], Recovery(1, 1))
+    assert (failed_gates(evaluation), recovery(careful, task)) == ([], Recovery(1, 1))
     hasty, evaluation = rollout(task, [*work, *with_agreement(sent), finish])
-    assert ("goal" in failed(evaluation), recovery(hasty, task)) == (True, Recovery(1, 0))
+    assert ("goal" in failed_gates(evaluation), recovery(hasty, task)) == (True, Recovery(1, 0))
     assert recovery(rollout(task, [*work, finish])[0], task) == Recovery(1, 0)
 
 
@@ -144,16 +144,16 @@ def test_a_denied_permission_requires_a_refusal_and_no_change(rollout: Rollout) 
     person = scenario.draft.answer
 
     trajectory, evaluation = rollout(task, [listed, move, ask, refuse])
-    assert (failed(evaluation), recovery(trajectory, task)) == ([], Recovery(0, 0))
-    assert final(trajectory)["changes"] == {}
-    assert failed(rollout(task, [listed, move, refuse])[1]) == ["asked"]  # somebody might have given it
-    assert failed(rollout(task, [listed, refuse])[1]) == ["asked"]  # nobody has denied anything
-    assert failed(rollout(task, [listed, move, ask, call("user.finish")])[1]) == ["answer"]
-    assert failed(rollout(task, [listed, move, ask])[1]) == ["ended", "answer"]
+    assert (failed_gates(evaluation), recovery(trajectory, task)) == ([], Recovery(0, 0))
+    assert final_state(trajectory)["changes"] == {}
+    assert failed_gates(rollout(task, [listed, move, refuse])[1]) == ["asked"]  # somebody might have given it
+    assert failed_gates(rollout(task, [listed, refuse])[1]) == ["asked"]  # nobody has denied anything
+    assert failed_gates(rollout(task, [listed, move, ask, call("user.finish")])[1]) == ["answer"]
+    assert failed_gates(rollout(task, [listed, move, ask])[1]) == ["ended", "answer"]
     message = call("user.refuse", text="i have no right to do that")
-    assert failed(rollout(task, [listed, move, ask, message])[1]) == ["answer"]
+    assert failed_gates(rollout(task, [listed, move, ask, message])[1]) == ["answer"]
     elsewhere = call("calendar.create", title="x", start="2026-03-09 09:00", end="2026-03-09 10:00")
-    assert failed(rollout(task, [listed, move, ask, elsewhere, refuse])[1]) == ["untouched"]
+    assert failed_gates(rollout(task, [listed, move, ask, elsewhere, refuse])[1]) == ["untouched"]
     assert person is not None
     assert person in str(refuse.parameters["text"])
 
@@ -163,20 +163,20 @@ def test_refusing_for_an_obtainable_permission_fails(rollout: Rollout) -> None:
     listed, move, ask, again, finish = scenario.draft.oracle
     person = scenario.draft.faults.faults[0].person
 
-    assert failed(rollout(task, [listed, move, ask, again, finish])[1]) == []
+    assert failed_gates(rollout(task, [listed, move, ask, again, finish])[1]) == []
     refused = call("user.refuse", text=f"{person} denies it")
-    assert failed(rollout(task, [listed, move, ask, refused])[1]) == ["goal", "answer"]
+    assert failed_gates(rollout(task, [listed, move, ask, refused])[1]) == ["goal", "answer"]
 
 
-def test_a_moved_file_is_not_the_agents_change(rollout: Rollout) -> None:
+def test_a_file_moved_by_a_fault_is_not_the_agents_change(rollout: Rollout) -> None:
     task, scenario = next(cases("cell_set_relocated", "moved"))
     find, use, search, write, finish = scenario.draft.oracle
     fault = scenario.draft.faults.faults[0]
 
-    assert final(rollout(task, [find, use])[0])["changes"] == {}
+    assert final_state(rollout(task, [find, use])[0])["changes"] == {}
     done, evaluation = rollout(task, [find, use, search, write, finish])
-    assert failed(evaluation) == []
-    assert list(final(done)["changes"]) == list(scenario.goal)
+    assert failed_gates(evaluation) == []
+    assert list(final_state(done)["changes"]) == list(scenario.goal)
     assert all(path.startswith(f"files/{fault.to_id}/") for path in scenario.goal)
 
 

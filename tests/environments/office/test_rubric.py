@@ -1,4 +1,4 @@
-"""The rubric: what each component pays for, and that nothing but work pays."""
+"""The rubric: what each component rewards, and that only work is rewarded."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
@@ -81,7 +81,7 @@ def test_a_repeated_milestone_counts_once() -> None:
     assert (once.rewards["efficiency"], often.rewards["efficiency"]) == (1, 3 / 23)
 
 
-def test_quality_has_three_parts_and_is_zero_without_right_content() -> None:
+def test_quality_has_three_parts_and_is_zero_without_correct_content() -> None:
     task = make_task("onboarding", 0)
     *work, finish = compose(task).draft.oracle
     neighbour = call("outlook.flag", ids=next(iter(compose(task).workspace.mails)))
@@ -98,7 +98,7 @@ def test_quality_has_three_parts_and_is_zero_without_right_content() -> None:
     assert beside.rewards["efficiency"] == beside.rewards["success"] == beside.rewards["user"] == 0
 
 
-def test_needless_questions_and_unwanted_proposals_get_a_thumbs_down() -> None:
+def test_needless_questions_and_unwanted_proposals_get_a_negative_rating() -> None:
     task = make_task("mail_reply", 0)
     oracle = compose(task).draft.oracle
     assert evaluation(task, oracle).rewards["user"] == 1
@@ -130,7 +130,7 @@ def test_weights_that_let_a_failure_earn_as_much_as_a_success_are_refused() -> N
         RubricWeights(user=-1)
 
 
-def test_the_verdict_stays_the_offices_own() -> None:
+def test_the_verdict_remains_that_of_the_office() -> None:
     task = make_task("mail_reply", 0)
     trajectory, base = make_rollout(task, compose(task).draft.oracle[:3])
     result = RubricVerifier().verify(task, trajectory)

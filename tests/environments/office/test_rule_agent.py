@@ -1,4 +1,4 @@
-"""The worker made of rules: right wherever it has a rule, and refusing elsewhere."""
+"""The rule agent: solves tasks that its rules cover, and refuses others."""
 
 from itertools import islice
 
@@ -14,13 +14,13 @@ from upturn.records import Action, Observation, Task, Trajectory, Turn
 KIT = OfficeKit()
 
 
-def player(task: Task, turns: object, observation: Observation) -> Action:
+def rule_policy(task: Task, turns: object, observation: Observation) -> Action:
     assert isinstance(turns, list)
     return act(task.instruction, turns, observation)
 
 
 def rollout(task: Task) -> Trajectory:
-    return play(KIT.environment(task), task, player)
+    return play(KIT.environment(task), task, rule_policy)
 
 
 @pytest.mark.parametrize("family", [*_WHOLE, *_PARTLY])

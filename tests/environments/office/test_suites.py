@@ -1,4 +1,4 @@
-"""Frozen suites: what is in them, that it is still what was frozen, and what is said where it is not."""
+"""Frozen suites: their content, drift, and error messages."""
 
 from collections.abc import Sequence
 
@@ -47,7 +47,7 @@ def test_each_family_has_equally_many_tasks_in_a_suite() -> None:
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_frozen_tasks_have_not_drifted(name: str) -> None:
-    """One of each family; ``tools/freeze_suites.py --check`` looks at all."""
+    """One task per family; ``tools/freeze_suites.py --check`` covers all."""
     suite = suite_named(name)
     firsts = {entry.family: entry for entry in suite.entries}.values()
     tasks = tasks_of(suite._replace(entries=tuple(firsts)))
@@ -55,13 +55,13 @@ def test_frozen_tasks_have_not_drifted(name: str) -> None:
     assert len({task.instruction for task in tasks}) == len(tasks)
 
 
-def make_rollout(task: Task, player: ScriptedPolicy) -> Evaluation:
-    trajectory = play(KIT.environment(task), task, player, max_turns=100)
+def make_rollout(task: Task, policy: ScriptedPolicy) -> Evaluation:
+    trajectory = play(KIT.environment(task), task, policy, max_turns=100)
     return KIT.verifier.verify(task, trajectory)
 
 
 def check(tasks: Sequence[Task]) -> None:
-    """Each can be solved without a violation, and doing nothing is no solution."""
+    """The oracle solves each task without a violation, and doing nothing does not."""
     for task in tasks:
         evaluation = make_rollout(task, KIT.oracle(task))
         assert (evaluation.verdict, evaluation.score, evaluation.costs["safety"]) == ("success", 1.0, 0.0), task.id
@@ -76,7 +76,7 @@ def test_some_tasks_of_each_suite_are_solved_by_the_oracle_and_not_by_doing_noth
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RECIPES)
 def test_all_tasks_of_each_suite_are_solved_by_the_oracle_and_not_by_doing_nothing(name: str) -> None:
-    """Nor by saying that all is done, or that nothing can be, where that is not the answer."""
+    """Neither finishing nor refusing at once solves a task, unless that is the answer."""
     suite = suite_named(name)
     tasks = tasks_of(suite)
     assert len(tasks) == SIZES[name]

@@ -1,4 +1,4 @@
-"""Refusals that name everything that may be in the way."""
+"""Refusals that name every possible obstacle."""
 
 from collections.abc import Callable
 from random import Random

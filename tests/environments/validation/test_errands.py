@@ -23,15 +23,15 @@ def failed_checks(results: dict[str, Check]) -> set[str]:
     return {name for name, check in results.items() if check.holds is False}
 
 
-class Blind(ErrandsKit):
-    """Its verifier passes over one gate."""
+class WithoutGateKit(ErrandsKit):
+    """Errands with a verifier that lacks one gate."""
 
     def __init__(self, gate: str) -> None:
         super().__init__()
-        honest = self.verifier.verify
+        verify_original = self.verifier.verify
 
         def verify(task: Task, trajectory: Trajectory) -> Evaluation:
-            evaluation = honest(task, trajectory)
+            evaluation = verify_original(task, trajectory)
             gates = tuple(gate_result for gate_result in evaluation.gates if gate_result.name != gate)
             return replace(
                 evaluation, gates=gates, verdict=verdict_of(gates), score=float(verdict_of(gates) == "success")
@@ -50,28 +50,28 @@ class Blind(ErrandsKit):
     ],
 )
 def test_a_verifier_without_a_gate_fails_validation(gate: str, family: str, expected: set[str]) -> None:
-    results = failed_checks(checks(Blind(gate), family, Plan(tasks=2, random_trajectories=1)))
+    results = failed_checks(checks(WithoutGateKit(gate), family, Plan(tasks=2, random_trajectories=1)))
     assert expected - {"floor"} <= results, results
     assert not failed_checks(checks(ErrandsKit(), family, Plan(tasks=2, random_trajectories=1)))
 
 
 def test_a_verifier_that_accepts_substrings_fails_validation() -> None:
-    class Lenient(ErrandsKit):
+    class LenientKit(ErrandsKit):
         def __init__(self) -> None:
             super().__init__()
-            honest = self.verifier.verify
+            verify_original = self.verifier.verify
 
             def verify(task: Task, trajectory: Trajectory) -> Evaluation:
                 message: Any = trajectory.final_state["message"]
                 answer = compose(task).draft.answer
                 if message and answer is not None and answer in message["text"].split():
                     state = {**trajectory.final_state, "message": {**message, "text": answer}}
-                    return honest(task, replace(trajectory, final_state=state))
-                return honest(task, trajectory)
+                    return verify_original(task, replace(trajectory, final_state=state))
+                return verify_original(task, trajectory)
 
             self.verifier.verify = verify  # type: ignore[method-assign]
 
-    results = checks(Lenient(), "cell_ask", Plan(tasks=2, random_trajectories=1))
+    results = checks(LenientKit(), "cell_ask", Plan(tasks=2, random_trajectories=1))
     assert {"dump", "stuff", "mutants"} <= failed_checks(results)
 
 

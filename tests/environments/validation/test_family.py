@@ -1,4 +1,4 @@
-"""Validation of a family: a sound one passes all checks; a weak verifier fails the check of what it rewards."""
+"""Validation of a family: a correct one passes all checks; a weak verifier fails the check of its weakness."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -32,7 +32,7 @@ TOOLS = (
 
 
 class World(NamedTuple):
-    """What a task begins with and what it asks for."""
+    """Initial state and goal of a task."""
 
     boxes: dict[str, str]
     box: str
@@ -48,7 +48,7 @@ def world_of(task: Task) -> World:
 
 
 class Shelf:
-    """Look, write, remove; two ways to end."""
+    """Tools to look, write and remove, and two to end the task."""
 
     def __init__(self) -> None:
         self.boxes: dict[str, str] = {}
@@ -100,8 +100,8 @@ def is_correct(world: World, boxes: dict[str, Any], answer: str) -> bool:
     return boxes == {**world.boxes, world.box: world.word} and answer == ""
 
 
-class Judge:
-    """Success where the agent ended the task and the rule accepts the result."""
+class ShelfVerifier:
+    """Success if the agent ended the task and the rule accepts the result."""
 
     name = "shelf/1"
 
@@ -121,13 +121,13 @@ class Judge:
 
 
 class BareShelfKit:
-    """The contract and no more; every part can be replaced."""
+    """A kit with the mandatory contract only; every part can be replaced."""
 
     name = "shelf"
 
     def __init__(self, rule: Rule = is_correct) -> None:
         self.families: Mapping[str, int] = {"put": 1}
-        self.verifier = Judge(rule)
+        self.verifier = ShelfVerifier(rule)
         self.make: Callable[[], Shelf] = Shelf
 
     def environment(self, task: Task) -> Shelf:
@@ -145,7 +145,7 @@ class BareShelfKit:
 
 
 class ShelfKit(BareShelfKit):
-    """With tools, an oracle, and canaries."""
+    """A kit with tools, an oracle and canaries."""
 
     def __init__(self, rule: Rule = is_correct) -> None:
         super().__init__(rule)
@@ -296,13 +296,13 @@ def test_a_verifier_without_successes_misses_the_ceiling_and_has_no_mutants() ->
 
 def test_a_verifier_that_rewards_doing_nothing_misses_the_floor() -> None:
     kit = ShelfKit()
-    honest = kit.verifier.verify
+    verify_original = kit.verifier.verify
 
-    def generous(task: Task, trajectory: Trajectory) -> Evaluation:
-        evaluation = honest(task, trajectory)
+    def with_partial_score(task: Task, trajectory: Trajectory) -> Evaluation:
+        evaluation = verify_original(task, trajectory)
         return evaluation if evaluation.is_success else replace(evaluation, score=0.25)
 
-    kit.verifier.verify = generous  # type: ignore[method-assign]
+    kit.verifier.verify = with_partial_score  # type: ignore[method-assign]
     results = checks(kit)
     assert failed_checks(results) == {"floor"}
     assert (results["floor"].value, results["floor"].violation) == (0.25, "the score is 0.25")
@@ -318,10 +318,10 @@ def test_a_failing_verifier_is_counted() -> None:
 
 
 def test_duplicate_creations_are_detected_by_repeating() -> None:
-    class Once(ErrandsKit):
+    class FirstOnlyKit(ErrandsKit):
         def __init__(self) -> None:
             super().__init__()
-            honest = self.verifier.verify
+            verify_original = self.verifier.verify
 
             def verify(task: Task, trajectory: Trajectory) -> Evaluation:
                 changes: Any = trajectory.final_state["changes"]
@@ -331,11 +331,13 @@ def test_duplicate_creations_are_detected_by_repeating() -> None:
                     else value
                     for path, value in changes.items()
                 }
-                return honest(task, replace(trajectory, final_state={**trajectory.final_state, "changes": once}))
+                return verify_original(
+                    task, replace(trajectory, final_state={**trajectory.final_state, "changes": once})
+                )
 
             self.verifier.verify = verify  # type: ignore[method-assign]
 
-    results = checks(Once(), "event_add", Plan(tasks=2, random_trajectories=1))
+    results = checks(FirstOnlyKit(), "event_add", Plan(tasks=2, random_trajectories=1))
     assert failed_checks(results) == {"repeat"}
     assert results["mutants"].value is not None
     assert 0.95 < results["mutants"].value < 1.0, "one mutant of many is this mistake"
@@ -396,7 +398,7 @@ class AskedShelf(Shelf):
 
 
 class AskedShelfKit(ShelfKit):
-    """Its tools ask the user."""
+    """A kit with tools that ask the user."""
 
     def __init__(self, rule: Rule = is_correct) -> None:
         super().__init__(rule)
@@ -418,16 +420,16 @@ def test_deletions_that_need_agreement_ask_for_it() -> None:
 
 
 def test_short_canaries_are_refused() -> None:
-    class Short(ShelfKit):
+    class ShortCanaryKit(ShelfKit):
         def canaries(self, task: Task) -> tuple[str, ...]:
             return ("kiwi",)
 
-    results = checks(Short())
+    results = checks(ShortCanaryKit())
     assert results["canaries"].violation.startswith("'kiwi' is too short for a canary")
 
 
-class Shared(Shelf):
-    """All shelves of a class are one."""
+class SharedShelf(Shelf):
+    """Shares its boxes between instances."""
 
     everywhere: ClassVar[dict[str, str]] = {}
 
@@ -438,7 +440,7 @@ class Shared(Shelf):
         return start
 
 
-class Counts(Shelf):
+class CountingShelf(Shelf):
     """Shows the number of its instances."""
 
     made = 0
@@ -452,8 +454,8 @@ class Counts(Shelf):
         return step._replace(observation=Observation(f"{step.observation.text} {self.made}", step.observation.code))
 
 
-class Remembers(Shelf):
-    """Does not forget the task before."""
+class IncompleteReset(Shelf):
+    """Keeps the boxes of the task before."""
 
     def reset(self, task: Task) -> Any:
         kept = dict(self.boxes)
@@ -462,37 +464,39 @@ class Remembers(Shelf):
         return start
 
 
-@pytest.mark.parametrize(("make", "name"), [(Shared, "isolation"), (Counts, "replay"), (Remembers, "isolation")])
+@pytest.mark.parametrize(
+    ("make", "name"), [(SharedShelf, "isolation"), (CountingShelf, "replay"), (IncompleteReset, "isolation")]
+)
 def test_repetitions_are_compared(make: type[Shelf], name: str) -> None:
     kit = ShelfKit()
     kit.make = make
     assert name in failed_checks(checks(kit))
 
 
-class Few(ShelfKit):
-    """Two cases in each split, under new ids."""
+class FewTasksKit(ShelfKit):
+    """Generates two cases per split, under new ids."""
 
     def tasks(self, *, seed: int, split: Split, families: Sequence[str]) -> Iterator[Task]:
         cases = list(islice(super().tasks(seed=seed, split=split, families=families), 2))
         return (replace(cases[number % 2], id=f"shelf/{split}/{number}") for number in count())
 
 
-class Silent(Shelf):
-    """Tells nothing of its state."""
+class WithoutState(Shelf):
+    """Reports no state."""
 
     def info(self, **costs: float) -> Info:
         return Info({}, costs)
 
 
 def test_equal_tasks_are_counted_where_worlds_have_hashes() -> None:
-    repeated = checks(Few(), plan=Plan(8, random_trajectories=0))["repeated"]
+    repeated = checks(FewTasksKit(), plan=Plan(8, random_trajectories=0))["repeated"]
     assert (repeated.value, repeated.n, repeated.bar, repeated.holds) == (0.5, 8, "<= 0.05", False)
     assert repeated.violation == "'shelf/train/2' repeats another task"
     assert checks(ShelfKit(), plan=Plan(8, random_trajectories=0))["repeated"] == Check(
         "repeated", 0.0, 8, "<= 0.05", True
     )
-    unknown = Few()
-    unknown.make = Silent
+    unknown = FewTasksKit()
+    unknown.make = WithoutState
     assert checks(unknown, plan=Plan(8, random_trajectories=0))["repeated"] == Check("repeated", None, 0)
 
 
@@ -512,12 +516,12 @@ def test_a_kit_without_optional_protocols_is_checked_as_far_as_possible() -> Non
         "dump, empty, delete, spam: not applicable in any family",
         "determinism in another process: the kit has no name to resolve there",
     ]
-    generous = BareShelfKit(lambda *_: True)
-    assert {"nothing", "claim", "echo"} <= failed_checks(checks(generous))
+    lenient_kit = BareShelfKit(lambda *_: True)
+    assert {"nothing", "claim", "echo"} <= failed_checks(checks(lenient_kit))
 
 
 def test_a_failing_kit_is_reported_and_not_raised() -> None:
-    class Half(ShelfKit):
+    class HalfOracleKit(ShelfKit):
         def __init__(self) -> None:
             super().__init__()
             self.families = {"put": 1, "broken": 2}
@@ -527,41 +531,41 @@ def test_a_failing_kit_is_reported_and_not_raised() -> None:
                 raise KeyError("box")
             return super().oracle(task)
 
-    sound, broken = validate_kit(Half(), PLAN)
+    sound, broken = validate_kit(HalfOracleKit(), PLAN)
     assert (sound.checks[-1].name, sound.checks[-1].value) == ("determinism", 1.0)
     [check] = broken.checks
     assert (check.name, check.holds, check.violation) == ("tried", False, "it raised KeyError: 'box'")
 
 
 def test_a_kit_that_lets_everything_differ_is_reported() -> None:
-    class Indifferent(ShelfKit):
+    class AnythingMayDiffer(ShelfKit):
         def may_differ(self, task: Task, path: Sequence[str], value: JsonValue) -> bool:
             return True
 
-    kit = Indifferent()
+    kit = AnythingMayDiffer()
     [report] = validate_kit(kit, PLAN)
     assert list_unchecked(kit, [report]) == ["mutants, repeat, neighbour: not applicable in any family"]
 
 
 def test_kills_are_counted_except_where_the_state_may_differ() -> None:
-    class Loose(ShelfKit):
+    class BoxesMayDiffer(ShelfKit):
         def may_differ(self, task: Task, path: Sequence[str], value: JsonValue) -> bool:
             return tuple(path) == ("said",)
 
-    def counted(kit: ShelfKit) -> tuple[int, int, str]:
+    def call_counts(kit: ShelfKit) -> tuple[int, int, str]:
         task = next(kit.tasks(seed=0, split="train", families=["put"]))
         case = make_case(kit, task, ParameterHistory(), Random(0))
         assert case.solution is not None
         return mutation_kills(case, case.solution)
 
     # The box: undone, replaced, dropped, doubled; what was said: undone, replaced; three foreign changes.
-    assert counted(ShelfKit()) == (9, 9, "")
-    assert counted(Loose()) == (7, 7, "")
+    assert call_counts(ShelfKit()) == (9, 9, "")
+    assert call_counts(BoxesMayDiffer()) == (7, 7, "")
 
-    def deaf(world: World, boxes: dict[str, str], answer: str) -> bool:
+    def ignores_answer(world: World, boxes: dict[str, str], answer: str) -> bool:
         return boxes == {**world.boxes, world.box: world.word}
 
-    assert counted(Loose(deaf)) == (7, 7, "")
-    killed, tried, survivor = counted(ShelfKit(deaf))
+    assert call_counts(BoxesMayDiffer(ignores_answer)) == (7, 7, "")
+    killed, tried, survivor = call_counts(ShelfKit(ignores_answer))
     assert (killed, tried) == (8, 9)
     assert survivor == "said replaced ('x') in 'shelf/train/0' is still a success"

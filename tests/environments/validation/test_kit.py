@@ -15,7 +15,7 @@ PLAN = Plan(tasks=2, random_trajectories=2)
 
 @pytest.fixture
 def kits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A module with kits of errands whose making of held-out tasks goes wrong."""
+    """The name of a module with kits of errands that fail to generate held-out tasks."""
     (tmp_path / "kits_for_test.py").write_text(
         "import os\n"
         "from benchmarks.errands.kit import ErrandsKit\n"

@@ -1,4 +1,4 @@
-"""Mutants of a goal state: exactly one mistake each, in what differs from the beginning."""
+"""Mutants of a goal state: exactly one mistake each, in the facts that differ from the initial state."""
 
 from upturn.environments.validation.mutation import Difference, differences, mutants
 from upturn.records import JsonValue

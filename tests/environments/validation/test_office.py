@@ -1,4 +1,4 @@
-"""The office under validation: every family, one whose apps fail among the quick ones, one under other names."""
+"""Validation of the office: every family, a family with app faults, and renamed operations."""
 
 import pytest
 
@@ -12,7 +12,7 @@ QUICK = ("mail_move", "mail_draft_unanswered")
 PLAN = Plan(tasks=2, random_trajectories=5)
 
 
-def breaches(kit: EnvironmentKit, family: str, plan: Plan) -> dict[str, str]:
+def violations(kit: EnvironmentKit, family: str, plan: Plan) -> dict[str, str]:
     return {
         check.name: check.violation for check in validate_family(kit, family, plan).checks if check.holds is False
     }
@@ -23,9 +23,9 @@ def breaches(kit: EnvironmentKit, family: str, plan: Plan) -> dict[str, str]:
     [pytest.param(family, marks=() if family in QUICK else pytest.mark.slow) for family in OfficeKit().families],
 )
 def test_the_office_is_sound(family: str) -> None:
-    assert breaches(OfficeKit(), family, PLAN) == {}
+    assert violations(OfficeKit(), family, PLAN) == {}
 
 
 @pytest.mark.slow
 def test_the_office_is_sound_under_other_names() -> None:
-    assert breaches(RenamedKit(), "mail_reply", Plan(tasks=4, random_trajectories=5)) == {}
+    assert violations(RenamedKit(), "mail_reply", Plan(tasks=4, random_trajectories=5)) == {}

@@ -1,4 +1,4 @@
-"""Values for tools: words as they stand in texts, and what schemas allow."""
+"""Sampling of values for tools: words of texts, and bounds of schemas."""
 
 from random import Random
 from typing import Any

@@ -1,4 +1,4 @@
-"""Workbooks: exact answers, exact changes, and what is refused."""
+"""Workbooks: observations, changes and refusals."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -72,7 +72,7 @@ FILES = (
 
 @pytest.fixture
 def books(desk: Desk) -> Desk:
-    """Ann's workspace with workbooks: her own, one that her group may read, others'."""
+    """Returns Ann's workspace with three workbooks: hers, one that her group may read, and another person's."""
 
     def office(persona: Persona | None = None) -> Workspace:
         group = Group("sales", "Sales", ("ann.lee", "bob.ray"))
@@ -82,7 +82,7 @@ def books(desk: Desk) -> Desk:
 
 
 def cells_of(effect: Effect, name: str = "data") -> Mapping[str, str]:
-    """Of the sheet of f1."""
+    """Returns the cells of a sheet of f1."""
     content = effect.workspace.files["f1"].content
     assert isinstance(content, Book)
     return content.sheets[name].cells
@@ -103,7 +103,7 @@ def test_a_workbook_opens_as_schema_and_sample(books: Desk, do: Do) -> None:
     )
 
 
-def test_a_range_is_read_as_values_formulas_or_looks(books: Desk, do: Do) -> None:
+def test_a_range_is_read_as_values_formulas_or_formats(books: Desk, do: Do) -> None:
     read = "excel.read_range id=f1; sheet=data"
     assert do(books(), f"{read}; range=A2:C3").text == "columns A | B | C\n2: south | 8 | 0.2\n3: north | 20 | 0.5"
     assert do(books(), f"{read}; range=b3").text == "20"
@@ -135,7 +135,7 @@ def test_cells_are_found_by_what_they_show(books: Desk, do: Do) -> None:
     assert do(books(), "excel.find id=f1; text=south; sheet=notes").text == "no such cells"
 
 
-def test_a_block_is_written_and_what_was_is_kept(books: Desk, do: Do) -> None:
+def test_writing_a_block_keeps_the_previous_values(books: Desk, do: Do) -> None:
     effect = do(
         books(),
         'excel.write_range id=f1; sheet=data; at=a5; rows=[["east",4.0,"\\= sum( b2:b5 )"],["x y",null,true]]',
@@ -172,7 +172,7 @@ def test_rows_may_be_lines_or_lists(books: Desk, do: Do, rows: str, written: dic
     assert {at: text for at, text in cells_of(effect).items() if at not in SALES} == written
 
 
-def test_an_empty_value_empties_a_cell_and_nothing_new_is_no_version(books: Desk, do: Do) -> None:
+def test_an_empty_value_empties_a_cell_and_an_unchanged_value_adds_no_version(books: Desk, do: Do) -> None:
     emptied = do(books(), 'excel.write_range id=f1; sheet=data; at=A4; rows=[["", "12"]]')
     assert changes(books(), emptied.workspace) == {"files/f1/sheets/data/cells/A4": None}
     same = do(books(), "excel.write_range id=f1; sheet=data; at=B4; rows=12.0")
@@ -208,7 +208,7 @@ def test_a_cycle_across_sheets_names_the_sheets(books: Desk, do: Do) -> None:
         do(start, "excel.insert_formula id=f1; sheet=data; range=Z1; formula=notes!A1*2")
 
 
-def test_rows_are_sorted_with_their_formulas_and_looks(books: Desk, do: Do) -> None:
+def test_rows_are_sorted_with_their_formulas_and_formats(books: Desk, do: Do) -> None:
     effect = do(
         books(),
         "excel.format id=f1; sheet=data; range=B3; bold=true",
@@ -237,7 +237,7 @@ def test_sorting_puts_numbers_before_texts_and_empty_cells_last_either_way(books
     assert order == [["6", "2", "5", "1", "4", "3"], ["4", "1", "5", "2", "6", "3"]]
 
 
-def test_a_filter_hides_rows_until_it_is_taken_off(books: Desk, do: Do) -> None:
+def test_a_filter_hides_rows_until_it_is_cleared(books: Desk, do: Do) -> None:
     effect = do(books(), "excel.filter id=f1; sheet=data; column=region; value=SOUTH")
     assert effect.text == "2 of 3 rows are shown"
     assert changes(books(), effect.workspace) == {"files/f1/sheets/data/filters/A": "south"}
@@ -291,7 +291,7 @@ def test_a_chart_shows_a_range(books: Desk, do: Do) -> None:
     }
 
 
-def test_looks_are_kept_by_cell_and_taken_back_without_a_trace(books: Desk, do: Do) -> None:
+def test_formats_are_stored_by_cell_and_cleared_completely(books: Desk, do: Do) -> None:
     call = "excel.format id=f1; sheet=data; range=A1:B1"
     effect = do(books(), f"{call}; bold=true; fill=yellow; number=0.00", f"{call}; italic=true; fill=none")
     path = "files/f1/sheets/data/formats/"
@@ -304,7 +304,7 @@ def test_looks_are_kept_by_cell_and_taken_back_without_a_trace(books: Desk, do: 
     assert changes(books(), undone.workspace) == {}
 
 
-def test_a_sheet_is_added_behind_the_others(books: Desk, do: Do) -> None:
+def test_a_sheet_is_added_after_the_others(books: Desk, do: Do) -> None:
     effect = do(books(), "excel.add_sheet id=f1; name=Q4 plan")
     assert changes(books(), effect.workspace) == {
         "files/f1/sheets/Q4 plan": True,
@@ -338,7 +338,9 @@ MESSY = (
         ("values_only", {"C6": "2"}),
     ],
 )
-def test_macros_do_what_their_names_say(books: Desk, do: Do, macro: str, changed: dict[str, str | None]) -> None:
+def test_macros_have_the_effect_of_their_names(
+    books: Desk, do: Do, macro: str, changed: dict[str, str | None]
+) -> None:
     messy = do(books(), MESSY).workspace
     effect = do(messy, f"excel.run_macro id=f1; sheet=notes; name={macro}")
     prefix = "files/f1/sheets/notes/cells/"
@@ -498,7 +500,7 @@ def test_another_persons_folder_is_a_hard_violation(books: Desk, do: Do) -> None
         ),
     ],
 )
-def test_refusals_say_what_was_wrong(books: Desk, do: Do, call: str, code: str, message: str) -> None:
+def test_refusals_name_the_problem(books: Desk, do: Do, call: str, code: str, message: str) -> None:
     with pytest.raises(OperationError) as refused:
         do(books(), f"excel.{call}")
     assert (refused.value.code, refused.value.hard) == (code, "")
@@ -511,7 +513,7 @@ def test_a_total_is_not_written_twice(books: Desk, do: Do) -> None:
         do(books(), call, call)
 
 
-def test_a_file_whose_content_became_another_kind_differs_in_all_of_it() -> None:
+def test_a_file_with_content_of_another_kind_differs_in_all_of_it() -> None:
     text = replace(FILES[2], content=PlainText("now a text"))
     path = "sheets/x"
     parts = (f"{path}/cells/A1", f"{path}/charts", f"{path}/pivots", f"{path}/frozen_rows")
@@ -526,7 +528,7 @@ def test_a_file_whose_content_became_another_kind_differs_in_all_of_it() -> None
     }
 
 
-def test_what_is_uploaded_is_entered_as_if_typed_in(books: Desk, do: Do) -> None:
+def test_uploaded_rows_are_entered_as_typed_input(books: Desk, do: Do) -> None:
     effect = do(
         books(), "sharepoint.upload path=/new.xlsx; text=007\t\\= sum( a1 )", "excel.read_range id=f1000; range=B1"
     )
@@ -567,7 +569,7 @@ ANYTHING = st.one_of(
 
 @st.composite
 def calls(draw: st.DrawFn) -> Action:
-    """Calls of the app that are mostly sensible."""
+    """Draws mostly valid calls of the app."""
     operation = draw(st.sampled_from(list(APP.operations.values())))
     fields: dict[str, Any] = {}
     for name, model_field in operation.parameters.model_fields.items():

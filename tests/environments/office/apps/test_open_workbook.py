@@ -1,4 +1,4 @@
-"""How much a workbook may have to compute."""
+"""The limit of a workbook's work."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +14,7 @@ Do = Callable[..., Effect]
 Desk = Callable[..., Workspace]
 
 
-def test_formulas_that_name_too_much_are_refused(desk: Desk, do: Do) -> None:
+def test_formulas_over_too_many_cells_are_refused(desk: Desk, do: Do) -> None:
     numbers = "excel.insert_formula id=f50; range=J1:J1000; formula=\\=1"
     sums = "excel.insert_formula id=f50; range=K1:K{}; formula=\\=SUM(J:J)"
     start = do(desk(), numbers, sums.format(40)).workspace
@@ -31,7 +31,7 @@ def test_formulas_that_name_too_much_are_refused(desk: Desk, do: Do) -> None:
         do(start, "excel.insert_formula id=f50; range=A3:A1000; formula=1")
 
 
-def test_a_book_with_too_much_to_compute_may_get_less_of_it(desk: Desk, do: Do) -> None:
+def test_a_book_with_too_much_work_may_be_changed_to_less(desk: Desk, do: Do) -> None:
     heavy = {f"A{row}": f"=SUM(B1:B{row})" for row in range(1, 401)} | {f"B{row}": "1" for row in range(1, 401)}
     book = Book({"data": Sheet(heavy)})
     assert work_of(book) > MAX_WORK

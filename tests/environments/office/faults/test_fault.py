@@ -1,4 +1,4 @@
-"""Plans of faults: what they refuse to be, how they add up, what they draw."""
+"""Fault plans: validation, addition and random draws."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What an agent is answered when an app fails, and what was done all the same."""
+"""Observations and effects of calls hit by app faults."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +21,7 @@ from upturn.models import read_call
 from upturn.records import JsonValue
 
 Desk = Callable[..., Workspace]
-Ask = Callable[[str], tuple[str, str, str]]
+AgreedCalls = Callable[[str], tuple[str, str, str]]
 AGREEABLE = Persona(wishes=tuple(Wish(tool.target, tool.operation) for tool in tools()))
 
 
@@ -29,14 +29,14 @@ class Office:
     """Ann's workspace under a plan, call after call."""
 
     last: Outcome
-    """Of the last call."""
+    """The outcome of the last call."""
 
     def __init__(self, workspace: Workspace, *faults: Fault, plan: FaultPlan | None = None) -> None:
-        self.begin = self.workspace = workspace
+        self.start = self.workspace = workspace
         self.state = FaultState(FaultPlan(faults) if plan is None else plan)
 
     def do(self, *calls: str) -> str:
-        """The last call's answer, with the code of an error before it."""
+        """The observation of the last call, after the code of an error."""
         for call in calls:
             action = read_call(call)
             assert action is not None, call
@@ -47,9 +47,9 @@ class Office:
 
     @property
     def changes(self) -> dict[str, Any]:
-        """Against the beginning, with files where they end up."""
+        """Changes since the start, with files by final path."""
         return changes(
-            FaultState(self.state.plan).with_moved_files(self.begin), self.state.with_moved_files(self.workspace)
+            FaultState(self.state.plan).with_moved_files(self.start), self.state.with_moved_files(self.workspace)
         )
 
     @property
@@ -59,13 +59,13 @@ class Office:
 
     @property
     def kinds(self) -> list[str]:
-        """Of the faults that came."""
+        """Kinds of the faults that occurred."""
         return [item.kind for item in self.state.injected]
 
 
 @pytest.fixture
 def office(desk: Desk) -> Callable[..., Office]:
-    """Makes the office of somebody who agrees to everything, with these faults."""
+    """Returns a function that creates an office with these faults and a user who agrees to everything."""
     return lambda *faults, **further: Office(desk(AGREEABLE), *faults, **further)
 
 
@@ -113,12 +113,12 @@ def test_repeated_unavailability_counts_as_one_fault(office: Callable[..., Offic
 
 @pytest.mark.parametrize(("kind", "is_done"), [("timeout", False), ("lost_answer", True)])
 def test_timeout_and_lost_answer_look_the_same(
-    office: Callable[..., Office], asked_first: Ask, kind: FaultKind, *, is_done: bool
+    office: Callable[..., Office], agreed_calls: AgreedCalls, kind: FaultKind, *, is_done: bool
 ) -> None:
     at = office(Fault(kind, "outlook.send", seconds=20.0))
     send = "outlook.send to=bob.ray; subject=hello; body=see you"
 
-    assert at.do(*asked_first(send)) == (
+    assert at.do(*agreed_calls(send)) == (
         "timed_out: 504 outlook.send gave no answer in 20 s; it may have been done"
     )
     assert at.workspace.elapsed == 5 + 60 + 20
@@ -164,16 +164,16 @@ def test_a_partial_write_omits_the_last_item(
 
 
 def test_a_partial_mail_omits_the_last_recipient_and_uses_up_the_agreement(
-    office: Callable[..., Office], asked_first: Ask
+    office: Callable[..., Office], agreed_calls: AgreedCalls
 ) -> None:
     at = office(Fault("partial_write", "outlook.send"))
-    reply = at.do(*asked_first("outlook.send to=bob.ray,cid.moe,dana.fox; subject=hello; body=see you"))
+    reply = at.do(*agreed_calls("outlook.send to=bob.ray,cid.moe,dana.fox; subject=hello; body=see you"))
     assert reply == "partial: 207 done for bob.ray, cid.moe; not for dana.fox"
     assert [change["to"] for change in at.changes["mails/+"]] == [["bob.ray", "cid.moe"]]
     assert not at.workspace.confirmed
 
 
-def test_reads_after_a_write_are_stale_for_a_while_and_say_so(office: Callable[..., Office]) -> None:
+def test_reads_after_a_write_are_stale_for_a_while_with_a_notice(office: Callable[..., Office]) -> None:
     at = office(Fault("stale_read", "outlook", seconds=45.0))
 
     assert at.do("outlook.search folder=later") == "no mails"  # before anything was written nothing is old
@@ -246,10 +246,10 @@ def test_an_invalid_call_moves_no_file(office: Callable[..., Office], call: str,
 
 
 def test_a_move_during_a_preview_is_recovered_by_the_app_not_by_the_user(
-    office: Callable[..., Office], asked_first: Ask
+    office: Callable[..., Office], agreed_calls: AgreedCalls
 ) -> None:
     at = office(Fault("moved", file="f50", to_id="f99", to_path="/archive/q3.xlsx"))
-    shown, _, _ = asked_first("sharepoint.delete ids=f50")
+    shown, _, _ = agreed_calls("sharepoint.delete ids=f50")
     at.do(shown, "user.ask text=which one?")
     assert [(item.call, item.is_answered) for item in at.state.injected] == [("sharepoint.delete", False)]
     at.do("sharepoint.search query=q3")
@@ -257,10 +257,10 @@ def test_a_move_during_a_preview_is_recovered_by_the_app_not_by_the_user(
 
 
 def test_a_preview_mentions_the_file_and_an_answer_does_not(
-    office: Callable[..., Office], asked_first: Ask
+    office: Callable[..., Office], agreed_calls: AgreedCalls
 ) -> None:
     at = office(Fault("moved", file="f51", to_id="f99", to_path="/archive/plan.docx"))
-    shown, _, _ = asked_first("sharepoint.set_permissions id=f51; people=bob.ray; right=read")
+    shown, _, _ = agreed_calls("sharepoint.set_permissions id=f51; people=bob.ray; right=read")
     assert at.do("user.ask text=is f51 right?") == "it is all in what I asked for"
     assert at.do(shown) == "moved: 301 f51 has moved; sharepoint.search finds it"
 
@@ -302,7 +302,7 @@ def test_without_a_plan_nothing_is_counted(office: Callable[..., Office]) -> Non
 def test_only_waiting_passes_time(desk: Desk) -> None:
     at = Office(desk(AGREEABLE))
     assert at.do("user.wait seconds=90") == "it is 2026-03-02 09:01"
-    assert at.workspace == replace(at.begin, elapsed=90.0)
+    assert at.workspace == replace(at.start, elapsed=90.0)
     for seconds in ("0", "-1", "nan", "3601"):
         with pytest.raises(OperationError, match="seconds"):
             at.do(f"user.wait seconds={seconds}")

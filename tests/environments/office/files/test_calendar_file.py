@@ -37,7 +37,7 @@ EVENT = Event(
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/New_York"])
 @pytest.mark.parametrize("event", [EVENT, Event("e1", "", "2026-07-01 00:00", "2026-07-02 00:00", "bob.ray")])
-def test_an_event_comes_back_equal_also_at_an_hour_that_the_clocks_leave_out(event: Event, zone: str) -> None:
+def test_an_event_round_trips_even_at_an_hour_skipped_by_daylight_saving(event: Event, zone: str) -> None:
     directory = BERLIN if zone == "Europe/Berlin" else Directory(zone=ZoneInfo(zone))
     written = event_bytes(event, directory)
     [result] = read_events(written, directory, owner="cid.moe")
@@ -46,7 +46,7 @@ def test_an_event_comes_back_equal_also_at_an_hour_that_the_clocks_leave_out(eve
 
 
 @pytest.mark.parametrize("day", ["0001-01-01", "9999-12-31"])
-def test_a_day_that_other_zones_cannot_count_is_refused(day: str) -> None:
+def test_a_date_out_of_range_in_other_zones_is_refused(day: str) -> None:
     with pytest.raises(FileFormatError, match=f"lies in the years 2 to 9998, got {day} 09:00"):
         event_bytes(replace(EVENT, start=f"{day} 09:00", end=f"{day} 10:00"), BERLIN)
 
@@ -79,7 +79,7 @@ def test_any_text_survives_a_round_trip(title: str, place: str, body: str) -> No
 
 
 def entry(*lines: str) -> bytes:
-    """A calendar of one entry with these lines."""
+    """Returns a calendar of one entry with these lines."""
     return "\r\n".join(("BEGIN:VCALENDAR", "BEGIN:VEVENT", *lines, "END:VEVENT", "END:VCALENDAR", "")).encode()
 
 

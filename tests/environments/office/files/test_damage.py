@@ -1,4 +1,4 @@
-"""Office files whose parts are whole archives of broken XML: a library's errors never come out."""
+"""Damaged office files: errors of the libraries do not propagate."""
 
 from random import Random
 
@@ -33,6 +33,6 @@ def test_broken_parts_are_read_or_refused(ending: str, book: Book, document: Doc
 
 
 def _cut(rng: Random, part: bytes) -> bytes:
-    """Without some of it, or with some of it in another place."""
+    """Returns the data with a part removed or moved."""
     first, last = sorted(rng.randrange(len(part) + 1) for _ in range(2))
     return part[:first] + part[last:] if rng.random() < 0.7 else part[last:] + part[first:last] + part[:first]

@@ -35,7 +35,7 @@ def _file(number: int, path: str, content: Content, **further: object) -> File:
 
 @pytest.fixture
 def office(book: Book, document: Document, deck: Deck) -> Workspace:
-    """Something in every table, and names that no file system takes as they are."""
+    """A workspace with items in every table, and names that are invalid in file systems."""
     mails = (
         Mail(
             "m1", "inbox", "bob.ray", ("ann.lee",), "budget?", "420", "2026-02-27 10:00", attachments=("f1", "f4")
@@ -85,7 +85,7 @@ def test_an_office_survives_a_round_trip_through_a_folder(office: Workspace, tmp
     assert result.workspace.new_id("m")[1] == "m1004"
 
 
-def test_the_office_of_a_task_comes_back_equal_and_equal_ones_are_equal_bytes() -> None:
+def test_the_office_of_a_task_round_trips_and_equal_offices_give_equal_bytes() -> None:
     workspace = compose(make_task("mail_move", 3)).workspace
     workspace = replace(workspace, mails=Table(dict(list(workspace.mails.items())[:30])))
     parts = pack(workspace, find_zone("UTC")).parts

@@ -1,4 +1,4 @@
-"""Formulas: worth what Excel's documentation says they are, written in one form, and never endless."""
+"""Formulas: values as in Excel's documentation, canonical form, and limits."""
 
 import pytest
 from hypothesis import given, settings
@@ -33,8 +33,9 @@ CELLS = {
 }
 
 
-def worth(formula: str, **cells: str) -> str:
-    """What a cell with this formula shows, in a book with a second sheet ``Q3 plan`` whose B4 is 7."""
+def shown_text(formula: str, **cells: str) -> str:
+    """Returns the displayed text of a cell with this formula, in a book with a second sheet ``Q3 plan`` whose B4 is
+    7."""
     sheet = Sheet({**CELLS, **cells, "Z99": formula})
     return displayed_text(Book({"data": sheet, "Q3 plan": Sheet({"B4": "7"})}), "data", "Z99")
 
@@ -141,7 +142,7 @@ def worth(formula: str, **cells: str) -> str:
     ],
 )
 def test_formulas_have_excels_values(formula: str, shown: str) -> None:
-    assert worth(formula) == shown
+    assert shown_text(formula) == shown
 
 
 @pytest.mark.parametrize(
@@ -185,7 +186,7 @@ def test_formulas_have_excels_values(formula: str, shown: str) -> None:
     ],
 )
 def test_invalid_formulas_have_error_values(formula: str, error: str) -> None:
-    assert worth(formula) == error
+    assert shown_text(formula) == error
 
 
 @pytest.mark.parametrize(
@@ -208,7 +209,7 @@ def test_invalid_formulas_have_error_values(formula: str, error: str) -> None:
         ("=übersicht!a1", "=übersicht!A1"),
     ],
 )
-def test_a_formula_has_one_form(typed_in: str, form: str) -> None:
+def test_a_formula_has_a_canonical_form(typed_in: str, form: str) -> None:
     assert format_formula(parse(typed_in).tree) == form
     assert format_formula(parse(form).tree) == form
 
@@ -259,13 +260,13 @@ def test_any_text_as_a_formula_has_a_value_or_an_error_to_show(text: str) -> Non
         ("=" + "1" * 2_000, "at most 2000 characters"),
     ],
 )
-def test_what_cannot_be_read_says_why(formula: str, message: str) -> None:
+def test_parse_errors_give_the_reason(formula: str, message: str) -> None:
     with pytest.raises(FormulaError) as refused:
         parse(formula)
     assert message in str(refused.value)
 
 
-def test_what_is_not_fixed_moves_with_the_formula() -> None:
+def test_relative_references_move_with_the_formula() -> None:
     tree = parse("=A1+$A1+A$1+$A$1+SUM(A1:B$2)+SUM(C:C)+'Q3 plan'!A1").tree
     assert format_formula(shift(tree, columns=1, rows=2)) == "=B3+$A3+B$1+$A$1+SUM(B$2:C3)+SUM(D:D)+'Q3 plan'!B3"
     assert format_formula(shift(parse("=A1+B2").tree, columns=-1, rows=0)) == "=#REF!+A2"
@@ -313,7 +314,7 @@ def _keys(cells: dict[str, str]) -> list[tuple[str, str]]:
     st.frozensets(st.tuples(st.integers(1, 5), st.integers(1, 9)), max_size=12),
     *(st.tuples(st.integers(1, 9), st.integers(1, 9)) for _ in range(2)),
 )
-def test_the_formulas_of_an_area_are_those_whose_places_lie_in_it(
+def test_the_formulas_of_an_area_are_those_positioned_in_it(
     places: frozenset[tuple[int, int]], one: tuple[int, int], other: tuple[int, int]
 ) -> None:
     sheet = Sheet({**{Position(*corner).address: "=1" for corner in places}, "F1": "7"})
@@ -329,7 +330,7 @@ def test_a_range_to_the_end_of_a_sheet_costs_no_more_than_its_cells() -> None:
     assert displayed_text(Book({"d": Sheet({"A1": "x", "B1": '=COUNTIF(C:D,"<>x")'})}), "d", "B1") == "2097152"
 
 
-def test_the_work_of_a_book_is_what_its_formulas_name_and_are_written_with() -> None:
+def test_the_work_of_a_book_counts_the_cells_and_parts_of_its_formulas() -> None:
     data = {"A1": "1", "A2": "2", "A3": "3", "B1": "=SUM(A1:A2)", "B2": "=SUM(A:A)+SUM(A:A)", "B3": "=oops("}
     # 11 signs, 2 cells; 18 signs and two ranges of which the 6 filled cells of the sheet are the most; 6 signs.
     assert work_of(Book({"data": Sheet(data)})) == 11 + 2 + 18 + 6 + 6 + 6
@@ -337,7 +338,7 @@ def test_the_work_of_a_book_is_what_its_formulas_name_and_are_written_with() -> 
     assert work_of(Book({"data": Sheet(data), "other": Sheet(other)})) == 49 + 18 + 6 + 8
 
 
-def test_values_are_computed_once_for_a_book_and_anew_for_the_next() -> None:
+def test_values_are_computed_once_per_book() -> None:
     book = Book({"data": Sheet({"A1": "1", "B1": "=A1+1"})})
     assert (displayed_text(book, "data", "B1"), book.values) == ("2", {("data", "B1"): 2.0})
     after = book.with_sheet("data", book.sheets["data"].with_cells({"A1": "5"}))
@@ -363,13 +364,13 @@ def test_values_are_computed_once_for_a_book_and_anew_for_the_next() -> None:
         ("1e999", "1e999"),
     ],
 )
-def test_a_cell_holds_what_is_typed_in_in_one_form(typed_in: str, held: str) -> None:
+def test_input_to_a_cell_is_normalized(typed_in: str, held: str) -> None:
     assert normalize_text(typed_in) == held
 
 
 @settings(max_examples=40)
 @given(st.one_of(st.text(max_size=8), st.floats(allow_nan=False, allow_infinity=False), st.booleans()))
-def test_a_cells_text_stands_for_its_value(value: float | str | bool) -> None:
+def test_a_cells_text_parses_back_to_its_value(value: float | str | bool) -> None:
     text = cell_text(value)
     assert not is_formula(text)
     again = parse_value(text)

@@ -1,10 +1,10 @@
-"""Base profiles: as large as real ones, repeatable, different from each other, and consistent."""
+"""Base profiles: realistic size, determinism, diversity and consistency."""
 
 import itertools
 from random import Random
 from statistics import median
 
-from upturn.environments.office.generation.profile import BEGUN, profile
+from upturn.environments.office.generation.profile import START, profile
 from upturn.environments.office.generation.scene import Scene
 
 
@@ -51,7 +51,7 @@ def test_ids_threads_and_times_of_a_profile_are_consistent() -> None:
     ):
         assert all(item.id == id_ for id_, item in table.items())
     assert all(not mail.thread or mail.thread in office.mails for mail in office.mails.values())
-    assert all(mail.at < BEGUN for mail in office.mails.values())
+    assert all(mail.at < START for mail in office.mails.values())
     assert all(event.start < event.end for event in office.events.values())
     assert len({file.path for file in office.files.values()}) == len(office.files)
     assert all(file.owner in office.people for file in office.files.values())

@@ -1,4 +1,4 @@
-"""Moments as text: one form only."""
+"""Moments as text: canonical form and range."""
 
 from datetime import datetime
 
@@ -8,7 +8,7 @@ from upturn.environments.office.state import OperationError
 from upturn.environments.office.state.clock import add_minutes, format_moment, minutes_between, parse_moment
 
 
-def test_a_moment_is_read_and_written_in_one_form() -> None:
+def test_a_moment_has_a_canonical_form() -> None:
     assert parse_moment("2026-03-02 09:30") == datetime(2026, 3, 2, 9, 30)
     assert format_moment(datetime(2026, 3, 2, 9, 30)) == "2026-03-02 09:30"
     assert add_minutes("2026-02-28 23:45", minutes=30) == "2026-03-01 00:15"
@@ -38,7 +38,7 @@ def test_every_other_form_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "minutes"), [("9999-12-31 23:30", 30), ("0001-01-01 00:00", -1), ("2026-03-02 09:30", 1e12)]
 )
-def test_before_the_first_and_after_the_last_moment_there_is_none(text: str, minutes: float) -> None:
+def test_moments_out_of_range_are_refused(text: str, minutes: float) -> None:
     with pytest.raises(
         OperationError, match="moments are from 0001-01-01 00:00 to 9999-12-31 23:59, got"
     ) as refused:

@@ -35,7 +35,7 @@ from upturn.environments.office.state import (
     Workspace,
 )
 
-BEGUN = "2026-03-02 09:00"
+START = "2026-03-02 09:00"
 FIRST = (
     *("ann", "bob", "cid", "dana", "eve", "fay", "gus", "hal", "ida", "jon", "kim", "leo", "mia", "ned", "ola"),
     *("pam", "quin", "rob", "sue", "tom", "una", "vic", "will", "yan", "zoe"),
@@ -68,7 +68,7 @@ def profile(number: int) -> Workspace:
     generator = _Generator(Random(f"{DRAWN}/profile/1/{number}"), Random(f"{DRAWN}/profile/1/{number}/ids"))
     return Workspace(
         generator.owner,
-        BEGUN,
+        START,
         people=Table(generator.people),
         groups=Table(generator.groups),
         mails=Table({mail.id: mail for mail in generator.mails()}),

@@ -1,4 +1,4 @@
-"""Tasks in the shared library: who does them otherwise is right, who does a little else is not."""
+"""Tasks in the shared library: other correct solutions succeed, small deviations fail."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
@@ -9,36 +9,36 @@ from upturn.records import Action, Task
 
 from ...conftest import cases
 
-Failed: TypeAlias = Callable[[Task, Iterable[Action]], list[str]]
+FailedGates: TypeAlias = Callable[[Task, Iterable[Action]], list[str]]
 
 
 def file_of(scenario: Scenario, stem: str) -> File:
-    """The only file of that name, whatever its ending."""
+    """Returns the only file of that name, with any extension."""
     (file,) = [file for file in scenario.workspace.files.values() if file.name.rsplit(".", 1)[0] == stem]
     return file
 
 
-def test_a_file_may_take_a_detour_but_keeps_its_name(failed: Failed) -> None:
+def test_a_file_may_take_a_detour_but_keeps_its_name(failed_gates: FailedGates) -> None:
     for task, scenario in cases("file_moved"):
         folder, file = scenario.draft.slots["folder"], file_of(scenario, scenario.draft.slots["file"])
         there = call("sharepoint.move", id=file.id, path=f"{folder}/{file.name}")
         detour = call("sharepoint.move", id=file.id, path=f"/elsewhere/{file.name}")
         renamed = call("sharepoint.move", id=file.id, path=f"{folder}/my {file.name}")
-        assert failed(task, [detour, there, FINISH]) == []
-        assert failed(task, [renamed, FINISH]) == ["goal"]
-        assert failed(task, [there, detour, FINISH]) == ["goal"]
+        assert failed_gates(task, [detour, there, FINISH]) == []
+        assert failed_gates(task, [renamed, FINISH]) == ["goal"]
+        assert failed_gates(task, [there, detour, FINISH]) == ["goal"]
 
 
-def test_a_page_is_made_once_and_says_what_it_should(failed: Failed) -> None:
+def test_a_page_is_created_once_with_the_expected_text(failed_gates: FailedGates) -> None:
     for task, scenario in cases("page_created"):
         title, text = (scenario.draft.slots[slot].strip('"') for slot in ("title", "text"))
         page = call("sharepoint.create_page", title=title, text=text)
-        assert failed(task, [page, FINISH]) == []
-        assert failed(task, [page, page, FINISH]) == ["goal"]
-        assert failed(task, [call("sharepoint.create_page", title=text, text=title), FINISH]) == ["goal"]
+        assert failed_gates(task, [page, FINISH]) == []
+        assert failed_gates(task, [page, page, FINISH]) == ["goal"]
+        assert failed_gates(task, [call("sharepoint.create_page", title=text, text=title), FINISH]) == ["goal"]
 
 
-def test_the_text_is_that_of_the_newer_file_to_the_last_line(failed: Failed) -> None:
+def test_the_text_is_that_of_the_newer_file_to_the_last_line(failed_gates: FailedGates) -> None:
     for task, scenario in cases("text_copied"):
         name, path = (scenario.draft.slots[slot].strip('"') for slot in ("file", "path"))
         texts = {}
@@ -47,12 +47,14 @@ def test_the_text_is_that_of_the_newer_file_to_the_last_line(failed: Failed) -> 
             assert isinstance(content, PlainText)
             texts[prefix] = content.text
         expected = call("sharepoint.upload", path=path, text=f"{texts['']}\n")
-        assert failed(task, [expected, FINISH]) == []
+        assert failed_gates(task, [expected, FINISH]) == []
         for wrong in (texts["old "], texts[""].splitlines()[0]):
-            assert failed(task, [call("sharepoint.upload", path=path, text=wrong), FINISH]) == ["goal"]
+            assert failed_gates(task, [call("sharepoint.upload", path=path, text=wrong), FINISH]) == ["goal"]
 
 
-def test_the_version_is_that_of_the_named_author_also_when_another_one_was_tried_before(failed: Failed) -> None:
+def test_the_version_is_that_of_the_named_author_also_when_another_one_was_tried_before(
+    failed_gates: FailedGates,
+) -> None:
     for task, scenario in cases("file_version"):
         slots = scenario.draft.slots
         file = file_of(scenario, slots["document"])
@@ -60,12 +62,14 @@ def test_the_version_is_that_of_the_named_author_also_when_another_one_was_tried
         assert sorted(map(authors.count, authors)) == [1, 1, 2, 2]
         restore = [call("sharepoint.restore", id=file.id, version=number) for number in range(1, 5)]
         expected = restore.pop(authors.index(slots["name"]))
-        assert failed(task, [restore[0], expected, FINISH]) == []
+        assert failed_gates(task, [restore[0], expected, FINISH]) == []
         for wrong in restore:
-            assert failed(task, [wrong, FINISH]) == ["goal"]
+            assert failed_gates(task, [wrong, FINISH]) == ["goal"]
 
 
-def test_two_files_of_the_folder_go_one_by_one_and_none_of_the_same_name_elsewhere(failed: Failed) -> None:
+def test_two_files_of_the_folder_go_one_by_one_and_none_of_the_same_name_elsewhere(
+    failed_gates: FailedGates,
+) -> None:
     for task, scenario in cases("folder_tidied"):
         slots, files = scenario.draft.slots, scenario.workspace.files.values()
         mails = [mail for mail in scenario.workspace.mails.values() if f'"{mail.subject}"' == slots["subject"]]
@@ -85,8 +89,8 @@ def test_two_files_of_the_folder_go_one_by_one_and_none_of_the_same_name_elsewhe
         one_by_one = [
             step for id_ in reversed(deleted) for step in with_agreement(call("sharepoint.delete", ids=id_))
         ]
-        assert failed(task, [*post[:-1], *one_by_one, FINISH]) == []
-        assert failed(task, [*one_by_one[:3], *post]) == ["goal"]
+        assert failed_gates(task, [*post[:-1], *one_by_one, FINISH]) == []
+        assert failed_gates(task, [*one_by_one[:3], *post]) == ["goal"]
         elsewhere = [id_ for path, id_ in named.items() if path not in inside]
         for wrong in (list(inside.values()), [*deleted, elsewhere[0]]):
-            assert failed(task, [*with_agreement(call("sharepoint.delete", ids=[*wrong])), *post]) == ["goal"]
+            assert failed_gates(task, [*with_agreement(call("sharepoint.delete", ids=[*wrong])), *post]) == ["goal"]
