@@ -383,8 +383,8 @@ class TimeRunsBackwards(Counter):
     [
         (RaisesOnStep, "step.*raised KeyError: 'by'"),
         (RaisesOnReset, "reset of 'counter/low/0' raised OSError: no disk"),
-        (StepReturnsText, "step gave 'ok' where a Observation is expected"),
-        (WholeReward, "step gave 1 where a float is expected"),
+        (StepReturnsText, "step gave 'ok', expected type Observation"),
+        (WholeReward, "step gave 1, expected type float"),
         (NegativeCost, r"the costs \{'error': -1.0\}"),
         (RefusalCounts, "with 'refused' changed the state"),
         (SilentStart, "the first observation must be the instruction"),

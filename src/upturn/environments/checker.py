@@ -231,7 +231,7 @@ def _step(kit: EnvironmentKit, environment: Environment, probe: Action) -> Step:
         )
     for value, expected in zip(result, (Observation, float, bool, bool, Info), strict=True):
         if not isinstance(value, expected):
-            raise _violation(kit, f"step gave {value!r} where a {expected.__name__} is expected")
+            raise _violation(kit, f"step gave {value!r}, expected type {expected.__name__}")
     step = Step(*result)
     reward, info, costs = step.reward, step.info, step.info.cost_components
     if not math.isfinite(reward) or not _are_costs(costs):
