@@ -55,7 +55,7 @@ def _groups(runtime: AgentRuntime, purpose: Purpose, families: Sequence[str], gr
     groups = []
     for task in tasks:
         trajectories = runtime.rollout([(NANO, task, number) for number in range(group_size)], purpose)
-        scores = [verify(runtime.kit.verifier, task, each).score for each in trajectories]
+        scores = [verify(runtime.kit.verifier, task, item).score for item in trajectories]
         groups.append(
             ScoredGroup(
                 task,
