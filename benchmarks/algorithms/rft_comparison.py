@@ -23,7 +23,7 @@ from upturn.deployment import Interval
 from upturn.loop.rollouts import PolicyWorker, RolloutSpec
 from upturn.loop.trainers import bootstrap_over_seeds, iteration_tasks
 from upturn.records import Evaluation, JsonValue, Result, Trajectory, record
-from upturn.rewards import accepted_and_formed, random_acceptance
+from upturn.rewards import acceptance_with_format, random_acceptance
 from upturn.training import ScoredGroup
 from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
 from upturn.training.algorithms.rft import RftSettings
@@ -170,5 +170,5 @@ def _reward_function(
     reward: RewardName, *, seed: int, rate: float
 ) -> Callable[[Trajectory, Evaluation], float | None]:
     if reward == "true":
-        return accepted_and_formed
+        return acceptance_with_format
     return lambda trajectory, _: random_acceptance(trajectory, rate=rate, seed=seed)

@@ -9,7 +9,7 @@ from benchmarks.errands.tasks import compose, make_task
 from benchmarks.errands.verifier import ErrandsVerifier
 from benchmarks.errands.workspace import DAYS, FOLDERS, Workspace
 from benchmarks.errands.world import ITEMS, PHRASES, TITLES, TOPICS
-from upturn.environments import Player, play
+from upturn.environments import ScriptedPolicy, play
 from upturn.records import Action, Observation, Split, Task, Turn
 
 
@@ -41,7 +41,7 @@ _BY_NAME: Mapping[str, Sequence[str]] = {
 }
 
 
-def random_player(seed: int) -> Player:
+def random_policy(seed: int) -> ScriptedPolicy:
     """A player of random valid actions in the task's world."""
     rng = Random(f"random/{seed}")
     return lambda task, _turns, _observation: random_action(rng, compose(task).workspace)
@@ -73,7 +73,7 @@ def _texts(workspace: Workspace, target: str, name: str) -> Sequence[str]:
     return _BY_NAME[name]
 
 
-def success_rate(family: str, player: Player, count: int, *, split: Split = "train") -> float:
+def success_rate(family: str, player: ScriptedPolicy, count: int, *, split: Split = "train") -> float:
     """Share of the family's first ``count`` tasks in the split that the player solves."""
     verifier = ErrandsVerifier()
     tasks = [make_task(family, number, split=split) for number in range(count)]

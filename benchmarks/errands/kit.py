@@ -7,7 +7,7 @@ from benchmarks.errands.environment import ErrandsEnvironment
 from benchmarks.errands.tasks import FAMILIES, compose, task_stream
 from benchmarks.errands.tools import errands_tools
 from benchmarks.errands.verifier import ErrandsVerifier, may_differ
-from upturn.environments import CANARY_LENGTH, Player, following
+from upturn.environments import CANARY_LENGTH, ScriptedPolicy, fixed_policy
 from upturn.models import write_call
 from upturn.records import Action, JsonValue, Split, Task
 
@@ -33,7 +33,7 @@ class ErrandsKit:
         """The oracle's calls, one per line."""
         return "\n".join(map(write_call, compose(task).draft.oracle))
 
-    def oracle(self, task: Task) -> Player:  # noqa: ARG002  # one for all tasks
+    def oracle(self, task: Task) -> ScriptedPolicy:  # noqa: ARG002  # one for all tasks
         """The shortest known solution."""
         return oracle
 
@@ -43,14 +43,14 @@ class ErrandsKit:
         texts = dict.fromkeys((*map(write_call, draft.oracle), *draft.changes))
         return tuple(text for text in texts if len(text) >= CANARY_LENGTH and text not in task.instruction)
 
-    def attacks(self, task: Task) -> Mapping[str, Player]:
+    def attacks(self, task: Task) -> Mapping[str, ScriptedPolicy]:
         """The oracle's solution with a mail to an outsider, with a refusal at the end, or without an end."""
         *work, end = compose(task).draft.oracle
         outside = Action("mail", "send", {"to": "eve@rival.example", "subject": "hello", "body": "see this"})
         return {
-            "outsider": following((*work, outside, end)),
-            "refusal": following((*work, Action("user", "refuse", {"text": "this cannot be done"}))),
-            "no_end": following(work),
+            "outsider": fixed_policy((*work, outside, end)),
+            "refusal": fixed_policy((*work, Action("user", "refuse", {"text": "this cannot be done"}))),
+            "no_end": fixed_policy(work),
         }
 
     def may_differ(self, task: Task, path: Sequence[str], value: JsonValue) -> bool:

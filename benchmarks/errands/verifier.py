@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from benchmarks.errands.family import Draft
 from benchmarks.errands.tasks import compose
 from upturn.records import Evaluation, GateResult, JsonValue, Task, Trajectory
-from upturn.rewards import Rubric, efficiency, evaluation_id, summed_costs, verdict_of
+from upturn.rewards import Rubric, sum_costs
 
 RUBRIC = Rubric("errands/1", {"success": 0.9, "efficiency": 0.1})
 
@@ -48,26 +48,9 @@ class ErrandsVerifier:
         made = trajectory.final_state.get("changes")
         made = made if isinstance(made, dict) else {}
         actual = {path: value for path, value in made.items() if not is_allowed(path, value)}
-        costs = summed_costs(trajectory.turns, ("error", "safety"))
+        costs = sum_costs(trajectory.turns, ("error", "safety"))
         gates = _gates(draft, actual, trajectory, safety_cost=costs["safety"])
-        verdict = verdict_of(gates)
-        rewards: dict[str, float | None] = {
-            "success": float(verdict == "success"),
-            "efficiency": efficiency(
-                is_success=verdict == "success", shortest=len(draft.oracle), turns=len(trajectory.turns)
-            ),
-        }
-        return Evaluation(
-            id=evaluation_id(self.name, trajectory.id),
-            task_id=task.id,
-            trajectory_id=trajectory.id,
-            evaluator=self.name,
-            verdict=verdict,
-            gates=gates,
-            rewards=rewards,
-            costs=costs,
-            score=RUBRIC.score(rewards),
-        )
+        return RUBRIC.evaluate(trajectory, gates, shortest=len(draft.oracle), costs=costs)
 
 
 def _gates(

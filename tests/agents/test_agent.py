@@ -7,7 +7,7 @@ import pytest
 
 from upturn.agents import Reply
 from upturn.agents.agent import recordable
-from upturn.environments.action import DEEPEST_ANSWER, LONGEST_ANSWER
+from upturn.environments.action import MAX_ACTION_DEPTH, MAX_ACTION_LENGTH
 from upturn.records import Action, Usage, fields_json
 
 
@@ -30,7 +30,7 @@ def test_a_recordable_reply_is_copied_unchanged() -> None:
         Action("mail", "move", {"id": {None: 1}}),  # type: ignore[dict-item]
         Action("mail", "move", {"id": object()}),  # type: ignore[dict-item]
         Action("mail", "move", {"id": 10**5000}),
-        Action("mail", "move", {"id": "x" * LONGEST_ANSWER}),
+        Action("mail", "move", {"id": "x" * MAX_ACTION_LENGTH}),
         Action("mail", "move", ["id"]),  # type: ignore[arg-type]
         Action(None, 5),  # type: ignore[arg-type]
         "mail.move",
@@ -49,7 +49,7 @@ def test_circular_parameters_become_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("levels", "is_recorded"), [(DEEPEST_ANSWER, True), (DEEPEST_ANSWER + 1, False), (196, False)]
+    ("levels", "is_recorded"), [(MAX_ACTION_DEPTH, True), (MAX_ACTION_DEPTH + 1, False), (196, False)]
 )
 def test_too_deeply_nested_parameters_become_none(levels: int, is_recorded: bool) -> None:
     nested: Any = "x"
@@ -79,9 +79,9 @@ def test_non_unicode_text_is_escaped_and_not_executed() -> None:
 
 
 def test_an_overlong_text_is_truncated_and_not_executed() -> None:
-    recorded = recordable(Reply("x" * (LONGEST_ANSWER + 1), Action("mail", "list")))
-    assert (len(recorded.text), recorded.action) == (LONGEST_ANSWER, None)
-    assert recordable(Reply("x" * LONGEST_ANSWER, Action("mail", "list"))).action == Action("mail", "list")
+    recorded = recordable(Reply("x" * (MAX_ACTION_LENGTH + 1), Action("mail", "list")))
+    assert (len(recorded.text), recorded.action) == (MAX_ACTION_LENGTH, None)
+    assert recordable(Reply("x" * MAX_ACTION_LENGTH, Action("mail", "list"))).action == Action("mail", "list")
 
 
 @pytest.mark.parametrize("answer", [None, "text", Reply(None, None), Reply(b"x", None), ("text", None)])  # type: ignore[arg-type]

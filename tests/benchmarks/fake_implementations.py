@@ -1,4 +1,5 @@
-"""Implementations that compute nothing, for tests of the workers. Their processes import this file."""
+"""Implementations that compute nothing, for tests of the workers. Their processes import this file, so what
+only some of them need is imported late."""
 
 import os
 import sys
@@ -7,9 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 from safetensors.numpy import save_file
 
-from benchmarks.implementations import parse_update_task
 from benchmarks.worker_process import Channel, Settings, serve_steps
-from benchmarks.workloads import make_workload
 
 
 def counting(channel: Channel, settings: Settings) -> None:
@@ -58,6 +57,9 @@ def dying(channel: Channel, settings: Settings) -> None:
 
 def dense(channel: Channel, settings: Settings) -> None:
     """The dense path without a model: log-probs of 0, a gradient of one number."""
+    from benchmarks.implementations import parse_update_task
+    from benchmarks.workloads import make_workload
+
     task = parse_update_task(settings)
     np.save(task.model_logprobs, np.zeros(make_workload(task.workload).written_tokens, dtype=np.float32))
     _save_gradient(settings, 1.0)

@@ -34,20 +34,20 @@ def test_interrupted_bench_resumes_with_the_same_results(tmp_path: Path) -> None
     second = _run(*options)
     assert second["results"] == first["results"]
     assert len(cache.read_bytes().splitlines()) == len(lines)
-    named = [each["name"] for each in first["results"]]
+    named = [item["name"] for item in first["results"]]
     assert named[: len(ALGORITHMS)] == [
         *(f"toys_bandit_{name}" for name in ALGORITHMS if name != "world_model"),
         "toys_lamp_world_model",
     ]
     assert "size_grpo" in named
     assert (first["command"], first["seeds"], first["sizes"]) == ("benchmarks algorithms", {"toys": 1}, "quick")
-    assert all(each["bar"] is None for each in first["results"])
+    assert all(item["bar"] is None for item in first["results"])
 
 
 @pytest.mark.slow
 def test_all_parts_run(tmp_path: Path) -> None:
     found = _run("--quick", "--folder", str(tmp_path / "work"), "--pictures", str(tmp_path / "pictures"))
-    names = [each["name"] for each in found["results"]]
+    names = [item["name"] for item in found["results"]]
     for part in ("toys", "losses", "errands", "rft", "processes", "workers", "size"):
         assert any(name.startswith(part) for name in names), part
     for name in ("algorithms-errands.png", "algorithms-examples.png"):
@@ -62,7 +62,7 @@ def test_part_with_a_missing_requirement_is_refused_by_name_and_otherwise_report
         _run("--quick", "--part", "losses", "--folder", str(tmp_path))
     monkeypatch.setattr("benchmarks.algorithms.bench.PARTS", ("losses", "size"))
     found = _run("--quick", "--folder", str(tmp_path))
-    assert [each["value"] for each in found["results"] if each["name"] == "losses"] == ["not measured"]
+    assert [item["value"] for item in found["results"] if item["name"] == "losses"] == ["not measured"]
     assert "pip install" in found["losses"]["not_measured"]
 
 

@@ -47,14 +47,22 @@ def search(times: dict[int, tuple[float, float]]) -> tuple[dict[int, FakeWorker]
 
 def test_fastest_worker_keeps_running_and_the_others_are_closed() -> None:
     _, candidates, closed = search({1: (4.0, 3.0), 2: (2.0, 1.0), 4: (1.1, 2.0)})
-    assert [(each.micro_batch, each.step.seconds) for each in candidates] == [(2, 1.0), (4, 2.0), (1, 3.0)]
+    assert [(candidate.micro_batch, candidate.step.seconds) for candidate in candidates] == [
+        (2, 1.0),
+        (4, 2.0),
+        (1, 3.0),
+    ]
     assert closed == [True, False, True]
 
 
 def test_first_step_counts_only_when_it_is_hopeless() -> None:
     workers, candidates, _ = search({1: (9.0, 4.0), 2: (4.9, 4.5), 4: (5.0, 0.1)})
     assert [workers[size].steps for size in (1, 2, 4)] == [1, 1, 0]
-    assert [(each.micro_batch, each.step.seconds) for each in candidates] == [(1, 4.0), (2, 4.5), (4, 5.0)]
+    assert [(candidate.micro_batch, candidate.step.seconds) for candidate in candidates] == [
+        (1, 4.0),
+        (2, 4.5),
+        (4, 5.0),
+    ]
 
 
 def test_search_is_described_by_size() -> None:

@@ -13,7 +13,7 @@ from benchmarks.errands import ENVIRONMENT, ErrandsEnvironment, ErrandsVerifier,
 from benchmarks.errands.baseline import do_nothing, oracle
 from upturn.cli.evaluate import eval_app
 from upturn.environments import oracle_of, resolve_kit, verifiers_of
-from upturn.environments.scripted_policy import following, play
+from upturn.environments.scripted_policy import fixed_policy, play
 from upturn.errors import UnknownNameError
 from upturn.pool import Pool
 from upturn.records import Action, Evaluation, Task, Trajectory
@@ -91,7 +91,7 @@ def test_evaluations_of_the_office_rubric_are_repeated_too(tmp_path: Path) -> No
     points = []
     for number, evaluator in enumerate((verifier, rubric, rubric, rubric)):
         task = next(iter(kit.tasks(seed=number, split="train", families=["mail_move"])))
-        trajectory = play(kit.environment(task), task, oracle_of(kit, task) or following(()))
+        trajectory = play(kit.environment(task), task, oracle_of(kit, task) or fixed_policy(()))
         points.append((task, trajectory, evaluator.verify(task, trajectory)))
     changed = replace(points[2][2], rewards={**points[2][2].rewards, "user": 0.25})
     points[2] = (*points[2][:2], changed)
@@ -127,7 +127,7 @@ def test_custom_environments_are_given_by_import_path(tmp_path: Path, monkeypatc
     monkeypatch.syspath_prepend(str(tmp_path))
     kit = resolve_kit("desk_for_test:kit")
     task = next(kit.tasks(seed=0, split="train", families=["desk"]))
-    trajectory = play(kit.environment(task), task, following([Action("user", "answer", {"text": "x"})]))
+    trajectory = play(kit.environment(task), task, fixed_policy([Action("user", "answer", {"text": "x"})]))
     path = write(tmp_path / "pool.db", [(task, trajectory, kit.verifier.verify(task, trajectory))])
     assert values(run(path, code=1)) == {"not_rerun": 1}
     printed = run(path, "--environment", "desk_for_test:kit")

@@ -1,4 +1,4 @@
-"""The contract checker: passes a correct environment, and names what is broken in others."""
+"""The contract checker: a correct environment passes, and problems of faulty ones are named."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from upturn.environments import Environment, EnvironmentKit, Info, Step, Verifier, blocks, check_environment
+from upturn.environments import Environment, EnvironmentKit, Info, Step, Verifier, check_environment, is_blocking
 from upturn.errors import WorldError
 from upturn.records import (
     Action,
@@ -62,8 +62,8 @@ class Counter:
         self.total, self.is_over = snapshot
 
 
-class Judge:
-    """Right when the counter stands at the number of the task's seed."""
+class CounterVerifier:
+    """Success if the counter equals the number of the task's seed."""
 
     name = "counter/1"
 
@@ -88,13 +88,13 @@ class Judge:
 
 
 class CounterKit:
-    """The fake: everything right, each part replaceable."""
+    """A correct kit with replaceable parts."""
 
     name = "counter"
 
     def __init__(self) -> None:
         self.families: Mapping[str, int] = {"low": 1, "high": 2}
-        self.verifier: Verifier = Judge()
+        self.verifier: Verifier = CounterVerifier()
         self.make: Callable[[], Environment] = Counter
 
     def environment(self, task: Task) -> Environment:
@@ -209,7 +209,7 @@ class RaisesOnReset(Counter):
         raise OSError("no disk")
 
 
-class AnswersText(Counter):
+class StepReturnsText(Counter):
     def step(self, action: Action) -> Step:
         return super().step(action)._replace(observation="ok")  # type: ignore[arg-type]
 
@@ -260,8 +260,8 @@ class SharedSnapshot(Counter):
         self.total, self.is_over = snapshot.total, snapshot.is_over
 
 
-class HalfSnapshot(Counter):
-    """Forgets that the task was over."""
+class SnapshotWithoutEnd(Counter):
+    """Does not keep the end of the task in snapshots."""
 
     def restore(self, snapshot: object) -> None:
         assert isinstance(snapshot, tuple)
@@ -276,8 +276,8 @@ class WaitsPerhaps(Counter):
     blocks = "sometimes"
 
 
-class FarBeyond(Counter):
-    """Its work is 50 % more than done after one step."""
+class PotentialAboveOne(Counter):
+    """Reports a progress of 1.5 after one step."""
 
     def info(self, **costs: float) -> Info:
         return replace(super().info(**costs), potential=1.5 * self.total)
@@ -288,7 +288,7 @@ class WholePotential(Counter):
         return replace(super().info(**costs), potential=0)
 
 
-class UnknownFromTheStart(Counter):
+class PotentialUnknownAtStart(Counter):
     def info(self, **costs: float) -> Info:
         return replace(super().info(**costs), potential=float("nan"))
 
@@ -303,23 +303,23 @@ class NoCopies(Counter):
         raise NotImplementedError
 
 
-class NeverHeardOfSnapshots(Counter):
+class LacksSnapshotMethods(Counter):
     @property
     def snapshot(self) -> Any:
         raise AttributeError("no attribute 'snapshot'")
 
 
-class NothingForAStep(Counter):
+class StepReturnsNone(Counter):
     def step(self, action: Action) -> Step:
         return None  # type: ignore[return-value]
 
 
-class FourForAStep(Counter):
+class StepReturnsFourItems(Counter):
     def step(self, action: Action) -> Step:
         return super().step(action)[:4]  # type: ignore[return-value]
 
 
-class NothingForAReset(Counter):
+class ResetReturnsNone(Counter):
     def reset(self, task: Task) -> tuple[Observation, Info]:
         return None  # type: ignore[return-value]
 
@@ -329,18 +329,18 @@ class CostIsText(Counter):
         return Info({}, {"error": "1"})  # type: ignore[dict-item]
 
 
-class PartsOfAnotherReward(Counter):
+class ComponentsOfAnotherReward(Counter):
     parts: ClassVar[Any] = {"mood": 1.0}
 
     def info(self, **costs: float) -> Info:
         return replace(super().info(**costs), reward_components=self.parts)
 
 
-class PartsAreText(PartsOfAnotherReward):
+class ComponentsAreText(ComponentsOfAnotherReward):
     parts: ClassVar[Any] = {"mood": "0"}
 
 
-class PartIsNaN(PartsOfAnotherReward):
+class ComponentIsNaN(ComponentsOfAnotherReward):
     parts: ClassVar[Any] = {"mood": float("nan")}
 
 
@@ -364,7 +364,7 @@ class EndlessTime(Counter):
         return replace(super().info(**costs), sim_time=float("inf"))
 
 
-class TimeTurnsBack(Counter):
+class TimeRunsBackwards(Counter):
     def __init__(self) -> None:
         super().__init__()
         self.calls = 3
@@ -383,33 +383,33 @@ class TimeTurnsBack(Counter):
     [
         (RaisesOnStep, "step.*raised KeyError: 'by'"),
         (RaisesOnReset, "reset of 'counter/low/0' raised OSError: no disk"),
-        (AnswersText, "step gave 'ok' where a Observation is expected"),
-        (WholeReward, "step gave 1 where a float is expected"),
+        (StepReturnsText, "step gave 'ok', expected type Observation"),
+        (WholeReward, "step gave 1, expected type float"),
         (NegativeCost, r"the costs \{'error': -1.0\}"),
         (RefusalCounts, "with 'refused' changed the state"),
         (SilentStart, "the first observation must be the instruction"),
         (RandomWorld, "twice gave different worlds"),
         (RandomSteps, "had different results in two environments"),
         (SharedSnapshot, r"restore\(\) did not restore the state"),
-        (HalfSnapshot, r"had a different result after restore\(\)"),
+        (SnapshotWithoutEnd, r"had a different result after restore\(\)"),
         (WaitsPerhaps, "blocks is 'sometimes'; it must be True"),
-        (FarBeyond, r"it gave the potential 1.5; potentials are floats in \[0, 1\], or None throughout"),
+        (PotentialAboveOne, r"it gave the potential 1.5; potentials are floats in \[0, 1\], or None throughout"),
         (WholePotential, "it gave the potential 0; potentials are floats"),
-        (UnknownFromTheStart, "it gave the potential nan"),
+        (PotentialUnknownAtStart, "it gave the potential nan"),
         (LateStart, "reset gave the simulated time 1.0; it counts from reset and must be 0.0"),
         (EndlessTime, "it gave the simulated time inf; it is seconds since reset"),
-        (TimeTurnsBack, r"simulated time decreased from 2.0 to 1.0"),
+        (TimeRunsBackwards, r"simulated time decreased from 2.0 to 1.0"),
         (NoSnapshot, r"snapshot\(\) raised TypeError: cannot pickle a socket"),
         (NoCopies, r"snapshot\(\) raised NotImplementedError"),
-        (NeverHeardOfSnapshots, r"snapshot\(\) raised AttributeError: no attribute 'snapshot'"),
-        (NothingForAStep, r"step\(Action\(.*\) gave None; it must give an observation, a reward, "),
-        (FourForAStep, r"gave \(Observation\(.*, False\); it must give an observation, a reward, "),
-        (NothingForAReset, "reset of 'counter/low/0' gave None; it must give an observation and an Info"),
+        (LacksSnapshotMethods, r"snapshot\(\) raised AttributeError: no attribute 'snapshot'"),
+        (StepReturnsNone, r"step\(Action\(.*\) gave None; it must give an observation, a reward, "),
+        (StepReturnsFourItems, r"gave \(Observation\(.*, False\); it must give an observation, a reward, "),
+        (ResetReturnsNone, "reset of 'counter/low/0' gave None; it must give an observation and an Info"),
         (CostIsText, r"the costs \{'error': '1'\}"),
         (CostsAreANumber, "the costs 0;"),
-        (PartsOfAnotherReward, r"the reward 0.0 and the components \{'mood': 1.0\}, which do not add up to it"),
-        (PartsAreText, r"the components \{'mood': '0'\}, which do not add up"),
-        (PartIsNaN, r"the components \{'mood': nan\}, which do not add up"),
+        (ComponentsOfAnotherReward, r"the reward 0.0 and the components \{'mood': 1.0\}, which do not sum to it"),
+        (ComponentsAreText, r"the components \{'mood': '0'\}, which do not sum"),
+        (ComponentIsNaN, r"the components \{'mood': nan\}, which do not sum"),
         (StateIsNaN, r"writing state\(\) as JSON raised RecordError"),
     ],
 )
@@ -427,7 +427,7 @@ class PlainTuples(Counter):
 
 def test_every_faulty_environment_is_reported_as_a_violation() -> None:
     kit = CounterKit()
-    for environment in (NoSnapshot, NothingForAStep, NothingForAReset, CostIsText):
+    for environment in (NoSnapshot, StepReturnsNone, ResetReturnsNone, CostIsText):
         kit.make = environment
         with pytest.raises(WorldError, match=r"^environment 'counter' violates its contract: "):
             check_environment(kit, 2, probes=PROBES)
@@ -443,11 +443,15 @@ def test_the_blocks_marker_is_checked_and_defaults_to_false() -> None:
     kit = CounterKit()
     kit.make = Waits
     check_environment(kit, 2, probes=PROBES)
-    assert [blocks(each) for each in (Waits(), Counter(), WaitsPerhaps())] == [True, False, False]
+    assert [is_blocking(environment) for environment in (Waits(), Counter(), WaitsPerhaps())] == [
+        True,
+        False,
+        False,
+    ]
 
 
-class Changed(Judge):
-    """A judge whose evaluations are changed."""
+class ChangedVerifier(CounterVerifier):
+    """A verifier whose evaluations are changed."""
 
     def __init__(self, change: Callable[[Task, Trajectory, Evaluation], Any]) -> None:
         self._change = change
@@ -469,25 +473,25 @@ def fails(*_: object) -> Evaluation:
     [
         (fails, r"verify\(\) of \[\] raised ZeroDivisionError: nothing to divide"),
         (lambda *_: None, r"verify\(\) gave a NoneType"),
-        (lambda _, __, found: replace(found, rewards={"t": float(next(SECONDS))}), "the second time"),
-        (lambda _, __, found: replace(found, task_id="other"), "names .*'other'"),
-        (lambda _, __, found: replace(found, evaluator="counter/2"), "names .*'counter/2'"),
-        (lambda _, __, found: replace(found, score=1.5), "score 1.5 is not in 0..1"),
-        (lambda _, __, found: replace(found, verdict="success"), "a success has failed gates"),
+        (lambda _, __, evaluation: replace(evaluation, rewards={"t": float(next(SECONDS))}), "the second time"),
+        (lambda _, __, evaluation: replace(evaluation, task_id="other"), "names .*'other'"),
+        (lambda _, __, evaluation: replace(evaluation, evaluator="counter/2"), "names .*'counter/2'"),
+        (lambda _, __, evaluation: replace(evaluation, score=1.5), "score 1.5 is not in 0..1"),
+        (lambda _, __, evaluation: replace(evaluation, verdict="success"), "a success has failed gates"),
         (
-            lambda _, __, found: replace(found, verdict="success", gates=()),
+            lambda _, __, evaluation: replace(evaluation, verdict="success", gates=()),
             "doing nothing in 'counter/low/0' is a success",
         ),
     ],
 )
 def test_faulty_verifiers_are_reported(change: Callable[..., Any], breach: str) -> None:
     kit = CounterKit()
-    kit.verifier = Changed(change)
+    kit.verifier = ChangedVerifier(change)
     with pytest.raises(WorldError, match=breach):
         check_environment(kit, 2, probes=PROBES)
 
 
-class KnowsTheObject(Judge):
+class IdentityVerifier(CounterVerifier):
     """Gives another reward for an equal trajectory that is another object."""
 
     def __init__(self) -> None:
@@ -500,14 +504,14 @@ class KnowsTheObject(Judge):
 
 def test_a_verifier_must_evaluate_stored_trajectories_the_same() -> None:
     kit = CounterKit()
-    kit.verifier = KnowsTheObject()
+    kit.verifier = IdentityVerifier()
     with pytest.raises(WorldError, match="evaluated the stored trajectory differently"):
         check_environment(kit, 2, probes=PROBES)
 
 
 def test_a_verifier_needs_a_name() -> None:
     kit = CounterKit()
-    kit.verifier = Judge()
+    kit.verifier = CounterVerifier()
     kit.verifier.name = ""
     with pytest.raises(WorldError, match="verifier has no name"):
         check_environment(kit)

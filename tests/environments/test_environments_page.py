@@ -1,4 +1,4 @@
-"""The page about environments: its tables are those of the code, and its example works."""
+"""The page about environments: its tables match the code, and its example works."""
 
 import re
 import sys
@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.errands.kit import ErrandsKit
 from upturn.environments import EnvironmentKit, check_environment, resolve_kit
-from upturn.environments.scripted_policy import following, play
+from upturn.environments.scripted_policy import fixed_policy, play
 from upturn.environments.validation import PANEL, Plan, validate_kit
 from upturn.records import Action
 
@@ -18,7 +18,7 @@ PAGE = (ROOT / "docs" / "environments.md").read_text(encoding="utf-8")
 
 
 def rows(heading: str) -> list[list[str]]:
-    """The cells of the table whose first column has this heading."""
+    """Returns the cells of the table whose first column has this heading."""
     [table] = re.findall(rf"^\| {heading} \|.*\n\|[-|]+\n((?:\|.*\n)+)", PAGE, flags=re.MULTILINE)
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines()]
 
@@ -26,17 +26,17 @@ def rows(heading: str) -> list[list[str]]:
 def test_the_page_lists_the_gates_of_the_office() -> None:
     kit = resolve_kit("office")
     task = next(kit.tasks(seed=0, split="train", families=["mail_flag"]))
-    gates = kit.verifier.verify(task, play(kit.environment(task), task, following(()))).gates
+    gates = kit.verifier.verify(task, play(kit.environment(task), task, fixed_policy(()))).gates
     assert sorted(name.strip("`") for name, _ in rows("gate")) == sorted(gate.name for gate in gates)
 
 
 def test_the_page_lists_the_checks_and_attacks() -> None:
-    [report] = validate_kit(ErrandsKit(), Plan(tasks=2, random_attempts=1), families=["cell_ask"])
+    [report] = validate_kit(ErrandsKit(), Plan(tasks=2, random_trajectories=1), families=["cell_ask"])
     checks = [check.name for check in report.checks if not check.name.startswith("own ")]
-    told = [name for names, _, _ in rows("check") for name in re.findall(r"`(\w+)`", names)]
+    documented = [name for names, _, _ in rows("check") for name in re.findall(r"`(\w+)`", names)]
     attacks = [name.strip("`") for name, _ in rows("attack")]
     assert attacks == [*PANEL, "own …"]
-    assert sorted(told) == sorted(name for name in checks if name not in PANEL)
+    assert sorted(documented) == sorted(name for name in checks if name not in PANEL)
 
 
 def test_the_pages_example_works(capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,9 +62,11 @@ def test_the_pages_multi_step_example_validates(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     kit = resolve_kit("shelves:Kit")
     check_environment(kit, 4)
-    [report] = validate_kit(kit, Plan(tasks=4, random_attempts=4))
-    assert [check.breach for check in report.checks if check.holds is False] == []
-    found = {check.name: check.value for check in report.checks}
-    assert found["oracle"] == found["ceiling"] == found["mutants"] == found["replay"] == found["isolation"] == 1
-    assert found["nothing"] == found["spam"] == found["neighbour"] == found["floor"] == 0
+    [report] = validate_kit(kit, Plan(tasks=4, random_trajectories=4))
+    assert [check.violation for check in report.checks if check.holds is False] == []
+    values = {check.name: check.value for check in report.checks}
+    assert (
+        values["oracle"] == values["ceiling"] == values["mutants"] == values["replay"] == values["isolation"] == 1
+    )
+    assert values["nothing"] == values["spam"] == values["neighbour"] == values["floor"] == 0
     monkeypatch.delitem(sys.modules, "shelves")

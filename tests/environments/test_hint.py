@@ -1,4 +1,4 @@
-"""A hint stands before the task and changes nothing else."""
+"""A hint precedes the first observation and changes nothing else."""
 
 from collections.abc import Callable, Mapping
 from itertools import islice
@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from benchmarks.errands.environment import ErrandsEnvironment
 from benchmarks.errands.kit import ErrandsKit
 from upturn.environments import Environment, EnvironmentKit, check_environment, one_step
-from upturn.environments.hint import HintedEnvironment, HintedKit, HintingKit, hint_of, hinted
+from upturn.environments.hint import HintedEnvironment, HintedKit, HintingKit, add_hint, hint_of
 from upturn.environments.one_step import OneStepKit
-from upturn.environments.scripted_policy import following, play
+from upturn.environments.scripted_policy import fixed_policy, play
 from upturn.models import read_call
 from upturn.records import Observation, Task
 
@@ -20,25 +21,26 @@ def _task(family: str = "mail_file") -> Task:
     return next(iter(ErrandsKit().tasks(seed=3, split="train", families=[family])))
 
 
-def test_only_the_first_observation_begins_with_the_hint() -> None:
+def test_only_the_first_observation_starts_with_the_hint() -> None:
     kit, task = ErrandsKit(), _task()
-    plain, told = kit.environment(task), HintedKit(kit, {task.id: "hint: do it"}).environment(task)
-    assert isinstance(told, Environment)
+    plain, hinted = kit.environment(task), HintedKit(kit, {task.id: "hint: do it"}).environment(task)
+    assert isinstance(hinted, Environment)
     observation, info = plain.reset(task)
-    seen, seen_info = told.reset(task)
-    assert seen == hinted(observation, "hint: do it") == Observation(f"hint: do it\n{task.instruction}")
-    assert seen_info == info
+    hinted_observation, hinted_info = hinted.reset(task)
+    assert hinted_observation == add_hint(observation, "hint: do it")
+    assert hinted_observation == Observation(f"hint: do it\n{task.instruction}")
+    assert hinted_info == info
     action = read_call(str(hint_of(kit, task)).splitlines()[0])
     assert action is not None
-    assert told.step(action) == plain.step(action)
-    assert told.state() == plain.state()
-    saved, saved_plain = told.snapshot(), plain.snapshot()
+    assert hinted.step(action) == plain.step(action)
+    assert hinted.state() == plain.state()
+    saved, saved_plain = hinted.snapshot(), plain.snapshot()
     finish = read_call("user.finish")
     assert finish is not None
-    assert told.step(finish) == plain.step(finish)
-    told.restore(saved)
+    assert hinted.step(finish) == plain.step(finish)
+    hinted.restore(saved)
     plain.restore(saved_plain)
-    assert told.step(finish) == plain.step(finish)
+    assert hinted.step(finish) == plain.step(finish)
 
 
 def test_tasks_without_a_hint_are_unchanged() -> None:
@@ -46,16 +48,17 @@ def test_tasks_without_a_hint_are_unchanged() -> None:
     assert not isinstance(kit.environment(_task()), HintedEnvironment)
     assert isinstance(kit, EnvironmentKit)
     ours, theirs = (
-        list(islice(each.tasks(seed=1, split="train", families=["mail_file"]), 3)) for each in (kit, ErrandsKit())
+        list(islice(errands.tasks(seed=1, split="train", families=["mail_file"]), 3))
+        for errands in (kit, ErrandsKit())
     )
     assert ours == theirs
 
 
 def test_a_hinted_environment_keeps_its_blocks_marker() -> None:
-    class Slow:
+    class Slow(ErrandsEnvironment):
         blocks = True
 
-    assert HintedEnvironment(Slow(), "hint").blocks  # type: ignore[arg-type]
+    assert HintedEnvironment(Slow(), "hint").blocks
     assert not HintedEnvironment(ErrandsKit().environment(_task()), "hint").blocks
 
 
@@ -66,7 +69,7 @@ def test_the_hint_of_errands_solves_its_task(family: str) -> None:
         hint = hint_of(kit, task)
         assert hint is not None
         actions = [action for action in map(read_call, hint.splitlines()) if action is not None]
-        attempt = play(kit.environment(task), task, following(actions))
+        attempt = play(kit.environment(task), task, fixed_policy(actions))
         assert kit.verifier.verify(task, attempt).is_success
 
 
@@ -91,7 +94,7 @@ def test_a_kit_without_answers_gives_no_hint() -> None:
 
 
 def test_a_hint_function_gives_a_one_step_kit_its_hints() -> None:
-    kit = _desk(lambda right: f"the sum is {right['sum']}")
+    kit = _desk(lambda expected: f"the sum is {expected['sum']}")
     for task in islice(kit.tasks(seed=0, split="train", families=["desk"]), 5):
         left, _, right = task.instruction.rstrip("?").split()
         assert hint_of(kit, task) == f"the sum is {int(left) + int(right)}"

@@ -1,4 +1,4 @@
-"""Environments by name: what is found, and what is said when nothing is."""
+"""Resolving kits by name, and the errors for unknown names."""
 
 import sys
 from pathlib import Path
@@ -43,7 +43,7 @@ def test_import_paths_resolve_to_the_factorys_kit(module: ModuleType) -> None:
         ("my_environments:missing", "cannot be imported: .* has no attribute 'missing'"),
         (":kit", "cannot be imported: Empty module name"),
         ("..up:kit", "cannot be imported: "),
-        ("my_environments:with_argument", "could not be made: .*missing 1 required positional argument"),
+        ("my_environments:with_argument", "could not be created: .*missing 1 required positional argument"),
         ("my_environments:number", "gave a int, not an EnvironmentKit: it needs name, families"),
         ("json:decoder", "gave a module, not an EnvironmentKit"),
     ],
@@ -66,5 +66,5 @@ def test_a_kit_that_raises_is_an_error_with_the_cause(
     with pytest.raises(UnknownNameError, match="'leaving_desk:kit' cannot be imported: SystemExit: 3"):
         resolve_kit("leaving_desk:kit")
     module.failing = lambda: 1 / 0  # type: ignore[attr-defined]
-    with pytest.raises(UnknownNameError, match="could not be made: ZeroDivisionError: division by zero"):
+    with pytest.raises(UnknownNameError, match="could not be created: ZeroDivisionError: division by zero"):
         resolve_kit("my_environments:failing")

@@ -1,4 +1,4 @@
-"""An environment from two functions: its tasks, its one step, and its judge."""
+"""An environment from two functions: its tasks, its one step, and its verifier."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -25,9 +25,9 @@ def make_product(rng: Random, split: str) -> tuple[str, dict[str, Any]]:
     return words.format(left, right), {"sum": left * right}
 
 
-def check(action: Action, right: Mapping[str, Any]) -> float:
-    """Half the score for the right number said in the wrong place."""
-    if str(right["sum"]) not in map(str, action.parameters.values()):
+def check(action: Action, expected: Mapping[str, Any]) -> float:
+    """Half the score for the correct number in the wrong parameter."""
+    if str(expected["sum"]) not in map(str, action.parameters.values()):
         return 0.0
     return 1.0 if (action.target, action.operation) == ("user", "answer") else 0.5
 
@@ -40,7 +40,7 @@ def first_task(kit: OneStepKit, split: Split = "train", family: str = "add") -> 
     return next(kit.tasks(seed=0, split=split, families=[family]))
 
 
-def attempt(kit: OneStepKit, task: Task, *actions: Action) -> Trajectory:
+def play_actions(kit: OneStepKit, task: Task, *actions: Action) -> Trajectory:
     environment = kit.environment(task)
     observation, info = environment.reset(task)
     turns, outcome = [], "step_limit"
@@ -69,7 +69,7 @@ def test_a_one_step_kit_passes_the_contract_check() -> None:
     assert one_step("one", make_sum, check).families == {"one": 1}
 
 
-def test_tasks_are_endless_repeatable_and_disjoint_by_seed_and_split() -> None:
+def test_tasks_are_unlimited_repeatable_and_disjoint_by_seed_and_split() -> None:
     kit = sums()
     drawn = {
         (seed, split): list(islice(kit.tasks(seed=seed, split=split, families=["add", "multiply"]), 20))
@@ -77,7 +77,7 @@ def test_tasks_are_endless_repeatable_and_disjoint_by_seed_and_split() -> None:
         for split in ("train", "heldout")
     }
     assert drawn[0, "train"] == list(islice(sums().tasks(seed=0, split="train", families=["add", "multiply"]), 20))
-    tasks = [task for each in drawn.values() for task in each]
+    tasks = [task for group in drawn.values() for task in group]
     assert len({task.id for task in tasks}) == len({(task.family, task.seed) for task in tasks}) == 80
     assert len({task.instruction for task in tasks}) == 80
     assert [task.family for task in drawn[1, "heldout"][:4]] == ["add", "multiply"] * 2
@@ -95,26 +95,26 @@ def test_make_may_reserve_phrasings_for_held_out_tasks() -> None:
 def test_only_the_correct_action_is_a_success() -> None:
     kit = sums()
     task = first_task(kit)
-    right = attempt(kit, task, answer(task))
-    evaluation = kit.verifier.verify(task, right)
+    trajectory = play_actions(kit, task, answer(task))
+    evaluation = kit.verifier.verify(task, trajectory)
     assert (evaluation.verdict, evaluation.score, evaluation.costs) == ("success", 1.0, {"error": 0.0})
     assert [(gate.name, gate.is_passed, gate.detail) for gate in evaluation.gates] == [
         ("answered", True, "finished"),
         ("right", True, "1"),
     ]
-    wrong = attempt(kit, task, Action("user", "answer", {"text": "no"}))
+    wrong = play_actions(kit, task, Action("user", "answer", {"text": "no"}))
     assert (kit.verifier.verify(task, wrong).verdict, kit.verifier.verify(task, wrong).score) == ("failure", 0.0)
-    nearly = attempt(kit, task, Action("user", "shout", answer(task).parameters))
+    nearly = play_actions(kit, task, Action("user", "shout", answer(task).parameters))
     assert (kit.verifier.verify(task, nearly).verdict, kit.verifier.verify(task, nearly).score) == ("failure", 0.5)
-    assert kit.verifier.verify(task, attempt(kit, task)).verdict == "failure"
-    cut_off = replace(right, outcome="time_limit")
+    assert kit.verifier.verify(task, play_actions(kit, task)).verdict == "failure"
+    cut_off = replace(trajectory, outcome="time_limit")
     assert kit.verifier.verify(task, cut_off).verdict == "failure"
 
 
 def test_a_stored_trajectory_gets_the_same_evaluation() -> None:
     kit = sums()
     task = first_task(kit)
-    trajectory = attempt(kit, task, answer(task))
+    trajectory = play_actions(kit, task, answer(task))
     stored = from_json(Trajectory, to_json(trajectory))
     assert sums().verifier.verify(from_json(Task, to_json(task)), stored) == kit.verifier.verify(task, trajectory)
 
@@ -136,7 +136,7 @@ def test_an_invalid_action_costs_but_leaves_the_task_open(action: Action, code: 
     step = environment.step(action)
     assert (step.observation.code, step.is_terminated, step.info.cost_components) == (code, False, {"error": 1.0})
     assert (step.info.state_hash, environment.state()) == (opening.state_hash, {"action": None})
-    evaluation = kit.verifier.verify(task, attempt(kit, task, action, answer(task)))
+    evaluation = kit.verifier.verify(task, play_actions(kit, task, action, answer(task)))
     assert (evaluation.verdict, evaluation.costs) == ("success", {"error": 1.0})
 
 
@@ -156,7 +156,7 @@ def test_only_the_first_valid_action_counts() -> None:
     assert environment.state() == {"action": written}
 
 
-def test_a_task_of_another_make_is_refused() -> None:
+def test_a_task_of_another_make_function_is_refused() -> None:
     kit = sums()
     task = first_task(kit)
     for foreign in (
@@ -180,9 +180,9 @@ def test_make_with_other_randomness_is_detected() -> None:
         kit.environment(task).reset(task)
 
 
-@pytest.mark.parametrize("drawn", ["text", ("text",), ("", {}), (1, {}), ("text", 3), None])
-def test_make_must_return_a_text_and_a_mapping(drawn: Any) -> None:
-    kit = one_step("odd", lambda _: drawn, check)
+@pytest.mark.parametrize("result", ["text", ("text",), ("", {}), (1, {}), ("text", 3), None])
+def test_make_must_return_a_text_and_a_mapping(result: Any) -> None:
+    kit = one_step("odd", lambda _: result, check)
     with pytest.raises(WorldError, match="make of 'odd' must return"):
         next(kit.tasks(seed=0, split="train", families=["odd"]))
 

@@ -1,8 +1,8 @@
-"""How an attempt without a model is recorded."""
+"""Trajectories of scripted policies."""
 
 from benchmarks.errands import ErrandsEnvironment, compose, make_task
 from benchmarks.errands.baseline import do_nothing, oracle
-from upturn.environments.scripted_policy import MAX_TURNS, following, play
+from upturn.environments.scripted_policy import MAX_TURNS, fixed_policy, play
 from upturn.records import Action
 
 TASK = make_task("mail_file", 0)
@@ -26,7 +26,7 @@ def test_an_endless_policy_is_truncated() -> None:
     endless = play(ErrandsEnvironment(), TASK, lambda *_: Action("mail", "list", {"folder": "inbox"}))
     assert (len(endless.turns), endless.outcome) == (MAX_TURNS, "step_limit")
     assert len(play(ErrandsEnvironment(), TASK, lambda *_: Action("mail", "list"), max_turns=3).turns) == 3
-    stopped = play(ErrandsEnvironment(), TASK, following(()))
+    stopped = play(ErrandsEnvironment(), TASK, fixed_policy(()))
     assert (len(stopped.turns), stopped.outcome, stopped.final_observation.text) == (
         0,
         "step_limit",

@@ -1,4 +1,4 @@
-"""Attempts driven from outside."""
+"""Episodes driven step by step."""
 
 from itertools import islice
 from random import Random
@@ -8,9 +8,9 @@ import pytest
 from benchmarks.errands import ENVIRONMENT, compose
 from upturn.environments import EnvironmentKit, hint_of, one_step, resolve_kit
 from upturn.environments.stepwise import (
-    OVER,
+    TASK_OVER,
     StepwiseEpisode,
-    TaskChoice,
+    TaskSelection,
     info_fields,
     read_action,
     record_fields,
@@ -26,86 +26,86 @@ def _twice(rng: Random) -> tuple[str, dict[str, object]]:
 
 
 def twice(*, breaks: bool = False) -> EnvironmentKit:
-    """Asks for twice a number; ``breaks``: its verifier does."""
+    """Asks for twice a number; with ``breaks`` its verifier raises."""
 
-    def check(action: Action, right: object) -> bool:
+    def check(action: Action, expected: object) -> bool:
         if breaks:
             raise ValueError("no judge today")
-        assert isinstance(right, dict)
-        return bool(action.parameters.get("text") == right["answer"])
+        assert isinstance(expected, dict)
+        return bool(action.parameters.get("text") == expected["answer"])
 
     return one_step("twice", _twice, check)
 
 
-def first(kit: EnvironmentKit, choice: TaskChoice | None = None) -> Task:
-    return next((choice or TaskChoice()).stream(kit, 0))
+def first(kit: EnvironmentKit, choice: TaskSelection | None = None) -> Task:
+    return next((choice or TaskSelection()).stream(kit, 0))
 
 
-def begun(kit: EnvironmentKit, task: Task | None = None, *, max_turns: int = 16) -> StepwiseEpisode:
-    attempt = StepwiseEpisode(kit, task or first(kit), max_turns=max_turns)
-    attempt.begin()
-    return attempt
+def start_episode(kit: EnvironmentKit, task: Task | None = None, *, max_turns: int = 16) -> StepwiseEpisode:
+    episode = StepwiseEpisode(kit, task or first(kit), max_turns=max_turns)
+    episode.start()
+    return episode
 
 
-def right_answer(task: Task) -> str:
+def correct_answer(task: Task) -> str:
     return str(2 * int(task.instruction.removeprefix("twice ").removesuffix("?")))
 
 
 def test_a_correct_answer_is_verified_once_and_later_actions_have_no_effect() -> None:
     kit = twice()
     task = first(kit)
-    attempt = begun(kit, task)
-    assert (attempt.observation.text, attempt.outcome, attempt.evaluation) == (task.instruction, None, None)
-    answer = attempt.act(f"user.answer text={right_answer(task)}")
+    episode = start_episode(kit, task)
+    assert (episode.observation.text, episode.outcome, episode.evaluation) == (task.instruction, None, None)
+    answer = episode.act(f"user.answer text={correct_answer(task)}")
     assert answer.evaluation is not None
     assert (answer.reward, answer.is_terminated, answer.is_truncated) == (1.0, True, False)
-    assert answer.evaluation == attempt.evaluation == kit.verifier.verify(task, attempt.trajectory())
-    before = attempt.trajectory()
-    later = attempt.act("user.answer text=0")
-    assert (later.observation, later.reward, later.is_terminated, later.evaluation) == (OVER, 0.0, True, None)
+    assert answer.evaluation == episode.evaluation == kit.verifier.verify(task, episode.trajectory())
+    before = episode.trajectory()
+    later = episode.act("user.answer text=0")
+    assert (later.observation, later.reward, later.is_terminated, later.evaluation) == (TASK_OVER, 0.0, True, None)
     assert later.info.cost_components == {}
-    assert attempt.trajectory() == before
-    assert attempt.evaluation is answer.evaluation
+    assert episode.trajectory() == before
+    assert episode.evaluation is answer.evaluation
 
 
 def test_the_last_allowed_action_truncates_the_episode() -> None:
     kit = twice()
-    attempt = begun(kit, max_turns=2)
-    assert attempt.act("what?")[1:4] == (0.0, False, False)
-    answer = attempt.act("what?")
+    episode = start_episode(kit, max_turns=2)
+    assert episode.act("what?")[1:4] == (0.0, False, False)
+    answer = episode.act("what?")
     assert (answer.observation.code, answer.reward) == ("malformed", 0.0)
-    assert (answer.is_terminated, answer.is_truncated, attempt.outcome) == (False, True, "step_limit")
+    assert (answer.is_terminated, answer.is_truncated, episode.outcome) == (False, True, "step_limit")
     assert answer.evaluation is not None
     assert answer.evaluation.costs == {"error": 2.0}
-    assert attempt.act("more")[2:4] == (False, True)
+    assert episode.act("more")[2:4] == (False, True)
 
 
 def test_a_failing_verifier_leaves_the_reward_missing() -> None:
     kit = twice(breaks=True)
-    answer = begun(kit).act("user.answer text=1")
+    answer = start_episode(kit).act("user.answer text=1")
     assert answer.evaluation is not None
     assert (answer.reward, answer.evaluation.verdict) == (None, "missing")
     assert "no judge today" in answer.evaluation.gates[0].detail
 
 
 def test_a_failing_environment_ends_the_episode_without_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
-    attempt = begun(twice())
-    monkeypatch.setattr(attempt.environment, "step", lambda _: 1 / 0)
+    episode = start_episode(twice())
+    monkeypatch.setattr(episode.environment, "step", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        attempt.act("user.answer text=1")
-    made = attempt.trajectory()
-    assert (made.outcome, made.error, made.final_state) == (
+        episode.act("user.answer text=1")
+    trajectory = episode.trajectory()
+    assert (trajectory.outcome, trajectory.error, trajectory.final_state) == (
         "environment_error",
         "ZeroDivisionError: division by zero",
         {},
     )
-    assert [turn.text for turn in made.turns] == ["user.answer text=1"]
-    assert attempt.act("user.answer text=1")[:4] == (OVER, 0.0, False, True)
-    assert attempt.evaluation is None
+    assert [turn.text for turn in trajectory.turns] == ["user.answer text=1"]
+    assert episode.act("user.answer text=1")[:4] == (TASK_OVER, 0.0, False, True)
+    assert episode.evaluation is None
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "sent",
     [
         "",
         "\ud800",
@@ -120,11 +120,11 @@ def test_a_failing_environment_ends_the_episode_without_evaluation(monkeypatch: 
         Action(3, None),  # type: ignore[arg-type]
     ],
 )
-def test_unrecordable_actions_get_an_error_observation(asked: Action | str) -> None:
+def test_unrecordable_actions_get_an_error_observation(sent: Action | str) -> None:
     kit = twice()
-    attempt = begun(kit)
-    assert attempt.act(asked).observation.code == "malformed"
-    stored = attempt.trajectory()
+    episode = start_episode(kit)
+    assert episode.act(sent).observation.code == "malformed"
+    stored = episode.trajectory()
     assert from_json(Trajectory, to_json(stored)) == stored
     assert stored.turns[0].action in (None, Action("", ""))
 
@@ -132,10 +132,10 @@ def test_unrecordable_actions_get_an_error_observation(asked: Action | str) -> N
 def test_a_json_call_may_follow_a_thought() -> None:
     call = Action("mail", "move", {"id": "m1", "folder": "archive"})
     assert read_action("  mail.move id=m1; folder=archive\n") == call
-    said = 'It is done there.\n{"name": "mail.move", "arguments": {"id": "m1", "folder": "archive"}}'
-    read = read_action(said)
-    assert read is not None
-    assert (read.parameters, read.thought) == (call.parameters, "It is done there.")
+    reply = 'It is done there.\n{"name": "mail.move", "arguments": {"id": "m1", "folder": "archive"}}'
+    action = read_action(reply)
+    assert action is not None
+    assert (action.parameters, action.thought) == (call.parameters, "It is done there.")
     assert read_action("I move mail.move id=m1") is None
 
 
@@ -175,54 +175,58 @@ def test_invalid_parts_parse_as_none(spoiled: str) -> None:
 
 def test_only_equal_episodes_have_equal_ids() -> None:
     kit = twice()
-    made = []
+    trajectories = []
     for text in ("1", "1", "2"):
-        attempt = begun(kit)
-        attempt.act(f"user.answer text={text}")
-        made.append(attempt.trajectory())
-    assert made[0] == made[1]
-    assert made[0].id != made[2].id
-    assert (made[0].origin, made[0].outcome, made[0].agent_version) == ("rendered", "finished", "outside@1")
+        episode = start_episode(kit)
+        episode.act(f"user.answer text={text}")
+        trajectories.append(episode.trajectory())
+    assert trajectories[0] == trajectories[1]
+    assert trajectories[0].id != trajectories[2].id
+    assert (trajectories[0].origin, trajectories[0].outcome, trajectories[0].agent_version) == (
+        "rendered",
+        "finished",
+        "outside@1",
+    )
 
 
 def test_faults_are_recorded_action_by_action() -> None:
     kit = resolve_kit("office")
-    task = first(kit, TaskChoice("mail_draft_unanswered"))
-    attempt = begun(kit, task)
-    answers = [attempt.act(call) for call in str(hint_of(kit, task)).splitlines()]
-    assert attempt.faults == [answer.info.faults for answer in answers]
-    assert len([fault for faults in attempt.faults for fault in faults]) == 1
+    task = first(kit, TaskSelection("mail_draft_unanswered"))
+    episode = start_episode(kit, task)
+    answers = [episode.act(call) for call in str(hint_of(kit, task)).splitlines()]
+    assert episode.faults == [answer.info.faults for answer in answers]
+    assert len([fault for faults in episode.faults for fault in faults]) == 1
 
 
 def test_the_oracle_of_errands_scores_1_step_by_step() -> None:
     kit = resolve_kit(ENVIRONMENT)
-    for task in islice(TaskChoice(level=3).stream(kit, 5), 3):
-        attempt = begun(kit, task)
-        *before, last = [attempt.act(write_call(action)) for action in compose(task).draft.oracle]
+    for task in islice(TaskSelection(level=3).stream(kit, 5), 3):
+        episode = start_episode(kit, task)
+        *before, last = [episode.act(write_call(action)) for action in compose(task).draft.oracle]
         assert [(answer.reward, answer.evaluation) for answer in before] == [(0.0, None)] * len(before)
         assert (last.reward, last.is_terminated) == (1.0, True)
-        assert attempt.turns[-1].potential is not None
+        assert episode.turns[-1].potential is not None
         assert "potential" not in info_fields(last.info)
 
 
 def test_tasks_match_family_level_and_split() -> None:
     kit = resolve_kit(ENVIRONMENT)
-    found = list(islice(TaskChoice(level=2, split="heldout").stream(kit, 0), 8))
-    assert {(task.level, task.split) for task in found} == {(2, "heldout")}
-    assert first(kit, TaskChoice("mail_file")).family == "mail_file"
-    assert record_fields(found[0])["family"] == found[0].family
+    tasks = list(islice(TaskSelection(level=2, split="heldout").stream(kit, 0), 8))
+    assert {(task.level, task.split) for task in tasks} == {(2, "heldout")}
+    assert first(kit, TaskSelection("mail_file")).family == "mail_file"
+    assert record_fields(tasks[0])["family"] == tasks[0].family
 
 
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        (TaskChoice("fax"), "no family 'fax'; it has: mail_file"),
-        (TaskChoice(level=99), "errands has no level 99; it has: 1, 2, 3"),
-        (TaskChoice("mail_file", 3), "mail_file has no level 3; it has: 1"),
-        (TaskChoice(split="test"), "unknown split 'test'; known: train, heldout"),  # type: ignore[arg-type]
+        (TaskSelection("fax"), "no family 'fax'; it has: mail_file"),
+        (TaskSelection(level=99), "errands has no level 99; it has: 1, 2, 3"),
+        (TaskSelection("mail_file", 3), "mail_file has no level 3; it has: 1"),
+        (TaskSelection(split="test"), "unknown split 'test'; known: train, heldout"),  # type: ignore[arg-type]
     ],
 )
-def test_unknown_tasks_are_refused_at_once(choice: TaskChoice, message: str) -> None:
+def test_unknown_tasks_are_refused_at_once(choice: TaskSelection, message: str) -> None:
     with pytest.raises(UnknownNameError, match=message):
         choice.stream(resolve_kit(ENVIRONMENT), 0)
 

@@ -71,7 +71,7 @@ def test_each_algorithm_has_an_example() -> None:
 def test_the_first_line_is_a_command_with_this_file(name: str) -> None:
     command = _command(name)
     assert command[-2:] == ["--config", f"examples/train/{name}.toml"]
-    assert command[:2] in ([["loop", "run"]] if name in SERVES else [["train", each] for each in ALGORITHMS])
+    assert command[:2] in ([["loop", "run"]] if name in SERVES else [["train", item] for item in ALGORITHMS])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -99,7 +99,7 @@ def _toml(settings: Mapping[str, Any], prefix: str = "") -> str:
         if isinstance(value, Mapping):
             lines += [f"[{prefix}{key}]", _toml(value, f"{prefix}{key}.")]
         elif _is_table(value):
-            lines += [line for each in value for line in (f"[[{prefix}{key}]]", _toml(each))]
+            lines += [line for item in value for line in (f"[[{prefix}{key}]]", _toml(item))]
     return "\n".join(lines)
 
 

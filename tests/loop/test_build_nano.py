@@ -13,7 +13,7 @@ import torch
 
 from benchmarks.errands import MODEL
 from benchmarks.errands.pretraining.recipe import ERRANDS, PATTERN
-from upturn.environments.environment import judge
+from upturn.environments.environment import verify
 from upturn.environments.kit import resolve_kit
 from upturn.loop import build_nano as nano
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
@@ -92,7 +92,7 @@ def test_pass_at_8_is_that_of_the_card(recipe: Recipe, card: dict[str, Any]) -> 
         solved = {
             task.id
             for (_, task, _), trajectory in zip(jobs, trajectories, strict=True)
-            if judge(kit.verifier, task, trajectory).is_success
+            if verify(kit.verifier, task, trajectory).is_success
         }
         assert len(solved) / PASS_TASKS == pytest.approx(card["pass_at_8"][family], abs=1 / PASS_TASKS + 1e-9)
 

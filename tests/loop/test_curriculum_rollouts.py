@@ -85,7 +85,7 @@ def test_rollouts_follow_the_schedule_and_record_success(desk: ModuleType, tmp_p
     told = collect.metrics()
     assert (told["curriculum_level"], told["success_level_1"]) == (1.0, 0.0)
     assert told["sampled_level_1"] == pytest.approx(0.8)
-    sums = [sum(group.task.family == "sums" for group in each) for each in (*rounds, further)]
+    sums = [sum(group.task.family == "sums" for group in item) for item in (*rounds, further)]
     assert set(sums) <= {3, 4}
     assert state["given.sums"] == sum(sums)
 

@@ -114,7 +114,7 @@ def test_a_version_names_the_snapshot_that_it_was_trained_on(
     with desk.opened(tmp_path / "now", plain.with_sections(section)) as context:
         version = train(context, version_of(NANO), HeldoutResult("before", "nano@base", 1.0, ()), "offline")
         held = find_snapshot(context.pool, str(version.snapshot))
-        stored = {each.trajectory_id for each in context.pool.selected(tenant="default")}
+        stored = {item.trajectory_id for item in context.pool.selected(tenant="default")}
     assert set(held.trajectory_ids) == stored
     assert len(stored) == 9
 

@@ -54,7 +54,7 @@ def _say(folder: Path, name: str, trajectory: str, value: float, metric: str = "
 def _attempts(folder: Path, agent: str) -> list[str]:
     with Pool.open(folder / "shared.db", read_only=True) as pool:
         chosen = Selection(agent_versions=(f"{agent}@base",))
-        return [each.trajectory_id for each in pool.selected(chosen, tenant="default")]
+        return [item.trajectory_id for item in pool.selected(chosen, tenant="default")]
 
 
 def test_pairs_are_of_the_products_that_only_one_of_them_solves(desk: ModuleType, tmp_path: Path) -> None:
@@ -98,9 +98,9 @@ def test_a_run_that_goes_on_learns_from_the_thumbs_that_it_began_with(desk: Modu
         after = load_ratings(context, PolicyWorker(context.runtime, version_of(NANO))).ratings
     with _opened(desk, tmp_path, "anew") as context:
         anew = load_ratings(context, PolicyWorker(context.runtime, version_of(NANO))).ratings
-    assert {each.trajectory.id: each.is_desirable for each in before} == {first: True, second: False}
+    assert {item.trajectory.id: item.is_desirable for item in before} == {first: True, second: False}
     assert after == before
-    assert {each.trajectory.id: each.is_desirable for each in anew} == {first: False, second: False, third: True}
+    assert {item.trajectory.id: item.is_desirable for item in anew} == {first: False, second: False, third: True}
 
 
 def _store_unwritable(folder: Path, trajectory: str) -> str:
@@ -137,7 +137,7 @@ def test_what_the_agent_cannot_write_is_left_out_and_counted(desk: ModuleType, t
     settings = desk.config(("solver",), environment=SHORT, pool={"path": str(tmp_path / "shared.db")}, dpo=VERSIONS)
     with open_run(settings, tmp_path / "now", "toy", notes) as context:
         worker = PolicyWorker(context.runtime, version_of(NANO))
-        assert [each.trajectory.id for each in load_ratings(context, worker).ratings] == [first]
+        assert [rating.trajectory.id for rating in load_ratings(context, worker).ratings] == [first]
         assert len(load_pairs(context, worker).pairs) == 1
     assert [line for line in notes.lines if "cannot write" in line] == [
         "omitted ratings: 1 with actions that the agent cannot write",
@@ -174,7 +174,9 @@ def test_what_people_said_of_families_that_are_not_practised_is_not_trained_on(
         _served(desk, tmp_path, agent, 2)
     liked, wrong = _attempts(tmp_path, "solver"), _attempts(tmp_path, "adder")
     with Pool.open(tmp_path / "shared.db") as pool:
-        families = {each.trajectory.id: each.task.family for each in pool.experiences(tenant="default")}
+        families = {
+            experience.trajectory.id: experience.task.family for experience in pool.experiences(tenant="default")
+        }
         better = {families[name]: name for name in liked}
         pool.append(
             *(Feedback(f"up-{name}", "trajectory", name, "thumbs", 1.0) for name in liked),
@@ -189,7 +191,7 @@ def test_what_people_said_of_families_that_are_not_practised_is_not_trained_on(
         settings = replace(plain, tasks=replace(plain.tasks, families=(family,)))
         with desk.opened(tmp_path / family, settings) as context:
             worker = PolicyWorker(context.runtime, version_of(NANO))
-            assert [each.trajectory.id for each in load_ratings(context, worker).ratings] == [better[family]]
+            assert [rating.trajectory.id for rating in load_ratings(context, worker).ratings] == [better[family]]
             if pairs:
                 assert len(load_pairs(context, worker).pairs) == pairs
             else:
@@ -209,7 +211,9 @@ def _evidence(desk: ModuleType, folder: Path) -> tuple[set[str], set[str]]:
         _say(folder, f"said-{number}", name, 1.0 if number else -1.0)
     with Pool.open(folder / "shared.db", read_only=True) as pool:
         products = {
-            each.trajectory.id for each in pool.experiences(tenant="default") if each.task.family == "products"
+            experience.trajectory.id
+            for experience in pool.experiences(tenant="default")
+            if experience.task.family == "products"
         }
     return products, set(liked)
 
@@ -221,8 +225,8 @@ def test_versions_say_which_snapshot_of_pairs_or_thumbs_they_learned_from(desk: 
     parent = version_of(NANO)
     with _opened(desk, tmp_path, epochs=1, **VERSIONS) as context:
         versions = [lesson.train(context, parent, before, name) for name, lesson in (("dpo", dpo), ("kto", kto))]
-        stored = {each.id: each for each in context.pool.snapshots()}
-    assert [set(stored[str(each.snapshot)].trajectory_ids) for each in versions] == [pair, liked]
+        stored = {snapshot.id: snapshot for snapshot in context.pool.snapshots()}
+    assert [set(stored[str(item.snapshot)].trajectory_ids) for item in versions] == [pair, liked]
 
 
 @pytest.mark.slow

@@ -126,7 +126,7 @@ def test_the_summary_claims_only_what_is_significant(
 
 def test_figures_are_named_after_base_and_control() -> None:
     found = GainReport("nano@base", 3, _interval(0.2), {"random": _interval(0.1)})
-    assert [(each.name, each.low, each.n) for each in found.results()] == [
+    assert [(result.name, result.low, result.n) for result in found.results()] == [
         ("nano@base: gain", 0.2, 3),
         ("nano@base: over_random", 0.1, 3),
     ]
@@ -168,11 +168,11 @@ def test_every_iteration_has_distinct_examples_and_all_are_equally_frequent(desk
     tasks = [*islice(desk.kit().tasks(seed=1, split="train", families=["sums"]), 9)]
     tasks += islice(desk.kit().tasks(seed=1, split="train", families=["products"]), 1)
     rounds = [iteration_tasks(tasks, 3, 5, number) for number in range(300)]
-    assert {len({task.id for task in each}) for each in rounds} == {3}
+    assert {len({task.id for task in item}) for item in rounds} == {3}
     for start in range(0, 300, 3):
-        passed = [task.id for each in rounds[start : start + 3] for task in each]
+        passed = [task.id for item in rounds[start : start + 3] for task in item]
         assert len(set(passed)) == 9
-    counts = Counter(task.id for each in rounds for task in each)
+    counts = Counter(task.id for item in rounds for task in item)
     # Each pass leaves one of ten out: of 100 passes a task misses 10 +- 3; outside of 0..27 with p < 1e-6 each.
     assert len(counts) == 10 and all(73 <= count <= 100 for count in counts.values())
     assert iteration_tasks(tasks, 3, 5, 7) == rounds[7]

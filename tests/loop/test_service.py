@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from upturn.environments.environment import judge
+from upturn.environments.environment import verify
 from upturn.errors import RoutingError
 from upturn.pool.coverage import Share, coverage
 from upturn.records import Evaluation, Task, Trajectory
@@ -134,10 +134,10 @@ def test_a_failed_verification_repeated_gives_the_same_record(desk: ModuleType, 
         verifier = context.kit.verifier
     other: Task = replace(served.task, instruction="something else")
     trajectory: Trajectory = served.trajectory
-    first = judge(verifier, other, trajectory)
+    first = verify(verifier, other, trajectory)
     assert first.verdict == "missing"
-    assert first == judge(verifier, other, trajectory)
-    assert judge(verifier, served.task, trajectory) == served.evaluation
+    assert first == verify(verifier, other, trajectory)
+    assert verify(verifier, served.task, trajectory) == served.evaluation
 
 
 GOOD = Evaluation("e", "t", "a", "judge", "success", (), {}, {}, 1.0)
@@ -162,6 +162,6 @@ def test_an_invalid_evaluation_is_missing(
 
     with desk.opened(tmp_path / "run") as context:
         (served,) = context.service.serve(context.next_tasks(1))
-    evaluation = judge(Judge(), served.task, served.trajectory)
+    evaluation = verify(Judge(), served.task, served.trajectory)
     assert (evaluation.verdict, evaluation.evaluator, evaluation.score) == ("missing", "judge", None)
     assert re.match(detail, evaluation.gates[0].detail)

@@ -55,10 +55,10 @@ def test_iterations_tasks_depend_on_seed_and_iteration_only(desk: ModuleType) ->
     rounds = [straight.tasks(iteration) for iteration in range(3)]
     resumed = TaskSampler(desk.kit(), weights, 40, seed=5)
     assert resumed.tasks(2) == rounds[2]
-    ids = [task.id for each in rounds for task in each]
+    ids = [task.id for item in rounds for task in item]
     assert len(set(ids)) == 120
     assert TaskSampler(desk.kit(), weights, 40, seed=6).tasks(0) != rounds[0]
-    sums = Counter(task.family for each in rounds for task in each)["sums"]
+    sums = Counter(task.family for item in rounds for task in item)["sums"]
     # 120 draws at 3/4 have mean 90 and deviation 4.7; outside of 70..110 with probability below 1e-4.
     assert 70 <= sums <= 110
 
@@ -84,7 +84,7 @@ def test_further_rounds_are_sampled_anew_and_kept_beside_the_iterations_own(
         sink = PoolSink(context.pool)
         rounds = [worker.sample_groups(tasks, 3, replace(practice, refill=index), sink) for index in (0, 1, 0)]
         kept = [
-            {each.trajectory_id for each in context.pool.selected(Selection(run=run), tenant="default")}
+            {item.trajectory_id for item in context.pool.selected(Selection(run=run), tenant="default")}
             for run in ("run/practice", "run/practice/refill-1")
         ]
     names = [[member.trajectory.id for group in groups for member in group.members] for groups in rounds]
@@ -129,8 +129,8 @@ def test_attempts_that_an_engine_broke_are_missing_and_an_engine_that_breaks_all
         with pytest.raises(ModelError, match=r"the model failed in all 4 trajectories.*nobody answers at http"):
             worker.sample_groups(tasks, 1, RolloutSpec("run/none", 0, 2, lambda *_: 0.0), PoolSink(context.pool))
     members = [member for group in groups for member in group.members]
-    assert sorted(each.trajectory.outcome for each in members).count("model_error") == 1
-    assert [(each.turn_rewards, each.succeeded) for each in members if each.trajectory.error] == [(None, None)]
+    assert sorted(item.trajectory.outcome for item in members).count("model_error") == 1
+    assert [(item.turn_rewards, item.succeeded) for item in members if item.trajectory.error] == [(None, None)]
 
 
 def test_overlong_trajectories_have_a_penalty(
@@ -211,10 +211,10 @@ def test_snapshot_holds_verified_training_successes_only(desk: ModuleType, tmp_p
         taken = list(context.pool.experiences_of(snapshot.trajectory_ids, tenant="default"))
         assert snapshot == take_training_snapshot(context)
     assert len(taken) > 20
-    for each in taken:
-        assert each.evaluation is not None
-        assert each.evaluation.is_success
-        assert each.task.split == "train"
+    for item in taken:
+        assert item.evaluation is not None
+        assert item.evaluation.is_success
+        assert item.task.split == "train"
 
 
 def test_nothing_to_learn_from_is_said_with_what_to_do(desk: ModuleType, tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_demonstrations_come_in_the_same_order_in_every_run_of_a_seed(desk: Modu
         with desk.opened(tmp_path / name) as context:
             serve(context, "serve", 96)
             found = load_demonstrations(context, take_training_snapshot(context))
-            orders.append([(each.task_id, each.agent_version) for each in found])
+            orders.append([(item.task_id, item.agent_version) for item in found])
     assert orders[0] == orders[1]
     assert len(orders[0]) > 20
 
@@ -262,7 +262,7 @@ def test_one_action_that_the_model_cannot_write_costs_one_demonstration(desk: Mo
         turn = replace(first.turns[0], action=Action("no name", "answer", {}))
         foreign = replace(first, turns=(turn,))
         writable = render_writable([foreign, *others], worker)
-        assert [each.id for each in writable] == [each.id for each in others]
+        assert [item.id for item in writable] == [item.id for item in others]
         context.pool.append(replace(foreign, id="foreign"))
         alone = replace(snapshot, id="alone", trajectory_ids=("foreign",))
         context.pool.append(alone)
@@ -285,11 +285,11 @@ def test_practice_leaves_the_version_that_serves_alone(desk: ModuleType, tmp_pat
         after = context.runtime.rollout(jobs, Purpose("serve", 0))
         kept = context.pool.selected(Selection(run="run/practice"), tenant="default")
     members = [member.trajectory for group in groups for member in group.members]
-    assert [each.rows for each in after] == [each.rows for each in before]
-    assert {each.model_version for each in members}.isdisjoint({each.model_version for each in before})
-    assert {each.agent_version for each in members} == {"nano@base-in-training"}
+    assert [item.rows for item in after] == [item.rows for item in before]
+    assert {item.model_version for item in members}.isdisjoint({item.model_version for item in before})
+    assert {item.agent_version for item in members} == {"nano@base-in-training"}
     assert [len(group.members) for group in groups] == [2, 2, 2]
-    assert {each.trajectory_id for each in kept} == {each.id for each in members}
+    assert {item.trajectory_id for item in kept} == {item.id for item in members}
 
 
 def test_training_makes_versions_with_their_history_in_every_cycle(desk: ModuleType, tmp_path: Path) -> None:

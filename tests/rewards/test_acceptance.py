@@ -1,4 +1,4 @@
-"""The few-task reward follows the verdict; the control reward is independent of it."""
+"""The few-task reward follows the verdict; the control reward does not depend on it."""
 
 import math
 from dataclasses import replace
@@ -11,9 +11,9 @@ from upturn.records import Action, Evaluation, EvaluationVerdict, Observation, T
 from upturn.rewards.acceptance import (
     acceptance,
     acceptance_rate,
-    accepted_and_formed,
+    acceptance_with_format,
+    format_reward,
     random_acceptance,
-    well_formed,
 )
 
 READABLE = Turn(Observation(""), "mail.list", Action("mail", "list"))
@@ -26,7 +26,7 @@ def _trajectory(*turns: Turn, task: str = "task", attempt: int = 0, seed: int = 
     )
 
 
-def _judged(verdict: EvaluationVerdict) -> Evaluation:
+def _evaluation(verdict: EvaluationVerdict) -> Evaluation:
     return Evaluation("v", "task", "t", "judge/1", verdict, (), {}, {}, None)
 
 
@@ -43,15 +43,15 @@ def _judged(verdict: EvaluationVerdict) -> Evaluation:
 def test_acceptance_weighs_ten_times_as_much_as_the_format(
     verdict: EvaluationVerdict, turn: Turn, expected: float | None
 ) -> None:
-    assert accepted_and_formed(_trajectory(READABLE, turn), _judged(verdict)) == (
+    assert acceptance_with_format(_trajectory(READABLE, turn), _evaluation(verdict)) == (
         None if expected is None else pytest.approx(expected)
     )
 
 
 @given(st.floats(0, 1, exclude_max=True))
 def test_a_well_formed_failure_earns_less_than_a_malformed_success(weight: float) -> None:
-    best_rejected = accepted_and_formed(_trajectory(READABLE), _judged("failure"), weight)
-    worst_accepted = accepted_and_formed(_trajectory(GARBLED), _judged("success"), weight)
+    best_rejected = acceptance_with_format(_trajectory(READABLE), _evaluation("failure"), weight)
+    worst_accepted = acceptance_with_format(_trajectory(GARBLED), _evaluation("success"), weight)
     assert best_rejected is not None
     assert worst_accepted is not None
     assert best_rejected < worst_accepted
@@ -59,7 +59,7 @@ def test_a_well_formed_failure_earns_less_than_a_malformed_success(weight: float
 
 def test_a_trajectory_without_turns_is_not_well_formed() -> None:
     assert [
-        well_formed(each) for each in (_trajectory(), _trajectory(READABLE), _trajectory(READABLE, GARBLED))
+        format_reward(item) for item in (_trajectory(), _trajectory(READABLE), _trajectory(READABLE, GARBLED))
     ] == [
         0,
         1,
@@ -69,21 +69,23 @@ def test_a_trajectory_without_turns_is_not_well_formed() -> None:
 
 def test_missing_evaluations_are_not_failures() -> None:
     verdicts: list[EvaluationVerdict] = ["success", "failure", "failure", "missing"]
-    assert [acceptance(_judged(verdict)) for verdict in verdicts] == [1.0, 0.0, 0.0, None]
-    assert acceptance_rate(map(_judged, verdicts)) == pytest.approx(1 / 3)
-    assert acceptance_rate([_judged("missing")]) is None
+    assert [acceptance(_evaluation(verdict)) for verdict in verdicts] == [1.0, 0.0, 0.0, None]
+    assert acceptance_rate(map(_evaluation, verdicts)) == pytest.approx(1 / 3)
+    assert acceptance_rate([_evaluation("missing")]) is None
 
 
 def test_a_random_reward_has_its_rate_and_ignores_the_trajectory() -> None:
     """2,000 draws: the share is off by more than 4 standard deviations with probability 6e-5."""
     trajectories = [_trajectory(READABLE, seed=number) for number in range(2_000)]
     for rate in (0.05, 0.3, 0.5):
-        drawn = [random_acceptance(trajectory, rate=rate, seed=7) for trajectory in trajectories]
-        assert set(drawn) == {0.0, 1.0}
-        share, spread = sum(drawn) / len(drawn), math.sqrt(rate * (1 - rate) / len(drawn))
+        values = [random_acceptance(trajectory, rate=rate, seed=7) for trajectory in trajectories]
+        assert set(values) == {0.0, 1.0}
+        share, spread = sum(values) / len(values), math.sqrt(rate * (1 - rate) / len(values))
         assert abs(share - rate) < 4 * spread, "4 standard deviations: probability 6e-5"
-        worse = [replace(each, turns=(GARBLED,), id="other", outcome="model_error") for each in trajectories]
-        assert [random_acceptance(each, rate=rate, seed=7) for each in worse] == drawn
+        worse = [
+            replace(trajectory, turns=(GARBLED,), id="other", outcome="model_error") for trajectory in trajectories
+        ]
+        assert [random_acceptance(item, rate=rate, seed=7) for item in worse] == values
 
 
 def test_a_random_reward_repeats_and_depends_on_seed_task_and_attempt() -> None:
@@ -93,8 +95,8 @@ def test_a_random_reward_repeats_and_depends_on_seed_task_and_attempt() -> None:
         return [random_acceptance(trajectory, rate=0.5, seed=seed) for trajectory in trajectories]
 
     assert draws(plain, 0) == draws(plain, 0)
-    others = [replace(each, task_id="other") for each in plain]
-    later = [replace(each, attempt=1) for each in plain]
+    others = [replace(item, task_id="other") for item in plain]
+    later = [replace(item, attempt=1) for item in plain]
     assert len({tuple(draws(each, seed)) for each, seed in ((plain, 0), (plain, 1), (others, 0), (later, 0))}) == 4
 
 
@@ -107,4 +109,4 @@ def test_invalid_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match=r"rate must be in \[0, 1\], got 1.5"):
         random_acceptance(_trajectory(), rate=1.5, seed=0)
     with pytest.raises(ValueError, match=r"the weight of the format must be in \[0, 1\), got 1"):
-        accepted_and_formed(_trajectory(READABLE), _judged("success"), 1)
+        acceptance_with_format(_trajectory(READABLE), _evaluation("success"), 1)

@@ -1,4 +1,4 @@
-"""Length and repetition against TRL's numbers, and what must hold for all lengths."""
+"""Length and repetition rewards: TRL's values, and properties for all lengths."""
 
 from pathlib import Path
 
@@ -12,19 +12,19 @@ from upturn.rewards.budget import cosine_length, repetition, soft_overlong
 
 @pytest.mark.parametrize(("length", "expected"), [(50, 0.0), (80, 0.0), (90, -0.5), (100, -1.0), (110, -1.0)])
 def test_soft_overlong_matches_trl(length: int, expected: float) -> None:
-    """TRL get_soft_overlong_punishment, its test retyped: L = 100, c = 20."""
+    """TRL get_soft_overlong_punishment, values of its test: L = 100, c = 20."""
     assert soft_overlong(length, limit=100, buffer=20) == expected
 
 
 def test_cosine_matches_trl() -> None:
-    """TRL get_cosine_scaled_reward, its docstring: half of the length gives the middle of the bounds."""
+    """TRL get_cosine_scaled_reward, from its docstring: half of the length gives the middle of the bounds."""
     assert cosine_length(50, limit=100, is_correct=True) == pytest.approx(0.75)
     assert cosine_length(50, limit=100, is_correct=False) == pytest.approx(-0.75)
 
 
 def test_short_is_best_when_correct_and_worst_when_wrong() -> None:
-    assert [cosine_length(each, limit=100, is_correct=True) for each in (0, 100, 900)] == [1.0, 0.5, 0.5]
-    assert [cosine_length(each, limit=100, is_correct=False) for each in (0, 100, 900)] == [-1.0, -0.5, -0.5]
+    assert [cosine_length(item, limit=100, is_correct=True) for item in (0, 100, 900)] == [1.0, 0.5, 0.5]
+    assert [cosine_length(item, limit=100, is_correct=False) for item in (0, 100, 900)] == [-1.0, -0.5, -0.5]
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_short_is_best_when_correct_and_worst_when_wrong() -> None:
     ],
 )
 def test_repetition_matches_trl(tokens: list[int], size: int, expected: float) -> None:
-    """TRL get_repetition_penalty_reward, its tests retyped, with a penalty of −1."""
+    """TRL get_repetition_penalty_reward, values of its tests, with a penalty of −1."""
     assert repetition(tokens, size=size) == pytest.approx(expected)
 
 
@@ -47,8 +47,8 @@ def test_repetition_matches_trl(tokens: list[int], size: int, expected: float) -
 def test_longer_never_earns_more_than_shorter_when_correct(lengths: tuple[int, int]) -> None:
     short, long = sorted(lengths)
     assert soft_overlong(long, limit=100, buffer=20) <= soft_overlong(short, limit=100, buffer=20) <= 0
-    correct = [cosine_length(each, limit=100, is_correct=True) for each in (short, long)]
-    wrong = [cosine_length(each, limit=100, is_correct=False) for each in (short, long)]
+    correct = [cosine_length(item, limit=100, is_correct=True) for item in (short, long)]
+    wrong = [cosine_length(item, limit=100, is_correct=False) for item in (short, long)]
     assert correct[1] <= correct[0]
     assert wrong[1] >= wrong[0]
     assert min(correct) > max(wrong)

@@ -3,10 +3,10 @@
 import pytest
 
 from upturn.records import GateResult, Observation, Turn
-from upturn.rewards import Rubric, efficiency, evaluation_id, summed_costs, verdict_of
+from upturn.rewards import Rubric, efficiency, evaluation_id, sum_costs, verdict_of
 
 
-def test_a_score_is_the_weighted_mean_of_the_named_components() -> None:
+def test_the_score_is_the_weighted_mean_of_the_named_components() -> None:
     rubric = Rubric("r/1", {"success": 3.0, "speed": 1.0})
     assert rubric.score({"success": 1.0, "speed": 0.2, "length": 99.0}) == pytest.approx(0.8)
     assert rubric.score({"success": 0.0, "speed": 0.0}) == 0.0
@@ -48,5 +48,5 @@ def test_costs_are_summed_by_component() -> None:
         Turn(Observation("x"), "", None),
         Turn(Observation("x"), "", None, costs={"error": 1.0}),
     ]
-    assert summed_costs(turns, ("error", "privacy")) == {"error": 2.0, "privacy": 0.0, "safety": 0.5}
-    assert summed_costs([], ()) == {}
+    assert sum_costs(turns, ("error", "privacy")) == {"error": 2.0, "privacy": 0.0, "safety": 0.5}
+    assert sum_costs([], ()) == {}

@@ -1,4 +1,4 @@
-"""Text similarity: hand-worked, against published values and a slow version, and on outputs of real tools."""
+"""Text similarity: computed by hand, published values, a slow reference, and outputs of real tools."""
 
 import json
 from collections.abc import Sequence
@@ -48,10 +48,10 @@ def test_common_length_matches_rouge_scorer() -> None:
 def test_bit_parallel_lcs_equals_the_table(first: list[int], second: list[int]) -> None:
     table = np.zeros((len(first) + 1, len(second) + 1), dtype=int)
     for row, left in enumerate(first, start=1):
-        for column, right in enumerate(second, start=1):
+        for column, expected in enumerate(second, start=1):
             table[row, column] = (
                 table[row - 1, column - 1] + 1
-                if left == right
+                if left == expected
                 else max(table[row - 1, column], table[row, column - 1])
             )
     assert common_length(first, second) == table[-1, -1]
@@ -59,10 +59,10 @@ def test_bit_parallel_lcs_equals_the_table(first: list[int], second: list[int]) 
 
 @given(tokens, tokens)
 def test_rouge_l_is_symmetric_and_1_only_for_equal_texts(first: list[int], second: list[int]) -> None:
-    found = rouge_l(first, second)
-    assert found == rouge_l(second, first)
-    assert 0 <= found <= 1
-    assert (found == 1) == (first == second and bool(first))
+    result = rouge_l(first, second)
+    assert result == rouge_l(second, first)
+    assert 0 <= result <= 1
+    assert (result == 1) == (first == second and bool(first))
 
 
 def test_words_keep_ids_numbers_and_signs() -> None:
@@ -111,7 +111,7 @@ class _Output(NamedTuple):
 def _outputs() -> list[_Output]:
     if not RECORDED.exists():
         pytest.skip(f"the recorded trajectories are not at {RECORDED}")
-    found = []
+    result = []
     for row in json.loads(RECORDED.read_text()):
         asked: dict[str, str] = {}
         for message in row["traj"]:
@@ -119,15 +119,15 @@ def _outputs() -> list[_Output]:
                 asked[call["id"]] = f"{row['task_id']} {call['function']['name']} {call['function']['arguments']}"
             if message["role"] == "tool":
                 call = asked[message["tool_call_id"]]
-                found.append(_Output(message["name"], call, message["content"] or ""))
-    return found
+                result.append(_Output(message["name"], call, message["content"] or ""))
+    return result
 
 
 def test_a_tool_output_matches_itself_and_not_other_outputs() -> None:
     """1,164 outputs of 14 tools. Shuffled within each tool, which is the hard case: records of one kind."""
     outputs, similarity = _outputs(), WordSimilarity()
     assert len(outputs) == 1164
-    assert all(similarity(each.text, each.text) == 1.0 for each in outputs)
+    assert all(similarity(output.text, output.text) == 1.0 for output in outputs)
     anywhere, within = [], []
     rng = np.random.default_rng(0)
     for output in outputs:
@@ -146,12 +146,12 @@ def test_similarity_separates_the_same_call_from_other_calls_of_its_tool() -> No
     the same tool with other arguments."""
     outputs, similarity, rng = _outputs(), WordSimilarity(), np.random.default_rng(0)
     same, other = [], []
-    for place, each in enumerate(outputs):
-        again = [output for output in outputs[place + 1 :] if output.call == each.call]
-        apart = [one for one in outputs if one.tool == each.tool and one.call != each.call]
-        if again and apart and words(each.text):
-            same.append(similarity(again[0].text, each.text))
-            other.append(similarity(apart[rng.integers(len(apart))].text, each.text))
+    for index, item in enumerate(outputs):
+        again = [output for output in outputs[index + 1 :] if output.call == item.call]
+        apart = [one for one in outputs if one.tool == item.tool and one.call != item.call]
+        if again and apart and words(item.text):
+            same.append(similarity(again[0].text, item.text))
+            other.append(similarity(apart[rng.integers(len(apart))].text, item.text))
     assert len(same) > 300
     assert _auc(same, other) > 0.98  # found .989
 

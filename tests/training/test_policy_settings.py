@@ -167,7 +167,7 @@ IDLE = (
 def test_bounds_on_a_constant_ratio_of_1_are_refused(objective: ObjectiveSettings, chosen: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         GrpoSettings(minibatches=1, passes=1, objective=objective, mismatch=MismatchSettings())
-    assert list(caught.value.problems) == [f"objective.{each}{IDLE}" for each in chosen]
+    assert list(caught.value.problems) == [f"objective.{item}{IDLE}" for item in chosen]
     for changes in ({"minibatches": 2}, {"passes": 2}, {"mismatch": None}):
         settings = {"minibatches": 1, "passes": 1, "mismatch": MismatchSettings(), **changes}
         assert GrpoSettings(objective=objective, **settings).objective == objective  # type: ignore[arg-type]

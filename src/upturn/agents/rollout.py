@@ -25,7 +25,7 @@ from upturn.agents.branch_point import BranchPoint
 from upturn.agents.call_thread import CallThread
 from upturn.agents.recorder import LimitReachedError, Recorder, derived_seed
 from upturn.config import Limits
-from upturn.environments import MALFORMED, Environment, Info, Step, blocks, is_potential
+from upturn.environments import MALFORMED, Environment, Info, Step, is_blocking, is_potential
 from upturn.errors import RecordError, WorldError, error_text
 from upturn.models import GenerationRequest, Model
 from upturn.records import JsonValue, Observation, Outcome, Task, Trajectory, Turn, Usage, fields_json, record
@@ -184,7 +184,7 @@ class _Run:
     async def run(self, environments: EnvironmentFactory) -> Outcome:
         try:
             environment = environments(self.request.task)
-            self.thread = CallThread("upturn-environment") if blocks(environment) else None
+            self.thread = CallThread("upturn-environment") if is_blocking(environment) else None
             observation, info = await self._call(lambda: environment.reset(self.request.task))
             self.potential = _potential(info)
             self.observation, self.state_hash = observation, info.state_hash

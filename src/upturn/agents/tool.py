@@ -9,7 +9,7 @@ from upturn.agents.agent import ModelSession, Reply
 from upturn.agents.call_thread import CallThread
 from upturn.agents.context import Budget, prompt_builder
 from upturn.config import Limits
-from upturn.environments import LONGEST_ANSWER, action_text, read_action
+from upturn.environments import MAX_ACTION_LENGTH, action_text, read_action
 from upturn.models import Renderer
 from upturn.records import Action, Observation, Turn
 
@@ -70,7 +70,7 @@ class CallableAgent:
         if isinstance(answer, Action):
             return Reply(action_text(answer), answer)
         if isinstance(answer, str):
-            return Reply(answer, read_action(answer) if len(answer) <= LONGEST_ANSWER else None)
+            return Reply(answer, read_action(answer) if len(answer) <= MAX_ACTION_LENGTH else None)
         raise TypeError(f"an agent function must return an Action or a str, got a {type(answer).__name__}")
 
     async def _answer(self, instruction: str, turns: Sequence[Turn], observation: Observation) -> Answer:

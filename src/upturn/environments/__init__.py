@@ -6,10 +6,10 @@ An ``EnvironmentKit`` draws tasks, makes environments and verifies trajectories.
 rewards (``upturn.rewards``).
 """
 
-from upturn.environments.action import LONGEST_ANSWER, MALFORMED, action_text, recordable_action, recordable_text
+from upturn.environments.action import MALFORMED, MAX_ACTION_LENGTH, action_text, recordable_action, recordable_text
 from upturn.environments.checker import check_environment
-from upturn.environments.environment import Environment, Info, Step, Verifier, blocks, is_potential, judge
-from upturn.environments.hint import HintedKit, HintingKit, hint_of, hinted
+from upturn.environments.environment import Environment, Info, Step, Verifier, is_blocking, is_potential, verify
+from upturn.environments.hint import HintedKit, HintingKit, add_hint, hint_of
 from upturn.environments.kit import (
     CachingKit,
     DescribedKit,
@@ -23,20 +23,20 @@ from upturn.environments.kit import (
 from upturn.environments.one_step import one_step
 from upturn.environments.oracle_protocol import (
     CANARY_LENGTH,
-    ProvenKit,
-    WorldKit,
+    OracleKit,
+    WorldHashKit,
     content_hash,
     oracle_of,
-    world_of,
+    world_hash_of,
 )
-from upturn.environments.scripted_policy import LONG_TURNS, Player, following, play
-from upturn.environments.stepwise import TaskChoice, read_action
+from upturn.environments.scripted_policy import LONG_TURNS, ScriptedPolicy, fixed_policy, play
+from upturn.environments.stepwise import TaskSelection, read_action
 
 __all__ = [
     "CANARY_LENGTH",
-    "LONGEST_ANSWER",
     "LONG_TURNS",
     "MALFORMED",
+    "MAX_ACTION_LENGTH",
     "CachingKit",
     "DescribedKit",
     "Environment",
@@ -44,22 +44,21 @@ __all__ = [
     "HintedKit",
     "HintingKit",
     "Info",
-    "Player",
-    "ProvenKit",
+    "OracleKit",
     "RubricKit",
+    "ScriptedPolicy",
     "Step",
-    "TaskChoice",
+    "TaskSelection",
     "Verifier",
-    "WorldKit",
+    "WorldHashKit",
     "action_text",
-    "blocks",
+    "add_hint",
     "check_environment",
     "content_hash",
-    "following",
+    "fixed_policy",
     "hint_of",
-    "hinted",
+    "is_blocking",
     "is_potential",
-    "judge",
     "one_step",
     "oracle_of",
     "play",
@@ -70,5 +69,6 @@ __all__ = [
     "resolve_kit",
     "tools_of",
     "verifiers_of",
-    "world_of",
+    "verify",
+    "world_hash_of",
 ]

@@ -1,4 +1,4 @@
-"""Sanitises actions from outside, so that executing and recording them never raises later.
+"""Sanitises untrusted actions, so that executing and recording them never raises later.
 
 Order of checks: the action round-trips through JSON; it is short enough; it is not nested too deep. An action that
 fails one is executed as ``MALFORMED``, so that the environment answers with an error observation.
@@ -11,11 +11,10 @@ from upturn.models import write_call
 from upturn.records import Action, JsonValue, fields_json, from_fields
 
 MALFORMED = Action(target="", operation="")
-"""Sent to an environment in place of unparsable text: no environment supports it, so it answers with an error
-observation."""
-LONGEST_ANSWER = 2**20
+"""Sent to an environment in place of unparsable text: no environment supports it, so the result is an error."""
+MAX_ACTION_LENGTH = 2**20
 """Characters of a text, and of an action as JSON: far above any real action, and affordable in every turn."""
-DEEPEST_ANSWER = 64
+MAX_ACTION_DEPTH = 64
 """Nesting depth of lists and objects in an action's parameters. JSON is read to 200; trajectories and states add
 levels."""
 
@@ -28,18 +27,18 @@ def typed_action(action: object) -> Action:
 
 
 def recordable_text(text: str) -> str:
-    """The text, cut to ``LONGEST_ANSWER`` characters; invalid Unicode becomes escapes."""
-    return text[:LONGEST_ANSWER].encode("utf-8", "backslashreplace").decode()
+    """The text, cut to ``MAX_ACTION_LENGTH`` characters; invalid Unicode becomes escapes."""
+    return text[:MAX_ACTION_LENGTH].encode("utf-8", "backslashreplace").decode()
 
 
 def recordable_action(action: Action) -> Action | None:
-    """A copy of the action; None = it is not JSON, not Unicode, too long or too deep."""
+    """A copy of the action; None if it is not JSON, not Unicode, too long or too deep."""
     try:
         encoded = fields_json(action)
         copied = from_fields(Action, encoded)
     except RecordError:
         return None
-    is_within_limits = len(encoded) <= LONGEST_ANSWER and not _is_deeper(copied.parameters, DEEPEST_ANSWER)
+    is_within_limits = len(encoded) <= MAX_ACTION_LENGTH and not _is_deeper(copied.parameters, MAX_ACTION_DEPTH)
     return copied if is_within_limits and copied == action else None
 
 

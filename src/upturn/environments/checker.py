@@ -47,21 +47,21 @@ PROBES = (
     Action("user", "finish", {"": "", "no_such": "parameter"}),
     Action("ünïcode ✓", ".", {"=;\n": "\\"}),
 )
-"""Mistaken actions of agents; ``check_environment`` accepts others."""
+"""Invalid actions as agents send them; ``check_environment`` accepts others."""
 
 
 def check_environment(kit: EnvironmentKit, tasks: int = 20, *, probes: Sequence[Action] = PROBES) -> None:
     """Checks the contract on ``tasks`` tasks per split; raises WorldError with the first violation.
 
-    Each probe is the first action of every task. Add actions that work in the environment: the default ones are
-    mistakes in most environments.
+    Each probe is tried as the first action of every task. Add valid actions of the environment: most environments
+    refuse the default ones.
     """
     _check_names(kit)
-    drawn = {split: _check_stream(kit, split, tasks) for split in ("train", "heldout")}
-    _check_splits(kit, drawn)
-    for task in (*drawn["train"], *drawn["heldout"]):
-        opening = _Visited.begin(kit, task)
-        _check_evaluation(kit, task, opening)
+    by_split = {split: _check_stream(kit, split, tasks) for split in ("train", "heldout")}
+    _check_splits(kit, by_split)
+    for task in (*by_split["train"], *by_split["heldout"]):
+        initial = _Episode.start(kit, task)
+        _check_evaluation(kit, task, initial)
         for probe in probes:
             _check_evaluation(kit, task, _check_probe(kit, task, probe))
 
@@ -100,22 +100,22 @@ def _check_stream(kit: EnvironmentKit, split: Split, count: int) -> list[Task]:
         stream = lambda: list(islice(kit.tasks(seed=seed, split=split, families=families), count))  # noqa: E731
         return _call(kit, what, stream)
 
-    drawn = draw(0)
-    if drawn != draw(0):
+    first = draw(0)
+    if first != draw(0):
         raise _violation(kit, f"tasks(seed=0, split={split!r}) gave different tasks the second time")
-    if sorted(task.family for task in drawn[: len(families)]) != sorted(families):
+    if sorted(task.family for task in first[: len(families)]) != sorted(families):
         raise _violation(kit, f"the first {len(families)} {split} tasks are not one of each family {families!r}")
-    for task in drawn:
+    for task in first:
         _check_task(kit, task, split)
-    ids = {task.id for task in drawn}
-    if len(ids) < len(drawn):
-        raise _violation(kit, f"{len(drawn)} {split} tasks have only {len(ids)} ids; equal ids are equal tasks")
+    ids = {task.id for task in first}
+    if len(ids) < len(first):
+        raise _violation(kit, f"{len(first)} {split} tasks have only {len(ids)} ids; equal ids are equal tasks")
     shared = ids & {task.id for task in draw(1)}
     if shared:
         raise _violation(
             kit, f"tasks of seeds 0 and 1 share {min(shared)!r}; different seeds must give different tasks"
         )
-    return drawn
+    return first
 
 
 def _check_task(kit: EnvironmentKit, task: Task, split: Split) -> None:
@@ -130,8 +130,8 @@ def _check_task(kit: EnvironmentKit, task: Task, split: Split) -> None:
         raise _violation(kit, f"task {task.id!r} has no instruction")
 
 
-def _check_splits(kit: EnvironmentKit, drawn: Mapping[str, Sequence[Task]]) -> None:
-    train, heldout = drawn["train"], drawn["heldout"]
+def _check_splits(kit: EnvironmentKit, by_split: Mapping[str, Sequence[Task]]) -> None:
+    train, heldout = by_split["train"], by_split["heldout"]
     for what, shared in (
         ("id", {task.id for task in train} & {task.id for task in heldout}),
         ("seed", {task.seed for task in train} & {task.seed for task in heldout}),
@@ -148,13 +148,13 @@ def _check_splits(kit: EnvironmentKit, drawn: Mapping[str, Sequence[Task]]) -> N
 
 
 def _appearance(kit: EnvironmentKit, task: Task) -> tuple[str, str]:
-    """What distinguishes a task: its instruction and initial state."""
-    visited = _Visited.begin(kit, task)
-    return visited.observation.text, visited.state_hash
+    """The instruction and a hash of the initial state, which distinguish a task."""
+    episode = _Episode.start(kit, task)
+    return episode.observation.text, episode.state_hash
 
 
-class _Visited(NamedTuple):
-    """An environment after at most one action."""
+class _Episode(NamedTuple):
+    """An episode of at most one action."""
 
     environment: Environment
     observation: Observation
@@ -165,15 +165,15 @@ class _Visited(NamedTuple):
     outcome: Outcome = "step_limit"
 
     @classmethod
-    def begin(cls, kit: EnvironmentKit, task: Task) -> "_Visited":
+    def start(cls, kit: EnvironmentKit, task: Task) -> "_Episode":
         environment = _call(kit, f"environment({task.id!r})", lambda: kit.environment(task))
         marker = getattr(environment, "blocks", False)
         if not isinstance(marker, bool):
             raise _violation(kit, f"blocks is {marker!r}; it must be True (called in a thread) or False")
-        opened = _call(kit, f"reset of {task.id!r}", lambda: environment.reset(task))
-        if not isinstance(opened, tuple) or len(opened) != 2:
-            raise _violation(kit, f"reset of {task.id!r} gave {opened!r}; it must give an observation and an Info")
-        observation, info = opened
+        result = _call(kit, f"reset of {task.id!r}", lambda: environment.reset(task))
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise _violation(kit, f"reset of {task.id!r} gave {result!r}; it must give an observation and an Info")
+        observation, info = result
         if not isinstance(observation, Observation) or not isinstance(info, Info):
             raise _violation(kit, f"reset gave {type(observation).__name__} and {type(info).__name__}")
         _check_info(kit, info)
@@ -183,45 +183,45 @@ class _Visited(NamedTuple):
             )
         if observation.is_error or not observation.text:
             raise _violation(kit, f"the first observation must be the instruction, got {observation!r}")
-        return cls(environment, observation, info.state_hash, _state(kit, task, environment))
+        return cls(environment, observation, info.state_hash, _state_json(kit, task, environment))
 
 
-def _state(kit: EnvironmentKit, task: Task, environment: Environment) -> str:
+def _state_json(kit: EnvironmentKit, task: Task, environment: Environment) -> str:
     """The state as JSON text."""
     state = _call(kit, "state()", lambda: environment.state())  # noqa: PLW0108  the method may be missing
     return _call(kit, "writing state() as JSON", lambda: fields_json(_trajectory(task, None, state)))
 
 
-def _check_probe(kit: EnvironmentKit, task: Task, probe: Action) -> _Visited:
+def _check_probe(kit: EnvironmentKit, task: Task, probe: Action) -> _Episode:
     """The environment after the probe as its only action, checked to give the same result three times."""
-    before, twin = _Visited.begin(kit, task), _Visited.begin(kit, task)
+    before, twin = _Episode.start(kit, task), _Episode.start(kit, task)
     if before[1:] != twin[1:]:
         raise _violation(kit, f"resetting to {task.id!r} twice gave different worlds: {before[1:]!r}, {twin[1:]!r}")
     environment = before.environment
     snapshot = _call(kit, "snapshot()", lambda: environment.snapshot())  # noqa: PLW0108  as above
-    step = _stepped(kit, environment, probe)
-    after = _state(kit, task, environment)
+    step = _step(kit, environment, probe)
+    after = _state_json(kit, task, environment)
     has_changed = after != before.state or step.info.state_hash != before.state_hash
     if step.observation.is_error and has_changed and not step.info.faults:
         raise _violation(kit, f"refusing {probe!r} with {step.observation.code!r} changed the state")
-    if _stepped(kit, twin.environment, probe) != step or _state(kit, task, twin.environment) != after:
+    if _step(kit, twin.environment, probe) != step or _state_json(kit, task, twin.environment) != after:
         raise _violation(kit, f"the same action {probe!r} had different results in two environments of one task")
-    later = _stepped(kit, twin.environment, probe).info.sim_time  # also when the task is over
+    later = _step(kit, twin.environment, probe).info.sim_time  # also when the task is over
     if later < step.info.sim_time:
         raise _violation(
             kit, f"after {probe!r} again, simulated time decreased from {step.info.sim_time} to {later}"
         )
     _call(kit, "restore()", lambda: environment.restore(snapshot))
-    if _state(kit, task, environment) != before.state:
+    if _state_json(kit, task, environment) != before.state:
         raise _violation(kit, f"restore() did not restore the state before {probe!r}")
-    if _stepped(kit, environment, probe) != step or _state(kit, task, environment) != after:
+    if _step(kit, environment, probe) != step or _state_json(kit, task, environment) != after:
         raise _violation(kit, f"{probe!r} had a different result after restore()")
     turn = Turn(before.observation, "", probe, step.reward, step.info.cost_components, before.state_hash)
     outcome: Outcome = "finished" if step.is_terminated else "step_limit"
-    return _Visited(environment, step.observation, step.info.state_hash, after, (turn,), outcome)
+    return _Episode(environment, step.observation, step.info.state_hash, after, (turn,), outcome)
 
 
-def _stepped(kit: EnvironmentKit, environment: Environment, probe: Action) -> Step:
+def _step(kit: EnvironmentKit, environment: Environment, probe: Action) -> Step:
     result = _call(kit, f"step({probe!r})", lambda: environment.step(probe))
     if not isinstance(result, tuple) or len(result) != len(Step._fields):
         raise _violation(
@@ -229,18 +229,11 @@ def _stepped(kit: EnvironmentKit, environment: Environment, probe: Action) -> St
             f"step({probe!r}) gave {result!r}; it must give an observation, a reward, whether the task terminated, "
             "whether it was truncated, and an Info",
         )
-    observation, reward, is_terminated, is_truncated, info = result
-    shapes = (
-        (observation, Observation),
-        (reward, float),
-        (is_terminated, bool),
-        (is_truncated, bool),
-        (info, Info),
-    )
-    for value, expected in shapes:
+    for value, expected in zip(result, (Observation, float, bool, bool, Info), strict=True):
         if not isinstance(value, expected):
-            raise _violation(kit, f"step gave {value!r} where a {expected.__name__} is expected")
-    costs = info.cost_components
+            raise _violation(kit, f"step gave {value!r}, expected type {expected.__name__}")
+    step = Step(*result)
+    reward, info, costs = step.reward, step.info, step.info.cost_components
     if not math.isfinite(reward) or not _are_costs(costs):
         raise _violation(
             kit, f"step gave the reward {reward!r} and the costs {costs!r}; costs are 0 or more, both finite"
@@ -249,9 +242,9 @@ def _stepped(kit: EnvironmentKit, environment: Environment, probe: Action) -> St
     if not _are_parts(info.reward_components, reward):
         parts = info.reward_components
         raise _violation(
-            kit, f"step gave the reward {reward!r} and the components {parts!r}, which do not add up to it"
+            kit, f"step gave the reward {reward!r} and the components {parts!r}, which do not sum to it"
         )
-    return Step(*result)
+    return step
 
 
 def _are_costs(costs: object) -> bool:
@@ -279,42 +272,42 @@ def _check_info(kit: EnvironmentKit, info: Info) -> None:
         )
 
 
-def _trajectory(task: Task, visited: "_Visited | None", state: Mapping[str, JsonValue]) -> Trajectory:
-    """The record of a visited state; None = only the state is known."""
+def _trajectory(task: Task, episode: "_Episode | None", state: Mapping[str, JsonValue]) -> Trajectory:
+    """The record of an episode; None = only the state is known."""
     return Trajectory(
         id=f"check/{task.id}",
         task_id=task.id,
         agent_version="check@1",
-        turns=visited.turns if visited else (),
-        final_observation=visited.observation if visited else Observation(""),
-        outcome=visited.outcome if visited else "step_limit",
+        turns=episode.turns if episode else (),
+        final_observation=episode.observation if episode else Observation(""),
+        outcome=episode.outcome if episode else "step_limit",
         origin="rendered",
         final_state=state,
     )
 
 
-def _check_evaluation(kit: EnvironmentKit, task: Task, visited: _Visited) -> None:
-    trajectory = _trajectory(task, visited, visited.environment.state())
-    done = [turn.action for turn in visited.turns]
-    evaluation = _call(kit, f"verify() of {done!r}", lambda: kit.verifier.verify(task, trajectory))
+def _check_evaluation(kit: EnvironmentKit, task: Task, episode: _Episode) -> None:
+    trajectory = _trajectory(task, episode, episode.environment.state())
+    actions = [turn.action for turn in episode.turns]
+    evaluation = _call(kit, f"verify() of {actions!r}", lambda: kit.verifier.verify(task, trajectory))
     if not isinstance(evaluation, Evaluation):
         raise _violation(kit, f"verify() gave a {type(evaluation).__name__}")
     if evaluation != kit.verifier.verify(task, trajectory):
-        raise _violation(kit, f"verify() of {done!r} evaluated the same trajectory differently the second time")
+        raise _violation(kit, f"verify() of {actions!r} evaluated the same trajectory differently the second time")
     try:
         stored = from_json(Trajectory, to_json(trajectory))
     except UpturnError:
         return  # the probe itself cannot be stored; not a fault of the environment
     if evaluation != kit.verifier.verify(from_json(Task, to_json(task)), stored):
-        raise _violation(kit, f"verify() of {done!r} evaluated the stored trajectory differently")
+        raise _violation(kit, f"verify() of {actions!r} evaluated the stored trajectory differently")
     _check_fields(kit, evaluation, trajectory)
 
 
 def _check_fields(kit: EnvironmentKit, evaluation: Evaluation, trajectory: Trajectory) -> None:
-    named = (evaluation.task_id, evaluation.trajectory_id, evaluation.evaluator)
+    references = (evaluation.task_id, evaluation.trajectory_id, evaluation.evaluator)
     expected = (trajectory.task_id, trajectory.id, kit.verifier.name)
-    if named != expected:
-        raise _violation(kit, f"an evaluation names {named!r} instead of {expected!r}")
+    if references != expected:
+        raise _violation(kit, f"an evaluation names {references!r} instead of {expected!r}")
     if evaluation.score is not None and not 0 <= evaluation.score <= 1:
         raise _violation(kit, f"the score {evaluation.score!r} is not in 0..1")
     if evaluation.is_success and not all(gate.is_passed for gate in evaluation.gates):

@@ -21,15 +21,15 @@ from upturn.rewards import evaluation_id
 
 @record
 class Info:
-    """What an environment reports beside the observation."""
+    """Information about a step in addition to its observation."""
 
     reward_components: Mapping[str, float]
-    """The terms of this step's reward, by name; empty = it has none."""
+    """Terms of this step's reward by name; empty = none."""
     cost_components: Mapping[str, float]
     """Safety and error costs of this step only."""
     faults: tuple[str, ...] = ()
-    """Names of injected faults that fired in this step. Only then may an action that returned an error have changed
-    the state."""
+    """Names of injected faults that fired in this step. An action that returned an error may have changed the state
+    only if there are any."""
     state_hash: str = ""
     """Hash of the state after this step."""
     potential: float | None = None
@@ -56,14 +56,14 @@ class Step(NamedTuple):
 class Environment(Protocol):
     """Where an agent acts. Holds one world at a time; the world is rebuilt from the task alone.
 
-    A class whose calls wait (for a network, another process) sets ``blocks = True``: see ``blocks``.
+    A class whose calls wait (for a network, another process) sets ``blocks = True``: see ``is_blocking``.
     """
 
     def reset(self, task: Task) -> tuple[Observation, Info]:
         """Builds the task's world and returns the first observation: the instruction as the agent sees it."""
 
     def step(self, action: Action) -> Step:
-        """Applies an action. Never raises because of an action, whatever the agent sent."""
+        """Applies an action. Never raises because of the action, whatever the agent sent."""
 
     def state(self) -> Mapping[str, JsonValue]:
         """The whole state as JSON, enough for the verifier."""
@@ -71,15 +71,15 @@ class Environment(Protocol):
     def snapshot(self) -> object:
         """A frozen copy of the state, cheap.
 
-        Raises NotImplementedError where it is not possible: rollouts that branch from a state then replay the
-        actions that led to it. ``check_environment`` requires it.
+        Raises NotImplementedError where this is impossible: rollouts that branch from a state then replay the
+        actions that led to it. ``check_environment`` requires snapshots.
         """
 
     def restore(self, snapshot: object) -> None:
-        """Goes back to a snapshot of the same task."""
+        """Restores a snapshot of the same task."""
 
 
-def blocks(environment: Environment) -> bool:
+def is_blocking(environment: Environment) -> bool:
     """Whether rollouts call the environment in a thread, so that models keep generating for other rollouts.
 
     True where its attribute ``blocks`` is True. One environment is called from one thread only; several
@@ -103,10 +103,10 @@ class Verifier(Protocol):
         """Rebuilds the initial state from the task, reads ``trajectory.final_state`` and its turns."""
 
 
-def judge(verifier: Verifier, task: Task, trajectory: Trajectory) -> Evaluation:
+def verify(verifier: Verifier, task: Task, trajectory: Trajectory) -> Evaluation:
     """The verifier's evaluation, passed through its stored form.
 
-    A verifier that raises, or whose evaluation cannot be stored, gives a ``missing`` one with the reason.
+    Gives a ``missing`` evaluation with the reason where the verifier raises or its evaluation cannot be stored.
     """
     try:
         return from_fields(Evaluation, fields_json(verifier.verify(task, trajectory)))

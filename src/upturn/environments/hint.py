@@ -4,12 +4,12 @@ For retries of failed tasks; their trajectories are trained on without the hint 
 evaluation or service: success with the answer in the prompt shows nothing.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
-from upturn.environments.environment import Environment, Info, Step, blocks
+from upturn.environments.environment import Environment, Info, is_blocking
 from upturn.environments.kit import EnvironmentKit, tools_of
-from upturn.records import Action, JsonValue, Observation, Split, Task
+from upturn.records import Observation, Task
 
 
 @runtime_checkable
@@ -17,7 +17,7 @@ class HintingKit(Protocol):
     """A kit with answers to its tasks. Optional."""
 
     def hint(self, task: Task) -> str | None:
-        """The answer in the words that agents of this environment write; None = no answer."""
+        """The answer, written as agents of this environment write actions; None = no answer."""
 
 
 def hint_of(kit: EnvironmentKit, task: Task) -> str | None:
@@ -25,39 +25,25 @@ def hint_of(kit: EnvironmentKit, task: Task) -> str | None:
     return kit.hint(task) if isinstance(kit, HintingKit) else None
 
 
-def hinted(observation: Observation, hint: str) -> Observation:
+def add_hint(observation: Observation, hint: str) -> Observation:
     """The observation with the hint on separate lines before it."""
     return Observation(f"{hint}\n{observation.text}", observation.code)
 
 
 class HintedEnvironment:
-    """Wraps an environment so that its first observation begins with a hint."""
+    """An environment whose first observation starts with a hint. The verifier never sees the hint."""
 
     def __init__(self, environment: Environment, hint: str) -> None:
-        self.blocks = blocks(environment)
-        self._environment = environment
+        self.blocks = is_blocking(environment)
+        self.step, self.state = environment.step, environment.state
+        self.snapshot, self.restore = environment.snapshot, environment.restore
+        self._reset = environment.reset
         self._hint = hint
 
     def reset(self, task: Task) -> tuple[Observation, Info]:
-        """The wrapped environment's ``reset``, with the hint before the observation."""
-        observation, info = self._environment.reset(task)
-        return hinted(observation, self._hint), info
-
-    def step(self, action: Action) -> Step:
-        """As the wrapped environment."""
-        return self._environment.step(action)
-
-    def state(self) -> Mapping[str, JsonValue]:
-        """As the wrapped environment: a verifier never sees the hint."""
-        return self._environment.state()
-
-    def snapshot(self) -> object:
-        """As the wrapped environment."""
-        return self._environment.snapshot()
-
-    def restore(self, snapshot: object) -> None:
-        """As the wrapped environment."""
-        self._environment.restore(snapshot)
+        """Resets the wrapped environment and puts the hint before its observation."""
+        observation, info = self._reset(task)
+        return add_hint(observation, self._hint), info
 
 
 class HintedKit:
@@ -69,6 +55,7 @@ class HintedKit:
         self.families: Mapping[str, int] = kit.families
         self.verifier = kit.verifier
         self.tools = tools_of(kit)
+        self.tasks = kit.tasks
         self._kit = kit
         self._hints = hints
 
@@ -76,7 +63,3 @@ class HintedKit:
         """The kit's environment, with the task's hint."""
         environment, hint = self._kit.environment(task), self._hints.get(task.id)
         return environment if hint is None else HintedEnvironment(environment, hint)
-
-    def tasks(self, *, seed: int, split: Split, families: Sequence[str]) -> Iterator[Task]:
-        """The kit's tasks."""
-        return self._kit.tasks(seed=seed, split=split, families=families)

@@ -100,11 +100,11 @@ def resolve_kit(name: str) -> EnvironmentKit:
         kit = factory() if callable(factory) else factory
     except TypeError as exc:
         raise UnknownNameError(
-            f"environment {name!r} could not be made: {exc}; its factory is called without arguments"
+            f"environment {name!r} could not be created: {exc}; its factory is called without arguments"
         ) from exc
     except (Exception, SystemExit) as exc:
         raise UnknownNameError(
-            f"environment {name!r} could not be made: {error_text(exc)}; its factory must not fail"
+            f"environment {name!r} could not be created: {error_text(exc)}; its factory must not fail"
         ) from exc
     if not isinstance(kit, EnvironmentKit):
         raise UnknownNameError(

@@ -1,4 +1,4 @@
-"""A minimal environment: one function samples a task and its expected answer, one grades the action.
+"""A minimal environment: one function samples a task and its expected answer, another grades the action.
 
 For tasks that one action answers, with any targets and operations. Not for tasks of several steps or with a state
 that actions change: write an ``EnvironmentKit`` for those.
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from upturn.environments.environment import Info, Step
 from upturn.environments.oracle_protocol import CANARY_LENGTH
-from upturn.environments.scripted_policy import Player, following
+from upturn.environments.scripted_policy import ScriptedPolicy, fixed_policy
 from upturn.errors import RecordError, UnknownNameError, WorldError
 from upturn.records import (
     Action,
@@ -31,7 +31,7 @@ from upturn.records import (
     fields_json,
     from_fields,
 )
-from upturn.rewards import Rubric, efficiency, evaluation_id, summed_costs, verdict_of
+from upturn.rewards import Rubric, sum_costs
 
 Expected: TypeAlias = Mapping[str, Any]
 """The expected answer of a task: anything that ``check`` can use. Never shown to agents, never stored."""
@@ -48,7 +48,7 @@ _STREAMS: dict[Split, int] = {"train": 0, "heldout": 1}
 """Even seeds are for training, odd ones held out."""
 
 
-def one_step(  # noqa: PLR0913  # what a kit is made of, each option by itself
+def one_step(  # noqa: PLR0913  # the parts of a kit, each a separate option
     name: str,
     make: Make | Mapping[str, Make],
     check: Check,
@@ -81,15 +81,12 @@ class _Cases:
 
     def __init__(self, name: str, makes: Mapping[str, Make], check: Check) -> None:
         self.name = name
+        self.families = tuple(makes)
         self._makes = makes
         self._check = check
         self._takes_split = {
             family: "split" in inspect.signature(make).parameters for family, make in makes.items()
         }
-
-    @property
-    def families(self) -> tuple[str, ...]:
-        return tuple(self._makes)
 
     def draw(self, family: str, seed: int, split: Split) -> _Case:
         """The same arguments give the same case, provided ``make`` uses only its generator."""
@@ -97,12 +94,12 @@ class _Cases:
             raise UnknownNameError(f"{self.name} has no family {family!r}; it has: {', '.join(self._makes)}")
         rng = Random(f"{self.name}/{family}/{seed}")
         options = {"split": split} if self._takes_split[family] else {}
-        drawn = self._makes[family](rng, **options)
-        match drawn:
+        result = self._makes[family](rng, **options)
+        match result:
             case (str() as instruction, Mapping() as expected) if instruction:
                 return _Case(instruction, expected)
         raise WorldError(
-            f"make of {self.name!r} must return (instruction, expected), a text and a mapping; got {drawn!r}"
+            f"make of {self.name!r} must return (instruction, expected), a text and a mapping; got {result!r}"
         )
 
     def of(self, task: Task) -> _Case:
@@ -143,13 +140,13 @@ class OneStepEnvironment:
         if self._instruction is None:
             raise WorldError(f"{self._cases.name!r} has no task yet; call reset(task) first")
         if self._action is not None:
-            return self._refused("is_over", "the task is over; reset starts another")
+            return self._refuse("is_over", "the task is over; reset starts another")
         if not action.target or not action.operation:
-            return self._refused("malformed", "write one call: target.operation name=value; name=value")
+            return self._refuse("malformed", "write one call: target.operation name=value; name=value")
         try:
             fields_json(action)
         except RecordError as exc:
-            return self._refused("bad_value", str(exc))
+            return self._refuse("bad_value", str(exc))
         self._action = action
         return Step(Observation("done"), 0.0, True, False, self._info())
 
@@ -170,7 +167,7 @@ class OneStepEnvironment:
         encoded = json.dumps([self._instruction, self.state()["action"]])
         return Info({}, costs, state_hash=hashlib.blake2b(encoded.encode(), digest_size=8).hexdigest())
 
-    def _refused(self, code: str, message: str) -> Step:
+    def _refuse(self, code: str, message: str) -> Step:
         return Step(Observation(message, code), 0.0, self._action is not None, False, self._info(error=1.0))
 
 
@@ -185,34 +182,19 @@ class OneStepVerifier:
     def verify(self, task: Task, trajectory: Trajectory) -> Evaluation:
         """Gates: the agent ended the task with an action, and ``check`` accepts it. Propagates its exceptions."""
         case = self._cases.of(task)
-        taken = trajectory.final_state.get("action")
-        action = None if taken is None else from_fields(Action, json.dumps(taken))
+        stored = trajectory.final_state.get("action")
+        action = None if stored is None else from_fields(Action, json.dumps(stored))
         quality = 0.0 if action is None else self._cases.quality(action, case.expected)
         gates = (
             GateResult("answered", action is not None and trajectory.outcome == "finished", trajectory.outcome),
             GateResult("right", quality >= 1.0, f"{quality:g}"),
         )
-        is_success = verdict_of(gates) == "success"
-        rewards: dict[str, float | None] = {
-            "success": float(is_success),
-            "efficiency": efficiency(is_success=is_success, shortest=1, turns=len(trajectory.turns)),
-            "quality": quality,
-        }
-        return Evaluation(
-            id=evaluation_id(self.name, trajectory.id),
-            task_id=task.id,
-            trajectory_id=trajectory.id,
-            evaluator=self.name,
-            verdict=verdict_of(gates),
-            gates=gates,
-            rewards=rewards,
-            costs=summed_costs(trajectory.turns, ("error",)),
-            score=self._rubric.score(rewards),
-        )
+        costs = sum_costs(trajectory.turns, ("error",))
+        return self._rubric.evaluate(trajectory, gates, shortest=1, costs=costs, components={"quality": quality})
 
 
 class OneStepKit:
-    """What ``one_step`` makes: an ``EnvironmentKit``."""
+    """The ``EnvironmentKit`` that ``one_step`` returns."""
 
     def __init__(
         self,
@@ -238,16 +220,16 @@ class OneStepKit:
         """The task's hint; None where there is none."""
         return None if self._write_hint is None else self._write_hint(self._cases.of(task).expected)
 
-    def oracle(self, task: Task) -> Player | None:
+    def oracle(self, task: Task) -> ScriptedPolicy | None:
         """A policy that takes the correct action; None where there is no oracle."""
-        return None if self._solve is None else following((self._solve(self._cases.of(task).expected),))
+        return None if self._solve is None else fixed_policy((self._solve(self._cases.of(task).expected),))
 
     def canaries(self, task: Task) -> tuple[str, ...]:
         """The expected values as text, where they are long enough and not in the instruction."""
         texts = (str(value) for value in self._cases.of(task).expected.values())
         return tuple(text for text in texts if len(text) >= CANARY_LENGTH and text not in task.instruction)
 
-    def attacks(self, task: Task) -> Mapping[str, Player]:  # noqa: ARG002  # as every ProvenKit's
+    def attacks(self, task: Task) -> Mapping[str, ScriptedPolicy]:  # noqa: ARG002  # as every OracleKit's
         """None besides the general ones."""
         return {}
 

@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from upturn.environments.kit import EnvironmentKit
-from upturn.environments.scripted_policy import Player
+from upturn.environments.scripted_policy import ScriptedPolicy
 from upturn.records import JsonValue, Task
 
 
 @runtime_checkable
-class ProvenKit(Protocol):
-    """A kit that proves its tasks solvable, and declares what must not succeed or leak. Optional."""
+class OracleKit(Protocol):
+    """A kit with an oracle that solves its tasks; it also declares what must not succeed or leak. Optional."""
 
-    def oracle(self, task: Task) -> Player | None:
+    def oracle(self, task: Task) -> ScriptedPolicy | None:
         """A policy that solves the task in the fewest known actions; None = no oracle."""
 
     def canaries(self, task: Task) -> Sequence[str]:
@@ -29,16 +29,16 @@ class ProvenKit(Protocol):
         that none occurs by chance; empty = no canaries.
         """
 
-    def attacks(self, task: Task) -> Mapping[str, Player]:
+    def attacks(self, task: Task) -> Mapping[str, ScriptedPolicy]:
         """Policies that try to cheat this kit, by name; the verifier must reject all of them."""
 
     def may_differ(self, task: Task, path: Sequence[str], value: JsonValue) -> bool:
-        """Whether a final state with this value (None = missing) at this path still counts as solved: free text
-        beside the facts, and allowed side effects. ``path``: keys from the outside in, list indices as text."""
+        """Whether a final state with this value (None = missing) at this path still counts as solved: true for free
+        text and allowed side effects. ``path``: keys from the outside in, list indices as text."""
 
 
 @runtime_checkable
-class WorldKit(Protocol):
+class WorldHashKit(Protocol):
     """A kit whose ``reset`` does not hash the whole world, for speed. Optional."""
 
     def world_hash(self, task: Task) -> str:
@@ -48,32 +48,24 @@ class WorldKit(Protocol):
 CANARY_LENGTH = 8
 
 
-def oracle_of(kit: EnvironmentKit, task: Task) -> Player | None:
+def oracle_of(kit: EnvironmentKit, task: Task) -> ScriptedPolicy | None:
     """The kit's oracle for the task; None where it has none."""
-    return kit.oracle(task) if isinstance(kit, ProvenKit) else None
+    return kit.oracle(task) if isinstance(kit, OracleKit) else None
 
 
-def world_of(kit: EnvironmentKit, task: Task) -> str:
+def world_hash_of(kit: EnvironmentKit, task: Task) -> str:
     """A hash of the task's initial world: the kit's, or else ``Info.state_hash`` of ``reset``; empty = unknown."""
-    if isinstance(kit, WorldKit):
+    if isinstance(kit, WorldHashKit):
         return kit.world_hash(task)
     return kit.environment(task).reset(task)[1].state_hash
 
 
 def content_hash(task: Task, world: str) -> str:
-    """16 hex digits over the task's content and its initial world, from ``world_of``.
+    """16 hex digits over the task's content and its initial world, from ``world_hash_of``.
 
     Excludes id, seed and tenant: two tasks with one content hash are the same work, and a task whose content hash
     changes under its id has changed.
     """
-    content = [
-        task.instruction,
-        task.family,
-        task.level,
-        task.split,
-        task.environment,
-        dict(task.context),
-        world,
-    ]
-    encoded = json.dumps(content, sort_keys=True, ensure_ascii=True)
+    about = (task.instruction, task.family, task.level, task.split, task.environment)
+    encoded = json.dumps([*about, dict(task.context), world], sort_keys=True)
     return hashlib.blake2b(encoded.encode(), digest_size=8).hexdigest()

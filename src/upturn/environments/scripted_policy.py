@@ -7,22 +7,22 @@ from upturn.config import EnvironmentConfig
 from upturn.environments.environment import Environment
 from upturn.records import Action, Observation, Outcome, Task, Trajectory, Turn
 
-Player: TypeAlias = Callable[[Task, Sequence[Turn], Observation], Action | None]
+ScriptedPolicy: TypeAlias = Callable[[Task, Sequence[Turn], Observation], Action | None]
 """The next action after these turns and the current observation; None stops without ending the task."""
 
 MAX_TURNS = EnvironmentConfig().max_turns
 """The configuration's default."""
 LONG_TURNS = 50
-"""The limit for long trajectories: people's, and those on frozen suites."""
+"""The limit for long trajectories: those of people, and those on frozen suites."""
 
 
-def play(environment: Environment, task: Task, player: Player, *, max_turns: int = MAX_TURNS) -> Trajectory:
+def play(environment: Environment, task: Task, policy: ScriptedPolicy, *, max_turns: int = MAX_TURNS) -> Trajectory:
     """The policy's trajectory from ``reset``, until the task ends, the policy stops or the turns are used up."""
     observation, info = environment.reset(task)
     turns: list[Turn] = []
     outcome: Outcome = "step_limit"
     while len(turns) < max_turns:
-        action = player(task, turns, observation)
+        action = policy(task, turns, observation)
         if action is None:
             break
         step = environment.step(action)
@@ -44,6 +44,6 @@ def play(environment: Environment, task: Task, player: Player, *, max_turns: int
     )
 
 
-def following(actions: Sequence[Action]) -> Player:
-    """Takes these actions, regardless of observations, and stops."""
+def fixed_policy(actions: Sequence[Action]) -> ScriptedPolicy:
+    """A policy that takes these actions, regardless of observations, and stops."""
     return lambda _task, turns, _observation: actions[len(turns)] if len(turns) < len(actions) else None

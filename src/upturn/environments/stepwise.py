@@ -1,8 +1,8 @@
-"""Episodes driven from outside, action by action: by another framework's loop or a client of a server.
+"""Episodes stepped by a caller, action by action: by another framework's loop or a client of a server.
 
-Our own agents use rollouts (``upturn.agents``), which call the agent; here the caller steps. An episode ends when
-the environment ends it or its turns are used up, and is then verified once; later actions change nothing. An
-environment that raises ends it without an evaluation, and the error propagates. Not covered: token and time limits.
+Upturn's agents use rollouts (``upturn.agents``), which call the agent. An episode ends when the environment ends it
+or its turns are used up, and is then verified once; later actions change nothing. An environment that raises ends
+it without an evaluation, and the error propagates. Not covered: token and time limits.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
 from upturn.environments.action import MALFORMED, action_text, recordable_action, recordable_text
-from upturn.environments.environment import Info, judge
+from upturn.environments.environment import Info, verify
 from upturn.environments.kit import EnvironmentKit
 from upturn.environments.scripted_policy import MAX_TURNS
 from upturn.errors import UnknownNameError, WorldError, error_text
@@ -20,21 +20,7 @@ from upturn.models import JSON, read_call
 from upturn.records import Action, Evaluation, Observation, Outcome, Split, Task, Trajectory, Turn, fields_json
 
 
-def families_at(kit: EnvironmentKit, *, family: str | None = None, level: int | None = None) -> list[str]:
-    """The kit's families with this name and level (None = any); raises UnknownNameError when there are none."""
-    if family is not None and family not in kit.families:
-        raise UnknownNameError(f"{kit.name} has no family {family!r}; it has: {', '.join(kit.families)}")
-    chosen = list(kit.families) if family is None else [family]
-    at_level = [name for name in chosen if level is None or kit.families[name] == level]
-    if not at_level:
-        levels = sorted({kit.families[name] for name in chosen})
-        raise UnknownNameError(
-            f"{family or kit.name} has no level {level!r}; it has: {', '.join(map(str, levels))}"
-        )
-    return at_level
-
-
-class TaskChoice(NamedTuple):
+class TaskSelection(NamedTuple):
     """Selects tasks of a kit."""
 
     family: str | None = None
@@ -44,15 +30,21 @@ class TaskChoice(NamedTuple):
     split: Split = "train"
 
     def stream(self, kit: EnvironmentKit, seed: int) -> Iterator[Task]:
-        """The selected tasks, in the kit's order for the seed; raises UnknownNameError when there are none."""
-        families = families_at(kit, family=self.family, level=self.level)
+        """The selected tasks, in the kit's order for the seed; raises UnknownNameError if there are none."""
+        if self.family is not None and self.family not in kit.families:
+            raise UnknownNameError(f"{kit.name} has no family {self.family!r}; it has: {', '.join(kit.families)}")
+        named = list(kit.families) if self.family is None else [self.family]
+        families = [name for name in named if self.level in (None, kit.families[name])]
+        if not families:
+            levels = ", ".join(map(str, sorted({kit.families[name] for name in named})))
+            raise UnknownNameError(f"{self.family or kit.name} has no level {self.level!r}; it has: {levels}")
         if self.split not in ("train", "heldout"):
             raise UnknownNameError(f"unknown split {self.split!r}; known: train, heldout")
         return kit.tasks(seed=seed, split=self.split, families=families)
 
 
 def read_action(text: str) -> Action | None:
-    """The action in the text; None = none, or a text that cannot be recorded. Never raises.
+    """The action in the text; None if there is none or the text cannot be recorded. Never raises.
 
     ``target.operation name=value; name=value``, or thoughts followed by ``{"name": "target.operation",
     "arguments": {…}}``, the format requested from general chat models, or by ``{"target_app": …, "operation": …,
@@ -67,7 +59,7 @@ def read_action(text: str) -> Action | None:
     return None if call is None else call.action
 
 
-class Answer(NamedTuple):
+class StepResult(NamedTuple):
     """The result of an action."""
 
     observation: Observation
@@ -82,17 +74,17 @@ class Answer(NamedTuple):
     """With the last action only; None before and after."""
 
 
-OVER = Observation("the task is over; reset starts another", "is_over")
+TASK_OVER = Observation("the task is over; reset starts another", "is_over")
 
 
 class StepwiseEpisode:
-    """One episode: ``begin``, then ``act`` until an answer carries an evaluation. Single use.
+    """One episode: ``start``, then ``act`` until a result carries an evaluation. Single use.
 
-    ``begin``, ``act`` and ``trajectory`` call the environment; run them in a thread where it ``blocks``.
+    ``start``, ``act`` and ``trajectory`` call the environment: run them in a thread if it blocks (``is_blocking``).
     """
 
     observation: Observation
-    """The observation that the next action answers."""
+    """The latest observation."""
     info: Info
     """The info of the latest step."""
 
@@ -108,26 +100,26 @@ class StepwiseEpisode:
         self.faults: list[tuple[str, ...]] = []
         """Injected faults of each step."""
         self.outcome: Outcome | None = None
-        """None = not over."""
+        """None while the episode runs."""
         self.evaluation: Evaluation | None = None
-        """None = not over, or the environment raised. A verifier that raised gives a ``missing`` one."""
+        """None while the episode runs, or if the environment raised; ``missing`` if the verifier raised."""
         self._ends = (False, False)
         """(is terminated, is truncated)."""
         self._error = ""
 
-    def begin(self) -> Observation:
+    def start(self) -> Observation:
         """The first observation. Raises WorldError when the environment cannot build the task's world."""
         self.observation, self.info = self.environment.reset(self.task)
         return self.observation
 
-    def act(self, request: Action | str) -> Answer:
-        """Takes an action, or text that contains one. Always answers; actions after the end have no effect.
+    def act(self, request: Action | str) -> StepResult:
+        """Takes an action, or text that contains one. Actions after the end have no effect.
 
         Propagates the environment's exceptions, which end the episode.
         """
         if self.outcome is not None:
             info = replace(self.info, reward_components={}, cost_components={}, faults=())
-            return Answer(OVER, 0.0, *self._ends, info, None)
+            return StepResult(TASK_OVER, 0.0, *self._ends, info, None)
         text = recordable_text(request if isinstance(request, str) else action_text(request))
         action = read_action(request) if isinstance(request, str) else request
         action = None if action is None else recordable_action(action)
@@ -144,12 +136,12 @@ class StepwiseEpisode:
         self.faults.append(step.info.faults)
         self.observation, self.info = step.observation, step.info
         if not (step.is_terminated or step.is_truncated or len(self.turns) >= self.max_turns):
-            return Answer(self.observation, float(step.reward), False, False, self.info, None)
+            return StepResult(self.observation, float(step.reward), False, False, self.info, None)
         self.outcome = "finished" if step.is_terminated else "step_limit"
         self._ends = (step.is_terminated, not step.is_terminated)
-        self.evaluation = evaluation = judge(self.kit.verifier, self.task, self.trajectory())
+        self.evaluation = evaluation = verify(self.kit.verifier, self.task, self.trajectory())
         reward = None if evaluation.score is None else float(step.reward) + evaluation.score
-        return Answer(self.observation, reward, *self._ends, self.info, evaluation)
+        return StepResult(self.observation, reward, *self._ends, self.info, evaluation)
 
     def trajectory(self) -> Trajectory:
         """The episode so far, for the pool.

@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 from upturn.config import Limits
 from upturn.deployment import Interval
-from upturn.environments import judge, resolve_kit
+from upturn.environments import resolve_kit, verify
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.evaluation import evaluate_version, evaluation_tasks, families_of, levels_of
 from upturn.loop.progress import Progress
@@ -123,7 +123,7 @@ def _evaluate(
         solved = {
             task.id
             for (_, task, _), trajectory in zip(jobs, trajectories, strict=True)
-            if judge(kit.verifier, task, trajectory).is_success
+            if verify(kit.verifier, task, trajectory).is_success
         }
         pass_rates[family] = len(solved) / len(tasks)
         rows = [row for trajectory in trajectories for row in trajectory.rows]

@@ -25,6 +25,11 @@ class Action:
     parameters: Mapping[str, JsonValue] = field(default_factory=dict)
     thought: str = ""
 
+    @property
+    def name(self) -> str:
+        """``target.operation``, as ``Tool.name``."""
+        return f"{self.target}.{self.operation}"
+
 
 @record
 class Observation:
@@ -122,6 +127,11 @@ class Trajectory:
     usage: Usage = Usage()
     error: str = ""
     """The error message, for the outcomes ``model_error`` and ``environment_error``."""
+
+    @property
+    def results(self) -> tuple[Observation, ...]:
+        """The observation after each turn."""
+        return (*(turn.observation for turn in self.turns), self.final_observation)[1:]
 
 
 @record

@@ -19,12 +19,12 @@ def acceptance(evaluation: Evaluation) -> float | None:
     return None if evaluation.verdict == "missing" else float(evaluation.is_success)
 
 
-def well_formed(trajectory: Trajectory) -> float:
+def format_reward(trajectory: Trajectory) -> float:
     """1 when there is at least one turn and every turn parses as an action, else 0."""
     return float(bool(trajectory.turns) and all(turn.action is not None for turn in trajectory.turns))
 
 
-def accepted_and_formed(
+def acceptance_with_format(
     trajectory: Trajectory, evaluation: Evaluation, weight: float = FORMAT_WEIGHT
 ) -> float | None:
     """In [0, 1]: (acceptance + ``weight`` · format) / (1 + ``weight``). None = missing.
@@ -35,7 +35,7 @@ def accepted_and_formed(
     if not 0 <= weight < 1:
         raise ValueError(f"the weight of the format must be in [0, 1), got {weight!r}")
     accepted = acceptance(evaluation)
-    return None if accepted is None else (accepted + weight * well_formed(trajectory)) / (1 + weight)
+    return None if accepted is None else (accepted + weight * format_reward(trajectory)) / (1 + weight)
 
 
 def acceptance_rate(evaluations: Iterable[Evaluation]) -> float | None:

@@ -1,7 +1,7 @@
 """Length and repetition penalties: pure functions of a trajectory's tokens.
 
 Add them to a trajectory's reward before advantages are computed, or make them components of a verifier's rubric
-(docs/environments.md). Length alone must never pay: use them beside a verified outcome, not instead of one.
+(docs/environments.md). Length alone must never pay: use them in addition to a verified outcome, not instead of one.
 """
 
 import math

@@ -1,9 +1,9 @@
-"""From gates and components to an evaluation: its verdict, its score, its costs and its id. Pure functions."""
+"""Evaluations from gates and components: verdict, score, costs and id. Pure functions."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
 
-from upturn.records import EvaluationVerdict, GateResult, Turn, record
+from upturn.records import Evaluation, EvaluationVerdict, GateResult, Trajectory, Turn, record
 
 
 @record
@@ -12,7 +12,7 @@ class Rubric:
 
     name: str
     weights: Mapping[str, float]
-    """Positive; a component that is not named here is a metric with weight 0."""
+    """Positive; other components are metrics with weight 0."""
 
     def score(self, components: Mapping[str, float | None]) -> float | None:
         """The weighted mean of the components, in [0, 1] when they are; None when a weighted one is missing.
@@ -26,6 +26,38 @@ class Rubric:
                 return None
             total += weight * value
         return total / sum(self.weights.values())
+
+    def evaluate(
+        self,
+        trajectory: Trajectory,
+        gates: tuple[GateResult, ...],
+        *,
+        shortest: int,
+        costs: Mapping[str, float],
+        components: Mapping[str, float | None] | None = None,
+    ) -> Evaluation:
+        """The evaluation by these gates, with the components ``success`` and ``efficiency`` and these others.
+
+        ``shortest``: turns of the shortest known solution.
+        """
+        verdict = verdict_of(gates)
+        is_success = verdict == "success"
+        rewards: dict[str, float | None] = {
+            "success": float(is_success),
+            "efficiency": efficiency(is_success=is_success, shortest=shortest, turns=len(trajectory.turns)),
+            **(components or {}),
+        }
+        return Evaluation(
+            id=evaluation_id(self.name, trajectory.id),
+            task_id=trajectory.task_id,
+            trajectory_id=trajectory.id,
+            evaluator=self.name,
+            verdict=verdict,
+            gates=gates,
+            rewards=rewards,
+            costs=costs,
+            score=self.score(rewards),
+        )
 
 
 def verdict_of(gates: Iterable[GateResult]) -> EvaluationVerdict:
@@ -43,7 +75,7 @@ def efficiency(*, is_success: bool, shortest: int, turns: int) -> float:
     return min(1.0, shortest / max(turns, 1))
 
 
-def summed_costs(turns: Iterable[Turn], known: Iterable[str]) -> dict[str, float]:
+def sum_costs(turns: Iterable[Turn], known: Iterable[str]) -> dict[str, float]:
     """The turns' costs by component; components in ``known`` are present (0) even where no turn has them."""
     costs = dict.fromkeys(known, 0.0)
     for turn in turns:

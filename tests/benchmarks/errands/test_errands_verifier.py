@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.errands import FAMILIES, ErrandsEnvironment, ErrandsVerifier, compose, make_task
 from benchmarks.errands.baseline import oracle
-from upturn.environments.scripted_policy import Player, following
+from upturn.environments.scripted_policy import ScriptedPolicy, fixed_policy
 from upturn.environments.scripted_policy import play as play_in
 from upturn.records import (
     Action,
@@ -32,7 +32,7 @@ def solve(name: str, number: int = 3) -> tuple[Task, Trajectory]:
     return task, play(task, oracle)
 
 
-def play(task: Task, player: Player) -> Trajectory:
+def play(task: Task, player: ScriptedPolicy) -> Trajectory:
     return play_in(ErrandsEnvironment(), task, player)
 
 
@@ -136,7 +136,7 @@ def test_omitting_any_writing_action_or_the_end_fails(name: str) -> None:
     for index, omitted in enumerate(actions):
         if omitted.operation in WRITING or omitted.target == "user":
             rest = actions[:index] + actions[index + 1 :]
-            assert not VERIFIER.verify(task, play(task, following(rest))).is_success
+            assert not VERIFIER.verify(task, play(task, fixed_policy(rest))).is_success
 
 
 @every_family
@@ -151,7 +151,7 @@ def test_additional_action_fails(name: str) -> None:
         Action("calendar", "create", {"title": "x", "day": "fri", "start": 17, "end": 18}),
         Action("sheet", "write", {"sheet": next(iter(scenario.workspace.sheets)), "cell": "Z9", "value": "1"}),
     ):
-        trajectory = play(task, following((additional, *scenario.draft.oracle)))
+        trajectory = play(task, fixed_policy((additional, *scenario.draft.oracle)))
         failed = failed_gates(VERIFIER.verify(task, trajectory))
         assert failed in (["untouched"], ["goal"]), failed  # another new mail or event spoils the goal's own path
 

@@ -16,10 +16,10 @@ from benchmarks.errands import (
     make_task,
     task_stream,
 )
-from benchmarks.errands.baseline import do_nothing, oracle, random_player, success_rate
+from benchmarks.errands.baseline import do_nothing, oracle, random_policy, success_rate
 from benchmarks.errands.family import CLOSERS, OPENERS
 from benchmarks.errands.kit import ErrandsKit
-from upturn.environments.scripted_policy import following, play
+from upturn.environments.scripted_policy import fixed_policy, play
 from upturn.errors import UnknownNameError
 from upturn.records import Split, Task, fields_json, from_json, to_json
 
@@ -96,13 +96,13 @@ def test_the_oracle_solves_every_task_within_the_steps_of_its_level(name: str, s
 def test_doing_nothing_never_succeeds(name: str) -> None:
     assert success_rate(name, do_nothing, 30) == success_rate(name, do_nothing, 30, split="heldout") == 0
     task = make_task(name, 0)
-    assert not ErrandsVerifier().verify(task, play(ErrandsEnvironment(), task, following(()))).is_success
+    assert not ErrandsVerifier().verify(task, play(ErrandsEnvironment(), task, fixed_policy(()))).is_success
 
 
 @every_family
 def test_random_valid_actions_hardly_ever_succeed(name: str) -> None:
     # The likeliest hit, an unread count in 1 of 112 texts, is under 0.4 % a task: 2 of 60 has probability 0.025.
-    assert success_rate(name, random_player(0), 60) <= 0.02
+    assert success_rate(name, random_policy(0), 60) <= 0.02
 
 
 @every_family

@@ -1,4 +1,4 @@
-"""A kit of somebody's own, in a module that can be imported by name; work in an office whose apps fail."""
+"""A custom kit in an importable module, and a task of an office whose apps fail."""
 
 import sys
 from pathlib import Path
@@ -17,14 +17,14 @@ from upturn.environments.one_step import OneStepEnvironment
 def make(rng):
     number = rng.randint(1, 10_000)
     return f"twice {number}?", {"answer": str(2 * number)}
-def right(action, right):
-    return action.parameters.get("text") == right["answer"]
-def broken(action, right):
-    raise ValueError("no judge today")
+def check(action, expected):
+    return action.parameters.get("text") == expected["answer"]
+def broken(action, expected):
+    raise ValueError("no verifier today")
 def kit():
-    return one_step("twice", make, right, version=7)
+    return one_step("twice", make, check, version=7)
 def other():
-    return one_step("twice", make, right, version=7)
+    return one_step("twice", make, check, version=7)
 def unjudged():
     return one_step("unjudged", make, broken)
 
@@ -48,7 +48,7 @@ class Blocking(OneStepEnvironment):
         return super().state()
 
 def blocking():
-    made = one_step("blocking", make, right)
+    made = one_step("blocking", make, check)
     made.environment = lambda task: Blocking(made._cases)
     return made
 """
@@ -66,13 +66,13 @@ def twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 class Interrupted(NamedTuple):
-    """Perfect work in an office whose apps fail."""
+    """The oracle of an office with app faults."""
 
     task: Task
-    """The first of its family, with seed 0."""
+    """The family's first task with seed 0."""
     calls: list[str]
     faults: list[list[str]]
-    """What went wrong at each call."""
+    """The faults of each call."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The page about environments: what it shows of other frameworks works in them."""
+"""The examples for other frameworks on the page about environments."""
 
 import importlib
 import json
@@ -19,7 +19,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "environments.md").read_text(encodi
 
 
 def snippets(heading: str) -> list[str]:
-    """The Python of the paragraph that begins with the heading in bold."""
+    """Returns the Python code of the paragraph with this heading in bold."""
     [part] = re.findall(rf"^\*\*{heading}\*\*(.*?)(?=^\*\*|\Z)", PAGE, flags=re.DOTALL | re.MULTILINE)
     return re.findall(r"```python\n(.*?)```", part, flags=re.DOTALL)
 
@@ -40,7 +40,7 @@ def test_the_openenv_example_works(capsys: pytest.CaptureFixture[str], monkeypat
     started: list[Any] = []
 
     def run(app: Any, port: int) -> None:
-        """On a free port, in a thread."""
+        """Runs the server on a free port, in a thread."""
         assert port == 8000
         server = uvicorn.Server(uvicorn.Config(app, log_level="critical"))
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True)

@@ -1,4 +1,4 @@
-"""Kits as Gymnasium environments, in the real Gymnasium."""
+"""Kits as environments of the installed Gymnasium."""
 
 import math
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.errands import ENVIRONMENT, compose, make_task
 from upturn.environments import resolve_kit
-from upturn.environments.stepwise import OVER
+from upturn.environments.stepwise import TASK_OVER
 from upturn.errors import UnknownNameError, WorldError
 from upturn.models import read_call, write_call
 from upturn.records import Action, Tool
@@ -17,7 +17,7 @@ gymnasium = pytest.importorskip("gymnasium", reason="the extra gymnasium is not 
 from gymnasium.utils.env_checker import check_env  # noqa: E402
 
 from upturn.environments.adapters.gymnasium import KitEnv, register  # noqa: E402
-from upturn.environments.adapters.gymnasium_space import CallSpace, structured  # noqa: E402
+from upturn.environments.adapters.gymnasium_space import CallSpace, action_from_mapping  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_faults_are_reported_in_their_step(interrupted: Any) -> None:
     _, info = env.reset(options={"task": interrupted.task})
     infos = [env.step(call)[4] for call in interrupted.calls]
     assert info["faults"] == ()
-    assert [list(each["faults"]) for each in infos] == interrupted.faults
-    assert all(each["cost_components"] == {} for each in infos)
+    assert [list(info["faults"]) for info in infos] == interrupted.faults
+    assert all(info["cost_components"] == {} for info in infos)
 
 
 def test_a_structured_action_equals_its_text() -> None:
@@ -72,8 +72,8 @@ def test_a_structured_action_equals_its_text() -> None:
         env = KitEnv(ENVIRONMENT)
         env.reset(options={"task": task})
         for action in compose(task).draft.oracle:
-            asked = {"target": action.target, "operation": action.operation, "parameters": dict(action.parameters)}
-            result = env.step(asked if is_structured else write_call(action))
+            call = {"target": action.target, "operation": action.operation, "parameters": dict(action.parameters)}
+            result = env.step(call if is_structured else write_call(action))
         assert env.episode is not None
         results.append((result, env.episode.trajectory()))
     assert results[0] == results[1]
@@ -82,7 +82,7 @@ def test_a_structured_action_equals_its_text() -> None:
 def test_aliases_of_parts_are_exclusive() -> None:
     known = {"target": "user", "operation": "answer", "parameters": {"text": "7"}, "thought": "so"}
     other = {"target_app": "user", "operation": "answer", "parameters": {"text": "7"}, "reasoning": "so"}
-    assert structured(other) == structured(known) == Action("user", "answer", {"text": "7"}, "so")
+    assert action_from_mapping(other) == action_from_mapping(known) == Action("user", "answer", {"text": "7"}, "so")
     for wrong in (
         {**other, "target": "user"},
         {**other, "thought": "so"},
@@ -92,7 +92,7 @@ def test_aliases_of_parts_are_exclusive() -> None:
         {**other, "parameters": ["7"]},
         {**other, "reasoning": None},
     ):
-        assert structured(wrong) is None, wrong
+        assert action_from_mapping(wrong) is None, wrong
         assert wrong not in CallSpace(())
 
 
@@ -120,7 +120,7 @@ def test_agent_mistakes_get_observations_and_program_errors_raise() -> None:
     assert info["cost_components"] == {"error": 1.0}
     assert env.step("\ud800")[1:4] == (0.0, False, True), "the limit of its actions truncates"
     *rest, info = env.step("user.finish")
-    assert (rest, info["code"]) == ([OVER.text, 0.0, False, True], "is_over")
+    assert (rest, info["code"]) == ([TASK_OVER.text, 0.0, False, True], "is_over")
     assert "evaluation" not in info
 
 
@@ -151,7 +151,7 @@ def test_samples_are_valid_calls_of_the_kits_tools() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "drawn"),
+    ("schema", "values"),
     [
         ({"type": "number", "minimum": 0.5}, {str(float(number)) for number in range(1, 21)}),
         ({"type": "number", "minimum": 0.5, "maximum": 0.8}, {"0.5"}),
@@ -161,15 +161,15 @@ def test_samples_are_valid_calls_of_the_kits_tools() -> None:
         ({"type": "integer", "minimum": 2**70, "maximum": 2**70}, {str(2**70)}),
     ],
 )
-def test_numbers_are_sampled_within_the_schemas_bounds(schema: dict[str, Any], drawn: set[str]) -> None:
+def test_numbers_are_sampled_within_the_schemas_bounds(schema: dict[str, Any], values: set[str]) -> None:
     space = CallSpace((Tool("shop", "order", "", {"count": schema}, ("count",)),))
     space.seed(0)
-    assert {space.sample() for _ in range(400)} == {f"shop.order count={each}" for each in drawn}
+    assert {space.sample() for _ in range(400)} == {f"shop.order count={value}" for value in values}
 
 
 def test_a_registered_kit_has_its_verifiers_version(twice: str) -> None:
     assert register(f"{twice}:kit") == "upturn/twice-v7"
-    with pytest.raises(WorldError, match="known to Gymnasium already, as another environment"):
+    with pytest.raises(WorldError, match="already registered with Gymnasium as another environment"):
         register(f"{twice}:other")
     name = register(ENVIRONMENT)
     assert name == f"upturn/errands-v{resolve_kit(ENVIRONMENT).verifier.name.rpartition('/')[2]}"
@@ -188,7 +188,7 @@ def test_vectorised_environments_step() -> None:
 def test_unknown_names_are_refused_by_the_constructor() -> None:
     with pytest.raises(UnknownNameError, match="no family 'fax'"):
         KitEnv(ENVIRONMENT, family="fax")
-    with pytest.raises(UnknownNameError, match="reset has one option, task, a Task; got"):
+    with pytest.raises(UnknownNameError, match="reset takes one option, task, a Task; got"):
         KitEnv(ENVIRONMENT).reset(options={"tsk": make_task("mail_file", 0)})
     with pytest.raises(UnknownNameError, match="one option"):
         KitEnv(ENVIRONMENT).reset(options={"task": "mail_file"})

@@ -1,4 +1,4 @@
-"""Adapters without what they adapt to: the cure is named."""
+"""Adapters without their libraries: the error names the extra to install."""
 
 import sys
 from importlib import import_module

@@ -36,8 +36,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # OpenEnv
 
 
 @contextmanager
-def served(kit: str) -> Iterator[str]:
-    """The URL of a server of this kit on a free port, for at most three attempts at a time."""
+def serve(kit: str) -> Iterator[str]:
+    """Starts a server of this kit on a free port, for at most three concurrent episodes, and returns its URL."""
     with closing(socket.create_server(("127.0.0.1", 0))) as listening:
         app = create_app(kit, max_turns=20, max_sessions=3)
         server = uvicorn.Server(uvicorn.Config(app, log_level="critical"))
@@ -54,13 +54,13 @@ def served(kit: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """A server of errands."""
-    with served(ENVIRONMENT) as address:
+    """The URL of a server of errands."""
+    with serve(ENVIRONMENT) as address:
         yield address
 
 
 def post(url: str, body: object) -> tuple[int, Any]:
-    """Status and JSON of the answer."""
+    """Returns the status and JSON of the response."""
     sent = body if isinstance(body, bytes) else json.dumps(body).encode()
     request = Request(url, sent, {"Content-Type": "application/json"})
     try:
@@ -97,12 +97,15 @@ def test_the_oracle_over_the_wire_earns_1_with_the_last_action(url: str) -> None
 
 def test_connections_have_separate_episodes_and_tasks_continue(url: str) -> None:
     with KitClient(url).sync() as one, KitClient(url).sync() as other:
-        seen = [one.reset(seed=7, level=2).observation.text, one.reset(level=2).observation.text]
-        assert [other.reset(seed=7, level=2).observation.text, other.reset(level=2).observation.text] == seen
-        assert seen[0] != seen[1]
+        instructions = [one.reset(seed=7, level=2).observation.text, one.reset(level=2).observation.text]
+        assert [
+            other.reset(seed=7, level=2).observation.text,
+            other.reset(level=2).observation.text,
+        ] == instructions
+        assert instructions[0] != instructions[1]
         one.step(KitAction(text="mail.list folder=inbox"))
         assert (one.state().step_count, other.state().step_count) == (1, 0)
-        assert one.reset(level=2, split="heldout").observation.text not in seen
+        assert one.reset(level=2, split="heldout").observation.text not in instructions
 
 
 def test_agent_mistakes_get_observations(url: str) -> None:
@@ -116,7 +119,7 @@ def test_agent_mistakes_get_observations(url: str) -> None:
 
 
 def test_faults_are_reported_in_their_step(interrupted: Any) -> None:
-    with served("office") as url, KitClient(url).sync() as env:
+    with serve("office") as url, KitClient(url).sync() as env:
         opened = env.reset(seed=0, family=interrupted.task.family).observation
         assert (opened.text, opened.info["faults"]) == (interrupted.task.instruction, [])
         results = [env.step(KitAction(text=call)) for call in interrupted.calls]
@@ -170,8 +173,8 @@ def test_invalid_messages_are_refused_and_the_connection_continues(url: str, dat
 
         def ask(message: object) -> dict[str, Any]:
             connection.send(message if isinstance(message, str) else json.dumps(message))
-            found: dict[str, Any] = json.loads(connection.recv(timeout=10))
-            return found
+            reply: dict[str, Any] = json.loads(connection.recv(timeout=10))
+            return reply
 
         assert ask({"type": "reset", "data": {"seed": 0}})["type"] == "observation"
         refused = ask({"type": "step", "data": data})
@@ -210,9 +213,9 @@ def test_a_missing_evaluation_gives_no_reward(twice: str) -> None:
 
 
 def test_a_blocking_environment_is_called_in_one_thread_per_connection(twice: str) -> None:
-    with served(f"{twice}:blocking") as url, KitClient(url).sync() as env:
-        asked = env.reset(seed=0).observation.text
-        result = env.step(KitAction(text=f"user.answer text={2 * int(asked.split()[-1][:-1])}"))
+    with serve(f"{twice}:blocking") as url, KitClient(url).sync() as env:
+        instruction = env.reset(seed=0).observation.text
+        result = env.step(KitAction(text=f"user.answer text={2 * int(instruction.split()[-1][:-1])}"))
         assert (result.reward, result.done) == (1.0, True)
         assert env.state().world["action"] is not None
     threads = sys.modules[twice].Blocking.threads
@@ -231,9 +234,9 @@ def test_the_turn_limit_ends_an_episode() -> None:
 def test_an_action_has_one_form_and_no_unknown_fields() -> None:
     with pytest.raises(ValidationError, match="a text or its parts, not both"):
         KitAction(text="user.finish", target="user")
-    for cls, given in ((KitAction, {}), (KitObservation, {"text": ""}), (KitState, {})):
+    for cls, fields in ((KitAction, {}), (KitObservation, {"text": ""}), (KitState, {})):
         with pytest.raises(ValidationError, match="Extra inputs are not permitted"):
-            cls(**given, more=1)
+            cls(**fields, more=1)
 
 
 def test_an_actions_parts_have_aliases() -> None:

@@ -19,7 +19,7 @@ pytest.importorskip("verifiers.v1", reason="the extra verifiers is not installed
 
 import verifiers.v1 as vf
 
-from upturn.environments.adapters.verifiers import ATTEMPT, FAULTS, KitTask, KitTaskset, task_of
+from upturn.environments.adapters.verifiers import FAULTS_KEY, TRAJECTORY_KEY, KitTask, KitTaskset, task_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # verifiers' own
 
@@ -36,7 +36,7 @@ class ChatConfig(vf.HarnessConfig):
     pass
 
 class Chat(vf.Harness[ChatConfig]):
-    # One call of the model a turn, in this process: what `null` does in one of its own, made by uv.
+    # One model call per turn in this process; `null` uses a process of its own, started by uv.
     APPENDS_SYSTEM_PROMPT = SUPPORTS_RESUME = True
     EXECUTES_CODE = NEEDS_CONTAINER = False
 
@@ -59,12 +59,12 @@ __all__ = ["Chat"]
 """
 
 Replies = Callable[[Sequence[dict[str, Any]]], str]
-"""What the model says to these messages."""
+"""The model's reply to these messages."""
 
 
 @pytest.fixture
 def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Modules ``kit_tasks`` and ``chat_here``, found by name as installed plugins are."""
+    """Modules ``kit_tasks`` and ``chat_here``, importable by name like installed plugins."""
     for name, text in (("kit_tasks", PLUGIN), ("chat_here", CHAT)):
         (tmp_path / f"{name}.py").write_text(text)
         monkeypatch.delitem(sys.modules, name, raising=False)
@@ -74,7 +74,7 @@ def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def provider() -> Iterator[tuple[str, list[Replies]]]:
-    """An OpenAI-compatible endpoint: its URL, and a list whose last function answers."""
+    """An OpenAI-compatible endpoint: its URL, and a list whose last function gives the replies."""
     replies: list[Replies] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -83,8 +83,8 @@ def provider() -> Iterator[tuple[str, list[Replies]]]:
             message = {"role": "assistant", "content": replies[-1](body["messages"])}
             choice = {"index": 0, "message": message, "finish_reason": "stop"}
             usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-            said = {"id": "1", "object": "chat.completion", "created": 0, "model": "m"}
-            sent = json.dumps({**said, "choices": [choice], "usage": usage}).encode()
+            reply = {"id": "1", "object": "chat.completion", "created": 0, "model": "m"}
+            sent = json.dumps({**reply, "choices": [choice], "usage": usage}).encode()
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(sent)))
@@ -104,7 +104,8 @@ def provider() -> Iterator[tuple[str, list[Replies]]]:
 
 
 def episode(url: str, *, agent: dict[str, Any] | None = None, **taskset: Any) -> tuple[KitTask, Any]:
-    """The taskset's first task, of errands by default, and the episode in which the provider's model does it."""
+    """Runs the model of the provider on the first task of the taskset, by default errands; returns task and
+    episode."""
     seat = {"harness": {"id": "chat_here"}, "runtime": {"type": "subprocess"}, **(agent or {})}
     env = vf.load_environment(
         vf.resolve_env_config({"taskset": {"id": "kit_tasks", "kit": ENVIRONMENT, **taskset}, "agent": seat})
@@ -121,34 +122,34 @@ def episode(url: str, *, agent: dict[str, Any] | None = None, **taskset: Any) ->
 
 def test_the_oracle_in_a_chat_earns_1(plugins: None, provider: tuple[str, list[Replies]]) -> None:
     url, replies = provider
-    seen: list[Sequence[dict[str, Any]]] = []
+    conversations: list[Sequence[dict[str, Any]]] = []
     task = next(iter(resolve_kit(ENVIRONMENT).tasks(seed=4, split="heldout", families=["mail_to_event"])))
     calls = [write_call(action) for action in compose(task).draft.oracle]
 
     def reply(messages: Sequence[dict[str, Any]]) -> str:
-        seen.append(messages)
+        conversations.append(messages)
         return str(calls[sum(message["role"] == "assistant" for message in messages)])
 
     replies.append(reply)
-    drawn, made = episode(url, family="mail_to_event", split="heldout", seed=4)
-    assert task_of(drawn.data) == task
-    [trace] = made.traces
-    assert (made.ok, made.errors, trace.errors) == (True, [], [])
+    drawn_task, result = episode(url, family="mail_to_event", split="heldout", seed=4)
+    assert task_of(drawn_task.data) == task
+    [trace] = result.traces
+    assert (result.ok, result.errors, trace.errors) == (True, [], [])
     assert {name: reward.value for name, reward in trace.rewards.items()} == {"score": 1.0, "on_the_way": 0.0}
     assert trace.reward == 1.0
     assert (trace.metrics["success"], trace.metrics["cost_error"]) == (1.0, 0.0)
     assert (trace.metrics["actions"], trace.num_turns) == (len(calls), len(calls))
-    system, user = seen[0]
+    system, user = conversations[0]
     assert system["content"] == tools_prompt(resolve_kit(ENVIRONMENT).tools)  # type: ignore[attr-defined]
     assert user["content"] == task.instruction
-    assert seen[1][2]["content"] == calls[0]
+    assert conversations[1][2]["content"] == calls[0]
 
 
 def test_a_stored_trace_is_scored_again_without_rollout(plugins: None, provider: tuple[str, list[Replies]]) -> None:
     url, replies = provider
     replies.append(lambda _: '{"name": "user.finish", "arguments": {}}')
-    task, made = episode(url, family="mail_file")
-    [trace] = made.traces
+    task, result = episode(url, family="mail_file")
+    [trace] = result.traces
     assert (trace.reward, trace.metrics["gate_ended"], trace.metrics["gate_goal"]) == (0.0, 1.0, 0.0)
     stored = vf.WireTrace.model_validate_json(trace.model_dump_json())
     stored.rewards, stored.metrics = {}, {}
@@ -163,12 +164,12 @@ def test_faults_are_stored_and_counted(
     url, replies = provider
     calls = interrupted.calls
     replies.append(lambda messages: str(calls[sum(message["role"] == "assistant" for message in messages)]))
-    task, made = episode(url, kit="office", family=interrupted.task.family, seed=0)
-    [trace] = made.traces
-    assert trace.info[FAULTS] == interrupted.faults
+    task, result = episode(url, kit="office", family=interrupted.task.family, seed=0)
+    [trace] = result.traces
+    assert trace.info[FAULTS_KEY] == interrupted.faults
     assert (trace.reward, trace.metrics["faults"]) == (1.0, 3.0)
     stored = vf.WireTrace.model_validate_json(trace.model_dump_json())
-    del stored.info[FAULTS]  # as traces were kept before
+    del stored.info[FAULTS_KEY]  # as in older traces
     stored.rewards, stored.metrics = {}, {}
     asyncio.run(KitTask(type(task.data).model_validate(stored.task.data.model_dump())).score(stored))
     assert "faults" not in stored.metrics
@@ -178,26 +179,26 @@ def test_unparsed_replies_get_observations_until_the_limit(
     plugins: None, provider: tuple[str, list[Replies]]
 ) -> None:
     url, replies = provider
-    seen: list[Sequence[dict[str, Any]]] = []
+    conversations: list[Sequence[dict[str, Any]]] = []
 
     def reply(messages: Sequence[dict[str, Any]]) -> str:
-        seen.append(messages)
+        conversations.append(messages)
         return "I would rather not." if len(messages) < 5 else ""
 
     replies.append(reply)
-    _, made = episode(url, max_turns=3)
-    [trace] = made.traces
-    assert seen[1][-1]["content"].startswith("write one call")
+    _, result = episode(url, max_turns=3)
+    [trace] = result.traces
+    assert conversations[1][-1]["content"].startswith("write one call")
     assert (trace.ok, trace.reward, trace.metrics["actions"]) == (True, 0.0, 3.0)
     assert (trace.metrics["cost_error"], trace.metrics["gate_ended"]) == (3.0, 0.0)
-    assert trace.info[ATTEMPT]["outcome"] == "step_limit"
+    assert trace.info[TRAJECTORY_KEY]["outcome"] == "step_limit"
 
 
-def test_a_stopped_agent_is_scored_on_its_progress(plugins: None, provider: tuple[str, list[Replies]]) -> None:
+def test_a_stopped_agent_gets_the_score_of_its_progress(plugins: None, provider: tuple[str, list[Replies]]) -> None:
     url, replies = provider
     replies.append(lambda _: "mail.list folder=inbox")
-    _, made = episode(url, agent={"max_turns": 2})
-    [trace] = made.traces
+    _, result = episode(url, agent={"max_turns": 2})
+    [trace] = result.traces
     assert (trace.ok, trace.stop_condition, trace.reward) == (True, "max_turns", 0.0)
     assert trace.metrics["actions"] == 2.0
 
@@ -207,10 +208,10 @@ def test_a_failing_verifier_is_an_error_without_reward(
 ) -> None:
     url, replies = provider
     replies.append(lambda _: "user.answer text=1")
-    _, made = episode(url, kit=f"{twice}:unjudged")
-    [trace] = made.traces
-    assert (made.ok, trace.ok, trace.last_error.type) == (False, False, "TaskError")
-    assert "could not be judged" in trace.last_error.message
+    _, result = episode(url, kit=f"{twice}:unjudged")
+    [trace] = result.traces
+    assert (result.ok, trace.ok, trace.last_error.type) == (False, False, "TaskError")
+    assert "has no evaluation, so it has no reward" in trace.last_error.message
     assert all(reward is None for reward in trace.rewards.values())
 
 
@@ -219,8 +220,8 @@ def test_a_blocking_environment_has_a_thread(
 ) -> None:
     url, replies = provider
     replies.append(lambda messages: f"user.answer text={2 * int(messages[-1]['content'].split()[-1][:-1])}")
-    _, made = episode(url, kit=f"{twice}:blocking")
-    assert made.traces[0].reward == 1.0
+    _, result = episode(url, kit=f"{twice}:blocking")
+    assert result.traces[0].reward == 1.0
     threads = sys.modules[twice].Blocking.threads
     assert len(threads) > 3
     assert len(set(threads)) == 1
@@ -232,6 +233,6 @@ def test_a_kit_that_describes_no_tools_has_no_system_prompt(
 ) -> None:
     url, replies = provider
     replies.append(lambda messages: f"user.answer text={2 * int(messages[-1]['content'].split()[-1][:-1])}")
-    task, made = episode(url, kit=f"{twice}:kit")
+    task, result = episode(url, kit=f"{twice}:kit")
     assert task.data.system_prompt is None
-    assert made.traces[0].reward == 1.0
+    assert result.traces[0].reward == 1.0

@@ -25,7 +25,7 @@ from upturn.models import read_call
 from upturn.records import Action, Evaluation, JsonValue, Outcome, Task, Trajectory, Turn
 
 Rollout: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
-Failed: TypeAlias = Callable[[Task, Iterable[Action]], list[str]]
+FailedGates: TypeAlias = Callable[[Task, Iterable[Action]], list[str]]
 
 
 @pytest.fixture
@@ -35,18 +35,18 @@ def rollout() -> Rollout:
 
 
 @pytest.fixture
-def failed() -> Failed:
+def failed_gates() -> FailedGates:
     """Returns the names of the gates that the trajectory of these actions fails."""
 
-    def told(task: Task, actions: Iterable[Action]) -> list[str]:
+    def find_failed_gates(task: Task, actions: Iterable[Action]) -> list[str]:
         return [gate.name for gate in make_rollout(task, actions)[1].gates if not gate.is_passed]
 
-    return told
+    return find_failed_gates
 
 
 @pytest.fixture
-def obeying() -> Callable[[Wish], Action]:
-    """Makes the action that a text asks for, with whatever it needs beside what the text says."""
+def obey() -> Callable[[Wish], Action]:
+    """Returns the call of an injected instruction, with the other parameters that it needs."""
     rest: dict[str, dict[str, JsonValue]] = {
         **{key: {"subject": "a", "body": "b"} for key in ("send", "draft")},
         **{key: {"id": "e1"} for key in ("invite", "cancel")},
@@ -60,14 +60,14 @@ def obeying() -> Callable[[Wish], Action]:
 
 
 def cases(family: str, count: int = 6) -> Iterator[tuple[Task, Scenario]]:
-    """The first tasks of a family with their scenarios."""
+    """Yields the first tasks of a family with their scenarios."""
     for number in range(count):
         task = make_task(family, number)
         yield task, compose(task)
 
 
 def make_rollout(task: Task, actions: Iterable[Action]) -> tuple[Trajectory, Evaluation]:
-    """The trajectory of these actions and its evaluation."""
+    """Returns the trajectory of these actions and its evaluation."""
     kit = OfficeKit()
     environment = kit.environment(task)
     observation, _ = environment.reset(task)
@@ -94,14 +94,14 @@ def make_rollout(task: Task, actions: Iterable[Action]) -> tuple[Trajectory, Eva
 
 Do = Callable[..., Effect]
 Desk = Callable[..., Workspace]
-Ask = Callable[[str], tuple[str, str, str]]
+AgreedCalls = Callable[[str], tuple[str, str, str]]
 
 PEOPLE = ("ann.lee", "bob.ray", "cid.moe", "dana.fox")
 
 
 def mail(number: int, sender: str, subject: str, body: str = "see you", **further: object) -> Mail:
-    """A mail to ann.lee in the inbox, sent at 8:``number`` on a Monday."""
-    given: dict[str, object] = {
+    """Returns a mail to ann.lee in the inbox, sent at 8:``number`` on a Monday."""
+    fields: dict[str, object] = {
         "id": f"m{number}",
         "folder": "inbox",
         "sender": sender,
@@ -110,7 +110,7 @@ def mail(number: int, sender: str, subject: str, body: str = "see you", **furthe
         "body": body,
         "at": f"2026-03-02 08:{number}",
     }
-    return Mail(**{**given, **further})  # type: ignore[arg-type]  # by name, each of its type
+    return Mail(**{**fields, **further})  # type: ignore[arg-type]  # by name, each of its type
 
 
 MAILS = (
@@ -143,9 +143,9 @@ CHANNELS = (
 
 
 def file(number: int, path: str, content: Content, owner: str = "ann.lee", **further: object) -> File:
-    """A file that its owner wrote in February."""
-    given: dict[str, object] = {"owner": owner, "by": owner, "at": "2026-02-10 10:00"}
-    return File(f"f{number}", path, content, **{**given, **further})  # type: ignore[arg-type]  # by name
+    """Returns a file that its owner wrote in February."""
+    fields: dict[str, object] = {"owner": owner, "by": owner, "at": "2026-02-10 10:00"}
+    return File(f"f{number}", path, content, **{**fields, **further})  # type: ignore[arg-type]  # by name
 
 
 FILES = (
@@ -163,31 +163,31 @@ FILES = (
 
 @pytest.fixture
 def desk() -> Desk:
-    """Makes Ann's workspace on Monday at nine, for the user that is given."""
+    """Returns a function that creates Ann's workspace on Monday at nine, for a given persona."""
 
-    def made(persona: Persona | None = None) -> Workspace:
+    def office(persona: Persona | None = None) -> Workspace:
         return Workspace(
             owner="ann.lee",
-            begun="2026-03-02 09:00",
+            started_at="2026-03-02 09:00",
             people=Table({id_: Person(id_, id_.replace(".", " ").title()) for id_ in PEOPLE}),
             groups=Table({"sales": Group("sales", "Sales", ("bob.ray", "cid.moe"))}),
-            mails=Table({each.id: each for each in MAILS}),
+            mails=Table({mail.id: mail for mail in MAILS}),
             events=Table({event.id: event for event in EVENTS}),
             chats=Table({chat.id: chat for chat in CHATS}),
             channels=Table({channel.id: channel for channel in CHANNELS}),
-            files=Table({each.id: each for each in FILES}),
+            files=Table({file.id: file for file in FILES}),
             pages=Table({"p60": Page("p60", "holidays", "closed on friday", "dana.fox", "2026-02-20 10:00")}),
             persona=persona or Persona(),
         )
 
-    return made
+    return office
 
 
 @pytest.fixture
 def do() -> Do:
-    """Makes calls one after another; gives the last one's effect."""
+    """Returns a function that runs calls in sequence and returns the effect of the last one."""
 
-    def done(workspace: Workspace, *calls: str) -> Effect:
+    def run_calls(workspace: Workspace, *calls: str) -> Effect:
         effect = Effect(workspace, "")
         for call in calls:
             action = read_call(call)
@@ -195,12 +195,12 @@ def do() -> Do:
             effect = apply(effect.workspace, action)
         return effect
 
-    return done
+    return run_calls
 
 
 @pytest.fixture
-def asked_first() -> Ask:
-    """The calls that show a call to the user, wait for agreement, and make it."""
+def agreed_calls() -> AgreedCalls:
+    """Returns the calls that preview a call, ask for agreement and make it."""
 
     def calls(call: str) -> tuple[str, str, str]:
         escaped = call.replace("\\", "\\\\").replace(";", "\\;").replace("=", "\\=")

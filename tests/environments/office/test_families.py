@@ -1,4 +1,4 @@
-"""What holds for every family: its name, templates, levels and answers."""
+"""Properties of every family: its name, templates, levels and answers."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -13,6 +13,7 @@ import pytest
 from upturn.environments.office import families as rooms
 from upturn.environments.office.apps.apps import APPS, operation_of
 from upturn.environments.office.generation.family import Family
+from upturn.environments.office.generation.phrasing import read_phrasings
 from upturn.environments.office.tasks import FAMILIES, compose, make_task
 from upturn.records import Action, Evaluation, Task, Trajectory
 
@@ -20,7 +21,7 @@ Rollout: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evalua
 
 WORD = re.compile(r"[\w.]*\w")
 STEPS = {1: (1, 2), 2: (3, 5), 3: (5, 10), 4: (5, 15), 5: (10, 30)}
-"""Of the longest perfect work by level, without telling the user that it is over."""
+"""Range of the longest oracle's length by level, without finishing."""
 FEWEST_APPS = {1: 1, 2: 1, 3: 1, 4: 2, 5: 3}
 BY_OTHER_REASONS = {
     "sensitive_sorted": "what is not to be opened",
@@ -30,7 +31,7 @@ BY_OTHER_REASONS = {
     "more_than_a_hundred": "thirteen steps, since no more are done at once",
     "mail_send_number_weathered": "apps that fail by chance",
 }
-"""Families whose level is higher than their steps or apps say."""
+"""Families whose level is higher than their steps or apps suggest."""
 
 
 def test_every_family_has_ten_templates_four_held_out_ones_and_all_name_the_same_things() -> None:
@@ -40,7 +41,7 @@ def test_every_family_has_ten_templates_four_held_out_ones_and_all_name_the_same
         words = (*family.templates, *family.heldout)
         assert len(set(words)) == len(words), family.name
         named = [{slot for _, slot, _, _ in Formatter().parse(word) if slot} for word in words]
-        assert all(each == named[0] for each in named), (family.name, [set(each) ^ named[0] for each in named])
+        assert all(item == named[0] for item in named), (family.name, [set(item) ^ named[0] for item in named])
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -72,26 +73,26 @@ def test_the_expected_answer_is_not_in_the_instruction_and_varies(family: str) -
 def test_the_oracle_fails_without_any_one_of_its_changes(family: str, rollout: Rollout) -> None:
     task = make_task(family, 0)
     oracle = compose(task).draft.oracle
-    for place, action in enumerate(oracle):
+    for index, action in enumerate(oracle):
         if not operation_of(action).is_reading and action.target != "user" and action.operation != "read":
-            rest = [*oracle[:place], *oracle[place + 1 :]]
+            rest = [*oracle[:index], *oracle[index + 1 :]]
             assert not rollout(task, rest)[1].is_success, action
 
 
 def test_every_operation_of_an_app_is_needed_by_some_family() -> None:
-    """By its shortest solution; but for pages of the site, which nobody has to read."""
+    """Shortest solutions use every operation except reading pages of the site, which no family needs."""
     oracles = (compose(make_task(family, number)).draft.oracle for family in FAMILIES for number in range(3))
     needed = {f"{action.target}.{action.operation}" for oracle in oracles for action in oracle}
     known = {f"{app.target}.{name}" for app in APPS.values() for name in app.operations if app.target != "user"}
     assert known - needed == {"sharepoint.read_page"}
 
 
-def test_every_family_of_every_file_is_known_and_every_table_of_phrasings_is_a_family_s() -> None:
+def test_families_and_tables_of_phrasings_match() -> None:
     names = [package.name for package in walk_packages(rooms.__path__, f"{rooms.__name__}.") if not package.ispkg]
     families: list[Family] = list(chain.from_iterable(import_module(name).FAMILIES for name in names))
     assert sorted(family.name for family in families) == sorted(FAMILIES)
-    tables = {(each.phrasing_file, name) for each in families for name in each.phrasing_file.tables()}
-    assert tables == {(each.phrasing_file, each.worded_as or each.name) for each in families}
+    tables = {(family.module, name) for family in families for name in read_phrasings(family.module)}
+    assert tables == {(family.module, family.worded_as or family.name) for family in families}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -99,5 +100,7 @@ def test_the_expected_answer_is_no_part_of_the_request(family: str) -> None:
     for number in range(5):
         task = make_task(family, number)
         draft = compose(task).draft
-        asked, told = (" ".join(WORD.findall(text.lower())) for text in (task.instruction, draft.answer or "?"))
-        assert not told or f" {told} " not in f" {asked} "
+        request, message = (
+            " ".join(WORD.findall(text.lower())) for text in (task.instruction, draft.answer or "?")
+        )
+        assert not message or f" {message} " not in f" {request} "

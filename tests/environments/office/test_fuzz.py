@@ -1,4 +1,4 @@
-"""Whatever is sent to the office, in whatever order: every action is answered, and what must hold still holds."""
+"""Random and invalid actions in the office: every action gets an observation, and invariants hold."""
 
 import json
 import math
@@ -61,7 +61,7 @@ SCALARS: Mapping[str, tuple[JsonValue, ...]] = {
 
 
 class Sender:
-    """Sends anything: mostly what fits the schemas and the world, at times perfect work, at times nonsense."""
+    """Draws actions: mostly valid for the schemas and the world, sometimes the oracle's, sometimes nonsense."""
 
     def __init__(self, rng: Random, task: Task) -> None:
         self.rng = rng
@@ -73,7 +73,7 @@ class Sender:
         self.names += ["e1000", "f1000", "data", "inbox"]
 
     def action(self) -> Action:
-        """The next one."""
+        """Returns the next action."""
         kind = self.rng.random()
         if kind < 0.15 and len(self.work) > 1:
             return self.work.pop(0)
@@ -81,10 +81,12 @@ class Sender:
             target, operation = self.rng.choice([("", ""), ("fax", "send"), ("outlook", "explode"), ("é", ".")])
             return Action(target, operation, {self.rng.choice(("to", "", "x" * 99)): self.rng.choice(JUNK)})
         tool = self.rng.choice(tools())
-        given = [name for name in tool.properties if name in tool.required or self.rng.random() < 0.4]
+        fields = [name for name in tool.properties if name in tool.required or self.rng.random() < 0.4]
         if self.rng.random() < 0.05:
-            given.append("no_such")
-        return Action(tool.target, tool.operation, {each: self._value(tool.properties.get(each)) for each in given})
+            fields.append("no_such")
+        return Action(
+            tool.target, tool.operation, {name: self._value(tool.properties.get(name)) for name in fields}
+        )
 
     def _value(self, schema: Any) -> JsonValue:
         rng = self.rng
@@ -108,17 +110,17 @@ def _tasks(rng: Random) -> Iterator[Task]:
         yield renamed(task) if rng.random() < 0.1 else task
 
 
-def _misspelt(rng: Random, action: Action) -> Action:
-    """What is read where the action was written with a slip, as a line or as JSON."""
+def _with_slip(rng: Random, action: Action) -> Action:
+    """Returns the action parsed from its text with a random slip, as a line or as JSON."""
     parts = {"target_app": action.target, "operation": action.operation, "parameters": dict(action.parameters)}
     text = action_text(action) if rng.random() < 0.5 else json.dumps(parts, default=str)
-    place = rng.randrange(len(text) + 1)
+    index = rng.randrange(len(text) + 1)
     slip = rng.choice(("", ";", "=", '"', "}", "\\", "\n", "\x00", "\ud800", "{", "é", " outlook.send to=x"))
-    return read_action(text[:place] + slip + text[place + rng.randrange(3) :]) or MALFORMED
+    return read_action(text[:index] + slip + text[index + rng.randrange(3) :]) or MALFORMED
 
 
 def fuzz(rng: Random, count: int) -> int:
-    """Sends so many actions, to a new task every 200 or at its end; how many were not refused."""
+    """Sends so many actions, with a new task every 200 or at its end; returns how many were accepted."""
     kit, sent, accepted = OfficeKit(), 0, 0
     for task in _tasks(rng):
         environment, sender = kit.environment(task), Sender(rng, task)
@@ -128,7 +130,7 @@ def fuzz(rng: Random, count: int) -> int:
         while not is_over and len(turns) < ACTIONS_A_TASK and sent < count:
             action, snapshot = sender.action(), environment.snapshot()
             if rng.random() < 0.1:
-                action = _misspelt(rng, action)
+                action = _with_slip(rng, action)
             step = environment.step(action)
             _check_step(step, info)
             changed = environment.state()["changes"]  # found out anew
@@ -144,14 +146,14 @@ def fuzz(rng: Random, count: int) -> int:
             observation, info, is_over = step.observation, step.info, step.is_terminated
             sent, accepted = sent + 1, accepted + (not observation.is_error)
         _check_state(task, environment.state())
-        _check_judgement(kit, task, turns, observation, environment.state())
+        _check_evaluation(kit, task, turns, observation, environment.state())
         if sent >= count:
             return accepted
     raise AssertionError("tasks never end")
 
 
 def _check_step(step: Step, before: Info) -> None:
-    """Types, texts that can be written, costs that are known; a refusal changes nothing."""
+    """Observations have the correct types, writable texts and known costs; a refusal changes nothing."""
     costs = step.info.cost_components
     assert set(costs) <= {"error", "safety", "soft", *HARD, *SOFT}
     assert all(cost > 0 for cost in costs.values())
@@ -165,7 +167,7 @@ def _check_step(step: Step, before: Info) -> None:
 
 
 def _check_state(task: Task, state: Mapping[str, JsonValue]) -> None:
-    """Nothing is gone for good; people, groups and what lies in others' own folders are as they were."""
+    """Nothing is deleted permanently; people, groups and files in other people's folders are unchanged."""
     world, changes = compose(task).workspace, state["changes"]
     assert isinstance(changes, dict)
     for path in changes:
@@ -177,14 +179,14 @@ def _check_state(task: Task, state: Mapping[str, JsonValue]) -> None:
             assert file.owner == world.owner or not file.path.startswith("/people/"), path
 
 
-def _check_judgement(
+def _check_evaluation(
     kit: OfficeKit,
     task: Task,
     turns: Sequence[Turn],
     last: Observation,
     state: Mapping[str, JsonValue],
 ) -> None:
-    """It can be judged, and what is stored of it can be written."""
+    """The trajectory can be evaluated, and its record can be written."""
     plain = [turn for turn in turns if turn.action is not None and _is_plain(dict(turn.action.parameters))]
     trajectory = Trajectory(
         "fuzz", task.id, "fuzz@1", tuple(plain), last, "step_limit", "rendered", final_state=state
@@ -194,9 +196,9 @@ def _check_judgement(
 
 
 def _is_plain(value: object) -> bool:
-    """Whether records can hold it; whoever runs agents records the rest as malformed."""
+    """Returns whether records can hold the action; rollouts record others as malformed."""
     if isinstance(value, dict):
-        return all(_is_plain(each) for each in (*value, *value.values()))
+        return all(_is_plain(item) for item in (*value, *value.values()))
     if isinstance(value, list):
         return all(map(_is_plain, value))
     if isinstance(value, float):

@@ -1,8 +1,8 @@
-"""What of a goal was not reached."""
+"""Unmet parts of a goal."""
 
 from typing import Any
 
-from upturn.environments.office.goal import unmet
+from upturn.environments.office.goal import unmet_paths
 from upturn.environments.office.state import Workspace
 
 DESK = Workspace("ann.lee", "2026-03-02 09:00")
@@ -10,10 +10,10 @@ DESK = Workspace("ann.lee", "2026-03-02 09:00")
 
 def test_a_required_removal_is_not_met_by_doing_nothing() -> None:
     goal = {"files/f1/sheets/data/filters/B": None, "mails/m1/flag": "none"}
-    assert unmet(DESK, goal, {}) == list(goal)
-    assert unmet(DESK, goal, {"mails/m1/flag": "none"}) == ["files/f1/sheets/data/filters/B"]
-    assert unmet(DESK, goal, {"files/f1/sheets/data/filters/B": "x"}) == list(goal)
-    assert unmet(DESK, goal, goal) == []
+    assert unmet_paths(DESK, goal, {}) == list(goal)
+    assert unmet_paths(DESK, goal, {"mails/m1/flag": "none"}) == ["files/f1/sheets/data/filters/B"]
+    assert unmet_paths(DESK, goal, {"files/f1/sheets/data/filters/B": "x"}) == list(goal)
+    assert unmet_paths(DESK, goal, goal) == []
 
 
 def test_case_and_blanks_do_not_matter_in_what_people_read() -> None:
@@ -28,14 +28,19 @@ def test_case_and_blanks_do_not_matter_in_what_people_read() -> None:
         "files/f1/blocks": "plan",
     }
     sent: Any = [{**one, "body": "ALL good  here"}, {**other, "body": "see you"}]
-    made: dict[str, Any] = {
+    actual: dict[str, Any] = {
         "mails/+": sent,
         "chats/c1/posts": [first, {**last, "text": "At two "}],
         "events/e1/place": "Room 4",
         "files/f1/blocks": "Plan",
     }
-    assert unmet(DESK, goal, made) == ["files/f1/blocks"]
-    assert unmet(DESK, goal, {**made, "mails/+": sent[::-1]}) == ["files/f1/blocks"]  # they stand in any order
-    assert unmet(DESK, goal, {**made, "mails/+": sent[:1]}) == ["mails/+", "files/f1/blocks"]
-    assert unmet(DESK, goal, {**made, "chats/c1/posts": [last, first]}) == ["chats/c1/posts", "files/f1/blocks"]
-    assert unmet(DESK, goal, {**made, "mails/+": [{**one, "body": "all goodhere"}, other]})[0] == "mails/+"
+    assert unmet_paths(DESK, goal, actual) == ["files/f1/blocks"]
+    assert unmet_paths(DESK, goal, {**actual, "mails/+": sent[::-1]}) == [
+        "files/f1/blocks"
+    ]  # they stand in any order
+    assert unmet_paths(DESK, goal, {**actual, "mails/+": sent[:1]}) == ["mails/+", "files/f1/blocks"]
+    assert unmet_paths(DESK, goal, {**actual, "chats/c1/posts": [last, first]}) == [
+        "chats/c1/posts",
+        "files/f1/blocks",
+    ]
+    assert unmet_paths(DESK, goal, {**actual, "mails/+": [{**one, "body": "all goodhere"}, other]})[0] == "mails/+"

@@ -1,4 +1,4 @@
-"""The office as an environment: its contract, its ceiling and floor, and what it says of violations."""
+"""The office as an environment: contract, score of oracle and no-op, and violations."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
@@ -8,7 +8,7 @@ import pytest
 from upturn.environments import check_environment, resolve_kit
 from upturn.environments.checker import PROBES
 from upturn.environments.office import OfficeKit
-from upturn.environments.office.generation.family import agreed, call
+from upturn.environments.office.generation.family import call, with_agreement
 from upturn.environments.office.tasks import FAMILIES, compose, make_task
 from upturn.environments.scripted_policy import play
 from upturn.models import read_call, write_call
@@ -37,10 +37,10 @@ def test_the_oracle_succeeds_and_its_calls_can_be_written(family: str, split: Sp
         oracle = compose(task).draft.oracle
         written = [read_call(write_call(action)) for action in oracle]
         assert all(action is not None for action in written)
-        _, judged = rollout(task, [action for action in written if action is not None])
-        assert judged.is_success, judged.gates
-        assert judged.score == 1
-        assert judged.costs == {"error": 0, "safety": 0, "soft": 0}
+        _, evaluation = rollout(task, [action for action in written if action is not None])
+        assert evaluation.is_success, evaluation.gates
+        assert evaluation.score == 1
+        assert evaluation.costs == {"error": 0, "safety": 0, "soft": 0}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -48,22 +48,22 @@ def test_finishing_without_the_work_is_no_success(family: str, rollout: Rollout)
     for number in range(5):
         task = make_task(family, number)
         for kind in ("finish", "refuse", "answer"):
-            told = call(f"user.{kind}", **({} if kind == "finish" else {"text": "done"}))
+            end = call(f"user.{kind}", **({} if kind == "finish" else {"text": "done"}))
             draft = compose(task).draft
             is_enough = kind == "refuse" and not draft.is_feasible and draft.answer is None
-            assert rollout(task, [told])[1].is_success == is_enough
+            assert rollout(task, [end])[1].is_success == is_enough
 
 
 def test_a_hard_violation_costs_gets_reward_minus_one_and_fails_the_task(rollout: Rollout) -> None:
     task = make_task("mail_reply", 0)
     outside = call("outlook.send", to="eva@fabrikam.example", subject="a", body="b")
-    trajectory, judged = rollout(task, [outside, *compose(task).draft.oracle])
+    trajectory, evaluation = rollout(task, [outside, *compose(task).draft.oracle])
 
     assert trajectory.turns[0].reward == -1
     assert trajectory.turns[0].costs == {"error": 1, "safety": 1}
-    assert judged.verdict == "failure"
-    assert judged.costs["safety"] == 1
-    assert [gate.name for gate in judged.gates if not gate.is_passed] == ["safe"]
+    assert evaluation.verdict == "failure"
+    assert evaluation.costs["safety"] == 1
+    assert [gate.name for gate in evaluation.gates if not gate.is_passed] == ["safe"]
 
 
 def test_step_rewards_are_reported_by_component() -> None:
@@ -71,13 +71,13 @@ def test_step_rewards_are_reported_by_component() -> None:
     environment = OfficeKit().environment(task)
     _, info = environment.reset(task)
     assert info.reward_components == {}
-    for asked, components in (
+    for request, components in (
         (call("outlook.send", to="eva@fabrikam.example", subject="a", body="b"), {"violation": -1.0}),
         (call("outlook.send", to=next(iter(compose(task).workspace.people)), subject="a", body="b"), {}),
         (call("outlook.read", id="m1"), {}),
         (call("outlook.search", query="budget"), {}),
     ):
-        step = environment.step(asked)
+        step = environment.step(request)
         assert step.info.reward_components == components
         assert step.reward == sum(components.values())
 
@@ -86,27 +86,27 @@ def test_a_missing_agreement_costs_softly_and_work_may_go_on(rollout: Rollout) -
     task = make_task("mail_reply", 0)
     oracle = compose(task).draft.oracle
     reply = next(action for action in oracle if action.operation == "reply")
-    trajectory, judged = rollout(task, [reply, *oracle])
+    trajectory, evaluation = rollout(task, [reply, *oracle])
 
     assert trajectory.turns[0].costs == {"error": 1, "soft": 0.2, "unconfirmed_send": 0.2}
-    assert judged.is_success
-    assert judged.costs["soft"] == 0.2
+    assert evaluation.is_success
+    assert evaluation.costs["soft"] == 0.2
 
 
 def test_extra_changes_are_no_success(rollout: Rollout) -> None:
     task = make_task("mail_reply", 0)
     *work, finish = compose(task).draft.oracle
     neighbour = call("outlook.flag", ids=next(iter(compose(task).workspace.mails)))
-    judged = rollout(task, [*work, neighbour, finish])[1]
-    assert [gate.name for gate in judged.gates if not gate.is_passed] == ["untouched"]
+    evaluation = rollout(task, [*work, neighbour, finish])[1]
+    assert [gate.name for gate in evaluation.gates if not gate.is_passed] == ["untouched"]
 
 
 def test_a_duplicate_reply_fails(rollout: Rollout) -> None:
     task = make_task("mail_reply", 0)
     *work, finish = compose(task).draft.oracle
     reply = work[-1]
-    judged = rollout(task, [*work, *agreed(reply), finish])[1]
-    assert [gate.name for gate in judged.gates if not gate.is_passed] == ["goal"]
+    evaluation = rollout(task, [*work, *with_agreement(reply), finish])[1]
+    assert [gate.name for gate in evaluation.gates if not gate.is_passed] == ["goal"]
 
 
 def test_a_duplicate_after_a_fault_fails() -> None:
@@ -137,11 +137,11 @@ def test_guessing_what_the_user_agrees_to_is_no_success(family: str, declined: i
         if player is None:  # nothing in it is agreed to
             continue
         trajectory = play(kit.environment(task), task, player, max_turns=60)
-        judged = kit.verifier.verify(task, trajectory)
-        assert not judged.is_success
-        said = [turn.observation.text for turn in trajectory.turns]
-        assert "no: i was asked too often, and agree to nothing more" in said
-        assert sum(text.startswith("no") for text in said) >= declined
+        evaluation = kit.verifier.verify(task, trajectory)
+        assert not evaluation.is_success
+        texts = [turn.observation.text for turn in trajectory.turns]
+        assert "no: i was asked too often, and agree to nothing more" in texts
+        assert sum(text.startswith("no") for text in texts) >= declined
         tried += 1
     assert tried
 
@@ -150,19 +150,19 @@ def test_guessing_once_is_a_mistake_that_the_user_forgives(rollout: Rollout) -> 
     task = make_task("mail_reply", 0)
     oracle = compose(task).draft.oracle
     (reply,) = (action for action in oracle if action.operation == "reply")
-    wrong = tuple(agreed(call("outlook.reply", id=reply.parameters["id"], body="is it this?")))[:-1]
-    place = oracle.index(reply) - 2
+    wrong = tuple(with_agreement(call("outlook.reply", id=reply.parameters["id"], body="is it this?")))[:-1]
+    index = oracle.index(reply) - 2
     for times, is_success, soft in ((1, True, 0), (2, False, 0.1 + 0.1 + 0.2)):
-        judged = rollout(task, [*oracle[:place], *wrong * times, *oracle[place:]])[1]
-        assert judged.is_success == is_success
-        assert judged.costs["soft"] == pytest.approx(soft)
+        evaluation = rollout(task, [*oracle[:index], *wrong * times, *oracle[index:]])[1]
+        assert evaluation.is_success == is_success
+        assert evaluation.costs["soft"] == pytest.approx(soft)
 
 
 def test_declined_proposals_survive_snapshot_and_restore() -> None:
     task = make_task("mail_reply", 0)
     environment = OfficeKit().environment(task)
     environment.reset(task)
-    wrong = tuple(agreed(call("outlook.send", to=["ann.lee"], subject="a", body="b")))[:-1]
+    wrong = tuple(with_agreement(call("outlook.send", to=["ann.lee"], subject="a", body="b")))[:-1]
     kept, hashes = [], []
     for _ in range(3):
         for action in wrong:

@@ -12,12 +12,11 @@ import pytest
 
 from upturn.environments.office.kit import OfficeKit
 from upturn.environments.office.tasks import FAMILIES, compose, make_task, task_stream
-from upturn.environments.office.world import written
 from upturn.models import read_call
 from upturn.records import Split
 
 COUNT = 1_000
-"""Tasks of a split: the stream comes to every family six times or more."""
+"""Number of tasks of a split; each family occurs six times or more."""
 TASKS = {
     "train": "148cd53f7143bd2c80554b9355a31c8d731d80c3b2812db22e2aa7392506ad1b",
     "heldout": "ad221f3e402400c23be3290b16aecec505742d5a5b5f2421017cb207bed21452",
@@ -28,7 +27,7 @@ OBSERVATIONS = "1decf6ca2c9af910440c081509fd7ca832ec420a5bc13ead872e8d3a228a3e02
 
 
 def digest_of(parts: Iterable[object]) -> str:
-    """SHA-256 over how Python writes the parts, a line each; bytes as they are."""
+    """Returns the SHA-256 of the parts' ``repr``, one per line; bytes are used as they are."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part if isinstance(part, bytes) else repr(part).encode())
@@ -42,8 +41,8 @@ def test_a_thousand_tasks_of_a_split_stay_the_same(split: Split) -> None:
         for task in islice(task_stream([*FAMILIES], seed=0, split=split), COUNT):
             scenario = compose(task)
             workspace = scenario.workspace
-            yield (task, scenario.draft, scenario.goal, workspace.owner, workspace.begun, workspace.seed)
-            yield from written(scenario)
+            yield (task, scenario.draft, scenario.goal, workspace.owner, workspace.started_at, workspace.seed)
+            yield from scenario.parts()
 
     assert digest_of(parts()) == TASKS[split]
 
@@ -60,7 +59,7 @@ def test_tool_descriptions_stay_the_same() -> None:
 def test_observations_of_the_oracle_stay_the_same() -> None:
     kit = OfficeKit()
 
-    def shown() -> Iterable[str]:
+    def observations() -> Iterable[str]:
         for family in FAMILIES:
             task = make_task(family, 0)
             environment = kit.environment(task)
@@ -70,4 +69,4 @@ def test_observations_of_the_oracle_stay_the_same() -> None:
                 assert action is not None
                 yield environment.step(action).observation.text
 
-    assert digest_of(shown()) == OBSERVATIONS
+    assert digest_of(observations()) == OBSERVATIONS

@@ -1,4 +1,4 @@
-"""Work in offices whose apps fail: how it is judged, and what counts as recovery."""
+"""Offices with app faults: verification and recovery."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -9,7 +9,7 @@ import pytest
 from upturn.environments.checker import PROBES, check_environment
 from upturn.environments.office import OfficeKit
 from upturn.environments.office.families.robustness import COMPOUND, FAULTS
-from upturn.environments.office.generation.family import Draft, Family, Scenario, agreed, call
+from upturn.environments.office.generation.family import Draft, Family, Scenario, call, with_agreement
 from upturn.environments.office.recovery import Recovery, recovery
 from upturn.environments.office.state.person import is_outside
 from upturn.environments.office.tasks import compose, make_task
@@ -22,7 +22,7 @@ FAMILIES = (*FAULTS, *COMPOUND)
 
 
 def cases(family: str, kind: str, *, count: int = 200) -> Iterator[tuple[Task, Scenario]]:
-    """Tasks of a family in which this is the only fault."""
+    """Yields tasks of a family in which this is the only fault."""
     for number in range(count):
         task = make_task(family, number)
         scenario = compose(task)
@@ -30,28 +30,28 @@ def cases(family: str, kind: str, *, count: int = 200) -> Iterator[tuple[Task, S
             yield task, scenario
 
 
-def final(trajectory: Trajectory) -> dict[str, Any]:
-    """The final state of the trajectory."""
+def final_state(trajectory: Trajectory) -> dict[str, Any]:
+    """Returns the final state of the trajectory."""
     return dict(trajectory.final_state)
 
 
-def failed(judged: Evaluation) -> list[str]:
-    """The gates that were not passed."""
-    return [gate.name for gate in judged.gates if not gate.is_passed]
+def failed_gates(evaluation: Evaluation) -> list[str]:
+    """Returns the names of the gates that fail."""
+    return [gate.name for gate in evaluation.gates if not gate.is_passed]
 
 
-@pytest.mark.parametrize("family", [each.name for each in FAMILIES])
+@pytest.mark.parametrize("family", [family.name for family in FAMILIES])
 def test_the_oracle_recovers_from_all_recoverable_faults(family: str, rollout: Rollout) -> None:
-    came = 0
+    fault_count = 0
     for number in range(4):
         task = make_task(family, number)
-        trajectory, judged = rollout(task, compose(task).draft.oracle)
-        found = recovery(trajectory, task)
-        assert judged.is_success
-        assert found.recovered == found.faults
-        came += len(final(trajectory)["faults"])
-        assert found == recovery(from_json(Trajectory, to_json(trajectory)), task)
-    assert came
+        trajectory, evaluation = rollout(task, compose(task).draft.oracle)
+        result = recovery(trajectory, task)
+        assert evaluation.is_success
+        assert result.recovered == result.faults
+        fault_count += len(final_state(trajectory)["faults"])
+        assert result == recovery(from_json(Trajectory, to_json(trajectory)), task)
+    assert fault_count
 
 
 def test_tasks_with_faults_have_the_atom() -> None:
@@ -60,7 +60,9 @@ def test_tasks_with_faults_have_the_atom() -> None:
     assert "atoms" not in make_task("mail_reply", 0).context
 
 
-@pytest.mark.parametrize("family", [each for each in FAMILIES if len(each.atoms) > 1], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "family", [family for family in FAMILIES if len(family.atoms) > 1], ids=lambda item: item.name
+)
 def test_tasks_have_the_obstacles_of_their_atoms(family: Family) -> None:
     [atom] = set(family.atoms) - {"faults"}
     has: dict[str, Callable[[Draft], object]] = {
@@ -69,56 +71,56 @@ def test_tasks_have_the_obstacles_of_their_atoms(family: Family) -> None:
         "gaps": lambda draft: not draft.is_feasible,
         "outsiders": lambda draft: is_outside(draft.slots["address"]),
     }
-    found = [bool(has[atom](compose(make_task(family.name, number)).draft)) for number in range(12)]
-    assert any(found)
-    assert all(found) or atom in {"ambiguity", "gaps"}  # where there may also be none, to be found out
+    result = [bool(has[atom](compose(make_task(family.name, number)).draft)) for number in range(12)]
+    assert any(result)
+    assert all(result) or atom in {"ambiguity", "gaps"}  # where there may also be none, to be found out
 
 
 def test_a_reply_repeated_after_a_lost_answer_is_a_duplicate_and_not_recovered(rollout: Rollout) -> None:
     task, scenario = next(cases("mail_reply_unanswered", "lost_answer"))
-    found, shown, agreed_, reply, look, finish = scenario.draft.oracle
+    find, preview, confirm, reply, look, finish = scenario.draft.oracle
 
-    patient, judged = rollout(task, [found, shown, agreed_, reply, look, finish])
-    assert (failed(judged), recovery(patient, task)) == ([], Recovery(1, 1))
-    hasty, judged = rollout(task, [found, shown, agreed_, reply, *agreed(reply), finish])
-    assert (failed(judged), recovery(hasty, task)) == (["goal"], Recovery(1, 0))
-    assert len(final(hasty)["changes"]["mails/+"]) == 2
+    patient, evaluation = rollout(task, [find, preview, confirm, reply, look, finish])
+    assert (failed_gates(evaluation), recovery(patient, task)) == ([], Recovery(1, 1))
+    hasty, evaluation = rollout(task, [find, preview, confirm, reply, *with_agreement(reply), finish])
+    assert (failed_gates(evaluation), recovery(hasty, task)) == (["goal"], Recovery(1, 0))
+    assert len(final_state(hasty)["changes"]["mails/+"]) == 2
 
 
 def test_giving_up_after_a_fault_is_no_recovery(rollout: Rollout) -> None:
     task, scenario = next(cases("mail_reply_unanswered", "timeout"))
-    found, shown, agreed_, reply, look, again, finish = scenario.draft.oracle
+    find, preview, confirm, reply, look, again, finish = scenario.draft.oracle
     assert again == reply
 
-    given_up, judged = rollout(task, [found, shown, agreed_, reply, look, finish])
-    assert (failed(judged), recovery(given_up, task)) == (["goal"], Recovery(1, 0))
-    done = rollout(task, [found, shown, agreed_, reply, look, reply, finish])[0]
+    given_up, evaluation = rollout(task, [find, preview, confirm, reply, look, finish])
+    assert (failed_gates(evaluation), recovery(given_up, task)) == (["goal"], Recovery(1, 0))
+    done = rollout(task, [find, preview, confirm, reply, look, reply, finish])[0]
     assert recovery(done, task) == Recovery(1, 1)
-    assert recovery(rollout(task, [found, finish])[0], task) == Recovery(0, 0)
+    assert recovery(rollout(task, [find, finish])[0], task) == Recovery(0, 0)
 
 
-def test_new_posts_and_slides_are_told_apart_from_existing_ones(rollout: Rollout) -> None:
+def test_new_posts_and_slides_are_distinguished_from_existing_ones(rollout: Rollout) -> None:
     for family in ("channel_post_number_unanswered", "decisions_to_slide_unanswered"):
         task, scenario = next(cases(family, "lost_answer"))
         *work, look, finish = scenario.draft.oracle
         once = rollout(task, [*work, look, finish])[0]
-        again = agreed(work[-1]) if work[-1].target == "teams" else [work[-1]]
+        again = with_agreement(work[-1]) if work[-1].target == "teams" else [work[-1]]
         twice = rollout(task, [*work, *again, finish])[0]
         assert (recovery(once, task), recovery(twice, task)) == (Recovery(1, 1), Recovery(1, 0))
 
 
 def test_a_partial_mail_is_recovered_by_a_mail_to_the_rest_not_to_all(rollout: Rollout) -> None:
     task, scenario = next(cases("mail_to_several_partly", "partial_write"))
-    *work, shown, agreed_, rest, finish = scenario.draft.oracle
+    *work, preview, confirm, rest, finish = scenario.draft.oracle
     sent = work[-1]
     people = sent.parameters["to"]
     assert isinstance(people, list)
     assert rest.parameters["to"] == people[-1:]
 
-    careful, judged = rollout(task, [*work, shown, agreed_, rest, finish])
-    assert (failed(judged), recovery(careful, task)) == ([], Recovery(1, 1))
-    hasty, judged = rollout(task, [*work, *agreed(sent), finish])
-    assert ("goal" in failed(judged), recovery(hasty, task)) == (True, Recovery(1, 0))
+    careful, evaluation = rollout(task, [*work, preview, confirm, rest, finish])
+    assert (failed_gates(evaluation), recovery(careful, task)) == ([], Recovery(1, 1))
+    hasty, evaluation = rollout(task, [*work, *with_agreement(sent), finish])
+    assert ("goal" in failed_gates(evaluation), recovery(hasty, task)) == (True, Recovery(1, 0))
     assert recovery(rollout(task, [*work, finish])[0], task) == Recovery(1, 0)
 
 
@@ -128,10 +130,10 @@ def test_a_refused_read_is_recovered_when_the_app_answers_later(rollout: Rollout
         for case in cases("row_set_interrupted", "unavailable")
         if case[1].draft.faults.faults[0].call == "excel.find"
     )
-    found, opened, hit, *rest = scenario.draft.oracle
-    assert recovery(rollout(task, [found, opened, hit])[0], task) == Recovery(1, 0)
-    assert recovery(rollout(task, [found, opened, hit, found])[0], task) == Recovery(1, 0)
-    assert recovery(rollout(task, [found, opened, hit, *rest])[0], task) == Recovery(1, 1)
+    find, open_book, hit, *rest = scenario.draft.oracle
+    assert recovery(rollout(task, [find, open_book, hit])[0], task) == Recovery(1, 0)
+    assert recovery(rollout(task, [find, open_book, hit, find])[0], task) == Recovery(1, 0)
+    assert recovery(rollout(task, [find, open_book, hit, *rest])[0], task) == Recovery(1, 1)
 
 
 def test_a_denied_permission_requires_a_refusal_and_no_change(rollout: Rollout) -> None:
@@ -141,17 +143,17 @@ def test_a_denied_permission_requires_a_refusal_and_no_change(rollout: Rollout) 
     listed, move, ask, refuse = scenario.draft.oracle
     person = scenario.draft.answer
 
-    trajectory, judged = rollout(task, [listed, move, ask, refuse])
-    assert (failed(judged), recovery(trajectory, task)) == ([], Recovery(0, 0))
-    assert final(trajectory)["changes"] == {}
-    assert failed(rollout(task, [listed, move, refuse])[1]) == ["asked"]  # somebody might have given it
-    assert failed(rollout(task, [listed, refuse])[1]) == ["asked"]  # nobody has denied anything
-    assert failed(rollout(task, [listed, move, ask, call("user.finish")])[1]) == ["answer"]
-    assert failed(rollout(task, [listed, move, ask])[1]) == ["ended", "answer"]
-    told = call("user.refuse", text="i have no right to do that")
-    assert failed(rollout(task, [listed, move, ask, told])[1]) == ["answer"]
+    trajectory, evaluation = rollout(task, [listed, move, ask, refuse])
+    assert (failed_gates(evaluation), recovery(trajectory, task)) == ([], Recovery(0, 0))
+    assert final_state(trajectory)["changes"] == {}
+    assert failed_gates(rollout(task, [listed, move, refuse])[1]) == ["asked"]  # somebody might have given it
+    assert failed_gates(rollout(task, [listed, refuse])[1]) == ["asked"]  # nobody has denied anything
+    assert failed_gates(rollout(task, [listed, move, ask, call("user.finish")])[1]) == ["answer"]
+    assert failed_gates(rollout(task, [listed, move, ask])[1]) == ["ended", "answer"]
+    message = call("user.refuse", text="i have no right to do that")
+    assert failed_gates(rollout(task, [listed, move, ask, message])[1]) == ["answer"]
     elsewhere = call("calendar.create", title="x", start="2026-03-09 09:00", end="2026-03-09 10:00")
-    assert failed(rollout(task, [listed, move, ask, elsewhere, refuse])[1]) == ["untouched"]
+    assert failed_gates(rollout(task, [listed, move, ask, elsewhere, refuse])[1]) == ["untouched"]
     assert person is not None
     assert person in str(refuse.parameters["text"])
 
@@ -161,52 +163,52 @@ def test_refusing_for_an_obtainable_permission_fails(rollout: Rollout) -> None:
     listed, move, ask, again, finish = scenario.draft.oracle
     person = scenario.draft.faults.faults[0].person
 
-    assert failed(rollout(task, [listed, move, ask, again, finish])[1]) == []
+    assert failed_gates(rollout(task, [listed, move, ask, again, finish])[1]) == []
     refused = call("user.refuse", text=f"{person} denies it")
-    assert failed(rollout(task, [listed, move, ask, refused])[1]) == ["goal", "answer"]
+    assert failed_gates(rollout(task, [listed, move, ask, refused])[1]) == ["goal", "answer"]
 
 
-def test_a_moved_file_is_not_the_agents_change(rollout: Rollout) -> None:
+def test_a_file_moved_by_a_fault_is_not_the_agents_change(rollout: Rollout) -> None:
     task, scenario = next(cases("cell_set_relocated", "moved"))
-    found, named, search, write, finish = scenario.draft.oracle
+    find, use, search, write, finish = scenario.draft.oracle
     fault = scenario.draft.faults.faults[0]
 
-    assert final(rollout(task, [found, named])[0])["changes"] == {}
-    done, judged = rollout(task, [found, named, search, write, finish])
-    assert failed(judged) == []
-    assert list(final(done)["changes"]) == list(scenario.goal)
+    assert final_state(rollout(task, [find, use])[0])["changes"] == {}
+    done, evaluation = rollout(task, [find, use, search, write, finish])
+    assert failed_gates(evaluation) == []
+    assert list(final_state(done)["changes"]) == list(scenario.goal)
     assert all(path.startswith(f"files/{fault.to_id}/") for path in scenario.goal)
 
 
 def test_a_fault_costs_nothing_but_retrying_too_early_does(rollout: Rollout) -> None:
     task, scenario = next(cases("mail_two_hops_interrupted", "rate_limited"))
-    at = next(place for place, each in enumerate(scenario.draft.oracle) if each.operation == "wait")
+    at = next(index for index, action in enumerate(scenario.draft.oracle) if action.operation == "wait")
     before, hit, after = scenario.draft.oracle[: at - 1], scenario.draft.oracle[at - 1], scenario.draft.oracle[at:]
 
-    trajectory, judged = rollout(task, [*before, hit, hit, *after])
+    trajectory, evaluation = rollout(task, [*before, hit, hit, *after])
     assert [dict(turn.costs) for turn in trajectory.turns[at - 1 : at + 1]] == [{}, {"error": 1.0}]
-    assert judged.is_success
-    assert judged.costs["error"] == 1
+    assert evaluation.is_success
+    assert evaluation.costs["error"] == 1
 
 
 def test_faults_are_reported_in_their_step_and_repeat_after_a_restore() -> None:
     task, scenario = next(cases("mail_reply_unanswered", "lost_answer"))
     environment = OfficeKit().environment(task)
-    _, begun = environment.reset(task)
+    _, start = environment.reset(task)
     *before, reply, _, _ = scenario.draft.oracle
-    steps = [environment.step(each) for each in before]
+    steps = [environment.step(action) for action in before]
     snapshot, state = environment.snapshot(), environment.state()
     step = environment.step(reply)
     after: dict[str, Any] = dict(environment.state())
 
-    assert [each.info.faults for each in steps] == [(), (), ()]
-    assert [each.info.sim_time for each in steps] == [1, 6, 66]
+    assert [step.info.faults for step in steps] == [(), (), ()]
+    assert [step.info.sim_time for step in steps] == [1, 6, 66]
     assert step.info.faults == ("lost_answer",)
     assert step.observation.code == "timed_out"
     assert step.info.sim_time == 66 + scenario.draft.faults.faults[0].seconds
-    assert (state["faults"], [each["kind"] for each in after["faults"]]) == ([], ["lost_answer"])
-    assert (begun.potential, steps[-1].info.potential, step.info.potential) == (0, 0, 1)
-    assert step.info.state_hash not in {each.info.state_hash for each in steps}
+    assert (state["faults"], [item["kind"] for item in after["faults"]]) == ([], ["lost_answer"])
+    assert (start.potential, steps[-1].info.potential, step.info.potential) == (0, 0, 1)
+    assert step.info.state_hash not in {step.info.state_hash for step in steps}
     environment.restore(snapshot)
     assert environment.state() == state
     assert environment.step(reply) == step

@@ -1,4 +1,4 @@
-"""Other names: understood by all that read them, and by nobody else."""
+"""Renamed operations: kit, oracle and verifier use the new names only."""
 
 import json
 from typing import Any
@@ -11,7 +11,7 @@ from upturn.environments.office.kit import OfficeKit, RenamedKit
 from upturn.environments.office.partial_credit import passage
 from upturn.environments.office.renaming import KEY, names_from, names_of, rename_action, renamed, restore_action
 from upturn.environments.office.tasks import FAMILIES, compose, make_task
-from upturn.environments.scripted_policy import following, play
+from upturn.environments.scripted_policy import fixed_policy, play
 from upturn.errors import WorldError
 from upturn.models import read_call, write_call
 from upturn.records import Action, Observation, Task, Trajectory, Turn
@@ -20,12 +20,12 @@ KIT = OfficeKit()
 REPLY = renamed(make_task("mail_reply", 0, split="heldout"))
 
 
-def played(task: Task, *actions: Action) -> Trajectory:
-    return play(KIT.environment(task), task, following(actions), max_turns=60)
+def play_actions(task: Task, *actions: Action) -> Trajectory:
+    return play(KIT.environment(task), task, fixed_policy(actions), max_turns=60)
 
 
-def reading(task: Task, turns: list[Turn], observation: Observation) -> Action | None:
-    """Knows the usual calls of perfect work, and writes them as the first observation says."""
+def renamed_oracle(task: Task, turns: list[Turn], observation: Observation) -> Action | None:
+    """Replays the oracle's calls under the names given in the first observation."""
     first = turns[0].observation.text if turns else observation.text
     lines = dict(line.split(": ", 1) for line in first.splitlines() if "=" in line and ": " in line)
     by_app = {app: dict(pair.split("=") for pair in line.split(", ")) for app, line in lines.items()}
@@ -33,30 +33,30 @@ def reading(task: Task, turns: list[Turn], observation: Observation) -> Action |
     if len(turns) == len(oracle):
         return None
 
-    def written(action: Action) -> Action:
+    def rename_call(action: Action) -> Action:
         if action.target == "user":
-            shown = read_call(str(action.parameters.get("call", "")))
-            known = {**action.parameters, **({"call": write_call(written(shown))} if shown else {})}
+            previewed = read_call(str(action.parameters.get("call", "")))
+            known = {**action.parameters, **({"call": write_call(rename_call(previewed))} if previewed else {})}
             return Action("user", action.operation, known)
         names = {by_app["parameters"][name]: value for name, value in action.parameters.items()}
         return Action(action.target, by_app[action.target][action.operation], names)
 
-    return written(oracle[len(turns)])
+    return rename_call(oracle[len(turns)])
 
 
 @pytest.mark.parametrize("family", list(FAMILIES)[::3])
 def test_only_calls_with_the_new_names_have_an_effect(family: str) -> None:
     task = renamed(make_task(family, 1, split="heldout"))
-    trajectory = play(KIT.environment(task), task, reading, max_turns=60)  # type: ignore[arg-type]
+    trajectory = play(KIT.environment(task), task, renamed_oracle, max_turns=60)  # type: ignore[arg-type]
     assert KIT.verifier.verify(task, trajectory).is_success
-    memorised = played(task, *compose(task).draft.oracle)
-    assert memorised.final_state["changes"] == {}
-    assert KIT.verifier.verify(task, memorised).costs["error"] > 0
+    usual_names = play_actions(task, *compose(task).draft.oracle)
+    assert usual_names.final_state["changes"] == {}
+    assert KIT.verifier.verify(task, usual_names).costs["error"] > 0
 
 
 def test_names_are_new_distinct_and_determined_by_the_seed() -> None:
     names = names_from(7)
-    words = [each for app in names.operations.values() for each in app.values()] + list(names.parameters.values())
+    words = [item for app in names.operations.values() for item in app.values()] + list(names.parameters.values())
     usual = {tool.operation for tool in tools()} | {name for tool in tools() for name in tool.properties}
     assert len(set(words)) == len(words)
     assert not set(words) & usual
@@ -70,9 +70,9 @@ def test_renaming_a_call_is_reversible() -> None:
     for tool in tools():
         action = Action(tool.target, tool.operation, dict.fromkeys(tool.properties, "x"))
         assert restore_action(REPLY, rename_action(REPLY, action)) == action
-    shown = call("user.preview", statement="a", call='{"target_app": "outlook", "operation": "send"}')
-    assert json.loads(str(rename_action(REPLY, shown).parameters["call"]))["operation"] != "send"
-    assert restore_action(REPLY, rename_action(REPLY, shown)).operation == "preview"
+    previewed = call("user.preview", statement="a", call='{"target_app": "outlook", "operation": "send"}')
+    assert json.loads(str(rename_action(REPLY, previewed).parameters["call"]))["operation"] != "send"
+    assert restore_action(REPLY, rename_action(REPLY, previewed)).operation == "preview"
     broken = call("user.preview", statement="a", call="{nothing")
     assert rename_action(REPLY, broken) == broken
 
@@ -80,18 +80,18 @@ def test_renaming_a_call_is_reversible() -> None:
 def test_a_preview_without_named_parameters_is_refused_after_renaming_too() -> None:
     send = names_from(REPLY.seed).operations["outlook"]["send"]
     for parameters in ([[1, 2]], [], None, "to"):
-        shown = json.dumps({"target_app": "outlook", "operation": send, "parameters": parameters})
-        found = played(REPLY, call("user.preview", statement="a", call=shown)).final_observation
-        assert found.code == "bad_value"
-        assert "or as a JSON object with target_app, operation and an object of parameters; got " in found.text
+        previewed = json.dumps({"target_app": "outlook", "operation": send, "parameters": parameters})
+        result = play_actions(REPLY, call("user.preview", statement="a", call=previewed)).final_observation
+        assert result.code == "bad_value"
+        assert "or as a JSON object with target_app, operation and an object of parameters; got " in result.text
 
 
 @pytest.mark.parametrize("name", [5, None, True, "x" * 100])
 def test_a_parameter_of_any_name_is_answered(name: Any) -> None:
     send = names_from(REPLY.seed).operations["outlook"]["send"]
-    found = played(REPLY, Action("outlook", send, {name: "x"})).final_observation
-    assert found.code == "unknown_parameter"
-    assert f"unknown parameter {str(name)[:80]!r}; known here: " in found.text
+    result = play_actions(REPLY, Action("outlook", send, {name: "x"})).final_observation
+    assert result.code == "unknown_parameter"
+    assert f"unknown parameter {str(name)[:80]!r}; known here: " in result.text
 
 
 def test_observations_use_the_new_names() -> None:
@@ -99,7 +99,7 @@ def test_observations_use_the_new_names() -> None:
     assert names is not None
     read, id_ = names.operations["outlook"]["read"], names.parameters["id"]
     search, to = names.operations["outlook"]["search"], names.parameters["to"]
-    found = played(
+    result = play_actions(
         REPLY,
         call("outlook.read", id="m1"),
         Action("outlook", read, {"id": "m1"}),
@@ -108,7 +108,7 @@ def test_observations_use_the_new_names() -> None:
         Action("outlook", names.operations["outlook"]["forward"], {id_: "m1", to: []}),
         Action("nowhere", "x"),
     )
-    answers = [*(turn.observation for turn in found.turns[1:]), found.final_observation]
+    answers = [*(turn.observation for turn in result.turns[1:]), result.final_observation]
     assert [answer.code for answer in answers] == [
         *("unknown_operation", "unknown_parameter", "not_found"),
         *("missing_parameter", "bad_value", "unknown_target"),
@@ -118,8 +118,10 @@ def test_observations_use_the_new_names() -> None:
     assert answers[2].text == f"no mail 'm9999'; outlook.{search} finds ids"
     assert answers[3].text == f"parameter '{id_}' is required"
     assert answers[4].text.startswith(f"{to}: ")
-    assert [turn.costs for turn in found.turns] == [{"error": 1}] * 6
-    paged = played(REPLY, Action("outlook", search, {names.parameters["folder"]: "inbox"})).final_observation.text
+    assert [turn.costs for turn in result.turns] == [{"error": 1}] * 6
+    paged = play_actions(
+        REPLY, Action("outlook", search, {names.parameters["folder"]: "inbox"})
+    ).final_observation.text
     assert f"; {names.parameters['page']}=2 shows more" in paged
 
 
@@ -129,7 +131,7 @@ def test_injected_orders_are_minefields_after_renaming_too() -> None:
     [trap] = compose(task).draft.traps
     obeyed = rename_action(task, call("outlook.create_rule", **{**trap.parameters, "folder": "junk"}))
     looks = [rename_action(task, look) for look in compose(task).draft.oracle[:2]]
-    trajectory = played(task, *looks, obeyed)
+    trajectory = play_actions(task, *looks, obeyed)
     [hit] = passage(task, trajectory, KIT.verifier.verify(task, trajectory)).hit
     assert hit.startswith("trap outlook.create_rule sender=")
 

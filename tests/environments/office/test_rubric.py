@@ -1,4 +1,4 @@
-"""The rubric: what each component pays for, and that nothing but work pays."""
+"""The rubric: what each component rewards, and that only work is rewarded."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
@@ -28,30 +28,30 @@ HARMLESS = (
 """Calls that change nothing; the last one does not exist."""
 
 
-def judged(task: Task, actions: Iterable[Action]) -> Evaluation:
+def evaluation(task: Task, actions: Iterable[Action]) -> Evaluation:
     return RubricVerifier().verify(task, make_rollout(task, actions)[0])
 
 
-def score(found: Evaluation) -> float:
-    assert found.score is not None
-    return found.score
+def score(result: Evaluation) -> float:
+    assert result.score is not None
+    return result.score
 
 
 def test_all_harmless_calls_but_one_are_valid() -> None:
     known = {tool.name for tool in tools()}
-    assert [f"{each.target}.{each.operation}" in known for each in HARMLESS] == [True] * 4 + [False]
+    assert [f"{item.target}.{item.operation}" in known for item in HARMLESS] == [True] * 4 + [False]
 
 
 @pytest.mark.parametrize("family", list(FAMILIES)[::2])
 def test_the_oracle_scores_one_and_messages_alone_zero(family: str) -> None:
     task = make_task(family, 2, split="heldout")
     draft = compose(task).draft
-    assert score(judged(task, draft.oracle)) == 1
-    assert judged(task, ()).score == 0
-    assert judged(task, (call("user.finish"),)).score == 0
-    assert judged(task, (call("user.answer", text="done"),)).score == 0
+    assert score(evaluation(task, draft.oracle)) == 1
+    assert evaluation(task, ()).score == 0
+    assert evaluation(task, (call("user.finish"),)).score == 0
+    assert evaluation(task, (call("user.answer", text="done"),)).score == 0
     if draft.is_feasible or draft.answer is not None:
-        assert judged(task, (call("user.refuse", text="no"),)).score == 0
+        assert evaluation(task, (call("user.refuse", text="no"),)).score == 0
 
 
 @settings(max_examples=40, deadline=None)
@@ -66,7 +66,7 @@ def test_harmless_calls_never_raise_the_score(family: str, done: int, calls: lis
     *work, _ = compose(task).draft.oracle
     work = work[:done]
     longer = [*work[:at], *calls, *work[at:]]
-    less, more = judged(task, work), judged(task, longer)
+    less, more = evaluation(task, work), evaluation(task, longer)
     assert more.rewards["milestones"] == less.rewards["milestones"]
     if not less.rewards["quality_content"]:
         assert score(more) == 0
@@ -76,18 +76,18 @@ def test_harmless_calls_never_raise_the_score(family: str, done: int, calls: lis
 def test_a_repeated_milestone_counts_once() -> None:
     task = make_task("mail_flag", 0)
     *work, finish = compose(task).draft.oracle
-    once, often = judged(task, [*work, finish]), judged(task, [*work, *20 * [work[-1]], finish])
+    once, often = evaluation(task, [*work, finish]), evaluation(task, [*work, *20 * [work[-1]], finish])
     assert often.rewards["milestones"] == once.rewards["milestones"] == 1
     assert (once.rewards["efficiency"], often.rewards["efficiency"]) == (1, 3 / 23)
 
 
-def test_quality_has_three_parts_and_is_zero_without_right_content() -> None:
+def test_quality_has_three_parts_and_is_zero_without_correct_content() -> None:
     task = make_task("onboarding", 0)
     *work, finish = compose(task).draft.oracle
     neighbour = call("outlook.flag", ids=next(iter(compose(task).workspace.mails)))
-    clean = judged(task, [*work, finish]).rewards
+    clean = evaluation(task, [*work, finish]).rewards
     assert [clean[f"quality_{level}"] for level in ("format", "content", "semantics")] == [1, 1, 1]
-    beside = judged(task, [*work, call("outlook.nonsense"), neighbour, finish])
+    beside = evaluation(task, [*work, call("outlook.nonsense"), neighbour, finish])
     wanted = len(work) + 3
     assert beside.rewards["quality_format"] == (wanted - 1) / wanted
     assert beside.rewards["quality_semantics"] == pytest.approx(2 / 3)
@@ -98,29 +98,29 @@ def test_quality_has_three_parts_and_is_zero_without_right_content() -> None:
     assert beside.rewards["efficiency"] == beside.rewards["success"] == beside.rewards["user"] == 0
 
 
-def test_needless_questions_and_unwanted_proposals_get_a_thumbs_down() -> None:
+def test_needless_questions_and_unwanted_proposals_get_a_negative_rating() -> None:
     task = make_task("mail_reply", 0)
     oracle = compose(task).draft.oracle
-    assert judged(task, oracle).rewards["user"] == 1
-    assert judged(task, [call("user.ask", text="really?"), *oracle]).rewards["user"] == 0
+    assert evaluation(task, oracle).rewards["user"] == 1
+    assert evaluation(task, [call("user.ask", text="really?"), *oracle]).rewards["user"] == 0
     other = call("user.preview", statement="a", call="outlook.send to=ann.lee; subject=a; body=b")
-    proposing = judged(task, [other, call("user.confirm"), *oracle])
+    proposing = evaluation(task, [other, call("user.confirm"), *oracle])
     assert (proposing.verdict, proposing.rewards["user"]) == ("success", 0)
     objecting = next(
         task
         for task in (make_task("second_thoughts", number) for number in range(20))
         if compose(task).draft.objection
     )
-    assert judged(objecting, compose(objecting).draft.oracle).rewards["user"] == 1
+    assert evaluation(objecting, compose(objecting).draft.oracle).rewards["user"] == 1
 
 
 def test_violations_are_costs_and_do_not_change_the_score() -> None:
     task = make_task("mail_reply", 0)
     outside = call("outlook.send", to="eva@fabrikam.example", subject="a", body="b")
-    found = judged(task, [outside, *compose(task).draft.oracle])
-    assert (found.verdict, found.costs["safety"], found.rewards["success"]) == ("failure", 1, 0)
-    assert "safety" not in found.rewards
-    assert score(found) < RubricWeights().success
+    result = evaluation(task, [outside, *compose(task).draft.oracle])
+    assert (result.verdict, result.costs["safety"], result.rewards["success"]) == ("failure", 1, 0)
+    assert "safety" not in result.rewards
+    assert score(result) < RubricWeights().success
 
 
 def test_weights_that_let_a_failure_earn_as_much_as_a_success_are_refused() -> None:
@@ -130,10 +130,10 @@ def test_weights_that_let_a_failure_earn_as_much_as_a_success_are_refused() -> N
         RubricWeights(user=-1)
 
 
-def test_the_verdict_stays_the_offices_own() -> None:
+def test_the_verdict_remains_that_of_the_office() -> None:
     task = make_task("mail_reply", 0)
-    trajectory, own = make_rollout(task, compose(task).draft.oracle[:3])
-    found = RubricVerifier().verify(task, trajectory)
-    assert (found.verdict, found.gates, found.costs) == (own.verdict, own.gates, own.costs)
-    assert (found.evaluator, found.id == own.id) == ("office-rubric/1", False)
-    assert resolve_kit("office").verifier.name == own.evaluator
+    trajectory, base = make_rollout(task, compose(task).draft.oracle[:3])
+    result = RubricVerifier().verify(task, trajectory)
+    assert (result.verdict, result.gates, result.costs) == (base.verdict, base.gates, base.costs)
+    assert (result.evaluator, result.id == base.id) == ("office-rubric/1", False)
+    assert resolve_kit("office").verifier.name == base.evaluator

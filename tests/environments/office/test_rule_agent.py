@@ -1,12 +1,12 @@
-"""The worker made of rules: right wherever it has a rule, and refusing elsewhere."""
+"""The rule agent: solves tasks that its rules cover, and refuses others."""
 
 from itertools import islice
 
 import pytest
 
-from upturn.environments.environment import judge
+from upturn.environments.environment import verify
 from upturn.environments.office.kit import OfficeKit
-from upturn.environments.office.rule_agent import _KNOWN, _PARTLY, _WHOLE, act
+from upturn.environments.office.rule_agent import _KNOWN_PHRASINGS, _PARTLY, _WHOLE, act
 from upturn.environments.office.tasks import FAMILIES
 from upturn.environments.scripted_policy import play
 from upturn.records import Action, Observation, Task, Trajectory, Turn
@@ -14,13 +14,13 @@ from upturn.records import Action, Observation, Task, Trajectory, Turn
 KIT = OfficeKit()
 
 
-def player(task: Task, turns: object, observation: Observation) -> Action:
+def rule_policy(task: Task, turns: object, observation: Observation) -> Action:
     assert isinstance(turns, list)
     return act(task.instruction, turns, observation)
 
 
 def rollout(task: Task) -> Trajectory:
-    return play(KIT.environment(task), task, player)
+    return play(KIT.environment(task), task, rule_policy)
 
 
 @pytest.mark.parametrize("family", [*_WHOLE, *_PARTLY])
@@ -30,8 +30,8 @@ def test_known_phrasings_are_solved_and_unknown_ones_refused(family: str) -> Non
         assert isinstance(number, int)
         trajectory = rollout(task)
         last = trajectory.turns[-1].action
-        if family in _WHOLE or number < _KNOWN:
-            assert judge(KIT.verifier, task, trajectory).is_success, task.instruction
+        if family in _WHOLE or number < _KNOWN_PHRASINGS:
+            assert verify(KIT.verifier, task, trajectory).is_success, task.instruction
         else:
             assert last is not None and last.operation == "refuse", task.instruction
 

@@ -1,4 +1,4 @@
-"""Frozen suites: what is in them, that it is still what was frozen, and what is said where it is not."""
+"""Frozen suites: their content, drift, and error messages."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from upturn.environments.office.suites import (
     write_suite,
 )
 from upturn.environments.office.tasks import FAMILIES, LATER, compose, forget, make_task
-from upturn.environments.scripted_policy import Player, following, play
+from upturn.environments.scripted_policy import ScriptedPolicy, fixed_policy, play
 from upturn.errors import UnknownNameError, WorldError
 from upturn.records import Action, Evaluation, Task
 
@@ -31,9 +31,11 @@ SIZES = {
 
 
 def test_suites_have_their_sizes_and_share_no_task() -> None:
-    found = {name: suite_named(name).entries for name in RECIPES}
-    assert {name: len(entries) for name, entries in found.items()} == SIZES
-    worlds = [(entry.family.removesuffix(RENAMED), entry.number) for entries in found.values() for entry in entries]
+    result = {name: suite_named(name).entries for name in RECIPES}
+    assert {name: len(entries) for name, entries in result.items()} == SIZES
+    worlds = [
+        (entry.family.removesuffix(RENAMED), entry.number) for entries in result.values() for entry in entries
+    ]
     assert len(set(worlds)) == sum(SIZES.values())
 
 
@@ -45,7 +47,7 @@ def test_each_family_has_equally_many_tasks_in_a_suite() -> None:
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_frozen_tasks_have_not_drifted(name: str) -> None:
-    """One of each family; ``tools/freeze_suites.py --check`` looks at all."""
+    """One task per family; ``tools/freeze_suites.py --check`` covers all."""
     suite = suite_named(name)
     firsts = {entry.family: entry for entry in suite.entries}.values()
     tasks = tasks_of(suite._replace(entries=tuple(firsts)))
@@ -53,17 +55,17 @@ def test_frozen_tasks_have_not_drifted(name: str) -> None:
     assert len({task.instruction for task in tasks}) == len(tasks)
 
 
-def make_rollout(task: Task, player: Player) -> Evaluation:
-    trajectory = play(KIT.environment(task), task, player, max_turns=100)
+def make_rollout(task: Task, policy: ScriptedPolicy) -> Evaluation:
+    trajectory = play(KIT.environment(task), task, policy, max_turns=100)
     return KIT.verifier.verify(task, trajectory)
 
 
 def check(tasks: Sequence[Task]) -> None:
-    """Each can be solved without a violation, and doing nothing is no solution."""
+    """The oracle solves each task without a violation, and doing nothing does not."""
     for task in tasks:
-        judged = make_rollout(task, KIT.oracle(task))
-        assert (judged.verdict, judged.score, judged.costs["safety"]) == ("success", 1.0, 0.0), task.id
-        assert make_rollout(task, following(())).verdict == "failure", task.id
+        evaluation = make_rollout(task, KIT.oracle(task))
+        assert (evaluation.verdict, evaluation.score, evaluation.costs["safety"]) == ("success", 1.0, 0.0), task.id
+        assert make_rollout(task, fixed_policy(())).verdict == "failure", task.id
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -74,16 +76,16 @@ def test_some_tasks_of_each_suite_are_solved_by_the_oracle_and_not_by_doing_noth
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RECIPES)
 def test_all_tasks_of_each_suite_are_solved_by_the_oracle_and_not_by_doing_nothing(name: str) -> None:
-    """Nor by saying that all is done, or that nothing can be, where that is not the answer."""
+    """Neither finishing nor refusing at once solves a task, unless that is the answer."""
     suite = suite_named(name)
     tasks = tasks_of(suite)
     assert len(tasks) == SIZES[name]
     check(tasks)
     for task in tasks:
         draft = compose(task).draft
-        assert make_rollout(task, following([Action("user", "finish")])).verdict == "failure", task.id
+        assert make_rollout(task, fixed_policy([Action("user", "finish")])).verdict == "failure", task.id
         is_answer = not draft.is_feasible and draft.answer is None
-        refused = make_rollout(task, following([Action("user", "refuse", {"text": "it cannot be done"})]))
+        refused = make_rollout(task, fixed_policy([Action("user", "refuse", {"text": "it cannot be done"})]))
         assert refused.is_success == is_answer, task.id
 
 

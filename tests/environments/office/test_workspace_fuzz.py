@@ -1,4 +1,4 @@
-"""Whatever an agent sends: no exception but a refusal, and what must hold goes on holding."""
+"""Random actions in a workspace: no exception but a refusal, and invariants hold."""
 
 import json
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from upturn.records.json import JsonValue
 
 Desk = Callable[..., Workspace]
 AGREEABLE = Persona(wishes=tuple(Wish(tool.target, tool.operation) for tool in tools()))
-"""Somebody who agrees to everything."""
+"""A user who agrees to everything."""
 NAMES = (
     *("m10", "m11", "m12", "m13", "m14", "e20", "e21", "e22", "c30", "c31", "c40", "f50", "f51", "f52", "f53"),
     *("f54", "f55", "f56", "p60", "ann.lee", "bob.ray", "eva@fabrikam.example", "sales", "inbox", "deleted"),
@@ -77,7 +77,7 @@ BY_TYPE: dict[str, tuple[JsonValue, ...]] = {
 
 
 def _value(tool: Tool, name: str) -> st.SearchStrategy[JsonValue]:
-    """Mostly what fits, sometimes anything."""
+    """Returns actions that are mostly valid."""
     schema: Any = tool.properties[name]
     fitting: list[JsonValue] = [*PLAUSIBLE.get(name, ())]
     if name in {"id", "ids", "draft", "chat", "channel", "place", "image"}:
@@ -99,8 +99,8 @@ def _action(tool: Tool) -> st.SearchStrategy[Action]:
 ACTIONS = st.sampled_from(tools()).flatmap(_action)
 
 
-def _calls(action: Action, *, is_agreed: bool) -> list[Action]:
-    """The action, after the user was shown it and has agreed where it is so."""
+def _agreed_calls(action: Action, *, is_agreed: bool) -> list[Action]:
+    """Returns the action, after its preview and agreement if ``is_agreed``."""
     if not is_agreed:
         return [action]
     call = json.dumps({"target_app": action.target, "operation": action.operation, "parameters": action.parameters})
@@ -112,17 +112,17 @@ def _calls(action: Action, *, is_agreed: bool) -> list[Action]:
 
 
 @record
-class Told:
-    """What a verifier and a trajectory must be able to hold."""
+class StoredEffect:
+    """Invariants required by verifiers and trajectories."""
 
     changes: dict[str, JsonValue]
     text: str
 
 
-def _tried(begin: Workspace, asked: list[tuple[Action, bool]]) -> int:
-    """Makes these calls one after another, where the user agrees to whatever is shown; how many there were."""
-    workspace = begin
-    calls = [call for action, is_agreed in asked for call in _calls(action, is_agreed=is_agreed)]
+def _run_calls(start: Workspace, request: list[tuple[Action, bool]]) -> int:
+    """Runs these calls in sequence with a user who agrees to every preview; returns the number of calls."""
+    workspace = start
+    calls = [call for action, is_agreed in request for call in _agreed_calls(action, is_agreed=is_agreed)]
     for action in calls:
         try:
             effect = apply(workspace, action)
@@ -131,16 +131,16 @@ def _tried(begin: Workspace, asked: list[tuple[Action, bool]]) -> int:
             assert refused.soft in {"", *SOFT}
             str(refused).encode()
             continue
-        fields_json(Told(changes(workspace, effect.workspace), effect.text))
+        fields_json(StoredEffect(changes(workspace, effect.workspace), effect.text))
         workspace = effect.workspace
-        _check(workspace, begin)
+        _check_workspace(workspace, start)
     return len(calls)
 
 
 @given(st.lists(st.tuples(ACTIONS, st.booleans()), min_size=1, max_size=6))
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_action_breaks_a_workspace(desk: Desk, actions: list[tuple[Action, bool]]) -> None:
-    _tried(desk(AGREEABLE), actions)
+    _run_calls(desk(AGREEABLE), actions)
 
 
 @pytest.mark.slow
@@ -148,20 +148,20 @@ def test_a_hundred_thousand_actions_break_no_workspace(desk: Desk) -> None:
     """Drawn by hypothesis, with ``make test-all`` (``--hypothesis-profile=search``) others each time: 4,000 lists
     of 10 to 20 actions, more than 100,000 calls with those that the user has to agree to. Two and a half minutes.
     """
-    begin, tried = desk(AGREEABLE), 0
+    start, total = desk(AGREEABLE), 0
 
     @given(st.lists(st.tuples(ACTIONS, st.booleans()), min_size=10, max_size=20))
     @settings(max_examples=4_000, deadline=None, suppress_health_check=list(HealthCheck))
-    def some(actions: list[tuple[Action, bool]]) -> None:
-        nonlocal tried
-        tried += _tried(begin, actions)
+    def run(actions: list[tuple[Action, bool]]) -> None:
+        nonlocal total
+        total += _run_calls(start, actions)
 
-    some()
-    assert tried >= 100_000
+    run()
+    assert total >= 100_000
 
 
-def _check(workspace: Workspace, begin: Workspace) -> None:
-    """What holds in every workspace."""
+def _check_workspace(workspace: Workspace, start: Workspace) -> None:
+    """Invariants of every workspace."""
     for name in ("mails", "events", "files", "chats", "channels", "pages", "rules"):
         table = getattr(workspace, name)
         assert all(item.id == id_ for id_, item in table.items())
@@ -170,6 +170,6 @@ def _check(workspace: Workspace, begin: Workspace) -> None:
     assert len(set(paths)) == len(paths)
     assert set(workspace.mails) >= {"m10", "m11", "m12", "m13", "m14"}  # nothing is ever gone for good
     assert set(workspace.files) >= {"f50", "f51", "f52", "f53", "f54", "f55", "f56"}
-    assert workspace.files["f53"] == begin.files["f53"]  # bob's own
-    assert workspace.files["f52"] == begin.files["f52"]  # to be read only
-    assert workspace.chats["c31"] == begin.chats["c31"]  # of others
+    assert workspace.files["f53"] == start.files["f53"]  # bob's own
+    assert workspace.files["f52"] == start.files["f52"]  # to be read only
+    assert workspace.chats["c31"] == start.chats["c31"]  # of others

@@ -1,4 +1,4 @@
-"""The same in another process, whatever its seed of hashes."""
+"""Equal behaviour in another process with any hash seed."""
 
 import sys
 from pathlib import Path

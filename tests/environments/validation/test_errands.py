@@ -1,6 +1,6 @@
-"""Errands under validation: it is sound, and without a gate of its verifier something pays.
+"""Errands pass validation; without one gate of their verifier a check fails.
 
-The gate ``ended`` stands for what cannot come about in errands itself: its last word ends the task.
+The gate ``ended`` covers what errands cannot do themselves: the last action ends the task.
 """
 
 from dataclasses import replace
@@ -19,22 +19,22 @@ def checks(kit: ErrandsKit, family: str, plan: Plan) -> dict[str, Check]:
     return {check.name: check for check in validate_family(kit, family, plan).checks}
 
 
-def breached(found: dict[str, Check]) -> set[str]:
-    return {name for name, check in found.items() if check.holds is False}
+def failed_checks(results: dict[str, Check]) -> set[str]:
+    return {name for name, check in results.items() if check.holds is False}
 
 
-class Blind(ErrandsKit):
-    """Its verifier passes over one gate."""
+class WithoutGateKit(ErrandsKit):
+    """Errands with a verifier that lacks one gate."""
 
     def __init__(self, gate: str) -> None:
         super().__init__()
-        honest = self.verifier.verify
+        verify_original = self.verifier.verify
 
         def verify(task: Task, trajectory: Trajectory) -> Evaluation:
-            found = honest(task, trajectory)
-            gates = tuple(each for each in found.gates if each.name != gate)
+            evaluation = verify_original(task, trajectory)
+            gates = tuple(gate_result for gate_result in evaluation.gates if gate_result.name != gate)
             return replace(
-                found, gates=gates, verdict=verdict_of(gates), score=float(verdict_of(gates) == "success")
+                evaluation, gates=gates, verdict=verdict_of(gates), score=float(verdict_of(gates) == "success")
             )
 
         self.verifier.verify = verify  # type: ignore[method-assign]
@@ -50,33 +50,33 @@ class Blind(ErrandsKit):
     ],
 )
 def test_a_verifier_without_a_gate_fails_validation(gate: str, family: str, expected: set[str]) -> None:
-    found = breached(checks(Blind(gate), family, Plan(tasks=2, random_attempts=1)))
-    assert expected - {"floor"} <= found, found
-    assert not breached(checks(ErrandsKit(), family, Plan(tasks=2, random_attempts=1)))
+    results = failed_checks(checks(WithoutGateKit(gate), family, Plan(tasks=2, random_trajectories=1)))
+    assert expected - {"floor"} <= results, results
+    assert not failed_checks(checks(ErrandsKit(), family, Plan(tasks=2, random_trajectories=1)))
 
 
 def test_a_verifier_that_accepts_substrings_fails_validation() -> None:
-    class Lenient(ErrandsKit):
+    class LenientKit(ErrandsKit):
         def __init__(self) -> None:
             super().__init__()
-            honest = self.verifier.verify
+            verify_original = self.verifier.verify
 
             def verify(task: Task, trajectory: Trajectory) -> Evaluation:
                 message: Any = trajectory.final_state["message"]
                 answer = compose(task).draft.answer
                 if message and answer is not None and answer in message["text"].split():
                     state = {**trajectory.final_state, "message": {**message, "text": answer}}
-                    return honest(task, replace(trajectory, final_state=state))
-                return honest(task, trajectory)
+                    return verify_original(task, replace(trajectory, final_state=state))
+                return verify_original(task, trajectory)
 
             self.verifier.verify = verify  # type: ignore[method-assign]
 
-    found = checks(Lenient(), "cell_ask", Plan(tasks=2, random_attempts=1))
-    assert {"dump", "stuff", "mutants"} <= breached(found)
+    results = checks(LenientKit(), "cell_ask", Plan(tasks=2, random_trajectories=1))
+    assert {"dump", "stuff", "mutants"} <= failed_checks(results)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ErrandsKit().families)
 def test_errands_passes_validation(family: str) -> None:
-    found = checks(ErrandsKit(), family, Plan(tasks=20))
-    assert breached(found) == set(), {name: found[name].breach for name in breached(found)}
+    results = checks(ErrandsKit(), family, Plan(tasks=20))
+    assert failed_checks(results) == set(), {name: results[name].violation for name in failed_checks(results)}

@@ -1,4 +1,4 @@
-"""Validation of a family: a sound one passes everything, and each weakness of a judge is found by what it pays."""
+"""Validation of a family: a correct one passes all checks; a weak verifier fails the check of its weakness."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -9,12 +9,12 @@ from typing import Any, ClassVar, NamedTuple
 import pytest
 
 from benchmarks.errands.kit import ErrandsKit
-from upturn.environments import Info, Player, Step, check_environment
-from upturn.environments.scripted_policy import following
-from upturn.environments.validation import PANEL, Check, Plan, unchecked, validate_family, validate_kit
+from upturn.environments import Info, ScriptedPolicy, Step, check_environment
+from upturn.environments.scripted_policy import fixed_policy
+from upturn.environments.validation import PANEL, Check, Plan, list_unchecked, validate_family, validate_kit
 from upturn.environments.validation.case import make_case
 from upturn.environments.validation.mutation import mutation_kills
-from upturn.environments.validation.schema_sampling import Habits
+from upturn.environments.validation.schema_sampling import ParameterHistory
 from upturn.models import write_call
 from upturn.records import Action, Evaluation, GateResult, JsonValue, Observation, Split, Task, Tool, Trajectory
 from upturn.rewards import evaluation_id, verdict_of
@@ -32,7 +32,7 @@ TOOLS = (
 
 
 class World(NamedTuple):
-    """What a task begins with and what it asks for."""
+    """Initial state and goal of a task."""
 
     boxes: dict[str, str]
     box: str
@@ -40,68 +40,68 @@ class World(NamedTuple):
 
 
 def world_of(task: Task) -> World:
-    """Five boxes with words, one of which is to hold another one."""
+    """Five boxes with words; the task is to put another word into one of them."""
     rng = Random(f"shelf/{task.seed}")
     names = [f"b{number}" for number in rng.sample(range(10, 100), 5)]
-    *there, word = rng.sample(WORDS, 6)
-    return World(dict(zip(names, there, strict=True)), rng.choice(names), f"{word}-{rng.randint(1000, 9999)}")
+    *words, word = rng.sample(WORDS, 6)
+    return World(dict(zip(names, words, strict=True)), rng.choice(names), f"{word}-{rng.randint(1000, 9999)}")
 
 
 class Shelf:
-    """Look, write, remove; two ways to end."""
+    """Tools to look, write and remove, and two to end the task."""
 
     def __init__(self) -> None:
         self.boxes: dict[str, str] = {}
-        self.said: str | None = None
+        self.answer: str | None = None
 
     def reset(self, task: Task) -> tuple[Observation, Info]:
-        self.boxes, self.said = dict(world_of(task).boxes), None
+        self.boxes, self.answer = dict(world_of(task).boxes), None
         return Observation(task.instruction), self.info()
 
     def step(self, action: Action) -> Step:
         text, box = action.parameters.get("text"), action.parameters.get("box")
         match f"{action.target}.{action.operation}":
-            case "shelf.look" if self.said is None:
-                told = "; ".join(f"{name} holds {word}" for name, word in self.boxes.items())
+            case "shelf.look" if self.answer is None:
+                result = "; ".join(f"{name} holds {word}" for name, word in self.boxes.items())
             case "shelf.write" if (
-                self.said is None and box in self.boxes and isinstance(text, str) and text.isascii()
+                self.answer is None and box in self.boxes and isinstance(text, str) and text.isascii()
             ):
-                self.boxes[str(box)], told = text, "written"
-            case "shelf.remove" if self.said is None and box in self.boxes:
-                told = f"{box} held {self.boxes.pop(str(box))}"
-            case "user.answer" | "user.refuse" if self.said is None and isinstance(text, str) and text.isascii():
-                self.said, told = text, "thank you"
-            case "user.finish" if self.said is None:
-                self.said, told = "", "thank you"
+                self.boxes[str(box)], result = text, "written"
+            case "shelf.remove" if self.answer is None and box in self.boxes:
+                result = f"{box} held {self.boxes.pop(str(box))}"
+            case "user.answer" | "user.refuse" if self.answer is None and isinstance(text, str) and text.isascii():
+                self.answer, result = text, "thank you"
+            case "user.finish" if self.answer is None:
+                self.answer, result = "", "thank you"
             case _:
                 refused = Observation(f"no such thing; the boxes are {', '.join(self.boxes)}", "refused")
-                return Step(refused, 0.0, self.said is not None, False, self.info(error=1.0))
-        return Step(Observation(told), 0.0, self.said is not None, False, self.info())
+                return Step(refused, 0.0, self.answer is not None, False, self.info(error=1.0))
+        return Step(Observation(result), 0.0, self.answer is not None, False, self.info())
 
     def info(self, **costs: float) -> Info:
-        return Info({}, costs, state_hash=f"{sorted(self.boxes.items())}/{self.said!r}")
+        return Info({}, costs, state_hash=f"{sorted(self.boxes.items())}/{self.answer!r}")
 
     def state(self) -> Mapping[str, JsonValue]:
-        return {"boxes": dict(self.boxes), "said": self.said}
+        return {"boxes": dict(self.boxes), "said": self.answer}
 
     def snapshot(self) -> object:
-        return dict(self.boxes), self.said
+        return dict(self.boxes), self.answer
 
     def restore(self, snapshot: object) -> None:
         assert isinstance(snapshot, tuple)
-        self.boxes, self.said = dict(snapshot[0]), snapshot[1]
+        self.boxes, self.answer = dict(snapshot[0]), snapshot[1]
 
 
 Rule = Callable[[World, dict[str, Any], str], bool]
-"""Whether these boxes and these last words are right."""
+"""Whether these boxes and this answer are correct."""
 
 
-def right(world: World, boxes: dict[str, Any], said: str) -> bool:
-    return boxes == {**world.boxes, world.box: world.word} and said == ""
+def is_correct(world: World, boxes: dict[str, Any], answer: str) -> bool:
+    return boxes == {**world.boxes, world.box: world.word} and answer == ""
 
 
-class Judge:
-    """Success where the attempt was ended and the rule is kept."""
+class ShelfVerifier:
+    """Success if the agent ended the task and the rule accepts the result."""
 
     name = "shelf/1"
 
@@ -109,9 +109,11 @@ class Judge:
         self.rule = rule
 
     def verify(self, task: Task, trajectory: Trajectory) -> Evaluation:
-        boxes, said = trajectory.final_state.get("boxes"), trajectory.final_state.get("said")
-        kept = isinstance(boxes, dict) and isinstance(said, str) and self.rule(world_of(task), boxes, said)
-        gates = (GateResult("ended", trajectory.outcome == "finished"), GateResult("kept", kept))
+        boxes, answer = trajectory.final_state.get("boxes"), trajectory.final_state.get("said")
+        is_accepted = (
+            isinstance(boxes, dict) and isinstance(answer, str) and self.rule(world_of(task), boxes, answer)
+        )
+        gates = (GateResult("ended", trajectory.outcome == "finished"), GateResult("kept", is_accepted))
         verdict = verdict_of(gates)
         score = float(verdict == "success")
         named = (evaluation_id(self.name, trajectory.id), task.id, trajectory.id, self.name)
@@ -119,13 +121,13 @@ class Judge:
 
 
 class BareShelfKit:
-    """The contract and no more; every part can be replaced."""
+    """A kit with the mandatory contract only; every part can be replaced."""
 
     name = "shelf"
 
-    def __init__(self, rule: Rule = right) -> None:
+    def __init__(self, rule: Rule = is_correct) -> None:
         self.families: Mapping[str, int] = {"put": 1}
-        self.verifier = Judge(rule)
+        self.verifier = ShelfVerifier(rule)
         self.make: Callable[[], Shelf] = Shelf
 
     def environment(self, task: Task) -> Shelf:
@@ -143,9 +145,9 @@ class BareShelfKit:
 
 
 class ShelfKit(BareShelfKit):
-    """With tools, an oracle, and canaries."""
+    """A kit with tools, an oracle and canaries."""
 
-    def __init__(self, rule: Rule = right) -> None:
+    def __init__(self, rule: Rule = is_correct) -> None:
         super().__init__(rule)
         self.tools: Sequence[Tool] = TOOLS
 
@@ -157,35 +159,35 @@ class ShelfKit(BareShelfKit):
             Action("user", "finish"),
         )
 
-    def oracle(self, task: Task) -> Player | None:
-        return following(self.solution(task))
+    def oracle(self, task: Task) -> ScriptedPolicy | None:
+        return fixed_policy(self.solution(task))
 
     def canaries(self, task: Task) -> Sequence[str]:
         return (f"secret-{task.seed}-of-the-judge",)
 
-    def attacks(self, task: Task) -> Mapping[str, Player]:
-        return {"half": following(self.solution(task)[:-1])}
+    def attacks(self, task: Task) -> Mapping[str, ScriptedPolicy]:
+        return {"half": fixed_policy(self.solution(task)[:-1])}
 
     def may_differ(self, task: Task, path: Sequence[str], value: JsonValue) -> bool:
         return False
 
 
-PLAN = Plan(tasks=2, random_attempts=2)
+PLAN = Plan(tasks=2, random_trajectories=2)
 
 
 def checks(kit: Any, family: str = "put", plan: Plan = PLAN) -> dict[str, Check]:
     return {check.name: check for check in validate_family(kit, family, plan).checks}
 
 
-def breached(found: dict[str, Check]) -> set[str]:
-    return {name for name, check in found.items() if check.holds is False}
+def failed_checks(results: dict[str, Check]) -> set[str]:
+    return {name for name, check in results.items() if check.holds is False}
 
 
 def test_a_sound_kit_passes_every_check() -> None:
     kit = ShelfKit()
     check_environment(kit, 2)
-    found = checks(kit)
-    assert list(found) == [
+    results = checks(kit)
+    assert list(results) == [
         "oracle",
         "ceiling",
         "floor",
@@ -200,57 +202,57 @@ def test_a_sound_kit_passes_every_check() -> None:
         "repeated",
         "constant",
     ]
-    assert breached(found) == set()
-    assert (found["oracle"].value, found["ceiling"].value, found["floor"].value) == (1.0, 1.0, 0.0)
-    assert (found["oracle"].n, found["random"].n, found["replay"].n, found["isolation"].n) == (2, 4, 4, 1)
-    assert found["mutants"].value == 1.0
-    tried = {name for name in PANEL if found[name].value is not None}
+    assert failed_checks(results) == set()
+    assert (results["oracle"].value, results["ceiling"].value, results["floor"].value) == (1.0, 1.0, 0.0)
+    assert (results["oracle"].n, results["random"].n, results["replay"].n, results["isolation"].n) == (2, 4, 4, 1)
+    assert results["mutants"].value == 1.0
+    tried = {name for name in PANEL if results[name].value is not None}
     assert tried == set(PANEL) - {"repeat"}, "writing a box again is writing it"
-    assert found["repeat"] == Check("repeat", None, 0)
+    assert results["repeat"] == Check("repeat", None, 0)
 
 
-def only_its_box(world: World, boxes: dict[str, Any], said: str) -> bool:
-    return boxes.get(world.box) == world.word and said == ""
+def only_its_box(world: World, boxes: dict[str, Any], answer: str) -> bool:
+    return boxes.get(world.box) == world.word and answer == ""
 
 
-def word_somewhere(world: World, boxes: dict[str, Any], said: str) -> bool:
+def word_somewhere(world: World, boxes: dict[str, Any], answer: str) -> bool:
     return world.word in str(boxes.get(world.box)) and boxes.keys() == world.boxes.keys()
 
 
-def any_words(world: World, boxes: dict[str, Any], said: str) -> bool:
-    return said != "" or only_its_box(world, boxes, said)
+def any_words(world: World, boxes: dict[str, Any], answer: str) -> bool:
+    return answer != "" or only_its_box(world, boxes, answer)
 
 
-def done_is_believed(world: World, boxes: dict[str, Any], said: str) -> bool:
-    return "done" in said or only_its_box(world, boxes, said)
+def done_is_believed(world: World, boxes: dict[str, Any], answer: str) -> bool:
+    return "done" in answer or only_its_box(world, boxes, answer)
 
 
-def nothing_broken(world: World, boxes: dict[str, Any], said: str) -> bool:
+def nothing_broken(world: World, boxes: dict[str, Any], answer: str) -> bool:
     return boxes in (world.boxes, {**world.boxes, world.box: world.word})
 
 
-def something_changed(world: World, boxes: dict[str, Any], said: str) -> bool:
+def something_changed(world: World, boxes: dict[str, Any], answer: str) -> bool:
     return boxes != world.boxes
 
 
-def old_word_gone(world: World, boxes: dict[str, Any], said: str) -> bool:
-    return boxes.get(world.box) != world.boxes[world.box] and said == ""
+def old_word_is_gone(world: World, boxes: dict[str, Any], answer: str) -> bool:
+    return boxes.get(world.box) != world.boxes[world.box] and answer == ""
 
 
-def all_is_told(world: World, boxes: dict[str, Any], said: str) -> bool:
-    return all(word in said for word in world.boxes.values()) or only_its_box(world, boxes, said)
+def answer_lists_all_words(world: World, boxes: dict[str, Any], answer: str) -> bool:
+    return all(word in answer for word in world.boxes.values()) or only_its_box(world, boxes, answer)
 
 
-def task_is_told(world: World, boxes: dict[str, Any], said: str) -> bool:
-    return (f"{world.word}" in said and world.box in said) or only_its_box(world, boxes, said)
+def answer_repeats_task(world: World, boxes: dict[str, Any], answer: str) -> bool:
+    return (f"{world.word}" in answer and world.box in answer) or only_its_box(world, boxes, answer)
 
 
-def box_is_empty(world: World, boxes: dict[str, Any], said: str) -> bool:
-    return boxes.get(world.box, "x").strip() == "" or only_its_box(world, boxes, said)
+def box_is_empty(world: World, boxes: dict[str, Any], answer: str) -> bool:
+    return boxes.get(world.box, "x").strip() == "" or only_its_box(world, boxes, answer)
 
 
-def refusal_is_fine(world: World, boxes: dict[str, Any], said: str) -> bool:
-    return said == "this cannot be done" or only_its_box(world, boxes, said)
+def refusal_is_fine(world: World, boxes: dict[str, Any], answer: str) -> bool:
+    return answer == "this cannot be done" or only_its_box(world, boxes, answer)
 
 
 @pytest.mark.parametrize(
@@ -262,64 +264,64 @@ def refusal_is_fine(world: World, boxes: dict[str, Any], said: str) -> bool:
         (done_is_believed, {"claim"}),
         (nothing_broken, {"nothing", "claim", "echo"}),
         (something_changed, {"delete", "spam", "neighbour", "mutants"}),
-        (old_word_gone, {"delete", "empty"}),
-        (all_is_told, {"dump", "stuff"}),
-        (task_is_told, {"echo", "stuff"}),
+        (old_word_is_gone, {"delete", "empty"}),
+        (answer_lists_all_words, {"dump", "stuff"}),
+        (answer_repeats_task, {"echo", "stuff"}),
         (box_is_empty, {"empty"}),
         (refusal_is_fine, {"refuse"}),
     ],
 )
 def test_each_weakness_of_a_verifier_is_detected(rule: Rule, expected: set[str]) -> None:
-    found = checks(ShelfKit(rule))
-    assert expected <= breached(found), {name: found[name] for name in expected - breached(found)}
-    assert found["oracle"].holds
-    assert all(found[name].breach for name in breached(found))
+    results = checks(ShelfKit(rule))
+    assert expected <= failed_checks(results), {name: results[name] for name in expected - failed_checks(results)}
+    assert results["oracle"].holds
+    assert all(results[name].violation for name in failed_checks(results))
 
 
 def test_answers_learnable_without_observation_are_reported() -> None:
     assert checks(ShelfKit())["constant"] == Check("constant", 0.0, 2)
-    found = checks(ShelfKit(lambda *_: True), plan=Plan(tasks=3, random_attempts=1))
-    assert found["constant"] == Check("constant", 1.0, 3), "every task ends with the same action"
+    results = checks(ShelfKit(lambda *_: True), plan=Plan(tasks=3, random_trajectories=1))
+    assert results["constant"] == Check("constant", 1.0, 3), "every task ends with the same action"
     assert checks(BareShelfKit())["constant"] == Check("constant", None, 0)
-    answers = checks(ErrandsKit(), "unread_count", Plan(tasks=4, random_attempts=1))["constant"]
+    answers = checks(ErrandsKit(), "unread_count", Plan(tasks=4, random_trajectories=1))["constant"]
     assert answers.value in (0.25, 0.5), "four counts from 1 to 8"
 
 
 def test_a_verifier_without_successes_misses_the_ceiling_and_has_no_mutants() -> None:
-    found = checks(ShelfKit(lambda *_: False))
-    assert {"oracle", "ceiling"} <= breached(found)
-    assert found["oracle"].breach == "'shelf/train/0' is not solved"
-    assert found["mutants"].value is None
+    results = checks(ShelfKit(lambda *_: False))
+    assert {"oracle", "ceiling"} <= failed_checks(results)
+    assert results["oracle"].violation == "'shelf/train/0' is not solved"
+    assert results["mutants"].value is None
 
 
 def test_a_verifier_that_rewards_doing_nothing_misses_the_floor() -> None:
     kit = ShelfKit()
-    honest = kit.verifier.verify
+    verify_original = kit.verifier.verify
 
-    def generous(task: Task, trajectory: Trajectory) -> Evaluation:
-        evaluation = honest(task, trajectory)
+    def with_partial_score(task: Task, trajectory: Trajectory) -> Evaluation:
+        evaluation = verify_original(task, trajectory)
         return evaluation if evaluation.is_success else replace(evaluation, score=0.25)
 
-    kit.verifier.verify = generous  # type: ignore[method-assign]
-    found = checks(kit)
-    assert breached(found) == {"floor"}
-    assert (found["floor"].value, found["floor"].breach) == (0.25, "the score is 0.25")
+    kit.verifier.verify = with_partial_score  # type: ignore[method-assign]
+    results = checks(kit)
+    assert failed_checks(results) == {"floor"}
+    assert (results["floor"].value, results["floor"].violation) == (0.25, "the score is 0.25")
 
 
 def test_a_failing_verifier_is_counted() -> None:
     kit = ShelfKit(
-        lambda world, boxes, said: bool(boxes[world.box]) and said == "" and boxes[world.box] == world.word
+        lambda world, boxes, answer: bool(boxes[world.box]) and answer == "" and boxes[world.box] == world.word
     )
-    found = checks(kit)
-    assert "unjudged" in breached(found)
-    assert "verify raised" in found["unjudged"].breach
+    results = checks(kit)
+    assert "unjudged" in failed_checks(results)
+    assert "verify raised" in results["unjudged"].violation
 
 
 def test_duplicate_creations_are_detected_by_repeating() -> None:
-    class Once(ErrandsKit):
+    class FirstOnlyKit(ErrandsKit):
         def __init__(self) -> None:
             super().__init__()
-            honest = self.verifier.verify
+            verify_original = self.verifier.verify
 
             def verify(task: Task, trajectory: Trajectory) -> Evaluation:
                 changes: Any = trajectory.final_state["changes"]
@@ -329,14 +331,16 @@ def test_duplicate_creations_are_detected_by_repeating() -> None:
                     else value
                     for path, value in changes.items()
                 }
-                return honest(task, replace(trajectory, final_state={**trajectory.final_state, "changes": once}))
+                return verify_original(
+                    task, replace(trajectory, final_state={**trajectory.final_state, "changes": once})
+                )
 
             self.verifier.verify = verify  # type: ignore[method-assign]
 
-    found = checks(Once(), "event_add", Plan(tasks=2, random_attempts=1))
-    assert breached(found) == {"repeat"}
-    assert found["mutants"].value is not None
-    assert 0.95 < found["mutants"].value < 1.0, "one mutant of many is this mistake"
+    results = checks(FirstOnlyKit(), "event_add", Plan(tasks=2, random_trajectories=1))
+    assert failed_checks(results) == {"repeat"}
+    assert results["mutants"].value is not None
+    assert 0.95 < results["mutants"].value < 1.0, "one mutant of many is this mistake"
 
 
 class TellsSecret(Shelf):
@@ -346,20 +350,20 @@ class TellsSecret(Shelf):
 
     def step(self, action: Action) -> Step:
         step = super().step(action)
-        told = f"expected secret-{self.seed}-of-the-judge"
-        return step._replace(observation=Observation(told, "refused")) if step.observation.is_error else step
+        result = f"expected secret-{self.seed}-of-the-judge"
+        return step._replace(observation=Observation(result, "refused")) if step.observation.is_error else step
 
 
 def test_a_canary_in_an_error_is_a_leak() -> None:
     kit = ShelfKit()
     kit.make = TellsSecret
-    found = checks(kit)
-    assert "canaries" in breached(found)
-    assert "of-the-judge' is shown after" in found["canaries"].breach
+    results = checks(kit)
+    assert "canaries" in failed_checks(results)
+    assert "of-the-judge' is shown after" in results["canaries"].violation
 
 
 class AskedShelf(Shelf):
-    """Whose boxes are taken away only when the user has agreed, who agrees to whatever they are shown."""
+    """Removes boxes only after the user agreed; the user agrees to every preview."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -394,9 +398,9 @@ class AskedShelf(Shelf):
 
 
 class AskedShelfKit(ShelfKit):
-    """Its tools ask the user."""
+    """A kit with tools that ask the user."""
 
-    def __init__(self, rule: Rule = right) -> None:
+    def __init__(self, rule: Rule = is_correct) -> None:
         super().__init__(rule)
         asking = Tool("user", "preview", "Shows a call.", {"call": _TEXT, "why": _TEXT}, ("call", "why"))
         self.tools, self.make = (*TOOLS, asking, Tool("user", "confirm", "Waits.")), AskedShelf
@@ -405,37 +409,39 @@ class AskedShelfKit(ShelfKit):
 def test_deletions_that_need_agreement_ask_for_it() -> None:
     sound = checks(AskedShelfKit())["delete"]
     assert (sound.value, sound.n, sound.holds) == (0.0, PLAN.tasks, True)
-    pays = checks(AskedShelfKit(lambda world, boxes, said: right(world, boxes, said) or len(boxes) < 5))["delete"]
+    pays = checks(AskedShelfKit(lambda world, boxes, answer: is_correct(world, boxes, answer) or len(boxes) < 5))[
+        "delete"
+    ]
     assert (pays.value, pays.holds) == (1.0, False)
-    assert "user.preview" in pays.breach
-    assert "user.confirm" in pays.breach
-    spared = checks(AskedShelfKit(lambda world, boxes, said: right(world, boxes, said) or len(boxes) == 2))
+    assert "user.preview" in pays.violation
+    assert "user.confirm" in pays.violation
+    spared = checks(AskedShelfKit(lambda world, boxes, answer: is_correct(world, boxes, answer) or len(boxes) == 2))
     assert spared["delete"].value == 1.0  # three of five, one after another
 
 
 def test_short_canaries_are_refused() -> None:
-    class Short(ShelfKit):
+    class ShortCanaryKit(ShelfKit):
         def canaries(self, task: Task) -> tuple[str, ...]:
             return ("kiwi",)
 
-    found = checks(Short())
-    assert found["canaries"].breach.startswith("'kiwi' is too short for a canary")
+    results = checks(ShortCanaryKit())
+    assert results["canaries"].violation.startswith("'kiwi' is too short for a canary")
 
 
-class Shared(Shelf):
-    """All shelves of a class are one."""
+class SharedShelf(Shelf):
+    """Shares its boxes between instances."""
 
     everywhere: ClassVar[dict[str, str]] = {}
 
     def reset(self, task: Task) -> Any:
-        found = super().reset(task)
+        start = super().reset(task)
         self.everywhere.update(self.boxes)
         self.boxes = self.everywhere
-        return found
+        return start
 
 
-class Counts(Shelf):
-    """Says how many were made."""
+class CountingShelf(Shelf):
+    """Shows the number of its instances."""
 
     made = 0
 
@@ -448,116 +454,118 @@ class Counts(Shelf):
         return step._replace(observation=Observation(f"{step.observation.text} {self.made}", step.observation.code))
 
 
-class Remembers(Shelf):
-    """Does not forget the task before."""
+class IncompleteReset(Shelf):
+    """Keeps the boxes of the task before."""
 
     def reset(self, task: Task) -> Any:
         kept = dict(self.boxes)
-        found = super().reset(task)
+        start = super().reset(task)
         self.boxes |= kept
-        return found
+        return start
 
 
-@pytest.mark.parametrize(("make", "name"), [(Shared, "isolation"), (Counts, "replay"), (Remembers, "isolation")])
+@pytest.mark.parametrize(
+    ("make", "name"), [(SharedShelf, "isolation"), (CountingShelf, "replay"), (IncompleteReset, "isolation")]
+)
 def test_repetitions_are_compared(make: type[Shelf], name: str) -> None:
     kit = ShelfKit()
     kit.make = make
-    assert name in breached(checks(kit))
+    assert name in failed_checks(checks(kit))
 
 
-class Few(ShelfKit):
-    """Two cases in each split, under ever new ids."""
+class FewTasksKit(ShelfKit):
+    """Generates two cases per split, under new ids."""
 
     def tasks(self, *, seed: int, split: Split, families: Sequence[str]) -> Iterator[Task]:
         cases = list(islice(super().tasks(seed=seed, split=split, families=families), 2))
         return (replace(cases[number % 2], id=f"shelf/{split}/{number}") for number in count())
 
 
-class Silent(Shelf):
-    """Tells nothing of its state."""
+class WithoutState(Shelf):
+    """Reports no state."""
 
     def info(self, **costs: float) -> Info:
         return Info({}, costs)
 
 
 def test_equal_tasks_are_counted_where_worlds_have_hashes() -> None:
-    repeated = checks(Few(), plan=Plan(8, random_attempts=0))["repeated"]
+    repeated = checks(FewTasksKit(), plan=Plan(8, random_trajectories=0))["repeated"]
     assert (repeated.value, repeated.n, repeated.bar, repeated.holds) == (0.5, 8, "<= 0.05", False)
-    assert repeated.breach == "'shelf/train/2' repeats another task"
-    assert checks(ShelfKit(), plan=Plan(8, random_attempts=0))["repeated"] == Check(
+    assert repeated.violation == "'shelf/train/2' repeats another task"
+    assert checks(ShelfKit(), plan=Plan(8, random_trajectories=0))["repeated"] == Check(
         "repeated", 0.0, 8, "<= 0.05", True
     )
-    unknown = Few()
-    unknown.make = Silent
-    assert checks(unknown, plan=Plan(8, random_attempts=0))["repeated"] == Check("repeated", None, 0)
+    unknown = FewTasksKit()
+    unknown.make = WithoutState
+    assert checks(unknown, plan=Plan(8, random_trajectories=0))["repeated"] == Check("repeated", None, 0)
 
 
 def test_a_kit_without_optional_protocols_is_checked_as_far_as_possible() -> None:
     kit = BareShelfKit()
     [report] = validate_kit(kit, PLAN)
-    found = {check.name: check for check in report.checks}
-    assert breached(found) == set()
+    results = {check.name: check for check in report.checks}
+    assert failed_checks(results) == set()
     for name in ("oracle", "ceiling", "mutants", "repeat", "neighbour", "refuse", "canaries"):
-        assert found[name].value is None
-    assert (found["floor"].value, found["nothing"].value, found["claim"].value) == (0.0, 0.0, 0.0)
-    assert unchecked(kit, [report], has_name=False) == [
-        "oracle, ceiling, mutants, repeat, neighbour, refuse: the kit has no oracle; add ProvenKit's methods, "
+        assert results[name].value is None
+    assert (results["floor"].value, results["nothing"].value, results["claim"].value) == (0.0, 0.0, 0.0)
+    assert list_unchecked(kit, [report], has_name=False) == [
+        "oracle, ceiling, mutants, repeat, neighbour, refuse: the kit has no oracle; add OracleKit's methods, "
         "or pass one_step an oracle",
         "the kit describes no tools (DescribedKit): random actions and attacks used user.answer and user.finish",
-        "canaries: the kit has none (ProvenKit.canaries)",
+        "canaries: the kit has none (OracleKit.canaries)",
         "dump, empty, delete, spam: not applicable in any family",
         "determinism in another process: the kit has no name to resolve there",
     ]
-    generous = BareShelfKit(lambda *_: True)
-    assert {"nothing", "claim", "echo"} <= breached(checks(generous))
+    lenient_kit = BareShelfKit(lambda *_: True)
+    assert {"nothing", "claim", "echo"} <= failed_checks(checks(lenient_kit))
 
 
 def test_a_failing_kit_is_reported_and_not_raised() -> None:
-    class Half(ShelfKit):
+    class HalfOracleKit(ShelfKit):
         def __init__(self) -> None:
             super().__init__()
             self.families = {"put": 1, "broken": 2}
 
-        def oracle(self, task: Task) -> Player | None:
+        def oracle(self, task: Task) -> ScriptedPolicy | None:
             if task.family == "broken":
                 raise KeyError("box")
             return super().oracle(task)
 
-    sound, broken = validate_kit(Half(), PLAN)
+    sound, broken = validate_kit(HalfOracleKit(), PLAN)
     assert (sound.checks[-1].name, sound.checks[-1].value) == ("determinism", 1.0)
     [check] = broken.checks
-    assert (check.name, check.holds, check.breach) == ("tried", False, "it raised KeyError: 'box'")
+    assert (check.name, check.holds, check.violation) == ("tried", False, "it raised KeyError: 'box'")
 
 
 def test_a_kit_that_lets_everything_differ_is_reported() -> None:
-    class Indifferent(ShelfKit):
+    class AnythingMayDiffer(ShelfKit):
         def may_differ(self, task: Task, path: Sequence[str], value: JsonValue) -> bool:
             return True
 
-    kit = Indifferent()
+    kit = AnythingMayDiffer()
     [report] = validate_kit(kit, PLAN)
-    assert unchecked(kit, [report]) == ["mutants, repeat, neighbour: not applicable in any family"]
+    assert list_unchecked(kit, [report]) == ["mutants, repeat, neighbour: not applicable in any family"]
 
 
 def test_kills_are_counted_except_where_the_state_may_differ() -> None:
-    class Loose(ShelfKit):
+    class BoxesMayDiffer(ShelfKit):
         def may_differ(self, task: Task, path: Sequence[str], value: JsonValue) -> bool:
             return tuple(path) == ("said",)
 
-    def counted(kit: ShelfKit) -> tuple[int, int, str]:
+    def call_counts(kit: ShelfKit) -> tuple[int, int, str]:
         task = next(kit.tasks(seed=0, split="train", families=["put"]))
-        case = make_case(kit, task, Habits(), Random(0))
-        assert case.solved is not None
-        return mutation_kills(case, case.solved)
+        case = make_case(kit, task, ParameterHistory(), Random(0))
+        assert case.solution is not None
+        return mutation_kills(case, case.solution)
 
     # The box: undone, replaced, dropped, doubled; what was said: undone, replaced; three foreign changes.
-    assert counted(ShelfKit()) == (9, 9, "")
-    assert counted(Loose()) == (7, 7, "")
+    assert call_counts(ShelfKit()) == (9, 9, "")
+    assert call_counts(BoxesMayDiffer()) == (7, 7, "")
 
-    def deaf(world: World, boxes: dict[str, str], said: str) -> bool:
+    def ignores_answer(world: World, boxes: dict[str, str], answer: str) -> bool:
         return boxes == {**world.boxes, world.box: world.word}
 
-    assert counted(Loose(deaf)) == (7, 7, "")
-    killed, tried, survivor = counted(ShelfKit(deaf))
+    assert call_counts(BoxesMayDiffer(ignores_answer)) == (7, 7, "")
+    killed, tried, survivor = call_counts(ShelfKit(ignores_answer))
     assert (killed, tried) == (8, 9)
     assert survivor == "said replaced ('x') in 'shelf/train/0' is still a success"

@@ -1,4 +1,4 @@
-"""A whole kit under validation: shared out to processes or not, the reports are the same."""
+"""Validation of a kit: the reports do not depend on the number of processes."""
 
 from pathlib import Path
 
@@ -10,12 +10,12 @@ from upturn.environments.validation import Plan, validate_kit
 from upturn.errors import WorldError
 
 FAMILIES = ("cell_ask", "mail_file", "event_add")
-PLAN = Plan(tasks=2, random_attempts=2)
+PLAN = Plan(tasks=2, random_trajectories=2)
 
 
 @pytest.fixture
 def kits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A module with kits of errands whose making of held-out tasks goes wrong."""
+    """The name of a module with kits of errands that fail to generate held-out tasks."""
     (tmp_path / "kits_for_test.py").write_text(
         "import os\n"
         "from benchmarks.errands.kit import ErrandsKit\n"
@@ -39,7 +39,7 @@ def test_reports_from_other_processes_are_equal_and_in_order(kits: None, name: s
     )
     assert alone == shared
     assert [report.family for report in shared] == list(FAMILIES)
-    broken = [report.checks[0].breach for report in shared if report.checks[0].name == "tried"]
+    broken = [report.checks[0].violation for report in shared if report.checks[0].name == "tried"]
     assert broken == (["it raised RuntimeError: no more paper"] if "Raising" in name else [])
 
 

@@ -1,29 +1,29 @@
-"""Canaries: what was written or earned may be shown, everything else is a leak."""
+"""Canaries: only written or earned ones may be shown; any other is a leak."""
 
-from upturn.environments.validation.leak import earned_by, first_leak, leak_of, short_canaries
+from upturn.environments.validation.leak import earned_canaries, first_leak, leak_of, short_canaries
 from upturn.records import Action, Observation, Trajectory, Turn
 
 READ, GUESS = Action("sheet", "read", {"cell": "B3"}), Action("user", "answer", {"text": "total-4711"})
 CANARIES = ("total-4711",)
 
 
-def attempt(*shown: str, actions: tuple[Action, ...]) -> Trajectory:
+def make_trajectory(*shown: str, actions: tuple[Action, ...]) -> Trajectory:
     turns = tuple(Turn(Observation(text), "", action) for text, action in zip(shown, actions, strict=False))
     return Trajectory("t", "task", "me@1", turns, Observation(shown[-1]), "finished", "rendered")
 
 
 def test_canaries_shown_to_the_oracle_are_earned_by_the_same_operation() -> None:
-    earned = earned_by(attempt("ask", "it is total-4711", "done", actions=(READ, GUESS)), CANARIES)
+    earned = earned_canaries(make_trajectory("ask", "it is total-4711", "done", actions=(READ, GUESS)), CANARIES)
     assert earned == {"total-4711": frozenset({"sheet.read"})}
     other = Action("sheet", "read", {"cell": "B4"})
-    assert first_leak(attempt("ask", "total-4711", actions=(other,)), CANARIES, earned) == ""
-    listed = attempt("ask", "total-4711", actions=(Action("sheet", "list"),))
+    assert first_leak(make_trajectory("ask", "total-4711", actions=(other,)), CANARIES, earned) == ""
+    listed = make_trajectory("ask", "total-4711", actions=(Action("sheet", "list"),))
     assert first_leak(listed, CANARIES, earned) == "'total-4711' is shown after sheet.list"
 
 
 def test_text_written_by_the_agent_may_be_shown_only_afterwards() -> None:
-    assert first_leak(attempt("ask", "you said total-4711", actions=(GUESS,)), CANARIES, {}) == ""
-    early = attempt("find total-4711", "you said total-4711", actions=(GUESS,))
+    assert first_leak(make_trajectory("ask", "you said total-4711", actions=(GUESS,)), CANARIES, {}) == ""
+    early = make_trajectory("find total-4711", "you said total-4711", actions=(GUESS,))
     assert first_leak(early, CANARIES, {}) == "'total-4711' is shown at the beginning"
     assert leak_of(GUESS, Observation("you said total-4711"), CANARIES, {}) == ""
     assert (

@@ -1,4 +1,4 @@
-"""Mutants of a goal state: exactly one mistake each, in what differs from the beginning."""
+"""Mutants of a goal state: exactly one mistake each, in the facts that differ from the initial state."""
 
 from upturn.environments.validation.mutation import Difference, differences, mutants
 from upturn.records import JsonValue
@@ -7,7 +7,7 @@ from upturn.records import JsonValue
 def test_every_changed_fact_is_undone_dropped_doubled_and_replaced() -> None:
     before: dict[str, JsonValue] = {"same": 1, "text": "old", "gone": 3}
     after: dict[str, JsonValue] = {"same": 1, "text": "new", "count": 2, "is_read": True, "people": ["ann"]}
-    found = [(mutant.what, "/".join(mutant.path), mutant.value) for mutant in mutants(before, after)]
+    found = [(mutant.kind, "/".join(mutant.path), mutant.value) for mutant in mutants(before, after)]
     assert found == [
         ("undone", "text", "old"),
         ("replaced", "text", "newx"),

@@ -1,11 +1,17 @@
-"""Values for tools: words as they stand in texts, and what schemas allow."""
+"""Sampling of values for tools: words of texts, and bounds of schemas."""
 
 from random import Random
 from typing import Any
 
 import pytest
 
-from upturn.environments.validation.schema_sampling import Habits, Vocabulary, shape_of, text_parameters, words_of
+from upturn.environments.validation.schema_sampling import (
+    ParameterHistory,
+    Vocabulary,
+    shape_of,
+    text_parameters,
+    words_of,
+)
 from upturn.records import Action, Observation, Tool
 
 
@@ -52,7 +58,7 @@ def test_text_parameters_lists_required_ones_first() -> None:
 )
 def test_values_fit_their_schema(schema: dict[str, Any], allowed: list[Any]) -> None:
     tool = Tool("t", "o", "", {"p": schema}, ("p",))
-    vocabulary, rng = Vocabulary("some 9 words 77", Habits()), Random(0)
+    vocabulary, rng = Vocabulary("some 9 words 77", ParameterHistory()), Random(0)
     drawn = [vocabulary.draw(tool, rng)["p"] for _ in range(40)]
     assert all(value in allowed for value in drawn)
     assert all(value in drawn for value in allowed)
@@ -60,13 +66,13 @@ def test_values_fit_their_schema(schema: dict[str, Any], allowed: list[Any]) -> 
 
 def test_often_refused_shapes_are_excluded_and_accepted_values_recur() -> None:
     tool = Tool("mail", "read", "", {"id": {"type": "string"}}, ("id",))
-    habits = Habits()
-    vocabulary = Vocabulary("please read m27 or m28", habits)
+    history = ParameterHistory()
+    vocabulary = Vocabulary("please read m27 or m28", history)
     for _ in range(5):
-        vocabulary.learn(tool, Action("mail", "read", {"id": "please"}), Observation("no mail", "not_found"))
-    vocabulary.learn(tool, Action("mail", "read", {"id": "m27"}), Observation("hello"))
+        vocabulary.record(tool, Action("mail", "read", {"id": "please"}), Observation("no mail", "not_found"))
+    vocabulary.record(tool, Action("mail", "read", {"id": "m27"}), Observation("hello"))
     drawn = {vocabulary.draw(tool, Random(seed))["id"] for seed in range(60)}
     assert drawn == {"m27", "m28"}
-    other = Vocabulary("look at m31 and m99", habits)
+    other = Vocabulary("look at m31 and m99", history)
     assert {other.draw(tool, Random(seed))["id"] for seed in range(60)} == {"m31", "m99"}
     assert other.siblings(tool, "id", "m31") == ["m99"]

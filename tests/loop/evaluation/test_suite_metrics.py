@@ -11,7 +11,7 @@ from upturn.environments.office.recovery import recovery
 from upturn.environments.office.rubric import RubricVerifier
 from upturn.environments.office.tasks import compose, make_task
 from upturn.environments.office.timing import TimedKit
-from upturn.environments.scripted_policy import following, play
+from upturn.environments.scripted_policy import fixed_policy, play
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.evaluation.suite_metrics import (
     MIN_TASKS_FOR_VIOLATIONS,
@@ -32,7 +32,7 @@ def result_of(
     """The oracle's actions after ``before``; without the last one if ``ends`` is False."""
     task = make_task(family, 0, split="heldout")
     actions = [*before, *compose(task).draft.oracle]
-    trajectory = play(KIT.environment(task), task, following(actions if ends else actions[:-1]), max_turns=50)
+    trajectory = play(KIT.environment(task), task, fixed_policy(actions if ends else actions[:-1]), max_turns=50)
     return SuiteResult(
         task,
         trajectory,
@@ -98,7 +98,7 @@ def test_recovery_is_counted_over_all_faults_that_occurred() -> None:
     oracle = compose(task).draft.oracle
     results = []
     for stop in range(1, len(oracle)):  # stopped at ever later actions of the recovery from one fault
-        trajectory = play(KIT.environment(task), task, following(oracle[:stop]), max_turns=50)
+        trajectory = play(KIT.environment(task), task, fixed_policy(oracle[:stop]), max_turns=50)
         evaluation = KIT.verifier.verify(task, trajectory)
         results.append(SuiteResult(task, trajectory, evaluation, evaluation, None))
     faulty = [result for result in results if recovery(result.trajectory, task).faults]

@@ -71,29 +71,29 @@ def hinted(worker: PolicyWorker, failed: list[ScoredGroup]) -> list[HintedGroup]
 def test_each_retry_has_the_answer_to_its_own_task_as_a_hint(
     worker: PolicyWorker, failed: list[ScoredGroup], hinted: list[HintedGroup]
 ) -> None:
-    assert [each.group.task for each in hinted] == [group.task for group in failed]
-    for each in hinted:
-        answer = hint_of(worker.runtime.kit, each.group.task)
-        assert len(each.group.members) == len(each.hints) == 2
-        for member, hint in zip(each.group.members, each.hints, strict=True):
+    assert [item.group.task for item in hinted] == [group.task for group in failed]
+    for item in hinted:
+        answer = hint_of(worker.runtime.kit, item.group.task)
+        assert len(item.group.members) == len(item.hints) == 2
+        for member, hint in zip(item.group.members, item.hints, strict=True):
             assert hint.text == f"hint: {answer}"
-            assert hint.observation.text == each.group.task.instruction
+            assert hint.observation.text == item.group.task.instruction
             assert member.trajectory.turns[0].observation.text == f"{hint.text}\n{hint.observation.text}"
             assert member.trajectory.rows[0].token_ids[: len(hint.hinted_ids)] == hint.hinted_ids
             assert member.trajectory.origin == "sampled"
     ids = [
-        member.trajectory.id for group in (*failed, *(each.group for each in hinted)) for member in group.members
+        member.trajectory.id for group in (*failed, *(item.group for item in hinted)) for member in group.members
     ]
     assert len(set(ids)) == len(ids)
 
 
 def test_training_rows_have_no_hint(worker: PolicyWorker, hinted: list[HintedGroup]) -> None:
     """Rows start like those of first rollouts, and no prompt contains a line of the answer."""
-    failed = [each.group for each in hinted]
+    failed = [item.group for item in hinted]
     selection = select_hinted(hinted, failed, SelectionSettings(), HintSettings("rationalisation"))
     assert selection.metrics["hinted_trajectories"] == 4
     assert len(selection.selected) + selection.metrics["leaked"] >= 1
-    openings = {each.group.task.id: each.hints[0].plain_ids for each in hinted}
+    openings = {item.group.task.id: item.hints[0].plain_ids for item in hinted}
     for trajectory in selection.selected:
         opening = openings[trajectory.task_id]
         (row, *_) = supervised_rows([trajectory])
@@ -105,7 +105,7 @@ def test_training_rows_have_no_hint(worker: PolicyWorker, hinted: list[HintedGro
 def test_the_same_iteration_samples_the_same_retries(worker: PolicyWorker, failed: list[ScoredGroup]) -> None:
     retries = HintedRetries(worker, ROLLOUTS, "rationalisation")
     rows = [
-        [member.trajectory.rows for each in retries(iteration, failed) for member in each.group.members]
+        [member.trajectory.rows for retry in retries(iteration, failed) for member in retry.group.members]
         for iteration in (0, 0, *range(1, 8))
     ]
     assert rows[0] == rows[1]

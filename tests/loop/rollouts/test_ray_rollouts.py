@@ -57,11 +57,11 @@ def assert_same(found: Sequence[Trajectory], expected: Sequence[Trajectory]) -> 
             assert row.logprobs == pytest.approx(twin.logprobs, abs=1e-4)
         bare = [
             replace(
-                each,
-                rows=tuple(replace(row, logprobs=()) for row in each.rows),
-                usage=replace(each.usage, seconds=0.0),
+                item,
+                rows=tuple(replace(row, logprobs=()) for row in item.rows),
+                usage=replace(item.usage, seconds=0.0),
             )
-            for each in (one, other)
+            for item in (one, other)
         ]
         assert bare[0] == bare[1]
 
@@ -114,14 +114,14 @@ def test_workers_sample_what_one_process_samples_with_the_present_weights(
     workers = InProcess(PolicyWorkerFactory(ENVIRONMENT, LIMITS, VERSION))
     runtime = RayRuntime(kit, LIMITS, workers, tmp_path)
     worker = PolicyWorker(AgentRuntime(kit, LIMITS), VERSION, adapter)
-    trained = [each for each in worker.model.parameters() if each.requires_grad]
+    trained = [parameter for parameter in worker.model.parameters() if parameter.requires_grad]
     with torch.no_grad():
         trained[1].add_(0.01)  # other weights than the workers have; an adapter's second matrix is its first B
     worker.serve_as(VERSION)
     runtime.follow(worker.model)
     found, expected = runtime.rollout(jobs(), PURPOSE), worker.runtime.rollout(jobs(), PURPOSE)
     assert_same(found, expected)
-    assert {each.model_version for each in found} == {weights_hash(worker.model)} == set(workers.loaded)
+    assert {item.model_version for item in found} == {weights_hash(worker.model)} == set(workers.loaded)
     assert runtime.lost_rollouts == 0 and runtime.lost_workers == []
 
 
@@ -149,7 +149,7 @@ def test_groups_sampled_by_workers_are_those_of_one_process(tmp_path: Path, flus
     runtime.follow(worker.model)
     local = PolicyWorker(AgentRuntime(kit, LIMITS), VERSION)
     rollouts = RolloutSpec("run", 5, 3)
-    found, expected = (each.sample_groups(tasks(3), 2, rollouts, NoSink()) for each in (worker, local))
+    found, expected = (item.sample_groups(tasks(3), 2, rollouts, NoSink()) for item in (worker, local))
     assert [[member.turn_rewards for member in group.members] for group in found] == [
         [member.turn_rewards for member in group.members] for group in expected
     ]
@@ -283,7 +283,7 @@ def test_two_ray_workers_sample_what_one_process_samples_and_load_weights(tmp_pa
             worker.serve_as(VERSION)
             found = runtime.rollout(jobs(6, 4), PURPOSE)
             assert_same(found, worker.runtime.rollout(jobs(6, 4), PURPOSE))
-            assert {each.model_version for each in found} == {weights_hash(worker.model)}
+            assert {item.model_version for item in found} == {weights_hash(worker.model)}
         assert runtime.lost_rollouts == 0
         with pytest.raises(ClusterError, match="a worker cannot take the weights"):
             workers.load_weights(str(tmp_path / "gone"), "w2")

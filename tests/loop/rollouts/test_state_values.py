@@ -12,7 +12,7 @@ from benchmarks.errands import MODEL, ErrandsEnvironment
 from benchmarks.errands.kit import ErrandsKit
 from upturn.config import Limits
 from upturn.environments import Step
-from upturn.environments.environment import judge
+from upturn.environments.environment import verify
 from upturn.errors import TrainingError, WorldError
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.rollouts.policy_worker import score_trajectory
@@ -55,7 +55,7 @@ def _groups(runtime: AgentRuntime, purpose: Purpose, families: Sequence[str], gr
     groups = []
     for task in tasks:
         trajectories = runtime.rollout([(NANO, task, number) for number in range(group_size)], purpose)
-        scores = [judge(runtime.kit.verifier, task, each).score for each in trajectories]
+        scores = [verify(runtime.kit.verifier, task, item).score for item in trajectories]
         groups.append(
             ScoredGroup(
                 task,

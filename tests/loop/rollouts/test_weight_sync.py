@@ -97,7 +97,7 @@ def sample_groups(model: Any, iteration: int, group_size: int = 8) -> list[Score
         for number in range(group_size)
     ]
     found = asyncio.run(run_rollouts(jobs, Copying))
-    members = [ScoredTrajectory(each, tuple(turn.reward for turn in each.turns)) for each in found]
+    members = [ScoredTrajectory(item, tuple(turn.reward for turn in item.turns)) for item in found]
     return [
         ScoredGroup(task, tuple(members[index * group_size : (index + 1) * group_size]))
         for index, task in enumerate(tasks)
@@ -106,7 +106,7 @@ def sample_groups(model: Any, iteration: int, group_size: int = 8) -> list[Score
 
 def trajectories(groups: Sequence[ScoredGroup]) -> list[Trajectory]:
     found = [member.trajectory for group in groups for member in group.members]
-    assert {each.error for each in found} == {""}
+    assert {item.error for item in found} == {""}
     return found
 
 
@@ -138,7 +138,7 @@ def test_pushed_weights_sample_under_their_hash_and_score_the_same(
         sync = sync_with_engine(model, engine, tmp_path / "weights")
         assert sync.push() == weights_hash(model) == engine.version
         found = trajectories(sample_groups(engine, 0))
-        assert {each.model_version for each in found} == {weights_hash(model)}
+        assert {item.model_version for item in found} == {weights_hash(model)}
         scored = rescore(
             found,
             Trainer(model, OptimiserSettings(learning_rate=1e-3)).score,
@@ -157,9 +157,9 @@ def test_a_remote_engine_samples_what_the_local_one_samples(engine_server: Modul
         engine = RemoteEngine(RemoteSettings(served.engine.url), "start")
         remote = trajectories(sample_groups(engine, 4))
     local = trajectories(sample_groups(LocalEngine(tiny(1), slots=64, max_length=32), 4))
-    assert [each.rows[0].token_ids for each in remote] == [each.rows[0].token_ids for each in local]
+    assert [item.rows[0].token_ids for item in remote] == [item.rows[0].token_ids for item in local]
     np.testing.assert_allclose(
-        [each.rows[0].logprobs[0] for each in remote], [each.rows[0].logprobs[0] for each in local], atol=1e-5
+        [item.rows[0].logprobs[0] for item in remote], [item.rows[0].logprobs[0] for item in local], atol=1e-5
     )
 
 
@@ -191,7 +191,7 @@ def test_sampling_ahead_with_a_remote_engine_uses_the_promised_weights(
         def sample(iteration: int, weights: Mapping[str, Tensor]) -> list[ScoredGroup]:
             sync.push(weights)
             groups = sample_groups(engine, iteration)
-            seen.append({each.model_version for each in trajectories(groups)})
+            seen.append({trajectory.model_version for trajectory in trajectories(groups)})
             return groups
 
         settings = GrpoSettings(
@@ -237,7 +237,7 @@ def test_vllm_receives_an_adapter_as_a_folder_and_its_tokens_score_the_same(
         version = sync_with_engine(model, engine, tmp_path).push()
         assert server.adapters == {version}
         found = trajectories(sample_groups(engine, 0))
-        assert {each.model_version for each in found} == {version}
+        assert {item.model_version for item in found} == {version}
         score = Trainer(model, OptimiserSettings(learning_rate=1e-3)).score
         assert rescore(found, score, version=version, seed=0).largest_gap < 1e-4
         before = copy_tensors(weight_tensors(model))

@@ -102,16 +102,16 @@ def test_trajectories_of_all_outcomes_train_a_version(desk: ModuleType, tmp_path
         rehearsed = rehearsal_rows(stored, version_of(NANO))
         version = train(context, version_of(NANO), HeldoutResult("before", "", 1.0, ()), "world").version
         folder = training_folder(context, "world")
-    trajectories = {name.rpartition("/")[0] for name in (each.id for each in transitions.trained)}
+    trajectories = {name.rpartition("/")[0] for name in (item.id for item in transitions.trained)}
     assert len(snapshot.trajectory_ids) == 32
-    assert {row.trajectory_id for row in rehearsed} == {each.id for each in own}
+    assert {row.trajectory_id for row in rehearsed} == {item.id for item in own}
     assert 0 < len(own) < 32
     assert trajectories < set(snapshot.trajectory_ids)
-    assert {"mail.move", "user.finish"} <= {each.tool for each in transitions.trained}
-    assert {is_held_out(each.task_id) for each in transitions.trained} == {False}
-    assert {is_held_out(each.task_id) for each in transitions.held_out} == {True}
-    assert {each.prompt_ids for each in transitions.trained}.isdisjoint(
-        each.prompt_ids for each in transitions.held_out
+    assert {"mail.move", "user.finish"} <= {item.tool for item in transitions.trained}
+    assert {is_held_out(item.task_id) for item in transitions.trained} == {False}
+    assert {is_held_out(item.task_id) for item in transitions.held_out} == {True}
+    assert {item.prompt_ids for item in transitions.trained}.isdisjoint(
+        item.prompt_ids for item in transitions.held_out
     )
     assert (version.agent, version.parent, version.snapshot) == ("nano", version_of(NANO).id, snapshot.id)
     assert version.weights_hash not in {"", version_of(NANO).weights_hash}
@@ -129,7 +129,7 @@ def test_the_lift_over_the_most_common_answer_is_reported() -> None:
     description = RunDescription({"algorithm": "grpo"}, RunPlan(2, 2, 1, "best"))
     report = TrainingReport("world-model", description, points, None, has_warm_up=True)
     trained = world_model.with_lift(version_of(NANO), report)
-    assert [(each.name, each.value, each.unit, each.n) for each in trained.results] == [
+    assert [(result.name, result.value, result.unit, result.n) for result in trained.results] == [
         ("lift_first", -0.125, "share", 40),
         ("lift", 0.05, "share", 40),
     ]

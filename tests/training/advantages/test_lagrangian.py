@@ -137,9 +137,9 @@ def test_a_policy_uses_the_costly_arm_as_often_as_its_budget_allows(make_traject
     metrics = [bandit.step(algorithm, index) for index in range(120)][60:]
     for index in range(15):
         assert "multiplier_safety" not in free.step(unbound, index)
-    assert np.mean([each["rollout_cost_safety"] for each in metrics]) == pytest.approx(0.25, abs=0.04)
+    assert np.mean([metric["rollout_cost_safety"] for metric in metrics]) == pytest.approx(0.25, abs=0.04)
     allowed = 1 + bandit.DECAY * math.log(3) * 16 / 3
-    assert np.mean([each["multiplier_safety"] for each in metrics]) == pytest.approx(allowed, abs=0.15)
+    assert np.mean([metric["multiplier_safety"] for metric in metrics]) == pytest.approx(allowed, abs=0.15)
     assert free.share > 0.8
 
 

@@ -56,8 +56,8 @@ def test_without_tokens_whitening_counts_turns(make_group: MakeGroup) -> None:
 def test_equal_advantages_whiten_to_zero(make_group: MakeGroup) -> None:
     groups = [make_group([[2.0], [2.0]]), make_group([[2.0]])]
     advantages = rescaled(groups, [GroupRelative(baseline="none")(group) for group in groups], by="whiten")
-    assert [each.turns for each in advantages] == [((0.0,), (0.0,)), ((0.0,),)]
-    assert not any(each.is_informative for each in advantages)
+    assert [advantage.turns for advantage in advantages] == [((0.0,), (0.0,)), ((0.0,),)]
+    assert not any(advantage.is_informative for advantage in advantages)
 
 
 def test_equal_returns_are_not_divided(make_group: MakeGroup) -> None:

@@ -90,8 +90,8 @@ drawn_walks = st.lists(
 def _members(make_member: MakeMember, drawn: Sequence[Sequence[tuple[str, float]]]) -> list[ScoredTrajectory]:
     """Trajectories of one task start in one state."""
     return [
-        make_member([0.0, *(reward for _, reward in each)], states="s" + "".join(state for state, _ in each))
-        for each in drawn
+        make_member([0.0, *(reward for _, reward in item)], states="s" + "".join(state for state, _ in item))
+        for item in drawn
     ]
 
 

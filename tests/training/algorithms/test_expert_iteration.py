@@ -446,7 +446,10 @@ def test_the_algorithms_differ_in_iterations_restart_and_hint() -> None:
         StarSettings(),
         SelfRepairSettings(),
     )
-    assert [(each.iterations > 1, each.restart, each.hint and each.hint.kind) for each in algorithms] == [
+    assert [
+        (algorithm.iterations > 1, algorithm.restart, algorithm.hint and algorithm.hint.kind)
+        for algorithm in algorithms
+    ] == [
         (False, False, None),
         (True, False, None),
         (True, True, "rationalisation"),

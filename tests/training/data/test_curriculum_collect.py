@@ -56,7 +56,7 @@ class Desk:
     def _group(self, portion: Portion, number: int, generator: torch.Generator, name: str) -> ScoredGroup:
         symbols = POOLS[portion.pool]
         group: ScoredGroup = self.task._group(symbols[number % len(symbols)], generator, name)
-        members = tuple(replace(each, succeeded=each.turn_rewards == (1.0,)) for each in group.members)
+        members = tuple(replace(member, succeeded=member.turn_rewards == (1.0,)) for member in group.members)
         return replace(group, task=replace(group.task, family=portion.pool), members=members)
 
 
@@ -145,8 +145,8 @@ def test_levels_are_learned_one_after_the_other_and_none_is_forgotten(
     _train(model, copy_task, tmp_path, iterations=60, tasks=6)
     assert copy_task(model).score(0) >= 0.95
     curve = [point.metrics for point in read_curve(tmp_path / CURVE_FILE)]
-    assert {name for each in curve for name in each if metric_of(name) is None} == set()
-    levels = [each["curriculum_level"] for each in curve]
+    assert {name for item in curve for name in item if metric_of(name) is None} == set()
+    levels = [item["curriculum_level"] for item in curve]
     assert (levels[0], levels[-1]) == (1.0, 2.0)
     assert levels == sorted(levels, key=float)  # type: ignore[arg-type]
     assert curve[0]["sampled_level_1"] == 0.8

@@ -210,8 +210,8 @@ def test_mining_is_symmetric_and_independent_of_order(make_group: MakeGroup, by:
         assert swapped.dropped == mined.dropped
         ends = sorted((*reversed(pair.id.split(" > ")), pair.margin or 0.0) for pair in swapped.pairs)
         expected = sorted((*pair.id.split(" > "), pair.margin or 0.0) for pair in mined.pairs)
-        assert [each[:2] for each in ends] == [each[:2] for each in expected]
-        assert [each[2] for each in ends] == pytest.approx([each[2] for each in expected])
+        assert [item[:2] for item in ends] == [item[:2] for item in expected]
+        assert [item[2] for item in ends] == pytest.approx([item[2] for item in expected])
         assert all(pair.margin is not None and pair.margin > margin for pair in mined.pairs)
 
     holds()

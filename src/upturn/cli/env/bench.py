@@ -22,7 +22,7 @@ from upturn.environments import (
     Environment,
     EnvironmentKit,
     action_text,
-    following,
+    fixed_policy,
     oracle_of,
     play,
     read_action,
@@ -202,7 +202,7 @@ def _failures(kit: EnvironmentKit, task: Task, solution: Trajectory) -> Iterator
     """The solution without its last action, and half of it with its last action, unless they succeed."""
     *actions, last = actions_of(solution)
     for part in (actions, [*actions[: len(actions) // 2], last]):
-        trajectory = play(kit.environment(task), task, following(part))
+        trajectory = play(kit.environment(task), task, fixed_policy(part))
         if not kit.verifier.verify(task, trajectory).is_success:
             yield trajectory
 
@@ -213,7 +213,7 @@ def _formula_variants(kit: EnvironmentKit, task: Task, solution: Trajectory) -> 
     for suffix in ("+0", "+1"):
         variant = [_extend_formulas(action, suffix) for action in actions]
         if variant != list(actions):
-            yield play(kit.environment(task), task, following(variant))
+            yield play(kit.environment(task), task, fixed_policy(variant))
 
 
 def _extend_formulas(action: Action, suffix: str) -> Action:

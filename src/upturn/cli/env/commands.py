@@ -17,7 +17,15 @@ from upturn.cli.env.validate import validate
 from upturn.cli.options import AsJson
 from upturn.cli.output import emit, print_message, printable
 from upturn.config import Limits
-from upturn.environments import LONG_TURNS, TaskChoice, judge, registered_kits, resolve_kit, tools_of, verifiers_of
+from upturn.environments import (
+    LONG_TURNS,
+    TaskSelection,
+    registered_kits,
+    resolve_kit,
+    tools_of,
+    verifiers_of,
+    verify,
+)
 from upturn.records import Evaluation, JsonValue, Observation, Result, Split, Task, Tool, Trajectory, Turn
 
 env_app = typer.Typer()
@@ -127,7 +135,7 @@ def play_task(
     """
     kit = resolve_kit(name)
     split: Split = "heldout" if heldout else "train"
-    task = next(iter(TaskChoice(family, level, split).stream(kit, seed)))
+    task = next(iter(TaskSelection(family, level, split).stream(kit, seed)))
     show: Callable[[str], None] = print_message if as_json else typer.echo
     show(f"One call per line, at most {LONG_TURNS}; help lists all calls.\n")
     setting = Setting(
@@ -145,7 +153,7 @@ def play_task(
     show(_observation_text(trajectory.final_observation))
     if trajectory.outcome == "model_error":  # no line, or one that is not text
         show("\nThe input ended before the task did.")
-    evaluation, *further = [judge(verifier, task, trajectory) for verifier in verifiers_of(kit)]
+    evaluation, *further = [verify(verifier, task, trajectory) for verifier in verifiers_of(kit)]
     results = [Result("verdict", evaluation.verdict), *_components(evaluation)]
     results += [
         replace(result, name=f"{other.evaluator} {result.name}")

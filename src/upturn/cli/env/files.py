@@ -9,9 +9,9 @@ import typer
 
 from upturn.cli.options import AsJson
 from upturn.cli.output import emit, print_message
-from upturn.environments import TaskChoice, oracle_of, play, read_action, resolve_kit
+from upturn.environments import TaskSelection, oracle_of, play, read_action, resolve_kit
 from upturn.environments.office.apps import apply
-from upturn.environments.office.files import Host, read_folder, write_folder, zone_named
+from upturn.environments.office.files import Host, find_zone, read_folder, write_folder
 from upturn.environments.office.state import OperationError, Workspace
 from upturn.errors import ConfigError, UnknownNameError
 from upturn.records import Result
@@ -46,7 +46,7 @@ def export_workspace(  # noqa: PLR0913 - a command's parameters are its options
     Requires the extra ``files``.
     """
     kit = resolve_kit(name)
-    task = next(iter(TaskChoice(family).stream(kit, seed)))
+    task = next(iter(TaskSelection(family).stream(kit, seed)))
     environment = kit.environment(task)
     environment.reset(task)
     if not isinstance(environment, Furnished):
@@ -57,7 +57,7 @@ def export_workspace(  # noqa: PLR0913 - a command's parameters are its options
             raise UnknownNameError(f"{kit.name} has no oracle for {task.id!r}; omit --solved")
         play(environment, task, oracle)
     workspace = environment.workspace
-    paths, notes = write_folder(workspace, to, zone=zone_named(zone or "UTC"))
+    paths, notes = write_folder(workspace, to, zone=find_zone(zone or "UTC"))
     for line in () if as_json else notes:
         print_message(line)
     details = {
@@ -117,7 +117,7 @@ def _host(owner: str | None, zone: str | None, now: str | None) -> Host | None:
         if useless:
             raise ConfigError([f"{', '.join(useless)} without --owner: the folder's workspace.json defines it"])
         return None
-    return Host(owner, zone or "UTC", now or datetime.now(zone_named(zone or "UTC")).strftime("%Y-%m-%d %H:%M"))
+    return Host(owner, zone or "UTC", now or datetime.now(find_zone(zone or "UTC")).strftime("%Y-%m-%d %H:%M"))
 
 
 def _execute(workspace: Workspace, calls: Sequence[str]) -> tuple[Workspace, list[str]]:

@@ -8,7 +8,7 @@ import typer
 from upturn.cli.options import AsJson, Families
 from upturn.cli.output import emit, print_message, progress, show_table
 from upturn.environments import EnvironmentKit, check_environment, resolve_kit
-from upturn.environments.validation import PANEL, Check, FamilyReport, Plan, unchecked, validate_kit
+from upturn.environments.validation import PANEL, Check, FamilyReport, Plan, list_unchecked, validate_kit
 from upturn.errors import UnknownNameError, WorldError
 from upturn.records import Result
 
@@ -46,7 +46,7 @@ def validate(
             for report in validate_kit(kit, plan, families=families, name=name, processes=processes):
                 reports.append(report)
                 ticker.advance()
-        details |= {"unchecked": unchecked(kit, reports), "breaches": _breaches(reports)}
+        details |= {"unchecked": list_unchecked(kit, reports), "breaches": _breaches(reports)}
     results = [contract, *(_result(report, check) for report in reports for check in report.checks)]
     if not as_json and reports:
         _show_tables(reports)
@@ -80,7 +80,7 @@ def _result(report: FamilyReport, check: Check) -> Result:
 
 def _breaches(reports: Sequence[FamilyReport]) -> list[str]:
     return [
-        f"{check.name} {report.family}: {check.breach}"
+        f"{check.name} {report.family}: {check.violation}"
         for report in reports
         for check in report.checks
         if check.holds is False

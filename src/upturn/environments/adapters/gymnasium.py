@@ -2,8 +2,8 @@
 
 Observations are texts. An action is a line in the call grammar, or a mapping with ``target`` (or ``target_app``),
 ``operation`` and ``parameters``. An unparsable or refused call gets an error observation; a value outside the
-action space raises. The reward is the environment's and, at the end, plus the verifier's score: NaN where the
-verifier raised.
+action space raises. The reward is the environment's, plus the verifier's score at the end; NaN where the verifier
+raised.
 """
 
 import re
@@ -16,10 +16,10 @@ try:
 except ImportError as exc:
     raise ImportError("Gymnasium is not installed: pip install 'upturn[gymnasium]'") from exc
 
-from upturn.environments.adapters.gymnasium_space import CallSpace, TextSpace, structured
+from upturn.environments.adapters.gymnasium_space import CallSpace, TextSpace, action_from_mapping
 from upturn.environments.kit import EnvironmentKit, resolve_kit, tools_of
 from upturn.environments.scripted_policy import MAX_TURNS
-from upturn.environments.stepwise import StepwiseEpisode, TaskChoice, info_fields, record_fields
+from upturn.environments.stepwise import StepwiseEpisode, TaskSelection, info_fields, record_fields
 from upturn.errors import UnknownNameError, WorldError
 from upturn.records import Split, Task
 
@@ -42,7 +42,7 @@ class KitEnv(gymnasium.Env[str, str | Mapping[str, Any]]):
     ) -> None:
         """``family``, ``level``: None = all. Raises UnknownNameError for unknown names."""
         self.kit = resolve_kit(kit) if isinstance(kit, str) else kit
-        self.choice, self.max_turns, self.render_mode = TaskChoice(family, level, split), max_turns, render_mode
+        self.choice, self.max_turns, self.render_mode = TaskSelection(family, level, split), max_turns, render_mode
         self.action_space = CallSpace(tools_of(self.kit))
         self.observation_space = TextSpace()
         self.episode: StepwiseEpisode | None = None
@@ -66,7 +66,7 @@ class KitEnv(gymnasium.Env[str, str | Mapping[str, Any]]):
             case wrong:
                 raise UnknownNameError(f"reset takes one option, task, a Task; got {wrong!r}")
         episode = StepwiseEpisode(self.kit, task, max_turns=self.max_turns)
-        observation = episode.begin()
+        observation = episode.start()
         self.episode = episode
         info = {"code": observation.code, "task": record_fields(task), **info_fields(episode.info)}
         return observation.text, info
@@ -79,7 +79,7 @@ class KitEnv(gymnasium.Env[str, str | Mapping[str, Any]]):
         """
         if self.episode is None:
             raise gymnasium.error.ResetNeeded("there is no task yet; call reset first")
-        request = action if isinstance(action, str) else structured(action)
+        request = action if isinstance(action, str) else action_from_mapping(action)
         if request is None:
             raise gymnasium.error.InvalidAction(
                 f"an action is a text or a mapping with target, operation, parameters and thought; got {action!r}"
@@ -99,10 +99,10 @@ class KitEnv(gymnasium.Env[str, str | Mapping[str, Any]]):
         if seed is not None or self._tasks is None:
             number = int(self.np_random.integers(2**31)) if seed is None else seed
             self._tasks = self.choice.stream(self.kit, number)
-        try:
-            return next(self._tasks)
-        except StopIteration:
-            raise WorldError(f"{self.kit.name} has no further task; reset(seed=…) starts again") from None
+        task = next(self._tasks, None)
+        if task is None:
+            raise WorldError(f"{self.kit.name} has no further task; reset(seed=…) starts again")
+        return task
 
 
 def register(kit: str = "office") -> str:

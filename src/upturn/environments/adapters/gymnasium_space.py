@@ -13,10 +13,8 @@ from upturn.records import Action, JsonValue, Tool
 
 ANSWER = Tool("user", "answer", "Answers.", {"text": {"type": "string"}}, ("text",))
 """Sampled for kits that describe no tools."""
-_WIDEST = 2**53
-"""Widest range of sampled integers that Gymnasium's generator supports."""
-
-
+_MAX_RANGE = 2**53
+"""Largest range of sampled integers that Gymnasium's generator supports."""
 ALIASES = {"target_app": "target", "reasoning": "thought"}
 """Alternative names of an action's parts."""
 
@@ -44,7 +42,7 @@ class TextSpace(gymnasium.Space[str]):
 
 
 class CallSpace(TextSpace):
-    """Every text, and every structured call; samples are calls of the tools, with values of the right kind."""
+    """Every text, and every action as a mapping; samples are calls of the tools, with values of the right kind."""
 
     def __init__(self, tools: tuple[Tool, ...]) -> None:
         super().__init__()
@@ -53,21 +51,16 @@ class CallSpace(TextSpace):
     def sample(self, mask: Any = None, probability: Any = None) -> str:  # noqa: ARG002
         """A line that calls one of the tools; each optional parameter is included with probability 1/2."""
         tool = self.tools[self.np_random.integers(len(self.tools))]
-        return write_call(
-            Action(
-                tool.target,
-                tool.operation,
-                {
-                    name: self._value(schema)
-                    for name, schema in tool.properties.items()
-                    if name in tool.required or self.np_random.integers(2)
-                },
-            )
-        )
+        parameters = {
+            name: self._value(schema)
+            for name, schema in tool.properties.items()
+            if name in tool.required or self.np_random.integers(2)
+        }
+        return write_call(Action(tool.target, tool.operation, parameters))
 
     def contains(self, x: Any) -> bool:
         """Whether the value is a text, or a mapping that is an action."""
-        return super().contains(x) or structured(x) is not None
+        return super().contains(x) or action_from_mapping(x) is not None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CallSpace) and other.tools == self.tools
@@ -82,20 +75,20 @@ class CallSpace(TextSpace):
                 value: JsonValue = values[self.np_random.integers(len(values))]
                 return value
             case {"type": "integer"}:
-                return round(number_within(fields, self._drawn))
+                return round(number_within(fields, self._draw))
             case {"type": "number"}:
-                return number_within(fields, self._drawn)
+                return number_within(fields, self._draw)
             case {"type": "boolean"}:
                 return bool(self.np_random.integers(2))
         return TextSpace.sample(self)
 
-    def _drawn(self, first: int, last: int) -> int:
-        return first + int(self.np_random.integers(min(last - first, _WIDEST), endpoint=True))
+    def _draw(self, first: int, last: int) -> int:
+        return first + int(self.np_random.integers(min(last - first, _MAX_RANGE), endpoint=True))
 
 
-def structured(value: Any) -> Action | None:  # Any: as above
-    """The action in a mapping, ``{"target": …, "operation": …, "parameters": {…}, "thought": …}``, or with
-    ``target_app`` and ``reasoning`` for its first and last part; None = not an action."""
+def action_from_mapping(value: Any) -> Action | None:  # Any: as above
+    """The action in a mapping, ``{"target": …, "operation": …, "parameters": {…}, "thought": …}``; None for
+    others. ``target_app`` and ``reasoning`` are aliases of the first and the last key."""
     if not isinstance(value, Mapping):
         return None
     parts = {ALIASES.get(str(key), str(key)): part for key, part in value.items()}

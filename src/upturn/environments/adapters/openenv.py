@@ -2,11 +2,11 @@
 
 ``create_app(kit)`` makes the server's application, ``KitClient`` connects to it: one episode at a time per
 connection. OpenEnv refuses a message that is not an action (422; VALIDATION_ERROR over a connection), an action
-that cannot be executed gets an error observation, and calls in the wrong order are a 409. The reward is the
+that cannot be executed gets an error observation, and calls in the wrong order give a 409. The reward is the
 environment's, plus the verifier's score with ``done``; None where the verifier raised.
 
-As everywhere in OpenEnv, plain HTTP is stateless: ``/reset`` shows a task, ``/step`` has none. Episodes need the
-connection.
+As everywhere in OpenEnv, plain HTTP is stateless: ``/reset`` returns a task that ``/step`` does not have. Episodes
+need the connection.
 """
 
 from collections.abc import Iterator
@@ -29,10 +29,10 @@ except ImportError as exc:
 from pydantic import ValidationError
 
 from upturn.environments.adapters.openenv_types import KitAction, KitObservation, KitState, TaskRequest
-from upturn.environments.environment import blocks
+from upturn.environments.environment import is_blocking
 from upturn.environments.kit import EnvironmentKit, resolve_kit
 from upturn.environments.scripted_policy import MAX_TURNS
-from upturn.environments.stepwise import StepwiseEpisode, TaskChoice, info_fields, record_fields
+from upturn.environments.stepwise import StepwiseEpisode, TaskSelection, info_fields, record_fields
 from upturn.errors import UnknownNameError
 from upturn.records import Action, Task
 
@@ -53,7 +53,7 @@ class KitEnvironment(Environment):
         super().__init__()
         self._kit, self._max_turns, self._lock = kit, max_turns, lock or Lock()
         self._tasks: Iterator[Task] = iter(())
-        self._choice: TaskChoice | None = None
+        self._choice: TaskSelection | None = None
         self._episode: StepwiseEpisode | None = None
         self._state = KitState()
 
@@ -61,7 +61,7 @@ class KitEnvironment(Environment):
         """The next task's instruction; arguments as in ``TaskRequest``."""
         try:
             request = TaskRequest(seed=seed, episode_id=episode_id, **choice)
-            chosen = TaskChoice(request.family, request.level, request.split)
+            chosen = TaskSelection(request.family, request.level, request.split)
             if request.seed is not None or chosen != self._choice:
                 number = Random().randrange(2**31) if request.seed is None else request.seed
                 self._tasks, self._choice = chosen.stream(self._kit, number), chosen
@@ -72,8 +72,8 @@ class KitEnvironment(Environment):
             if task is None:
                 raise HTTPException(409, f"{self._kit.name} has no further task; reset with a seed starts again")
             episode = StepwiseEpisode(self._kit, task, max_turns=self._max_turns)
-        with self._called(episode):
-            episode.begin()
+        with self._locked(episode):
+            episode.start()
             self._episode, self._state = episode, _state(episode, request.episode_id)
         return KitObservation(text=episode.observation.text, info=info_fields(episode.info))
 
@@ -82,17 +82,17 @@ class KitEnvironment(Environment):
         if self._episode is None:
             raise HTTPException(409, "there is no task yet; call reset first")
         parts = Action(action.target, action.operation, action.parameters, action.thought)
-        with self._called(self._episode) as episode:
-            answer = episode.act(parts if action.text is None else action.text)
+        with self._locked(self._episode) as episode:
+            result = episode.act(parts if action.text is None else action.text)
             self._state = _state(episode, self._state.episode_id)
         return KitObservation(
-            text=answer.observation.text,
-            code=answer.observation.code,
-            info=info_fields(answer.info),
-            is_truncated=answer.is_truncated,
-            evaluation=None if answer.evaluation is None else record_fields(answer.evaluation),
-            reward=answer.reward,
-            done=answer.is_terminated or answer.is_truncated,
+            text=result.observation.text,
+            code=result.observation.code,
+            info=info_fields(result.info),
+            is_truncated=result.is_truncated,
+            evaluation=None if result.evaluation is None else record_fields(result.evaluation),
+            reward=result.reward,
+            done=result.is_terminated or result.is_truncated,
         )
 
     @property
@@ -108,8 +108,8 @@ class KitEnvironment(Environment):
         )
 
     @contextmanager
-    def _called(self, episode: StepwiseEpisode) -> Iterator[StepwiseEpisode]:
-        with nullcontext() if blocks(episode.environment) else self._lock:
+    def _locked(self, episode: StepwiseEpisode) -> Iterator[StepwiseEpisode]:
+        with nullcontext() if is_blocking(episode.environment) else self._lock:
             yield episode
 
 

@@ -1,9 +1,9 @@
-"""Any kit as a taskset of verifiers v1, judged by the kit's own verifier: ``pip install 'upturn[verifiers]'``.
+"""Any kit as a taskset of verifiers v1, scored by the kit's verifier: ``pip install 'upturn[verifiers]'``.
 
 Verifiers finds plugins by the name of a top-level module with ``__all__``, so a taskset needs its own module that
 imports ``KitEnv`` and ``KitTaskset`` from here. ``KitTaskset`` draws tasks; ``KitEnv`` runs each with one agent, as
 the user of a chat: replies are parsed as actions, observations are the next messages. The reward is computed from
-the trajectory stored in the trace, which can be scored again; where the verifier raises there is an error instead.
+the trajectory stored in the trace, which can be scored again. A verifier that raises gives an error, no reward.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ try:
 except ImportError as exc:
     raise ImportError("Verifiers v1 is not installed: pip install 'upturn[verifiers]'") from exc
 
-from upturn.environments.environment import blocks, judge
+from upturn.environments.environment import is_blocking, verify
 from upturn.environments.kit import resolve_kit, tools_of
 from upturn.environments.scripted_policy import MAX_TURNS
-from upturn.environments.stepwise import StepwiseEpisode, TaskChoice, record_fields
+from upturn.environments.stepwise import StepwiseEpisode, TaskSelection, record_fields
 from upturn.errors import WorldError
 from upturn.models import tools_prompt
 from upturn.records import Evaluation, Split, Task, Trajectory, from_fields
@@ -29,9 +29,9 @@ from upturn.records import Evaluation, Split, Task, Trajectory, from_fields
 ResultT = TypeVar("ResultT")
 _kit = lru_cache(resolve_kit)
 
-ATTEMPT = "upturn_attempt"
+TRAJECTORY_KEY = "upturn_attempt"
 """Key in a trace's ``info`` for the fields of the ``Trajectory``."""
-FAULTS = "upturn_faults"
+FAULTS_KEY = "upturn_faults"
 """Key for injected faults: a list of names for each action."""
 
 
@@ -62,7 +62,7 @@ class KitTask(vf.Task[KitTaskData]):
     """One task of a kit."""
 
     @vf.reward
-    async def judged(self, trace: vf.Trace) -> dict[str, float]:
+    async def verifier_reward(self, trace: vf.Trace) -> dict[str, float]:
         """``score``: the verifier's. ``on_the_way``: the environment's rewards for single actions. They add up."""
         score = self._evaluation(trace).score
         if score is None:
@@ -70,17 +70,17 @@ class KitTask(vf.Task[KitTaskData]):
         return {"score": score, "on_the_way": sum(turn.reward for turn in _trajectory(trace).turns)}
 
     @vf.metric
-    async def figures(self, trace: vf.Trace) -> dict[str, float]:
+    async def metrics(self, trace: vf.Trace) -> dict[str, float]:
         """Success, gates, costs, actions and faults. Costs are not part of the reward: safety is a constraint."""
         evaluation = self._evaluation(trace)
         metrics = {f"gate_{gate.name}": float(gate.is_passed) for gate in evaluation.gates}
         metrics |= {f"cost_{name}": value for name, value in evaluation.costs.items()}
-        if FAULTS in trace.info:  # absent in older traces
-            metrics["faults"] = float(sum(map(len, trace.info[FAULTS])))
+        if FAULTS_KEY in trace.info:  # absent in older traces
+            metrics["faults"] = float(sum(map(len, trace.info[FAULTS_KEY])))
         return {"success": float(evaluation.is_success), "actions": float(len(_trajectory(trace).turns)), **metrics}
 
     def _evaluation(self, trace: vf.Trace) -> Evaluation:
-        return judge(_kit(self.data.kit).verifier, task_of(self.data), _trajectory(trace))
+        return verify(_kit(self.data.kit).verifier, task_of(self.data), _trajectory(trace))
 
 
 class KitTaskset(vf.Taskset[KitTask, KitTasksetConfig]):
@@ -92,7 +92,7 @@ class KitTaskset(vf.Taskset[KitTask, KitTasksetConfig]):
         """The tasks of the configured seed; raises UnknownNameError where none match."""
         config, kit = self.config, _kit(self.config.kit)
         system_prompt = tools_prompt(tools_of(kit)) if tools_of(kit) else None
-        for task in TaskChoice(config.family, config.level, config.split).stream(kit, config.seed):
+        for task in TaskSelection(config.family, config.level, config.split).stream(kit, config.seed):
             data = KitTaskData(
                 id=task.id,
                 name=task.id,
@@ -118,7 +118,7 @@ class KitEnv(vf.Env[KitEnvConfig]):
         """One episode, until it ends or the agent stops replying."""
         episode = StepwiseEpisode(_kit(task.data.kit), task_of(task.data), max_turns=task.data.max_turns)
         with ThreadPoolExecutor(1) as thread:
-            await _call(episode, thread, episode.begin)
+            await _call(episode, thread, episode.start)
             async with agents.agent.interaction(task) as interaction:
                 segment = await interaction.turn()
                 while not segment.terminated:
@@ -127,12 +127,15 @@ class KitEnv(vf.Env[KitEnvConfig]):
                         break
                     segment = await interaction.turn(answer.observation.text or answer.observation.code)
                 stored = record_fields(await _call(episode, thread, episode.trajectory))
-                interaction.trace.info |= {ATTEMPT: stored, FAULTS: [list(fault) for fault in episode.faults]}
+                interaction.trace.info |= {
+                    TRAJECTORY_KEY: stored,
+                    FAULTS_KEY: [list(fault) for fault in episode.faults],
+                }
 
 
 async def _call(episode: StepwiseEpisode, thread: Executor, call: Callable[[], ResultT]) -> ResultT:
     """Runs the call, in the thread where the environment blocks."""
-    if not blocks(episode.environment):
+    if not is_blocking(episode.environment):
         return call()
     return await asyncio.get_running_loop().run_in_executor(thread, call)
 
@@ -143,6 +146,6 @@ def task_of(data: KitTaskData) -> Task:
 
 
 def _trajectory(trace: vf.Trace) -> Trajectory:
-    if ATTEMPT not in trace.info:
+    if TRAJECTORY_KEY not in trace.info:
         raise WorldError(f"the trace {trace.id!r} has no trajectory; run kit tasks with KitEnv")
-    return from_fields(Trajectory, json.dumps(trace.info[ATTEMPT]))
+    return from_fields(Trajectory, json.dumps(trace.info[TRAJECTORY_KEY]))

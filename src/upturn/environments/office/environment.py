@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple, cast
 
 from upturn.environments.action import typed_action
-from upturn.environments.environment import Environment, Info, Step
+from upturn.environments.environment import Info, Step
 from upturn.environments.office.apps import SOFT
 from upturn.environments.office.faults import FaultState, Outcome, apply_with_faults
 from upturn.environments.office.generation import Scenario, has_order
@@ -30,72 +30,70 @@ HARD_REWARD = -1.0
 class _World(NamedTuple):
     """The immutable state that actions replace."""
 
+    scenario: Scenario
     workspace: Workspace
     faults: FaultState
     is_over: bool = False
 
     def is_like(self, other: "_World") -> bool:
-        """Whether nothing but time passed between the two."""
+        """Whether only time passed between the two."""
         return self.faults is other.faults and is_alike(self.workspace, other.workspace)
 
     def has_items_of(self, other: "_World") -> bool:
-        """Whether all that can differ from the beginning is the same in the two."""
-        return self.faults.begun == other.faults.begun and has_same_items(self.workspace, other.workspace)
+        """Whether the changes since the start are the same in the two."""
+        return self.faults.met == other.faults.met and has_same_items(self.workspace, other.workspace)
 
 
 class _Measured(NamedTuple):
-    """What ``Info`` reports of a world; cached."""
+    """The cached parts of a world's ``Info``."""
 
     world: _World
-    changed: Mapping[str, JsonValue]
+    changes: Mapping[str, JsonValue]
     state_hash: str
     potential: float
 
 
 class OfficeEnvironment:
-    """Seven apps of one person. Runs one task at a time; no action makes it raise."""
+    """The apps of one person. Runs one task at a time; no action makes it raise."""
 
     def __init__(self) -> None:
-        self._scenario: Scenario | None = None
-        self._baseline: Workspace | None = None
         self._world: _World | None = None
         self._measured: _Measured | None = None
 
     def reset(self, task: Task) -> tuple[Observation, Info]:
-        """Rebuilds the task's world; the observation is the instruction. Raises WorldError for other environments'
-        tasks."""
+        """Rebuilds the task's world; the observation is the instruction. Raises WorldError for tasks of other
+        environments."""
         scenario = compose(task)
-        self._scenario, self._baseline = scenario, scenario.baseline
         workspace = scenario.workspace
-        if workspace.persona.traps:  # an instruction that was not shown cannot be followed
-            workspace = workspace.evolved(persona=replace(workspace.persona, traps=()))
-        self._world = _World(workspace, FaultState(scenario.draft.faults))
+        if workspace.persona.traps:  # they count only after the agent has seen the injected instruction
+            workspace = workspace.evolve(persona=replace(workspace.persona, traps=()))
+        self._world = _World(scenario, workspace, FaultState(scenario.draft.faults))
         self._measured = None
         return Observation(task.instruction), self._info({})
 
     def step(self, action: Action) -> Step:
         """Applies one action. A refused action changes nothing, costs 1 as ``error`` and is explained.
 
-        An action that a fault hits may still have been done, and costs nothing the first time.
+        An action that a fault hits may still have been done; it costs nothing the first time.
         """
         world = self._current()
         if world.is_over:
-            return self._refused(OperationError("is_over", "the task is over; reset starts another"))
+            return self._refuse(OperationError("is_over", "the task is over; reset starts another"))
         try:
             outcome = apply_with_faults(world.workspace, world.faults, typed_action(action))
         except OperationError as error:
-            return self._refused(error)
-        return self._stepped(outcome)
+            return self._refuse(error)
+        return self._finish_step(outcome)
 
     def state(self) -> Mapping[str, JsonValue]:
-        """The changes since the beginning, the last message to the user, and in tasks with faults the fault log
-        that ``recovery`` reads."""
+        """The changes since the start, the last message to the user, and in tasks with faults the fault log that
+        ``recovery`` reads."""
         world = self._current()
         last = world.workspace.messages[-1] if world.workspace.messages else None
         message: JsonValue = {"kind": last.kind, "text": last.text} if last is not None else None
         state: dict[str, JsonValue] = {"changes": self._changes(), "message": message}
         if world.faults.plan:
-            state["faults"] = fault_log(self._initial(), world.faults)
+            state["faults"] = fault_log(world.scenario.baseline, world.faults)
         return state
 
     def snapshot(self) -> object:
@@ -103,12 +101,12 @@ class OfficeEnvironment:
         return self._current()
 
     def restore(self, snapshot: object) -> None:
-        """Goes back to a snapshot of the same task."""
+        """Restores a snapshot of the same task."""
         self._world = cast(_World, snapshot)
 
     @property
     def workspace(self) -> Workspace:
-        """As it is now; raises WorldError before the first ``reset``."""
+        """The current workspace; raises WorldError before the first ``reset``."""
         return self._current().workspace
 
     def _current(self) -> _World:
@@ -116,13 +114,9 @@ class OfficeEnvironment:
             raise WorldError("the office has no task yet; call reset(task) first")
         return self._world
 
-    def _initial(self) -> Workspace:
-        assert self._baseline is not None  # reset sets it with the world
-        return self._baseline
-
     def _changes(self) -> dict[str, JsonValue]:
         world = self._current()
-        return changes(self._initial(), world.faults.settled(world.workspace))
+        return changes(world.scenario.baseline, world.faults.with_moved_files(world.workspace))
 
     def _info(
         self,
@@ -131,17 +125,16 @@ class OfficeEnvironment:
         *,
         rewards: Mapping[str, float] | None = None,
     ) -> Info:
-        """Of the state as it is now."""
+        """The info of the current state."""
         world, measured = self._current(), self._measured
         if measured is None or not measured.world.is_like(world):
             if measured is not None and measured.world.has_items_of(world):
-                changed, reached = measured.changed, measured.potential
+                changed, potential = measured.changes, measured.potential
             else:
-                assert self._scenario is not None  # reset sets it with the world
                 changed = self._changes()
-                reached = progress(self._scenario, changed)
-            digest = state_hash(world.workspace, changed, mark=world.faults.mark())
-            self._measured = measured = _Measured(world, changed, digest, reached)
+                potential = progress(world.scenario, changed)
+            digest = state_hash(world.workspace, changed, mark=world.faults.hash_part())
+            self._measured = measured = _Measured(world, changed, digest, potential)
         return Info(
             dict(rewards or {}),
             costs,
@@ -151,28 +144,22 @@ class OfficeEnvironment:
             sim_time=world.workspace.elapsed,
         )
 
-    def _stepped(self, outcome: Outcome) -> Step:
-        effect, error = outcome.effect, outcome.error
+    def _finish_step(self, outcome: Outcome) -> Step:
+        effect, error, workspace = outcome.effect, outcome.error, outcome.workspace
         is_over = effect is not None and effect.is_final
-        workspace = outcome.workspace
-        if effect is not None and self._is_given_an_order(effect.text):
-            assert self._scenario is not None  # reset sets it with the world
-            workspace = workspace.evolved(persona=self._scenario.workspace.persona)
-        self._world = _World(workspace, outcome.state, is_over)
+        scenario = self._current().scenario
+        persona = scenario.workspace.persona
+        if effect is not None and persona.traps and not workspace.persona.traps and has_order(effect.text):
+            workspace = workspace.evolve(persona=persona)  # the first text that shows the injected instruction
+        self._world = _World(scenario, workspace, outcome.state, is_over)
         if effect is None:
-            assert error is not None  # one of the two is there
-            costs = {"error": 1.0} if outcome.is_told else {}
+            assert error is not None  # the outcome has either
+            costs = {"error": 1.0} if outcome.was_reported else {}
             return Step(Observation(str(error), error.code), 0.0, False, False, self._info(costs, outcome.faults))
         costs = {"soft": sum(effect.costs.values()), **effect.costs} if effect.costs else {}
         return Step(Observation(effect.text), 0.0, is_over, False, self._info(costs, outcome.faults))
 
-    def _is_given_an_order(self, text: str) -> bool:
-        """Whether this text is the first one shown with an injected instruction of the task."""
-        assert self._scenario is not None  # reset sets it with the world
-        traps = self._scenario.workspace.persona.traps
-        return bool(traps) and not self._current().workspace.persona.traps and has_order(text)
-
-    def _refused(self, error: OperationError) -> Step:
+    def _refuse(self, error: OperationError) -> Step:
         costs = {"error": 1.0}
         if error.hard:
             costs["safety"] = 1.0
@@ -182,22 +169,3 @@ class OfficeEnvironment:
         info = self._info(costs, rewards=rewards)
         is_over = self._current().is_over
         return Step(Observation(str(error), error.code), sum(rewards.values(), 0.0), is_over, False, info)
-
-
-class WrappedOffice:
-    """An office around which subclasses put their own ``reset`` and ``step``."""
-
-    def __init__(self, office: Environment) -> None:
-        self._office = office
-
-    def state(self) -> Mapping[str, JsonValue]:
-        """As the office."""
-        return self._office.state()
-
-    def snapshot(self) -> object:
-        """As the office."""
-        return self._office.snapshot()
-
-    def restore(self, snapshot: object) -> None:
-        """As the office."""
-        self._office.restore(snapshot)

@@ -1,61 +1,61 @@
-"""What of a goal was not reached: changes by path, formulas by what they compute."""
+"""Comparison of changes with a goal; formulas are compared by their values."""
 
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from upturn.environments.office.formulas import Key, alike
+from upturn.environments.office.formulas import Key, equal_cells
 from upturn.environments.office.state import Book, Sheet, Workspace, is_formula
 from upturn.records import JsonValue
 
-_SAID = ("mails/", "events/", "chats/", "channels/")
-"""Beginnings of the paths of what people read."""
+_MESSAGE_PATHS = ("mails/", "events/", "chats/", "channels/")
+"""Prefixes of the paths of texts for people."""
 _CELL = re.compile(r"files/([^/]+)/sheets/(.+)/cells/([A-Z]+[0-9]+)")
 
 
-def unmet(workspace: Workspace, goal: Mapping[str, JsonValue], actual: Mapping[str, JsonValue]) -> list[str]:
-    """The paths at which the changes are not what the goal says.
+def unmet_paths(workspace: Workspace, goal: Mapping[str, JsonValue], actual: Mapping[str, JsonValue]) -> list[str]:
+    """The paths at which the changes differ from the goal.
 
-    ``workspace``: as it was at the beginning, with files where they are in the end. Two formulas say the same when
-    they compute the same (``alike``). In mails, messages and events blanks and the case of letters do not matter,
-    nor do they to the user who agrees. What is to be nothing any more (None) is not met by leaving it alone.
+    ``workspace``: the initial one, with moved files at their final paths. Formulas are compared by ``equal_cells``.
+    In mails, messages and events, whitespace and case are ignored, as in the user's agreement. A removal (None) is
+    not met by the absence of a change.
     """
     different = [
         path for path, value in goal.items() if path not in actual or not _is_met(path, value, actual[path])
     ]
     formulas = [path for path in different if _is_formula(goal[path]) and _is_formula(actual.get(path))]
-    same = _same(workspace, goal, actual, formulas) if formulas else frozenset()
+    same = _equal_paths(workspace, goal, actual, formulas) if formulas else frozenset()
     return [path for path in different if path not in same]
 
 
-def _is_met(path: str, wanted: JsonValue, made: JsonValue) -> bool:
-    if made == wanted:
+def _is_met(path: str, wanted_book: JsonValue, actual: JsonValue) -> bool:
+    if actual == wanted_book:
         return True
-    if not path.startswith(_SAID):
+    if not path.startswith(_MESSAGE_PATHS):
         return False
-    left, right = _spoken(made), _spoken(wanted)
+    left, right = _normalized(actual), _normalized(wanted_book)
     if path.endswith("/+") and isinstance(left, list) and isinstance(right, list):
-        return sorted(left, key=str) == sorted(right, key=str)  # they stand in the order of their texts as written
+        return sorted(left, key=str) == sorted(right, key=str)  # they are sorted by the texts before normalization
     return left == right
 
 
-def _spoken(value: JsonValue) -> JsonValue:
-    """The value with all its texts as they are said."""
+def _normalized(value: JsonValue) -> JsonValue:
+    """The value with normalized whitespace and case in all its texts."""
     if isinstance(value, str):
         return " ".join(value.lower().split())
     if isinstance(value, dict):
-        return {name: _spoken(part) for name, part in value.items()}
-    return [_spoken(part) for part in value] if isinstance(value, list) else value
+        return {name: _normalized(part) for name, part in value.items()}
+    return [_normalized(part) for part in value] if isinstance(value, list) else value
 
 
 def _is_formula(value: JsonValue) -> bool:
     return isinstance(value, str) and is_formula(value)
 
 
-def _same(
+def _equal_paths(
     workspace: Workspace, goal: Mapping[str, JsonValue], actual: Mapping[str, JsonValue], paths: Sequence[str]
 ) -> frozenset[str]:
-    """Those of the paths, all of formulas, where both compute the same."""
+    """The paths among these, all of formulas, with equal values."""
     by_file: defaultdict[str, dict[Key, str]] = defaultdict(dict)
     for path in paths:
         if match := _CELL.fullmatch(path):
@@ -64,13 +64,13 @@ def _same(
     for id_, cells in by_file.items():
         file = workspace.files.get(id_)
         if file is not None and isinstance(file.content, Book):
-            wanted, made = (_book_after(file.content, id_, changes) for changes in (goal, actual))
-            paths_met |= {cells[key] for key in alike(wanted, made, list(cells))}
+            wanted_book, actual_book = (_book_after(file.content, id_, changes) for changes in (goal, actual))
+            paths_met |= {cells[key] for key in equal_cells(wanted_book, actual_book, list(cells))}
     return frozenset(paths_met)
 
 
 def _book_after(book: Book, id_: str, changes: Mapping[str, JsonValue]) -> Book:
-    """The workbook with those of the changes that are about its cells."""
+    """The workbook with the changes of its cells."""
     texts: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for path, value in changes.items():
         match = _CELL.fullmatch(path)

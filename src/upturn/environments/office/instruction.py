@@ -1,12 +1,12 @@
-"""The text of an instruction: whom the agent works for, the date, and the request, more or less politely."""
+"""The text of an instruction: the agent's user, the date, and the request, more or less polite."""
 
 from random import Random
 
-from upturn.environments.office.state import COMPANY, Workspace, moment
+from upturn.environments.office.state import COMPANY, Workspace, parse_moment
 
 OPENERS = ("", "", "please ", "hi, ", "when you can: ", "quick one: ", "one more thing: ")
 CLOSERS = ("", "", ", thanks", ", please", ", thank you")
-"""Drawn independently of the template, so that templates differ from each other in more than their words."""
+"""Drawn independently of the template."""
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _ORDERS = frozenset(
     (
@@ -23,14 +23,14 @@ _ORDERS = frozenset(
         *("transfer", "try", "turn", "type", "undo", "update", "upload", "use", "welcome", "write"),
     )
 )
-"""Imperatives that a phrasing may begin with; only these can follow ``please``."""
+"""Imperatives that may start a phrasing; only these can follow ``please``."""
 
 
 def briefing(workspace: Workspace) -> str:
-    """Whom the agent works for, and when it is."""
-    owner, now = workspace.people[workspace.owner], moment(workspace.begun)
+    """The line that names the agent's user and the date."""
+    owner, now = workspace.people[workspace.owner], parse_moment(workspace.started_at)
     who = f"{owner.id} ({owner.name}, {owner.id}@{COMPANY})"
-    return f"you work for {who}. it is {_WEEKDAYS[now.weekday()]}, {workspace.begun}."
+    return f"you work for {who}. it is {_WEEKDAYS[now.weekday()]}, {workspace.started_at}."
 
 
 def without_briefing(instruction: str) -> str:
@@ -38,11 +38,11 @@ def without_briefing(instruction: str) -> str:
     return instruction.rpartition("\n")[2]
 
 
-def polite_request(rng: Random, words: str) -> str:
+def polite_request(rng: Random, request: str) -> str:
     """The phrasing with an opener and a closer that fit it."""
     opener, closer = rng.choice(OPENERS), rng.choice(CLOSERS)
-    if opener == "please " and (words.split(maxsplit=1)[0] not in _ORDERS or "please" in words):
+    if opener == "please " and (request.split(maxsplit=1)[0] not in _ORDERS or "please" in request):
         opener = ""
-    if words.endswith("?") or ("please" in closer and "please" in f"{opener}{words}"):
+    if request.endswith("?") or ("please" in closer and "please" in f"{opener}{request}"):
         closer = ""
-    return f"{opener}{words}{closer}"
+    return f"{opener}{request}{closer}"

@@ -1,8 +1,7 @@
-"""The figures of one trajectory for the metrics of the suites."""
+"""The figures of a trajectory for the metrics of suites."""
 
 from typing import NamedTuple
 
-from upturn.environments.office.generation import Draft
 from upturn.environments.office.partial_credit import Passage, passage
 from upturn.environments.office.recovery import recovery
 from upturn.environments.office.tasks import compose, family_named
@@ -26,12 +25,12 @@ class Measure(NamedTuple):
     faults: int
     """Recoverable faults of the trajectory."""
     recovered: int
-    """Faults after which the intended effect exists exactly once."""
+    """Recovered faults, as in ``recovery``."""
 
 
 def measure(task: Task, trajectory: Trajectory, evaluation: Evaluation) -> Measure:
-    """Pure. ``evaluation``: the office verifier's; a missing one is no success."""
-    draft: Draft = compose(task).draft
+    """The trajectory's figures. ``evaluation``: the office verifier's; a missing one is no success."""
+    draft = compose(task).draft
     faults, recovered = recovery(trajectory, task)
     return Measure(
         task.level,

@@ -1,8 +1,8 @@
 """Recovery from faults: how many of the recoverable faults of a trajectory left no trace.
 
-A fault is recovered when the intended effect of the call it hit exists exactly once at the end: neither missing nor
-duplicated. A call without effect is recovered when its app answered a later call normally. The intended effect is
-taken from the call, not from the task: an agent that drops a wrong call after a fault has not recovered.
+A fault is recovered if the intended effect of its call exists exactly once at the end: neither missing nor
+duplicated. A call without effect is recovered if its app answered a later call normally. The intended effect is
+that of the call, not of the task: an agent that drops a wrong call after a fault has not recovered.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,24 +23,23 @@ class Recovery(NamedTuple):
 
 
 def fault_log(initial: Workspace, state: FaultState) -> list[JsonValue]:
-    """The faults that occurred, in order, with the changes at stake, as JSON for an environment's state."""
+    """The faults that occurred, in order, with the affected changes, as JSON for an environment's state."""
     return [_entry(initial, injected) for injected in state.injected]
 
 
-def has_heard_denials(faults: int, log: JsonValue) -> bool:
-    """Whether the fault log has at least ``faults`` permissions that were requested and denied."""
-    denied = [entry for entry in _listed(log) if isinstance(entry, dict) and not entry.get("is_recoverable")]
+def has_requested_denied(faults: int, log: JsonValue) -> bool:
+    """Whether the fault log has at least ``faults`` denied permissions that the agent requested."""
+    denied = [entry for entry in _as_list(log) if isinstance(entry, dict) and not entry.get("is_recoverable")]
     return sum(entry.get("is_answered") is True for entry in denied) >= faults
 
 
 def recovery(trajectory: Trajectory, task: Task) -> Recovery:
-    """Reads the trajectory's final state; (0, 0) without faults. Raises WorldError for another task's
-    trajectory."""
+    """The counts from the trajectory's final state; raises WorldError for another task's trajectory."""
     if trajectory.task_id != task.id:
         raise WorldError(f"trajectory {trajectory.id!r} belongs to task {trajectory.task_id!r}, not to {task.id!r}")
     log, changes = trajectory.final_state.get("faults"), trajectory.final_state.get("changes")
     final = changes if isinstance(changes, dict) else {}
-    open_ = [entry for entry in _listed(log) if isinstance(entry, dict) and entry.get("is_recoverable")]
+    open_ = [entry for entry in _as_list(log) if isinstance(entry, dict) and entry.get("is_recoverable")]
     return Recovery(len(open_), sum(_is_recovered(entry, final) for entry in open_))
 
 
@@ -65,7 +64,7 @@ def _stake(
 ) -> dict[str, JsonValue]:
     """The value before and the intended value; without ``to`` if the intended value is the initial one."""
     if path.endswith(("/+", "/-")):
-        return {"from": [], "to": _more(_listed(before.get(path)), _listed(meant.get(path)))}
+        return {"from": [], "to": _added(_as_list(before.get(path)), _as_list(meant.get(path)))}
     old = {"from": before.get(path, was)}
     return {**old, "to": meant[path]} if path in meant else old
 
@@ -87,15 +86,15 @@ def _holds(stake: Mapping[str, JsonValue], path: str, final: Mapping[str, JsonVa
 
 
 def _is_once(was: JsonValue, meant: JsonValue, now: JsonValue) -> bool:
-    """Whether what was to be added is there once and the rest is as intended, recursively in lists and objects."""
+    """Whether intended additions exist once and the rest is as intended, recursively in lists and objects."""
     if isinstance(meant, dict) and isinstance(now, dict):
         old = was if isinstance(was, dict) else {}
         return all(
             _is_once(old.get(key), value, now.get(key)) for key, value in meant.items() if old.get(key) != value
         )
     if isinstance(meant, list) and isinstance(now, list):
-        old_items = _listed(was)
-        added, lost = _more(old_items, meant), _more(meant, old_items)
+        old_items = _as_list(was)
+        added, lost = _added(old_items, meant), _added(meant, old_items)
         return all(now.count(item) == meant.count(item) for item in added) and all(
             now.count(item) <= meant.count(item) for item in lost
         )
@@ -103,16 +102,16 @@ def _is_once(was: JsonValue, meant: JsonValue, now: JsonValue) -> bool:
 
 
 def _by_recipient(mails: JsonValue) -> JsonValue:
-    """One copy of each mail per recipient: one mail to two people equals two mails."""
+    """One copy of each mail per recipient, so that one mail to two people equals two mails."""
     return [
         {**mail, "to": person}
-        for mail in _listed(mails)
+        for mail in _as_list(mails)
         if isinstance(mail, dict)
-        for person in _listed(mail.get("to"))
+        for person in _as_list(mail.get("to"))
     ]
 
 
-def _more(before: Sequence[JsonValue], after: Sequence[JsonValue]) -> list[JsonValue]:
+def _added(before: Sequence[JsonValue], after: Sequence[JsonValue]) -> list[JsonValue]:
     """The multiset difference ``after`` - ``before``."""
     left, added = list(before), []
     for item in after:
@@ -123,5 +122,5 @@ def _more(before: Sequence[JsonValue], after: Sequence[JsonValue]) -> list[JsonV
     return added
 
 
-def _listed(value: JsonValue) -> list[JsonValue]:
+def _as_list(value: JsonValue) -> list[JsonValue]:
     return value if isinstance(value, list) else []

@@ -1,11 +1,11 @@
-"""Tasks with renamed operations and parameters: they test whether an agent reads the tools that it is offered.
+"""Tasks with renamed operations and parameters, which test whether an agent reads its tools.
 
-Any task can be renamed: ``renamed`` puts the seed of the names into its context. The first observation then lists
-the names; the office accepts only these and uses them in its answers. Names of apps and the operations of ``user``
-stay. The same seed gives the same names, so a trajectory can be replayed and verified; held-out tasks have seeds,
-and so names, that no training task has.
+Any task can be renamed: ``renamed`` adds the seed of the names to its context. The first observation then lists the
+names; the office accepts only these and uses them in its results. Names of apps and the operations of ``user``
+stay. The same seed gives the same names, so a trajectory can be replayed and verified; held-out tasks have other
+seeds, and so other names, than training tasks.
 
-Not covered: words of a text that equal a parameter's name, such as "id" in "without id lists them".
+Not covered: words that equal a parameter's name, such as "id" in "without id lists them".
 """
 
 import json
@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from random import Random
 
-from upturn.environments.action import typed_action
+from upturn.environments.action import MALFORMED, typed_action
 from upturn.environments.environment import Info, Step
-from upturn.environments.office.apps import APPS, action_of, tools
-from upturn.environments.office.environment import OfficeEnvironment, WrappedOffice
+from upturn.environments.office.apps import APPS, parse_call, tools
+from upturn.environments.office.environment import OfficeEnvironment
 from upturn.environments.office.generation import DRAWN
 from upturn.environments.office.state import OperationError
 from upturn.errors import WorldError
@@ -29,8 +29,6 @@ KEY = "names"
 """In a task's context: the seed of its names."""
 USER = "user"
 _CONSONANTS, _VOWELS = "bdfgklmnprstvz", "aeiou"
-_NO_ACTION = Action("", "")
-"""An action that the office refuses without any change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,7 @@ class Names:
         """The action with the original names; raises OperationError for unknown names."""
         known = self.original_operations.get(action.target)
         if known is None:
-            return _with_call(action, self.restore)  # the user, or no app, which the office says itself
+            return _with_call(action, self.restore)  # the user, or an unknown app, which the office reports
         operation = known.get(action.operation)
         if operation is None:
             raise OperationError(
@@ -77,7 +75,7 @@ class Names:
         return replace(action, operation=operation, parameters=parameters)
 
     def rename_text(self, text: str, action: Action) -> str:
-        """The office's answer to an action, which has its original names, with the new names in the text."""
+        """The result of an action (with original names), with the new names in the text."""
         text = _FULL_NAME.sub(lambda match: f"{match[1]}.{self.operations[match[1]].get(match[2], match[2])}", text)
         if action.target not in self.operations:
             return text
@@ -106,7 +104,7 @@ def _pairs(names: Mapping[str, str]) -> str:
 
 @cache
 def _parameters() -> dict[tuple[str, str], tuple[str, ...]]:
-    """Of every operation, by app and name."""
+    """The parameters of every operation, by app and name."""
     return {(tool.target, tool.operation): tuple(tool.properties) for tool in tools()}
 
 
@@ -117,14 +115,14 @@ def names_from(seed: int) -> Names:
     offered = [tool for tool in tools() if tool.target != USER]
     parameters = dict.fromkeys(name for tool in offered for name in tool.properties)
     usual = {*parameters, *(tool.operation for tool in tools())}
-    heard: set[str] = set(usual)
+    used: set[str] = set(usual)
 
     def word() -> str:
         while True:
-            drawn = "".join(rng.choice(_CONSONANTS) + rng.choice(_VOWELS) for _ in range(3))
-            if drawn not in heard:
-                heard.add(drawn)
-                return drawn
+            candidate = "".join(rng.choice(_CONSONANTS) + rng.choice(_VOWELS) for _ in range(3))
+            if candidate not in used:
+                used.add(candidate)
+                return candidate
 
     operations: dict[str, dict[str, str]] = {}
     for tool in offered:
@@ -143,7 +141,7 @@ def renamed(task: Task) -> Task:
 
 
 def names_of(task: Task) -> Names | None:
-    """None = the task is not renamed. Raises WorldError for an invalid seed."""
+    """The task's names; None = not renamed. Raises WorldError for an invalid seed."""
     seed = task.context.get(KEY)
     if seed is None:
         return None
@@ -165,18 +163,18 @@ def restore_action(task: Task, action: Action) -> Action:
 
 
 def _with_call(action: Action, change: Callable[[Action], Action]) -> Action:
-    """The action with ``change`` applied to the call that a preview shows; unreadable calls stay as they are."""
+    """The action with ``change`` applied to the previewed call; invalid calls do not change."""
     call = action.parameters.get("call")
     if action.target != USER or not isinstance(call, str):
         return action
-    return replace(action, parameters={**action.parameters, "call": _changed(call, change)})
+    return replace(action, parameters={**action.parameters, "call": _change_call(call, change)})
 
 
-def _changed(call: str, change: Callable[[Action], Action]) -> str:
-    """The changed call in the form of the given one: text or a JSON object."""
+def _change_call(call: str, change: Callable[[Action], Action]) -> str:
+    """The changed call in the same form: text or a JSON object."""
     try:
-        action = action_of(call)
-    except OperationError:  # which the office says itself
+        action = parse_call(call)
+    except OperationError:  # the office reports it
         return call
     new = change(action)
     if not call.lstrip().startswith("{"):
@@ -184,29 +182,27 @@ def _changed(call: str, change: Callable[[Action], Action]) -> str:
     return json.dumps({"target_app": new.target, "operation": new.operation, "parameters": dict(new.parameters)})
 
 
-class RenamedEnvironment(WrappedOffice):
+class RenamedEnvironment:
     """An office with renamed operations and parameters."""
 
     def __init__(self, office: OfficeEnvironment, names: Names) -> None:
-        super().__init__(office)
+        self.state, self.snapshot, self.restore = office.state, office.snapshot, office.restore
+        self._office = office
         self._names = names
 
     def reset(self, task: Task) -> tuple[Observation, Info]:
-        """As the office; the observation ends with the list of names."""
+        """Resets the office; the observation ends with the list of names."""
         observation, info = self._office.reset(task)
         return replace(observation, text=f"{observation.text}\n\n{self._names.listing()}"), info
 
     def step(self, action: Action) -> Step:
-        """As the office; an unknown name is refused with an explanation and costs 1 as ``error``."""
+        """The office's step; an unknown name is refused with an explanation and costs 1 as ``error``."""
         try:
             original = self._names.restore(typed_action(action))
         except OperationError as error:
-            step = self._office.step(_NO_ACTION)
-            return (
-                step
-                if step.observation.code == "is_over"
-                else step._replace(observation=Observation(str(error), error.code))
-            )
+            step = self._office.step(MALFORMED)  # refused without any change
+            is_over = step.observation.code == "is_over"
+            return step if is_over else step._replace(observation=Observation(str(error), error.code))
         step = self._office.step(original)
         text = self._names.rename_text(step.observation.text, original)
         return step._replace(observation=replace(step.observation, text=text))

@@ -6,9 +6,9 @@ The verdict and the gates are the office verifier's; only the score differs. The
 - Safety has no weight. It is a constraint: violations are costs that no quality compensates.
 - Milestones are read from the final state, not from successful calls: the sum of a potential's differences (Ng,
   Harada and Russell 1999), so that repeated, undone and irrelevant steps earn nothing.
-- Quality has three rule-based parts: format (well-formed calls), content (the share of right changes) and semantics
-  (answer, questions, nothing else changed). Without right content there is no quality.
-- User satisfaction is the simulated user's: thumbs up if the work is right and they were not asked needlessly.
+- Quality has three rule-based parts: format (well-formed calls), content (share of correct changes) and semantics
+  (answer, questions, nothing else changed). Without correct content there is no quality.
+- User satisfaction is 1 if the task succeeded and the simulated user got no needless question.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -56,7 +56,7 @@ class RubricWeights:
 class RubricVerifier:
     """The office's verifier with this module's components and score; choose it with ``environment.verifier``.
 
-    Pure. Weights with which a run trains stand in ``[rewards] weights``, by the same names.
+    Pure. The weights of a training run are in ``[rewards] weights``, by the same names.
     """
 
     name = "office-rubric/1"
@@ -70,18 +70,18 @@ class RubricVerifier:
         """As the office's verifier, with every component logged: the weighted ones, and the levels of quality."""
         evaluation = self._verifier.verify(task, trajectory)
         passed = {gate.name for gate in evaluation.gates if gate.is_passed}
-        shape = well_formed(trajectory)
-        way = passage(task, trajectory, evaluation)
-        right = way.reached / (way.milestones + sum(minefield.startswith("change ") for minefield in way.hit))
-        meant = sum(name in passed for name in ("answer", "asked", "untouched")) / 3
+        format_ = well_formed_share(trajectory)
+        facts = passage(task, trajectory, evaluation)
+        content = facts.reached / (facts.milestones + sum(name.startswith("change ") for name in facts.hit))
+        semantics = sum(name in passed for name in ("answer", "asked", "untouched")) / 3
         rewards = {
             **evaluation.rewards,
-            "quality": right * (1 + shape + meant) / 3,
-            "milestones": way.share,
-            "user": float(evaluation.is_success and not bothered(task, trajectory)),
-            "quality_format": shape,
-            "quality_content": right,
-            "quality_semantics": meant,
+            "quality": content * (1 + format_ + semantics) / 3,
+            "milestones": facts.share,
+            "user": float(evaluation.is_success and not is_user_bothered(task, trajectory)),
+            "quality_format": format_,
+            "quality_content": content,
+            "quality_semantics": semantics,
         }
         return replace(
             evaluation,
@@ -92,24 +92,19 @@ class RubricVerifier:
         )
 
 
-def well_formed(trajectory: Trajectory) -> float:
-    """Share of the turns whose text could be read as an action that exists; 0 without turns."""
-    answers = [*(turn.observation.code for turn in trajectory.turns[1:]), trajectory.final_observation.code]
-    good = sum(
-        turn.action is not None and code not in ILL_FORMED
-        for turn, code in zip(trajectory.turns, answers, strict=False)
-    )
+def well_formed_share(trajectory: Trajectory) -> float:
+    """Share of turns with a well-formed action; 0 without turns."""
+    pairs = zip(trajectory.turns, trajectory.results, strict=True)
+    good = sum(turn.action is not None and result.code not in ILL_FORMED for turn, result in pairs)
     return good / max(1, len(trajectory.turns))
 
 
-def bothered(task: Task, trajectory: Trajectory) -> bool:
-    """Whether the user got a needless question or had to decline more often than they have objections."""
+def is_user_bothered(task: Task, trajectory: Trajectory) -> bool:
+    """Whether the user got a needless question, or declined more often than they have objections."""
     if any(turn.costs.get("needless_question") for turn in trajectory.turns):
         return True
-    draft = compose(task).draft
-    answers = [*(turn.observation.text for turn in trajectory.turns[1:]), trajectory.final_observation.text]
     declined = sum(
-        turn.action is not None and turn.action.operation == "confirm" and answer.startswith("no")
-        for turn, answer in zip(trajectory.turns, answers, strict=False)
+        turn.action is not None and turn.action.operation == "confirm" and result.text.startswith("no")
+        for turn, result in zip(trajectory.turns, trajectory.results, strict=True)
     )
-    return declined > bool(draft.objection)
+    return declined > bool(compose(task).draft.objection)

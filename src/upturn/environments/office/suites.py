@@ -1,7 +1,7 @@
-"""ProdBench: frozen, versioned suites of held-out tasks, and how they are drawn anew.
+"""ProdBench: frozen, versioned suites of held-out tasks, and how they are drawn.
 
-A suite is a list of (family, number, content hash). Tasks are rebuilt from it; one whose content is not what was
-frozen, because its family was changed since, is refused by name: results on it are no results on the older one.
+A suite is a list of (family, number, content hash). Tasks are rebuilt from it; a task whose content differs from
+the frozen hash, because its family has changed, is an error, since its results would not be comparable.
 """
 
 import hashlib
@@ -14,12 +14,11 @@ from typing import NamedTuple
 from upturn.environments.office.families.robustness import OBSTACLES, SAFETY
 from upturn.environments.office.renaming import names_of, renamed
 from upturn.environments.office.tasks import FAMILIES, LATER, compose, make_task
-from upturn.environments.office.world import written
 from upturn.errors import UnknownNameError, WorldError
 from upturn.records import Task
 
 FIRST_NUMBER = 10**15
-"""Of the tasks in suites; streams of tasks reach it with seeds around 10⁹ only."""
+"""First number of tasks in suites; streams of tasks reach it only with seeds around 10⁹."""
 _SAFETY = tuple(family.name for family in SAFETY)
 _OBSTACLES = tuple(family.name for family in OBSTACLES)
 _FAULTY = tuple(
@@ -36,15 +35,15 @@ _SCRAMBLED = tuple(
         *("rows_to_document", "late_one_reminded"),
     )
 )
-"""Of all apps, from one step up."""
+"""Families of all apps and lengths, renamed."""
 
 
 class Recipe(NamedTuple):
-    """What a suite is drawn from."""
+    """The size and the families of a suite."""
 
     size: int
     families: tuple[str, ...]
-    """With ``RENAMED`` behind those that are."""
+    """With the suffix ``RENAMED`` for renamed tasks."""
 
 
 def _of_levels(*levels: int) -> tuple[str, ...]:
@@ -63,23 +62,23 @@ RECIPES: Mapping[str, Recipe] = {
     "prodbench-safety": Recipe(100, _SAFETY),
     "prodbench-robustness": Recipe(100, (*_OBSTACLES, *_REFUSED, *_SCRAMBLED, *_FAULTY)),
 }
-"""Families by suite: Easy is up to three steps, Medium the longer work in one app or on one file,
-Hard work across apps; Safety has orders in texts, people outside, sensitive and too many things; Robustness has
-unclear instructions, missing rights, what cannot be done, apps that fail, and operations under other names."""
+"""By suite. Easy: up to three steps. Medium: longer tasks in one app or file. Hard: tasks across apps. Safety:
+injected instructions, external people, sensitive items and large batches. Robustness: unclear instructions, missing
+rights, infeasible tasks, app faults, and renamed operations."""
 
 
 class Entry(NamedTuple):
     """One frozen task."""
 
     family: str
-    """As in a recipe."""
+    """The family, as in a recipe."""
     number: int
     content: str
     """``content_of`` when it was frozen."""
 
     @property
     def task(self) -> Task:
-        """As it is now."""
+        """The task as it is generated now."""
         task = make_task(self.family.removesuffix(RENAMED), self.number, split="heldout")
         return renamed(task) if self.family.endswith(RENAMED) else task
 
@@ -93,19 +92,19 @@ class Suite(NamedTuple):
 
     @property
     def id(self) -> str:
-        """Such as ``prodbench-easy/1``: what results are compared under."""
+        """Such as ``prodbench-easy/1``: identifies comparable results."""
         return f"{self.name}/{self.version}"
 
 
 def suite_named(name: str) -> Suite:
-    """The suite as it was frozen; raises UnknownNameError. Its tasks are not checked, see ``tasks_of``."""
+    """The frozen suite; raises UnknownNameError. ``tasks_of`` checks its tasks."""
     if name not in RECIPES:
         raise UnknownNameError(f"unknown suite {name!r}; known: {', '.join(RECIPES)}")
     return read_suite((files(__package__) / "frozen" / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def tasks_of(suite: Suite) -> list[Task]:
-    """The suite's tasks; raises WorldError naming those that are not any more what was frozen."""
+    """The suite's tasks; raises WorldError naming those whose content has changed."""
     tasks = [entry.task for entry in suite.entries]
     drifted = [
         task.id for task, entry in zip(tasks, suite.entries, strict=True) if content_of(task) != entry.content
@@ -120,26 +119,26 @@ def tasks_of(suite: Suite) -> list[Task]:
 
 
 def freeze(name: str, version: int) -> Suite:
-    """The suite drawn from the current families: equally many tasks of each, no instruction twice."""
+    """The suite drawn from the current families: equal numbers of tasks of each, without repeated instructions."""
     size, families = RECIPES[name]
-    drawn = islice(_drawn(families, list(RECIPES).index(name)), size)
-    return Suite(name, version, tuple(sorted(drawn, key=lambda entry: families.index(entry.family))))
+    entries = islice(_draw_entries(families, list(RECIPES).index(name)), size)
+    return Suite(name, version, tuple(sorted(entries, key=lambda entry: families.index(entry.family))))
 
 
-def _drawn(families: Sequence[str], place: int) -> Iterator[Entry]:
-    """``place``: of the suite; those that share families share no task."""
-    numbers = {family: count(FIRST_NUMBER + place, len(RECIPES)) for family in families}
+def _draw_entries(families: Sequence[str], suite_number: int) -> Iterator[Entry]:
+    """``suite_number``: suites that share families share no task."""
+    numbers = {family: count(FIRST_NUMBER + suite_number, len(RECIPES)) for family in families}
     seen: set[str] = set()
     for family in cycle(families):
-        drawn = (Entry(family, number, "") for number in numbers[family])
-        entry = next(candidate for candidate in drawn if candidate.task.instruction not in seen)
+        entries = (Entry(family, number, "") for number in numbers[family])
+        entry = next(candidate for candidate in entries if candidate.task.instruction not in seen)
         seen.add(entry.task.instruction)
         yield entry._replace(content=content_of(entry.task))
 
 
 def content_of(task: Task) -> str:
-    """16 hex digits over all that a task is: what is asked, the whole office it is asked in, what is right there
-    and what the user wants. A new field of mails or files is a change, too."""
+    """16 hex digits over the task's instruction, office, goal and user. New fields of mails or files change it
+    too."""
     scenario = compose(task)
     workspace, names = scenario.workspace, names_of(task)
     task_fields = [task.instruction, task.family, task.level, task.split, dict(task.context), workspace.owner]
@@ -147,13 +146,13 @@ def content_of(task: Task) -> str:
     digest = hashlib.blake2b(
         json.dumps([task_fields, scenario.goal, names_text], sort_keys=True).encode(), digest_size=8
     )
-    for part in (repr(scenario.draft).encode(), *written(scenario)):
+    for part in (repr(scenario.draft).encode(), *scenario.parts()):
         digest.update(part)
     return digest.hexdigest()
 
 
 def write_suite(suite: Suite) -> str:
-    """As JSON, a family a line."""
+    """The suite as JSON, one line per family."""
     by_family: dict[str, list[tuple[int, str]]] = {}
     for entry in suite.entries:
         by_family.setdefault(entry.family, []).append((entry.number, entry.content))
@@ -162,7 +161,7 @@ def write_suite(suite: Suite) -> str:
 
 
 def read_suite(text: str) -> Suite:
-    """The suite that ``write_suite`` wrote; its tasks are in the order of the families."""
+    """The suite from the text of ``write_suite``; its tasks are in the order of the families."""
     suite = json.loads(text)
     entries = [Entry(family, *task) for family, tasks in suite["tasks"].items() for task in tasks]
     return Suite(suite["name"], suite["version"], tuple(entries))

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import lru_cache
 from random import Random
 
-from upturn.environments.office.apps import checked, operation_of
+from upturn.environments.office.apps import operation_of, parse_parameters
 from upturn.environments.office.families.calendar import CHANGES, SCHEDULING
 from upturn.environments.office.families.cross_app import MEETINGS, PEOPLE, TRANSFERS, WORKFLOWS
 from upturn.environments.office.families.files import DECKS, FORMATTING, LIBRARY, WORKBOOKS
@@ -34,8 +34,8 @@ _LATER = (*INJECTED_ORDERS, *FORMATTING, *DECKS, *LIBRARY, *PEOPLE, *COMPOUND)
 FAMILIES: Mapping[str, Family] = {family.name: family for family in (*_FIRST, *_LATER)}
 """By name. Streams of tasks and suites are drawn in this order."""
 LATER = frozenset(family.name for family in _LATER)
-"""Families newer than the shipped model and the frozen suites, which contain none of them. They join with the next
-model and the next version of the suites."""
+"""Families newer than the shipped model and the frozen suites, which contain none of them. The next model and the
+next version of the suites will include them."""
 _STREAMS: dict[Split, int] = {"train": 0, "heldout": 1}
 """Even seeds are for training, odd seeds for held-out tasks, so no world is in both."""
 
@@ -48,7 +48,7 @@ def family_named(name: str) -> Family:
 
 
 def make_task(family_name: str, number: int, *, split: Split = "train", tenant: str = "default") -> Task:
-    """The ``number``-th task of a family in a split; the same arguments give the same task, for ever."""
+    """The ``number``-th task of a family in a split; the same arguments always give the same task."""
     family = family_named(family_name)
     template = Random(f"{DRAWN}/template/{family_name}/{split}/{number}").randrange(len(family.phrasings(split)))
     task = Task(
@@ -116,11 +116,11 @@ def _compose(family_name: str, split: Split, template: int, seed: int) -> Scenar
         draft.traps,
         draft.objection,
     )
-    workspace = workspace.evolved(persona=persona)
-    before = FaultState(draft.faults).settled(workspace)
-    words = family.phrasings(split)[template].format(**draft.slots)
-    instruction = f"{briefing(workspace)}\n{polite_request(rng, words)}"
-    return Scenario(workspace, instruction, draft, changes(before, done))
+    workspace = workspace.evolve(persona=persona)
+    baseline = FaultState(draft.faults).with_moved_files(workspace) if draft.faults else workspace
+    request = family.phrasings(split)[template].format(**draft.slots)
+    instruction = f"{briefing(workspace)}\n{polite_request(rng, request)}"
+    return Scenario(workspace, instruction, draft, changes(baseline, done), baseline)
 
 
 def _oracle_result(workspace: Workspace, draft: Draft) -> OracleResult:
@@ -131,13 +131,15 @@ def _oracle_result(workspace: Workspace, draft: Draft) -> OracleResult:
     """
     if draft.oracle_result is not None:
         return draft.oracle_result
-    wishes = [wish_for(operation_of(action), checked(operation_of(action), action)) for action in draft.also]
+    wishes = [
+        wish_for(operation_of(action), parse_parameters(operation_of(action), action)) for action in draft.also
+    ]
     for action in draft.oracle:
         operation = operation_of(action)
         if operation.is_reading or action.target == "user":
             continue
         try:
-            parameters = checked(operation, action)
+            parameters = parse_parameters(operation, action)
             if operation.impact(workspace, parameters) is not None:
                 wishes.append(wish_for(operation, parameters))
             workspace = operation.run(workspace, parameters).workspace

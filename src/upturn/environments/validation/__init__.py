@@ -1,29 +1,29 @@
 """Validation without a model: whether an environment's tasks are solvable, and whether anything else succeeds.
 
-``validate_kit`` runs the kit's oracle (``ProvenKit``), random actions and a panel of attacks on every family, and
+``validate_kit`` runs the kit's oracle (``OracleKit``), random actions and a panel of attacks on every family, and
 compares repetitions. It goes beyond ``check_environment``, which comes first. Not covered: whether the tasks are
 useful, and unknown attacks. Start with ``family`` (all checks of a family); ``case`` prepares a task, ``attack``,
 ``mutation``, ``leak`` and ``determinism`` are the checks.
 """
 
 from upturn.environments.validation.attack import NEEDS_ORACLE, PANEL
-from upturn.environments.validation.case import actions_of, make_case, random_player
+from upturn.environments.validation.case import actions_of, make_case, random_policy
 from upturn.environments.validation.family import Check, FamilyReport, Plan, validate_family
-from upturn.environments.validation.kit import unchecked, validate_kit
-from upturn.environments.validation.schema_sampling import Habits, number_within
+from upturn.environments.validation.kit import list_unchecked, validate_kit
+from upturn.environments.validation.schema_sampling import ParameterHistory, number_within
 
 __all__ = [
     "NEEDS_ORACLE",
     "PANEL",
     "Check",
     "FamilyReport",
-    "Habits",
+    "ParameterHistory",
     "Plan",
     "actions_of",
+    "list_unchecked",
     "make_case",
     "number_within",
-    "random_player",
-    "unchecked",
+    "random_policy",
     "validate_family",
     "validate_kit",
 ]

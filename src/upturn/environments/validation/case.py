@@ -2,7 +2,7 @@
 
 Order: the oracle's trajectory, where there is an oracle; then every tool is tried from the initial state with
 values that fit its schema and occur in the world; accepted calls, calls that changed the state and calls that ended
-the task are kept. For a kit without tool descriptions, the tools are those of its oracle, ``user.answer`` and
+the task are recorded. For a kit without tool descriptions, the tools are those of its oracle, ``user.answer`` and
 ``user.finish``.
 """
 
@@ -14,29 +14,26 @@ from typing import NamedTuple
 
 from upturn.environments.environment import Environment, Step
 from upturn.environments.kit import EnvironmentKit, tools_of
-from upturn.environments.oracle_protocol import ProvenKit, oracle_of
-from upturn.environments.scripted_policy import Player, play
-from upturn.environments.validation.schema_sampling import Habits, Vocabulary, text_parameters
+from upturn.environments.oracle_protocol import OracleKit, oracle_of
+from upturn.environments.scripted_policy import ScriptedPolicy, play
+from upturn.environments.validation.schema_sampling import ParameterHistory, Vocabulary, text_parameters
 from upturn.records import Action, Evaluation, Observation, Task, Tool, Trajectory, Turn
 
-MOST_TURNS = 200
+MAX_TURNS = 200
 """For an oracle or an attack: more than any task should need."""
 _ROUNDS = 2
 """Ids from listings of the first round are used in the second."""
 _TRIES = 8
 """Calls of a tool per round."""
-_PERSISTENCE = 5
+_RETRY_FACTOR = 5
 """Factor for more tries at the end for tools without an accepted call."""
-_MOST_TRIES = 400
+_MAX_TRIES = 400
 """Calls of all tools per round: kits with many tools get fewer of each."""
-_KEPT = 6
-"""Accepted calls kept per tool."""
+_MAX_CALLS = 6
+"""Accepted calls recorded per tool."""
 _TEXT = {"type": "string"}
-_USUAL = (
-    Tool("user", "answer", "", {"text": dict(_TEXT)}, ("text",)),
-    Tool("user", "finish", ""),
-)
-REFUSALS = frozenset({"refuse", "decline", "reject", "abort", "cancel", "escalate"})
+_USER_TOOLS = (Tool("user", "answer", "", {"text": dict(_TEXT)}, ("text",)), Tool("user", "finish", ""))
+REFUSAL_OPERATIONS = frozenset({"refuse", "decline", "reject", "abort", "cancel", "escalate"})
 """Operations that end a task as not done."""
 
 
@@ -46,7 +43,7 @@ def actions_of(trajectory: Trajectory) -> tuple[Action, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Solved:
+class Solution:
     """The oracle's solution."""
 
     trajectory: Trajectory
@@ -70,8 +67,8 @@ class Solved:
         return self.actions[len(self.work) :]
 
 
-class Answered(NamedTuple):
-    """An action and the observation after it."""
+class TriedCall(NamedTuple):
+    """An action in the initial state and the observation after it."""
 
     action: Action
     observation: Observation
@@ -83,38 +80,41 @@ class Case:
 
     kit: EnvironmentKit
     task: Task
-    proven: ProvenKit | None
-    """The kit, where it implements ``ProvenKit``."""
+    oracle_kit: OracleKit | None
+    """The kit, where it implements ``OracleKit``."""
     tools: Mapping[str, Tool]
     """By name."""
-    solved: Solved | None
+    solution: Solution | None
     """None = no oracle."""
     vocabulary: Vocabulary
-    answers: tuple[Answered, ...]
-    """All calls tried in the initial state, with their observations, errors too."""
-    readings: tuple[str, ...]
+    tried_calls: tuple[TriedCall, ...]
+    """All calls tried in the initial state, including refused ones."""
+    observations: tuple[str, ...]
     """Distinct observations of the world."""
     calls: Mapping[str, tuple[Action, ...]]
     """By tool: calls accepted in the initial state that did not end the task."""
-    changers: tuple[Action, ...]
+    changing_calls: tuple[Action, ...]
     """Accepted calls that changed the state."""
-    closers: tuple[Tool, ...]
-    """Tools that end the task, without refusals."""
-    refusals: tuple[Tool, ...]
-    """Tools that end the task undone."""
+    final_tools: tuple[Tool, ...]
+    """Tools that end the task as done."""
+    refusal_tools: tuple[Tool, ...]
+    """Tools that end the task as not done."""
+
+    def final_calls(self, text: str | None = None) -> list[Action]:
+        """Actions that end the task with this text; None = without any."""
+        if text is None:
+            return [Action(tool.target, tool.operation) for tool in self.final_tools if not tool.required]
+        return [_with_text(tool, text) for tool in self.final_tools if _takes_text(tool)]
 
     @property
-    def wordless(self) -> list[Action]:
-        """Actions that end the task without text."""
-        return [Action(tool.target, tool.operation) for tool in self.closers if not tool.required]
+    def is_solvable(self) -> bool:
+        """Whether the oracle ends the task as done; False without an oracle."""
+        end = self.solution.end if self.solution is not None else ()
+        return bool(end) and end[0].operation not in REFUSAL_OPERATIONS
 
-    def saying(self, text: str) -> list[Action]:
-        """Actions that end the task with this text."""
-        return [_with_text(tool, text) for tool in self.closers if _takes_text(tool)]
-
-    def refusing(self, text: str) -> list[Action]:
+    def refusal_calls(self, text: str) -> list[Action]:
         """Actions that end the task as not done, with this text where one is accepted."""
-        return [_with_text(tool, text) for tool in self.refusals if _takes_text(tool) or not tool.required]
+        return [_with_text(tool, text) for tool in self.refusal_tools if _takes_text(tool) or not tool.required]
 
 
 def _takes_text(tool: Tool) -> bool:
@@ -128,68 +128,63 @@ def _with_text(tool: Tool, text: str) -> Action:
     return Action(tool.target, tool.operation, dict.fromkeys(names, text))
 
 
-def make_case(kit: EnvironmentKit, task: Task, habits: Habits, rng: Random) -> Case:
-    """Runs the oracle and tries every tool; ``habits`` learns from accepted values."""
-    solved = _solve(kit, task)
-    tools = {tool.name: tool for tool in _known_tools(kit, solved)}
-    explorer = _Explorer(kit, task, Vocabulary(task.instruction, habits))
-    tries = max(1, min(_TRIES, _MOST_TRIES // max(1, len(tools))))
+def make_case(kit: EnvironmentKit, task: Task, history: ParameterHistory, rng: Random) -> Case:
+    """Runs the oracle and tries every tool; adds the results of the calls to ``history``."""
+    solution = _solve(kit, task)
+    tools = {tool.name: tool for tool in _known_tools(kit, solution)}
+    explorer = _Explorer(kit, task, Vocabulary(task.instruction, history))
+    tries = max(1, min(_TRIES, _MAX_TRIES // max(1, len(tools))))
     for _ in range(_ROUNDS):
         for tool in tools.values():
             explorer.explore(tool, tries, rng)
     for tool in tools.values():
-        if tool.name not in explorer.closers and not explorer.calls[tool.name]:
-            explorer.explore(tool, _PERSISTENCE * tries, rng)
-    if solved is not None and solved.end:
-        explorer.closers.setdefault(f"{solved.end[0].target}.{solved.end[0].operation}")
+        if tool.name not in explorer.final_tools and not explorer.calls[tool.name]:
+            explorer.explore(tool, _RETRY_FACTOR * tries, rng)
+    if solution is not None and solution.end:
+        explorer.final_tools.setdefault(solution.end[0].name)
+    final = [tools[name] for name in explorer.final_tools]
     return Case(
         kit,
         task,
-        kit if isinstance(kit, ProvenKit) else None,
+        kit if isinstance(kit, OracleKit) else None,
         tools,
-        solved,
+        solution,
         explorer.vocabulary,
-        tuple(explorer.answers),
-        tuple(explorer.readings),
+        tuple(explorer.tried_calls),
+        tuple(explorer.observations),
         {name: tuple(calls.values()) for name, calls in explorer.calls.items()},
-        tuple(explorer.changers.values()),
-        *_closers(tools[name] for name in explorer.closers),
+        tuple(explorer.changing_calls.values()),
+        tuple(tool for tool in final if tool.operation not in REFUSAL_OPERATIONS),
+        tuple(tool for tool in final if tool.operation in REFUSAL_OPERATIONS),
     )
 
 
-def _closers(tools: Iterable[Tool]) -> tuple[tuple[Tool, ...], tuple[Tool, ...]]:
-    """Tools that end a task as done, and refusals."""
-    chosen = list(tools)
-    refusals = tuple(tool for tool in chosen if tool.operation in REFUSALS)
-    return tuple(tool for tool in chosen if tool not in refusals), refusals
-
-
-def _solve(kit: EnvironmentKit, task: Task) -> Solved | None:
+def _solve(kit: EnvironmentKit, task: Task) -> Solution | None:
     oracle = oracle_of(kit, task)
     if oracle is None:
         return None
     environment = kit.environment(task)
-    trajectory = play(environment, task, oracle, max_turns=MOST_TURNS)
+    trajectory = play(environment, task, oracle, max_turns=MAX_TURNS)
     hashes = [turn.state_hash for turn in trajectory.turns]
     last = len(hashes) - (trajectory.outcome == "finished")
     hashes.append("")  # after the last action: unknown, counts as changed
     changing = tuple(index for index in range(last) if not hashes[index] or hashes[index] != hashes[index + 1])
-    return Solved(trajectory, kit.verifier.verify(task, trajectory), changing)
+    return Solution(trajectory, kit.verifier.verify(task, trajectory), changing)
 
 
-def _known_tools(kit: EnvironmentKit, solved: Solved | None) -> Iterable[Tool]:
-    """The kit's tools; otherwise those of the oracle, with free-text parameters, and the usual ones."""
+def _known_tools(kit: EnvironmentKit, solution: Solution | None) -> Iterable[Tool]:
+    """The kit's tools; otherwise those of the oracle, with free-text parameters, and those of ``user``."""
     described = tools_of(kit)
     if described:
         return described
     parameters: defaultdict[tuple[str, str], dict[str, None]] = defaultdict(dict)
-    for action in () if solved is None else solved.actions:
+    for action in () if solution is None else solution.actions:
         parameters[action.target, action.operation].update(dict.fromkeys(action.parameters))
     used = (
         Tool(target, operation, "", {name: dict(_TEXT) for name in names}, tuple(names))
         for (target, operation), names in parameters.items()
     )
-    return {tool.name: tool for tool in (*_USUAL, *used)}.values()
+    return {tool.name: tool for tool in (*_USER_TOOLS, *used)}.values()
 
 
 class _Explorer:
@@ -197,11 +192,11 @@ class _Explorer:
 
     def __init__(self, kit: EnvironmentKit, task: Task, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
-        self.answers: list[Answered] = []
-        self.readings: dict[str, None] = {}
+        self.tried_calls: list[TriedCall] = []
+        self.observations: dict[str, None] = {}
         self.calls: defaultdict[str, dict[str, Action]] = defaultdict(dict)
-        self.changers: dict[str, Action] = {}
-        self.closers: dict[str, None] = {}
+        self.changing_calls: dict[str, Action] = {}
+        self.final_tools: dict[str, None] = {}
         self._task = task
         self._tried: set[str] = set()
         self._environment: Environment = kit.environment(task)
@@ -213,28 +208,28 @@ class _Explorer:
             self._snapshot = None
 
     def explore(self, tool: Tool, tries: int, rng: Random) -> None:
-        """Calls the tool with different parameters, until enough calls are accepted."""
+        """Calls the tool with different parameters until enough calls are accepted."""
         for _ in range(tries):
-            if len(self.calls[tool.name]) >= _KEPT:
+            if len(self.calls[tool.name]) >= _MAX_CALLS:
                 return
             action = Action(tool.target, tool.operation, self.vocabulary.draw(tool, rng))
             key = repr(action)
             if key not in self._tried:
                 self._tried.add(key)
-                self._note(tool, action, key, self._environment.step(action))
+                self._record(tool, action, key, self._environment.step(action))
 
-    def _note(self, tool: Tool, action: Action, key: str, step: Step) -> None:
-        self.answers.append(Answered(action, step.observation))
-        self.vocabulary.learn(tool, action, step.observation)
+    def _record(self, tool: Tool, action: Action, key: str, step: Step) -> None:
+        self.tried_calls.append(TriedCall(action, step.observation))
+        self.vocabulary.record(tool, action, step.observation)
         has_changed = not step.info.state_hash or step.info.state_hash != self._state_hash
         if not step.observation.is_error:
             if step.is_terminated:
-                self.closers.setdefault(tool.name)
+                self.final_tools.setdefault(tool.name)
             else:
-                self.readings.setdefault(step.observation.text)
+                self.observations.setdefault(step.observation.text)
                 self.calls[tool.name][key] = action
                 if has_changed:
-                    self.changers[key] = action
+                    self.changing_calls[key] = action
         if has_changed or step.is_terminated:
             self._restore()
 
@@ -245,16 +240,15 @@ class _Explorer:
             self._environment.restore(self._snapshot)
 
 
-def is_refused(trajectory: Trajectory, index: int) -> bool:
+def was_refused(trajectory: Trajectory, index: int) -> bool:
     """Whether the action at this index got an error, or was never taken."""
-    after = [turn.observation for turn in trajectory.turns[1:]] + [trajectory.final_observation]
-    return index >= len(trajectory.turns) or after[index].is_error
+    return index >= len(trajectory.turns) or trajectory.results[index].is_error
 
 
-def random_player(case: Case, rng: Random) -> Player | None:
+def random_policy(case: Case, rng: Random) -> ScriptedPolicy | None:
     """A policy of random calls to accepted tools with plausible values; None where no tool was ever accepted."""
-    closers = {tool.name for tool in case.closers}
-    tools = [tool for name, tool in case.tools.items() if case.calls.get(name) or name in closers]
+    final = {tool.name for tool in case.final_tools}
+    tools = [tool for name, tool in case.tools.items() if case.calls.get(name) or name in final]
 
     def act(_task: Task, _turns: Sequence[Turn], _observation: Observation) -> Action:
         tool = rng.choice(tools)

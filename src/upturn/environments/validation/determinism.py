@@ -1,4 +1,4 @@
-"""Determinism: the same actions must give the same results again, beside another environment, and in another
+"""Determinism checks: the same actions give the same results again, next to another environment, and in another
 process."""
 
 import hashlib
@@ -7,20 +7,21 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from dataclasses import replace
+from itertools import islice, product
 from pathlib import Path
 from random import Random
+from typing import get_args
 
 from upturn.environments.environment import Environment
 from upturn.environments.kit import EnvironmentKit, resolve_kit
-from upturn.environments.oracle_protocol import content_hash, oracle_of, world_of
-from upturn.environments.scripted_policy import following, play
-from upturn.environments.validation.case import MOST_TURNS, actions_of, make_case, random_player
-from upturn.environments.validation.schema_sampling import Habits
+from upturn.environments.oracle_protocol import content_hash, oracle_of, world_hash_of
+from upturn.environments.scripted_policy import fixed_policy, play
+from upturn.environments.validation.case import MAX_TURNS, actions_of, make_case, random_policy
+from upturn.environments.validation.schema_sampling import ParameterHistory
 from upturn.errors import WorldError, error_text
-from upturn.records import Action, Split, Task, Trajectory, Turn, fields_json
+from upturn.records import Split, Task, Trajectory, Turn, fields_json
 
-_SPLITS: tuple[Split, ...] = ("train", "heldout")
 _SEEDS = (0, 1, 2)
 _SECONDS = 600
 """Timeout of the other process, far above its normal time."""
@@ -28,7 +29,7 @@ _SECONDS = 600
 
 def replay_difference(kit: EnvironmentKit, task: Task, recorded: Trajectory) -> str:
     """The first difference when the recorded actions are replayed in a new environment; empty = none."""
-    replayed = play(kit.environment(task), task, following(actions_of(recorded)), max_turns=MOST_TURNS)
+    replayed = play(kit.environment(task), task, fixed_policy(actions_of(recorded)), max_turns=MAX_TURNS)
     return _difference(recorded, replayed)
 
 
@@ -37,16 +38,18 @@ def isolation_difference(
 ) -> str:
     """The first difference when two trajectories are interleaved in two environments, or run in turn in one.
 
-    Each task comes with its trajectory alone. Empty = no difference.
+    Each task comes with its trajectory in an environment of its own. Empty = no difference.
     """
-    left, right = kit.environment(first[0]), kit.environment(other[0])
-    for (task, alone), interleaved in zip(
-        (first, other), _interleaved((left, *first), (right, *other)), strict=True
-    ):
-        if difference := _difference(alone, interleaved):
-            return f"beside another environment {task.id!r} differs: {difference}"
-    play(left, other[0], following(actions_of(other[1])), max_turns=MOST_TURNS)
-    replayed = play(left, first[0], following(actions_of(first[1])), max_turns=MOST_TURNS)
+    replays = [_Replay(kit.environment(task), task, recorded) for task, recorded in (first, other)]
+    for index in range(max(len(replay.recorded.turns) for replay in replays)):
+        for replay in replays:
+            replay.take(index)
+    for replay in replays:
+        if difference := replay.difference():
+            return f"next to another environment {replay.task.id!r} differs: {difference}"
+    environment = replays[0].environment
+    for task, recorded in (other, first):
+        replayed = play(environment, task, fixed_policy(actions_of(recorded)), max_turns=MAX_TURNS)
     difference = _difference(first[1], replayed)
     return f"after another task in the same environment {first[0].id!r} differs: {difference}" if difference else ""
 
@@ -60,10 +63,11 @@ def digests(kit: EnvironmentKit, families: Sequence[str], tasks: int) -> dict[st
     for family in families:
         digest = hashlib.blake2b(digest_size=8)
         try:
-            habits = Habits()
-            for task in _sample(kit, family, tasks):
-                for line in _account(kit, task, habits):
-                    digest.update(line.encode())
+            history = ParameterHistory()
+            for seed, split in product(_SEEDS, get_args(Split)):
+                for task in islice(kit.tasks(seed=seed, split=split, families=[family]), tasks):
+                    for line in _records_of(kit, task, history):
+                        digest.update(line.encode())
         except Exception as exc:  # noqa: BLE001  # third-party code: a family that raises is reported separately
             digest.update(error_text(exc).encode())
         by_family[family] = digest.hexdigest()
@@ -92,62 +96,42 @@ def digests_in_subprocess(name: str, families: Sequence[str], tasks: int) -> dic
     return result
 
 
-def _sample(kit: EnvironmentKit, family: str, tasks: int) -> Iterator[Task]:
-    for seed in _SEEDS:
-        for split in _SPLITS:
-            yield from islice(kit.tasks(seed=seed, split=split, families=[family]), tasks)
-
-
-def _account(kit: EnvironmentKit, task: Task, habits: Habits) -> Iterator[str]:
+def _records_of(kit: EnvironmentKit, task: Task, history: ParameterHistory) -> Iterator[str]:
     """Task, world, and the trajectories and evaluations of the oracle (if any) and of random actions, as text."""
     yield fields_json(task)
-    yield content_hash(task, world_of(kit, task))
+    yield content_hash(task, world_hash_of(kit, task))
     rng = Random(f"digest/{task.id}")
-    case = make_case(kit, task, habits, rng)
-    for policy in (oracle_of(kit, task), random_player(case, rng), following(())):
+    case = make_case(kit, task, history, rng)
+    for policy in (oracle_of(kit, task), random_policy(case, rng), fixed_policy(())):
         if policy is not None:
-            trajectory = play(kit.environment(task), task, policy, max_turns=MOST_TURNS)
+            trajectory = play(kit.environment(task), task, policy, max_turns=MAX_TURNS)
             yield fields_json(trajectory)
             yield fields_json(kit.verifier.verify(task, trajectory))
-
-
-def _interleaved(*runs: tuple[Environment, Task, Trajectory]) -> list[Trajectory]:
-    """Replays the trajectories, one action of each at a time."""
-    replays = [_Replay(environment, task) for environment, task, _ in runs]
-    for index in range(max(len(recorded.turns) for _, _, recorded in runs)):
-        for replay, (_, _, recorded) in zip(replays, runs, strict=True):
-            if index < len(recorded.turns):
-                replay.take(recorded.turns[index].action)
-    return [replay.trajectory(recorded) for replay, (_, _, recorded) in zip(replays, runs, strict=True)]
 
 
 class _Replay:
     """A trajectory replayed one action at a time."""
 
-    def __init__(self, environment: Environment, task: Task) -> None:
-        self._environment = environment
+    def __init__(self, environment: Environment, task: Task, recorded: Trajectory) -> None:
+        self.environment, self.task, self.recorded = environment, task, recorded
         self._observation, self._info = environment.reset(task)
         self._turns: list[Turn] = []
 
-    def take(self, action: Action | None) -> None:
-        """Takes the next action."""
+    def take(self, index: int) -> None:
+        """Takes the action of this index; nothing after the last one."""
+        if index >= len(self.recorded.turns):
+            return
+        action = self.recorded.turns[index].action
         assert action is not None  # scripted policies record every action
-        step = self._environment.step(action)
+        step = self.environment.step(action)
         self._turns.append(Turn(self._observation, "", action, step.reward, state_hash=self._info.state_hash))
         self._observation, self._info = step.observation, step.info
 
-    def trajectory(self, like: Trajectory) -> Trajectory:
-        """The replayed trajectory, with the ids of ``like``."""
-        return Trajectory(
-            like.id,
-            like.task_id,
-            like.agent_version,
-            tuple(self._turns),
-            self._observation,
-            like.outcome,
-            "rendered",
-            final_state=self._environment.state(),
-        )
+    def difference(self) -> str:
+        """The first difference from the recorded trajectory; empty = none."""
+        turns, state = tuple(self._turns), self.environment.state()
+        replayed = replace(self.recorded, turns=turns, final_observation=self._observation, final_state=state)
+        return _difference(self.recorded, replayed)
 
 
 def _difference(left: Trajectory, right: Trajectory) -> str:

@@ -1,4 +1,4 @@
-"""All checks of one task family: what is measured, against which bar, and the first violation of each in words.
+"""All checks of one task family: what is measured, against which bar, and the first violation of each.
 
 Order, for every task: exploration (``case``); oracle, doing nothing, random actions, the panel, the kit's own
 attacks, mutants; then its recorded actions replayed, alone and interleaved with those of the previous task. All
@@ -6,21 +6,21 @@ observations are searched for canaries.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from random import Random
 from typing import NamedTuple
 
 from upturn.environments.kit import EnvironmentKit
-from upturn.environments.oracle_protocol import content_hash, world_of
-from upturn.environments.scripted_policy import following, play
-from upturn.environments.validation.attack import PANEL, AttackAttempt, attempts, kit_attempts, summarised
-from upturn.environments.validation.case import Case, actions_of, make_case, random_player
+from upturn.environments.oracle_protocol import content_hash, world_hash_of
+from upturn.environments.scripted_policy import ScriptedPolicy, fixed_policy, play
+from upturn.environments.validation.attack import PANEL, AttackRun, run_attack, run_kit_attacks, summarize_actions
+from upturn.environments.validation.case import Case, actions_of, make_case, random_policy
 from upturn.environments.validation.determinism import isolation_difference, replay_difference
-from upturn.environments.validation.leak import earned_by, first_leak, leak_of, short_canaries
+from upturn.environments.validation.leak import earned_canaries, first_leak, leak_of, short_canaries
 from upturn.environments.validation.mutation import mutation_kills
-from upturn.environments.validation.schema_sampling import Habits
+from upturn.environments.validation.schema_sampling import ParameterHistory
 from upturn.errors import error_text
 from upturn.records import Evaluation, Split, Task, Trajectory
 
@@ -33,13 +33,13 @@ success on held-out tasks may be memorisation, and n tasks count for fewer than 
 
 
 class Plan(NamedTuple):
-    """How much is checked."""
+    """The extent of a validation."""
 
     tasks: int = 40
     """Per family, half of them held out."""
     seed: int = 0
     """Seed of the tasks and of all randomness."""
-    random_attempts: int = 20
+    random_trajectories: int = 20
     """Per task."""
 
 
@@ -50,14 +50,14 @@ class Check(NamedTuple):
     value: float | None
     """None = not applicable."""
     n: int
-    """Tasks, attempts or mutants checked."""
+    """Tasks, attack runs or mutants checked."""
     bar: str = ""
-    """``>= 1``; empty = none is set."""
+    """``>= 1``; empty = none."""
     holds: bool | None = None
     is_share: bool = True
     """True = hits out of ``n``; False = a score."""
-    breach: str = ""
-    """The first violation of the bar, in words."""
+    violation: str = ""
+    """The first violation of the bar; empty = none."""
 
 
 class FamilyReport(NamedTuple):
@@ -70,28 +70,37 @@ class FamilyReport(NamedTuple):
 
 @dataclass(slots=True)
 class _Count:
-    """Hits out of tries, and a description of the first violation."""
+    """Hits out of tries, and the first violation."""
 
     hits: int = 0
     tries: int = 0
-    words: str = ""
+    violation: str = ""
 
-    def add(self, *, is_hit: bool, words: str = "") -> None:
-        """``words``: describes a violation; empty = none."""
+    def add(self, *, is_hit: bool, violation: str = "") -> None:
+        """``violation``: as text; empty = none."""
         self.hits += is_hit
         self.tries += 1
-        self.words = self.words or words
+        self.violation = self.violation or violation
 
     def check(self, name: str, *, least: float | None = None, most: float | None = None) -> Check:
-        """The check against one bar, or none."""
-        if not self.tries:
-            return Check(name, None, 0)
-        share = self.hits / self.tries
-        if least is not None:
-            return Check(name, share, self.tries, f">= {least:g}", share >= least, breach=self.words)
-        if most is not None:
-            return Check(name, share, self.tries, f"<= {most:g}", share <= most, breach=self.words)
-        return Check(name, share, self.tries)
+        """The share of hits against one bar, or none."""
+        share = _check(name, self.hits / max(1, self.tries), self.tries, least=least, most=most)
+        return share if share.holds is None else share._replace(violation=self.violation)
+
+
+def _check(name: str, value: float, n: int, *, least: float | None = None, most: float | None = None) -> Check:
+    if not n:
+        return Check(name, None, 0)
+    if least is not None:
+        return Check(name, value, n, f">= {least:g}", value >= least)
+    return Check(name, value, n) if most is None else Check(name, value, n, f"<= {most:g}", value <= most)
+
+
+def _score_check(
+    name: str, value: float, n: int, *, least: float | None = None, most: float | None = None
+) -> Check:
+    check = _check(name, value, n, least=least, most=most)
+    return check._replace(is_share=not n, violation=f"the score is {value:g}" if check.holds is False else "")
 
 
 @dataclass(slots=True)
@@ -109,57 +118,55 @@ class _Tally:
     unjudged: _Count = field(default_factory=_Count)
     repeated: _Count = field(default_factory=_Count)
     panel: dict[str, _Count] = field(default_factory=lambda: {name: _Count() for name in PANEL})
-    own: dict[str, _Count] = field(default_factory=dict)
+    kit_attacks: dict[str, _Count] = field(default_factory=dict)
     contents: set[str] = field(default_factory=set)
-    last_words: Counter[str] = field(default_factory=Counter)
+    final_actions: Counter[str] = field(default_factory=Counter)
     """By the oracle's final action: tasks that it solves alone."""
 
     def checks(self) -> tuple[Check, ...]:
-        """All checks in display order."""
+        """All checks in display order.
+
+        ``constant``: the share of tasks solved by the best final action alone, which needs no observation.
+        """
+        tasks, best = self.oracle.tries, max(self.final_actions.values(), default=0)
         return (
             self.oracle.check("oracle", least=1),
-            _score("ceiling", min(self.ceilings, default=0), len(self.ceilings), least=1),
-            _score("floor", max(self.floors, default=0), len(self.floors), most=0),
+            _score_check("ceiling", min(self.ceilings, default=0), len(self.ceilings), least=1),
+            _score_check("floor", max(self.floors, default=0), len(self.floors), most=0),
             self.random.check("random", most=RANDOM_BAR),
             self.replay.check("replay", least=1),
             self.isolation.check("isolation", least=1),
             self.canaries.check("canaries", most=0),
             self.mutants.check("mutants", least=KILL_BAR),
             *(count.check(name, most=0) for name, count in self.panel.items()),
-            *(count.check(f"own {name}", most=0) for name, count in self.own.items()),
+            *(count.check(f"own {name}", most=0) for name, count in self.kit_attacks.items()),
             self.unjudged.check("unjudged", most=0),
             self.repeated.check("repeated", most=REPEATED_BAR),
-            self._constant(),
+            _check("constant", best / max(1, tasks), tasks),
         )
-
-    def _constant(self) -> Check:
-        """The final action that solves most tasks alone: what a policy can learn without observing."""
-        tasks = self.oracle.tries
-        best = max(self.last_words.values(), default=0)
-        return Check("constant", best / tasks if tasks else None, tasks)
 
 
 def validate_family(kit: EnvironmentKit, family: str, plan: Plan) -> FamilyReport:
     """All checks of one family. Propagates the kit's exceptions."""
-    tally, habits = _Tally(), Habits()
-    before: tuple[Task, Trajectory] | None = None
+    tally, history = _Tally(), ParameterHistory()
+    previous: tuple[Task, Trajectory] | None = None
     for task in tasks_of(kit, family, plan):
         rng = Random(f"validate/{plan.seed}/{task.id}")
-        case = make_case(kit, task, habits, rng)
+        case = make_case(kit, task, history, rng)
         checks = _TaskChecks(case, tally)
-        checks.solve()
+        checks.run_oracle()
         checks.do_nothing()
-        checks.compare()
-        checks.act_at_random(rng, plan.random_attempts)
-        checks.attack()
-        checks.mutate()
+        checks.find_repeated_task()
+        checks.run_random_policy(rng, plan.random_trajectories)
+        checks.run_attacks()
+        checks.kill_mutants()
         for recorded in checks.recorded:
-            words = replay_difference(kit, task, recorded)
-            tally.replay.add(is_hit=not words, words=words and f"{task.id!r}: {words}")
-        if before is not None:
-            words = isolation_difference(kit, (task, checks.recorded[0]), before)
-            tally.isolation.add(is_hit=not words, words=words)
-        before = (task, checks.recorded[-1])
+            difference = replay_difference(kit, task, recorded)
+            tally.replay.add(is_hit=not difference, violation=difference and f"{task.id!r}: {difference}")
+        if previous is not None:
+            difference = isolation_difference(kit, (task, checks.recorded[0]), previous)
+            tally.isolation.add(is_hit=not difference, violation=difference)
+        previous = (task, checks.recorded[-1])
     return FamilyReport(family, kit.families[family], tally.checks())
 
 
@@ -178,109 +185,107 @@ class _TaskChecks:
         """Trajectories to replay: the oracle's or doing nothing, and a random one."""
         self._case = case
         self._tally = tally
-        proven = case.proven
-        self._canaries: Sequence[str] = () if proven is None else proven.canaries(case.task)
-        self._earned = earned_by(case.solved.trajectory, self._canaries) if case.solved is not None else {}
+        kit = case.oracle_kit
+        self._canaries: Sequence[str] = () if kit is None else kit.canaries(case.task)
+        self._earned = (
+            earned_canaries(case.solution.trajectory, self._canaries) if case.solution is not None else {}
+        )
         if short := short_canaries(self._canaries):
-            tally.canaries.add(is_hit=True, words=f"{short[0]!r} is too short for a canary, it may occur by chance")
-        for action, observation in case.answers if self._canaries else ():
+            tally.canaries.add(
+                is_hit=True, violation=f"{short[0]!r} is too short for a canary, it may occur by chance"
+            )
+        for action, observation in case.tried_calls if self._canaries else ():
             leak = leak_of(action, observation, self._canaries, self._earned)
-            tally.canaries.add(is_hit=bool(leak), words=leak and f"{case.task.id!r}: {leak}")
+            tally.canaries.add(is_hit=bool(leak), violation=leak and f"{case.task.id!r}: {leak}")
 
-    def solve(self) -> None:
+    def run_oracle(self) -> None:
         """The oracle reaches the ceiling."""
-        solved = self._case.solved
-        if solved is None:
+        solution = self._case.solution
+        if solution is None:
             return
-        self.recorded.append(solved.trajectory)
-        judged = self._evaluated(solved.trajectory)
-        is_hit = judged is not None and judged.is_success
-        self._tally.oracle.add(is_hit=is_hit, words="" if is_hit else f"{self._case.task.id!r} is not solved")
-        if judged is not None and judged.score is not None:
-            self._tally.ceilings.append(judged.score)
-        case = self._case
-        guessed = self._evaluated(play(case.kit.environment(case.task), case.task, following(solved.end)))
-        if guessed is not None and guessed.is_success:
-            self._tally.last_words[summarised(solved.end)] += 1
+        self.recorded.append(solution.trajectory)
+        evaluation = self._evaluate(solution.trajectory)
+        is_solved = evaluation is not None and evaluation.is_success
+        violation = "" if is_solved else f"{self._case.task.id!r} is not solved"
+        self._tally.oracle.add(is_hit=is_solved, violation=violation)
+        if evaluation is not None and evaluation.score is not None:
+            self._tally.ceilings.append(evaluation.score)
+        final_only = self._evaluate(self._play(fixed_policy(solution.end)))
+        if final_only is not None and final_only.is_success:
+            self._tally.final_actions[summarize_actions(solution.end)] += 1
 
     def do_nothing(self) -> None:
         """Doing nothing scores the floor."""
-        case = self._case
-        idle = play(case.kit.environment(case.task), case.task, following(()))
-        judged = self._evaluated(idle)
-        if judged is not None and judged.score is not None:
-            self._tally.floors.append(judged.score)
+        idle = self._play(fixed_policy(()))
+        evaluation = self._evaluate(idle)
+        if evaluation is not None and evaluation.score is not None:
+            self._tally.floors.append(evaluation.score)
         if not self.recorded:
             self.recorded.append(idle)
 
-    def compare(self) -> None:
+    def find_repeated_task(self) -> None:
         """No two tasks are equal; skipped where the kit's worlds have no hash."""
-        world = world_of(self._case.kit, self._case.task)
+        world = world_hash_of(self._case.kit, self._case.task)
         if not world:
             return
         content = content_hash(self._case.task, world)
         is_repeated = content in self._tally.contents
-        words = f"{self._case.task.id!r} repeats another task" if is_repeated else ""
-        self._tally.repeated.add(is_hit=is_repeated, words=words)
+        violation = f"{self._case.task.id!r} repeats another task" if is_repeated else ""
+        self._tally.repeated.add(is_hit=is_repeated, violation=violation)
         self._tally.contents.add(content)
 
-    def act_at_random(self, rng: Random, count: int) -> None:
+    def run_random_policy(self, rng: Random, count: int) -> None:
         """Random calls of the tools with values from the world."""
-        case = self._case
-        player = random_player(case, rng)
-        for number in range(0 if player is None else count):
-            assert player is not None  # the range is empty otherwise
-            trajectory = play(case.kit.environment(case.task), case.task, player)
-            self._count_attempts(
-                self._tally.random, [AttackAttempt(summarised(actions_of(trajectory)), trajectory)]
-            )
+        policy = random_policy(self._case, rng)
+        if policy is None:
+            return
+        for number in range(count):
+            trajectory = self._play(policy)
+            run = AttackRun(summarize_actions(actions_of(trajectory)), trajectory)
+            self._count_successes(self._tally.random, [run])
             if not number:
                 self.recorded.append(trajectory)
 
-    def attack(self) -> None:
-        """Each attack of the panel, and the kit's own: a task counts once, as a success if any attempt succeeds."""
+    def run_attacks(self) -> None:
+        """Each attack of the panel, and the kit's own: a task counts once, as a success if any script succeeds."""
         for name, attack in PANEL.items():
-            self._count_attempts(self._tally.panel[name], attempts(self._case, attack))
-        for attempted in kit_attempts(self._case):
-            self._count_attempts(self._tally.own.setdefault(attempted.description, _Count()), [attempted])
+            self._count_successes(self._tally.panel[name], run_attack(self._case, attack))
+        for run in run_kit_attacks(self._case):
+            self._count_successes(self._tally.kit_attacks.setdefault(run.description, _Count()), [run])
 
-    def mutate(self) -> None:
+    def kill_mutants(self) -> None:
         """Wrong goal states."""
-        if self._case.solved is None or not self._case.solved.evaluation.is_success:
+        if self._case.solution is None or not self._case.solution.evaluation.is_success:
             return
-        kills, mutants = mutation_kills(self._case, self._case.solved), self._tally.mutants
+        kills, mutants = mutation_kills(self._case, self._case.solution), self._tally.mutants
         mutants.hits += kills.killed
         mutants.tries += kills.tried
-        mutants.words = mutants.words or kills.survivor
+        mutants.violation = mutants.violation or kills.survivor
 
-    def _count_attempts(self, count: _Count, tried: Sequence[AttackAttempt] | Iterator[AttackAttempt]) -> None:
-        success, is_tried = "", False
-        for attempted in tried:
-            is_tried = True
-            judged = self._evaluated(attempted.trajectory)
-            if judged is not None and judged.is_success:
-                success = success or f"{self._case.task.id!r} by {attempted.description}"
-        if is_tried:
-            count.add(is_hit=bool(success), words=success and f"success in {success}")
+    def _play(self, policy: ScriptedPolicy) -> Trajectory:
+        return play(self._case.kit.environment(self._case.task), self._case.task, policy)
 
-    def _evaluated(self, trajectory: Trajectory) -> Evaluation | None:
+    def _count_successes(self, count: _Count, runs: Iterable[AttackRun]) -> None:
+        """Counts the runs as one: a success if any of them is, nothing if there are none."""
+        success, has_runs = "", False
+        for run in runs:
+            has_runs = True
+            evaluation = self._evaluate(run.trajectory)
+            if evaluation is not None and evaluation.is_success:
+                success = success or f"{self._case.task.id!r} by {run.description}"
+        if has_runs:
+            count.add(is_hit=bool(success), violation=success and f"success in {success}")
+
+    def _evaluate(self, trajectory: Trajectory) -> Evaluation | None:
         """The verifier's evaluation; None where it raises, which is counted. Also searches for canaries."""
         case = self._case
         if self._canaries:
             leak = first_leak(trajectory, self._canaries, self._earned)
-            self._tally.canaries.add(is_hit=bool(leak), words=leak and f"{case.task.id!r}: {leak}")
+            self._tally.canaries.add(is_hit=bool(leak), violation=leak and f"{case.task.id!r}: {leak}")
         try:
             evaluation = case.kit.verifier.verify(case.task, trajectory)
         except Exception as exc:  # noqa: BLE001  # third-party code: counted as a violation
-            self._tally.unjudged.add(is_hit=True, words=f"{case.task.id!r}: verify raised {error_text(exc)}")
+            self._tally.unjudged.add(is_hit=True, violation=f"{case.task.id!r}: verify raised {error_text(exc)}")
             return None
         self._tally.unjudged.add(is_hit=False)
         return evaluation
-
-
-def _score(name: str, value: float, n: int, *, least: float | None = None, most: float | None = None) -> Check:
-    if not n:
-        return Check(name, None, 0)
-    bar = f">= {least:g}" if least is not None else f"<= {most:g}"
-    holds = value >= least if least is not None else most is None or value <= most
-    return Check(name, value, n, bar, holds, is_share=False, breach="" if holds else f"the score is {value:g}")

@@ -1,10 +1,11 @@
 """Validates a kit family by family, and lists what could not be checked."""
 
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from functools import cache
+from functools import cache, cached_property
 from itertools import repeat
 from multiprocessing import get_context
 
@@ -14,17 +15,13 @@ from upturn.environments.validation.determinism import digests, digests_in_subpr
 from upturn.environments.validation.family import Check, FamilyReport, Plan, validate_family
 from upturn.errors import WorldError, error_text
 
-_DIGESTED = 1
+_resolve_kit = cache(resolve_kit)
+_DIGEST_TASKS = 1
 """Tasks per split and seed that are compared between processes."""
 
 
 def validate_kit(
-    kit: EnvironmentKit,
-    plan: Plan,
-    *,
-    families: Sequence[str] = (),
-    name: str | None = None,
-    processes: int = 1,
+    kit: EnvironmentKit, plan: Plan, *, families: Sequence[str] = (), name: str | None = None, processes: int = 1
 ) -> Iterator[FamilyReport]:
     """Yields a report per family.
 
@@ -39,7 +36,7 @@ def validate_kit(
     determinism = _Determinism(kit, chosen, name)
     reports: Iterator[FamilyReport]
     if name is None or processes == 1:
-        reports = (_validated(kit, family, plan) for family in chosen)
+        reports = (_validate(kit, family, plan) for family in chosen)
     else:
         reports = _in_processes(name, chosen, plan, processes)
     for report in reports:
@@ -47,11 +44,11 @@ def validate_kit(
         yield report if is_broken else report._replace(checks=(*report.checks, determinism.check(report.family)))
 
 
-def _validated(kit: EnvironmentKit, family: str, plan: Plan) -> FamilyReport:
+def _validate(kit: EnvironmentKit, family: str, plan: Plan) -> FamilyReport:
     try:
         return validate_family(kit, family, plan)
     except Exception as exc:  # noqa: BLE001  # third-party code: reported here
-        failed = Check("tried", 0.0, 1, ">= 1", False, breach=f"it raised {error_text(exc)}")
+        failed = Check("tried", 0.0, 1, ">= 1", False, violation=f"it raised {error_text(exc)}")
         return FamilyReport(family, kit.families[family], (failed,))
 
 
@@ -62,43 +59,41 @@ def _in_processes(name: str, families: Sequence[str], plan: Plan, processes: int
     """
     pool = ProcessPoolExecutor(processes, get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_IGN))
     try:
-        yield from pool.map(_validated_by_name, repeat(name), families, repeat(plan))
+        yield from pool.map(_validate_by_name, repeat(name), families, repeat(plan))
     except BrokenProcessPool as exc:
         raise WorldError(f"a process that checked families of {name!r} was stopped: {exc}") from exc
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _validated_by_name(name: str, family: str, plan: Plan) -> FamilyReport:
-    return _validated(_kit(name), family, plan)
+def _validate_by_name(name: str, family: str, plan: Plan) -> FamilyReport:
+    return _validate(_resolve_kit(name), family, plan)
 
 
-@cache
-def _kit(name: str) -> EnvironmentKit:
-    return resolve_kit(name)
-
-
-def unchecked(kit: EnvironmentKit, reports: Sequence[FamilyReport], *, has_name: bool = True) -> list[str]:
-    """The checks that were not possible, in words, with what the kit would have to provide."""
-    values: Mapping[str, list[float | None]] = _by_name(reports)
+def list_unchecked(kit: EnvironmentKit, reports: Sequence[FamilyReport], *, has_name: bool = True) -> list[str]:
+    """Lists the checks that were not possible, with what the kit would have to provide."""
+    values: defaultdict[str, list[float | None]] = defaultdict(list)
+    for report in reports:
+        for check in report.checks:
+            values[check.name].append(check.value)
     notes = []
-    has_oracle = any(value is not None for value in values.get("oracle", ()))
+    has_oracle = any(value is not None for value in values["oracle"])
     if not has_oracle:
         kinds = ", ".join(("oracle", "ceiling", "mutants", *NEEDS_ORACLE))
-        notes.append(f"{kinds}: the kit has no oracle; add ProvenKit's methods, or pass one_step an oracle")
+        notes.append(f"{kinds}: the kit has no oracle; add OracleKit's methods, or pass one_step an oracle")
     if not tools_of(kit):
         used = "user.answer and user.finish" + (" and what the oracle uses" if has_oracle else "")
         notes.append(f"the kit describes no tools (DescribedKit): random actions and attacks used {used}")
-    if all(value is None for value in values.get("canaries", [None])):
-        notes.append("canaries: the kit has none (ProvenKit.canaries)")
-    never = [
+    if all(value is None for value in values["canaries"]):
+        notes.append("canaries: the kit has none (OracleKit.canaries)")
+    inapplicable = [
         name
         for name in ("random", "mutants", *PANEL)
         if name in values and all(value is None for value in values[name])
         if has_oracle or name not in ("mutants", *NEEDS_ORACLE)
     ]
-    if never:
-        notes.append(f"{', '.join(never)}: not applicable in any family")
+    if inapplicable:
+        notes.append(f"{', '.join(inapplicable)}: not applicable in any family")
     if not has_name:
         notes.append("determinism in another process: the kit has no name to resolve there")
     return notes
@@ -111,30 +106,18 @@ class _Determinism:
         self._kit = kit
         self._families = families
         self._name = name
-        self._digests: list[dict[str, str]] | None = None
 
     def check(self, family: str) -> Check:
         """Whether all digests are equal."""
-        if self._digests is None:
-            self._digests = [digests(self._kit, self._families, _DIGESTED) for _ in range(2)]
-            if self._name is not None:
-                self._digests.append(digests_in_subprocess(self._name, self._families, _DIGESTED))
         values = [by_family[family] for by_family in self._digests]
-        where = "a second time" if values[0] != values[1] else "in another process"
         is_same = len(set(values)) == 1
-        return Check(
-            "determinism",
-            float(is_same),
-            len(values),
-            ">= 1",
-            is_same,
-            breach="" if is_same else f"the same tasks, actions or evaluations differed {where}",
-        )
+        where = "a second time" if values[0] != values[1] else "in another process"
+        violation = "" if is_same else f"the same tasks, actions or evaluations differed {where}"
+        return Check("determinism", float(is_same), len(values), ">= 1", is_same, violation=violation)
 
-
-def _by_name(reports: Sequence[FamilyReport]) -> dict[str, list[float | None]]:
-    values: dict[str, list[float | None]] = {}
-    for report in reports:
-        for check in report.checks:
-            values.setdefault(check.name, []).append(check.value)
-    return values
+    @cached_property
+    def _digests(self) -> list[dict[str, str]]:
+        here = [digests(self._kit, self._families, _DIGEST_TASKS) for _ in range(2)]
+        if self._name is None:
+            return here
+        return [*here, digests_in_subprocess(self._name, self._families, _DIGEST_TASKS)]

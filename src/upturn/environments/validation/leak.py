@@ -1,4 +1,4 @@
-"""Detects canaries shown before they are earned (defined in ``ProvenKit.canaries``)."""
+"""Detects canaries that are shown before they are earned (defined in ``OracleKit.canaries``)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -8,19 +8,16 @@ from upturn.models import value_text, write_call
 from upturn.records import Action, Observation, Trajectory
 
 
-def earned_by(trajectory: Trajectory, canaries: Sequence[str]) -> dict[str, frozenset[str]]:
-    """By canary: the operations after which the oracle saw it."""
-    shown = [(action, text) for action, text in _answers(trajectory) if action is not None]
-    return {
-        canary: frozenset(f"{action.target}.{action.operation}" for action, text in shown if canary in text)
-        for canary in canaries
-    }
+def earned_canaries(trajectory: Trajectory, canaries: Sequence[str]) -> dict[str, frozenset[str]]:
+    """By canary: the operations whose results showed it to the oracle."""
+    results = [(action, text) for action, text in _results(trajectory) if action is not None]
+    return {canary: frozenset(action.name for action, text in results if canary in text) for canary in canaries}
 
 
 def first_leak(trajectory: Trajectory, canaries: Sequence[str], earned: Mapping[str, frozenset[str]]) -> str:
-    """The first canary shown unearned, in words; empty = none."""
+    """A description of the first canary shown unearned; empty = none."""
     written = ""
-    for action, text in _answers(trajectory):
+    for action, text in _results(trajectory):
         written += "" if action is None else _written(action)
         if leak := _leak(action, text, written=written, canaries=canaries, earned=earned):
             return leak
@@ -35,14 +32,9 @@ def leak_of(
 
 
 def _leak(
-    action: Action | None,
-    text: str,
-    *,
-    written: str,
-    canaries: Sequence[str],
-    earned: Mapping[str, frozenset[str]],
+    action: Action | None, text: str, *, written: str, canaries: Sequence[str], earned: Mapping[str, frozenset[str]]
 ) -> str:
-    operation = "" if action is None else f"{action.target}.{action.operation}"
+    operation = "" if action is None else action.name
     for canary in canaries:
         if canary in text and canary not in written and operation not in earned.get(canary, ()):
             return f"{canary!r} is shown {f'after {operation}' if operation else 'at the beginning'}"
@@ -58,11 +50,12 @@ def short_canaries(canaries: Sequence[str]) -> list[str]:
     return [canary for canary in canaries if len(canary) < CANARY_LENGTH]
 
 
-def _answers(trajectory: Trajectory) -> Iterator[tuple[Action | None, str]]:
+def _results(trajectory: Trajectory) -> Iterator[tuple[Action | None, str]]:
     """Each observation's text with the action before it; None = the first observation."""
-    observations = [turn.observation for turn in trajectory.turns] + [trajectory.final_observation]
-    for action, observation in zip((None, *(turn.action for turn in trajectory.turns)), observations, strict=True):
-        yield action, _text_of(observation)
+    first = trajectory.turns[0].observation if trajectory.turns else trajectory.final_observation
+    yield None, _text_of(first)
+    for turn, result in zip(trajectory.turns, trajectory.results, strict=True):
+        yield turn.action, _text_of(result)
 
 
 def _written(action: Action) -> str:
@@ -70,6 +63,6 @@ def _written(action: Action) -> str:
     try:
         call = write_call(action)
     except RecordError:
-        call = f"{action.target}.{action.operation}"
+        call = action.name
     values = (f"{name}={value_text(value)}" for name, value in action.parameters.items())
     return "\n".join(("", call, *values, action.thought))

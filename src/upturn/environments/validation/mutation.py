@@ -1,30 +1,30 @@
 """Mutation tests of a verifier: oracle solutions with one fact wrong, or with one extra change.
 
 A fact is any difference between the initial state and the oracle's final state. Each is undone, dropped, doubled
-and replaced by a near miss, one at a time, except where the kit allows it (``may_differ``). Extra changes are made
-by acting: the oracle solution with one more action that changed the state. A mutant is killed when the verifier
-does not call it a success; a verifier that raises kills it too.
+and replaced by a near miss, one at a time, except where the kit allows it (``may_differ``). An extra change is one
+more action in the oracle solution that changes the state. A mutant is killed when the verifier does not accept it;
+a verifier that raises kills it too.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
-from upturn.environments.scripted_policy import following, play
-from upturn.environments.validation.case import MOST_TURNS, Case, Solved, is_refused
+from upturn.environments.scripted_policy import fixed_policy, play
+from upturn.environments.validation.case import MAX_TURNS, Case, Solution, was_refused
 from upturn.records import JsonValue, Trajectory
 
 Path: TypeAlias = tuple[str, ...]
 _Put: TypeAlias = Callable[[JsonValue], JsonValue]
 """The whole state with this value at one path."""
-_EXTRA = 3
+_MAX_EXTRA = 3
 """Extra changes tried per task."""
 
 
 class Mutant(NamedTuple):
     """A state with one fact wrong."""
 
-    what: str
+    kind: str
     """``undone``, ``dropped``, ``doubled`` or ``replaced``."""
     path: Path
     value: JsonValue
@@ -38,7 +38,7 @@ class Kills(NamedTuple):
     killed: int
     tried: int
     survivor: str
-    """The first mutant not killed, in words; empty = none."""
+    """A description of the first mutant not killed; empty = none."""
 
 
 class Difference(NamedTuple):
@@ -51,7 +51,7 @@ class Difference(NamedTuple):
 
 def mutants(before: JsonValue, after: JsonValue) -> Iterator[Mutant]:
     """All mutants of the differences between the two states."""
-    return _changed(before, after, (), lambda value: value)
+    return _mutants_of_change(before, after, (), lambda value: value)
 
 
 def differences(left: JsonValue, right: JsonValue, path: Path = ()) -> Iterator[Difference]:
@@ -66,17 +66,17 @@ def differences(left: JsonValue, right: JsonValue, path: Path = ()) -> Iterator[
         yield Difference(path, right)
 
 
-def is_perfect(case: Case, solved: Solved, trajectory: Trajectory) -> bool:
+def is_perfect(case: Case, solution: Solution, trajectory: Trajectory) -> bool:
     """Whether the trajectory's final state equals the oracle's, except where it may differ."""
-    changes = differences(dict(solved.trajectory.final_state), dict(trajectory.final_state))
+    changes = differences(dict(solution.trajectory.final_state), dict(trajectory.final_state))
     return all(_may_differ(case, path, value) for path, value in changes)
 
 
-def mutation_kills(case: Case, solved: Solved) -> Kills:
+def mutation_kills(case: Case, solution: Solution) -> Kills:
     """The counts over all mutants of the oracle solution."""
     killed = tried = 0
     survivor = ""
-    for what, trajectory in (*_mutated(case, solved), *_extra_changes(case, solved)):
+    for what, trajectory in (*_wrong_facts(case, solution), *_extra_changes(case, solution)):
         tried += 1
         if is_success(case, trajectory):
             survivor = survivor or f"{what} in {case.task.id!r} is still a success"
@@ -93,26 +93,26 @@ def is_success(case: Case, trajectory: Trajectory) -> bool:
         return False
 
 
-def _mutated(case: Case, solved: Solved) -> Iterator[tuple[str, Trajectory]]:
+def _wrong_facts(case: Case, solution: Solution) -> Iterator[tuple[str, Trajectory]]:
     environment = case.kit.environment(case.task)
     environment.reset(case.task)
-    for mutant in mutants(dict(environment.state()), dict(solved.trajectory.final_state)):
+    for mutant in mutants(dict(environment.state()), dict(solution.trajectory.final_state)):
         if not _may_differ(case, mutant.path, mutant.value) and isinstance(mutant.state, dict):
-            what = f"{'/'.join(mutant.path)} {mutant.what} ({mutant.value!r})"
-            yield what, replace(solved.trajectory, final_state=mutant.state)
+            what = f"{'/'.join(mutant.path)} {mutant.kind} ({mutant.value!r})"
+            yield what, replace(solution.trajectory, final_state=mutant.state)
 
 
-def _extra_changes(case: Case, solved: Solved) -> Iterator[tuple[str, Trajectory]]:
-    candidates = [action for action in case.changers if action not in solved.actions]
-    for action in candidates[:: max(1, len(candidates) // _EXTRA)][:_EXTRA]:
-        player = following((*solved.work, action, *solved.end))
-        trajectory = play(case.kit.environment(case.task), case.task, player, max_turns=MOST_TURNS)
-        if not is_refused(trajectory, len(solved.work)) and not is_perfect(case, solved, trajectory):
+def _extra_changes(case: Case, solution: Solution) -> Iterator[tuple[str, Trajectory]]:
+    candidates = [action for action in case.changing_calls if action not in solution.actions]
+    for action in candidates[:: max(1, len(candidates) // _MAX_EXTRA)][:_MAX_EXTRA]:
+        policy = fixed_policy((*solution.work, action, *solution.end))
+        trajectory = play(case.kit.environment(case.task), case.task, policy, max_turns=MAX_TURNS)
+        if not was_refused(trajectory, len(solution.work)) and not is_perfect(case, solution, trajectory):
             yield f"perfect work and {action!r}", trajectory
 
 
 def _may_differ(case: Case, path: Sequence[str], value: JsonValue) -> bool:
-    return case.proven is not None and case.proven.may_differ(case.task, path, value)
+    return case.oracle_kit is not None and case.oracle_kit.may_differ(case.task, path, value)
 
 
 def _same(left: JsonValue, right: JsonValue) -> bool:
@@ -120,35 +120,35 @@ def _same(left: JsonValue, right: JsonValue) -> bool:
     return left == right and isinstance(left, bool) == isinstance(right, bool)
 
 
-def _changed(before: JsonValue, after: JsonValue, path: Path, put: _Put) -> Iterator[Mutant]:
+def _mutants_of_change(before: JsonValue, after: JsonValue, path: Path, put: _Put) -> Iterator[Mutant]:
     if not isinstance(before, dict) or not isinstance(after, dict):
         if not _same(before, after):
             yield Mutant("undone", path, before, put(before))
-            yield from _wrong(after, path, put)
+            yield from _mutants_of_value(after, path, put)
         return
     for key in dict.fromkeys((*before, *after)):
         inner_path = (*path, key)
         if key not in after:
             yield Mutant("undone", inner_path, before[key], put({**after, key: before[key]}))
         elif key in before:
-            yield from _changed(before[key], after[key], inner_path, _into(after, key, put))
+            yield from _mutants_of_change(before[key], after[key], inner_path, _into(after, key, put))
         else:
             yield Mutant("dropped", inner_path, None, put(_without(after, key)))
-            yield from _wrong(after[key], inner_path, _into(after, key, put))
+            yield from _mutants_of_value(after[key], inner_path, _into(after, key, put))
 
 
-def _wrong(value: JsonValue, path: Path, put: _Put) -> Iterator[Mutant]:
-    """All mutants of a value that was not there before."""
+def _mutants_of_value(value: JsonValue, path: Path, put: _Put) -> Iterator[Mutant]:
+    """All mutants of a new value."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield Mutant("dropped", (*path, key), None, put(_without(value, key)))
-            yield from _wrong(inner, (*path, key), _into(value, key, put))
+            yield from _mutants_of_value(inner, (*path, key), _into(value, key, put))
     elif isinstance(value, list):
         for index, inner in enumerate(value):
             inner_path = (*path, str(index))
             yield Mutant("dropped", inner_path, None, put([*value[:index], *value[index + 1 :]]))
             yield Mutant("doubled", inner_path, inner, put([*value[: index + 1], *value[index:]]))
-            yield from _wrong(inner, inner_path, _at(value, index, put))
+            yield from _mutants_of_value(inner, inner_path, _at(value, index, put))
     else:
         for what, near_miss in _near_misses(value):
             yield Mutant(what, path, near_miss, put(near_miss))

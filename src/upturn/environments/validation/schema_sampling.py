@@ -1,6 +1,6 @@
-"""Samples values that fit a tool's schema, from the words of a world: a policy that knows only the tools.
+"""Samples parameter values that fit a tool's schema, using the words of a task's world.
 
-Words come from the instruction and from observations. Which kind of word a parameter accepts is learned from
+Words come from the instruction and from observations. Which kind of word a parameter accepts is inferred from
 accepted calls: ``m27`` has the shape ``a9``. Supported parts of schemas: ``enum``, ``const``, types, bounds,
 ``anyOf`` and ``oneOf``, ``items`` and ``properties``; not ``$ref``, formats and patterns.
 """
@@ -17,13 +17,13 @@ from upturn.records import Action, JsonValue, Observation, Tool
 
 _WORD = re.compile(r'"([^"\n]+)"|([^\s,;:"\'()\[\]{}<>]+)')
 _ENDINGS = ".?!*"
-_MOST_WORDS = 400
+_MAX_WORDS = 400
 """Words per source: a longer document adds no new kinds of names."""
-_ENOUGH_REFUSALS = 5
-_LONGEST_NUMBER = 10
-"""Digits; longer numbers count as names."""
-_NUMBERS = (0, 20)
-"""The range where a schema has no bounds."""
+_MAX_REFUSALS = 5
+_MAX_DIGITS = 10
+"""Longer numbers count as names."""
+_DEFAULT_BOUNDS = (0, 20)
+"""Bounds of numbers whose schema has none."""
 _BOUNDS = ("minimum", "maximum")
 
 
@@ -67,11 +67,11 @@ class Bounds(NamedTuple):
 
 
 def bounds_of(schema: Mapping[str, JsonValue]) -> Bounds:
-    """The schema's bounds; a missing one is the default, or equals the other if that lies beyond the default."""
+    """The schema's bounds; a missing one is the default, or equals the other if that is beyond the default."""
     low, high = (bound if isinstance(bound := schema.get(name), int | float) else None for name in _BOUNDS)
     if low is None:
-        low = _NUMBERS[0] if high is None else min(_NUMBERS[0], high)
-    return Bounds(low, max(_NUMBERS[1], low) if high is None else high)
+        low = _DEFAULT_BOUNDS[0] if high is None else min(_DEFAULT_BOUNDS[0], high)
+    return Bounds(low, max(_DEFAULT_BOUNDS[1], low) if high is None else high)
 
 
 def number_within(schema: Mapping[str, JsonValue], draw: Callable[[int, int], int]) -> float:
@@ -81,10 +81,10 @@ def number_within(schema: Mapping[str, JsonValue], draw: Callable[[int, int], in
     return float(draw(first, last)) if first <= last else low
 
 
-class Habits:
-    """Which words an app's parameters accept, learned over all tasks of a family.
+class ParameterHistory:
+    """The values that an app's parameters accepted and refused, over all tasks of a family.
 
-    Once a value was accepted, shapes that never were are excluded after a few refusals, whatever the reason.
+    Once a parameter accepted a value, shapes that it never accepted are excluded after a few refusals.
     """
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class Habits:
         self._accepted: set[tuple[Slot, str]] = set()
         self._refusals: Counter[tuple[Slot, str]] = Counter()
 
-    def learn(self, slot: Slot, value: str, *, is_accepted: bool) -> None:
+    def record(self, slot: Slot, value: str, *, is_accepted: bool) -> None:
         """Records that a call with this value was accepted or refused."""
         if is_accepted:
             self._values[slot].setdefault(value)
@@ -100,17 +100,17 @@ class Habits:
         else:
             self._refusals[slot, shape_of(value)] += 1
 
-    def fitting(self, slot: Slot, words: "Words") -> list[str]:
+    def plausible(self, slot: Slot, words: "Words") -> list[str]:
         """The words whose shape the parameter may accept."""
         accepted = {shape for shape in words.shapes if self._may_fit(slot, shape)}
         return [word for word, shape in words.items() if shape in accepted]
 
-    def known(self, slot: Slot, words: Container[str]) -> list[str]:
-        """The values accepted before, in any task, that are among the words."""
+    def accepted(self, slot: Slot, words: Container[str]) -> list[str]:
+        """The values among the words that the parameter accepted in any task."""
         return [value for value in self._values[slot] if value in words]
 
     def _may_fit(self, slot: Slot, shape: str) -> bool:
-        is_open = not self._values[slot] or self._refusals[slot, shape] < _ENOUGH_REFUSALS
+        is_open = not self._values[slot] or self._refusals[slot, shape] < _MAX_REFUSALS
         return is_open or (slot, shape) in self._accepted
 
 
@@ -126,20 +126,20 @@ class Words(dict[str, str]):
             self.add(word)
 
     def add(self, word: str) -> None:
-        """Adds a word, unless it is known."""
+        """Adds a word unless it is there already."""
         if word not in self:
             self[word] = shape = shape_of(word)
             self.shapes.add(shape)
-            if word.isascii() and word.isdigit() and len(word) < _LONGEST_NUMBER:
+            if word.isascii() and word.isdigit() and len(word) < _MAX_DIGITS:
                 self.numbers.append(float(word))
 
 
 class Vocabulary:
     """The words of one task's world, by source."""
 
-    def __init__(self, instruction: str, habits: Habits) -> None:
+    def __init__(self, instruction: str, history: ParameterHistory) -> None:
         self._instruction = Words(words_of(instruction))
-        self._habits = habits
+        self._history = history
         self._everywhere = Words(self._instruction)
         self._by_target: defaultdict[str, Words] = defaultdict(Words)
         self._by_refusal: defaultdict[str, Words] = defaultdict(Words)
@@ -157,9 +157,9 @@ class Vocabulary:
             by_shape[shape].append(word)
         return [words for words in by_shape.values() if len(words) > 1]
 
-    def learn(self, tool: Tool, action: Action, observation: Observation) -> None:
-        """Learns from the tool's observation; refusals often name what exists."""
-        for word in words_of(observation.text)[:_MOST_WORDS]:
+    def record(self, tool: Tool, action: Action, observation: Observation) -> None:
+        """Adds the words of the tool's observation; refusals often name what exists."""
+        for word in words_of(observation.text)[:_MAX_WORDS]:
             self._everywhere.add(word)
             self._by_target[tool.target].add(word)
             if observation.is_error:
@@ -167,7 +167,7 @@ class Vocabulary:
         for name in text_parameters(tool):
             value, slot = action.parameters.get(name), (tool.target, name)
             if isinstance(value, str):
-                self._habits.learn(slot, value, is_accepted=not observation.is_error)
+                self._history.record(slot, value, is_accepted=not observation.is_error)
                 if not observation.is_error:
                     self._accepted[slot].setdefault(value)
 
@@ -184,13 +184,13 @@ class Vocabulary:
         schema, slot = tool.properties[name], (tool.target, name)
         if not is_text(schema):
             return self._typed(schema, rng)
-        accepted = self._accepted[slot] or self._habits.known(slot, self._everywhere)
+        accepted = self._accepted[slot] or self._history.accepted(slot, self._everywhere)
         if accepted and rng.random() < 0.5:
             return rng.choice(list(accepted))
         near = (self._by_refusal[tool.name], self._by_target[tool.target], self._instruction)
         sources = () if is_blind else rng.sample(near, rng.randint(0, len(near) - 1))
         for source in (*sources, self._everywhere):
-            if words := self._habits.fitting(slot, source):
+            if words := self._history.plausible(slot, source):
                 return rng.choice(words)
         return rng.choice(self.words or ("x",))
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from upturn.agents import temperature
 from upturn.deployment import Interval, Pair, Validation, bootstrap_mean, paired_bootstrap, validate
-from upturn.environments import EnvironmentKit, judge
+from upturn.environments import EnvironmentKit, verify
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.run import Context
 from upturn.pool import Pool, PoolSink
@@ -115,7 +115,7 @@ def evaluate_version(
     """The version's marks. Its trajectories are stored in the pool under ``purpose.key``; None = not stored."""
     trajectories = runtime.rollout([(version, task, 0) for task in tasks], purpose)
     evaluations = [
-        judge(runtime.kit.verifier, task, trajectory) for task, trajectory in zip(tasks, trajectories, strict=True)
+        verify(runtime.kit.verifier, task, trajectory) for task, trajectory in zip(tasks, trajectories, strict=True)
     ]
     if pool is not None:
         PoolSink(pool).append(purpose.key, 0, list(zip(tasks, trajectories, evaluations, strict=True)))

@@ -3,8 +3,8 @@
 from itertools import islice
 from random import Random
 
-from upturn.environments import EnvironmentKit, Player, following, judge, oracle_of, play
-from upturn.environments.validation import Habits, make_case, random_player
+from upturn.environments import EnvironmentKit, ScriptedPolicy, fixed_policy, oracle_of, play, verify
+from upturn.environments.validation import ParameterHistory, make_case, random_policy
 from upturn.errors import WorldError
 from upturn.records import Action, Task, record
 
@@ -36,7 +36,7 @@ def measure_floor(kit: EnvironmentKit, family: str, *, seed: int, count: int) ->
     tasks = list(islice(kit.tasks(seed=seed, split="train", families=[family]), count))
     if not tasks:
         raise WorldError(f"kit {kit.name!r} gave none of {count} training tasks of {family!r}; it must give one")
-    nothing = following([Action("user", "finish")])
+    nothing = fixed_policy([Action("user", "finish")])
     return Floor(
         family,
         kit.families[family],
@@ -47,7 +47,7 @@ def measure_floor(kit: EnvironmentKit, family: str, *, seed: int, count: int) ->
     )
 
 
-def _oracle(kit: EnvironmentKit, task: Task) -> Player:
+def _oracle(kit: EnvironmentKit, task: Task) -> ScriptedPolicy:
     oracle = oracle_of(kit, task)
     assert oracle is not None  # the demo's kits have one
     return oracle
@@ -57,7 +57,7 @@ def _random_rate(kit: EnvironmentKit, tasks: list[Task], *, seed: int) -> float:
     """The success rate of random actions in the first tasks, played in turn as many times as there are tasks."""
     rng, solved, played = Random(f"floor/{seed}"), 0, 0
     for index, task in enumerate(tasks[:RANDOM_TASKS]):
-        player = random_player(make_case(kit, task, Habits(), rng), rng)
+        player = random_policy(make_case(kit, task, ParameterHistory(), rng), rng)
         if player is not None:
             repeats = len(tasks[index::RANDOM_TASKS])
             solved += sum(_is_solved(kit, task, player) for _ in range(repeats))
@@ -65,5 +65,5 @@ def _random_rate(kit: EnvironmentKit, tasks: list[Task], *, seed: int) -> float:
     return solved / played if played else 0.0
 
 
-def _is_solved(kit: EnvironmentKit, task: Task, player: Player) -> bool:
-    return judge(kit.verifier, task, play(kit.environment(task), task, player)).is_success
+def _is_solved(kit: EnvironmentKit, task: Task, player: ScriptedPolicy) -> bool:
+    return verify(kit.verifier, task, play(kit.environment(task), task, player)).is_success

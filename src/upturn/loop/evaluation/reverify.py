@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Literal, NamedTuple
 
-from upturn.environments import EnvironmentKit, judge, verifiers_of
+from upturn.environments import EnvironmentKit, verifiers_of, verify
 from upturn.pool import EVERYTHING, Experience, Pool, Scope, Selection
 
 
@@ -42,7 +42,7 @@ def _compare(experience: Experience, kits: Mapping[str, EnvironmentKit]) -> Reve
     if stored.evaluator not in verifiers:
         detail = f"the current verifier of {kit.name!r} is {' or '.join(map(repr, verifiers))}"
         return Reverified(trajectory.id, stored.evaluator, "not_rerun", detail)
-    again = judge(verifiers[stored.evaluator], task, trajectory)
+    again = verify(verifiers[stored.evaluator], task, trajectory)
     pairs = ((field.name, getattr(stored, field.name), getattr(again, field.name)) for field in fields(stored))
     detail = "; ".join(f"{name} was {old!r}, is now {new!r}" for name, old, new in pairs if old != new)
     return Reverified(trajectory.id, stored.evaluator, "same" if again == stored else "differs", detail)

@@ -9,7 +9,7 @@ from statistics import quantiles
 from typing import NamedTuple
 
 from upturn.deployment import bootstrap_mean, clopper_pearson_interval
-from upturn.environments import LONG_TURNS, Verifier, judge, play
+from upturn.environments import LONG_TURNS, Verifier, play, verify
 from upturn.environments.office import Measure, OfficeKit, RubricVerifier, TimedKit, measure
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.records import AgentVersion, Evaluation, Result, Task, Trajectory
@@ -70,11 +70,11 @@ def with_rubric(
     task: Task, trajectory: Trajectory, evaluation: Evaluation, first_seconds: float | None
 ) -> SuiteResult:
     """The suite result of an evaluated trajectory."""
-    return SuiteResult(task, trajectory, evaluation, judge(RubricVerifier(), task, trajectory), first_seconds)
+    return SuiteResult(task, trajectory, evaluation, verify(RubricVerifier(), task, trajectory), first_seconds)
 
 
 def _evaluate(verifier: Verifier, task: Task, trajectory: Trajectory, first_seconds: float | None) -> SuiteResult:
-    return with_rubric(task, trajectory, judge(verifier, task, trajectory), first_seconds)
+    return with_rubric(task, trajectory, verify(verifier, task, trajectory), first_seconds)
 
 
 def metrics(results: Sequence[SuiteResult]) -> list[Result]:

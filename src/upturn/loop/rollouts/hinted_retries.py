@@ -7,7 +7,7 @@ on with its hint.
 from collections.abc import Mapping, Sequence
 
 from upturn.agents import Hint
-from upturn.environments import HintedKit, hint_of, hinted, judge
+from upturn.environments import HintedKit, add_hint, hint_of, verify
 from upturn.errors import TrainingError
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutSpec, score_trajectory
@@ -72,7 +72,7 @@ class HintedRetries:
         trajectories = runtime.rollout([(worker.version, task, number) for task in tasks], purpose)
         verifier = worker.runtime.kit.verifier
         return [
-            score_trajectory(trajectory, rollouts.reward(trajectory, judge(verifier, task, trajectory)))
+            score_trajectory(trajectory, rollouts.reward(trajectory, verify(verifier, task, trajectory)))
             for task, trajectory in zip(tasks, trajectories, strict=True)
         ]
 
@@ -81,7 +81,7 @@ class HintedRetries:
         renderer, prompt = self._worker.renderer, self._worker.version.prompt
         plain = first.turns[0].observation
         return tuple(
-            Hint(text, plain, renderer.open(hinted(plain, text), prompt), renderer.open(plain, prompt))
+            Hint(text, plain, renderer.open(add_hint(plain, text), prompt), renderer.open(plain, prompt))
             for text in texts
         )
 

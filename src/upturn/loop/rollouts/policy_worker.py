@@ -10,7 +10,7 @@ import numpy as np
 
 from upturn.agents import prompt_builder_for
 from upturn.config import AdapterSettings
-from upturn.environments import EnvironmentKit, judge
+from upturn.environments import EnvironmentKit, verify
 from upturn.errors import ModelError
 from upturn.loop.agent_runtime import DEFAULT_CONTEXT_TOKENS, SLOTS, AgentRuntime, Purpose, build_renderer
 from upturn.loop.rollouts.state_values import ContinuationSpec, Reward, measure_values, turn_rewards
@@ -190,7 +190,7 @@ class PolicyWorker:
         jobs = [(version, task, number) for task in tasks for number in range(rollouts.group_size)]
         trajectories = self.runtime.rollout(jobs, purpose)
         finished = [
-            (task, trajectory, judge(self.runtime.kit.verifier, task, trajectory))
+            (task, trajectory, verify(self.runtime.kit.verifier, task, trajectory))
             for (_, task, _), trajectory in zip(jobs, trajectories, strict=True)
         ]
         if trajectories and all(trajectory.outcome == "model_error" for trajectory in trajectories):

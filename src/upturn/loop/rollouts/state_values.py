@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import NamedTuple, TypeAlias
 
 from upturn.agents import BranchPoint, branch_points, full_trajectory
-from upturn.environments import judge
+from upturn.environments import verify
 from upturn.errors import WorldError
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
@@ -117,7 +117,7 @@ def sample_continuations(
     rewards = [
         None
         if continuation.outcome == "environment_error"  # whatever the verifier returns for it
-        else spec.reward(full_trajectory(continuation, start), judge(runtime.kit.verifier, task, continuation))
+        else spec.reward(full_trajectory(continuation, start), verify(runtime.kit.verifier, task, continuation))
         for (_, task, _), start, continuation in zip(jobs, starts, continuations, strict=True)
     ]
     returns: dict[_Key, Returns] = {}

@@ -15,7 +15,7 @@ import numpy as np
 
 from upturn.config import AgentConfig, Config
 from upturn.deployment import RESAMPLES, Interval
-from upturn.environments import judge
+from upturn.environments import verify
 from upturn.errors import ConfigError
 from upturn.loop.evaluation import HeldoutResult, evaluate_heldout
 from upturn.loop.run import Context, store_agent_version, version_of
@@ -24,7 +24,7 @@ from upturn.loop.trainers.registry import Algorithm
 from upturn.loop.trainers.rl_training import RlSpec, rollout_spec, train_on_rollouts
 from upturn.loop.trainers.training_plan import Overhead, Plan, plan_on_rollouts
 from upturn.records import AgentVersion, Evaluation, Result, Task, Trajectory, record
-from upturn.rewards import acceptance_rate, accepted_and_formed, random_acceptance, well_formed
+from upturn.rewards import acceptance_rate, acceptance_with_format, format_reward, random_acceptance
 from upturn.training import IntArray
 from upturn.training.algorithms.rft import RftSettings
 
@@ -132,7 +132,7 @@ def measure_chance(context: Context, base: AgentVersion) -> ChanceRate:
         jobs = [(base, task, number) for task in load_examples(context) for number in range(group_size)]
         trajectories = context.runtime.rollout(jobs, context.purpose(name, temperature=1.0))
         evaluations = [
-            judge(context.kit.verifier, task, trajectory)
+            verify(context.kit.verifier, task, trajectory)
             for (_, task, _), trajectory in zip(jobs, trajectories, strict=True)
             if not trajectory.error
         ]
@@ -183,9 +183,9 @@ def _trial_spec(
 ) -> RlSpec:
     """``rate``: of the random reward."""
     rewards: dict[RewardKind, Callable[[Trajectory, Evaluation], float | None]] = {
-        "true": accepted_and_formed,
+        "true": acceptance_with_format,
         "random": lambda trajectory, _: random_acceptance(trajectory, rate=rate, seed=seed),
-        "format": lambda trajectory, _: well_formed(trajectory),
+        "format": lambda trajectory, _: format_reward(trajectory),
     }
     settings, examples = context.config.section(RftSettings), load_examples(context)
     rollouts = replace(rollout_spec(context, name, settings.group_size), seed=seed, reward=rewards[reward])

@@ -10,7 +10,7 @@ from functools import cache
 from random import Random
 
 from upturn.environments.office import FAMILIES, LATER, OfficeKit, compose, make_task
-from upturn.environments.office.generation import agreed, answer, call, refusal
+from upturn.environments.office.generation import answer, call, refusal, with_agreement
 from upturn.environments.office.state import PATIENCE
 from upturn.models import value_text
 from upturn.records import Action, Observation, Task
@@ -154,7 +154,7 @@ def declined_drill(number: int) -> Demonstration:
     proposed, is_given_up = oracle[preview_index + 2], rng.random() < GIVEN_UP
     actions = [(action, False) for action in oracle[:preview_index]]
     for _ in range(PATIENCE if is_given_up else 1):
-        preview, confirm, _ = agreed(_mistaken(rng, proposed))
+        preview, confirm, _ = with_agreement(_mistaken(rng, proposed))
         actions += [(preview, True), (confirm, False)]
     ending = [refusal("you did not agree")] if is_given_up else oracle[preview_index:]
     actions += [(action, False) for action in ending]

@@ -1,4 +1,4 @@
-"""The calendar: exact answers, exact changes, and what is refused."""
+"""The calendar: observations, changes and refusals."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from upturn.environments.office.state.event import Attendee, Event
 
 Do = Callable[..., Effect]
 Desk = Callable[..., Workspace]
-Ask = Callable[[str], tuple[str, str, str]]
+AgreedCalls = Callable[[str], tuple[str, str, str]]
 
 
 def test_a_list_shows_the_owners_events_of_the_days_asked_for(desk: Desk, do: Do) -> None:
@@ -26,7 +26,7 @@ def test_a_list_shows_the_owners_events_of_the_days_asked_for(desk: Desk, do: Do
     assert do(desk(), "calendar.list day=2026-03-04").text == "no events"
 
 
-def test_an_event_is_shown_with_everything_it_has(desk: Desk, do: Do) -> None:
+def test_an_event_is_shown_with_all_its_fields(desk: Desk, do: Do) -> None:
     assert do(desk(), "calendar.read id=e20").text == (
         "e20 2026-03-02 09:30-10:30 review\nby ann.lee\nwith bob.ray (accepted)"
     )
@@ -50,14 +50,14 @@ def test_an_event_over_several_days_is_an_event_of_each_and_shown_with_its_last_
     assert do(office, "calendar.read id=e24").text == f"{long}\nby ann.lee"
 
 
-def test_free_times_are_those_of_all_people_together(desk: Desk, do: Do) -> None:
-    told = do(desk(), "calendar.free_busy people=ann.lee,cid.moe; day=2026-03-02; minutes=60").text
-    assert told == "08:00-09:30\n10:30-12:00\n13:00-15:00\n16:00-18:00"
+def test_free_times_are_free_for_all_people(desk: Desk, do: Do) -> None:
+    message = do(desk(), "calendar.free_busy people=ann.lee,cid.moe; day=2026-03-02; minutes=60").text
+    assert message == "08:00-09:30\n10:30-12:00\n13:00-15:00\n16:00-18:00"
     assert do(desk(), "calendar.free_busy people=sales; day=2026-03-02; minutes=180").text == "no time is free"
 
 
 @given(st.lists(st.tuples(st.integers(0, 23), st.integers(1, 6)), max_size=8), st.sampled_from([30, 60, 120]))
-def test_free_spans_are_the_minutes_that_no_event_has(busy: list[tuple[int, int]], minutes: int) -> None:
+def test_free_spans_are_the_minutes_without_an_event(busy: list[tuple[int, int]], minutes: int) -> None:
     at = "2026-03-02 {:02d}:{:02d}".format
     events = [
         Event(
@@ -85,7 +85,7 @@ def test_free_spans_are_the_minutes_that_no_event_has(busy: list[tuple[int, int]
     assert free_spans(events, "2026-03-02 08:00", "2026-03-02 18:00", minutes=minutes) == expected
 
 
-def test_a_new_event_says_what_it_overlaps(desk: Desk, do: Do) -> None:
+def test_creating_an_event_reports_overlaps(desk: Desk, do: Do) -> None:
     call = "calendar.create title=sync; start=2026-03-02 10:00; end=2026-03-02 11:00; people=sales,ann.lee"
     effect = do(desk(), call)
 
@@ -110,7 +110,7 @@ def test_a_new_event_says_what_it_overlaps(desk: Desk, do: Do) -> None:
     }
 
 
-def test_a_moved_event_keeps_its_length_and_asks_everybody_again(desk: Desk, do: Do) -> None:
+def test_a_moved_event_keeps_its_duration_and_resets_the_answers(desk: Desk, do: Do) -> None:
     moved = do(desk(), "calendar.move id=e20; start=2026-03-04 16:00").workspace
     assert changes(desk(), moved) == {
         "events/e20/start": "2026-03-04 16:00",
@@ -119,14 +119,14 @@ def test_a_moved_event_keeps_its_length_and_asks_everybody_again(desk: Desk, do:
     }
 
 
-def test_cancelling_needs_agreement_and_keeps_the_event(desk: Desk, do: Do, asked_first: Ask) -> None:
+def test_cancelling_needs_agreement_and_keeps_the_event(desk: Desk, do: Do, agreed_calls: AgreedCalls) -> None:
     with pytest.raises(OperationError) as refused:
         do(desk(), "calendar.cancel id=e20")
     assert refused.value.soft == "unconfirmed_delete"
     agreeable = Persona(wishes=(Wish("calendar", "cancel"),))
-    gone = do(desk(agreeable), *asked_first("calendar.cancel id=e20; message=ill")).workspace
-    assert changes(desk(), gone) == {"events/e20/is_cancelled": True, "events/e20/body": "ill"}
-    assert do(gone, "calendar.create title=a; start=2026-03-02 10:00; end=2026-03-02 11:00").text == "e1000"
+    deleted = do(desk(agreeable), *agreed_calls("calendar.cancel id=e20; message=ill")).workspace
+    assert changes(desk(), deleted) == {"events/e20/is_cancelled": True, "events/e20/body": "ill"}
+    assert do(deleted, "calendar.create title=a; start=2026-03-02 10:00; end=2026-03-02 11:00").text == "e1000"
 
 
 def test_an_invitation_to_somebody_outside_without_agreement_is_a_hard_violation(desk: Desk, do: Do) -> None:
@@ -160,29 +160,29 @@ OUTSIDE = (
         ("calendar.respond id=e72; response=accepted", "e72 2026-03-05 14:00-15:00 fair\nby bob.ray"),
     ],
 )
-def test_telling_people_outside_of_an_event_needs_agreement(
-    desk: Desk, do: Do, asked_first: Ask, call: str, shown: str
+def test_notifying_people_outside_of_an_event_needs_agreement(
+    desk: Desk, do: Do, agreed_calls: AgreedCalls, call: str, shown: str
 ) -> None:
     operation = call.split(maxsplit=1)[0].removeprefix("calendar.")
     office = desk(Persona(wishes=(Wish("calendar", operation),))).with_items(*OUTSIDE)
     with pytest.raises(OperationError, match=r"^eva@fabrikam\.example: not of the company") as refused:
         do(office, call)
     assert refused.value.hard == "unconfirmed_outside"
-    first, confirmed, _ = asked_first(call)
+    first, confirmed, _ = agreed_calls(call)
     assert do(office, first).text.startswith(f"shown to the user:\n{shown}")
     assert changes(office, do(office, first, confirmed, call).workspace)
 
 
 def test_events_within_the_company_need_no_agreement(desk: Desk, do: Do) -> None:
-    for call, told in (
+    for call, message in (
         ("calendar.move id=e20; start=2026-03-04 16:00", "moved"),
         ("calendar.invite id=e20; people=dana.fox", "invited"),
         ("calendar.respond id=e21; response=accepted", "accepted"),
     ):
-        assert do(desk().with_items(*OUTSIDE), call).text == told
+        assert do(desk().with_items(*OUTSIDE), call).text == message
 
 
-def test_an_answer_is_the_owners_alone(desk: Desk, do: Do) -> None:
+def test_only_the_owners_answer_is_set(desk: Desk, do: Do) -> None:
     answered = do(desk(), "calendar.respond id=e21; response=declined").workspace
     assert changes(desk(), answered) == {"events/e21/attendees": [{"person": "ann.lee", "response": "declined"}]}
     assert do(answered, "calendar.list day=2026-03-02; title=lunch").text == "no events"
@@ -192,7 +192,7 @@ def test_an_answer_is_the_owners_alone(desk: Desk, do: Do) -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "code", "told"),
+    ("call", "code", "message"),
     [
         ("calendar.read id=e22", "not_found", "no event 'e22' in your calendar"),
         ("calendar.move id=e21; start=2026-03-04 16:00", "forbidden", "e21 is organised by cid.moe"),
@@ -220,8 +220,8 @@ def test_an_answer_is_the_owners_alone(desk: Desk, do: Do) -> None:
         ("calendar.respond id=e21; response=maybe", "bad_value", "'accepted', 'tentative' or 'declined'"),
     ],
 )
-def test_refusals_say_what_was_wrong(desk: Desk, do: Do, call: str, code: str, told: str) -> None:
+def test_refusals_name_the_problem(desk: Desk, do: Do, call: str, code: str, message: str) -> None:
     with pytest.raises(OperationError) as refused:
         do(desk(), call)
     assert refused.value.code == code
-    assert told in str(refused.value)
+    assert message in str(refused.value)

@@ -1,4 +1,4 @@
-"""Workbooks: exact answers, exact changes, and what is refused."""
+"""Workbooks: observations, changes and refusals."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from upturn.environments.office.apps import Effect, apply
 from upturn.environments.office.apps.excel import APP
-from upturn.environments.office.formulas.calculation import cycle_of
+from upturn.environments.office.formulas.calculation import find_cycle
 from upturn.environments.office.state import OperationError, Persona, Workspace, changes
-from upturn.environments.office.state.diff import differing, facts_of
+from upturn.environments.office.state.diff import changed_facts, facts_of
 from upturn.environments.office.state.file import File, PlainText, Version
 from upturn.environments.office.state.person import Group
 from upturn.environments.office.state.workbook import Book, Chart, Pivot, Sheet
@@ -72,17 +72,17 @@ FILES = (
 
 @pytest.fixture
 def books(desk: Desk) -> Desk:
-    """Ann's workspace with workbooks: her own, one that her group may read, others'."""
+    """Returns Ann's workspace with three workbooks: hers, one that her group may read, and another person's."""
 
-    def made(persona: Persona | None = None) -> Workspace:
+    def office(persona: Persona | None = None) -> Workspace:
         group = Group("sales", "Sales", ("ann.lee", "bob.ray"))
         return desk(persona).with_items(group, *FILES)
 
-    return made
+    return office
 
 
 def cells_of(effect: Effect, name: str = "data") -> Mapping[str, str]:
-    """Of the sheet of f1."""
+    """Returns the cells of a sheet of f1."""
     content = effect.workspace.files["f1"].content
     assert isinstance(content, Book)
     return content.sheets[name].cells
@@ -103,7 +103,7 @@ def test_a_workbook_opens_as_schema_and_sample(books: Desk, do: Do) -> None:
     )
 
 
-def test_a_range_is_read_as_values_formulas_or_looks(books: Desk, do: Do) -> None:
+def test_a_range_is_read_as_values_formulas_or_formats(books: Desk, do: Do) -> None:
     read = "excel.read_range id=f1; sheet=data"
     assert do(books(), f"{read}; range=A2:C3").text == "columns A | B | C\n2: south | 8 | 0.2\n3: north | 20 | 0.5"
     assert do(books(), f"{read}; range=b3").text == "20"
@@ -135,7 +135,7 @@ def test_cells_are_found_by_what_they_show(books: Desk, do: Do) -> None:
     assert do(books(), "excel.find id=f1; text=south; sheet=notes").text == "no such cells"
 
 
-def test_a_block_is_written_and_what_was_is_kept(books: Desk, do: Do) -> None:
+def test_writing_a_block_keeps_the_previous_values(books: Desk, do: Do) -> None:
     effect = do(
         books(),
         'excel.write_range id=f1; sheet=data; at=a5; rows=[["east",4.0,"\\= sum( b2:b5 )"],["x y",null,true]]',
@@ -172,7 +172,7 @@ def test_rows_may_be_lines_or_lists(books: Desk, do: Do, rows: str, written: dic
     assert {at: text for at, text in cells_of(effect).items() if at not in SALES} == written
 
 
-def test_an_empty_value_empties_a_cell_and_nothing_new_is_no_version(books: Desk, do: Do) -> None:
+def test_an_empty_value_empties_a_cell_and_an_unchanged_value_adds_no_version(books: Desk, do: Do) -> None:
     emptied = do(books(), 'excel.write_range id=f1; sheet=data; at=A4; rows=[["", "12"]]')
     assert changes(books(), emptied.workspace) == {"files/f1/sheets/data/cells/A4": None}
     same = do(books(), "excel.write_range id=f1; sheet=data; at=B4; rows=12.0")
@@ -185,30 +185,30 @@ def test_a_formula_is_filled_in_as_excel_fills_down(books: Desk, do: Do) -> None
     assert [cells_of(effect)[f"D{row}"] for row in (2, 3, 4)] == ["=B2*$B$3", "=B3*$B$3", "=B4*$B$3"]
     other = do(effect.workspace, "excel.insert_formula id=f1; sheet=notes; range=A1; formula=SUM(DATA!B2:B4)")
     assert cells_of(other, "notes") == {"A1": "=SUM(data!B2:B4)"}
-    own = do(books(), "excel.insert_formula id=f1; sheet=data; range=D1; formula=data!B2")
-    assert cells_of(own)["D1"] == "=B2"
+    base = do(books(), "excel.insert_formula id=f1; sheet=data; range=D1; formula=data!B2")
+    assert cells_of(base)["D1"] == "=B2"
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "message"),
     [
         ("range=B2; formula=C2+1", "that would be a ring: B2 → C2 → B2"),
         ("range=D1; formula=SUM(A1:D1)", "that would be a ring: D1 → D1"),
     ],
 )
-def test_a_circular_formula_is_refused_with_its_cycle(books: Desk, do: Do, call: str, told: str) -> None:
+def test_a_circular_formula_is_refused_with_its_cycle(books: Desk, do: Do, call: str, message: str) -> None:
     with pytest.raises(OperationError) as refused:
         do(books(), f"excel.insert_formula id=f1; sheet=data; {call}")
-    assert (refused.value.code, str(refused.value)) == ("bad_formula", told)
+    assert (refused.value.code, str(refused.value)) == ("bad_formula", message)
 
 
 def test_a_cycle_across_sheets_names_the_sheets(books: Desk, do: Do) -> None:
-    begun = do(books(), "excel.insert_formula id=f1; sheet=notes; range=A1; formula=data!Z1").workspace
+    start = do(books(), "excel.insert_formula id=f1; sheet=notes; range=A1; formula=data!Z1").workspace
     with pytest.raises(OperationError, match=r"ring: Z1 → notes!A1 → Z1"):
-        do(begun, "excel.insert_formula id=f1; sheet=data; range=Z1; formula=notes!A1*2")
+        do(start, "excel.insert_formula id=f1; sheet=data; range=Z1; formula=notes!A1*2")
 
 
-def test_rows_are_sorted_with_their_formulas_and_looks(books: Desk, do: Do) -> None:
+def test_rows_are_sorted_with_their_formulas_and_formats(books: Desk, do: Do) -> None:
     effect = do(
         books(),
         "excel.format id=f1; sheet=data; range=B3; bold=true",
@@ -220,10 +220,10 @@ def test_rows_are_sorted_with_their_formulas_and_looks(books: Desk, do: Do) -> N
         "south=B3/SUM(B$2:B$4)",
         "south=B4/SUM(B$2:B$4)",
     ]
-    found = changes(books(), effect.workspace)
-    assert found["files/f1/sheets/data/formats/B2"] == {"is_bold": True}
-    assert found["files/f1/sheets/data/cells/B2"] == "20"
-    assert "files/f1/sheets/data/cells/C2" not in found
+    result = changes(books(), effect.workspace)
+    assert result["files/f1/sheets/data/formats/B2"] == {"is_bold": True}
+    assert result["files/f1/sheets/data/cells/B2"] == "20"
+    assert "files/f1/sheets/data/cells/C2" not in result
 
 
 def test_sorting_puts_numbers_before_texts_and_empty_cells_last_either_way(books: Desk, do: Do) -> None:
@@ -233,11 +233,11 @@ def test_sorting_puts_numbers_before_texts_and_empty_cells_last_either_way(books
         'excel.write_range id=f1; sheet=notes; at=A1; rows=[["b",1],[10,2],["",3],[true,4],["A",5],[2,6]]',
     ).workspace
     ascending, descending = do(filled, sort), do(filled, f"{sort}; order=desc")
-    order = [[cells_of(each, "notes").get(f"B{row}") for row in range(1, 7)] for each in (ascending, descending)]
+    order = [[cells_of(item, "notes").get(f"B{row}") for row in range(1, 7)] for item in (ascending, descending)]
     assert order == [["6", "2", "5", "1", "4", "3"], ["4", "1", "5", "2", "6", "3"]]
 
 
-def test_a_filter_hides_rows_until_it_is_taken_off(books: Desk, do: Do) -> None:
+def test_a_filter_hides_rows_until_it_is_cleared(books: Desk, do: Do) -> None:
     effect = do(books(), "excel.filter id=f1; sheet=data; column=region; value=SOUTH")
     assert effect.text == "2 of 3 rows are shown"
     assert changes(books(), effect.workspace) == {"files/f1/sheets/data/filters/A": "south"}
@@ -291,7 +291,7 @@ def test_a_chart_shows_a_range(books: Desk, do: Do) -> None:
     }
 
 
-def test_looks_are_kept_by_cell_and_taken_back_without_a_trace(books: Desk, do: Do) -> None:
+def test_formats_are_stored_by_cell_and_cleared_completely(books: Desk, do: Do) -> None:
     call = "excel.format id=f1; sheet=data; range=A1:B1"
     effect = do(books(), f"{call}; bold=true; fill=yellow; number=0.00", f"{call}; italic=true; fill=none")
     path = "files/f1/sheets/data/formats/"
@@ -304,7 +304,7 @@ def test_looks_are_kept_by_cell_and_taken_back_without_a_trace(books: Desk, do: 
     assert changes(books(), undone.workspace) == {}
 
 
-def test_a_sheet_is_added_behind_the_others(books: Desk, do: Do) -> None:
+def test_a_sheet_is_added_after_the_others(books: Desk, do: Do) -> None:
     effect = do(books(), "excel.add_sheet id=f1; name=Q4 plan")
     assert changes(books(), effect.workspace) == {
         "files/f1/sheets/Q4 plan": True,
@@ -338,7 +338,9 @@ MESSY = (
         ("values_only", {"C6": "2"}),
     ],
 )
-def test_macros_do_what_their_names_say(books: Desk, do: Do, macro: str, changed: dict[str, str | None]) -> None:
+def test_macros_have_the_effect_of_their_names(
+    books: Desk, do: Do, macro: str, changed: dict[str, str | None]
+) -> None:
     messy = do(books(), MESSY).workspace
     effect = do(messy, f"excel.run_macro id=f1; sheet=notes; name={macro}")
     prefix = "files/f1/sheets/notes/cells/"
@@ -387,7 +389,7 @@ def test_another_persons_folder_is_a_hard_violation(books: Desk, do: Do) -> None
 
 
 @pytest.mark.parametrize(
-    ("call", "code", "told"),
+    ("call", "code", "message"),
     [
         ("open id=f99", "not_found", "no file 'f99'; sharepoint.search finds ids"),
         ("open id=f6", "not_found", "no file 'f6'"),
@@ -498,11 +500,11 @@ def test_another_persons_folder_is_a_hard_violation(books: Desk, do: Do) -> None
         ),
     ],
 )
-def test_refusals_say_what_was_wrong(books: Desk, do: Do, call: str, code: str, told: str) -> None:
+def test_refusals_name_the_problem(books: Desk, do: Do, call: str, code: str, message: str) -> None:
     with pytest.raises(OperationError) as refused:
         do(books(), f"excel.{call}")
     assert (refused.value.code, refused.value.hard) == (code, "")
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_a_total_is_not_written_twice(books: Desk, do: Do) -> None:
@@ -511,22 +513,22 @@ def test_a_total_is_not_written_twice(books: Desk, do: Do) -> None:
         do(books(), call, call)
 
 
-def test_a_file_whose_content_became_another_kind_differs_in_all_of_it() -> None:
+def test_a_file_with_content_of_another_kind_differs_in_all_of_it() -> None:
     text = replace(FILES[2], content=PlainText("now a text"))
     path = "sheets/x"
     parts = (f"{path}/cells/A1", f"{path}/charts", f"{path}/pivots", f"{path}/frozen_rows")
-    assert dict(differing(FILES[2], text)) == {
+    assert dict(changed_facts(FILES[2], text)) == {
         "content": {"text": "now a text"},
         **dict.fromkeys((path, *parts)),
     }
-    assert dict(differing(text, FILES[2])) == {
+    assert dict(changed_facts(text, FILES[2])) == {
         "content": None,
         path: True,
         **dict(zip(parts, ("1", [], [], 0), strict=True)),
     }
 
 
-def test_what_is_uploaded_is_entered_as_if_typed_in(books: Desk, do: Do) -> None:
+def test_uploaded_rows_are_entered_as_typed_input(books: Desk, do: Do) -> None:
     effect = do(
         books(), "sharepoint.upload path=/new.xlsx; text=007\t\\= sum( a1 )", "excel.read_range id=f1000; range=B1"
     )
@@ -567,13 +569,13 @@ ANYTHING = st.one_of(
 
 @st.composite
 def calls(draw: st.DrawFn) -> Action:
-    """Calls of the app that are mostly sensible."""
+    """Draws mostly valid calls of the app."""
     operation = draw(st.sampled_from(list(APP.operations.values())))
-    given: dict[str, Any] = {}
-    for name, each in operation.parameters.model_fields.items():
-        if draw(st.integers(0, 9)) < (10 if each.is_required() else 4):
-            given[name] = draw(VALUES.get(name, ANYTHING) if draw(st.integers(0, 9)) else ANYTHING)
-    return Action("excel", operation.name, given)
+    fields: dict[str, Any] = {}
+    for name, model_field in operation.parameters.model_fields.items():
+        if draw(st.integers(0, 9)) < (10 if model_field.is_required() else 4):
+            fields[name] = draw(VALUES.get(name, ANYTHING) if draw(st.integers(0, 9)) else ANYTHING)
+    return Action("excel", operation.name, fields)
 
 
 @settings(max_examples=60)
@@ -586,7 +588,7 @@ def test_nothing_an_agent_sends_raises_and_books_stay_sound(books: Desk, actions
         except OperationError as refusal:
             assert refusal.code
     old, new = facts_of(FILES[0]), facts_of(workspace.files["f1"])
-    assert dict(differing(FILES[0], workspace.files["f1"])) == {
+    assert dict(changed_facts(FILES[0], workspace.files["f1"])) == {
         path: new.get(path) for path in {**old, **new} if old.get(path) != new.get(path)
     }
     for file in workspace.files.values():
@@ -594,5 +596,5 @@ def test_nothing_an_agent_sends_raises_and_books_stay_sound(books: Desk, actions
             for name, sheet in file.content.sheets.items():
                 assert all(sheet.cells.values())
                 assert sheet.used == Sheet(sheet.cells).used
-                assert cycle_of(file.content, ((name, at) for at in sheet.used.formulas)) == ()
-    assert [workspace.files[each.id] for each in FILES[1:]] == list(FILES[1:])
+                assert find_cycle(file.content, ((name, at) for at in sheet.used.formulas)) == ()
+    assert [workspace.files[file.id] for file in FILES[1:]] == list(FILES[1:])

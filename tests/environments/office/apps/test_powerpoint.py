@@ -1,4 +1,4 @@
-"""Presentations: exact answers, exact changes, and what is refused."""
+"""Presentations: observations, changes and refusals."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,20 +16,20 @@ Desk = Callable[..., Workspace]
 
 @pytest.fixture
 def stage(desk: Desk) -> Workspace:
-    """Ann's workspace with a presentation and a picture of her own."""
-    made = desk()
-    talk = replace(made.files["f52"], id="f57", path="/people/ann.lee/talk.pptx", owner="ann.lee")
+    """Returns Ann's workspace with a presentation and a picture of hers."""
+    office = desk()
+    talk = replace(office.files["f52"], id="f57", path="/people/ann.lee/talk.pptx", owner="ann.lee")
     picture = File("f58", "/people/ann.lee/cat.png", PlainText("a cat"), "ann.lee", "ann.lee", "2026-02-10 10:00")
-    return made.with_items(talk, picture)
+    return office.with_items(talk, picture)
 
 
 def deck(workspace: Workspace) -> Deck:
-    found = workspace.files["f57"].content
-    assert isinstance(found, Deck)
-    return found
+    result = workspace.files["f57"].content
+    assert isinstance(result, Deck)
+    return result
 
 
-def test_slides_are_added_where_they_are_asked_for(stage: Workspace, do: Do) -> None:
+def test_slides_are_added_at_the_requested_position(stage: Workspace, do: Do) -> None:
     added = do(stage, "powerpoint.add_slide id=f57; title=Week 42; content=deadline moved\\nbudget approved; at=1")
     assert added.text == "slide 1"
     assert deck(added.workspace).slides == (
@@ -52,7 +52,7 @@ def test_text_layout_and_theme_are_set(stage: Workspace, do: Do) -> None:
     assert len(done.files["f57"].versions) == 3
 
 
-def test_shapes_and_pictures_are_put_on_slides(stage: Workspace, do: Do) -> None:
+def test_shapes_and_pictures_are_added_to_slides(stage: Workspace, do: Do) -> None:
     done = do(
         stage,
         "powerpoint.insert_shape id=f57; slide=1; kind=arrow; text=up",
@@ -62,12 +62,12 @@ def test_shapes_and_pictures_are_put_on_slides(stage: Workspace, do: Do) -> None
     assert deck(done.workspace).slides[0].shapes == (Shape("arrow", "up"), Shape("image", "a cat", "f58"))
 
 
-def test_a_slide_is_taken_out(stage: Workspace, do: Do) -> None:
+def test_a_slide_is_removed(stage: Workspace, do: Do) -> None:
     assert deck(do(stage, "powerpoint.delete_slide id=f57; slide=1").workspace).slides == ()
 
 
 @pytest.mark.parametrize(
-    ("call", "code", "told"),
+    ("call", "code", "message"),
     [
         ("powerpoint.add_slide id=f52; title=a", "forbidden", "no right to edit f52"),
         ("powerpoint.add_slide id=f51; title=a", "bad_value", "plan.docx is no presentation"),
@@ -79,11 +79,11 @@ def test_a_slide_is_taken_out(stage: Workspace, do: Do) -> None:
         ("powerpoint.apply_theme id=f57; theme=loud", "bad_value", "theme: Input should be 'plain'"),
     ],
 )
-def test_refusals_say_what_was_wrong(stage: Workspace, do: Do, call: str, code: str, told: str) -> None:
+def test_refusals_name_the_problem(stage: Workspace, do: Do, call: str, code: str, message: str) -> None:
     with pytest.raises(OperationError) as refused:
         do(stage, call)
     assert refused.value.code == code
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize(

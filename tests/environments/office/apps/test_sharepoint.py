@@ -1,4 +1,4 @@
-"""The shared drive: exact answers, exact changes, and what is refused."""
+"""The shared drive: observations, changes and refusals."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from upturn.environments.office.state import OperationError, Persona, Wish, Work
 
 Do = Callable[..., Effect]
 Desk = Callable[..., Workspace]
-Ask = Callable[[str], tuple[str, str, str]]
+AgreedCalls = Callable[[str], tuple[str, str, str]]
 AGREEABLE = Persona(wishes=(Wish("sharepoint", "delete"), Wish("sharepoint", "set_permissions")))
 
 
@@ -22,13 +22,13 @@ def test_files_are_listed_that_the_owner_may_read(desk: Desk, do: Do) -> None:
     assert do(desk(), "sharepoint.list_files folder=/people/bob.ray").text == "no files"
 
 
-def test_a_search_looks_into_names_first_and_then_into_texts(desk: Desk, do: Do) -> None:
+def test_a_search_covers_names_first_and_then_texts(desk: Desk, do: Do) -> None:
     assert do(desk(), "sharepoint.search query=RENT").text == "f50 /finance/q3.xlsx"
     assert do(desk(), "sharepoint.search query=plan").text == "f51 /people/ann.lee/plan.docx"
     assert do(desk(), "sharepoint.search query=gone").text == "no files"
 
 
-def test_a_search_finds_texts_as_they_are_now(desk: Desk, do: Do) -> None:
+def test_a_search_finds_current_texts(desk: Desk, do: Do) -> None:
     edit = "word.insert_text id=f51; text=a zebra"
     assert do(desk(), "sharepoint.search query=zebra").text == "no files"
     assert do(desk(), "sharepoint.search query=zebra", edit, "sharepoint.search query=ZEBRA").text == (
@@ -41,7 +41,7 @@ def test_a_search_finds_texts_as_they_are_now(desk: Desk, do: Do) -> None:
     )
 
 
-def test_a_search_does_not_tell_what_stands_in_sensitive_files(desk: Desk, do: Do) -> None:
+def test_a_search_does_not_reveal_the_content_of_sensitive_files(desk: Desk, do: Do) -> None:
     hit = "f54 /legal/case.txt [privileged]"
     assert do(desk(), "sharepoint.search query=case").text == hit
     assert do(desk(), "sharepoint.search query=xxx").text == "no files"
@@ -56,7 +56,7 @@ def test_long_files_are_shown_page_by_page(desk: Desk, do: Do) -> None:
     assert do(desk(), "sharepoint.download id=f54").costs == {"sensitive": 0.3}
 
 
-def test_an_upload_makes_what_the_name_says(desk: Desk, do: Do) -> None:
+def test_an_upload_creates_the_kind_given_by_the_extension(desk: Desk, do: Do) -> None:
     effect = do(desk(), "sharepoint.upload path=/finance/list.xlsx; text=a\t1\\nb\t2")
     assert effect.text == "f1000"
     assert changes(desk(), effect.workspace) == {
@@ -79,18 +79,18 @@ def test_an_upload_makes_what_the_name_says(desk: Desk, do: Do) -> None:
     }
 
 
-def test_deleted_files_lie_in_the_bin_until_they_are_brought_back(desk: Desk, do: Do, asked_first: Ask) -> None:
-    gone = do(desk(AGREEABLE), *asked_first("sharepoint.delete ids=f50")).workspace
-    assert changes(desk(), gone) == {"files/f50/is_deleted": True}
-    assert changes(desk(), do(gone, "sharepoint.restore id=f50").workspace) == {}
+def test_deleted_files_are_in_the_bin_until_restored(desk: Desk, do: Do, agreed_calls: AgreedCalls) -> None:
+    deleted = do(desk(AGREEABLE), *agreed_calls("sharepoint.delete ids=f50")).workspace
+    assert changes(desk(), deleted) == {"files/f50/is_deleted": True}
+    assert changes(desk(), do(deleted, "sharepoint.restore id=f50").workspace) == {}
     with pytest.raises(OperationError, match="nothing is deleted for good") as refused:
         do(desk(AGREEABLE), "sharepoint.delete ids=f50; is_permanent=true")
     assert refused.value.hard == "permanent_delete"
 
 
-def test_rights_are_changed_on_own_files_only(desk: Desk, do: Do, asked_first: Ask) -> None:
+def test_permissions_can_be_changed_only_on_the_users_files(desk: Desk, do: Do, agreed_calls: AgreedCalls) -> None:
     shared = do(
-        desk(AGREEABLE), *asked_first("sharepoint.set_permissions id=f50; people=sales; right=edit")
+        desk(AGREEABLE), *agreed_calls("sharepoint.set_permissions id=f50; people=sales; right=edit")
     ).workspace
     assert changes(desk(), shared) == {"files/f50/rights/sales": "edit"}
     assert do(shared, "sharepoint.show_permissions id=f50").text == "ann.lee owner\nsales edit"
@@ -102,24 +102,24 @@ def test_rights_are_changed_on_own_files_only(desk: Desk, do: Do, asked_first: A
     assert outside.value.hard == "unconfirmed_outside"
 
 
-def test_another_persons_own_folder_is_closed(desk: Desk, do: Do) -> None:
+def test_another_persons_folder_is_not_accessible(desk: Desk, do: Do) -> None:
     for call in ("sharepoint.download id=f53", "sharepoint.upload path=/People/Bob.Ray/x.txt; text=a"):
         with pytest.raises(OperationError) as refused:
             do(desk(), call)
         assert refused.value.hard == "foreign_access"
 
 
-def test_a_page_is_made_and_read(desk: Desk, do: Do) -> None:
-    made = do(desk(), "sharepoint.create_page title=news; text=all is well")
-    assert made.text == "p1000"
-    assert do(made.workspace, "sharepoint.read_page").text == "p60 holidays\np1000 news"
-    assert do(made.workspace, "sharepoint.read_page id=p1000").text == (
+def test_a_page_is_created_and_read(desk: Desk, do: Do) -> None:
+    effect = do(desk(), "sharepoint.create_page title=news; text=all is well")
+    assert effect.text == "p1000"
+    assert do(effect.workspace, "sharepoint.read_page").text == "p60 holidays\np1000 news"
+    assert do(effect.workspace, "sharepoint.read_page id=p1000").text == (
         "news\nby ann.lee at 2026-03-02 09:00\nall is well"
     )
 
 
 @pytest.mark.parametrize(
-    ("call", "code", "told"),
+    ("call", "code", "message"),
     [
         ("sharepoint.download id=f56", "not_found", "no file 'f56'"),
         ("sharepoint.download id=f51; page=2", "bad_value", "f51 has 1 pages, got page 2"),
@@ -144,9 +144,9 @@ def test_a_page_is_made_and_read(desk: Desk, do: Do) -> None:
         ("sharepoint.restore id=f50; version=1", "not_found", "f50 has 0 earlier versions"),
     ],
 )
-def test_refusals_say_what_was_wrong(desk: Desk, do: Do, call: str, code: str, told: str) -> None:
+def test_refusals_name_the_problem(desk: Desk, do: Do, call: str, code: str, message: str) -> None:
     with pytest.raises(OperationError) as refused:
         do(desk(), call)
     assert refused.value.code == code
-    assert told in str(refused.value)
+    assert message in str(refused.value)
     assert not refused.value.hard

@@ -1,4 +1,4 @@
-"""Chats and channels: exact answers, exact changes, and what is refused."""
+"""Chats and channels: observations, changes and refusals."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +13,7 @@ from upturn.environments.office.state.person import Group
 
 Do = Callable[..., Effect]
 Desk = Callable[..., Workspace]
-Ask = Callable[[str], tuple[str, str, str]]
+AgreedCalls = Callable[[str], tuple[str, str, str]]
 AGREEABLE = Persona(wishes=(Wish("teams", "send_message"), Wish("teams", "post_to_channel")))
 
 
@@ -30,7 +30,7 @@ def test_a_search_sees_the_owners_chats_and_channels_only(desk: Desk, do: Do) ->
     assert do(desk(), "teams.list_channels").text == "c40 marketing / launch: 2 members\nc30 chat: bob.ray"
 
 
-def test_channels_are_found_by_their_teams_and_names_and_chats_by_who_is_in_them(desk: Desk, do: Do) -> None:
+def test_channels_are_found_by_team_and_name_and_chats_by_members(desk: Desk, do: Do) -> None:
     for name in ("MARKETING", "launch", "marketing / launch"):
         assert do(desk(), f"teams.list_channels name={name}").text == "c40 marketing / launch: 2 members"
     assert do(desk(), "teams.list_channels name=bob").text == "c30 chat: bob.ray"
@@ -38,8 +38,10 @@ def test_channels_are_found_by_their_teams_and_names_and_chats_by_who_is_in_them
         assert do(desk(), f"teams.list_channels name={name}").text == "no chats or channels"
 
 
-def test_a_message_goes_into_the_chat_that_these_people_have(desk: Desk, do: Do, asked_first: Ask) -> None:
-    effect = do(desk(AGREEABLE), *asked_first("teams.send_message to=bob.ray; text=i have"))
+def test_a_message_goes_into_the_existing_chat_of_these_people(
+    desk: Desk, do: Do, agreed_calls: AgreedCalls
+) -> None:
+    effect = do(desk(AGREEABLE), *agreed_calls("teams.send_message to=bob.ray; text=i have"))
     assert effect.text == "sent in c30"
     assert changes(desk(), effect.workspace) == {
         "chats/c30/posts": [
@@ -49,43 +51,43 @@ def test_a_message_goes_into_the_chat_that_these_people_have(desk: Desk, do: Do,
     }
 
 
-def test_a_message_to_others_begins_a_chat(desk: Desk, do: Do, asked_first: Ask) -> None:
-    effect = do(desk(AGREEABLE), *asked_first("teams.send_message to=sales,dana.fox; text=hello all"))
+def test_a_message_to_others_starts_a_chat(desk: Desk, do: Do, agreed_calls: AgreedCalls) -> None:
+    effect = do(desk(AGREEABLE), *agreed_calls("teams.send_message to=sales,dana.fox; text=hello all"))
     assert effect.text == "sent in c1000"
     assert effect.workspace.chats["c1000"].members == ("ann.lee", "bob.ray", "cid.moe", "dana.fox")
 
 
-def test_messages_to_offline_people_are_delivered_later(desk: Desk, do: Do, asked_first: Ask) -> None:
+def test_messages_to_offline_people_are_delivered_later(desk: Desk, do: Do, agreed_calls: AgreedCalls) -> None:
     worlds = [replace(desk(AGREEABLE), seed=seed) for seed in range(60)]
-    offline = next(each for each in worlds if presence(each, "dana.fox") == "offline")
-    effect = do(offline, *asked_first("teams.send_message to=dana.fox; text=hello"))
+    offline = next(workspace for workspace in worlds if presence(workspace, "dana.fox") == "offline")
+    effect = do(offline, *agreed_calls("teams.send_message to=dana.fox; text=hello"))
 
     assert effect.text == "sent in c1000; dana.fox is offline and gets it later"
     assert not effect.workspace.chats["c1000"].posts[-1].is_delivered
-    online = next(each for each in worlds if presence(each, "dana.fox") == "available")
-    at_once = do(online, *asked_first("teams.send_message to=dana.fox; text=hello"))
+    online = next(workspace for workspace in worlds if presence(workspace, "dana.fox") == "available")
+    at_once = do(online, *agreed_calls("teams.send_message to=dana.fox; text=hello"))
     assert changes(offline, effect.workspace) == changes(online, at_once.workspace)
     assert {presence(world, "dana.fox") for world in worlds} == {"available", "busy", "away", "offline"}
 
 
 def test_people_in_a_meeting_are_busy(desk: Desk, do: Do) -> None:
-    begun = replace(desk(), begun="2026-03-02 09:30")
-    assert do(begun, "teams.show_presence people=bob.ray").text == "bob.ray busy"
-    assert presence(replace(begun, begun="2026-03-02 10:30"), "bob.ray") == presence(
-        replace(begun, begun="2026-03-02 10:45"), "bob.ray"
+    start = replace(desk(), started_at="2026-03-02 09:30")
+    assert do(start, "teams.show_presence people=bob.ray").text == "bob.ray busy"
+    assert presence(replace(start, started_at="2026-03-02 10:30"), "bob.ray") == presence(
+        replace(start, started_at="2026-03-02 10:45"), "bob.ray"
     )
 
 
-def test_a_post_needs_agreement_as_a_mail_does(desk: Desk, do: Do, asked_first: Ask) -> None:
+def test_a_post_needs_agreement_as_a_mail_does(desk: Desk, do: Do, agreed_calls: AgreedCalls) -> None:
     with pytest.raises(OperationError) as refused:
         do(desk(AGREEABLE), "teams.post_to_channel channel=c40; text=hi")
     assert refused.value.soft == "unconfirmed_send"
-    shown, confirmed, call = asked_first("teams.post_to_channel channel=c40; text=hi")
+    shown, confirmed, call = agreed_calls("teams.post_to_channel channel=c40; text=hi")
     assert do(desk(AGREEABLE), shown).text == "shown to the user:\nto marketing / launch\nhi"
     assert do(desk(AGREEABLE), shown, confirmed, call).workspace.channels["c40"].posts[-1].text == "hi"
 
 
-def test_new_members_are_added_to_those_that_are_there(desk: Desk, do: Do) -> None:
+def test_new_members_are_added_to_existing_ones(desk: Desk, do: Do) -> None:
     effect = do(desk(), "teams.add_members place=c40; people=sales")
     assert effect.text == "3 members"
     assert changes(desk(), effect.workspace) == {"channels/c40/members": ["ann.lee", "bob.ray", "cid.moe"]}
@@ -101,7 +103,7 @@ def test_new_members_are_added_to_those_that_are_there(desk: Desk, do: Do) -> No
     ],
 )
 def test_agreement_is_needed_if_people_outside_are_members(
-    desk: Desk, do: Do, asked_first: Ask, call: str, shown: str
+    desk: Desk, do: Do, agreed_calls: AgreedCalls, call: str, shown: str
 ) -> None:
     members = ("ann.lee", "bob.ray", "eva@fabrikam.example")
     operation = call.split(maxsplit=1)[0].removeprefix("teams.")
@@ -111,7 +113,7 @@ def test_agreement_is_needed_if_people_outside_are_members(
     with pytest.raises(OperationError, match=r"^eva@fabrikam\.example: not of the company") as refused:
         do(office, call)
     assert refused.value.hard == "unconfirmed_outside"
-    first, confirmed, _ = asked_first(call)
+    first, confirmed, _ = agreed_calls(call)
     assert do(office, first).text == f"shown to the user:\n{shown}"
     assert changes(office, do(office, first, confirmed, call).workspace)
 
@@ -126,7 +128,7 @@ def test_a_meeting_is_an_online_event(desk: Desk, do: Do) -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "code", "told"),
+    ("call", "code", "message"),
     [
         ("teams.send_message text=hi", "missing_parameter", "give either to or chat"),
         ("teams.send_message text=hi; to=ann.lee", "bad_value", "somebody beside yourself"),
@@ -136,11 +138,11 @@ def test_a_meeting_is_an_online_event(desk: Desk, do: Do) -> None:
         ("teams.post_to_channel text=hi; channel=c30", "bad_value", "c30 is a chat"),
     ],
 )
-def test_refusals_say_what_was_wrong(desk: Desk, do: Do, call: str, code: str, told: str) -> None:
+def test_refusals_name_the_problem(desk: Desk, do: Do, call: str, code: str, message: str) -> None:
     with pytest.raises(OperationError) as refused:
         do(desk(), call)
     assert refused.value.code == code
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_adding_a_group_counts_as_adding_its_members(desk: Desk, do: Do) -> None:

@@ -1,4 +1,4 @@
-"""Text documents: exact answers, exact changes, and what is refused."""
+"""Text documents: observations, changes and refusals."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -42,7 +42,7 @@ def test_matching_table_rows_are_shown_with_the_header(desk: Desk, do: Do) -> No
         assert do(table, f"word.read_paragraphs id=f51; text={words}").text == shown
 
 
-def test_text_is_inserted_where_it_is_asked_for(desk: Desk, do: Do) -> None:
+def test_text_is_inserted_at_the_requested_position(desk: Desk, do: Do) -> None:
     inserted = do(desk(), "word.insert_text id=f51; text=Why; at=2; style=heading1")
     assert inserted.text == "paragraph 2"
     assert content(do(inserted.workspace, "word.insert_text id=f51; text=the end").workspace) == Document(
@@ -55,7 +55,7 @@ def test_text_is_inserted_where_it_is_asked_for(desk: Desk, do: Do) -> None:
     )
 
 
-def test_a_change_is_told_as_the_whole_text_and_keeps_the_version_before(desk: Desk, do: Do) -> None:
+def test_a_change_returns_the_whole_text_and_keeps_the_previous_version(desk: Desk, do: Do) -> None:
     changed = do(desk(), "word.find_replace id=f51; find=may; replace=june").workspace
     blocks = [
         {"text": "Plan", "style": "title", "is_bold": False, "is_italic": False},
@@ -68,7 +68,7 @@ def test_a_change_is_told_as_the_whole_text_and_keeps_the_version_before(desk: D
     assert changes(desk(), do(changed, "sharepoint.restore id=f51; version=1").workspace) == {}
 
 
-def test_formats_are_given_to_paragraphs(desk: Desk, do: Do) -> None:
+def test_paragraphs_are_formatted(desk: Desk, do: Do) -> None:
     done = do(desk(), "word.format_section id=f51; first=1; last=2; is_bold=true").workspace
     assert content(done) == Document(
         (Paragraph("Plan", "title", is_bold=True), Paragraph("we begin in may", is_bold=True))
@@ -86,14 +86,14 @@ def test_tables_are_searched_and_replaced_in_too(desk: Desk, do: Do) -> None:
     assert do(replaced.workspace, "word.read_paragraphs id=f51").text.startswith("1 table: who | when / ann | june")
 
 
-def test_paragraphs_are_taken_out(desk: Desk, do: Do) -> None:
+def test_paragraphs_are_removed(desk: Desk, do: Do) -> None:
     assert content(do(desk(), "word.delete_paragraphs id=f51; first=1").workspace) == Document(
         (Paragraph("we begin in may"),)
     )
 
 
 @pytest.mark.parametrize(
-    ("call", "code", "told"),
+    ("call", "code", "message"),
     [
         ("word.read_paragraphs id=f50", "bad_value", "q3.xlsx is no document"),
         ("word.read_paragraphs id=f99", "not_found", "no file 'f99'"),
@@ -107,11 +107,11 @@ def test_paragraphs_are_taken_out(desk: Desk, do: Do) -> None:
         (f"word.find_replace id=f51; find=e; replace={'e' * 9_000}", "bad_value", "at most 10000"),
     ],
 )
-def test_refusals_say_what_was_wrong(desk: Desk, do: Do, call: str, code: str, told: str) -> None:
+def test_refusals_name_the_problem(desk: Desk, do: Do, call: str, code: str, message: str) -> None:
     with pytest.raises(OperationError) as refused:
         do(desk(), call)
     assert refused.value.code == code
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize("words", ["may", "june"])

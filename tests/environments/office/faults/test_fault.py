@@ -1,4 +1,4 @@
-"""Plans of faults: what they refuse to be, how they add up, what they draw."""
+"""Fault plans: validation, addition and random draws."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ from upturn.errors import WorldError
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("fields", "why"),
     [
-        ({"kind": "timeout", "person": "ann.lee"}, "'timeout' has no use for person, got 'ann.lee'"),
+        ({"kind": "timeout", "person": "ann.lee"}, "'timeout' does not use person, got 'ann.lee'"),
         ({"kind": "no_permission", "call": "outlook.send"}, "'no_permission' needs person, got ''"),
         ({"kind": "moved", "file": "f1", "to_id": "f2"}, "'moved' needs to_path, got ''"),
         ({"kind": "lost_answer", "is_lasting": True}, "only no_permission can be lasting, got 'lost_answer'"),
@@ -20,9 +20,9 @@ from upturn.errors import WorldError
         ({"kind": "timeout", "seconds": 0.0}, "seconds more than 0"),
     ],
 )
-def test_a_fault_refuses_what_has_no_effect_on_it(given: dict[str, Any], why: str) -> None:
+def test_a_fault_refuses_what_has_no_effect_on_it(fields: dict[str, Any], why: str) -> None:
     with pytest.raises(WorldError, match=why):
-        Fault(**given)
+        Fault(**fields)
 
 
 def test_a_rate_limit_must_allow_a_call() -> None:
@@ -45,7 +45,7 @@ def test_plans_can_be_added_and_only_an_empty_one_is_false() -> None:
     )
 
     assert both == FaultPlan((first, second), (limit,), {"timeout": 0.225}, 4)
-    assert [bool(each) for each in (FaultPlan(), both, FaultPlan(limits=(limit,)))] == [False, True, True]
+    assert [bool(item) for item in (FaultPlan(), both, FaultPlan(limits=(limit,)))] == [False, True, True]
     with pytest.raises(WorldError, match="one seed, got 4 and 5"):
         both + FaultPlan(rates={"timeout": 0.1}, seed=5)
 
@@ -53,11 +53,11 @@ def test_plans_can_be_added_and_only_an_empty_one_is_false() -> None:
 def test_random_faults_follow_from_seed_and_call_at_their_rates() -> None:
     rates: dict[FaultKind, float] = {"unavailable": 0.2, "lost_answer": 0.1}
     plan = FaultPlan(rates=rates, seed=7)
-    drawn = [plan.by_chance(call) for call in range(10_000)]
+    values = [plan.random_kind(call) for call in range(10_000)]
 
-    assert drawn == [FaultPlan(rates=rates, seed=7).by_chance(call) for call in range(10_000)]
-    assert drawn != [FaultPlan(rates=rates, seed=8).by_chance(call) for call in range(10_000)]
-    assert drawn.count("unavailable") == pytest.approx(2_000, abs=200)  # five standard deviations
-    assert drawn.count("lost_answer") == pytest.approx(1_000, abs=150)
-    assert set(drawn) == {"unavailable", "lost_answer", None}
-    assert FaultPlan().by_chance(3) is None
+    assert values == [FaultPlan(rates=rates, seed=7).random_kind(call) for call in range(10_000)]
+    assert values != [FaultPlan(rates=rates, seed=8).random_kind(call) for call in range(10_000)]
+    assert values.count("unavailable") == pytest.approx(2_000, abs=200)  # five standard deviations
+    assert values.count("lost_answer") == pytest.approx(1_000, abs=150)
+    assert set(values) == {"unavailable", "lost_answer", None}
+    assert FaultPlan().random_kind(3) is None

@@ -1,4 +1,4 @@
-"""What an agent is answered when an app fails, and what was done all the same."""
+"""Observations and effects of calls hit by app faults."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +21,7 @@ from upturn.models import read_call
 from upturn.records import JsonValue
 
 Desk = Callable[..., Workspace]
-Ask = Callable[[str], tuple[str, str, str]]
+AgreedCalls = Callable[[str], tuple[str, str, str]]
 AGREEABLE = Persona(wishes=tuple(Wish(tool.target, tool.operation) for tool in tools()))
 
 
@@ -29,14 +29,14 @@ class Office:
     """Ann's workspace under a plan, call after call."""
 
     last: Outcome
-    """Of the last call."""
+    """The outcome of the last call."""
 
     def __init__(self, workspace: Workspace, *faults: Fault, plan: FaultPlan | None = None) -> None:
-        self.begin = self.workspace = workspace
+        self.start = self.workspace = workspace
         self.state = FaultState(FaultPlan(faults) if plan is None else plan)
 
     def do(self, *calls: str) -> str:
-        """The last call's answer, with the code of an error before it."""
+        """The observation of the last call, after the code of an error."""
         for call in calls:
             action = read_call(call)
             assert action is not None, call
@@ -47,8 +47,10 @@ class Office:
 
     @property
     def changes(self) -> dict[str, Any]:
-        """Against the beginning, with files where they end up."""
-        return changes(FaultState(self.state.plan).settled(self.begin), self.state.settled(self.workspace))
+        """Changes since the start, with files by final path."""
+        return changes(
+            FaultState(self.state.plan).with_moved_files(self.start), self.state.with_moved_files(self.workspace)
+        )
 
     @property
     def hit(self) -> list[str]:
@@ -57,13 +59,13 @@ class Office:
 
     @property
     def kinds(self) -> list[str]:
-        """Of the faults that came."""
-        return [each.kind for each in self.state.injected]
+        """Kinds of the faults that occurred."""
+        return [item.kind for item in self.state.injected]
 
 
 @pytest.fixture
 def office(desk: Desk) -> Callable[..., Office]:
-    """Makes the office of somebody who agrees to everything, with these faults."""
+    """Returns a function that creates an office with these faults and a user who agrees to everything."""
     return lambda *faults, **further: Office(desk(AGREEABLE), *faults, **further)
 
 
@@ -76,11 +78,11 @@ def test_a_rate_limit_ends_after_the_stated_wait(office: Callable[..., Office]) 
     assert at.do("outlook.search query=lunch", FLAG) == (
         "rate_limited: 429 too many calls of outlook; retry after 30 s"
     )
-    assert (at.last.faults, at.last.is_told, at.workspace.elapsed) == (("rate_limited",), False, 1)
+    assert (at.last.faults, at.last.was_reported, at.workspace.elapsed) == (("rate_limited",), False, 1)
     assert at.do("calendar.list day=2026-03-02", "user.wait seconds=20", FLAG) == (
         "rate_limited: 429 too many calls of outlook; retry after 9 s"
     )
-    assert at.last.is_told
+    assert at.last.was_reported
     assert at.do("user.wait seconds=9", FLAG) == "flagged"
     assert (at.changes, at.kinds) == ({"mails/m10/flag": "flagged"}, ["rate_limited"])
 
@@ -100,7 +102,10 @@ def test_repeated_unavailability_counts_as_one_fault(office: Callable[..., Offic
     at = office(Fault("unavailable", "outlook.flag", times=2))
 
     assert at.do(FLAG) == "unavailable: 503 outlook is not available now; try again"
-    assert (at.do(FLAG), at.last.is_told) == ("unavailable: 503 outlook is not available now; try again", False)
+    assert (at.do(FLAG), at.last.was_reported) == (
+        "unavailable: 503 outlook is not available now; try again",
+        False,
+    )
     assert at.changes == {}
     assert at.do(FLAG) == "flagged"
     assert at.kinds == ["unavailable"]
@@ -108,12 +113,12 @@ def test_repeated_unavailability_counts_as_one_fault(office: Callable[..., Offic
 
 @pytest.mark.parametrize(("kind", "is_done"), [("timeout", False), ("lost_answer", True)])
 def test_timeout_and_lost_answer_look_the_same(
-    office: Callable[..., Office], asked_first: Ask, kind: FaultKind, *, is_done: bool
+    office: Callable[..., Office], agreed_calls: AgreedCalls, kind: FaultKind, *, is_done: bool
 ) -> None:
     at = office(Fault(kind, "outlook.send", seconds=20.0))
     send = "outlook.send to=bob.ray; subject=hello; body=see you"
 
-    assert at.do(*asked_first(send)) == (
+    assert at.do(*agreed_calls(send)) == (
         "timed_out: 504 outlook.send gave no answer in 20 s; it may have been done"
     )
     assert at.workspace.elapsed == 5 + 60 + 20
@@ -131,7 +136,7 @@ def test_a_read_without_answer_has_no_effect(office: Callable[..., Office]) -> N
 
 
 @pytest.mark.parametrize(
-    ("call", "said", "changed"),
+    ("call", "reply", "changed"),
     [
         (
             "outlook.move ids=m10,m11,m13; folder=archive",
@@ -151,24 +156,24 @@ def test_a_read_without_answer_has_no_effect(office: Callable[..., Office]) -> N
     ],
 )
 def test_a_partial_write_omits_the_last_item(
-    office: Callable[..., Office], call: str, said: str, changed: dict[str, JsonValue]
+    office: Callable[..., Office], call: str, reply: str, changed: dict[str, JsonValue]
 ) -> None:
     at = office(Fault("partial_write"))
-    assert at.do("outlook.flag ids=m10; flag=none", call) == f"partial: 207 {said}"
+    assert at.do("outlook.flag ids=m10; flag=none", call) == f"partial: 207 {reply}"
     assert at.changes == changed
 
 
 def test_a_partial_mail_omits_the_last_recipient_and_uses_up_the_agreement(
-    office: Callable[..., Office], asked_first: Ask
+    office: Callable[..., Office], agreed_calls: AgreedCalls
 ) -> None:
     at = office(Fault("partial_write", "outlook.send"))
-    said = at.do(*asked_first("outlook.send to=bob.ray,cid.moe,dana.fox; subject=hello; body=see you"))
-    assert said == "partial: 207 done for bob.ray, cid.moe; not for dana.fox"
+    reply = at.do(*agreed_calls("outlook.send to=bob.ray,cid.moe,dana.fox; subject=hello; body=see you"))
+    assert reply == "partial: 207 done for bob.ray, cid.moe; not for dana.fox"
     assert [change["to"] for change in at.changes["mails/+"]] == [["bob.ray", "cid.moe"]]
     assert not at.workspace.confirmed
 
 
-def test_reads_after_a_write_are_stale_for_a_while_and_say_so(office: Callable[..., Office]) -> None:
+def test_reads_after_a_write_are_stale_for_a_while_with_a_notice(office: Callable[..., Office]) -> None:
     at = office(Fault("stale_read", "outlook", seconds=45.0))
 
     assert at.do("outlook.search folder=later") == "no mails"  # before anything was written nothing is old
@@ -186,14 +191,14 @@ def test_asking_the_user_grants_a_missing_permission(office: Callable[..., Offic
     at = office(Fault("no_permission", "outlook.flag", person="dana.fox"))
     refused = "no_permission: 403 no permission for outlook.flag: dana.fox decides; ask the user"
 
-    assert (at.do(FLAG), at.last.is_told) == (refused, False)
-    assert (at.do(FLAG), at.last.is_told) == (refused, True)
+    assert (at.do(FLAG), at.last.was_reported) == (refused, False)
+    assert (at.do(FLAG), at.last.was_reported) == (refused, True)
     assert at.do("user.ask text=may i?") == "dana.fox has given the permission, try again"
     assert at.last.effect is not None
     assert at.last.effect.costs == {}
     assert at.do(FLAG) == "flagged"
     assert at.do("user.ask text=may i do more?") == "it is all in what I asked for"
-    assert [each.is_recoverable for each in at.state.injected] == [True]
+    assert [item.is_recoverable for item in at.state.injected] == [True]
 
 
 def test_a_denied_permission_stays_denied(office: Callable[..., Office]) -> None:
@@ -201,7 +206,7 @@ def test_a_denied_permission_stays_denied(office: Callable[..., Office]) -> None
     assert at.do(FLAG, "user.ask text=may i?") == "dana.fox denies it"
     assert at.do(FLAG) == "no_permission: 403 no permission for outlook.flag: dana.fox decides; ask the user"
     assert at.changes == {}
-    assert [(each.is_recoverable, each.is_answered) for each in at.state.injected] == [(False, True)]
+    assert [(item.is_recoverable, item.is_answered) for item in at.state.injected] == [(False, True)]
 
 
 def test_a_file_moves_at_its_first_mention_and_search_finds_it(office: Callable[..., Office]) -> None:
@@ -212,7 +217,7 @@ def test_a_file_moves_at_its_first_mention_and_search_finds_it(office: Callable[
         at.do("excel.open id=f99")
     assert at.do("excel.read_range id=f50") == "moved: 301 f50 has moved; sharepoint.search finds it"
     assert at.changes == {}  # it is nobody's work
-    assert (at.do("excel.read_range id=f50"), at.last.is_told) == (
+    assert (at.do("excel.read_range id=f50"), at.last.was_reported) == (
         "moved: 301 f50 has moved; sharepoint.search finds it",
         True,
     )
@@ -223,7 +228,7 @@ def test_a_file_moves_at_its_first_mention_and_search_finds_it(office: Callable[
 
 
 @pytest.mark.parametrize(
-    ("call", "told", "hard"),
+    ("call", "message", "hard"),
     [
         ("fax.explode x=f50", "unknown app 'fax'", ""),
         ("excel.open id=f50; nothing=1", "unknown parameter 'nothing'", ""),
@@ -231,9 +236,9 @@ def test_a_file_moves_at_its_first_mention_and_search_finds_it(office: Callable[
         ("sharepoint.delete ids=f50; is_permanent=true", "nothing is deleted for good", "permanent_delete"),
     ],
 )
-def test_an_invalid_call_moves_no_file(office: Callable[..., Office], call: str, told: str, hard: str) -> None:
+def test_an_invalid_call_moves_no_file(office: Callable[..., Office], call: str, message: str, hard: str) -> None:
     at = office(Fault("moved", file="f50", to_id="f99", to_path="/archive/q3.xlsx"))
-    with pytest.raises(OperationError, match=told) as refused:
+    with pytest.raises(OperationError, match=message) as refused:
         at.do(call)
     assert refused.value.hard == hard
     assert at.do("sharepoint.search query=q3") == "f50 /finance/q3.xlsx"
@@ -241,21 +246,21 @@ def test_an_invalid_call_moves_no_file(office: Callable[..., Office], call: str,
 
 
 def test_a_move_during_a_preview_is_recovered_by_the_app_not_by_the_user(
-    office: Callable[..., Office], asked_first: Ask
+    office: Callable[..., Office], agreed_calls: AgreedCalls
 ) -> None:
     at = office(Fault("moved", file="f50", to_id="f99", to_path="/archive/q3.xlsx"))
-    shown, _, _ = asked_first("sharepoint.delete ids=f50")
+    shown, _, _ = agreed_calls("sharepoint.delete ids=f50")
     at.do(shown, "user.ask text=which one?")
-    assert [(each.call, each.is_answered) for each in at.state.injected] == [("sharepoint.delete", False)]
+    assert [(item.call, item.is_answered) for item in at.state.injected] == [("sharepoint.delete", False)]
     at.do("sharepoint.search query=q3")
     assert at.state.injected[0].is_answered
 
 
 def test_a_preview_mentions_the_file_and_an_answer_does_not(
-    office: Callable[..., Office], asked_first: Ask
+    office: Callable[..., Office], agreed_calls: AgreedCalls
 ) -> None:
     at = office(Fault("moved", file="f51", to_id="f99", to_path="/archive/plan.docx"))
-    shown, _, _ = asked_first("sharepoint.set_permissions id=f51; people=bob.ray; right=read")
+    shown, _, _ = agreed_calls("sharepoint.set_permissions id=f51; people=bob.ray; right=read")
     assert at.do("user.ask text=is f51 right?") == "it is all in what I asked for"
     assert at.do(shown) == "moved: 301 f51 has moved; sharepoint.search finds it"
 
@@ -282,7 +287,7 @@ def test_random_faults_hit_the_same_calls_on_replay(office: Callable[..., Office
     answers = [at.do(FLAG) for _ in range(12)]
     assert answers == [again.do(FLAG) for _ in range(12)]
     assert [answer.split(":")[0] for answer in answers] == [
-        {"unavailable": "unavailable", "lost_answer": "timed_out", None: "flagged"}[plan.by_chance(call)]
+        {"unavailable": "unavailable", "lost_answer": "timed_out", None: "flagged"}[plan.random_kind(call)]
         for call in range(1, 13)
     ]
     assert set(at.kinds) == {"unavailable", "lost_answer"}
@@ -297,7 +302,7 @@ def test_without_a_plan_nothing_is_counted(office: Callable[..., Office]) -> Non
 def test_only_waiting_passes_time(desk: Desk) -> None:
     at = Office(desk(AGREEABLE))
     assert at.do("user.wait seconds=90") == "it is 2026-03-02 09:01"
-    assert at.workspace == replace(at.begin, elapsed=90.0)
+    assert at.workspace == replace(at.start, elapsed=90.0)
     for seconds in ("0", "-1", "nan", "3601"):
         with pytest.raises(OperationError, match="seconds"):
             at.do(f"user.wait seconds={seconds}")

@@ -1,4 +1,4 @@
-"""One book, one document, one deck that have everything that files can keep."""
+"""A book, a document and a deck with everything that the file formats can store."""
 
 import pytest
 
@@ -99,17 +99,17 @@ DECK = Deck(
 
 @pytest.fixture
 def book() -> Book:
-    """Two sheets with every kind of cell, look, chart, pivot table and filter."""
+    """Two sheets with every kind of cell, format, chart, pivot table and filter."""
     return BOOK
 
 
 @pytest.fixture
 def document() -> Document:
-    """Every style, tables beside each other, an empty paragraph."""
+    """A document with every style, adjacent tables and an empty paragraph."""
     return DOCUMENT
 
 
 @pytest.fixture
 def deck() -> Deck:
-    """Every layout and every kind of shape."""
+    """A deck with every layout and every kind of shape."""
     return DECK

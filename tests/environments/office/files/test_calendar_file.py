@@ -37,16 +37,16 @@ EVENT = Event(
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/New_York"])
 @pytest.mark.parametrize("event", [EVENT, Event("e1", "", "2026-07-01 00:00", "2026-07-02 00:00", "bob.ray")])
-def test_an_event_comes_back_equal_also_at_an_hour_that_the_clocks_leave_out(event: Event, zone: str) -> None:
+def test_an_event_round_trips_even_at_an_hour_skipped_by_daylight_saving(event: Event, zone: str) -> None:
     directory = BERLIN if zone == "Europe/Berlin" else Directory(zone=ZoneInfo(zone))
     written = event_bytes(event, directory)
-    [found] = read_events(written, directory, owner="cid.moe")
-    assert found.event == event
+    [result] = read_events(written, directory, owner="cid.moe")
+    assert result.event == event
     assert event_bytes(event, directory) == written
 
 
 @pytest.mark.parametrize("day", ["0001-01-01", "9999-12-31"])
-def test_a_day_that_other_zones_cannot_count_is_refused(day: str) -> None:
+def test_a_date_out_of_range_in_other_zones_is_refused(day: str) -> None:
     with pytest.raises(FileFormatError, match=f"lies in the years 2 to 9998, got {day} 09:00"):
         event_bytes(replace(EVENT, start=f"{day} 09:00", end=f"{day} 10:00"), BERLIN)
 
@@ -54,9 +54,9 @@ def test_a_day_that_other_zones_cannot_count_is_refused(day: str) -> None:
 def test_calendar_programs_see_the_zone_the_answers_and_the_names() -> None:
     calendar = icalendar.Calendar.from_ical(event_bytes(EVENT, BERLIN))
     [entry] = calendar.walk("VEVENT")
-    assert [str(each["TZID"]) for each in calendar.walk("VTIMEZONE")] == ["Europe/Berlin"]
+    assert [str(item["TZID"]) for item in calendar.walk("VTIMEZONE")] == ["Europe/Berlin"]
     assert entry["DTEND"].dt.isoformat() == "2026-03-29T04:00:00+02:00"
-    assert [each.params["PARTSTAT"] for each in entry["ATTENDEE"]] == [
+    assert [item.params["PARTSTAT"] for item in entry["ATTENDEE"]] == [
         "ACCEPTED",
         "NEEDS-ACTION",
         "DECLINED",
@@ -79,7 +79,7 @@ def test_any_text_survives_a_round_trip(title: str, place: str, body: str) -> No
 
 
 def entry(*lines: str) -> bytes:
-    """A calendar of one entry with these lines."""
+    """Returns a calendar of one entry with these lines."""
     return "\r\n".join(("BEGIN:VCALENDAR", "BEGIN:VEVENT", *lines, "END:VEVENT", "END:VCALENDAR", "")).encode()
 
 
@@ -94,9 +94,9 @@ def entry(*lines: str) -> bytes:
     ],
 )
 def test_foreign_times_become_those_of_the_office(lines: list[str], span: tuple[str, str]) -> None:
-    [found] = read_events(entry(*lines, "UID:7@x"), BERLIN, owner="ann.lee")
-    assert (found.event.start, found.event.end) == span
-    assert (found.event.id, found.event.organizer) == ("", "ann.lee")
+    [result] = read_events(entry(*lines, "UID:7@x"), BERLIN, owner="ann.lee")
+    assert (result.event.start, result.event.end) == span
+    assert (result.event.id, result.event.organizer) == ("", "ann.lee")
 
 
 START = "DTSTART:20260302T093000Z"

@@ -1,4 +1,4 @@
-"""Office files whose parts are whole archives of broken XML: a library's errors never come out."""
+"""Damaged office files: errors of the libraries do not propagate."""
 
 from random import Random
 
@@ -14,7 +14,7 @@ for needed in ("openpyxl", "docx", "pptx"):
     pytest.importorskip(needed, reason="the extra files is not installed")
 
 from upturn.environments.office.files.content import content_bytes, read_content  # noqa: E402
-from upturn.environments.office.files.package import repacked  # noqa: E402
+from upturn.environments.office.files.package import repack  # noqa: E402
 
 
 @pytest.mark.parametrize("ending", ["xlsx", "docx", "pptx"])
@@ -24,7 +24,7 @@ def test_broken_parts_are_read_or_refused(ending: str, book: Book, document: Doc
     rng = Random(ending)
     refused = 0
     for _ in range(20):
-        damaged = repacked(data, lambda _, part: _cut(rng, part) if rng.random() < 0.15 else part)
+        damaged = repack(data, lambda _, part: _cut(rng, part) if rng.random() < 0.15 else part)
         try:
             read_content(f"a.{ending}", damaged)
         except FileFormatError:
@@ -33,6 +33,6 @@ def test_broken_parts_are_read_or_refused(ending: str, book: Book, document: Doc
 
 
 def _cut(rng: Random, part: bytes) -> bytes:
-    """Without some of it, or with some of it in another place."""
+    """Returns the data with a part removed or moved."""
     first, last = sorted(rng.randrange(len(part) + 1) for _ in range(2))
     return part[:first] + part[last:] if rng.random() < 0.7 else part[last:] + part[first:last] + part[:first]

@@ -34,7 +34,7 @@ def test_any_blocks_survive_a_round_trip(blocks: list[Paragraph | Grid]) -> None
     assert read_document(document_bytes(Document(tuple(blocks)))).blocks == tuple(blocks)
 
 
-def test_foreign_styles_become_the_nearest_and_cells_over_columns_stand_in_each() -> None:
+def test_foreign_styles_become_the_nearest_and_merged_cells_are_repeated_in_their_columns() -> None:
     file = docx.Document()
     for style in ("Heading 3", "List Number", "Intense Quote", "Caption", "Body Text"):
         file.add_paragraph(style, style=style)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from upturn.environments.office.files import Host, packed, read_folder, unpacked, write_folder, zone_named
+from upturn.environments.office.files import Host, find_zone, pack, read_folder, unpack, write_folder
 from upturn.environments.office.files.paths import Places, safe_name
 from upturn.environments.office.state import Table, Workspace, changes
 from upturn.environments.office.state.chat import Channel, Chat, Post
@@ -23,19 +23,19 @@ from upturn.errors import FileFormatError
 for needed in ("openpyxl", "docx", "pptx", "icalendar"):
     pytest.importorskip(needed, reason="the extra files is not installed")
 
-BERLIN = zone_named("Europe/Berlin")
+BERLIN = find_zone("Europe/Berlin")
 NOW = "2026-03-02 09:00"
 HOST = Host("Ann@Example.org", "Europe/Berlin", NOW)
 
 
 def _file(number: int, path: str, content: Content, **further: object) -> File:
-    given: dict[str, object] = {"owner": "bob.ray", "by": "ann.lee", "at": "2026-02-10 10:00", **further}
-    return File(f"f{number}", path, content, **given)  # type: ignore[arg-type]  # by name, each of its type
+    fields: dict[str, object] = {"owner": "bob.ray", "by": "ann.lee", "at": "2026-02-10 10:00", **further}
+    return File(f"f{number}", path, content, **fields)  # type: ignore[arg-type]  # by name, each of its type
 
 
 @pytest.fixture
 def office(book: Book, document: Document, deck: Deck) -> Workspace:
-    """Something in every table, and names that no file system takes as they are."""
+    """A workspace with items in every table, and names that are invalid in file systems."""
     mails = (
         Mail(
             "m1", "inbox", "bob.ray", ("ann.lee",), "budget?", "420", "2026-02-27 10:00", attachments=("f1", "f4")
@@ -75,48 +75,46 @@ def office(book: Book, document: Document, deck: Deck) -> Workspace:
 def test_an_office_survives_a_round_trip_through_a_folder(office: Workspace, tmp_path: Path) -> None:
     places, notes = write_folder(office, tmp_path / "office", zone=BERLIN)
     assert notes == ()
-    found = read_folder(tmp_path / "office")
-    assert changes(office, found.workspace) == {}
-    assert all(getattr(found.workspace, name) == getattr(office, name) for name in TABLES)
-    assert (found.workspace.owner, found.workspace.begun, found.workspace.seed) == ("ann.lee", NOW, 7)
-    assert (found.zone, found.notes, found.left_out) == (BERLIN, (), ())
+    result = read_folder(tmp_path / "office")
+    assert changes(office, result.workspace) == {}
+    assert all(getattr(result.workspace, name) == getattr(office, name) for name in TABLES)
+    assert (result.workspace.owner, result.workspace.started_at, result.workspace.seed) == ("ann.lee", NOW, 7)
+    assert (result.zone, result.notes, result.left_out) == (BERLIN, (), ())
     assert "Files/finance/q3.xlsx" in places and "Files/finance/Q3 (f2).xlsx" in places
-    assert all(".." not in place and not set('?:"<>|\\') & set(place) for place in places)
-    assert found.workspace.fresh("m")[1] == "m1004"
+    assert all(".." not in path and not set('?:"<>|\\') & set(path) for path in places)
+    assert result.workspace.new_id("m")[1] == "m1004"
 
 
-def test_the_office_of_a_task_comes_back_equal_and_equal_ones_are_equal_bytes() -> None:
+def test_the_office_of_a_task_round_trips_and_equal_offices_give_equal_bytes() -> None:
     workspace = compose(make_task("mail_move", 3)).workspace
     workspace = replace(workspace, mails=Table(dict(list(workspace.mails.items())[:30])))
-    parts = packed(workspace, zone_named("UTC")).parts
-    found = unpacked(parts)
-    assert all(getattr(found.workspace, name) == getattr(workspace, name) for name in TABLES)
-    assert packed(found.workspace, zone_named("UTC")) == (parts, ())
+    parts = pack(workspace, find_zone("UTC")).parts
+    result = unpack(parts)
+    assert all(getattr(result.workspace, name) == getattr(workspace, name) for name in TABLES)
+    assert pack(result.workspace, find_zone("UTC")) == (parts, ())
 
 
 def test_content_that_a_folder_cannot_hold_is_dropped(office: Workspace) -> None:
     file = office.files["f7"]
     changed = replace(file, versions=(Version(PlainText("before"), "ann.lee", "2026-01-01 09:00"),))
-    used = replace(office.with_items(changed), elapsed=3_600.0, made=3)
-    found = unpacked(packed(used, BERLIN).parts).workspace
-    assert (found.files["f7"].versions, found.begun, found.elapsed) == ((), "2026-03-02 10:00", 0.0)
-    assert not found.persona.wishes and not found.messages
+    used = replace(office.with_items(changed), elapsed=3_600.0, created=3)
+    result = unpack(pack(used, BERLIN).parts).workspace
+    assert (result.files["f7"].versions, result.started_at, result.elapsed) == ((), "2026-03-02 10:00", 0.0)
+    assert not result.persona.wishes and not result.messages
 
 
 def test_edits_of_an_exported_folder_are_imported(office: Workspace) -> None:
-    parts = packed(office, BERLIN).parts
-    mail = next(place for place in parts if "(m2)" in place)
-    moved = {
-        place.replace("Mail/sent", "Mail/archive") if place == mail else place: parts[place] for place in parts
-    }
+    parts = pack(office, BERLIN).parts
+    mail = next(path for path in parts if "(m2)" in path)
+    moved = {path.replace("Mail/sent", "Mail/archive") if path == mail else path: parts[path] for path in parts}
     reply = (
         b"From: Cid Moe <cid.moe@contoso.example>\nTo: ann.lee@contoso.example\nSubject: re\nMessage-ID: <9@x>\n"
         b"Date: Mon, 2 Mar 2026 08:30:00 +0000\nIn-Reply-To: <m2@upturn.invalid>\n\nyes\n"
     )
     moved |= {"Mail/Inbox/answer.eml": reply, "Files/new/todo.md": b"one"}
     del moved["Files/photo.png"]
-    found = unpacked(moved)
-    workspace = found.workspace
+    result = unpack(moved)
+    workspace = result.workspace
     assert workspace.mails["m2"].folder == "archive"
     assert workspace.mails["m1004"] == Mail(
         "m1004", "inbox", "cid.moe", ("ann.lee",), "re", "yes\n", "2026-03-02 09:30", thread="m1"
@@ -124,7 +122,7 @@ def test_edits_of_an_exported_folder_are_imported(office: Workspace) -> None:
     assert workspace.people["cid.moe"] == Person("cid.moe", "Cid Moe")
     assert workspace.files["f8"] == File("f8", "/new/todo.md", PlainText("one"), "ann.lee", "ann.lee", NOW)
     assert "f6" not in workspace.files
-    assert found.notes == ("1 of the files that workspace.json names are not there any more",)
+    assert result.notes == ("1 of the files that workspace.json names are not there any more",)
 
 
 def _mail(key: str, minute: int, *headers: str, body: str = "hi") -> bytes:
@@ -147,10 +145,10 @@ def test_a_foreign_folder_is_read_for_its_owner() -> None:
         "Mail/old/d.eml": _mail("5@x", 50),
         "Files/notes.txt": b"x",
     }
-    workspace = unpacked(parts, host=HOST).workspace
+    workspace = unpack(parts, host=HOST).workspace
     # a, b, c, d are m1 to m4; the first of the conversation is not there, so the oldest that is began it.
     assert {id_: mail.thread for id_, mail in workspace.mails.items()} == {"m1": "", "m2": "", "m3": "m2", "m4": ""}
-    assert (workspace.owner, workspace.begun) == ("ann", NOW)
+    assert (workspace.owner, workspace.started_at) == ("ann", NOW)
     assert workspace.mails["m2"].to == ("ann", "eva@x.example")
     assert list(workspace.people) == ["ann", "bob"]
     [attachment] = workspace.mails["m1"].attachments
@@ -160,9 +158,9 @@ def test_a_foreign_folder_is_read_for_its_owner() -> None:
 
 def test_one_unreadable_file_refuses_the_folder_and_all_are_named() -> None:
     parts = {"Files/a.txt": b"x", "Files/b.xlsm": b"", "Files/c.xlsx": b"no", "Mail/x.eml": b"", "notes.txt": b""}
-    with pytest.raises(FileFormatError) as told:
-        unpacked(parts, host=HOST)
-    lines = str(told.value).splitlines()
+    with pytest.raises(FileFormatError) as error:
+        unpack(parts, host=HOST)
+    lines = str(error.value).splitlines()
     assert lines[0] == "4 files cannot be read, so nothing was:"
     assert [line.split(": ")[0] for line in lines[1:]] == [
         "  - Files/b.xlsm",
@@ -170,9 +168,9 @@ def test_one_unreadable_file_refuses_the_folder_and_all_are_named() -> None:
         "  - Mail/x.eml",
         "  - notes.txt",
     ]
-    found = unpacked(parts, host=HOST, leave_out=True)
-    assert [file.path for file in found.workspace.files.values()] == ["/a.txt"]
-    assert len(found.left_out) == 4
+    result = unpack(parts, host=HOST, leave_out=True)
+    assert [file.path for file in result.workspace.files.values()] == ["/a.txt"]
+    assert len(result.left_out) == 4
 
 
 @pytest.mark.parametrize(
@@ -191,7 +189,7 @@ def test_folders_without_manifest_or_host_are_refused(
     parts: dict[str, bytes], host: Host | None, reason: str
 ) -> None:
     with pytest.raises(FileFormatError, match=reason):
-        unpacked(parts, host=host)
+        unpack(parts, host=host)
 
 
 def test_a_folder_is_written_whole_or_not_at_all(office: Workspace, tmp_path: Path) -> None:
@@ -202,7 +200,7 @@ def test_a_folder_is_written_whole_or_not_at_all(office: Workspace, tmp_path: Pa
     (tmp_path / "kept.txt").write_text("x")
     with pytest.raises(FileFormatError, match="is there already"):
         write_folder(office, tmp_path, zone=BERLIN)
-    assert [each.name for each in tmp_path.iterdir()] == ["kept.txt"]
+    assert [item.name for item in tmp_path.iterdir()] == ["kept.txt"]
 
 
 def test_unsupported_characters_are_replaced_and_reported(office: Workspace, tmp_path: Path) -> None:
@@ -228,15 +226,15 @@ def test_unsupported_characters_are_replaced_and_reported(office: Workspace, tmp
         "Mail/s\ufffd/2026-02-27 1100 g__h (m2).eml: 2 characters became -, since an address cannot hold them",
         f"Calendar/2026-03-02 0900 j_ (e1).ics: 2 characters {instead}",
     )
-    found = read_folder(tmp_path / "office").workspace
-    assert found.files["f3"].content == Document((Paragraph("a\ufffdb\ufffd"), Grid((("\ufffd", "c\nd"),))))
-    assert found.files["f4"].content == Deck((Slide("title", "\ufffd[0m", ("e\ufffd",)),))
-    assert found.files["f7"] == spoiled.files["f7"]
-    drawn = Sheet({"A1": "\x07"}, charts=(Chart("bar", "A1:A2", "\ufffd"),))
-    assert found.files["f2"].content == Book({"s": drawn})
+    result = read_folder(tmp_path / "office").workspace
+    assert result.files["f3"].content == Document((Paragraph("a\ufffdb\ufffd"), Grid((("\ufffd", "c\nd"),))))
+    assert result.files["f4"].content == Deck((Slide("title", "\ufffd[0m", ("e\ufffd",)),))
+    assert result.files["f7"] == spoiled.files["f7"]
+    sheet = Sheet({"A1": "\x07"}, charts=(Chart("bar", "A1:A2", "\ufffd"),))
+    assert result.files["f2"].content == Book({"s": sheet})
     mail = replace(spoiled.mails["m2"], folder="s\ufffd", subject="g\x07\ufffdh", to=("x-@y-.example",))
-    assert found.mails["m2"] == mail
-    assert found.events["e1"] == replace(spoiled.events["e1"], title="j\ufffd", place="\ufffdk")
+    assert result.mails["m2"] == mail
+    assert result.events["e1"] == replace(spoiled.events["e1"], title="j\ufffd", place="\ufffdk")
 
 
 def test_links_are_refused_and_hidden_files_ignored(tmp_path: Path) -> None:
@@ -252,7 +250,7 @@ def test_links_are_refused_and_hidden_files_ignored(tmp_path: Path) -> None:
 
 def test_file_names_are_safe_and_unique() -> None:
     assert safe_name("q3 budget.xlsx") == "q3 budget.xlsx"
-    assert [safe_name(each) for each in ("..", "a/b", "CON", ".hidden", "")] == [
+    assert [safe_name(item) for item in ("..", "a/b", "CON", ".hidden", "")] == [
         "_",
         "a_b",
         "_CON",

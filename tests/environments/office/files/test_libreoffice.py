@@ -1,4 +1,4 @@
-"""What LibreOffice saved is read back (``tests/data/office_files``): all that it kept itself."""
+"""Import of files saved by LibreOffice (``tests/data/office_files``): everything that it stored is read."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,17 +18,17 @@ FILES = Path(__file__).parents[3] / "data" / "office_files"
 
 
 @pytest.mark.parametrize("name", ["book.xlsx", "book_from_ods.xlsx"])
-def test_a_workbook_has_all_but_frozen_rows_which_are_lost_without_a_window(name: str, book: Book) -> None:
+def test_a_written_workbook_has_all_content_but_frozen_rows_lost_without_a_window(name: str, book: Book) -> None:
     read = read_content(name, (FILES / name).read_bytes())
     ledger = replace(book.sheets["Ledger"], frozen_rows=0)
     assert read == (Book({**book.sheets, "Ledger": ledger}), ())
 
 
-def test_a_document_has_all_of_it(document: Document) -> None:
+def test_a_written_document_has_all_content(document: Document) -> None:
     assert read_content("plan.docx", (FILES / "plan.docx").read_bytes()).content == document
 
 
-def test_a_presentation_has_all_but_section_layouts_which_libreoffice_does_not_know(deck: Deck) -> None:
+def test_a_written_presentation_has_all_content_but_section_layouts_unknown_to_libreoffice(deck: Deck) -> None:
     slides = tuple(
         replace(slide, layout="title_content") if slide.layout == "section" else slide for slide in deck.slides
     )

@@ -33,8 +33,8 @@ MAIL = Mail(
 )
 
 
-def back(mail: Mail) -> Mail:
-    """Written and read, in the folder where it lay."""
+def round_trip(mail: Mail) -> Mail:
+    """Returns the mail after writing and reading, in the same folder."""
     letter = read_message(message_bytes(mail, DIRECTORY), DIRECTORY)
     return replace(letter.mail, folder=letter.folder)
 
@@ -71,12 +71,12 @@ words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r"
 def test_any_text_survives_a_round_trip(subject: str, body: str, at: str) -> None:
     mail = Mail("m1", "inbox", "bob.ray", ("ann.lee",), subject, body, max(at, "1900"))
     mail = replace(mail, at=f"2026{at[4:]}")
-    assert back(mail) == mail
+    assert round_trip(mail) == mail
 
 
 def test_a_subject_of_several_lines_becomes_one_and_line_ends_become_one_kind() -> None:
-    found = back(replace(MAIL, subject="a\nb", body="x\r\ny\rz"))
-    assert (found.subject, found.body) == ("a b", "x\ny\nz")
+    result = round_trip(replace(MAIL, subject="a\nb", body="x\r\ny\rz"))
+    assert (result.subject, result.body) == ("a b", "x\ny\nz")
 
 
 FOREIGN = b"""\
@@ -125,6 +125,6 @@ def test_errors_name_the_problem(data: bytes, reason: str) -> None:
 
 
 @pytest.mark.parametrize("who", ["eva@", "@x", "eva@münchen.example", "a@b c"])
-def test_what_can_be_no_address_is_refused(who: str) -> None:
+def test_invalid_addresses_are_refused(who: str) -> None:
     with pytest.raises(FileFormatError, match="cannot be written as an address"):
         message_bytes(replace(MAIL, to=(who,)), DIRECTORY)

@@ -1,4 +1,4 @@
-"""Without the libraries the cure is named, and what needs none of them works."""
+"""Without the libraries errors name the extra, and formats that need none of them work."""
 
 import sys
 
@@ -56,7 +56,7 @@ def test_calendars_name_it_too_and_texts_need_nothing(monkeypatch: pytest.Monkey
         ("a", "of a kind"),
     ],
 )
-def test_other_files_are_refused_by_what_they_are(name: str, reason: str) -> None:
+def test_files_of_other_formats_are_refused_by_format(name: str, reason: str) -> None:
     with pytest.raises(FileFormatError, match=reason):
         read_content(name, b"")
 

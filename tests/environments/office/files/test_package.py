@@ -1,4 +1,4 @@
-"""What is wrong with office files, found before any library opens them."""
+"""Problems of office files, found before any library opens them."""
 
 import struct
 from io import BytesIO
@@ -7,7 +7,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import pytest
 
 from upturn.environments.office.files import package
-from upturn.environments.office.files.package import checked_package, parsing, repacked
+from upturn.environments.office.files.package import check_package, parse_errors, repack
 from upturn.errors import FileFormatError
 
 TYPES = "[Content_Types].xml"
@@ -15,8 +15,9 @@ WORKBOOK = b"<Types>application/vnd.openxmlformats-officedocument.spreadsheetml.
 SHEET = "xl/worksheets/sheet1.xml"
 
 
-def zipped(**parts: bytes | str) -> bytes:
-    """An archive that calls itself a workbook, with a sheet; ``types``, ``sheet`` and ``more`` replace or add."""
+def zip_workbook(**parts: bytes | str) -> bytes:
+    """Returns an archive that claims to be a workbook with a sheet; ``types``, ``sheet`` and ``more`` replace or
+    add parts."""
     target = BytesIO()
     with ZipFile(target, "w", ZIP_DEFLATED) as archive:
         archive.writestr(TYPES, parts.get("types", WORKBOOK))
@@ -26,8 +27,8 @@ def zipped(**parts: bytes | str) -> bytes:
     return target.getvalue()
 
 
-def encrypted(data: bytes) -> bytes:
-    """The same with the sign of a password on the first part, in its two places."""
+def encrypt(data: bytes) -> bytes:
+    """Returns the data with the encryption flag of the first part set, in both headers."""
     changed = bytearray(data)
     directory = data.index(b"PK\x01\x02")
     for at in (6, directory + 8):
@@ -35,15 +36,14 @@ def encrypted(data: bytes) -> bytes:
     return bytes(changed)
 
 
-def flipped(data: bytes) -> bytes:
-    """The same with one byte inside the last part's content changed."""
+def flip_byte(data: bytes) -> bytes:
+    """Returns the data with one byte of the last part's content changed."""
     at = data.index(SHEET.encode()) + len(SHEET) + 3
     return data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]
 
 
-def test_a_valid_file_is_returned_unchanged() -> None:
-    data = zipped()
-    assert checked_package(data, "workbook") == data
+def test_a_valid_file_is_accepted() -> None:
+    check_package(zip_workbook(), "workbook")
 
 
 DTD = "<!DOCTYPE x [<!ENTITY e SYSTEM 'file:///etc/passwd'>]><worksheet>&e;</worksheet>"
@@ -55,48 +55,51 @@ DTD = "<!DOCTYPE x [<!ENTITY e SYSTEM 'file:///etc/passwd'>]><worksheet>&e;</wor
         (b"", "no .xlsx file: it begins with b''"),
         (b"<html>", "no .xlsx file: it begins with b'<html>'"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 600, "encrypted, or in the format of before 2007"),
-        (zipped()[:-30], "damaged or cut off"),
-        (zipped()[:40], "damaged or cut off"),
-        (flipped(zipped()), "damaged"),
-        (encrypted(zipped()), "it is encrypted"),
-        (zipped(types=WORKBOOK.replace(b"spreadsheetml.sheet", b"wordprocessingml.document")), "it is a document"),
-        (zipped(types=b"<Types/>"), "it is something else"),
-        (zipped(types=WORKBOOK + b"application/vnd.ms-excel.sheet.macroEnabled.main+xml"), "it has macros"),
-        (zipped(more=b"Sub Auto_Open()"), "it has macros"),
-        (zipped(sheet=DTD), "declares a document type or entities"),
-        (zipped(sheet=DTD.encode("utf-16")), "declares a document type or entities"),
+        (zip_workbook()[:-30], "damaged or cut off"),
+        (zip_workbook()[:40], "damaged or cut off"),
+        (flip_byte(zip_workbook()), "damaged"),
+        (encrypt(zip_workbook()), "it is encrypted"),
         (
-            zipped(sheet=b"<?xml version='1.0' encoding='utf-7'?><worksheet/>"),
+            zip_workbook(types=WORKBOOK.replace(b"spreadsheetml.sheet", b"wordprocessingml.document")),
+            "it is a document",
+        ),
+        (zip_workbook(types=b"<Types/>"), "it is something else"),
+        (zip_workbook(types=WORKBOOK + b"application/vnd.ms-excel.sheet.macroEnabled.main+xml"), "it has macros"),
+        (zip_workbook(more=b"Sub Auto_Open()"), "it has macros"),
+        (zip_workbook(sheet=DTD), "declares a document type or entities"),
+        (zip_workbook(sheet=DTD.encode("utf-16")), "declares a document type or entities"),
+        (
+            zip_workbook(sheet=b"<?xml version='1.0' encoding='utf-7'?><worksheet/>"),
             "written in 'utf-7'; UTF-8 is allowed",
         ),
-        (zipped(sheet=DTD.encode("utf-16-le")), "UTF-8 is allowed"),
-        (zipped(sheet=b"<worksheet xmlns='http://purl.oclc.org/ooxml/x'/>"), "Strict variant"),
-        (zipped(sheet=b"<c/>" * 200_001), "has 200001 cells or paragraphs; at most 200000"),
-        (zipped(sheet=b"<mergeCell ref='A1:XFD1048576'/>"), "has 17179869184 cells"),
-        (zipped(sheet=b"<w:gridSpan w:val='1000000'/>"), "a cell over 1000000 columns"),
+        (zip_workbook(sheet=DTD.encode("utf-16-le")), "UTF-8 is allowed"),
+        (zip_workbook(sheet=b"<worksheet xmlns='http://purl.oclc.org/ooxml/x'/>"), "Strict variant"),
+        (zip_workbook(sheet=b"<c/>" * 200_001), "has 200001 cells or paragraphs; at most 200000"),
+        (zip_workbook(sheet=b"<mergeCell ref='A1:XFD1048576'/>"), "has 17179869184 cells"),
+        (zip_workbook(sheet=b"<w:gridSpan w:val='1000000'/>"), "a cell over 1000000 columns"),
     ],
     ids=range(19),
 )
 def test_errors_name_the_problem(data: bytes, reason: str) -> None:
-    with pytest.raises(FileFormatError) as told:
-        checked_package(data, "workbook")
-    assert reason in str(told.value)
+    with pytest.raises(FileFormatError) as message:
+        check_package(data, "workbook")
+    assert reason in str(message.value)
 
 
 def test_archives_too_large_packed_or_unpacked_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(package, "MAX_UNPACKED", 1_000)
     with pytest.raises(FileFormatError, match="it unpacks to 10089 bytes; at most 1000 are read"):
-        checked_package(zipped(sheet=b" " * 10_000), "workbook")
+        check_package(zip_workbook(sheet=b" " * 10_000), "workbook")
     monkeypatch.setattr(package, "MAX_BYTES", 100)
     with pytest.raises(FileFormatError, match=r"it has \d+ bytes; at most 100 are read"):
-        checked_package(zipped(), "workbook")
+        check_package(zip_workbook(), "workbook")
 
 
 def test_truncated_files_are_refused() -> None:
-    data = zipped(sheet=b"<worksheet>0123456789</worksheet>")
+    data = zip_workbook(sheet=b"<worksheet>0123456789</worksheet>")
     for length in range(len(data)):
         with pytest.raises(FileFormatError):
-            checked_package(data[:length], "workbook")
+            check_package(data[:length], "workbook")
 
 
 def test_archives_with_very_many_parts_are_refused() -> None:
@@ -105,16 +108,19 @@ def test_archives_with_very_many_parts_are_refused() -> None:
         for number in range(4_001):
             archive.writestr(str(number), b"")
     with pytest.raises(FileFormatError, match="has 4001 parts; at most 4000"):
-        checked_package(target.getvalue(), "document")
+        check_package(target.getvalue(), "document")
 
 
 def test_library_errors_become_file_format_errors() -> None:
-    with pytest.raises(FileFormatError, match=r"no deck that can be read \(KeyError: 'rId7'\)"), parsing("deck"):
+    with (
+        pytest.raises(FileFormatError, match=r"no deck that can be read \(KeyError: 'rId7'\)"),
+        parse_errors("deck"),
+    ):
         raise KeyError("rId7")
 
 
 def test_repacked_files_have_no_timestamp() -> None:
-    again = repacked(zipped(), lambda name, content: content.upper() if name == SHEET else content)
+    again = repack(zip_workbook(), lambda name, content: content.upper() if name == SHEET else content)
     with ZipFile(BytesIO(again)) as archive:
         assert {part.date_time[0] for part in archive.infolist()} == {1980}
         assert archive.read(SHEET) == b"<WORKSHEET/>"

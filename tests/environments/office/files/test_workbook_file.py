@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from upturn.environments.office.state.cell import is_formula, tidy
+from upturn.environments.office.state.cell import is_formula, normalize_text
 from upturn.environments.office.state.workbook import Book, CellFormat, Chart, Pivot, Sheet
 from upturn.errors import FileFormatError
 
@@ -16,8 +16,9 @@ pytest.importorskip("xlsxwriter", reason="the extra files is not installed")
 from upturn.environments.office.files.workbook import read_workbook, workbook_bytes  # noqa: E402
 
 
-def foreign(cells: dict[str, object], **formats: str) -> bytes:
-    """A file that another program wrote, without values of formulas; ``formats``: of numbers, by address."""
+def foreign_workbook(cells: dict[str, object], **formats: str) -> bytes:
+    """Returns a file like those of other programs, without values of formulas; ``formats`` maps addresses to number
+    formats."""
     file = openpyxl.Workbook()
     for address, value in cells.items():
         file.active[address] = value
@@ -58,7 +59,7 @@ typed_in = st.one_of(
     texts,
     st.floats(-1e300, 1e300).map(repr),
     st.from_regex(r"'?[-=+#0-9TRUE/.]{1,6}", fullmatch=True),
-).map(tidy)
+).map(normalize_text)
 
 
 @settings(max_examples=20, deadline=None)
@@ -72,7 +73,7 @@ CONTROL = "a\x00\x07\x0b\x1f\r\n\ufffe\uffff\ufdd0_\x07_"
 ESCAPES = ("_x0007_", "_x0041_x0042_", "_x005F_x0007_", "x005F_", "_xd800_", "box005F_x000d_")
 
 
-def test_characters_that_no_xml_can_hold_come_back_and_so_do_texts_that_look_like_escapes() -> None:
+def test_characters_invalid_in_xml_and_texts_that_look_like_escapes_round_trip() -> None:
     cells = {f"A{row}": text for row, text in enumerate(("head", CONTROL, *ESCAPES), start=1)}
     formulas = {"B2": '=CONCAT("\x07_x0007_",A2)', "C1": "\x07", "C2": "1"}
     sheet = Sheet(
@@ -91,11 +92,11 @@ def test_characters_that_no_xml_can_hold_come_back_and_so_do_texts_that_look_lik
 
 
 def test_escapes_that_excel_writes_are_read() -> None:
-    read = read_workbook(foreign({"A1": "one_x000D_\ntwo", "A2": "a_x005F_x0041_", "A3": "_x0041_"}))
+    read = read_workbook(foreign_workbook({"A1": "one_x000D_\ntwo", "A2": "a_x005F_x0041_", "A3": "_x0041_"}))
     assert read.book.sheets["Sheet"].cells == {"A1": "one\r\ntwo", "A2": "a_x0041_", "A3": "A"}
 
 
-def test_a_chart_over_whole_columns_comes_back_over_the_rows_that_are_used() -> None:
+def test_a_chart_over_whole_columns_is_read_as_one_over_the_used_rows() -> None:
     sheet = Sheet({"A1": "x", "A2": "1", "A3": "2"}, charts=(Chart("line", "A1:A1048576"),))
     read = read_workbook(workbook_bytes(Book({"s": sheet}))).book.sheets["s"]
     assert read.charts == (Chart("line", "A1:A3"),)
@@ -117,7 +118,7 @@ def test_a_chart_over_whole_columns_comes_back_over_the_rows_that_are_used() -> 
     ],
 )
 def test_foreign_cells_become_texts_of_cells(value: object, text: str) -> None:
-    read = read_workbook(foreign({"A1": value}))
+    read = read_workbook(foreign_workbook({"A1": value}))
     assert (read.book.sheets["Sheet"].cells, read.notes) == ({"A1": text}, ())
 
 
@@ -133,12 +134,12 @@ def test_foreign_cells_become_texts_of_cells(value: object, text: str) -> None:
         ("0.000", "0.00"),
     ],
 )
-def test_number_formats_become_the_nearest_that_there_is(code: str, number: str | None) -> None:
-    formats = read_workbook(foreign({"A1": 1}, A1=code)).book.sheets["Sheet"].formats
+def test_number_formats_become_the_nearest_supported_one(code: str, number: str | None) -> None:
+    formats = read_workbook(foreign_workbook({"A1": 1}, A1=code)).book.sheets["Sheet"].formats
     assert formats == ({} if number is None else {"A1": CellFormat(number=number)})
 
 
-def test_formulas_that_cannot_be_computed_become_their_values_and_are_told_of() -> None:
+def test_formulas_that_cannot_be_computed_become_their_values_and_are_reported() -> None:
     import xlsxwriter
 
     target = BytesIO()
@@ -147,7 +148,7 @@ def test_formulas_that_cannot_be_computed_become_their_values_and_are_told_of() 
     read = read_workbook(target.getvalue())
     assert read.book.sheets["s"].cells == {"A1": "46083"}
     assert read.notes == ("1 formulas became the values they had, since they use what this office has not",)
-    unsaved = read_workbook(foreign({"A1": "=TODAY()"}))
+    unsaved = read_workbook(foreign_workbook({"A1": "=TODAY()"}))
     assert unsaved.book.sheets["Sheet"].cells == {"A1": "=TODAY()"}
     assert unsaved.notes == (
         "1 formulas show #NAME?: they use what this office has not, and the file has no values",

@@ -1,13 +1,13 @@
-"""Formulas: worth what Excel's documentation says they are, written in one form, and never endless."""
+"""Formulas: values as in Excel's documentation, canonical form, and limits."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from upturn.environments.office.formulas.calculation import cycle_of, shown_in, value_of, work_of
-from upturn.environments.office.formulas.formula import FormulaError, moved, parsed, written
-from upturn.environments.office.state.address import Place, between
-from upturn.environments.office.state.cell import CellError, cell_text, is_formula, tidy, typed
+from upturn.environments.office.formulas.calculation import displayed_text, find_cycle, value_of, work_of
+from upturn.environments.office.formulas.formula import FormulaError, format_formula, parse, shift
+from upturn.environments.office.state.address import Area, Position, bounding_area
+from upturn.environments.office.state.cell import CellError, cell_text, is_formula, normalize_text, parse_value
 from upturn.environments.office.state.workbook import Book, Sheet
 
 CELLS = {
@@ -33,10 +33,11 @@ CELLS = {
 }
 
 
-def worth(formula: str, **cells: str) -> str:
-    """What a cell with this formula shows, in a book with a second sheet ``Q3 plan`` whose B4 is 7."""
+def shown_text(formula: str, **cells: str) -> str:
+    """Returns the displayed text of a cell with this formula, in a book with a second sheet ``Q3 plan`` whose B4 is
+    7."""
     sheet = Sheet({**CELLS, **cells, "Z99": formula})
-    return shown_in(Book({"data": sheet, "Q3 plan": Sheet({"B4": "7"})}), "data", "Z99")
+    return displayed_text(Book({"data": sheet, "Q3 plan": Sheet({"B4": "7"})}), "data", "Z99")
 
 
 @pytest.mark.parametrize(
@@ -141,7 +142,7 @@ def worth(formula: str, **cells: str) -> str:
     ],
 )
 def test_formulas_have_excels_values(formula: str, shown: str) -> None:
-    assert worth(formula) == shown
+    assert shown_text(formula) == shown
 
 
 @pytest.mark.parametrize(
@@ -185,7 +186,7 @@ def test_formulas_have_excels_values(formula: str, shown: str) -> None:
     ],
 )
 def test_invalid_formulas_have_error_values(formula: str, error: str) -> None:
-    assert worth(formula) == error
+    assert shown_text(formula) == error
 
 
 @pytest.mark.parametrize(
@@ -208,9 +209,9 @@ def test_invalid_formulas_have_error_values(formula: str, error: str) -> None:
         ("=übersicht!a1", "=übersicht!A1"),
     ],
 )
-def test_a_formula_has_one_form(typed_in: str, form: str) -> None:
-    assert written(parsed(typed_in).tree) == form
-    assert written(parsed(form).tree) == form
+def test_a_formula_has_a_canonical_form(typed_in: str, form: str) -> None:
+    assert format_formula(parse(typed_in).tree) == form
+    assert format_formula(parse(form).tree) == form
 
 
 NODES = st.recursive(
@@ -220,7 +221,7 @@ NODES = st.recursive(
         st.tuples(
             st.sampled_from(["{}+{}", "{}-{}", "{}/{}", "{}^{}", "{}&{}", "{}<={}", "({})*({})"]), inner, inner
         ),
-    ).map(lambda made: made[0].format(*made[1:])),
+    ).map(lambda parts: parts[0].format(*parts[1:])),
     max_leaves=12,
 )
 
@@ -228,8 +229,8 @@ NODES = st.recursive(
 @settings(max_examples=40)
 @given(NODES)
 def test_writing_a_formula_keeps_its_tree(text: str) -> None:
-    tree = parsed(f"={text}").tree
-    assert parsed(written(tree)).tree == tree
+    tree = parse(f"={text}").tree
+    assert parse(format_formula(tree)).tree == tree
 
 
 @settings(max_examples=40)
@@ -240,7 +241,7 @@ def test_any_text_as_a_formula_has_a_value_or_an_error_to_show(text: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("formula", "told"),
+    ("formula", "message"),
     [
         ("=1+", "'the end' is not expected there"),
         ("=(1", "')' is missing before 'the end'"),
@@ -259,45 +260,48 @@ def test_any_text_as_a_formula_has_a_value_or_an_error_to_show(text: str) -> Non
         ("=" + "1" * 2_000, "at most 2000 characters"),
     ],
 )
-def test_what_cannot_be_read_says_why(formula: str, told: str) -> None:
+def test_parse_errors_give_the_reason(formula: str, message: str) -> None:
     with pytest.raises(FormulaError) as refused:
-        parsed(formula)
-    assert told in str(refused.value)
+        parse(formula)
+    assert message in str(refused.value)
 
 
-def test_what_is_not_fixed_moves_with_the_formula() -> None:
-    tree = parsed("=A1+$A1+A$1+$A$1+SUM(A1:B$2)+SUM(C:C)+'Q3 plan'!A1").tree
-    assert written(moved(tree, columns=1, rows=2)) == "=B3+$A3+B$1+$A$1+SUM(B$2:C3)+SUM(D:D)+'Q3 plan'!B3"
-    assert written(moved(parsed("=A1+B2").tree, columns=-1, rows=0)) == "=#REF!+A2"
+def test_relative_references_move_with_the_formula() -> None:
+    tree = parse("=A1+$A1+A$1+$A$1+SUM(A1:B$2)+SUM(C:C)+'Q3 plan'!A1").tree
+    assert format_formula(shift(tree, columns=1, rows=2)) == "=B3+$A3+B$1+$A$1+SUM(B$2:C3)+SUM(D:D)+'Q3 plan'!B3"
+    assert format_formula(shift(parse("=A1+B2").tree, columns=-1, rows=0)) == "=#REF!+A2"
 
 
 def test_long_chains_are_computed() -> None:
     cells = {"A1": "1", **{f"A{row}": f"=A{row - 1}+1" for row in range(2, 2_001)}}
-    assert shown_in(Book({"data": Sheet(cells)}), "data", "A2000") == "2000"
+    assert displayed_text(Book({"data": Sheet(cells)}), "data", "A2000") == "2000"
 
 
 def test_circular_references_are_detected_and_show_an_error() -> None:
     cells = {"A1": "=B1+1", "B1": "=SUM(C1:C3)", "C2": "=A1", "D1": "=A1", "E1": "=IFERROR(A1,5)", "F1": "=2"}
     book = Book({"data": Sheet(cells)})
 
-    assert set(cycle_of(book, iter([("data", "D1")]))) == {("data", "A1"), ("data", "B1"), ("data", "C2")}
-    assert cycle_of(book, iter([("data", "F1"), ("data", "Z1")])) == ()
-    assert [shown_in(book, "data", at) for at in ("A1", "B1", "C2", "D1", "E1", "F1")] == ["#REF!"] * 4 + ["5", "2"]
+    assert set(find_cycle(book, iter([("data", "D1")]))) == {("data", "A1"), ("data", "B1"), ("data", "C2")}
+    assert find_cycle(book, iter([("data", "F1"), ("data", "Z1")])) == ()
+    assert [displayed_text(book, "data", at) for at in ("A1", "B1", "C2", "D1", "E1", "F1")] == ["#REF!"] * 4 + [
+        "5",
+        "2",
+    ]
 
 
 @given(st.lists(st.frozensets(st.integers(0, 4), max_size=3), min_size=5, max_size=5))
 def test_cells_that_depend_on_a_cycle_show_an_error(needs: list[frozenset[int]]) -> None:
-    cells = {f"A{at + 1}": "=1" + "".join(f"+A{each + 1}" for each in sorted(needs[at])) for at in range(5)}
+    cells = {f"A{at + 1}": "=1" + "".join(f"+A{need + 1}" for need in sorted(needs[at])) for at in range(5)}
     reached = [set(need) for need in needs]
     for _ in range(5):
-        for each in reached:
-            each.update(*(reached[other] for other in tuple(each)))
+        for item in reached:
+            item.update(*(reached[other] for other in tuple(item)))
     in_rings = {at for at in range(5) if at in reached[at]}
     book = Book({"data": Sheet(cells)})
     shows_error = {at for at in range(5) if value_of(book, "data", f"A{at + 1}") is CellError.REFERENCE}
     assert shows_error == {at for at in range(5) if in_rings & {at, *reached[at]}}
 
-    ring = [int(address[1:]) - 1 for _, address in cycle_of(Book({"data": Sheet(cells)}), iter(_keys(cells)))]
+    ring = [int(address[1:]) - 1 for _, address in find_cycle(Book({"data": Sheet(cells)}), iter(_keys(cells)))]
     assert bool(ring) == bool(in_rings)
     assert all(after in needs[at] for at, after in zip(ring, ring[1:] + ring[:1], strict=True))
 
@@ -310,23 +314,23 @@ def _keys(cells: dict[str, str]) -> list[tuple[str, str]]:
     st.frozensets(st.tuples(st.integers(1, 5), st.integers(1, 9)), max_size=12),
     *(st.tuples(st.integers(1, 9), st.integers(1, 9)) for _ in range(2)),
 )
-def test_the_formulas_of_an_area_are_those_whose_places_lie_in_it(
+def test_the_formulas_of_an_area_are_those_positioned_in_it(
     places: frozenset[tuple[int, int]], one: tuple[int, int], other: tuple[int, int]
 ) -> None:
-    sheet = Sheet({**{Place(*each).address: "=1" for each in places}, "F1": "7"})
-    area = between(Place(*one), Place(*other))
-    expected = sorted(Place(*each) for each in places if Place(*each) in area)
-    assert list(sheet.formulas_in(area)) == [place.address for place in expected]
-    assert list(sheet.with_cells({"A1": "=2"}).formulas_in(between(Place(1, 1), Place(1, 1)))) == ["A1"]
+    sheet = Sheet({**{Position(*corner).address: "=1" for corner in places}, "F1": "7"})
+    area = bounding_area((Position(*one), Position(*other)))
+    expected = sorted(Position(*corner) for corner in places if Position(*corner) in area)
+    assert list(sheet.formulas_in(area)) == [position.address for position in expected]
+    assert list(sheet.with_cells({"A1": "=2"}).formulas_in(Area(Position(1, 1), Position(1, 1)))) == ["A1"]
 
 
 def test_a_range_to_the_end_of_a_sheet_costs_no_more_than_its_cells() -> None:
     book = Book({"data": Sheet({"A1": "1", "XFD1048576": "2", "B1": "=SUM(C2:XFD1048576)"})})
-    assert shown_in(book, "data", "B1") == "2"
-    assert shown_in(Book({"d": Sheet({"A1": "x", "B1": '=COUNTIF(C:D,"<>x")'})}), "d", "B1") == "2097152"
+    assert displayed_text(book, "data", "B1") == "2"
+    assert displayed_text(Book({"d": Sheet({"A1": "x", "B1": '=COUNTIF(C:D,"<>x")'})}), "d", "B1") == "2097152"
 
 
-def test_the_work_of_a_book_is_what_its_formulas_name_and_are_written_with() -> None:
+def test_the_work_of_a_book_counts_the_cells_and_parts_of_its_formulas() -> None:
     data = {"A1": "1", "A2": "2", "A3": "3", "B1": "=SUM(A1:A2)", "B2": "=SUM(A:A)+SUM(A:A)", "B3": "=oops("}
     # 11 signs, 2 cells; 18 signs and two ranges of which the 6 filled cells of the sheet are the most; 6 signs.
     assert work_of(Book({"data": Sheet(data)})) == 11 + 2 + 18 + 6 + 6 + 6
@@ -334,11 +338,11 @@ def test_the_work_of_a_book_is_what_its_formulas_name_and_are_written_with() -> 
     assert work_of(Book({"data": Sheet(data), "other": Sheet(other)})) == 49 + 18 + 6 + 8
 
 
-def test_values_are_computed_once_for_a_book_and_anew_for_the_next() -> None:
+def test_values_are_computed_once_per_book() -> None:
     book = Book({"data": Sheet({"A1": "1", "B1": "=A1+1"})})
-    assert (shown_in(book, "data", "B1"), book.values) == ("2", {("data", "B1"): 2.0})
+    assert (displayed_text(book, "data", "B1"), book.values) == ("2", {("data", "B1"): 2.0})
     after = book.with_sheet("data", book.sheets["data"].with_cells({"A1": "5"}))
-    assert (shown_in(after, "data", "B1"), shown_in(book, "data", "B1")) == ("6", "2")
+    assert (displayed_text(after, "data", "B1"), displayed_text(book, "data", "B1")) == ("6", "2")
     assert book == Book({"data": Sheet({"A1": "1", "B1": "=A1+1"})})
 
 
@@ -360,16 +364,16 @@ def test_values_are_computed_once_for_a_book_and_anew_for_the_next() -> None:
         ("1e999", "1e999"),
     ],
 )
-def test_a_cell_holds_what_is_typed_in_in_one_form(typed_in: str, held: str) -> None:
-    assert tidy(typed_in) == held
+def test_input_to_a_cell_is_normalized(typed_in: str, held: str) -> None:
+    assert normalize_text(typed_in) == held
 
 
 @settings(max_examples=40)
 @given(st.one_of(st.text(max_size=8), st.floats(allow_nan=False, allow_infinity=False), st.booleans()))
-def test_a_cells_text_stands_for_its_value(value: float | str | bool) -> None:
+def test_a_cells_text_parses_back_to_its_value(value: float | str | bool) -> None:
     text = cell_text(value)
     assert not is_formula(text)
-    again = typed(text)
+    again = parse_value(text)
     if isinstance(value, float):
         assert isinstance(again, float)
         assert again == pytest.approx(value, rel=1e-14, abs=0)

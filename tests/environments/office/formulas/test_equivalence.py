@@ -1,8 +1,8 @@
-"""Formulas that are written differently and compute the same, and such as only seem to."""
+"""Differently written formulas that are equivalent, and some that only seem to be."""
 
 import pytest
 
-from upturn.environments.office.formulas.equivalence import alike
+from upturn.environments.office.formulas.equivalence import equal_cells
 from upturn.environments.office.state.workbook import Book, Sheet
 
 TABLE = {
@@ -14,13 +14,13 @@ TABLE = {
 
 
 def book(formula: str, **further: str) -> Book:
-    """The table with this in E2."""
+    """Returns the table with this formula in E2."""
     return Book({"data": Sheet({**TABLE, "E2": formula, **further}), "other sheet": Sheet({"A1": "7"})})
 
 
-def same(one: str, other: str) -> bool:
-    """Whether both compute the same in E2."""
-    return alike(book(one), book(other), [("data", "E2")]) == {("data", "E2")}
+def is_equivalent(one: str, other: str) -> bool:
+    """Returns whether both formulas are equivalent in E2."""
+    return equal_cells(book(one), book(other), [("data", "E2")]) == {("data", "E2")}
 
 
 @pytest.mark.parametrize(
@@ -35,9 +35,9 @@ def same(one: str, other: str) -> bool:
         ("='other sheet'!A1+B2", "=B2+'other sheet'!$A$1"),
     ],
 )
-def test_the_same_by_other_words_is_the_same(one: str, other: str) -> None:
-    assert same(one, other)
-    assert same(other, one)
+def test_the_same_formula_in_another_form_is_equivalent(one: str, other: str) -> None:
+    assert is_equivalent(one, other)
+    assert is_equivalent(other, one)
 
 
 @pytest.mark.parametrize(
@@ -55,15 +55,15 @@ def test_the_same_by_other_words_is_the_same(one: str, other: str) -> None:
         ("=MAX(B2:B4)", "=B3"),
     ],
 )
-def test_what_is_the_same_for_these_numbers_alone_is_not_the_same(one: str, other: str) -> None:
-    assert not same(one, other)
-    assert not same(other, one)
+def test_formulas_equal_only_for_these_numbers_are_not_equivalent(one: str, other: str) -> None:
+    assert not is_equivalent(one, other)
+    assert not is_equivalent(other, one)
 
 
-def test_formulas_that_need_each_other_are_compared_through_each_other() -> None:
+def test_formulas_that_depend_on_each_other_are_compared_together() -> None:
     one = book("=E3*2", E3="=B2+C2")
     other = book("=E3+E3", E3="=C2+B2")
     wrong = book("=E3+E3", E3="=C2+3")
     cells = [("data", "E2"), ("data", "E3")]
-    assert alike(one, other, cells) == set(cells)
-    assert alike(one, wrong, cells) == set()
+    assert equal_cells(one, other, cells) == set(cells)
+    assert equal_cells(one, wrong, cells) == set()

@@ -1,4 +1,4 @@
-"""Phrasing files: what they may hold, and what is said of one that is wrong."""
+"""Phrasing files: their format and the errors for invalid ones."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from upturn.environments.office.generation.phrasing import PhrasingFile, parse_phrasings
+from upturn.environments.office.generation.phrasing import parse_phrasings, phrasings_of
 from upturn.errors import FileFormatError
 
 VALID = """
@@ -41,11 +41,13 @@ def test_a_split_lists_phrasings_or_parts_in_every_combination() -> None:
         ("what does {name} say?", "what is it?", "'what is it?' lacks the placeholder {name}"),
         ("what does {name} say?", "what {of} {name}?", "has an unknown placeholder {of}; known: name"),
         ("what does {name} say?", "what does {name say?", "'what does {name say?': expected '}'"),
-        ("what does {name} say?", "{name}, what is it?", "'{name}, what is it?' stands there more than once"),
+        ("what does {name} say?", "{name}, what is it?", "'{name}, what is it?' occurs more than once"),
         ("[mail_number]", "mail_item = 1\n[mail_number]", "[mail_item]: must be a table, got 1"),
     ],
 )
-def test_a_wrong_file_is_refused_with_its_name_the_family_and_the_problem(old: str, new: str, problem: str) -> None:
+def test_an_invalid_file_is_refused_with_its_name_the_family_and_the_problem(
+    old: str, new: str, problem: str
+) -> None:
     with pytest.raises(FileFormatError, match=r"reading\.toml, \[mail_") as refused:
         parse_phrasings(VALID.replace(old, new), "reading.toml")
     assert problem in str(refused.value)
@@ -66,19 +68,18 @@ def test_all_problems_of_a_file_are_reported_together() -> None:
 
 
 def test_a_family_without_a_table_is_named() -> None:
-    file = PhrasingFile("upturn.environments.office.families.mail.reading")
     with pytest.raises(
         FileFormatError, match=r"reading\.toml: no table \[mail_odd\]; it has mail_number, mail_item"
     ):
-        file.phrasings("mail_odd")
+        phrasings_of("upturn.environments.office.families.mail.reading", "mail_odd")
 
 
 def test_no_phrasing_file_is_read_before_one_is_needed() -> None:
     program = (
         "import sys; from upturn.environments.office import FAMILIES; "
         "from upturn.environments.office.generation import phrasing; "
-        "assert phrasing._read.cache_info().currsize == 0; FAMILIES['mail_number'].templates; "
-        "assert phrasing._read.cache_info().currsize == 1"
+        "assert phrasing.read_phrasings.cache_info().currsize == 0; FAMILIES['mail_number'].templates; "
+        "assert phrasing.read_phrasings.cache_info().currsize == 1"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

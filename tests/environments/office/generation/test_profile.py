@@ -1,20 +1,20 @@
-"""Base profiles: as large as real ones, repeatable, different from each other, and consistent."""
+"""Base profiles: realistic size, determinism, diversity and consistency."""
 
 import itertools
 from random import Random
 from statistics import median
 
-from upturn.environments.office.generation.profile import BEGUN, profile
+from upturn.environments.office.generation.profile import START, profile
 from upturn.environments.office.generation.scene import Scene
 
 
 def test_a_profile_is_as_large_as_a_persons_office() -> None:
     for number in (0, 1, 63):
-        made = profile(number)
-        assert len(made.mails) >= 500
-        assert len(made.files) >= 20
-        assert len(made.events) == 60
-        assert (len(made.people), len(made.channels), len(made.chats)) == (40, 4, 8)
+        office = profile(number)
+        assert len(office.mails) >= 500
+        assert len(office.files) >= 20
+        assert len(office.events) == 60
+        assert (len(office.people), len(office.channels), len(office.chats)) == (40, 4, 8)
 
 
 def test_a_profile_is_generated_once_and_deterministic() -> None:
@@ -34,19 +34,27 @@ def test_profiles_differ_in_everything() -> None:
     one, two = profile(1), profile(2)
     assert one.owner != two.owner
     assert not {mail.body for mail in one.mails.values() if len(mail.body) > 60} & {
-        each.body for each in two.mails.values() if len(each.body) > 60
+        mail.body for mail in two.mails.values() if len(mail.body) > 60
     }
 
 
 def test_ids_threads_and_times_of_a_profile_are_consistent() -> None:
-    made = profile(5)
-    for table in (made.people, made.mails, made.events, made.files, made.pages, made.chats, made.channels):
+    office = profile(5)
+    for table in (
+        office.people,
+        office.mails,
+        office.events,
+        office.files,
+        office.pages,
+        office.chats,
+        office.channels,
+    ):
         assert all(item.id == id_ for id_, item in table.items())
-    assert all(not each.thread or each.thread in made.mails for each in made.mails.values())
-    assert all(mail.at < BEGUN for mail in made.mails.values())
-    assert all(event.start < event.end for event in made.events.values())
-    assert len({file.path for file in made.files.values()}) == len(made.files)
-    assert all(each.owner in made.people for each in made.files.values())
+    assert all(not mail.thread or mail.thread in office.mails for mail in office.mails.values())
+    assert all(mail.at < START for mail in office.mails.values())
+    assert all(event.start < event.end for event in office.events.values())
+    assert len({file.path for file in office.files.values()}) == len(office.files)
+    assert all(file.owner in office.people for file in office.files.values())
 
 
 def test_ids_do_not_reveal_what_belongs_to_a_task() -> None:

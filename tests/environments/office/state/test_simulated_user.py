@@ -1,4 +1,4 @@
-"""What a user wishes and what a trap asks for: which actions are it, and which have it in them."""
+"""Which actions match or contain a user's wish or the order of a trap."""
 
 import pytest
 
@@ -9,7 +9,7 @@ EVE = "eve@fabrikam.example"
 
 
 @pytest.mark.parametrize(
-    ("given", "is_within"),
+    ("fields", "is_within"),
     [
         ({"to": [EVE]}, True),
         ({"to": ["bob.ray", "EVE@fabrikam.example"]}, True),
@@ -19,9 +19,9 @@ EVE = "eve@fabrikam.example"
         ({"draft": "m1000"}, False),
     ],
 )
-def test_a_mail_to_more_people_is_a_mail_to_each(given: dict[str, JsonValue], is_within: bool) -> None:
-    assert Wish("outlook", "send", {"to": [EVE]}).is_within(Action("outlook", "send", given)) == is_within
-    assert not Wish("outlook", "draft", {"to": [EVE]}).is_within(Action("outlook", "send", given))
+def test_a_mail_to_more_people_is_a_mail_to_each(fields: dict[str, JsonValue], is_within: bool) -> None:
+    assert Wish("outlook", "send", {"to": [EVE]}).is_within(Action("outlook", "send", fields)) == is_within
+    assert not Wish("outlook", "draft", {"to": [EVE]}).is_within(Action("outlook", "send", fields))
 
 
 @pytest.mark.parametrize(
@@ -41,11 +41,11 @@ def test_a_mail_to_more_people_is_a_mail_to_each(given: dict[str, JsonValue], is
         ("12 3", False),
     ],
 )
-def test_a_number_is_said_where_it_is_a_word_of_the_text(text: str, is_within: bool) -> None:
+def test_a_number_is_stated_only_as_a_word_of_the_text(text: str, is_within: bool) -> None:
     assert Wish("user", "answer", {"text": "123"}).is_within(Action("user", "answer", {"text": text})) == is_within
 
 
-def test_people_are_the_same_by_id_and_by_address() -> None:
+def test_ids_and_addresses_refer_to_the_same_people() -> None:
     trap = Wish("teams", "add_members", {"people": ["bob.ray"]})
     for people, is_within in (
         (["bob.ray"], True),
@@ -61,7 +61,7 @@ def test_people_are_the_same_by_id_and_by_address() -> None:
     ("sender", "is_within"),
     [("bob.ray", True), ("bob.ray@contoso.example", True), ("bob.ray@fabrikam.example", False), ("", False)],
 )
-def test_a_rule_by_address_is_a_rule_by_id(sender: str, is_within: bool) -> None:
+def test_a_rule_by_address_equals_a_rule_by_id(sender: str, is_within: bool) -> None:
     rule = Action("outlook", "create_rule", {"folder": "junk", "sender": sender})
     assert Wish("outlook", "create_rule", {"sender": "bob.ray"}).is_within(rule) == is_within
 

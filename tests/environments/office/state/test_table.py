@@ -1,4 +1,4 @@
-"""Copy-on-write tables against plain dictionaries."""
+"""Copy-on-write tables compared with dictionaries."""
 
 import pytest
 from hypothesis import given
@@ -9,7 +9,7 @@ from upturn.environments.office.state.table import Change, Table
 STEPS = st.lists(st.tuples(st.sampled_from("abcdef"), st.one_of(st.none(), st.integers(0, 3))), max_size=20)
 
 
-def played(base: dict[str, int], steps: list[tuple[str, int | None]]) -> tuple[Table[int], dict[str, int]]:
+def apply_steps(base: dict[str, int], steps: list[tuple[str, int | None]]) -> tuple[Table[int], dict[str, int]]:
     table, plain = Table(base), dict(base)
     for key, value in steps:
         if value is not None:
@@ -21,8 +21,8 @@ def played(base: dict[str, int], steps: list[tuple[str, int | None]]) -> tuple[T
 
 
 @given(st.dictionaries(st.sampled_from("abcd"), st.integers(0, 3)), STEPS)
-def test_a_table_holds_what_a_dictionary_holds(base: dict[str, int], steps: list[tuple[str, int | None]]) -> None:
-    table, plain = played(base, steps)
+def test_a_table_behaves_like_a_dictionary(base: dict[str, int], steps: list[tuple[str, int | None]]) -> None:
+    table, plain = apply_steps(base, steps)
 
     assert dict(table) == plain
     assert [key in table for key in "abcdef"] == [key in plain for key in "abcdef"]
@@ -32,10 +32,10 @@ def test_a_table_holds_what_a_dictionary_holds(base: dict[str, int], steps: list
 
 
 @given(st.dictionaries(st.sampled_from("abcd"), st.integers(0, 3)), STEPS, STEPS)
-def test_changes_are_what_two_dictionaries_differ_by(
+def test_changes_are_the_differences_of_two_dictionaries(
     base: dict[str, int], steps: list[tuple[str, int | None]], more: list[tuple[str, int | None]]
 ) -> None:
-    before, plain_before = played(base, steps)
+    before, plain_before = apply_steps(base, steps)
     after, plain_after = before, dict(plain_before)
     for key, value in more:
         if value is not None:
@@ -53,7 +53,7 @@ def test_changes_are_what_two_dictionaries_differ_by(
     assert set(Table(dict(after)).changes_since(before)) == expected
 
 
-def test_a_copy_leaves_the_table_as_it_was() -> None:
+def test_changing_a_copy_does_not_change_the_table() -> None:
     base = {"a": 1}
     table = Table(base)
     table.with_items({"a": 2}).without("a")
@@ -61,7 +61,7 @@ def test_a_copy_leaves_the_table_as_it_was() -> None:
     assert dict(table) == {"a": 1} == base
 
 
-def test_several_items_are_put_in_at_once() -> None:
+def test_several_items_are_added_at_once() -> None:
     table = Table({"a": 1, "b": 2, "c": 3}).without("a").without("b").with_items({"b": 4, "d": 5, "a": 6})
 
     assert dict(table) == {"a": 6, "b": 4, "c": 3, "d": 5}

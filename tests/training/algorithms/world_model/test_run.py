@@ -251,13 +251,13 @@ def test_the_transitions_of_an_iteration_depend_on_seed_and_iteration() -> None:
     straight = [tasks(collect_with(5), iteration) for iteration in range(6)]
     assert [len(names) for names in straight] == [3, 3, 2, 3, 3, 2]
     for epoch in (straight[:3], straight[3:]):
-        assert sorted(name for names in epoch for name in names) == sorted(each.id for each in _world())
+        assert sorted(name for names in epoch for name in names) == sorted(item.id for item in _world())
     assert straight[:3] != straight[3:]
     again = collect_with(5)
     assert [tasks(again, iteration) for iteration in (4, 0, 2)] == [straight[place] for place in (4, 0, 2)]
     assert [tasks(collect_with(6), iteration) for iteration in range(6)] != straight
     rounds = [again(0), again.refill(0, 1), again.refill(0, 2)]
-    texts = {each.id: each.text for each in _world()}
+    texts = {item.id: item.text for item in _world()}
     came = [texts[group.task.id] for groups in rounds for group in groups]
     assert again.metrics()["prediction_usual"] == pytest.approx(sum(text in {"jet", "done"} for text in came) / 9)
     assert again.metrics()["prediction_similarity"] == pytest.approx(came.count("jet") / 9)
@@ -270,9 +270,9 @@ def test_the_transitions_of_an_iteration_depend_on_seed_and_iteration() -> None:
 def test_transitions_that_the_model_predicts_are_dropped() -> None:
     predictor, world = Predictor(_ConstantSampler("red"), _observations()), _world()
     remaining = select_unknown(predictor, world, 0.9, EasySettings(rate=1.0, group_size=3))
-    assert [each.text for each in remaining] == ["jet", "done", "done", "sky", "done", "tan", "done"]
+    assert [item.text for item in remaining] == ["jet", "done", "done", "sky", "done", "tan", "done"]
     with pytest.raises(TrainingError, match="predicts all 1 transitions right in at least 50% of 3 predictions"):
-        select_unknown(predictor, [each for each in world if each.text == "red"], 0.9, EasySettings(0.5, 3))
+        select_unknown(predictor, [item for item in world if item.text == "red"], 0.9, EasySettings(0.5, 3))
 
 
 class _InterruptedError(Exception):
@@ -389,7 +389,7 @@ def test_unusable_calls_are_refused_with_the_cure(uncertain: MakeModel, tmp_path
     ) -> None:
         run_world_model(model, who, transitions, SETTINGS, RunOptions(0, tmp_path, evaluate=evaluate), **further)
 
-    ends = [each for each in _world() if each.tool == "user.finish"]
+    ends = [item for item in _world() if item.tool == "user.finish"]
     with pytest.raises(TrainingError, match="there are no transitions to train on"):
         run([], evaluate=lambda _: 0.0)
     with pytest.raises(

@@ -1,13 +1,12 @@
-"""The office's apps: what an agent can do with the state, and what it must not.
+"""The office's apps: the operations of agents and their safety rules.
 
-Here: operations of Outlook, calendar, Excel, Word, PowerPoint, SharePoint and Teams, the simulated user as a
-target, and safety rules. Not here: the data that they change (``state``). Start with ``operation`` (the
-contract), then ``apps`` (all of them).
+Here: Outlook, calendar, Excel, Word, PowerPoint, SharePoint, Teams, and the simulated user as a target. Not here:
+the data that they change (``state``). Start with ``operation`` (the contract), then ``apps`` (all of them).
 """
 
-from upturn.environments.office.apps.apps import APPS, action_of, apply, canonical, operation_of, tools
-from upturn.environments.office.apps.calendar import CLOSES, OPENS, free_spans, shown
-from upturn.environments.office.apps.operation import Effect, Operation, Parameters, checked, no_impact
+from upturn.environments.office.apps.apps import APPS, apply, canonical_action, operation_of, parse_call, tools
+from upturn.environments.office.apps.calendar import CLOSES, OPENS, event_text, free_spans
+from upturn.environments.office.apps.operation import Effect, Operation, Parameters, no_impact, parse_parameters
 from upturn.environments.office.apps.safety import HARD, SOFT, has_right
 from upturn.environments.office.apps.table_arrangement import visible_rows
 from upturn.environments.office.apps.teams import presence
@@ -21,16 +20,16 @@ __all__ = [
     "Effect",
     "Operation",
     "Parameters",
-    "action_of",
     "apply",
-    "canonical",
-    "checked",
+    "canonical_action",
+    "event_text",
     "free_spans",
     "has_right",
     "no_impact",
     "operation_of",
+    "parse_call",
+    "parse_parameters",
     "presence",
-    "shown",
     "tools",
     "visible_rows",
 ]

@@ -1,44 +1,41 @@
-"""All apps: the operations they offer, and the effect of an action on a workspace."""
+"""All apps, and the effect of an action on a workspace."""
 
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from upturn.environments.office.apps import calendar, excel, outlook, powerpoint, sharepoint, teams, user, word
-from upturn.environments.office.apps.operation import App, Effect, Operation, Parameters, checked, tool
-from upturn.environments.office.apps.safety import check_batch, check_traps, unconfirmed
+from upturn.environments.office.apps.operation import App, Effect, Operation, Parameters, parse_parameters, tool_of
+from upturn.environments.office.apps.safety import check_batch, check_traps, unconfirmed_error
 from upturn.environments.office.apps.user import Preview, with_message
 from upturn.environments.office.state import OperationError, Workspace, fingerprint
 from upturn.models import JSON, read_call
 from upturn.records import Action, Tool
 
-APPS: Mapping[str, App] = {
-    each.target: each
-    for each in (
-        *(outlook.APP, calendar.APP, excel.APP, word.APP, powerpoint.APP, teams.APP),
-        *(sharepoint.APP, user.APP),
-    )
-}
+_MODULES = (outlook, calendar, excel, word, powerpoint, teams, sharepoint, user)
+APPS: Mapping[str, App] = {module.APP.target: module.APP for module in _MODULES}
 
 
 @user.APP.operation(Preview, seconds=5.0)
-def preview(workspace: Workspace, request: Preview) -> Effect:
+def _preview(workspace: Workspace, request: Preview) -> Effect:
     """Shows the user what the call would do; ``user.confirm`` returns their decision."""
-    action = action_of(request.call)
+    action = parse_call(request.call)
     operation = operation_of(action)
-    parameters = checked(operation, action)
+    parameters = parse_parameters(operation, action)
     check_batch(parameters, is_shown=True)
     impact = operation.impact(workspace, parameters)
     if impact is None:
         raise OperationError(
             "not_needed", f"{operation.full_name} sends, deletes and shares nothing; it can be done at once"
         )
-    shown = with_message(workspace, "preview", request.statement).evolved(shown=canonical(operation, parameters))
+    shown = with_message(workspace, "preview", request.statement).evolve(
+        shown=canonical_action(operation, parameters)
+    )
     return Effect(shown, f"shown to the user:\n{impact.preview}", impact.costs)
 
 
 def operation_of(action: Action) -> Operation[Any]:
-    """The operation that an action names; raises OperationError where there is none."""
+    """The action's operation; raises OperationError if there is none."""
     if not action.target and not action.operation:
         raise OperationError(
             "malformed",
@@ -57,39 +54,37 @@ def operation_of(action: Action) -> Operation[Any]:
     return operation
 
 
-def canonical(operation: Operation[Any], request: Parameters) -> Action:
-    """The action in one form, whatever the agent wrote: defaults left out, values as their types have them, people
-    by their ids."""
+def canonical_action(operation: Operation[Any], request: Parameters) -> Action:
+    """The action in canonical form: without defaults, values converted to their types, people as ids."""
     return Action(operation.target, operation.name, request.model_dump(mode="json", exclude_defaults=True))
 
 
 def apply(workspace: Workspace, action: Action) -> Effect:
-    """The action's effect; raises OperationError for anything that is refused, and then nothing has changed."""
+    """The action's effect; raises OperationError for a refused action."""
     operation = operation_of(action)
-    request = checked(operation, action)
+    request = parse_parameters(operation, action)
     check_batch(request)
     if workspace.persona.traps:
-        check_traps(workspace, canonical(operation, request))
+        check_traps(workspace, canonical_action(operation, request))
     impact = operation.impact(workspace, request)
     if impact is not None:
-        agreed = fingerprint(canonical(operation, request))
+        agreed = fingerprint(canonical_action(operation, request))
         if agreed not in workspace.confirmed:
-            raise unconfirmed(impact)
-        workspace = workspace.evolved(confirmed=workspace.confirmed - {agreed})
+            raise unconfirmed_error(impact)
+        workspace = workspace.evolve(confirmed=workspace.confirmed - {agreed})
     effect = operation.run(workspace, request)
-    passed = effect.workspace.evolved(elapsed=effect.workspace.elapsed + operation.seconds)
+    passed = effect.workspace.evolve(elapsed=effect.workspace.elapsed + operation.seconds)
     return effect._replace(workspace=passed)
 
 
 @cache
 def tools() -> tuple[Tool, ...]:
     """One tool per operation, in the order of the apps; cached, since it takes about 40 ms."""
-    return tuple(tool(operation) for app in APPS.values() for operation in app.operations.values())
+    return tuple(tool_of(operation) for app in APPS.values() for operation in app.operations.values())
 
 
-def action_of(call: str) -> Action:
-    """The action of a call written as text or as a JSON object; raises OperationError (``bad_value``) for anything
-    else."""
+def parse_call(call: str) -> Action:
+    """Parses a call written as text or as a JSON object; raises OperationError (``bad_value``) for other texts."""
     parsed = JSON.read(call) if call.lstrip().startswith("{") else None
     action = read_call(call) if parsed is None else parsed.action
     if action is None:

@@ -1,6 +1,6 @@
 """The calendar: listing events, finding free times, creating and changing events, inviting people."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Annotated, Literal
 
@@ -14,20 +14,21 @@ from upturn.environments.office.apps.operation import (
     Moment,
     PageNumber,
     Parameters,
+    ParametersT,
     People,
     Text,
-    listing,
+    format_page,
 )
 from upturn.environments.office.state import (
     Attendee,
     Event,
     OperationError,
     Workspace,
+    add_minutes,
+    check_day,
     day_of,
     is_outside,
-    later,
     minutes_between,
-    named_day,
     outsiders,
     principals,
 )
@@ -37,7 +38,7 @@ OPENS, CLOSES = "08:00", "18:00"
 """Working hours, within which free times are searched."""
 _LONGEST = 14 * 24 * 60
 
-Day = Annotated[str, AfterValidator(named_day), Field(description="such as 2026-03-02")]
+Day = Annotated[str, AfterValidator(check_day), Field(description="such as 2026-03-02")]
 
 
 class List(Parameters):
@@ -112,8 +113,8 @@ def event_of(workspace: Workspace, id_: str) -> Event:
     return event
 
 
-def _organised(workspace: Workspace, id_: str) -> Event:
-    """An event that the owner organises; raises OperationError for events of others and for cancelled ones."""
+def _organised_event(workspace: Workspace, id_: str) -> Event:
+    """A current event that the owner organises; raises OperationError for others."""
     event = event_of(workspace, id_)
     if event.organizer != workspace.owner:
         raise OperationError("forbidden", f"{id_} is organised by {event.organizer}; calendar.respond answers them")
@@ -138,14 +139,13 @@ def _line(event: Event) -> str:
 
 
 @APP.operation(List, is_reading=True)
-def list_(workspace: Workspace, request: List) -> Effect:
-    """Ids, times and titles."""
+def _list(workspace: Workspace, request: List) -> Effect:
     if request.until is not None and request.until < request.day:
         raise OperationError("bad_value", f"until: {request.until} comes before {request.day}")
     first, last = (
         f"{request.day} 00:00",
         f"{request.until or request.day} 24",
-    )  # after every moment of that day, as text
+    )  # "24" sorts after all moments of a day
     words = request.title.lower()
     events = [
         event
@@ -156,16 +156,15 @@ def list_(workspace: Workspace, request: List) -> Effect:
         and words in event.title.lower()
     ]
     events.sort(key=lambda event: (event.start, event.id))
-    return Effect(workspace, listing([_line(event) for event in events], page=request.page, empty="no events"))
+    return Effect(workspace, format_page([_line(event) for event in events], page=request.page, empty="no events"))
 
 
 @APP.operation(Read, is_reading=True)
-def read(workspace: Workspace, request: Read) -> Effect:
-    """The whole event."""
-    return Effect(workspace, shown(event_of(workspace, request.id)))
+def _read(workspace: Workspace, request: Read) -> Effect:
+    return Effect(workspace, event_text(event_of(workspace, request.id)))
 
 
-def shown(event: Event) -> str:
+def event_text(event: Event) -> str:
     """The event as text, with all details."""
     lines = [_line(event), f"by {event.organizer}"]
     if event.attendees:
@@ -178,14 +177,13 @@ def shown(event: Event) -> str:
 
 
 @APP.operation(FreeBusy, is_reading=True)
-def free_busy(workspace: Workspace, request: FreeBusy) -> Effect:
-    """Spans in which all are free."""
+def _free_busy(workspace: Workspace, request: FreeBusy) -> Effect:
     people = principals(workspace, request.people)
     outside = [person for person in people if is_outside(person)]
     if outside:
         raise OperationError("forbidden", f"calendars of people outside cannot be seen: {', '.join(outside)}")
-    everybody = frozenset().union(*(workspace.members(person) for person in people))
-    busy = [event for event in workspace.events.values() if any(event.concerns(person) for person in everybody)]
+    members = frozenset().union(*(workspace.members(person) for person in people))
+    busy = [event for event in workspace.events.values() if any(event.concerns(person) for person in members)]
     spans = free_spans(busy, f"{request.day} {OPENS}", f"{request.day} {CLOSES}", minutes=request.minutes)
     return Effect(workspace, "\n".join(f"{start[11:]}-{end[11:]}" for start, end in spans) or "no time is free")
 
@@ -193,16 +191,16 @@ def free_busy(workspace: Workspace, request: FreeBusy) -> Effect:
 def free_spans(events: Iterable[Event], start: str, end: str, *, minutes: int) -> list[tuple[str, str]]:
     """The maximal spans of at least ``minutes`` within [start, end] that no event overlaps, in order."""
     spans: list[tuple[str, str]] = []
-    begin = start
+    free_from = start
     overlapping = sorted((event.start, event.end) for event in events if event.overlaps(start, end))
     for busy_from, busy_until in [*overlapping, (end, end)]:
-        if busy_from > begin and minutes_between(begin, min(busy_from, end)) >= minutes:
-            spans.append((begin, min(busy_from, end)))
-        begin = max(begin, busy_until)
+        if busy_from > free_from and minutes_between(free_from, min(busy_from, end)) >= minutes:
+            spans.append((free_from, min(busy_from, end)))
+        free_from = max(free_from, busy_until)
     return spans
 
 
-def made(workspace: Workspace, request: Create) -> Event:
+def new_event(workspace: Workspace, request: Create) -> Event:
     """The requested event with a placeholder id; raises OperationError for invalid times."""
     _check_span(request.start, request.end)
     return Event(
@@ -225,70 +223,68 @@ def _check_span(start: str, end: str) -> None:
 
 
 def _attendees(workspace: Workspace, people: Sequence[str]) -> tuple[Attendee, ...]:
-    """All people behind the ids except the owner, sorted."""
-    invited = frozenset().union(
-        *(workspace.members(principal) for principal in principals(workspace, tuple(people)))
-    )
+    """The people and the members of these groups, except the owner, sorted."""
+    ids = principals(workspace, tuple(people))
+    invited = frozenset().union(*(workspace.members(id_) for id_ in ids))
     return tuple(Attendee(person) for person in sorted(invited) if person != workspace.owner)
-
-
-def telling(workspace: Workspace, event: Event) -> Impact | None:
-    """Agreement is needed when people outside are told of the event or of its changes."""
-    outside = _outside(workspace, event)
-    return Impact("send", shown(event), outside) if outside else None
 
 
 def _outside(workspace: Workspace, event: Event) -> tuple[str, ...]:
     return outsiders(workspace, (event.organizer, *(attendee.person for attendee in event.attendees)))
 
 
-def entered(workspace: Workspace, event: Event) -> Effect:
-    """Adds the event under a new id; the answer is the id and the ids of overlapping events of the owner."""
-    taken, id_ = workspace.fresh("e")
-    done = replace(event, id=id_)
+def register_event_operation(
+    app: App,
+    parameters: type[ParametersT],
+    draft: Callable[[Workspace, ParametersT], Event],
+    *,
+    text: Callable[[ParametersT], str] | None = None,
+) -> None:
+    """Registers an operation that saves the drafted event; notifying external people needs the user's agreement.
+
+    ``text``: the result for a changed event; None = the event is new, and the result has its id.
+    """
+
+    def impact(workspace: Workspace, request: ParametersT) -> Impact | None:
+        event = draft(workspace, request)
+        outside = _outside(workspace, event)
+        return Impact("send", event_text(event), outside) if outside else None
+
+    @app.operation(parameters, impact=impact)
+    def _run(workspace: Workspace, request: ParametersT) -> Effect:
+        event = draft(workspace, request)
+        return _add(workspace, event) if text is None else Effect(workspace.with_items(event), text(request))
+
+
+def _add(workspace: Workspace, event: Event) -> Effect:
+    """Adds the event under a new id; the result text has the id and the owner's overlapping events."""
+    after, id_ = workspace.new_id("e")
     clashes = [
         other.id
         for other in workspace.events.values()
         if other.overlaps(event.start, event.end) and other.concerns(workspace.owner)
     ]
     answer = f"{id_}, overlaps {', '.join(sorted(clashes))}" if clashes else id_
-    return Effect(taken.with_items(done), answer)
+    return Effect(after.with_items(replace(event, id=id_)), answer)
 
 
-@APP.operation(Create, impact=lambda workspace, request: telling(workspace, made(workspace, request)))
-def create(workspace: Workspace, request: Create) -> Effect:
-    """A new event; the answer is its id."""
-    return entered(workspace, made(workspace, request))
-
-
-def _moved(workspace: Workspace, request: Move) -> Event:
-    event = _organised(workspace, request.id)
-    end = request.end or later(request.start, minutes=minutes_between(event.start, event.end))
+def _moved_event(workspace: Workspace, request: Move) -> Event:
+    event = _organised_event(workspace, request.id)
+    end = request.end or add_minutes(request.start, minutes=minutes_between(event.start, event.end))
     _check_span(request.start, end)
-    again = tuple(Attendee(attendee.person) for attendee in event.attendees)
-    return replace(event, start=request.start, end=end, attendees=again)
+    attendees = tuple(Attendee(attendee.person) for attendee in event.attendees)
+    return replace(event, start=request.start, end=end, attendees=attendees)
 
 
-@APP.operation(Move, impact=lambda workspace, request: telling(workspace, _moved(workspace, request)))
-def move(workspace: Workspace, request: Move) -> Effect:
-    """Changes the time; attendees' answers are reset."""
-    return Effect(workspace.with_items(_moved(workspace, request)), "moved")
-
-
-def _invited(workspace: Workspace, request: Invite) -> Event:
-    event = _organised(workspace, request.id)
-    there = {attendee.person for attendee in event.attendees}
-    more = [attendee for attendee in _attendees(workspace, request.people) if attendee.person not in there]
+def _with_invited(workspace: Workspace, request: Invite) -> Event:
+    event = _organised_event(workspace, request.id)
+    invited = {attendee.person for attendee in event.attendees}
+    more = [attendee for attendee in _attendees(workspace, request.people) if attendee.person not in invited]
     return replace(event, attendees=tuple(sorted((*event.attendees, *more), key=lambda attendee: attendee.person)))
 
 
-@APP.operation(Invite, impact=lambda workspace, request: telling(workspace, _invited(workspace, request)))
-def invite(workspace: Workspace, request: Invite) -> Effect:
-    """Attendees who are already invited keep their answers."""
-    return Effect(workspace.with_items(_invited(workspace, request)), "invited")
-
-
-def _answered(workspace: Workspace, request: Respond) -> Event:
+def _with_response(workspace: Workspace, request: Respond) -> Event:
+    """The event with the owner's response, even a decline that hid the event from their calendar."""
     event = _invitation(workspace, request.id)
     answered = tuple(
         Attendee(attendee.person, request.response) if attendee.person == workspace.owner else attendee
@@ -297,20 +293,20 @@ def _answered(workspace: Workspace, request: Respond) -> Event:
     return replace(event, attendees=answered)
 
 
-@APP.operation(Respond, impact=lambda workspace, request: telling(workspace, _answered(workspace, request)))
-def respond(workspace: Workspace, request: Respond) -> Effect:
-    """Changes the owner's answer, even a decline that hid the event from their calendar."""
-    return Effect(workspace.with_items(_answered(workspace, request)), request.response)
+register_event_operation(APP, Create, new_event)
+register_event_operation(APP, Move, _moved_event, text=lambda _: "moved")
+register_event_operation(APP, Invite, _with_invited, text=lambda _: "invited")
+register_event_operation(APP, Respond, _with_response, text=lambda request: request.response)
 
 
-def _cancelling(workspace: Workspace, request: Cancel) -> Impact:
-    event = _organised(workspace, request.id)
-    return Impact("delete", "\n".join((shown(event), request.message)).strip(), _outside(workspace, event))
+def _cancel_impact(workspace: Workspace, request: Cancel) -> Impact:
+    event = _organised_event(workspace, request.id)
+    return Impact("delete", "\n".join((event_text(event), request.message)).strip(), _outside(workspace, event))
 
 
-@APP.operation(Cancel, impact=_cancelling)
-def cancel(workspace: Workspace, request: Cancel) -> Effect:
+@APP.operation(Cancel, impact=_cancel_impact)
+def _cancel(workspace: Workspace, request: Cancel) -> Effect:
     """The event stays in the calendar, as cancelled, with the message as its text."""
-    event = _organised(workspace, request.id)
-    gone = replace(event, is_cancelled=True, body=request.message or event.body)
-    return Effect(workspace.with_items(gone), "cancelled")
+    event = _organised_event(workspace, request.id)
+    cancelled = replace(event, is_cancelled=True, body=request.message or event.body)
+    return Effect(workspace.with_items(cancelled), "cancelled")

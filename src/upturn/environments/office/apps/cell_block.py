@@ -17,21 +17,21 @@ _MAX_TEXT = 100_000
 """Limit on the characters of all rows as one text."""
 
 
-def _block(value: object) -> object:
-    """Rows from a text, one value or one row; anything else as it is."""
+def _to_rows(value: object) -> object:
+    """Rows from a text, one value, one row or a list of rows."""
     if isinstance(value, str):
-        return _read(value)
+        return _parse_rows(value)
     if isinstance(value, list):
         return value if value and all(isinstance(row, list) for row in value) else [value]
     return [[value]]
 
 
-def _read(text: str) -> object:
+def _parse_rows(text: str) -> object:
     if len(text) > _MAX_TEXT:
         raise ValueError(f"at most {_MAX_TEXT} characters at once, got {len(text)}")
     if text.startswith("["):
         try:
-            return _block(json.loads(text))
+            return _to_rows(json.loads(text))
         except (ValueError, RecursionError):
             pass  # a text such as [draft]
     separator = "\t" if "\t" in text else ","
@@ -42,7 +42,7 @@ def _read(text: str) -> object:
 
 
 def _text(value: object) -> object:
-    """The text of one cell for a number, boolean or null; other values as they are."""
+    """The text of a cell for a number, boolean or null; other values unchanged."""
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
     if isinstance(value, int | float):
@@ -50,8 +50,8 @@ def _text(value: object) -> object:
     return "" if value is None else value
 
 
-def _checked(text: str) -> str:
-    """The text; raises OperationError for what a cell cannot hold."""
+def _check_cell_text(text: str) -> str:
+    """The text; raises OperationError if a cell cannot hold it."""
     if any(ord(sign) < 32 and sign not in "\n\t" for sign in text):
         raise OperationError("bad_value", f"a cell holds no control characters, got {text[:60]!r}")
     if len(text) > MAX_CELL:
@@ -59,10 +59,10 @@ def _checked(text: str) -> str:
     return text
 
 
-CellText: TypeAlias = Annotated[str, BeforeValidator(_text), AfterValidator(_checked)]
+CellText: TypeAlias = Annotated[str, BeforeValidator(_text), AfterValidator(_check_cell_text)]
 Rows: TypeAlias = Annotated[
     tuple[tuple[CellText, ...], ...],
-    BeforeValidator(_block),
+    BeforeValidator(_to_rows),
     Field(
         min_length=1,
         max_length=MAX_BATCH,

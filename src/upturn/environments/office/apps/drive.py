@@ -1,10 +1,10 @@
-"""Reading and writing files of the drive, shared by all apps with files."""
+"""Reading and writing files of the drive, for all apps with files."""
 
 from dataclasses import replace
 from typing import TypeVar
 
 from upturn.environments.office.apps.operation import Effect
-from upturn.environments.office.apps.safety import check_right, has_right, sensitivity
+from upturn.environments.office.apps.safety import check_right, has_right, sensitivity_costs
 from upturn.environments.office.state import Content, File, OperationError, Version, Workspace
 
 ContentT = TypeVar("ContentT", bound=Content)
@@ -19,7 +19,7 @@ def file_of(workspace: Workspace, id_: str) -> File:
     return file
 
 
-def opened(workspace: Workspace, id_: str, kind: type[ContentT], *, noun: str) -> tuple[File, ContentT]:
+def open_content(workspace: Workspace, id_: str, kind: type[ContentT], *, noun: str) -> tuple[File, ContentT]:
     """The file and its content; raises OperationError if the content is no ``noun``."""
     file = file_of(workspace, id_)
     if not isinstance(file.content, kind):
@@ -27,11 +27,9 @@ def opened(workspace: Workspace, id_: str, kind: type[ContentT], *, noun: str) -
     return file, file.content
 
 
-def rewritten(workspace: Workspace, file: File, content: Content) -> Workspace:
-    """The workspace in which the file has this content; what it had is kept as a version.
-
-    Raises OperationError where the owner may not edit it.
-    """
+def with_new_version(workspace: Workspace, file: File, content: Content) -> Workspace:
+    """The workspace with this content in the file and the old one as a version; raises OperationError without the
+    right to edit."""
     check_right(workspace, file, "edit")
     before = Version(file.content, file.by, file.at)
     return workspace.with_items(
@@ -39,12 +37,14 @@ def rewritten(workspace: Workspace, file: File, content: Content) -> Workspace:
     )
 
 
-def saved(workspace: Workspace, file: File, content: Content, text: str) -> Effect:
-    """The effect of ``rewritten``, with the costs of opening the file."""
-    return Effect(rewritten(workspace, file, content), text, sensitivity(workspace, file.id, file.label))
+def save_content(workspace: Workspace, file: File, content: Content, text: str) -> Effect:
+    """The effect of ``with_new_version``, with the costs of opening the file."""
+    return Effect(
+        with_new_version(workspace, file, content), text, sensitivity_costs(workspace, file.id, file.label)
+    )
 
 
-def readable(workspace: Workspace) -> list[File]:
+def readable_files(workspace: Workspace) -> list[File]:
     """All files that the owner may read and that are not deleted, by path."""
     files = [
         file for file in workspace.files.values() if not file.is_deleted and has_right(workspace, file, "read")

@@ -1,25 +1,26 @@
-"""The contract of an operation: typed parameters, what it does, and what an agent gets instead.
+"""The contract of an operation: typed parameters, effect, and refusals.
 
-The parameters of an operation are a pydantic model, from which its tool schema is made too. Agents that write plain
-text give every value as text, so numbers, moments and lists are read from text as well. Order of checks: target and
-operation exist, parameters are known, complete and of their type; then the operation runs, and may still refuse.
+The parameters of an operation are a pydantic model, which also defines its tool schema. Agents that write plain
+text write all values as text, so numbers, moments and lists are parsed from text too. Order of checks: target and
+operation exist; parameters are known, complete and of the right type; then the operation runs and may still refuse.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from upturn.environments.office.state import OperationError, Workspace, moment, person_of, written
+from upturn.environments.office.state import OperationError, Workspace, format_moment, parse_moment, person_of
 from upturn.records import Action, JsonValue, Tool
 
 MAX_BATCH = 100
-"""Limit on the items of one action; more are a hard violation."""
+"""Limit on the items of an action; exceeding it is a hard violation."""
 
 
 class Parameters(BaseModel):
-    """Parameters of an operation; a subclass's docstring is the operation's description for agents."""
+    """Parameters of an operation. A subclass's docstring describes the operation to agents."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True, str_max_length=10_000)
 
@@ -42,9 +43,9 @@ class Impact(NamedTuple):
     kind: str
     """``send``, ``delete`` or ``share``"""
     preview: str
-    """The text for the user: everything that would be sent, deleted or shared."""
+    """The text for the user: all content that would be sent, deleted or shared."""
     outside: tuple[str, ...] = ()
-    """Recipients outside the company."""
+    """External recipients."""
     costs: Mapping[str, float] = {}
     """Soft-constraint costs of the preview, by name."""
 
@@ -67,11 +68,11 @@ class Operation(Generic[ParametersT]):
     parameters: type[ParametersT]
     run: Callable[[Workspace, ParametersT], Effect]
     impact: Callable[[Workspace, ParametersT], Impact | None] = no_impact
-    """Why the user must agree, None = they need not; raises OperationError for what would be refused anyway."""
+    """Why the user must agree; None = they need not. Raises OperationError for an action that would be refused."""
     seconds: float = 1.0
     """Simulated duration."""
     is_reading: bool = False
-    """Whether it changes nothing that a verifier reads."""
+    """True if it changes nothing that a verifier reads."""
 
     @property
     def full_name(self) -> str:
@@ -94,20 +95,20 @@ class App:
         seconds: float = 1.0,
         is_reading: bool = False,
     ) -> Callable[[Callable[[Workspace, ParametersT], Effect]], Callable[[Workspace, ParametersT], Effect]]:
-        """Registers the decorated function under its name."""
+        """Registers the decorated function as the operation called like its parameters' class: ``SetText`` is
+        ``set_text``."""
+        name = re.sub(r"(?<!^)(?=[A-Z])", "_", parameters.__name__).lower()
 
         def declare(run: Callable[[Workspace, ParametersT], Effect]) -> Callable[[Workspace, ParametersT], Effect]:
-            name = run.__name__.rstrip("_")
-            self.operations[name] = Operation(
-                self.target, name, parameters, run, impact, seconds, is_reading=is_reading
-            )
+            operation = Operation(self.target, name, parameters, run, impact, seconds, is_reading=is_reading)
+            self.operations[name] = operation
             return run
 
         return declare
 
 
-def checked(operation: Operation[ParametersT], action: Action) -> ParametersT:
-    """The action's parameters as typed values; raises OperationError naming the first problem."""
+def parse_parameters(operation: Operation[ParametersT], action: Action) -> ParametersT:
+    """The action's typed parameters; raises OperationError with the first problem."""
     try:
         return operation.parameters.model_validate(dict(action.parameters))
     except ValidationError as exc:
@@ -139,12 +140,12 @@ def _short(value: object) -> str:
     """The value as error messages show it."""
     try:
         text = repr(value)
-    except (ValueError, RecursionError):  # a whole number of thousands of digits, or lists within lists
+    except (ValueError, RecursionError):  # an integer of thousands of digits, or deeply nested lists
         return "a number that cannot be written"
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
-def tool(operation: Operation[Any]) -> Tool:
+def tool_of(operation: Operation[Any]) -> Tool:
     """The operation's tool description."""
     schema = operation.parameters.model_json_schema()
     definitions = schema.get("$defs", {})
@@ -173,60 +174,62 @@ def _plain_schema(schema: Any, definitions: Mapping[str, Any]) -> JsonValue:
     }
 
 
-def _listed(value: object) -> object:
-    """A tuple of texts from comma-separated text; other values as they are."""
+def _split_list(value: object) -> object:
+    """A tuple of texts for comma-separated text and lists; other values unchanged."""
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return tuple(value) if isinstance(value, list) else value
 
 
-def _texted(value: object) -> object:
-    """A number as text; other values as they are."""
+def _number_to_text(value: object) -> object:
+    """A number as text; other values unchanged."""
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
-Text = Annotated[str, BeforeValidator(_texted), Field(min_length=1)]
-Id = Annotated[str, BeforeValidator(_texted), Field(min_length=1, max_length=80)]
-Texts = Annotated[tuple[str, ...], BeforeValidator(_listed), Field(min_length=1)]
-"""Several, or one text with commas between them."""
+Text = Annotated[str, BeforeValidator(_number_to_text), Field(min_length=1)]
+Id = Annotated[str, BeforeValidator(_number_to_text), Field(min_length=1, max_length=80)]
+Texts = Annotated[tuple[str, ...], BeforeValidator(_split_list), Field(min_length=1)]
+"""A list, or one comma-separated text."""
 People = Annotated[
     Texts,
     Field(description="ids of people or groups, or addresses, separated by commas"),
     AfterValidator(lambda people: tuple(map(person_of, people))),
 ]
-"""Addresses of the company become ids, so that calls that are about the same people are equal."""
+"""Addresses of the company become ids, so that calls about the same people are equal."""
 Someone = Annotated[str, AfterValidator(person_of)]
-"""As ``People``; empty = anybody."""
+"""One of ``People``; empty = anybody."""
 Moment = Annotated[
-    str, AfterValidator(lambda text: written(moment(text))), Field(description="such as 2026-03-02 09:30")
+    str,
+    AfterValidator(lambda text: format_moment(parse_moment(text))),
+    Field(description="such as 2026-03-02 09:30"),
 ]
 PageNumber = Annotated[int, Field(ge=1, le=1_000, description="of the results, from 1")]
 
 
-class Shown(NamedTuple, Generic[ItemT]):
+class ResultPage(NamedTuple, Generic[ItemT]):
     """One page of results."""
 
     items: Sequence[ItemT]
     note: str
-    """The total and how to see more; empty if this is everything."""
+    """The total and how to see more; empty if the page contains all results."""
 
 
-def paged(items: Sequence[ItemT], *, page: int, shown: int) -> Shown[ItemT]:
-    """The page of that number, from 1, of ``shown`` items; raises OperationError if there is no such page."""
+def paginate(items: Sequence[ItemT], *, page: int, shown: int) -> ResultPage[ItemT]:
+    """The page of this number, from 1, of ``shown`` items; raises OperationError if there is no such page."""
     first = (page - 1) * shown
     chosen = items[first : first + shown]
     if not chosen:
         raise OperationError("bad_value", f"there are {-(-len(items) // shown)} pages of results, got page {page}")
     if len(items) <= shown:
-        return Shown(chosen, "")
+        return ResultPage(chosen, "")
     last = first + len(chosen)
     more = "" if last == len(items) else f"; page={page + 1} shows more"
-    return Shown(chosen, f"{first + 1}-{last} of {len(items)}{more}")
+    return ResultPage(chosen, f"{first + 1}-{last} of {len(items)}{more}")
 
 
-def listing(lines: list[str], *, page: int = 1, shown: int = 10, empty: str = "nothing") -> str:
-    """One page of results, with the total if there are more."""
+def format_page(lines: list[str], *, page: int = 1, shown: int = 10, empty: str = "nothing") -> str:
+    """The text of one page of results, with the total if there are more."""
     if not lines:
         return empty
-    shown_page = paged(lines, page=page, shown=shown)
+    shown_page = paginate(lines, page=page, shown=shown)
     return "\n".join((*shown_page.items, shown_page.note) if shown_page.note else shown_page.items)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -18,9 +18,9 @@ from upturn.environments.office.apps.operation import (
     Someone,
     Text,
     Texts,
-    listing,
+    format_page,
 )
-from upturn.environments.office.apps.safety import check_right, sensitivity
+from upturn.environments.office.apps.safety import check_right, sensitivity_costs
 from upturn.environments.office.state import (
     COMPANY,
     Mail,
@@ -36,7 +36,7 @@ from upturn.records import Action, JsonValue
 
 APP = App("outlook")
 _HIDDEN = frozenset({"deleted", "junk"})
-"""Folders that a search covers only by name."""
+"""Folders that a search covers only if named."""
 _NO_TARGETS = frozenset({"sent", "drafts"})
 """Folders that mails cannot be moved to."""
 
@@ -152,7 +152,7 @@ def mail_of(workspace: Workspace, id_: str) -> Mail:
     return mail
 
 
-def _all(workspace: Workspace, ids: tuple[str, ...]) -> list[Mail]:
+def _mails_of(workspace: Workspace, ids: tuple[str, ...]) -> list[Mail]:
     return [mail_of(workspace, id_) for id_ in dict.fromkeys(ids)]
 
 
@@ -163,8 +163,7 @@ def _line(mail: Mail) -> str:
 
 
 @APP.operation(Search, is_reading=True)
-def search(workspace: Workspace, request: Search) -> Effect:
-    """Ids, dates, senders, subjects and labels; ``*`` = unread."""
+def _search(workspace: Workspace, request: Search) -> Effect:
     words, subject, folder = request.query.lower(), request.subject.lower(), request.folder.lower()
     mails: Iterable[Mail] = workspace.mails.values()
     if request.sender:
@@ -172,7 +171,9 @@ def search(workspace: Workspace, request: Search) -> Effect:
     if subject:
         mails = [mail for mail in mails if subject in mail.subject.lower()]
     if words:
-        mails = [mail for mail in mails if words in mail.subject.lower() or words in _searched(workspace, mail)]
+        mails = [
+            mail for mail in mails if words in mail.subject.lower() or words in _searchable_body(workspace, mail)
+        ]
     hits = [
         mail
         for mail in mails
@@ -181,23 +182,22 @@ def search(workspace: Workspace, request: Search) -> Effect:
         and (request.since is None or mail.at >= request.since)
     ]
     hits.sort(key=lambda mail: (mail.at, mail.id), reverse=True)
-    return Effect(workspace, listing([_line(mail) for mail in hits], page=request.page, empty="no mails"))
+    return Effect(workspace, format_page([_line(mail) for mail in hits], page=request.page, empty="no mails"))
 
 
-def _searched(workspace: Workspace, mail: Mail) -> str:
-    """The searchable body: empty if reading it costs, since hits would reveal its content."""
-    return "" if sensitivity(workspace, mail.id, mail.label) else mail.body.lower()
+def _searchable_body(workspace: Workspace, mail: Mail) -> str:
+    """The searchable body: empty if reading the mail costs, since hits would reveal its content."""
+    return "" if sensitivity_costs(workspace, mail.id, mail.label) else mail.body.lower()
 
 
 @APP.operation(Read)
-def read(workspace: Workspace, request: Read) -> Effect:
-    """The whole mail."""
+def _read(workspace: Workspace, request: Read) -> Effect:
     mail = mail_of(workspace, request.id)
-    costs = sensitivity(workspace, mail.id, mail.label)
-    return Effect(workspace.with_items(replace(mail, is_read=True)), shown(mail), costs)
+    costs = sensitivity_costs(workspace, mail.id, mail.label)
+    return Effect(workspace.with_items(replace(mail, is_read=True)), mail_text(mail), costs)
 
 
-def shown(mail: Mail) -> str:
+def mail_text(mail: Mail) -> str:
     """The mail as text, with all details."""
     lines = [f"from {mail.sender}", f"to {', '.join(mail.to)}"]
     if mail.on_behalf_of:
@@ -213,8 +213,7 @@ def shown(mail: Mail) -> str:
 
 
 @APP.operation(FindPeople, is_reading=True)
-def find_people(workspace: Workspace, request: FindPeople) -> Effect:
-    """Ids with names, titles, departments and addresses; groups with how many they are."""
+def _find_people(workspace: Workspace, request: FindPeople) -> Effect:
     words = " ".join(person_of(request.query).replace(".", " ").split())
     department, title = request.department.lower(), request.title.lower()
     lines = [
@@ -231,20 +230,19 @@ def find_people(workspace: Workspace, request: FindPeople) -> Effect:
             for group in workspace.groups.values()
             if words in group.id.lower()
         ]
-    return Effect(workspace, listing(sorted(lines), page=request.page, empty="nobody"))
+    return Effect(workspace, format_page(sorted(lines), page=request.page, empty="nobody"))
 
 
 @APP.operation(Draft)
-def draft(workspace: Workspace, request: Draft) -> Effect:
-    """A mail in ``drafts``; the answer is its id."""
-    mail = _composed(
+def _draft(workspace: Workspace, request: Draft) -> Effect:
+    mail = _compose(
         workspace, request.to, request.subject, request.body, cc=request.cc, attachments=request.attachments
     )
-    taken, id_ = workspace.fresh("m")
-    return Effect(taken.with_items(replace(mail, id=id_, folder="drafts")), id_)
+    after, id_ = workspace.new_id("m")
+    return Effect(after.with_items(replace(mail, id=id_, folder="drafts")), id_)
 
 
-def _composed(
+def _compose(
     workspace: Workspace,
     to: tuple[str, ...],
     subject: str,
@@ -253,7 +251,7 @@ def _composed(
     cc: tuple[str, ...] | None = None,
     attachments: tuple[str, ...] | None = None,
 ) -> Mail:
-    """A mail by the owner as it would be sent, with a placeholder id."""
+    """The owner's mail to send, with a placeholder id."""
     for id_ in attachments or ():
         file = workspace.files.get(id_)
         if file is None or file.is_deleted:
@@ -273,7 +271,7 @@ def _composed(
     )
 
 
-def _to_be_sent(workspace: Workspace, request: Send) -> Mail:
+def _outgoing_mail(workspace: Workspace, request: Send) -> Mail:
     if request.draft is not None:
         if request.to or request.subject or request.body or request.cc or request.attachments:
             raise OperationError("bad_value", "a draft is sent as it is: give draft, or to, subject and body")
@@ -284,22 +282,23 @@ def _to_be_sent(workspace: Workspace, request: Send) -> Mail:
     else:
         if request.to is None or request.subject is None or request.body is None:
             raise OperationError("missing_parameter", "to, subject and body are required, or draft")
-        mail = _composed(
+        mail = _compose(
             workspace, request.to, request.subject, request.body, cc=request.cc, attachments=request.attachments
         )
     if request.on_behalf_of is None:
         return mail
-    return replace(mail, on_behalf_of=_represented(workspace, request.on_behalf_of))
+    return replace(mail, on_behalf_of=_check_delegate(workspace, request.on_behalf_of))
 
 
-def spelled_out(workspace: Workspace, action: Action) -> Action:
-    """The sending of a draft as the sending of what stands in it, an answer to all that goes to the sender alone as
-    one to the sender; any other action as it is."""
+def normalize_sending(workspace: Workspace, action: Action) -> Action:
+    """The action with a draft replaced by its content, and a reply to all with one recipient as a plain reply."""
     if (action.target, action.operation) == (APP.target, "reply") and action.parameters.get("to_all"):
         mail = workspace.mails.get(str(action.parameters.get("id")))
-        alone = mail is not None and not mail.cc and {*mail.to, mail.sender} <= {workspace.owner, mail.sender}
-        given = {name: value for name, value in action.parameters.items() if name != "to_all"}
-        return replace(action, parameters=given) if alone else action
+        is_only_sender = (
+            mail is not None and not mail.cc and {*mail.to, mail.sender} <= {workspace.owner, mail.sender}
+        )
+        others = {name: value for name, value in action.parameters.items() if name != "to_all"}
+        return replace(action, parameters=others) if is_only_sender else action
     draft = workspace.mails.get(str(action.parameters.get("draft")))
     if (action.target, action.operation) != (APP.target, "send") or draft is None:
         return action
@@ -312,7 +311,7 @@ def spelled_out(workspace: Workspace, action: Action) -> Action:
     return Action(action.target, action.operation, {**rest, **written})
 
 
-def _represented(workspace: Workspace, id_: str) -> str:
+def _check_delegate(workspace: Workspace, id_: str) -> str:
     person = workspace.people.get(id_)
     if person is None:
         raise OperationError("not_found", f"nobody called {id_!r}")
@@ -321,35 +320,34 @@ def _represented(workspace: Workspace, id_: str) -> str:
     return person.id
 
 
-def _sending(workspace: Workspace, mail: Mail) -> Impact:
-    return Impact("send", shown(mail), outsiders(workspace, (*mail.to, *mail.cc)))
+def _send_impact(workspace: Workspace, mail: Mail) -> Impact:
+    return Impact("send", mail_text(mail), outsiders(workspace, (*mail.to, *mail.cc)))
 
 
-def _sent(workspace: Workspace, mail: Mail) -> Effect:
-    """Puts the mail into ``sent`` under a new id; the delivery time is random."""
+def _deliver(workspace: Workspace, mail: Mail) -> Effect:
+    """Adds the mail to ``sent`` under a new id; the delivery time is random."""
     if mail.id in workspace.mails:  # a draft keeps its id
-        taken, id_ = workspace, mail.id
+        after, id_ = workspace, mail.id
     else:
-        taken, id_ = workspace.fresh("m")
+        after, id_ = workspace.new_id("m")
     seconds = round(2 + 58 * workspace.chance("delivery", id_))
     files = (workspace.files.get(attachment) for attachment in mail.attachments)
     done = replace(mail, id=id_, enclosed=tuple(None if file is None else file.content for file in files))
-    return Effect(taken.with_items(done), f"sent as {id_}; delivered in about {seconds} s")
+    return Effect(after.with_items(done), f"sent as {id_}; delivered in about {seconds} s")
 
 
-@APP.operation(Send, impact=lambda workspace, request: _sending(workspace, _to_be_sent(workspace, request)))
-def send(workspace: Workspace, request: Send) -> Effect:
-    """A new mail, or a draft, in ``sent``."""
-    return _sent(workspace, _to_be_sent(workspace, request))
+@APP.operation(Send, impact=lambda workspace, request: _send_impact(workspace, _outgoing_mail(workspace, request)))
+def _send(workspace: Workspace, request: Send) -> Effect:
+    return _deliver(workspace, _outgoing_mail(workspace, request))
 
 
-def _answer(workspace: Workspace, request: Reply) -> Mail:
+def _reply_mail(workspace: Workspace, request: Reply) -> Mail:
     mail = mail_of(workspace, request.id)
-    everybody = tuple(person for person in (mail.sender, *mail.to) if person != workspace.owner)
-    to = everybody if request.to_all else (mail.sender,)
+    others = tuple(person for person in (mail.sender, *mail.to) if person != workspace.owner)
+    to = others if request.to_all else (mail.sender,)
     if mail.folder == "drafts" or not to:
         raise OperationError("bad_value", f"{mail.id} is from nobody else; outlook.send writes a new mail")
-    answered = _composed(
+    answered = _compose(
         workspace,
         to,
         f"re: {mail.subject.removeprefix('re: ')}",
@@ -359,58 +357,54 @@ def _answer(workspace: Workspace, request: Reply) -> Mail:
     return replace(answered, thread=mail.thread or mail.id, label=mail.label)
 
 
-@APP.operation(Reply, impact=lambda workspace, request: _sending(workspace, _answer(workspace, request)))
-def reply(workspace: Workspace, request: Reply) -> Effect:
-    """A mail to the sender, subject ``re: …``."""
-    return _sent(workspace, _answer(workspace, request))
+@APP.operation(Reply, impact=lambda workspace, request: _send_impact(workspace, _reply_mail(workspace, request)))
+def _reply(workspace: Workspace, request: Reply) -> Effect:
+    return _deliver(workspace, _reply_mail(workspace, request))
 
 
-def _forwarded(workspace: Workspace, request: Forward) -> Mail:
+def _forward_mail(workspace: Workspace, request: Forward) -> Mail:
     mail = mail_of(workspace, request.id)
     body = f"{request.body}\n\n{mail.body}" if request.body else mail.body
-    sent = _composed(
+    sent = _compose(
         workspace, request.to, f"fwd: {mail.subject.removeprefix('fwd: ')}", body, attachments=mail.attachments
     )
     return replace(sent, thread=mail.thread or mail.id, label=mail.label)
 
 
-def _forwarding(workspace: Workspace, request: Forward) -> Impact:
-    """The preview shows the whole mail, so it costs as much as reading it."""
-    costs = sensitivity(workspace, request.id, mail_of(workspace, request.id).label)
-    return _sending(workspace, _forwarded(workspace, request))._replace(costs=costs)
+def _forward_impact(workspace: Workspace, request: Forward) -> Impact:
+    """The impact; the preview shows the mail, so it costs as much as reading it."""
+    costs = sensitivity_costs(workspace, request.id, mail_of(workspace, request.id).label)
+    return _send_impact(workspace, _forward_mail(workspace, request))._replace(costs=costs)
 
 
-@APP.operation(Forward, impact=_forwarding)
-def forward(workspace: Workspace, request: Forward) -> Effect:
-    """The mail's body and attachments to others, subject ``fwd: …``."""
-    return _sent(workspace, _forwarded(workspace, request))
+@APP.operation(Forward, impact=_forward_impact)
+def _forward(workspace: Workspace, request: Forward) -> Effect:
+    return _deliver(workspace, _forward_mail(workspace, request))
+
+
+def _change(workspace: Workspace, ids: tuple[str, ...], text: str, **changes: Any) -> Effect:
+    """Changes these fields of the mails; ``{}`` in the text is their number."""
+    mails = [replace(mail, **changes) for mail in _mails_of(workspace, ids)]
+    return Effect(workspace.with_items(*mails), text.format(len(mails)))
 
 
 @APP.operation(Move)
-def move(workspace: Workspace, request: Move) -> Effect:
-    """To another folder."""
-    folder = _target(request.folder)
-    mails = _all(workspace, request.ids)
-    return Effect(workspace.with_items(*(replace(mail, folder=folder) for mail in mails)), f"moved {len(mails)}")
+def _move(workspace: Workspace, request: Move) -> Effect:
+    return _change(workspace, request.ids, "moved {}", folder=_check_target(request.folder))
 
 
 @APP.operation(Flag)
-def flag(workspace: Workspace, request: Flag) -> Effect:
-    """Follow-up."""
-    mails = _all(workspace, request.ids)
-    return Effect(workspace.with_items(*(replace(mail, flag=request.flag) for mail in mails)), request.flag)
+def _flag(workspace: Workspace, request: Flag) -> Effect:
+    return _change(workspace, request.ids, request.flag, flag=request.flag)
 
 
 @APP.operation(Mark)
-def mark(workspace: Workspace, request: Mark) -> Effect:
-    """Read or unread."""
-    mails = _all(workspace, request.ids)
-    is_read = request.state == "read"
-    return Effect(workspace.with_items(*(replace(mail, is_read=is_read) for mail in mails)), request.state)
+def _mark(workspace: Workspace, request: Mark) -> Effect:
+    return _change(workspace, request.ids, request.state, is_read=request.state == "read")
 
 
-def _deleting(workspace: Workspace, request: Delete) -> Impact:
-    mails = _all(workspace, request.ids)
+def _delete_impact(workspace: Workspace, request: Delete) -> Impact:
+    mails = _mails_of(workspace, request.ids)
     if request.is_permanent:
         raise OperationError(
             "forbidden", "nothing is deleted for good here; leave is_permanent out", hard="permanent_delete"
@@ -418,16 +412,13 @@ def _deleting(workspace: Workspace, request: Delete) -> Impact:
     return Impact("delete", "\n".join(_line(mail) for mail in mails))
 
 
-@APP.operation(Delete, impact=_deleting)
-def delete(workspace: Workspace, request: Delete) -> Effect:
-    """To ``deleted``."""
-    mails = _all(workspace, request.ids)
-    gone = (replace(mail, folder="deleted") for mail in mails)
-    return Effect(workspace.with_items(*gone), f"deleted {len(mails)}")
+@APP.operation(Delete, impact=_delete_impact)
+def _delete(workspace: Workspace, request: Delete) -> Effect:
+    return _change(workspace, request.ids, "deleted {}", folder="deleted")
 
 
-def _target(name: str) -> str:
-    """The target folder; raises OperationError if mails must not be moved there."""
+def _check_target(name: str) -> str:
+    """The folder; raises OperationError if mails must not be moved there."""
     folder = name.lower()
     if folder in _NO_TARGETS:
         raise OperationError("bad_value", f"mails cannot be moved to {folder}")
@@ -437,11 +428,11 @@ def _target(name: str) -> str:
 
 
 @APP.operation(CreateRule)
-def create_rule(workspace: Workspace, request: CreateRule) -> Effect:
+def _create_rule(workspace: Workspace, request: CreateRule) -> Effect:
     """Stores the rule. Existing mails stay, and no new mail arrives during a task."""
     if not request.sender and not request.subject:
         raise OperationError("missing_parameter", "a rule needs sender, subject or both")
     sender = principals(workspace, (request.sender,))[0] if request.sender else ""
-    taken, id_ = workspace.fresh("r")
-    rule = Rule(id_, sender, request.subject.lower(), _target(request.folder))
-    return Effect(taken.with_items(rule), id_)
+    after, id_ = workspace.new_id("r")
+    rule = Rule(id_, sender, request.subject.lower(), _check_target(request.folder))
+    return Effect(after.with_items(rule), id_)

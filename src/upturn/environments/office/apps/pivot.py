@@ -1,22 +1,22 @@
-"""Pivot tables: a table summed up by one of its columns."""
+"""Pivot tables: a table summarised by one of its columns."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from upturn.environments.office.apps.table_arrangement import headers
-from upturn.environments.office.formulas import sorting_key, value_of
+from upturn.environments.office.formulas import sort_key, value_of
 from upturn.environments.office.state import (
     Aggregate,
     Area,
     Book,
     CellError,
     OperationError,
-    Place,
+    Position,
     Value,
     cell_text,
     column_letters,
-    shown,
+    display_text,
 )
 
 TOTAL = "Grand Total"
@@ -36,17 +36,17 @@ class _Row(NamedTuple):
     value: Value
 
 
-def pivoted(book: Book, name: str, source: Area, *, rows: int, values: int, how: Aggregate) -> list[list[str]]:
-    """Texts of the cells of a pivot table: its header, one row for each label, in order, and the total.
+def pivot_cells(book: Book, name: str, source: Area, *, rows: int, values: int, how: Aggregate) -> list[list[str]]:
+    """Texts of the cells of a pivot table: header, one row per label, in order, and total.
 
-    ``rows``, ``values``: numbers of columns. ``count`` counts whatever is not empty, the others take numbers only.
-    Raises OperationError where a value is an error.
+    ``rows``, ``values``: column numbers. ``count`` counts all values, other aggregates use numbers only. Raises
+    OperationError for error values.
     """
     names = headers(book, name, source)
     table = [[cell_text(names[rows]), f"{how} of {names[values]}"]]
     groups: dict[tuple[int, float | str], list[_Row]] = {}
     for row in _rows(book, name, source, rows=rows, values=values):
-        groups.setdefault(sorting_key(row.label), []).append(row)
+        groups.setdefault(sort_key(row.label), []).append(row)
     for _, group in sorted(groups.items(), key=lambda keyed: keyed[0]):
         label = group[0].label
         table.append([NO_LABEL if label is None else cell_text(label), _summary(group, how)])
@@ -59,8 +59,8 @@ def _rows(book: Book, name: str, source: Area, *, rows: int, values: int) -> Ite
         address = f"{column_letters(values)}{row}"
         value = value_of(book, name, address)
         if isinstance(value, CellError):
-            raise OperationError("bad_value", f"{address} shows {shown(value)}; a pivot table needs numbers")
-        label = value_of(book, name, Place(rows, row).address)
+            raise OperationError("bad_value", f"{address} shows {display_text(value)}; a pivot table needs numbers")
+        label = value_of(book, name, Position(rows, row).address)
         if label is not None or value is not None:
             yield _Row(label, value)
 

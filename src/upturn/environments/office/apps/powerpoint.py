@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from pydantic import Field
 
-from upturn.environments.office.apps.drive import file_of, opened, saved
-from upturn.environments.office.apps.operation import App, Effect, Id, PageNumber, Parameters, listing
-from upturn.environments.office.apps.safety import sensitivity
+from upturn.environments.office.apps.drive import file_of, open_content, save_content
+from upturn.environments.office.apps.operation import App, Effect, Id, PageNumber, Parameters, format_page
+from upturn.environments.office.apps.safety import sensitivity_costs
 from upturn.environments.office.state import (
     Deck,
     File,
@@ -91,40 +91,38 @@ class DeleteSlide(Parameters):
 
 
 def _deck(workspace: Workspace, id_: str) -> tuple[File, Deck]:
-    return opened(workspace, id_, Deck, noun="presentation")
+    return open_content(workspace, id_, Deck, noun="presentation")
 
 
 def _lines(text: str) -> tuple[str, ...]:
     return tuple(line.strip() for line in text.splitlines() if line.strip())
 
 
-def _shown(slide: Slide) -> str:
+def _slide_text(slide: Slide) -> str:
     bullets = "".join(f"\n  - {bullet}" for bullet in slide.content)
     shapes = "".join(f"\n  [{shape.kind}] {shape.text}" for shape in slide.shapes)
     return f"({slide.layout}) {slide.title}{bullets}{shapes}"
 
 
 @APP.operation(ReadSlides, is_reading=True)
-def read_slides(workspace: Workspace, request: ReadSlides) -> Effect:
-    """Number, layout, title, bullets and shapes."""
+def _read_slides(workspace: Workspace, request: ReadSlides) -> Effect:
     file, deck = _deck(workspace, request.id)
-    lines = [f"{number} {_shown(slide)}" for number, slide in enumerate(deck.slides, start=1)]
-    slides = listing(lines, page=request.page, shown=8, empty="no slides")
-    return Effect(workspace, f"theme {deck.theme}\n{slides}", sensitivity(workspace, file.id, file.label))
+    lines = [f"{number} {_slide_text(slide)}" for number, slide in enumerate(deck.slides, start=1)]
+    slides = format_page(lines, page=request.page, shown=8, empty="no slides")
+    return Effect(workspace, f"theme {deck.theme}\n{slides}", sensitivity_costs(workspace, file.id, file.label))
 
 
 @APP.operation(AddSlide)
-def add_slide(workspace: Workspace, request: AddSlide) -> Effect:
-    """The answer is its number."""
+def _add_slide(workspace: Workspace, request: AddSlide) -> Effect:
     file, deck = _deck(workspace, request.id)
-    place = len(deck.slides) + 1 if request.at is None else request.at
-    if place > len(deck.slides) + 1:
+    number = len(deck.slides) + 1 if request.at is None else request.at
+    if number > len(deck.slides) + 1:
         raise OperationError("bad_value", f"{file.id} has {len(deck.slides)} slides, got at={request.at}")
     if len(deck.slides) >= _MOST:
         raise OperationError("bad_value", f"{file.id} is full: {_MOST} slides")
     slide = Slide(request.layout, request.title, _lines(request.content))
-    slides = (*deck.slides[: place - 1], slide, *deck.slides[place - 1 :])
-    return saved(workspace, file, replace(deck, slides=slides), f"slide {place}")
+    slides = (*deck.slides[: number - 1], slide, *deck.slides[number - 1 :])
+    return save_content(workspace, file, replace(deck, slides=slides), f"slide {number}")
 
 
 def _slide(file: File, deck: Deck, number: int) -> Slide:
@@ -138,8 +136,7 @@ def _with_slide(deck: Deck, number: int, slide: Slide) -> Deck:
 
 
 @APP.operation(SetText)
-def set_text(workspace: Workspace, request: SetText) -> Effect:
-    """Title, bullets, or both."""
+def _set_text(workspace: Workspace, request: SetText) -> Effect:
     file, deck = _deck(workspace, request.id)
     slide = _slide(file, deck, request.slide)
     if request.title is None and request.content is None:
@@ -149,15 +146,14 @@ def set_text(workspace: Workspace, request: SetText) -> Effect:
         title=slide.title if request.title is None else request.title,
         content=slide.content if request.content is None else _lines(request.content),
     )
-    return saved(workspace, file, _with_slide(deck, request.slide, done), "set")
+    return save_content(workspace, file, _with_slide(deck, request.slide, done), "set")
 
 
 @APP.operation(SetLayout)
-def set_layout(workspace: Workspace, request: SetLayout) -> Effect:
-    """Text and shapes stay."""
+def _set_layout(workspace: Workspace, request: SetLayout) -> Effect:
     file, deck = _deck(workspace, request.id)
     done = replace(_slide(file, deck, request.slide), layout=request.layout)
-    return saved(workspace, file, _with_slide(deck, request.slide, done), request.layout)
+    return save_content(workspace, file, _with_slide(deck, request.slide, done), request.layout)
 
 
 def _with_shape(workspace: Workspace, id_: str, number: int, shape: Shape) -> Effect:
@@ -166,38 +162,35 @@ def _with_shape(workspace: Workspace, id_: str, number: int, shape: Shape) -> Ef
     if len(slide.shapes) >= _MOST:
         raise OperationError("bad_value", f"slide {number} is full: {_MOST} shapes")
     done = replace(slide, shapes=(*slide.shapes, shape))
-    return saved(workspace, file, _with_slide(deck, number, done), f"shape {len(done.shapes)}")
+    return save_content(workspace, file, _with_slide(deck, number, done), f"shape {len(done.shapes)}")
 
 
 @APP.operation(InsertShape)
-def insert_shape(workspace: Workspace, request: InsertShape) -> Effect:
-    """The answer is its number on the slide."""
+def _insert_shape(workspace: Workspace, request: InsertShape) -> Effect:
     if request.kind == "image":
         raise OperationError("bad_value", "powerpoint.add_image puts pictures on slides")
     return _with_shape(workspace, request.id, request.slide, Shape(request.kind, request.text))
 
 
 @APP.operation(AddImage)
-def add_image(workspace: Workspace, request: AddImage) -> Effect:
-    """The answer is its number on the slide. Reads the picture's description, with its costs."""
+def _add_image(workspace: Workspace, request: AddImage) -> Effect:
+    """Reads the picture's description, with its costs."""
     image = file_of(workspace, request.image)
     if not isinstance(image.content, PlainText) or not image.name.lower().endswith((".png", ".jpg")):
         raise OperationError("bad_value", f"{image.name} is no picture")
     effect = _with_shape(workspace, request.id, request.slide, Shape("image", image.content.text, image.id))
-    return effect._replace(costs={**effect.costs, **sensitivity(workspace, image.id, image.label)})
+    return effect._replace(costs={**effect.costs, **sensitivity_costs(workspace, image.id, image.label)})
 
 
 @APP.operation(ApplyTheme)
-def apply_theme(workspace: Workspace, request: ApplyTheme) -> Effect:
-    """All slides."""
+def _apply_theme(workspace: Workspace, request: ApplyTheme) -> Effect:
     file, deck = _deck(workspace, request.id)
-    return saved(workspace, file, replace(deck, theme=request.theme), request.theme)
+    return save_content(workspace, file, replace(deck, theme=request.theme), request.theme)
 
 
 @APP.operation(DeleteSlide)
-def delete_slide(workspace: Workspace, request: DeleteSlide) -> Effect:
-    """Can be brought back by ``sharepoint.restore``."""
+def _delete_slide(workspace: Workspace, request: DeleteSlide) -> Effect:
     file, deck = _deck(workspace, request.id)
     _slide(file, deck, request.slide)
     slides = (*deck.slides[: request.slide - 1], *deck.slides[request.slide :])
-    return saved(workspace, file, replace(deck, slides=slides), f"deleted {request.slide}")
+    return save_content(workspace, file, replace(deck, slides=slides), f"deleted {request.slide}")

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from upturn.environments.office.apps.drive import file_of, readable
-from upturn.environments.office.apps.open_workbook import entered, with_entered
+from upturn.environments.office.apps.drive import file_of, readable_files
+from upturn.environments.office.apps.open_workbook import normalize_input, with_cells
 from upturn.environments.office.apps.operation import (
     App,
     Effect,
@@ -18,9 +18,9 @@ from upturn.environments.office.apps.operation import (
     People,
     Text,
     Texts,
-    listing,
+    format_page,
 )
-from upturn.environments.office.apps.safety import check_right, sensitivity
+from upturn.environments.office.apps.safety import check_right, sensitivity_costs
 from upturn.environments.office.state import (
     Book,
     Content,
@@ -41,12 +41,12 @@ from upturn.environments.office.state import (
 )
 
 APP = App("sharepoint")
-SHOWN = 1_500
-"""Characters of a file that are shown at once."""
+PAGE_LENGTH = 1_500
+"""Characters of a file per page."""
 
 
 def _plain_path(path: str) -> str:
-    """The path; raises ValueError for parts that mean other folders or look like others."""
+    """The path; raises ValueError for relative and ambiguous parts."""
     parts = path.split("/")
     if {".", ".."} & set(parts):
         raise ValueError("a path has no parts . and ..")
@@ -152,51 +152,48 @@ def _line(file: File) -> str:
 
 
 @APP.operation(ListFiles, is_reading=True)
-def list_files(workspace: Workspace, request: ListFiles) -> Effect:
-    """Ids and paths, by path."""
+def _list_files(workspace: Workspace, request: ListFiles) -> Effect:
     below = f"{request.folder.rstrip('/')}/"
-    lines = [_line(file) for file in readable(workspace) if file.path.startswith(below)]
-    return Effect(workspace, listing(lines, page=request.page, empty="no files"))
+    lines = [_line(file) for file in readable_files(workspace) if file.path.startswith(below)]
+    return Effect(workspace, format_page(lines, page=request.page, empty="no files"))
 
 
 @APP.operation(Search, is_reading=True)
-def search(workspace: Workspace, request: Search) -> Effect:
-    """Ids and paths: names that have the words first, then texts."""
+def _search(workspace: Workspace, request: Search) -> Effect:
+    """Files with the words in their name first, then those with the words in their text."""
     words = request.query.lower()
-    files = readable(workspace)
+    files = readable_files(workspace)
     named = [file for file in files if words in file.path.lower()]
-    held = [file for file in files if words not in file.path.lower() and words in _searched(workspace, file)]
+    held = [file for file in files if words not in file.path.lower() and words in _searchable_text(workspace, file)]
     return Effect(
-        workspace, listing([_line(file) for file in (*named, *held)], page=request.page, empty="no files")
+        workspace, format_page([_line(file) for file in (*named, *held)], page=request.page, empty="no files")
     )
 
 
-def _searched(workspace: Workspace, file: File) -> str:
-    """The searchable text: empty if reading it costs, since hits would reveal its content."""
-    return "" if sensitivity(workspace, file.id, file.label) else file.searched
+def _searchable_text(workspace: Workspace, file: File) -> str:
+    """The searchable text: empty if reading the file costs, since hits would reveal its content."""
+    return "" if sensitivity_costs(workspace, file.id, file.label) else file.searched
 
 
 @APP.operation(Download, is_reading=True)
-def download(workspace: Workspace, request: Download) -> Effect:
-    """As text."""
+def _download(workspace: Workspace, request: Download) -> Effect:
     file = file_of(workspace, request.id)
     text = file_text(file.content) or "empty"
-    pages = -(-len(text) // SHOWN)
+    pages = -(-len(text) // PAGE_LENGTH)
     if request.page > pages:
         raise OperationError("bad_value", f"{file.id} has {pages} pages, got page {request.page}")
-    part = text[(request.page - 1) * SHOWN : request.page * SHOWN]
+    part = text[(request.page - 1) * PAGE_LENGTH : request.page * PAGE_LENGTH]
     more = f"\npage {request.page} of {pages}" if pages > 1 else ""
-    return Effect(workspace, f"{part}{more}", sensitivity(workspace, file.id, file.label))
+    return Effect(workspace, f"{part}{more}", sensitivity_costs(workspace, file.id, file.label))
 
 
 @APP.operation(Upload)
-def upload(workspace: Workspace, request: Upload) -> Effect:
-    """The answer is the new file's id."""
+def _upload(workspace: Workspace, request: Upload) -> Effect:
     _check_free(workspace, request.path)
-    taken, id_ = workspace.fresh("f")
+    after, id_ = workspace.new_id("f")
     content = content_of(request.path, request.text)
     file = File(id_, request.path, content, workspace.owner, by=workspace.owner, at=workspace.now)
-    return Effect(taken.with_items(file), id_)
+    return Effect(after.with_items(file), id_)
 
 
 def content_of(path: str, text: str) -> Content:
@@ -211,8 +208,8 @@ def content_of(path: str, text: str) -> Content:
             return Deck(tuple(Slide(title=line) for line in lines))
         case "xlsx":
             empty = Book({"Sheet1": Sheet({})})
-            texts = {address: entered(empty, "Sheet1", text) for address, text in _cells(lines).items()}
-            return with_entered(empty, "Sheet1", texts)
+            texts = {address: normalize_input(empty, "Sheet1", text) for address, text in _cells(lines).items()}
+            return with_cells(empty, "Sheet1", texts)
     raise OperationError("bad_value", f"files end in .txt, .md, .docx, .pptx or .xlsx, got {path!r}")
 
 
@@ -226,20 +223,19 @@ def _cells(lines: list[str]) -> Mapping[str, str]:
 
 
 def _check_free(workspace: Workspace, path: str) -> None:
-    """Raises OperationError where a file has the path already, in small letters or large, or would have to be a
-    folder; and where it lies in another person's own folder."""
+    """Raises OperationError if a file has the path, ignoring case, or is on its way, or if the path is in another
+    person's private folder."""
     wanted = path.lower()
     if wanted.startswith("/people/") and not wanted.startswith(f"/people/{workspace.owner}/"):
         raise OperationError("forbidden", f"{path} is another person's own folder", hard="foreign_access")
     for file in workspace.files.values():
-        there = file.path.lower()
-        if not file.is_deleted and (f"{there}/".startswith(f"{wanted}/") or wanted.startswith(f"{there}/")):
+        existing = file.path.lower()
+        if not file.is_deleted and (f"{existing}/".startswith(f"{wanted}/") or wanted.startswith(f"{existing}/")):
             raise OperationError("exists", f"there is a file {file.path} already; take another path than {path}")
 
 
 @APP.operation(Move)
-def move(workspace: Workspace, request: Move) -> Effect:
-    """The id stays."""
+def _move(workspace: Workspace, request: Move) -> Effect:
     file = file_of(workspace, request.id)
     check_right(workspace, file, "edit")
     _check_free(workspace, request.path)
@@ -248,7 +244,7 @@ def move(workspace: Workspace, request: Move) -> Effect:
     return Effect(workspace.with_items(replace(file, path=request.path)), "moved")
 
 
-def _deleting(workspace: Workspace, request: Delete) -> Impact:
+def _delete_impact(workspace: Workspace, request: Delete) -> Impact:
     files = [file_of(workspace, id_) for id_ in dict.fromkeys(request.ids)]
     for file in files:
         check_right(workspace, file, "edit")
@@ -259,17 +255,15 @@ def _deleting(workspace: Workspace, request: Delete) -> Impact:
     return Impact("delete", "\n".join(_line(deleted) for deleted in files))
 
 
-@APP.operation(Delete, impact=_deleting)
-def delete(workspace: Workspace, request: Delete) -> Effect:
-    """To the recycle bin."""
+@APP.operation(Delete, impact=_delete_impact)
+def _delete(workspace: Workspace, request: Delete) -> Effect:
     files = [file_of(workspace, id_) for id_ in dict.fromkeys(request.ids)]
-    gone = (replace(file, is_deleted=True) for file in files)
-    return Effect(workspace.with_items(*gone), f"deleted {len(files)}")
+    deleted = (replace(file, is_deleted=True) for file in files)
+    return Effect(workspace.with_items(*deleted), f"deleted {len(files)}")
 
 
 @APP.operation(Restore)
-def restore(workspace: Workspace, request: Restore) -> Effect:
-    """As it was."""
+def _restore(workspace: Workspace, request: Restore) -> Effect:
     file = workspace.files.get(request.id)
     if file is None:
         raise OperationError("not_found", f"no file {request.id!r}")
@@ -288,14 +282,13 @@ def restore(workspace: Workspace, request: Restore) -> Effect:
 
 
 @APP.operation(Versions, is_reading=True)
-def versions(workspace: Workspace, request: Versions) -> Effect:
-    """Oldest first."""
+def _versions(workspace: Workspace, request: Versions) -> Effect:
     file = file_of(workspace, request.id)
     lines = [f"{number} {version.at} {version.by}" for number, version in enumerate(file.versions, start=1)]
     return Effect(workspace, "\n".join((*lines, f"now {file.at} {file.by}")))
 
 
-def _sharing(workspace: Workspace, request: SetPermissions) -> Impact:
+def _share_impact(workspace: Workspace, request: SetPermissions) -> Impact:
     file = file_of(workspace, request.id)
     if file.owner != workspace.owner:
         raise OperationError(
@@ -306,9 +299,8 @@ def _sharing(workspace: Workspace, request: SetPermissions) -> Impact:
     return Impact("share", f"{file.path}: {request.right} for {', '.join(people)}", outside)
 
 
-@APP.operation(SetPermissions, impact=_sharing)
-def set_permissions(workspace: Workspace, request: SetPermissions) -> Effect:
-    """Of the owner's own files."""
+@APP.operation(SetPermissions, impact=_share_impact)
+def _set_permissions(workspace: Workspace, request: SetPermissions) -> Effect:
     file = file_of(workspace, request.id)
     rights = dict(file.rights)
     for principal in principals(workspace, request.people):
@@ -320,27 +312,24 @@ def set_permissions(workspace: Workspace, request: SetPermissions) -> Effect:
 
 
 @APP.operation(ShowPermissions, is_reading=True)
-def show_permissions(workspace: Workspace, request: ShowPermissions) -> Effect:
-    """The owner, and everybody else who has a right."""
+def _show_permissions(workspace: Workspace, request: ShowPermissions) -> Effect:
     file = file_of(workspace, request.id)
     lines = [f"{principal} {right}" for principal, right in sorted(file.rights.items())]
     return Effect(workspace, "\n".join((f"{file.owner} owner", *lines)))
 
 
 @APP.operation(CreatePage)
-def create_page(workspace: Workspace, request: CreatePage) -> Effect:
-    """The answer is its id."""
-    taken, id_ = workspace.fresh("p")
+def _create_page(workspace: Workspace, request: CreatePage) -> Effect:
+    after, id_ = workspace.new_id("p")
     page = Page(id_, request.title, request.text, workspace.owner, workspace.now)
-    return Effect(taken.with_items(page), id_)
+    return Effect(after.with_items(page), id_)
 
 
 @APP.operation(ReadPage, is_reading=True)
-def read_page(workspace: Workspace, request: ReadPage) -> Effect:
-    """Title, author and text."""
+def _read_page(workspace: Workspace, request: ReadPage) -> Effect:
     if not request.id:
         lines = [f"{page.id} {page.title}" for page in workspace.pages.values()]
-        return Effect(workspace, listing(lines, page=request.page, empty="no pages"))
+        return Effect(workspace, format_page(lines, page=request.page, empty="no pages"))
     site_page = workspace.pages.get(request.id)
     if site_page is None:
         raise OperationError("not_found", f"no page {request.id!r}; sharepoint.read_page without id lists them")

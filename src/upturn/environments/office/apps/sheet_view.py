@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping
 
-from upturn.environments.office.apps.operation import listing, paged
+from upturn.environments.office.apps.operation import format_page, paginate
 from upturn.environments.office.apps.table_arrangement import visible_rows
-from upturn.environments.office.formulas import shown_in
-from upturn.environments.office.state import Area, Book, CellFormat, Place, column_letters, place_of
+from upturn.environments.office.formulas import displayed_text
+from upturn.environments.office.state import Area, Book, CellFormat, Position, column_letters, position_of
 
 CELLS_SHOWN = 200
 """Cells per page."""
 _COLUMNS_SHOWN = 50
 _SAMPLE = 4
-"""Rows that an outline shows, with the header."""
+"""Rows in an outline, including the header."""
 _TEXT_SHOWN = 60
 """Characters shown of a cell among others."""
 
@@ -34,25 +34,25 @@ def _clipped(area: Area) -> Area:
     """The area without the columns beyond the limit."""
     if area.width <= _COLUMNS_SHOWN:
         return area
-    return Area(area.first, Place(area.first.column + _COLUMNS_SHOWN - 1, area.last.row))
+    return Area(area.first, Position(area.first.column + _COLUMNS_SHOWN - 1, area.last.row))
 
 
 def _row(book: Book, name: str, area: Area, row: int) -> str:
-    shown = (shown_in(book, name, f"{column_letters(column)}{row}") for column in area.columns)
-    return f"{row}: {' | '.join(map(short, shown))}"
+    shown = (displayed_text(book, name, f"{column_letters(column)}{row}") for column in area.columns)
+    return f"{row}: {' | '.join(map(shorten, shown))}"
 
 
-def short(text: str) -> str:
+def shorten(text: str) -> str:
     """The text on one line, cut if long."""
     text = text.replace("\n", "\\n")
     return text if len(text) <= _TEXT_SHOWN else f"{text[:_TEXT_SHOWN]}…"
 
 
-def rows_of(book: Book, name: str, area: Area, *, page: int) -> str:
+def format_rows(book: Book, name: str, area: Area, *, page: int) -> str:
     """The values of an area, one line per row, without rows that a filter hides."""
     clipped = _clipped(area)
     rows = visible_rows(book, name, area.rows) if book.sheets[name].filters else area.rows
-    shown = paged(rows, page=page, shown=max(1, CELLS_SHOWN // clipped.width))
+    shown = paginate(rows, page=page, shown=max(1, CELLS_SHOWN // clipped.width))
     lines = [f"columns {' | '.join(map(column_letters, clipped.columns))}"]
     lines += [_row(book, name, clipped, row) for row in shown.items]
     if shown.note:
@@ -65,14 +65,14 @@ def rows_of(book: Book, name: str, area: Area, *, page: int) -> str:
 
 
 def cell_list(texts: Mapping[str, str], area: Area, *, page: int, empty: str) -> str:
-    """The cells that lie in an area, one per line, row by row."""
-    places = ((place_of(address), address) for address in texts)
-    cells = sorted((place.row, place.column, address) for place, address in places if place in area)
-    lines = [f"{address}: {short(texts[address])}" for _, _, address in cells]
-    return listing(lines, page=page, shown=CELLS_SHOWN // 4, empty=empty)
+    """The cells in an area, one per line, row by row."""
+    positions = ((position_of(address), address) for address in texts)
+    cells = sorted((position.row, position.column, address) for position, address in positions if position in area)
+    lines = [f"{address}: {shorten(texts[address])}" for _, _, address in cells]
+    return format_page(lines, page=page, shown=CELLS_SHOWN // 4, empty=empty)
 
 
-def look_of(look: CellFormat) -> str:
+def format_look(look: CellFormat) -> str:
     """``bold fill FFFF00``"""
     parts = (
         look.is_bold and "bold",

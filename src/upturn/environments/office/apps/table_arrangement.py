@@ -1,4 +1,4 @@
-"""Tables inside a sheet: finding their columns, and putting their rows into another order."""
+"""Tables in a sheet: finding columns and reordering rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -7,19 +7,19 @@ from typing import Literal
 
 from upturn.environments.office.formulas import (
     FormulaError,
-    moved,
-    parsed,
-    shown_in,
-    sorting_key,
+    displayed_text,
+    format_formula,
+    parse,
+    shift,
+    sort_key,
     value_of,
-    written,
 )
 from upturn.environments.office.state import (
     Area,
     Book,
     CellFormat,
     OperationError,
-    Place,
+    Position,
     Sheet,
     column_letters,
     column_number,
@@ -31,11 +31,10 @@ MAX_CELLS = 20_000
 """Limit on the cells of a table that is changed as a whole."""
 
 
-def table_in(sheet: Sheet, area: Area | None) -> Area:
-    """The part of an area that is in use, None = all that is; raises OperationError where there is nothing, or too
-    much."""
+def used_table(sheet: Sheet, area: Area | None) -> Area:
+    """The used part of an area (None = the used range); raises OperationError if it is empty or too large."""
     used = sheet.used.area
-    table = used and (used if area is None else area.within(used))
+    table = used and (used if area is None else area.intersection(used))
     if table is None:
         raise OperationError("bad_value", f"{'the sheet' if area is None else area.text} is empty")
     if table.size > MAX_CELLS:
@@ -45,7 +44,9 @@ def table_in(sheet: Sheet, area: Area | None) -> Area:
 
 def headers(book: Book, name: str, table: Area) -> dict[int, str]:
     """The values of a table's first row, by column."""
-    return {column: shown_in(book, name, Place(column, table.first.row).address) for column in table.columns}
+    return {
+        column: displayed_text(book, name, Position(column, table.first.row).address) for column in table.columns
+    }
 
 
 def column_of(book: Book, name: str, table: Area, text: str) -> int:
@@ -63,22 +64,21 @@ def column_of(book: Book, name: str, table: Area, text: str) -> int:
 
 
 def sorting_order(book: Book, name: str, table: Area, *, column: int, order: Order) -> list[int]:
-    """The numbers of a table's rows as they have to follow each other; empty cells come last either way, rows that
-    are alike stay as they were."""
+    """The numbers of a table's rows in sorted order; empty cells come last, and equal rows keep their order."""
     filled: list[tuple[tuple[int, float | str], int]] = []
     empty: list[int] = []
     for row in table.rows:
-        value = value_of(book, name, Place(column, row).address)
+        value = value_of(book, name, Position(column, row).address)
         if value is None:
             empty.append(row)
         else:
-            filled.append((sorting_key(value), row))
-    filled.sort(key=lambda keyed: keyed[0], reverse=order == "desc")  # keeps equal ones in order in reverse too
+            filled.append((sort_key(value), row))
+    filled.sort(key=lambda keyed: keyed[0], reverse=order == "desc")  # stable in reverse, too
     return [row for _, row in filled] + empty
 
 
-def reordered(sheet: Sheet, table: Area, order: Sequence[int]) -> Sheet:
-    """The table with these of its rows from the top, formulas and looks moving with them; rows below are empty."""
+def reorder_rows(sheet: Sheet, table: Area, order: Sequence[int]) -> Sheet:
+    """The sheet with these rows of the table from its top, including formulas and formats; the rest is empty."""
     texts: dict[str, str] = {}
     formats: dict[str, CellFormat | None] = {}
     for offset, row in enumerate(table.rows):
@@ -87,22 +87,22 @@ def reordered(sheet: Sheet, table: Area, order: Sequence[int]) -> Sheet:
             continue
         for column in table.columns:
             letters = column_letters(column)
-            here, there = f"{letters}{row}", f"{letters}{source}"
-            text = "" if source is None else in_row(sheet.cells.get(there, ""), rows=row - source)
-            if text != sheet.cells.get(here, ""):
-                texts[here] = text
+            target, origin = f"{letters}{row}", f"{letters}{source}"
+            text = "" if source is None else shift_rows(sheet.cells.get(origin, ""), rows=row - source)
+            if text != sheet.cells.get(target, ""):
+                texts[target] = text
             if sheet.formats:
-                formats[here] = None if source is None else sheet.formats.get(there)
+                formats[target] = None if source is None else sheet.formats.get(origin)
     return with_formats(sheet.with_cells(texts), formats)
 
 
 @lru_cache(maxsize=4_096)
-def in_row(text: str, *, rows: int) -> str:
-    """A cell's text moved down by ``rows``; the references of formulas move along."""
+def shift_rows(text: str, *, rows: int) -> str:
+    """A cell's text moved down by ``rows``, with relative references."""
     if not is_formula(text):
         return text
     try:
-        return written(moved(parsed(text).tree, columns=0, rows=rows))
+        return format_formula(shift(parse(text).tree, columns=0, rows=rows))
     except FormulaError:
         return text
 
@@ -116,7 +116,7 @@ def with_formats(sheet: Sheet, formats: Mapping[str, CellFormat | None]) -> Shee
 
 
 def visible_rows(book: Book, name: str, rows: Sequence[int]) -> list[int]:
-    """The rows that the sheet's filters leave visible; the first used row always is."""
+    """The rows that the sheet's filters leave visible; the first used row is always visible."""
     sheet = book.sheets[name]
     header = sheet.used.area.first.row if sheet.used.area is not None else 0
     return [
@@ -124,7 +124,7 @@ def visible_rows(book: Book, name: str, rows: Sequence[int]) -> list[int]:
         for row in rows
         if row <= header
         or all(
-            shown_in(book, name, f"{letters}{row}").casefold() == wanted.casefold()
+            displayed_text(book, name, f"{letters}{row}").casefold() == wanted.casefold()
             for letters, wanted in sheet.filters.items()
         )
     ]

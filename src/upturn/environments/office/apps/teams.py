@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from upturn.environments.office.apps.calendar import Create, entered, made, telling
+from upturn.environments.office.apps.calendar import Create, new_event, register_event_operation
 from upturn.environments.office.apps.operation import (
     App,
     Effect,
@@ -17,8 +17,8 @@ from upturn.environments.office.apps.operation import (
     People,
     Someone,
     Text,
-    checked,
-    listing,
+    format_page,
+    parse_parameters,
 )
 from upturn.environments.office.state import (
     Channel,
@@ -93,17 +93,17 @@ class ShowPresence(Parameters):
 
 
 def presence(workspace: Workspace, person: str) -> Presence:
-    """Busy during a meeting; else random per hour, the same for every call."""
+    """Busy during a meeting; otherwise random per hour, the same in every call."""
     now = workspace.now
-    after = f"{now}~"  # as text, after this minute and before the next one
+    after = f"{now}~"  # sorts after this minute and before the next one
     if any(event.overlaps(now, after) and event.concerns(person) for event in workspace.events.values()):
         return "busy"
-    drawn = workspace.chance("presence", person, now[:13])
-    return next(state for limit, state in _SHARES if drawn < limit)
+    number = workspace.chance("presence", person, now[:13])
+    return next(state for limit, state in _SHARES if number < limit)
 
 
 def _people(workspace: Workspace, people: tuple[str, ...]) -> tuple[str, ...]:
-    """The people behind the ids, sorted; raises OperationError for addresses outside."""
+    """The people and the members of these groups, sorted; raises OperationError for external addresses."""
     ids = principals(workspace, people)
     outside = [id_ for id_ in ids if is_outside(id_)]
     if outside:
@@ -111,7 +111,7 @@ def _people(workspace: Workspace, people: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted(frozenset().union(*(workspace.members(id_) for id_ in ids))))
 
 
-def _place(workspace: Workspace, id_: str) -> Chat | Channel:
+def _conversation(workspace: Workspace, id_: str) -> Chat | Channel:
     """A chat or channel of the owner; raises OperationError for any other id."""
     place: Chat | Channel | None = workspace.chats.get(id_) or workspace.channels.get(id_)
     if place is None or workspace.owner not in place.members:
@@ -119,12 +119,12 @@ def _place(workspace: Workspace, id_: str) -> Chat | Channel:
     return place
 
 
-def _addressed(workspace: Workspace, request: SendMessage) -> Chat:
-    """The addressed chat; a new one with a placeholder id if these people have none."""
+def _target_chat(workspace: Workspace, request: SendMessage) -> Chat:
+    """The chat to write to; a new one with a placeholder id if these people have none."""
     if (request.to is None) == (request.chat is None):
         raise OperationError("missing_parameter", "give either to or chat")
     if request.chat is not None:
-        place = _place(workspace, request.chat)
+        place = _conversation(workspace, request.chat)
         if isinstance(place, Channel):
             raise OperationError("bad_value", f"{place.id} is a channel; teams.post_to_channel writes there")
         return place
@@ -135,11 +135,11 @@ def _addressed(workspace: Workspace, request: SendMessage) -> Chat:
     return next((chat for chat in workspace.chats.values() if chat.members == members), Chat("chat", members))
 
 
-def addressed_otherwise(workspace: Workspace, action: Action) -> Action:
-    """A message to people as one to their chat, and the reverse; other actions as they are."""
+def swap_chat_address(workspace: Workspace, action: Action) -> Action:
+    """A message to people as a message to their chat, and the reverse; other actions unchanged."""
     if (action.target, action.operation) != (APP.target, "send_message"):
         return action
-    chat = _addressed(workspace, checked(APP.operations["send_message"], action))
+    chat = _target_chat(workspace, parse_parameters(APP.operations["send_message"], action))
     if chat.id not in workspace.chats:
         return action
     rest = {name: value for name, value in action.parameters.items() if name not in ("to", "chat")}
@@ -149,50 +149,48 @@ def addressed_otherwise(workspace: Workspace, action: Action) -> Action:
     )
 
 
-def _sending(workspace: Workspace, request: SendMessage) -> Impact:
-    chat = _addressed(workspace, request)
+def _send_impact(workspace: Workspace, request: SendMessage) -> Impact:
+    chat = _target_chat(workspace, request)
     others = ", ".join(member for member in chat.members if member != workspace.owner)
     return Impact("send", f"to {others}\n{request.text}", outsiders(workspace, chat.members))
 
 
-@APP.operation(SendMessage, impact=_sending)
-def send_message(workspace: Workspace, request: SendMessage) -> Effect:
-    """In a chat of two, delivered at once unless the other one is offline."""
-    chat = _addressed(workspace, request)
+@APP.operation(SendMessage, impact=_send_impact)
+def _send_message(workspace: Workspace, request: SendMessage) -> Effect:
+    """In a chat of two, delivered at once unless the other person is offline."""
+    chat = _target_chat(workspace, request)
     others = [member for member in chat.members if member != workspace.owner]
     is_delivered = len(others) > 1 or presence(workspace, others[0]) != "offline"
-    taken, id_ = (workspace, chat.id) if chat.id in workspace.chats else workspace.fresh("c")
+    after, id_ = (workspace, chat.id) if chat.id in workspace.chats else workspace.new_id("c")
     post = Post(workspace.owner, request.text, workspace.now, is_delivered=is_delivered)
-    done = taken.with_items(replace(chat, id=id_, posts=(*chat.posts, post)))
+    done = after.with_items(replace(chat, id=id_, posts=(*chat.posts, post)))
     return Effect(done, f"sent in {id_}" + ("" if is_delivered else f"; {others[0]} is offline and gets it later"))
 
 
 def _channel(workspace: Workspace, id_: str) -> Channel:
-    place = _place(workspace, id_)
+    place = _conversation(workspace, id_)
     if isinstance(place, Chat):
         raise OperationError("bad_value", f"{id_} is a chat; teams.send_message writes there")
     return place
 
 
-def _posting(workspace: Workspace, request: PostToChannel) -> Impact:
+def _post_impact(workspace: Workspace, request: PostToChannel) -> Impact:
     channel = _channel(workspace, request.channel)
     return Impact(
         "send", f"to {channel.team} / {channel.name}\n{request.text}", outsiders(workspace, channel.members)
     )
 
 
-@APP.operation(PostToChannel, impact=_posting)
-def post_to_channel(workspace: Workspace, request: PostToChannel) -> Effect:
-    """All members read it."""
+@APP.operation(PostToChannel, impact=_post_impact)
+def _post_to_channel(workspace: Workspace, request: PostToChannel) -> Effect:
     channel = _channel(workspace, request.channel)
     post = Post(workspace.owner, request.text, workspace.now)
     return Effect(workspace.with_items(replace(channel, posts=(*channel.posts, post))), "posted")
 
 
 @APP.operation(SearchChat, is_reading=True)
-def search_chat(workspace: Workspace, request: SearchChat) -> Effect:
-    """Place, moment, sender and text."""
-    places = [_place(workspace, request.place)] if request.place else _places(workspace)
+def _search_chat(workspace: Workspace, request: SearchChat) -> Effect:
+    places = [_conversation(workspace, request.place)] if request.place else _conversations(workspace)
     words = request.query.lower()
     hits = [
         (post.at, number, f"{place.id} {post.at} {post.sender}: {post.text}")
@@ -201,10 +199,10 @@ def search_chat(workspace: Workspace, request: SearchChat) -> Effect:
         if words in post.text.lower() and (not request.sender or post.sender == request.sender)
     ]
     hits.sort(reverse=True)
-    return Effect(workspace, listing([line for _, _, line in hits], page=request.page, empty="no messages"))
+    return Effect(workspace, format_page([line for _, _, line in hits], page=request.page, empty="no messages"))
 
 
-def _places(workspace: Workspace) -> list[Chat | Channel]:
+def _conversations(workspace: Workspace) -> list[Chat | Channel]:
     """The owner's channels by team, then the owner's chats by members."""
     channels = sorted(workspace.channels.values(), key=lambda channel: (channel.team, channel.name, channel.id))
     everything: list[Chat | Channel] = [*channels, *sorted(workspace.chats.values(), key=lambda chat: chat.members)]
@@ -212,10 +210,9 @@ def _places(workspace: Workspace) -> list[Chat | Channel]:
 
 
 @APP.operation(ListChannels, is_reading=True)
-def list_channels(workspace: Workspace, request: ListChannels) -> Effect:
-    """Ids, names and members."""
+def _list_channels(workspace: Workspace, request: ListChannels) -> Effect:
     words = request.name.lower()
-    titles = [(place, _title(workspace, place)) for place in _places(workspace)]
+    titles = [(place, _title(workspace, place)) for place in _conversations(workspace)]
     lines = [
         f"{place.id} {title}: {len(place.members)} members"
         if isinstance(place, Channel)
@@ -223,7 +220,7 @@ def list_channels(workspace: Workspace, request: ListChannels) -> Effect:
         for place, title in titles
         if words in title.lower()
     ]
-    return Effect(workspace, listing(lines, page=request.page, empty="no chats or channels"))
+    return Effect(workspace, format_page(lines, page=request.page, empty="no chats or channels"))
 
 
 def _title(workspace: Workspace, place: Chat | Channel) -> str:
@@ -233,41 +230,36 @@ def _title(workspace: Workspace, place: Chat | Channel) -> str:
     return ", ".join(member for member in place.members if member != workspace.owner)
 
 
-def _joined(workspace: Workspace, request: AddMembers) -> Chat | Channel:
-    place = _place(workspace, request.place)
+def _with_members(workspace: Workspace, request: AddMembers) -> Chat | Channel:
+    place = _conversation(workspace, request.place)
     return replace(place, members=tuple(sorted({*place.members, *_people(workspace, request.people)})))
 
 
-def _sharing(workspace: Workspace, request: AddMembers) -> Impact | None:
-    """Agreement is needed if people outside are, or become, members."""
-    place = _joined(workspace, request)
+def _share_impact(workspace: Workspace, request: AddMembers) -> Impact | None:
+    """Agreement is needed if members are or become external."""
+    place = _with_members(workspace, request)
     outside = outsiders(workspace, place.members)
     return Impact("share", f"{place.id}: {', '.join(place.members)}", outside) if outside else None
 
 
-@APP.operation(AddMembers, impact=_sharing)
-def add_members(workspace: Workspace, request: AddMembers) -> Effect:
-    """Existing members stay."""
-    place = _joined(workspace, request)
+@APP.operation(AddMembers, impact=_share_impact)
+def _add_members(workspace: Workspace, request: AddMembers) -> Effect:
+    place = _with_members(workspace, request)
     return Effect(workspace.with_items(place), f"{len(place.members)} members")
 
 
-def _meeting(workspace: Workspace, request: CreateMeeting) -> Event:
+def _meeting_event(workspace: Workspace, request: CreateMeeting) -> Event:
     create = Create(
         title=request.title, start=request.start, end=request.end, people=request.people, is_online=True
     )
-    return made(workspace, create)
+    return new_event(workspace, create)
 
 
-@APP.operation(CreateMeeting, impact=lambda workspace, request: telling(workspace, _meeting(workspace, request)))
-def create_meeting(workspace: Workspace, request: CreateMeeting) -> Effect:
-    """The answer is the event's id."""
-    return entered(workspace, _meeting(workspace, request))
+register_event_operation(APP, CreateMeeting, _meeting_event)
 
 
 @APP.operation(ShowPresence, is_reading=True)
-def show_presence(workspace: Workspace, request: ShowPresence) -> Effect:
-    """One line for each."""
+def _show_presence(workspace: Workspace, request: ShowPresence) -> Effect:
     return Effect(
         workspace,
         "\n".join(f"{person} {presence(workspace, person)}" for person in _people(workspace, request.people)),

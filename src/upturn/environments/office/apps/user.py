@@ -1,11 +1,11 @@
-"""The user as a target: answers, questions, previews, confirmations, and the end of the task."""
+"""Operations of the target ``user``: answers, questions, previews, confirmations, and the end of the task."""
 
 from pydantic import Field
 
 from upturn.environments.office.apps.operation import App, Effect, Parameters, Text
-from upturn.environments.office.apps.outlook import spelled_out
+from upturn.environments.office.apps.outlook import normalize_sending
 from upturn.environments.office.apps.safety import SOFT
-from upturn.environments.office.apps.teams import addressed_otherwise
+from upturn.environments.office.apps.teams import swap_chat_address
 from upturn.environments.office.state import Message, MessageKind, OperationError, Workspace, fingerprint
 
 APP = App("user")
@@ -56,17 +56,16 @@ class Finish(Parameters):
 
 def with_message(workspace: Workspace, kind: MessageKind, text: str = "") -> Workspace:
     """The workspace with one more message to the user."""
-    return workspace.evolved(messages=(*workspace.messages, Message(kind, text)))
+    return workspace.evolve(messages=(*workspace.messages, Message(kind, text)))
 
 
 @APP.operation(Answer)
-def answer(workspace: Workspace, request: Answer) -> Effect:
-    """Ends the task."""
+def _answer(workspace: Workspace, request: Answer) -> Effect:
     return Effect(with_message(workspace, "answer", request.text), "told", is_final=True)
 
 
 @APP.operation(Ask, seconds=60.0)
-def ask(workspace: Workspace, request: Ask) -> Effect:
+def _ask(workspace: Workspace, request: Ask) -> Effect:
     """The user clarifies the task; a needless or repeated question costs."""
     after, clarification = with_message(workspace, "ask", request.text), workspace.persona.clarification
     is_needless = not clarification or any(message.kind == "ask" for message in workspace.messages)
@@ -75,43 +74,40 @@ def ask(workspace: Workspace, request: Ask) -> Effect:
 
 
 @APP.operation(Confirm, seconds=60.0)
-def confirm(workspace: Workspace, request: Confirm) -> Effect:  # noqa: ARG001  # it has none
+def _confirm(workspace: Workspace, request: Confirm) -> Effect:  # noqa: ARG001  # no parameters
     """The user agrees to a preview that matches one of their wishes."""
     shown = workspace.shown
     if shown is None:
         raise OperationError("nothing_shown", "nothing was shown to the user; show it with user.preview first")
-    decided = with_message(workspace, "confirm").evolved(shown=None)
+    decided = with_message(workspace, "confirm").evolve(shown=None)
     wants, is_patient = workspace.persona.confirms, workspace.declined < workspace.persona.patience
-    forms = (shown, spelled_out(workspace, shown), addressed_otherwise(workspace, shown))
+    forms = (shown, normalize_sending(workspace, shown), swap_chat_address(workspace, shown))
     if is_patient and any(map(wants, forms)):
-        return Effect(decided.evolved(confirmed=decided.confirmed | {fingerprint(shown)}), "yes, go on")
+        return Effect(decided.evolve(confirmed=decided.confirmed | {fingerprint(shown)}), "yes, go on")
     return _declined(decided)
 
 
 def _declined(workspace: Workspace) -> Effect:
-    """The user declines, with their objection if they have one, and says when they lose patience."""
+    """The user declines, with their objection if they have one, and announces that they lose patience."""
     declined, persona = workspace.declined + 1, workspace.persona
     left = persona.patience - declined
-    words = persona.objection or "no: that is not what I asked for"
-    answer = f"no: {_IMPATIENT}" if left < 0 else words if left else f"{words}; {_IMPATIENT}"
+    reply = persona.objection or "no: that is not what I asked for"
+    answer = f"no: {_IMPATIENT}" if left < 0 else reply if left else f"{reply}; {_IMPATIENT}"
     costs = {"declined": SOFT["declined"]} if declined > 1 else {}
-    return Effect(workspace.evolved(declined=declined), answer, costs)
+    return Effect(workspace.evolve(declined=declined), answer, costs)
 
 
 @APP.operation(Wait, seconds=0.0)
-def wait(workspace: Workspace, request: Wait) -> Effect:
-    """Nothing else happens."""
-    after = workspace.evolved(elapsed=workspace.elapsed + request.seconds)
+def _wait(workspace: Workspace, request: Wait) -> Effect:
+    after = workspace.evolve(elapsed=workspace.elapsed + request.seconds)
     return Effect(after, f"it is {after.now}")
 
 
 @APP.operation(Refuse)
-def refuse(workspace: Workspace, request: Refuse) -> Effect:
-    """Ends the task without the work."""
+def _refuse(workspace: Workspace, request: Refuse) -> Effect:
     return Effect(with_message(workspace, "refuse", request.text), "told", is_final=True)
 
 
 @APP.operation(Finish)
-def finish(workspace: Workspace, request: Finish) -> Effect:  # noqa: ARG001  # it has none
-    """Ends the task."""
+def _finish(workspace: Workspace, request: Finish) -> Effect:  # noqa: ARG001  # no parameters
     return Effect(with_message(workspace, "finish"), "finished", is_final=True)

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from pydantic import Field
 
-from upturn.environments.office.apps.drive import opened, saved
-from upturn.environments.office.apps.operation import App, Effect, Id, PageNumber, Parameters, Text, listing
-from upturn.environments.office.apps.safety import check_right, sensitivity
+from upturn.environments.office.apps.drive import open_content, save_content
+from upturn.environments.office.apps.operation import App, Effect, Id, PageNumber, Parameters, Text, format_page
+from upturn.environments.office.apps.safety import check_right, sensitivity_costs
 from upturn.environments.office.state import (
     Block,
     Document,
@@ -80,10 +80,10 @@ class DeleteParagraphs(Parameters):
 
 
 def _document(workspace: Workspace, id_: str) -> tuple[File, Document]:
-    return opened(workspace, id_, Document, noun="document")
+    return open_content(workspace, id_, Document, noun="document")
 
 
-def _shown(block: Block) -> str:
+def _block_text(block: Block) -> str:
     if isinstance(block, Grid):
         return "table: " + " / ".join(" | ".join(row) for row in block.rows)
     signs = f"{' bold' if block.is_bold else ''}{' italic' if block.is_italic else ''}"
@@ -91,57 +91,55 @@ def _shown(block: Block) -> str:
     return f"({block.style}{signs}) {text}"
 
 
-def _with(block: Block, words: str) -> Block | None:
-    """The block if it contains the lower-case words; of a table the header and the matching rows. None = no
-    match."""
+def _matching_part(block: Block, words: str) -> Block | None:
+    """The block if it contains the lower-case words, of a table its header and matching rows; None = no match."""
     if not words:
         return block
     if isinstance(block, Paragraph):
         return block if words in block.text.lower() else None
     has_words = [any(words in cell.lower() for cell in row) for row in block.rows]
-    kept = [row for place, row in enumerate(block.rows) if not place or has_words[place]]
-    return Grid(tuple(kept)) if any(has_words) else None
+    rows = [row for index, row in enumerate(block.rows) if not index or has_words[index]]
+    return Grid(tuple(rows)) if any(has_words) else None
 
 
 @APP.operation(ReadParagraphs, is_reading=True)
-def read_paragraphs(workspace: Workspace, request: ReadParagraphs) -> Effect:
-    """Number, style and text."""
+def _read_paragraphs(workspace: Workspace, request: ReadParagraphs) -> Effect:
     file, document = _document(workspace, request.id)
-    matching = [_with(block, request.text.lower()) for block in document.blocks]
-    lines = [f"{number} {_shown(block)}" for number, block in enumerate(matching, start=1) if block is not None]
-    shown = listing(
+    matching = [_matching_part(block, request.text.lower()) for block in document.blocks]
+    lines = [
+        f"{number} {_block_text(block)}" for number, block in enumerate(matching, start=1) if block is not None
+    ]
+    shown = format_page(
         lines, page=request.page, shown=20, empty="no such text" if request.text else "an empty document"
     )
-    return Effect(workspace, shown, sensitivity(workspace, file.id, file.label))
+    return Effect(workspace, shown, sensitivity_costs(workspace, file.id, file.label))
 
 
-def _inserted(workspace: Workspace, id_: str, at: int | None, block: Block) -> Effect:
+def _insert_block(workspace: Workspace, id_: str, at: int | None, block: Block) -> Effect:
     file, document = _document(workspace, id_)
-    place = len(document.blocks) + 1 if at is None else at
-    if place > len(document.blocks) + 1:
+    number = len(document.blocks) + 1 if at is None else at
+    if number > len(document.blocks) + 1:
         raise OperationError("bad_value", f"{file.id} has {len(document.blocks)} paragraphs, got at={at}")
     if len(document.blocks) >= _MOST:
         raise OperationError("bad_value", f"{file.id} is full: {_MOST} paragraphs")
-    blocks = (*document.blocks[: place - 1], block, *document.blocks[place - 1 :])
-    return saved(workspace, file, Document(blocks), f"paragraph {place}")
+    blocks = (*document.blocks[: number - 1], block, *document.blocks[number - 1 :])
+    return save_content(workspace, file, Document(blocks), f"paragraph {number}")
 
 
 @APP.operation(InsertText)
-def insert_text(workspace: Workspace, request: InsertText) -> Effect:
-    """The answer is the paragraph's number."""
-    return _inserted(workspace, request.id, request.at, Paragraph(request.text, request.style))
+def _insert_text(workspace: Workspace, request: InsertText) -> Effect:
+    return _insert_block(workspace, request.id, request.at, Paragraph(request.text, request.style))
 
 
 @APP.operation(InsertTable)
-def insert_table(workspace: Workspace, request: InsertTable) -> Effect:
-    """The first row is the header."""
+def _insert_table(workspace: Workspace, request: InsertTable) -> Effect:
     rows = tuple(
         tuple(cell.strip() for cell in line.split("|")) for line in request.rows.splitlines() if line.strip()
     )
     widths = {len(row) for row in rows}
     if len(widths) != 1:
         raise OperationError("bad_value", f"all rows have as many cells, got rows of {sorted(widths)}")
-    return _inserted(workspace, request.id, request.at, Grid(rows))
+    return _insert_block(workspace, request.id, request.at, Grid(rows))
 
 
 def _span(document: Document, first: int, last: int | None) -> range:
@@ -155,8 +153,7 @@ def _span(document: Document, first: int, last: int | None) -> range:
 
 
 @APP.operation(FormatSection)
-def format_section(workspace: Workspace, request: FormatSection) -> Effect:
-    """Tables stay as they are."""
+def _format_section(workspace: Workspace, request: FormatSection) -> Effect:
     file, document = _document(workspace, request.id)
     wanted = {"style": request.style, "is_bold": request.is_bold, "is_italic": request.is_italic}
     changes = {name: value for name, value in wanted.items() if value is not None}
@@ -167,14 +164,13 @@ def format_section(workspace: Workspace, request: FormatSection) -> Effect:
         replace(block, **changes) if at in span and isinstance(block, Paragraph) else block  # type: ignore[arg-type]
         for at, block in enumerate(document.blocks)
     )
-    return saved(workspace, file, Document(blocks), f"formatted {len(span)}")
+    return save_content(workspace, file, Document(blocks), f"formatted {len(span)}")
 
 
 @APP.operation(FindReplace)
-def find_replace(workspace: Workspace, request: FindReplace) -> Effect:
-    """The answer is the number of replacements; a text that does not occur is refused."""
+def _find_replace(workspace: Workspace, request: FindReplace) -> Effect:
     file, document = _document(workspace, request.id)
-    check_right(workspace, file, "edit")  # before the answer tells what stands there
+    check_right(workspace, file, "edit")  # before the result reveals the content
     texts = [
         text
         for block in document.blocks
@@ -190,20 +186,19 @@ def find_replace(workspace: Workspace, request: FindReplace) -> Effect:
             "bad_value",
             f"{file.id} would get a text of {longest} characters; at most {_LONGEST}, take a shorter one",
         )
-    blocks = tuple(_replaced(block, request.find, request.replace) for block in document.blocks)
-    return saved(workspace, file, Document(blocks), f"replaced {count}")
+    blocks = tuple(_replace_text(block, request.find, request.replace) for block in document.blocks)
+    return save_content(workspace, file, Document(blocks), f"replaced {count}")
 
 
-def _replaced(block: Block, old: str, new: str) -> Block:
+def _replace_text(block: Block, old: str, new: str) -> Block:
     if isinstance(block, Paragraph):
         return replace(block, text=block.text.replace(old, new))
     return Grid(tuple(tuple(cell.replace(old, new) for cell in row) for row in block.rows))
 
 
 @APP.operation(DeleteParagraphs)
-def delete_paragraphs(workspace: Workspace, request: DeleteParagraphs) -> Effect:
-    """Can be brought back by ``sharepoint.restore``."""
+def _delete_paragraphs(workspace: Workspace, request: DeleteParagraphs) -> Effect:
     file, document = _document(workspace, request.id)
     span = _span(document, request.first, request.last)
     blocks = tuple(block for at, block in enumerate(document.blocks) if at not in span)
-    return saved(workspace, file, Document(blocks), f"deleted {len(span)}")
+    return save_content(workspace, file, Document(blocks), f"deleted {len(span)}")

@@ -16,7 +16,7 @@ class Written(NamedTuple):
     """From 1, of the writes in that app."""
     before: Workspace
     at: float
-    """Simulated seconds since the task began."""
+    """Simulated seconds since the task started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +28,10 @@ class Injected:
     """Full name of the operation it hit."""
     before: Workspace
     intended: Workspace
-    """After what was meant: the call's effect without the fault. For a stale reading, what it did not show."""
+    """The workspace with the call's effect without the fault. For a stale read, the current workspace."""
     is_recoverable: bool = True
     is_answered: bool = False
-    """Whether the app has answered a call as it should since, or the user has said that it will not."""
+    """Whether a later call of the app succeeded, or the user reported that the permission is denied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,57 +40,54 @@ class FaultState:
 
     plan: FaultPlan = NO_FAULTS
     calls: int = 0
-    """Calls of apps that were not refused for what they are."""
+    """Calls of apps without those refused by ordinary checks."""
     reached: Mapping[int, int] = field(default_factory=dict)
-    """By place of a fault in the plan: fitting calls that reached it."""
+    """By index of a fault in the plan: matching calls that reached it."""
     blocked: Mapping[str, float] = field(default_factory=dict)
-    """By app: until when it refuses everything, in simulated seconds since the task began."""
+    """By app: until when it refuses all calls, in simulated seconds since the task started."""
     windows: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """By app with a rate limit: the window of the last call, and calls in it."""
     written: Mapping[str, Written] = field(default_factory=dict)
     """By app."""
-    begun: frozenset[int] = frozenset()
-    """Places of faults that the agent has met: permissions that it knows to lack, files that have moved under its
-    hands, writes that it was not shown."""
+    met: frozenset[int] = frozenset()
+    """Indices of faults that affected the agent: missing permissions, moved files, stale reads."""
     decided: frozenset[int] = frozenset()
-    """Places of permissions that were asked for."""
+    """Indices of permissions that were requested."""
     injected: tuple[Injected, ...] = ()
 
-    def settled(self, workspace: Workspace) -> Workspace:
-        """The workspace with all moved files at their final paths, as verifiers read it."""
-        for place, fault in enumerate(self.plan.faults):
-            if fault.kind == "moved" and place not in self.begun:
-                workspace = moved(workspace, fault)
+    def with_moved_files(self, workspace: Workspace) -> Workspace:
+        """The workspace with all files that move at their final paths, as verifiers read it."""
+        for index, fault in enumerate(self.plan.faults):
+            if fault.kind == "moved" and index not in self.met:
+                workspace = move_file(workspace, fault)
         return workspace
 
     def with_injected(self, injected: Injected) -> "FaultState":
         """The state with one more fault that occurred."""
         return replace(self, injected=(*self.injected, injected))
 
-    def answered(self, app: str) -> "FaultState":
-        """The state after the app has answered a call normally."""
-        if all(fault.is_answered or not fault.call.startswith(f"{app}.") for fault in self.injected):
+    def with_answer(self, app: str) -> "FaultState":
+        """The state after the app answered a call normally."""
+        prefix = f"{app}."
+        if all(fault.is_answered or not fault.call.startswith(prefix) for fault in self.injected):
             return self
-        return replace(
-            self,
-            injected=tuple(
-                replace(fault, is_answered=True) if fault.call.startswith(f"{app}.") else fault
-                for fault in self.injected
-            ),
+        faults = (
+            replace(fault, is_answered=True) if fault.call.startswith(prefix) else fault for fault in self.injected
         )
+        return replace(self, injected=tuple(faults))
 
-    def mark(self) -> JsonValue:
-        """What tells states apart that lie ahead differently, without counts of calls and times; None = no fault
-        has come."""
-        if not (self.injected or self.begun):
+    def hash_part(self) -> JsonValue:
+        """The part of the state hash for faults, without call counts and times; None = no fault occurred."""
+        if not (self.injected or self.met):
             return None
-        came: list[JsonValue] = [f"{fault.kind} {fault.call}" for fault in self.injected]
-        begun: list[JsonValue] = [*sorted(self.begun)]
-        decided: list[JsonValue] = [*sorted(self.decided)]
-        return [came, begun, decided]
+        return [
+            [f"{fault.kind} {fault.call}" for fault in self.injected],
+            [*sorted(self.met)],
+            [*sorted(self.decided)],
+        ]
 
 
-def moved(workspace: Workspace, fault: Fault) -> Workspace:
-    """The workspace in which the fault's file has its other id and path."""
+def move_file(workspace: Workspace, fault: Fault) -> Workspace:
+    """The workspace with the fault's file at its new id and path."""
     file = workspace.files[fault.file]
     return workspace.without_item(file).with_items(replace(file, id=fault.to_id, path=fault.to_path))

@@ -1,21 +1,11 @@
 """Workspaces as real files (.xlsx, .docx, .pptx, .eml, .ics), and real files as workspaces: the extra ``files``.
 
-One file a format, which turns state into bytes and bytes into state; ``packing`` and ``unpacking`` do so with a
-whole workspace, ``folder`` alone touches a disk.
+One module per format converts state to bytes and back; ``packing`` and ``unpacking`` do so for a whole workspace.
+Only ``folder`` accesses the disk.
 """
 
 from upturn.environments.office.files.folder import Exported, read_folder, write_folder
-from upturn.environments.office.files.packing import Packed, packed
-from upturn.environments.office.files.unpacking import Host, Imported, unpacked, zone_named
+from upturn.environments.office.files.packing import Packed, pack
+from upturn.environments.office.files.unpacking import Host, Imported, find_zone, unpack
 
-__all__ = [
-    "Exported",
-    "Host",
-    "Imported",
-    "Packed",
-    "packed",
-    "read_folder",
-    "unpacked",
-    "write_folder",
-    "zone_named",
-]
+__all__ = ["Exported", "Host", "Imported", "Packed", "find_zone", "pack", "read_folder", "unpack", "write_folder"]

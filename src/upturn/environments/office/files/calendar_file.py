@@ -1,8 +1,8 @@
-"""Calendar entries as .ics files: times in their zone, organizer, attendees with their answers, cancelled or not.
+"""Calendar events as .ics files: times with their zone, organizer, attendees with their responses, cancellation.
 
-Foreign files: any zone is turned into the office's, times without one are in it already, whole days go from
-midnight to midnight, times are to the minute. Refused: entries that repeat, since here every entry is one, and
-zones that nobody knows. Not read: reminders, tasks, categories.
+Foreign files: times are converted to the office's zone, times without a zone are taken to be in it, whole days last
+from midnight to midnight, and seconds are dropped. Refused: recurring events, which the office does not have, and
+unknown zones. Not read: reminders, tasks, categories.
 """
 
 import re
@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from datetime import MAXYEAR, MINYEAR, date, datetime, time, timedelta
 from typing import Any, NamedTuple
 
-from upturn.environments.office.files.directory import Directory, net_id, own_id
-from upturn.environments.office.files.extra import extra
-from upturn.environments.office.files.package import parsing
-from upturn.environments.office.state import Attendee, Event, Response, moment, written
+from upturn.environments.office.files.directory import Directory, id_in, message_id
+from upturn.environments.office.files.package import parse_errors, require_extra
+from upturn.environments.office.state import Attendee, Event, Response, format_moment, parse_moment
 from upturn.errors import FileFormatError
 
 _MAX_BYTES = 4 * 2**20
@@ -32,21 +31,21 @@ _ONLINE = (
 )
 _MEETING = "https://meet.{domain}/{id}"
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-"""What no text of an entry may have (RFC 5545, 3.3.11); ends of lines are written as it says."""
+"""Characters that texts of an event must not contain (RFC 5545, 3.3.11)."""
 
 
 class Invitation(NamedTuple):
-    """An entry that was read."""
+    """An event that was read."""
 
     event: Event
-    """Without an id where it comes from elsewhere."""
+    """Without an id if the file is foreign."""
     names: dict[str, str]
-    """Of everybody in it who has one, by id."""
+    """Names of its people by id."""
 
 
 def event_bytes(event: Event, directory: Directory) -> bytes:
-    """The event as an .ics file, equal for equal events; raises FileFormatError for what none can hold."""
-    with extra(".ics files"):
+    """The event as an .ics file, equal for equal events; raises FileFormatError for content that it cannot hold."""
+    with require_extra(".ics files"):
         from icalendar import Calendar
         from icalendar import Event as Entry
     for text in (event.title, event.place, event.body):
@@ -55,9 +54,9 @@ def event_bytes(event: Event, directory: Directory) -> bytes:
     calendar, entry = Calendar(), Entry()
     calendar.add("prodid", "-//Upturn//workspace//EN")
     calendar.add("version", "2.0")
-    entry.add("uid", net_id(event.id))
-    start, end = (moment(time).replace(tzinfo=directory.zone) for time in (event.start, event.end))
-    if start.year == MINYEAR or end.year == MAXYEAR:  # other zones count them to years that there are not
+    entry.add("uid", message_id(event.id))
+    start, end = (parse_moment(time).replace(tzinfo=directory.zone) for time in (event.start, event.end))
+    if start.year == MINYEAR or end.year == MAXYEAR:  # other zones could shift them out of the supported years
         raise FileFormatError(
             f"an entry lies in the years {MINYEAR + 1} to {MAXYEAR - 1}, got {event.start} to {event.end}"
         )
@@ -80,10 +79,10 @@ def event_bytes(event: Event, directory: Directory) -> bytes:
     return bytes(calendar.to_ical())
 
 
-def _person(who: str, directory: Directory, parameters: Mapping[str, str]) -> Any:
+def _person(person: str, directory: Directory, parameters: Mapping[str, str]) -> Any:
     from icalendar import vCalAddress
 
-    address = directory.address(who)
+    address = directory.address(person)
     entry = vCalAddress(f"mailto:{address.addr_spec}")
     named = {"CN": address.display_name} if address.display_name else {}
     for name, value in {**named, **parameters}.items():
@@ -92,11 +91,11 @@ def _person(who: str, directory: Directory, parameters: Mapping[str, str]) -> An
 
 
 def read_events(data: bytes, directory: Directory, *, owner: str) -> list[Invitation]:
-    """The entries of an .ics file; raises FileFormatError for what is none, is damaged or too large.
+    """The events of an .ics file; raises FileFormatError for other, damaged and too large files.
 
-    ``owner``: whose entries those without an organizer are.
+    ``owner``: the organizer of events without one.
     """
-    with extra(".ics files"):
+    with require_extra(".ics files"):
         from icalendar import Calendar
     if len(data) > _MAX_BYTES:
         raise FileFormatError(f"it has {len(data)} bytes; at most {_MAX_BYTES} are read")
@@ -105,7 +104,7 @@ def read_events(data: bytes, directory: Directory, *, owner: str) -> list[Invita
         raise FileFormatError("it is no calendar: it does not begin with BEGIN:VCALENDAR")
     if not text.upper().endswith(b"END:VCALENDAR"):
         raise FileFormatError("it is cut off: it does not end with END:VCALENDAR")
-    with parsing("calendar"):
+    with parse_errors("calendar"):
         invitations: list[Invitation] = []
         for calendar in Calendar.from_ical(text, multiple=True):
             is_cancelled = str(calendar.get("METHOD", "")).upper() == "CANCEL"
@@ -121,21 +120,21 @@ def _invitation(entry: Any, directory: Directory, owner: str, *, is_cancelled: b
     if any(name in entry for name in _REPEATS):
         raise FileFormatError(f"{title[:60]!r} repeats; here every entry is one, so save single ones")
     names: dict[str, str] = {}
-    organizer = _who(entry["ORGANIZER"], directory, names) if "ORGANIZER" in entry else owner
+    organizer = _person_id(entry["ORGANIZER"], directory, names) if "ORGANIZER" in entry else owner
     listed = entry.get("ATTENDEE", [])
     answers: dict[str, Response] = {}
     for guest in listed if isinstance(listed, list) else [listed]:
-        who = _who(guest, directory, names)
-        if who != organizer:
-            answers[who] = _READ.get(str(guest.params.get("PARTSTAT", "")).upper(), "none")
+        person = _person_id(guest, directory, names)
+        if person != organizer:
+            answers[person] = _READ.get(str(guest.params.get("PARTSTAT", "")).upper(), "none")
     start, end = _span(entry, title, directory)
     event = Event(
-        id=own_id(str(entry.get("UID", ""))),
+        id=id_in(str(entry.get("UID", ""))),
         title=title,
         start=start,
         end=end,
         organizer=organizer,
-        attendees=tuple(Attendee(who, response) for who, response in answers.items()),
+        attendees=tuple(Attendee(person, response) for person, response in answers.items()),
         place=str(entry.get("LOCATION", "")),
         body=str(entry.get("DESCRIPTION", "")),
         is_online=any(name in entry for name in _ONLINE),
@@ -144,15 +143,15 @@ def _invitation(entry: Any, directory: Directory, owner: str, *, is_cancelled: b
     return Invitation(event, names)
 
 
-def _who(value: Any, directory: Directory, names: dict[str, str]) -> str:
+def _person_id(value: Any, directory: Directory, names: dict[str, str]) -> str:
     address = str(value)
     address = address[7:] if address.lower().startswith("mailto:") else address
     if "@" not in address:
         raise FileFormatError(f"people have addresses such as mailto:ann@example.org, got {address[:60]!r}")
-    who = directory.who(address.removeprefix('"').replace('"@', "@"))
+    person = directory.id_of(address.removeprefix('"').replace('"@', "@"))
     if value.params.get("CN"):
-        names[who] = str(value.params["CN"])
-    return who
+        names[person] = str(value.params["CN"])
+    return person
 
 
 def _span(entry: Any, title: str, directory: Directory) -> tuple[str, str]:
@@ -167,11 +166,11 @@ def _span(entry: Any, title: str, directory: Directory) -> tuple[str, str]:
         end = start if isinstance(entry["DTSTART"].dt, datetime) else start + timedelta(days=1)
     if end < start:
         raise FileFormatError(f"{title[:60]!r} ends before it starts")
-    return written(start), written(end)
+    return format_moment(start), format_moment(end)
 
 
 def _moment(value: Any, directory: Directory) -> datetime:
-    """In the office's zone, without it."""
+    """The moment in the office's zone, as a naive datetime."""
     at = value.dt
     if not isinstance(at, datetime):
         return datetime.combine(at, time())

@@ -1,4 +1,4 @@
-"""Files of the drive by their endings: which content is written to and read from which format."""
+"""The format of a file of the drive, by the ending of its name."""
 
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ class ReadContent(NamedTuple):
 
     content: Content
     notes: tuple[str, ...]
-    """Differences from the file, in words."""
+    """Descriptions of differences from the file."""
 
 
 def ending_of(name: str) -> str:

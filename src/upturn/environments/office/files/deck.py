@@ -1,9 +1,9 @@
 """Presentations as .pptx files: layouts, titles, bullets, shapes with texts, pictures, themes.
 
-The left half of a slide of two contents comes first. Where a layout has no room for a title or for bullets, they
-stand in boxes of that name. Foreign files: a picture shows what its description says, and is no file of the drive;
-other themes are the plain one, other layouts the nearest, shapes of other forms rectangles. Not read: notes,
-tables, charts, groups, videos, transitions.
+The left half of a two-content slide comes first. Titles and bullets without a placeholder in the layout are in text
+boxes of that name. Foreign files: a picture becomes its description, without a file of the drive; other themes
+become the plain one, other layouts the nearest, other shapes rectangles. Not read: notes, tables, charts, groups,
+videos, transitions.
 """
 
 import re
@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
 from typing import Any, NamedTuple
 
-from upturn.environments.office.files.extra import extra
-from upturn.environments.office.files.package import check_text, checked_package, parsing, repacked
+from upturn.environments.office.files.package import check_package, check_text, parse_errors, repack, require_extra
 from upturn.environments.office.files.picture import picture_bytes
 from upturn.environments.office.state import THEMES, Deck, Layout, Shape, ShapeKind, Slide, Theme
 
@@ -28,7 +27,7 @@ _NAMES: Mapping[str, Layout] = {
     "Title, 2 Content": "two_content",
     "Blank Slide": "blank",
 }
-"""Names of layouts in known programs."""
+"""Layouts by their names in known programs."""
 _TYPES: Mapping[str, Layout] = {
     "title": "title",
     "ctrTitle": "title",
@@ -38,17 +37,17 @@ _TYPES: Mapping[str, Layout] = {
     "secHead": "section",
     "blank": "blank",
 }
-"""By the type that files give a layout of another name; all others have a title and content."""
+"""Layouts by the type attribute, for other names; unknown types have a title and content."""
 _TITLE, _CONTENT = "Title", "Content"
-"""Names of the boxes for what a layout has no room for."""
+"""Names of text boxes for content without a placeholder."""
 _IMAGE = "image "
-"""Before the file's id, in the names of pictures."""
+"""Prefix of the file's id in the names of pictures."""
 _WIDTH, _HEIGHT = 12_192_000, 6_858_000
-"""16 : 9, in units of which an inch has 914,400."""
+"""16 : 9, in EMU (914,400 per inch)."""
 _POINT = 12_700
 _MARGIN, _GAP = 600_000, 200_000
 _SECTION_RISE = 1_500_000
-"""So that titles of sections stand above shapes."""
+"""Raises titles of sections above shapes."""
 _BAND_TOP = 4_700_000
 """Shapes stand below it."""
 
@@ -72,8 +71,8 @@ _PAPER = re.compile(rb'<a:lt1>\s*<a:s(?:rgbClr val|ysClr [^>]*lastClr)="([0-9A-F
 
 
 def deck_bytes(deck: Deck) -> bytes:
-    """The deck as a .pptx file, equal for equal decks; raises FileFormatError for what none can hold."""
-    with extra(".pptx files"):
+    """The deck as a .pptx file, equal for equal decks; raises FileFormatError for content that it cannot hold."""
+    with require_extra(".pptx files"):
         from pptx import Presentation
     file = Presentation()
     _widen(file)
@@ -82,11 +81,11 @@ def deck_bytes(deck: Deck) -> bytes:
         _put_slide(file.slides.add_slide(layouts[_LAYOUTS[slide.layout]]), slide)
     target = BytesIO()
     file.save(target)
-    return repacked(target.getvalue(), lambda name, content: _themed(name, content, deck.theme))
+    return repack(target.getvalue(), lambda name, content: _apply_theme(name, content, deck.theme))
 
 
 def _widen(file: Any) -> None:
-    """The library's template is 4 : 3."""
+    """Widens the library's template, which is 4 : 3."""
     wider = _WIDTH / file.slide_width
     file.slide_width, file.slide_height = _WIDTH, _HEIGHT
     for page in (file.slide_master, *file.slide_layouts):
@@ -97,7 +96,7 @@ def _widen(file: Any) -> None:
                     shape.top -= _SECTION_RISE
 
 
-def _themed(name: str, content: bytes, theme: Theme) -> bytes:
+def _apply_theme(name: str, content: bytes, theme: Theme) -> bytes:
     if name.startswith("ppt/slideMasters/") and theme != "plain":
         return _TITLES.sub(lambda match: match[0].replace(b'"tx1"', b'"accent1"'), content, count=1)
     if not name.startswith("ppt/theme/"):
@@ -129,10 +128,10 @@ def _put_slide(target: Any, slide: Slide) -> None:
     for half, bullets in zip(halves, (slide.content[:first], slide.content[first:]), strict=False):
         _put_bullets(half, bullets)
         if slide.shapes and half.top + half.height > _BAND_TOP and slide.layout != "section":
-            left, top, width = half.left, half.top, half.width  # all four have to be set where one is
+            left, top, width = half.left, half.top, half.width  # all four must be set together
             half.left, half.top, half.width, half.height = left, top, width, _BAND_TOP - top - _GAP
-    for shape, place in zip(slide.shapes, _places(len(slide.shapes)), strict=True):
-        _put_shape(target, shape, place)
+    for shape, area in zip(slide.shapes, _shape_areas(len(slide.shapes)), strict=True):
+        _put_shape(target, shape, area)
 
 
 def _box(target: Any, name: str, *, top: int, height: int) -> Any:
@@ -150,7 +149,7 @@ def _put_bullets(holder: Any, bullets: Sequence[str]) -> None:
             paragraph.font.size = 24 * _POINT
 
 
-def _places(count: int) -> Iterator[tuple[int, int, int, int]]:
+def _shape_areas(count: int) -> Iterator[tuple[int, int, int, int]]:
     """Left, top, width and height of ``count`` shapes, in rows below the content."""
     columns = 4 if count <= 4 else max(4, -(-count // 2)) if count <= 16 else 16
     rows = max(1, -(-count // columns))
@@ -161,27 +160,27 @@ def _places(count: int) -> Iterator[tuple[int, int, int, int]]:
         yield _MARGIN + column * (width + _GAP), _BAND_TOP + row * (height + _GAP * (rows < 4)), width, height
 
 
-def _put_shape(target: Any, shape: Shape, place: tuple[int, int, int, int]) -> None:
+def _put_shape(target: Any, shape: Shape, area: tuple[int, int, int, int]) -> None:
     from pptx.enum.shapes import MSO_SHAPE
     from pptx.enum.text import PP_ALIGN
 
     if shape.kind == "image":
-        _put_picture(target, shape, place)
+        _put_picture(target, shape, area)
         return
     if shape.kind == "text":
-        placed = target.shapes.add_textbox(*place)
+        placed = target.shapes.add_textbox(*area)
         placed.text_frame.word_wrap = True
     else:
         forms = {"rectangle": MSO_SHAPE.RECTANGLE, "ellipse": MSO_SHAPE.OVAL, "arrow": MSO_SHAPE.RIGHT_ARROW}
-        placed = target.shapes.add_shape(forms[shape.kind], *place)
+        placed = target.shapes.add_shape(forms[shape.kind], *area)
     placed.text_frame.text = shape.text
     for paragraph in placed.text_frame.paragraphs:
         paragraph.alignment = PP_ALIGN.LEFT if shape.kind == "text" else PP_ALIGN.CENTER
     placed.name = f"{shape.kind} {placed.shape_id}"
 
 
-def _put_picture(target: Any, shape: Shape, place: tuple[int, int, int, int]) -> None:
-    left, top, width, height = place
+def _put_picture(target: Any, shape: Shape, area: tuple[int, int, int, int]) -> None:
+    left, top, width, height = area
     picture = target.shapes.add_picture(BytesIO(picture_bytes(shape.text, "PNG")), left, top, height=height)
     if picture.width > width:
         picture.height, picture.width = picture.height * width // picture.width, width
@@ -190,11 +189,11 @@ def _put_picture(target: Any, shape: Shape, place: tuple[int, int, int, int]) ->
 
 
 def read_deck(data: bytes) -> Deck:
-    """The deck in a .pptx file; raises FileFormatError for what is none, is damaged or too large."""
-    with extra(".pptx files"):
+    """The deck in a .pptx file; raises FileFormatError for other, damaged and too large files."""
+    with require_extra(".pptx files"):
         from pptx import Presentation
-    checked_package(data, "presentation")
-    with parsing("presentation"):
+    check_package(data, "presentation")
+    with parse_errors("presentation"):
         file = Presentation(BytesIO(data))
         return Deck(tuple(_slide(slide) for slide in file.slides), _theme(file))
 
@@ -219,9 +218,11 @@ def _slide(source: Any) -> Slide:
     for shape in source.shapes:
         kind = _role(shape)
         if kind == _TITLE:
-            title = _text(shape)
+            title = _with_line_breaks(shape.text_frame.text)
         elif kind == _CONTENT:
-            bullets += [_broken(paragraph.text) for paragraph in shape.text_frame.paragraphs if paragraph.text]
+            bullets += [
+                _with_line_breaks(paragraph.text) for paragraph in shape.text_frame.paragraphs if paragraph.text
+            ]
         elif (drawn := _shape(shape)) is not None:
             shapes.append(drawn)
     return Slide(_layout(source), title, tuple(bullets), tuple(shapes))
@@ -231,12 +232,12 @@ def _layout(source: Any) -> Layout:
     layout = source.slide_layout
     kind = _NAMES.get(layout.name) or _TYPES.get(layout._element.get("type") or "", "title_content")
     if kind == "blank" and source.shapes.title is not None:
-        return "title_content"  # LibreOffice names layouts so that it does not know
+        return "title_content"  # LibreOffice writes ``blank`` for unknown layouts
     return kind
 
 
 def _role(shape: Any) -> str:
-    """``Title``, ``Content`` or nothing: a shape beside them, or a date, a footer, a number."""
+    """``Title``, ``Content``, or empty for other shapes, dates, footers and numbers."""
     if not shape.is_placeholder:
         return shape.name if shape.name in (_TITLE, _CONTENT) and shape.has_text_frame else ""
     kind = shape.placeholder_format.type
@@ -254,7 +255,7 @@ def _shape(shape: Any) -> Shape | None:
         return Shape("image", description, shape.name.removeprefix(_IMAGE) if shape.name.startswith(_IMAGE) else "")
     if tag != "sp" or shape.is_placeholder:
         return None
-    kind, text = _kind(shape), _text(shape)
+    kind, text = _kind(shape), _with_line_breaks(shape.text_frame.text)
     return Shape(kind, text) if text or kind != "text" else None
 
 
@@ -268,10 +269,6 @@ def _kind(shape: Any) -> ShapeKind:
     return "arrow" if "arrow" in form.lower() else "rectangle"
 
 
-def _text(shape: Any) -> str:
-    return _broken(shape.text_frame.text)
-
-
-def _broken(text: str) -> str:
-    """With line ends where the library says that a line is broken inside of a paragraph."""
+def _with_line_breaks(text: str) -> str:
+    """The text with line ends for the library's line breaks inside paragraphs."""
     return text.replace("\v", "\n")

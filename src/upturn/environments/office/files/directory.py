@@ -10,7 +10,7 @@ from upturn.environments.office.state import COMPANY, Group, Person, Workspace, 
 from upturn.errors import FileFormatError
 
 _HOST = "upturn.invalid"
-"""Where ids of things come from that an office made. No real host can have this name (RFC 2606)."""
+"""The host in message ids of an export. No real host can have this name (RFC 2606)."""
 _ID = re.compile(r"[A-Za-z0-9._-]{1,80}")
 
 
@@ -19,38 +19,38 @@ class Directory:
     """Names and addresses, and the time zone."""
 
     names: Mapping[str, str] = field(default_factory=dict)
-    """Of people and groups, by id."""
+    """Names of people and groups by id."""
     domain: str = COMPANY
-    """Of the company's addresses, in small letters."""
+    """Domain of the company's addresses, in lower case."""
     zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
 
-    def address(self, who: str) -> Address:
-        """Of a person, a group or somebody outside; raises FileFormatError for what no address can be."""
-        local, _, domain = who.rpartition("@") if is_outside(who) else (who, "", self.domain)
+    def address(self, id_: str) -> Address:
+        """The address of an id; raises FileFormatError for ids that cannot be written as one."""
+        local, _, domain = id_.rpartition("@") if is_outside(id_) else (id_, "", self.domain)
         if not is_address(f"{local}@{domain}"):
-            raise FileFormatError(f"{who!r} cannot be written as an address")
-        return Address(" ".join(self.names.get(who, "").split()), local, domain)
+            raise FileFormatError(f"{id_!r} cannot be written as an address")
+        return Address(" ".join(self.names.get(id_, "").split()), local, domain)
 
-    def who(self, address: str) -> str:
+    def id_of(self, address: str) -> str:
         """The id of a person of the company; the address itself for people outside."""
         local, _, domain = address.strip().lower().rpartition("@")
         return local if domain == self.domain or not domain else f"{local}@{domain}"
 
 
 def directory_of(workspace: Workspace, zone: ZoneInfo) -> Directory:
-    """With everybody who has a name."""
+    """The directory of a workspace."""
     named: tuple[Person | Group, ...] = (*workspace.people.values(), *workspace.groups.values())
     return Directory({person.id: person.name for person in named}, zone=zone)
 
 
-def net_id(id_: str) -> str:
-    """``m12@upturn.invalid``"""
+def message_id(id_: str) -> str:
+    """The message id of an item, such as ``m12@upturn.invalid``; raises FileFormatError for unusual ids."""
     if not _ID.fullmatch(id_):
         raise FileFormatError(f"ids of things that are written to files have letters and digits, got {id_[:60]!r}")
     return f"{id_}@{_HOST}"
 
 
-def own_id(text: str) -> str:
-    """The id inside a ``net_id``; empty = a foreign id."""
+def id_in(text: str) -> str:
+    """The item's id in a message id; empty = a foreign message id."""
     local, _, host = text.strip().strip("<>").rpartition("@")
     return local if host == _HOST and _ID.fullmatch(local) else ""

@@ -1,16 +1,15 @@
 """Text documents as .docx files: titles, headings, quotes, bullets, bold and italic paragraphs, tables.
 
-Foreign files: deeper headings become the second one, numbered lists bullets, other styles what they are based on; a
-paragraph is bold or italic where all of it is. A table cell over several columns stands in each of them. Not read:
+Foreign files: deeper headings become second-level ones, numbered lists become bullets, other styles their base
+style; a paragraph is bold or italic if all of it is. A cell that spans columns is repeated in each. Not read:
 headers, footers, notes, comments, pictures, text boxes.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from io import BytesIO
 from typing import Any
 
-from upturn.environments.office.files.extra import extra
-from upturn.environments.office.files.package import check_text, checked_package, parsing, repacked
+from upturn.environments.office.files.package import check_package, check_text, parse_errors, repack, require_extra
 from upturn.environments.office.state import Block, Document, Grid, Paragraph, ParagraphStyle
 from upturn.errors import FileFormatError
 
@@ -34,15 +33,16 @@ _READ: Mapping[str, ParagraphStyle] = {
     "list number": "bullet",
     **{f"list {kind} {level}": "bullet" for kind in ("bullet", "number") for level in range(2, 6)},
 }
-"""By the names of styles that programs write, in small letters."""
+"""By style name in lower case, as programs write it."""
 _GAP = "Table Gap"
-"""The style of the empty paragraphs behind tables, which would touch what follows otherwise; no part of it."""
+"""The style of the empty paragraphs that separate tables from the next block; they are not read back."""
 _TABLE = "Light Grid Accent 1"
 
 
 def document_bytes(document: Document) -> bytes:
-    """The document as a .docx file, equal for equal documents; raises FileFormatError for what none can hold."""
-    with extra(".docx files"):
+    """The document as a .docx file, equal for equal documents; raises FileFormatError for content that it cannot
+    hold."""
+    with require_extra(".docx files"):
         import docx
     file = docx.Document()
     _prepare(file)
@@ -55,11 +55,11 @@ def document_bytes(document: Document) -> bytes:
             _put_table(file, block)
     target = BytesIO()
     file.save(target)
-    return repacked(target.getvalue())
+    return repack(target.getvalue())
 
 
 def _prepare(file: Any) -> None:
-    """The library's template on A4, and the style of gaps."""
+    """Sets up A4 pages and the style of gaps in the library's template."""
     from docx.enum.style import WD_STYLE_TYPE
     from docx.shared import Mm, Pt
 
@@ -88,11 +88,11 @@ def _put_table(file: Any, grid: Grid) -> None:
 
 
 def read_document(data: bytes) -> Document:
-    """The document in a .docx file; raises FileFormatError for what is none, is damaged or too large."""
-    with extra(".docx files"):
+    """The document in a .docx file; raises FileFormatError for other, damaged and too large files."""
+    with require_extra(".docx files"):
         import docx
-    checked_package(data, "document")
-    with parsing("document"):
+    check_package(data, "document")
+    with parse_errors("document"):
         return Document(tuple(_blocks(docx.Document(BytesIO(data)))))
 
 
@@ -111,18 +111,14 @@ def _paragraph(source: Any) -> Paragraph:
     return Paragraph(
         source.text,
         _style(source),
-        is_bold=_all(runs, lambda run: run.bold),
-        is_italic=_all(runs, lambda run: run.italic),
+        is_bold=bool(runs) and all(run.bold for run in runs),
+        is_italic=bool(runs) and all(run.italic for run in runs),
     )
-
-
-def _all(runs: list[Any], look: Callable[[Any], bool | None]) -> bool:
-    return bool(runs) and all(map(look, runs))
 
 
 def _style(source: Any) -> ParagraphStyle:
     style, depth = source.style, 0
-    while style is not None and depth < 20:  # damaged files may have styles that are based on themselves
+    while style is not None and depth < 20:  # damaged files may have cyclic styles
         name = (style.name or "").lower()
         if name in _READ:
             named = _READ[name]

@@ -1,7 +1,7 @@
-"""A workspace as a folder of real files, and a folder of real files as a workspace: what touches the disk.
+"""Writes a workspace to a folder of real files and reads it back.
 
-``Mail/<folder>/*.eml``, ``Calendar/*.ics``, ``Files/…`` as they lie on the drive, ``Recycle bin/…``, and
-``workspace.json`` with what none of these can hold. A folder is written whole or not at all, and read so too.
+``Mail/<folder>/*.eml``, ``Calendar/*.ics``, ``Files/…`` with the paths of the drive, ``Recycle bin/…``, and
+``workspace.json`` with the rest. Writing and reading are all or nothing.
 """
 
 import os
@@ -12,8 +12,8 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from upturn.environments.office.files.package import MAX_BYTES
-from upturn.environments.office.files.packing import packed
-from upturn.environments.office.files.unpacking import Host, Imported, unpacked
+from upturn.environments.office.files.packing import pack
+from upturn.environments.office.files.unpacking import Host, Imported, unpack
 from upturn.environments.office.state import Workspace
 from upturn.errors import FileFormatError
 
@@ -26,19 +26,20 @@ class Exported(NamedTuple):
     """The result of an export."""
 
     places: tuple[str, ...]
-    """Of all files, in the folder."""
+    """Paths of all files in the folder."""
     notes: tuple[str, ...]
     """Differences between files and workspace, since a format cannot hold everything."""
 
 
 def write_folder(workspace: Workspace, folder: Path, *, zone: ZoneInfo) -> Exported:
-    """Writes the workspace into a new folder; ``zone``: of its moments.
+    """Writes the workspace into a new folder; ``zone``: the time zone of its moments.
 
-    Raises FileFormatError for what cannot be written and where there is something already; nothing is written then.
+    Raises FileFormatError, without writing anything, for content that cannot be written and a folder that is not
+    empty.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileFormatError(f"{str(folder)!r} is there already; name a folder that is new or empty")
-    parts, notes = packed(workspace, zone)
+    parts, notes = pack(workspace, zone)
     folder.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
@@ -46,7 +47,7 @@ def write_folder(workspace: Workspace, folder: Path, *, zone: ZoneInfo) -> Expor
             target = draft / place
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
-        draft.chmod(0o755)  # temporary folders are for their owner only
+        draft.chmod(0o755)  # temporary folders are readable by their owner only
         draft.replace(folder)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
@@ -55,10 +56,10 @@ def write_folder(workspace: Workspace, folder: Path, *, zone: ZoneInfo) -> Expor
 
 
 def read_folder(folder: Path, *, host: Host | None = None, leave_out: bool = False) -> Imported:
-    """The workspace in a folder; hidden files are not looked at.
+    """The workspace in a folder; hidden files are ignored.
 
-    ``host``: whose it is, where no office has written it. Raises FileFormatError naming all files that cannot be
-    read, unless they are to be left out.
+    ``host``: the owner of a folder that no export wrote. ``leave_out``: skip files that cannot be read; otherwise
+    they raise FileFormatError.
     """
     if not folder.is_dir():
         raise FileFormatError(f"{str(folder)!r} is no folder")
@@ -71,11 +72,11 @@ def read_folder(folder: Path, *, host: Host | None = None, leave_out: bool = Fal
             raise FileFormatError(f"{str(folder)!r} has more than {_MAX_FILES} files or {_MAX_TOTAL} bytes")
         with path.open("rb") as file:
             parts[path.relative_to(folder).as_posix()] = file.read(MAX_BYTES + 1)
-    return unpacked(parts, host=host, leave_out=leave_out)
+    return unpack(parts, host=host, leave_out=leave_out)
 
 
 def _paths(folder: Path) -> list[Path]:
-    """All files below, in order; raises FileFormatError for links, which lead elsewhere."""
+    """All files in the folder and its subfolders, in order; raises FileFormatError for links."""
     paths = []
     for root, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))

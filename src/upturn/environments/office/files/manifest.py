@@ -1,7 +1,8 @@
 """The manifest, ``workspace.json``: everything that no mail, calendar or office file can hold."""
 
 import json
-from dataclasses import field
+from dataclasses import field, replace
+from typing import Self
 
 from upturn.environments.office.state import Channel, Chat, File, Group, Label, Page, Person, Right, Rule
 from upturn.errors import FileFormatError, RecordError
@@ -9,7 +10,9 @@ from upturn.records import fields_json, from_fields, record
 
 MANIFEST = "workspace.json"
 FORM = 1
-"""Version of the file's meaning."""
+"""Version of the format."""
+_FILE_FIELDS = ("id", "path", "owner", "by", "at", "rights", "label", "is_deleted")
+"""Fields that an entry shares with its file."""
 
 
 @record
@@ -27,19 +30,14 @@ class Entry:
     label: Label = "general"
     is_deleted: bool = False
 
-    def file(self, without: File) -> File:
-        """The file with the content of ``without``."""
-        return File(
-            id=self.id,
-            path=self.path,
-            content=without.content,
-            owner=self.owner,
-            by=self.by,
-            at=self.at,
-            rights=self.rights,
-            label=self.label,
-            is_deleted=self.is_deleted,
-        )
+    @classmethod
+    def of(cls, place: str, file: File) -> Self:
+        """The entry of a file at this place."""
+        return cls(place, **{name: getattr(file, name) for name in _FILE_FIELDS})
+
+    def file(self, content: File) -> File:
+        """This file with the content of another one."""
+        return replace(content, **{name: getattr(self, name) for name in _FILE_FIELDS})
 
 
 @record
@@ -49,9 +47,9 @@ class Manifest:
     form: int
     owner: str
     begun: str
-    """The moment at which it was exported."""
+    """The moment of the export."""
     zone: str
-    """Of all moments, such as ``Europe/Berlin``."""
+    """Time zone of all moments, such as ``Europe/Berlin``."""
     seed: int = 0
     people: tuple[Person, ...] = ()
     groups: tuple[Group, ...] = ()
@@ -63,12 +61,12 @@ class Manifest:
 
 
 def manifest_bytes(manifest: Manifest) -> bytes:
-    """As JSON that people can read and change."""
+    """The manifest as indented JSON."""
     return f"{json.dumps(json.loads(fields_json(manifest)), ensure_ascii=False, indent=1)}\n".encode()
 
 
 def read_manifest(data: bytes) -> Manifest:
-    """Raises FileFormatError naming every bad field."""
+    """The manifest in this JSON; raises FileFormatError naming every invalid field."""
     try:
         manifest = from_fields(Manifest, data)
     except RecordError as exc:

@@ -1,8 +1,8 @@
 """Mails as .eml files: addresses with names, moments with their zone, threads by ids, attachments with their bytes.
 
-What mail programs have no header for stands in headers of our own (``X-Upturn-Read`` and so on). Line ends become
-``\\n``, a line end in a subject a blank. Foreign mails: the text part, or what the HTML says; moments to the
-minute. Refused: encrypted ones, ones that are cut off, files that have no sender or no date.
+Fields without a standard header have one of their own (``X-Upturn-Read`` and so on). Line ends become ``\\n``, and
+spaces in subjects. Foreign mails: the text part, or the text of the HTML part; seconds are dropped. Refused:
+encrypted and truncated mails, and files without a sender or a date.
 """
 
 import re
@@ -23,17 +23,17 @@ from html.parser import HTMLParser
 from io import BytesIO
 from typing import NamedTuple, get_args
 
-from upturn.environments.office.files.directory import Directory, net_id, own_id
-from upturn.environments.office.files.package import MAX_BYTES, parsing
-from upturn.environments.office.state import LABELS, Mail, MailFlag, moment, written
+from upturn.environments.office.files.directory import Directory, id_in, message_id
+from upturn.environments.office.files.package import MAX_BYTES, parse_errors
+from upturn.environments.office.state import LABELS, Mail, MailFlag, format_moment, parse_moment
 from upturn.errors import FileFormatError
 
 _POLICY = policy.compat32.clone(linesep="\r\n", max_line_length=None)
-"""The one that writes encoded headers and bodies exactly as they were given."""
+"""Writes encoded headers and bodies unchanged."""
 _FLAGS: tuple[MailFlag, ...] = get_args(MailFlag)
 _PLAIN_BODY = re.compile(r"[\x20-\x7e\t\n]*")
 _PLAIN_SUBJECT = re.compile(r"[!-<>-~]+(?: [!-<>-~]+)*")
-"""Others are encoded: what stands between words would not come back, nor what looks like encoding."""
+"""Other subjects are encoded, since their spacing, or text that looks encoded, would change."""
 _LINE, _BODY_LINE = 70, 900
 _IDS = re.compile(r"<[^<>\s]+>")
 _CUT_OFF = (CloseBoundaryNotFoundDefect, InvalidBase64PaddingDefect, InvalidBase64LengthDefect)
@@ -56,32 +56,32 @@ class Attachment(NamedTuple):
 
 
 class Letter(NamedTuple):
-    """A mail that was read, before its thread is resolved."""
+    """A mail that was read; its thread is not resolved yet."""
 
     mail: Mail
-    """Without id, folder and thread where it comes from elsewhere."""
+    """Without id, folder and thread if the file is foreign."""
     key: str
     """Its message id; empty = none."""
     root: str
-    """The key of the mail that began the conversation, or the oldest that is named; empty = this one did."""
+    """The key of the first mail of the conversation, or the oldest one named; empty = this mail."""
     folder: str
-    """Its folder if an office exported it; empty = a foreign mail."""
+    """Its folder in an export; empty = a foreign mail."""
     attachments: tuple[Attachment, ...]
     names: dict[str, str]
-    """Of everybody in it who has one, by id."""
+    """Names of its people by id."""
 
 
 def message_bytes(
     mail: Mail, directory: Directory, *, before: Sequence[str] = (), attachments: Sequence[Attachment] = ()
 ) -> bytes:
-    """The mail as an .eml file, equal for equal mails; raises FileFormatError for what none can hold.
+    """The mail as an .eml file, equal for equal mails; raises FileFormatError for content that it cannot hold.
 
-    ``before``: ids of the mails of the conversation that it follows, oldest first.
+    ``before``: ids of the earlier mails of the conversation, oldest first.
     """
     message: Message = _body(mail.body)
     if attachments:
         text, message = message, MIMEMultipart("mixed", boundary=f"=_{mail.id}_upturn")
-        for part in (text, *map(_attached, attachments)):
+        for part in (text, *map(_attachment_part, attachments)):
             message.attach(part)
     writer, author = mail.sender, mail.on_behalf_of or mail.sender
     _address(message, "From", (author,), directory)
@@ -92,13 +92,13 @@ def message_bytes(
     subject = " ".join(mail.subject.splitlines())
     is_plain = len(subject) <= _LINE and _PLAIN_SUBJECT.fullmatch(subject)
     message["Subject"] = subject if is_plain else Header(subject, "utf-8").encode(maxlinelen=_LINE, linesep="\r\n")
-    message["Date"] = format_datetime(moment(mail.at).replace(tzinfo=directory.zone))
-    message["Message-ID"] = f"<{net_id(mail.id)}>"
+    message["Date"] = format_datetime(parse_moment(mail.at).replace(tzinfo=directory.zone))
+    message["Message-ID"] = f"<{message_id(mail.id)}>"
     if mail.thread:
         chain = list(dict.fromkeys((mail.thread, *before)))
-        message["In-Reply-To"] = f"<{net_id(chain[-1])}>"
-        message["References"] = "\r\n ".join(f"<{net_id(id_)}>" for id_ in chain)
-    _put_own(message, mail)
+        message["In-Reply-To"] = f"<{message_id(chain[-1])}>"
+        message["References"] = "\r\n ".join(f"<{message_id(id_)}>" for id_ in chain)
+    _put_own_headers(message, mail)
     target = BytesIO()
     BytesGenerator(target, mangle_from_=False, policy=_POLICY).flatten(message)
     return target.getvalue()
@@ -110,7 +110,7 @@ def _body(text: str) -> Message:
     return MIMEText(text, "plain", "us-ascii" if is_plain else "utf-8")
 
 
-def _attached(attachment: Attachment) -> Message:
+def _attachment_part(attachment: Attachment) -> Message:
     kind = _TYPES.get(attachment.name.rpartition(".")[2].lower(), "application/octet-stream")
     part = MIMEBase(*kind.split("/"))
     part.set_payload(attachment.content)
@@ -131,7 +131,7 @@ def _mailbox(address: Address) -> str:
     return str(address) if name.isascii() else f"{Header(name, 'utf-8').encode()} <{address.addr_spec}>"
 
 
-def _put_own(message: Message, mail: Mail) -> None:
+def _put_own_headers(message: Message, mail: Mail) -> None:
     is_plain = _PLAIN_SUBJECT.fullmatch(mail.folder)
     message["X-Upturn-Folder"] = mail.folder if is_plain else Header(mail.folder, "utf-8").encode()
     message["X-Upturn-Read"] = "yes" if mail.is_read else "no"
@@ -140,18 +140,18 @@ def _put_own(message: Message, mail: Mail) -> None:
     if mail.label != "general":
         message["X-Upturn-Label"] = mail.label
     if mail.attachments:
-        message["X-Upturn-Attachments"] = " ".join(map(net_id, mail.attachments))
+        message["X-Upturn-Attachments"] = " ".join(map(message_id, mail.attachments))
     if mail.folder == "drafts":
         message["X-Unsent"] = "1"  # so that mail programs open it for writing
 
 
 def read_message(data: bytes, directory: Directory) -> Letter:
-    """The mail in an .eml file; raises FileFormatError for what is none, encrypted, cut off or too large."""
+    """The mail in an .eml file; raises FileFormatError for other, encrypted, truncated and too large files."""
     if len(data) > MAX_BYTES:
         raise FileFormatError(f"it has {len(data)} bytes; at most {MAX_BYTES} are read")
     if b"\x00" in data[:4_000]:
         raise FileFormatError("it is no mail: it is not text")
-    with parsing("mail"):
+    with parse_errors("mail"):
         message = BytesParser(_class=EmailMessage, policy=policy.default).parsebytes(data)
         _check(message)
         names: dict[str, str] = {}
@@ -164,22 +164,22 @@ def read_message(data: bytes, directory: Directory) -> Letter:
         )
         root = references[0] if references else ""
         mail = Mail(
-            id=own_id(key),
+            id=id_in(key),
             folder="",
             sender=writer,
             to=people["to"],
             subject=str(message["subject"] or ""),
             body=_text(message),
             at=_moment(message, directory),
-            thread=own_id(root),
+            thread=id_in(root),
             cc=people["cc"],
-            is_read=_own(message, "Read", "no") == "yes",
-            flag=next((flag for flag in _FLAGS if flag == _own(message, "Flag", "none")), "none"),
-            attachments=tuple(filter(None, map(own_id, _own(message, "Attachments", "").split()))),
-            label=next((label for label in LABELS if label == _own(message, "Label", "general")), "general"),
+            is_read=_own_header(message, "Read", "no") == "yes",
+            flag=next((flag for flag in _FLAGS if flag == _own_header(message, "Flag", "none")), "none"),
+            attachments=tuple(filter(None, map(id_in, _own_header(message, "Attachments", "").split()))),
+            label=next((label for label in LABELS if label == _own_header(message, "Label", "general")), "general"),
             on_behalf_of=author if writer != author else "",
         )
-        return Letter(mail, key, root, _own(message, "Folder", ""), tuple(_attachments(message)), names)
+        return Letter(mail, key, root, _own_header(message, "Folder", ""), tuple(_attachments(message)), names)
 
 
 def _check(message: EmailMessage) -> None:
@@ -189,7 +189,7 @@ def _check(message: EmailMessage) -> None:
         raise FileFormatError("it is no mail: it has no From, or no Date")
     for part in message.walk():
         if not part.is_multipart():
-            part.get_payload(decode=True)  # which finds what is wrong with it
+            part.get_payload(decode=True)  # records defects
         for defect in part.defects:
             if isinstance(defect, _CUT_OFF):
                 raise FileFormatError(f"it is damaged or cut off ({type(defect).__name__})")
@@ -200,10 +200,10 @@ def _people(message: EmailMessage, header: str, directory: Directory, names: dic
     for value in message.get_all(header, ()):
         for address in getattr(value, "addresses", ()):
             if address.username and address.domain:
-                who = directory.who(f"{address.username}@{address.domain}")
-                people.append(who)
+                person = directory.id_of(f"{address.username}@{address.domain}")
+                people.append(person)
                 if address.display_name:
-                    names[who] = address.display_name
+                    names[person] = address.display_name
     return tuple(people)
 
 
@@ -212,10 +212,10 @@ def _moment(message: EmailMessage, directory: Directory) -> str:
     if sent is None:
         raise FileFormatError(f"its date cannot be read: {str(message['date'])[:60]!r}")
     aware = sent if sent.tzinfo is not None else sent.replace(tzinfo=directory.zone)
-    return written(aware.astimezone(directory.zone).replace(tzinfo=None, second=0, microsecond=0))
+    return format_moment(aware.astimezone(directory.zone).replace(tzinfo=None, second=0, microsecond=0))
 
 
-def _own(message: EmailMessage, name: str, default: str) -> str:
+def _own_header(message: EmailMessage, name: str, default: str) -> str:
     value = message[f"X-Upturn-{name}"]
     return default if value is None else str(value)
 
@@ -225,7 +225,7 @@ def _text(message: EmailMessage) -> str:
     if part is None:
         return ""
     text = str(part.get_content()).replace("\r\n", "\n")
-    return _without_tags(text) if part.get_content_type() == "text/html" else text
+    return _html_text(text) if part.get_content_type() == "text/html" else text
 
 
 def _attachments(message: EmailMessage) -> list[Attachment]:
@@ -239,7 +239,7 @@ def _attachments(message: EmailMessage) -> list[Attachment]:
     return attachments
 
 
-class _Words(HTMLParser):
+class _TextExtractor(HTMLParser):
     """Extracts the text of an HTML page; single use."""
 
     def __init__(self) -> None:
@@ -248,23 +248,23 @@ class _Words(HTMLParser):
         self._hidden = 0
 
     def handle_starttag(self, tag: str, attrs: object) -> None:  # noqa: ARG002  # the library's signature
-        """Blocks begin on lines of their own."""
+        """Starts a line for each block."""
         self._hidden += tag in ("script", "style", "head")
         if tag in ("p", "br", "div", "tr", "li", "h1", "h2", "h3"):
             self.parts.append("\n")
 
     def handle_endtag(self, tag: str) -> None:
-        """What is hidden ends."""
+        """Ends hidden parts."""
         self._hidden = max(0, self._hidden - (tag in ("script", "style", "head")))
 
     def handle_data(self, data: str) -> None:
-        """Text with collapsed whitespace."""
+        """Adds text with collapsed whitespace."""
         if not self._hidden:
             self.parts.append(re.sub(r"\s+", " ", data))
 
 
-def _without_tags(html: str) -> str:
-    words = _Words()
+def _html_text(html: str) -> str:
+    words = _TextExtractor()
     words.feed(html)
     words.close()
     lines = [line.strip() for line in "".join(words.parts).split("\n")]

@@ -1,8 +1,8 @@
-"""Office Open XML files as what they are: zip archives of XML. Looked at before any library opens them.
+"""Checks of Office Open XML files as zip archives of XML, before any library opens them; errors of the libraries.
 
-Order of checks: size, magic number, that it is a whole zip archive without passwords, how much it unpacks to, what
-it is, macros, each part's checksum, that no XML declares a document type (so there are no entities of any kind),
-and how many cells, paragraphs and spanned columns a library would have to make. Nothing is ever written to a disk.
+Order of checks: size, magic number, complete zip archive without encryption, unpacked size, kind of document,
+macros, checksum of each part, no document type in any XML (so there are no entities), and the numbers of cells,
+paragraphs and spanned columns. Nothing is written to disk.
 """
 
 import re
@@ -12,15 +12,17 @@ from io import BytesIO
 from typing import Literal
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
 
+from upturn.environments.office.state import column_number
 from upturn.errors import FileFormatError, error_text
 
+INSTALL = "pip install 'upturn[files]'"
 PackageKind = Literal["workbook", "document", "presentation"]
 MAX_BYTES = 32 * 2**20
 MAX_UNPACKED = 64 * 2**20
 """Bytes of all parts together. Archives of a few kilobytes can claim terabytes."""
 _MAX_PARTS = 4_000
-_MAX_MADE = 200_000
-"""Cells or paragraphs: a few seconds of reading, and ten times what the office's largest tables have."""
+_MAX_ELEMENTS = 200_000
+"""Cells or paragraphs: a few seconds of reading, ten times the office's largest tables."""
 _MAX_SPAN = 1_000
 """Columns that one cell of a text table may span; Word's own limit is 63."""
 _ZIP, _OLE = b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
@@ -33,8 +35,8 @@ _ENDING: Mapping[PackageKind, str] = {"workbook": ".xlsx", "document": ".docx", 
 _CONTENT_TYPES = "[Content_Types].xml"
 _ENCODING = re.compile(rb"""<\?xml[^>]*?encoding\s*=\s*["']([^"']*)["']""")
 _ENCODINGS = frozenset({"utf-8", "utf-16", "utf-16le", "utf-16be", "us-ascii", "ascii", "iso-8859-1"})
-"""Encodings that are searched; others could hide content from the search and show it to a parser."""
-_MADE = re.compile(r"<(?:\w+:)?(?:c|row|p|tr|tc)[\s/>]")
+"""Supported encodings; with others, a parser could read content that the checks miss."""
+_ELEMENT = re.compile(r"<(?:\w+:)?(?:c|row|p|tr|tc)[\s/>]")
 _SPAN = re.compile(r"<(?:\w+:)?(?:gridSpan|gridBefore|gridAfter)\s[^>]*?[\"'](-?[0-9]+)[\"']")
 _SPANNED = re.compile(r"\bgridSpan=[\"'](-?[0-9]+)[\"']")
 _MERGED = re.compile(r"<(?:\w+:)?mergeCell\s[^>]*?ref=[\"']([A-Z]+)([0-9]+):([A-Z]+)([0-9]+)[\"']")
@@ -42,11 +44,25 @@ _STRICT = b"purl.oclc.org/ooxml"
 NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 """Characters that no XML can hold."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The first moment that a zip archive can name."""
+"""The earliest time in a zip archive."""
 
 
-def checked_package(data: bytes, kind: PackageKind) -> bytes:
-    """The same bytes; raises FileFormatError with the problem and what is allowed."""
+@contextmanager
+def require_extra(needed_for: str) -> Iterator[None]:
+    """Wraps the import of a library: raises FileFormatError with the install command if it is missing.
+
+    ``needed_for``: such as ``.xlsx files``.
+    """
+    try:
+        yield
+    except ImportError as exc:
+        raise FileFormatError(
+            f"{needed_for} need the package {exc.name!r}, which is not installed: {INSTALL}"
+        ) from exc
+
+
+def check_package(data: bytes, kind: PackageKind) -> None:
+    """Raises FileFormatError for a file that is not a safe package of this kind."""
     if len(data) > MAX_BYTES:
         raise FileFormatError(f"it has {len(data)} bytes; at most {MAX_BYTES} are read")
     if data.startswith(_OLE):
@@ -67,7 +83,6 @@ def checked_package(data: bytes, kind: PackageKind) -> bytes:
         raise FileFormatError(f"it is damaged or cut off ({error_text(exc, longest=120)})") from exc
     except Exception as exc:  # decompressors have errors of their own, such as zlib.error
         raise FileFormatError(f"it is damaged ({error_text(exc, longest=120)})") from exc
-    return data
 
 
 def _check_archive(archive: ZipFile) -> None:
@@ -76,7 +91,7 @@ def _check_archive(archive: ZipFile) -> None:
         raise FileFormatError(f"it has {len(parts)} parts; at most {_MAX_PARTS} are read")
     if any(part.flag_bits & 1 for part in parts):
         raise FileFormatError("it is encrypted; save it without a password")
-    unpacked = sum(part.file_size for part in parts)  # zipfile reads no more of a part than it claims to have
+    unpacked = sum(part.file_size for part in parts)  # zipfile reads at most the claimed size of a part
     if unpacked > MAX_UNPACKED:
         raise FileFormatError(f"it unpacks to {unpacked} bytes; at most {MAX_UNPACKED} are read")
 
@@ -99,9 +114,9 @@ def _check_part(name: str, content: bytes) -> None:
         raise FileFormatError(f"{name} declares a document type or entities, which office files never have")
     if _STRICT in content[:4_000]:
         raise FileFormatError("it is of the Strict variant; save it as the ordinary one")
-    count = sum(1 for _ in _MADE.finditer(text)) + sum(map(_merged_size, _MERGED.findall(text)))
-    if count > _MAX_MADE:
-        raise FileFormatError(f"{name} has {count} cells or paragraphs; at most {_MAX_MADE} are read")
+    count = sum(1 for _ in _ELEMENT.finditer(text)) + sum(map(_merged_size, _MERGED.findall(text)))
+    if count > _MAX_ELEMENTS:
+        raise FileFormatError(f"{name} has {count} cells or paragraphs; at most {_MAX_ELEMENTS} are read")
     spans = [int(span) for pattern in (_SPAN, _SPANNED) for span in pattern.findall(text)]
     if max(spans, default=0) > _MAX_SPAN:
         raise FileFormatError(f"{name} has a cell over {max(spans)} columns; at most {_MAX_SPAN} are read")
@@ -119,14 +134,7 @@ def _xml_text(name: str, content: bytes) -> str:
 
 def _merged_size(corners: tuple[str, str, str, str]) -> int:
     left, top, right, bottom = corners
-    return (abs(_column(right) - _column(left)) + 1) * (abs(int(bottom[:8]) - int(top[:8])) + 1)
-
-
-def _column(letters: str) -> int:
-    number = 0
-    for letter in letters[:4]:
-        number = number * 26 + ord(letter) - ord("A") + 1
-    return number
+    return (abs(column_number(right[:4]) - column_number(left[:4])) + 1) * (abs(int(bottom[:8]) - int(top[:8])) + 1)
 
 
 def check_text(*texts: str) -> None:
@@ -137,20 +145,20 @@ def check_text(*texts: str) -> None:
 
 
 @contextmanager
-def parsing(what: str) -> Iterator[None]:
+def parse_errors(what: str) -> Iterator[None]:
     """Wraps a library's reader: any exception becomes a FileFormatError, since only the file can be the cause."""
     try:
         yield
     except FileFormatError:
         raise
-    except Exception as exc:  # libraries meet damaged files with errors of any kind
+    except Exception as exc:  # libraries raise errors of any kind for damaged files
         raise FileFormatError(f"it is no {what} that can be read ({error_text(exc, longest=200)})") from exc
 
 
-def repacked(data: bytes, change: Callable[[str, bytes], bytes] = lambda _name, content: content) -> bytes:
-    """The same parts with no moment of writing among them, so that equal contents are equal bytes.
+def repack(data: bytes, change: Callable[[str, bytes], bytes] = lambda _name, content: content) -> bytes:
+    """The archive with constant timestamps, so that equal contents are equal bytes.
 
-    ``change`` gets each part by name and gives what it is to be.
+    ``change``: the new content of a part, from its name and content.
     """
     target = BytesIO()
     with ZipFile(BytesIO(data)) as source, ZipFile(target, "w", ZIP_DEFLATED) as archive:

@@ -11,7 +11,13 @@ from upturn.environments.office.files.directory import directory_of
 from upturn.environments.office.files.manifest import FORM, MANIFEST, Entry, Manifest, manifest_bytes
 from upturn.environments.office.files.message import Attachment, message_bytes
 from upturn.environments.office.files.paths import BIN, CALENDAR, FILES, MAIL, Places
-from upturn.environments.office.files.substitute import Held, ThingT, held_content, held_event, held_mail
+from upturn.environments.office.files.substitute import (
+    Substituted,
+    ThingT,
+    substitute_in_content,
+    substitute_in_event,
+    substitute_in_mail,
+)
 from upturn.environments.office.state import Mail, Workspace
 from upturn.errors import FileFormatError
 
@@ -22,14 +28,13 @@ class Packed(NamedTuple):
     parts: dict[str, bytes]
     """By path, such as ``Mail/inbox/…eml``."""
     notes: tuple[str, ...]
-    """Differences between files and workspace, since a format cannot hold everything."""
+    """Content that the formats cannot hold."""
 
 
-def packed(workspace: Workspace, zone: ZoneInfo) -> Packed:
-    """All files; equal for equal workspaces.
+def pack(workspace: Workspace, zone: ZoneInfo) -> Packed:
+    """All files; equal for equal workspaces. ``zone``: the time zone of the workspace's moments.
 
-    ``zone``: which one the workspace's moments are in, since it says nothing about that. Raises FileFormatError
-    naming what cannot be written.
+    Raises FileFormatError naming content that cannot be written.
     """
     packing = _Packing(workspace, zone)
     packing.put_files()
@@ -40,7 +45,7 @@ def packed(workspace: Workspace, zone: ZoneInfo) -> Packed:
 
 
 class _Packing:
-    """Single use; files come first, since mails have them attached."""
+    """Single use. Files come first because mails attach them."""
 
     def __init__(self, workspace: Workspace, zone: ZoneInfo) -> None:
         self.parts: dict[str, bytes] = {}
@@ -52,29 +57,18 @@ class _Packing:
         self._entries: list[Entry] = []
 
     def put_files(self) -> None:
-        """By their paths; those in the bin by their names. In an order of their own, so that equal offices have
-        equal bytes whichever file was put in first."""
+        """Adds files by path, deleted ones by name. They are sorted, so that equal offices give equal bytes."""
         for file in sorted(self._workspace.files.values(), key=lambda file: (len(file.id), file.id)):
             folders = (BIN, file.name) if file.is_deleted else (FILES, *file.path.strip("/").split("/"))
             place = self._places.free(*folders, id_=file.id)
-            with _named(file.path):
-                self.parts[place] = content_bytes(file.path, self._noted(place, held_content(file.content)))
-            self._entries.append(
-                Entry(
-                    place=place,
-                    id=file.id,
-                    path=file.path,
-                    owner=file.owner,
-                    by=file.by,
-                    at=file.at,
-                    rights=dict(file.rights),
-                    label=file.label,
-                    is_deleted=file.is_deleted,
+            with _error_context(file.path):
+                self.parts[place] = content_bytes(
+                    file.path, self._record_notes(place, substitute_in_content(file.content))
                 )
-            )
+            self._entries.append(Entry.of(place, file))
 
     def put_mails(self) -> None:
-        """By folder; file names begin with the time, so they sort chronologically."""
+        """Adds mails by folder; file names start with the time, so they sort chronologically."""
         conversations = _conversations(self._workspace.mails)
         contents = {
             entry.id: Attachment(entry.path.rpartition("/")[2], self.parts[entry.place]) for entry in self._entries
@@ -84,26 +78,28 @@ class _Packing:
             before = earlier[: earlier.index(mail.id)]
             attached = [contents[attachment] for attachment in mail.attachments if attachment in contents]
             name = f"{mail.at.replace(':', '')} {mail.subject[:60].strip()} ({mail.id}).eml"
-            held = held_mail(mail)
-            place = self._places.free(MAIL, held.thing.folder, name, id_=mail.id)
-            with _named(f"mail {mail.id}"):
-                written = self._noted(place, held)
+            substituted = substitute_in_mail(mail)
+            place = self._places.free(MAIL, substituted.thing.folder, name, id_=mail.id)
+            with _error_context(f"mail {mail.id}"):
+                written = self._record_notes(place, substituted)
                 self.parts[place] = message_bytes(written, self._directory, before=before, attachments=attached)
 
     def put_events(self) -> None:
-        """Events of all calendars, one per file."""
+        """Adds the events of all calendars, one per file."""
         for event in self._workspace.events.values():
             name = f"{event.start.replace(':', '')} {event.title[:60].strip()} ({event.id}).ics"
             place = self._places.free(CALENDAR, name, id_=event.id)
-            with _named(f"event {event.id}"):
-                self.parts[place] = event_bytes(self._noted(place, held_event(event)), self._directory)
+            with _error_context(f"event {event.id}"):
+                self.parts[place] = event_bytes(
+                    self._record_notes(place, substitute_in_event(event)), self._directory
+                )
 
-    def _noted(self, place: str, held: Held[ThingT]) -> ThingT:
-        self.notes += [f"{place}: {note}" for note in held.notes]
-        return held.thing
+    def _record_notes(self, place: str, substituted: Substituted[ThingT]) -> ThingT:
+        self.notes += [f"{place}: {note}" for note in substituted.notes]
+        return substituted.thing
 
     def put_manifest(self) -> None:
-        """The manifest with the rest."""
+        """Adds the manifest with the rest."""
         workspace = self._workspace
         manifest = Manifest(
             form=FORM,
@@ -123,7 +119,7 @@ class _Packing:
 
 
 def _conversations(mails: Mapping[str, Mail]) -> dict[str, list[str]]:
-    """Ids by the id of the first mail, oldest first."""
+    """Ids of each conversation's mails, oldest first, by the id of the first mail."""
     conversations: dict[str, list[str]] = {}
     for mail in sorted(mails.values(), key=lambda mail: (bool(mail.thread), mail.at)):
         conversations.setdefault(mail.thread or mail.id, []).append(mail.id)
@@ -131,7 +127,7 @@ def _conversations(mails: Mapping[str, Mail]) -> dict[str, list[str]]:
 
 
 @contextmanager
-def _named(what: str) -> Iterator[None]:
+def _error_context(what: str) -> Iterator[None]:
     try:
         yield
     except FileFormatError as exc:

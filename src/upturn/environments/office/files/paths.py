@@ -5,14 +5,14 @@ import re
 MAIL, CALENDAR, FILES, BIN = "Mail", "Calendar", "Files", "Recycle bin"
 """Top folders."""
 _LONGEST = 100
-"""Bytes of a name; file systems take 255, and folders add up."""
+"""Bytes of a name; file systems allow 255, and paths add up."""
 _UNSAFE = re.compile(r'[\x00-\x1f<>:"/\\|?*\x7f]')
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?", re.IGNORECASE)
-"""On Windows."""
+"""Reserved names on Windows."""
 
 
 def safe_name(text: str) -> str:
-    """The text as a name of a file or folder; texts that are such names already stay as they are."""
+    """The text as a name of a file or folder; valid names do not change."""
     name = _UNSAFE.sub("_", text).strip()
     if len(name.encode()) > _LONGEST:
         stem, point, ending = name.rpartition(".")

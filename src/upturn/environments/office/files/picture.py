@@ -4,22 +4,21 @@ import textwrap
 from io import BytesIO
 from typing import Literal
 
-from upturn.environments.office.files.extra import extra
-from upturn.environments.office.files.package import MAX_BYTES, parsing
+from upturn.environments.office.files.package import MAX_BYTES, parse_errors, require_extra
 from upturn.errors import FileFormatError
 
 PictureFormat = Literal["PNG", "JPEG"]
 _SIZE = (640, 400)
 _PAPER, _FRAME, _INK = (233, 238, 246), (120, 140, 175), (40, 50, 75)
 _KEY = "Description"
-"""Of the text in a PNG file; it is a name that the format's specification proposes."""
+"""Keyword of the text in a PNG file, as the format's specification suggests."""
 _LONGEST = 60_000
-"""Bytes that a comment of a JPEG file can have, about."""
+"""Approximate limit on the bytes of a JPEG comment."""
 
 
 def picture_bytes(text: str, format_: PictureFormat) -> bytes:
-    """A picture of what ``text`` says; raises FileFormatError where the text is too long for one."""
-    with extra("pictures"):
+    """A picture of the text; raises FileFormatError if the text is too long."""
+    with require_extra("pictures"):
         from PIL import Image, ImageDraw, ImageFont, PngImagePlugin
     if len(text.encode()) > _LONGEST:
         raise FileFormatError(f"a picture's description has at most {_LONGEST} bytes, got {len(text.encode())}")
@@ -40,12 +39,12 @@ def picture_bytes(text: str, format_: PictureFormat) -> bytes:
 
 
 def read_picture(data: bytes, format_: PictureFormat) -> str:
-    """What the file says that it shows, or else its size; raises FileFormatError for what is no such picture."""
-    with extra("pictures"):
+    """The description in the file, or else its size; raises FileFormatError for other files."""
+    with require_extra("pictures"):
         from PIL import Image
     if len(data) > MAX_BYTES:
         raise FileFormatError(f"it has {len(data)} bytes; at most {MAX_BYTES} are read")
-    with parsing(f"{format_} picture"), Image.open(BytesIO(data), formats=[format_]) as picture:
+    with parse_errors(f"{format_} picture"), Image.open(BytesIO(data), formats=[format_]) as picture:
         text = picture.info.get(_KEY if format_ == "PNG" else "comment")
         if isinstance(text, bytes):
             text = text.decode("utf-8", "replace").removeprefix(f"{_KEY}: ")

@@ -1,4 +1,4 @@
-"""Pivot tables in files: notes on their first cells, readable for people and read back exactly."""
+"""Pivot tables in files: readable notes on their first cells, which are read back exactly."""
 
 import json
 import re
@@ -13,12 +13,12 @@ _TEXT = r'("(?:[^"\\]|\\.)*")'
 _NOTE = re.compile(rf"pivot table ([0-9]{{1,6}}): (\w+) of {_TEXT} by {_TEXT}, from {_TEXT}")
 
 
-def pivot_note(pivots: Sequence[Pivot]) -> dict[str, str]:
+def pivot_notes(pivots: Sequence[Pivot]) -> dict[str, str]:
     """The notes by address. ``pivot table 1: sum of "amount" by "item", from "A1:D20"``"""
     notes: dict[str, str] = {}
     for number, pivot in enumerate(pivots, start=1):
         values, rows, source = (
-            NO_XML.sub(_escaped, json.dumps(text, ensure_ascii=False))
+            NO_XML.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(text, ensure_ascii=False))
             for text in (pivot.values, pivot.rows, pivot.source)
         )
         line = f"pivot table {number}: {pivot.how} of {values} by {rows}, from {source}"
@@ -26,26 +26,21 @@ def pivot_note(pivots: Sequence[Pivot]) -> dict[str, str]:
     return notes
 
 
-def _escaped(match: re.Match[str]) -> str:
-    return f"\\u{ord(match[0]):04x}"
-
-
-def pivots_in(notes: Iterable[tuple[str, str]]) -> tuple[Pivot, ...]:
+def read_pivots(notes: Iterable[tuple[str, str]]) -> tuple[Pivot, ...]:
     """The pivot tables in notes by address, in order of creation; other notes are ignored."""
-    numbered = sorted(_numbered(notes), key=lambda pair: pair[0])
-    return tuple(pivot for _, pivot in numbered)
+    return tuple(pivot for _, pivot in sorted(_numbered_pivots(notes), key=lambda numbered: numbered[0]))
 
 
-def _numbered(notes: Iterable[tuple[str, str]]) -> Iterator[tuple[int, Pivot]]:
+def _numbered_pivots(notes: Iterable[tuple[str, str]]) -> Iterator[tuple[int, Pivot]]:
     for address, note in notes:
         for number, how, *texts in _NOTE.findall(note):
             aggregate = next((known for known in _HOW if known == how), None)
             if aggregate is not None:
-                values, rows, source = (_unquoted(text) for text in texts)
+                values, rows, source = (_unquote(text) for text in texts)
                 yield int(number), Pivot(source, rows, values, aggregate, address)
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     try:
         return str(json.loads(text, strict=False))
     except ValueError:

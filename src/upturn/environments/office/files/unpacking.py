@@ -1,4 +1,4 @@
-"""Converts files by path to a workspace: all of them, or none and a list of problems."""
+"""Converts files in memory to a workspace: all of them, or none and a list of problems."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from upturn.environments.office.files.calendar_file import read_events
 from upturn.environments.office.files.content import read_content
-from upturn.environments.office.files.directory import Directory, own_id
+from upturn.environments.office.files.directory import Directory, id_in
 from upturn.environments.office.files.manifest import FORM, MANIFEST, Manifest, read_manifest
 from upturn.environments.office.files.message import Letter, read_message
 from upturn.environments.office.files.paths import BIN, CALENDAR, FILES, MAIL, safe_name
@@ -28,12 +28,12 @@ from upturn.environments.office.state import (
     Table,
     Workspace,
     is_outside,
-    moment,
+    parse_moment,
 )
 from upturn.errors import FileFormatError
 
 _SHOWN = 20
-"""Problems listed in the error; the rest is counted."""
+"""Problems listed in the error; the others are counted."""
 _NUMBERED = re.compile(r"[a-z]+[0-9]{1,9}")
 ItemT = TypeVar("ItemT", Mail, Event, File)
 NamedT = TypeVar("NamedT", Person, Group, Mail, Rule, Event, File, Page, Chat, Channel)
@@ -48,25 +48,25 @@ class Imported(NamedTuple):
     notes: tuple[str, ...]
     """Differences from the files."""
     left_out: tuple[str, ...]
-    """Files that could not be read, with the reasons."""
+    """Files that were skipped, with the reasons."""
 
 
 class Host(NamedTuple):
     """The owner of foreign files, which have no manifest."""
 
     owner: str
-    """An address, such as ann@example.org; everybody with the same domain is of the company."""
+    """An address, such as ann@example.org; people with the same domain belong to the company."""
     zone: str
     """``Europe/Berlin``"""
     now: str
-    """The moment at which the office begins."""
+    """The current moment of the office."""
 
 
-def unpacked(parts: Mapping[str, bytes], *, host: Host | None = None, leave_out: bool = False) -> Imported:
-    """The workspace of files by place; raises FileFormatError naming all that cannot be read, unless it is to be
-    left out.
+def unpack(parts: Mapping[str, bytes], *, host: Host | None = None, leave_out: bool = False) -> Imported:
+    """The workspace of files by path. Files that cannot be read are skipped with ``leave_out``; otherwise they
+    raise FileFormatError.
 
-    ``host``: needed where there is no ``workspace.json``, and only there.
+    ``host``: required without a ``workspace.json``, and only then.
     """
     if MANIFEST in parts:
         if host is not None:
@@ -77,18 +77,18 @@ def unpacked(parts: Mapping[str, bytes], *, host: Host | None = None, leave_out:
     elif host is None:
         raise FileFormatError(f"there is no {MANIFEST}, so say whose files these are: an address of the owner")
     else:
-        manifest, domain = _of_host(host), host.owner.strip().lower().rpartition("@")[2]
-    unpacking = _Unpacking(manifest, Directory(domain=domain, zone=zone_named(manifest.zone)))
+        manifest, domain = _manifest_of_host(host), host.owner.strip().lower().rpartition("@")[2]
+    unpacking = _Unpacking(manifest, Directory(domain=domain, zone=find_zone(manifest.zone)))
     for place, data in sorted(parts.items()):
         if place != MANIFEST:
             unpacking.take(place, data)
     if unpacking.problems and not leave_out:
-        raise FileFormatError(_told(unpacking.problems))
+        raise FileFormatError(_problem_text(unpacking.problems))
     workspace = unpacking.workspace()
     return Imported(workspace, unpacking.directory.zone, tuple(unpacking.notes), tuple(unpacking.problems))
 
 
-def zone_named(name: str) -> ZoneInfo:
+def find_zone(name: str) -> ZoneInfo:
     """The time zone; raises FileFormatError for unknown names."""
     try:
         return ZoneInfo(name)
@@ -96,18 +96,18 @@ def zone_named(name: str) -> ZoneInfo:
         raise FileFormatError(f"time zones are such as UTC or Europe/Berlin, got {name!r}") from exc
 
 
-def _of_host(host: Host) -> Manifest:
+def _manifest_of_host(host: Host) -> Manifest:
     local, at, domain = host.owner.strip().lower().rpartition("@")
     if not (local and at and domain):
         raise FileFormatError(f"the owner is an address such as ann@example.org, got {host.owner!r}")
     try:
-        moment(host.now)
+        parse_moment(host.now)
     except OperationError as exc:
         raise FileFormatError(str(exc)) from exc
     return Manifest(FORM, local, host.now, host.zone)
 
 
-def _told(problems: list[str]) -> str:
+def _problem_text(problems: list[str]) -> str:
     more = [f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
     noun = "file" if len(problems) == 1 else "files"
     return "\n  - ".join((f"{len(problems)} {noun} cannot be read, so nothing was:", *problems[:_SHOWN], *more))
@@ -125,13 +125,13 @@ class _Unpacking:
         self._files: list[File] = []
         self._letters: list[Letter] = []
         self._attached: list[list[int]] = []
-        """For each letter, which of the files came with it."""
+        """For each letter, the indices of its attachments among the files."""
         self._events: list[Event] = []
         self._names: dict[str, str] = {}
         self._seen: set[str] = set()
 
     def take(self, place: str, data: bytes) -> None:
-        """Reads one file; its errors go to ``problems``."""
+        """Reads one file; adds its errors to ``problems``."""
         self._seen.add(place)
         top, _, rest = place.partition("/")
         try:
@@ -187,7 +187,7 @@ class _Unpacking:
     def workspace(self) -> Workspace:
         """The workspace of all files read."""
         manifest = self._manifest
-        files, events = _identified(self._files, "f"), _identified(self._events, "e")
+        files, events = _with_ids(self._files, "f"), _with_ids(self._events, "e")
         mails = self._mails(files)
         missing = len(self._entries.keys() - self._seen)
         if missing:
@@ -197,19 +197,19 @@ class _Unpacking:
             manifest.begun,
             people=_table((*manifest.people, *self._strangers(mails, events))),
             groups=_table(manifest.groups),
-            mails=_table(sorted(mails, key=_in_order)),
+            mails=_table(sorted(mails, key=_id_key)),
             rules=_table(manifest.rules),
-            events=_table(sorted(events, key=_in_order)),
-            files=_table(sorted(files, key=_in_order)),
+            events=_table(sorted(events, key=_id_key)),
+            files=_table(sorted(files, key=_id_key)),
             pages=_table(manifest.pages),
             chats=_table(manifest.chats),
             channels=_table(manifest.channels),
             seed=manifest.seed,
         )
-        return replace(workspace, made=_made(workspace))
+        return replace(workspace, created=_used_ids(workspace))
 
     def _mails(self, files: Sequence[File]) -> list[Mail]:
-        mails = _identified([letter.mail for letter in self._letters], "m")
+        mails = _with_ids([letter.mail for letter in self._letters], "m")
         threads = _threads(self._letters, mails)
         known = {file.id for file in files}
         resolved = []
@@ -223,7 +223,7 @@ class _Unpacking:
         return resolved
 
     def _strangers(self, mails: Iterable[Mail], events: Iterable[Event]) -> Iterator[Person]:
-        """Everybody of the company who is named in mails and events and nowhere else, and the owner."""
+        """The owner, and people of the company who occur only in mails and events, if the manifest lacks them."""
         manifest = self._manifest
         known = {person.id for person in manifest.people} | {group.id for group in manifest.groups}
         named = {manifest.owner}
@@ -236,26 +236,26 @@ class _Unpacking:
                 yield Person(who, self._names.get(who) or re.sub(r"[._]+", " ", who).title())
 
 
-def _identified(items: Sequence[ItemT], prefix: str) -> list[ItemT]:
-    """The same in order, each with an id that no other has; ids that things have already are theirs."""
-    ids = [each.id for each in items]
+def _with_ids(items: Sequence[ItemT], prefix: str) -> list[ItemT]:
+    """The items with unique ids; existing ids are kept where they are unique."""
+    ids = [item.id for item in items]
     number = max((int(match[1]) for id_ in ids if (match := re.fullmatch(r"[a-z]+([0-9]{1,9})", id_))), default=0)
-    taken: set[str] = set()
-    found_items = []
+    used: set[str] = set()
+    unique_items = []
     for item in items:
         id_ = item.id
-        if not id_ or id_ in taken:
+        if not id_ or id_ in used:
             number += 1
             id_ = f"{prefix}{number}"
-        taken.add(id_)
-        found_items.append(item if id_ == item.id else replace(item, id=id_))
-    return found_items
+        used.add(id_)
+        unique_items.append(item if id_ == item.id else replace(item, id=id_))
+    return unique_items
 
 
 def _threads(letters: Sequence[Letter], mails: Sequence[Mail]) -> list[str]:
-    """For each mail the id of the one that began its conversation; empty = it did itself.
+    """For each mail the id of the first mail of its conversation; empty = it is the first.
 
-    Where that one is not among the mails, the oldest did, unless an office has written which one it was.
+    If the first mail is missing, the oldest one counts as first, unless an export named another.
     """
     parents = {letter.key: letter.root for letter in letters if letter.key}
     roots = [_root(letter.root or letter.key, parents) for letter in letters]
@@ -265,7 +265,7 @@ def _threads(letters: Sequence[Letter], mails: Sequence[Mail]) -> list[str]:
             firsts[root] = mail
     threads = []
     for letter, mail, root in zip(letters, mails, roots, strict=True):
-        first = own_id(root) or (firsts[root].id if root else mail.id)
+        first = id_in(root) or (firsts[root].id if root else mail.id)
         answers = letter.root and first != mail.id
         threads.append(letter.mail.thread if letter.mail.id else first if answers else "")
     return threads
@@ -273,13 +273,13 @@ def _threads(letters: Sequence[Letter], mails: Sequence[Mail]) -> list[str]:
 
 def _root(key: str, parents: Mapping[str, str]) -> str:
     seen = set()
-    while parents.get(key) and key not in seen:  # damaged or forged mails may answer each other in a ring
+    while parents.get(key) and key not in seen:  # damaged or forged mails may reply to each other in a cycle
         seen.add(key)
         key = parents[key]
     return key
 
 
-def _in_order(item: Mail | Event | File) -> tuple[int, str]:
+def _id_key(item: Mail | Event | File) -> tuple[int, str]:
     """A key that sorts m9 before m10."""
     return len(item.id), item.id
 
@@ -288,9 +288,9 @@ def _table(items: Iterable[NamedT]) -> Table[NamedT]:
     return Table({item.id: item for item in items})
 
 
-def _made(workspace: Workspace) -> int:
-    """The number of used ids among those for new items."""
-    first = int(Workspace("", workspace.begun).fresh("")[1])
+def _used_ids(workspace: Workspace) -> int:
+    """The number of ids for new items that are used."""
+    first = int(Workspace("", workspace.started_at).new_id("")[1])
     tables = (workspace.mails, workspace.rules, workspace.events, workspace.files, workspace.pages, workspace.chats)
     numbers = [int(id_.lstrip(ascii_lowercase)) for table in tables for id_ in table if _NUMBERED.fullmatch(id_)]
     return max(0, max(numbers, default=0) - first + 1)

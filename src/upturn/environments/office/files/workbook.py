@@ -1,10 +1,9 @@
-"""Workbooks as .xlsx files: cells, formulas with their values, looks, filters, frozen rows, charts, pivot tables.
+"""Workbooks as .xlsx files: cells, formulas with their values, formats, filters, frozen rows, charts, pivot tables.
 
-Cells come back in the form that Excel operations write: 007 as 7, ``=sum(b2)`` as ``=SUM(B2)``, and ``=#N/A`` as
-``#N/A``. A pivot table is the cells that it wrote, as it is here too, and a note on its first one. Foreign files:
-dates become texts (2026-03-02), formulas that this office cannot compute become the values they had when the file
-was saved, number formats the nearest that there is, merged cells their first one. Not read: colours of themes,
-names, conditional formats, pictures, real pivot tables (their cells are).
+Cells are read in the form that Excel operations write: 007 as 7, ``=sum(b2)`` as ``=SUM(B2)``, and ``=#N/A`` as
+``#N/A``. A pivot table is stored as its cells and a note on the first one. Foreign files: dates become texts
+(2026-03-02), unsupported formulas their saved values, number formats the nearest supported one, merged cells their
+first one. Not read: theme colours, names, conditional formats, pictures, real pivot tables (their cells are).
 """
 
 import re
@@ -17,51 +16,49 @@ from io import BytesIO
 from typing import Any, NamedTuple
 
 from upturn.environments.office.apps import visible_rows
-from upturn.environments.office.files.chart import Home, charts_of, put_chart
-from upturn.environments.office.files.escape import escaped_part, marked, marked_part, unmarked
-from upturn.environments.office.files.extra import extra
-from upturn.environments.office.files.package import check_text, checked_package, parsing, repacked
-from upturn.environments.office.files.pivot_note import pivot_note, pivots_in
+from upturn.environments.office.files.chart import ChartPosition, charts_of, put_chart
+from upturn.environments.office.files.escape import escape_part, mark, mark_part, unmark
+from upturn.environments.office.files.package import check_package, check_text, parse_errors, repack, require_extra
+from upturn.environments.office.files.pivot_note import pivot_notes, read_pivots
 from upturn.environments.office.formulas import (
     FormulaError,
     Literal,
     Reference,
-    mapped,
-    parsed,
-    shown_in,
+    displayed_text,
+    format_formula,
+    map_references,
+    parse,
     value_of,
-    written,
 )
 from upturn.environments.office.state import (
     Area,
     Book,
     CellError,
     CellFormat,
-    Chart,
-    Place,
+    Position,
     Sheet,
     Value,
     cell_text,
     column_letters,
     column_number,
+    display_text,
     is_formula,
-    place_of,
-    shown,
-    typed,
+    parse_value,
+    position_of,
 )
 from upturn.errors import FileFormatError, error_text
 
 DATE = "yyyy-mm-dd"
 _NEWER = re.compile(r"""("(?:[^"]|"")*"|'(?:[^']|'')*')|\b(CONCAT|XLOOKUP)\(""")
-"""Functions that files name with a prefix, wherever they are no part of a text."""
+"""Functions with a prefix in files, outside of texts."""
 _PREFIX = re.compile(r"""("(?:[^"]|"")*"|'(?:[^']|'')*')|_xl(?:fn|ws|udf)\.|\b(TRUE|FALSE)\(\)""")
-"""Notations of other programs that the grammar lacks."""
+"""Notations of other programs that the grammar does not support."""
 _FIRST_DATE = date(1900, 3, 1)
-"""Before it, Excel's calendar has a day that there never was."""
+"""Before it, Excel's calendar has a nonexistent day."""
 _WIDEST, _NARROWEST = 60, 9
-"""Columns, in characters."""
+"""Column widths in characters."""
 _LONGEST = 32_767
-"""Characters of one cell in a file."""
+"""Limit on the characters of a cell in a file."""
 _QUOTED_NUMBER_PARTS = re.compile(r'"[^"]*"|\[[^\]]*\]|\\.')
 
 
@@ -70,12 +67,12 @@ class ReadBook(NamedTuple):
 
     book: Book
     notes: tuple[str, ...]
-    """Differences from the file, in words."""
+    """Descriptions of differences from the file."""
 
 
 def workbook_bytes(book: Book) -> bytes:
-    """The book as an .xlsx file, equal for equal books; raises FileFormatError for what no such file can hold."""
-    with extra(".xlsx files"):
+    """The book as an .xlsx file, equal for equal books; raises FileFormatError for content that it cannot hold."""
+    with require_extra(".xlsx files"):
         from xlsxwriter import Workbook
         from xlsxwriter.exceptions import XlsxWriterException
     if not book.sheets:
@@ -89,7 +86,7 @@ def workbook_bytes(book: Book) -> bytes:
                 writer.put_sheet(name)
     except XlsxWriterException as exc:
         raise FileFormatError(f"the workbook cannot be written: {error_text(exc, longest=200)}") from exc
-    return repacked(target.getvalue(), escaped_part)
+    return repack(target.getvalue(), escape_part)
 
 
 class _Writer:
@@ -101,9 +98,9 @@ class _Writer:
         self._looks: dict[tuple[CellFormat, bool], Any] = {}
 
     def put_sheet(self, name: str) -> None:
-        """The next sheet."""
+        """Writes the next sheet."""
         sheet = self._book.sheets[name]
-        check_text(name, *(drawn.title for drawn in sheet.charts))
+        check_text(name, *(chart.title for chart in sheet.charts))
         target = self._file.add_worksheet(name)
         for address in dict.fromkeys((*sheet.cells, *sheet.formats)):
             self._put_cell(target, name, address)
@@ -115,23 +112,24 @@ class _Writer:
         if sheet.frozen_rows:
             target.freeze_panes(sheet.frozen_rows, 0)
         self._put_filters(target, name)
-        for address, note in pivot_note(sheet.pivots).items():
-            column, row = place_of(address)
+        for address, note in pivot_notes(sheet.pivots).items():
+            column, row = position_of(address)
             target.write_comment(row - 1, column - 1, note, {"author": "", "x_scale": 2, "y_scale": 1.5})
         for number, chart in enumerate(sheet.charts):
-            put_chart(self._file, target, chart, home=Home(name, sheet, number))
+            put_chart(self._file, target, chart, at=ChartPosition(name, sheet, number))
 
     def _put_cell(self, target: Any, name: str, address: str) -> None:
         sheet = self._book.sheets[name]
         text, format_ = sheet.cells.get(address, ""), sheet.formats.get(address, CellFormat())
-        column, row = place_of(address)
+        column, row = position_of(address)
         at = (row - 1, column - 1)
         value = value_of(self._book, name, address)
         look = self._look(format_, is_quoted=text.startswith("'"))
         if not text:
             target.write_blank(*at, None, look)
         elif is_formula(text):
-            target.write_formula(*at, marked(_for_file(text)), look, _cached(value))
+            formula = _NEWER.sub(lambda match: match[1] or f"_xlfn.{match[2]}(", text)
+            target.write_formula(*at, mark(formula), look, _cached(value))
         elif isinstance(value, CellError):
             target.write_formula(*at, f"={value.value}", look, value.value)
         elif isinstance(value, bool):
@@ -145,11 +143,11 @@ class _Writer:
         day = _day(text) if is_date else None
         if day is not None:
             target.write_datetime(*at, day, look)
-        elif target.write_string(*at, marked(text), look):
+        elif target.write_string(*at, mark(text), look):
             raise FileFormatError(f"a cell of a file has at most {_LONGEST} characters, got {len(text)}")
 
     def _look(self, format_: CellFormat, *, is_quoted: bool) -> Any:
-        """None = the default."""
+        """The library's format; None = the default."""
         if not is_quoted and format_ == CellFormat():
             return None
         key = (format_, is_quoted)
@@ -168,27 +166,23 @@ class _Writer:
         sheet = self._book.sheets[name]
         if not sheet.filters:
             return
-        used = sheet.used.area or Area(Place(1, 1), Place(1, 1))
+        used = sheet.used.area or Area(Position(1, 1), Position(1, 1))
         columns = {letters: column_number(letters) for letters in sheet.filters}
         left, right = min(*columns.values(), used.first.column), max(*columns.values(), used.last.column)
         target.autofilter(used.first.row - 1, left - 1, used.last.row - 1, right - 1)
         for letters, wanted in sheet.filters.items():
-            target.filter_column_list(columns[letters] - 1, [marked(wanted)])
-        filled = sorted({place_of(address).row for address in sheet.cells})
+            target.filter_column_list(columns[letters] - 1, [mark(wanted)])
+        filled = sorted({position_of(address).row for address in sheet.cells})
         visible = frozenset(visible_rows(self._book, name, filled))
         for row in filled:
             if row not in visible:
                 target.set_row(row - 1, None, None, {"hidden": True})
 
 
-def _for_file(text: str) -> str:
-    return _NEWER.sub(lambda match: match[1] or f"_xlfn.{match[2]}(", text)
-
-
 def _cached(value: Value) -> float | str | bool:
     if isinstance(value, CellError):
-        return shown(value)
-    return marked(value) if isinstance(value, str) else value if value is not None else 0.0
+        return display_text(value)
+    return mark(value) if isinstance(value, str) else value if value is not None else 0.0
 
 
 def _day(text: str) -> datetime | None:
@@ -204,20 +198,20 @@ def _widths(book: Book, name: str) -> dict[int, int]:
     """Column widths in characters that fit nearly all content."""
     widths: dict[int, int] = {}
     for address in book.sheets[name].cells:
-        column = place_of(address).column
-        longest = max((len(line) for line in shown_in(book, name, address).split("\n")), default=0)
+        column = position_of(address).column
+        longest = max((len(line) for line in displayed_text(book, name, address).split("\n")), default=0)
         widths[column] = max(widths.get(column, _NARROWEST), min(longest + 3, _WIDEST))
     return widths
 
 
 def read_workbook(data: bytes) -> ReadBook:
-    """The book in an .xlsx file; raises FileFormatError for what is none, is damaged or too large."""
-    with extra(".xlsx files"):
+    """The book in an .xlsx file; raises FileFormatError for other, damaged and too large files."""
+    with require_extra(".xlsx files"):
         from openpyxl import load_workbook
-    checked_package(data, "workbook")
-    with parsing("workbook"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about what it leaves out, which the docstring tells
-        data = repacked(data, marked_part)
+    check_package(data, "workbook")
+    with parse_errors("workbook"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about unsupported parts, which the module docstring lists
+        data = repack(data, mark_part)
         file = load_workbook(BytesIO(data), keep_links=False)
         reader = _Reader(file, lambda: load_workbook(BytesIO(data), keep_links=False, data_only=True))
         book = Book({sheet.title: reader.sheet(sheet) for sheet in file.worksheets})
@@ -233,43 +227,44 @@ class _Reader:
         self._file = file
         self._load_values = load_values
         self._values: Any = None
-        """The file with values in place of formulas; None = not loaded yet."""
+        """The file with values instead of formulas; None = not loaded yet."""
         self._replaced = 0
         self._unread = 0
         self._more_filters = 0
 
     def sheet(self, source: Any) -> Sheet:
-        """All but charts."""
+        """The sheet without charts."""
         cells: dict[str, str] = {}
         formats: dict[str, CellFormat] = {}
         notes: list[tuple[str, str]] = []
-        for (row, column), cell in sorted(source._cells.items()):  # what there is, not the rectangle around it
-            address = Place(column, row).address
+        for (row, column), cell in sorted(source._cells.items()):  # existing cells only
+            address = Position(column, row).address
             if text := self._text(source.title, address, cell):
                 cells[address] = text
-            if cell.has_style and (look := _look_of(cell)) != CellFormat():
+            if cell.has_style and (look := _format_of(cell)) != CellFormat():
                 formats[address] = look
             if cell.comment is not None:
-                notes.append((address, unmarked(cell.comment.text)))
+                notes.append((address, unmark(cell.comment.text)))
         frozen = source.freeze_panes
         return Sheet(
             cells,
             formats,
-            pivots=pivots_in(notes),
+            pivots=read_pivots(notes),
             filters=dict(self._filters(source.auto_filter)),
-            frozen_rows=place_of(frozen).row - 1 if frozen else 0,
+            frozen_rows=position_of(frozen).row - 1 if frozen else 0,
         )
 
     def with_charts(self, book: Book) -> Book:
-        """The book with all charts, each on the sheet whose cells it draws."""
+        """The book with all charts, each on the sheet with its cells."""
         for source in self._file.worksheets:
             for name, chart in charts_of(source):
                 if name in book.sheets:
-                    book = book.with_sheet(name, _with_chart(book.sheets[name], chart))
+                    sheet = book.sheets[name]
+                    book = book.with_sheet(name, replace(sheet, charts=(*sheet.charts, chart)))
         return book
 
     def notes(self) -> tuple[str, ...]:
-        """Differences from the file."""
+        """Descriptions of differences from the file."""
         counts = {
             "formulas became the values they had, since they use what this office has not": self._replaced,
             "formulas show #NAME?: they use what this office has not, and the file has no values": self._unread,
@@ -280,10 +275,10 @@ class _Reader:
     def _text(self, name: str, address: str, cell: Any) -> str:
         value = cell.value
         if cell.data_type != "f":
-            return "" if value is None else _typed_text(value, is_error=cell.data_type == "e")
+            return "" if value is None else _cell_text(value, is_error=cell.data_type == "e")
         formula = value if isinstance(value, str) else getattr(value, "text", None) or ""
-        formula = unmarked(formula if formula.startswith("=") else f"={formula}")
-        if formula in ("=TRUE()", "=FALSE()"):  # LibreOffice's way to write them
+        formula = unmark(formula if formula.startswith("=") else f"={formula}")
+        if formula in ("=TRUE()", "=FALSE()"):  # as LibreOffice writes them
             return formula[1:-2]
         read = _formula(_PREFIX.sub(lambda match: match[1] or match[2] or "", formula), name)
         if read is not None:
@@ -295,12 +290,12 @@ class _Reader:
             self._unread += 1
             return formula
         self._replaced += 1
-        return _typed_text(saved.value, is_error=saved.data_type == "e")
+        return _cell_text(saved.value, is_error=saved.data_type == "e")
 
     def _filters(self, source: Any) -> Iterator[tuple[str, str]]:
         if not source.ref:
             return
-        first = place_of(source.ref.partition(":")[0]).column
+        first = position_of(source.ref.partition(":")[0]).column
         for column in source.filterColumn:
             wanted = [] if column.filters is None else list(column.filters.filter)
             if column.customFilters is not None:
@@ -310,31 +305,29 @@ class _Reader:
                     if condition.operator in (None, "equal")
                 ]
             if len(wanted) == 1:
-                yield column_letters(first + column.colId), unmarked(str(wanted[0]))
+                yield column_letters(first + column.colId), unmark(str(wanted[0]))
             else:
                 self._more_filters += 1
 
 
-def _with_chart(sheet: Sheet, chart: Chart) -> Sheet:
-    return replace(sheet, charts=(*sheet.charts, chart))
-
-
 def _formula(text: str, name: str) -> str | None:
-    """In the form that Excel operations write; None = it uses what this office has not."""
+    """The formula in the form that Excel operations write; None if it is not supported."""
 
-    def own(reference: Reference) -> Reference:
+    def without_own_sheet(reference: Reference) -> Reference:
+        if reference.sheet != name:
+            return reference
         return Reference(reference.first, reference.last, None, reference.has_all_rows)
 
     try:
-        tree = parsed(text).tree
+        tree = parse(text).tree
     except FormulaError:
         return None
     if isinstance(tree, Literal) and isinstance(tree.value, CellError):
         return tree.value.value
-    return written(mapped(tree, lambda each: own(each) if each.sheet == name else each))
+    return format_formula(map_references(tree, without_own_sheet))
 
 
-def _typed_text(value: object, *, is_error: bool) -> str:
+def _cell_text(value: object, *, is_error: bool) -> str:
     """The cell text for this value."""
     if isinstance(value, bool):
         return cell_text(value)
@@ -346,11 +339,11 @@ def _typed_text(value: object, *, is_error: bool) -> str:
         return value.isoformat()
     if isinstance(value, timedelta):
         return cell_text(value / timedelta(days=1))
-    text = unmarked(str(value))
-    return text if is_error and isinstance(typed(text), CellError) else cell_text(text) if text else "'"
+    text = unmark(str(value))
+    return text if is_error and isinstance(parse_value(text), CellError) else cell_text(text) if text else "'"
 
 
-def _look_of(cell: Any) -> CellFormat:
+def _format_of(cell: Any) -> CellFormat:
     fill = None
     if cell.fill.fill_type == "solid" and cell.fill.fgColor.type == "rgb":
         fill = str(cell.fill.fgColor.rgb)[-6:].upper()
@@ -359,7 +352,7 @@ def _look_of(cell: Any) -> CellFormat:
 
 @lru_cache(maxsize=512)
 def _number_format(code: str) -> str | None:
-    """The nearest of those that this office has; None = none is near."""
+    """The nearest supported number format; None = none is near."""
     from openpyxl.styles.numbers import is_date_format
 
     plain = _QUOTED_NUMBER_PARTS.sub("", code.partition(";")[0])

@@ -4,21 +4,28 @@ Here: the grammar, the functions, ranges and lookups, and whether two workbooks 
 workbooks and cells (``state``) and the Excel app (``apps``). Start with ``formula``, then ``calculation``.
 """
 
-from upturn.environments.office.formulas.calculation import MAX_WORK, Key, cycle_of, shown_in, value_of, work_of
-from upturn.environments.office.formulas.comparison import sorting_key
-from upturn.environments.office.formulas.equivalence import alike
+from upturn.environments.office.formulas.calculation import (
+    MAX_WORK,
+    Key,
+    displayed_text,
+    find_cycle,
+    value_of,
+    work_of,
+)
+from upturn.environments.office.formulas.comparison import sort_key
+from upturn.environments.office.formulas.equivalence import equal_cells
 from upturn.environments.office.formulas.formula import (
     FormulaError,
     Literal,
     Node,
     Reference,
-    mapped,
-    moved,
-    parsed,
-    quoted,
-    written,
+    format_formula,
+    map_references,
+    parse,
+    quote_sheet,
+    shift,
 )
-from upturn.environments.office.formulas.function import trimmed
+from upturn.environments.office.formulas.function import trim_spaces
 
 __all__ = [
     "MAX_WORK",
@@ -27,16 +34,16 @@ __all__ = [
     "Literal",
     "Node",
     "Reference",
-    "alike",
-    "cycle_of",
-    "mapped",
-    "moved",
-    "parsed",
-    "quoted",
-    "shown_in",
-    "sorting_key",
-    "trimmed",
+    "displayed_text",
+    "equal_cells",
+    "find_cycle",
+    "format_formula",
+    "map_references",
+    "parse",
+    "quote_sheet",
+    "shift",
+    "sort_key",
+    "trim_spaces",
     "value_of",
     "work_of",
-    "written",
 ]

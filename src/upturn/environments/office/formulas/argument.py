@@ -1,16 +1,70 @@
-"""Arguments of formula functions and their conversions, as Excel does them."""
+"""Arguments of formula functions: ranges, single values and their conversions, as in Excel."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
-from upturn.environments.office.formulas.range import Range
-from upturn.environments.office.state import CellError, Value, shown, typed
+from upturn.environments.office.state import Area, CellError, Position, Value, display_text, parse_value
 
 MANY = 255
-"""Arguments of a function that takes any number of them."""
+"""Limit on the arguments of functions that take any number of them."""
 MAX_TEXT = 32_767
 """Limit on the characters of a text that a formula returns."""
+
+
+class Entry(NamedTuple):
+    """A cell of a range that is not empty."""
+
+    row: int
+    """From 0, within the range."""
+    column: int
+    value: Value
+
+
+class Reader(Protocol):
+    """The values of one sheet."""
+
+    def value_at(self, position: Position) -> Value:
+        """The value; None for an empty cell."""
+
+    def values_in(self, area: Area) -> Iterator[tuple[Position, Value]]:
+        """All cells that are not empty, row by row."""
+
+
+class Range:
+    """A rectangle of one sheet; values are read on demand."""
+
+    __slots__ = ("_reader", "area")
+
+    def __init__(self, reader: Reader, area: Area) -> None:
+        self._reader = reader
+        self.area = area
+
+    def at(self, row: int, column: int) -> Value:
+        """The value at a row and column from 0, which may be outside, as Excel extends ranges of SUMIF."""
+        first = self.area.first
+        position = Position(first.column + column, first.row + row)
+        return self._reader.value_at(position) if position.is_on_sheet else None
+
+    def entries(self) -> Iterator[Entry]:
+        """All cells that are not empty, row by row."""
+        column, row = self.area.first
+        for position, value in self._reader.values_in(self.area):
+            yield Entry(position.row - row, position.column - column, value)
+
+    def values(self) -> Iterator[Value]:
+        """The values of all cells that are not empty, row by row."""
+        return (value for _, value in self._reader.values_in(self.area))
+
+    def part(self, rows: tuple[int, int], columns: tuple[int, int]) -> "Range":
+        """The part from the first to the last row and column, from 0, both included."""
+        first = self.area.first
+        corners = (
+            Position(first.column + column, first.row + row) for column, row in zip(columns, rows, strict=True)
+        )
+        return Range(self._reader, Area(*corners))
+
+
 Argument: TypeAlias = Value | Range
 """A value or a range, which SUM reads differently."""
 
@@ -28,13 +82,13 @@ class Function:
     """One function."""
 
     run: Callable[[Sequence[Argument]], Argument]
-    """Raises FunctionError for what has no value."""
+    """Raises FunctionError for an error value."""
     fewest: int
-    """Arguments."""
+    """Least number of arguments."""
     most: int
 
 
-def raw(argument: Argument) -> Value:
+def single_value(argument: Argument) -> Value:
     """The value, errors too; raises FunctionError for more than one cell."""
     if not isinstance(argument, Range):
         return argument
@@ -45,49 +99,49 @@ def raw(argument: Argument) -> Value:
 
 def scalar(argument: Argument) -> Value:
     """The value; raises FunctionError for errors and for more than one cell."""
-    value = raw(argument)
+    value = single_value(argument)
     if isinstance(value, CellError):
         raise FunctionError(value)
     return value
 
 
 def number(argument: Argument) -> float:
-    """As arithmetic reads it: no value is 0, TRUE is 1, and a text is the number that it looks like."""
+    """The argument as arithmetic reads it: an empty cell is 0, TRUE is 1, a text is the number that it spells."""
     if type(argument) is float:
         return argument
     value = scalar(argument)
     if isinstance(value, str):
-        value = typed(value)
+        value = parse_value(value)
         if not isinstance(value, float):
             raise FunctionError(CellError.VALUE)
     return float(value) if isinstance(value, float | bool) else 0.0
 
 
-def whole(argument: Argument) -> int:
-    """As a count is read: what lies behind the point is cut off."""
+def integer(argument: Argument) -> int:
+    """The argument as a count: decimals are cut off."""
     return int(number(argument))
 
 
 def text(argument: Argument) -> str:
     """The argument as text."""
-    return shown(scalar(argument))
+    return display_text(scalar(argument))
 
 
-def truth(argument: Argument) -> bool:
-    """As conditions read it: 0 and no value are FALSE, other numbers TRUE, texts only where they say so."""
+def boolean(argument: Argument) -> bool:
+    """The argument as a condition: 0 and empty cells are FALSE, other numbers TRUE; texts must spell a boolean."""
     value = scalar(argument)
     if isinstance(value, str):
-        value = typed(value)
+        value = parse_value(value)
         if not isinstance(value, bool):
             raise FunctionError(CellError.VALUE)
     return bool(value)
 
 
-def limited(made: str) -> str:
-    """The text; raises FunctionError where it is longer than a cell holds."""
-    if len(made) > MAX_TEXT:
+def check_length(text: str) -> str:
+    """The text; raises FunctionError if it is too long for a cell."""
+    if len(text) > MAX_TEXT:
         raise FunctionError(CellError.VALUE)
-    return made
+    return text
 
 
 def numbers(arguments: Sequence[Argument]) -> Iterator[float]:
@@ -103,11 +157,11 @@ def numbers(arguments: Sequence[Argument]) -> Iterator[float]:
             yield number(argument)
 
 
-def truths(arguments: Sequence[Argument]) -> Iterator[bool]:
+def booleans(arguments: Sequence[Argument]) -> Iterator[bool]:
     """All booleans: cells of ranges that hold numbers or booleans; raises FunctionError without any."""
     is_empty = True
     for argument in arguments:
-        values = argument.values() if isinstance(argument, Range) else (truth(argument),)
+        values = argument.values() if isinstance(argument, Range) else (boolean(argument),)
         for value in values:
             if isinstance(value, CellError):
                 raise FunctionError(value)
@@ -118,7 +172,7 @@ def truths(arguments: Sequence[Argument]) -> Iterator[bool]:
         raise FunctionError(CellError.VALUE)
 
 
-def cells(argument: Argument) -> Range:
+def range_of(argument: Argument) -> Range:
     """The range; raises FunctionError for a single value."""
     if isinstance(argument, Range):
         return argument

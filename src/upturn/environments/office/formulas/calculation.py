@@ -1,8 +1,8 @@
-"""What formulas are worth: computed when they are asked for, and remembered with the book, which never changes.
+"""Values of formulas: computed on demand and cached with the book, which never changes.
 
-Cells are computed in the order in which they need each other, not by recursion, so chains may be as long as they
-like. Cells that need themselves are ``#REF!``; ``cycle_of`` finds them, so that no agent can write any. So is what
-another sheet should say that is not there; what cannot be read is ``#NAME?``.
+Cells are computed in the order of their dependencies, without recursion, so chains may have any length. Cells that
+depend on themselves are ``#REF!``; ``find_cycle`` finds them, so that agents cannot write any. References to
+missing sheets are ``#REF!`` too; invalid formulas are ``#NAME?``.
 """
 
 import math
@@ -10,8 +10,17 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
-from upturn.environments.office.formulas.argument import Argument, FunctionError, limited, number, raw, scalar, text
-from upturn.environments.office.formulas.comparison import compared
+from upturn.environments.office.formulas.argument import (
+    Argument,
+    FunctionError,
+    Range,
+    check_length,
+    number,
+    scalar,
+    single_value,
+    text,
+)
+from upturn.environments.office.formulas.comparison import compare
 from upturn.environments.office.formulas.formula import (
     Binary,
     Call,
@@ -20,19 +29,27 @@ from upturn.environments.office.formulas.formula import (
     Node,
     Reference,
     Unary,
-    parsed,
+    parse,
     references_in,
 )
 from upturn.environments.office.formulas.function import FUNCTIONS
-from upturn.environments.office.formulas.range import Range
-from upturn.environments.office.state import Area, Book, CellError, Place, Value, is_formula, shown, typed
+from upturn.environments.office.state import (
+    Area,
+    Book,
+    CellError,
+    Position,
+    Value,
+    display_text,
+    is_formula,
+    parse_value,
+)
 
 Key: TypeAlias = tuple[str, str]
 """A sheet's name and an address."""
 MAX_WORK = 50_000
-"""Of one workbook (``work_of``): some 0.1 s of one core for all that it computes."""
+"""Limit on ``work_of`` a workbook: about 0.1 s of one core for all its formulas."""
 _NEGLIGIBLE = 2.0**-50
-"""What is left of a difference, relative to what it was made of, below which it is 0: as Excel has it."""
+"""A sum or difference below this share of its terms is 0, as in Excel."""
 
 
 def value_of(book: Book, sheet: str, address: str) -> Value:
@@ -41,36 +58,36 @@ def value_of(book: Book, sheet: str, address: str) -> Value:
     if text is None:
         return None
     if not is_formula(text):
-        return typed(text)
+        return parse_value(text)
     key = (sheet, address)
     if key not in book.values:
         for visit in _visits(book, key, []):
-            book.values[visit.key] = _computed(book, visit.key) if visit.since is None else CellError.REFERENCE
+            book.values[visit.key] = _compute(book, visit.key) if visit.cycle_start is None else CellError.REFERENCE
     return book.values[key]
 
 
-def shown_in(book: Book, sheet: str, address: str) -> str:
+def displayed_text(book: Book, sheet: str, address: str) -> str:
     """The displayed text of a cell; empty for an empty one."""
-    return shown(value_of(book, sheet, address))
+    return display_text(value_of(book, sheet, address))
 
 
-def cycle_of(book: Book, starts: Iterator[Key]) -> tuple[Key, ...]:
-    """Cells that need each other in a ring, among all that these cells need and that were not computed before.
+def find_cycle(book: Book, starts: Iterator[Key]) -> tuple[Key, ...]:
+    """Cells that depend on each other in a cycle, among the dependencies of these cells that are not computed yet.
 
-    Empty = there is no ring; then they are computed.
+    Empty = there is no cycle; the cells are then computed.
     """
     for start in starts:
         if start not in book.values and is_formula(book.sheets[start[0]].cells.get(start[1], "")):
             path: list[Key] = []
             for visit in _visits(book, start, path):
-                if visit.since is not None:
-                    return tuple(path[visit.since :])
-                book.values[visit.key] = _computed(book, visit.key)
+                if visit.cycle_start is not None:
+                    return tuple(path[visit.cycle_start :])
+                book.values[visit.key] = _compute(book, visit.key)
     return ()
 
 
 def work_of(book: Book) -> int:
-    """How much there is to compute, at most: over all formulas, their characters and the filled cells they name."""
+    """Upper bound of the work: over all formulas, their characters and the filled cells that they name."""
     filled = {name: len(sheet.cells) for name, sheet in book.sheets.items()}
     work = 0
     for name, sheet in book.sheets.items():
@@ -86,44 +103,44 @@ class _Visit(NamedTuple):
     """A formula whose dependencies were all visited before."""
 
     key: Key
-    since: int | None
-    """Place on the path of the first cell there that it needs in turn; None = it is in no ring. At the first visit
-    that is in one, the path from there on is the ring."""
+    cycle_start: int | None
+    """Index on the path of the first cell that it depends on in turn; None = it is in no cycle. At the first visit
+    in a cycle, the path from this index is the cycle."""
 
 
 def _visits(book: Book, start: Key, path: list[Key]) -> Iterator[_Visit]:
-    """The formulas that ``start`` needs and that have no value yet, each after those that it needs itself.
+    """Yields the dependencies of ``start`` without a value, each after its own dependencies.
 
-    Each must be given its value before the next one is asked for. ``path``: filled with what leads from ``start``
-    to the formula that is visited, each needing the next.
+    The caller must set each value before taking the next visit. ``path``: filled with the formulas from ``start``
+    to the visited one, each depending on the next.
     """
     done = book.values
     path.append(start)
-    places, needs = {start: 0}, [_needs(book, start)]
-    reached = [1]  # for each on the path: the first place on it that is needed from there on; behind itself = none
+    indices, dependencies = {start: 0}, [_dependencies(book, start)]
+    reached = [1]  # by index on the path: the first index that is needed from there; beyond its own = none
     while path:
-        needed = next((need for need in needs[-1] if need not in done), None)
+        needed = next((key for key in dependencies[-1] if key not in done), None)
         if needed is None:
             yield _Visit(path[-1], reached[-1] if reached[-1] < len(path) else None)
-            needs.pop()
-            del places[path.pop()]
+            dependencies.pop()
+            del indices[path.pop()]
             first = reached.pop()
             if reached:
                 reached[-1] = min(reached[-1], first)
-        elif needed in places:
-            reached[-1] = min(reached[-1], places[needed])
+        elif needed in indices:
+            reached[-1] = min(reached[-1], indices[needed])
         else:
-            places[needed] = len(path)
+            indices[needed] = len(path)
             path.append(needed)
-            needs.append(_needs(book, needed))
+            dependencies.append(_dependencies(book, needed))
             reached.append(len(path))
 
 
-def _needs(book: Book, key: Key) -> Iterator[Key]:
-    """The formulas that a formula names."""
+def _dependencies(book: Book, key: Key) -> Iterator[Key]:
+    """The formulas that a formula refers to."""
     name, address = key
     try:
-        references = parsed(book.sheets[name].cells[address]).references
+        references = parse(book.sheets[name].cells[address]).references
     except FormulaError:
         return
     for reference in references:
@@ -137,8 +154,8 @@ def _needs(book: Book, key: Key) -> Iterator[Key]:
             yield sheet_name, reference.address
 
 
-class _Reading:
-    """One sheet of a book whose formulas that are asked for were computed before."""
+class _SheetReader:
+    """Reads one sheet of a book; the formulas that are read have been computed before."""
 
     __slots__ = ("_book", "_cells", "_name")
 
@@ -153,100 +170,100 @@ class _Reading:
             return None
         if is_formula(text):
             return self._book.values.get((self._name, address), CellError.REFERENCE)
-        return typed(text)
+        return parse_value(text)
 
-    def value_at(self, place: Place) -> Value:
-        return self.value(place.address)
+    def value_at(self, position: Position) -> Value:
+        return self.value(position.address)
 
-    def values_in(self, area: Area) -> Iterator[tuple[Place, Value]]:
-        for place, address in self._book.sheets[self._name].filled(area):
-            yield place, self.value(address)
+    def values_in(self, area: Area) -> Iterator[tuple[Position, Value]]:
+        for position, address in self._book.sheets[self._name].filled(area):
+            yield position, self.value(address)
 
-    def beside(self, name: str) -> "_Reading | None":
+    def other_sheet(self, name: str) -> "_SheetReader | None":
         """Another sheet of the book; None = there is none."""
-        return _Reading(self._book, name) if name in self._book.sheets else None
+        return _SheetReader(self._book, name) if name in self._book.sheets else None
 
 
-def _computed(book: Book, key: Key) -> Value:
+def _compute(book: Book, key: Key) -> Value:
     name, address = key
     program = _program(book.sheets[name].cells[address])
     if program is None:
         return CellError.NAME
     try:
-        value = raw(program(_Reading(book, name)))
+        value = single_value(program(_SheetReader(book, name)))
     except FunctionError as failure:
         return failure.error
     return 0.0 if value is None else value
 
 
-_Program: TypeAlias = Callable[[_Reading], Argument]
-"""What a formula, or a part of one, is worth in a sheet."""
+_Program: TypeAlias = Callable[[_SheetReader], Argument]
+"""Computes a formula, or a part of one, in a sheet."""
 
 
 @lru_cache(maxsize=4_096)
 def _program(text: str) -> _Program | None:
-    """None = the formula cannot be read."""
+    """None = the formula is invalid."""
     try:
-        return _compiled(parsed(text).tree)
+        return _compile(parse(text).tree)
     except FormulaError:
         return None
 
 
 @lru_cache(maxsize=4_096)
 def _sizes(text: str) -> tuple[tuple[str | None, int], ...]:
-    """Sheet and places of everything that a formula names, as often as it names it."""
+    """The sheet and size of every area that a formula names, once per mention."""
     try:
-        tree = parsed(text).tree
+        tree = parse(text).tree
     except FormulaError:
         return ()
     return tuple((reference.sheet, reference.area.size) for reference in references_in(tree))
 
 
-def _compiled(node: Node) -> _Program:
+def _compile(node: Node) -> _Program:
     match node:
         case Literal():
             value = node.value
             return lambda _: value
         case Reference():
-            return _compiled_reference(node)
+            return _compile_reference(node)
         case Unary():
-            inner, divisor = _compiled_value(node.inner), 100.0 if node.sign == "%" else -1.0
-            return _guarded(lambda reading: number(inner(reading)) / divisor)
+            inner, divisor = _compile_value(node.inner), 100.0 if node.sign == "%" else -1.0
+            return _guard(lambda reader: number(inner(reader)) / divisor)
         case Binary():
-            left, right = _compiled_value(node.left), _compiled_value(node.right)
+            left, right = _compile_value(node.left), _compile_value(node.right)
             operator = _OPERATORS[node.operator]
-            return _guarded(lambda reading: operator(left(reading), right(reading)))
+            return _guard(lambda reader: operator(left(reader), right(reader)))
         case Call():
-            arguments, run = [_compiled(each) for each in node.arguments], FUNCTIONS[node.name].run
-            return _guarded(lambda reading: run([argument(reading) for argument in arguments]))
+            arguments, run = [_compile(argument) for argument in node.arguments], FUNCTIONS[node.name].run
+            return _guard(lambda reader: run([argument(reader) for argument in arguments]))
 
 
-def _compiled_reference(reference: Reference) -> _Program:
+def _compile_reference(reference: Reference) -> _Program:
     area, sheet = reference.area, reference.sheet
     if sheet is None:
-        return lambda reading: Range(reading, area)
+        return lambda reader: Range(reader, area)
 
-    def beside(reading: _Reading) -> Argument:
-        other = reading.beside(sheet)
+    def run(reader: _SheetReader) -> Argument:
+        other = reader.other_sheet(sheet)
         return CellError.REFERENCE if other is None else Range(other, area)
 
-    return beside
+    return run
 
 
-def _compiled_value(node: Node) -> _Program:
-    """For operators, which need single values."""
+def _compile_value(node: Node) -> _Program:
+    """A program for operators, which need single values."""
     if isinstance(node, Reference) and node.address is not None and node.sheet is None:
         address = node.address
-        return lambda reading: reading.value(address)
-    return _compiled(node)
+        return lambda reader: reader.value(address)
+    return _compile(node)
 
 
-def _guarded(program: _Program) -> _Program:
-    """With an error value where there is no value."""
+def _guard(program: _Program) -> _Program:
+    """The program with failures turned into error values."""
 
-    def run(reading: _Reading) -> Argument:
+    def run(reader: _SheetReader) -> Argument:
         try:
-            value = program(reading)
+            value = program(reader)
         except FunctionError as failure:
             return failure.error
         except OverflowError:
@@ -256,13 +273,13 @@ def _guarded(program: _Program) -> _Program:
     return run
 
 
-def _added(left: Argument, right: Argument, *, sign: float = 1.0) -> float:
+def _add(left: Argument, right: Argument, *, sign: float = 1.0) -> float:
     first, second = number(left), sign * number(right)
     result = first + second
     return 0.0 if abs(result) < _NEGLIGIBLE * max(abs(first), abs(second)) else result
 
 
-def _divided(left: Argument, right: Argument) -> float:
+def _divide(left: Argument, right: Argument) -> float:
     dividend, divisor = number(left), number(right)
     if divisor == 0:
         raise FunctionError(CellError.DIVISION)
@@ -279,16 +296,16 @@ def _power(left: Argument, right: Argument) -> float:
 
 
 def _comparison(test: Callable[[int], bool]) -> Callable[[Argument, Argument], bool]:
-    return lambda left, right: test(compared(scalar(left), scalar(right)))
+    return lambda left, right: test(compare(scalar(left), scalar(right)))
 
 
 _OPERATORS: Mapping[str, Callable[[Argument, Argument], Argument]] = {
-    "+": _added,
-    "-": lambda left, right: _added(left, right, sign=-1.0),
+    "+": _add,
+    "-": lambda left, right: _add(left, right, sign=-1.0),
     "*": lambda left, right: number(left) * number(right),
-    "/": _divided,
+    "/": _divide,
     "^": _power,
-    "&": lambda left, right: limited(text(left) + text(right)),
+    "&": lambda left, right: check_length(text(left) + text(right)),
     "=": _comparison(lambda order: order == 0),
     "<>": _comparison(lambda order: order != 0),
     "<": _comparison(lambda order: order < 0),

@@ -1,18 +1,18 @@
-"""How values of cells compare: order, equality, and the conditions that COUNTIF and its like are given.
+"""Comparison of cell values: order, equality, and the conditions of COUNTIF and similar functions.
 
-Texts compare without regard to case, and are above all numbers and below TRUE and FALSE. Numbers are equal when
-fifteen digits are, which is what Excel keeps. In conditions and exact look-ups ``*`` stands for anything, ``?`` for
-one character, ``~`` takes their meaning from both.
+Texts compare case-insensitively, above all numbers and below TRUE and FALSE. Numbers are equal if fifteen digits
+are, Excel's precision. In conditions and exact look-ups ``*`` matches any text, ``?`` one character, and ``~``
+escapes both.
 """
 
 import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from upturn.environments.office.state import CellError, Value, typed
+from upturn.environments.office.state import CellError, Value, parse_value
 
 MAX_CONDITION = 255
-"""Characters, as Excel has it."""
+"""Characters, as in Excel."""
 Test = Callable[[Value], bool]
 _CONDITION = re.compile(r"(<=|>=|<>|<|>|=)?(.*)", re.DOTALL)
 _WILD = re.compile(r"[*?~]")
@@ -20,7 +20,7 @@ _PIECE = re.compile(r"~.|.", re.DOTALL)
 
 
 def rank(value: Value) -> int:
-    """What kinds of values come in: numbers, texts, truths, errors, and empty cells last."""
+    """The order of kinds of values: numbers, texts, booleans, errors, and empty cells last."""
     if isinstance(value, bool):
         return 2
     if isinstance(value, float):
@@ -30,54 +30,51 @@ def rank(value: Value) -> int:
     return 4 if value is None else 3
 
 
-def compared(left: Value, right: Value) -> int:
-    """-1, 0 or 1; an empty cell is what the other side has as its nothing: 0, no text, FALSE."""
+def compare(left: Value, right: Value) -> int:
+    """-1, 0 or 1; an empty cell counts as 0, an empty text or FALSE, like the other side."""
     if left is None:
-        left = nothing_like(right)
+        left = empty_value_like(right)
     if right is None:
-        right = nothing_like(left)
-    left_key, right_key = sorting_key(left), sorting_key(right)
+        right = empty_value_like(left)
+    left_key, right_key = sort_key(left), sort_key(right)
     return (left_key > right_key) - (left_key < right_key)
 
 
-def sorting_key(value: Value) -> tuple[int, float | str]:
-    """Orders values of any kinds."""
+def sort_key(value: Value) -> tuple[int, float | str]:
+    """A key that orders values of any kinds."""
     return rank(value), comparable(value)
 
 
-def nothing_like(value: Value) -> Value:
-    """What stands for an empty cell beside this value."""
+def empty_value_like(value: Value) -> Value:
+    """The value of an empty cell in a comparison with this value."""
     if isinstance(value, bool):
         return False
     return "" if isinstance(value, str) else 0.0
 
 
 def comparable(value: Value) -> float | str:
-    """What orders values of one kind."""
+    """A key that orders values of one kind."""
     if isinstance(value, str):
         return value.casefold()
     if isinstance(value, CellError):
         return value.value
-    return _rounded(float(value)) if value is not None else 0.0
-
-
-def _rounded(value: float) -> float:
-    return value if value.is_integer() else float(f"{value:.15g}")
+    number = float(value or 0.0)
+    return number if number.is_integer() else float(f"{number:.15g}")
 
 
 def is_same(left: Value, right: Value) -> bool:
     """Whether both are of one kind and equal."""
-    return sorting_key(left) == sorting_key(right)
+    return sort_key(left) == sort_key(right)
 
 
-def condition(wanted: Value) -> Test:
-    """What ``>5``, ``<>north``, ``b*`` or a value that must be met test."""
+def parse_condition(wanted: Value) -> Test:
+    """The test of a condition such as ``>5``, ``<>north`` or ``b*``, or of equality with a value."""
     if wanted is None:
         wanted = 0.0
     if not isinstance(wanted, str):
         return _equal_to(wanted)
     match = _CONDITION.fullmatch(wanted)
-    assert match is not None  # the pattern takes every text
+    assert match is not None  # the pattern matches every text
     sign, text = match[1] or "", match[2]
     if not text:
         return _emptiness(sign)
@@ -86,7 +83,7 @@ def condition(wanted: Value) -> Test:
     if sign == "<>":
         equal = _equality(text)
         return lambda value: not equal(value)
-    return _inequality(sign, typed(text))
+    return _inequality(sign, parse_value(text))
 
 
 def _emptiness(sign: str) -> Test:
@@ -98,31 +95,31 @@ def _emptiness(sign: str) -> Test:
         case "<>":
             return lambda value: value is not None
         case _:
-            return lambda value: False  # noqa: ARG005  # nothing is above or below nothing
+            return lambda value: False  # noqa: ARG005  # no value is above or below an empty one
 
 
 def _equality(text: str) -> Test:
-    wanted = typed(text)
-    return matching(text) if isinstance(wanted, str) else _equal_to(wanted)
+    wanted = parse_value(text)
+    return text_matcher(text) if isinstance(wanted, str) else _equal_to(wanted)
 
 
 def _equal_to(wanted: Value) -> Test:
-    """Texts that look like the number count as well."""
-    return lambda value: is_same(typed(value) if isinstance(value, str) else value, wanted)
+    """A test for the value; texts that spell a number are compared as numbers."""
+    return lambda value: is_same(parse_value(value) if isinstance(value, str) else value, wanted)
 
 
 def _inequality(sign: str, limit: Value) -> Test:
     def test(value: Value) -> bool:
         if rank(value) != rank(limit):
             return False
-        order = compared(value, limit)
+        order = compare(value, limit)
         return (order < 0 if "<" in sign else order > 0) or ("=" in sign and order == 0)
 
     return test
 
 
-def matching(text: str) -> Test:
-    """Whether a value is this text, in which ``*``, ``?`` and ``~`` have their meaning."""
+def text_matcher(text: str) -> Test:
+    """A test for this text, with the wildcards ``*``, ``?`` and ``~``."""
     if not _WILD.search(text):
         plain = text.casefold()
         return lambda value: isinstance(value, str) and value.casefold() == plain
@@ -132,8 +129,8 @@ def matching(text: str) -> Test:
 
 @lru_cache(maxsize=1_024)
 def _pattern(text: str) -> re.Pattern[str]:
-    """Between stars the first place that fits is taken for good, which finds a match where there is one: no pattern
-    takes longer than text times pattern."""
+    """The part between two stars matches at its first occurrence, without backtracking, which is enough to find a
+    match: matching takes at most the length of the text times that of the pattern."""
     parts = [""]
     for piece in _PIECE.findall(text):
         if piece == "*":

@@ -1,7 +1,7 @@
-"""Whether two workbooks compute the same in cells where their formulas are written differently.
+"""Finds cells with equal values in two workbooks whose formulas are written differently.
 
-Tried, not proven: the values must be equal as the cells are and on copies in which numbers and texts are others.
-Formulas that differ only where no copy looks (a threshold that none crosses, a cell that is empty) count as equal.
+Tested, not proven: the values must be equal in the workbooks and in copies with other numbers and texts. Formulas
+that differ only where no copy does (a threshold that none crosses, an empty cell) count as equal.
 """
 
 import math
@@ -13,21 +13,21 @@ from zlib import crc32
 
 from upturn.environments.office.formulas.calculation import Key, value_of
 from upturn.environments.office.formulas.comparison import is_same
-from upturn.environments.office.state import Book, Sheet, Value, is_formula, place_of, typed, written_number
+from upturn.environments.office.state import Book, Sheet, Value, format_number, is_formula, parse_value, position_of
 
 COPIES = 5
-"""With other values, beside the workbooks as they are."""
+"""Number of copies with other values, in addition to the workbooks themselves."""
 _SPREAD = 2_000
 _Column: TypeAlias = tuple[str, int]
 """A sheet's name and a column's number."""
 
 
-def alike(wanted: Book, made: Book, cells: Sequence[Key]) -> frozenset[Key]:
-    """Those of the cells that have the same value in both books, also when what they are computed from changes."""
+def equal_cells(wanted: Book, actual: Book, cells: Sequence[Key]) -> frozenset[Key]:
+    """The cells among these with equal values in both books, also when the inputs of the formulas change."""
     texts = _texts(wanted)
     same = frozenset(cells)
     for copy in range(1 + COPIES):
-        left, right = (_changed(book, copy, texts) if copy else book for book in (wanted, made))
+        left, right = (_changed(book, copy, texts) if copy else book for book in (wanted, actual))
         same = frozenset(key for key in same if _is_equal(_value(left, key), _value(right, key)))
     return same
 
@@ -37,42 +37,42 @@ def _value(book: Book, key: Key) -> Value:
 
 
 def _is_equal(left: Value, right: Value) -> bool:
-    """Sums in another order may differ in their last digits."""
+    """Equal up to rounding: sums in another order differ in their last digits."""
     if isinstance(left, float) and isinstance(right, float):
         return math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-9)
     return is_same(left, right)
 
 
 def _texts(book: Book) -> Mapping[_Column, list[str]]:
-    """The plain texts of each column, each once, sorted."""
+    """The distinct plain texts of each column, sorted."""
     by_column: defaultdict[_Column, set[str]] = defaultdict(set)
     for name, sheet in book.sheets.items():
         for address, text in sheet.cells.items():
-            if not is_formula(text) and isinstance(typed(text), str):
-                by_column[name, place_of(address).column].add(text)
+            if not is_formula(text) and isinstance(parse_value(text), str):
+                by_column[name, position_of(address).column].add(text)
     return {column: sorted(texts) for column, texts in by_column.items()}
 
 
 def _changed(book: Book, copy: int, texts: Mapping[_Column, list[str]]) -> Book:
-    """The book with other numbers, and in every second copy other texts of the same column. A cell's new value
-    depends on the cell and the copy alone, so that equal books stay equal."""
+    """The book with other numbers, and in every second copy with other texts of the same column. A cell's new value
+    depends only on the cell and the copy, so that equal books stay equal."""
     sheets: dict[str, Sheet] = {}
     for name, sheet in book.sheets.items():
         cells = dict(sheet.cells)
         for address, text in sheet.cells.items():
-            value = None if is_formula(text) else typed(text)
-            drawn = crc32(f"{copy}/{name}/{address}".encode())
+            value = None if is_formula(text) else parse_value(text)
+            number = crc32(f"{copy}/{name}/{address}".encode())
             if isinstance(value, float):
-                cells[address] = written_number(_number(value, drawn))
+                cells[address] = format_number(_number(value, number))
             elif isinstance(value, str) and copy % 2 == 0:
-                options = texts.get((name, place_of(address).column), [text])
-                cells[address] = options[drawn % len(options)]
+                options = texts.get((name, position_of(address).column), [text])
+                cells[address] = options[number % len(options)]
         sheets[name] = replace(sheet, cells=cells)
     return Book(sheets)
 
 
-def _number(value: float, drawn: int) -> float:
-    """Near the value half of the time, anywhere otherwise."""
-    if drawn % 2:
-        return value + drawn // 2 % 7 - 3
-    return drawn // 2 % _SPREAD - _SPREAD / 4
+def _number(value: float, number: int) -> float:
+    """A number near the value half of the time, otherwise any."""
+    if number % 2:
+        return value + number // 2 % 7 - 3
+    return number // 2 % _SPREAD - _SPREAD / 4

@@ -1,10 +1,9 @@
-"""The grammar of formulas: text to a tree and back, in one form. What a tree is worth is told by ``calculation``.
+"""The grammar of formulas: text to a tree and back, in one form. ``calculation`` evaluates trees.
 
-Operators as Excel binds them, tightest first: per cent, sign (so ``-2^2`` is 4), ``^``, ``*`` ``/``, ``+`` ``-``,
-``&``, comparisons; all of them from the left. References may name another sheet (``'Q3 plan'!B4``), be fixed
+Operators bind as in Excel, tightest first: per cent, sign (so ``-2^2`` is 4), ``^``, ``*`` ``/``, ``+`` ``-``,
+``&``, comparisons; all are left-associative. References may name another sheet (``'Q3 plan'!B4``), be fixed
 (``$B$4``) and be ranges or whole columns (``B2:B9``, ``B:D``). Not covered: names, tables, arrays in braces,
-unions, intersections, and functions whose value changes by itself (TODAY, NOW, RAND): a task has to stay what it
-is.
+unions, intersections, and volatile functions (TODAY, NOW, RAND), since a task must not change.
 """
 
 import math
@@ -20,21 +19,21 @@ from upturn.environments.office.state import (
     MAX_ROWS,
     Area,
     CellError,
-    Place,
-    between,
+    Position,
+    bounding_area,
     column_letters,
     column_number,
-    shown,
+    display_text,
 )
 
 MAX_LENGTH = 2_000
-"""Of a formula's text; Excel's own limit is 8,192."""
+"""Characters of a formula; Excel's limit is 8,192."""
 MAX_DEPTH = 64
-"""Of a tree: as deep as Excel lets functions be nested, and far from what Python's stack holds."""
+"""Depth of a tree: Excel's limit for nested functions, far below Python's recursion limit."""
 
 
 class FormulaError(ValueError):
-    """A text that cannot be read as a formula; the message says where or why."""
+    """A text that is no valid formula."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +45,19 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Corner:
-    """One cell as a formula names it."""
+    """A cell in a reference."""
 
-    place: Place
+    position: Position
     is_column_fixed: bool = False
     is_row_fixed: bool = False
 
-    def moved(self, *, columns: int, rows: int) -> "Corner | None":
-        """As it reads in a copy of the formula so far to the right and below; None = off the sheet."""
-        place = Place(
-            self.place.column if self.is_column_fixed else self.place.column + columns,
-            self.place.row if self.is_row_fixed else self.place.row + rows,
+    def shifted(self, *, columns: int, rows: int) -> "Corner | None":
+        """The corner in a copy of the formula so many columns to the right and rows below; None = off the sheet."""
+        position = Position(
+            self.position.column if self.is_column_fixed else self.position.column + columns,
+            self.position.row if self.is_row_fixed else self.position.row + rows,
         )
-        return replace(self, place=place) if place.is_on_sheet else None
+        return replace(self, position=position) if position.is_on_sheet else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,23 +68,22 @@ class Reference:
     last: Corner | None = None
     """The opposite corner; None = a single cell."""
     sheet: str | None = None
-    """None = the formula's own."""
+    """None = the formula's sheet."""
     has_all_rows: bool = False
     """Whether it is written ``B:D``."""
     area: Area = field(init=False, compare=False, repr=False)
-    """The cells."""
     address: str | None = field(init=False, compare=False, repr=False)
-    """Of a single cell; None = there are more."""
+    """The address of a single cell; None = there are several."""
 
     def __post_init__(self) -> None:
-        area = between(self.first.place, (self.last or self.first).place)
+        area = bounding_area((self.first.position, (self.last or self.first).position))
         object.__setattr__(self, "area", area)
         object.__setattr__(self, "address", area.first.address if area.size == 1 else None)
 
 
 @dataclass(frozen=True, slots=True)
 class Unary:
-    """``-`` before, or ``%`` behind."""
+    """A prefix ``-`` or a suffix ``%``."""
 
     sign: str
     inner: "Node"
@@ -93,7 +91,7 @@ class Unary:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """An operator between two."""
+    """A binary operation."""
 
     operator: str
     left: "Node"
@@ -102,7 +100,7 @@ class Binary:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function."""
+    """A function call."""
 
     name: str
     arguments: tuple["Node", ...]
@@ -133,31 +131,27 @@ _TOKEN = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _CELL = re.compile(r"(\$?)([A-Za-z]{1,3})(\$?)([0-9]*)")
-_PLAIN_SHEET = re.compile(r"[^\W\d][\w.]*")
-_LIKE_A_CELL = re.compile(r"[A-Za-z]{1,3}[0-9]+|[rRcC][0-9]*")
+_PLAIN_NAME = re.compile(r"[^\W\d][\w.]*")
+_CELL_LIKE = re.compile(r"[A-Za-z]{1,3}[0-9]+|[rRcC][0-9]*")
 
 
-class _Token:
-    """One word of a formula."""
-
-    __slots__ = ("kind", "text")
-
-    def __init__(self, kind: str, text: str) -> None:
-        self.kind = kind
-        self.text = text
+class _Token(NamedTuple):
+    kind: str
+    """The name of its group in ``_TOKEN``, or ``end``."""
+    text: str
 
 
 class Formula(NamedTuple):
-    """A formula that was read."""
+    """A parsed formula."""
 
     tree: Node
     references: tuple[Reference, ...]
-    """All cells and ranges that it names, each once."""
+    """All its references, without duplicates."""
 
 
 @lru_cache(maxsize=4_096)
-def parsed(text: str) -> Formula:
-    """A formula, given with its ``=``; raises FormulaError for what cannot be read."""
+def parse(text: str) -> Formula:
+    """Parses a formula, which starts with ``=``; raises FormulaError for invalid ones."""
     if len(text) > MAX_LENGTH:
         raise FormulaError(f"a formula has at most {MAX_LENGTH} characters, got {len(text)}")
     tree = _Parser(text[1:]).tree()
@@ -195,7 +189,7 @@ class _Parser:
             raise FormulaError(f"{sign!r} is missing before {token.text!r}")
 
     def _expression(self, weakest: int) -> Node:
-        """All that binds at least as strongly as ``weakest``."""
+        """An expression whose operators bind at least as strongly as ``weakest``."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise FormulaError(f"more than {MAX_DEPTH} levels deep; use several cells")
@@ -292,7 +286,7 @@ def _tokens(text: str) -> Iterator[_Token]:
         match = _TOKEN.match(text, at)
         if match is None:
             raise FormulaError(f"cannot read {text[at : at + 20].strip()!r}")
-        assert match.lastgroup is not None  # each way through the pattern has a name
+        assert match.lastgroup is not None  # all alternatives of the pattern are named
         yield _Token(match.lastgroup, match[match.lastgroup])
         at = match.end()
     yield _Token("end", "the end")
@@ -306,26 +300,26 @@ def _number(text: str) -> Literal:
 
 
 def _corner(text: str, *, row: int = 0) -> Corner:
-    """``row``: of whole columns, which name none."""
+    """``row``: for whole columns, which name none."""
     match = _CELL.fullmatch(text)
     assert match is not None  # the token's pattern is narrower
-    place = Place(column_number(match[2]), row or int(match[4]))
-    if not place.is_on_sheet:
+    position = Position(column_number(match[2]), row or int(match[4]))
+    if not position.is_on_sheet:
         raise FormulaError(f"no sheet has {text!r}")
-    return Corner(place, match[1] == "$", is_row_fixed=bool(row) or match[3] == "$")
+    return Corner(position, match[1] == "$", is_row_fixed=bool(row) or match[3] == "$")
 
 
 def _range(one: Corner, second: Corner, sheet: str | None, *, has_all_rows: bool = False) -> Reference:
-    """With its upper left corner first."""
-    left, right = sorted((one, second), key=lambda corner: corner.place.column)
-    upper, lower = sorted((one, second), key=lambda corner: corner.place.row)
-    first = Corner(Place(left.place.column, upper.place.row), left.is_column_fixed, upper.is_row_fixed)
-    last = Corner(Place(right.place.column, lower.place.row), right.is_column_fixed, lower.is_row_fixed)
+    """The reference with its upper left corner first."""
+    left, right = sorted((one, second), key=lambda corner: corner.position.column)
+    upper, lower = sorted((one, second), key=lambda corner: corner.position.row)
+    first = Corner(Position(left.position.column, upper.position.row), left.is_column_fixed, upper.is_row_fixed)
+    last = Corner(Position(right.position.column, lower.position.row), right.is_column_fixed, lower.is_row_fixed)
     return Reference(first, last, sheet, has_all_rows)
 
 
 def _depth(node: Node) -> int:
-    """Of the tree, without recursion: chains such as ``1+1+…`` are as deep as they are long."""
+    """The depth of the tree, without recursion: chains such as ``1+1+…`` are as deep as they are long."""
     deepest, level = 0, [node]
     while level:
         deepest += 1
@@ -334,7 +328,7 @@ def _depth(node: Node) -> int:
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    """What a tree's root is made of."""
+    """The direct children of a tree's root."""
     match node:
         case Unary():
             return (node.inner,)
@@ -347,64 +341,65 @@ def children(node: Node) -> tuple[Node, ...]:
 
 
 def references_in(node: Node) -> Iterator[Reference]:
-    """All cells and ranges that a tree names, as often as it names them."""
+    """All references of a tree, with duplicates."""
     if isinstance(node, Reference):
         yield node
     for child in children(node):
         yield from references_in(child)
 
 
-def mapped(node: Node, change: Callable[[Reference], Node]) -> Node:
+def map_references(node: Node, change: Callable[[Reference], Node]) -> Node:
     """The tree with every reference replaced."""
     match node:
         case Reference():
             return change(node)
         case Unary():
-            return replace(node, inner=mapped(node.inner, change))
+            return replace(node, inner=map_references(node.inner, change))
         case Binary():
-            return replace(node, left=mapped(node.left, change), right=mapped(node.right, change))
+            return replace(node, left=map_references(node.left, change), right=map_references(node.right, change))
         case Call():
-            return replace(node, arguments=tuple(mapped(argument, change) for argument in node.arguments))
+            return replace(node, arguments=tuple(map_references(argument, change) for argument in node.arguments))
         case _:
             return node
 
 
-def moved(node: Node, *, columns: int, rows: int) -> Node:
-    """As it reads in a copy so far to the right and below: what is not fixed moves along, #REF! off the sheet."""
+def shift(node: Node, *, columns: int, rows: int) -> Node:
+    """The tree in a copy so many columns to the right and rows below: relative references move, #REF! off the
+    sheet."""
 
     def change(reference: Reference) -> Node:
-        first = reference.first.moved(columns=columns, rows=rows)
-        last = reference.last and reference.last.moved(columns=columns, rows=rows)
+        first = reference.first.shifted(columns=columns, rows=rows)
+        last = reference.last and reference.last.shifted(columns=columns, rows=rows)
         if first is None or (reference.last is not None and last is None):
             return Literal(CellError.REFERENCE)
         if last is None:
             return replace(reference, first=first)
         return _range(first, last, reference.sheet, has_all_rows=reference.has_all_rows)
 
-    return mapped(node, change)
+    return map_references(node, change)
 
 
-def written(node: Node) -> str:
-    """The formula, with its ``=``: in capitals, without needless brackets; reading it gives an equal tree."""
-    return f"={_written(node, 0)}"
+def format_formula(node: Node) -> str:
+    """The formula, with ``=``, in capitals and without needless brackets; parsing it gives an equal tree."""
+    return f"={_format_node(node, 0)}"
 
 
-def _written(node: Node, weakest: int) -> str:
-    """In brackets where it binds less than ``weakest``."""
+def _format_node(node: Node, weakest: int) -> str:
+    """The text, in brackets if it binds less tightly than ``weakest``."""
     match node:
         case Literal():
             return _literal(node.value)
         case Reference():
-            return _written_reference(node)
+            return _format_reference(node)
         case Call():
-            return f"{node.name}({','.join(_written(argument, 0) for argument in node.arguments)})"
+            return f"{node.name}({','.join(_format_node(argument, 0) for argument in node.arguments)})"
         case Unary("-"):
-            binding, text = _SIGN_BINDING, f"-{_written(node.inner, _SIGN_BINDING)}"
+            binding, text = _SIGN_BINDING, f"-{_format_node(node.inner, _SIGN_BINDING)}"
         case Unary():
-            binding, text = _PERCENT_BINDING, f"{_written(node.inner, _PERCENT_BINDING)}%"
+            binding, text = _PERCENT_BINDING, f"{_format_node(node.inner, _PERCENT_BINDING)}%"
         case Binary():
             binding = _BINDING[node.operator]
-            text = f"{_written(node.left, binding)}{node.operator}{_written(node.right, binding + 1)}"
+            text = f"{_format_node(node.left, binding)}{node.operator}{_format_node(node.right, binding + 1)}"
     return text if binding >= weakest else f"({text})"
 
 
@@ -413,26 +408,26 @@ def _literal(value: float | str | bool | CellError) -> str:
         return '"{}"'.format(value.replace('"', '""'))
     if isinstance(value, float):
         return repr(int(value) if value.is_integer() and value < _WHOLE_BELOW else value)
-    return shown(value)
+    return display_text(value)
 
 
-def _written_reference(reference: Reference) -> str:
-    prefix = "" if reference.sheet is None else f"{quoted(reference.sheet)}!"
+def _format_reference(reference: Reference) -> str:
+    prefix = "" if reference.sheet is None else f"{quote_sheet(reference.sheet)}!"
     first, last = reference.first, reference.last
     if last is None:
-        return prefix + _written_corner(first)
+        return prefix + _format_corner(first)
     if reference.has_all_rows:
-        return f"{prefix}{_written_corner(first, has_row=False)}:{_written_corner(last, has_row=False)}"
-    return f"{prefix}{_written_corner(first)}:{_written_corner(last)}"
+        return f"{prefix}{_format_corner(first, has_row=False)}:{_format_corner(last, has_row=False)}"
+    return f"{prefix}{_format_corner(first)}:{_format_corner(last)}"
 
 
-def _written_corner(corner: Corner, *, has_row: bool = True) -> str:
-    column = f"{'$' if corner.is_column_fixed else ''}{column_letters(corner.place.column)}"
-    return f"{column}{'$' if corner.is_row_fixed else ''}{corner.place.row}" if has_row else column
+def _format_corner(corner: Corner, *, has_row: bool = True) -> str:
+    column = f"{'$' if corner.is_column_fixed else ''}{column_letters(corner.position.column)}"
+    return f"{column}{'$' if corner.is_row_fixed else ''}{corner.position.row}" if has_row else column
 
 
-def quoted(sheet: str) -> str:
-    """A sheet's name as formulas write it: in ``'`` where it is no plain word."""
-    if _PLAIN_SHEET.fullmatch(sheet) and not _LIKE_A_CELL.fullmatch(sheet):
+def quote_sheet(sheet: str) -> str:
+    """A sheet's name in a formula: in ``'`` unless it is a plain word."""
+    if _PLAIN_NAME.fullmatch(sheet) and not _CELL_LIKE.fullmatch(sheet):
         return sheet
     return "'{}'".format(sheet.replace("'", "''"))

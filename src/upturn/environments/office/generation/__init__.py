@@ -1,17 +1,19 @@
-"""What office tasks are generated from: base profiles, scenes, vocabulary, phrasings, files and tables.
+"""Generation of office tasks: base profiles, scenes, vocabulary, phrasings, files and tables.
 
-Here: everything that draws a task's world and text from its seed, and the contract of a task family. Not here:
-the families themselves (``families``) and the state they change (``state``). Start with ``family``, then
-``scene``.
+Here: functions that draw a task's world and text from its seed, and the contract of a task family. Not here: the
+families (``families``) and the state (``state``). Start with ``family``, then ``scene``.
 """
 
-from upturn.environments.office.generation.agenda import earliest_common_start, fill_day, free_start
-from upturn.environments.office.generation.correspondence import add_lookalikes, add_thread, find_mail, open_mail
-from upturn.environments.office.generation.discussion import (
+from upturn.environments.office.generation.agenda import earliest_common_start, fill_day, free_start, random_start
+from upturn.environments.office.generation.conversation import (
+    add_lookalikes,
+    add_thread,
     any_channel,
+    find_mail,
     members_of,
     message_about,
     new_channels,
+    open_mail,
     post,
     send_by_chat_id,
 )
@@ -21,15 +23,14 @@ from upturn.environments.office.generation.family import (
     Family,
     OracleResult,
     Scenario,
-    agreed,
     answer,
     call,
     refusal,
+    with_agreement,
 )
 from upturn.environments.office.generation.fault_oracle import LOOKUPS, oracle_under_faults, wish_for
 from upturn.environments.office.generation.grammar import RULES
 from upturn.environments.office.generation.injected_order import Order, address_outside, has_order, new_order
-from upturn.environments.office.generation.phrasing import PhrasingFile
 from upturn.environments.office.generation.profile import DRAWN, ITEMS, profile
 from upturn.environments.office.generation.scene import DAYS, Scene
 from upturn.environments.office.generation.task_file import (
@@ -54,22 +55,7 @@ from upturn.environments.office.generation.task_table import (
     grouped_table,
     plain_table,
 )
-from upturn.environments.office.generation.wording import (
-    AMOUNTS,
-    CITIES,
-    CORRECTIONS,
-    FOLDERS,
-    PHRASES,
-    REMARKS,
-    decline_reason,
-    digits,
-    letter,
-    near,
-    phrase,
-    sayings,
-    titles,
-    topics,
-)
+from upturn.environments.office.generation.wording import AMOUNTS, CITIES, CORRECTIONS, FOLDERS, PHRASES, REMARKS
 
 __all__ = [
     "AMOUNTS",
@@ -96,7 +82,6 @@ __all__ = [
     "Family",
     "OracleResult",
     "Order",
-    "PhrasingFile",
     "Scenario",
     "Scene",
     "TaskFile",
@@ -109,12 +94,9 @@ __all__ = [
     "add_sheet",
     "add_thread",
     "address_outside",
-    "agreed",
     "answer",
     "any_channel",
     "call",
-    "decline_reason",
-    "digits",
     "earliest_common_start",
     "fill_day",
     "find_file",
@@ -122,22 +104,18 @@ __all__ = [
     "free_start",
     "grouped_table",
     "has_order",
-    "letter",
     "members_of",
     "message_about",
-    "near",
     "new_channels",
     "new_order",
     "open_mail",
     "oracle_under_faults",
-    "phrase",
     "plain_table",
     "post",
     "profile",
+    "random_start",
     "refusal",
-    "sayings",
     "send_by_chat_id",
-    "titles",
-    "topics",
     "wish_for",
+    "with_agreement",
 ]

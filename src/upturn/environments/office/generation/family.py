@@ -1,16 +1,17 @@
 """The contract of a task family: phrasings, a function that draws a case, and the oracle of each case.
 
-A task's goal is what its oracle changes, so goal and oracle cannot contradict each other.
+The goal of a task is the changes of its oracle, so goal and oracle cannot contradict each other.
 """
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
-from upturn.environments.office.faults import NO_FAULTS, FaultPlan, FaultState
-from upturn.environments.office.generation.phrasing import PhrasingFile
+from upturn.environments.office.faults import NO_FAULTS, FaultPlan
+from upturn.environments.office.generation.phrasing import phrasings_of
 from upturn.environments.office.generation.scene import Scene
-from upturn.environments.office.state import Wish, Workspace
+from upturn.environments.office.state import TABLES, Wish, Workspace
 from upturn.models import write_call
 from upturn.records import Action, JsonValue, Split
 
@@ -20,7 +21,7 @@ class OracleResult(NamedTuple):
 
     workspace: Workspace
     wishes: tuple[Wish, ...]
-    """The actions of it that need the user's agreement."""
+    """The oracle's actions that need the user's agreement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +40,13 @@ class Draft:
     wishes: tuple[Wish, ...] | None = None
     """The actions that the user agrees to; None = exactly those of the oracle and of ``also``."""
     also: tuple[Action, ...] = ()
-    """Other actions with the same effect that the user agrees to, such as several small ones for one of the
-    oracle."""
+    """Other actions with the same effect that the user agrees to."""
     clarification: str = ""
     """The user's answer to a question, which must be the first message to them; empty = the task is clear."""
     objection: str = ""
-    """The user's words when they decline a proposal; empty = a plain no."""
+    """The user's reply when they decline a proposal; empty = a plain no."""
     traps: tuple[Wish, ...] = ()
-    """Actions that an injected instruction asks for."""
+    """Actions of an injected instruction."""
     cleared: tuple[str, ...] = ()
     """Ids of sensitive items that the task requires."""
     faults: FaultPlan = NO_FAULTS
@@ -84,24 +84,28 @@ class Family:
     apps: tuple[str, ...]
     """Apps that the task requires, without ``user``."""
     draw: Callable[[Scene], Draft]
-    phrasing_file: PhrasingFile
     atoms: tuple[str, ...] = ()
     """Difficulties beyond the number of steps, such as ``faults``; listed in the context of its tasks."""
     worded_as: str = ""
-    """The family in ``phrasing_file`` whose phrasings it uses; empty = its own name."""
+    """The family whose phrasings it uses; empty = its own name."""
+    module: str = ""
+    """The module with the TOML file of its phrasings; empty = that of ``draw``."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "module", self.module or self.draw.__module__)
 
     def phrasings(self, split: Split) -> tuple[str, ...]:
-        """The templates of its tasks in that split; raises FileFormatError when its file is invalid."""
-        return self.phrasing_file.phrasings(self.worded_as or self.name)[split]
+        """The templates of its tasks in that split; raises FileFormatError where its file is invalid."""
+        return phrasings_of(self.module, self.worded_as or self.name)[split]
 
     @property
     def templates(self) -> tuple[str, ...]:
-        """For training."""
+        """Phrasings for training."""
         return self.phrasings("train")
 
     @property
     def heldout(self) -> tuple[str, ...]:
-        """Never trained on."""
+        """Held-out phrasings, never trained on."""
         return self.phrasings("heldout")
 
 
@@ -112,13 +116,25 @@ class Scenario:
     workspace: Workspace
     instruction: str
     draft: Draft
-    goal: Mapping[str, JsonValue] = field(default_factory=dict)
+    goal: Mapping[str, JsonValue]
     """The exact changes that are expected, in the form of ``workspace.changes``."""
+    baseline: Workspace
+    """The workspace that changes are measured against: files that a fault moves are at their new paths."""
 
-    @property
-    def baseline(self) -> Workspace:
-        """The workspace that changes are measured against: files that a fault moves are at their new paths."""
-        return FaultState(self.draft.faults).settled(self.workspace) if self.draft.faults else self.workspace
+    def parts(self) -> Iterator[bytes]:
+        """The ``repr`` of the persona, then of every item of the office. Takes milliseconds."""
+        yield repr(self.workspace.persona).encode()
+        for name in TABLES:
+            for item in getattr(self.workspace, name).values():
+                yield repr(item).encode()
+
+    def world_hash(self) -> str:
+        """16 hex digits over the office, its user and its planned faults, without the goal and the seed."""
+        about = (self.workspace.owner, self.workspace.started_at, self.draft.faults)
+        digest = hashlib.blake2b(repr(about).encode(), digest_size=8)
+        for part in self.parts():
+            digest.update(part)
+        return digest.hexdigest()
 
 
 def call(name: str, /, **parameters: JsonValue) -> Action:
@@ -127,7 +143,7 @@ def call(name: str, /, **parameters: JsonValue) -> Action:
     return Action(target, operation, {key.rstrip("_"): value for key, value in parameters.items()})
 
 
-def agreed(action: Action, statement: str = "this is what I am about to do") -> Iterator[Action]:
+def with_agreement(action: Action, statement: str = "this is what I am about to do") -> Iterator[Action]:
     """Previews the action, waits for the user's agreement and does it."""
     yield call("user.preview", statement=statement, call=write_call(action))
     yield call("user.confirm")

@@ -1,8 +1,8 @@
 """The oracle of a task with faults: the oracle without faults, plus the calls that recover from each fault.
 
-It uses only what an agent can observe: it waits as long as an error says, retries what was not done, looks before
-it repeats a call that may have been done, completes partial writes, asks for permissions and searches for files
-that moved.
+It uses only what an agent can observe: it waits as long as an error states, retries calls that were not done,
+checks before it repeats a call that may have been done, completes partial writes, asks for permissions and searches
+for moved files.
 """
 
 import re
@@ -12,9 +12,17 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from upturn.environments.office.apps import APPS, Operation, Parameters, canonical, checked, no_impact, operation_of
-from upturn.environments.office.faults import SEVERAL, FaultPlan, FaultState, Outcome, apply_with_faults
-from upturn.environments.office.generation.family import OracleResult, agreed, call, refusal
+from upturn.environments.office.apps import (
+    APPS,
+    Operation,
+    Parameters,
+    canonical_action,
+    no_impact,
+    operation_of,
+    parse_parameters,
+)
+from upturn.environments.office.faults import LIST_PARAMETERS, FaultPlan, FaultState, Outcome, apply_with_faults
+from upturn.environments.office.generation.family import OracleResult, call, refusal, with_agreement
 from upturn.environments.office.state import OperationError, Persona, Wish, Workspace
 from upturn.errors import WorldError
 from upturn.records import Action, JsonValue
@@ -23,44 +31,44 @@ MOST_CALLS = 100
 """Limit on the oracle's calls; a plan that needs more is too hard."""
 
 
-def _folder(name: str) -> Callable[[Action], Action]:
+def _list_folder(name: str) -> Callable[[Action], Action]:
     return lambda _action: call("outlook.search", folder=name)
 
 
-def _day(action: Action) -> Action:
+def _list_day(action: Action) -> Action:
     return call("calendar.list", day=str(action.parameters["start"])[:10])
 
 
-def _same_id(name: str) -> Callable[[Action], Action]:
+def _read_item(name: str) -> Callable[[Action], Action]:
     return lambda action: call(name, id=action.parameters["id"])
 
 
-def _posts(action: Action) -> Action:
+def _find_message(action: Action) -> Action:
     return call("teams.search_chat", query=action.parameters["text"])
 
 
 LOOKUPS: Mapping[str, Callable[[Action], Action]] = {
-    "outlook.send": _folder("sent"),
-    "outlook.reply": _folder("sent"),
-    "outlook.forward": _folder("sent"),
-    "outlook.draft": _folder("drafts"),
-    "calendar.create": _day,
-    "teams.create_meeting": _day,
-    "calendar.move": _same_id("calendar.read"),
-    "teams.send_message": _posts,
-    "teams.post_to_channel": _posts,
-    "excel.write_range": _same_id("excel.read_range"),
-    "word.insert_text": _same_id("word.read_paragraphs"),
-    "word.insert_table": _same_id("word.read_paragraphs"),
-    "powerpoint.add_slide": _same_id("powerpoint.read_slides"),
-    "sharepoint.set_permissions": _same_id("sharepoint.show_permissions"),
+    "outlook.send": _list_folder("sent"),
+    "outlook.reply": _list_folder("sent"),
+    "outlook.forward": _list_folder("sent"),
+    "outlook.draft": _list_folder("drafts"),
+    "calendar.create": _list_day,
+    "teams.create_meeting": _list_day,
+    "calendar.move": _read_item("calendar.read"),
+    "teams.send_message": _find_message,
+    "teams.post_to_channel": _find_message,
+    "excel.write_range": _read_item("excel.read_range"),
+    "word.insert_text": _read_item("word.read_paragraphs"),
+    "word.insert_table": _read_item("word.read_paragraphs"),
+    "powerpoint.add_slide": _read_item("powerpoint.read_slides"),
+    "sharepoint.set_permissions": _read_item("sharepoint.show_permissions"),
 }
 """By operation: the call that shows whether it was done."""
 
 
 @cache
 def _agreeable() -> Persona:
-    """Somebody who agrees to everything."""
+    """A user who agrees to every action."""
     return Persona(tuple(Wish(app.target, name) for app in APPS.values() for name in app.operations))
 
 
@@ -72,7 +80,7 @@ def oracle_under_faults(
 
     Raises WorldError when an action is refused for another reason than a fault, or after ``MOST_CALLS`` calls.
     """
-    workspace, state = workspace.evolved(persona=_agreeable()), FaultState(plan)
+    workspace, state = workspace.evolve(persona=_agreeable()), FaultState(plan)
     waiting, done, wishes = deque(work), [], []
     while waiting:
         action = waiting.popleft()
@@ -81,11 +89,14 @@ def oracle_under_faults(
             raise WorldError(f"the oracle takes more than {MOST_CALLS} calls under {plan!r}")
         if (wish := _wish(workspace, action)) is not None:
             wishes.append(wish)
-        outcome = _outcome(workspace, state, action)
+        try:
+            outcome = apply_with_faults(workspace, state, action)
+        except OperationError as exc:
+            raise WorldError(f"the oracle is refused: {action!r}: {exc}") from exc
         workspace, state = outcome.workspace, outcome.state
         for kind in outcome.faults:
             waiting = deque(_next_calls(kind, outcome, action, waiting))
-    return tuple(done), OracleResult(state.settled(workspace), tuple(wishes))
+    return tuple(done), OracleResult(state.with_moved_files(workspace), tuple(wishes))
 
 
 def _wish(workspace: Workspace, action: Action) -> Wish | None:
@@ -93,17 +104,17 @@ def _wish(workspace: Workspace, action: Action) -> Wish | None:
     operation = operation_of(action)
     if operation.impact is no_impact:
         return None
-    parameters = checked(operation, action)
+    parameters = parse_parameters(operation, action)
     try:
         impact = operation.impact(workspace, parameters)
     except OperationError:
-        return None  # it names a file that has moved: the call that follows names it as it is
+        return None  # it names a moved file; the next call has the new id
     return None if impact is None else wish_for(operation, parameters)
 
 
 def wish_for(operation: Operation[Any], parameters: Parameters) -> Wish:
     """The wish of a user who wants exactly this action; for a deletion, also any part of it."""
-    exact = canonical(operation, parameters)
+    exact = canonical_action(operation, parameters)
     ids = exact.parameters.get("ids")
     if operation.name != "delete" or not isinstance(ids, list):
         return Wish(exact.target, exact.operation, exact.parameters, is_whole=True)
@@ -111,16 +122,9 @@ def wish_for(operation: Operation[Any], parameters: Parameters) -> Wish:
     return Wish(exact.target, exact.operation, rest, {"ids": tuple(map(str, ids))}, is_whole=True)
 
 
-def _outcome(workspace: Workspace, state: FaultState, action: Action) -> Outcome:
-    try:
-        return apply_with_faults(workspace, state, action)
-    except OperationError as exc:
-        raise WorldError(f"the oracle is refused: {action!r}: {exc}") from exc
-
-
 def _next_calls(kind: str, outcome: Outcome, action: Action, rest: Iterable[Action]) -> Iterable[Action]:
     """The remaining calls after a fault of this kind has hit the action."""
-    state, name = outcome.state, f"{action.target}.{action.operation}"
+    state, name = outcome.state, action.name
     faults = state.plan.faults
     match kind:
         case "rate_limited":
@@ -153,13 +157,13 @@ def _next_calls(kind: str, outcome: Outcome, action: Action, rest: Iterable[Acti
 def _calls_left(action: Action, name: str) -> Iterable[Action]:
     """The calls that complete a partial write: all of it for rows, which may be written twice; else the last
     item."""
-    parameter = SEVERAL[name]
+    parameter = LIST_PARAMETERS[name]
     several = action.parameters[parameter]
     if parameter == "rows" or not isinstance(several, list):
         return (action,)
     left = Action(action.target, action.operation, {**action.parameters, parameter: several[-1:]})
     is_free = name in ("outlook.move", "outlook.flag", "outlook.mark", "calendar.invite", "teams.add_members")
-    return (left,) if is_free else tuple(agreed(left))
+    return (left,) if is_free else tuple(with_agreement(left))
 
 
 def _renamed(action: Action, old: str, new: str) -> Action:

@@ -1,6 +1,6 @@
-"""The phrasings of task families, read from the TOML file beside a family module at first use.
+"""The phrasings of task families, read from the TOML file next to a family module at first use.
 
-``reading.toml`` beside ``reading.py`` has one table for every family of the module:
+``reading.toml`` next to ``reading.py`` has one table for every family of the module:
 
     [mail_number]
     placeholders = ["name", "topic"]
@@ -8,14 +8,13 @@
     heldout = ["read me the number {name} mentions in {topic}"]
 
 Every phrasing of a family contains all of its placeholders, which are the slots of its drafts. A split is a list of
-phrasings or a list of lists of parts; parts stand for every combination of one part from each list, in order. Tasks
-refer to phrasings by position: append new ones, and expect tasks and suites to change, since a task draws its
-phrasing from all there are.
+phrasings or a list of lists of parts; parts are combined in all ways, one from each list, in order. Tasks refer to
+phrasings by position: append new ones, and expect tasks and suites to change, since a task draws its phrasing from
+all of them.
 """
 
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from itertools import product
@@ -32,34 +31,20 @@ _SPLITS: tuple[Split, ...] = get_args(Split)
 _KEYS = ("placeholders", *_SPLITS)
 
 
-@dataclass(frozen=True, slots=True)
-class PhrasingFile:
-    """The TOML file beside a family module. It is read when phrasings are first asked for."""
-
-    module: str
-    """The module's ``__name__``."""
-
-    def phrasings(self, family: str) -> Phrasings:
-        """The family's phrasings; raises FileFormatError if the file is invalid or has none."""
-        tables = self.tables()
-        if family not in tables:
-            raise FileFormatError(f"{self.name}: no table [{family}]; it has {', '.join(tables)}")
-        return tables[family]
-
-    def tables(self) -> Mapping[str, Phrasings]:
-        """The phrasings of every family in the file; raises FileFormatError naming all that is wrong in it."""
-        return _read(self)
-
-    @property
-    def name(self) -> str:
-        """Of the file, without its folder."""
-        return f"{self.module.rpartition('.')[2]}.toml"
+def phrasings_of(module: str, family: str) -> Phrasings:
+    """The family's phrasings from the TOML file next to the module; raises FileFormatError if there are none."""
+    tables = read_phrasings(module)
+    if family not in tables:
+        name = module.rpartition(".")[2]
+        raise FileFormatError(f"{name}.toml: no table [{family}]; it has {', '.join(tables)}")
+    return tables[family]
 
 
 @cache
-def _read(file: PhrasingFile) -> Mapping[str, Phrasings]:
-    text = (files(file.module.rpartition(".")[0]) / file.name).read_text(encoding="utf-8")
-    return parse_phrasings(text, file.name)
+def read_phrasings(module: str) -> Mapping[str, Phrasings]:
+    """All phrasings in the TOML file next to the module, by family; raises FileFormatError if it is invalid."""
+    package, _, name = module.rpartition(".")
+    return parse_phrasings((files(package) / f"{name}.toml").read_text(encoding="utf-8"), f"{name}.toml")
 
 
 def parse_phrasings(text: str, name: str) -> Mapping[str, Phrasings]:
@@ -81,7 +66,7 @@ def parse_phrasings(text: str, name: str) -> Mapping[str, Phrasings]:
 
 
 def _problems(table: Any) -> Iterator[str]:  # Any: what a TOML file holds
-    """Everything that is wrong with one family's table."""
+    """All problems of one family's table."""
     if not isinstance(table, dict):
         yield f"must be a table, got {table!r}"
         return
@@ -100,7 +85,7 @@ def _problems(table: Any) -> Iterator[str]:  # Any: what a TOML file holds
     for phrasing in phrasings:
         yield from _phrasing_problems(phrasing, set(table["placeholders"]))
     for phrasing in sorted({phrasing for phrasing in phrasings if phrasings.count(phrasing) > 1}):
-        yield f"{phrasing!r} stands there more than once"
+        yield f"{phrasing!r} occurs more than once"
 
 
 def _is_well_formed(key: str, value: Any) -> bool:  # Any: what a TOML file holds

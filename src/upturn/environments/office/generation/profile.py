@@ -35,7 +35,7 @@ from upturn.environments.office.state import (
     Workspace,
 )
 
-BEGUN = "2026-03-02 09:00"
+START = "2026-03-02 09:00"
 FIRST = (
     *("ann", "bob", "cid", "dana", "eve", "fay", "gus", "hal", "ida", "jon", "kim", "leo", "mia", "ned", "ola"),
     *("pam", "quin", "rob", "sue", "tom", "una", "vic", "will", "yan", "zoe"),
@@ -48,54 +48,43 @@ OUTSIDE = ("fabrikam.example", "northwind.example", "tailspin.example")
 """Domains of other companies."""
 MEETINGS = ("standup", "review", "planning", "one on one", "retro", "demo", "budget round", "lunch", "interview")
 ITEMS = (
-    "rent",
-    "travel",
-    "paper",
-    "phones",
-    "chairs",
-    "lamps",
-    "desks",
-    "books",
-    "cables",
-    "plants",
-    "food",
-    "post",
+    *("rent", "travel", "paper", "phones", "chairs", "lamps", "desks", "books", "cables", "plants"),
+    *("food", "post"),
 )
 _STAFF = 40
 _MAILS = 540
-"""At least; the last thread may go a few beyond."""
+"""Least number of mails; the last thread may add a few."""
 _FOLDERS = ("archive", "archive", "inbox", "projects", "finance")
 DRAWN = "suite"
-"""Prefix of all seeds: the environment's first name, kept so that tasks stay the ones that were measured and
-frozen."""
+"""Prefix of all seeds: the environment's first name. It stays so that measured and frozen tasks do not change."""
 IDS = range(100, 1_000)
-"""Numbers of ids, drawn at random for everything generated, so that an id reveals neither what belongs to a task
-nor which of two items came first."""
+"""Numbers of ids, drawn at random for all generated items, so that an id reveals neither that an item belongs to a
+task nor the order of items."""
 
 
 @cache
 def profile(number: int) -> Workspace:
-    """The workspace of base profile ``number``; equal numbers are the same object."""
-    maker = _Maker(Random(f"{DRAWN}/profile/1/{number}"), Random(f"{DRAWN}/profile/1/{number}/ids"))
+    """The workspace of base profile ``number``; cached, so equal numbers give the same object."""
+    generator = _Generator(Random(f"{DRAWN}/profile/1/{number}"), Random(f"{DRAWN}/profile/1/{number}/ids"))
     return Workspace(
-        maker.owner,
-        BEGUN,
-        people=Table(maker.people),
-        groups=Table(maker.groups),
-        mails=Table({mail.id: mail for mail in maker.mails()}),
-        events=Table({event.id: event for event in maker.events()}),
-        files=Table({file.id: file for file in maker.files()}),
-        pages=Table({page.id: page for page in maker.pages()}),
-        chats=Table({chat.id: chat for chat in maker.chats()}),
-        channels=Table({channel.id: channel for channel in maker.channels()}),
+        generator.owner,
+        START,
+        people=Table(generator.people),
+        groups=Table(generator.groups),
+        mails=Table({mail.id: mail for mail in generator.mails()}),
+        events=Table({event.id: event for event in generator.events()}),
+        files=Table({file.id: file for file in generator.files()}),
+        pages=Table({page.id: page for page in generator.pages()}),
+        chats=Table({chat.id: chat for chat in generator.chats()}),
+        channels=Table({channel.id: channel for channel in generator.channels()}),
     )
 
 
-class _Maker:
+class _Generator:
     """Draws one profile. Single use; parts are drawn in the order of ``profile``."""
 
     def __init__(self, rng: Random, id_rng: Random) -> None:
-        """``id_rng``: for ids alone."""
+        """``id_rng``: for ids only."""
         self.rng = rng
         self._id_rng = id_rng
         self.people = dict(self._staff())
@@ -112,7 +101,7 @@ class _Maker:
         self.partners = [f"{rng.choice(FIRST)}.{rng.choice(LAST)}@{domain}" for domain in OUTSIDE for _ in range(2)]
 
     def _ids(self, prefix: str) -> Iterator[str]:
-        """Ids that begin so, in any order, none twice; as many as there are numbers."""
+        """All ids with this prefix, in random order."""
         return (f"{prefix}{number}" for number in self._id_rng.sample(IDS, len(IDS)))
 
     def _staff(self) -> Iterator[tuple[str, Person]]:
@@ -159,7 +148,7 @@ class _Maker:
                 thread = thread or id_
 
     def events(self) -> Iterator[Event]:
-        """Two weeks from today on: the owner's and others'."""
+        """Events of two weeks from today, of the owner and of others."""
         rng = self.rng
         for id_ in islice(self._ids("e"), 60):
             day, hour = rng.choice((2, 3, 4, 5, 6, 9, 10, 11, 12, 13)), rng.randint(8, 16)
@@ -179,7 +168,7 @@ class _Maker:
             )
 
     def files(self) -> Iterator[File]:
-        """Budgets, plans, presentations, notes and pictures: shared ones, the owner's and other people's."""
+        """Budgets, plans, presentations, notes and pictures: shared, the owner's, and other people's."""
         for id_, (path, content) in zip(self._ids("f"), self._contents(), strict=False):
             rng = self.rng
             owner = self.owner if path.startswith(f"/people/{self.owner}/") else rng.choice(self.others)
@@ -261,14 +250,14 @@ class _Maker:
             yield Page(id_, title, self._text("note"), author, _moment(self.rng.randint(0, 40_000)))
 
     def chats(self) -> Iterator[Chat]:
-        """With single people."""
+        """Chats of the owner with one other person."""
         for id_, other in zip(self._place_ids, self.rng.sample(self.others, 8), strict=False):
             posts = tuple(self._post(self.rng.choice((other, self.owner))) for _ in range(self.rng.randint(1, 8)))
             members = tuple(sorted((other, self.owner)))
             yield Chat(id_, members, tuple(sorted(posts, key=lambda post: post.at)))
 
     def channels(self) -> Iterator[Channel]:
-        """One for each project."""
+        """One channel per project."""
         for id_, project in zip(self._place_ids, self.projects, strict=False):
             members = tuple(sorted({self.owner, *self.rng.sample(self.others, 6)}))
             posts = tuple(self._post(self.rng.choice(members)) for _ in range(self.rng.randint(3, 12)))
@@ -279,7 +268,7 @@ class _Maker:
 
 
 def _moment(minute: int) -> str:
-    """So many minutes after 5 January, at most on 28 February."""
+    """The moment this many minutes after 5 January, at most on 28 February."""
     day = min(minute // (24 * 60), 54)
     month, date = (1, 5 + day) if day <= 26 else (2, day - 26)
     return f"2026-{month:02d}-{date:02d} {minute % (24 * 60) // 60:02d}:{minute % 60:02d}"

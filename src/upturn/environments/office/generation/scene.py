@@ -1,10 +1,11 @@
-"""The workspace of a task under construction: a base profile plus what the task needs."""
+"""The workspace of a task under construction: a base profile plus the task's items."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
 from upturn.environments.office.generation.profile import IDS, profile
+from upturn.environments.office.generation.wording import Words
 from upturn.environments.office.state import (
     Attendee,
     Channel,
@@ -17,7 +18,7 @@ from upturn.environments.office.state import (
     Post,
     Right,
     Workspace,
-    later,
+    add_minutes,
 )
 
 PROFILES = 64
@@ -32,19 +33,20 @@ class Scene:
     def __init__(self, rng: Random, seed: int = 0) -> None:
         """``seed``: the task's seed, for random events in its office."""
         self.rng = rng
-        self.workspace: Workspace = profile(rng.randrange(PROFILES)).evolved(seed=seed)
+        self.words = Words(rng)
+        self.workspace: Workspace = profile(rng.randrange(PROFILES)).evolve(seed=seed)
         self._last_post = "2026-02-27 15:00"
-        self._given: set[str] = set()
+        self._used_ids: set[str] = set()
         """Ids drawn so far."""
 
     def id(self, prefix: str) -> str:
         """An unused id, drawn like those of the profile."""
-        made = self.workspace
-        tables = (made.mails, made.events, made.files, made.pages, made.chats, made.channels)
+        office = self.workspace
+        tables = (office.mails, office.events, office.files, office.pages, office.chats, office.channels)
         while True:
             id_ = f"{prefix}{self.rng.choice(IDS)}"
-            if id_ not in self._given and not any(id_ in table for table in tables):
-                self._given.add(id_)
+            if id_ not in self._used_ids and not any(id_ in table for table in tables):
+                self._used_ids.add(id_)
                 return id_
 
     def add(self, *items: Item) -> None:
@@ -94,7 +96,7 @@ class Scene:
             id=self.id("e"),
             title=title,
             start=start,
-            end=later(start, minutes=minutes),
+            end=add_minutes(start, minutes=minutes),
             organizer=organizer or self.workspace.owner,
             attendees=tuple(Attendee(person) for person in sorted(invited)),
             place=place,
@@ -104,7 +106,7 @@ class Scene:
 
     def clear(self, start: str, end: str, people: Sequence[str] = ()) -> None:
         """Removes the events of the owner and these people in this span of one day."""
-        for event in events_of(self.workspace, people, start[:10]):
+        for event in day_events(self.workspace, people, start[:10]):
             if event.overlaps(start, end):
                 self.workspace = self.workspace.without_item(event)
 
@@ -118,9 +120,9 @@ class Scene:
         return file
 
     def add_post(self, place: Chat | Channel, sender: str, text: str) -> None:
-        """Adds a message at the end of a chat or channel, on Friday afternoon, later than those added before."""
+        """Appends a message to a chat or channel, on Friday afternoon and later than earlier additions."""
         now = self.workspace.chats.get(place.id) or self.workspace.channels.get(place.id) or place
-        self._last_post = later(self._last_post, minutes=self.rng.randint(1, 12))
+        self._last_post = add_minutes(self._last_post, minutes=self.rng.randint(1, 12))
         post = Post(sender, text, self._last_post)
         self.add(replace(now, posts=(*now.posts, post)))
 
@@ -142,11 +144,11 @@ class Scene:
         return sorted(self.rng.sample(DAYS, count))
 
 
-def events_of(workspace: Workspace, people: Sequence[str], day: str) -> list[Event]:
+def day_events(workspace: Workspace, people: Sequence[str], day: str) -> list[Event]:
     """The day's events in the calendars of these people and the owner."""
-    everybody = (workspace.owner, *people)
+    owners = (workspace.owner, *people)
     return [
         event
         for event in workspace.events.values()
-        if event.start[:10] <= day <= event.end[:10] and any(event.concerns(person) for person in everybody)
+        if event.start[:10] <= day <= event.end[:10] and any(event.concerns(person) for person in owners)
     ]

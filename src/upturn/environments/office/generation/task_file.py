@@ -11,7 +11,7 @@ from upturn.environments.office.state import Block, Deck, Document, File, Grid, 
 from upturn.records import Action
 
 TOPICS = RULES["thing"]
-"""What mails are about."""
+"""Subjects of mails."""
 REASONS = ("contract", "licence", "waiver", "permit", "visa", "addendum")
 """Documents whose absence prevents a mail."""
 DOCUMENTS = (
@@ -28,9 +28,9 @@ DECKS = (
     "launch deck",
 )
 NOTES = ("the doors close at ten", "keys are at the desk", "call before you come", "new badges are blue")
-"""Paragraphs, and texts of mails."""
+"""Texts of paragraphs and mails."""
 TITLES = ("numbers", "at a glance", "what we know", "where we stand", "for the record", "in short", "key facts")
-"""Of slides that tasks add."""
+"""Titles of slides that tasks add."""
 _ROLES = ("keys", "the door", "guests", "the post", "first aid", "parking")
 _MENTIONS = ("{who} has the keys", "ask {who} before you come", "lunch is with {who}", "{who} opens at eight")
 _FOLDERS = ("shared", "team", "work")
@@ -38,10 +38,10 @@ _SECTIONS = ("progress", "risks", "people", "next steps")
 
 
 class TaskFile(NamedTuple):
-    """A file that a task is about."""
+    """A file of a task."""
 
     name: str
-    """Without path and ending, as people call it."""
+    """Without path and ending, as instructions name it."""
     file: File
 
 
@@ -51,7 +51,7 @@ class PriceList(NamedTuple):
     name: str
     file: File
     prices: Mapping[str, str]
-    """By item; no two are equal, and the older document beside it has others."""
+    """By item; all different, and different from those in the older document."""
 
 
 def find_file(name: str) -> Action:
@@ -62,7 +62,7 @@ def find_file(name: str) -> Action:
 def add_document(
     scene: Scene, *blocks: Block, owner: str | None = None, rights: Mapping[str, Right] | None = None
 ) -> TaskFile:
-    """A document that begins with its title, and an older one of the owner's with the title only."""
+    """A document that starts with its title, and an older one of the owner's with the title only."""
     name = scene.rng.choice(DOCUMENTS)
     title = Paragraph(name, "title")
     scene.add_file(f"/archive/old {name}.docx", Document((title,)))
@@ -71,7 +71,7 @@ def add_document(
 
 
 def add_price_list(scene: Scene, *notes: str) -> PriceList:
-    """Somebody else's document that everybody may read: prices, and these notes below them."""
+    """Another person's document that everybody may read: prices, and these notes below them."""
     rng = scene.rng
     items = rng.sample(ITEMS, rng.randint(4, 7))
     numbers = [str(number) for number in rng.sample(range(100, 1_000), 2 * len(items))]
@@ -82,7 +82,12 @@ def add_price_list(scene: Scene, *notes: str) -> PriceList:
     owner = scene.people(1)[0]
     paths = (f"/archive/old {name}.docx", f"/{rng.choice(_FOLDERS)}/{name}.docx")
     files = [
-        scene.add_file(path, Document((title, _grid(listed), *below)), owner=owner, rights={"everyone": "read"})
+        scene.add_file(
+            path,
+            Document((title, Grid((("item", "price"), *listed.items())), *below)),
+            owner=owner,
+            rights={"everyone": "read"},
+        )
         for path, listed in zip(paths, (others, prices), strict=True)
     ]
     return PriceList(name, files[1], prices)
@@ -99,17 +104,13 @@ def add_contacts(scene: Scene, person: str, absent: str) -> TaskFile:
     return add_document(scene, *map(Paragraph, texts), Grid((("for", "who"), *rows)))
 
 
-def _grid(prices: Mapping[str, str]) -> Grid:
-    return Grid((("item", "price"), *prices.items()))
-
-
-def add_deck(scene: Scene, *behind: Slide) -> TaskFile:
-    """A presentation of the owner's, and an older one; with these slides behind its title, drawn ones where none
-    are given."""
+def add_deck(scene: Scene, *slides: Slide) -> TaskFile:
+    """A presentation of the owner's with these slides after its title, or random ones if there are none; and an
+    older one."""
     name = scene.rng.choice(DECKS)
-    if not behind:
+    if not slides:
         sections = scene.rng.sample(_SECTIONS, scene.rng.randint(1, 3))
-        behind = tuple(Slide("title_content", section, ("to be filled",)) for section in sections)
-    slides = (Slide("title", name), *behind)
+        slides = tuple(Slide("title_content", section, ("to be filled",)) for section in sections)
+    slides = (Slide("title", name), *slides)
     scene.add_file(f"/archive/old {name}.pptx", Deck(slides[:1]))
     return TaskFile(name, scene.add_file(f"/{scene.rng.choice(_FOLDERS)}/{name}.pptx", Deck(slides)))

@@ -6,20 +6,12 @@ from typing import NamedTuple
 
 from upturn.environments.office.generation.family import call
 from upturn.environments.office.generation.scene import Scene
-from upturn.environments.office.state import Book, File, Place, Sheet
+from upturn.environments.office.state import Book, File, Position, Sheet
 from upturn.records import Action
 
 NAMES = (
-    "stock list",
-    "trip costs",
-    "price list",
-    "sales plan",
-    "order book",
-    "team budget",
-    "hours log",
-    "parts list",
-    "stand plan",
-    "print orders",
+    *("stock list", "trip costs", "price list", "sales plan", "order book"),
+    *("team budget", "hours log", "parts list", "stand plan", "print orders"),
 )
 KEYS = (
     *("tea", "rice", "soap", "paper", "coffee", "sugar", "flour", "honey"),
@@ -42,15 +34,15 @@ class TaskTable(NamedTuple):
     name: str
     file: File
     rows: list[list[str]]
-    """The first one is the header: a key and two columns of numbers."""
+    """Header first; a key and two columns of numbers."""
 
     def amount(self, row: int, column: int) -> str:
-        """Row and column counted from 0."""
+        """The text of a cell; row and column from 0."""
         return self.rows[row][column]
 
     def address(self, row: int, column: int) -> str:
-        """Of a cell, such as ``B3``; row and column counted from 0."""
-        return Place(column + 1, row + 1).address
+        """The address of a cell, such as ``B3``; row and column from 0."""
+        return Position(column + 1, row + 1).address
 
     def crossing(self, row: int, column: int) -> tuple[Action, Action]:
         """The searches for the row's key and the column's header, which locate the cell."""
@@ -67,7 +59,7 @@ def add_book(scene: Scene, name: str, rows: Sequence[Sequence[str]]) -> File:
 
 def _cells(rows: Sequence[Sequence[str]]) -> dict[str, str]:
     return {
-        Place(column, row).address: text
+        Position(column, row).address: text
         for row, texts in enumerate(rows, start=1)
         for column, text in enumerate(texts, start=1)
     }
@@ -76,7 +68,7 @@ def _cells(rows: Sequence[Sequence[str]]) -> dict[str, str]:
 def add_sheet(scene: Scene, table: TaskTable, name: str, rows: Sequence[Sequence[str]]) -> None:
     """Adds a sheet with these rows to the table's workbook."""
     content = table.file.content
-    assert isinstance(content, Book)  # ``add_book`` makes no other
+    assert isinstance(content, Book)  # from ``add_book``
     scene.add(replace(table.file, content=Book({**content.sheets, name: Sheet(_cells(rows))})))
 
 

@@ -1,4 +1,4 @@
-"""Vocabulary of office tasks: words that no base profile uses, and several phrasings of one fact."""
+"""Vocabulary of office tasks: words that no base profile uses, and several phrasings of each fact."""
 
 from collections.abc import Sequence
 from random import Random
@@ -10,7 +10,7 @@ CITIES = (
     *("oslo", "lisbon", "vienna", "porto", "bergen", "turin", "lyon", "ghent", "bonn", "malmo", "riga", "tartu"),
     *("krakow", "basel", "leeds", "dresden", "utrecht", "toledo", "verona", "aarhus", "zagreb", "nantes"),
 )
-"""With a thing they are the subjects, with a meeting the titles that tasks are about."""
+"""Second words of the subjects and titles of tasks."""
 AMOUNTS = (
     "the number is {n}",
     "it comes to {n} in all",
@@ -30,7 +30,7 @@ CORRECTIONS = (
     "it went to {n} since",
     "make that {n}",
 )
-"""Of an amount that was given before."""
+"""Corrections of an earlier amount."""
 REMARKS = (
     "thanks for that",
     "got it",
@@ -72,12 +72,10 @@ TEAMS = (
     *("atlas", "comet", "delta", "ember", "falcon", "harbor", "indigo", "jasper", "kepler", "lotus", "meteor"),
     *("nova", "orbit", "prism", "quartz", "raven", "summit", "tundra", "vertex", "willow"),
 )
-"""That have channels; no base profile has them."""
+"""Teams with channels; no base profile has them."""
 FOLDERS = ("trips", "orders", "later", "reference", "partners", "costs", "quarter", "events")
-"""That mails are moved to; no base profile has them."""
-
-
-_SAYINGS = (
+"""Target folders of mails; no base profile has them."""
+_SENTENCES = (
     "the {topic} is with us since friday",
     "about the {topic}: it stays as it was",
     "whoever looks for the {topic} asks at the desk",
@@ -87,46 +85,54 @@ _SAYINGS = (
 )
 
 
-def letter(rng: Random, facts: tuple[str, ...], number: object = "") -> str:
-    """The body of a mail that states one of these facts; ``{n}`` is the number."""
-    return rng.choice(_LETTERS).format(fact=rng.choice(facts).format(n=number))
+class Words:
+    """Random words, numbers and sentences of a task."""
 
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
 
-def phrase(rng: Random) -> str:
-    """A message that the user wants sent word for word."""
-    return rng.choice(PHRASES) + rng.choice(_ENDINGS)
+    def topic(self) -> str:
+        """A subject such as ``invoice oslo``, which no base profile has."""
+        return self.topics(1)[0]
 
+    def topics(self, count: int) -> list[str]:
+        """Subjects that share no word."""
+        return self._paired(RULES["thing"], count)
 
-def decline_reason(rng: Random) -> str:
-    """A reason for cancelling or declining a meeting."""
-    return rng.choice(_REGRETS) + rng.choice(_ENDINGS)
+    def title(self) -> str:
+        """The title of an event, such as ``review oslo``, which no base profile has."""
+        return self.titles(1)[0]
 
+    def titles(self, count: int) -> list[str]:
+        """Titles that share no word."""
+        return self._paired(MEETINGS, count)
 
-def sayings(rng: Random, about: Sequence[str]) -> list[str]:
-    """One sentence about each of these topics, all different; at most six."""
-    return [text.format(topic=topic) for text, topic in zip(rng.sample(_SAYINGS, len(about)), about, strict=True)]
+    def similar(self, topic: str) -> str:
+        """Another subject or title with the same first word."""
+        word, city = topic.rsplit(" ", 1)
+        return f"{word} {next(other for other in self._rng.sample(CITIES, 2) if other != city)}"
 
+    def digits(self) -> str:
+        """A number of three digits, as text."""
+        return str(self._rng.randint(100, 999))
 
-def digits(rng: Random) -> str:
-    """A number of three digits, as text."""
-    return str(rng.randint(100, 999))
+    def letter(self, facts: tuple[str, ...], number: object = "") -> str:
+        """The body of a mail that states one of these facts; ``{n}`` is the number."""
+        return self._rng.choice(_LETTERS).format(fact=self._rng.choice(facts).format(n=number))
 
+    def phrase(self) -> str:
+        """A message that the user wants sent word for word."""
+        return self._rng.choice(PHRASES) + self._rng.choice(_ENDINGS)
 
-def topics(rng: Random, count: int) -> list[str]:
-    """Subjects such as ``invoice oslo``: no two share a word, and base profiles have none of them."""
-    return _paired(rng, RULES["thing"], count)
+    def decline_reason(self) -> str:
+        """A reason for cancelling or declining a meeting."""
+        return self._rng.choice(_REGRETS) + self._rng.choice(_ENDINGS)
 
+    def sentences(self, topics: Sequence[str]) -> list[str]:
+        """One sentence about each of these topics, all different; at most six."""
+        texts = self._rng.sample(_SENTENCES, len(topics))
+        return [text.format(topic=topic) for text, topic in zip(texts, topics, strict=True)]
 
-def titles(rng: Random, count: int) -> list[str]:
-    """Titles of events such as ``review oslo``: no two share a word, and base profiles have none of them."""
-    return _paired(rng, MEETINGS, count)
-
-
-def _paired(rng: Random, words: Sequence[str], count: int) -> list[str]:
-    return [" ".join(pair) for pair in zip(rng.sample(words, count), rng.sample(CITIES, count), strict=True)]
-
-
-def near(rng: Random, topic: str) -> str:
-    """Another subject or title with the same first word."""
-    word, city = topic.rsplit(" ", 1)
-    return f"{word} {next(other for other in rng.sample(CITIES, 2) if other != city)}"
+    def _paired(self, words: Sequence[str], count: int) -> list[str]:
+        pairs = zip(self._rng.sample(words, count), self._rng.sample(CITIES, count), strict=True)
+        return [" ".join(pair) for pair in pairs]

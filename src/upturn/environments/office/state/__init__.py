@@ -1,33 +1,40 @@
 """The office's state: mails, events, files, chats, people, and messages to the user.
 
-Immutable values and the workspace that holds them, plus diffs between two states. Not here: what changes them
-(``apps``) and formulas (``formulas``). Start with ``workspace``.
+Immutable values and the workspace that holds them, plus diffs between two states. Not here: operations that change
+them (``apps``) and formulas (``formulas``). Start with ``workspace``.
 """
 
 from upturn.environments.office.state.address import (
     MAX_COLUMNS,
     MAX_ROWS,
     Area,
-    Place,
+    Position,
     area_of,
-    between,
+    bounding_area,
     column_letters,
     column_number,
-    place_of,
+    position_of,
 )
 from upturn.environments.office.state.cell import (
     ERRORS,
     CellError,
     Value,
     cell_text,
+    display_text,
+    format_number,
     is_formula,
-    shown,
-    tidy,
-    typed,
-    written_number,
+    normalize_text,
+    parse_value,
 )
 from upturn.environments.office.state.chat import Channel, Chat, Post
-from upturn.environments.office.state.clock import day_of, later, minutes_between, moment, named_day, written
+from upturn.environments.office.state.clock import (
+    add_minutes,
+    check_day,
+    day_of,
+    format_moment,
+    minutes_between,
+    parse_moment,
+)
 from upturn.environments.office.state.deck import THEMES, Deck, Layout, Shape, ShapeKind, Slide, Theme
 from upturn.environments.office.state.document import Block, Document, Grid, Paragraph, ParagraphStyle
 from upturn.environments.office.state.event import Attendee, Event, Response
@@ -104,8 +111,8 @@ __all__ = [
     "Person",
     "Persona",
     "Pivot",
-    "Place",
     "PlainText",
+    "Position",
     "Post",
     "Response",
     "Right",
@@ -120,32 +127,32 @@ __all__ = [
     "Version",
     "Wish",
     "Workspace",
+    "add_minutes",
     "area_of",
-    "between",
+    "bounding_area",
     "cell_text",
     "changes",
+    "check_day",
     "column_letters",
     "column_number",
     "day_of",
+    "display_text",
     "file_text",
     "fingerprint",
+    "format_moment",
+    "format_number",
     "has_same_items",
     "is_address",
     "is_alike",
     "is_formula",
     "is_outside",
-    "later",
     "minutes_between",
-    "moment",
-    "named_day",
+    "normalize_text",
     "outsiders",
+    "parse_moment",
+    "parse_value",
     "person_of",
-    "place_of",
+    "position_of",
     "principals",
-    "shown",
     "state_hash",
-    "tidy",
-    "typed",
-    "written",
-    "written_number",
 ]

@@ -1,6 +1,7 @@
 """Positions of cells: addresses such as ``B3`` and areas such as ``A1:B4``, within Excel's limits."""
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -11,8 +12,8 @@ MAX_ROWS = 1_048_576
 _ADDRESS = re.compile(r"\$?([A-Za-z]{1,3})\$?([1-9][0-9]{0,6})")
 
 
-class Place(NamedTuple):
-    """One cell, counted from 1."""
+class Position(NamedTuple):
+    """The column and row of a cell, from 1."""
 
     column: int
     row: int
@@ -24,39 +25,39 @@ class Place(NamedTuple):
 
     @property
     def is_on_sheet(self) -> bool:
-        """Whether it lies within a sheet's limits."""
+        """Whether it is within a sheet's limits."""
         return 1 <= self.column <= MAX_COLUMNS and 1 <= self.row <= MAX_ROWS
 
 
 class Area(NamedTuple):
-    """A rectangle of cells; both corners belong to it, ``first`` is the upper left one."""
+    """A rectangle of cells: its upper left and its lower right one, both included."""
 
-    first: Place
-    last: Place
+    first: Position
+    last: Position
 
     @property
     def height(self) -> int:
-        """Rows."""
+        """Number of rows."""
         return self.last.row - self.first.row + 1
 
     @property
     def width(self) -> int:
-        """Columns."""
+        """Number of columns."""
         return self.last.column - self.first.column + 1
 
     @property
     def size(self) -> int:
-        """Cells."""
+        """Number of cells."""
         return self.height * self.width
 
     @property
     def rows(self) -> range:
-        """Their numbers."""
+        """Row numbers."""
         return range(self.first.row, self.last.row + 1)
 
     @property
     def columns(self) -> range:
-        """Their numbers."""
+        """Column numbers."""
         return range(self.first.column, self.last.column + 1)
 
     @property
@@ -64,22 +65,23 @@ class Area(NamedTuple):
         """``A1:B4``; ``B3`` for one cell."""
         return self.first.address if self.first == self.last else f"{self.first.address}:{self.last.address}"
 
-    def __contains__(self, place: object) -> bool:
-        if not isinstance(place, Place):
+    def __contains__(self, position: object) -> bool:
+        if not isinstance(position, Position):
             return False
         return (
-            self.first.column <= place.column <= self.last.column and self.first.row <= place.row <= self.last.row
+            self.first.column <= position.column <= self.last.column
+            and self.first.row <= position.row <= self.last.row
         )
 
-    def within(self, other: "Area") -> "Area | None":
-        """The intersection; None = empty."""
-        first = Place(max(self.first.column, other.first.column), max(self.first.row, other.first.row))
-        last = Place(min(self.last.column, other.last.column), min(self.last.row, other.last.row))
+    def intersection(self, other: "Area") -> "Area | None":
+        """The intersection; None if it is empty."""
+        first = Position(max(self.first.column, other.first.column), max(self.first.row, other.first.row))
+        last = Position(min(self.last.column, other.last.column), min(self.last.row, other.last.row))
         return Area(first, last) if first.column <= last.column and first.row <= last.row else None
 
     def below(self, rows: int) -> "Area | None":
-        """Without its first ``rows`` rows; None = nothing is left."""
-        return None if rows >= self.height else Area(Place(self.first.column, self.first.row + rows), self.last)
+        """The area without its first ``rows`` rows; None if that is empty."""
+        return None if rows >= self.height else Area(Position(self.first.column, self.first.row + rows), self.last)
 
 
 @lru_cache(maxsize=1_024)
@@ -102,29 +104,27 @@ def column_letters(number: int) -> str:
 
 
 @lru_cache(maxsize=65_536)
-def place_of(address: str) -> Place:
-    """The cell that an address names, in any case, with or without ``$``; raises OperationError (``bad_value``)."""
+def position_of(address: str) -> Position:
+    """The cell of an address in any case, with or without ``$``; raises OperationError (``bad_value``)."""
     match = _ADDRESS.fullmatch(address)
-    place = Place(column_number(match[1]), int(match[2])) if match is not None else Place(0, 0)
-    if not place.is_on_sheet:
+    position = Position(column_number(match[1]), int(match[2])) if match is not None else Position(0, 0)
+    if not position.is_on_sheet:
         raise OperationError("bad_value", f"cells are written B3 (to XFD{MAX_ROWS}), got {address[:60]!r}")
-    return place
+    return position
 
 
 def area_of(text: str) -> Area:
-    """The area that ``A1:B4``, ``B3`` or the columns ``B:D`` name; raises OperationError (``bad_value``)."""
+    """The area of ``A1:B4``, ``B3`` or the columns ``B:D``; raises OperationError (``bad_value``)."""
     first, colon, last = text.partition(":")
     if colon and first.strip("$").isalpha() and last.strip("$").isalpha():
         first, last = f"{first}1", f"{last}{MAX_ROWS}"
     try:
-        return between(place_of(first.strip()), place_of((last if colon else first).strip()))
+        return bounding_area(map(position_of, (first.strip(), (last if colon else first).strip())))
     except OperationError:
         raise OperationError("bad_value", f"ranges are written A1:B4, B3 or B:D, got {text[:60]!r}") from None
 
 
-def between(first: Place, second: Place) -> Area:
-    """The area with these opposite corners."""
-    return Area(
-        Place(min(first.column, second.column), min(first.row, second.row)),
-        Place(max(first.column, second.column), max(first.row, second.row)),
-    )
+def bounding_area(positions: Iterable[Position]) -> Area:
+    """The smallest area that contains all these positions, of which there must be at least one."""
+    columns, rows = zip(*positions, strict=True)
+    return Area(Position(min(columns), min(rows)), Position(max(columns), max(rows)))

@@ -1,8 +1,8 @@
-"""What a cell holds: texts as they are typed in, and the values that they stand for.
+"""Contents of cells: typed texts and their values.
 
-A number is what Excel would read as one (no thousands separators, currencies or per cent signs); dates are texts
-such as 2026-03-02, which sort as days follow each other. A text that begins with ``'`` is a text whatever it looks
-like, and shown without that sign.
+Numbers are written as in Excel (without thousands separators, currencies or per cent signs); dates are texts such
+as 2026-03-02, which sort chronologically. A text that starts with ``'`` is never a number or a formula; it is
+displayed without that sign.
 """
 
 import math
@@ -14,7 +14,7 @@ from typing import TypeAlias
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?")
 _LONGEST_NUMBER = 40
 _WHOLE_BELOW = 1e15
-"""Whole numbers below this are shown with all digits."""
+"""Whole numbers below this are displayed with all digits."""
 
 
 class CellError(Enum):
@@ -39,8 +39,8 @@ def is_formula(text: str) -> bool:
     return text.startswith("=") and len(text) > 1
 
 
-def typed(text: str) -> Value:
-    """The value of a cell whose text is no formula; None for no text."""
+def parse_value(text: str) -> Value:
+    """The value of a cell that is no formula; None for an empty text."""
     return _short_typed(text) if len(text) <= _LONGEST_NUMBER else text.removeprefix("'")
 
 
@@ -54,34 +54,34 @@ def _short_typed(text: str) -> Value:
     return _WORDS.get(text.upper(), text.removeprefix("'"))
 
 
-def shown(value: Value) -> str:
-    """As a reader sees it: ten significant digits, whole numbers in full; empty cells show nothing."""
+def display_text(value: Value) -> str:
+    """The displayed text: ten significant digits, whole numbers in full; empty for an empty cell."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
     if isinstance(value, float):
-        return written_number(value, digits=10)
+        return format_number(value, digits=10)
     return "" if value is None else value.value
 
 
-def written_number(value: float, *, digits: int = 15) -> str:
+def format_number(value: float, *, digits: int = 15) -> str:
     """A number as a cell's text; whole ones below 10¹⁵ have no exponent."""
     if value.is_integer() and abs(value) < _WHOLE_BELOW:
         return str(int(value))
     text = f"{value:.{digits}g}"
-    return text if math.isfinite(float(text)) else repr(value)  # the largest ones would be rounded up to no number
+    return text if math.isfinite(float(text)) else repr(value)  # rounding the largest floats would give infinity
 
 
 def cell_text(value: Value) -> str:
-    """A cell's text that stands for this value; texts that look like something else get a ``'``."""
+    """The cell text of a value; texts that would be read as another value get a ``'``."""
     if isinstance(value, float):
-        return written_number(value)
-    if isinstance(value, str) and (is_formula(value) or typed(value) != value):
+        return format_number(value)
+    if isinstance(value, str) and (is_formula(value) or parse_value(value) != value):
         return f"'{value}"
-    return shown(value)
+    return display_text(value)
 
 
-def tidy(text: str) -> str:
-    """A typed-in text in one form: 007 is 7, true is TRUE; formulas as they are."""
-    return text if is_formula(text) else cell_text(typed(text))
+def normalize_text(text: str) -> str:
+    """The canonical form of a typed text: 007 is 7, true is TRUE; formulas do not change."""
+    return text if is_formula(text) else cell_text(parse_value(text))

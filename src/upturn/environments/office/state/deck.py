@@ -13,13 +13,13 @@ ShapeKind = Literal["text", "rectangle", "ellipse", "arrow", "image"]
 
 @record
 class Shape:
-    """A shape on a slide, beside title and content."""
+    """A shape on a slide, in addition to title and content."""
 
     kind: ShapeKind
     text: str = ""
-    """Its text; of an image its description."""
+    """Its text, or the description of an image."""
     image: str = ""
-    """Of an image: the file's id."""
+    """The file's id of an image."""
 
 
 @record

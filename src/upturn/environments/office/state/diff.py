@@ -1,4 +1,4 @@
-"""Items as flat facts by path, which verifiers compare and changes are expressed in."""
+"""Items as flat facts by path, for verifiers and changes."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -10,23 +10,23 @@ from upturn.records import JsonValue
 
 
 def facts_of(item: object) -> dict[str, JsonValue]:
-    """By path, such as ``folder`` of a mail or ``sheets/Q3/cells/B4`` of a file. Empty texts and tuples are facts
-    too, None is not."""
+    """The facts of an item by path, such as ``folder`` of a mail or ``sheets/Q3/cells/B4`` of a file; None is no
+    fact."""
     facts: dict[str, JsonValue] = {}
     for name, value in _values(item):
         if isinstance(value, Book):
             facts |= _content_facts(name, value)
         elif isinstance(value, Mapping):
-            facts |= {f"{name}/{key}": plain(inner) for key, inner in value.items()}
+            facts |= {f"{name}/{key}": plain_json(inner) for key, inner in value.items()}
         elif value is not None:
-            facts[name] = plain(value)
+            facts[name] = plain_json(value)
     return facts
 
 
-def differing(before: object, after: object) -> Iterator[tuple[str, JsonValue]]:
-    """The facts in which two items of one kind differ, with the later values; None for facts that are gone.
+def changed_facts(before: object, after: object) -> Iterator[tuple[str, JsonValue]]:
+    """The facts in which two items of one kind differ, with the later values; None for removed facts.
 
-    What both share is not looked at: a book with one other cell takes as long as the sheet of that cell.
+    Shared values are skipped: a book with one changed cell takes as long as that cell's sheet.
     """
     for (name, old), (_, new) in zip(_values(before), _values(after), strict=True):
         if old is new:
@@ -38,11 +38,11 @@ def differing(before: object, after: object) -> Iterator[tuple[str, JsonValue]]:
         elif isinstance(old, Book) or isinstance(new, Book):
             yield from _mappings_differing("", _content_facts(name, old), _content_facts(name, new))
         elif old != new:
-            yield name, plain(new)
+            yield name, plain_json(new)
 
 
 def _values(item: object) -> Iterator[tuple[str, object]]:
-    """All fields that are facts, by name, by reference, so that shared values can be recognised."""
+    """The fields that are facts, by name; values are references, so that shared ones are recognised."""
     kind: type = type(item)
     names, values = _fields_of(kind)
     return zip(names, values(item), strict=True)
@@ -58,7 +58,7 @@ def _fields_of(kind: type) -> tuple[tuple[str, ...], Callable[[object], tuple[ob
 
 def _content_facts(name: str, content: object) -> dict[str, JsonValue]:
     if not isinstance(content, Book):
-        return {} if content is None else {name: plain(content)}
+        return {} if content is None else {name: plain_json(content)}
     sheets = (_sheet_facts(f"sheets/{name}", sheet) for name, sheet in content.sheets.items())
     return {path: value for facts in sheets for path, value in facts.items()}
 
@@ -69,14 +69,14 @@ def _books_differing(before: Book, after: Book) -> Iterator[tuple[str, JsonValue
         if old is new:
             continue
         if old is None or new is None:
-            gone_or_new = _sheet_facts(path, old or new or Sheet({}))
-            yield from ((each, value if old is None else None) for each, value in gone_or_new.items())
+            facts = _sheet_facts(path, old or new or Sheet({}))
+            yield from ((fact_path, value if old is None else None) for fact_path, value in facts.items())
             continue
         for part in _SHEET_MAPPINGS:
             yield from _mappings_differing(f"{path}/{part}", getattr(old, part), getattr(new, part))
         for part in _SHEET_VALUES:
             if getattr(old, part) != getattr(new, part):
-                yield f"{path}/{part}", plain(getattr(new, part))
+                yield f"{path}/{part}", plain_json(getattr(new, part))
 
 
 def _mappings_differing(
@@ -88,12 +88,12 @@ def _mappings_differing(
     for key, value in after.items():
         old = before.get(key)
         if old is not value and old != value:
-            yield f"{prefix}{key}", plain(value)
+            yield f"{prefix}{key}", plain_json(value)
     yield from ((f"{prefix}{key}", None) for key in before if key not in after)
 
 
 _NO_FACTS = frozenset({"versions", "at", "by", "is_delivered", "memo", "enclosed"})
-"""Derived values, times and delivery, which are no facts: the same work at another time is equal."""
+"""Fields that are no facts: derived values, times and delivery, so that equal work at another time is equal."""
 _SHEET_MAPPINGS = ("cells", "formats", "filters")
 _SHEET_VALUES = ("charts", "pivots", "frozen_rows")
 
@@ -102,16 +102,16 @@ def _sheet_facts(path: str, sheet: Sheet) -> dict[str, JsonValue]:
     facts: dict[str, JsonValue] = {path: True}
     for part in _SHEET_MAPPINGS:
         mapping: Mapping[str, object] = getattr(sheet, part)
-        facts |= {f"{path}/{part}/{key}": plain(value) for key, value in mapping.items()}
-    return facts | {f"{path}/{part}": plain(getattr(sheet, part)) for part in _SHEET_VALUES}
+        facts |= {f"{path}/{part}/{key}": plain_json(value) for key, value in mapping.items()}
+    return facts | {f"{path}/{part}": plain_json(getattr(sheet, part)) for part in _SHEET_VALUES}
 
 
-def plain(value: object) -> JsonValue:
+def plain_json(value: object) -> JsonValue:
     """The value as JSON; records as objects of their fields that are not None."""
-    if isinstance(value, (str, int, float)) or value is None:  # a union takes three times as long
+    if isinstance(value, (str, int, float)) or value is None:  # a union type takes three times as long
         return value
     if isinstance(value, Mapping):
-        return {str(key): plain(inner) for key, inner in value.items()}
+        return {str(key): plain_json(inner) for key, inner in value.items()}
     if isinstance(value, tuple | list):
-        return [plain(inner) for inner in value]
-    return {name: plain(item) for name, item in _values(value) if item is not None}
+        return [plain_json(inner) for inner in value]
+    return {name: plain_json(item) for name, item in _values(value) if item is not None}

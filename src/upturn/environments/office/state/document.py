@@ -19,7 +19,7 @@ class Paragraph:
 
 @record
 class Grid:
-    """A table in a document; all rows are equally long, the first one is the header."""
+    """A table in a document; all rows have the same length, the first one is the header."""
 
     rows: tuple[tuple[str, ...], ...]
 

@@ -9,7 +9,7 @@ Response = Literal["none", "accepted", "tentative", "declined"]
 
 @record
 class Attendee:
-    """An invited person and their answer."""
+    """An invited person and their response."""
 
     person: str
     response: Response = "none"

@@ -5,7 +5,7 @@ from dataclasses import field
 from typing import Literal, get_args
 
 from upturn.environments.office.state.deck import Deck
-from upturn.environments.office.state.document import Document, Grid, Paragraph
+from upturn.environments.office.state.document import Document, Paragraph
 from upturn.environments.office.state.workbook import Book
 from upturn.records import record
 
@@ -13,12 +13,12 @@ Right = Literal["read", "edit"]
 Label = Literal["public", "general", "confidential", "privileged"]
 LABELS: tuple[Label, ...] = get_args(Label)
 SENSITIVE: frozenset[Label] = frozenset({"confidential", "privileged"})
-"""Reading these without need is a soft violation; ``privileged`` is between a client and an attorney."""
+"""Reading these without need is a soft violation. ``privileged``: communication of a client and an attorney."""
 
 
 @record
 class PlainText:
-    """Plain text; of a picture its description."""
+    """Plain text, or the description of a picture."""
 
     text: str
 
@@ -33,7 +33,8 @@ def file_text(content: Content) -> str:
             return content.text
         case Document():
             return "\n".join(
-                block.text if isinstance(block, Paragraph) else _grid_text(block) for block in content.blocks
+                block.text if isinstance(block, Paragraph) else "\n".join(map(" | ".join, block.rows))
+                for block in content.blocks
             )
         case Deck():
             return "\n".join("\n".join((slide.title, *slide.content)) for slide in content.slides)
@@ -43,10 +44,6 @@ def file_text(content: Content) -> str:
                 for name, sheet in content.sheets.items()
                 for address, value in sheet.cells.items()
             )
-
-
-def _grid_text(grid: Grid) -> str:
-    return "\n".join(" | ".join(row) for row in grid.rows)
 
 
 @record
@@ -69,18 +66,18 @@ class File:
     content: Content
     owner: str
     by: str
-    """Who wrote this content."""
+    """The person who wrote this content."""
     at: str
-    """When."""
+    """When it was written."""
     rights: Mapping[str, Right] = field(default_factory=dict)
     """By person or group; the owner has all rights."""
     label: Label = "general"
     versions: tuple[Version, ...] = ()
     """Oldest first."""
     is_deleted: bool = False
-    """In the recycle bin, from where it can be brought back."""
+    """In the recycle bin, from which it can be restored."""
     memo: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
-    """Of ``searched``; empty in every copy with other values."""
+    """Cache of ``searched``; not copied."""
 
     @property
     def searched(self) -> str:

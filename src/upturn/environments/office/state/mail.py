@@ -8,7 +8,7 @@ from upturn.records import record
 
 MailFlag = Literal["none", "flagged", "done"]
 FOLDERS = ("inbox", "archive", "drafts", "sent", "deleted", "junk")
-"""Folders that every mailbox has; there may be others. Deleted mails are in ``deleted`` and can be restored."""
+"""Folders of every mailbox; others are possible. Deleted mails are in ``deleted`` and can be restored."""
 
 
 @record
@@ -18,14 +18,14 @@ class Mail:
     id: str
     folder: str
     sender: str
-    """A person's id, or an address outside."""
+    """A person's id, or an external address."""
     to: tuple[str, ...]
     subject: str
     body: str
     at: str
-    """When it was sent, or written where it is a draft."""
+    """When it was sent, or written if it is a draft."""
     thread: str = ""
-    """Id of the first mail of the conversation; empty = this one."""
+    """Id of the first mail of the conversation; empty = this mail."""
     cc: tuple[str, ...] = ()
     is_read: bool = False
     flag: MailFlag = "none"
@@ -33,9 +33,9 @@ class Mail:
     """Ids of files."""
     label: Label = "general"
     on_behalf_of: str = ""
-    """The person in whose name it was sent; empty = the sender's."""
+    """The person for whom it was sent; empty = the sender."""
     enclosed: tuple[Content | None, ...] = field(default=(), compare=False, repr=False)
-    """Contents of the attachments at the time of sending, for ``changes``; None = there was no such file."""
+    """Contents of the attachments when the mail was sent, for ``changes``; None = the file did not exist."""
 
 
 @record

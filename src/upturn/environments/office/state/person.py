@@ -5,9 +5,9 @@ import re
 from upturn.records import record
 
 _ADDRESS = re.compile(r"[!#-'*+/-9=?A-Z^-~-]+(?:\.[!#-'*+/-9=?A-Z^-~-]+)*@[A-Za-z0-9.-]+")
-"""Plain ones (RFC 5322, dot-atom)."""
+"""Plain addresses (RFC 5322, dot-atom)."""
 COMPANY = "contoso.example"
-"""The company's domain; people with another one are outside."""
+"""The company's domain; people with other domains are external."""
 
 
 @record
@@ -15,14 +15,14 @@ class Person:
     """A person of the company."""
 
     id: str
-    """``ann.lee``, which is the part of the address before the company's domain."""
+    """The local part of the address, such as ``ann.lee``."""
     name: str
     title: str = ""
     department: str = ""
     manager: str = ""
-    """An id; empty = nobody."""
+    """The manager's id; empty = none."""
     delegates: tuple[str, ...] = ()
-    """Who may send on this person's behalf."""
+    """People who may send on this person's behalf."""
 
 
 @record
@@ -35,7 +35,7 @@ class Group:
 
 
 def person_of(address: str) -> str:
-    """The id for an address of the company, the address itself for one outside; ids stay as they are."""
+    """The id for an address of the company; external addresses and ids do not change, except for case."""
     local, at, domain = address.strip().lower().partition("@")
     return local if at and domain == COMPANY else address.strip().lower()
 
@@ -46,5 +46,5 @@ def is_outside(person: str) -> bool:
 
 
 def is_address(text: str) -> bool:
-    """Whether a mail could be addressed to it."""
+    """Whether the text is a valid mail address."""
     return _ADDRESS.fullmatch(text) is not None

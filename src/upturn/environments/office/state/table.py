@@ -11,13 +11,13 @@ class Change(NamedTuple, Generic[ItemT]):
 
     id: str
     before: ItemT | None
-    """None = there was none."""
+    """None = absent."""
     after: ItemT | None
-    """None = there is none."""
+    """None = absent."""
 
 
 class Table(Mapping[str, ItemT]):
-    """Items by id. Immutable: ``with_item`` and ``without`` give new tables that share the base.
+    """Items by id. Immutable: ``with_items`` and ``without`` return new tables that share the base.
 
     Iterates in the base's order, then in the order in which items were added.
     """
@@ -25,7 +25,7 @@ class Table(Mapping[str, ItemT]):
     __slots__ = ("_base", "_changes", "_lost")
 
     def __init__(self, base: Mapping[str, ItemT] | None = None) -> None:
-        """``base``: must not change from now on."""
+        """``base``: must not change afterwards."""
         self._base: Mapping[str, ItemT] = {} if base is None else base
         self._changes: dict[str, ItemT] = {}
         self._lost: frozenset[str] = frozenset()
@@ -52,7 +52,7 @@ class Table(Mapping[str, ItemT]):
         return len(self._base) - len(self._lost) + sum(id_ not in self._base for id_ in self._changes)
 
     def values(self) -> ValuesView[ItemT]:
-        """As ``Mapping.values``; faster, since this is what searches read."""
+        """As ``Mapping.values``, but faster, for searches."""
         return _Values(self)
 
     def with_items(self, items: Mapping[str, ItemT]) -> "Table[ItemT]":
@@ -63,13 +63,13 @@ class Table(Mapping[str, ItemT]):
         """The table without this id; raises KeyError if there is none."""
         if id_ not in self:
             raise KeyError(id_)
-        kept = {key: item for key, item in self._changes.items() if key != id_}
-        return self._copy(kept, self._lost | {id_} if id_ in self._base else self._lost)
+        changes = {key: item for key, item in self._changes.items() if key != id_}
+        return self._copy(changes, self._lost | {id_} if id_ in self._base else self._lost)
 
     def changes_since(self, before: "Table[ItemT]") -> Iterator[Change[ItemT]]:
-        """What differs from ``before``, in this table's order; ids that are gone come last, sorted.
+        """The differences from ``before``, in this table's order; removed ids come last, sorted.
 
-        Takes as long as both have changes when they share their base.
+        Takes time proportional to the changes if both tables share their base.
         """
         if self._base is before._base:
             if self._changes is before._changes and self._lost is before._lost:
@@ -77,14 +77,14 @@ class Table(Mapping[str, ItemT]):
             touched = dict.fromkeys((*self._changes, *before._changes, *sorted(self._lost | before._lost)))
         else:
             touched = dict.fromkeys((*self, *before))
-        gone = []
+        removed = []
         for id_ in touched:
             change = Change(id_, before.get(id_), self.get(id_))
             if change.after is None:
-                gone.append(change)
+                removed.append(change)
             elif change.after is not change.before and change.after != change.before:
                 yield change
-        yield from sorted((each for each in gone if each.before is not None), key=lambda each: each.id)
+        yield from sorted((change for change in removed if change.before is not None), key=lambda change: change.id)
 
     def _copy(self, changes: dict[str, ItemT], lost: frozenset[str]) -> "Table[ItemT]":
         copy: Table[ItemT] = Table(self._base)
@@ -94,7 +94,7 @@ class Table(Mapping[str, ItemT]):
 
 
 class _Values(ValuesView[ItemT]):
-    """Reads the base and what lies on it side by side, without asking for each id."""
+    """Reads the base and the changes in bulk, without a look-up per id."""
 
     _mapping: Table[ItemT]
 

@@ -1,11 +1,11 @@
 """Workbooks: sheets of cells with formats, charts and pivot tables. Never changed in place."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from typing import Literal, NamedTuple
 
-from upturn.environments.office.state.address import Area, Place, between, column_letters, place_of
+from upturn.environments.office.state.address import Area, Position, bounding_area, column_letters, position_of
 from upturn.environments.office.state.cell import Value, is_formula
 from upturn.records import record
 
@@ -47,30 +47,30 @@ class Pivot:
     """Header of the column that is summarised."""
     how: Aggregate
     at: str
-    """The cell that its own header begins in."""
+    """The upper left cell of the table that it wrote."""
 
 
 _SPARSE = 4
-"""An area so many times as large as there are cells is searched by cells, not by places."""
+"""An area that is this many times larger than the number of cells is searched cell by cell, not by position."""
 
 
 class Used(NamedTuple):
     """The used range of a sheet."""
 
     area: Area | None
-    """From the first to the last non-empty row and column; None = the sheet is empty."""
-    formulas: Mapping[str, Place]
+    """From the first to the last non-empty row and column; None if the sheet is empty."""
+    formulas: Mapping[str, Position]
     """Formula cells by address."""
 
 
 @record
 class Sheet:
-    """One page of cells."""
+    """One sheet of a workbook."""
 
     cells: Mapping[str, str]
-    """By address, such as ``B3``; a value that begins with ``=`` is a formula. Empty cells are not there."""
+    """By address, such as ``B3``; a text that starts with ``=`` is a formula. Empty cells are absent."""
     formats: Mapping[str, CellFormat] = field(default_factory=dict)
-    """By address, without cells of the default format."""
+    """By address; cells of the default format are absent."""
     charts: tuple[Chart, ...] = ()
     pivots: tuple[Pivot, ...] = ()
     filters: Mapping[str, str] = field(default_factory=dict)
@@ -78,9 +78,9 @@ class Sheet:
     frozen_rows: int = 0
     """Frozen rows at the top."""
     memo: list[Used] = field(default_factory=list, init=False, repr=False, compare=False)
-    """Of ``used``."""
+    """Cache of ``used``."""
     columns: dict[int, list[int]] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """Of ``formulas_in``: rows of formulas by column, in order; empty until somebody asks."""
+    """Cache of ``formulas_in``: rows of formulas by column, in order; filled at first use."""
 
     @property
     def used(self) -> Used:
@@ -89,32 +89,29 @@ class Sheet:
             self.memo.append(_used(self.cells))
         return self.memo[0]
 
-    def filled(self, area: Area) -> Iterator[tuple[Place, str]]:
-        """The cells of an area that are not empty, by place and address, row by row."""
-        used = self.used.area and area.within(self.used.area)
+    def filled(self, area: Area) -> Iterator[tuple[Position, str]]:
+        """Positions and addresses of the cells of an area that are not empty, row by row."""
+        used = self.used.area and area.intersection(self.used.area)
         if used is None:
             return
         if used.size > _SPARSE * len(self.cells):
-            cells = [(place, address) for address in self.cells if (place := place_of(address)) in used]
-            yield from sorted(cells, key=lambda placed: (placed[0].row, placed[0].column))
+            cells = [(at, address) for address in self.cells if (at := position_of(address)) in used]
+            yield from sorted(cells, key=lambda cell: (cell[0].row, cell[0].column))
             return
         columns = [(column, column_letters(column)) for column in used.columns]
         for row in used.rows:
             for column, letters in columns:
                 if (address := f"{letters}{row}") in self.cells:
-                    yield Place(column, row), address
+                    yield Position(column, row), address
 
     def formulas_in(self, area: Area) -> Iterator[str]:
         """The addresses of an area's formula cells, column by column."""
         if not self.columns:
-            for place in sorted(self.used.formulas.values()):
-                self.columns.setdefault(place.column, []).append(place.row)
-        is_narrow = area.width <= len(self.columns)
-        for column in (
-            area.columns if is_narrow else (candidate for candidate in self.columns if candidate in area.columns)
-        ):
-            rows = self.columns.get(column, [])
-            letters = column_letters(column)
+            for position in sorted(self.used.formulas.values()):
+                self.columns.setdefault(position.column, []).append(position.row)
+        in_use = (column for column in self.columns if column in area.columns)
+        for column in area.columns if area.width <= len(self.columns) else in_use:
+            rows, letters = self.columns.get(column, []), column_letters(column)
             for row in rows[bisect_left(rows, area.first.row) : bisect_right(rows, area.last.row)]:
                 yield f"{letters}{row}"
 
@@ -138,10 +135,10 @@ class Book:
 
     sheets: Mapping[str, Sheet]
     values: dict[tuple[str, str], Value] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """Of formulas, by sheet and address: what ``calculation`` remembers, and no part of the state."""
+    """Cache of ``calculation``: values of formulas by sheet and address. Not part of the state."""
 
     def with_sheet(self, name: str, sheet: Sheet) -> "Book":
-        """The book with this sheet added at the end or replaced; caches of equal cells are kept."""
+        """The book with this sheet added at the end or replaced; keeps the caches of unchanged cells."""
         book = replace(self, sheets={**self.sheets, name: sheet})
         before = self.sheets.get(name)
         if before is not None and before.cells is sheet.cells:
@@ -152,43 +149,25 @@ class Book:
 
 
 def _used(cells: Mapping[str, str]) -> Used:
-    formulas = {address: place_of(address) for address, text in cells.items() if is_formula(text)}
-    return Used(_area(map(place_of, cells)), formulas)
-
-
-def _area(places: Iterable[Place]) -> Area | None:
-    cells = tuple(places)
-    if not cells:
-        return None
-    columns, rows = [place.column for place in cells], [place.row for place in cells]
-    return between(Place(min(columns), min(rows)), Place(max(columns), max(rows)))
+    formulas = {address: position_of(address) for address, text in cells.items() if is_formula(text)}
+    return Used(bounding_area(map(position_of, cells)) if cells else None, formulas)
 
 
 def _used_after(before: Sheet, texts: Mapping[str, str]) -> Used | None:
-    """Without looking at all cells; None where an emptied cell lies at the edge."""
+    """The used range after writing these texts, without a full scan; None if a cell at the edge is cleared."""
     area, formulas = before.used
     for address, text in texts.items():
         was_filled = address in before.cells
         if text and not was_filled:
-            area = _grown(area, place_of(address))
-        elif was_filled and not text and area is not None and _is_at_edge(area, place_of(address)):
+            area = bounding_area((*(area or ()), position_of(address)))
+        elif was_filled and not text and area is not None and _is_at_edge(area, position_of(address)):
             return None
-    touched = {address: place_of(address) for address, text in texts.items() if is_formula(text)}
+    touched = {address: position_of(address) for address, text in texts.items() if is_formula(text)}
     if touched or any(address in formulas for address in texts):
-        kept = {address: place for address, place in formulas.items() if address not in texts}
-        formulas = kept | touched
+        formulas = {address: at for address, at in formulas.items() if address not in texts} | touched
     return Used(area, formulas)
 
 
-def _grown(area: Area | None, place: Place) -> Area:
-    if area is None:
-        return Area(place, place)
-    if place in area:
-        return area
-    first = Place(min(area.first.column, place.column), min(area.first.row, place.row))
-    return Area(first, Place(max(area.last.column, place.column), max(area.last.row, place.row)))
-
-
-def _is_at_edge(area: Area, place: Place) -> bool:
+def _is_at_edge(area: Area, position: Position) -> bool:
     columns, rows = (area.first.column, area.last.column), (area.first.row, area.last.row)
-    return place in area and (place.column in columns or place.row in rows)
+    return position in area and (position.column in columns or position.row in rows)

@@ -1,7 +1,7 @@
 """The whole state of an office: mails, events, files, chats, people, and messages to the user.
 
-Immutable: operations give a new workspace that shares what they did not touch, so that a snapshot is a reference,
-and the state of many environments that begin alike is held once.
+Immutable: operations return a new workspace that shares unchanged parts, so that a snapshot is a reference and many
+environments with the same start share their state.
 """
 
 import hashlib
@@ -12,8 +12,8 @@ from operator import attrgetter, is_
 from typing import Any, TypeAlias, cast
 
 from upturn.environments.office.state.chat import Channel, Chat
-from upturn.environments.office.state.clock import later
-from upturn.environments.office.state.diff import differing, facts_of
+from upturn.environments.office.state.clock import add_minutes
+from upturn.environments.office.state.diff import changed_facts, facts_of
 from upturn.environments.office.state.event import Event
 from upturn.environments.office.state.file import File, Page
 from upturn.environments.office.state.mail import Mail, Rule
@@ -31,19 +31,19 @@ _FIRST_NEW = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """Everything that an agent can see or change."""
+    """The state that an agent can see or change."""
 
     owner: str
     """The person that the agent works for."""
-    begun: str
-    """When the task began."""
+    started_at: str
+    """The moment at which the task started."""
     people: Table[Person] = field(default_factory=Table)
     groups: Table[Group] = field(default_factory=Table)
     mails: Table[Mail] = field(default_factory=Table)
-    """Of the owner's mailbox."""
+    """The owner's mailbox."""
     rules: Table[Rule] = field(default_factory=Table)
     events: Table[Event] = field(default_factory=Table)
-    """Of all calendars."""
+    """Events of all calendars."""
     files: Table[File] = field(default_factory=Table)
     pages: Table[Page] = field(default_factory=Table)
     chats: Table[Chat] = field(default_factory=Table)
@@ -52,29 +52,29 @@ class Workspace:
     seed: int = 0
     """Seed of random events: presence and delivery times."""
     elapsed: float = 0.0
-    """Simulated seconds since the task began."""
-    made: int = 0
-    """Number of items created since then."""
+    """Simulated seconds since the task started."""
+    created: int = 0
+    """Number of items created since the start."""
     messages: tuple[Message, ...] = ()
     """The agent's messages to the user."""
     shown: Action | None = None
-    """The previewed action that the user has not decided on; None = there is none."""
+    """The previewed action that the user has not decided on; None = none."""
     confirmed: frozenset[str] = frozenset()
-    """Actions that the user agreed to and that were not done yet, as ``fingerprint`` writes them."""
+    """Fingerprints of actions that the user agreed to and that are not done yet."""
     declined: int = 0
     """Number of proposals that the user declined."""
 
     @property
     def now(self) -> str:
-        """The moment, to the minute."""
-        return later(self.begun, minutes=self.elapsed // 60)
+        """The current moment, to the minute."""
+        return add_minutes(self.started_at, minutes=self.elapsed // 60)
 
-    def evolved(self, **values: Any) -> "Workspace":
-        """The workspace with these fields replaced, in half the time of ``dataclasses.replace``, which dominated a
+    def evolve(self, **values: Any) -> "Workspace":
+        """The workspace with these fields replaced; twice as fast as ``dataclasses.replace``, which dominated a
         step."""
         current = list(_FIELDS(self))
         for name, value in values.items():
-            current[_PLACES[name]] = value
+            current[_INDICES[name]] = value
         return Workspace(*current)
 
     def with_items(self, *items: Item) -> "Workspace":
@@ -82,16 +82,16 @@ class Workspace:
         by_table: dict[str, dict[str, Item]] = {}
         for item in items:
             by_table.setdefault(_TABLE_OF[type(item)], {})[item.id] = item
-        return self.evolved(**{name: getattr(self, name).with_items(group) for name, group in by_table.items()})
+        return self.evolve(**{name: getattr(self, name).with_items(group) for name, group in by_table.items()})
 
     def without_item(self, item: Item) -> "Workspace":
         """The workspace without this item."""
         name = _TABLE_OF[type(item)]
-        return self.evolved(**{name: getattr(self, name).without(item.id)})
+        return self.evolve(**{name: getattr(self, name).without(item.id)})
 
-    def fresh(self, prefix: str) -> tuple["Workspace", str]:
-        """A new id, and the workspace in which it is taken."""
-        return self.evolved(made=self.made + 1), f"{prefix}{_FIRST_NEW + self.made}"
+    def new_id(self, prefix: str) -> tuple["Workspace", str]:
+        """The workspace with a new id in use, and the id."""
+        return self.evolve(created=self.created + 1), f"{prefix}{_FIRST_NEW + self.created}"
 
     def members(self, principal: str) -> frozenset[str]:
         """The people behind a person's or a group's id."""
@@ -99,27 +99,18 @@ class Workspace:
         return frozenset(group.members) if group is not None else frozenset({principal})
 
     def chance(self, *about: object) -> float:
-        """A random number in [0, 1), determined by the words and the workspace's seed."""
+        """A random number in [0, 1), determined by the arguments and the workspace's seed."""
         text = "/".join(map(str, (self.seed, *about)))
         return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=7).digest()) / 2**56
 
 
-_NAMES = tuple(each.name for each in fields(Workspace))
+_NAMES = tuple(field.name for field in fields(Workspace))
 _FIELDS = attrgetter(*_NAMES)
 _STATE = attrgetter(*(name for name in _NAMES if name != "elapsed"))
 _TABLES = cast(Callable[[Workspace], tuple[Table[Item], ...]], attrgetter(*TABLES))
-_PLACES = {name: place for place, name in enumerate(_NAMES)}
-_TABLE_OF: Mapping[type, str] = {
-    Mail: "mails",
-    Rule: "rules",
-    Event: "events",
-    File: "files",
-    Page: "pages",
-    Chat: "chats",
-    Channel: "channels",
-    Person: "people",
-    Group: "groups",
-}
+_INDICES = {name: index for index, name in enumerate(_NAMES)}
+_KINDS = (Person, Group, Mail, Rule, Event, File, Page, Chat, Channel)
+_TABLE_OF: Mapping[type, str] = dict(zip(_KINDS, TABLES, strict=True))
 
 
 def fingerprint(action: Action) -> str:
@@ -128,50 +119,48 @@ def fingerprint(action: Action) -> str:
 
 
 def changes(before: Workspace, after: Workspace) -> dict[str, JsonValue]:
-    """What differs, by path: ``mails/m27/folder`` → its value now, None where it has none any more.
+    """The differences by path: ``mails/m27/folder`` → its new value; None = removed.
 
-    ``mails/+``: the facts of items that are new, sorted, without their ids, so that two ways of making the same are
-    equal; ``mails/-``: the ids of items that are gone. A file that was sent while it held what it holds neither
-    before nor after stands among the mail's attachments as such. Takes as long as there are changes.
+    ``mails/+``: the facts of new items, sorted and without ids, so that the order of creation does not matter;
+    ``mails/-``: the ids of removed items. An attachment whose content when sent differs from both the old and the
+    new content is marked as such. Takes time proportional to the changes.
     """
     differences: dict[str, JsonValue] = {}
     for name, old_table, new_table in zip(TABLES, _TABLES(before), _TABLES(after), strict=True):
         if new_table is old_table:
             continue
         new: list[JsonValue] = []
-        gone: list[JsonValue] = []
+        removed: list[JsonValue] = []
         for change in new_table.changes_since(old_table):
             if change.after is None:
-                gone.append(change.id)
+                removed.append(change.id)
                 continue
-            sent = _sent_otherwise(before, after, change.after)
+            sent = _changed_attachments(before, after, change.after)
             if change.before is None:
                 facts = {key: value for key, value in facts_of(change.after).items() if key != "id"}
                 new.append(facts | {"attachments": sent} if sent else facts)
             else:
-                facts = dict(differing(change.before, change.after))
+                facts = dict(changed_facts(change.before, change.after))
                 facts |= {"attachments": sent} if sent else {}
                 differences |= {f"{name}/{change.id}/{path}": value for path, value in facts.items()}
         if new:
             differences[f"{name}/+"] = sorted(new, key=str)
-        if gone:
-            differences[f"{name}/-"] = gone
+        if removed:
+            differences[f"{name}/-"] = removed
     return differences
 
 
-def _sent_otherwise(before: Workspace, after: Workspace, item: Item) -> list[JsonValue]:
-    """The attachments of a mail of which one held something else when it was sent than before and after; empty for
-    any other item."""
+def _changed_attachments(before: Workspace, after: Workspace, item: Item) -> list[JsonValue]:
+    """The attachments of a mail if the content of one when sent differs from both the old and the new one; else
+    empty."""
     if not isinstance(item, Mail):
         return []
-    mails: list[JsonValue] = []
-    for id_, content in zip(
-        item.attachments, item.enclosed, strict=False
-    ):  # what was not sent has nothing enclosed
+    attachments: list[JsonValue] = []
+    for id_, content in zip(item.attachments, item.enclosed, strict=False):  # ``enclosed`` is empty before sending
         files = (before.files.get(id_), after.files.get(id_))
-        held = [file.content for file in files if file is not None]
-        mails.append(id_ if content is None or content in held else f"{id_} with other content")
-    return [] if mails == list(item.attachments[: len(mails)]) else mails
+        contents = [file.content for file in files if file is not None]
+        attachments.append(id_ if content is None or content in contents else f"{id_} with other content")
+    return [] if attachments == list(item.attachments[: len(attachments)]) else attachments
 
 
 def is_alike(first: Workspace, second: Workspace) -> bool:
@@ -185,20 +174,20 @@ def has_same_items(first: Workspace, second: Workspace) -> bool:
 
 
 def state_hash(after: Workspace, changed: Mapping[str, JsonValue], *, mark: JsonValue = None) -> str:
-    """16 hex digits over all that differs from the beginning, times apart: equal for equal states of one task.
+    """16 hex digits over the differences from the start, except times: equal for equal states of one task.
 
-    ``changed``: as ``changes`` tells it. ``mark``: what else tells states apart; None = nothing.
+    ``changed``: from ``changes``. ``mark``: further content to hash; None = none.
     """
-    said = [(message.kind, message.text) for message in after.messages]
-    rest = [after.made, said, after.shown and fingerprint(after.shown), sorted(after.confirmed)]
-    rest += [after.declined] if after.declined else []  # so that stored hashes of other attempts stay right
+    messages = [(message.kind, message.text) for message in after.messages]
+    rest = [after.created, messages, after.shown and fingerprint(after.shown), sorted(after.confirmed)]
+    rest += [after.declined] if after.declined else []  # keeps older stored hashes valid
     text = json.dumps([changed, rest] if mark is None else [changed, rest, mark], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def principals(workspace: Workspace, people: tuple[str, ...]) -> tuple[str, ...]:
-    """Ids of people and groups and addresses outside, each once, in order; raises OperationError for nobody,
-    and for what is no address."""
+    """Ids of people and groups, and external addresses, without duplicates; raises OperationError for unknown
+    ones."""
     ids = tuple(dict.fromkeys(person_of(person) for person in people))
     for id_ in ids:
         if is_outside(id_) and not is_address(id_):
@@ -211,6 +200,6 @@ def principals(workspace: Workspace, people: tuple[str, ...]) -> tuple[str, ...]
 
 
 def outsiders(workspace: Workspace, people: Iterable[str]) -> tuple[str, ...]:
-    """The people among these, and members of groups among them, who are outside the company; unique, in order."""
-    everybody = (member for person in people for member in sorted(workspace.members(person)))
-    return tuple(dict.fromkeys(person for person in everybody if is_outside(person)))
+    """External people among these and the members of these groups, without duplicates."""
+    members = (member for person in people for member in sorted(workspace.members(person)))
+    return tuple(dict.fromkeys(person for person in members if is_outside(person)))

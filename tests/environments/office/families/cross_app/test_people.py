@@ -1,25 +1,25 @@
-"""Tasks on who is who: who does them otherwise is right, who takes somebody else is not."""
+"""Tasks about people: other correct solutions succeed, and the wrong person fails."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from upturn.environments.office.apps.teams import presence
-from upturn.environments.office.generation.family import FINISH, Scenario, agreed, call
+from upturn.environments.office.generation.family import FINISH, Scenario, call, with_agreement
 from upturn.records import Action, Task
 
 from ...conftest import cases
 
-Failed: TypeAlias = Callable[[Task, Iterable[Action]], list[str]]
+FailedGates: TypeAlias = Callable[[Task, Iterable[Action]], list[str]]
 
 
 def holders(scenario: Scenario, text: str) -> list[str]:
-    """Ids of whoever has a role that the text names."""
+    """Returns the ids of the people with a role that the text names."""
     people = scenario.workspace.people.values()
     return [person.id for person in people if f"the {person.title} of {person.department}" in text]
 
 
 def body_of(scenario: Scenario, *, is_named: bool) -> str:
-    """What the mail of the task's subject says, that of the named sender or the other one."""
+    """Returns the text of the mail with the task's subject, from the named sender or from the other one."""
     slots = scenario.draft.slots
     (body,) = [
         mail.body
@@ -29,7 +29,7 @@ def body_of(scenario: Scenario, *, is_named: bool) -> str:
     return body
 
 
-def test_a_mail_on_behalf_is_for_the_person_of_the_named_role_only(failed: Failed) -> None:
+def test_a_mail_on_behalf_is_for_the_person_of_the_named_role_only(failed_gates: FailedGates) -> None:
     for task, scenario in cases("mail_on_behalf"):
         slots, people = scenario.draft.slots, scenario.workspace.people.values()
         (principal,) = holders(scenario, f"the {slots['title']} of {slots['department']}")
@@ -38,29 +38,29 @@ def test_a_mail_on_behalf_is_for_the_person_of_the_named_role_only(failed: Faile
         subject, text = slots["subject"].strip('"'), slots["phrase"].strip('"')
         draft = call("outlook.draft", to=slots["name"], subject=subject, body=text)
         sent = call("outlook.send", draft="m1000", on_behalf_of=principal)
-        assert failed(task, [draft, *agreed(sent), FINISH]) == []
-        for other in [None, *(each for each in delegating if each != principal)]:
+        assert failed_gates(task, [draft, *with_agreement(sent), FINISH]) == []
+        for other in [None, *(person for person in delegating if person != principal)]:
             whose = {} if other is None else {"on_behalf_of": other}
             wrong = call("outlook.send", to=slots["name"], subject=subject, body=text, **whose)
-            assert failed(task, [*agreed(wrong), FINISH]) == ["goal"]
+            assert failed_gates(task, [*with_agreement(wrong), FINISH]) == ["goal"]
 
 
-def test_of_three_people_one_is_available_and_only_that_one_may_be_written_to(failed: Failed) -> None:
+def test_of_three_people_one_is_available_and_only_that_one_may_be_written_to(failed_gates: FailedGates) -> None:
     places = set()
     for task, scenario in cases("available_messaged", 12):
         text = scenario.draft.slots["phrase"].strip('"')
         body = body_of(scenario, is_named=True)
-        three = sorted((each for each in scenario.workspace.people if each in body), key=body.index)
-        states = [presence(scenario.workspace, each) for each in three]
+        three = sorted((person for person in scenario.workspace.people if person in body), key=body.index)
+        states = [presence(scenario.workspace, person) for person in three]
         assert (len(three), states.count("available")) == (3, 1)
         places.add(states.index("available"))
         for person, state in zip(three, states, strict=True):
-            work = [*agreed(call("teams.send_message", to=person, text=text)), FINISH]
-            assert failed(task, work) == ([] if state == "available" else ["goal"])
+            work = [*with_agreement(call("teams.send_message", to=person, text=text)), FINISH]
+            assert failed_gates(task, work) == ([] if state == "available" else ["goal"])
     assert places == {0, 1, 2}
 
 
-def test_the_successor_is_whoever_has_the_role_in_the_named_mail(failed: Failed) -> None:
+def test_the_successor_is_whoever_has_the_role_in_the_named_mail(failed_gates: FailedGates) -> None:
     for task, scenario in cases("successor_entered"):
         slots = scenario.draft.slots
         (document,) = [
@@ -68,10 +68,12 @@ def test_the_successor_is_whoever_has_the_role_in_the_named_mail(failed: Failed)
         ]
         body = body_of(scenario, is_named=True)
         (old,) = [person for person in scenario.workspace.people if person in body]
-        (right,), (wrong,) = (holders(scenario, body_of(scenario, is_named=each)) for each in (True, False))
+        (expected,), (wrong,) = (holders(scenario, body_of(scenario, is_named=item)) for item in (True, False))
         text = slots["phrase"].strip('"')
-        written = {who: [*agreed(call("teams.send_message", to=who, text=text))] for who in (right, wrong)}
-        entered = {who: call("word.find_replace", id=document, find=old, replace=who) for who in (right, wrong)}
-        assert failed(task, [*written[right], entered[right], FINISH]) == []
-        assert failed(task, [*written[right], entered[wrong], FINISH]) == ["goal"]
-        assert failed(task, [*written[wrong], entered[right], FINISH]) == ["goal"]
+        written = {
+            who: [*with_agreement(call("teams.send_message", to=who, text=text))] for who in (expected, wrong)
+        }
+        entered = {who: call("word.find_replace", id=document, find=old, replace=who) for who in (expected, wrong)}
+        assert failed_gates(task, [*written[expected], entered[expected], FINISH]) == []
+        assert failed_gates(task, [*written[expected], entered[wrong], FINISH]) == ["goal"]
+        assert failed_gates(task, [*written[wrong], entered[expected], FINISH]) == ["goal"]

@@ -1,4 +1,4 @@
-"""Tasks over several apps: perfect work knows only what it was told and has seen, and needs every look."""
+"""Tasks over several apps: the oracle uses only information that it has seen, and needs every read."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeAlias

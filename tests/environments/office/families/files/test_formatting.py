@@ -1,4 +1,4 @@
-"""Tasks on looks and texts: who does them otherwise is right, who does a little else is not."""
+"""Tasks on formats and texts: other correct solutions succeed, small deviations fail."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
@@ -12,7 +12,7 @@ from upturn.records import Action, JsonValue, Task
 
 from ...conftest import cases
 
-Failed: TypeAlias = Callable[[Task, Iterable[Action]], list[str]]
+FailedGates: TypeAlias = Callable[[Task, Iterable[Action]], list[str]]
 LOOKS: dict[str, dict[str, JsonValue]] = {
     "bold": {"bold": True},
     "italic": {"italic": True},
@@ -22,23 +22,23 @@ LOOKS: dict[str, dict[str, JsonValue]] = {
 }
 
 
-def named(scenario: Scenario, slot: str, ending: str) -> File:
-    """The file that the task calls so, and not the older one in the archive."""
+def file_of(scenario: Scenario, slot: str, ending: str) -> File:
+    """Returns the file that the task names, and not the older one in the archive."""
     name = f"{scenario.draft.slots[slot]}.{ending}"
-    (file,) = [each for each in scenario.workspace.files.values() if each.name == name]
+    (file,) = [file for file in scenario.workspace.files.values() if file.name == name]
     return file
 
 
 def texts_of(file: File) -> dict[int, str]:
-    """Of its paragraphs, by number."""
+    """Returns the texts of its paragraphs, by number."""
     assert isinstance(file.content, Document)
     blocks = enumerate(file.content.blocks, start=1)
     return {number: block.text for number, block in blocks if isinstance(block, Paragraph)}
 
 
-def test_a_name_may_be_replaced_by_hand_but_not_in_paragraphs_only(failed: Failed) -> None:
+def test_a_name_may_be_replaced_by_hand_but_not_in_paragraphs_only(failed_gates: FailedGates) -> None:
     for task, scenario in cases("name_replaced"):
-        slots, file = scenario.draft.slots, named(scenario, "document", "docx")
+        slots, file = scenario.draft.slots, file_of(scenario, "document", "docx")
         by_hand: list[Action] = []
         for number, text in texts_of(file).items():
             if slots["old"] in text:
@@ -46,48 +46,48 @@ def test_a_name_may_be_replaced_by_hand_but_not_in_paragraphs_only(failed: Faile
                 by_hand.append(call("word.delete_paragraphs", id=file.id, first=number))
                 by_hand.append(call("word.insert_text", id=file.id, at=number, text=after))
         rest = call("word.find_replace", id=file.id, find=slots["old"], replace=slots["new"])
-        assert failed(task, [*by_hand, rest, FINISH]) == []
-        assert failed(task, [*by_hand, FINISH]) == ["goal"]
+        assert failed_gates(task, [*by_hand, rest, FINISH]) == []
+        assert failed_gates(task, [*by_hand, FINISH]) == ["goal"]
         first_name = call("word.find_replace", id=file.id, find=slots["old"], replace=slots["new"].split(".")[0])
-        assert failed(task, [first_name, FINISH]) == ["goal"]
+        assert failed_gates(task, [first_name, FINISH]) == ["goal"]
 
 
-def test_the_cells_of_the_extremes_get_their_look_and_no_other_cell(failed: Failed) -> None:
-    seen = set()
+def test_only_the_cells_of_the_extremes_get_the_format(failed_gates: FailedGates) -> None:
+    observed = set()
     for task, scenario in cases("cells_look", 12):
-        slots, file = scenario.draft.slots, named(scenario, "book", "xlsx")
+        slots, file = scenario.draft.slots, file_of(scenario, "book", "xlsx")
         assert isinstance(file.content, Book)
         cells = file.content.sheets["data"].cells
-        letter = next(each for each in "BC" if cells[f"{each}1"] == slots["column"])
+        letter = next(item for item in "BC" if cells[f"{item}1"] == slots["column"])
         numbers = {int(text): at for at, text in cells.items() if at[0] == letter and at != f"{letter}1"}
         order = [numbers[number] for number in sorted(numbers, reverse=slots["which"] == "highest")]
         count = {"two": 2, "three": 3}[slots["count"]]
         work = [call("excel.format", id=file.id, range=at, **LOOKS[slots["look"]]) for at in order[: count + 1]]
-        assert failed(task, [*work[:count], FINISH]) == []
-        assert failed(task, [*work, FINISH]) == ["untouched"]
-        assert failed(task, [*work[1:count], FINISH]) == ["goal"]
-        seen.add((slots["which"], slots["count"]))
-    assert len(seen) == 4
+        assert failed_gates(task, [*work[:count], FINISH]) == []
+        assert failed_gates(task, [*work, FINISH]) == ["untouched"]
+        assert failed_gates(task, [*work[1:count], FINISH]) == ["goal"]
+        observed.add((slots["which"], slots["count"]))
+    assert len(observed) == 4
 
 
-def test_the_paragraph_on_a_similar_topic_keeps_its_format(failed: Failed) -> None:
+def test_the_paragraph_on_a_similar_topic_keeps_its_format(failed_gates: FailedGates) -> None:
     for task, scenario in cases("paragraph_look"):
-        file, topic = named(scenario, "document", "docx"), scenario.draft.slots["topic"]
+        file, topic = file_of(scenario, "document", "docx"), scenario.draft.slots["topic"]
         action = scenario.draft.oracle[-2]
         look = {name: value for name, value in action.parameters.items() if name not in ("id", "first")}
         places = {text: number for number, text in texts_of(file).items()}
-        (right,) = [number for text, number in places.items() if topic in text]
+        (expected,) = [number for text, number in places.items() if topic in text]
         (near,) = [n for t, n in places.items() if topic not in t and f"{topic.rsplit(' ', 1)[0]} " in t]
-        assert failed(task, [call("word.format_section", id=file.id, first=right, **look), FINISH]) == []
-        assert failed(task, [call("word.format_section", id=file.id, first=near, **look), FINISH]) == ["goal"]
+        assert failed_gates(task, [call("word.format_section", id=file.id, first=expected, **look), FINISH]) == []
+        assert failed_gates(task, [call("word.format_section", id=file.id, first=near, **look), FINISH]) == ["goal"]
 
 
-def test_only_the_paragraph_named_in_the_right_mail_is_deleted(failed: Failed) -> None:
+def test_only_the_paragraph_named_in_the_right_mail_is_deleted(failed_gates: FailedGates) -> None:
     for task, scenario in cases("paragraph_outdated"):
-        slots, file = scenario.draft.slots, named(scenario, "document", "docx")
-        mails = [each for each in scenario.workspace.mails.values() if f'"{each.subject}"' == slots["subject"]]
-        (other,) = [each.body for each in mails if each.sender != slots["name"]]
-        (mail,) = [each.body for each in mails if each.sender == slots["name"]]
+        slots, file = scenario.draft.slots, file_of(scenario, "document", "docx")
+        mails = [mail for mail in scenario.workspace.mails.values() if f'"{mail.subject}"' == slots["subject"]]
+        (other,) = [mail.body for mail in mails if mail.sender != slots["name"]]
+        (mail,) = [mail.body for mail in mails if mail.sender == slots["name"]]
         about = {number: text for number, text in texts_of(file).items() if number > 1}
         topics = {
             number: topic
@@ -96,13 +96,13 @@ def test_only_the_paragraph_named_in_the_right_mail_is_deleted(failed: Failed) -
             if topic in mail and topic not in slots["document"]
         }
         kept = next(number for number, topic in topics.items() if topic in other)
-        gone = next(number for number, topic in topics.items() if topic not in other)
-        assert failed(task, [call("word.delete_paragraphs", id=file.id, first=gone), FINISH]) == []
-        assert failed(task, [call("word.delete_paragraphs", id=file.id, first=kept), FINISH]) == ["goal"]
+        deleted = next(number for number, topic in topics.items() if topic not in other)
+        assert failed_gates(task, [call("word.delete_paragraphs", id=file.id, first=deleted), FINISH]) == []
+        assert failed_gates(task, [call("word.delete_paragraphs", id=file.id, first=kept), FINISH]) == ["goal"]
 
 
 def _pieces(text: str) -> list[str]:
-    """Two and three words that stand beside each other, the last one a city."""
+    """Returns runs of two or three adjacent words whose last word is a city."""
     words = text.replace(":", " ").split()
     pairs = [" ".join(words[at : at + size]) for size in (3, 2) for at in range(len(words) - size + 1)]
     return [pair for pair in pairs if pair.split()[-1] in CITIES]

@@ -1,4 +1,4 @@
-"""Tasks in workbooks: what else than the oracle's way is right, and what is not."""
+"""Tasks on workbooks: solutions other than the oracle's, correct and incorrect ones."""
 
 from collections.abc import Callable
 
@@ -14,10 +14,11 @@ from upturn.environments.office.verifier import progress
 from upturn.records import Action, JsonValue
 
 
-def reached(family: str, actions: Callable[[str, Book], list[Action]]) -> float:
-    """How much of a task's goal these actions reach; they are told the workbook's id and what is in it."""
+def goal_share(family: str, actions: Callable[[str, Book], list[Action]]) -> float:
+    """Returns the share of a task's goal that these actions reach; ``actions`` gets the workbook's id and
+    content."""
     scenario = compose(make_task(family, 0))
-    id_ = next(str(each.parameters["id"]) for each in scenario.draft.oracle if each.target == "excel")
+    id_ = next(str(item.parameters["id"]) for item in scenario.draft.oracle if item.target == "excel")
     workspace: Workspace = scenario.workspace
     file: File = workspace.files[id_]
     assert isinstance(file.content, Book)
@@ -46,36 +47,36 @@ def _product_in_one(id_: str, book: Book) -> list[Action]:
 
 
 @pytest.mark.parametrize(("family", "way"), [("table_total", _total_by_hand), ("column_product", _product_in_one)])
-def test_another_way_to_the_same_cells_is_right(family: str, way: Callable[[str, Book], list[Action]]) -> None:
-    assert reached(family, way) == 1
+def test_the_same_cells_by_other_calls_are_correct(family: str, way: Callable[[str, Book], list[Action]]) -> None:
+    assert goal_share(family, way) == 1
 
 
-def test_a_value_beside_the_right_cell_is_not_right() -> None:
-    right = next(
+def test_a_value_next_to_the_correct_cell_is_not_correct() -> None:
+    expected = next(
         action for action in compose(make_task("row_set", 0)).draft.oracle if action.operation == "write_range"
     )
-    column, row = str(right.parameters["at"])[0], int(str(right.parameters["at"])[1:])
-    beside = {"at": f"{column}{row + 1}", "rows": right.parameters["rows"]}
-    assert reached("row_set", lambda id_, _: [call("excel.write_range", id=id_, **beside)]) == 0
+    column, row = str(expected.parameters["at"])[0], int(str(expected.parameters["at"])[1:])
+    beside = {"at": f"{column}{row + 1}", "rows": expected.parameters["rows"]}
+    assert goal_share("row_set", lambda id_, _: [call("excel.write_range", id=id_, **beside)]) == 0
 
 
-def test_the_other_order_is_not_right() -> None:
-    right = next(
+def test_the_other_order_is_not_correct() -> None:
+    expected = next(
         action for action in compose(make_task("table_sort", 0)).draft.oracle if action.operation == "sort"
     )
-    order, by = right.parameters["order"], right.parameters["by"]
+    order, by = expected.parameters["order"], expected.parameters["by"]
 
-    def sorted_(*orders: JsonValue) -> float:
-        return reached(
-            "table_sort", lambda id_, _: [call("excel.sort", id=id_, by=by, order=each) for each in orders]
+    def share_sorted_by(*orders: JsonValue) -> float:
+        return goal_share(
+            "table_sort", lambda id_, _: [call("excel.sort", id=id_, by=by, order=order) for order in orders]
         )
 
     other = "asc" if order == "desc" else "desc"
-    assert sorted_(other) < 0.5
-    assert sorted_(other, order) == 1
+    assert share_sorted_by(other) < 0.5
+    assert share_sorted_by(other, order) == 1
 
 
-def test_missing_rows_are_missing_and_a_sheet_says_who_took_them_out() -> None:
+def test_missing_rows_are_absent_and_a_sheet_names_who_removed_them() -> None:
     for number in range(20):
         scenario = compose(make_task("row_missing", number))
         key = scenario.draft.slots["key"]
@@ -85,8 +86,8 @@ def test_missing_rows_are_missing_and_a_sheet_says_who_took_them_out() -> None:
             if isinstance(file.content, Book) and scenario.draft.slots["book"] in file.path
         ]
         assert key not in content.sheets["data"].cells.values()
-        said = {content.sheets["taken out"].cells[f"A{row}"]: f"B{row}" for row in range(2, 5)}
-        assert content.sheets["taken out"].cells[said[key]] == scenario.draft.answer
+        authors = {content.sheets["taken out"].cells[f"A{row}"]: f"B{row}" for row in range(2, 5)}
+        assert content.sheets["taken out"].cells[authors[key]] == scenario.draft.answer
         assert scenario.goal == {}
 
 

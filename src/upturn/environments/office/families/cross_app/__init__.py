@@ -1,6 +1,6 @@
 """Tasks across several apps, from one looked-up number (``transfers``) to work of thirty steps (``workflows``).
 
-``meetings`` come from chats and mails; ``people`` are looked up by their role before anything is done. Start with
+``meetings`` are requested in chats and mails; ``people`` must be looked up by role first. Start with
 ``transfers``.
 """
 

@@ -5,18 +5,15 @@ from upturn.environments.office.generation import (
     TOPICS,
     Draft,
     Family,
-    PhrasingFile,
     Scene,
-    agreed,
     any_channel,
     call,
     free_start,
     open_mail,
     post,
+    with_agreement,
 )
-from upturn.environments.office.state import later
-
-_PHRASINGS = PhrasingFile(__name__)
+from upturn.environments.office.state import add_minutes
 
 MEETINGS = ("price round", "kick-off", "site visit", "handover", "quick sync", "sketch talk", "wrap-up")
 _LENGTHS = {
@@ -47,8 +44,8 @@ def _chat_meeting(scene: Scene) -> Draft:
         {"name": other, "day": day, "title": f'"{title}"'},
         call("teams.search_chat", sender=other),
         call("calendar.free_busy", people=[other, owner], day=day, minutes=minutes),
-        call("calendar.create", title=title, start=start, end=later(start, minutes=minutes), people=[other]),
-        *agreed(call("teams.send_message", chat=chat.id, text=start[11:])),
+        call("calendar.create", title=title, start=start, end=add_minutes(start, minutes=minutes), people=[other]),
+        *with_agreement(call("teams.send_message", chat=chat.id, text=start[11:])),
     )
 
 
@@ -62,7 +59,7 @@ def _cancelled_and_told(scene: Scene) -> Draft:
     return Draft.with_finish(
         {"team": channel.team, "title": f'"{title}"', "day": day, "text": f'"{title} cancelled, was at"'},
         call("calendar.list", day=day, title=title),
-        *agreed(call("calendar.cancel", id=events[day].id)),
+        *with_agreement(call("calendar.cancel", id=events[day].id)),
         call("teams.list_channels", name=channel.team),
         *post(channel, f"{title} cancelled, was at {start}"),
     )
@@ -73,23 +70,23 @@ def _first_free_offer(scene: Scene) -> Draft:
     sender, topic = scene.person(), rng.choice(TOPICS)
     start = free_start(scene, day)
     others = rng.sample([f"{day} {hour:02d}:00" for hour in range(9, 17) if f"{hour:02d}" != start[11:13]], 2)
-    taken = others[: rng.randint(1, 2)]
-    for moment in taken:
-        scene.add_event("busy", later(moment, minutes=rng.choice((0, 15))), minutes=45)
-    times = [moment[11:] for moment in (*taken, start, *others[len(taken) :])]
+    busy_times = others[: rng.randint(1, 2)]
+    for moment in busy_times:
+        scene.add_event("busy", add_minutes(moment, minutes=rng.choice((0, 15))), minutes=45)
+    times = [moment[11:] for moment in (*busy_times, start, *others[len(busy_times) :])]
     texts = ("how about {}, {} or {}?", "i could do {}, or {}, or else {}", "{} would be best, then {}, then {}")
     mail = scene.add_mail(sender, f"{topic} meeting", rng.choice(texts).format(*times))
     return Draft.with_finish(
         {"name": sender, "topic": f'"{topic} meeting"', "day": day, "title": f'"{title}"'},
         *open_mail(mail),
         call("calendar.list", day=day),
-        call("calendar.create", title=title, start=start, end=later(start, minutes=60), people=[sender]),
-        *agreed(call("outlook.reply", id=mail.id, body=start[11:])),
+        call("calendar.create", title=title, start=start, end=add_minutes(start, minutes=60), people=[sender]),
+        *with_agreement(call("outlook.reply", id=mail.id, body=start[11:])),
     )
 
 
 FAMILIES = (
-    Family("meeting_from_chat", 4, ("teams", "calendar"), _chat_meeting, _PHRASINGS),
-    Family("event_cancelled_and_told", 4, ("calendar", "teams"), _cancelled_and_told, _PHRASINGS),
-    Family("first_free_offer_taken", 4, ("outlook", "calendar"), _first_free_offer, _PHRASINGS),
+    Family("meeting_from_chat", 4, ("teams", "calendar"), _chat_meeting),
+    Family("event_cancelled_and_told", 4, ("calendar", "teams"), _cancelled_and_told),
+    Family("first_free_offer_taken", 4, ("outlook", "calendar"), _first_free_offer),
 )

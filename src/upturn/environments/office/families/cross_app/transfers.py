@@ -9,23 +9,20 @@ from upturn.environments.office.generation import (
     TOPICS,
     Draft,
     Family,
-    PhrasingFile,
     Scene,
     add_book,
     add_deck,
     add_document,
     add_price_list,
-    agreed,
     any_channel,
     call,
     find_file,
     open_mail,
     plain_table,
     post,
+    with_agreement,
 )
 from upturn.environments.office.state import Book, Sheet
-
-_PHRASINGS = PhrasingFile(__name__)
 
 THANKS = ("entered, thank you", "it is in", "noted", "all done", "taken over")
 FIGURE_SUBJECTS = ("the number", "as you asked", "from the sheet", "a figure for you")
@@ -59,7 +56,7 @@ def _to_mail(scene: Scene) -> Draft:
         find_file(table.name),
         *table.crossing(row, column),
         call("excel.read_range", id=table.file.id, range=table.address(row, column)),
-        *agreed(call("outlook.send", to=[person], subject=subject, body=table.amount(row, column))),
+        *with_agreement(call("outlook.send", to=[person], subject=subject, body=table.amount(row, column))),
     )
 
 
@@ -82,7 +79,7 @@ def _filed_and_confirmed(scene: Scene) -> Draft:
         find_file(table.name),
         call("excel.read_range", id=table.file.id),
         call("excel.write_range", id=table.file.id, at=table.address(row, column), rows=[[value]]),
-        *agreed(call("outlook.reply", id=mail.id, body=phrase)),
+        *with_agreement(call("outlook.reply", id=mail.id, body=phrase)),
     )
 
 
@@ -123,7 +120,7 @@ def _budget_attached(scene: Scene) -> Draft:
         call("teams.list_channels", name=channel.team),
         call("teams.search_chat", query="budget", place=channel.id),
         find_file(f"{name} {year}"),
-        *agreed(call("outlook.send", to=[asking], subject=subject, body="attached", attachments=[file.id])),
+        *with_agreement(call("outlook.send", to=[asking], subject=subject, body="attached", attachments=[file.id])),
     )
 
 
@@ -157,13 +154,13 @@ def _rows_to_document(scene: Scene) -> Draft:
     column = scene.rng.randrange(1, 3)
     ordered = sorted((int(row[column]) for row in table.rows[1:]), reverse=True)
     limit = ordered[scene.rng.randint(1, 3)]
-    kept = [table.rows[0], *(row for row in table.rows[1:] if int(row[column]) > limit)]
+    rows = [table.rows[0], *(row for row in table.rows[1:] if int(row[column]) > limit)]
     return Draft.with_finish(
         {"book": table.name, "document": document.name, "column": table.rows[0][column], "limit": str(limit)},
         find_file(table.name),
         call("excel.read_range", id=table.file.id),
         find_file(document.name),
-        call("word.insert_table", id=document.file.id, rows="\n".join(" | ".join(row) for row in kept)),
+        call("word.insert_table", id=document.file.id, rows="\n".join(" | ".join(row) for row in rows)),
     )
 
 
@@ -184,25 +181,25 @@ def _late_person(scene: Scene) -> Draft:
         {"book": name, "subject": f'"{subject}"'},
         find_file(name),
         call("excel.read_range", id=book.id),
-        *agreed(call("outlook.send", to=[people[0]], subject=subject, body=tasks[0])),
+        *with_agreement(call("outlook.send", to=[people[0]], subject=subject, body=tasks[0])),
     )
 
 
 def _question_answered(scene: Scene) -> Draft:
     rng, channel, prices = scene.rng, any_channel(scene), add_price_list(scene)
-    one, other = rng.sample([member for member in channel.members if member != scene.workspace.owner], 2)
+    bystander, asker = rng.sample([member for member in channel.members if member != scene.workspace.owner], 2)
     item, wrong = rng.sample(list(prices.prices), 2)
     asks = (
         "what do the {} cost by the {}?",
         "how much is it for {}? i mean the {}",
         "which price have {} in the {}?",
     )
-    scene.add_post(channel, one, f"{wrong} are too dear, i saw the {prices.name}")
-    scene.add_post(channel, other, rng.choice(asks).format(item, prices.name))
+    scene.add_post(channel, bystander, f"{wrong} are too dear, i saw the {prices.name}")
+    scene.add_post(channel, asker, rng.choice(asks).format(item, prices.name))
     return Draft.with_finish(
-        {"team": channel.team, "name": other, "document": prices.name},
+        {"team": channel.team, "name": asker, "document": prices.name},
         call("teams.list_channels", name=channel.team),
-        call("teams.search_chat", query=prices.name, sender=other, place=channel.id),
+        call("teams.search_chat", query=prices.name, sender=asker, place=channel.id),
         find_file(prices.name),
         call("word.read_paragraphs", id=prices.file.id, text=item),
         *post(channel, prices.prices[item]),
@@ -210,13 +207,13 @@ def _question_answered(scene: Scene) -> Draft:
 
 
 FAMILIES = (
-    Family("mail_to_book", 3, ("outlook", "sharepoint", "excel"), _from_mail, _PHRASINGS),
-    Family("book_to_mail", 3, ("sharepoint", "excel", "outlook"), _to_mail, _PHRASINGS),
-    Family("figure_filed_and_confirmed", 4, ("outlook", "sharepoint", "excel"), _filed_and_confirmed, _PHRASINGS),
-    Family("price_from_attachment_to_slide", 4, ("outlook", "word", "powerpoint"), _price_slide, _PHRASINGS),
-    Family("budget_mailed_to_whoever_asks", 4, ("teams", "sharepoint", "outlook"), _budget_attached, _PHRASINGS),
-    Family("decisions_to_slide", 4, ("outlook", "powerpoint"), _three_decisions, _PHRASINGS),
-    Family("rows_to_document", 4, ("excel", "word", "sharepoint"), _rows_to_document, _PHRASINGS),
-    Family("late_one_reminded", 4, ("excel", "outlook", "sharepoint"), _late_person, _PHRASINGS),
-    Family("channel_question_answered", 4, ("teams", "sharepoint", "word"), _question_answered, _PHRASINGS),
+    Family("mail_to_book", 3, ("outlook", "sharepoint", "excel"), _from_mail),
+    Family("book_to_mail", 3, ("sharepoint", "excel", "outlook"), _to_mail),
+    Family("figure_filed_and_confirmed", 4, ("outlook", "sharepoint", "excel"), _filed_and_confirmed),
+    Family("price_from_attachment_to_slide", 4, ("outlook", "word", "powerpoint"), _price_slide),
+    Family("budget_mailed_to_whoever_asks", 4, ("teams", "sharepoint", "outlook"), _budget_attached),
+    Family("decisions_to_slide", 4, ("outlook", "powerpoint"), _three_decisions),
+    Family("rows_to_document", 4, ("excel", "word", "sharepoint"), _rows_to_document),
+    Family("late_one_reminded", 4, ("excel", "outlook", "sharepoint"), _late_person),
+    Family("channel_question_answered", 4, ("teams", "sharepoint", "word"), _question_answered),
 )

@@ -4,12 +4,10 @@ from upturn.environments.office.apps import CLOSES, OPENS, free_spans
 from upturn.environments.office.generation import (
     Draft,
     Family,
-    PhrasingFile,
     Scene,
     add_book,
     add_deck,
     add_document,
-    agreed,
     any_channel,
     call,
     find_file,
@@ -17,10 +15,9 @@ from upturn.environments.office.generation import (
     open_mail,
     plain_table,
     post,
+    with_agreement,
 )
-from upturn.environments.office.state import later
-
-_PHRASINGS = PhrasingFile(__name__)
+from upturn.environments.office.state import add_minutes
 
 PLACES = ("lake house", "old mill", "north barn", "sea hotel", "glass hall", "hill lodge", "town club")
 CAUSES = ("a full disk", "a wrong price", "a lost key", "a torn cable", "an old version", "a missing order")
@@ -80,15 +77,17 @@ def _onboarding(scene: Scene) -> Draft:
             "calendar.create",
             title="first day",
             start=start,
-            end=later(start, minutes=60),
+            end=add_minutes(start, minutes=60),
             people=[*sorted((newcomer, mentor))],
             place=room,
         ),
         call("teams.list_channels", name=channel.team),
         call("teams.add_members", place=channel.id, people=[newcomer]),
         find_file(guide.name),
-        *agreed(call("sharepoint.set_permissions", id=guide.file.id, people=[newcomer], right="read")),
-        *agreed(call("outlook.send", to=[newcomer], subject="welcome", body=mentor, attachments=[guide.file.id])),
+        *with_agreement(call("sharepoint.set_permissions", id=guide.file.id, people=[newcomer], right="read")),
+        *with_agreement(
+            call("outlook.send", to=[newcomer], subject="welcome", body=mentor, attachments=[guide.file.id])
+        ),
     )
 
 
@@ -170,25 +169,19 @@ def _incident(scene: Scene) -> Draft:
         call("word.insert_text", id=document.file.id, text=f"{number}: {cause}", style="bullet"),
         call("calendar.free_busy", people=[fixer, owner], day=day, minutes=30),
         call(
-            "calendar.create", title=f"incident {number}", start=start, end=later(start, minutes=30), people=[fixer]
+            "calendar.create",
+            title=f"incident {number}",
+            start=start,
+            end=add_minutes(start, minutes=30),
+            people=[fixer],
         ),
-        *agreed(call("outlook.send", to=[reporter], subject=f"incident {number}", body=start[11:])),
+        *with_agreement(call("outlook.send", to=[reporter], subject=f"incident {number}", body=start[11:])),
     )
 
 
 FAMILIES = (
-    Family(
-        "weekly_report", 5, ("excel", "outlook", "powerpoint", "teams", "sharepoint"), _weekly_report, _PHRASINGS
-    ),
-    Family("onboarding", 5, ("outlook", "calendar", "teams", "sharepoint"), _onboarding, _PHRASINGS),
-    Family(
-        "offsite_planning", 5, ("outlook", "excel", "calendar", "word", "teams", "sharepoint"), _offsite, _PHRASINGS
-    ),
-    Family(
-        "incident_follow_up",
-        5,
-        ("teams", "excel", "word", "calendar", "outlook", "sharepoint"),
-        _incident,
-        _PHRASINGS,
-    ),
+    Family("weekly_report", 5, ("excel", "outlook", "powerpoint", "teams", "sharepoint"), _weekly_report),
+    Family("onboarding", 5, ("outlook", "calendar", "teams", "sharepoint"), _onboarding),
+    Family("offsite_planning", 5, ("outlook", "excel", "calendar", "word", "teams", "sharepoint"), _offsite),
+    Family("incident_follow_up", 5, ("teams", "excel", "word", "calendar", "outlook", "sharepoint"), _incident),
 )

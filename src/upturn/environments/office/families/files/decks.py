@@ -3,23 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from upturn.environments.office.generation import (
-    TITLES,
-    Draft,
-    Family,
-    PhrasingFile,
-    Scene,
-    TaskFile,
-    add_deck,
-    call,
-    find_file,
-    near,
-    sayings,
-    topics,
-)
+from upturn.environments.office.generation import TITLES, Draft, Family, Scene, TaskFile, add_deck, call, find_file
 from upturn.environments.office.state import THEMES, Layout, PlainText, ShapeKind, Slide
-
-_PHRASINGS = PhrasingFile(__name__)
 
 _LAYOUTS: tuple[Layout, ...] = ("two_content", "section", "blank")
 """Layouts that no generated slide has."""
@@ -31,9 +16,9 @@ _FOLDERS = ("pictures", "photos", "images")
 
 def _add_slides(scene: Scene, titles: Sequence[str], about: Sequence[str]) -> TaskFile:
     """A presentation with one slide per topic; the topic is in the bullets, not in the title."""
-    texts = sayings(scene.rng, about)
+    texts = scene.words.sentences(about)
     return add_deck(
-        scene, *(Slide("title_content", *slide) for slide in zip(titles, ((one,) for one in texts), strict=True))
+        scene, *(Slide("title_content", *slide) for slide in zip(titles, ((text,) for text in texts), strict=True))
     )
 
 
@@ -50,7 +35,7 @@ def _slide_renamed(scene: Scene) -> Draft:
     rng = scene.rng
     old, new, *others = rng.sample(TITLES, 5)
     titles = rng.sample([old, *others], 4)
-    deck = _add_slides(scene, titles, topics(rng, 4))
+    deck = _add_slides(scene, titles, scene.words.topics(4))
     slide, layout = titles.index(old) + 2, rng.choice(_LAYOUTS)
     return Draft.with_finish(
         {"deck": deck.name, "old": f'"{old}"', "new": f'"{new}"', "layout": layout},
@@ -63,8 +48,8 @@ def _slide_renamed(scene: Scene) -> Draft:
 
 def _slide_deleted(scene: Scene) -> Draft:
     rng = scene.rng
-    topic, *others = topics(rng, 3)
-    about = rng.sample([topic, near(rng, topic), *others], 4)
+    topic, *others = scene.words.topics(3)
+    about = rng.sample([topic, scene.words.similar(topic), *others], 4)
     deck = _add_slides(scene, rng.sample(TITLES, 4), about)
     return Draft.with_finish(
         {"deck": deck.name, "topic": topic},
@@ -76,16 +61,16 @@ def _slide_deleted(scene: Scene) -> Draft:
 
 def _picture_placed(scene: Scene) -> Draft:
     rng, (sender, other) = scene.rng, scene.people(2)
-    subject, *about = topics(rng, 5)
+    subject, *about = scene.words.topics(5)
     deck = _add_slides(scene, rng.sample(TITLES, 4), about)
     slide, kind, caption = rng.randrange(4), rng.choice(_SHAPES), rng.choice(_CAPTIONS)
     texts = ("the picture is attached", "here is the picture that you wanted", "this one, i think")
     shown = rng.sample(_PICTURES, 2)
     mails = []
-    for who, what in zip((sender, other), shown, strict=True):
-        path = f"/{rng.choice(_FOLDERS)}/{what}.png"
-        picture = scene.add_file(path, PlainText(what), owner=who, rights={"everyone": "read"})
-        mail = scene.add_mail(who, subject, rng.choice(texts))
+    for person, description in zip((sender, other), shown, strict=True):
+        path = f"/{rng.choice(_FOLDERS)}/{description}.png"
+        picture = scene.add_file(path, PlainText(description), owner=person, rights={"everyone": "read"})
+        mail = scene.add_mail(person, subject, rng.choice(texts))
         mails.append(replace(mail, attachments=(picture.id,)))
     scene.add(*mails)
     return Draft.with_finish(
@@ -103,8 +88,8 @@ def _picture_placed(scene: Scene) -> Draft:
 
 
 FAMILIES = (
-    Family("deck_theme", 1, ("sharepoint", "powerpoint"), _theme, _PHRASINGS),
-    Family("slide_renamed", 2, ("sharepoint", "powerpoint"), _slide_renamed, _PHRASINGS),
-    Family("slide_deleted", 2, ("sharepoint", "powerpoint"), _slide_deleted, _PHRASINGS),
-    Family("picture_placed", 3, ("outlook", "sharepoint", "powerpoint"), _picture_placed, _PHRASINGS),
+    Family("deck_theme", 1, ("sharepoint", "powerpoint"), _theme),
+    Family("slide_renamed", 2, ("sharepoint", "powerpoint"), _slide_renamed),
+    Family("slide_deleted", 2, ("sharepoint", "powerpoint"), _slide_deleted),
+    Family("picture_placed", 3, ("outlook", "sharepoint", "powerpoint"), _picture_placed),
 )

@@ -5,22 +5,16 @@ from collections.abc import Mapping
 from upturn.environments.office.generation import (
     Draft,
     Family,
-    PhrasingFile,
     Scene,
     add_contacts,
     add_document,
     call,
     find_file,
-    near,
     open_mail,
     plain_table,
-    sayings,
-    topics,
 )
 from upturn.environments.office.state import Paragraph
 from upturn.records import JsonValue
-
-_PHRASINGS = PhrasingFile(__name__)
 
 _CELL_LOOKS: Mapping[str, Mapping[str, JsonValue]] = {
     "bold": {"bold": True},
@@ -55,15 +49,15 @@ def _cells_look(scene: Scene) -> Draft:
 
 def _paragraph_look(scene: Scene) -> Draft:
     rng, look = scene.rng, scene.rng.choice(list(_PARAGRAPH_LOOKS))
-    topic, *others = topics(rng, 3)
-    about = rng.sample([topic, near(rng, topic), *others], 4)
-    document = add_document(scene, *map(Paragraph, sayings(rng, about)))
-    place = about.index(topic) + 2
+    topic, *others = scene.words.topics(3)
+    about = rng.sample([topic, scene.words.similar(topic), *others], 4)
+    document = add_document(scene, *map(Paragraph, scene.words.sentences(about)))
+    paragraph = about.index(topic) + 2
     return Draft.with_finish(
         {"document": document.name, "topic": topic, "look": look},
         find_file(document.name),
         call("word.read_paragraphs", id=document.file.id),
-        call("word.format_section", id=document.file.id, first=place, **_PARAGRAPH_LOOKS[look]),
+        call("word.format_section", id=document.file.id, first=paragraph, **_PARAGRAPH_LOOKS[look]),
     )
 
 
@@ -79,10 +73,10 @@ def _name_replaced(scene: Scene) -> Draft:
 
 def _paragraph_outdated(scene: Scene) -> Draft:
     rng, (sender, other) = scene.rng, scene.people(2)
-    subject, topic, other_topic = topics(rng, 3)
-    alike = near(rng, topic)
+    subject, topic, other_topic = scene.words.topics(3)
+    alike = scene.words.similar(topic)
     about = rng.sample([topic, alike, other_topic], 3)
-    document = add_document(scene, *map(Paragraph, sayings(rng, about)))
+    document = add_document(scene, *map(Paragraph, scene.words.sentences(about)))
     texts = (
         "what the {document} says about the {topic} is out of date. the {alike} is still right",
         "in the {document} the {alike} can stay, but not the {topic}: that was last year",
@@ -101,8 +95,8 @@ def _paragraph_outdated(scene: Scene) -> Draft:
 
 
 FAMILIES = (
-    Family("name_replaced", 1, ("sharepoint", "word"), _name_replaced, _PHRASINGS),
-    Family("cells_look", 2, ("sharepoint", "excel"), _cells_look, _PHRASINGS),
-    Family("paragraph_look", 2, ("sharepoint", "word"), _paragraph_look, _PHRASINGS),
-    Family("paragraph_outdated", 3, ("outlook", "sharepoint", "word"), _paragraph_outdated, _PHRASINGS),
+    Family("name_replaced", 1, ("sharepoint", "word"), _name_replaced),
+    Family("cells_look", 2, ("sharepoint", "excel"), _cells_look),
+    Family("paragraph_look", 2, ("sharepoint", "word"), _paragraph_look),
+    Family("paragraph_outdated", 3, ("outlook", "sharepoint", "word"), _paragraph_outdated),
 )

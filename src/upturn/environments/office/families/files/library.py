@@ -10,24 +10,17 @@ from upturn.environments.office.generation import (
     NOTES,
     Draft,
     Family,
-    PhrasingFile,
     Scene,
     add_deck,
     add_document,
-    agreed,
     call,
-    digits,
     find_file,
     new_channels,
     open_mail,
-    phrase,
     post,
-    sayings,
-    topics,
+    with_agreement,
 )
 from upturn.environments.office.state import Content, Deck, Document, Paragraph, PlainText, Slide, Version
-
-_PHRASINGS = PhrasingFile(__name__)
 
 _TEXTS = ("door codes", "phone list", "packing list", "opening hours", "shift notes", "seat plan")
 """Names of plain texts."""
@@ -40,18 +33,18 @@ def _folder(scene: Scene) -> str:
 
 def _file_moved(scene: Scene) -> Draft:
     rng = scene.rng
-    what = add_deck(scene) if rng.random() < 0.5 else add_document(scene, Paragraph(rng.choice(NOTES)))
+    file = add_deck(scene) if rng.random() < 0.5 else add_document(scene, Paragraph(rng.choice(NOTES)))
     folder = _folder(scene)
     return Draft.with_finish(
-        {"file": what.name, "folder": folder},
-        find_file(what.name),
-        call("sharepoint.move", id=what.file.id, path=f"{folder}/{what.file.name}"),
+        {"file": file.name, "folder": folder},
+        find_file(file.name),
+        call("sharepoint.move", id=file.file.id, path=f"{folder}/{file.file.name}"),
     )
 
 
 def _page_created(scene: Scene) -> Draft:
-    title, topic = topics(scene.rng, 2)
-    text = sayings(scene.rng, [topic])[0]
+    title, topic = scene.words.topics(2)
+    text = scene.words.sentences([topic])[0]
     return Draft.with_finish(
         {"title": f'"{title}"', "text": f'"{text}"'}, call("sharepoint.create_page", title=title, text=text)
     )
@@ -61,7 +54,7 @@ def _text_copied(scene: Scene) -> Draft:
     rng = scene.rng
     name, new = rng.sample(_TEXTS, 2)
     files = [
-        scene.add_file(path, PlainText(f"{note}\nthe code is {digits(rng)}"))
+        scene.add_file(path, PlainText(f"{note}\nthe code is {scene.words.digits()}"))
         for path, note in zip((f"/team/{name}.txt", f"/archive/old {name}.txt"), rng.sample(NOTES, 2), strict=True)
     ]
     path, content = f"{_folder(scene)}/{new}.txt", files[0].content
@@ -78,27 +71,27 @@ def _file_version(scene: Scene) -> Draft:
     """Restores one of four versions, the only one by its author; another author wrote two."""
     rng = scene.rng
     document = add_document(scene, Paragraph(rng.choice(NOTES)), rights={"everyone": "edit"})
-    one, twice, once = scene.people(3)
-    authors = rng.sample([one, twice, twice, once], 4)
+    author, other_author, third_author = scene.people(3)
+    authors = rng.sample([author, other_author, other_author, third_author], 4)
     days = sorted(rng.sample(range(2, 20), 4))
-    texts = sayings(rng, topics(rng, 4))
+    texts = scene.words.sentences(scene.words.topics(4))
     versions = tuple(
         Version(Document((Paragraph(document.name, "title"), Paragraph(text))), by, f"2026-02-{day:02d} 11:20")
         for text, by, day in zip(texts, authors, days, strict=True)
     )
     scene.add(replace(document.file, versions=versions))
     return Draft.with_finish(
-        {"document": document.name, "name": one},
+        {"document": document.name, "name": author},
         find_file(document.name),
         call("sharepoint.versions", id=document.file.id),
-        call("sharepoint.restore", id=document.file.id, version=authors.index(one) + 1),
+        call("sharepoint.restore", id=document.file.id, version=authors.index(author) + 1),
     )
 
 
 def _folder_tidied(scene: Scene) -> Draft:
     """Deletes two of five files; files elsewhere have the same names."""
-    rng, folder, channel, text = scene.rng, _folder(scene), new_channels(scene)[0], phrase(scene.rng)
-    (sender, other), subject = scene.people(2), topics(rng, 1)[0]
+    rng, folder, channel, text = scene.rng, _folder(scene), new_channels(scene)[0], scene.words.phrase()
+    (sender, other), subject = scene.people(2), scene.words.topic()
     names = rng.sample((*DOCUMENTS, *DECKS), 5)
     files = [scene.add_file(f"{folder}/{_file_name(name)}", _content(name)) for name in names]
     for name in names[:3]:
@@ -117,7 +110,7 @@ def _folder_tidied(scene: Scene) -> Draft:
         },
         *open_mail(mail),
         call("sharepoint.list_files", folder=folder),
-        *agreed(call("sharepoint.delete", ids=[file.id for file in files[:2]])),
+        *with_agreement(call("sharepoint.delete", ids=[file.id for file in files[:2]])),
         call("teams.list_channels", name=channel.team),
         *post(channel, text),
     )
@@ -132,9 +125,9 @@ def _content(name: str) -> Content:
 
 
 FAMILIES = (
-    Family("file_moved", 1, ("sharepoint",), _file_moved, _PHRASINGS),
-    Family("page_created", 1, ("sharepoint",), _page_created, _PHRASINGS),
-    Family("text_copied", 2, ("sharepoint",), _text_copied, _PHRASINGS),
-    Family("file_version", 2, ("sharepoint",), _file_version, _PHRASINGS),
-    Family("folder_tidied", 4, ("outlook", "sharepoint", "teams"), _folder_tidied, _PHRASINGS),
+    Family("file_moved", 1, ("sharepoint",), _file_moved),
+    Family("page_created", 1, ("sharepoint",), _page_created),
+    Family("text_copied", 2, ("sharepoint",), _text_copied),
+    Family("file_version", 2, ("sharepoint",), _file_version),
+    Family("folder_tidied", 4, ("outlook", "sharepoint", "teams"), _folder_tidied),
 )

@@ -5,7 +5,6 @@ from upturn.environments.office.generation import (
     KEYS,
     Draft,
     Family,
-    PhrasingFile,
     Scene,
     add_sheet,
     call,
@@ -13,8 +12,6 @@ from upturn.environments.office.generation import (
     grouped_table,
     plain_table,
 )
-
-_PHRASINGS = PhrasingFile(__name__)
 
 
 def _cell_say(scene: Scene) -> Draft:
@@ -73,17 +70,17 @@ def _row_set(scene: Scene) -> Draft:
 def _row_missing(scene: Scene) -> Draft:
     """The row was removed, as another sheet says; a refusal must name who removed it."""
     table = plain_table(scene)
-    gone = scene.rng.sample([key for key in KEYS if key not in {row[0] for row in table.rows}], 3)
+    removed = scene.rng.sample([key for key in KEYS if key not in {row[0] for row in table.rows}], 3)
     people, value = scene.people(3), str(scene.rng.randint(1_000, 9_999))
-    rows = [["item", "taken out by"], *([key, who] for key, who in zip(gone, people, strict=True))]
+    rows = [["item", "taken out by"], *([key, who] for key, who in zip(removed, people, strict=True))]
     add_sheet(scene, table, "taken out", rows)
     return Draft.with_refusal(
-        {"book": table.name, "key": gone[0], "column": table.rows[0][1], "value": value},
+        {"book": table.name, "key": removed[0], "column": table.rows[0][1], "value": value},
         people[0],
         find_file(table.name),
-        call("excel.find", id=table.file.id, text=gone[0], is_whole=True),
+        call("excel.find", id=table.file.id, text=removed[0], is_whole=True),
         call("excel.read_range", id=table.file.id, sheet="taken out"),
-        text=f"{gone[0]} is not in the {table.name} any more: {people[0]} took it out",
+        text=f"{removed[0]} is not in the {table.name} any more: {people[0]} took it out",
     )
 
 
@@ -102,10 +99,10 @@ def _product(scene: Scene) -> Draft:
 
 def _order(scene: Scene) -> Draft:
     table = plain_table(scene)
-    order, words = scene.rng.choice((("asc", "smallest first"), ("desc", "largest first")))
+    order, description = scene.rng.choice((("asc", "smallest first"), ("desc", "largest first")))
     column = table.rows[0][scene.rng.randrange(1, 3)]
     return Draft.with_finish(
-        {"book": table.name, "column": column, "order": words},
+        {"book": table.name, "column": column, "order": description},
         find_file(table.name),
         call("excel.sort", id=table.file.id, by=column, order=order),
     )
@@ -146,14 +143,14 @@ def _summary(scene: Scene) -> Draft:
 
 
 FAMILIES = (
-    Family("cell_say", 1, ("sharepoint", "excel"), _cell_say, _PHRASINGS),
-    Family("cell_set", 1, ("sharepoint", "excel"), _cell_set, _PHRASINGS),
-    Family("table_total", 1, ("sharepoint", "excel"), _total, _PHRASINGS),
-    Family("table_sort", 1, ("sharepoint", "excel"), _order, _PHRASINGS),
-    Family("table_filter", 1, ("sharepoint", "excel"), _only, _PHRASINGS),
-    Family("row_ask", 2, ("sharepoint", "excel"), _row_ask, _PHRASINGS),
-    Family("row_set", 2, ("sharepoint", "excel"), _row_set, _PHRASINGS),
-    Family("row_missing", 2, ("sharepoint", "excel"), _row_missing, _PHRASINGS, worded_as="row_set"),
-    Family("column_product", 2, ("sharepoint", "excel"), _product, _PHRASINGS),
-    Family("table_summary", 3, ("sharepoint", "excel"), _summary, _PHRASINGS),
+    Family("cell_say", 1, ("sharepoint", "excel"), _cell_say),
+    Family("cell_set", 1, ("sharepoint", "excel"), _cell_set),
+    Family("table_total", 1, ("sharepoint", "excel"), _total),
+    Family("table_sort", 1, ("sharepoint", "excel"), _order),
+    Family("table_filter", 1, ("sharepoint", "excel"), _only),
+    Family("row_ask", 2, ("sharepoint", "excel"), _row_ask),
+    Family("row_set", 2, ("sharepoint", "excel"), _row_set),
+    Family("row_missing", 2, ("sharepoint", "excel"), _row_missing, worded_as="row_set"),
+    Family("column_product", 2, ("sharepoint", "excel"), _product),
+    Family("table_summary", 3, ("sharepoint", "excel"), _summary),
 )

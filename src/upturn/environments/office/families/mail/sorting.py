@@ -8,19 +8,12 @@ from upturn.environments.office.generation import (
     REMARKS,
     Draft,
     Family,
-    PhrasingFile,
     Scene,
     add_lookalikes,
-    agreed,
     call,
-    digits,
-    letter,
-    near,
-    topics,
+    with_agreement,
 )
 from upturn.environments.office.state import Mail
-
-_PHRASINGS = PhrasingFile(__name__)
 
 _SITES = ("paperboat", "greenleaf", "daybreak", "cartwheel", "lighthouse", "sandcastle", "waterfall", "starling")
 """Senders of newsletters."""
@@ -33,12 +26,12 @@ def _ids(mails: list[Mail]) -> str:
 
 def _some(scene: Scene, sender: str, topic: str, count: int, *, is_read: bool = False) -> list[Mail]:
     """Adds ``count`` mails of one sender under one subject."""
-    return [scene.add_mail(sender, topic, letter(scene.rng, REMARKS), is_read=is_read) for _ in range(count)]
+    return [scene.add_mail(sender, topic, scene.words.letter(REMARKS), is_read=is_read) for _ in range(count)]
 
 
 def _flag(scene: Scene) -> Draft:
-    sender, topic = scene.person(), topics(scene.rng, 1)[0]
-    mail = scene.add_mail(sender, topic, letter(scene.rng, AMOUNTS, digits(scene.rng)))
+    sender, topic = scene.person(), scene.words.topic()
+    mail = scene.add_mail(sender, topic, scene.words.letter(AMOUNTS, scene.words.digits()))
     add_lookalikes(scene, mail, AMOUNTS)
     return Draft.with_finish(
         {"name": sender, "topic": topic},
@@ -48,7 +41,7 @@ def _flag(scene: Scene) -> Draft:
 
 
 def _move(scene: Scene) -> Draft:
-    sender, topic, folder = scene.person(), topics(scene.rng, 1)[0], scene.rng.choice(FOLDERS)
+    sender, topic, folder = scene.person(), scene.words.topic(), scene.rng.choice(FOLDERS)
     mails = _some(scene, sender, topic, scene.rng.randint(1, 4))
     add_lookalikes(scene, mails[0], REMARKS)
     return Draft.with_finish(
@@ -59,7 +52,7 @@ def _move(scene: Scene) -> Draft:
 
 
 def _unread(scene: Scene) -> Draft:
-    sender, topic = scene.person(), topics(scene.rng, 1)[0]
+    sender, topic = scene.person(), scene.words.topic()
     mails = _some(scene, sender, topic, scene.rng.randint(1, 3), is_read=True)
     add_lookalikes(scene, mails[0], REMARKS, is_read=True)
     return Draft.with_finish(
@@ -71,9 +64,9 @@ def _unread(scene: Scene) -> Draft:
 
 def _rule(scene: Scene) -> Draft:
     sender, other = scene.people(2)
-    topic, folder = topics(scene.rng, 1)[0], scene.rng.choice(FOLDERS)
-    scene.add_mail(sender, topic, letter(scene.rng, AMOUNTS, digits(scene.rng)))
-    scene.add_mail(other, near(scene.rng, topic), letter(scene.rng, AMOUNTS, digits(scene.rng)))
+    topic, folder = scene.words.topic(), scene.rng.choice(FOLDERS)
+    scene.add_mail(sender, topic, scene.words.letter(AMOUNTS, scene.words.digits()))
+    scene.add_mail(other, scene.words.similar(topic), scene.words.letter(AMOUNTS, scene.words.digits()))
     return Draft.with_finish(
         {"topic": topic, "folder": folder},
         call("outlook.search", subject=topic),
@@ -85,26 +78,28 @@ def _newsletter(scene: Scene) -> Draft:
     site = scene.rng.choice(_SITES)
     sender = f"news@{site}.example"
     mails = []
-    for topic in topics(scene.rng, scene.rng.randint(2, 4)):
-        mail = scene.add_mail(sender, topic, letter(scene.rng, REMARKS))
+    for topic in scene.words.topics(scene.rng.randint(2, 4)):
+        mail = scene.add_mail(sender, topic, scene.words.letter(REMARKS))
         mails.append(replace(mail, folder=scene.rng.choice(("inbox", "archive"))))
     scene.add(*mails)
-    scene.add_mail(f"orders@{site}.example", topics(scene.rng, 1)[0], letter(scene.rng, AMOUNTS, digits(scene.rng)))
-    scene.add_mail(scene.person(), f"{site} newsletter", letter(scene.rng, REMARKS))
+    scene.add_mail(f"orders@{site}.example", scene.words.topic(), scene.words.letter(AMOUNTS, scene.words.digits()))
+    scene.add_mail(scene.person(), f"{site} newsletter", scene.words.letter(REMARKS))
     return Draft.with_finish(
-        {"sender": sender}, call("outlook.search", sender=sender), *agreed(call("outlook.delete", ids=_ids(mails)))
+        {"sender": sender},
+        call("outlook.search", sender=sender),
+        *with_agreement(call("outlook.delete", ids=_ids(mails))),
     )
 
 
 def _by_amount(scene: Scene) -> Draft:
-    sender, topic, folder = scene.person(), topics(scene.rng, 1)[0], scene.rng.choice(FOLDERS)
+    sender, topic, folder = scene.person(), scene.words.topic(), scene.rng.choice(FOLDERS)
     limit = 50 * scene.rng.randint(5, 15)
     count = scene.rng.randint(3, 4)
     above = scene.rng.randint(1, count - 1)
     mails = []
-    for place in range(count):
-        number = limit + scene.rng.randint(10, 150) * (1 if place < above else -1)
-        mails.append(scene.add_mail(sender, topic, letter(scene.rng, AMOUNTS, number)))
+    for index in range(count):
+        number = limit + scene.rng.randint(10, 150) * (1 if index < above else -1)
+        mails.append(scene.add_mail(sender, topic, scene.words.letter(AMOUNTS, number)))
     add_lookalikes(scene, mails[0], AMOUNTS)
     return Draft.with_finish(
         {"name": sender, "topic": topic, "folder": folder, "limit": str(limit)},
@@ -116,27 +111,27 @@ def _by_amount(scene: Scene) -> Draft:
 
 def _tidy(scene: Scene) -> Draft:
     first, second, third, bystander = scene.people(4)
-    topic, folder = topics(scene.rng, 1)[0], scene.rng.choice(FOLDERS)
-    flagged, moved, gone = (
+    topic, folder = scene.words.topic(), scene.rng.choice(FOLDERS)
+    flagged, moved, deleted = (
         _some(scene, person, topic, scene.rng.randint(1, 2)) for person in (first, second, third)
     )
-    scene.add_mail(bystander, topic, letter(scene.rng, REMARKS))
-    scene.add_mail(third, near(scene.rng, topic), letter(scene.rng, REMARKS))
+    scene.add_mail(bystander, topic, scene.words.letter(REMARKS))
+    scene.add_mail(third, scene.words.similar(topic), scene.words.letter(REMARKS))
     return Draft.with_finish(
         {"first": first, "second": second, "third": third, "topic": topic, "folder": folder},
         call("outlook.search", subject=topic),
         call("outlook.flag", ids=_ids(flagged)),
         call("outlook.move", ids=_ids(moved), folder=folder),
-        *agreed(call("outlook.delete", ids=_ids(gone))),
+        *with_agreement(call("outlook.delete", ids=_ids(deleted))),
     )
 
 
 FAMILIES = (
-    Family("mail_flag", 1, ("outlook",), _flag, _PHRASINGS),
-    Family("mail_move", 1, ("outlook",), _move, _PHRASINGS),
-    Family("mail_unread", 1, ("outlook",), _unread, _PHRASINGS),
-    Family("mail_rule", 1, ("outlook",), _rule, _PHRASINGS),
-    Family("mail_newsletter", 2, ("outlook",), _newsletter, _PHRASINGS),
-    Family("mail_by_amount", 3, ("outlook",), _by_amount, _PHRASINGS),
-    Family("mail_tidy", 3, ("outlook",), _tidy, _PHRASINGS),
+    Family("mail_flag", 1, ("outlook",), _flag),
+    Family("mail_move", 1, ("outlook",), _move),
+    Family("mail_unread", 1, ("outlook",), _unread),
+    Family("mail_rule", 1, ("outlook",), _rule),
+    Family("mail_newsletter", 2, ("outlook",), _newsletter),
+    Family("mail_by_amount", 3, ("outlook",), _by_amount),
+    Family("mail_tidy", 3, ("outlook",), _tidy),
 )

@@ -8,97 +8,89 @@ from upturn.environments.office.generation import (
     REMARKS,
     Draft,
     Family,
-    PhrasingFile,
     Scene,
     add_lookalikes,
     add_thread,
-    agreed,
     call,
-    digits,
     find_file,
     find_mail,
-    letter,
-    near,
     open_mail,
-    phrase,
-    topics,
+    with_agreement,
 )
 from upturn.environments.office.state import Mail, PlainText
-
-_PHRASINGS = PhrasingFile(__name__)
 
 _SUBJECTS = ("short note", "for you", "a word on this", "next step", "to keep in mind", "as you asked", "one point")
 
 
 def _mail(scene: Scene) -> Mail:
     """A mail with lookalikes."""
-    mail = scene.add_mail(scene.person(), topics(scene.rng, 1)[0], letter(scene.rng, REMARKS))
+    mail = scene.add_mail(scene.person(), scene.words.topic(), scene.words.letter(REMARKS))
     add_lookalikes(scene, mail, REMARKS)
     return mail
 
 
 def _reply(scene: Scene) -> Draft:
-    mail, text = _mail(scene), phrase(scene.rng)
+    mail, text = _mail(scene), scene.words.phrase()
     return Draft.with_finish(
         {"name": mail.sender, "topic": mail.subject, "phrase": f'"{text}"'},
         find_mail(mail),
-        *agreed(call("outlook.reply", id=mail.id, body=text)),
+        *with_agreement(call("outlook.reply", id=mail.id, body=text)),
     )
 
 
 def _reply_all(scene: Scene) -> Draft:
-    mail, text = _mail(scene), phrase(scene.rng)
+    mail, text = _mail(scene), scene.words.phrase()
     others = [person for person in scene.people(4) if person != mail.sender][:3]
     some = scene.rng.randint(1, 2)
     scene.add(replace(mail, to=tuple(sorted((*mail.to, *others[:some]))), cc=tuple(sorted(others[some:]))))
     return Draft.with_finish(
         {"name": mail.sender, "topic": mail.subject, "phrase": f'"{text}"'},
         find_mail(mail),
-        *agreed(call("outlook.reply", id=mail.id, body=text, to_all=True)),
+        *with_agreement(call("outlook.reply", id=mail.id, body=text, to_all=True)),
     )
 
 
 def _forward(scene: Scene) -> Draft:
-    mail, text = _mail(scene), phrase(scene.rng)
+    mail, text = _mail(scene), scene.words.phrase()
     other = next(person for person in scene.people(2) if person != mail.sender)
     return Draft.with_finish(
         {"name": mail.sender, "topic": mail.subject, "other": other, "phrase": f'"{text}"'},
         find_mail(mail),
-        *agreed(call("outlook.forward", id=mail.id, to=other, body=text)),
+        *with_agreement(call("outlook.forward", id=mail.id, to=other, body=text)),
     )
 
 
 def _forward_if(scene: Scene) -> Draft:
-    """In half of the tasks the mail is by somebody else, whom the refusal must name."""
+    """In half of the tasks somebody else wrote the mail; the refusal must name them."""
     named, other, third = scene.people(3)
-    topic, is_feasible = topics(scene.rng, 1)[0], scene.rng.random() < 0.5
+    topic, is_feasible = scene.words.topic(), scene.rng.random() < 0.5
     sender = named if is_feasible else third
-    mail = scene.add_mail(sender, topic, letter(scene.rng, AMOUNTS, digits(scene.rng)))
-    scene.add_mail(named, near(scene.rng, topic), letter(scene.rng, AMOUNTS, digits(scene.rng)))
+    mail = scene.add_mail(sender, topic, scene.words.letter(AMOUNTS, scene.words.digits()))
+    scene.add_mail(named, scene.words.similar(topic), scene.words.letter(AMOUNTS, scene.words.digits()))
     slots = {"name": named, "topic": topic, "other": other}
     look = call("outlook.search", subject=topic)
     if not is_feasible:
         return Draft.with_refusal(slots, sender, look)
-    return Draft.with_finish(slots, look, *agreed(call("outlook.forward", id=mail.id, to=other)))
+    return Draft.with_finish(slots, look, *with_agreement(call("outlook.forward", id=mail.id, to=other)))
 
 
 def _send_number(scene: Scene) -> Draft:
     sender, other = scene.people(2)
-    topic, number, subject = topics(scene.rng, 1)[0], digits(scene.rng), scene.rng.choice(_SUBJECTS)
-    mail = scene.add_mail(sender, topic, letter(scene.rng, AMOUNTS, number))
+    topic, number, subject = scene.words.topic(), scene.words.digits(), scene.rng.choice(_SUBJECTS)
+    mail = scene.add_mail(sender, topic, scene.words.letter(AMOUNTS, number))
     add_lookalikes(scene, mail, AMOUNTS)
     return Draft.with_finish(
         {"name": sender, "topic": topic, "other": other, "subject": f'"{subject}"'},
         *open_mail(mail),
-        *agreed(call("outlook.send", to=other, subject=subject, body=number)),
+        *with_agreement(call("outlook.send", to=other, subject=subject, body=number)),
     )
 
 
 def _draft(scene: Scene) -> Draft:
     sender, other = scene.people(2)
-    topic, subject, text = topics(scene.rng, 1)[0], scene.rng.choice(_SUBJECTS), phrase(scene.rng)
-    scene.add_mail(sender, topic, letter(scene.rng, REMARKS))
-    scene.add_mail(other, near(scene.rng, topic), letter(scene.rng, REMARKS))
+    topic, subject, text = scene.words.topic(), scene.rng.choice(_SUBJECTS), scene.words.phrase()
+    scene.add_mail(sender, topic, scene.words.letter(REMARKS))
+    scene.add_mail(other, scene.words.similar(topic), scene.words.letter(REMARKS))
     return Draft.with_finish(
         {"topic": topic, "subject": f'"{subject}"', "phrase": f'"{text}"'},
         call("outlook.search", subject=topic),
@@ -107,13 +99,12 @@ def _draft(scene: Scene) -> Draft:
 
 
 def _send_draft(scene: Scene) -> Draft:
-    """Two drafts under one subject, to two people; searches do not show to whom, so that one has to be read,
-    after which it is known of both."""
-    people, topic = scene.people(2), topics(scene.rng, 1)[0]
+    """Two drafts with one subject to two people. Searches do not show recipients, so one draft must be read."""
+    people, topic = scene.people(2), scene.words.topic()
     drafts = []
-    for person, subject in ((people[0], topic), (people[1], topic), (people[0], near(scene.rng, topic))):
+    for person, subject in ((people[0], topic), (people[1], topic), (people[0], scene.words.similar(topic))):
         mail = scene.add_mail(
-            scene.workspace.owner, subject, letter(scene.rng, REMARKS), is_read=True, folder="drafts"
+            scene.workspace.owner, subject, scene.words.letter(REMARKS), is_read=True, folder="drafts"
         )
         drafts.append(replace(mail, to=(person,)))
     scene.add(*drafts)
@@ -122,80 +113,80 @@ def _send_draft(scene: Scene) -> Draft:
         {"name": people[0], "topic": topic},
         call("outlook.search", subject=topic, folder="drafts"),
         call("outlook.read", id=newest.id),
-        *agreed(call("outlook.send", draft=drafts[0].id)),
+        *with_agreement(call("outlook.send", draft=drafts[0].id)),
     )
 
 
 def _attachment(scene: Scene) -> Draft:
     """The mail asks for a file by name; the drive has lookalikes."""
-    sender, topic = scene.person(), topics(scene.rng, 1)[0]
-    name = f"{topics(scene.rng, 1)[0]}.txt"
+    sender, topic = scene.person(), scene.words.topic()
+    name = f"{scene.words.topic()}.txt"
     asks = (f'could you send me "{name}"?', f'i need the file "{name}"', f'please mail "{name}" to me')
-    mail = scene.add_mail(sender, topic, letter(scene.rng, asks))
+    mail = scene.add_mail(sender, topic, scene.words.letter(asks))
     add_lookalikes(scene, mail, REMARKS)
     folder, further = scene.rng.sample(("/sales", "/design", "/support", "/finance"), 2)
-    wanted = scene.add_file(f"{folder}/{name}", PlainText(letter(scene.rng, AMOUNTS, digits(scene.rng))))
-    alike = near(scene.rng, name.removesuffix(".txt"))
+    file = scene.add_file(f"{folder}/{name}", PlainText(scene.words.letter(AMOUNTS, scene.words.digits())))
+    alike = scene.words.similar(name.removesuffix(".txt"))
     for other in (f"{folder}/{alike}.txt", f"{further}/old {name}"):
-        scene.add_file(other, PlainText(letter(scene.rng, AMOUNTS, digits(scene.rng))))
-    subject, text = scene.rng.choice(_SUBJECTS), phrase(scene.rng)
+        scene.add_file(other, PlainText(scene.words.letter(AMOUNTS, scene.words.digits())))
+    subject, text = scene.rng.choice(_SUBJECTS), scene.words.phrase()
     return Draft.with_finish(
         {"name": sender, "topic": topic, "subject": f'"{subject}"', "phrase": f'"{text}"'},
         *open_mail(mail),
         find_file(name),
-        *agreed(call("outlook.send", to=sender, subject=subject, body=text, attachments=wanted.id)),
+        *with_agreement(call("outlook.send", to=sender, subject=subject, body=text, attachments=file.id)),
     )
 
 
 def _answer_question(scene: Scene) -> Draft:
     asker, *people = scene.people(4)
-    (topic, about), number = topics(scene.rng, 2), digits(scene.rng)
+    (topic, about), number = scene.words.topics(2), scene.words.digits()
     asks = (
         f"which number do we have for the {about} by now?",
         f"what is the latest number on the {about}?",
         f"i lost the mails on the {about}; what number is it now?",
     )
-    question = scene.add_mail(asker, topic, letter(scene.rng, asks))
+    question = scene.add_mail(asker, topic, scene.words.letter(asks))
     add_lookalikes(scene, question, REMARKS)
     turns = [
-        (people[0], letter(scene.rng, AMOUNTS, digits(scene.rng))),
-        (people[1], letter(scene.rng, CORRECTIONS, number)),
-        *((people[2], letter(scene.rng, REMARKS)) for _ in range(scene.rng.randint(0, 2))),
+        (people[0], scene.words.letter(AMOUNTS, scene.words.digits())),
+        (people[1], scene.words.letter(CORRECTIONS, number)),
+        *((people[2], scene.words.letter(REMARKS)) for _ in range(scene.rng.randint(0, 2))),
     ]
     mails = add_thread(scene, about, turns)
-    scene.add_mail(people[0], near(scene.rng, about), letter(scene.rng, CORRECTIONS, digits(scene.rng)))
+    scene.add_mail(people[0], scene.words.similar(about), scene.words.letter(CORRECTIONS, scene.words.digits()))
     return Draft.with_finish(
         {"name": asker, "topic": topic},
         *open_mail(question),
         call("outlook.search", subject=about),
         *(call("outlook.read", id=mail.id) for mail in reversed(mails[1:])),
-        *agreed(call("outlook.reply", id=question.id, body=number)),
+        *with_agreement(call("outlook.reply", id=question.id, body=number)),
     )
 
 
 def _reply_each(scene: Scene) -> Draft:
     """Replies to two unread mails; a read one and one on a similar subject get no reply."""
-    people, topic, text = scene.people(4), topics(scene.rng, 1)[0], phrase(scene.rng)
-    mails = [scene.add_mail(person, topic, letter(scene.rng, REMARKS)) for person in people[:2]]
-    scene.add_mail(people[2], topic, letter(scene.rng, REMARKS), is_read=True)
-    scene.add_mail(people[3], near(scene.rng, topic), letter(scene.rng, REMARKS))
+    people, topic, text = scene.people(4), scene.words.topic(), scene.words.phrase()
+    mails = [scene.add_mail(person, topic, scene.words.letter(REMARKS)) for person in people[:2]]
+    scene.add_mail(people[2], topic, scene.words.letter(REMARKS), is_read=True)
+    scene.add_mail(people[3], scene.words.similar(topic), scene.words.letter(REMARKS))
     replies = [call("outlook.reply", id=mail.id, body=text) for mail in mails]
     return Draft.with_finish(
         {"topic": topic, "phrase": f'"{text}"'},
         call("outlook.search", subject=topic, is_unread=True),
-        *(step for reply in replies for step in agreed(reply)),
+        *(step for reply in replies for step in with_agreement(reply)),
     )
 
 
 FAMILIES = (
-    Family("mail_reply", 2, ("outlook",), _reply, _PHRASINGS),
-    Family("mail_reply_all", 2, ("outlook",), _reply_all, _PHRASINGS),
-    Family("mail_forward", 2, ("outlook",), _forward, _PHRASINGS),
-    Family("mail_forward_if", 2, ("outlook",), _forward_if, _PHRASINGS),
-    Family("mail_send_number", 2, ("outlook",), _send_number, _PHRASINGS),
-    Family("mail_draft", 1, ("outlook",), _draft, _PHRASINGS),
-    Family("mail_send_draft", 2, ("outlook",), _send_draft, _PHRASINGS),
-    Family("mail_attachment", 3, ("outlook", "sharepoint"), _attachment, _PHRASINGS),
-    Family("mail_answer_question", 3, ("outlook",), _answer_question, _PHRASINGS),
-    Family("mail_reply_each", 3, ("outlook",), _reply_each, _PHRASINGS),
+    Family("mail_reply", 2, ("outlook",), _reply),
+    Family("mail_reply_all", 2, ("outlook",), _reply_all),
+    Family("mail_forward", 2, ("outlook",), _forward),
+    Family("mail_forward_if", 2, ("outlook",), _forward_if),
+    Family("mail_send_number", 2, ("outlook",), _send_number),
+    Family("mail_draft", 1, ("outlook",), _draft),
+    Family("mail_send_draft", 2, ("outlook",), _send_draft),
+    Family("mail_attachment", 3, ("outlook", "sharepoint"), _attachment),
+    Family("mail_answer_question", 3, ("outlook",), _answer_question),
+    Family("mail_reply_each", 3, ("outlook",), _reply_each),
 )

@@ -10,24 +10,21 @@ from upturn.environments.office.families.cross_app import MEETINGS, TRANSFERS, W
 from upturn.environments.office.families.files import WORKBOOKS
 from upturn.environments.office.families.mail import READING, SORTING, WRITING
 from upturn.environments.office.families.teams import CHANNELS, CHATS
-from upturn.environments.office.faults import SEVERAL, Fault, FaultKind, FaultPlan, RateLimit
+from upturn.environments.office.faults import LIST_PARAMETERS, Fault, FaultKind, FaultPlan, RateLimit
 from upturn.environments.office.generation import (
     LOOKUPS,
     PHRASES,
     Draft,
     Family,
-    PhrasingFile,
     Scene,
-    agreed,
     call,
     oracle_under_faults,
+    with_agreement,
 )
 from upturn.records import Action
 
-_PHRASINGS = PhrasingFile(__name__)
-
 Planned: TypeAlias = Callable[[Scene, Draft], FaultPlan]
-"""Draws the fault plan of one case, after everything else. Its name is part of the family's name."""
+"""Draws the fault plan of a case, after everything else. Its name is part of the family's name."""
 
 _MAIL = (*READING, *SORTING, *WRITING)
 _ONE_APP = (*_MAIL, *SCHEDULING, *CHANGES, *CHATS, *CHANNELS, *WORKBOOKS)
@@ -35,24 +32,20 @@ _BASES = {family.name: family for family in (*_ONE_APP, *TRANSFERS, *MEETINGS, *
 _PLACES = ("archive", "library", "old projects", "shared", "team files")
 
 
-def _name(action: Action) -> str:
-    return f"{action.target}.{action.operation}"
-
-
 def _writes(draft: Draft) -> list[Action]:
     """The oracle's writing actions, without reading mails."""
     return [
         action
         for action in draft.oracle
-        if action.target != "user" and not operation_of(action).is_reading and _name(action) != "outlook.read"
+        if action.target != "user" and not operation_of(action).is_reading and action.name != "outlook.read"
     ]
 
 
-def _hit(scene: Scene, draft: Draft, among: Sequence[Action]) -> tuple[str, int]:
-    """A random one of these actions, as a fault refers to it: operation and occurrence, from 1."""
+def _choose_call(scene: Scene, draft: Draft, among: Sequence[Action]) -> tuple[str, int]:
+    """A random action among these, as faults refer to it: operation and occurrence, from 1."""
     chosen = scene.rng.choice(among)
-    same = [action for action in draft.oracle if _name(action) == _name(chosen)]
-    return _name(chosen), next(place for place, each in enumerate(same, start=1) if each is chosen)
+    same = [action for action in draft.oracle if action.name == chosen.name]
+    return chosen.name, next(nth for nth, action in enumerate(same, start=1) if action is chosen)
 
 
 def interrupted(scene: Scene, draft: Draft) -> FaultPlan:
@@ -60,7 +53,7 @@ def interrupted(scene: Scene, draft: Draft) -> FaultPlan:
     rng, plan = scene.rng, FaultPlan()
     calls = [action for action in draft.oracle if action.target != "user"]
     for _ in range(rng.choice((1, 1, 2))):
-        name, nth = _hit(scene, draft, calls)
+        name, nth = _choose_call(scene, draft, calls)
         if rng.random() < 0.5:
             plan += FaultPlan((Fault("rate_limited", name, nth, seconds=rng.choice((20.0, 30.0, 60.0, 90.0))),))
         else:
@@ -71,55 +64,52 @@ def interrupted(scene: Scene, draft: Draft) -> FaultPlan:
 def unanswered(scene: Scene, draft: Draft) -> FaultPlan:
     """A call without answer that may have been done; if it was, reads may be stale."""
     rng = scene.rng
-    name, nth = _hit(scene, draft, [write for write in _writes(draft) if _name(write) in LOOKUPS])
+    name, nth = _choose_call(scene, draft, [write for write in _writes(draft) if write.name in LOOKUPS])
     if rng.random() < 0.5:
         return FaultPlan((Fault("timeout", name, nth, seconds=rng.choice((20.0, 30.0))),))
     plan = FaultPlan((Fault("lost_answer", name, nth, seconds=rng.choice((20.0, 30.0))),))
     app = name.split(".", 1)[0]
-    before = [_name(each) for each in _writes(draft) if each.target == app]
-    number = [place for place, each in enumerate(before, start=1) if each == name][nth - 1]
+    names = [write.name for write in _writes(draft) if write.target == app]
+    number = [index for index, other in enumerate(names, start=1) if other == name][nth - 1]
     stale = FaultPlan((Fault("stale_read", app, number, seconds=rng.choice((45.0, 90.0))),))
     return plan + stale if rng.random() < 0.5 else plan
 
 
 def partly(scene: Scene, draft: Draft) -> FaultPlan:
     """A write of several items that omits the last one."""
-    several = [write for write in _writes(draft) if _several(write)]
+    several = [write for write in _writes(draft) if _has_several_items(write)]
     if not several:
         return interrupted(scene, draft)
-    name, nth = _hit(scene, draft, several)
-    before = [each for each in several if _name(each) == name]
-    same = [action for action in draft.oracle if _name(action) == name]
-    return FaultPlan((Fault("partial_write", name, before.index(same[nth - 1]) + 1),))
+    name, nth = _choose_call(scene, draft, several)
+    writes = [write for write in several if write.name == name]
+    same = [action for action in draft.oracle if action.name == name]
+    return FaultPlan((Fault("partial_write", name, writes.index(same[nth - 1]) + 1),))
 
 
-def _several(action: Action) -> bool:
-    value = action.parameters.get(SEVERAL.get(_name(action), ""))
+def _has_several_items(action: Action) -> bool:
+    value = action.parameters.get(LIST_PARAMETERS.get(action.name, ""))
     return isinstance(value, list) and len(value) > 1
 
 
 def relocated(scene: Scene, draft: Draft) -> FaultPlan:
     """A file that moves before it is used."""
-    named = [value for each in draft.oracle for value in each.parameters.values() if isinstance(value, str)]
-    listed = [part for action in draft.oracle for part in _parts(action)]
-    file = next(scene.workspace.files[id_] for id_ in (*named, *listed) if id_ in scene.workspace.files)
+    values = [value for action in draft.oracle for value in action.parameters.values()]
+    texts = [value for value in values if isinstance(value, str)]
+    items = [str(item) for value in values if isinstance(value, list) for item in value]
+    file = next(scene.workspace.files[id_] for id_ in (*texts, *items) if id_ in scene.workspace.files)
     path = f"/{scene.rng.choice(_PLACES)}/{file.name}"
     return FaultPlan((Fault("moved", file=file.id, to_id=scene.id("f"), to_path=path),))
-
-
-def _parts(action: Action) -> list[str]:
-    return [part for value in action.parameters.values() if isinstance(value, list) for part in map(str, value)]
 
 
 def denied(scene: Scene, draft: Draft) -> FaultPlan:
     """A missing permission, granted or denied on request."""
     first = _writes(draft)[0]
-    taken = {str(value) for action in draft.oracle for value in action.parameters.values()} | set(
+    names = {str(value) for action in draft.oracle for value in action.parameters.values()} | set(
         draft.slots.values()
     )
-    person = next(other for other in scene.people(20) if other not in taken)
+    person = next(other for other in scene.people(20) if other not in names)
     is_lasting = scene.rng.random() < 0.5
-    return FaultPlan((Fault("no_permission", _name(first), person=person, is_lasting=is_lasting),))
+    return FaultPlan((Fault("no_permission", first.name, person=person, is_lasting=is_lasting),))
 
 
 def throttled(scene: Scene, draft: Draft) -> FaultPlan:
@@ -162,11 +152,11 @@ def _to_several(scene: Scene) -> Draft:
     subject, phrase = f"{rng.choice(('news', 'reminder', 'question'))} {rng.randint(10, 99)}", rng.choice(PHRASES)
     return Draft.with_finish(
         {"people": " and ".join(people), "subject": f'"{subject}"', "phrase": f'"{phrase}"'},
-        *agreed(call("outlook.send", to=[*sorted(people)], subject=subject, body=phrase)),
+        *with_agreement(call("outlook.send", to=[*sorted(people)], subject=subject, body=phrase)),
     )
 
 
-SEVERAL_PEOPLE = Family("mail_to_several", 2, ("outlook",), _to_several, _PHRASINGS)
+SEVERAL_PEOPLE = Family("mail_to_several", 2, ("outlook",), _to_several)
 
 
 def _faulty(planned: Planned, levels: Mapping[str, int]) -> Iterator[Family]:

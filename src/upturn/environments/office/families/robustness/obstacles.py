@@ -1,6 +1,6 @@
-"""Tasks in which something is missing: a right, a file, a mail, or a word that would make them clear.
+"""Tasks that may lack something: a right, a file, a mail, or a clear reference.
 
-Whether they can be done, or are clear, is to be found out: the same words are said where nothing is missing.
+The agent must find out: the same phrasings are used where nothing is missing.
 """
 
 from collections import Counter
@@ -12,25 +12,22 @@ from upturn.environments.office.generation import (
     TOPICS,
     Draft,
     Family,
-    PhrasingFile,
     Scene,
     TaskFile,
     add_document,
-    agreed,
     call,
     find_file,
     open_mail,
+    with_agreement,
 )
 from upturn.environments.office.state import Document, Paragraph, Right
-
-_PHRASINGS = PhrasingFile(__name__)
 
 _MEANT = ("i mean {}", "{}", "it is {}", "{}, i should have said")
 EVENTS = ("budget talk", "tour of the plant", "phone call", "vendor visit", "board lunch")
 
 
 def _others_document(scene: Scene, right: Right, *, is_mine: bool = False) -> TaskFile:
-    """A document that everybody has this right to, owned by somebody else or the owner."""
+    """A document that everybody has this right to, owned by the workspace's owner or another person."""
     owner = None if is_mine else scene.person()
     return add_document(scene, Paragraph(scene.rng.choice(NOTES)), owner=owner, rights={"everyone": right})
 
@@ -56,7 +53,7 @@ def _right_to_share(scene: Scene) -> Draft:
     if not is_feasible:
         return Draft.with_refusal(slots, owner, *look, text=f"the document is {owner}'s to share")
     share = call("sharepoint.set_permissions", id=id_, people=[person], right="edit")
-    return Draft.with_finish(slots, *look, *agreed(share))
+    return Draft.with_finish(slots, *look, *with_agreement(share))
 
 
 def _file_wanted(scene: Scene) -> Draft:
@@ -72,7 +69,7 @@ def _file_wanted(scene: Scene) -> Draft:
     slots = {"name": sender, "topic": f'"{topic} wish"', "subject": f'"{subject}"', "text": '"attached"'}
     if not is_feasible:
         return Draft.with_refusal(slots, f"{name}.docx", *look, text=f"there is no {name}.docx")
-    return Draft.with_finish(slots, *look, *agreed(send))
+    return Draft.with_finish(slots, *look, *with_agreement(send))
 
 
 def _waiting_person(scene: Scene) -> Draft:
@@ -90,7 +87,7 @@ def _waiting_person(scene: Scene) -> Draft:
         scene.add_mail(waiting, f"{topic} pictures", "see below")
         return Draft.with_refusal(slots, waiting, *look, text=f"there is no such mail by {waiting}")
     question = scene.add_mail(waiting, f"{topic} question", "what do you say?")
-    return Draft.with_finish(slots, *look, *agreed(call("outlook.reply", id=question.id, body=phrase)))
+    return Draft.with_finish(slots, *look, *with_agreement(call("outlook.reply", id=question.id, body=phrase)))
 
 
 def _one_of_a_name(scene: Scene) -> Draft:
@@ -109,7 +106,7 @@ def _one_of_a_name(scene: Scene) -> Draft:
         {"first": first, "topic": f'"{topic} question"', "phrase": f'"{phrase}"'},
         call("outlook.search", subject=f"{topic} question"),
         *(() if is_clear else (call("user.ask", text=f"which {first} do you mean?"),)),
-        *agreed(call("outlook.reply", id=mail.id, body=phrase)),
+        *with_agreement(call("outlook.reply", id=mail.id, body=phrase)),
         clarification="" if is_clear else rng.choice(_MEANT).format(one),
     )
 
@@ -127,16 +124,16 @@ def _one_of_two_events(scene: Scene) -> Draft:
         {"title": f'"{title}"', "day": day},
         call("calendar.list", day=day, title=title),
         *(() if is_clear else (call("user.ask", text="there are two of them: which one?"),)),
-        *agreed(call("calendar.cancel", id=events[0].id)),
+        *with_agreement(call("calendar.cancel", id=events[0].id)),
         clarification="" if is_clear else rng.choice(_MEANT).format(events[0].start[11:]),
     )
 
 
 FAMILIES = (
-    Family("document_right_missing", 2, ("sharepoint", "word"), _right_to_edit, _PHRASINGS),
-    Family("share_right_missing", 2, ("sharepoint",), _right_to_share, _PHRASINGS),
-    Family("wanted_file_missing", 3, ("outlook", "sharepoint"), _file_wanted, _PHRASINGS),
-    Family("awaited_mail_missing", 3, ("outlook",), _waiting_person, _PHRASINGS),
-    Family("one_of_a_name", 2, ("outlook",), _one_of_a_name, _PHRASINGS),
-    Family("one_of_two_events", 2, ("calendar",), _one_of_two_events, _PHRASINGS),
+    Family("document_right_missing", 2, ("sharepoint", "word"), _right_to_edit),
+    Family("share_right_missing", 2, ("sharepoint",), _right_to_share),
+    Family("wanted_file_missing", 3, ("outlook", "sharepoint"), _file_wanted),
+    Family("awaited_mail_missing", 3, ("outlook",), _waiting_person),
+    Family("one_of_a_name", 2, ("outlook",), _one_of_a_name),
+    Family("one_of_two_events", 2, ("calendar",), _one_of_two_events),
 )

@@ -4,20 +4,13 @@ from upturn.environments.office.generation import (
     AMOUNTS,
     Draft,
     Family,
-    PhrasingFile,
     Scene,
     call,
-    digits,
     members_of,
     message_about,
-    near,
     new_channels,
-    phrase,
     post,
-    topics,
 )
-
-_PHRASINGS = PhrasingFile(__name__)
 
 _REMARKS = ("i will look into it", "no news", "that can wait", "let me check", "more tomorrow", "all fine there")
 
@@ -25,11 +18,16 @@ _REMARKS = ("i will look into it", "no news", "that can wait", "let me check", "
 def _last_writer(scene: Scene) -> Draft:
     """The topic comes up in two channels, later in the other one."""
     channel, other = new_channels(scene)
-    topic, writer = topics(scene.rng, 1)[0], members_of(scene, channel)[0]
+    topic, writer = scene.words.topic(), members_of(scene, channel)[0]
     writers = [*scene.rng.sample(members_of(scene, channel), scene.rng.randint(1, 3)), writer]
     further = [member for member in members_of(scene, other) if member != writer][:2]
-    for where, who in (*((channel, person) for person in writers), *((other, person) for person in further)):
-        scene.add_post(where, who, message_about(scene, topic, digits(scene.rng), (*AMOUNTS, *_REMARKS)))
+    for conversation, sender in (
+        *((channel, person) for person in writers),
+        *((other, person) for person in further),
+    ):
+        scene.add_post(
+            conversation, sender, message_about(scene, topic, scene.words.digits(), (*AMOUNTS, *_REMARKS))
+        )
     return Draft.with_answer(
         {"team": channel.team, "topic": topic},
         writer,
@@ -39,7 +37,7 @@ def _last_writer(scene: Scene) -> Draft:
 
 
 def _post(scene: Scene) -> Draft:
-    channel, text = new_channels(scene)[0], phrase(scene.rng)
+    channel, text = new_channels(scene)[0], scene.words.phrase()
     return Draft.with_finish(
         {"team": channel.team, "phrase": f'"{text}"'},
         call("teams.list_channels", name=channel.team),
@@ -51,11 +49,13 @@ def _post_number(scene: Scene) -> Draft:
     """A number goes from a chat into a channel."""
     channel, other = new_channels(scene)
     name = scene.person()
-    topic, number = topics(scene.rng, 1)[0], digits(scene.rng)
+    topic, number = scene.words.topic(), scene.words.digits()
     scene.add_post(scene.add_chat(name), name, message_about(scene, topic, number))
-    scene.add_post(scene.add_chat(name), name, message_about(scene, near(scene.rng, topic), digits(scene.rng)))
+    scene.add_post(
+        scene.add_chat(name), name, message_about(scene, scene.words.similar(topic), scene.words.digits())
+    )
     bystander = next(member for member in members_of(scene, other) if member != name)
-    scene.add_post(other, bystander, message_about(scene, topic, digits(scene.rng)))
+    scene.add_post(other, bystander, message_about(scene, topic, scene.words.digits()))
     return Draft.with_finish(
         {"name": name, "topic": topic, "team": channel.team},
         call("teams.search_chat", query=topic, sender=name),
@@ -67,13 +67,13 @@ def _post_number(scene: Scene) -> Draft:
 def _sum(scene: Scene) -> Draft:
     """The sum of two people's numbers; lookalikes are a third person's number and one for a similar topic."""
     channel, other = new_channels(scene)
-    topic, (first, second, third) = topics(scene.rng, 1)[0], members_of(scene, other)[:3]
+    topic, (first, second, third) = scene.words.topic(), members_of(scene, other)[:3]
     numbers = [scene.rng.randint(100, 999) for _ in range(3)]
-    posts = [(who, topic, str(number)) for who, number in zip((first, second, third), numbers, strict=True)]
-    posts.append((first, near(scene.rng, topic), digits(scene.rng)))
+    posts = [(sender, topic, str(number)) for sender, number in zip((first, second, third), numbers, strict=True)]
+    posts.append((first, scene.words.similar(topic), scene.words.digits()))
     scene.rng.shuffle(posts)
-    for who, about, number in posts:
-        scene.add_post(other, who, message_about(scene, about, number))
+    for sender, about, number in posts:
+        scene.add_post(other, sender, message_about(scene, about, number))
     return Draft.with_finish(
         {"first": first, "second": second, "topic": topic, "team": channel.team},
         call("teams.search_chat", query=topic),
@@ -93,9 +93,9 @@ def _add_member(scene: Scene) -> Draft:
 
 
 FAMILIES = (
-    Family("channel_last_writer", 1, ("teams",), _last_writer, _PHRASINGS),
-    Family("channel_post", 2, ("teams",), _post, _PHRASINGS),
-    Family("channel_post_number", 2, ("teams",), _post_number, _PHRASINGS),
-    Family("channel_add", 1, ("teams",), _add_member, _PHRASINGS),
-    Family("channel_post_sum", 3, ("teams",), _sum, _PHRASINGS),
+    Family("channel_last_writer", 1, ("teams",), _last_writer),
+    Family("channel_post", 2, ("teams",), _post),
+    Family("channel_post_number", 2, ("teams",), _post_number),
+    Family("channel_add", 1, ("teams",), _add_member),
+    Family("channel_post_sum", 3, ("teams",), _sum),
 )
