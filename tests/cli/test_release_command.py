@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from tests.deployment.episodes_for_test import Traffic
 from upturn.cli.release import release_app
 from upturn.config import CanarySettings, ValidationSettings
-from upturn.deployment.canary import Block, Canary
+from upturn.deployment.canary import Canary
 from upturn.deployment.validation import Pair, validate
 from upturn.errors import ReleaseError, StoreError, UnknownNameError
 from upturn.pool import Pool
@@ -116,15 +117,30 @@ def test_operators_decide_and_decisions_are_final(pool: Path) -> None:
 def test_list_and_status_show_the_evidence(pool: Path) -> None:
     release = _start(pool)
     with Pool.open(pool) as opened:
-        stepped = Canary(CanarySettings()).step(opened.states(Release)[0], Block(5, 4, 45, 30, missing=2))
+        traffic = Traffic(0.1)
+        block = [*traffic.block("++++-?", "++-" * 15), *traffic.arm("control", "?")]
+        stepped = Canary(CanarySettings()).step(opened.states(Release)[0], [*block, block[0]])
         opened.append(stepped)
     assert [line["id"] for line in _run(pool, "list")["releases"]] == [release]
     status = _run(pool, "status", release)
     figures = {result["name"]: result for result in status["results"]}
     assert figures["candidate_success"]["value"] == 0.8
     assert figures["control_success"]["n"] == 45
-    assert figures["missing_evaluations"]["value"] == 2.0
-    assert status["last_evidence"].startswith("not decided after 5 candidate tasks")
+    assert figures["candidate_missing"]["value"] == figures["control_missing"]["value"] == 1.0
+    assert figures["repeated_outcomes"]["value"] == 1.0
+    assert {"log_e_better", "log_e_worse", "log_e_unsafe", "log_e_safe", "log_e_losing"} < figures.keys()
+    assert status["release"]["attempt"] == 1
+    assert status["last_evidence"].startswith("not decided after 6 candidate tasks")
+
+
+def test_a_release_after_a_rolled_back_one_is_the_second_attempt(pool: Path) -> None:
+    first = _start(pool)
+    _run(pool, "rollback", first, *AUDIT)
+    second = _run(pool, "start", "clerk@1", "clerk@2", "--skip-validation", *AUDIT)
+    assert (second["release"]["id"] != first, second["release"]["attempt"]) == (True, 2)
+    _run(pool, "promote", second["release"]["id"], *AUDIT)
+    third = _run(pool, "start", "clerk@2", "clerk@3", "--skip-validation", *AUDIT)
+    assert third["release"]["attempt"] == 1
 
 
 def test_unknown_names_list_the_known_ones(pool: Path) -> None:
