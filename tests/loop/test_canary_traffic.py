@@ -27,6 +27,30 @@ def test_agent_that_routing_avoids_still_gets_a_canary_verdict(desk: ModuleType,
         assert len(list(context.pool.decisions(tenant="default"))) < 3000
 
 
+def test_a_candidate_whose_failures_break_the_verifier_is_rolled_back(desk: ModuleType, tmp_path: Path) -> None:
+    """Both solve sums only; what is judged of the candidate is perfect."""
+    mumbler = AgentVersion("adder", "mumbler", "callable", model="toy_desk:mumbler")
+    settings = desk.with_canary(desk.config(("adder",), environment={"name": "toy_desk:fragile_kit"}))
+    with desk.opened(tmp_path / "run", settings) as context:
+        incumbent = context.router.registry.served("adder").incumbent
+        released = release(context, "release", (incumbent, mumbler), desk.GROUND)
+        last = released.evidence[-1]
+        assert released.state == "rolled_back"
+        assert "lose more outcomes than the incumbent" in last.reason
+        assert last.candidate_successes == last.candidate_tasks
+        assert last.candidate_missing > 0
+        assert context.router.registry.served("adder").incumbent == incumbent
+
+
+def test_a_promoted_candidate_is_watched_to_the_end(desk: ModuleType, tmp_path: Path) -> None:
+    settings = desk.with_canary(desk.config(("adder",)), stages=(0.5, 1.0), watch_tasks=60)
+    with desk.opened(tmp_path / "run", settings) as context:
+        incumbent = context.router.registry.served("adder").incumbent
+        released = release(context, "release", (incumbent, desk.CANDIDATE), desk.GROUND)
+        assert released.state == "promoted"
+        assert "the watch ended after" in released.evidence[-1].reason
+
+
 def test_reserved_traffic_raises_one_agent_and_scales_the_others(desk: ModuleType, tmp_path: Path) -> None:
     inner = DiscountedThompson(floor=0.05)
     with desk.opened(tmp_path / "run") as context:

@@ -49,6 +49,10 @@ def _broken_check(action: Action, expected: Mapping[str, int]) -> bool:
     return False
 
 
+def _fragile_check(action: Action, expected: Mapping[str, int]) -> bool:
+    return int(str(action.parameters.get("text"))) == expected["value"]
+
+
 def kit() -> OneStepKit:
     """Sums and products."""
     return one_step("desk", {"sums": _make_sum, "products": _make_product}, _check)
@@ -57,6 +61,11 @@ def kit() -> OneStepKit:
 def unjudged_kit() -> OneStepKit:
     """The same with a verifier that fails on every answer."""
     return one_step("desk", {"sums": _make_sum, "products": _make_product}, _broken_check)
+
+
+def fragile_kit() -> OneStepKit:
+    """The same with a verifier that fails on answers that are no number."""
+    return one_step("desk", {"sums": _make_sum, "products": _make_product}, _fragile_check)
 
 
 class _BrokenDesk:
@@ -137,6 +146,12 @@ def adder(instruction: str, _turns: Sequence[Turn], _observation: Observation) -
     """Solves sums only."""
     _, left, right = instruction.split()
     return _answer(int(left) + int(right))
+
+
+def mumbler(instruction: str, turns: Sequence[Turn], observation: Observation) -> Action:
+    """Solves sums only, and answers products with a word."""
+    solved = adder(instruction, turns, observation)
+    return solved if instruction.startswith("add") else replace(solved, parameters={"text": "many"})
 
 
 def refuser(_instruction: str, _turns: Sequence[Turn], _observation: Observation) -> str:
