@@ -14,6 +14,9 @@ COMMANDS = {
         "benchmarks.commands.algorithms:bench_algorithms",
         "Success of all algorithms: on toys, with TRL, in errands.",
     ),
+    "off-policy": Target(
+        "benchmarks.commands.off_policy:bench_off_policy", "Coverage of off-policy intervals on adaptive logs."
+    ),
     "errands-model": Target(
         "benchmarks.commands.errands_model:build_errands_model", "Build the model of the world errands."
     ),

@@ -24,7 +24,8 @@ def test_ips_and_its_closed_form_error(make_decision: MakeDecision) -> None:
     estimate = inverse_propensity(logged(make_decision, 0.2, 600, 5000), always("a@1"))
     assert estimate.value == pytest.approx(0.6)
     assert estimate.standard_error == pytest.approx(((0.6 / 0.2 - 0.36) / 5000) ** 0.5, rel=2e-4)  # n against n − 1
-    assert estimate.low == pytest.approx(0.6 - 1.96 * 0.02298, abs=1e-4)
+    # Wilson's interval for .6 of n = .24 / SE² = 454.5, fewer than the 1,000 effective samples.
+    assert (estimate.low, estimate.high) == pytest.approx((0.55425, 0.64410), abs=1e-4)
     assert estimate.effective_samples == pytest.approx(1000)
     assert estimate.max_weight == pytest.approx(5)
     assert estimate.refusal == ""
@@ -85,14 +86,31 @@ def test_estimates_without_support_are_refused(make_decision: MakeDecision) -> N
     assert "no support: in 801 of 801" in inverse_propensity(outcomes, always("never@1")).refusal
 
 
-def test_large_weights_and_few_effective_samples_are_refused(make_decision: MakeDecision) -> None:
+def test_large_weights_and_few_effective_samples_widen_the_interval(make_decision: MakeDecision) -> None:
+    """A refusal would depend on how often the log chose the version, and so on how well it did."""
+    few = inverse_propensity(logged(make_decision, 0.5, 6, 20), always("a@1"))
+    assert few.value == pytest.approx(0.6)
+    assert (few.effective_samples, few.refusal) == (10, "")
+    assert few.low is not None and few.high is not None
+    assert few.high - few.low > 0.4
     heavy = logged(make_decision, 0.5, 200, 800)
     heavy.append(LoggedOutcome(make_decision("x", {"a@1": 0.009, "b@1": 0.991}, "a@1"), 1.0))
-    assert inverse_propensity(heavy, always("a@1")).refusal.startswith("a weight of 111 exceeds 100")
-    few = inverse_propensity(logged(make_decision, 0.5, 60, 198), always("a@1"))
-    assert few.refusal == "effective sample size 99.0 is below 100; log more decisions"
-    assert inverse_propensity(logged(make_decision, 0.5, 60, 200), always("a@1")).refusal == ""
+    light, heavier = (inverse_propensity(outcomes, always("a@1")) for outcomes in (heavy[:-1], heavy))
+    assert heavier.refusal == ""
+    assert (heavier.high or 0) - (heavier.low or 0) > (light.high or 0) - (light.low or 0)
+
+
+def test_a_target_that_was_never_chosen_has_no_estimate(make_decision: MakeDecision) -> None:
+    never = [LoggedOutcome(make_decision(f"b{i}", {"a@1": 0.5, "b@1": 0.5}, "b@1"), 1.0) for i in range(3)]
+    for estimator in (inverse_propensity, self_normalised):
+        assert estimator(never, always("a@1")).refusal.startswith("no decision chose what the target chooses")
     assert inverse_propensity([], always("a@1")).refusal == "no decision has an evaluated outcome"
+
+
+def test_equal_rewards_have_an_interval(make_decision: MakeDecision) -> None:
+    """10 of 10: Wilson's interval is [.7225, 1]."""
+    estimate = self_normalised(logged(make_decision, 0.5, 10, 20), always("a@1"))
+    assert (estimate.value, estimate.low, estimate.high) == pytest.approx((1.0, 0.7225, 1.0), abs=1e-4)
 
 
 def test_decisions_of_an_episode_count_as_one_draw(make_decision: MakeDecision) -> None:

@@ -8,6 +8,7 @@ from upturn.arbiter.checker import check_routing_policy
 from upturn.arbiter.off_policy import (
     LoggedOutcome,
     OffPolicyEstimate,
+    Target,
     always,
     doubly_robust,
     inverse_propensity,
@@ -53,6 +54,7 @@ __all__ = [
     "Screening",
     "ServedAgent",
     "Tally",
+    "Target",
     "Uniform",
     "always",
     "capabilities",

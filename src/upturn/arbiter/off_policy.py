@@ -10,13 +10,19 @@ All decisions of an episode have the weight of its first decision and count as o
 effective sample size ``(Σ w)² / Σ w²`` and the maximum weight. Outcomes with a missing reward are excluded and
 counted; this is unbiased only if missingness does not depend on the outcome.
 
-An estimate is refused, with the reason, if the target chooses versions that the log could not have chosen, if the
-effective sample size is below 100, or if a weight exceeds 100. Such estimates look precise and are not.
+The interval is Wilson's for a sample of ``n`` rewards, with n the smaller of the effective sample size and
+``p (1 − p) / standard error²``. The normal interval is too short for weights with a long tail: with a few dozen
+effective samples of a logging bandit it covers 84 to 92 %.
+
+An estimate is refused only for what the outcomes cannot influence: the target chooses versions that the log could
+not have chosen. A refusal for a small effective sample size or a large weight would select. A bandit gives an agent
+few decisions when it did badly at first, so the estimates that remain are biased upwards. Few samples make the
+interval wide instead.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import fsum
+from math import fsum, sqrt
 from typing import Literal
 
 import numpy as np
@@ -24,8 +30,8 @@ from numpy.typing import NDArray
 
 from upturn.records import Decision
 
-MIN_EFFECTIVE_SAMPLES = 100
-MAX_WEIGHT = 100
+Z_95 = 1.959964
+"""Quantile of the normal distribution for 95 % intervals."""
 
 Target = Callable[[Decision], Mapping[str, float]]
 """The routing to evaluate: returns the probability of each version for a decision; they sum to 1."""
@@ -42,7 +48,7 @@ class LoggedOutcome:
 
     decision: Decision
     reward: float | None
-    """None = no verdict."""
+    """In [0, 1]; None = no verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +60,7 @@ class OffPolicyEstimate:
     """Estimated mean reward per decision; this and the next three fields are None if the estimate is refused."""
     standard_error: float | None
     low: float | None
-    """Lower end of the 95 % normal interval."""
+    """Lower limit of the 95 % interval."""
     high: float | None
     decisions: int
     """Number of decisions with a reward."""
@@ -154,18 +160,29 @@ def _estimate(method: Method, draws: _Draws, logged: int, scores: NDArray[np.flo
     effective = float(draws.draw_weights.sum()) ** 2 / squares if squares else 0.0
     largest = float(draws.draw_weights.max(initial=0.0))
     count = len(scores)
-    refusal = _refusal(draws, effective, largest)
+    refusal = _refusal(draws)
     estimate = OffPolicyEstimate(method, None, None, None, None, count, logged - count, effective, largest, refusal)
     if refusal:
         return estimate
     value = float(scores.mean())
     independent = len(draws.draw_weights)
     sums = np.bincount(draws.draws, weights=scores - value)
-    error = float(np.sqrt(sums @ sums * independent / (independent - 1))) / count
-    return replace(estimate, value=value, standard_error=error, low=value - 1.96 * error, high=value + 1.96 * error)
+    error = float(np.sqrt(sums @ sums * independent / max(independent - 1, 1))) / count
+    low, high = _interval(value, error, effective)
+    return replace(estimate, value=value, standard_error=error, low=low, high=high)
 
 
-def _refusal(draws: _Draws, effective: float, largest: float) -> str:
+def _interval(value: float, error: float, effective: float) -> tuple[float, float]:
+    """Wilson's 95 % interval of a mean in [0, 1]; an IPS estimate beyond the range has the interval of its end."""
+    mean = min(max(value, 0.0), 1.0)
+    samples = min(effective, mean * (1.0 - mean) / error**2) if error and 0.0 < mean < 1.0 else effective
+    spread = Z_95**2 / samples
+    centre = (mean + spread / 2.0) / (1.0 + spread)
+    half = Z_95 / (1.0 + spread) * sqrt(mean * (1.0 - mean) / samples + spread / (4.0 * samples))
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def _refusal(draws: _Draws) -> str:
     if not len(draws.rewards):
         return "no decision has an evaluated outcome"
     if draws.unsupported:
@@ -173,10 +190,8 @@ def _refusal(draws: _Draws, effective: float, largest: float) -> str:
             f"no support: in {draws.unsupported} of {len(draws.draw_weights)} draws the target chooses a version "
             "that could not have been chosen; log with exploration that reaches it, or narrow the target"
         )
-    if largest > MAX_WEIGHT:
-        return f"a weight of {largest:.0f} exceeds {MAX_WEIGHT}; log with a higher exploration floor"
-    if effective < MIN_EFFECTIVE_SAMPLES:
-        return f"effective sample size {effective:.1f} is below {MIN_EFFECTIVE_SAMPLES}; log more decisions"
+    if not draws.draw_weights.any():
+        return "no decision chose what the target chooses; log more decisions"
     return ""
 
 
