@@ -49,7 +49,7 @@ class Cell:
     """Exploration floor of the logging policy."""
 
 
-CELLS = tuple(Cell(decisions, floor) for decisions in (100, 300, 1000) for floor in (0.05, 0.1))
+CELLS = tuple(Cell(decisions, floor) for decisions in (100, 300, 1000) for floor in (0.02, 0.05))
 
 
 class Estimand(NamedTuple):

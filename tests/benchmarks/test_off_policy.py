@@ -13,12 +13,12 @@ from benchmarks.off_policy import RATES, VERSIONS, Cell, estimands, make_log, me
 
 
 def test_propensities_of_a_log_sum_to_1_and_respect_the_floor() -> None:
-    logged = make_log(Cell(200, 0.1), np.random.default_rng(0))
+    logged = make_log(Cell(200, 0.05), np.random.default_rng(0))
     assert len(logged) == 200
     for outcome in logged:
         shares = {option.agent_version: option.probability for option in outcome.decision.alternatives}
         assert sum(shares.values()) == pytest.approx(1.0)
-        assert min(shares.values()) >= 0.1 / len(VERSIONS) - 1e-12
+        assert min(shares.values()) >= 0.05 / len(VERSIONS) - 1e-12
         assert outcome.decision.propensity == shares[outcome.decision.chosen]
     mail = [outcome for outcome in logged if outcome.decision.family == "mail"]
     assert mail[-1].decision.alternatives[0].probability > 0.6, "a@1 is best in mail by 35 points"
@@ -40,9 +40,9 @@ def test_an_interval_that_is_too_short_breaks_its_bar(monkeypatch: pytest.Monkey
         return replace(estimate, low=estimate.value, high=estimate.value)
 
     monkeypatch.setattr(off_policy, "self_normalised", short)
-    results = {result.name: result for result in measure_coverage([Cell(60, 0.1)], logs=20, seed=0)}
-    assert results["n60_floor0.1_snips_always_a_coverage"].holds is False
-    assert results["n60_floor0.1_snips_always_a_bias"].bar is None
+    results = {result.name: result for result in measure_coverage([Cell(60, 0.05)], logs=20, seed=0)}
+    assert results["n60_floor0.05_snips_always_a_coverage"].holds is False
+    assert results["n60_floor0.05_snips_always_a_bias"].bar is None
 
 
 def test_the_quick_command_has_no_bars() -> None:
