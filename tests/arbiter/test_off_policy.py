@@ -24,8 +24,8 @@ def test_ips_and_its_closed_form_error(make_decision: MakeDecision) -> None:
     estimate = inverse_propensity(logged(make_decision, 0.2, 600, 5000), always("a@1"))
     assert estimate.value == pytest.approx(0.6)
     assert estimate.standard_error == pytest.approx(((0.6 / 0.2 - 0.36) / 5000) ** 0.5, rel=2e-4)  # n against n − 1
-    # Wilson's interval for .6 of n = .24 / SE² = 454.5, fewer than the 1,000 effective samples.
-    assert (estimate.low, estimate.high) == pytest.approx((0.55425, 0.64410), abs=1e-4)
+    # The interval is that of SNIPS: Wilson's for .6 of the 1,000 effective samples.
+    assert (estimate.low, estimate.high) == pytest.approx((0.56931, 0.62993), abs=1e-4)
     assert estimate.effective_samples == pytest.approx(1000)
     assert estimate.max_weight == pytest.approx(5)
     assert estimate.refusal == ""
@@ -66,6 +66,22 @@ def test_estimates_cover_the_true_value(make_decision: MakeDecision) -> None:
             assert estimate.low is not None and estimate.high is not None
             hits += estimate.low <= value <= estimate.high
     assert hits >= 66, "95 % intervals, 40 independent pairs: 65 or fewer of 80 cover with P < 1e-3"
+
+
+def test_an_interval_uses_the_standard_error_where_it_says_more_than_the_weights(
+    make_decision: MakeDecision,
+) -> None:
+    """Two families, in which the version succeeds always and never, with weights 2 and 10."""
+    outcomes = [LoggedOutcome(make_decision(f"a{i}", {"a@1": 0.5, "b@1": 0.5}, "a@1"), 1.0) for i in range(50)]
+    outcomes += [LoggedOutcome(make_decision(f"b{i}", {"a@1": 0.1, "b@1": 0.9}, "a@1"), 0.0) for i in range(10)]
+    estimate = self_normalised(outcomes, always("a@1"))
+    value = 100 / 200
+    error = ((50 * 4 * (1 - value) ** 2 + 10 * 100 * value**2) * 60 / 59) ** 0.5 / 200
+    samples = value * (1 - value) / error**2
+    assert samples < estimate.effective_samples
+    assert estimate.standard_error == pytest.approx(error)
+    half = 1.959964 * (0.25 / samples + 1.959964**2 / 4 / samples**2) ** 0.5 / (1 + 1.959964**2 / samples)
+    assert (estimate.low, estimate.high) == pytest.approx((0.5 - half, 0.5 + half))
 
 
 def test_missing_rewards_are_excluded_and_counted(make_decision: MakeDecision) -> None:
