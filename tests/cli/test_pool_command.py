@@ -11,7 +11,9 @@ from typer.testing import CliRunner, Result
 from upturn.cli.ingest import ingest
 from upturn.cli.pool import pool_app
 from upturn.errors import IngestError, StoreError, UpturnError
+from upturn.pool import Pool, missing_reward
 from upturn.pool.exporter import Exported
+from upturn.records import Evaluation, GateResult
 
 DATA = Path(__file__).parents[1] / "data" / "pool"
 TAU = DATA / "tau_bench_small.json"
@@ -214,3 +216,46 @@ def test_reading_commands_create_no_pool(tmp_path: Path, command: str) -> None:
     done = run("pool", command, "--pool", tmp_path / "none.db")
     assert isinstance(done.exception, StoreError)
     assert not (tmp_path / "none.db").exists()
+
+
+def test_show_explains_a_missing_reward(tmp_path: Path) -> None:
+    path = tmp_path / "pool.db"
+    assert run("ingest", CHATS, "--format", "chat", "--pool", path).exit_code == 0
+    with Pool.open(path) as pool:
+        unrewarded = next(
+            experience for experience in pool.experiences(tenant="default") if missing_reward(experience)
+        )
+        rewarded = next(
+            experience for experience in pool.experiences(tenant="default") if not missing_reward(experience)
+        )
+        crashed = Evaluation(
+            "v-crash",
+            unrewarded.task.id,
+            unrewarded.trajectory.id,
+            "office/9",
+            "missing",
+            (GateResult("judged", False, "KeyError: 'mails'"),),
+            {},
+            {},
+            None,
+        )
+        pool.append(crashed)
+    printed = run_json("pool", "show", unrewarded.task.id, "--pool", path)
+    shown = printed["trajectories"][unrewarded.trajectory.id]
+    assert shown["reward"] is None
+    assert shown["no_reward"] == "verdict missing; judged: KeyError: 'mails'"
+    assert shown["failed_gates"] == {"judged": "KeyError: 'mails'"}
+    assert (
+        "no_reward: verdict missing; judged: KeyError"
+        in run("pool", "show", unrewarded.task.id, "--pool", path).stdout
+    )
+    printed = run_json("pool", "show", rewarded.trajectory.id, "--pool", path)
+    assert values(printed) == {"trajectories": 1, "rewarded": 1}
+    shown = printed["trajectories"][rewarded.trajectory.id]
+    assert shown["reward"] is not None and "no_reward" not in shown
+
+
+def test_show_refuses_an_unknown_id(filled: Path) -> None:
+    failed = run("pool", "show", "nothing", "--pool", filled)
+    assert isinstance(failed.exception, StoreError)
+    assert "no trajectory of 'nothing' for tenant 'default'; give the id of a task" in str(failed.exception)

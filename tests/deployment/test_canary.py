@@ -59,7 +59,7 @@ def test_empty_blocks_are_hold_then_rollback_never_promote() -> None:
     assert [evidence.verdict for evidence in state.evidence] == ["hold"] * 4
     state = run(state, [])
     assert (state.state, state.evidence[-1].verdict) == ("rolled_back", "rollback")
-    assert "patience is used up: 5 unusable blocks" in state.evidence[-1].reason
+    assert "no usable evidence: 5 unusable blocks" in state.evidence[-1].reason
 
 
 def test_earlier_evidence_does_not_promote_on_empty_blocks() -> None:
@@ -69,7 +69,7 @@ def test_earlier_evidence_does_not_promote_on_empty_blocks() -> None:
     assert [evidence.verdict for evidence in state.evidence] == ["hold"] * 5 + ["rollback"]
 
 
-def test_unjudged_episodes_use_up_patience_however_they_are_cut() -> None:
+def test_unjudged_episodes_roll_back_however_they_are_cut() -> None:
     for size in (1, 5, 25):
         traffic, state = Traffic(), release()
         while state.state == "canary":

@@ -178,11 +178,11 @@ def test_the_rule_refuses_the_last_stage() -> None:
         decide(replace(state, stage=state.stage + 1), EVEN, has_episodes=yes, has_costs=yes)
 
 
-def test_a_usable_block_restores_patience() -> None:
+def test_a_usable_block_resets_the_count() -> None:
     even = _blocks(("+++--", "+++--"))
     steps = _run([*[[]] * 4, *even, *[[]] * 4], EVEN)
     assert all(int(step.verdict[0]) == HOLD for step in steps)
-    assert _verdict(_run([[]] * 5, EVEN)[4]) == (ROLLBACK, Reason.PATIENCE)
+    assert _verdict(_run([[]] * 5, EVEN)[4]) == (ROLLBACK, Reason.UNUSABLE)
 
 
 def test_wrong_split_is_hold_then_rollback() -> None:
@@ -191,7 +191,7 @@ def test_wrong_split_is_hold_then_rollback() -> None:
     verdicts = [_verdict(step) for step in steps]
     first = verdicts.index((HOLD, Reason.MISMATCH))
     assert steps[first].state.log_e_mismatch(settings)[0] >= math.log(100)
-    assert verdicts[first : first + 5] == [(HOLD, Reason.MISMATCH)] * 4 + [(ROLLBACK, Reason.PATIENCE)]
+    assert verdicts[first : first + 5] == [(HOLD, Reason.MISMATCH)] * 4 + [(ROLLBACK, Reason.UNUSABLE)]
 
 
 def test_the_split_is_tested_on_episodes_not_on_their_tasks() -> None:
@@ -273,7 +273,7 @@ def test_thresholds_split_alpha_between_directions() -> None:
 def test_all_bad_settings_are_reported_together() -> None:
     with pytest.raises(ConfigError) as caught:
         CanarySettings(
-            stages=(0.5, 0.1), alpha=0.0, min_candidate_tasks=50, max_candidate_tasks=40, patience_blocks=0
+            stages=(0.5, 0.1), alpha=0.0, min_candidate_tasks=50, max_candidate_tasks=40, max_unusable_blocks=0
         )
     assert len(caught.value.problems) == 4
     assert "(0.5, 0.1)" in str(caught.value)

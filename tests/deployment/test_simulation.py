@@ -18,7 +18,7 @@ _STATES = {HOLD: "canary", PROMOTE: "promoted", ROLLBACK: "rolled_back"}
 
 def test_array_and_record_paths_agree_exactly_on_random_traffic() -> None:
     """Sessions with missing outcomes and violations, in blocks of every size, empty ones too."""
-    runs, settings = 20, CanarySettings(stages=(0.4, 0.5, 1.0), alpha=0.9, safety_margin=0.5, patience_blocks=3)
+    runs, settings = 20, CanarySettings(stages=(0.4, 0.5, 1.0), alpha=0.9, safety_margin=0.5, max_unusable_blocks=3)
     rng = np.random.default_rng(1)
     releases = [release(settings.stages, id=f"r{run}") for run in range(runs)]
     canary, ended = Canary(settings), set[str]()

@@ -160,11 +160,3 @@ def test_cycle_without_enough_evidence_trains_nothing(desk: ModuleType, tmp_path
         outcome = run_cycle(context, 1)
     assert outcome.trained is None
     assert outcome.summary == "nothing was trained: [readiness] is not met by clean_points"
-
-
-def test_canary_follows_the_configuration(desk: ModuleType, tmp_path: Path) -> None:
-    config = desk.with_canary(desk.config(), stages=(0.2, 1.0), alpha=0.1, min_candidate_tasks=7, safety_margin=0.3)
-    with desk.opened(tmp_path / "run", config) as context:
-        settings = context.config.canary
-    configured = (settings.stages, settings.alpha, settings.min_candidate_tasks, settings.safety_margin)
-    assert configured == ((0.2, 1.0), 0.1, 7, 0.3)

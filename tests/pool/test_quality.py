@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from upturn.pool import Experience
+from upturn.pool import Experience, missing_reward
 from upturn.pool.quality import inspect
-from upturn.records import Evaluation, Task, TokenRow, Trajectory, WrittenSpan
+from upturn.records import Evaluation, GateResult, Task, TokenRow, Trajectory, WrittenSpan
 
 MakePoint = Callable[..., tuple[Task, Trajectory, Evaluation]]
 
@@ -85,11 +85,27 @@ def test_rounding_above_zero_is_no_problem(make_point: MakePoint) -> None:
     assert failed_gates(Experience(task, replace(trajectory, rows=(row,)), evaluation)) == {}
 
 
+def test_missing_reward_names_the_cause(make_point: MakePoint) -> None:
+    task, trajectory, evaluation = make_point("a")
+    assert missing_reward(Experience(task, trajectory, evaluation)) == ""
+    assert missing_reward(Experience(task, trajectory, None)) == "no evaluation stored"
+    broken = replace(trajectory, outcome="environment_error", error="OSError: disk full")
+    assert missing_reward(Experience(task, broken, evaluation)) == "outcome environment_error: OSError: disk full"
+
+
 def test_evaluation_must_exist_and_be_in_range(make_point: MakePoint) -> None:
     task, trajectory, evaluation = make_point("a")
     missing = replace(evaluation, verdict="missing", score=None)
     assert failed_gates(Experience(task, trajectory, None)) == {"evaluated": "no evaluation stored"}
     assert failed_gates(Experience(task, trajectory, missing)) == {"evaluated": "verdict missing"}
+    crashed = replace(missing, gates=(GateResult("judged", False, "KeyError: 'mails'"),))
+    assert failed_gates(Experience(task, trajectory, crashed)) == {
+        "evaluated": "verdict missing; judged: KeyError: 'mails'"
+    }
+    unscored = replace(evaluation, rewards={"success": 1.0, "style": None}, score=None)
+    assert failed_gates(Experience(task, trajectory, unscored)) == {
+        "evaluated": "score missing: no value for style"
+    }
     for score in (1.5, -0.1, nan):
         assert set(failed_gates(Experience(task, trajectory, replace(evaluation, score=score)))) == {"finite"}
     bad_turn = replace(trajectory.turns[0], reward=nan)

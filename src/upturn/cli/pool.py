@@ -14,9 +14,11 @@ import typer
 from upturn.cli.options import POOL_PATH, AllTenants, AsJson, Families, PoolPath, Tenant
 from upturn.cli.output import emit, print_message
 from upturn.config import ReadinessConfig
+from upturn.errors import StoreError
 from upturn.pool import (
     ALL_TENANTS,
     POOL_ENDINGS,
+    Experience,
     Pool,
     Selection,
     counts,
@@ -24,6 +26,7 @@ from upturn.pool import (
     export,
     inspect,
     integrity_problems,
+    missing_reward,
     readiness,
     statistics,
 )
@@ -124,6 +127,52 @@ def validate(
     if damage:
         print_message("the file is damaged; restore a backup, or export what can still be read")
         raise typer.Exit(1)
+
+
+@pool_app.command("show")
+def show(
+    record_id: Annotated[str, typer.Argument(help="Id of a task, trajectory or decision.")],
+    *,
+    pool: PoolPath = POOL_PATH,
+    tenant: Tenant = "default",
+    all_tenants: AllTenants = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show the trajectories of a task: outcome, verdict, gates, reward, and why a reward is missing."""
+    scope = ALL_TENANTS if all_tenants else tenant
+    with Pool.open(pool, read_only=True) as opened:
+        ids = opened.trajectory_ids(record_id, tenant=scope)
+        experiences = list(opened.experiences_of(ids, tenant=scope, has_tokens=False))
+    if not experiences:
+        raise StoreError(
+            f"{str(pool)!r} has no trajectory of {record_id!r} for tenant {tenant!r}; give the id of a task, "
+            "trajectory or decision ('upturn pool validate' and 'upturn pool export' list them), or --all-tenants"
+        )
+    rewarded = sum(not missing_reward(experience) for experience in experiences)
+    results = [Result("trajectories", float(len(experiences))), Result("rewarded", float(rewarded))]
+    shown = {experience.trajectory.id: _described(experience) for experience in experiences}
+    emit("pool show", results, {"trajectories": shown}, as_json=as_json)
+
+
+def _described(experience: Experience) -> dict[str, object]:
+    """One trajectory, for people and for --json."""
+    task, trajectory, evaluation = experience
+    problem = missing_reward(experience)
+    described: dict[str, object] = {
+        "task": task.id,
+        "family": task.family,
+        "agent": trajectory.agent_version,
+        "outcome": trajectory.outcome,
+        "turns": len(trajectory.turns),
+        "reward": None if problem or evaluation is None else evaluation.score,
+    }
+    if problem:
+        described["no_reward"] = problem
+    if evaluation is not None:
+        described["evaluator"], described["verdict"] = evaluation.evaluator, evaluation.verdict
+        described["components"] = dict(evaluation.rewards)
+        described["failed_gates"] = {gate.name: gate.detail for gate in evaluation.gates if not gate.is_passed}
+    return described
 
 
 @pool_app.command("export")

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from upturn.cli.options import AsJson, PoolPath
+from upturn.cli.options import AsJson, PoolPath, read_config
 from upturn.cli.output import emit, progress
 from upturn.config import CanarySettings
 from upturn.deployment import (
@@ -33,6 +33,9 @@ release_app = typer.Typer()
 
 Who = Annotated[str, typer.Option("--who", help="Name of the operator; stored with the release.")]
 Why = Annotated[str, typer.Option("--why", help="Reason; stored with the release.")]
+CanaryConfig = Annotated[
+    Path | None, typer.Option("--config", help="Configuration file with a [canary] section. Default: its defaults.")
+]
 ReleaseId = Annotated[str, typer.Argument(help="Id of a release, see `upturn release list`.")]
 
 
@@ -66,10 +69,11 @@ def start(  # noqa: PLR0913 - a command's parameters are its options
     ] = False,
     who: Who = "",
     why: Why = "",
+    config: CanaryConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Start the canary of a candidate that passed validation, or by an audited override."""
-    ground = _ground(validation, skip_validation, Override(who, why))
+    ground, settings = _ground(validation, skip_validation, Override(who, why)), _canary_settings(config)
     Pool.open(pool, read_only=True).close()
     with Pool.open(pool) as opened:
         versions = {version.id: version for version in opened.agent_versions()}
@@ -82,7 +86,7 @@ def start(  # noqa: PLR0913 - a command's parameters are its options
                     f"{release_status(release)!r}; promote it or roll it back first"
                 )
         history = history_of(releases, incumbent, candidate, pair[0].agent)
-        release = lifecycle.start(*pair, CanarySettings(), ground, history=history)
+        release = lifecycle.start(*pair, settings, ground, history=history)
         opened.append(release)
     _show("release start", release, as_json)
 
@@ -109,15 +113,17 @@ _add_command("rollback", lifecycle.rollback, "Roll back a candidate, during its 
 
 @release_app.command("simulate")
 def simulate(
+    *,
     runs: Annotated[int, typer.Option(min=100, help="Simulated canaries per scenario.")] = 1_000,
     seed: Annotated[int, typer.Option(help="Seed of the simulation.")] = 0,
     grid_of_attacks: Annotated[
         bool, typer.Option("--grid", help="Simulate the grid of equal, worse and unsafe candidates instead.")
     ] = False,
+    config: CanaryConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Simulate canaries of equal, better and worse candidates, to measure error rates and time to a verdict."""
-    settings, scenarios = CanarySettings(), grid() if grid_of_attacks else SCENARIOS
+    settings, scenarios = _canary_settings(config), grid() if grid_of_attacks else SCENARIOS
     with progress("canaries", len(scenarios)) as ticker:
         results = simulation_results(
             settings, runs=runs, seed=seed, scenarios=scenarios, on_done=lambda _: ticker.advance()
@@ -133,6 +139,10 @@ def simulate(
     emit("release simulate", results, details, as_json=as_json)
     if any(result.holds is False for result in results):
         raise typer.Exit(1)
+
+
+def _canary_settings(config: Path | None) -> CanarySettings:
+    return CanarySettings() if config is None else read_config(config).canary
 
 
 def _ground(validation: Path | None, skip_validation: bool, override: Override) -> Validation | Override:

@@ -70,9 +70,9 @@ class CanarySettings(Settings):
     next one."""
     max_candidate_tasks: Count = 2000
     """Maximum number of candidate tasks; without a verdict by then the candidate is rolled back."""
-    patience_blocks: Count = 5
+    max_unusable_blocks: Count = 5
     """Number of blocks in a row without an episode, or with a wrong traffic split, that roll the candidate back."""
-    patience_episodes: Count = 50
+    max_unjudged_episodes: Count = 50
     """Number of episodes in a row without a judged task that roll the candidate back."""
     mismatch_alpha: Probability = 0.01
     """Probability of a false alarm of the test of the traffic split. It is small because an alarm leads to a

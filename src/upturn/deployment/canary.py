@@ -291,16 +291,17 @@ _SENTENCES: dict[Reason, str] = {
     Reason.UNSAFE: "shown less safe: E = {unsafe} ≥ {s.threshold:.3g} after {tasks} candidate tasks",
     Reason.LOSING: "shown to lose more outcomes than the incumbent: E = {losing} ≥ {s.threshold:.3g}; "
     "{missing} of {tasks} candidate tasks have no evaluation",
-    Reason.NO_DATA: "the block has no episode; unusable block {idle}, {s.patience_blocks} in a row mean rollback",
+    Reason.NO_DATA: "the block has no episode; unusable block {idle}, {s.max_unusable_blocks} in a row mean "
+    "rollback",
     Reason.MISMATCH: "traffic is not split as configured: E = {mismatch} ≥ {alarm:g}; unusable block {idle}, "
-    "{s.patience_blocks} in a row mean rollback",
+    "{s.max_unusable_blocks} in a row mean rollback",
     Reason.TOO_FEW: "E(better) = {better}, on {tasks} candidate tasks; promotion needs {s.min_candidate_tasks} "
     "judged ones",
     Reason.SAFETY_OPEN: "E(better) = {better}, but it is not shown yet that violations exceed the control's by "
     "less than {s.safety_margin:g}: E(safe) = {safe} of {bar:.3g}",
     Reason.HARD_OPEN: "E(better) = {better}, but hard constraints need {s.hard_tasks} judged candidate tasks "
     "without a violation: {hard} violations in {tasks} tasks",
-    Reason.PATIENCE: "patience is used up: {idle} unusable blocks and {unjudged} unjudged episodes in a row",
+    Reason.UNUSABLE: "no usable evidence: {idle} unusable blocks and {unjudged} unjudged episodes in a row",
     Reason.EXHAUSTED: "inconclusive after {tasks} of {s.max_candidate_tasks} candidate tasks",
 }
 

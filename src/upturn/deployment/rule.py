@@ -11,8 +11,8 @@ control's as successes, for *worse* the other way round.
 Order of checks, first match wins:
 
 1. shown worse, less safe, or to lose more outcomes → ``rollback``
-2. unusable block (no episode, or traffic not split as configured) → ``hold``; the ``patience_blocks``-th in a row →
-``rollback``; so do ``patience_episodes`` episodes in a row without a judged task
+2. unusable block (no episode, or traffic not split as configured) → ``hold``; ``max_unusable_blocks`` in a row, or
+``max_unjudged_episodes`` episodes in a row without a judged task → ``rollback``
 3. shown better, enough candidate tasks, safety shown, hard constraints kept → ``promote``
 4. ``max_candidate_tasks`` reached without a verdict → ``rollback``
 5. otherwise ``hold``; a stage below the last comparison stage with enough tasks moves up"""
@@ -66,7 +66,7 @@ class Reason(IntEnum):
     """hold: shown better, while its violations are not yet shown to be within the margin."""
     HARD_OPEN = 10
     """hold: shown better, while a hard constraint was broken or too few tasks kept it."""
-    PATIENCE = 11
+    UNUSABLE = 11
     """rollback: too many unusable blocks, or unjudged episodes, in a row."""
     EXHAUSTED = 12
     """rollback: no verdict within the candidate tasks allowed."""
@@ -281,12 +281,12 @@ def decide(
     is_safe = ~has_costs | (state.log_e("safe") >= promotes)
     keeps_hard = ~(has_costs & bool(settings.hard_costs)) | (hard == 0) & (judged >= settings.hard_tasks)
     keeps_hard |= state.log_e("less_hard") >= promotes
-    is_patient = (unusable < settings.patience_blocks) & (state.unjudged < settings.patience_episodes)
+    is_usable = (unusable < settings.max_unusable_blocks) & (state.unjudged < settings.max_unjudged_episodes)
     cases: list[tuple[BoolArray, int, Reason]] = [
         (state.log_e("worse") >= rolls_back, ROLLBACK, Reason.WORSE),
         (state.log_e("unsafe") >= rolls_back, ROLLBACK, Reason.UNSAFE),
         (state.log_e("losing") >= rolls_back, ROLLBACK, Reason.LOSING),
-        (~is_patient, ROLLBACK, Reason.PATIENCE),
+        (~is_usable, ROLLBACK, Reason.UNUSABLE),
         (is_mismatched, HOLD, Reason.MISMATCH),
         (~has_episodes, HOLD, Reason.NO_DATA),
         (is_better & ~is_short & is_safe & keeps_hard, PROMOTE, Reason.BETTER),

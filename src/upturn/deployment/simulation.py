@@ -143,7 +143,7 @@ class Outcome:
 
     def decided(self, verdict: int) -> BoolArray:
         """True (R,) where evidence, not a lack of it, gave the verdict."""
-        is_open = np.isin(self.reasons, (Reason.EXHAUSTED, Reason.PATIENCE))
+        is_open = np.isin(self.reasons, (Reason.EXHAUSTED, Reason.UNUSABLE))
         return np.asarray((self.verdicts == verdict) & ~is_open)
 
 

@@ -11,7 +11,7 @@ from upturn.pool.exporter import export
 from upturn.pool.feedback import ingest_feedback
 from upturn.pool.importer import IngestOptions, check_source, ingest
 from upturn.pool.preference import correction_pairs, deployment_pairs, trajectory_ratings
-from upturn.pool.quality import inspect
+from upturn.pool.quality import inspect, missing_reward
 from upturn.pool.reader import Experience, Selected
 from upturn.pool.readiness import readiness
 from upturn.pool.selection import ALL_TENANTS, EVERYTHING, Scope, Selection
@@ -45,6 +45,7 @@ __all__ = [
     "ingest_feedback",
     "inspect",
     "integrity_problems",
+    "missing_reward",
     "readiness",
     "statistics",
     "take_snapshot",

@@ -41,6 +41,11 @@ def inspect(experience: Experience) -> Inspection:
     return Inspection(trajectory.id, gates)
 
 
+def missing_reward(experience: Experience) -> str:
+    """Why the trajectory has no reward: the work failed, or its evaluation is missing. Empty = it has one."""
+    return _incompleteness(experience.trajectory) or _missing_evaluation(experience.evaluation)
+
+
 def _incompleteness(trajectory: Trajectory) -> str:
     if trajectory.outcome in _BROKEN:
         return f"outcome {trajectory.outcome}: {trajectory.error or 'no error recorded'}"
@@ -50,7 +55,13 @@ def _incompleteness(trajectory: Trajectory) -> str:
 def _missing_evaluation(evaluation: Evaluation | None) -> str:
     if evaluation is None:
         return "no evaluation stored"
-    return "verdict missing" if evaluation.verdict == "missing" else ""
+    if evaluation.verdict == "missing":
+        failed = [f"{gate.name}: {gate.detail}" for gate in evaluation.gates if not gate.is_passed]
+        return "; ".join(["verdict missing", *failed])
+    if evaluation.score is None:
+        missing = [name for name, value in evaluation.rewards.items() if value is None]
+        return f"score missing: no value for {', '.join(missing) or 'a component of the rubric'}"
+    return ""
 
 
 def _token_problem(trajectory: Trajectory) -> str:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import ColumnElement, Engine, Select, Table, func, select
+from sqlalchemy import ColumnElement, Engine, Select, Table, func, or_, select
 
 from upturn.errors import RecordError, StoreError
 from upturn.pool import schema
@@ -120,6 +120,15 @@ class PoolReader:
                     raise StoreError(f"no trajectory {trajectory_id!r} is stored for {tenant!r}; check its tenant")
                 row = by_id[trajectory_id]
                 yield _read(row.id, partial(_experience, row, has_tokens))
+
+    def trajectory_ids(self, record_id: str, *, tenant: Scope) -> list[str]:
+        """Returns the ids of all trajectories of a trajectory, task or decision, in the order of arrival."""
+        decided = select(schema.decisions.c.task_id).where(schema.decisions.c.id == record_id)
+        table = schema.trajectories
+        matches = or_(table.c.id == record_id, table.c.task_id == record_id, table.c.task_id.in_(decided))
+        query = select(table.c.id).where(matches, *in_scope(table.c.tenant, tenant)).order_by(table.c.sequence)
+        with self.engine.connect() as connection:
+            return list(connection.execute(query).scalars())
 
     def selected(self, selection: Selection = EVERYTHING, *, tenant: Scope) -> list[Selected]:
         """Returns the selected trajectories in the order of arrival, without their content."""
