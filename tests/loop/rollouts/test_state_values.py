@@ -186,7 +186,7 @@ def test_potentials_are_the_recorded_ones_or_none(runtime: AgentRuntime) -> None
     assert member.potentials == (*(turn.potential for turn in turns), 0.0)
     gap = (replace(turns[0], potential=None), *turns[1:])
     assert score_trajectory(replace(trajectory, turns=gap), 1.0).potentials is None
-    shaped = advantage_of(AdvantageSettings(is_shaped=True))
+    shaped = advantage_of(AdvantageSettings("turn", is_shaped=True))
     with pytest.raises(TrainingError, match=r"no potentials to shape its rewards by; let the environment give"):
         shaped(replace(group, members=(score_trajectory(replace(trajectory, turns=gap), 1.0),)))
     assert score_trajectory(trajectory, None).turn_rewards is None

@@ -107,7 +107,7 @@ def test_the_outcome_part_is_that_of_the_trajectory_estimator(make_group: MakeGr
     assert combined.outcome(group) == advantage_of(AdvantageSettings(gamma=gamma))(group)
 
 
-def test_shaping_affects_the_outcome_part(make_group: MakeGroup, make_member: MakeMember) -> None:
+def test_shaping_affects_the_turn_part_only(make_group: MakeGroup, make_member: MakeMember) -> None:
     combined = advantage_of(AdvantageSettings("turn", is_shaped=True, turn_weight=2.0))
     assert isinstance(combined, Combined)
     assert combined.needs == {"potentials"}
@@ -117,8 +117,8 @@ def test_shaping_affects_the_outcome_part(make_group: MakeGroup, make_member: Ma
             make_member([0.0, 0.0], potentials=[0.0, 0.0, 0.0]),
         ]
     )
-    # To go (1, .5) and (0, 0): outcome minus the mean return .5, turn minus the means (.5, .25), twice.
-    assert combined(group).turns == ((1.5, 0.5), (-1.5, -1.0))
+    # Outcome: returns 1 and 0. Turn: shaped returns-to-go (1, .5) and (0, 0) minus the means (.5, .25), twice.
+    assert combined(group).turns == ((1.5, 1.0), (-1.5, -1.0))
     assert combined(group).returns == (1.0, 0.0)
 
 
@@ -136,6 +136,7 @@ def test_the_turn_weight_of_state_reaches_the_estimator() -> None:
         ({"estimator": "turn", "baseline": "leave_one_out"}, "baseline='leave_one_out' would do nothing with"),
         ({"estimator": "tree", "scale": "std"}, "scale='std' would do nothing with estimator='tree'; it takes"),
         ({"estimator": "turn", "scale": "mean"}, "scale='mean' would do nothing with estimator='turn'"),
+        ({"is_shaped": True}, "is_shaped=True would do nothing with estimator='trajectory': potentials cancel out"),
         ({"estimator": "state", "is_shaped": True}, "is_shaped=True would do nothing with estimator='state'"),
         ({"estimator": "monte_carlo", "is_shaped": True}, "is_shaped=True would do nothing"),
         ({"anchor": "observation"}, "anchor='observation' would do nothing with estimator='trajectory'"),

@@ -55,14 +55,19 @@ def test_std_gives_the_closed_form_of_one_success_in_eight() -> None:
     assert advantages.turns[1][0] == pytest.approx(-0.3536, abs=1e-4)
 
 
-def test_turns_have_their_discounted_return_to_go_minus_the_mean_return() -> None:
+def test_turns_have_the_discounted_return_minus_the_mean_return() -> None:
     advantages = GroupRelative(gamma=0.5)(_group([[1.0, 2.0], [0.0, 0.0, 8.0]]))
-    # to go: (1 + 1, 2) = (2, 2); (0 + 2, 0 + 4, 8) = (2, 4, 8): equal returns, so nothing to learn
-    assert not advantages.is_informative
+    assert not advantages.is_informative  # both returns are 2
     advantages = GroupRelative(gamma=0.5)(_group([[1.0, 2.0], [0.0, 0.0, 16.0]]))
-    # to go: (2, 2) and (4, 8, 16); mean return 3
-    assert advantages.turns == ((-1.0, -1.0), (1.0, 5.0, 13.0))
+    assert advantages.turns == ((-1.0, -1.0), (1.0, 1.0, 1.0))  # returns 2 and 4
     assert advantages.returns == (2.0, 4.0)
+
+
+def test_dense_rewards_do_not_accumulate_a_penalty_of_later_turns() -> None:
+    """+1 for each of five turns, and one last reward of 1.01: a mean return of 5.0025."""
+    advantages = GroupRelative()(_group([[1.0] * 5] * 3 + [[1.0] * 4 + [1.01]]))
+    assert advantages.turns[0] == pytest.approx([-0.0025] * 5)
+    assert advantages.turns[3] == pytest.approx([0.0075] * 5)
 
 
 def test_missing_rewards_are_excluded_from_the_baseline_and_get_zero() -> None:
@@ -159,7 +164,7 @@ def test_max_rl_divides_by_the_mean_as_skyrl_does() -> None:
         max_rl(_group([[-1.0], [3.0]]))
 
 
-def test_without_a_baseline_every_turn_keeps_its_return() -> None:
+def test_without_a_baseline_every_turn_gets_the_return() -> None:
     advantages = GroupRelative(baseline="none", gamma=0.5)(_group([[1.0, 2.0], None]))
     assert advantages.turns == ((2.0, 2.0), (0.0,))
     assert advantages.is_informative
@@ -174,7 +179,7 @@ def test_64_trajectories_in_5_groups_agree_with_the_vectorised_form(baseline: Ba
     total, count = member.T @ rewards.sum(1), member.sum(0)
     returns_P = rewards.sum(1)
     mean = (total / count)[index] if baseline == "group_mean" else (total[index] - returns_P) / (count[index] - 1)
-    expected = np.cumsum(rewards[:, ::-1], axis=1)[:, ::-1] - mean[:, None]
+    expected = np.repeat((returns_P - mean)[:, None], 128, axis=1)
     for group in range(5):
         chosen = np.flatnonzero(index == group)
         advantages = GroupRelative(baseline=baseline)(_group([rewards[place].tolist() for place in chosen]))

@@ -22,10 +22,8 @@ def advantage_of(settings: AdvantageSettings) -> Advantage:
     estimator = _estimator(settings)
     if settings.estimator in ("trajectory", "state") or settings.turn_weight is None:
         return estimator
-    outcome = AdvantageSettings(
-        gamma=settings.gamma, baseline=settings.baseline, scale=settings.scale, is_shaped=settings.is_shaped
-    )
-    return Combined(_estimator(outcome), estimator, settings.turn_weight)
+    outcome = GroupRelative(gamma=settings.gamma, baseline=settings.baseline, scale=settings.scale)
+    return Combined(outcome, estimator, settings.turn_weight)
 
 
 class Combined:
@@ -51,9 +49,10 @@ def _estimator(settings: AdvantageSettings) -> Advantage:
     gamma, is_scaled = settings.gamma, settings.scale == "std"
     match settings.estimator:
         case "trajectory":
-            estimator: Advantage = GroupRelative(gamma=gamma, baseline=settings.baseline, scale=settings.scale)
+            return GroupRelative(gamma=gamma, baseline=settings.baseline, scale=settings.scale)
         case "turn":
             estimator = TurnRelative(gamma=gamma, is_scaled=is_scaled)
+            return Shaped(estimator, gamma=gamma) if settings.is_shaped else estimator
         case "state":
             weight = 1.0 if settings.turn_weight is None else settings.turn_weight
             return StateAnchored(gamma=gamma, turn_weight=weight, is_scaled=is_scaled, anchor=settings.anchor)
@@ -69,4 +68,3 @@ def _estimator(settings: AdvantageSettings) -> Advantage:
             )
         case _:
             assert_never(settings.estimator)
-    return Shaped(estimator, gamma=gamma) if settings.is_shaped else estimator

@@ -27,8 +27,6 @@ _SCALES: dict[Estimator, tuple[Scale, ...]] = {
 }
 _OTHER_SCALES: tuple[Scale, ...] = ("none", "batch_std", "whiten")
 """Of the other estimators, which do not divide within a group."""
-_SHAPED: tuple[Estimator, ...] = ("trajectory", "turn")
-"""Estimators that potentials affect; in the others, which compare turns from the same state, they cancel out."""
 _MEASURED: tuple[Estimator, ...] = ("monte_carlo", "divergence")
 
 
@@ -61,13 +59,13 @@ class AdvantageSettings(Settings):
     return (MaxRL). ``batch_std`` divides by the standard deviation of all returns of the iteration (Lite-PPO),
     ``whiten`` scales the advantages of all written tokens of the iteration to mean 0 and standard deviation 1."""
     turn_weight: Positive | None = None
-    """ω: the advantage is that of ``trajectory``, with the same gamma, baseline, scale and shaping, plus ω times
-    that of the estimator. None = the estimator's alone; for ``state``, which combines both itself, 1."""
+    """ω: the advantage is that of ``trajectory``, with the same gamma, baseline and scale, plus ω times that of the
+    estimator. None = the estimator's alone; for ``state``, which combines both itself, 1."""
     anchor: Anchor = "state_hash"
     """For ``state``: how equal states are identified. ``observation`` compares the observed text, as the method's
     paper does, for environments without state hashes."""
     is_shaped: bool = False
-    """Shape rewards by the trajectories' potentials, as r + γΦ(s′) − Φ(s)."""
+    """For ``turn``: shape rewards by the trajectories' potentials, as r + γΦ(s′) − Φ(s)."""
     error_probability: Probability | None = None
     """For ``divergence``: largest probability of a false credit per trajectory; None = 0.05."""
     value_range: Positive | None = None
@@ -94,9 +92,9 @@ class AdvantageSettings(Settings):
             f"{chosen}, which has no turn credit; choose another estimator or leave it out",
         )
         yield report_unused(
-            self.is_shaped and self.estimator not in _SHAPED,
+            self.is_shaped and self.estimator != "turn",
             "is_shaped=True",
-            f"{chosen}: potentials cancel out there; use it with {' or '.join(_SHAPED)}",
+            f"{chosen}: potentials cancel out there; use it with 'turn'",
         )
         yield report_unused(
             self.estimator != "state" and self.anchor != "state_hash",

@@ -1,4 +1,4 @@
-"""Compares a trajectory's return-to-go with the group's returns."""
+"""Compares a trajectory's return with the group's returns."""
 
 from collections.abc import Sequence
 
@@ -18,12 +18,13 @@ from upturn.training.advantages.settings import Baseline, Scale
 
 
 class GroupRelative:
-    """Discounted return-to-go of each turn, minus the group's mean return (or the mean of the *other* members).
+    """Each turn gets the trajectory's discounted return minus the group's mean (or that of the *other* members).
 
-    With γ = 1 and one reward at the end this is the centred advantage r − mean(r) of Dr. GRPO (arXiv 2503.20783),
-    with ``leave_one_out`` that of RLOO (arXiv 2402.14740), with ``scale="std"`` that of GRPO (arXiv 2402.03300,
-    sample standard deviation), with ``scale="mean"`` that of MaxRL. Departure: a group of one gives 0, never the
-    raw reward; only ``baseline="none"``, which compares nothing within a group, gives every trajectory its return.
+    With γ = 1 this is the centred advantage R − mean(R) of Dr. GRPO (arXiv 2503.20783), with ``leave_one_out`` that
+    of RLOO (arXiv 2402.14740), with ``scale="std"`` that of GRPO (arXiv 2402.03300, sample standard deviation),
+    with ``scale="mean"`` that of MaxRL. Rewards before a turn count as well: a return-to-go would need a baseline
+    at each index, which ``TurnRelative`` has. Departure: a group of one gives 0, never the raw reward; only
+    ``baseline="none"``, which compares nothing within a group, gives every trajectory its return.
     """
 
     needs: frozenset[Need] = frozenset()
@@ -36,28 +37,29 @@ class GroupRelative:
 
     def __call__(self, group: ScoredGroup) -> GroupAdvantages:
         """One number per turn of each member; all 0 where the returns are equal."""
-        rewards_to_go = returns_to_go(group, self.gamma)
-        returns = first_returns(rewards_to_go)
-        if self.baseline == "none":
-            raw = [
-                zero_credit(member) if turns is None else turns
-                for member, turns in zip(group.members, rewards_to_go, strict=True)
-            ]
-            return group_advantages(raw, returns)
+        returns = first_returns(returns_to_go(group, self.gamma))
         scorable = [value for value in returns if value is not None]
-        if not differ(scorable):
+        is_compared = self.baseline != "none"
+        if is_compared and not differ(scorable):
             return group_advantages([zero_credit(member) for member in group.members], returns)
-        divisor = self._divisor(group, scorable)
-        turn_credits = []
-        for member, turns, value in zip(group.members, rewards_to_go, returns, strict=True):
-            if turns is None or value is None:
-                turn_credits.append(zero_credit(member))
-                continue
-            baseline = (
-                leave_one_out_mean(scorable, value) if self.baseline == "leave_one_out" else mean_of(scorable)
-            )
-            turn_credits.append(tuple((turn - baseline) / divisor for turn in turns))
-        return group_advantages(turn_credits, returns)._replace(is_informative=True)
+        divisor = self._divisor(group, scorable) if is_compared else 1.0
+        numbers = [
+            0.0 if value is None else (value - self._baseline(scorable, value)) / divisor for value in returns
+        ]
+        turns = [
+            [number] * len(member.trajectory.turns) for member, number in zip(group.members, numbers, strict=True)
+        ]
+        advantages = group_advantages(turns, returns)
+        return advantages._replace(is_informative=True) if is_compared else advantages
+
+    def _baseline(self, scorable: Sequence[float], own: float) -> float:
+        match self.baseline:
+            case "none":
+                return 0.0
+            case "leave_one_out":
+                return leave_one_out_mean(scorable, own)
+            case "group_mean":
+                return mean_of(scorable)
 
     def _divisor(self, group: ScoredGroup, scorable: Sequence[float]) -> float:
         if self.scale == "std":

@@ -424,7 +424,7 @@ def test_unusable_calls_are_refused_with_the_cure(uncertain: MakeModel, tmp_path
         ),
         ({"common_ratio": -1.0}, "common_ratio: input should be greater than or equal to 0, got -1.0"),
         ({"advantage": AdvantageSettings("turn")}, "a prediction is a single one"),
-        ({"advantage": AdvantageSettings(is_shaped=True)}, "predictions have no potentials"),
+        ({"advantage": AdvantageSettings("turn", is_shaped=True)}, "predictions have no potentials"),
     ],
 )
 def test_invalid_world_model_settings_are_refused(changes: dict[str, object], message: str) -> None:
