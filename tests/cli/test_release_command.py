@@ -161,6 +161,8 @@ def test_a_mistyped_pool_is_not_created(tmp_path: Path, arguments: tuple[str, ..
 
 def test_settings_of_the_canary_come_from_the_configuration(pool: Path, tmp_path: Path) -> None:
     config = tmp_path / "upturn.toml"
-    config.write_text('agents = [{ name = "nano", kind = "local_model", model = "nano" }]\n[canary]\nstages = [0.25, 1.0]\n')
+    config.write_text(
+        'agents = [{ name = "nano", kind = "local_model", model = "nano" }]\n[canary]\nstages = [0.25, 1.0]\n'
+    )
     started = _run(pool, "start", "clerk@1", "clerk@2", "--skip-validation", *AUDIT, "--config", str(config))
     assert started["release"]["share"] == 0.25

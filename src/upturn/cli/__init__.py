@@ -1,6 +1,6 @@
 """The command line: one file for each command.
 
-``main`` is the entry point of ``upturn``; the other names are for ``benchmarks``. Start with ``app``, which lists
+``main`` is the entry point of ``upturn``; ``benchmarks`` uses the other names. Start with ``app``, which lists
 the commands, then ``output``, which prints their results.
 """
 

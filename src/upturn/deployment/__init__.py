@@ -1,7 +1,7 @@
 """Releasing a candidate version: validation on held-out tasks, the canary on live traffic, and releases.
 
 ``release`` has the states of a release, ``validation`` the gate before its canary, ``canary`` the canary of one
-release, ``rule`` the decision rule for arrays of canaries, ``sequential`` and ``interval`` the statistics, and
+release, ``rule`` the decision rule for many canaries at once, ``sequential`` and ``interval`` the statistics, and
 ``simulation`` measures the rule. ``loop`` serves the canary's tasks. Start with ``release``, then ``canary``.
 """
 

@@ -1,4 +1,4 @@
-"""Where the wings meet: the service of tasks and the improvement cycle.
+"""The service of tasks and the improvement cycle, which connect serving and learning.
 
 Here: the service (route, run, evaluate, store), the agents it runs, and one cycle as durable steps. The steps of a
 cycle are in ``run`` (folder, journal, context), ``rollouts``, ``evaluation``, ``trainers`` and ``demo``. Start with

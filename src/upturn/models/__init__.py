@@ -1,4 +1,4 @@
-"""How to get tokens out of a model: the contract, renderers, and models here, behind an endpoint or scripted.
+"""How to get tokens out of a model: the contract, renderers, and local, remote and scripted models.
 
 A ``Model`` continues token ids; a ``Renderer`` turns observations and actions into ids and back. Not here: how an
 agent uses them (``upturn.agents``) and training. Start with ``model``, then ``renderer`` (our grammar) or

@@ -1,8 +1,9 @@
 """Grading of results: gates give the verdict, rubrics the score; costs are separate.
 
-Pure functions of records and texts that verifiers and training share. Not here: verifiers (each is in the room of
-its environment) and advantages (``upturn.training``). Start with ``rubric``; ``budget`` holds length and repetition
-penalties, ``acceptance`` the reward and controls for few tasks, ``similarity`` compares texts.
+Pure functions of records and texts that verifiers and training share. Not here: verifiers (in the folder of their
+environment), the reward that training uses (``loop.trainers.rl_training``) and advantages (``training``). Start with
+``rubric``. ``budget`` has length and repetition penalties, ``acceptance`` the rewards of ``upturn train rft``, and
+``similarity`` compares texts.
 """
 
 from upturn.rewards.acceptance import acceptance_rate, acceptance_with_format, format_reward, random_acceptance

@@ -1,4 +1,4 @@
-"""Context budgets: keeps the prompts of long rollouts within a number of tokens.
+"""Context budgets, which keep the prompts of long rollouts within a number of tokens.
 
 ``budget`` holds the settings, ``prompt`` the prompt builders, ``window`` cuts a conversation to the budget, using
 ``turn_selection`` (which turns stay) and ``relevance`` (how turns are ranked). Not here: rendering text to tokens

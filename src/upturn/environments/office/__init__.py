@@ -1,6 +1,9 @@
 """The office: tasks across the apps of one workspace, their environment and their verifiers.
 
-Not here: the contract of environments and kits (``environments``). Start with ``kit``, then ``environment``.
+``state`` is the workspace, ``apps`` its operations, ``formulas`` the spreadsheet functions, ``faults`` the failures
+of apps, ``generation`` draws offices and tasks, ``families`` has the kinds of tasks, ``frozen`` the fixed
+suites, and ``files`` reads and writes real documents. ``verifier`` evaluates a trajectory. Not here: the contract
+of environments and kits (``environments``). Start with ``kit``, then ``environment``.
 """
 
 from upturn.environments.office.kit import OfficeKit

@@ -1,4 +1,4 @@
-"""Validation without a model: whether an environment's tasks are solvable, and whether anything else succeeds.
+"""Validation without a model: whether tasks are solvable, and whether wrong solutions fail.
 
 ``validate_kit`` runs the kit's oracle (``OracleKit``), random actions and a panel of attacks on every family, and
 compares repetitions. It goes beyond ``check_environment``, which comes first. Not covered: whether the tasks are

@@ -1,4 +1,4 @@
-"""Trainers: what ``upturn train`` and the cycle run. An algorithm, its data, and the version that it trains.
+"""Trainers: what ``upturn train`` and the cycle run to train a version of an agent.
 
 One module per algorithm joins its run in ``upturn.training`` with the pool, the environment and the agents, and
 ends with its ``Algorithm``; ``registry`` lists them. Not here: losses, gradients, settings (``upturn.training``).

@@ -1,7 +1,7 @@
 """The training algorithms: one room each.
 
-Each has its settings and one ``run_…`` function, which turns rows or fresh rollouts into the weight streams of
-optimiser steps. Shared by several: the policy gradient without a critic, and training in epochs. Not here:
+A folder has the settings and a ``run_…`` function, which turns rows or fresh rollouts into the weight streams of
+optimiser steps. Variants of GRPO (RLOO, DAPO, …) are presets in ``grpo``. Shared by several: the policy gradient without a critic, and training in epochs. Not here:
 advantage estimators (``advantages``), losses (``losses``) and the trainer (``optimisation``). Start with ``sft``,
 the shortest, then ``grpo``."""
 

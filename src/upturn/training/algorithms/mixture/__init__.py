@@ -1,4 +1,4 @@
-"""Several algorithms in the same optimiser steps, each with its own denominator.
+"""Several algorithms in the same optimiser steps, each divided by its own denominator.
 
 Start with ``run``; ``parts`` has the ready-made parts.
 """

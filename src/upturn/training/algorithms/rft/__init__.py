@@ -1,4 +1,4 @@
-"""The settings of reinforcement from a few tasks, which runs as GRPO does.
+"""The settings of reinforcement fine-tuning on a few tasks, which trains with GRPO.
 
 Not here: the control rewards (``upturn.rewards``) and the runs (``upturn.loop.trainers.rft``).
 """

@@ -1,7 +1,7 @@
 """Tasks across several apps, from one looked-up number (``transfers``) to work of thirty steps (``workflows``).
 
-``meetings`` are requested in chats and mails; ``people`` must be looked up by role first. Start with
-``transfers``.
+In ``meetings`` a chat or mail asks for a meeting; in ``people`` a person must be looked up by role first. Start
+with ``transfers``.
 """
 
 from upturn.environments.office.families.cross_app.meetings import FAMILIES as MEETINGS
