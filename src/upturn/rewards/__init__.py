@@ -1,10 +1,9 @@
 """Grading of results: gates give the verdict, rubrics the score; costs are separate.
 
 Pure functions of records and texts that verifiers and training share. Not here: verifiers (in the folder of their
-environment), the reward that training uses (``loop.trainers.rl_training``) and advantages (``training``). Start with
-``rubric``. ``budget`` has length and repetition penalties, ``acceptance`` the rewards of ``upturn train rft``, and
-``similarity`` compares texts.
-"""
+environment), the reward that training uses (``loop.trainers.rl_training``) and advantages (``training``). Start
+with ``rubric``. ``budget`` has length and repetition penalties, ``acceptance`` the rewards of ``upturn train rft``,
+and ``similarity`` compares texts."""
 
 from upturn.rewards.acceptance import acceptance_rate, acceptance_with_format, format_reward, random_acceptance
 from upturn.rewards.budget import cosine_length, repetition, soft_overlong

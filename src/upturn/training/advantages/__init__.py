@@ -1,10 +1,9 @@
 """Advantage estimators: each maps a group's rewards to one number per turn.
 
-They compare trajectories of a task (``GroupRelative``), turns with the same index (``TurnRelative``), turns from one state
-(``StateAnchored``), trajectories with a common token history (``TreeSiblings``), or measured state values
+They compare trajectories of a task (``GroupRelative``), turns with the same index (``TurnRelative``), turns from
+one state (``StateAnchored``), trajectories with a common token history (``TreeSiblings``), or measured state values
 (``MonteCarloDelta``, ``FirstDivergence``); ``needs`` names further inputs. Not here: PPO's GAE (``algorithms.ppo``)
-and losses. Start with ``estimator``, which builds the one of the settings, then ``trajectory``.
-"""
+and losses. Start with ``estimator``, which builds the one of the settings, then ``trajectory``."""
 
 from upturn.training.advantages.divergence import ERROR_PROBABILITY, FirstDivergence
 from upturn.training.advantages.estimator import Combined, advantage_of

@@ -1,9 +1,9 @@
 """The training algorithms: one room each.
 
 A folder has the settings and a ``run_…`` function, which turns rows or fresh rollouts into the weight streams of
-optimiser steps. Variants of GRPO (RLOO, DAPO, …) are presets in ``grpo``. Shared by several: the policy gradient without a critic, and training in epochs. Not here:
-advantage estimators (``advantages``), losses (``losses``) and the trainer (``optimisation``). Start with ``sft``,
-the shortest, then ``grpo``."""
+optimiser steps. Variants of GRPO (RLOO, DAPO, …) are presets in ``grpo``. Shared by several: the policy gradient
+without a critic, and training in epochs. Not here: advantage estimators (``advantages``), losses (``losses``) and
+the trainer (``optimisation``). Start with ``sft``, the shortest, then ``grpo``."""
 
 from typing import TYPE_CHECKING
 
