@@ -66,6 +66,8 @@ def test_the_models_call_id_is_kept() -> None:
         OBJECT.replace('{"id": "m2", "to": ["a", "b"]}', '"id"'),
         f'{OBJECT[:-1]}, "parameters": {{}}}}',
         f'{OBJECT[:-1]}, "because": 1}}',
+        f'{OBJECT[:-1]}, "name": "mail.drop"}}',
+        OBJECT.replace('"id": "m2"', '"id": "m1", "id": "m2"'),
     ],
 )
 def test_text_without_exactly_one_call_parses_as_none(invalid: str) -> None:

@@ -108,7 +108,16 @@ def _refuse_constant(text: str) -> None:
     raise ValueError(f"{text!r} is not JSON")
 
 
-_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse_constant)
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:  # Any: a JSON border
+    named = dict(pairs)
+    if len(named) < len(pairs):
+        raise ValueError("a key occurs twice; which value is meant is unknown")
+    return named
+
+
+_DECODER = json.JSONDecoder(
+    parse_float=_finite, parse_constant=_refuse_constant, object_pairs_hook=_without_duplicates
+)
 
 
 def _json_at(text: str, start: int) -> tuple[Any, int] | None:  # Any: a JSON border
