@@ -227,7 +227,8 @@ def test_every_backend_in_use_is_verified(monkeypatch: pytest.MonkeyPatch) -> No
     assert min(sizes) < max(sizes)
     backends_by_size = {True: ("by_node",), False: ("streamed", "by_node")}
     monkeypatch.setattr(
-        "upturn.training.optimisation.forward.backends", lambda _, tokens: backends_by_size[tokens == max(sizes)]
+        "upturn.training.optimisation.forward.backends",
+        lambda _device, tokens, *_: backends_by_size[tokens == max(sizes)],
     )
     trainer = Trainer(_model("qwen2"), replace(NO_UPDATE, micro_batch_tokens=150))
     checked: list[str] = []
@@ -319,6 +320,7 @@ def test_backends_depend_on_the_device() -> None:
     assert backends("cpu", 10) == ("streamed", "by_node")
     assert backends("cuda", 2048) == ("by_node",)
     assert backends("cuda", 2049) == ("flex", "by_node")
+    assert backends("cuda", 2049, is_chain=True) == ("by_node",)
     assert backends("mps", 5000) == ("by_node",)
 
 

@@ -1,5 +1,7 @@
 """Attention over a tree, compared with an implementation of the definition that holds every score."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from upturn.training.optimisation.tree import TokenTree, token_tree
-from upturn.training.optimisation.tree_attention import Backend, tree_attention, visible_tokens
+from upturn.training.optimisation.tree_attention import Backend, tree_attention, visible_blocks, visible_tokens
 from upturn.training.row import IntArray
 
 CPU = torch.device("cpu")
@@ -170,3 +172,49 @@ def test_streamed_in_bfloat16_is_close_to_float32() -> None:
     rough = attention(query, key, value, scaling=0.3)
     assert rough.dtype == torch.bfloat16
     torch.testing.assert_close(rough.float(), exact, rtol=0.05, atol=0.05)
+
+
+@QUICK
+@given(
+    st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=60), min_size=1, max_size=8),
+    st.sampled_from([2, 4, 8]),
+)
+def test_visible_blocks_are_those_of_the_definition(rows: list[list[int]], block: int) -> None:
+    tree, _ = _tree(rows)
+    reach = np.repeat(tree.subtree_stops, tree.stops - tree.starts)
+    count = len(reach)
+    queries, keys = np.ogrid[:count, :count]
+    padded = -(-count // block) * block
+    is_visible = np.zeros((padded, padded), dtype=bool)
+    is_visible[:count, :count] = (keys <= queries) & (queries < reach[keys])
+    blocks = is_visible.reshape(padded // block, block, padded // block, block)
+    is_any, is_all = blocks.any(axis=(1, 3)), blocks.all(axis=(1, 3))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("upturn.training.optimisation.tree_attention.BLOCK", block)
+        partial, full = visible_blocks(reach)
+    assert (full == is_all).all()
+    assert (partial == (is_any & ~is_all)).all()
+
+
+def test_flex_with_several_blocks_equals_by_node() -> None:
+    """461 tokens in four blocks: one whole block of a shared prefix, and branches that end within blocks."""
+    shared = list(range(200))
+    tree, _ = _tree([[*shared, *range(300, 390)], [*shared, *range(400, 571)]], min_shared=16)
+    query, key, value = (tensor.detach() for tensor in _inputs(len(tree.token_ids)))
+    flex, by_node = (
+        tree_attention(tree, backend, CPU)(query, key, value, scaling=0.3) for backend in ("flex", "by_node")
+    )
+    torch.testing.assert_close(flex, by_node, rtol=1e-4, atol=1e-5)
+
+
+def test_the_mask_of_32k_tokens_needs_less_than_64_mb() -> None:
+    """Eight rows of 16k tokens share their first half: 73,728 tokens. One pair of tokens a byte would be 5.4 GB."""
+    prefix = np.arange(8192)
+    rows = [np.concatenate([prefix, np.full(8192, 100_000 + row)]) for row in range(8)]
+    tree = token_tree(rows, min_shared=16).tree
+    assert len(tree.token_ids) == 9 * 8192
+    tracemalloc.start()
+    tree_attention(tree, "flex", CPU)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 64e6

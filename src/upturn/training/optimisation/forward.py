@@ -121,7 +121,7 @@ class Forward:
 
         With another ``read``, its result instead. Call and differentiate it within ``prepare(batch)``.
         """
-        return self._logprobs(batch, None if batch.tree is None else self._backend(batch.input_ids.size))
+        return self._logprobs(batch, None if batch.tree is None else self._backend(_layout(batch)))
 
     def _logprobs(self, batch: MicroBatch, backend: Backend | None) -> Tensor:
         """``backend``: None for a padded batch."""
@@ -142,9 +142,9 @@ class Forward:
         distinct = as_forward_pass(self.model, compute)
         return distinct.index_select(0, torch.from_numpy(batch.copies).to(device))
 
-    def _backend(self, tokens: int) -> Backend | None:
-        """The fastest backend for that many tokens that has not failed verification; None = none left."""
-        candidates = backends(self.model.device.type, tokens)
+    def _backend(self, layout: "_Layout") -> Backend | None:
+        """The fastest backend for the layout that has not failed verification; None = none left."""
+        candidates = backends(self.model.device.type, *layout)
         return next((backend for backend in candidates if backend not in self._failed), None)
 
     def _check_rows(self, rows: Sequence[TrainingRow]) -> None:
@@ -189,21 +189,21 @@ class Forward:
         self._is_head_checked = True
 
     def _tree_problem(self, rows: Sequence[TrainingRow], batches: Sequence[MicroBatch]) -> str | None:
-        """Why these rows cannot be computed as trees; None = they can, with the backends for their sizes."""
+        """Why these rows cannot be computed as trees; None = they can, with the backends for their layouts."""
         reason = tree_unsupported_reason(self.model, max(row.computed_length for row in rows))
         if reason is not None:
             return reason
         sample = _sample(rows)
-        reasons = (self._verify(sample, tokens) for tokens in sorted({batch.input_ids.size for batch in batches}))
+        reasons = (self._verify(sample, layout) for layout in sorted(set(map(_layout, batches))))
         return next((reason for reason in reasons if reason is not None), None)
 
-    def _verify(self, sample: "_Sample", tokens: int) -> str | None:
-        """The difference of the last backend for that many tokens; None = one of them is exact.
+    def _verify(self, sample: "_Sample", layout: "_Layout") -> str | None:
+        """The difference of the last backend for the layout; None = one of them is exact.
 
         Each is verified before its first use, and before its first use on rows with a common prefix.
         """
         difference = None
-        for backend in backends(self.model.device.type, tokens):
+        for backend in backends(self.model.device.type, *layout):
             if backend not in self._failed and (backend, sample.has_shared_prefix) in self._verified:
                 return None
             difference = self._failed.get(backend) or self._difference(sample.rows, backend)
@@ -212,7 +212,7 @@ class Forward:
                 return None
             if backend not in self._failed:
                 self._failed[backend] = difference
-                if self._backend(tokens) is not None:
+                if self._backend(layout) is not None:
                     warnings.warn(f"attention by {backend!r} is not used: {difference}", stacklevel=2)
         return difference
 
@@ -256,11 +256,26 @@ class Forward:
         return logprobs.detach(), float(full_tensor(torch.stack(squares).sum()).sqrt())
 
 
-def backends(device: str, tokens: int) -> tuple[Backend, ...]:
-    """The attention backends for a tree of that many tokens on a kind of device, the fastest first."""
+class _Layout(NamedTuple):
+    """What the choice of a backend depends on."""
+
+    tokens: int
+    is_chain: bool
+
+
+def _layout(batch: MicroBatch) -> _Layout:
+    return _Layout(batch.input_ids.size, batch.tree is not None and len(batch.tree.starts) == 1)
+
+
+def backends(device: str, tokens: int, is_chain: bool = False) -> tuple[Backend, ...]:
+    """The attention backends for a tree of that many tokens on a kind of device, the fastest first.
+
+    ``is_chain``: the tree is one node. ``by_node`` is plain causal attention then, without a mask.
+    """
     if device == "cpu":
         return "streamed", "by_node"
-    return ("flex", "by_node") if device == "cuda" and tokens > _FLEX_FROM else ("by_node",)
+    is_masked = device == "cuda" and tokens > _FLEX_FROM and not is_chain
+    return ("flex", "by_node") if is_masked else ("by_node",)
 
 
 class _Sample(NamedTuple):

@@ -13,12 +13,13 @@ are already rotated by their depth. Three backends compute the same result:
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from upturn.training.optimisation.dense_attention import (
@@ -40,6 +41,12 @@ dense blocks, so a long node is split into a chain: a sixth faster for nodes of 
 tokens it gains less, with 128 there are too many calls."""
 _WASTE = 1.25
 """Padded tokens per real one up to which nodes of different length are computed together."""
+
+
+BLOCK = 128
+"""Tokens of a block of FlexAttention."""
+_CACHED_MASKS = 8
+"""Block masks in memory: a layout returns with every layer and with every pass over the same rows."""
 
 
 class _Block(NamedTuple):
@@ -286,13 +293,17 @@ def _by_node(query: Tensor, key: Tensor, value: Tensor, *, scaling: float, atten
     tree, parts = attention.tree, []
     for start, stop, visible in zip(tree.starts.tolist(), tree.stops.tolist(), attention.visible, strict=True):
         length, width = stop - start, len(visible)
-        is_visible = torch.ones(length, width, dtype=torch.bool, device=query.device).tril(width - length)
+        is_root = length == width  # plain causal attention, which needs no mask
+        mask = None
+        if not is_root:
+            mask = torch.ones(length, width, dtype=torch.bool, device=query.device).tril(width - length)
         parts.append(
             torch.nn.functional.scaled_dot_product_attention(
                 query[:, :, start:stop],
-                key.index_select(2, visible),
-                value.index_select(2, visible),
-                attn_mask=is_visible,
+                key[:, :, start:stop] if is_root else key.index_select(2, visible),
+                value[:, :, start:stop] if is_root else value.index_select(2, visible),
+                attn_mask=mask,
+                is_causal=is_root,
                 scale=scaling,
                 enable_gqa=query.shape[1] != key.shape[1],
             )
@@ -309,16 +320,59 @@ def _compiled() -> Callable[..., Any]:
 
 
 def _block_mask(tree: TokenTree, device: torch.device) -> object:
-    """A key is visible to the queries at or after it, up to the end of its node's descendants."""
-    from torch.nn.attention.flex_attention import create_block_mask
+    """A key is visible to the queries at or after it, up to the end of its node's descendants.
 
-    reach = torch.from_numpy(np.repeat(tree.subtree_stops, tree.stops - tree.starts)).to(device)
+    Computed by block of tokens, so its memory is that of one number per pair of blocks. FlexAttention's own
+    ``create_block_mask`` evaluates every pair of tokens: 10.5 GB for 32,768 tokens.
+    """
+    reach = np.repeat(tree.subtree_stops, tree.stops - tree.starts)
+    return _cached_block_mask(reach.tobytes(), str(reach.dtype), device)
+
+
+@lru_cache(_CACHED_MASKS)
+def _cached_block_mask(reach_bytes: bytes, dtype: str, device: torch.device) -> object:
+    """The block mask of a layout, by the token after the last one that sees each key."""
+    from torch.nn.attention.flex_attention import BlockMask
+
+    reach_N = np.frombuffer(reach_bytes, dtype=dtype)
+    on_device = torch.from_numpy(reach_N.copy()).to(device)
 
     def is_visible(_batch: Tensor, _head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        return (key <= query) & (query < reach[key])
+        return (key <= query) & (query < on_device[key])
 
-    count = len(tree.token_ids)
-    return create_block_mask(is_visible, None, None, count, count, device=str(device))
+    partial_BB, full_BB = visible_blocks(reach_N)
+    return BlockMask.from_kv_blocks(
+        *_block_lists(partial_BB, device),
+        *_block_lists(full_BB, device),
+        BLOCK_SIZE=BLOCK,
+        mask_mod=is_visible,
+        seq_lengths=(len(reach_N), len(reach_N)),
+    )
+
+
+def visible_blocks(reach_N: IntArray) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """For each pair of a query block and a key block: whether some of its pairs of tokens are visible, and whether
+    all are; a pair of blocks is in at most one of the two.
+
+    ``reach_N``: the token after the last one that sees each key, larger than the key. Key k is visible to the
+    queries k ≤ q < reach[k].
+    """
+    count = len(reach_N)
+    starts = np.arange(0, count, BLOCK)
+    stops = starts + BLOCK
+    furthest, nearest = np.maximum.reduceat(reach_N, starts), np.minimum.reduceat(reach_N, starts)
+    queries, keys = np.ogrid[: len(starts), : len(starts)]
+    is_earlier = keys < queries
+    is_visible = (is_earlier & (furthest[keys] > starts[queries])) | (keys == queries)
+    is_full = is_earlier & (nearest[keys] >= stops[queries])
+    return is_visible & ~is_full, is_full
+
+
+def _block_lists(blocks_BB: NDArray[np.bool_], device: torch.device) -> tuple[Tensor, Tensor]:
+    """``(1, 1, B)``: the number of key blocks of each query block; ``(1, 1, B, B)``: those first, ascending."""
+    counts_B = blocks_BB.sum(axis=1, dtype=np.int32)
+    order_BB = np.argsort(~blocks_BB, axis=1, kind="stable").astype(np.int32)
+    return torch.from_numpy(counts_B).to(device)[None, None], torch.from_numpy(order_BB).to(device)[None, None]
 
 
 def _flex(query: Tensor, key: Tensor, value: Tensor, *, scaling: float, block_mask: object) -> Tensor:
