@@ -48,6 +48,8 @@ KNOBS: dict[type, dict[str, Knob]] = {
         "clip_low": _objective(clip_low=0.5),
         "clip_high": _objective(clip_high=0.5),
         "dual_clip": _objective(dual_clip=1.25),
+        "gate_positive": Knob(ObjectiveSettings("sapo"), ObjectiveSettings("sapo", gate_positive=3.0)),
+        "gate_negative": Knob(ObjectiveSettings("sapo"), ObjectiveSettings("sapo", gate_negative=3.0)),
         "stale_limit": _objective(stale_limit=0.01),
         "aggregation": _objective(aggregation="sequence_mean"),
         "constant_tokens": Knob(

@@ -27,6 +27,14 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: ObjectiveSettings(clip_low=1.0),
         "clip_low must be in (0, 1) with kind='clipped', got 1.0",
     ),
+    "clip of sapo": (
+        lambda: ObjectiveSettings("sapo", clip_high=0.3),
+        "clip_high=0.3 would do nothing with kind='sapo', which has no clip; leave it out",
+    ),
+    "gates elsewhere": (
+        lambda: ObjectiveSettings(gate_negative=1.1),
+        "gate_negative=1.1 would do nothing with kind='clipped'; it belongs to 'sapo'",
+    ),
     "band below zero": (
         lambda: ObjectiveSettings("cispo", clip_low=1.5),
         "clip_low: input should be less than or equal to 1, got 1.5",

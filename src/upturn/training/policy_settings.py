@@ -10,7 +10,7 @@ from upturn.config import Count, Positive, Settings, report_unused, settings
 from upturn.training.advantages import AdvantageSettings
 from upturn.training.run_settings import IterationSettings
 
-ObjectiveKind = Literal["clipped", "gspo", "turn", "cispo"]
+ObjectiveKind = Literal["clipped", "gspo", "turn", "cispo", "sapo"]
 Aggregation = Literal["token_mean", "sequence_mean", "constant"]
 KlEstimator = Literal["k1", "k2", "k3", "abs"]
 WeightLevel = Literal["none", "token", "sequence"]
@@ -29,7 +29,10 @@ _USUAL_CLIPS = {
     "gspo": Clips(3e-4, 4e-4),  # arXiv 2507.18071, section 5.1
     "turn": Clips(0.05, 0.07),  # the token clips over √16: a mean of 16 independent log-ratios
     "cispo": Clips(1.0, 4.0),  # no lower bound and a cap of 5: ScaleRL, arXiv 2510.13786
+    "sapo": Clips(1.0, math.inf),  # no bounds
 }
+_GATES = (1.0, 1.05)
+"""τ⁺ and τ⁻ of SAPO, arXiv 2511.20347."""
 
 
 @settings
@@ -72,7 +75,8 @@ class ObjectiveSettings(Settings):
     kind: ObjectiveKind = "clipped"
     """``clipped``: PPO's surrogate per token. ``gspo``: the same with one ratio per rollout; it differs from
     ``clipped`` only once the model has left the sampler, so with several minibatches or passes. ``turn``: one ratio
-    per turn. ``cispo``: a bounded ratio as constant weight of the log-prob."""
+    per turn. ``cispo``: a bounded ratio as constant weight of the log-prob. ``sapo``: a sigmoid of the ratio, which
+    bounds it smoothly."""
     clip_low: Annotated[float, Field(gt=0, le=1)] | None = None
     """The ratio is bounded to [1 − clip_low, 1 + clip_high]; None = the usual value of the kind."""
     clip_high: Positive | None = None
@@ -80,6 +84,10 @@ class ObjectiveSettings(Settings):
     dual_clip: Positive | None = None
     """Bound of losses with A < 0, as −dual_clip·A; more than 1 + clip_high; None = no bound. For ``clipped``
     only."""
+    gate_positive: Positive | None = None
+    """τ⁺, for ``sapo``: how fast the gradient of tokens with A ≥ 0 fades as the ratio leaves 1; None = 1."""
+    gate_negative: Positive | None = None
+    """τ⁻, for ``sapo``: the same for A < 0; None = 1.05."""
     stale_limit: Positive | None = None
     """Mean log-prob gap to the sampler above which a sequence's tokens with A < 0 are dropped; None = no limit."""
     aggregation: Aggregation = "token_mean"
@@ -92,7 +100,7 @@ class ObjectiveSettings(Settings):
 
     def problems(self) -> Iterator[str | None]:
         """Yields the problems of field combinations."""
-        if self.clip_low == 1 and self.kind != "cispo":
+        if self.clip_low == 1 and self.kind not in {"cispo", "sapo"}:
             yield f"clip_low must be in (0, 1) with kind={self.kind!r}, got {self.clip_low!r}"
         if self.dual_clip is not None and self.dual_clip <= 1 + self.clips.high:
             yield f"dual_clip must be more than 1 + clip_high, got {self.dual_clip!r}"
@@ -101,6 +109,14 @@ class ObjectiveSettings(Settings):
             f"dual_clip={self.dual_clip!r}",
             f"with kind={self.kind!r}; take kind='clipped' or leave it out",
         )
+        for name in ("clip_low", "clip_high"):
+            value = getattr(self, name)
+            is_unread = self.kind == "sapo" and value is not None
+            yield report_unused(is_unread, f"{name}={value!r}", "with kind='sapo', which has no clip; leave it out")
+        for name in ("gate_positive", "gate_negative"):
+            value = getattr(self, name)
+            is_unread = self.kind != "sapo" and value is not None
+            yield report_unused(is_unread, f"{name}={value!r}", f"with kind={self.kind!r}; it belongs to 'sapo'")
         if self.kind == "gspo" and self.aggregation != "sequence_mean":
             yield (
                 f"kind='gspo' is a mean over each sequence; aggregation={self.aggregation!r} would weigh its one "
@@ -123,8 +139,15 @@ class ObjectiveSettings(Settings):
             "clip_low": self.clip_low not in {None, usual.low},
             "clip_high": self.clip_high not in {None, usual.high},
             "dual_clip": self.dual_clip is not None,
+            "gate_positive": self.gate_positive is not None,
+            "gate_negative": self.gate_negative is not None,
         }
         return tuple(f"{name}={getattr(self, name)!r}" for name in is_changed if is_changed[name])
+
+    @property
+    def gates(self) -> tuple[float, float]:
+        """τ⁺ and τ⁻ of ``sapo``."""
+        return self.gate_positive or _GATES[0], self.gate_negative or _GATES[1]
 
     @property
     def clips(self) -> Clips:

@@ -18,6 +18,7 @@ ALL = {
     "gspo": ObjectiveSettings("gspo", aggregation="sequence_mean"),
     "by turn": ObjectiveSettings("turn"),
     "cispo": ObjectiveSettings("cispo"),
+    "sapo": ObjectiveSettings("sapo"),
     "without stale": ObjectiveSettings(stale_limit=0.1),
     "gspo without stale, with KL": ObjectiveSettings("gspo", aggregation="sequence_mean", stale_limit=0.1, kl=KL),
     "clipped with KL": ObjectiveSettings(kl=KL),

@@ -1,7 +1,7 @@
 """Objectives: pure functions of log-probabilities that give one loss per token. Needs torch, except for ``kl``.
 
-Policy objectives (``clipped``, ``gspo``, ``cispo``) with KL terms (``divergence``) and off-policy masks, preference
-and supervised losses, and the critic's ``value`` loss. Not here: aggregation over tokens
+Policy objectives (``clipped``, ``gspo``, ``cispo``, ``sapo``) with KL terms (``divergence``) and off-policy masks,
+preference and supervised losses, and the critic's ``value`` loss. Not here: aggregation over tokens
 (``optimisation.aggregation``) and advantages. Start with ``policy``, which builds the objective of the settings.
 """
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from upturn.training.losses.policy import policy_objective
     from upturn.training.losses.preference import PairedPreference, RatedPreference, pair_losses
     from upturn.training.losses.ratio import log_ratios, probability_ratios
+    from upturn.training.losses.sapo import SoftGated
     from upturn.training.losses.supervised import CrossEntropy, cross_entropy_losses
     from upturn.training.losses.value import SquaredError
 else:
@@ -38,6 +39,7 @@ else:
             "pair_losses": "preference",
             "log_ratios": "ratio",
             "probability_ratios": "ratio",
+            "SoftGated": "sapo",
             "CrossEntropy": "supervised",
             "cross_entropy_losses": "supervised",
             "SquaredError": "value",
@@ -53,6 +55,7 @@ __all__ = [
     "PairedPreference",
     "RatedPreference",
     "SequencePolicy",
+    "SoftGated",
     "SquaredError",
     "WithKl",
     "clipped_policy_losses",

@@ -8,6 +8,7 @@ from upturn.training.losses.clipped import ClippedPolicy
 from upturn.training.losses.divergence import WithKl
 from upturn.training.losses.gspo import SequencePolicy
 from upturn.training.losses.off_policy import OffPolicyMasked
+from upturn.training.losses.sapo import SoftGated
 from upturn.training.policy_settings import ObjectiveSettings
 
 
@@ -37,5 +38,7 @@ def _surrogate(settings: ObjectiveSettings) -> Objective:
             return SequencePolicy(low, high, extent="turn")
         case "cispo":
             return ClippedWeights(low, high)
+        case "sapo":
+            return SoftGated(*settings.gates)
         case _:
             assert_never(settings.kind)

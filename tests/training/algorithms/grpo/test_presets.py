@@ -46,6 +46,8 @@ EXPECTED: dict[str, dict[str, object]] = {
     },
     # arXiv 2506.13585, eq. 4 and 5
     "cispo": {"objective": ObjectiveSettings("cispo", 1.0, 4.0), "advantage": STD},
+    # arXiv 2511.20347, eq. 5 to 7
+    "sapo": {"objective": ObjectiveSettings("sapo", aggregation="sequence_mean"), "advantage": STD},
     # arXiv 2501.03262
     "reinforce_pp": {
         "objective": ObjectiveSettings("clipped", 0.2, 0.2, kl=KlSettings(0.01, "k2")),

@@ -77,6 +77,14 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             "MiniMax-M1, arXiv 2506.13585: bounded ratios as weights of log-probs, token mean, no KL",
             ("the cap, which the paper does not give, is 5, the value that TRL documents",),
         ),
+        "sapo": Preset(
+            {
+                "objective": {"kind": "sapo", "aggregation": "sequence_mean"},
+                "advantage": {"scale": "std"},
+            },
+            "SAPO, arXiv 2511.20347: a sigmoid of each token's ratio instead of a clip, τ⁺ = 1 and τ⁻ = 1.05, mean "
+            "of rollouts' token means, no KL",
+        ),
         "reinforce_pp": Preset(
             {
                 "objective": _clips(0.2, 0.2, kl={"coefficient": 0.01, "estimator": "k2"}),

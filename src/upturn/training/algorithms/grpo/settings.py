@@ -18,6 +18,7 @@ PresetName = Literal[
     "dapo",
     "gspo",
     "cispo",
+    "sapo",
     "reinforce_pp",
     "reinforce_pp_baseline",
     "lite_ppo",
