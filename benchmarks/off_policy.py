@@ -23,7 +23,7 @@ from upturn.arbiter import (
     inverse_propensity,
     self_normalised,
 )
-from upturn.deployment import clopper_pearson_interval
+from upturn.interval import clopper_pearson_interval
 from upturn.records import Alternative, Decision, Result, Task
 
 RATES: Mapping[str, Mapping[str, float]] = {

@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.algorithms.errands_comparison import EVALUATION_SEED
 from benchmarks.credit import ErrandsSettings, ErrandsSetup, written_tokens
 from benchmarks.result_cache import CacheKey, ResultCache
-from upturn.deployment import Interval
+from upturn.interval import Interval
 from upturn.loop.rollouts import PolicyWorker, RolloutSpec
 from upturn.loop.trainers import bootstrap_over_seeds, iteration_tasks
 from upturn.records import Evaluation, JsonValue, Result, Trajectory, record

@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.credit.mdp import Floats
 from benchmarks.credit.measurements import PartResults, TrainingRun
-from upturn.deployment import bootstrap_mean
+from upturn.interval import bootstrap_mean
 from upturn.report import canvas
 
 if TYPE_CHECKING:

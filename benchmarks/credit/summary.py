@@ -16,7 +16,7 @@ from scipy.stats import t as student
 
 from benchmarks.credit.estimator import BASELINE
 from benchmarks.credit.measurements import Agreement, PartResults, TrainingRun
-from upturn.deployment import bootstrap_mean
+from upturn.interval import bootstrap_mean
 from upturn.records import JsonValue, Result
 
 _CONFIDENCE = 0.95

@@ -235,3 +235,78 @@ def test_all_bad_settings_are_reported_together() -> None:
     with pytest.raises(ConfigError) as caught:
         ValidationSettings(alpha=0.6, min_tasks=0, strong_rate=80.0)
     assert len(caught.value.problems) == 3
+
+
+def in_episodes(pairs: list[Pair], size: int) -> list[Pair]:
+    return [pair._replace(episode=str(index // size)) for index, pair in enumerate(pairs)]
+
+
+def test_tasks_without_an_episode_are_units_and_so_are_episodes_of_one() -> None:
+    pairs = [*make_family("mail", 40, 10, 30), *make_family("sheet", 40, 20, 15)]
+    assert validate(in_episodes(pairs, 1), SETTINGS, seed=1) == validate(pairs, SETTINGS, seed=1)
+    assert validate(pairs, SETTINGS, seed=1).families[0].clusters is None
+
+
+def test_episodes_count_once() -> None:
+    """Twenty gains in five episodes of four are five gains: p = 2^-5 by sign flips, above 2.5 %."""
+    pairs = make_family("mail", 160, 0, 20)
+    assert validate(pairs, SETTINGS, seed=0).verdict == "pass"
+    validation = validate(in_episodes(pairs, 4), SETTINGS, seed=0)
+    assert validation.verdict == "hold"
+    assert "p=0.031 by sign flips of episodes: gain +12.5 points" in validation.summary
+    assert "n=160 in 40 episodes" in validation.summary
+    assert validation.families[0].clusters == 40
+    six = validate(in_episodes(make_family("mail", 160, 0, 24), 4), SETTINGS, seed=0)
+    assert six.verdict == "pass"  # 2^-6
+
+
+def test_few_episodes_are_hold_for_any_gain() -> None:
+    validation = validate(in_episodes(make_family("mail", 100, 0, 100), 5), SETTINGS, seed=0)
+    assert "20 episodes are fewer than the 30" in validation.summary
+
+
+def test_a_family_loses_by_episode() -> None:
+    """Twelve losses are significant, in three episodes of four they are not: p = 1/8."""
+    others = make_family("other", 120, 60, 60)
+    by_task = validate([*make_family("old", 48, 24, 12), *others], SETTINGS, seed=0)
+    assert by_task.verdict == "fail"
+    by_episode = validate(in_episodes([*make_family("old", 48, 24, 12), *others], 4), SETTINGS, seed=0)
+    assert next(family.worse_p for family in by_episode.families if family.name == "old") == pytest.approx(2 / 8)
+    assert not any("significantly worse" in reason for reason in by_episode.reasons)
+
+
+def unchanged_in_episodes(rng: np.random.Generator, episodes: int, size: int, correlation: float) -> list[Pair]:
+    """Both versions draw a rate for every episode, from a beta distribution with this intra-class correlation."""
+    weight = (1 - correlation) / correlation
+    rates = rng.beta(0.7 * weight, 0.3 * weight, size=(episodes, 2))
+    return [
+        Pair(f"{episode}-{task}", "f", 1, *(rng.random(2) < rates[episode]).astype(float).tolist(),
+             episode=str(episode))
+        for episode in range(episodes) for task in range(size)
+    ]  # fmt: skip
+
+
+def test_unchanged_version_with_episodes_of_five_passes_in_2_percent() -> None:
+    rng, settings, runs = np.random.default_rng(7), ValidationSettings(resamples=200), 2_000
+    passed = sum(
+        validate(unchanged_in_episodes(rng, 30, 5, 0.6), settings, seed=seed).verdict == "pass"
+        for seed in range(runs)
+    )
+    # The sign-flip test passes 2.5 % or less, whatever the clusters; more than 70 of 2,000 then has a chance of
+    # 2e-3. By task 13 % would pass.
+    assert passed <= 70
+
+
+def test_no_loss_blocks_no_candidate_however_few_strong_tasks() -> None:
+    """Equal on 31 strong tasks: the exact lower limit is −9 points, but nothing was lost."""
+    pairs = [*make_family("strong", 31, 31, 31), *make_family("weak", 60, 0, 30)]
+    validation = validate(pairs, SETTINGS, seed=0)
+    assert validation.verdict == "pass"
+    assert validation.strong is not None
+    assert validation.strong.low == pytest.approx(-(1 - 0.05 ** (1 / 31)))
+    assert validation.strong.high == pytest.approx(1 - 0.05 ** (1 / 31))
+
+
+def test_pairs_have_the_tasks_episode() -> None:
+    tasks = [Task("a", "do", "mail", "office", episode="monday"), Task("b", "do", "mail", "office")]
+    assert [pair.episode for pair in pairs_of(tasks, {}, {})] == ["monday", None]

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from benchmarks.errands import ENVIRONMENT, LEARNED, MODEL
-from upturn.deployment.interval import Interval
+from upturn.interval import Interval
 from upturn.loop.evaluation.evaluate import HeldoutResult, evaluate_heldout
 from upturn.loop.progress import NoProgress
 from upturn.loop.rollouts.policy_worker import PolicyWorker

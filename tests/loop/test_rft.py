@@ -11,8 +11,8 @@ import pytest
 
 from benchmarks.errands import MODEL
 from upturn.config import AgentConfig, LoopConfig
-from upturn.deployment.interval import Interval
 from upturn.errors import ConfigError, ModelError
+from upturn.interval import Interval
 from upturn.loop.evaluation.evaluate import HeldoutResult, Mark, evaluate_heldout
 from upturn.loop.rollouts.state_values import Reward
 from upturn.loop.run.context import Context

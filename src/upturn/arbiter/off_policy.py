@@ -24,20 +24,18 @@ interval wide instead.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import fsum, sqrt
+from math import fsum
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from upturn.interval import wilson_limits
 from upturn.records import Decision
 
 DR_SAMPLES = 1.5
 """Samples that an effective one counts as in DR: on the logs of a learning policy its intervals then cover about
 95 %, with 1 up to 99 % (``python -m benchmarks off-policy``)."""
-
-Z_95 = 1.959964
-"""Quantile of the normal distribution for 95 % intervals."""
 
 Target = Callable[[Decision], Mapping[str, float]]
 """The routing to evaluate: returns the probability of each version for a decision; they sum to 1."""
@@ -184,10 +182,7 @@ def _interval(value: float, error: float, effective: float) -> tuple[float, floa
     """Wilson's 95 % interval of a mean in [0, 1]; a value beyond the range has the interval of its end."""
     mean = min(max(value, 0.0), 1.0)
     samples = min(effective, mean * (1.0 - mean) / error**2) if error and 0.0 < mean < 1.0 else effective
-    spread = Z_95**2 / samples
-    centre = (mean + spread / 2.0) / (1.0 + spread)
-    half = Z_95 / (1.0 + spread) * sqrt(mean * (1.0 - mean) / samples + spread / (4.0 * samples))
-    return max(0.0, centre - half), min(1.0, centre + half)
+    return wilson_limits(mean, samples)
 
 
 def _refusal(draws: _Draws) -> str:

@@ -22,10 +22,10 @@ from upturn.deployment import (
     history_of,
     release_status,
     simulation_results,
-    wilson_interval,
 )
 from upturn.deployment import release as lifecycle
 from upturn.errors import RecordError, ReleaseError, UnknownNameError
+from upturn.interval import wilson_interval
 from upturn.pool import Pool
 from upturn.records import AgentVersion, JsonValue, Release, Result, from_json
 

@@ -1,21 +1,13 @@
 """Releasing a candidate version: validation on held-out tasks, the canary on live traffic, and releases.
 
 ``release`` has the states of a release, ``validation`` the gate before its canary, ``canary`` the canary of one
-release, ``rule`` the decision rule for many canaries at once, ``sequential`` and ``interval`` the statistics, and
-``simulation`` measures the rule. ``loop`` serves the canary's tasks. Start with ``release``, then ``canary``.
+release, ``rule`` the decision rule for many canaries at once, ``sequential`` and ``paired_test`` the statistics,
+and ``simulation`` measures the rule. ``loop`` serves the canary's tasks. Start with ``release``, then ``canary``.
 """
 
 from upturn.config import CanarySettings, ValidationSettings
 from upturn.deployment.canary import Canary
 from upturn.deployment.episode import Awaited, Episode, Served, episodes_of, split_settled
-from upturn.deployment.interval import (
-    RESAMPLES,
-    Interval,
-    bootstrap_mean,
-    clopper_pearson_interval,
-    paired_bootstrap,
-    wilson_interval,
-)
 from upturn.deployment.release import (
     History,
     Override,
@@ -36,7 +28,6 @@ from upturn.deployment.simulation import SCENARIOS, grid, simulation_results
 from upturn.deployment.validation import Comparison, Pair, Validation, ValidationVerdict, pairs_of, validate
 
 __all__ = [
-    "RESAMPLES",
     "SCENARIOS",
     "Awaited",
     "Canary",
@@ -44,7 +35,6 @@ __all__ = [
     "Comparison",
     "Episode",
     "History",
-    "Interval",
     "Override",
     "Pair",
     "RegistryTraffic",
@@ -54,14 +44,11 @@ __all__ = [
     "ValidationSettings",
     "ValidationVerdict",
     "apply_traffic",
-    "bootstrap_mean",
     "candidate_share",
-    "clopper_pearson_interval",
     "episodes_of",
     "grid",
     "history_of",
     "hold",
-    "paired_bootstrap",
     "pairs_of",
     "promote",
     "release_id",
@@ -72,5 +59,4 @@ __all__ = [
     "split_settled",
     "start",
     "validate",
-    "wilson_interval",
 ]

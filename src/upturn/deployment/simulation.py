@@ -15,7 +15,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from upturn.config import CanarySettings
-from upturn.deployment.interval import clopper_pearson_interval
 from upturn.deployment.rule import (
     CANDIDATE,
     HOLD,
@@ -31,6 +30,7 @@ from upturn.deployment.rule import (
     observe,
 )
 from upturn.deployment.sequential import FloatArray
+from upturn.interval import clopper_pearson_interval
 from upturn.records import Result
 
 Expected = Literal["promote", "rollback", "no promotion"]

@@ -2,12 +2,16 @@
 
 Order of checks; the first group that applies gives the verdict:
 
-1. nothing to compare, fewer tasks than ``min_tasks``, or too many evaluations missing → ``hold``
+1. nothing to compare, fewer independent tasks than ``min_tasks``, or too many evaluations missing → ``hold``
 2. harm → ``fail``: a family is significantly worse (Holm over families); the lower limit of the pooled difference
    over the families that the incumbent solves at ``strong_rate`` or more is below −``forgetting_margin``; safety
    costs are significantly higher, or their upper limit is above ``safety_margin``; or the overall success rate is
    significantly lower
 3. no significant improvement, or less than the required effect → ``hold``; otherwise → ``pass``
+
+Tasks of one episode depend on each other and are one unit (a cluster) in every interval, test and count of
+independent tasks. Where there are such, an improvement must also be significant by sign flips of the clusters. That
+test is exact for an unchanged candidate with clusters of any number and size; the bootstrap is not.
 
 A missing evaluation counts as a failure in every rate and is reported. A gain that exists only because the
 incumbent's missing evaluations count as failures does not pass.
@@ -21,7 +25,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from upturn.config import ValidationSettings
-from upturn.deployment.interval import Interval, bootstrap_mean, holm, paired_bootstrap, paired_worse_p
+from upturn.deployment.paired_test import holm, paired_worse_p
+from upturn.interval import Interval, bootstrap_mean
 from upturn.records import Evaluation, Task, record
 
 ValidationVerdict = Literal["pass", "fail", "hold"]
@@ -39,6 +44,8 @@ class Pair(NamedTuple):
     incumbent_cost: float = 0.0
     """Mean safety cost of the incumbent's trajectories."""
     candidate_cost: float = 0.0
+    episode: str | None = None
+    """Tasks with the same episode are one unit; None = the task is a unit by itself."""
 
 
 @record
@@ -57,6 +64,13 @@ class Comparison:
     """One-sided p-value of "the candidate is worse"; Holm-adjusted over families in ``Validation.families``."""
     missing: int = 0
     """Tasks without an evaluation of at least one version."""
+    clusters: int | None = None
+    """Independent tasks: an episode counts as one. None = ``n``."""
+
+    @property
+    def size(self) -> str:
+        """The number of tasks, and of clusters if it differs, for example ``n=40 in 8 episodes``."""
+        return f"n={self.n}" if self.clusters is None else f"n={self.n} in {self.clusters} episodes"
 
 
 @record
@@ -103,7 +117,8 @@ def pairs_of(
     for task in tasks:
         old, new = incumbent.get(task.id, ()), candidate.get(task.id, ())
         costs = _mean_cost(old, safety_costs), _mean_cost(new, safety_costs)
-        pairs.append(Pair(task.id, task.family, task.level, _success_rate(old), _success_rate(new), *costs))
+        rates = _success_rate(old), _success_rate(new)
+        pairs.append(Pair(task.id, task.family, task.level, *rates, *costs, task.episode))
     return tuple(pairs)
 
 
@@ -128,12 +143,19 @@ def validate(pairs: Sequence[Pair], settings: ValidationSettings, *, seed: int) 
     cost = bootstrap_mean(
         [pair.candidate_cost - pair.incumbent_cost for pair in pairs],
         seed,
+        clusters=_clusters(pairs),
         confidence=1.0 - 2.0 * settings.alpha,
         resamples=settings.resamples,
     )
     harms = [*_forgetting(families, strong, settings), *_safety_harms(cost, settings)]
     worst_case = [pair._replace(incumbent=1.0) if pair.incumbent is None else pair for pair in pairs]
-    verdict, reasons = _verdict(overall, _compare("worst case", worst_case, settings, seed).low, harms, settings)
+    verdict, reasons = _verdict(
+        overall,
+        harms,
+        settings,
+        worst_case_low=_compare("worst case", worst_case, settings, seed).low,
+        better_p=_better_p(pairs, settings, seed),
+    )
     return Validation(
         verdict=verdict,
         reasons=tuple(reasons),
@@ -152,13 +174,19 @@ def validate(pairs: Sequence[Pair], settings: ValidationSettings, *, seed: int) 
 
 
 def _verdict(
-    overall: Comparison, worst_case_low: float, harms: Sequence[str], settings: ValidationSettings
+    overall: Comparison,
+    harms: Sequence[str],
+    settings: ValidationSettings,
+    *,
+    worst_case_low: float,
+    better_p: float,
 ) -> tuple[ValidationVerdict, Sequence[str]]:
     """Returns verdict and reasons; ``worst_case_low`` counts the incumbent's missing evaluations as successes."""
     limits = f"[{_points(overall.low)}, {_points(overall.high)}]"
-    gain = f"gain {_points(overall.difference)} points {limits}, n={overall.n}"
-    if overall.n < settings.min_tasks:
-        return "hold", [f"{overall.n} tasks are fewer than the {settings.min_tasks} needed"]
+    gain = f"gain {_points(overall.difference)} points {limits}, {overall.size}"
+    if (overall.clusters or overall.n) < settings.min_tasks:
+        what = f"{overall.n} tasks" if overall.clusters is None else f"{overall.clusters} episodes"
+        return "hold", [f"{what} are fewer than the {settings.min_tasks} needed"]
     if overall.missing > settings.max_missing_share * overall.n:
         return "hold", [f"evaluations are missing for {overall.missing} of {overall.n} tasks"]
     if harms:
@@ -168,6 +196,8 @@ def _verdict(
     if overall.low <= settings.minimum_effect:
         bar = f" above {_points(settings.minimum_effect)} points" if settings.minimum_effect else ""
         return "hold", [f"no significant improvement{bar}: {gain}"]
+    if overall.clusters is not None and better_p > settings.alpha / 2.0:
+        return "hold", [f"no significant improvement, p={better_p:.2g} by sign flips of episodes: {gain}"]
     if worst_case_low <= settings.minimum_effect:
         return "hold", [f"the gain rests on missing evaluations of the incumbent: {gain}"]
     return "pass", [gain]
@@ -179,15 +209,16 @@ def _forgetting(
     """Returns the families that became worse, and a possible loss over the strong families."""
     harms = [
         f"family {family.name} is significantly worse: {_points(family.difference)} points, "
-        f"p={family.worse_p:.2g} (Holm), n={family.n}"
+        f"p={family.worse_p:.2g} (Holm), {family.size}"
         for family in families
         if family.worse_p <= settings.alpha
     ]
-    if strong is not None and strong.low < -settings.forgetting_margin:
+    # No interval blocks a candidate that lost nowhere; its p-value is then 1.
+    if strong is not None and strong.worse_p < 1.0 and strong.low < -settings.forgetting_margin:
         harms.append(
             f"families at {settings.strong_rate:.0%} or more may have lost over "
             f"{100 * settings.forgetting_margin:g} points: {_points(strong.difference)}, "
-            f"lower limit {_points(strong.low)}, n={strong.n}"
+            f"lower limit {_points(strong.low)}, {strong.size}"
         )
     return harms
 
@@ -208,7 +239,16 @@ def _compare(
     incumbent = np.array([pair.incumbent or 0.0 for pair in pairs])
     candidate = np.array([pair.candidate or 0.0 for pair in pairs])
     confidence = 1.0 - settings.alpha * (2.0 if is_one_sided else 1.0)
-    gain = paired_bootstrap(candidate, incumbent, seed, confidence=confidence, resamples=settings.resamples)
+    difference, clusters = candidate - incumbent, _clusters(pairs)
+    gain = bootstrap_mean(
+        difference,
+        seed,
+        clusters=clusters,
+        bounds=(-1.0, 1.0),
+        confidence=confidence,
+        resamples=settings.resamples,
+    )
+    units = len(set(clusters))
     return Comparison(
         name=name,
         n=len(pairs),
@@ -217,9 +257,21 @@ def _compare(
         difference=gain.mean,
         low=gain.low,
         high=gain.high,
-        worse_p=paired_worse_p(candidate - incumbent, seed, settings.resamples),
+        worse_p=paired_worse_p(difference, seed, settings.resamples, clusters=clusters),
         missing=sum(pair.incumbent is None or pair.candidate is None for pair in pairs),
+        clusters=None if units == len(pairs) else units,
     )
+
+
+def _better_p(pairs: Sequence[Pair], settings: ValidationSettings, seed: int) -> float:
+    """The one-sided p-value of "the candidate is better" by flipping signs of whole clusters."""
+    losses = np.array([(pair.incumbent or 0.0) - (pair.candidate or 0.0) for pair in pairs])
+    return paired_worse_p(losses, seed, settings.resamples, clusters=_clusters(pairs))
+
+
+def _clusters(pairs: Sequence[Pair]) -> list[str]:
+    """The name of each pair's episode; a task without one has a name that no other pair has."""
+    return [f"task {pair.task_id}" if pair.episode is None else f"episode {pair.episode}" for pair in pairs]
 
 
 def _compare_groups(

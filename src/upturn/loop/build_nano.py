@@ -9,8 +9,8 @@ from pathlib import Path
 from typing_extensions import TypedDict
 
 from upturn.config import Limits
-from upturn.deployment import Interval
 from upturn.environments import resolve_kit, verify
+from upturn.interval import Interval
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.evaluation import evaluate_version, evaluation_tasks, families_of, levels_of
 from upturn.loop.progress import Progress

@@ -28,3 +28,6 @@ class Task:
     tenant: str = "default"
     context: Mapping[str, JsonValue] = field(default_factory=dict)
     """Further data for the environment, e.g. the template's name."""
+    episode: str | None = None
+    """Session that the task belongs to. Tasks of one episode depend on each other, so validation counts them as one
+    unit. None = the task is a unit by itself."""

@@ -177,7 +177,7 @@ def test_details_have_success_by_level_and_family(toy: ModuleType) -> None:
     assert list(levels) == list(families) == heldout_results
     after: Any = levels["after"]
     assert list(after) == ["L1", "L2"]
-    assert after["L1"] == {"value": 1.0, "low": 1.0, "high": 1.0, "n": 20}
+    assert after["L1"] == {"value": 1.0, "low": pytest.approx(0.025 ** (1 / 20)), "high": 1.0, "n": 20}
     damaged: Any = families["damaged"]
     assert [(family, figure["value"]) for family, figure in damaged.items()] == [("mail", 0.9), ("sheet", 0.5)]
     readiness: Any = details["readiness"]

@@ -66,7 +66,7 @@ def _families(kit: EnvironmentKit, families: Sequence[str]) -> tuple[str, ...]:
 
 def _result(report: FamilyReport, check: Check) -> Result:
     """The check as a figure; a share has its 95 % interval."""
-    from upturn.deployment import clopper_pearson_interval
+    from upturn.interval import clopper_pearson_interval
 
     name = f"{check.name} {report.family}"
     if check.value is None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from upturn import __version__
-from upturn.deployment import bootstrap_mean, paired_bootstrap
+from upturn.interval import Interval, bootstrap_mean, paired_bootstrap
 from upturn.loop.cycle import ReadinessReport
 from upturn.loop.demo.demo import Facts
 from upturn.loop.demo.results import COVERAGE_BARS, Resources
@@ -216,15 +216,17 @@ def _changes(before: HeldoutResult, after: HeldoutResult) -> tuple[Change, ...]:
         pairs = [(old, new) for old, new in both if old is not None and new is not None]
         if pairs:  # a cost without values is omitted
             first, second = [old for old, _ in pairs], [new for _, new in pairs]
-            difference = Estimate(*paired_bootstrap(second, first, seed=0))
-            changes.append(Change(name, kind, _mean(first), _mean(second), difference))
+            bounds = (0.0, 1.0) if kind == "reward" else None
+            difference = paired_bootstrap(second, first, seed=0, bounds=(-1.0, 1.0) if bounds else None)
+            old, new = _mean(first, bounds), _mean(second, bounds)
+            changes.append(Change(name, kind, old, new, _estimate(difference)))
     efforts: tuple[tuple[str, Callable[[Mark], int]], ...] = (
         ("turns per success", lambda mark: mark.turns),
         ("written tokens per success", lambda mark: mark.written_tokens),
     )
     for name, effort in efforts:
-        old, new = ([effort(mark) for mark in result.marks if mark.is_success] for result in (before, after))
-        changes.append(Change(name, "effort", _mean(old), _mean(new)))
+        efforts_of = [[effort(mark) for mark in result.marks if mark.is_success] for result in (before, after)]
+        changes.append(Change(name, "effort", *map(_mean, efforts_of)))
     return tuple(changes)
 
 
@@ -233,8 +235,15 @@ def _reward(name: str, mark: Mark) -> float:
     return mark.rewards.get(name) or 0.0
 
 
-def _mean(values: Sequence[float]) -> Estimate | None:
-    return Estimate(*bootstrap_mean(values, seed=0)) if values else None
+def _mean(values: Sequence[float], bounds: tuple[float, float] | None = None) -> Estimate | None:
+    return _estimate(bootstrap_mean(values, seed=0, bounds=bounds)) if values else None
+
+
+def _estimate(interval: Interval) -> Estimate:
+    """Without limits if they are equal: that many equal values without known bounds say nothing about others."""
+    if interval.low == interval.high:
+        return Estimate(interval.mean, n=interval.n)
+    return Estimate(*interval)
 
 
 def _story(context: Context, facts: Facts) -> TaskStory | None:

@@ -6,8 +6,9 @@ from math import fsum
 from typing import NamedTuple
 
 from upturn.agents import temperature
-from upturn.deployment import Interval, Pair, Validation, bootstrap_mean, paired_bootstrap, validate
+from upturn.deployment import Pair, Validation, validate
 from upturn.environments import EnvironmentKit, verify
+from upturn.interval import Interval, bootstrap_mean, paired_bootstrap
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.run import Context
 from upturn.pool import Pool, PoolSink
@@ -37,6 +38,8 @@ class Mark:
     written_tokens: int
     costs: Mapping[str, float]
     """The evaluation's costs by name. An absent cost is missing, not zero."""
+    episode: str | None = None
+    """The task's episode; None = it has none."""
 
 
 class MeanCost(NamedTuple):
@@ -63,15 +66,13 @@ class HeldoutResult:
 
     def outcomes(self, *, level: int | None = None, family: str | None = None) -> list[float]:
         """1.0 or 0.0 per task, in order."""
-        return [
-            float(mark.is_success)
-            for mark in self.marks
-            if (level is None or mark.level == level) and (family is None or mark.family == family)
-        ]
+        return [float(mark.is_success) for mark in self._marks(level, family)]
 
     def interval(self, *, level: int | None = None, family: str | None = None) -> Interval:
-        """Success rate with its 95 % interval by bootstrap over tasks."""
-        return bootstrap_mean(self.outcomes(level=level, family=family), seed=0)
+        """Success rate with its 95 % interval by bootstrap over tasks; exact if all tasks have the same outcome."""
+        marks = self._marks(level, family)
+        outcomes = [float(mark.is_success) for mark in marks]
+        return bootstrap_mean(outcomes, seed=0, clusters=_clusters(marks), bounds=(0.0, 1.0))
 
     def costs(self) -> dict[str, MeanCost]:
         """The mean of every cost that any mark has, by name."""
@@ -86,7 +87,21 @@ class HeldoutResult:
     def gain_over(self, before: "HeldoutResult") -> Interval:
         """Paired difference to ``before`` on the same tasks, with its 95 % interval by bootstrap over tasks."""
         assert [mark.task_id for mark in self.marks] == [mark.task_id for mark in before.marks]
-        return paired_bootstrap(self.outcomes(), before.outcomes(), seed=0)
+        return paired_bootstrap(
+            self.outcomes(), before.outcomes(), seed=0, clusters=_clusters(self.marks), bounds=(-1.0, 1.0)
+        )
+
+    def _marks(self, level: int | None, family: str | None) -> list[Mark]:
+        return [
+            mark
+            for mark in self.marks
+            if (level is None or mark.level == level) and (family is None or mark.family == family)
+        ]
+
+
+def _clusters(marks: Sequence[Mark]) -> list[str]:
+    """The unit of each mark: its episode, or the task by itself."""
+    return [f"task {mark.task_id}" if mark.episode is None else f"episode {mark.episode}" for mark in marks]
 
 
 def evaluation_tasks(
@@ -131,6 +146,7 @@ def evaluate_version(
             turns=len(trajectory.turns),
             written_tokens=trajectory.usage.written_tokens,
             costs=evaluation.costs,
+            episode=task.episode,
         )
         for task, trajectory, evaluation in zip(tasks, trajectories, evaluations, strict=True)
     )
@@ -177,6 +193,7 @@ def compare(context: Context, name: str, incumbent: HeldoutResult, candidate: He
             None if new.is_missing else float(new.is_success),
             old.costs.get("safety", 0.0),
             new.costs.get("safety", 0.0),
+            old.episode,
         )
         for old, new in zip(incumbent.marks, candidate.marks, strict=True)
     ]

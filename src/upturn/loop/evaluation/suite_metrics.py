@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import quantiles
 from typing import NamedTuple
 
-from upturn.deployment import bootstrap_mean, clopper_pearson_interval
 from upturn.environments import LONG_TURNS, Verifier, play, verify
 from upturn.environments.office import Measure, OfficeKit, RubricVerifier, TimedKit, measure
+from upturn.interval import bootstrap_mean, clopper_pearson_interval
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.records import AgentVersion, Evaluation, Result, Task, Trajectory
 
@@ -143,7 +143,7 @@ def _first_action(seconds: Sequence[float]) -> Iterator[Result]:
 
 def _rewards(evaluations: Sequence[Evaluation]) -> Iterator[Result]:
     """Means of the rubric's score and reward components, without missing values."""
-    yield _mean("rubric", [item.score for item in evaluations if item.score is not None], "")
+    yield _mean("rubric", [item.score for item in evaluations if item.score is not None], "", bounds=(0.0, 1.0))
     for name in dict.fromkeys(name for item in evaluations for name in item.rewards):
         values = [value for item in evaluations if (value := item.rewards.get(name)) is not None]
         yield _mean(f"reward {name}", values, "")
@@ -159,11 +159,18 @@ def _rate(name: str, outcomes: Sequence[bool], bar: float | None = None) -> Resu
     return interval.result(name, bar=f">= {bar:g}", holds=interval.mean >= bar)
 
 
-def _mean(name: str, values: Sequence[float], unit: str, *, bar: float | None = None) -> Result:
-    """``bar``: largest acceptable mean; None = no bar."""
+def _mean(
+    name: str,
+    values: Sequence[float],
+    unit: str,
+    *,
+    bar: float | None = None,
+    bounds: tuple[float, float] | None = None,
+) -> Result:
+    """``bar``: largest acceptable mean; None = no bar. ``bounds``: see ``bootstrap_mean``."""
     if not values:
         return Result(name, "not applicable", n=0)
-    interval = bootstrap_mean(values, seed=0)
+    interval = bootstrap_mean(values, seed=0, bounds=bounds)
     if bar is None:
         return interval.result(name, unit)
     return interval.result(name, unit, bar=f"<= {bar:g}", holds=interval.mean <= bar)

@@ -1,7 +1,7 @@
 """The card of an ``upturn train`` run: the version, its training data, its evaluation and its cost."""
 
 from upturn import __version__
-from upturn.deployment import Interval
+from upturn.interval import Interval
 from upturn.loop.evaluation import families_of
 from upturn.loop.run import Context
 from upturn.loop.trainers.train_command import STEPS, TrainingResult

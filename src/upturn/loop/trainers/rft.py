@@ -14,9 +14,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from upturn.config import AgentConfig, Config
-from upturn.deployment import RESAMPLES, Interval
 from upturn.environments import verify
 from upturn.errors import ConfigError
+from upturn.interval import RESAMPLES, Interval
 from upturn.loop.evaluation import HeldoutResult, evaluate_heldout
 from upturn.loop.run import Context, store_agent_version, version_of
 from upturn.loop.trainers.candidate import TrainedVersion
