@@ -96,7 +96,7 @@ def configuration_page() -> str:
         "One file holds all settings of a run. Unknown keys are errors, all problems are reported together",
         "before any work, and a setting without effect in the chosen combination is an error that names both",
         "settings. The resolved configuration with all defaults is saved with each run, and its hash is on every",
-        "record. The smallest valid file:",
+        "record. The smallest file that works (the shipped model in the office):",
         "",
         "```toml",
         "[[agents]]",

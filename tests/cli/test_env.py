@@ -36,12 +36,22 @@ from upturn.models import write_call
 from upturn.records import Action, Result
 
 SHOP = """
+from dataclasses import replace
 from upturn.environments import one_step
 def make(rng):
     count = rng.randint(1, 10_000)
     return f"twice {count}?", {"answer": str(2 * count)}
 def kit():
     return one_step("shop", make, lambda action, right: action.parameters.get("text") == right["answer"])
+class Unweighted:
+    name = "shop/1"
+    def verify(self, task, trajectory):
+        evaluation = kit().verifier.verify(task, trajectory)
+        return replace(evaluation, rewards={"success": evaluation.rewards["success"]})
+def unweighted():
+    shop = kit()
+    shop.verifier = Unweighted()
+    return shop
 def careless():
     return one_step("careless", make, lambda action, right: action.parameters["text"] == right["answer"])
 """
@@ -90,7 +100,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_validate_shows_every_check_with_its_bar(fast: None) -> None:
     printed = run("validate", ENVIRONMENT, "--tasks", "2", "--family", "mail_file")
-    checks = ["oracle", "ceiling", "floor", "random", "replay", "isolation", "canaries", "mutants"]
+    checks = ["oracle", "ceiling", "floor", "rewarded", "random", "replay", "isolation", "canaries", "mutants"]
     attacks = [
         "nothing",
         "echo",
@@ -141,13 +151,27 @@ def test_a_broken_contract_is_named_and_exit_code_1(shop: None, monkeypatch: pyt
 def test_validate_lists_what_it_could_not_check(shop: None, fast: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(".")
     result = CliRunner().invoke(env_app, ["validate", "shop_for_test:kit", "--tasks", "2"])
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == 1, "without an oracle it is not shown that the reward can be earned"
     lines = result.stdout.splitlines()
     assert lines[lines.index("unchecked:") + 1].startswith(
         "  oracle, ceiling, mutants, repeat, neighbour, refuse: the kit"
     )
     [row] = [line for line in lines if line.startswith("shop (level 1)") and "100 %" in line]
-    assert row.split()[3:6] == ["–", "–", "0"], "no oracle, no ceiling, and the floor is 0"
+    assert row.split()[3:8] == ["–", "–", "0", "0", "!"], "no oracle, no ceiling, nothing rewarded"
+    breaches = lines[lines.index("breaches:") + 1 :]
+    assert re.match(r"  rewarded shop: none of \d+ trajectories scored above 0, as with a reward that", breaches[0])
+
+
+def test_validate_names_default_weights_that_the_verifier_does_not_give(
+    shop: None, fast: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(".")
+    assert "configuration" not in run("validate", "shop_for_test:kit", "--tasks", "2", code=1)
+    printed = run("validate", "shop_for_test:unweighted", "--tasks", "2", code=1)
+    assert printed["configuration"] == [
+        "the default [rewards] weights name efficiency, which shop/1 does not give; it gives: success. Set [rewards] "
+        "weights for these, or add the component"
+    ]
 
 
 def test_modules_are_found_in_the_current_folder(

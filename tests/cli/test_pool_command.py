@@ -1,5 +1,6 @@
 import gzip
 import json
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,7 @@ def test_validate_counts_failed_gates(filled: Path) -> None:
     printed = run_json("pool", "validate", "--pool", filled)
     assert values(printed) == {
         "integrity_problems": 0,
+        "changed_records": 0,
         "points": 6,
         "clean_points": 5,
         "clean_share": pytest.approx(5 / 6),
@@ -134,6 +136,19 @@ def test_validate_detects_a_damaged_file(filled: Path) -> None:
     printed = run_json("pool", "validate", "--pool", filled, exit_code=1)
     assert values(printed)["integrity_problems"] > 0
     assert printed["integrity"]
+
+
+def test_validate_names_changed_and_deleted_records(filled: Path) -> None:
+    with sqlite3.connect(filled) as raw:
+        raw.execute("UPDATE evaluations SET verdict = 'success', score = 1.0 WHERE verdict = 'failure'")
+        raw.execute("DELETE FROM trajectories WHERE sequence = (SELECT max(sequence) FROM trajectories)")
+    raw.close()
+    printed = run_json("pool", "validate", "--pool", filled, exit_code=1)
+    assert values(printed)["integrity_problems"] == 0
+    assert values(printed)["changed_records"] == len(printed["changes"])
+    assert "trajectories has 5 rows, 6 were written; rows were deleted" in printed["changes"]
+    assert any("its column verdict is 'success', its record says 'failure'" in line for line in printed["changes"])
+    assert "records were changed or deleted" in run("pool", "validate", "--pool", filled).stderr
 
 
 def test_export_is_anonymised_unless_raw(tmp_path: Path) -> None:

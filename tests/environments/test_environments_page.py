@@ -8,11 +8,15 @@ from typing import Any
 import pytest
 
 from benchmarks.errands.kit import ErrandsKit
+from upturn.config import RewardConfig
 from upturn.environments import EnvironmentKit, check_environment, resolve_kit
 from upturn.environments.scripted_policy import fixed_policy, play
-from upturn.environments.validation import PANEL, Plan, validate_kit
+from upturn.environments.validation import PANEL, Plan, configuration_notes, validate_kit
+from upturn.loop.run.preflight import load_checked_kit
+from upturn.loop.trainers import parse_full_config
 from upturn.records import Action
 
+NANO = {"name": "nano", "kind": "local_model", "model": "nano"}
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "environments.md").read_text(encoding="utf-8")
 
@@ -68,5 +72,9 @@ def test_the_pages_multi_step_example_validates(tmp_path: Path, monkeypatch: pyt
     assert (
         values["oracle"] == values["ceiling"] == values["mutants"] == values["replay"] == values["isolation"] == 1
     )
+    assert configuration_notes(kit) == [], "its verifier gives what the default [rewards] weights name"
+    config = parse_full_config({"agents": [NANO], "environment": {"name": "shelves:Kit"}})
+    assert config.rewards == RewardConfig()
+    load_checked_kit(config)
     assert values["nothing"] == values["spam"] == values["neighbour"] == values["floor"] == 0
     monkeypatch.delitem(sys.modules, "shelves")

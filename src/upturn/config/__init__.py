@@ -19,7 +19,7 @@ from upturn.config.learning import (
     Precision,
     RolloutConfig,
 )
-from upturn.config.load import SHIPPED_MODELS, api_keys, load_config, parse_config
+from upturn.config.load import SHIPPED_MODELS, api_keys, load_config, overlaps, parse_config
 from upturn.config.release import CanarySettings, ValidationSettings
 from upturn.config.section import (
     HUB_NAME,
@@ -108,6 +108,7 @@ __all__ = [
     "load_config",
     "merge_settings",
     "nested_settings",
+    "overlaps",
     "parse_config",
     "parse_settings",
     "refuse",

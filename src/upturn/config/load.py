@@ -1,16 +1,17 @@
 """Loading a configuration: all problems are reported together, before any work.
 
 Order of checks: the file is readable; it is TOML; each setting is valid; settings do not contradict each other;
-files and environment variables exist. A failure of one of the first two ends the checks.
+files and environment variables exist; environments and functions exist. A failure of one of the first two ends the
+checks.
 """
 
 import json
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -33,13 +34,22 @@ from upturn.errors import ConfigError
 
 SHIPPED_MODELS = ("nano",)
 """Names of the models that ship with Upturn."""
+NameCheck: TypeAlias = Callable[[Config, Collection[str]], Iterable[str]]
+"""Problems of the environments and functions that a configuration names. The second argument lists its invalid
+settings, which have defaults in the configuration."""
 
 
-def load_config(path: Path, environ: Mapping[str, str], sections: Mapping[str, type[Settings]] = {}) -> Config:
+def load_config(
+    path: Path,
+    environ: Mapping[str, str],
+    sections: Mapping[str, type[Settings]] = {},
+    check_names: NameCheck | None = None,
+) -> Config:
     """Loads the TOML file ``path``; raises ConfigError with every problem.
 
     ``environ`` has the environment variables that ``api_key_env`` settings may name; ``sections`` the sections of
-    algorithms by name.
+    algorithms by name. ``check_names`` adds its problems to those of the file; it is not called if there are none,
+    because opening a run checks the names of a valid configuration.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -51,9 +61,11 @@ def load_config(path: Path, environ: Mapping[str, str], sections: Mapping[str, t
         raw = tomllib.loads(text)
     except (ValueError, RecursionError) as exc:  # also for too long numbers and too deep nesting
         raise ConfigError([f"{str(path)!r} is not TOML: {exc}"]) from exc
-    config, problems = _parse(raw, sections)
+    config, problems, invalid = _parse(raw, sections)
     if config is not None:
         problems += _missing_resources(config, environ)
+        if problems and check_names is not None:
+            problems += check_names(config, invalid)
     if problems or config is None:
         raise ConfigError(problems)
     return config
@@ -69,14 +81,22 @@ def parse_config(raw: Raw, sections: Mapping[str, type[Settings]] = {}) -> Confi
 
     ``sections`` are the sections of algorithms by name.
     """
-    config, problems = _parse(raw, sections)
+    config, problems, _ = _parse(raw, sections)
     if problems or config is None:
         raise ConfigError(problems)
     return config
 
 
-def _parse(raw: Raw, sections: Mapping[str, type[Settings]]) -> tuple[Config | None, list[str]]:
-    """Returns the configuration without its invalid settings (None = not possible), and every problem."""
+class _Parsed(NamedTuple):
+    config: Config | None
+    """Without its invalid settings; None = not possible."""
+    problems: list[str]
+    invalid: list[str]
+    """Names of the invalid settings."""
+
+
+def _parse(raw: Raw, sections: Mapping[str, type[Settings]]) -> _Parsed:
+    """Returns the configuration and every problem."""
     kinds = {**CORE, **sections}
     problems = [_unknown(name, kinds, "section") for name in raw if name not in kinds]
     parser = _Parser(raw, kinds)
@@ -85,14 +105,14 @@ def _parse(raw: Raw, sections: Mapping[str, type[Settings]]) -> tuple[Config | N
     algorithms = {name: parser.section(name) for name in sections}
     problems += parser.problems
     if agents is None or None in algorithms.values():
-        return None, problems
+        return _Parsed(None, problems, parser.bad_settings)
     config = Config(agents, **core, algorithms=algorithms)
     problems += [
         contradiction.message
         for contradiction in contradictions(config)
-        if not any(_overlaps(setting, bad) for setting in contradiction.settings for bad in parser.bad_settings)
+        if not any(overlaps(setting, bad) for setting in contradiction.settings for bad in parser.bad_settings)
     ]
-    return config, problems
+    return _Parsed(config, problems, parser.bad_settings)
 
 
 class _Parser:
@@ -193,7 +213,7 @@ def _without_settings(
     return copied
 
 
-def _overlaps(setting: str, bad: str) -> bool:
+def overlaps(setting: str, bad: str) -> bool:
     """Returns whether one setting is the other or contains it."""
     return f"{setting}.".startswith(f"{bad}.") or bad.startswith((f"{setting}.", f"{setting}["))
 

@@ -139,7 +139,8 @@ class Limits(Settings):
     max_turns: Count = 16
     """Maximum number of actions in one trajectory."""
     max_tokens: Count | None = None
-    """Maximum tokens of context in one trajectory, including prompt and observations. Unset = no limit."""
+    """Maximum tokens of context in one trajectory, including prompt and observations. Unset = 512 for agents of
+    kind local_model, whose cache it bounds, and no limit for other agents."""
     max_action_tokens: Count = 64
     """Maximum tokens in one action."""
     max_seconds: Positive | None = None

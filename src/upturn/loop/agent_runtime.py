@@ -27,7 +27,8 @@ from upturn.records import AgentVersion, Observation, Task, Trajectory
 SLOTS = 192
 """Maximum number of concurrent rollouts, and rows of the engine's cache."""
 DEFAULT_CONTEXT_TOKENS = 512
-"""Maximum context of a local agent when ``max_tokens`` is unset; bounds the cache's memory."""
+"""Maximum context of a local agent when ``max_tokens`` is unset; bounds the cache's memory. The meaning of
+``environment.max_tokens`` and docs/models.md name it."""
 
 
 @dataclass(frozen=True, slots=True)

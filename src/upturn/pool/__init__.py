@@ -1,10 +1,12 @@
 """The pool: the durable store of tasks, decisions, trajectories, evaluations, feedback and other records.
 
 It has the store with its reads and schema, import and export, preference data, quality gates, readiness,
-statistics, coverage, snapshots and privacy findings. Start with ``store``, then ``reader`` and ``selection``.
+statistics, coverage, snapshots, privacy findings and a check for changed records (``chain``).
+Start with ``store``, then ``reader`` and ``selection``.
 """
 
 from upturn.pool.batch import RolloutKey
+from upturn.pool.chain import ledger_problems
 from upturn.pool.coverage import IMPORTED, Coverage, coverage
 from upturn.pool.database import POOL_ENDINGS, integrity_problems
 from upturn.pool.exporter import export
@@ -45,6 +47,7 @@ __all__ = [
     "ingest_feedback",
     "inspect",
     "integrity_problems",
+    "ledger_problems",
     "missing_reward",
     "readiness",
     "statistics",

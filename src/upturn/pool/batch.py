@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Table, func, insert, select, update
 
 from upturn.errors import StoreConflictError
 from upturn.pool import schema
+from upturn.pool.chain import extend_chain
 from upturn.pool.row import KINDS, PoolRecord, Values, row_of
 from upturn.records import Evaluation, Trajectory
 
@@ -162,6 +163,7 @@ class BatchWriter:
                 )
         if new:
             connection.execute(insert(table), new)
+            extend_chain(connection, table, new)
         return len(new)
 
     def _put_states(self, connection: Connection, table: Table, rows: Sequence[Values]) -> int:
@@ -177,6 +179,7 @@ class BatchWriter:
                 connection.execute(update(table).where(table.c.id == row["id"]), row | stamp)
             state: Values = {"kind": table.name, "record_id": row["id"], "fields": row["fields"]}
             connection.execute(insert(schema.history), state | stamp)
+            extend_chain(connection, schema.history, [state | stamp])
             changed += 1
         return changed
 

@@ -112,7 +112,10 @@ def check(survey: Survey, thresholds: ReadinessConfig) -> Readiness:
     )
     checks = [ReadinessCheck(name, value, ">=", minimum, advice) for name, value, minimum, advice in minimums]
     if thresholds.privacy:
-        advice = "remove personal data at the source, or train on an anonymised export"
+        advice = (
+            "remove personal data at the source and collect anew, or set readiness.privacy = false if it may be "
+            "trained on"
+        )
         checks.append(ReadinessCheck("private_points", survey.private, "<=", 0, advice))
     return Readiness(survey, tuple(checks))
 

@@ -11,7 +11,7 @@ versions, releases, runs and snapshots belong to the operator.
 from sqlalchemy import BigInteger, Column, Float, Index, Integer, MetaData, Table, Text
 from sqlalchemy.schema import SchemaItem
 
-HEAD = "0002"
+HEAD = "0003"
 """The Alembic revision of this module's tables."""
 
 metadata = MetaData()
@@ -114,6 +114,15 @@ history = Table(
 )
 """All states of releases and runs; ``kind`` is the table's name."""
 Index("ix_history_record", history.c.kind, history.c.record_id)
+
+chains = Table(
+    "chains",
+    metadata,
+    Column("kind", Text, primary_key=True),
+    Column("row_count", BigInteger, nullable=False),
+    _text("head"),
+)
+"""The number of rows that were written to a table, and the hash over all of them (``chain``)."""
 
 rollouts = Table(
     "rollouts",

@@ -1,5 +1,6 @@
 """Validation of a family: a correct one passes all checks; a weak verifier fails the check of its weakness."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count, islice
@@ -191,6 +192,7 @@ def test_a_sound_kit_passes_every_check() -> None:
         "oracle",
         "ceiling",
         "floor",
+        "rewarded",
         "random",
         "replay",
         "isolation",
@@ -209,6 +211,19 @@ def test_a_sound_kit_passes_every_check() -> None:
     tried = {name for name in PANEL if results[name].value is not None}
     assert tried == set(PANEL) - {"repeat"}, "writing a box again is writing it"
     assert results["repeat"] == Check("repeat", None, 0)
+
+
+def never(world: World, boxes: dict[str, Any], answer: str) -> bool:
+    return False
+
+
+def test_a_reward_that_is_always_zero_is_not_sound_with_or_without_an_oracle() -> None:
+    assert {"oracle", "ceiling"} <= failed_checks(checks(ShelfKit(never)))
+    alone = checks(BareShelfKit(never))
+    assert failed_checks(alone) == {"rewarded"}
+    assert alone["rewarded"].value == 0
+    assert re.match(r"none of \d+ trajectories scored above 0, .*; add an oracle", alone["rewarded"].violation)
+    assert checks(BareShelfKit(any_words))["rewarded"].holds is True
 
 
 def only_its_box(world: World, boxes: dict[str, Any], answer: str) -> bool:
@@ -504,7 +519,7 @@ def test_a_kit_without_optional_protocols_is_checked_as_far_as_possible() -> Non
     kit = BareShelfKit()
     [report] = validate_kit(kit, PLAN)
     results = {check.name: check for check in report.checks}
-    assert failed_checks(results) == set()
+    assert failed_checks(results) == {"rewarded"}
     for name in ("oracle", "ceiling", "mutants", "repeat", "neighbour", "refuse", "canaries"):
         assert results[name].value is None
     assert (results["floor"].value, results["nothing"].value, results["claim"].value) == (0.0, 0.0, 0.0)

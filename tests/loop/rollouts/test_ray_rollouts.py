@@ -285,7 +285,7 @@ def test_two_ray_workers_sample_what_one_process_samples_and_load_weights(tmp_pa
             assert_same(found, worker.runtime.rollout(jobs(6, 4), PURPOSE))
             assert {item.model_version for item in found} == {weights_hash(worker.model)}
         assert runtime.lost_rollouts == 0
-        with pytest.raises(ClusterError, match="a worker cannot take the weights"):
+        with pytest.raises(ClusterError, match="a worker cannot load the weights"):
             workers.load_weights(str(tmp_path / "gone"), "w2")
 
 

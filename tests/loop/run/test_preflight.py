@@ -14,7 +14,7 @@ from upturn.config import AgentConfig, Config, LoopConfig
 from upturn.errors import ConfigError
 from upturn.loop.run.preflight import check_names
 from upturn.loop.run.task_source import kit_of
-from upturn.loop.trainers.registry import parse_full_config
+from upturn.loop.trainers.registry import load_full_config, parse_full_config
 from upturn.records import fields_json
 from upturn.training.advantages import AdvantageSettings, LagrangianSettings
 from upturn.training.algorithms.grpo import GrpoSettings, preset
@@ -127,6 +127,62 @@ def test_the_office_rubric_accepts_weights_for_its_components_only() -> None:
     assert problem.startswith(
         "rewards.weights names 'safety', which office-rubric/1 does not give; it gives: success"
     )
+    assert problem.endswith(". Set [rewards] weights for these, or add the component to the verifier")
+
+
+FILE = """
+[run]
+seed = -1
+[environment]
+name = "NAME"
+[tasks]
+families = ["knitting"]
+[[agents]]
+name = "a"
+kind = "callable"
+import_path = "no_such_module:act"
+[[agents]]
+name = "b"
+kind = "endpoint"
+[[agents]]
+name = "nano"
+kind = "local_model"
+model = "nano"
+"""
+
+
+def file_problems(tmp_path: Path, text: str) -> set[str]:
+    """What the problems start with: the settings."""
+    path = tmp_path / "upturn.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_full_config(path, {})
+    return {problem.split(" ")[0] for problem in caught.value.problems}
+
+
+def test_missing_environments_and_functions_are_reported_with_invalid_settings(tmp_path: Path) -> None:
+    missing = file_problems(tmp_path, FILE.replace("NAME", "no_such_kit"))
+    assert missing == {"agents[0].import_path:", "agents[1].kind", "environment.name:", "run.seed:"}
+    known = file_problems(tmp_path, FILE.replace("NAME", ENVIRONMENT))
+    assert known == {"agents[0].import_path:", "agents[1].kind", "run.seed:", "tasks.families"}
+
+
+def test_what_depends_on_an_invalid_setting_is_not_checked(tmp_path: Path) -> None:
+    """The environment would be the default one, the file has no tasks, and the function is not the user's."""
+    invalid = FILE.replace('"NAME"', "3").replace('"no_such_module:act"', "3")
+    found = file_problems(tmp_path, invalid)
+    assert found == {"agents[0].import_path:", "agents[1].kind", "environment.name:", "run.seed:"}
+    without_file = FILE.replace("NAME", ENVIRONMENT).replace('families = ["knitting"]', 'file = "none.jsonl"')
+    found = file_problems(tmp_path, without_file)
+    assert found == {"agents[0].import_path:", "agents[1].kind", "run.seed:", "tasks.file"}
+
+
+def test_a_missing_function_does_not_hide_a_missing_reward(desk: ModuleType) -> None:
+    config = desk.config(("solver", "adder"))
+    agents = (replace(config.agents[0], import_path="no_such_module:act"), *config.agents[1:])
+    weights = replace(config.rewards, weights={"beauty": 1})
+    problems = problems_of(replace(training(config, GrpoSettings()), agents=agents, rewards=weights))
+    assert [problem.split(" ")[0] for problem in problems] == ["rewards.weights", "agents[0].import_path:"]
 
 
 def test_a_budget_for_a_missing_cost_is_refused(desk: ModuleType) -> None:

@@ -8,7 +8,15 @@ import typer
 from upturn.cli.options import AsJson, Families
 from upturn.cli.output import emit, print_message, progress, show_table
 from upturn.environments import EnvironmentKit, check_environment, resolve_kit
-from upturn.environments.validation import PANEL, Check, FamilyReport, Plan, list_unchecked, validate_kit
+from upturn.environments.validation import (
+    PANEL,
+    Check,
+    FamilyReport,
+    Plan,
+    configuration_notes,
+    list_unchecked,
+    validate_kit,
+)
 from upturn.errors import UnknownNameError, WorldError
 from upturn.records import Result
 
@@ -47,6 +55,8 @@ def validate(
                 reports.append(report)
                 ticker.advance()
         details |= {"unchecked": list_unchecked(kit, reports), "breaches": _breaches(reports)}
+        if notes := configuration_notes(kit):
+            details["configuration"] = notes
     results = [contract, *(_result(report, check) for report in reports for check in report.checks)]
     if not as_json and reports:
         _show_tables(reports)

@@ -9,7 +9,12 @@ useful, and unknown attacks. Start with ``family`` (all checks of a family); ``c
 from upturn.environments.validation.attack import NEEDS_ORACLE, PANEL
 from upturn.environments.validation.case import actions_of, make_case, random_policy
 from upturn.environments.validation.family import Check, FamilyReport, Plan, validate_family
-from upturn.environments.validation.kit import list_unchecked, validate_kit
+from upturn.environments.validation.kit import (
+    configuration_notes,
+    idle_evaluation,
+    list_unchecked,
+    validate_kit,
+)
 from upturn.environments.validation.schema_sampling import ParameterHistory, number_within
 
 __all__ = [
@@ -20,6 +25,8 @@ __all__ = [
     "ParameterHistory",
     "Plan",
     "actions_of",
+    "configuration_notes",
+    "idle_evaluation",
     "list_unchecked",
     "make_case",
     "number_within",

@@ -5,6 +5,7 @@ attacks, mutants; then its recorded actions replayed, alone and interleaved with
 observations are searched for canaries.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -87,6 +88,13 @@ class _Count:
         share = _check(name, self.hits / max(1, self.tries), self.tries, least=least, most=most)
         return share if share.holds is None else share._replace(violation=self.violation)
 
+    def sample_check(self, name: str, *, most: float) -> Check:
+        """The share of hits in a sample: it misses the bar if the lower limit of its exact interval is above it."""
+        check = self.check(name, most=most)
+        if check.holds is not False or _is_above(self.hits, self.tries, most):
+            return check
+        return check._replace(holds=True, violation="")
+
 
 def _check(name: str, value: float, n: int, *, least: float | None = None, most: float | None = None) -> Check:
     if not n:
@@ -94,6 +102,15 @@ def _check(name: str, value: float, n: int, *, least: float | None = None, most:
     if least is not None:
         return Check(name, value, n, f">= {least:g}", value >= least)
     return Check(name, value, n) if most is None else Check(name, value, n, f"<= {most:g}", value <= most)
+
+
+def _is_above(hits: int, tries: int, rate: float) -> bool:
+    """Whether the lower limit of the exact 95 % interval (Clopper and Pearson 1934) of the share is above ``rate``.
+
+    That is the case if so many hits have a probability below 2.5 % at ``rate``.
+    """
+    fewer = (math.comb(tries, count) * rate**count * (1 - rate) ** (tries - count) for count in range(hits))
+    return 1 - math.fsum(fewer) < 0.025
 
 
 def _score_check(
@@ -119,6 +136,10 @@ class _Tally:
     repeated: _Count = field(default_factory=_Count)
     panel: dict[str, _Count] = field(default_factory=lambda: {name: _Count() for name in PANEL})
     kit_attacks: dict[str, _Count] = field(default_factory=dict)
+    best: float = 0.0
+    """The highest score of any trajectory."""
+    evaluated: int = 0
+    """Trajectories with a score."""
     contents: set[str] = field(default_factory=set)
     final_actions: Counter[str] = field(default_factory=Counter)
     """By the oracle's final action: tasks that it solves alone."""
@@ -133,7 +154,8 @@ class _Tally:
             self.oracle.check("oracle", least=1),
             _score_check("ceiling", min(self.ceilings, default=0), len(self.ceilings), least=1),
             _score_check("floor", max(self.floors, default=0), len(self.floors), most=0),
-            self.random.check("random", most=RANDOM_BAR),
+            self._rewarded(),
+            self.random.sample_check("random", most=RANDOM_BAR),
             self.replay.check("replay", least=1),
             self.isolation.check("isolation", least=1),
             self.canaries.check("canaries", most=0),
@@ -143,6 +165,20 @@ class _Tally:
             self.unjudged.check("unjudged", most=0),
             self.repeated.check("repeated", most=REPEATED_BAR),
             _check("constant", best / max(1, tasks), tasks),
+        )
+
+    def _rewarded(self) -> Check:
+        """Without an oracle: whether anything that was tried scored above 0."""
+        if self.oracle.tries:
+            return Check("rewarded", None, 0)
+        violation = (
+            ""
+            if self.best > 0
+            else f"none of {self.evaluated} trajectories scored above 0, as with a reward that is always 0; add an "
+            "oracle, which shows that the reward can be earned"
+        )
+        return Check(
+            "rewarded", self.best, self.evaluated, "> 0", self.best > 0, is_share=False, violation=violation
         )
 
 
@@ -288,4 +324,7 @@ class _TaskChecks:
             self._tally.unjudged.add(is_hit=True, violation=f"{case.task.id!r}: verify raised {error_text(exc)}")
             return None
         self._tally.unjudged.add(is_hit=False)
+        if evaluation.score is not None:
+            self._tally.evaluated += 1
+            self._tally.best = max(self._tally.best, evaluation.score)
         return evaluation

@@ -9,11 +9,13 @@ from functools import cache, cached_property
 from itertools import repeat
 from multiprocessing import get_context
 
+from upturn.config import RewardConfig
 from upturn.environments.kit import EnvironmentKit, resolve_kit, tools_of
 from upturn.environments.validation.attack import NEEDS_ORACLE, PANEL
 from upturn.environments.validation.determinism import digests, digests_in_subprocess
 from upturn.environments.validation.family import Check, FamilyReport, Plan, validate_family
 from upturn.errors import WorldError, error_text
+from upturn.records import Evaluation, Task, Trajectory
 
 _resolve_kit = cache(resolve_kit)
 _DIGEST_TASKS = 1
@@ -68,6 +70,39 @@ def _in_processes(name: str, families: Sequence[str], plan: Plan, processes: int
 
 def _validate_by_name(name: str, family: str, plan: Plan) -> FamilyReport:
     return _validate(_resolve_kit(name), family, plan)
+
+
+def idle_evaluation(kit: EnvironmentKit, task: Task) -> Evaluation | None:
+    """The evaluation of a trajectory without actions; None = the verifier does not evaluate it."""
+    try:
+        environment = kit.environment(task)
+        observation, _ = environment.reset(task)
+        idle = Trajectory(
+            id="probe",
+            task_id=task.id,
+            agent_version="nobody@0",
+            turns=(),
+            final_observation=observation,
+            outcome="step_limit",
+            origin="rendered",
+            final_state=environment.state(),
+        )
+        return kit.verifier.verify(task, idle)
+    except Exception:  # noqa: BLE001 — the verifier may still work on other trajectories; runs record its errors
+        return None
+
+
+def configuration_notes(kit: EnvironmentKit) -> list[str]:
+    """Default reward weights in ``upturn.toml`` that name what the kit's verifier does not give, as sentences."""
+    task = next(iter(kit.tasks(seed=0, split="train", families=list(kit.families))))
+    evaluation, weights = idle_evaluation(kit, task), RewardConfig().weights
+    missing = [] if evaluation is None else [name for name in weights if name not in evaluation.rewards]
+    if evaluation is None or not missing:
+        return []
+    return [
+        f"the default [rewards] weights name {', '.join(missing)}, which {kit.verifier.name} does not give; it "
+        f"gives: {', '.join(evaluation.rewards) or 'none'}. Set [rewards] weights for these, or add the component"
+    ]
 
 
 def list_unchecked(kit: EnvironmentKit, reports: Sequence[FamilyReport], *, has_name: bool = True) -> list[str]:

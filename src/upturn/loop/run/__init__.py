@@ -14,6 +14,7 @@ from upturn.loop.run.context import (
     version_of,
 )
 from upturn.loop.run.journal import read_progress
+from upturn.loop.run.preflight import name_problems
 from upturn.loop.run.run_folders import choose_run, latest_run
 from upturn.loop.run.task_source import FEWEST_SET_ASIDE, SET_ASIDE, FileKit
 
@@ -27,6 +28,7 @@ __all__ = [
     "configure_torch",
     "latest_run",
     "limits_of",
+    "name_problems",
     "open_run",
     "read_progress",
     "store_agent_version",

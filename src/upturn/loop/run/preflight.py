@@ -1,14 +1,17 @@
 """Checks before any work: everything that a configuration names exists. Problems are reported together."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 from importlib.util import find_spec
+from pathlib import Path
 
 from upturn.agents import load_function
-from upturn.config import Config
+from upturn.config import Config, TaskConfig, overlaps
 from upturn.environments import EnvironmentKit
+from upturn.environments.validation import idle_evaluation
 from upturn.errors import ConfigError, UnknownNameError
 from upturn.loop.run.task_source import kit_of, trained_families
-from upturn.records import Evaluation, Split, Task, Trajectory
+from upturn.records import Split
 from upturn.training.algorithms.grpo import GrpoSettings
 
 
@@ -30,17 +33,42 @@ def load_checked_kit(config: Config) -> EnvironmentKit:
 
 def check_names(config: Config, kit: EnvironmentKit) -> None:
     """Raises ConfigError for missing families, agent functions, tasks, reward components and costs."""
-    problems = [*_families(config, kit), *_functions(config)]
-    if config.lora is not None and find_spec("peft") is None:
-        problems.append(
-            f"lora.rank = {config.lora.rank} needs PEFT, which is not installed: pip install 'upturn[lora]'"
-        )
+    if problems := [*_names(config, kit), *_functions(config)]:
+        raise ConfigError(problems)
+
+
+def name_problems(config: Config, invalid: Collection[str]) -> list[str]:
+    """The same problems, of a configuration that has others: ``invalid`` are its invalid settings.
+
+    What depends on an invalid setting is not checked.
+    """
+    functions = list(_functions(config, invalid))
+    if any(overlaps(setting, bad) for setting in ("environment.name", "environment.verifier") for bad in invalid):
+        return functions
+    has_tasks = not any(overlaps("tasks", bad) for bad in invalid)
+    if config.tasks.file and not Path(config.tasks.file).is_file():  # already reported
+        config, has_tasks = replace(config, tasks=TaskConfig()), False
+    try:
+        kit = kit_of(config)
+    except UnknownNameError as exc:
+        return [f"environment.name: {exc}", *functions]
+    except ConfigError as exc:
+        return [*exc.problems, *functions]
+    return [*(_names(config, kit) if has_tasks else ()), *functions]
+
+
+def _names(config: Config, kit: EnvironmentKit) -> list[str]:
+    """Problems of everything but the agents' functions."""
+    problems = list(_families(config, kit))
     if not problems and config.trains:
         problems += _tasks(config, kit)
     if not problems and "grpo" in config.loop.train:
         problems += _rewards(config, kit)
-    if problems:
-        raise ConfigError(problems)
+    if config.lora is not None and find_spec("peft") is None:
+        problems.append(
+            f"lora.rank = {config.lora.rank} needs PEFT, which is not installed: pip install 'upturn[lora]'"
+        )
+    return problems
 
 
 def _families(config: Config, kit: EnvironmentKit) -> Iterator[str]:
@@ -61,9 +89,12 @@ def _families(config: Config, kit: EnvironmentKit) -> Iterator[str]:
                 )
 
 
-def _functions(config: Config) -> Iterator[str]:
+def _functions(config: Config, invalid: Collection[str] = ()) -> Iterator[str]:
     for index, agent in enumerate(config.agents):
-        if agent.kind in ("callable", "rule_based"):
+        is_invalid = any(
+            overlaps(f"agents[{index}].{name}", bad) for name in ("kind", "import_path") for bad in invalid
+        )
+        if agent.kind in ("callable", "rule_based") and not is_invalid:
             try:
                 load_function(agent.import_path)
             except ConfigError as exc:
@@ -84,13 +115,16 @@ def _rewards(config: Config, kit: EnvironmentKit) -> Iterator[str]:
     on such a cost would never bind."""
     families = config.tasks.families or tuple(kit.families)
     task = next(kit.tasks(seed=config.run.seed, split="train", families=families))
-    evaluation = _evaluate_idle(kit, task)
+    evaluation = idle_evaluation(kit, task)
     if evaluation is None:
         return
     verifier, components = kit.verifier.name, ", ".join(evaluation.rewards)
     for name in config.rewards.weights:
         if name not in evaluation.rewards:
-            yield f"rewards.weights names {name!r}, which {verifier} does not give; it gives: {components}"
+            yield (
+                f"rewards.weights names {name!r}, which {verifier} does not give; it gives: {components}. Set "
+                "[rewards] weights for these, or add the component to the verifier"
+            )
     if evaluation.verdict == "missing":
         return
     costs = ", ".join(evaluation.costs) or "none"
@@ -108,23 +142,3 @@ def _rewards(config: Config, kit: EnvironmentKit) -> Iterator[str]:
                 f"grpo.advantage.lagrangian.budgets names {name!r}, which {verifier} does not give; it gives: "
                 f"{costs}"
             )
-
-
-def _evaluate_idle(kit: EnvironmentKit, task: Task) -> Evaluation | None:
-    """The evaluation of a trajectory without actions; None means that the verifier does not evaluate it."""
-    try:
-        environment = kit.environment(task)
-        observation, _ = environment.reset(task)
-        idle = Trajectory(
-            id="probe",
-            task_id=task.id,
-            agent_version="nobody@0",
-            turns=(),
-            final_observation=observation,
-            outcome="step_limit",
-            origin="rendered",
-            final_state=environment.state(),
-        )
-        return kit.verifier.verify(task, idle)
-    except Exception:  # noqa: BLE001 — the verifier may still work on other trajectories; runs record its errors
-        return None

@@ -104,7 +104,9 @@ def sections(*further: str) -> Mapping[str, type[Settings]]:
 
 def load_full_config(path: Path, environ: Mapping[str, str], *further: str) -> Config:
     """``load_config`` with the sections of all algorithms; ``further``: import paths of others."""
-    return load_config(path, environ, sections(*further))
+    from upturn.loop.run import name_problems
+
+    return load_config(path, environ, sections(*further), name_problems)
 
 
 def parse_full_config(raw: Raw) -> Config:

@@ -1,0 +1,147 @@
+"""Whether the stored records are those that were written: their digests, their columns, and a chain over all rows.
+
+Every table of records that never change, and the history of those that do, has a chain: the number of its rows and
+a hash over all of them in the order of arrival. Each row adds its id, its digest, its sequence number and its time.
+So a deleted row is noticed like a changed one. Not covered: the tables of rollouts, imports and quarantine, and an
+author of changes who computes the digests and chains anew, since neither is signed.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Row, Table, func, insert, select, update
+
+from upturn.errors import RecordError
+from upturn.pool import schema
+from upturn.pool.row import KINDS, Values, digest, trajectory_of
+from upturn.records import Trajectory, from_fields
+
+_CLASSES: Mapping[Table, type[Any]] = {kind.table: cls for cls, kind in KINDS.items()}
+
+_STATES = (schema.releases, schema.runs)
+"""Tables whose rows change; the chain of the history covers them."""
+
+CHAINED = (*(table for table in schema.LEDGER if table not in _STATES), schema.history)
+"""Tables with a chain."""
+
+_ROWS_AT_ONCE = 500
+
+
+def extend_chain(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Adds new rows, in the order of their sequence numbers, to the table's chain."""
+    stored = _stored_chain(connection, table)
+    count, head = stored or (0, "")
+    for row in rows:
+        head = digest(head, *_link(table, row))
+    values: Values = {"row_count": count + len(rows), "head": head}
+    if stored is None:
+        connection.execute(insert(schema.chains), {"kind": table.name} | values)
+    else:
+        connection.execute(update(schema.chains).where(schema.chains.c.kind == table.name), values)
+
+
+def ledger_problems(engine: Engine) -> Iterator[str]:
+    """Yields what differs from what was written, as sentences that name the table and the record.
+
+    All is read in one transaction, so a pool that is being written may be checked.
+    """
+    with engine.connect() as connection:
+        for table in schema.LEDGER:
+            yield from _row_problems(connection, table)
+        for table in _STATES:
+            yield from _state_problems(connection, table)
+        for table, owners, reference in (
+            (schema.trajectories, schema.tasks, "task_id"),
+            (schema.evaluations, schema.trajectories, "trajectory_id"),
+        ):
+            yield from _owner_problems(connection, table, owners, reference)
+        for table in CHAINED:
+            yield from _chain_problems(connection, table)
+
+
+def _stored_chain(connection: Connection, table: Table) -> tuple[int, str] | None:
+    columns = (schema.chains.c.row_count, schema.chains.c.head)
+    row = connection.execute(select(*columns).where(schema.chains.c.kind == table.name)).first()
+    return None if row is None else (int(row[0]), str(row[1]))
+
+
+def _link(table: Table, row: Mapping[str, Any]) -> list[str]:
+    """Returns what a row adds to the chain."""
+    stamp = [str(row["sequence"]), repr(float(row["recorded_at"]))]
+    if table is schema.history:
+        return [row["kind"], row["record_id"], row["fields"], *stamp]
+    if table is schema.trajectories:
+        stamp.append(repr(float(row["seconds"])))  # the digest does not cover it
+    return [row["id"], row["digest"], *stamp]
+
+
+def _rows(connection: Connection, table: Table) -> Iterator[Row[Any]]:
+    query = select(table).order_by(table.c.sequence).execution_options(yield_per=_ROWS_AT_ONCE)
+    yield from connection.execute(query)
+
+
+def _row_problems(connection: Connection, table: Table) -> Iterator[str]:
+    for row in _rows(connection, table):
+        if problem := _row_problem(table, row):
+            yield f"{table.name} {row.id!r} was changed after it was stored: {problem}"
+
+
+def _row_problem(table: Table, row: Any) -> str:
+    if table is schema.trajectories:
+        hashed = digest(row.turns, row.rows, row.fields, f"{row.prompt_tokens} {row.written_tokens}")
+    else:
+        hashed = digest(row.fields)
+    if hashed != row.digest:
+        return "its content does not match its digest"
+    cls = _CLASSES[table]
+    try:
+        record = trajectory_of(row, has_tokens=False) if cls is Trajectory else from_fields(cls, row.fields)
+    except RecordError as exc:
+        return str(exc)
+    if record.id != row.id:
+        return f"its id in the record is {record.id!r}"
+    for name, value in KINDS[cls].columns(record).items():
+        if getattr(row, name) != value:
+            return f"its column {name} is {getattr(row, name)!r}, its record says {value!r}"
+    return ""
+
+
+def _state_problems(connection: Connection, table: Table) -> Iterator[str]:
+    """Compares the current states of releases or runs with the last ones of their history."""
+    history = schema.history.c
+    query = select(history.record_id, history.fields).where(history.kind == table.name).order_by(history.sequence)
+    last = {row[0]: row[1] for row in connection.execute(query)}
+    current = {row[0]: row[1] for row in connection.execute(select(table.c.id, table.c.fields))}
+    for record_id in last.keys() - current.keys():
+        yield f"{table.name} {record_id!r} was deleted: the history has it"
+    for record_id, fields in current.items():
+        if last.get(record_id) != fields:
+            yield f"{table.name} {record_id!r} was changed after it was stored: it differs from its last state"
+
+
+def _owner_problems(connection: Connection, table: Table, owners: Table, reference: str) -> Iterator[str]:
+    """Compares the inherited tenants with those of the owners."""
+    joined = select(table.c.id, table.c.tenant, owners.c.tenant).outerjoin(
+        owners, table.c[reference] == owners.c.id
+    )
+    for record_id, tenant, expected in connection.execute(joined.order_by(table.c.sequence)):
+        if expected is None:
+            yield f"{table.name} {record_id!r} belongs to {owners.name} that were deleted"
+        elif tenant != expected:
+            yield (
+                f"{table.name} {record_id!r} was changed after it was stored: its tenant is {tenant!r}, that of "
+                f"its {owners.name} {expected!r}"
+            )
+
+
+def _chain_problems(connection: Connection, table: Table) -> Iterator[str]:
+    stored, head = _stored_chain(connection, table) or (0, ""), ""
+    count = connection.execute(select(func.count()).select_from(table)).scalar_one()
+    if count != stored[0]:
+        happened = "deleted" if count < stored[0] else "added by something else"
+        yield f"{table.name} has {count} rows, {stored[0]} were written; rows were {happened}"
+        return
+    for row in _rows(connection, table):
+        head = digest(head, *_link(table, row._mapping))
+    if head != stored[1]:
+        yield f"{table.name} has rows that were replaced, or whose digest, order or time was changed"
