@@ -183,6 +183,13 @@ def parse_errors(what: str) -> Iterator[None]:
         raise FileFormatError(f"it is no {what} that can be read ({error_text(exc, longest=200)})") from exc
 
 
+def count_matches(data: bytes, pattern: re.Pattern[bytes]) -> int:
+    """The number of matches in the XML parts of a package that was checked."""
+    with ZipFile(BytesIO(data)) as archive:
+        parts = [part for part in archive.infolist() if part.filename.lower().endswith(".xml")]
+        return sum(1 for part in parts for _ in pattern.finditer(archive.read(part)))
+
+
 def repack(data: bytes, change: Callable[[str, bytes], bytes] = lambda _name, content: content) -> bytes:
     """The archive with constant timestamps, so that equal contents are equal bytes.
 
