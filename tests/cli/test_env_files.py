@@ -53,7 +53,8 @@ def test_lost_characters_are_noted_when_a_file_is_written(tmp_path: Path) -> Non
         "--to",
         str(tmp_path / "out"),
     ]
-    [note] = run("import", str(tmp_path / "mine"), *options)["notes"]
+    [domain, note] = run("import", str(tmp_path / "mine"), *options)["notes"]
+    assert domain.startswith("people of @example.org have ids here, such as ann")
     path, _, text = note.partition(": ")
     assert path.startswith("Calendar/2026-03-03 1000 re_view")
     assert text == "1 character became \ufffd, since such a file cannot hold them"

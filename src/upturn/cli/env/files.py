@@ -97,13 +97,14 @@ def import_workspace(  # noqa: PLR0913 - a command's parameters are its options
     """
     imported = read_folder(folder, host=_host(owner, zone, now), leave_out=leave_out)
     workspace, answers = _execute(imported.workspace, do or ())
-    written = () if to is None else write_folder(workspace, to, zone=imported.zone).notes
+    written = () if to is None else write_folder(workspace, to, zone=imported.zone, domain=imported.domain).notes
     notes = (*imported.notes, *written)
     for line in () if as_json else (*notes, *(f"skipped: {path}" for path in imported.left_out), *answers):
         print_message(line)
     details = {
         "owner": workspace.owner,
         "zone": imported.zone.key,
+        "domain": imported.domain,
         "notes": list(notes),
         "left_out": list(imported.left_out),
         "answers": answers,

@@ -13,11 +13,12 @@ from upturn.errors import FileFormatError
 docx = pytest.importorskip("docx", reason="the extra files is not installed")
 
 from upturn.environments.office.files.document import document_bytes, read_document  # noqa: E402
+from upturn.environments.office.files.picture import picture_bytes  # noqa: E402
 
 
 def test_a_document_survives_a_round_trip_and_equal_documents_give_equal_bytes(document: Document) -> None:
     written = document_bytes(document)
-    assert read_document(written) == document
+    assert read_document(written) == (document, ())
     assert document_bytes(document) == written
 
 
@@ -31,7 +32,7 @@ grids = st.integers(1, 3).flatmap(
 @settings(max_examples=10, deadline=None)
 @given(st.lists(st.one_of(paragraphs, grids), max_size=8))
 def test_any_blocks_survive_a_round_trip(blocks: list[Paragraph | Grid]) -> None:
-    assert read_document(document_bytes(Document(tuple(blocks)))).blocks == tuple(blocks)
+    assert read_document(document_bytes(Document(tuple(blocks)))).document.blocks == tuple(blocks)
 
 
 def test_foreign_styles_become_the_nearest_and_merged_cells_are_repeated_in_their_columns() -> None:
@@ -44,7 +45,7 @@ def test_foreign_styles_become_the_nearest_and_merged_cells_are_repeated_in_thei
     table.cell(0, 0).merge(table.cell(0, 1)).text = "wide"
     target = BytesIO()
     file.save(target)
-    blocks = read_document(target.getvalue()).blocks
+    blocks = read_document(target.getvalue()).document.blocks
     styles = [block.style for block in blocks if isinstance(block, Paragraph)]
     assert styles == ["heading2", "bullet", "quote", "body", "body", "body"]
     assert blocks[-2] == Paragraph("half bold")
@@ -57,3 +58,16 @@ def test_foreign_styles_become_the_nearest_and_merged_cells_are_repeated_in_thei
 def test_unsupported_content_is_refused(block: Paragraph | Grid, reason: str) -> None:
     with pytest.raises(FileFormatError, match=reason):
         document_bytes(Document((block,)))
+
+
+def test_merged_cells_and_pictures_that_are_not_kept_are_counted() -> None:
+    file = docx.Document()
+    table = file.add_table(rows=2, cols=3)
+    table.cell(0, 0).merge(table.cell(0, 1)).text = "across"
+    table.cell(0, 2).merge(table.cell(1, 2)).text = "down"
+    file.add_picture(BytesIO(picture_bytes("the team", "PNG")))
+    target = BytesIO()
+    file.save(target)
+    read = read_document(target.getvalue())
+    assert read.document.blocks[0] == Grid((("across", "across", "down"), ("", "", "down")))
+    assert read.notes == ("2 merged cells of tables were separated: each has the text", "1 pictures were left out")

@@ -156,6 +156,52 @@ def test_a_foreign_folder_is_read_for_its_owner() -> None:
     assert workspace.files[attachment].content == PlainText("ten")
 
 
+def test_mails_without_a_date_take_the_order_of_their_files() -> None:
+    letter = b"From: bob@example.org\n\nhi"
+    dated = b"From: bob@example.org\nDate: Fri, 27 Feb 2026 10:00:00 +0100\n\nhi"
+    parts = {f"Mail/all/{number}.eml": letter for number in (8, 9, 10)}
+    parts |= {f"Mail/some/{name}.eml": letter for name in "abd"} | {"Mail/some/c.eml": dated}
+    result = unpack(parts, host=HOST)
+    listed = sorted((mail.folder, mail.at, id_) for id_, mail in result.workspace.mails.items())
+    assert listed == [
+        ("all", "2026-03-02 08:58", "m2"),  # ids follow the alphabet: 10, 8, 9, a, b, c, d
+        ("all", "2026-03-02 08:59", "m3"),
+        ("all", NOW, "m1"),
+        ("some", "2026-02-27 09:58", "m4"),
+        ("some", "2026-02-27 09:59", "m5"),
+        ("some", "2026-02-27 10:00", "m6"),
+        ("some", "2026-02-27 10:01", "m7"),
+    ]
+    assert result.notes[0] == (
+        "6 mails have no Date that can be read; the order of the files in the folder gave the time, one minute "
+        "from file to file: Mail/all/10.eml, Mail/all/8.eml, Mail/all/9.eml and 3 more"
+    )
+
+
+def test_the_company_of_an_imported_folder_keeps_its_domain() -> None:
+    parts = {
+        "Mail/inbox/a.eml": _mail("1@x", 10, "Cc: Eva <eva@contoso.example>"),
+        "Calendar/a.ics": b"BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\nUID:1\r\nSUMMARY:s\r\nDTSTART:20260302T090000Z\r\n"
+        b"ORGANIZER:mailto:bob@example.org\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n",
+    }
+    first = unpack(parts, host=HOST)
+    assert (first.domain, first.workspace.mails["m1"].sender) == ("example.org", "bob")
+    assert first.notes == (
+        "people of @example.org have ids here, such as ann; calls name them by id, and an export writes their "
+        "addresses with @example.org again",
+    )
+    written = pack(first.workspace, first.zone, domain=first.domain).parts
+    [mail] = (content for place, content in written.items() if place.endswith(".eml"))
+    assert all(
+        line in mail for line in (b"bob@example.org>\r\n", b"ann@example.org>,", b"Cc: eva@contoso.example\r\n")
+    )
+    [event] = (content for place, content in written.items() if place.endswith(".ics"))
+    assert b"mailto:bob@example.org" in event
+    again = unpack(written)
+    assert again.domain == "example.org"
+    assert all(getattr(again.workspace, name) == getattr(first.workspace, name) for name in TABLES)
+
+
 def test_one_unreadable_file_refuses_the_folder_and_all_are_named() -> None:
     parts = {"Files/a.txt": b"x", "Files/b.xlsm": b"", "Files/c.xlsx": b"no", "Mail/x.eml": b"", "notes.txt": b""}
     with pytest.raises(FileFormatError) as error:
@@ -179,6 +225,11 @@ def test_one_unreadable_file_refuses_the_folder_and_all_are_named() -> None:
         ({}, None, "say whose files these are"),
         ({"workspace.json": b"{}"}, HOST, r"the owner stands in workspace\.json"),
         ({"workspace.json": b"{}"}, None, r"workspace.json cannot be read \(not a Manifest: form: Field required"),
+        (
+            {"workspace.json": b'{"form":1,"owner":"a","begun":"b","zone":"UTC","domain":"@x"}'},
+            None,
+            "domain is one such as contoso.example, in lower case; got '@x'",
+        ),
         ({"workspace.json": b'{"form":2,"owner":"a","begun":"b","zone":"UTC"}'}, None, "form 2; known: 1"),
         ({}, HOST._replace(owner="ann"), "the owner is an address"),
         ({}, HOST._replace(now="today"), "moments are written 2026-03-02 09:30"),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from upturn.environments.office.files import message
 from upturn.environments.office.files.directory import Directory
 from upturn.environments.office.files.message import Attachment, message_bytes, read_message
 from upturn.environments.office.state.mail import Mail
@@ -50,13 +51,13 @@ def test_a_mail_survives_a_round_trip_with_its_attachments() -> None:
 
 
 def test_mail_programs_see_threads_addresses_and_the_moment_with_its_zone() -> None:
-    message = message_from_bytes(message_bytes(MAIL, DIRECTORY, before=["m3", "m7"]), policy=policy.default)
-    assert (message["message-id"], message["in-reply-to"]) == ("<m12@upturn.invalid>", "<m7@upturn.invalid>")
-    assert message["references"].split() == ["<m3@upturn.invalid>", "<m7@upturn.invalid>"]
-    assert message["from"] == "Ann Lee <ann.lee@contoso.example>"
-    assert message["sender"].address.addr_spec == "bob.ray@contoso.example"
+    read = message_from_bytes(message_bytes(MAIL, DIRECTORY, before=["m3", "m7"]), policy=policy.default)
+    assert (read["message-id"], read["in-reply-to"]) == ("<m12@upturn.invalid>", "<m7@upturn.invalid>")
+    assert read["references"].split() == ["<m3@upturn.invalid>", "<m7@upturn.invalid>"]
+    assert read["from"] == "Ann Lee <ann.lee@contoso.example>"
+    assert read["sender"].address.addr_spec == "bob.ray@contoso.example"
     # The clocks go forward half an hour later, so this is winter time.
-    assert parsedate_to_datetime(message["date"]).isoformat() == "2026-03-29T01:30:00+01:00"
+    assert parsedate_to_datetime(read["date"]).isoformat() == "2026-03-29T01:30:00+01:00"
 
 
 words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r"), max_size=60)
@@ -109,15 +110,21 @@ def test_a_foreign_mail_is_read_in_the_zone_of_the_office() -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"", "no From, or no Date"),
-        (b"From: ann@x.example\n\nhello", "no From, or no Date"),
-        (FOREIGN.replace(b"23:30:59 -0500", b"late"), "its date cannot be read"),
+        (b"", "it has no From with an address"),
+        (b"Date: Mon, 2 Mar 2026 23:30:59 -0500\n\nhello", "it has no From with an address"),
+        (b"From: Ann\n\nhello", "it has no From with an address"),
+        (
+            FOREIGN.replace(b"<first@", b"<" + b"a." * 20_000 + b"@"),
+            "In-Reply-To has 40024 characters; at most 32768",
+        ),
+        (FOREIGN.replace(b"text/html", b"text/html; a=" + b"b." * 20_000), "Content-Type has"),
+        (FOREIGN.replace(b"Eva", b"E" * 2_001), "an address of more than 2000 characters"),
         (b"\x89PNG\r\n\x00\x00", "it is not text"),
         (FOREIGN.replace(b"text/html;", b"application/pkcs7-mime;"), "it is encrypted"),
         (message_bytes(MAIL, DIRECTORY, attachments=[Attachment("a.txt", b"x" * 99)])[:-30], "damaged or cut off"),
         (b"x" * (32 * 2**20 + 1), "at most 33554432 are read"),
     ],
-    ids=range(7),
+    ids=range(10),
 )
 def test_errors_name_the_problem(data: bytes, reason: str) -> None:
     with pytest.raises(FileFormatError, match=reason):
@@ -128,3 +135,46 @@ def test_errors_name_the_problem(data: bytes, reason: str) -> None:
 def test_invalid_addresses_are_refused(who: str) -> None:
     with pytest.raises(FileFormatError, match="cannot be written as an address"):
         message_bytes(replace(MAIL, to=(who,)), DIRECTORY)
+
+
+def _mail_to(header: str) -> bytes:
+    return f"From: ann@x.example\nTo: {header}\n\nhello\n".encode()
+
+
+def test_a_mail_has_at_most_a_thousand_addresses_in_all_headers() -> None:
+    people = [f"p{number}@x.example" for number in range(999)]
+    assert read_message(_mail_to(", ".join(people)), DIRECTORY).mail.to == tuple(people)
+    with pytest.raises(FileFormatError, match="it has more than 1000 addresses; at most 1000 are read"):
+        read_message(_mail_to(f"{', '.join(people)}\nCc: eva@x.example"), DIRECTORY)
+
+
+def test_a_long_list_of_addresses_is_not_parsed_as_one_header() -> None:
+    """The library takes quadratic time for a header, and refuses to parse one of this length here."""
+    people = [f"{'p' * 60}{number}@x.example" for number in range(900)]
+    assert len(", ".join(people)) > message._LONGEST_HEADER
+    assert read_message(_mail_to(", ".join(people)), DIRECTORY).mail.to == tuple(people)
+
+
+@pytest.mark.parametrize(
+    ("header", "people"),
+    [
+        ("a@x.example, b@x.example", ("a@x.example", "b@x.example")),
+        ('"Ray, Bob" <b@x.example>,\r\n a@x.example', ("b@x.example", "a@x.example")),
+        (r'"a \", <no@x.example>" <b@x.example>, a@x.example', ("b@x.example", "a@x.example")),
+        ("b@x.example (one, (two), <three>), a@x.example", ("b@x.example", "a@x.example")),
+        ("undisclosed-recipients:;", ()),
+        ("Team: a@x.example, B <b@x.example>;, c@x.example", ("a@x.example", "b@x.example", "c@x.example")),
+        ("=?utf-8?q?M=C3=BCller=2C_A?= <a@x.example>, , b@x.example", ("a@x.example", "b@x.example")),
+        ("nobody", ()),
+        ('"open <a@x.example>, b@x.example', ()),
+    ],
+)
+def test_addresses_are_separated_by_commas_outside_of_quotes_and_comments(
+    header: str, people: tuple[str, ...]
+) -> None:
+    assert read_message(_mail_to(header), DIRECTORY).mail.to == people
+
+
+@pytest.mark.parametrize("date", ["", "Date: late\n", "Date:\n"])
+def test_a_mail_without_a_date_that_can_be_read_has_no_moment(date: str) -> None:
+    assert read_message(f"From: ann@x.example\n{date}\nhello".encode(), DIRECTORY).mail.at == ""

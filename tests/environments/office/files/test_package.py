@@ -1,6 +1,7 @@
 """Problems of office files, found before any library opens them."""
 
 import struct
+import tracemalloc
 from io import BytesIO
 from zipfile import ZIP_DEFLATED, ZipFile
 
@@ -75,10 +76,11 @@ DTD = "<!DOCTYPE x [<!ENTITY e SYSTEM 'file:///etc/passwd'>]><worksheet>&e;</wor
         (zip_workbook(sheet=DTD.encode("utf-16-le")), "UTF-8 is allowed"),
         (zip_workbook(sheet=b"<worksheet xmlns='http://purl.oclc.org/ooxml/x'/>"), "Strict variant"),
         (zip_workbook(sheet=b"<c/>" * 200_001), "has 200001 cells or paragraphs; at most 200000"),
+        (zip_workbook(sheet=b"<si/>" * 2_000_001), "has 2000001 tags; at most 2000000"),
         (zip_workbook(sheet=b"<mergeCell ref='A1:XFD1048576'/>"), "has 17179869184 cells"),
         (zip_workbook(sheet=b"<w:gridSpan w:val='1000000'/>"), "a cell over 1000000 columns"),
     ],
-    ids=range(19),
+    ids=range(20),
 )
 def test_errors_name_the_problem(data: bytes, reason: str) -> None:
     with pytest.raises(FileFormatError) as message:
@@ -93,6 +95,32 @@ def test_archives_too_large_packed_or_unpacked_are_refused(monkeypatch: pytest.M
     monkeypatch.setattr(package, "MAX_BYTES", 100)
     with pytest.raises(FileFormatError, match=r"it has \d+ bytes; at most 100 are read"):
         check_package(zip_workbook(), "workbook")
+
+
+def understate(data: bytes, size: int) -> bytes:
+    """Returns the data with another unpacked size of the last part, in both headers."""
+    changed = bytearray(data)
+    for at in (data.rindex(b"PK\x03\x04") + 22, data.rindex(b"PK\x01\x02") + 24):
+        changed[at : at + 4] = struct.pack("<I", size)
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("part", ["sheet", "types"])
+def test_a_part_larger_than_the_archive_states_is_refused_before_it_is_unpacked(part: str) -> None:
+    first, last = (TYPES, SHEET) if part == "sheet" else (SHEET, TYPES)
+    target = BytesIO()
+    with ZipFile(target, "w", ZIP_DEFLATED) as archive:
+        archive.writestr(first, WORKBOOK)
+        archive.writestr(last, WORKBOOK + b" " * 40_000_000)
+    data = understate(target.getvalue(), 1_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(FileFormatError, match="unpacks to more than the 1000 bytes that the archive states"):
+            check_package(data, "workbook")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2_000_000, f"{peak} bytes for a part of 40,000,000 that states 1,000"
 
 
 def test_truncated_files_are_refused() -> None:

@@ -1,5 +1,6 @@
 """Workbooks as .xlsx files."""
 
+from datetime import datetime, time, timedelta
 from io import BytesIO
 
 import pytest
@@ -13,6 +14,7 @@ from upturn.errors import FileFormatError
 openpyxl = pytest.importorskip("openpyxl", reason="the extra files is not installed")
 pytest.importorskip("xlsxwriter", reason="the extra files is not installed")
 
+from upturn.environments.office.files.picture import picture_bytes  # noqa: E402
 from upturn.environments.office.files.workbook import read_workbook, workbook_bytes  # noqa: E402
 
 
@@ -128,6 +130,14 @@ def test_foreign_cells_become_texts_of_cells(value: object, text: str) -> None:
         ("General", None),
         ("@", None),
         ("d. mmm yy", "yyyy-mm-dd"),
+        ("mmm", "yyyy-mm-dd"),
+        ("yyyy-mm-dd h:mm", "yyyy-mm-dd"),
+        ("h:mm", "h:mm"),
+        ("hh:mm:ss", "h:mm"),
+        ("mm:ss", "h:mm"),
+        ("h:mm AM/PM", "h:mm AM/PM"),
+        ("[$-409]h:mm a/p;@", "h:mm AM/PM"),
+        ("[hh]:mm:ss", "[h]:mm"),
         ('#,##0.00 "€"', "#,##0.00"),
         ("[Red]#,##0", "#,##0"),
         ("0.000%", "0.0%"),
@@ -167,3 +177,55 @@ def test_formulas_that_cannot_be_computed_become_their_values_and_are_reported()
 def test_unsupported_content_is_refused(book_: Book, reason: str) -> None:
     with pytest.raises(FileFormatError, match=reason):
         workbook_bytes(book_)
+
+
+def test_times_stay_times_and_the_file_gets_them_back() -> None:
+    data = foreign_workbook(
+        {
+            **{"A1": time(9, 30), "A2": time(17, 0), "A3": "=A2-A1", "A4": timedelta(hours=30), "A5": 1.25},
+            **{"A6": datetime(2026, 3, 2, 9, 30), "A7": datetime(2026, 3, 2)},
+        },
+        **{"A1": "h:mm", "A2": "h:mm AM/PM", "A3": "h:mm", "A4": "[h]:mm", "A5": "h:mm"},
+    )
+    read = read_workbook(data)
+    sheet = read.book.sheets["Sheet"]
+    # 9.5 / 24, 17 / 24, 30 / 24 and 30 / 24 days
+    assert [float(sheet.cells[f"A{row}"]) for row in (1, 2, 4, 5)] == [
+        pytest.approx(value, abs=1e-14) for value in (9.5 / 24, 17 / 24, 1.25, 1.25)
+    ]
+    assert (sheet.cells["A3"], sheet.cells["A6"], sheet.cells["A7"]) == ("=A2-A1", "2026-03-02 09:30", "2026-03-02")
+    assert [sheet.formats[f"A{row}"].number for row in range(1, 6)] == [
+        *("h:mm", "h:mm AM/PM", "h:mm", "[h]:mm", "h:mm")
+    ]
+    assert read.notes == (
+        "4 times are numbers of days (0.5 is noon) with the format h:mm, h:mm AM/PM or [h]:mm",
+        "1 dates with a time of day became texts such as 2026-03-02 09:30",
+    )
+    again = openpyxl.load_workbook(BytesIO(workbook_bytes(read.book)), data_only=True)["Sheet"]
+    assert [again[f"A{row}"].value for row in (1, 2, 3, 4)] == [
+        *(time(9, 30), time(17, 0), time(7, 30), timedelta(hours=30))
+    ]
+    assert read_workbook(workbook_bytes(read.book)).book == read.book
+
+
+def test_what_a_book_cannot_keep_is_counted() -> None:
+    file = openpyxl.Workbook()
+    sheet = file.active
+    sheet["A1"], sheet["A4"] = "over six cells", "alone"
+    sheet.merge_cells("A1:C2")
+    sheet.merge_cells("E1:E9")
+    sheet.add_image(openpyxl.drawing.image.Image(BytesIO(picture_bytes("the team", "PNG"))), "G1")
+    chart = openpyxl.chart.RadarChart()
+    chart.add_data(openpyxl.chart.Reference(sheet, range_string="Sheet!A1:A4"))
+    sheet.add_chart(chart, "G9")
+    sheet.conditional_formatting.add("A1:A9", openpyxl.formatting.rule.ColorScaleRule("min", None, "FF0000", "max"))
+    target = BytesIO()
+    file.save(target)
+    read = read_workbook(target.getvalue())
+    assert read.book.sheets["Sheet"].cells == {"A1": "over six cells", "A4": "alone"}
+    assert read.notes == (
+        "2 merged areas were separated: the first cell has the value, the others are empty",
+        "1 pictures were left out",
+        "1 charts were left out, since this office has no charts of their kind",
+        "1 conditional formats were left out",
+    )

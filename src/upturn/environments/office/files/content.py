@@ -55,9 +55,9 @@ def read_content(name: str, data: bytes) -> ReadContent:
             book, notes = read_workbook(data)
             return ReadContent(book, notes)
         case "docx":
-            return ReadContent(read_document(data), ())
+            return ReadContent(*read_document(data))
         case "pptx":
-            return ReadContent(read_deck(data), ())
+            return ReadContent(*read_deck(data))
         case "png" | "jpg" | "jpeg" as ending:
             return ReadContent(PlainText(read_picture(data, _PICTURES[ending])), ())
         case "txt" | "md":

@@ -188,14 +188,25 @@ def _put_picture(target: Any, shape: Shape, area: tuple[int, int, int, int]) -> 
     picture._element.nvPicPr.cNvPr.set("descr", shape.text)
 
 
-def read_deck(data: bytes) -> Deck:
+class ReadDeck(NamedTuple):
+    """The content read from a file."""
+
+    deck: Deck
+    notes: tuple[str, ...]
+    """Descriptions of differences from the file."""
+
+
+def read_deck(data: bytes) -> ReadDeck:
     """The deck in a .pptx file; raises FileFormatError for other, damaged and too large files."""
     with require_extra(".pptx files"):
         from pptx import Presentation
     check_package(data, "presentation")
     with parse_errors("presentation"):
         file = Presentation(BytesIO(data))
-        return Deck(tuple(_slide(slide) for slide in file.slides), _theme(file))
+        slides = tuple(_slide(slide) for slide in file.slides)
+        foreign = sum(shape.kind == "image" and not shape.image for slide in slides for shape in slide.shapes)
+        notes = (f"{foreign} pictures became their descriptions",) if foreign else ()
+        return ReadDeck(Deck(slides, _theme(file)), notes)
 
 
 def _theme(file: Any) -> Theme:

@@ -37,10 +37,10 @@ class Directory:
         return local if domain == self.domain or not domain else f"{local}@{domain}"
 
 
-def directory_of(workspace: Workspace, zone: ZoneInfo) -> Directory:
-    """The directory of a workspace."""
+def directory_of(workspace: Workspace, zone: ZoneInfo, domain: str) -> Directory:
+    """The directory of a workspace; ``domain``: of the company's addresses."""
     named: tuple[Person | Group, ...] = (*workspace.people.values(), *workspace.groups.values())
-    return Directory({person.id: person.name for person in named}, zone=zone)
+    return Directory({person.id: person.name for person in named}, domain, zone)
 
 
 def message_id(id_: str) -> str:

@@ -5,11 +5,19 @@ style; a paragraph is bold or italic if all of it is. A cell that spans columns 
 headers, footers, notes, comments, pictures, text boxes.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from io import BytesIO
-from typing import Any
+from typing import Any, NamedTuple
 
-from upturn.environments.office.files.package import check_package, check_text, parse_errors, repack, require_extra
+from upturn.environments.office.files.package import (
+    check_package,
+    check_text,
+    count_matches,
+    parse_errors,
+    repack,
+    require_extra,
+)
 from upturn.environments.office.state import Block, Document, Grid, Paragraph, ParagraphStyle
 from upturn.errors import FileFormatError
 
@@ -37,6 +45,13 @@ _READ: Mapping[str, ParagraphStyle] = {
 _GAP = "Table Gap"
 """The style of the empty paragraphs that separate tables from the next block; they are not read back."""
 _TABLE = "Light Grid Accent 1"
+_DIFFERENCES: Mapping[str, re.Pattern[bytes]] = {
+    "merged cells of tables were separated: each has the text": re.compile(
+        rb"<w:gridSpan\s[^>]*?w:val=[\"'](?!1[\"'])|<w:vMerge\s[^>]*?w:val=[\"']restart[\"']"
+    ),
+    "pictures were left out": re.compile(rb"<(?:\w+:)?pic[\s>]"),
+}
+"""Patterns of what is not read, by its explanation."""
 
 
 def document_bytes(document: Document) -> bytes:
@@ -87,13 +102,23 @@ def _put_table(file: Any, grid: Grid) -> None:
     file.add_paragraph(style=_GAP)
 
 
-def read_document(data: bytes) -> Document:
+class ReadDocument(NamedTuple):
+    """The content read from a file."""
+
+    document: Document
+    notes: tuple[str, ...]
+    """Descriptions of differences from the file."""
+
+
+def read_document(data: bytes) -> ReadDocument:
     """The document in a .docx file; raises FileFormatError for other, damaged and too large files."""
     with require_extra(".docx files"):
         import docx
     check_package(data, "document")
     with parse_errors("document"):
-        return Document(tuple(_blocks(docx.Document(BytesIO(data)))))
+        document = Document(tuple(_blocks(docx.Document(BytesIO(data)))))
+        counts = {words: count_matches(data, pattern) for words, pattern in _DIFFERENCES.items()}
+        return ReadDocument(document, tuple(f"{count} {words}" for words, count in counts.items() if count))
 
 
 def _blocks(file: Any) -> Iterator[Block]:

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from upturn.environments.office.files.package import MAX_BYTES
 from upturn.environments.office.files.packing import pack
 from upturn.environments.office.files.unpacking import Host, Imported, unpack
-from upturn.environments.office.state import Workspace
+from upturn.environments.office.state import COMPANY, Workspace
 from upturn.errors import FileFormatError
 
 _MAX_FILES = 20_000
@@ -31,15 +31,18 @@ class Exported(NamedTuple):
     """Differences between files and workspace, since a format cannot hold everything."""
 
 
-def write_folder(workspace: Workspace, folder: Path, *, zone: ZoneInfo) -> Exported:
-    """Writes the workspace into a new folder; ``zone``: the time zone of its moments.
+def write_folder(workspace: Workspace, folder: Path, *, zone: ZoneInfo, domain: str = COMPANY) -> Exported:
+    """Writes the workspace into a new folder.
+
+    ``zone``: the time zone of its moments. ``domain``: of the addresses of the company's people, for an imported
+    workspace ``Imported.domain``.
 
     Raises FileFormatError, without writing anything, for content that cannot be written and a folder that is not
     empty.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileFormatError(f"{str(folder)!r} is there already; name a folder that is new or empty")
-    parts, notes = pack(workspace, zone)
+    parts, notes = pack(workspace, zone, domain=domain)
     folder.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:

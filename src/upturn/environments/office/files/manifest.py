@@ -4,7 +4,19 @@ import json
 from dataclasses import field, replace
 from typing import Self
 
-from upturn.environments.office.state import Channel, Chat, File, Group, Label, Page, Person, Right, Rule
+from upturn.environments.office.state import (
+    COMPANY,
+    Channel,
+    Chat,
+    File,
+    Group,
+    Label,
+    Page,
+    Person,
+    Right,
+    Rule,
+    is_address,
+)
 from upturn.errors import FileFormatError, RecordError
 from upturn.records import fields_json, from_fields, record
 
@@ -50,6 +62,8 @@ class Manifest:
     """The moment of the export."""
     zone: str
     """Time zone of all moments, such as ``Europe/Berlin``."""
+    domain: str = COMPANY
+    """Domain of the company's addresses in mails and calendar entries, such as ``contoso.example``."""
     seed: int = 0
     people: tuple[Person, ...] = ()
     groups: tuple[Group, ...] = ()
@@ -74,4 +88,8 @@ def read_manifest(data: bytes) -> Manifest:
         raise FileFormatError(f"{MANIFEST} cannot be read ({exc}); {cure}") from exc
     if manifest.form != FORM:
         raise FileFormatError(f"{MANIFEST} has form {manifest.form}; known: {FORM}")
+    if not is_address(f"a@{manifest.domain}") or manifest.domain != manifest.domain.lower():
+        raise FileFormatError(
+            f"{MANIFEST}: domain is one such as contoso.example, in lower case; got {manifest.domain!r}"
+        )
     return manifest

@@ -1,13 +1,14 @@
 """Checks of Office Open XML files as zip archives of XML, before any library opens them; errors of the libraries.
 
-Order of checks: size, magic number, complete zip archive without encryption, unpacked size, kind of document,
-macros, checksum of each part, no document type in any XML (so there are no entities), and the numbers of cells,
-paragraphs and spanned columns. Nothing is written to disk.
+Order of checks: size, magic number, complete zip archive without encryption, unpacked size as stated, kind of
+document, macros, then for each part its unpacked size as counted, its checksum, no document type in any XML (so
+there are no entities), and the numbers of tags, cells, paragraphs and spanned columns. Nothing is written to disk.
 """
 
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from io import BytesIO
 from typing import Literal
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
@@ -20,9 +21,13 @@ PackageKind = Literal["workbook", "document", "presentation"]
 MAX_BYTES = 32 * 2**20
 MAX_UNPACKED = 64 * 2**20
 """Bytes of all parts together. Archives of a few kilobytes can claim terabytes."""
+_CHUNK = 2**16
+"""Bytes unpacked at once while they are counted."""
 _MAX_PARTS = 4_000
 _MAX_ELEMENTS = 200_000
 """Cells or paragraphs: a few seconds of reading, ten times the office's largest tables."""
+_MAX_TAGS = 2_000_000
+"""Tags of a part: twice those of the largest table. Reading two million takes up to 16 seconds."""
 _MAX_SPAN = 1_000
 """Columns that one cell of a text table may span; Word's own limit is 63."""
 _ZIP, _OLE = b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
@@ -76,7 +81,7 @@ def check_package(data: bytes, kind: PackageKind) -> None:
             _check_archive(archive)
             _check_kind(archive, kind)
             for part in archive.infolist():
-                _check_part(part.filename, archive.read(part))
+                _check_part(part.filename, _unpack(archive, part))
     except (BadZipFile, EOFError, NotImplementedError, KeyError, ValueError, OSError, RuntimeError) as exc:
         if isinstance(exc, FileFormatError):
             raise
@@ -91,14 +96,35 @@ def _check_archive(archive: ZipFile) -> None:
         raise FileFormatError(f"it has {len(parts)} parts; at most {_MAX_PARTS} are read")
     if any(part.flag_bits & 1 for part in parts):
         raise FileFormatError("it is encrypted; save it without a password")
-    unpacked = sum(part.file_size for part in parts)  # zipfile reads at most the claimed size of a part
+    unpacked = sum(part.file_size for part in parts)
     if unpacked > MAX_UNPACKED:
         raise FileFormatError(f"it unpacks to {unpacked} bytes; at most {MAX_UNPACKED} are read")
 
 
+def _unpack(archive: ZipFile, part: ZipInfo) -> bytes:
+    """The content of a part; raises FileFormatError as soon as it exceeds the size that the archive states.
+
+    ``ZipFile.read`` unpacks a whole part before it cuts it to the stated size.
+    """
+    unlimited = copy(part)
+    unlimited.file_size = MAX_UNPACKED + _CHUNK  # otherwise the stream ends at the stated size
+    chunks: list[bytes] = []
+    size = 0
+    with archive.open(unlimited) as stream:
+        while chunk := stream.read(_CHUNK):
+            size += len(chunk)
+            if size > part.file_size:
+                raise FileFormatError(
+                    f"{part.filename} unpacks to more than the {part.file_size} bytes that the archive states; "
+                    "save it again in an office program"
+                )
+            chunks.append(chunk)
+    return b"".join(chunks)
+
+
 def _check_kind(archive: ZipFile, kind: PackageKind) -> None:
     names = archive.namelist()
-    types = archive.read(_CONTENT_TYPES) if _CONTENT_TYPES in names else b""
+    types = _unpack(archive, archive.getinfo(_CONTENT_TYPES)) if _CONTENT_TYPES in names else b""
     if b"macroEnabled" in types or any(name.lower().endswith("vbaproject.bin") for name in names):
         raise FileFormatError(f"it has macros, which are never run or kept; save it as {_ENDING[kind]}")
     if _MAIN[kind] not in types:
@@ -114,6 +140,8 @@ def _check_part(name: str, content: bytes) -> None:
         raise FileFormatError(f"{name} declares a document type or entities, which office files never have")
     if _STRICT in content[:4_000]:
         raise FileFormatError("it is of the Strict variant; save it as the ordinary one")
+    if (tags := text.count("<")) > _MAX_TAGS:
+        raise FileFormatError(f"{name} has {tags} tags; at most {_MAX_TAGS} are read")
     count = sum(1 for _ in _ELEMENT.finditer(text)) + sum(map(_merged_size, _MERGED.findall(text)))
     if count > _MAX_ELEMENTS:
         raise FileFormatError(f"{name} has {count} cells or paragraphs; at most {_MAX_ELEMENTS} are read")
@@ -153,6 +181,13 @@ def parse_errors(what: str) -> Iterator[None]:
         raise
     except Exception as exc:  # libraries raise errors of any kind for damaged files
         raise FileFormatError(f"it is no {what} that can be read ({error_text(exc, longest=200)})") from exc
+
+
+def count_matches(data: bytes, pattern: re.Pattern[bytes]) -> int:
+    """The number of matches in the XML parts of a package that was checked."""
+    with ZipFile(BytesIO(data)) as archive:
+        parts = [part for part in archive.infolist() if part.filename.lower().endswith(".xml")]
+        return sum(1 for part in parts for _ in pattern.finditer(archive.read(part)))
 
 
 def repack(data: bytes, change: Callable[[str, bytes], bytes] = lambda _name, content: content) -> bytes:

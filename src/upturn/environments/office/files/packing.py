@@ -18,7 +18,7 @@ from upturn.environments.office.files.substitute import (
     substitute_in_event,
     substitute_in_mail,
 )
-from upturn.environments.office.state import Mail, Workspace
+from upturn.environments.office.state import COMPANY, Mail, Workspace
 from upturn.errors import FileFormatError
 
 
@@ -31,12 +31,14 @@ class Packed(NamedTuple):
     """Content that the formats cannot hold."""
 
 
-def pack(workspace: Workspace, zone: ZoneInfo) -> Packed:
-    """All files; equal for equal workspaces. ``zone``: the time zone of the workspace's moments.
+def pack(workspace: Workspace, zone: ZoneInfo, *, domain: str = COMPANY) -> Packed:
+    """All files; equal for equal workspaces.
+
+    ``zone``: the time zone of the workspace's moments. ``domain``: of the addresses of the company's people.
 
     Raises FileFormatError naming content that cannot be written.
     """
-    packing = _Packing(workspace, zone)
+    packing = _Packing(workspace, zone, domain)
     packing.put_files()
     packing.put_mails()
     packing.put_events()
@@ -47,12 +49,12 @@ def pack(workspace: Workspace, zone: ZoneInfo) -> Packed:
 class _Packing:
     """Single use. Files come first because mails attach them."""
 
-    def __init__(self, workspace: Workspace, zone: ZoneInfo) -> None:
+    def __init__(self, workspace: Workspace, zone: ZoneInfo, domain: str) -> None:
         self.parts: dict[str, bytes] = {}
         self.notes: list[str] = []
         self._workspace = workspace
         self._zone = zone
-        self._directory = directory_of(workspace, zone)
+        self._directory = directory_of(workspace, zone, domain)
         self._places = Places()
         self._entries: list[Entry] = []
 
@@ -106,6 +108,7 @@ class _Packing:
             owner=workspace.owner,
             begun=workspace.now,
             zone=self._zone.key,
+            domain=self._directory.domain,
             seed=workspace.seed,
             people=tuple(workspace.people.values()),
             groups=tuple(workspace.groups.values()),

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from string import ascii_lowercase
 from typing import NamedTuple, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -27,6 +28,7 @@ from upturn.environments.office.state import (
     Rule,
     Table,
     Workspace,
+    format_moment,
     is_outside,
     parse_moment,
 )
@@ -34,6 +36,9 @@ from upturn.errors import FileFormatError
 
 _SHOWN = 20
 """Problems listed in the error; the others are counted."""
+_NAMED = 3
+"""Mails without a date that are named; the others are counted."""
+_DIGITS = re.compile(r"([0-9]{1,18})")
 _NUMBERED = re.compile(r"[a-z]+[0-9]{1,9}")
 ItemT = TypeVar("ItemT", Mail, Event, File)
 NamedT = TypeVar("NamedT", Person, Group, Mail, Rule, Event, File, Page, Chat, Channel)
@@ -45,6 +50,8 @@ class Imported(NamedTuple):
     workspace: Workspace
     zone: ZoneInfo
     """The time zone of its times."""
+    domain: str
+    """The domain of the addresses of the company's people, who have ids in the workspace."""
     notes: tuple[str, ...]
     """Differences from the files."""
     left_out: tuple[str, ...]
@@ -73,19 +80,21 @@ def unpack(parts: Mapping[str, bytes], *, host: Host | None = None, leave_out: b
             raise FileFormatError(
                 f"the owner stands in {MANIFEST}; leave out the one that was given, {host.owner!r}"
             )
-        manifest, domain = read_manifest(parts[MANIFEST]), COMPANY
+        manifest = read_manifest(parts[MANIFEST])
     elif host is None:
         raise FileFormatError(f"there is no {MANIFEST}, so say whose files these are: an address of the owner")
     else:
-        manifest, domain = _manifest_of_host(host), host.owner.strip().lower().rpartition("@")[2]
-    unpacking = _Unpacking(manifest, Directory(domain=domain, zone=find_zone(manifest.zone)))
+        manifest = _manifest_of_host(host)
+    directory = Directory(domain=manifest.domain, zone=find_zone(manifest.zone))
+    unpacking = _Unpacking(manifest, directory)
     for place, data in sorted(parts.items()):
         if place != MANIFEST:
             unpacking.take(place, data)
     if unpacking.problems and not leave_out:
         raise FileFormatError(_problem_text(unpacking.problems))
     workspace = unpacking.workspace()
-    return Imported(workspace, unpacking.directory.zone, tuple(unpacking.notes), tuple(unpacking.problems))
+    notes, problems = tuple(unpacking.notes), tuple(unpacking.problems)
+    return Imported(workspace, directory.zone, directory.domain, notes, problems)
 
 
 def find_zone(name: str) -> ZoneInfo:
@@ -104,7 +113,7 @@ def _manifest_of_host(host: Host) -> Manifest:
         parse_moment(host.now)
     except OperationError as exc:
         raise FileFormatError(str(exc)) from exc
-    return Manifest(FORM, local, host.now, host.zone)
+    return Manifest(FORM, local, host.now, host.zone, domain)
 
 
 def _problem_text(problems: list[str]) -> str:
@@ -124,6 +133,7 @@ class _Unpacking:
         self._entries = {entry.place: entry for entry in manifest.files}
         self._files: list[File] = []
         self._letters: list[Letter] = []
+        self._letter_places: list[str] = []
         self._attached: list[list[int]] = []
         """For each letter, the indices of its attachments among the files."""
         self._events: list[Event] = []
@@ -154,6 +164,7 @@ class _Unpacking:
         target = letter.folder if safe_name(letter.folder) == folder else folder.lower()
         self._names |= letter.names
         self._letters.append(letter._replace(mail=replace(letter.mail, folder=target)))
+        self._letter_places.append(place)
         self._attached.append([])
         for attachment in letter.attachments if not letter.mail.attachments else ():
             path = f"/attachments/{safe_name(name[:-4])}/{safe_name(attachment.name)}"
@@ -187,6 +198,12 @@ class _Unpacking:
     def workspace(self) -> Workspace:
         """The workspace of all files read."""
         manifest = self._manifest
+        self._date_letters()
+        if manifest.domain != COMPANY:
+            self.notes.append(
+                f"people of @{manifest.domain} have ids here, such as {manifest.owner}; calls name them by id, and "
+                f"an export writes their addresses with @{manifest.domain} again"
+            )
         files, events = _with_ids(self._files, "f"), _with_ids(self._events, "e")
         mails = self._mails(files)
         missing = len(self._entries.keys() - self._seen)
@@ -207,6 +224,30 @@ class _Unpacking:
             seed=manifest.seed,
         )
         return replace(workspace, created=_used_ids(workspace))
+
+    def _date_letters(self) -> None:
+        """Gives a moment to each letter without one: by the order of the files in its folder."""
+        undated = [
+            place for place, letter in zip(self._letter_places, self._letters, strict=True) if not letter.mail.at
+        ]
+        if not undated:
+            return
+        folders: dict[str, list[int]] = {}
+        for index in sorted(range(len(self._letters)), key=lambda index: _natural_key(self._letter_places[index])):
+            folders.setdefault(self._letter_places[index].rpartition("/")[0], []).append(index)
+        for indices in folders.values():
+            moments = _moments_in_order([self._letters[index].mail.at for index in indices], self._manifest.begun)
+            for index, at in zip(indices, moments, strict=True):
+                letter = self._letters[index]
+                self._letters[index] = letter._replace(mail=replace(letter.mail, at=at))
+        shown = ", ".join(undated[:_NAMED]) + (
+            f" and {len(undated) - _NAMED} more" if len(undated) > _NAMED else ""
+        )
+        have = "1 mail has" if len(undated) == 1 else f"{len(undated)} mails have"
+        self.notes.append(
+            f"{have} no Date that can be read; the order of the files in the folder gave the time, one minute from "
+            f"file to file: {shown}"
+        )
 
     def _mails(self, files: Sequence[File]) -> list[Mail]:
         mails = _with_ids([letter.mail for letter in self._letters], "m")
@@ -234,6 +275,28 @@ class _Unpacking:
         for who in sorted(named - known):
             if not is_outside(who):
                 yield Person(who, self._names.get(who) or re.sub(r"[._]+", " ", who).title())
+
+
+def _natural_key(place: str) -> list[tuple[int, str]]:
+    """A key that sorts 9.eml before 10.eml."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(place)]
+
+
+def _moments_in_order(moments: Sequence[str], end: str) -> list[str]:
+    """The moments, with values for empty ones: one minute after the moment before, or else before the next one.
+
+    ``end``: the last moment if all are empty.
+    """
+    dated = [index for index, at in enumerate(moments) if at]
+    first, anchor = (dated[0], moments[dated[0]]) if dated else (len(moments) - 1, end)
+    filled = [_later(anchor, index - first) for index in range(first + 1)]
+    for at in moments[first + 1 :]:
+        filled.append(at or _later(filled[-1], 1))
+    return filled
+
+
+def _later(moment: str, minutes: int) -> str:
+    return format_moment(parse_moment(moment) + timedelta(minutes=minutes))
 
 
 def _with_ids(items: Sequence[ItemT], prefix: str) -> list[ItemT]:

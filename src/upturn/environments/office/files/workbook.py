@@ -2,12 +2,14 @@
 
 Cells are read in the form that Excel operations write: 007 as 7, ``=sum(b2)`` as ``=SUM(B2)``, and ``=#N/A`` as
 ``#N/A``. A pivot table is stored as its cells and a note on the first one. Foreign files: dates become texts
-(2026-03-02), unsupported formulas their saved values, number formats the nearest supported one, merged cells their
-first one. Not read: theme colours, names, conditional formats, pictures, real pivot tables (their cells are).
+(2026-03-02), times numbers of days with a format of times, unsupported formulas their saved values, number formats
+the nearest supported one, merged cells their first one. Not read: theme colours, names, conditional formats,
+pictures, real pivot tables (their cells are). The notes count what changed or was left out.
 """
 
 import re
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
@@ -18,7 +20,14 @@ from typing import Any, NamedTuple
 from upturn.environments.office.apps import visible_rows
 from upturn.environments.office.files.chart import ChartPosition, charts_of, put_chart
 from upturn.environments.office.files.escape import escape_part, mark, mark_part, unmark
-from upturn.environments.office.files.package import check_package, check_text, parse_errors, repack, require_extra
+from upturn.environments.office.files.package import (
+    check_package,
+    check_text,
+    count_matches,
+    parse_errors,
+    repack,
+    require_extra,
+)
 from upturn.environments.office.files.pivot_note import pivot_notes, read_pivots
 from upturn.environments.office.formulas import (
     FormulaError,
@@ -49,6 +58,11 @@ from upturn.environments.office.state import (
 from upturn.errors import FileFormatError, error_text
 
 DATE = "yyyy-mm-dd"
+_TIME, _TIME_OF_12, _DURATION = "h:mm", "h:mm AM/PM", "[h]:mm"
+_TIMES = frozenset({_TIME, _TIME_OF_12, _DURATION})
+"""Formats of cells whose value is a number of days."""
+_HALF_DAY = re.compile(r"am/pm|a/p", re.IGNORECASE)
+_PICTURE = re.compile(rb"<(?:\w+:)?pic[\s>]")
 _NEWER = re.compile(r"""("(?:[^"]|"")*"|'(?:[^']|'')*')|\b(CONCAT|XLOOKUP)\(""")
 """Functions with a prefix in files, outside of texts."""
 _PREFIX = re.compile(r"""("(?:[^"]|"")*"|'(?:[^']|'')*')|_xl(?:fn|ws|udf)\.|\b(TRUE|FALSE)\(\)""")
@@ -60,6 +74,22 @@ _WIDEST, _NARROWEST = 60, 9
 _LONGEST = 32_767
 """Limit on the characters of a cell in a file."""
 _QUOTED_NUMBER_PARTS = re.compile(r'"[^"]*"|\[[^\]]*\]|\\.')
+
+
+_REPLACED = "formulas became the values they had, since they use what this office has not"
+_UNREAD = "formulas show #NAME?: they use what this office has not, and the file has no values"
+_FILTERS = "filters were left out, since they are for several values or conditions"
+_TIMES_OF_CELLS = f"times are numbers of days (0.5 is noon) with the format {_TIME}, {_TIME_OF_12} or {_DURATION}"
+_MOMENTS = "dates with a time of day became texts such as 2026-03-02 09:30"
+_MERGED = "merged areas were separated: the first cell has the value, the others are empty"
+_PICTURES = "pictures were left out"
+_CHARTS = "charts were left out, since this office has no charts of their kind"
+_CONDITIONS = "conditional formats were left out"
+_DIFFERENCES = (
+    *(_REPLACED, _UNREAD, _FILTERS, _TIMES_OF_CELLS, _MOMENTS),
+    *(_MERGED, _PICTURES, _CHARTS, _CONDITIONS),
+)
+"""What can differ from a file, in the order of the notes."""
 
 
 class ReadBook(NamedTuple):
@@ -217,7 +247,8 @@ def read_workbook(data: bytes) -> ReadBook:
         book = Book({sheet.title: reader.sheet(sheet) for sheet in file.worksheets})
         if not book.sheets:
             raise FileFormatError("the workbook has no sheets")
-        return ReadBook(reader.with_charts(book), reader.notes())
+        book = reader.with_charts(book)
+        return ReadBook(book, reader.notes(pictures=count_matches(data, _PICTURE)))
 
 
 class _Reader:
@@ -228,9 +259,8 @@ class _Reader:
         self._load_values = load_values
         self._values: Any = None
         """The file with values instead of formulas; None = not loaded yet."""
-        self._replaced = 0
-        self._unread = 0
-        self._more_filters = 0
+        self._counts: Counter[str] = Counter()
+        """By the explanation of what differs from the file."""
 
     def sheet(self, source: Any) -> Sheet:
         """The sheet without charts."""
@@ -245,6 +275,8 @@ class _Reader:
                 formats[address] = look
             if cell.comment is not None:
                 notes.append((address, unmark(cell.comment.text)))
+        self._counts[_MERGED] += len(source.merged_cells.ranges)
+        self._counts[_CONDITIONS] += sum(1 for _ in source.conditional_formatting)
         frozen = source.freeze_panes
         return Sheet(
             cells,
@@ -257,25 +289,23 @@ class _Reader:
     def with_charts(self, book: Book) -> Book:
         """The book with all charts, each on the sheet with its cells."""
         for source in self._file.worksheets:
-            for name, chart in charts_of(source):
+            charts = list(charts_of(source))
+            self._counts[_CHARTS] += len(source._charts) - len(charts)
+            for name, chart in charts:
                 if name in book.sheets:
                     sheet = book.sheets[name]
                     book = book.with_sheet(name, replace(sheet, charts=(*sheet.charts, chart)))
         return book
 
-    def notes(self) -> tuple[str, ...]:
-        """Descriptions of differences from the file."""
-        counts = {
-            "formulas became the values they had, since they use what this office has not": self._replaced,
-            "formulas show #NAME?: they use what this office has not, and the file has no values": self._unread,
-            "filters were left out, since they are for several values or conditions": self._more_filters,
-        }
-        return tuple(f"{count} {words}" for words, count in counts.items() if count)
+    def notes(self, *, pictures: int) -> tuple[str, ...]:
+        """Descriptions of differences from the file; ``pictures``: their number in the file."""
+        self._counts[_PICTURES] = pictures
+        return tuple(f"{self._counts[words]} {words}" for words in _DIFFERENCES if self._counts[words])
 
     def _text(self, name: str, address: str, cell: Any) -> str:
         value = cell.value
         if cell.data_type != "f":
-            return "" if value is None else _cell_text(value, is_error=cell.data_type == "e")
+            return self._value_text(cell)
         formula = value if isinstance(value, str) else getattr(value, "text", None) or ""
         formula = unmark(formula if formula.startswith("=") else f"={formula}")
         if formula in ("=TRUE()", "=FALSE()"):  # as LibreOffice writes them
@@ -287,10 +317,22 @@ class _Reader:
             self._values = self._load_values()
         saved = self._values[name][address]
         if saved.value is None:
-            self._unread += 1
+            self._counts[_UNREAD] += 1
             return formula
-        self._replaced += 1
-        return _cell_text(saved.value, is_error=saved.data_type == "e")
+        self._counts[_REPLACED] += 1
+        return self._value_text(saved)
+
+    def _value_text(self, cell: Any) -> str:
+        """The text of a cell of the library that has a value, or none."""
+        from openpyxl.utils.datetime import to_excel
+
+        value = cell.value
+        if isinstance(value, datetime) and _number_format(cell.number_format) not in _TIMES:
+            self._counts[_MOMENTS] += value.time() != time()
+        elif isinstance(value, datetime | time | timedelta):  # the library makes a datetime of 24 hours and more
+            self._counts[_TIMES_OF_CELLS] += 1
+            value = float(to_excel(value, epoch=self._file.epoch))
+        return "" if value is None else _cell_text(value, is_error=cell.data_type == "e")
 
     def _filters(self, source: Any) -> Iterator[tuple[str, str]]:
         if not source.ref:
@@ -307,7 +349,7 @@ class _Reader:
             if len(wanted) == 1:
                 yield column_letters(first + column.colId), unmark(str(wanted[0]))
             else:
-                self._more_filters += 1
+                self._counts[_FILTERS] += 1
 
 
 def _formula(text: str, name: str) -> str | None:
@@ -335,10 +377,8 @@ def _cell_text(value: object, *, is_error: bool) -> str:
         return cell_text(float(value))
     if isinstance(value, datetime):
         return value.date().isoformat() if value.time() == time() else value.isoformat(" ", "minutes")
-    if isinstance(value, date | time):
+    if isinstance(value, date):
         return value.isoformat()
-    if isinstance(value, timedelta):
-        return cell_text(value / timedelta(days=1))
     text = unmark(str(value))
     return text if is_error and isinstance(parse_value(text), CellError) else cell_text(text) if text else "'"
 
@@ -353,13 +393,15 @@ def _format_of(cell: Any) -> CellFormat:
 @lru_cache(maxsize=512)
 def _number_format(code: str) -> str | None:
     """The nearest supported number format; None = none is near."""
-    from openpyxl.styles.numbers import is_date_format
+    from openpyxl.styles.numbers import is_date_format, is_timedelta_format
 
     plain = _QUOTED_NUMBER_PARTS.sub("", code.partition(";")[0])
     if code == "General" or plain in ("General", "@", ""):
         return None
+    if is_timedelta_format(code):
+        return _DURATION
     if is_date_format(code):
-        return DATE
+        return _date_format(plain)
     decimals = plain.partition(".")[2].count("0")
     if "%" in plain:
         return "0.0%" if decimals else "0%"
@@ -368,3 +410,11 @@ def _number_format(code: str) -> str | None:
     if "0" not in plain and "#" not in plain:
         return None
     return "0.00" if decimals else "0"
+
+
+def _date_format(plain: str) -> str:
+    """The format of dates or of times; ``plain``: a code without quoted parts and brackets."""
+    code, halves = _HALF_DAY.subn("", plain.lower())
+    if "y" in code or "d" in code or not set("hs") & set(code):  # m is a month without hours and seconds
+        return DATE
+    return _TIME_OF_12 if halves else _TIME

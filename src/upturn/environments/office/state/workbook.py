@@ -22,7 +22,8 @@ class CellFormat:
     fill: str | None = None
     """Six hex digits, red first."""
     number: str | None = None
-    """``0``, ``0.00``, ``0%``, ``#,##0``, ``yyyy-mm-dd``."""
+    """``0``, ``0.00``, ``0%``, ``#,##0``, ``yyyy-mm-dd``; in imported books also ``h:mm``, ``h:mm AM/PM`` and
+    ``[h]:mm``, for numbers of days."""
 
 
 @record
