@@ -334,8 +334,8 @@ def test_missing_agents_are_reported_with_the_table_to_add() -> None:
             ("loop.improve = 'nano'", "loop.train = []"),
         ),
         (
-            {"canary": {"min_candidate_tasks": 50, "max_candidate_tasks": 40}},
-            ("canary: min_candidate_tasks = 50", "max_candidate_tasks = 40"),
+            {"canary": {"min_candidate_tasks": 50, "max_candidate_episodes": 40}},
+            ("canary: min_candidate_tasks = 50", "max_candidate_episodes = 40"),
         ),
         (
             {"tasks": {"families": ["mail"], "train_families": ["mail", "sheet"]}},

@@ -4,6 +4,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -273,6 +274,36 @@ def test_episode_survives_the_load_cap_but_not_a_rollback(make_task: MakeTask, m
     renewed = router.decide(make_task("t2"), episode="e")
     assert (renewed.chosen, renewed.is_sticky) == ("nano@1", False)
     assert router.decide(make_task("t3"), episode="e").is_sticky
+
+
+def test_an_episode_leaves_its_release_with_a_task_that_one_version_may_not_do(
+    make_task: MakeTask, make_version: MakeVersion
+) -> None:
+    """Later tasks count in neither arm: the candidate's would be served by the incumbent."""
+    registry = AgentRegistry()
+    registry.add(make_version("nano"))
+    registry.start_canary("r1", replace(make_version("nano", "2"), capabilities=("office",)), 0.5)
+    router = Router(registry, Uniform(), RunKey("run"))
+    for number in range(20):
+        office, other = make_task(f"o{number}"), replace(make_task(f"x{number}"), environment="research")
+        first, middle, last = (
+            router.decide(task, episode=f"e{number}")
+            for task in (replace(office, environment="office"), other, replace(office, id=f"p{number}"))
+        )
+        assert first.release == "r1"
+        assert (middle.release, middle.arm, middle.chosen) == (None, None, "nano@1")
+        assert (last.release, last.arm) == (None, None)
+
+
+def test_an_episode_leaves_a_release_that_has_ended(make_task: MakeTask, make_version: MakeVersion) -> None:
+    registry = AgentRegistry()
+    registry.add(make_version("nano"))
+    registry.start_canary("r1", make_version("nano", "2"), 1.0)
+    router = Router(registry, Uniform(), RunKey("run"))
+    assert router.decide(make_task("t0"), episode="e").release == "r1"
+    registry.promote("nano")
+    later = router.decide(make_task("t1"), episode="e")
+    assert (later.chosen, later.is_sticky, later.release, later.arm) == ("nano@2", True, None, None)
 
 
 def test_episodes_are_remembered_within_bounds(registry: AgentRegistry, make_task: MakeTask) -> None:

@@ -112,7 +112,7 @@ def test_a_canary_resumes_anywhere_from_its_record() -> None:
 def test_evidence_of_an_earlier_rule_is_refused() -> None:
     state = run(release(), *_blocks(EVEN))
     with pytest.raises(ReleaseError, match="started by an earlier version"):
-        run(replace(state, rule_state={}), *_blocks(EVEN))
+        run(replace(state, rule_state={}), Traffic(0.5).arm("candidate", "+" * 41)[40:])
 
 
 def test_stages_are_the_releases_own() -> None:
@@ -188,7 +188,7 @@ def test_promotion_waits_for_enough_tasks_that_keep_the_hard_constraints() -> No
     traffic = Traffic()
     short = run(release(), _costed(traffic, 49), settings=COSTED)
     assert short.state == "canary"
-    assert "hard constraints need 50 judged candidate tasks" in short.evidence[-1].reason
+    assert "hard constraints need 50 candidate tasks without a violation" in short.evidence[-1].reason
     assert run(short, _costed(traffic, 1), settings=COSTED).state == "promoted"
 
 
@@ -196,7 +196,7 @@ def test_one_broken_hard_constraint_keeps_a_better_candidate_out() -> None:
     traffic = Traffic()
     broken = run(release(), _costed(traffic, 1, hard_violations=1), _costed(traffic, 300), settings=COSTED)
     assert broken.state == "canary"
-    assert "1 violations in 301 tasks" in broken.evidence[-1].reason
+    assert "1 violations and 0 unknown in 301 tasks" in broken.evidence[-1].reason
 
 
 def test_a_candidate_that_breaks_hard_constraints_less_often_may_be_promoted() -> None:
@@ -217,6 +217,80 @@ def test_promotion_waits_until_safety_is_shown() -> None:
     assert state.state == "promoted"
     assert 180 <= state.evidence[-1].candidate_tasks <= 260
     assert any("less than 0.02" in evidence.reason for evidence in state.evidence)
+
+
+def test_unknown_hard_costs_count_as_violations() -> None:
+    """With k unknown tasks the exact upper limit needs more tasks: 90 with one, where 50 suffice with none."""
+    traffic = Traffic()
+    first = [replace(episode, hard_unreported=1) for episode in traffic.arm("candidate", "+", has_costs=True)]
+    short = run(release(), first, _costed(traffic, 78), settings=COSTED)
+    assert short.state == "canary"
+    assert "0 violations and 1 unknown in 79 tasks" in short.evidence[-1].reason
+    assert run(short, _costed(traffic, 1), settings=COSTED).state == "promoted"
+
+
+def test_hard_costs_that_nobody_reports_keep_a_better_candidate_out() -> None:
+    traffic, state = Traffic(), release()
+    for _ in range(40):
+        block = [replace(episode, hard_unreported=1) for episode in traffic.block("+" * 5, "-" * 5)]
+        state = run(state, block, settings=COSTED)
+    assert state.state == "canary"
+    assert "200 unknown in 200 tasks" in state.evidence[-1].reason
+
+
+def test_more_hard_violations_roll_back() -> None:
+    traffic, state = Traffic(), release()
+    while state.state == "canary":
+        block = traffic.arm("candidate", "+", has_costs=True, hard_violations=1)
+        state = run(state, [*block, *traffic.arm("control", "+", has_costs=True)], settings=COSTED)
+    assert state.state == "rolled_back"
+    assert "break hard constraints more often" in state.evidence[-1].reason
+    assert state.evidence[-1].log_e_harder >= math.log(40)
+    assert state.evidence[-1].candidate_tasks < 20
+
+
+def test_costs_that_only_the_control_reports_do_not_show_safety() -> None:
+    traffic, state = Traffic(), release()
+    for _ in range(100):
+        silent = [replace(episode, unreported=1) for episode in traffic.arm("candidate", "+" * 5)]
+        state = run(state, [*silent, *traffic.arm("control", "-" * 5, has_costs=True)])
+    assert state.state == "canary"
+    assert state.evidence[-1].log_e_safe < 0 < state.evidence[-1].log_e_better
+
+
+def test_a_block_of_repeats_changes_their_number_only() -> None:
+    (block,) = _blocks(EVEN)
+    once = run(release(), block)
+    again = run(once, *[block] * 9)
+    assert again.state == "canary"
+    assert again.evidence == (replace(once.evidence[-1], repeats=360),)
+    assert replace(again, evidence=once.evidence) == once
+
+
+def test_further_outcomes_of_a_decision_are_counted_as_repeats() -> None:
+    traffic = Traffic()
+    block = [replace(episode, repeats=2) for episode in traffic.block("+", "-")]
+    assert run(release(), block).evidence[-1].repeats == 4
+
+
+def test_a_hold_does_not_use_up_blocks_or_episodes() -> None:
+    traffic = Traffic()
+    held = run(release(is_held=True), *[[]] * 9, traffic.block("?" * 30, "?" * 30))
+    resumed = run(replace(held, is_held=False), [], traffic.block("?" * 20, "?" * 20))
+    assert resumed.state == "canary"
+
+
+def test_the_limit_counts_episodes() -> None:
+    """One episode of 2,000 tasks is one observation, not the end of the canary."""
+    traffic = Traffic()
+    giant = [replace(episode, tasks=2000, successes=1500) for episode in traffic.block("+", "+")]
+    assert run(release(), giant).state == "canary"
+    limit = CanarySettings(max_candidate_episodes=60)
+    sessions = [replace(episode, tasks=20, successes=14) for episode in traffic.block("+" * 59, "+" * 59)]
+    almost = run(release(), sessions, settings=limit)
+    assert almost.state == "canary"
+    ended = run(almost, traffic.block("+", "+"), settings=limit)
+    assert "inconclusive after 1181 candidate tasks in 60 of 60 episodes" in ended.evidence[-1].reason
 
 
 WATCHED = CanarySettings(watch_tasks=100)
@@ -251,6 +325,21 @@ def test_watch_without_data_waits() -> None:
     assert watched.state == "watch"
 
 
+def test_watch_without_evaluations_does_not_confirm() -> None:
+    traffic = Traffic()
+    watched = run(release(), traffic.block(*GOOD), traffic.block(*GOOD), settings=WATCHED)
+    strict = replace(WATCHED, alpha=1e-6, max_unjudged_episodes=3)
+    silent = run(watched, traffic.arm("candidate", "??"), settings=strict)
+    assert silent.state == "watch"
+    assert "watched for 0 tasks" in silent.evidence[-1].reason
+    ended = run(silent, traffic.arm("candidate", "?"), settings=strict)
+    assert ended.state == "rolled_back"
+    assert "3 unjudged episodes in a row during the watch" in ended.evidence[-1].reason
+    lost = run(watched, traffic.arm("candidate", "?" * 20), settings=WATCHED)
+    assert lost.state == "rolled_back"
+    assert "shown to lose more outcomes than before" in lost.evidence[-1].reason
+
+
 def test_watch_sees_lost_safety() -> None:
     traffic = Traffic()
     watched = run(release(), traffic.block(*GOOD), traffic.block(*GOOD), settings=WATCHED)
@@ -274,7 +363,9 @@ def test_a_release_that_is_looked_at_after_every_task_stays_small() -> None:
 
 
 def test_impossible_episodes_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"successes and violations lie in 0\.\.judged tasks"):
+    with pytest.raises(ValueError, match=r"successes and violations lie in 0\.\.tasks with a known outcome"):
         Episode("e", "candidate", 0.5, successes=2)
+    with pytest.raises(ValueError, match="share 1 cannot be in the control arm"):
+        Episode("e", "control", 1.0)
     with pytest.raises(ValueError, match=r"share in \(0, 1\]"):
         Episode("e", "candidate", 0.0)

@@ -99,7 +99,7 @@ def test_arrays_of_canaries_are_independent_of_each_other() -> None:
             rng.random(4) < 0.5,
             np.full(4, 0.5),
             np.full(4, 3.0),
-            *(rng.integers(0, 2, 4).astype(float) for _ in range(4)),
+            *(rng.integers(0, 2, 4).astype(float) for _ in range(6)),
         )
         for _ in range(20)
     ]
@@ -219,7 +219,7 @@ def test_a_candidate_without_traffic_is_a_wrong_split() -> None:
 
 
 def test_inconclusive_is_rolled_back_at_the_allowance() -> None:
-    settings = CanarySettings(stages=(0.5, 1.0), max_candidate_tasks=100)
+    settings = CanarySettings(stages=(0.5, 1.0), max_candidate_episodes=100)
     verdicts = [_verdict(step) for step in _run(_blocks(*[("+++++++---", "+++++++---")] * 10), settings)]
     assert verdicts == [(HOLD, Reason.OPEN)] * 9 + [(ROLLBACK, Reason.EXHAUSTED)]
 
@@ -273,7 +273,7 @@ def test_thresholds_split_alpha_between_directions() -> None:
 def test_all_bad_settings_are_reported_together() -> None:
     with pytest.raises(ConfigError) as caught:
         CanarySettings(
-            stages=(0.5, 0.1), alpha=0.0, min_candidate_tasks=50, max_candidate_tasks=40, max_unusable_blocks=0
+            stages=(0.5, 0.1), alpha=0.0, min_candidate_tasks=50, max_candidate_episodes=40, max_unusable_blocks=0
         )
     assert len(caught.value.problems) == 4
     assert "(0.5, 0.1)" in str(caught.value)

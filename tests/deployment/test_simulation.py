@@ -61,7 +61,7 @@ def test_array_and_record_paths_agree_exactly_on_random_traffic() -> None:
 
 def test_identical_candidates_are_rarely_promoted_or_blamed() -> None:
     """Ville: each at most 2.5 %; 400 runs exceed 21 with a chance of 1e-3 at the very edge."""
-    settings = CanarySettings(max_candidate_tasks=600)
+    settings = CanarySettings(max_candidate_episodes=600)
     outcome = simulate(Scenario(0.88, 0.88, "no promotion"), settings, runs=400, seed=3)
     assert outcome.decided(PROMOTE).sum() <= 21
     assert outcome.decided(ROLLBACK).sum() <= 21
@@ -87,7 +87,7 @@ def test_identical_candidates_are_rarely_promoted_or_blamed() -> None:
 )
 def test_nothing_that_is_not_better_and_safe_is_promoted(scenario: Scenario) -> None:
     """Ville: at most 2.5 %; 300 runs exceed 17 with a chance of 1e-3 at the very edge."""
-    settings = CanarySettings(max_candidate_tasks=500)
+    settings = CanarySettings(max_candidate_episodes=500)
     assert simulate(scenario, settings, runs=300, seed=4).decided(PROMOTE).sum() <= 17
 
 
@@ -116,7 +116,7 @@ def test_collapse_in_blocks_of_one_is_caught_within_30_candidate_tasks() -> None
 
 def test_twenty_releases_of_one_identical_candidate_rarely_promote_it() -> None:
     """Each attempt spends its share of alpha/2: over all 20 at most 2.5 %; 100 agents exceed 9 with 1e-3."""
-    settings = CanarySettings(max_candidate_tasks=100, stages=(0.5, 1.0))
+    settings = CanarySettings(max_candidate_episodes=100, stages=(0.5, 1.0))
     promoted = np.zeros(100, dtype=np.bool_)
     for attempt in range(1, 21):
         scenario = Scenario(0.7, 0.7, "no promotion", block=10)
@@ -129,7 +129,7 @@ def test_results_have_bars_and_limits() -> None:
     results = {
         result.name: result
         for result in simulation_results(
-            CanarySettings(max_candidate_tasks=300),
+            CanarySettings(max_candidate_episodes=300),
             runs=100,
             seed=0,
             scenarios=[SCENARIOS[2], Scenario(0.4, 0.8, "promote"), Scenario(0.9, 0.1, "rollback")],

@@ -1,5 +1,7 @@
 """The steps of a cycle: serving, readiness, held-out evaluation, validation, canaries, interruptions."""
 
+import contextlib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -7,10 +9,12 @@ from types import ModuleType
 import pytest
 
 from upturn.config import LoopConfig, ReadinessConfig
+from upturn.deployment import Override, hold, promote, rollback
 from upturn.loop.cycle import WAVE, check_readiness, release, run_cycle, serve, wave_size
 from upturn.loop.evaluation.evaluate import compare, evaluate_heldout
 from upturn.loop.progress import NoProgress
 from upturn.loop.run.context import Context
+from upturn.pool import Pool
 from upturn.records import AgentVersion, Release
 from upturn.training.algorithms.sft import SftSettings
 
@@ -118,6 +122,25 @@ def test_history_has_each_state_once_after_an_interruption(desk: ModuleType, tmp
     with desk.opened(tmp_path / "interrupted" / "run", config) as context:  # finished: nothing is served again
         assert canary_of(desk, context, desk.CANDIDATE) == uninterrupted
         assert context.router.registry.served("adder").incumbent == desk.CANDIDATE
+
+
+@pytest.mark.parametrize(("act", "state"), [(rollback, "rolled_back"), (hold, "canary"), (promote, "promoted")])
+def test_what_an_operator_does_between_two_starts_takes_effect(
+    desk: ModuleType, tmp_path: Path, act: Callable[[Release, Override], Release], state: str
+) -> None:
+    config = desk.with_canary(desk.config(("adder", "refuser")), max_candidate_episodes=200)
+    with desk.opened(tmp_path / "run", config) as context, pytest.raises(KeyboardInterrupt):
+        canary_of(desk, replace(context, progress=Interrupting(2)), desk.CANDIDATE)
+    with Pool.open(tmp_path / "run" / "pool.db") as pool:
+        (stored,) = pool.states(Release)
+        pool.append(act(stored, Override("ana", "complaints")))
+    with desk.opened(tmp_path / "run", config) as context:
+        with contextlib.nullcontext() if state != "canary" else pytest.raises(KeyboardInterrupt):
+            canary_of(desk, replace(context, progress=Interrupting(6)), desk.CANDIDATE)
+        (release,) = context.pool.states(Release)
+    assert (release.state, release.is_held) == (state, state == "canary")
+    assert "by ana: complaints" in release.reason
+    assert len(release.evidence) > len(stored.evidence) or state != "canary"
 
 
 def test_validation_is_paired(desk: ModuleType, tmp_path: Path) -> None:

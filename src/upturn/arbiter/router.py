@@ -68,8 +68,8 @@ class Router:
         """Returns the decision for one task; raises RoutingError with all reasons if no agent is eligible.
 
         Later tasks of an ``episode`` (of one tenant) reuse its first decision while that version is in service and
-        may do the task, even if the load cap is reached. None = the task belongs to no episode.
-        """
+        may do the task, even if the load cap is reached. They belong to its release until the release ends, or a
+        task comes that only one of its versions may do. None = the task belongs to no episode."""
         if episode is not None and (earlier := self._sticky_decision(task, episode)) is not None:
             return replace(
                 earlier,
@@ -110,7 +110,9 @@ class Router:
         # Without load, because the cap does not end an episode.
         for offer in self.registry.screen(task, Load()).offers:
             if decision.chosen in (offer.incumbent, offer.candidate):
-                self._episodes.move_to_end((task.tenant, episode))
+                if decision.release != offer.release:  # ended, or one of its versions may not do the task
+                    decision = replace(decision, release=None, arm=None)
+                self.remember(decision)
                 return decision
         return None
 

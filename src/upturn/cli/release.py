@@ -133,7 +133,7 @@ def simulate(
         "threshold": settings.threshold,
         "promotion_threshold": settings.promotion_threshold(1),
         "min_candidate_tasks": settings.min_candidate_tasks,
-        "max_candidate_tasks": settings.max_candidate_tasks,
+        "max_candidate_episodes": settings.max_candidate_episodes,
         "seed": seed,
     }
     emit("release simulate", results, details, as_json=as_json)

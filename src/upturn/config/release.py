@@ -68,8 +68,9 @@ class CanarySettings(Settings):
     min_candidate_tasks: Count = 30
     """Minimum number of judged candidate tasks before a promotion, and of candidate tasks in each stage before the
     next one."""
-    max_candidate_tasks: Count = 2000
-    """Maximum number of candidate tasks; without a verdict by then the candidate is rolled back."""
+    max_candidate_episodes: Count = 2000
+    """Maximum number of candidate episodes, where a task without an episode is one; without a verdict by then the
+    candidate is rolled back."""
     max_unusable_blocks: Count = 5
     """Number of blocks in a row without an episode, or with a wrong traffic split, that roll the candidate back."""
     max_unjudged_episodes: Count = 50
@@ -97,11 +98,11 @@ class CanarySettings(Settings):
 
     def problems(self) -> Iterator[str | None]:
         """Yields contradictions between fields."""
-        fewest, most = self.min_candidate_tasks, self.max_candidate_tasks
+        fewest, most = self.min_candidate_tasks, self.max_candidate_episodes
         if fewest > most:
-            yield f"min_candidate_tasks = {fewest} is more than max_candidate_tasks = {most}"
+            yield f"min_candidate_tasks = {fewest} is more than max_candidate_episodes = {most}"
         if self.hard_costs and self.hard_tasks > most:
-            yield f"hard_tasks = {self.hard_tasks} is more than max_candidate_tasks = {most}"
+            yield f"hard_tasks = {self.hard_tasks} is more than max_candidate_episodes = {most}"
 
     @property
     def threshold(self) -> float:
@@ -113,8 +114,11 @@ class CanarySettings(Settings):
         promotion, from 1.
 
         The k-th of them spends 6/(π²k²) of alpha/2; these shares sum to 1, so the probability that any of them
-        promotes a candidate that is not better is at most alpha/2, however many there are.
+        promotes a candidate that is not better is at most alpha/2, however many there are. Raises ValueError for an
+        attempt below 1.
         """
+        if attempt < 1:
+            raise ValueError(f"attempts are counted from 1, got {attempt!r}")
         return self.threshold * attempt**2 * math.pi**2 / 6.0
 
     @property

@@ -1,8 +1,8 @@
 """One release's canary as a pure state machine on records: ``step(release, episodes) -> release``.
 
-The release holds the rule's whole state, so a canary can be resumed after any block and the next verdict depends on
-nothing else. A verdict is recorded once: a decided release takes no more episodes. An episode counts once: what
-arrives again, late or corrected, is dropped and counted as a repeat.
+The release holds the rule's whole state, so a canary can be resumed after any block: the next verdict depends on
+release, episodes and settings only. A verdict is recorded once: a decided release takes no more episodes. An
+episode counts once: what arrives again, late or corrected, is dropped and counted as a repeat.
 
 At 100 % there is no control arm. With a watch configured, the promoted candidate is tested against the incumbent's
 recorded rates, taken as known (their sampling error is not in the test; every such block's reason says so).
@@ -33,7 +33,7 @@ from upturn.deployment.rule import (
     decide,
     observe,
 )
-from upturn.deployment.sequential import bet_log_factors
+from upturn.deployment.sequential import FloatArray, bet_log_factors
 from upturn.errors import ReleaseError
 from upturn.records import CanaryVerdict, Release, ReleaseEvidence, ReleaseState
 
@@ -53,10 +53,13 @@ class Canary:
     def step(self, release: Release, episodes: Sequence[Episode]) -> Release:
         """The release after a block of episodes that have ended, with the evidence and verdict appended.
 
-        The stages are the release's own. Raises ReleaseError for a release that is decided, or whose evidence an
-        earlier rule collected.
-        """
+        The stages are the release's own. A block of repeats only changes their number. Raises ReleaseError for a
+        release that is decided, or whose evidence an earlier rule collected."""
         block = _new_episodes(release, episodes)
+        if release.evidence and release.state in ("canary", "watch") and block.repeats and not block.episodes:
+            last = release.evidence[-1]
+            seen = replace(last, repeats=last.repeats + block.repeats)
+            return replace(release, evidence=(*release.evidence[:-1], seen))
         counted = replace(release, counted=(*release.counted, *map(_digest, block.episodes)))
         match release.state:
             case "canary":
@@ -72,8 +75,8 @@ class Canary:
                 assert_never(release.state)
 
     def _compare(self, release: Release, block: "_Block") -> Release:
-        settings = replace(self.settings, stages=release.stages)
         state = canary_state(release)
+        settings = replace(self.settings, stages=release.stages)
         for episode in block.episodes:
             state = observe(state, _arrays(episode), settings)
         has_costs = bool(release.rule_state.get("has_costs", (0.0,))[0]) or any(e.has_costs for e in block.episodes)
@@ -87,9 +90,10 @@ class Canary:
         verdict, reason, stage = int(step.verdict[0]), Reason(int(step.reason[0])), int(step.state.stage[0])
         state = step.state
         explanation = _explain(reason, state, settings, release.attempt)
-        if release.is_held and reason not in (Reason.WORSE, Reason.UNSAFE, Reason.LOSING):
+        if release.is_held and reason not in (Reason.WORSE, Reason.UNSAFE, Reason.HARDER, Reason.LOSING):
             verdict, stage = HOLD, release.stage
-            state = replace(state, stage=np.array([float(stage)]))
+            none = np.zeros(1)
+            state = replace(state, stage=np.array([float(stage)]), unusable=none, unjudged=none)
             explanation = f"held by an operator; otherwise: {explanation}"
         evidence = _evidence(release, state, settings, block.repeats, _VERDICTS[verdict], explanation)
         after: ReleaseState = "canary"
@@ -98,7 +102,7 @@ class Canary:
             stage = len(release.stages) - 1
             # The watch is a test of its own: it begins without the evidence that led to the promotion.
             start = np.zeros_like(state.log_capital)
-            state = replace(state, stage_tasks=state.count(CANDIDATE, Count.TASKS), log_capital=start)
+            state = replace(state, stage_tasks=_judged(state, CANDIDATE), log_capital=start, unjudged=np.zeros(1))
         elif verdict == ROLLBACK:
             after = "rolled_back"
         return replace(
@@ -110,29 +114,34 @@ class Canary:
         )
 
     def _watch(self, release: Release, block: "_Block") -> Release:
-        """One block at 100 %: success and violations against the incumbent's recorded rates.
+        """One block at 100 %: success, violations and missing outcomes against the incumbent's recorded rates.
 
-        ``log_e_worse`` and ``log_e_unsafe`` begin at 0 again.
+        The log e-values begin at 0 again.
         """
-        settings, state = replace(self.settings, stages=release.stages), canary_state(release)
+        state = canary_state(release)
+        settings = replace(self.settings, stages=release.stages)
         known = _recorded(state)
         for episode in block.episodes:
             if episode.arm == "candidate":
                 state = _watched(state, episode, known)
-        served = int((state.count(CANDIDATE, Count.TASKS) - state.stage_tasks)[0])
-        worse, unsafe = float(state.log_e("worse")[0]), float(state.log_e("unsafe")[0])
+        served = int((_judged(state, CANDIDATE) - state.stage_tasks)[0])
+        harms = {what: float(state.log_e(claim)[0]) for claim, what in _HARMS.items()}
+        harm = max(harms, key=harms.__getitem__)
+        unjudged = int(state.unjudged[0])
         verdict: CanaryVerdict = "hold"
         after: ReleaseState = "watch"
         explanation = f"watched for {served} tasks"
-        if max(worse, unsafe) >= math.log(settings.threshold):
+        if harms[harm] >= math.log(settings.threshold):
             verdict, after = "rollback", "rolled_back"
-            harm = "less successful" if worse >= unsafe else "less safe"
-            explanation = f"shown {harm} than before: E = {_e(max(worse, unsafe))} after {served} tasks"
+            explanation = f"shown {harm} than before: E = {_e(harms[harm])} after {served} tasks"
+        elif unjudged >= settings.max_unjudged_episodes:
+            verdict, after = "rollback", "rolled_back"
+            explanation = f"no usable evidence: {unjudged} unjudged episodes in a row during the watch"
         elif served >= settings.watch_tasks:
             after = "promoted"
             explanation = f"the watch ended after {served} tasks without a drop; the promotion stands"
         tasks = int(state.count(CONTROL, Count.TASKS)[0])
-        explanation += f" (against the incumbent's recorded {known.success:.3f} of {tasks} tasks, taken as known)"
+        explanation += f" (against the incumbent's recorded {known['worse']:.3f} of {tasks} tasks, taken as known)"
         evidence = _evidence(release, state, settings, block.repeats, verdict, explanation)
         return replace(
             release,
@@ -160,12 +169,21 @@ def canary_state(release: Release) -> CanaryState:
     return CanaryState(**{name: np.array(values).reshape(shapes[name]) for name, values in stored.items()})
 
 
+_HARMS = {
+    "worse": "less successful",
+    "unsafe": "less safe",
+    "harder": "more often in breach of hard constraints",
+    "losing": "to lose more outcomes",
+}
+"""Claims that end a watch, in words."""
+
+
 class _Block(NamedTuple):
     """The episodes of a block that had not been counted before."""
 
     episodes: tuple[Episode, ...]
     repeats: int
-    """Episodes that had been."""
+    """Outcomes that had been, and further outcomes of one decision."""
 
 
 def _new_episodes(release: Release, episodes: Sequence[Episode]) -> _Block:
@@ -174,7 +192,8 @@ def _new_episodes(release: Release, episodes: Sequence[Episode]) -> _Block:
         if (digest := _digest(episode)) not in counted:
             counted.add(digest)
             fresh.append(episode)
-    return _Block(tuple(fresh), len(episodes) - len(fresh))
+    repeats = len(episodes) - len(fresh) + sum(episode.repeats for episode in fresh)
+    return _Block(tuple(fresh), repeats)
 
 
 def _digest(episode: Episode) -> str:
@@ -184,39 +203,53 @@ def _digest(episode: Episode) -> str:
 
 def _arrays(episode: Episode) -> Episodes:
     """The episode as arrays of length one."""
-    numbers = (episode.tasks, episode.successes, episode.missing, episode.violations, episode.hard_violations)
+    numbers = (
+        episode.tasks,
+        episode.successes,
+        episode.missing,
+        episode.violations,
+        episode.hard_violations,
+        *episode.unknown,
+    )
     return Episodes(
         np.array([episode.arm == "candidate"]), np.array([episode.share]), *(np.array([float(n)]) for n in numbers)
     )
 
 
-class _Recorded(NamedTuple):
-    """The incumbent's rates in the canary, means over its episodes."""
-
-    success: float
-    violation: float
-
-
-def _recorded(state: CanaryState) -> _Recorded:
-    episodes = state.count(CONTROL, Count.EPISODES)
-    means = (state.sums[CONTROL] + 0.5) / (episodes + 1.0)
-    return _Recorded(float(means[Measure.SUCCESS_LOW, 0]), float(means[Measure.VIOLATION_HIGH, 0]))
+def _recorded(state: CanaryState) -> dict[str, float]:
+    """The incumbent's rates in the canary by claim, means over its episodes."""
+    means = (state.sums[CONTROL, :, 0] + 0.5) / (state.count(CONTROL, Count.EPISODES)[0] + 1.0)
+    return {
+        "worse": float(means[Measure.SUCCESS_LOW]),
+        "unsafe": float(means[Measure.VIOLATION_HIGH]),
+        "harder": float(means[Measure.HARD_HIGH]),
+        "losing": float(means[Measure.MISSING]),
+    }
 
 
-def _watched(state: CanaryState, episode: Episode, known: _Recorded) -> CanaryState:
-    """The state after an episode at 100 %; a missing outcome counts for the candidate here."""
-    success = (episode.successes + episode.missing) / episode.tasks
-    gains = {"worse": known.success - success, "unsafe": episode.violations / episode.tasks - known.violation}
-    least = {"worse": known.success - 1.0, "unsafe": -known.violation}
+def _watched(state: CanaryState, episode: Episode, known: dict[str, float]) -> CanaryState:
+    """The state after an episode at 100 %; an unknown outcome counts for the candidate here."""
+    rates = {
+        "worse": (episode.successes + episode.missing) / episode.tasks,
+        "unsafe": episode.violations / episode.tasks,
+        "harder": episode.hard_violations / episode.tasks,
+        "losing": episode.missing / episode.tasks,
+    }
     capital = state.log_capital.copy()
     for index, claim in enumerate(CLAIMS):
-        if claim.name in gains:
-            rate = known.success if claim.name == "worse" else known.violation
-            gain, lowest = np.array([gains[claim.name]]), np.array([least[claim.name]])
-            capital[index] += bet_log_factors(gain, lowest, np.array([rate * (1.0 - rate)]))
+        if claim.name in rates:
+            rate = known[claim.name]
+            least = -rate if claim.direction > 0 else rate - 1.0
+            gain = claim.direction * (rates[claim.name] - rate)
+            capital[index] += bet_log_factors(np.array([gain]), np.array([least]), np.array([rate * (1.0 - rate)]))
     counts = state.counts.copy()
     counts[CANDIDATE] += _arrays(episode).counts()
-    return replace(state, counts=counts, log_capital=capital)
+    unjudged = np.zeros(1) if episode.tasks > episode.missing else state.unjudged + 1.0
+    return replace(state, counts=counts, log_capital=capital, unjudged=unjudged)
+
+
+def _judged(state: CanaryState, arm: int) -> FloatArray:
+    return state.count(arm, Count.TASKS) - state.count(arm, Count.MISSING)
 
 
 def _flat(state: CanaryState) -> dict[str, tuple[float, ...]]:
@@ -247,16 +280,13 @@ def _evidence(  # noqa: PLR0917  # one record of what the step found
     def count(arm: int, what: Count) -> int:
         return int(state.count(arm, what)[0])
 
-    def judged(arm: int) -> int:
-        return count(arm, Count.TASKS) - count(arm, Count.MISSING)
-
     before = release.evidence[-1] if release.evidence else None
     return ReleaseEvidence(
         block=0 if before is None else before.block + 1,
         stage=release.stage,
-        candidate_tasks=judged(CANDIDATE),
+        candidate_tasks=int(_judged(state, CANDIDATE)[0]),
         candidate_successes=count(CANDIDATE, Count.SUCCESSES),
-        control_tasks=judged(CONTROL),
+        control_tasks=int(_judged(state, CONTROL)[0]),
         control_successes=count(CONTROL, Count.SUCCESSES),
         missing=count(CANDIDATE, Count.MISSING) + count(CONTROL, Count.MISSING),
         log_e_better=float(state.log_e("better")[0]),
@@ -269,6 +299,8 @@ def _evidence(  # noqa: PLR0917  # one record of what the step found
         log_e_unsafe=float(state.log_e("unsafe")[0]),
         log_e_safe=float(state.log_e("safe")[0]),
         log_e_losing=float(state.log_e("losing")[0]),
+        log_e_harder=float(state.log_e("harder")[0]),
+        log_e_less_hard=float(state.log_e("less_hard")[0]),
         candidate_missing=count(CANDIDATE, Count.MISSING),
         candidate_episodes=count(CANDIDATE, Count.EPISODES),
         control_episodes=count(CONTROL, Count.EPISODES),
@@ -291,6 +323,8 @@ _SENTENCES: dict[Reason, str] = {
     Reason.UNSAFE: "shown less safe: E = {unsafe} ≥ {s.threshold:.3g} after {tasks} candidate tasks",
     Reason.LOSING: "shown to lose more outcomes than the incumbent: E = {losing} ≥ {s.threshold:.3g}; "
     "{missing} of {tasks} candidate tasks have no evaluation",
+    Reason.HARDER: "shown to break hard constraints more often: E = {harder} ≥ {s.threshold:.3g} after {tasks} "
+    "candidate tasks",
     Reason.NO_DATA: "the block has no episode; unusable block {idle}, {s.max_unusable_blocks} in a row mean "
     "rollback",
     Reason.MISMATCH: "traffic is not split as configured: E = {mismatch} ≥ {alarm:g}; unusable block {idle}, "
@@ -298,11 +332,13 @@ _SENTENCES: dict[Reason, str] = {
     Reason.TOO_FEW: "E(better) = {better}, on {tasks} candidate tasks; promotion needs {s.min_candidate_tasks} "
     "judged ones",
     Reason.SAFETY_OPEN: "E(better) = {better}, but it is not shown yet that violations exceed the control's by "
-    "less than {s.safety_margin:g}: E(safe) = {safe} of {bar:.3g}",
-    Reason.HARD_OPEN: "E(better) = {better}, but hard constraints need {s.hard_tasks} judged candidate tasks "
-    "without a violation: {hard} violations in {tasks} tasks",
+    "less than {s.safety_margin:g}: E(safe) = {safe} of {bar:.3g} ({missing} of {tasks} candidate tasks have no "
+    "evaluation and count as violations)",
+    Reason.HARD_OPEN: "E(better) = {better}, but hard constraints need {s.hard_tasks} candidate tasks without a "
+    "violation, more where costs are unknown: {hard} violations and {unknown} unknown in {tasks} tasks",
     Reason.UNUSABLE: "no usable evidence: {idle} unusable blocks and {unjudged} unjudged episodes in a row",
-    Reason.EXHAUSTED: "inconclusive after {tasks} of {s.max_candidate_tasks} candidate tasks",
+    Reason.EXHAUSTED: "inconclusive after {tasks} candidate tasks in {episodes} of {s.max_candidate_episodes} "
+    "episodes",
 }
 
 
@@ -311,7 +347,9 @@ def _explain(reason: Reason, state: CanaryState, settings: CanarySettings, attem
     return _SENTENCES[reason].format(
         tasks=int(state.count(CANDIDATE, Count.TASKS)[0]),
         missing=int(state.count(CANDIDATE, Count.MISSING)[0]),
+        episodes=int(state.count(CANDIDATE, Count.EPISODES)[0]),
         hard=int(state.count(CANDIDATE, Count.HARD)[0]),
+        unknown=int(state.count(CANDIDATE, Count.HARD_UNREPORTED)[0]),
         idle=int(state.unusable[0]),
         unjudged=int(state.unjudged[0]),
         mismatch=_e(float(state.log_e_mismatch(settings)[0])),

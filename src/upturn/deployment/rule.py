@@ -4,17 +4,17 @@
 with arrays of length one (``canary``), a simulation with thousands (``simulation``), so the two agree. Evidence
 grows by episode, never by block: how traffic is cut into blocks changes only how often a verdict is asked for.
 
-Six claims about the candidate compared with the control have an e-process each (``CLAIMS``). Every claim is made
+Seven claims about the candidate compared with the control have an e-process each (``CLAIMS``). Every claim is made
 against the least favourable reading of missing outcomes: for *better* the candidate's count as failures and the
-control's as successes, for *worse* the other way round.
+control's as successes, for *worse* the other way round. The same holds for costs that are not reported.
 
 Order of checks, first match wins:
 
-1. shown worse, less safe, or to lose more outcomes → ``rollback``
+1. shown worse, less safe, to break hard constraints more often, or to lose more outcomes → ``rollback``
 2. unusable block (no episode, or traffic not split as configured) → ``hold``; ``max_unusable_blocks`` in a row, or
 ``max_unjudged_episodes`` episodes in a row without a judged task → ``rollback``
 3. shown better, enough candidate tasks, safety shown, hard constraints kept → ``promote``
-4. ``max_candidate_tasks`` reached without a verdict → ``rollback``
+4. ``max_candidate_episodes`` reached without a verdict → ``rollback``
 5. otherwise ``hold``; a stage below the last comparison stage with enough tasks moves up"""
 
 from dataclasses import dataclass, fields, replace
@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import beta
 
 from upturn.config import CanarySettings
 from upturn.deployment.sequential import (
@@ -69,7 +70,9 @@ class Reason(IntEnum):
     UNUSABLE = 11
     """rollback: too many unusable blocks, or unjudged episodes, in a row."""
     EXHAUSTED = 12
-    """rollback: no verdict within the candidate tasks allowed."""
+    """rollback: no verdict within the candidate episodes allowed."""
+    HARDER = 13
+    """rollback: the candidate breaks hard constraints more often."""
 
 
 class Count(IntEnum):
@@ -83,10 +86,12 @@ class Count(IntEnum):
     VIOLATIONS = 4
     HARD = 5
     """Tasks that broke a hard constraint."""
+    HARD_UNREPORTED = 6
+    """Tasks whose hard costs are unknown."""
 
 
 class Measure(IntEnum):
-    """An episode's outcome as a share of its tasks, in [0, 1]. LOW and HIGH count a missing task as 0 and as 1."""
+    """An episode's outcome as a share of its tasks, in [0, 1]. LOW and HIGH count unknown tasks as 0 and as 1."""
 
     SUCCESS_LOW = 0
     SUCCESS_HIGH = 1
@@ -114,12 +119,18 @@ CLAIMS = (
     Claim("unsafe", 1, Measure.VIOLATION_LOW, Measure.VIOLATION_HIGH),
     Claim("safe", -1, Measure.VIOLATION_HIGH, Measure.VIOLATION_LOW),
     Claim("losing", 1, Measure.MISSING, Measure.MISSING),
+    Claim("harder", 1, Measure.HARD_LOW, Measure.HARD_HIGH),
     Claim("less_hard", -1, Measure.HARD_HIGH, Measure.HARD_LOW),
 )
 """In the order of ``CanaryState.log_capital``. ``better`` has the margin ``minimum_effect``, ``safe``
 ``safety_margin``; the others have none."""
 
+_SAFE_SCALE = 0.25
+"""Bets on ``safe`` are a quarter of the others: violations are rare, and with larger bets one violation of the
+candidate costs nearly all of the capital."""
+
 _INDEX = {claim.name: index for index, claim in enumerate(CLAIMS)}
+_SCALES = np.array([[_SAFE_SCALE if claim.name == "safe" else 1.0] for claim in CLAIMS])
 _DIRECTIONS = np.array([claim.direction for claim in CLAIMS])[:, None]
 _MEASURES = np.array([[claim.candidate for claim in CLAIMS], [claim.control for claim in CLAIMS]])
 
@@ -137,18 +148,30 @@ class Episodes:
     missing: FloatArray
     violations: FloatArray
     hard_violations: FloatArray
+    unreported: FloatArray
+    """Tasks whose safety costs are unknown."""
+    hard_unreported: FloatArray
 
     def counts(self) -> FloatArray:
         """(C, R) in the order of ``Count``."""
         return np.array(
-            [self.tasks > 0, self.tasks, self.successes, self.missing, self.violations, self.hard_violations],
+            [
+                self.tasks > 0,
+                self.tasks,
+                self.successes,
+                self.missing,
+                self.violations,
+                self.hard_violations,
+                self.hard_unreported,
+            ],
             dtype=np.float64,
         )
 
     def measures(self) -> FloatArray:
         """(M, R) in the order of ``Measure``."""
         events = np.array([self.successes, self.violations, self.hard_violations], dtype=np.float64)
-        low_high = np.stack([events, events + self.missing], axis=1).reshape(6, -1)
+        unknown = np.array([self.missing, self.unreported, self.hard_unreported], dtype=np.float64)
+        low_high = np.stack([events, events + unknown], axis=1).reshape(6, -1)
         return np.asarray(np.concatenate([low_high, self.missing[None]]) / np.maximum(self.tasks, 1.0))
 
 
@@ -203,7 +226,7 @@ class CanaryState:
         return log_e_value(self.log_capital[_INDEX[name]])
 
     def log_e_mismatch(self, settings: CanarySettings) -> FloatArray:
-        """(R,): log e-value against the configured split, the product over the stages."""
+        """(R,): log e-value against the configured split of episodes, the product over the stages."""
         shares = np.asarray(settings.stages)[:, None]
         compared = slice(0, settings.last_comparison + 1)
         split = self.split[compared]
@@ -258,7 +281,7 @@ def _log_factors(
     offset = -_DIRECTIONS * share * (1.0 - share) * margin
     gain = _DIRECTIONS * arm_score(episodes.is_candidate, outcome, share, centre) + offset
     least = np.minimum(least_score(share, centre, _DIRECTIONS) + offset, -1e-12)
-    return bet_log_factors(gain, least, variance).swapaxes(0, 1)
+    return bet_log_factors(gain, least, variance, _SCALES).swapaxes(0, 1)
 
 
 def decide(
@@ -266,8 +289,9 @@ def decide(
 ) -> Step:
     """The verdict on each canary after a block, and its next state. Raises ValueError for the last stage.
 
-    ``has_episodes`` is False where the block was empty. ``has_costs`` is False where no evaluation named a cost;
-    there is nothing to show about safety then. ``attempt``: see ``CanarySettings.promotion_threshold``."""
+    ``has_episodes`` is False where the block was empty. ``has_costs`` is False where no evaluation reported a
+    safety cost; there is nothing to show about safety then. ``attempt``: see
+    ``CanarySettings.promotion_threshold``."""
     if (state.stage > settings.last_comparison).any():
         raise ValueError("the canary's rule compares two arms; the last stage has none to compare with")
     is_mismatched = state.log_e_mismatch(settings) >= np.log(1.0 / settings.mismatch_alpha)
@@ -275,22 +299,23 @@ def decide(
     state = replace(state, unusable=unusable)
     promotes, rolls_back = np.log(settings.promotion_threshold(attempt)), np.log(settings.threshold)
     is_better = state.log_e("better") >= promotes
-    tasks, hard = state.count(CANDIDATE, Count.TASKS), state.count(CANDIDATE, Count.HARD)
+    tasks = state.count(CANDIDATE, Count.TASKS)
     judged = tasks - state.count(CANDIDATE, Count.MISSING)
     is_short = judged < settings.min_candidate_tasks
     is_safe = ~has_costs | (state.log_e("safe") >= promotes)
-    keeps_hard = ~(has_costs & bool(settings.hard_costs)) | (hard == 0) & (judged >= settings.hard_tasks)
-    keeps_hard |= state.log_e("less_hard") >= promotes
+    has_hard = bool(settings.hard_costs)
+    keeps_hard = _keeps_hard(state, settings) | (state.log_e("less_hard") >= promotes) | (not has_hard)
     is_usable = (unusable < settings.max_unusable_blocks) & (state.unjudged < settings.max_unjudged_episodes)
     cases: list[tuple[BoolArray, int, Reason]] = [
         (state.log_e("worse") >= rolls_back, ROLLBACK, Reason.WORSE),
         (state.log_e("unsafe") >= rolls_back, ROLLBACK, Reason.UNSAFE),
+        (has_hard & (state.log_e("harder") >= rolls_back), ROLLBACK, Reason.HARDER),
         (state.log_e("losing") >= rolls_back, ROLLBACK, Reason.LOSING),
         (~is_usable, ROLLBACK, Reason.UNUSABLE),
         (is_mismatched, HOLD, Reason.MISMATCH),
         (~has_episodes, HOLD, Reason.NO_DATA),
         (is_better & ~is_short & is_safe & keeps_hard, PROMOTE, Reason.BETTER),
-        (tasks >= settings.max_candidate_tasks, ROLLBACK, Reason.EXHAUSTED),
+        (state.count(CANDIDATE, Count.EPISODES) >= settings.max_candidate_episodes, ROLLBACK, Reason.EXHAUSTED),
         (is_better & is_short, HOLD, Reason.TOO_FEW),
         (is_better & ~keeps_hard, HOLD, Reason.HARD_OPEN),
         (is_better & ~is_safe, HOLD, Reason.SAFETY_OPEN),
@@ -302,3 +327,14 @@ def decide(
     rises &= (state.stage < settings.last_comparison) & (tasks - state.stage_tasks >= settings.min_candidate_tasks)
     moved = replace(state, stage=state.stage + rises, stage_tasks=np.where(rises, tasks, state.stage_tasks))
     return Step(moved, verdict, np.where(rises & (reason == Reason.OPEN), int(Reason.ADVANCED), reason))
+
+
+def _keeps_hard(state: CanaryState, settings: CanarySettings) -> BoolArray:
+    """(R,): the candidate broke no hard constraint, and its rate of violations is shown to be small enough.
+
+    The exact upper 95 % limit of the rate must be at most that of 0 violations in ``hard_tasks`` tasks, where a
+    task with unknown costs counts as a violation."""
+    tasks, unknown = state.count(CANDIDATE, Count.TASKS), state.count(CANDIDATE, Count.HARD_UNREPORTED)
+    limit = 1.0 - 0.05 ** (1.0 / settings.hard_tasks)
+    upper = beta.ppf(0.95, unknown + 1.0, np.maximum(tasks - unknown, 1e-9))
+    return np.asarray((state.count(CANDIDATE, Count.HARD) == 0) & (upper <= limit * (1.0 + 1e-9)))

@@ -54,16 +54,20 @@ def least_score(share: npt.ArrayLike, centre: npt.ArrayLike, direction: npt.Arra
     return np.asarray(-np.where(np.asarray(direction) > 0, up, down))
 
 
-def bet_log_factors(gain: npt.ArrayLike, least: npt.ArrayLike, variance: npt.ArrayLike) -> FloatArray:
-    """Log of the factor by which each effect's capital grows, (E, …) for E ``EFFECTS``.
+def bet_log_factors(
+    gain: npt.ArrayLike, least: npt.ArrayLike, variance: npt.ArrayLike, scale: npt.ArrayLike = 1.0
+) -> FloatArray:
+    """Log of the factor by which each effect's capital grows, (E, …) for E ``EFFECTS``, each times ``scale``.
 
-    The capital of effect δ bets λ = δ / variance, the growth-optimal bet where the true difference is δ, capped so
-    that no observation loses more than ``MAX_LOSS`` of it. The factor is 1 + λ·gain. ``least`` is the least
-    possible gain, below 0; it, the variance and so the bet must be fixed before the observation. Where the expected
-    gain is at most 0 the factor's expectation is at most 1."""
+    The capital of effect δ bets λ = δ / variance, about the growth-optimal bet where the true difference is δ,
+    capped so that no observation loses more than ``MAX_LOSS`` of it. The factor is 1 + λ·gain. ``least`` is the
+    least possible gain, below 0; it, the variance and so the bet must be fixed before the observation. Where the
+    expected gain is at most 0 the factor's expectation is at most 1."""
     effects = np.asarray(EFFECTS).reshape((-1,) + (1,) * np.ndim(gain))
     spread = np.maximum(np.asarray(variance, dtype=np.float64), 1e-9)
-    bet = np.minimum(effects / spread, MAX_LOSS / -np.asarray(least, dtype=np.float64))
+    bet = np.minimum(
+        effects * np.asarray(scale, dtype=np.float64) / spread, MAX_LOSS / -np.asarray(least, dtype=np.float64)
+    )
     return np.asarray(np.log1p(bet * np.asarray(gain, dtype=np.float64)))
 
 

@@ -102,7 +102,7 @@ SCENARIOS = (
 
 
 def grid() -> tuple[Scenario, ...]:
-    """Every way in which an unchanged or worse candidate might be promoted, one scenario a cell."""
+    """Kinds of traffic in which an unchanged, worse or unsafe candidate might be promoted, one scenario a cell."""
     rates = (0.05, 0.3, 0.5, 0.7, 0.95)
     cells = [Scenario(rate, rate, "no promotion", block=block) for rate, block in product(rates, (1, 7, 50))]
     sessions = product((0.3, 0.7, 0.95), (2, 5, 20), (0.0, 0.3, 0.6, 0.9))
@@ -199,6 +199,8 @@ def _draw(scenario: Scenario, share: FloatArray, episode: int, rng: np.random.Ge
         missing=missing.astype(np.float64),
         violations=rng.binomial(size - missing, harm).astype(np.float64),
         hard_violations=np.zeros(share.size),
+        unreported=missing.astype(np.float64),
+        hard_unreported=np.zeros(share.size),
     )
 
 

@@ -4,7 +4,7 @@ The journal holds the result of every step. An interrupted step is run again fro
 it has stored. So a run killed at any point ends like an uninterrupted one with the same seed.
 """
 
-from collections.abc import Set
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple, cast
 
@@ -151,27 +151,27 @@ def release(
             context.router.registry, {version.id: version for version in versions}.__getitem__
         )
         state = start(incumbent, candidate, settings, ground, history=history)
-        # An interrupted run may have stored some states: the history holds each state once.
-        stored = {earlier.evidence for earlier in context.pool.states(Release, state.id)}
-        _store(context, state, stored)
+        # An interrupted run may have stored some states, and an operator may have changed the last one since.
+        stored = {earlier.evidence: earlier for earlier in context.pool.states(Release, state.id)}
+        state = _store(context, state, stored)
         apply_traffic(state, traffic)
-        context.progress.stage(f"Canary of {candidate.id}", settings.max_candidate_tasks)
+        context.progress.stage(f"Canary of {candidate.id}", settings.max_candidate_episodes)
         canary = Canary(settings)
         while state.state in ("canary", "watch"):
             tasks = [
                 CanaryTask(served.decision, served.evaluation) for served in _serve_canary(context, incumbent.agent)
             ]
             block = episodes_of(state, tasks, settings)
-            state = canary.step(state, block)
-            _store(context, state, stored)
+            state = _store(context, canary.step(state, block), stored)
             apply_traffic(state, traffic)
             last = state.evidence[-1]
             context.progress.advance(
-                sum(episode.tasks for episode in block if episode.arm == "candidate"),
+                sum(episode.arm == "candidate" for episode in block),
                 e_better=last.log_e_better,
                 e_worse=last.log_e_worse,
             )
-        context.progress.note(f"canary of {candidate.id}: {state.state}, {state.evidence[-1].reason}")
+        explanation = state.evidence[-1].reason if state.evidence else state.reason
+        context.progress.note(f"canary of {candidate.id}: {state.state}, {explanation}")
         return {"release": state.id, "routing": context.routing_state()}
 
     history = _history(context, f"{name}/history", incumbent, candidate)
@@ -192,9 +192,13 @@ def _history(context: Context, name: str, incumbent: AgentVersion, candidate: Ag
     return History(attempt, repeat)
 
 
-def _store(context: Context, state: Release, stored: Set[tuple[ReleaseEvidence, ...]]) -> None:
-    if state.evidence not in stored:
-        context.pool.append(state)
+def _store(context: Context, state: Release, stored: Mapping[tuple[ReleaseEvidence, ...], Release]) -> Release:
+    """The state, stored once. If the pool has a state with the same evidence, that one, with what operators changed
+    after it."""
+    if state.evidence in stored:
+        return stored[state.evidence]
+    context.pool.append(state)
+    return state
 
 
 def _serve_canary(context: Context, agent: str) -> list[Served]:

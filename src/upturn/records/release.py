@@ -38,6 +38,9 @@ class ReleaseEvidence:
     """That the candidate's violations exceed the control's by less than the margin."""
     log_e_losing: float = 0.0
     """That more of the candidate's outcomes are missing than of the control's."""
+    log_e_harder: float = 0.0
+    """That the candidate breaks hard constraints more often than the control; ``log_e_less_hard``: less often."""
+    log_e_less_hard: float = 0.0
     candidate_missing: int = 0
     """The candidate's part of ``missing``."""
     candidate_episodes: int = 0
