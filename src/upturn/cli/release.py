@@ -208,7 +208,7 @@ def _evidence(release: Release) -> list[Result]:
         ("candidate_success", last.candidate_successes, last.candidate_tasks),
         ("control_success", last.control_successes, last.control_tasks),
     )
-    logs = ("better", "worse", "unsafe", "safe", "losing", "mismatch")
+    logs = ("better", "worse", "unsafe", "safe", "harder", "less_hard", "losing", "mismatch")
     return [
         *(wilson_interval(successes, tasks).result(name) for name, successes, tasks in arms if tasks),
         *(Result(f"log_e_{name}", getattr(last, f"log_e_{name}"), "nats") for name in logs),
