@@ -190,7 +190,7 @@ def test_bars_that_a_short_run_is_not_meant_to_meet_are_explained(content: Repor
     few = replace(content, measurements=(), curves=(), canaries=(), routing=None, changes=())
     assert "bars met, with figures below" in visible(render(replace(few, bars_note="")))
     text = visible(render(few))
-    assert "bars met; this run is too short for all" in text
+    assert "bars met; this run is not meant to meet all" in text
     assert "The bars of gain are for longer runs. The same figures as in summary.json" in text
 
 

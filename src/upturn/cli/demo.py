@@ -74,9 +74,8 @@ def demo(  # noqa: PLR0917  # one parameter per option
             write_summary(run_dir, "demo", results, details, config_hash=config.config_hash)
             context.finish()
     next_commands = {item.purpose: item.command for item in content.next_commands}
-    note = {"note": plan.bars_note} if plan.bars_note else {}
-    shown = details if as_json else {**note, "report": report, "try next": next_commands}
-    emit("demo", results, shown, as_json=as_json, config_hash=config.config_hash)
+    shown = {"report": report, "try next": next_commands} | ({"note": plan.bars_note} if plan.bars_note else {})
+    emit("demo", results, details if as_json else shown, as_json=as_json, config_hash=config.config_hash)
 
 
 def _wall_seconds(context: "Context", started: float) -> float:
