@@ -48,7 +48,7 @@ def draw(panel: Panel, report: TrainingReport, *, is_narrow: bool = False) -> "F
         _limits(axes, panel, report)
     if panel.name == SUCCESS:
         _promotions(axes, report)
-    _kept_mark(axes, report, is_named=panel.is_wide)
+    _kept_mark(axes, report, is_named=size == _WIDE)  # in a narrow figure a legend may be there
     _axes(axes, panel, report)
     return figure
 
