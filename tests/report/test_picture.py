@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import matplotlib as mpl
 import pytest
 from matplotlib.text import Text
-from matplotlib.transforms import Bbox
+from matplotlib.transforms import BboxBase
 
 from upturn.errors import UnknownNameError, UpturnError
 from upturn.report import Estimate, Measurement, ReportContent, Success, canvas, drawing, save_png
@@ -139,15 +139,18 @@ def test_no_text_is_cut_at_the_edge(content: ReportContent, name: str, width: fl
         outside = [
             text.get_text()
             for text in figure.findobj(Text)
-            if text.get_visible() and text.get_text() and not _is_within(text.get_window_extent(), figure.bbox)
+            if isinstance(text, Text)
+            and text.get_visible()
+            and text.get_text()
+            and not _is_within(text.get_window_extent(), figure.bbox)
         ]
     # Ticks beyond the limits of an axis exist, but are not drawn.
     drawn = canvas.svg(figure, "a")
     assert [text for text in outside if f">{text}<" in drawn] == []
 
 
-def _is_within(box: Bbox, whole: Bbox) -> bool:
-    return whole.x0 <= box.x0 and box.x1 <= whole.x1 and whole.y0 <= box.y0 and box.y1 <= whole.y1
+def _is_within(box: BboxBase, whole: BboxBase) -> bool:
+    return bool(whole.x0 <= box.x0 and box.x1 <= whole.x1 and whole.y0 <= box.y0 and box.y1 <= whole.y1)
 
 
 @pytest.mark.parametrize(("better", "worse"), [(0.5, 0.1), (0.1, 0.5), (0.3, 0.31), (0.31, 0.3), (0.0, 0.0)])

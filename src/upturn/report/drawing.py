@@ -51,7 +51,7 @@ def levels(stages: Sequence[Measurement], width: float = canvas.WIDE) -> "Figure
     canvas.percent_axis(axes, "y")
     axes.set_ylim(0, 1.3 if rotation else 1.12)
     axes.set_ylabel("held-out tasks solved")
-    _stage_legend(axes, stages, is_wide=width == canvas.WIDE)
+    _stage_legend(axes, stages, figure=None if width == canvas.WIDE else figure)
     return figure
 
 
@@ -84,7 +84,7 @@ def families(stages: Sequence[Measurement], width: float = canvas.WIDE) -> "Figu
     axes.grid(visible=False, axis="y")
     canvas.percent_axis(axes, "x", ticks=5 if width == canvas.WIDE else 3)
     _level_lines(axes, order)
-    _stage_legend(axes, stages, is_wide=width == canvas.WIDE, has_markers=True)
+    _stage_legend(axes, stages, figure=None if width == canvas.WIDE else figure, has_markers=True)
     return figure
 
 
@@ -232,7 +232,10 @@ def _stage_colour(index: int, count: int) -> str:
     return canvas.BEFORE if index == 0 else canvas.MIDDLE
 
 
-def _stage_legend(axes: "Axes", stages: Sequence[Measurement], *, is_wide: bool, has_markers: bool = False) -> None:
+def _stage_legend(
+    axes: "Axes", stages: Sequence[Measurement], *, figure: "Figure | None", has_markers: bool = False
+) -> None:
+    """``figure``: a narrow one, above whose axes the legend does not fit; None = it is wide."""
     from matplotlib.lines import Line2D
 
     handles = [
@@ -247,9 +250,19 @@ def _stage_legend(axes: "Axes", stages: Sequence[Measurement], *, is_wide: bool,
         )
         for index, stage in enumerate(stages)
     ]
-    place = {"loc": "lower left", "bbox_to_anchor": (0, 1.0)} if is_wide else {"loc": "outside upper left"}
-    owner = axes if is_wide else axes.get_figure()  # the axes of a narrow figure are narrower than the legend
-    owner.legend(handles=handles, ncols=len(handles), frameon=False, handletextpad=0.2, **place)
+    if figure is None:
+        axes.legend(
+            handles=handles,
+            loc="lower left",
+            bbox_to_anchor=(0.0, 1.0),
+            ncols=len(handles),
+            frameon=False,
+            handletextpad=0.2,
+        )
+    else:
+        figure.legend(
+            handles=handles, loc="outside upper left", ncols=len(handles), frameon=False, handletextpad=0.2
+        )
 
 
 def _whisker(axes: "Axes", position: float, estimate: Estimate) -> float:

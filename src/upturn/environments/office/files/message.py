@@ -177,6 +177,7 @@ def read_message(data: bytes, directory: Directory) -> Letter:
         raise FileFormatError("it is no mail: it is not text")
     with parse_errors("mail"):
         message = BytesParser(_class=EmailMessage, policy=_READ_POLICY).parsebytes(data)
+        assert isinstance(message, EmailMessage)  # the types of the library give the policy's class
         _check(message)
         names: dict[str, str] = {}
         people = _people(message, directory, names)
@@ -228,7 +229,9 @@ def _people(message: EmailMessage, directory: Directory, names: dict[str, str]) 
     count = 0
     for header, value in message.raw_items():
         listed = people.get(header.lower())
-        for mailbox in _split_addresses(_LINE_ENDS.sub("", str(value))) if listed is not None else ():
+        if listed is None:
+            continue
+        for mailbox in _split_addresses(_LINE_ENDS.sub("", str(value))):
             count += 1
             if count > _MAX_PEOPLE:
                 raise FileFormatError(f"it has more than {_MAX_PEOPLE} addresses; at most {_MAX_PEOPLE} are read")
