@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _WIDTH = 9.6
 _STYLES = ("-", "--", "-.", ":")
+_LABELS = {"dpo_rounds": "online-dpo"}
+"""Names of algorithms as the commands have them, where the figures' names differ."""
 _TITLES = {"": "alone", AFTER: "after a world model"}
 
 
@@ -41,7 +43,9 @@ def _plot_errands(runs: ErrandsRuns) -> "Figure":
     algorithms = [name for name in runs if not name.endswith(AFTER)]
     for axes, (suffix, title) in zip(panels, _TITLES.items(), strict=True):
         for index, name in enumerate(algorithms):
-            _plot_curve(axes, runs[f"{name}{suffix}"], index, label=canvas.label(name.replace("_", " ")))
+            _plot_curve(
+                axes, runs[f"{name}{suffix}"], index, label=canvas.label(_LABELS.get(name, name.replace("_", " ")))
+            )
         canvas.percent_axis(axes, "y")
         axes.set_title(title, pad=10)
         axes.set_xlabel("tokens sampled, the world model's included")

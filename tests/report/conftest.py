@@ -43,7 +43,7 @@ FAMILIES = (
     ("event_move", 2, 0.42, 0.63, 0.88),
     ("sheet_sum", 2, 0.31, 0.60, 0.91),
     ("meeting_from_mail", 3, 0.22, 0.44, 0.82),
-    ("report_to_team", 3, 0.17, 0.41, 0.79),
+    ("report_to_the_whole_team", 3, 0.17, 0.41, 0.79),
     ("budget_check", 3, 0.12, 0.38, 0.77),
 )
 
@@ -354,6 +354,7 @@ def build() -> ReportContent:
                 pooled=Estimate(0.031, -0.012, 0.07, 90),
             ),
         ),
+        bars_note="The bars of gain are for longer runs.",
         results=results(),
         next_commands=(
             NextCommand("upturn route explain --run demo-0003", "why each task went to the agent it went to"),

@@ -168,6 +168,52 @@ def test_an_insignificant_gain_is_called_insignificant(content: ReportContent, b
     assert "got better" not in text
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "title"),
+    [
+        (0.1, 0.2, "The agent got better by working"),
+        (-0.1, 0.2, "No significant change"),
+        (-0.2, -0.1, "The agent got worse: do not use this version"),
+    ],
+)
+def test_the_browsers_title_is_the_headline(
+    content: ReportContent, bare: ReportContent, low: float, high: float, title: str
+) -> None:
+    assert content.headline is not None
+    headline = replace(content.headline, gain=Estimate((low + high) / 2, low, high, 450))
+    page = render(replace(bare, headline=headline))
+    assert re.findall("<(?:title|h1)>(.*?)</", page) == [f"{title} · Upturn", title]
+    assert f"<title>{bare.title} · Upturn</title>" in render(bare)
+
+
+def test_bars_that_a_short_run_is_not_meant_to_meet_are_explained(content: ReportContent) -> None:
+    few = replace(content, measurements=(), curves=(), canaries=(), routing=None, changes=())
+    assert "bars met, with figures below" in visible(render(replace(few, bars_note="")))
+    text = visible(render(few))
+    assert "bars met; this run is not meant to meet all" in text
+    assert "The bars of gain are for longer runs. The same figures as in summary.json" in text
+
+
+def _luminance(colour: str) -> float:
+    """Relative luminance (WCAG 2.2)."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_figures_follow_the_colour_scheme_of_the_page(page: str) -> None:
+    dark = dict(re.findall(r"--plot-([a-z-]+): (#[0-9a-f]{6})", page.partition("</style>")[0]))
+    figures = "".join(re.findall("<svg .*?</svg>", page, flags=re.DOTALL))
+    drawn = dict(re.findall(r"(?:fill|stroke): var\(--plot-([a-z-]+), (#[0-9a-f]{6})\)", figures))
+    assert drawn.keys() == dark.keys() - {"red", "brown"}, "eight series are needed for red and brown"
+    assert not re.findall(r"(?:fill|stroke): #|(?:fill|stroke)=\"#", figures)
+    paper = _luminance(dark["paper"])
+    # 3 : 1 for graphics and 4.5 : 1 for text (WCAG 2.2, 1.4.11 and 1.4.3); lines of the grid only separate.
+    for name in dark.keys() - {"paper", "grid", "line", "strong-line"}:
+        contrast = (_luminance(dark[name]) + 0.05) / (paper + 0.05)
+        assert contrast >= (4.5 if name in ("ink", "muted", "good", "bad") else 3), f"{name}: {contrast:.2f}"
+
+
 def test_the_canary_threshold_is_that_of_the_release(content: ReportContent, bare: ReportContent) -> None:
     text = visible(render(replace(bare, canaries=(replace(content.canaries[0], threshold=80.0),))))
     assert "at most one of 80 canaries" in text

@@ -8,6 +8,8 @@ from xml.etree import ElementTree as ET
 
 import matplotlib as mpl
 import pytest
+from matplotlib.text import Text
+from matplotlib.transforms import BboxBase
 
 from upturn.errors import UnknownNameError, UpturnError
 from upturn.report import Estimate, Measurement, ReportContent, Success, canvas, drawing, save_png
@@ -33,16 +35,16 @@ def test_every_picture_has_a_title_and_a_caption(pictures: tuple[Picture, ...]) 
 
 
 def test_pictures_are_well_formed_and_self_contained(pictures: tuple[Picture, ...]) -> None:
-    for picture in pictures:
-        root = ET.fromstring(picture.svg)
+    for svg in (svg for picture in pictures for svg in (picture.svg, picture.narrow_svg)):
+        root = ET.fromstring(svg)
         assert root.tag == "{http://www.w3.org/2000/svg}svg"
         assert root.attrib["viewBox"]
-        addresses = set(re.findall(r"https?://[^\"' <]+", picture.svg))
+        addresses = set(re.findall(r"https?://[^\"' <]+", svg))
         assert addresses == {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
 
 
 def test_ids_are_unique_over_all_pictures_and_references_resolve(pictures: tuple[Picture, ...]) -> None:
-    whole = "".join(picture.svg for picture in pictures)
+    whole = "".join(picture.svg + picture.narrow_svg for picture in pictures)
     ids = re.findall(r'\bid="([^"]+)"', whole)
     assert len(ids) == len(set(ids))
     used = set(re.findall(r'xlink:href="#([^"]+)"', whole)) | set(re.findall(r"url\(#([^)]+)\)", whole))
@@ -106,8 +108,9 @@ def test_one_stage_and_one_point_are_enough(content: ReportContent) -> None:
     assert [picture.name for picture in draw(few)] == NAMES
 
 
+@pytest.mark.parametrize("width", [canvas.WIDE, canvas.NARROW])
 @pytest.mark.parametrize("groups", [1, 3, 4, 5, 6])
-def test_figures_above_bars_do_not_overlap(groups: int) -> None:
+def test_figures_above_bars_do_not_overlap(groups: int, width: float) -> None:
     stages = [
         Measurement(
             stage,
@@ -118,12 +121,53 @@ def test_figures_above_bars_do_not_overlap(groups: int) -> None:
         for stage in ("before", "after SFT", "after GRPO")
     ]
     with canvas.style():
-        figure = drawing.levels(stages)
+        figure = drawing.levels(stages, width)
         figure.draw_without_rendering()
         boxes = [text.get_window_extent() for text in figure.axes[0].texts]
     boxes.sort(key=lambda box: box.x0)
     assert len(boxes) == 3 * groups
     assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
+
+
+@pytest.mark.parametrize("width", [canvas.WIDE, canvas.NARROW])
+@pytest.mark.parametrize("name", NAMES)
+def test_no_text_is_cut_at_the_edge(content: ReportContent, name: str, width: float) -> None:
+    plan = next(plan for plan in plans(content) if plan.name == name)
+    with canvas.style():
+        figure = plan.draw(width)
+        figure.draw_without_rendering()
+        outside = [
+            text.get_text()
+            for text in figure.findobj(Text)
+            if isinstance(text, Text)
+            and text.get_visible()
+            and text.get_text()
+            and not _is_within(text.get_window_extent(), figure.bbox)
+        ]
+    # Ticks beyond the limits of an axis exist, but are not drawn.
+    drawn = canvas.svg(figure, "a")
+    assert [text for text in outside if f">{text}<" in drawn] == []
+
+
+def _is_within(box: BboxBase, whole: BboxBase) -> bool:
+    return bool(whole.x0 <= box.x0 and box.x1 <= whole.x1 and whole.y0 <= box.y0 and box.y1 <= whole.y1)
+
+
+@pytest.mark.parametrize(("better", "worse"), [(0.5, 0.1), (0.1, 0.5), (0.3, 0.31), (0.31, 0.3), (0.0, 0.0)])
+def test_the_labels_of_better_and_worse_are_in_the_order_of_their_curves(
+    content: ReportContent, better: float, worse: float
+) -> None:
+    canary = content.canaries[0]
+    last = replace(canary.release.evidence[-1], log_e_better=better, log_e_worse=worse)
+    with canvas.style():
+        figure = drawing.canary(replace(canary, release=replace(canary.release, evidence=(last,))))
+        figure.draw_without_rendering()
+        heights = {
+            text.get_text().split()[-1]: text.get_window_extent().y0
+            for text in figure.axes[0].texts
+            if text.get_text().endswith(("better", "worse"))
+        }
+    assert (heights["better"] > heights["worse"]) == (better >= worse)
 
 
 @pytest.mark.parametrize(

@@ -180,3 +180,27 @@ def test_a_blocked_candidate_has_a_summary_tile(content: ReportContent) -> None:
 def test_a_point_before_the_first_iteration_is_not_counted_as_one() -> None:
     points = (CurvePoint(0, unseen=Estimate(0.4)), CurvePoint(1, reward=0.5), CurvePoint(2, reward=0.6))
     assert sentence.iterations(LearningCurve("GRPO", points)) == 2
+
+
+@pytest.mark.parametrize(
+    ("is_skipped", "validation", "reason", "text"),
+    [
+        (False, "passed: +50.1 points", "", "Validation before the canary: passed: +50.1 points."),
+        (False, "", "", "Validation before the canary: not recorded."),
+        (True, "skipped", "validation skipped by demo: to show it.", "Validation skipped by demo: to show it."),
+        (
+            True,
+            "skipped",
+            "rolled back by ann: slow",
+            "Validation skipped by an operator: rolled back by ann: slow.",
+        ),
+        (True, "skipped", "", "Validation skipped by an operator."),
+    ],
+)
+def test_a_skipped_validation_is_said_once(
+    content: ReportContent, is_skipped: bool, validation: str, reason: str, text: str
+) -> None:
+    release = replace(
+        content.canaries[0].release, is_validation_skipped=is_skipped, validation=validation, reason=reason
+    )
+    assert sentence.validation_sentence(release) == text

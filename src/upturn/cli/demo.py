@@ -66,7 +66,7 @@ def demo(  # noqa: PLR0917  # one parameter per option
             here = machine()
             description = f"{here['cpu']}, {here['cores']} cores, {here['memory_gb']} GB"
             run_facts = facts_of(context, machine=description, resources=resources, command=command)
-            content = demo_content(context, facts, run_facts, results)
+            content = demo_content(context, facts, run_facts, results, bars_note=plan.bars_note)
             write_content(content, run_dir / "report.json")
             write_report(content, run_dir / "report.html")
             report = str(run_dir / "report.html")
@@ -74,8 +74,8 @@ def demo(  # noqa: PLR0917  # one parameter per option
             write_summary(run_dir, "demo", results, details, config_hash=config.config_hash)
             context.finish()
     next_commands = {item.purpose: item.command for item in content.next_commands}
-    shown = details if as_json else {"report": report, "try next": next_commands}
-    emit("demo", results, shown, as_json=as_json, config_hash=config.config_hash)
+    shown = {"report": report, "try next": next_commands} | ({"note": plan.bars_note} if plan.bars_note else {})
+    emit("demo", results, details if as_json else shown, as_json=as_json, config_hash=config.config_hash)
 
 
 def _wall_seconds(context: "Context", started: float) -> float:

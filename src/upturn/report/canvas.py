@@ -26,9 +26,19 @@ MIDDLE = "#56b4e9"
 AFTER = "#0072b2"
 GOOD = "#007a5a"
 BAD = "#c4500a"
+LINE, STRONG_LINE, PAPER = "#c5ced8", "#aab6c2", "#ffffff"
 SERIES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c6d1f", "#7b8794")
 """For series without a fixed meaning, such as agents."""
+_VARIABLES = {
+    **{INK: "ink", MUTED: "muted", GRID: "grid", LINE: "line", STRONG_LINE: "strong-line", PAPER: "paper"},
+    **{BEFORE: "before", MIDDLE: "middle", AFTER: "after", GOOD: "good", BAD: "bad"},
+    **{"#e69f00": "orange", "#009e73": "green", "#cc79a7": "pink", "#d55e00": "red", "#8c6d1f": "brown"},
+}
+"""Names of the colours in a page, whose style sheet has other values for dark pages."""
 MARKERS = ("o", "D", "s", "^", "v", "P", "X", "*")
+
+WIDE, NARROW = 9.6, 4.9
+"""Widths of figures in inches, for pages on a screen and on a phone; the page scales them to its column."""
 
 _STYLE: dict[str, object] = {
     "font.family": "DejaVu Sans",
@@ -36,7 +46,7 @@ _STYLE: dict[str, object] = {
     "text.color": INK,
     "text.parse_math": False,
     "axes.labelcolor": MUTED,
-    "axes.edgecolor": "#c5ced8",
+    "axes.edgecolor": LINE,
     "axes.titlesize": 12.0,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
@@ -51,14 +61,15 @@ _STYLE: dict[str, object] = {
     "ytick.color": MUTED,
     "xtick.major.size": 0.0,
     "ytick.major.size": 0.0,
-    "figure.facecolor": "white",
-    "axes.facecolor": "white",
-    "savefig.facecolor": "white",
+    "figure.facecolor": PAPER,
+    "axes.facecolor": PAPER,
+    "savefig.facecolor": PAPER,
     "svg.fonttype": "none",
     "svg.hashsalt": "upturn",
 }
 
 _TAG = re.compile(r"<[^>]+>")
+_COLOUR = re.compile(r"\b(fill|stroke): (#[0-9a-f]{6})")
 _REFERENCES = re.compile(r'(\bid="|xlink:href="#|url\(#)')
 
 
@@ -93,7 +104,10 @@ def new_figure(width: float, height: float, *, gap: float = 0.02) -> "Figure":
 
 
 def svg(figure: "Figure", name: str) -> str:
-    """The figure as an ``<svg>`` element whose ids begin with ``name``, so that several fit on one page."""
+    """The figure as an ``<svg>`` element whose ids begin with ``name``, so that several fit on one page.
+
+    Colours are variables, such as ``var(--plot-ink, #1f2933)``, so that they follow the page's colour scheme.
+    """
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     text = buffer.getvalue()
@@ -105,7 +119,11 @@ def svg(figure: "Figure", name: str) -> str:
     text = text.replace(
         "<svg ", '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" ', 1
     )
-    return _TAG.sub(lambda tag: _REFERENCES.sub(rf"\g<1>{name}-", tag.group()), text).strip()
+    return _TAG.sub(lambda tag: _COLOUR.sub(_variable, _REFERENCES.sub(rf"\g<1>{name}-", tag[0])), text).strip()
+
+
+def _variable(colour: re.Match[str]) -> str:
+    return f"{colour[1]}: var(--plot-{_VARIABLES[colour[2]]}, {colour[2]})"
 
 
 def png(figure: "Figure", path: Path, *, dots_per_inch: int = 160) -> None:
@@ -115,12 +133,12 @@ def png(figure: "Figure", path: Path, *, dots_per_inch: int = 160) -> None:
     figure.savefig(path, format="png", dpi=dots_per_inch, metadata={"Software": None})
 
 
-def percent_axis(axes: "Axes", which: str = "x") -> None:
-    """An axis of shares, from 0 to 100 %."""
+def percent_axis(axes: "Axes", which: str = "x", *, ticks: int = 5) -> None:
+    """An axis of shares, from 0 to 100 %, with this number of ticks."""
     from matplotlib.ticker import FixedLocator, FuncFormatter
 
     axis = axes.xaxis if which == "x" else axes.yaxis
-    axis.set_major_locator(FixedLocator([0, 0.25, 0.5, 0.75, 1]))
+    axis.set_major_locator(FixedLocator([tick / (ticks - 1) for tick in range(ticks)]))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value * 100:.0f} %"))
     limits = (-0.02, 1.02)
     if which == "x":
@@ -129,11 +147,11 @@ def percent_axis(axes: "Axes", which: str = "x") -> None:
         axes.set_ylim(*limits)
 
 
-def count_axis(axes: "Axes") -> None:
+def count_axis(axes: "Axes", *, max_steps: int = 8) -> None:
     """A horizontal axis of counts, such as tasks or iterations, without fractional ticks."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, steps=(1, 2, 5, 10)))
+    axes.xaxis.set_major_locator(MaxNLocator(max_steps, integer=True, steps=(1, 2, 5, 10)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
 
 

@@ -343,6 +343,8 @@ class ReportContent:
     guardrails: tuple[Guardrail, ...] = ()
     """One per validated candidate."""
     results: tuple[Result, ...] = ()
+    bars_note: str = ""
+    """Which bars a short run is not meant to meet, and why; empty = it is meant to meet all."""
     next_commands: tuple[NextCommand, ...] = ()
     notes: tuple[str, ...] = ()
     """How it was measured, one or two sentences each."""

@@ -93,11 +93,11 @@ def _clip(text: str) -> str:
     return f"{text[:_MAX_CHARACTERS]} … ({len(text) - _MAX_CHARACTERS:,} more characters)"
 
 
-def _drawing(item: picture.Picture) -> str:
+def _drawing(svg: str) -> str:
     """The SVG, not escaped: matplotlib has escaped its text."""
     from markupsafe import Markup
 
-    return Markup(item.svg.translate(_UNPRINTABLE))
+    return Markup(svg.translate(_UNPRINTABLE))
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -25,6 +25,8 @@ class Picture(NamedTuple):
     caption: str
     """One or two sentences on what it shows."""
     svg: str
+    narrow_svg: str
+    """The same for a screen of a phone; its ids differ. Empty = ``svg`` is narrow."""
 
 
 class Plan(NamedTuple):
@@ -33,7 +35,8 @@ class Plan(NamedTuple):
     name: str
     title: str
     caption: str
-    draw: Callable[[], "Figure"]
+    draw: Callable[[float], "Figure"]
+    """The figure for a width in inches."""
 
 
 _CHANGES: Sequence[tuple[str, str, tuple[ChangeKind, ...]]] = (
@@ -74,7 +77,9 @@ def draw(content: ReportContent) -> tuple[Picture, ...]:
     pictures = []
     for plan in plans(content):
         with canvas.style():
-            pictures.append(Picture(plan.name, plan.title, plan.caption, canvas.svg(plan.draw(), plan.name)))
+            wide = canvas.svg(plan.draw(canvas.WIDE), plan.name)
+            narrow = canvas.svg(plan.draw(canvas.NARROW), f"{plan.name}-narrow")
+        pictures.append(Picture(plan.name, plan.title, plan.caption, wide, narrow))
     return tuple(pictures)
 
 
@@ -84,4 +89,4 @@ def save_png(content: ReportContent, name: str, path: Path) -> None:
     if name not in known:
         raise UnknownNameError(f"no picture {name!r} in this report; it has: {', '.join(known) or 'none'}")
     with canvas.style():
-        canvas.png(known[name].draw(), path)
+        canvas.png(known[name].draw(canvas.WIDE), path)

@@ -39,6 +39,11 @@ def headline_title(headline: Headline) -> str:
     return "No significant change"
 
 
+def page_title(content: ReportContent) -> str:
+    """The title of the browser's window: the headline's claim, so that the two agree; without one the content's."""
+    return f"{content.title if content.headline is None else headline_title(content.headline)} · Upturn"
+
+
 def headline_sentence(headline: Headline) -> str:
     """Before, after and gain with their intervals."""
     n = f"{headline.gain.n:,} " if headline.gain.n is not None else ""
@@ -172,6 +177,16 @@ def verdict(release: Release) -> str:
     return _VERDICTS[release.state]
 
 
+def validation_sentence(release: Release) -> str:
+    """What validation found before the canary, or who skipped it and why."""
+    if not release.is_validation_skipped:
+        return f"Validation before the canary: {release.validation or 'not recorded'}."
+    reason = release.reason.rstrip(".")
+    if reason.startswith("validation skipped"):
+        return f"{reason[0].upper()}{reason[1:]}."
+    return f"Validation skipped by an operator{': ' if reason else ''}{reason}."
+
+
 def guardrail_sentence(guardrail: Guardrail) -> str:
     """Whether the check against forgetting passed, and on what."""
     worse = [row.family for row in guardrail.rows if row.is_shown_worse]
@@ -187,7 +202,7 @@ def change_caption(changes: Sequence[Change]) -> str:
     moved = [
         f"{item.name} {change(item)}" for item in changes if item.difference and item.difference.is_significant
     ]
-    text = "Grey is before, blue is after; black lines are 95 % intervals."
+    text = "Grey is before, blue is after; thin lines are 95 % intervals."
     if moved:
         return f"{text} Significant: {'; '.join(moved)}."
     if not any(item.difference for item in changes):
@@ -215,7 +230,9 @@ def summary_tiles(content: ReportContent) -> list[tuple[str, str, str]]:
     with_bar = [result for result in content.results if result.holds is not None]
     if with_bar:
         met = sum(result.holds is True for result in with_bar)
-        tiles.append(("Checked", f"{met} of {len(with_bar)}", "bars met, with figures below"))
+        is_short = content.bars_note and met < len(with_bar)
+        more = "bars met; this run is not meant to meet all" if is_short else "bars met, with figures below"
+        tiles.append(("Checked", f"{met} of {len(with_bar)}", more))
     return tiles
 
 

@@ -6,6 +6,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.text import Text
 
 from upturn.report import canvas
 from upturn.report.training import TrainingReport
@@ -71,3 +72,17 @@ def test_a_long_run_is_drawn_with_limited_points(supervised: TrainingReport) -> 
     points = tuple(CurvePoint(n, n, {"loss": 1 / (n + 1)}) for n in range(30_000))
     (svg,) = pictures(replace(supervised, points=points)).values()
     assert len(svg) < 60_000
+
+
+def test_narrow_figures_of_wide_panels_cut_no_text(finished: TrainingReport) -> None:
+    for panel in (panel for panel in panels(finished) if panel.is_wide):
+        with canvas.style():
+            figure = draw(panel, finished, is_narrow=True)
+            figure.draw_without_rendering()
+            drawn = canvas.svg(figure, "a")
+        assert figure.get_size_inches()[0] == canvas.NARROW
+        for text in figure.findobj(Text):
+            if isinstance(text, Text) and f">{text.get_text()}<" in drawn:
+                box = text.get_window_extent()
+                assert box.x0 >= 0 and box.x1 <= figure.bbox.x1, f"{panel.name}: {text.get_text()}"
+        assert ">kept<" not in drawn

@@ -63,6 +63,8 @@ class DemoPlan:
     canary: Mapping[str, object] | None
     """Settings of a short canary that a candidate enters regardless of its validation, so that every step is shown.
     None = the default settings, after a passed validation."""
+    bars_note: str = ""
+    """Which bars a run of this size is not meant to meet, and why; empty = it is meant to meet all."""
 
 
 RULES_ONLY = ("mail_last_writer", "mail_unread_sum")
@@ -144,6 +146,8 @@ TINY = replace(
     min_success_by_level={1: 0.2, 2: 0.2},
     min_gain=0.0,
     min_grpo_gain=None,
+    bars_note="A tiny run shows every step in about a minute. It is not meant to meet the bars of success, gain, "
+    "canaries, damage and routing, which need more tasks.",
 )
 """Four families that nano is not pre-trained on, in about a minute: a small but visible gain."""
 PLANS: Mapping[Size, DemoPlan] = {"tiny": TINY, "brief": BRIEF, "full": OFFICE}

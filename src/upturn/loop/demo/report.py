@@ -46,10 +46,12 @@ SHARE_POINTS = 120
 """Number of points of the routing picture."""
 
 
-def demo_content(context: Context, facts: Facts, run_facts: RunFacts, results: Sequence[Result]) -> ReportContent:
-    """The content of the demo's report."""
+def demo_content(
+    context: Context, facts: Facts, run_facts: RunFacts, results: Sequence[Result], *, bars_note: str = ""
+) -> ReportContent:
+    """The content of the demo's report; ``bars_note``: that of its plan."""
     return ReportContent(
-        title="Upturn demo: an agent gets better by working",
+        title="Upturn demo",
         facts=run_facts,
         headline=_headline(facts),
         measurements=_measurements(facts),
@@ -67,6 +69,7 @@ def demo_content(context: Context, facts: Facts, run_facts: RunFacts, results: S
         floors=_floors(facts),
         guardrails=(_guardrail(facts),),
         results=tuple(results),
+        bars_note=bars_note,
         next_commands=_next_commands(context),
         notes=_notes(context, facts),
     )

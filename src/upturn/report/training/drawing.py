@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_WIDE = (9.6, 3.0)
-_NARROW = (5.0, 2.7)
-"""Inches; the page scales them to its columns."""
+_WIDE = (canvas.WIDE, 3.0)
+_NARROW = (canvas.NARROW, 2.7)
+"""Inches."""
 _MAX_POINTS = 400
 """Above this number, each drawn point is the mean of several."""
 _MIN_SMOOTHED = 12
@@ -31,11 +31,12 @@ Course = Sequence[tuple[float, float]]
 """(units, value), ascending."""
 
 
-def draw(panel: Panel, report: TrainingReport) -> "Figure":
-    """The panel's picture."""
-    figure = canvas.new_figure(*(_WIDE if panel.is_wide else _NARROW))
+def draw(panel: Panel, report: TrainingReport, *, is_narrow: bool = False) -> "Figure":
+    """The panel's picture; ``is_narrow``: also if the panel is wide."""
+    size = _WIDE if panel.is_wide and not is_narrow else _NARROW
+    figure = canvas.new_figure(*size)
     figure.set_layout_engine("none")  # it takes as long as the drawing
-    axes = figure.add_axes(_axes_box(panel))
+    axes = figure.add_axes(_axes_box(panel, size))
     courses = [(line, thin(report.values(line.metric))) for line in panel.lines]
     if panel.kind == "score":
         _score(axes, report)
@@ -47,7 +48,7 @@ def draw(panel: Panel, report: TrainingReport) -> "Figure":
         _limits(axes, panel, report)
     if panel.name == SUCCESS:
         _promotions(axes, report)
-    _kept_mark(axes, report, is_named=panel.is_wide)
+    _kept_mark(axes, report, is_named=size == _WIDE)  # in a narrow figure a legend may be there
     _axes(axes, panel, report)
     return figure
 
@@ -59,9 +60,9 @@ def _legend_rows(panel: Panel) -> int:
     return len(panel.lines) if sum(len(line.label) for line in panel.lines) > _MAX_LEGEND_CHARACTERS else 1
 
 
-def _axes_box(panel: Panel) -> tuple[float, float, float, float]:
-    """Left, bottom, width and height of the axes as shares of the figure."""
-    width, height = _WIDE if panel.is_wide else _NARROW
+def _axes_box(panel: Panel, size: tuple[float, float]) -> tuple[float, float, float, float]:
+    """Left, bottom, width and height of the axes as shares of the figure; ``size``: its width and height."""
+    width, height = size
     left, right, below, above = 0.95, 0.65, 0.55, 0.12 + 0.22 * _legend_rows(panel) + 0.18 * panel.is_wide
     return left / width, below / height, 1 - (left + right) / width, 1 - (below + above) / height
 

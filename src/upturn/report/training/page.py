@@ -37,7 +37,10 @@ def render_training(report: TrainingReport, *, reload_seconds: float | None = No
     for panel in panels(report):
         with canvas.style():
             svg = canvas.svg(draw(panel, report), panel.name)
-        pictures.append((Picture(panel.name, panel.title, panel.good, svg), panel.is_wide))
+            narrow = (
+                canvas.svg(draw(panel, report, is_narrow=True), f"{panel.name}-narrow") if panel.is_wide else ""
+            )
+        pictures.append((Picture(panel.name, panel.title, panel.good, svg, narrow), panel.is_wide))
     return (
         environment()
         .get_template("training.html")

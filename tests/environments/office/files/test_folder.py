@@ -178,6 +178,13 @@ def test_mails_without_a_date_take_the_order_of_their_files() -> None:
     )
 
 
+def test_no_mail_is_dated_after_the_last_year() -> None:
+    last = b"From: bob@example.org\nDate: Fri, 31 Dec 9999 23:59:00 +0100\n\nhi"
+    parts = {"Mail/inbox/1.eml": last, "Mail/inbox/2.eml": b"From: bob@example.org\n\nhi"}
+    mails = unpack(parts, host=HOST).workspace.mails
+    assert [mail.at for mail in mails.values()] == ["9999-12-31 23:59"] * 2
+
+
 def test_the_company_of_an_imported_folder_keeps_its_domain() -> None:
     parts = {
         "Mail/inbox/a.eml": _mail("1@x", 10, "Cc: Eva <eva@contoso.example>"),
@@ -229,6 +236,11 @@ def test_one_unreadable_file_refuses_the_folder_and_all_are_named() -> None:
             {"workspace.json": b'{"form":1,"owner":"a","begun":"b","zone":"UTC","domain":"@x"}'},
             None,
             "domain is one such as contoso.example, in lower case; got '@x'",
+        ),
+        (
+            {"workspace.json": b'{"form":1,"owner":"a","begun":"b","zone":"UTC"}'},
+            None,
+            "begun cannot be read: moments are written 2026-03-02 09:30",
         ),
         ({"workspace.json": b'{"form":2,"owner":"a","begun":"b","zone":"UTC"}'}, None, "form 2; known: 1"),
         ({}, HOST._replace(owner="ann"), "the owner is an address"),

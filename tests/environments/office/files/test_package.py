@@ -3,7 +3,7 @@
 import struct
 import tracemalloc
 from io import BytesIO
-from zipfile import ZIP_DEFLATED, ZipFile
+from zipfile import ZIP_BZIP2, ZIP_DEFLATED, ZIP_LZMA, ZipFile
 
 import pytest
 
@@ -121,6 +121,15 @@ def test_a_part_larger_than_the_archive_states_is_refused_before_it_is_unpacked(
     finally:
         tracemalloc.stop()
     assert peak < 2_000_000, f"{peak} bytes for a part of 40,000,000 that states 1,000"
+
+
+@pytest.mark.parametrize("method", [ZIP_BZIP2, ZIP_LZMA])
+def test_other_compressions_are_refused_because_they_unpack_without_a_bound(method: int) -> None:
+    target = BytesIO()
+    with ZipFile(target, "w", method) as archive:
+        archive.writestr(TYPES, WORKBOOK)
+    with pytest.raises(FileFormatError, match="compressed in a way that office files never are"):
+        check_package(target.getvalue(), "workbook")
 
 
 def test_truncated_files_are_refused() -> None:

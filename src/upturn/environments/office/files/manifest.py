@@ -11,11 +11,13 @@ from upturn.environments.office.state import (
     File,
     Group,
     Label,
+    OperationError,
     Page,
     Person,
     Right,
     Rule,
     is_address,
+    parse_moment,
 )
 from upturn.errors import FileFormatError, RecordError
 from upturn.records import fields_json, from_fields, record
@@ -92,4 +94,8 @@ def read_manifest(data: bytes) -> Manifest:
         raise FileFormatError(
             f"{MANIFEST}: domain is one such as contoso.example, in lower case; got {manifest.domain!r}"
         )
+    try:
+        parse_moment(manifest.begun)
+    except OperationError as exc:
+        raise FileFormatError(f"{MANIFEST}: begun cannot be read: {exc}") from exc
     return manifest

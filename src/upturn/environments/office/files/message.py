@@ -20,11 +20,11 @@ from email.mime.multipart import MIMEMultipart
 from email.mime.text import MIMEText
 from email.parser import BytesParser
 from email.utils import format_datetime
-from html.parser import HTMLParser
 from io import BytesIO
 from typing import Any, NamedTuple, get_args
 
 from upturn.environments.office.files.directory import Directory, id_in, message_id
+from upturn.environments.office.files.html_text import html_text
 from upturn.environments.office.files.package import MAX_BYTES, parse_errors
 from upturn.environments.office.state import LABELS, Mail, MailFlag, format_moment, parse_moment
 from upturn.errors import FileFormatError
@@ -177,6 +177,7 @@ def read_message(data: bytes, directory: Directory) -> Letter:
         raise FileFormatError("it is no mail: it is not text")
     with parse_errors("mail"):
         message = BytesParser(_class=EmailMessage, policy=_READ_POLICY).parsebytes(data)
+        assert isinstance(message, EmailMessage)  # the types of the library give the policy's class
         _check(message)
         names: dict[str, str] = {}
         people = _people(message, directory, names)
@@ -228,7 +229,9 @@ def _people(message: EmailMessage, directory: Directory, names: dict[str, str]) 
     count = 0
     for header, value in message.raw_items():
         listed = people.get(header.lower())
-        for mailbox in _split_addresses(_LINE_ENDS.sub("", str(value))) if listed is not None else ():
+        if listed is None:
+            continue
+        for mailbox in _split_addresses(_LINE_ENDS.sub("", str(value))):
             count += 1
             if count > _MAX_PEOPLE:
                 raise FileFormatError(f"it has more than {_MAX_PEOPLE} addresses; at most {_MAX_PEOPLE} are read")
@@ -282,7 +285,7 @@ def _text(message: EmailMessage) -> str:
     if part is None:
         return ""
     text = str(part.get_content()).replace("\r\n", "\n")
-    return _html_text(text) if part.get_content_type() == "text/html" else text
+    return html_text(text) if part.get_content_type() == "text/html" else text
 
 
 def _attachments(message: EmailMessage) -> list[Attachment]:
@@ -294,35 +297,3 @@ def _attachments(message: EmailMessage) -> list[Attachment]:
         if isinstance(content, bytes):
             attachments.append(Attachment(part.get_filename() or "attachment", content))
     return attachments
-
-
-class _TextExtractor(HTMLParser):
-    """Extracts the text of an HTML page; single use."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.parts: list[str] = []
-        self._hidden = 0
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:  # noqa: ARG002  # the library's signature
-        """Starts a line for each block."""
-        self._hidden += tag in ("script", "style", "head")
-        if tag in ("p", "br", "div", "tr", "li", "h1", "h2", "h3"):
-            self.parts.append("\n")
-
-    def handle_endtag(self, tag: str) -> None:
-        """Ends hidden parts."""
-        self._hidden = max(0, self._hidden - (tag in ("script", "style", "head")))
-
-    def handle_data(self, data: str) -> None:
-        """Adds text with collapsed whitespace."""
-        if not self._hidden:
-            self.parts.append(re.sub(r"\s+", " ", data))
-
-
-def _html_text(html: str) -> str:
-    words = _TextExtractor()
-    words.feed(html)
-    words.close()
-    lines = [line.strip() for line in "".join(words.parts).split("\n")]
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from copy import copy
 from io import BytesIO
 from typing import Literal
-from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from upturn.environments.office.state import column_number
 from upturn.errors import FileFormatError, error_text
@@ -96,6 +96,8 @@ def _check_archive(archive: ZipFile) -> None:
         raise FileFormatError(f"it has {len(parts)} parts; at most {_MAX_PARTS} are read")
     if any(part.flag_bits & 1 for part in parts):
         raise FileFormatError("it is encrypted; save it without a password")
+    if any(part.compress_type not in (ZIP_STORED, ZIP_DEFLATED) for part in parts):
+        raise FileFormatError("it is compressed in a way that office files never are; save it in an office program")
     unpacked = sum(part.file_size for part in parts)
     if unpacked > MAX_UNPACKED:
         raise FileFormatError(f"it unpacks to {unpacked} bytes; at most {MAX_UNPACKED} are read")
@@ -104,7 +106,8 @@ def _check_archive(archive: ZipFile) -> None:
 def _unpack(archive: ZipFile, part: ZipInfo) -> bytes:
     """The content of a part; raises FileFormatError as soon as it exceeds the size that the archive states.
 
-    ``ZipFile.read`` unpacks a whole part before it cuts it to the stated size.
+    ``ZipFile.read`` unpacks a whole part before it cuts it to the stated size. Chunks bound the memory of deflated
+    parts only: other decompressors of the library give all that they can.
     """
     unlimited = copy(part)
     unlimited.file_size = MAX_UNPACKED + _CHUNK  # otherwise the stream ends at the stated size

@@ -296,7 +296,10 @@ def _moments_in_order(moments: Sequence[str], end: str) -> list[str]:
 
 
 def _later(moment: str, minutes: int) -> str:
-    return format_moment(parse_moment(moment) + timedelta(minutes=minutes))
+    try:
+        return format_moment(parse_moment(moment) + timedelta(minutes=minutes))
+    except OverflowError:  # after the year 9999
+        return moment
 
 
 def _with_ids(items: Sequence[ItemT], prefix: str) -> list[ItemT]:
