@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from upturn.environments.office.formulas import Key, equal_cells
-from upturn.environments.office.state import Book, Sheet, Workspace, is_formula
+from upturn.environments.office.state import Book, Sheet, Workspace, canonical_form, is_formula
 from upturn.records import JsonValue
 
 _MESSAGE_PATHS = ("mails/", "events/", "chats/", "channels/")
@@ -17,8 +17,8 @@ def unmet_paths(workspace: Workspace, goal: Mapping[str, JsonValue], actual: Map
     """The paths at which the changes differ from the goal.
 
     ``workspace``: the initial one, with moved files at their final paths. Formulas are compared by ``equal_cells``.
-    In mails, messages and events, whitespace and case are ignored, as in the user's agreement. A removal (None) is
-    not met by the absence of a change.
+    Texts in mails, messages and events have any accepted form, as in the user's agreement. Of two mails with one
+    content, either may go to a recipient of both. A removal (None) is not met by the absence of a change.
     """
     different = [
         path for path, value in goal.items() if path not in actual or not _is_met(path, value, actual[path])
@@ -35,14 +35,33 @@ def _is_met(path: str, wanted_book: JsonValue, actual: JsonValue) -> bool:
         return False
     left, right = _normalized(actual), _normalized(wanted_book)
     if path.endswith("/+") and isinstance(left, list) and isinstance(right, list):
+        if path == "mails/+" and len(left) == len(right):
+            left, right = by_recipient(left), by_recipient(right)
         return sorted(left, key=str) == sorted(right, key=str)  # they are sorted by the texts before normalization
     return left == right
 
 
+def by_recipient(mails: Sequence[JsonValue]) -> list[JsonValue]:
+    """One copy of each mail per recipient, so that one mail to two people equals two mails.
+
+    Mails without recipients stay.
+    """
+    return [
+        {**mail, "to": person}
+        for mail in mails
+        if isinstance(mail, dict)
+        for person in _as_list(mail.get("to")) or [None]
+    ]
+
+
+def _as_list(value: JsonValue) -> list[JsonValue]:
+    return value if isinstance(value, list) else []
+
+
 def _normalized(value: JsonValue) -> JsonValue:
-    """The value with normalized whitespace and case in all its texts."""
+    """The value with all its texts in canonical form."""
     if isinstance(value, str):
-        return " ".join(value.lower().split())
+        return canonical_form(value)
     if isinstance(value, dict):
         return {name: _normalized(part) for name, part in value.items()}
     return [_normalized(part) for part in value] if isinstance(value, list) else value
