@@ -1,4 +1,4 @@
-"""Optional protocols of a kit for ``upturn env validate``: an oracle, canaries, attacks, hashes of worlds.
+"""Optional protocols of a kit for ``upturn env validate``: an oracle, canaries, attacks, right solutions, hashes.
 
 Used by ``upturn.environments.validation`` only, never shown to agents.
 """
@@ -35,6 +35,17 @@ class OracleKit(Protocol):
     def may_differ(self, task: Task, path: Sequence[str], value: JsonValue) -> bool:
         """Whether a final state with this value (None = missing) at this path still counts as solved: true for free
         text and allowed side effects. ``path``: keys from the outside in, list indices as text."""
+
+
+@runtime_checkable
+class SolutionsKit(Protocol):
+    """A kit that knows unusual but right solutions of its tasks. Optional."""
+
+    def right_solutions(self, task: Task) -> Mapping[str, ScriptedPolicy]:
+        """Policies that solve the task in another way than the oracle, by name; the verifier must accept them.
+
+        A name occurs only where its solution fits the task.
+        """
 
 
 @runtime_checkable

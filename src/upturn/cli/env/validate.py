@@ -8,7 +8,15 @@ import typer
 from upturn.cli.options import AsJson, Families
 from upturn.cli.output import emit, print_message, progress, show_table
 from upturn.environments import EnvironmentKit, check_environment, resolve_kit
-from upturn.environments.validation import PANEL, Check, FamilyReport, Plan, list_unchecked, validate_kit
+from upturn.environments.validation import (
+    PANEL,
+    RIGHT,
+    Check,
+    FamilyReport,
+    Plan,
+    list_unchecked,
+    validate_kit,
+)
 from upturn.errors import UnknownNameError, WorldError
 from upturn.records import Result
 
@@ -25,7 +33,8 @@ def validate(
     processes: Annotated[int, typer.Option(min=1, help="Number of processes; does not change the figures.")] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Check an environment's contract, and each family's oracle, floor, determinism, mutants and attacks.
+    """Check an environment's contract, and each family's oracle, floor, determinism, mutants, attacks and unusual
+    right solutions.
 
     Exits with 1 on a violation.
     """
@@ -88,16 +97,34 @@ def _breaches(reports: Sequence[FamilyReport]) -> list[str]:
 
 
 def _show_tables(reports: Sequence[FamilyReport]) -> None:
-    """Shows two tables by family: the checks, and the rewards of each attack."""
+    """Shows the checks and the rewards of each attack by family, then the unusual right solutions by name."""
     names = dict.fromkeys(check.name for report in reports for check in report.checks)
     attacks = [name for name in names if name in PANEL or name.startswith("own ")]
-    for title, columns in (("checks", [name for name in names if name not in attacks]), ("attacks", attacks)):
+    right = [name for name in names if name.startswith(RIGHT)]
+    checks_shown = [name for name in names if name not in attacks and name not in right]
+    for title, columns in (("checks", checks_shown), ("attacks", attacks)):
         rows = []
         for report in reports:
             checks = {check.name: check for check in report.checks}
             cells = [_cell(checks[name]) if name in checks else "" for name in columns]
             rows.append([f"{report.family} (level {report.level})", *cells])
         show_table(f"upturn env validate: {title}", ("family", *columns), rows)
+
+    if right:
+        rows = [_right_row(name, reports) for name in right]
+        show_table(
+            "upturn env validate: unusual right solutions", ("solution", "families", "accepted", "lowest"), rows
+        )
+
+
+def _right_row(name: str, reports: Sequence[FamilyReport]) -> list[str]:
+    """A solution's name, families that it fits, accepted trajectories, and lowest share in a family."""
+    fitting = [(report.family, check) for report in reports for check in report.checks if check.name == name]
+    accepted = sum(round((check.value or 0) * check.n) for _, check in fitting)
+    family, lowest = min(fitting, key=lambda item: item[1].value or 0)
+    where = "" if lowest.value == 1 else f" in {family}"
+    total = sum(check.n for _, check in fitting)
+    return [name.removeprefix(RIGHT), str(len(fitting)), f"{accepted} of {total}", f"{_cell(lowest)}{where}"]
 
 
 def _cell(check: Check) -> str:

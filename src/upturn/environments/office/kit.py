@@ -9,6 +9,7 @@ from upturn.environments.office.environment import OfficeEnvironment
 from upturn.environments.office.generation import call, with_agreement
 from upturn.environments.office.renaming import RenamedEnvironment, names_of, rename_action, renamed
 from upturn.environments.office.rubric import RubricVerifier
+from upturn.environments.office.solutions import right_solutions
 from upturn.environments.office.state import PATIENCE
 from upturn.environments.office.tasks import FAMILIES, compose, forget, task_stream
 from upturn.environments.office.verifier import OfficeVerifier, may_differ
@@ -96,6 +97,13 @@ class OfficeKit:
             players["twice"] = _retry_until_accepted(_oracle_actions(task)[:-1], again, rename_action(task, end))
         return players
 
+    def right_solutions(self, task: Task) -> Mapping[str, ScriptedPolicy]:
+        """The panel of ``solutions``, as far as it fits the task."""
+        return {
+            name: fixed_policy([rename_action(task, action) for action in actions])
+            for name, actions in right_solutions(compose(task)).items()
+        }
+
     def may_differ(self, task: Task, path: Sequence[str], value: JsonValue) -> bool:
         """Whether the verifier ignores this value at this path, such as the read flag of a mail."""
         return may_differ(compose(task), path, value)
@@ -158,6 +166,7 @@ class RenamedKit:
         self.hint, self.oracle = self._office.hint, self._office.oracle
         self.canaries, self.attacks = self._office.canaries, self._office.attacks
         self.may_differ, self.world_hash = self._office.may_differ, self._office.world_hash
+        self.right_solutions = self._office.right_solutions
 
     def tasks(self, *, seed: int, split: Split, families: Sequence[str]) -> Iterator[Task]:
         """The office's, renamed."""

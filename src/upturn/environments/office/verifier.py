@@ -107,10 +107,11 @@ def _is_answered(scenario: Scenario, message: Mapping[str, JsonValue], *, has_lo
     """Whether the last message is the required one. ``has_looked``: whether a plain refusal is no guess."""
     kind, draft, text = message.get("kind"), scenario.draft, message.get("text")
     if not draft.is_feasible:
-        is_plain = has_looked and is_plain_reason(draft, text) and not _is_guessed(scenario, "", words_of(text))
-        return kind == "refuse" and (
-            draft.answer is None or is_plain or _names_obstacle(scenario, draft.answer, text)
-        )
+        if kind != "refuse" or draft.answer is None:
+            return kind == "refuse"
+        is_plain = has_looked and is_plain_reason(draft, text)
+        is_plain = is_plain and not _is_guessed(scenario, draft.answer, words_of(text))
+        return is_plain or _names_obstacle(scenario, draft.answer, text)
     if draft.answer is None:
         return kind == "finish"
     return kind == "answer" and is_answer(draft.answer, str(text), may_report=bool(draft.traps))

@@ -153,7 +153,7 @@ _LOOKS = {
     "library searched first": call("sharepoint.search", query="plan"),
     "waited first": call("user.wait", seconds=5),
     "wrong id read first": call("outlook.read", id="m0"),
-    "unknown operation tried first": call("outlook.open", id="m0"),
+    "wrong event read first": call("calendar.read", id="e0"),
 }
 SOLUTIONS: dict[str, Solution] = {
     "lists in reverse": _reversed,

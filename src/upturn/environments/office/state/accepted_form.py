@@ -127,7 +127,8 @@ _REASONS: Mapping[Reason, re.Pattern[str]] = {
     "missing": re.compile(
         r"\bno such\b|\b(?:there|it|they|that|which) (?:is|are|was|were) (?:no|none|nothing)\b"
         rf"|\b{_NOT} (?:be )?(?:exist|find|found|located?|listed|present|there|contain|available|in|on|among|any)"
-        rf"|\b{_NOT} (?:written|write|sent|mailed|asked)\b|\bnothing (?:was |is |has been )?(?:found|by|from|like|of)\b"
+        rf"|\b{_NOT} (?:written|write|sent|mailed|asked)\b"
+        r"|\bnothing (?:was |is |has been )?(?:found|by|from|like|of)\b"
         r"|\bno (?:row|item|entry|line|file|document|mail|message|record|question|match|result|trace)"
         r"|\bmissing\b|\babsent\b|\bunable to find\b|\bdeleted\b|\bremoved\b|\btaken out\b"
     ),
@@ -136,8 +137,9 @@ _REASONS: Mapping[Reason, re.Pattern[str]] = {
         r"(?:right|permission|access|authori[sz]ation)"
         r"|\bnot (?:allowed|permitted|authori[sz]ed|yours?|mine|ours|its owner|the owner|owned)\b"
         r"|\bnot have (?:the |any |enough )?(?:right|permission|access)"
-        r"|\b(?:read|view)[- ]only\b|\bonly read\b|\b(?:may|must) not\b|\b(?:cannot|not) (?:edit|write|share|grant)\b"
-        r"|\bbelongs? to\b|\bowned by\b|\bonly (?:its|the) owner\b|\b(?:someone|somebody) else\b"
+        r"|\b(?:read|view)[- ]only\b|\bonly read\b|\b(?:may|must) not\b"
+        r"|\b(?:cannot|not) (?:edit|write|share|grant)\b|\bbelongs? to\b|\bowned by\b"
+        r"|\bonly (?:its|the) owner\b|\b(?:someone|somebody) else\b"
     ),
     "denied": re.compile(
         r"\bden(?:ied|ies|y)\b|\bdeclin(?:ed|es)\b|\brefus(?:ed|es)\b|\brejected\b|\bwithheld\b|\bsaid no\b"
