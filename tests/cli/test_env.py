@@ -122,6 +122,16 @@ def test_validate_shows_every_check_with_its_bar(fast: None) -> None:
     assert (repeat["value"], repeat["n"], repeat["bar"]) == ("not applicable", 0, None)
 
 
+def test_validate_shows_unusual_right_solutions_of_the_office(fast: None) -> None:
+    result = CliRunner().invoke(env_app, ["validate", "office", "--tasks", "2", "--family", "mail_role"])
+    assert result.exit_code == 0, result.output
+    lines = [line.strip() for line in result.stdout.splitlines()]
+    shown = lines[lines.index("upturn env validate: unusual right solutions") :]
+    assert shown[1].split() == ["solution", "families", "accepted", "lowest"]
+    [row] = [line for line in shown if line.startswith("family name first")]
+    assert row.split()[3:] == ["1", "2", "of", "2", "100", "%"]
+
+
 def test_a_missed_bar_is_exit_code_1(fast: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.errands.kit.oracle", lambda *_: None)
     printed = run("validate", ENVIRONMENT, "--tasks", "2", "--family", "mail_file", code=1)

@@ -22,6 +22,7 @@ _MESSAGES = {
 }
 """Texts for people, by app."""
 _READING = frozenset({"search", "list", "read", "search_chat", "list_channels", "find_people", "free_busy"})
+_ON_SHEETS = frozenset({"write_range", "insert_formula", "sort", "filter", "format", "run_macro"})
 _TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
 
 
@@ -148,6 +149,33 @@ def _politely(preview: Action) -> Action:
     return replace(preview, parameters={**preview.parameters, "statement": "Shall I go on with this? Please look."})
 
 
+def _with_owner(scenario: Scenario) -> tuple[Action, ...]:
+    """The owner is listed among the people of their own event."""
+
+    def changed(action: Action) -> Action:
+        if action.name not in ("calendar.create", "teams.create_meeting") or not action.parameters.get("people"):
+            return action
+        people: list[JsonValue] = [*list_of(action.parameters["people"]), scenario.workspace.owner]
+        return replace(action, parameters={**action.parameters, "people": people})
+
+    return with_calls(scenario, changed)
+
+
+def _on_sheet(scenario: Scenario) -> tuple[Action, ...]:
+    """The only sheet of a workbook is named."""
+
+    def changed(action: Action) -> Action:
+        is_written = action.target == "excel" and action.operation in _ON_SHEETS
+        return replace(action, parameters={"sheet": "data", **action.parameters}) if is_written else action
+
+    return with_calls(scenario, changed)
+
+
+def _fixed_range(value: JsonValue) -> JsonValue:
+    """The range of a chart with dollar signs."""
+    return re.sub(r"([A-Z]+)([0-9]+)", r"$\1$\2", str(value))
+
+
 SOLUTIONS: dict[str, Solution] = {
     "people as addresses": partial(_addresses, str),
     "people as addresses in capitals": partial(_addresses, str.upper),
@@ -171,6 +199,13 @@ SOLUTIONS: dict[str, Solution] = {
     "chat by its id": _with_chat,
     "chat by its member": _to_person,
     "reply to all of one": _to_all,
+    "owner among the people": _with_owner,
+    "only sheet named": _on_sheet,
+    "ranges in small letters": lambda scenario: with_values(scenario, ("at", "range"), lambda at: str(at).lower()),
+    "ranges with dollar signs": lambda scenario: with_values(scenario, ("range",), _fixed_range),
+    "folders with a capital": lambda scenario: with_values(
+        scenario, ("folder",), lambda folder: str(folder).capitalize()
+    ),
     "cells as JSON numbers": partial(_cells, lambda text: int(text) if text.isdigit() else text),
     "cells with decimals": partial(_cells, lambda text: f"{text}.0" if text.isdigit() else text),
     "previews as JSON": partial(_previews, _as_json),
