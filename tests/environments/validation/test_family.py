@@ -287,12 +287,9 @@ class GenerousShelfKit(ShelfKit):
 
 
 def test_right_solutions_must_be_accepted_by_name() -> None:
-    assert {name for name in checks(GenerousShelfKit()) if name.startswith(RIGHT)} == {
-        "right unseen",
-        "right looked twice",
-    }
-    assert failed_checks(checks(GenerousShelfKit())) == set()
     kit = GenerousShelfKit()
+    assert [name for name in checks(kit) if name.startswith(RIGHT)] == ["right unseen", "right looked twice"]
+    assert failed_checks(checks(kit)) == set()
     verify = kit.verifier.verify
 
     class StrictVerifier(ShelfVerifier):

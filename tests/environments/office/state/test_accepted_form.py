@@ -134,6 +134,8 @@ def test_a_report_names_the_text_and_its_order(text: str, is_report: bool) -> No
         ("denied", "i did not ask", False),
         ("objection", "not sent, as you said", True),
         ("objection", "done", False),
+        ("denied", "the permission was denied, so you have no right to it", True),
+        ("missing", "there is no such thing, or you have no right to it, or it was denied", False),
     ],
 )
 def test_a_refusal_states_the_reason_of_its_kind(reason: Reason, text: str, is_given: bool) -> None:

@@ -155,7 +155,12 @@ _REASONS: Mapping[Reason, re.Pattern[str]] = {
 _CONTRACTED = re.compile(r"n't\b|n’t\b")
 
 
+_MAX_REASONS = 2
+"""Limit on the reasons of one refusal; two may go together: a permission was denied, so a right is lacking."""
+
+
 def gives_reason(reason: Reason, text: str) -> bool:
-    """Whether a refusal states this reason in words."""
+    """Whether a refusal states this reason in words, without listing others."""
     plain = _CONTRACTED.sub(" not", " ".join(text.lower().split())).replace("ca not", "cannot")
-    return _REASONS[reason].search(plain) is not None
+    stated = [known for known, pattern in _REASONS.items() if pattern.search(plain)]
+    return reason in stated and len(stated) <= _MAX_REASONS
