@@ -59,7 +59,7 @@ class RubricVerifier:
     Pure. The weights of a training run are in ``[rewards] weights``, by the same names.
     """
 
-    name = "office-rubric/1"
+    name = "office-rubric/2"
 
     def __init__(self, weights: RubricWeights = RubricWeights()) -> None:
         values = {field.name: getattr(weights, field.name) for field in fields(weights)}

@@ -36,6 +36,7 @@ from upturn.environments.office.state.clock import (
     parse_moment,
 )
 from upturn.environments.office.state.deck import THEMES, Deck, Layout, Shape, ShapeKind, Slide, Theme
+from upturn.environments.office.state.diff import changed_facts
 from upturn.environments.office.state.document import Block, Document, Grid, Paragraph, ParagraphStyle
 from upturn.environments.office.state.event import Attendee, Event, Response
 from upturn.environments.office.state.file import (
@@ -131,6 +132,7 @@ __all__ = [
     "area_of",
     "bounding_area",
     "cell_text",
+    "changed_facts",
     "changes",
     "check_day",
     "column_letters",
