@@ -26,6 +26,8 @@ _MAX_CONSTANTS = 8
 """Constants of formulas that become inputs, one at a time and mixed."""
 _MIXTURES = 12
 """Copies with the constants mixed: two cells have the two that a case needs in one of them with probability .97."""
+_SCRAMBLER = 2_654_435_761
+"""Knuth's multiplier: CRC is linear, so the last bits of two cells' numbers would always differ in the same way."""
 _CONSTANT = re.compile(r'"([^"]+)"|(?<![\w$.:])(\d+(?:\.\d+)?)(?![\w.:(])')
 _SPREAD = 2_000
 _Column: TypeAlias = tuple[str, int]
@@ -76,7 +78,8 @@ def _with_constants(book: Book, constants: Sequence[str], salt: int) -> Book:
             kind = type(parse_value(text))
             options = [constant for constant in constants if type(parse_value(constant)) is kind]
             if options and not is_formula(text) and position_of(address).row > 1:
-                cells[address] = options[crc32(f"{salt}/{name}/{address}".encode()) % len(options)]
+                number = crc32(f"{salt}/{name}/{address}".encode()) * _SCRAMBLER >> 16
+                cells[address] = options[number % len(options)]
         sheets[name] = replace(sheet, cells=cells)
     return Book(sheets)
 
