@@ -7,10 +7,11 @@ import pytest
 
 from upturn.environments.office.generation.family import FINISH, Scenario, call, with_agreement
 from upturn.environments.office.renaming import rename_action, renamed
-from upturn.records import Action, Task
+from upturn.records import Action, Evaluation, Task, Trajectory
 
 from .conftest import cases, looks_of
 
+Rollout: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
 FailedGates: TypeAlias = Callable[[Task, Iterable[Action]], list[str]]
 
 
@@ -111,9 +112,31 @@ def test_renamed_tasks_are_judged_by_the_original_names(failed_gates: FailedGate
     assert failed_gates(renamed(task), [rename_action(renamed(task), action) for action in blind]) == ["looked"]
 
 
-def test_a_wrong_proposal_has_a_price(rollout: Callable[..., tuple[object, object]]) -> None:
+def test_a_wrong_proposal_has_a_price(rollout: Rollout) -> None:
     task, scenario = next(cases("mail_reply", 1))
     search, *rest = scenario.draft.oracle
     wrong = [*with_agreement(call("outlook.reply", id=rest[2].parameters["id"], body="is it this?"))][:-1]
     _, evaluation = rollout(task, [search, *wrong, *rest])
-    assert evaluation.score == pytest.approx(0.9 * (0.9 + 0.1 * 5 / 7))  # type: ignore[attr-defined]
+    assert evaluation.score == pytest.approx(0.9 * (0.9 + 0.1 * 5 / 7))
+
+
+def test_confirming_without_a_preview_is_no_declined_proposal(rollout: Rollout) -> None:
+    task, scenario = next(cases("mail_reply", 1))
+    _, evaluation = rollout(task, [call("user.confirm"), *scenario.draft.oracle])
+    assert evaluation.rewards["restraint"] == 1
+
+
+def test_unknown_operations_after_a_call_without_answer_are_no_repetition(failed_gates: FailedGates) -> None:
+    task, scenario = next(cases("mail_reply_unanswered", 1))
+    *work, end = scenario.draft.oracle
+    assert failed_gates(task, [*work, call("outlook.fly", far=True), call("outlook.reply"), end]) == []
+
+
+def test_a_repetition_in_another_notation_is_blind_too(failed_gates: FailedGates) -> None:
+    for task, scenario in cases("event_create_with_unanswered", 8):
+        if scenario.draft.faults.faults[0].kind == "timeout":
+            *work, look, again, end = scenario.draft.oracle
+            listed = {**again.parameters, "people": [again.parameters["people"]]}
+            other = Action(again.target, again.operation, listed)
+            assert failed_gates(task, [*work, other, end]) == ["looked"]
+            assert failed_gates(task, [*work, look, other, end]) == []
