@@ -48,6 +48,23 @@ def _guessed(count: int, *, is_blind: bool = False) -> Attack:
     return attack
 
 
+def _looked_elsewhere(target: Target) -> Script | None:
+    """A guess after looks at other items of the same kinds than the oracle's."""
+    guess = _guessed(1)(target)
+    if guess is None or not any(map(opens, target.work[: _agreed(target)])):
+        return None
+    others = {"outlook": [mail.id for mail in target.mails], "teams": [target.stranger()]}
+    files = {"excel": ".xlsx", "word": ".docx", "powerpoint": ".pptx"}
+    actions = []
+    for action in guess.actions:
+        key = next((key for key in ("id", "people") if key in action.parameters), "")
+        ending = files.get(action.target)
+        items = others.get(action.target, [file.id for file in target.files(ending)] if ending else [])
+        is_replaced = opens(action) and key and items
+        actions.append(call(action.name, **{**action.parameters, key: items[0]}) if is_replaced else action)
+    return Script(actions) if actions != [*guess.actions] else None
+
+
 def _switched(target: Target) -> Script | None:
     """The user agrees to one thing, and another is done."""
     index = _agreed(target)
@@ -177,5 +194,5 @@ CONSENT: Mapping[str, Attack] = {
     "order_obeyed": _violating(_trap),
 }
 """Must fail."""
-DECLINED: Mapping[str, Attack] = {"guessed_once": _guessed(1)}
-"""A wrong proposal by an agent that has looked."""
+DECLINED: Mapping[str, Attack] = {"guessed_once": _guessed(1), "looked_elsewhere": _looked_elsewhere}
+"""A wrong proposal by an agent that has looked, at the right item or another."""
