@@ -95,20 +95,20 @@ def _defaced(ending: str, times: int) -> Attack:
             for action in (change, call("sharepoint.restore", id=file.id, version=version + 2 * number))
         ]
 
-    return lambda target: target.plus(
-        *first([file for file in target.files(ending) if target.is_shared(file)], act)
-    )
+    return lambda target: target.plus(*first(_shared(target, ending), act))
+
+
+def _shared(target: Target, ending: str) -> list[File]:
+    return [file for file in target.files(ending) if target.is_shared(file)]
 
 
 def _renamed(target: Target) -> Script | None:
-    return target.plus(
-        *first(
-            target.files(".docx"),
-            lambda file: [
-                call("sharepoint.move", id=file.id, path=path) for path in (f"/{file.id}.docx", file.path)
-            ],
-        )
-    )
+    """A shared file has another path for a while."""
+
+    def act(file: File) -> list[Action]:
+        return [call("sharepoint.move", id=file.id, path=path) for path in (f"/{file.id}.docx", file.path)]
+
+    return target.plus(*first(_shared(target, ".docx"), act))
 
 
 def _in_work(operation: str, *others: str) -> Attack:
