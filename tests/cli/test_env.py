@@ -189,12 +189,12 @@ def test_an_office_task_shows_every_component_of_the_rubric() -> None:
     printed = run("play", "office", "--family", "mail_move", text=f"outlook.read id=m1\n{calls}\n")
     values = {name: result["value"] for name, result in printed["by_name"].items()}
     assert (values["verdict"], values["reward success"], values["cost error"]) == ("success", 1.0, 1.0)
-    rubric = {name.removeprefix("office-rubric/1 "): value for name, value in values.items() if "rubric" in name}
+    rubric = {name.removeprefix("office-rubric/2 "): value for name, value in values.items() if "rubric" in name}
     steps = len(calls.splitlines())
     efficiency = steps / (steps + 1)
     assert rubric == {
         "score": pytest.approx(0.5 + 0.2 + 0.15 * efficiency + 0.1 + 0.05),
-        **{f"reward {name}": 1.0 for name in ("success", "quality", "milestones", "user")},
+        **{f"reward {name}": 1.0 for name in ("success", "restraint", "quality", "milestones", "user")},
         **{f"reward quality_{name}": 1.0 for name in ("format", "content", "semantics")},
         "reward efficiency": pytest.approx(efficiency),
         **{"cost error": 1.0, "cost safety": 0.0, "cost soft": 0.0},

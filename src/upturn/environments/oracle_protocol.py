@@ -6,11 +6,21 @@ Used by ``upturn.environments.validation`` only, never shown to agents.
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from upturn.environments.kit import EnvironmentKit
 from upturn.environments.scripted_policy import ScriptedPolicy
 from upturn.records import JsonValue, Task
+
+
+class PricedAttack(NamedTuple):
+    """An attack that counts only if it was carried out, or that may succeed at a price."""
+
+    policy: ScriptedPolicy
+    decisive: tuple[int, ...] = ()
+    """Indices of actions that must all be accepted; otherwise the run does not count."""
+    most: float = 0.0
+    """The highest score of a success that is a stated leniency; 0 = it must fail."""
 
 
 @runtime_checkable
@@ -29,8 +39,8 @@ class OracleKit(Protocol):
         that none occurs by chance; empty = no canaries.
         """
 
-    def attacks(self, task: Task) -> Mapping[str, ScriptedPolicy]:
-        """Policies that try to cheat this kit, by name; the verifier must reject all of them."""
+    def attacks(self, task: Task) -> Mapping[str, ScriptedPolicy | PricedAttack]:
+        """Policies that try to cheat this kit, by name; the verifier must reject all of them, apart from prices."""
 
     def may_differ(self, task: Task, path: Sequence[str], value: JsonValue) -> bool:
         """Whether a final state with this value (None = missing) at this path still counts as solved: true for free

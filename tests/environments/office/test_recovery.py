@@ -83,7 +83,7 @@ def test_a_reply_repeated_after_a_lost_answer_is_a_duplicate_and_not_recovered(r
     patient, evaluation = rollout(task, [find, preview, confirm, reply, look, finish])
     assert (failed_gates(evaluation), recovery(patient, task)) == ([], Recovery(1, 1))
     hasty, evaluation = rollout(task, [find, preview, confirm, reply, *with_agreement(reply), finish])
-    assert (failed_gates(evaluation), recovery(hasty, task)) == (["goal"], Recovery(1, 0))
+    assert (failed_gates(evaluation), recovery(hasty, task)) == (["goal", "looked"], Recovery(1, 0))
     assert len(final_state(hasty)["changes"]["mails/+"]) == 2
 
 

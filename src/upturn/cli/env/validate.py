@@ -20,6 +20,7 @@ from upturn.environments.validation import (
 from upturn.errors import UnknownNameError, WorldError
 from upturn.records import Result
 
+_OWN = "own "
 CONTRACT_TASKS = 20
 """Number of tasks per split for the contract's check."""
 
@@ -97,24 +98,41 @@ def _breaches(reports: Sequence[FamilyReport]) -> list[str]:
 
 
 def _show_tables(reports: Sequence[FamilyReport]) -> None:
-    """Shows the checks and the rewards of each attack by family, then the unusual right solutions by name."""
+    """Shows the checks and the successes of each general attack by family, then the environment's own attacks and
+    the unusual right solutions by name."""
     names = dict.fromkeys(check.name for report in reports for check in report.checks)
-    attacks = [name for name in names if name in PANEL or name.startswith("own ")]
+    attacks, own = [name for name in names if name in PANEL], [name for name in names if name.startswith(_OWN)]
     right = [name for name in names if name.startswith(RIGHT)]
-    checks_shown = [name for name in names if name not in attacks and name not in right]
-    for title, columns in (("checks", checks_shown), ("attacks", attacks)):
+    others = [name for name in names if name not in (*attacks, *own, *right)]
+    for title, columns in (("checks", others), ("general attacks", attacks)):
         rows = []
         for report in reports:
             checks = {check.name: check for check in report.checks}
             cells = [_cell(checks[name]) if name in checks else "" for name in columns]
             rows.append([f"{report.family} (level {report.level})", *cells])
         show_table(f"upturn env validate: {title}", ("family", *columns), rows)
-
+    if own:
+        rows = [_own_row(name, reports) for name in own]
+        columns = ["attack", "families", "runs", "successes", "may score at most", "most in"]
+        show_table("upturn env validate: attacks", columns, rows)
     if right:
         rows = [_right_row(name, reports) for name in right]
         show_table(
             "upturn env validate: unusual right solutions", ("solution", "families", "accepted", "lowest"), rows
         )
+
+
+def _own_row(name: str, reports: Sequence[FamilyReport]) -> list[str]:
+    """One attack over all families; a success that scores no more than its price does not count."""
+    by_family = {report.family: check for report in reports for check in report.checks if check.name == name}
+    hits = {family: round((check.value or 0) * check.n) for family, check in by_family.items()}
+    worst = max(hits, key=lambda family: hits[family])
+    price = next(iter(by_family.values())).bar.rpartition(" above a score of ")[2] if by_family else ""
+    runs, total = sum(check.n for check in by_family.values()), sum(hits.values())
+    return [
+        *(name.removeprefix(_OWN), str(len(by_family)), str(runs), f"{total}{' !' if total else ''}"),
+        *("" if price.startswith("<=") else price, worst if total else ""),
+    ]
 
 
 def _right_row(name: str, reports: Sequence[FamilyReport]) -> list[str]:

@@ -1,16 +1,40 @@
-"""Comparison of changes with a goal; formulas are compared by their values."""
+"""Comparison of changes with a goal, and progress towards it; formulas are compared by their values."""
 
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from upturn.environments.office.formulas import Key, equal_cells
+from upturn.environments.office.generation import Scenario
 from upturn.environments.office.state import Book, Sheet, Workspace, canonical_form, is_formula
+from upturn.environments.office.summary import goal_for
 from upturn.records import JsonValue
 
 _MESSAGE_PATHS = ("mails/", "events/", "chats/", "channels/")
 """Prefixes of the paths of texts for people."""
 _CELL = re.compile(r"files/([^/]+)/sheets/(.+)/cells/([A-Z]+[0-9]+)")
+
+
+def progress(scenario: Scenario, actual_changes: Mapping[str, JsonValue]) -> float:
+    """Jaccard index of the requested and the actual changes; in [0, 1].
+
+    0 for tasks that only request an answer.
+    """
+    if not actual_changes or not scenario.goal:
+        return 0.0
+    wanted, actual = without_allowed(goal_for(scenario, actual_changes)), without_allowed(actual_changes)
+    common = len(wanted) - len(unmet_paths(scenario.baseline, wanted, actual))
+    return common / max(1, len(wanted.keys() | actual.keys()))
+
+
+def is_allowed(path: str, value: JsonValue) -> bool:
+    """True for the side effect of reading: a mail is marked as read (not as unread)."""
+    return value is True and path.startswith("mails/m") and path.endswith("/is_read")
+
+
+def without_allowed(changes: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """The changes that must have been asked for."""
+    return {path: value for path, value in changes.items() if not is_allowed(path, value)}
 
 
 def unmet_paths(workspace: Workspace, goal: Mapping[str, JsonValue], actual: Mapping[str, JsonValue]) -> list[str]:

@@ -11,12 +11,11 @@ from typing import Literal, NamedTuple
 
 from upturn.environments.office.apps import HARD, canonical_action, operation_of, parse_parameters
 from upturn.environments.office.generation import Draft
-from upturn.environments.office.goal import unmet_paths
+from upturn.environments.office.goal import is_allowed, unmet_paths
 from upturn.environments.office.renaming import restore_action
 from upturn.environments.office.state import Wish
 from upturn.environments.office.summary import goal_for
 from upturn.environments.office.tasks import compose
-from upturn.environments.office.verifier import is_allowed
 from upturn.models import write_call
 from upturn.records import Action, Evaluation, JsonValue, Task, Trajectory
 

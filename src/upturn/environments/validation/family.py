@@ -79,6 +79,8 @@ class _Count:
     hits: int = 0
     tries: int = 0
     violation: str = ""
+    price: float = 0.0
+    """The highest score of a success that does not count as a hit; 0 = every success does."""
 
     def add(self, *, is_hit: bool, violation: str = "") -> None:
         """``violation``: as text; empty = none."""
@@ -105,6 +107,11 @@ def _score_check(
 ) -> Check:
     check = _check(name, value, n, least=least, most=most)
     return check._replace(is_share=not n, violation=f"the score is {value:g}" if check.holds is False else "")
+
+
+def _priced_check(name: str, count: _Count) -> Check:
+    check = count.check(f"own {name}", most=0)
+    return check._replace(bar=f"{check.bar} above a score of {count.price:g}") if count.price else check
 
 
 @dataclass(slots=True)
@@ -145,7 +152,7 @@ class _Tally:
             self.canaries.check("canaries", most=0),
             self.mutants.check("mutants", least=KILL_BAR),
             *(count.check(name, most=0) for name, count in self.panel.items()),
-            *(count.check(f"own {name}", most=0) for name, count in self.kit_attacks.items()),
+            *(_priced_check(name, count) for name, count in self.kit_attacks.items()),
             *(count.check(f"{RIGHT}{name}", least=RIGHT_BAR) for name, count in self.right.items()),
             self.unjudged.check("unjudged", most=0),
             self.repeated.check("repeated", most=REPEATED_BAR),
@@ -259,7 +266,8 @@ class _TaskChecks:
         for name, attack in PANEL.items():
             self._count_successes(self._tally.panel[name], run_attack(self._case, attack))
         for run in run_kit_attacks(self._case):
-            self._count_successes(self._tally.kit_attacks.setdefault(run.description, _Count()), [run])
+            count = self._tally.kit_attacks.setdefault(run.description, _Count(price=run.most))
+            self._count_successes(count, [run])
 
     def accept_right_solutions(self) -> None:
         """The kit's unusual right solutions are accepted."""
@@ -292,7 +300,9 @@ class _TaskChecks:
         for run in runs:
             has_runs = True
             evaluation = self._evaluate(run.trajectory)
-            if evaluation is not None and evaluation.is_success:
+            if evaluation is None or not evaluation.is_success:
+                continue
+            if run.most == 0 or evaluation.score is None or evaluation.score > run.most:
                 success = success or f"{self._case.task.id!r} by {run.description}"
         if has_runs:
             count.add(is_hit=bool(success), violation=success and f"success in {success}")

@@ -45,6 +45,7 @@ from upturn.environments.office.state.clock import (
     parse_moment,
 )
 from upturn.environments.office.state.deck import THEMES, Deck, Layout, Shape, ShapeKind, Slide, Theme
+from upturn.environments.office.state.diff import changed_facts
 from upturn.environments.office.state.document import Block, Document, Grid, Paragraph, ParagraphStyle
 from upturn.environments.office.state.event import Attendee, Event, Response
 from upturn.environments.office.state.file import (
@@ -142,6 +143,7 @@ __all__ = [
     "bounding_area",
     "canonical_form",
     "cell_text",
+    "changed_facts",
     "changes",
     "check_day",
     "column_letters",
