@@ -35,7 +35,6 @@ def test_the_panel_has_sixty_solutions_or_more_and_each_fits_a_family() -> None:
         fitting.update({name for task in tasks for name in right_solutions(compose(task))})
     assert len(PANEL) >= 60
     assert set(PANEL) == set(fitting)
-    assert len(set(FAMILIES)) > min(fitting.values()) > 0
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import TypeAlias
 
 import pytest
@@ -10,7 +11,7 @@ from upturn.environments.office.generation.family import FINISH, Scenario, call,
 from upturn.environments.office.generation.task_file import DOCUMENTS
 from upturn.environments.office.solutions import right_solutions
 from upturn.environments.office.tasks import compose, make_task
-from upturn.records import Action, Evaluation, Task, Trajectory
+from upturn.records import Action, Evaluation, JsonValue, Task, Trajectory
 
 Rollout: TypeAlias = Callable[[Task, Iterable[Action]], tuple[Trajectory, Evaluation]]
 
@@ -186,12 +187,11 @@ def test_any_recipient_may_be_left_out_by_a_partial_write_and_gets_the_mail_alon
     send = scenario.draft.oracle[2]
     people = scenario.draft.slots["people"].split(" and ")
     for order in ([*people], [people[1], people[2], people[0]]):
-        whole, left = (
-            list(with_agreement(call("outlook.send", **{**send.parameters, "to": to})))
-            for to in (order, order[-1:])
+        whole, left, again = (
+            [*with_agreement(replace(send, parameters={**send.parameters, "to": [*to]}))]
+            for to in (order, order[-1:], order[:1])
         )
         assert failed_gates(rollout(task, [*whole, *left, FINISH])[1]) == []
-        again = list(with_agreement(call("outlook.send", **{**send.parameters, "to": order[:1]})))
         assert failed_gates(rollout(task, [*whole, *again, FINISH])[1]) == ["goal"]
         assert failed_gates(rollout(task, [*whole, FINISH])[1]) == ["goal"]
 
@@ -212,7 +212,7 @@ def test_sums_in_place_of_a_pivot_table_must_be_right(old: str, new: str, rollou
     write = next(action for action in right if action.name == "excel.write_range")
     changed = json.dumps(write.parameters["rows"]).replace(old, new)
     changed = changed.replace('"]', ')"]') if "MAX" in new else changed
-    wrong = call("excel.write_range", **{**write.parameters, "rows": json.loads(changed)})
+    wrong = replace(write, parameters={**write.parameters, "rows": json.loads(changed)})
     assert "goal" in failed_gates(rollout(task, [wrong if action is write else action for action in right])[1])
 
 
@@ -223,11 +223,10 @@ def test_typed_sums_and_sums_where_a_pivot_table_is_asked_for_fail(rollout: Roll
     rows = write.parameters["rows"]
     assert isinstance(rows, list)
     sheet = next(path for path in scenario.goal if path.endswith("/pivots")).removesuffix("/pivots")
-    typed = [
-        rows[0],
-        *([row[0], scenario.goal[f"{sheet}/cells/B{at}"]] for at, row in enumerate(rows[1:], start=2)),
-    ]
-    by_hand = call("excel.write_range", **{**write.parameters, "rows": typed})
+    labels = [row[0] for row in rows if isinstance(row, list)]
+    typed: list[JsonValue] = [rows[0]]
+    typed += [[label, scenario.goal[f"{sheet}/cells/B{at}"]] for at, label in enumerate(labels[1:], start=2)]
+    by_hand = replace(write, parameters={**write.parameters, "rows": typed})
     assert failed_gates(rollout(task, [by_hand if action is write else action for action in right])[1]) == ["goal"]
 
     asked, other = next(case for case in cases("table_summary") if "pivot" in case[0].instruction)

@@ -16,7 +16,8 @@ def goal_for(scenario: Scenario, actual: Mapping[str, JsonValue]) -> Mapping[str
     The labels of the groups may be in any order, under any heading, with or without a total at the end.
     """
     goal = scenario.goal
-    path, match = next(((path, match) for path in goal if (match := _PIVOTS.fullmatch(path))), ("", None))
+    match = next(filter(None, map(_PIVOTS.fullmatch, goal)), None)
+    path = match[0] if match is not None else ""
     if match is None or actual.get(path) or "pivot" in scenario.instruction.lower():
         return goal
     sheet, pivots = match[1], goal[path]

@@ -55,7 +55,7 @@ def _number(form: str, scenario: Scenario, *, wanted_in: str = "") -> tuple[Acti
 
 def _person(form: str, scenario: Scenario) -> tuple[Action, ...] | None:
     draft = scenario.draft
-    if not draft.is_feasible or draft.answer not in scenario.workspace.people:
+    if not draft.is_feasible or draft.answer is None or draft.answer not in scenario.workspace.people:
         return None
     return with_end(scenario, call("user.answer", text=form.format(**person_forms(draft.answer))))
 

@@ -31,7 +31,8 @@ def _addresses(change: Callable[[str], str], scenario: Scenario) -> tuple[Action
         return change(f"{item}@{COMPANY}") if item in scenario.workspace.people else item
 
     def addresses(value: JsonValue) -> JsonValue:
-        return [*map(address, value)] if isinstance(value, list) else ",".join(map(address, list_of(value)))
+        changed = [*map(address, list_of(value))]
+        return [*changed] if isinstance(value, list) else ",".join(changed)
 
     return with_values(scenario, _PEOPLE, addresses)
 
@@ -120,8 +121,9 @@ def _to_all(scenario: Scenario) -> tuple[Action, ...]:
 
 def _cells(change: Callable[[str], JsonValue], scenario: Scenario) -> tuple[Action, ...]:
     def changed(rows: JsonValue) -> JsonValue:
-        table = rows if isinstance(rows, list) else []
-        return [[change(str(cell)) for cell in row] for row in table if isinstance(row, list)] or rows
+        if not isinstance(rows, list):
+            return rows
+        return [[change(str(cell)) for cell in row] for row in rows if isinstance(row, list)]
 
     return with_calls(
         scenario,

@@ -9,7 +9,7 @@ from operator import not_
 from upturn.environments.office.generation import Scenario, call, with_agreement
 from upturn.environments.office.solutions.solution import Solution, asking, changed_call, list_of
 from upturn.models import read_call
-from upturn.records import Action
+from upturn.records import Action, JsonValue
 
 _SINGLE = {
     "outlook.move": "ids",
@@ -28,14 +28,14 @@ def _reversed(scenario: Scenario) -> tuple[Action, ...]:
     whole: dict[tuple[str, str], list[str]] = {}
 
     def changed(action: Action) -> Action:
-        lists = {}
+        lists: dict[str, JsonValue] = {}
         for name in _LISTS:
             if name in action.parameters:
                 items = list_of(action.parameters[name])
                 before = whole.get((action.name, name), items)
                 if len(items) > 1:
                     whole[action.name, name] = items
-                lists[name] = before[:1] if is_partial and items == before[-1:] else items[::-1]
+                lists[name] = [*(before[:1] if is_partial and items == before[-1:] else items[::-1])]
         return replace(action, parameters={**action.parameters, **lists})
 
     return tuple(changed_call(action, changed) for action in scenario.draft.oracle)

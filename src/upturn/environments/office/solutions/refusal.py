@@ -41,7 +41,7 @@ _PLAIN: dict[Reason, tuple[str, ...]] = {
 
 def _named(form: str, scenario: Scenario) -> tuple[Action, ...] | None:
     draft = scenario.draft
-    if draft.is_feasible or draft.answer not in scenario.workspace.people:
+    if draft.is_feasible or draft.answer is None or draft.answer not in scenario.workspace.people:
         return None
     return with_end(scenario, refusal(form.format(**person_forms(draft.answer))))
 
