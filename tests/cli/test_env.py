@@ -132,6 +132,16 @@ def test_validate_shows_every_check_with_its_bar(fast: None) -> None:
     assert (repeat["value"], repeat["n"], repeat["bar"]) == ("not applicable", 0, None)
 
 
+def test_validate_shows_unusual_right_solutions_of_the_office(fast: None) -> None:
+    result = CliRunner().invoke(env_app, ["validate", "office", "--tasks", "2", "--family", "mail_role"])
+    assert result.exit_code == 0, result.output
+    lines = [line.strip() for line in result.stdout.splitlines()]
+    shown = lines[lines.index("upturn env validate: unusual right solutions") :]
+    assert shown[1].split() == ["solution", "families", "accepted", "lowest"]
+    [row] = [line for line in shown if line.startswith("family name first")]
+    assert row.split()[3:] == ["1", "2", "of", "2", "100", "%"]
+
+
 def test_a_missed_bar_is_exit_code_1(fast: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.errands.kit.oracle", lambda *_: None)
     printed = run("validate", ENVIRONMENT, "--tasks", "2", "--family", "mail_file", code=1)
@@ -203,12 +213,12 @@ def test_an_office_task_shows_every_component_of_the_rubric() -> None:
     printed = run("play", "office", "--family", "mail_move", text=f"outlook.read id=m1\n{calls}\n")
     values = {name: result["value"] for name, result in printed["by_name"].items()}
     assert (values["verdict"], values["reward success"], values["cost error"]) == ("success", 1.0, 1.0)
-    rubric = {name.removeprefix("office-rubric/1 "): value for name, value in values.items() if "rubric" in name}
+    rubric = {name.removeprefix("office-rubric/2 "): value for name, value in values.items() if "rubric" in name}
     steps = len(calls.splitlines())
     efficiency = steps / (steps + 1)
     assert rubric == {
         "score": pytest.approx(0.5 + 0.2 + 0.15 * efficiency + 0.1 + 0.05),
-        **{f"reward {name}": 1.0 for name in ("success", "quality", "milestones", "user")},
+        **{f"reward {name}": 1.0 for name in ("success", "restraint", "quality", "milestones", "user")},
         **{f"reward quality_{name}": 1.0 for name in ("format", "content", "semantics")},
         "reward efficiency": pytest.approx(efficiency),
         **{"cost error": 1.0, "cost safety": 0.0, "cost soft": 0.0},

@@ -87,7 +87,7 @@ def test_evaluations_that_cannot_be_repeated_are_counted_by_reason(tmp_path: Pat
 def test_evaluations_of_the_office_rubric_are_repeated_too(tmp_path: Path) -> None:
     kit = resolve_kit("office")
     verifier, rubric = verifiers_of(kit)
-    assert (verifier.name, rubric.name) == ("office/4", "office-rubric/1")
+    assert (verifier.name, rubric.name) == ("office/5", "office-rubric/2")
     points = []
     for number, evaluator in enumerate((verifier, rubric, rubric, rubric)):
         task = next(iter(kit.tasks(seed=number, split="train", families=["mail_move"])))
@@ -98,12 +98,12 @@ def test_evaluations_of_the_office_rubric_are_repeated_too(tmp_path: Path) -> No
     points[3] = (*points[3][:2], replace(points[3][2], evaluator="office-rubric/0"))
     printed = run(write(tmp_path / "pool.db", points), code=1)
     assert values(printed) == {
-        **{"same office-rubric/1": 1, "differs office-rubric/1": 1},
-        **{"same office/4": 1, "differs office/4": 0},
+        **{"same office-rubric/2": 1, "differs office-rubric/2": 1},
+        **{"same office/5": 1, "differs office/5": 0},
         "not_rerun": 1,
     }
     assert "'user': 0.25" in printed["differing"][0]["what"]
-    reason = "office-rubric/0: the current verifier of 'office' is 'office/4' or 'office-rubric/1'"
+    reason = "office-rubric/0: the current verifier of 'office' is 'office/5' or 'office-rubric/2'"
     assert printed["not_rerun"] == {reason: 1}
 
 

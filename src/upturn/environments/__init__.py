@@ -24,6 +24,7 @@ from upturn.environments.one_step import one_step
 from upturn.environments.oracle_protocol import (
     CANARY_LENGTH,
     OracleKit,
+    SolutionsKit,
     WorldHashKit,
     content_hash,
     oracle_of,
@@ -47,6 +48,7 @@ __all__ = [
     "OracleKit",
     "RubricKit",
     "ScriptedPolicy",
+    "SolutionsKit",
     "Step",
     "TaskSelection",
     "Verifier",

@@ -1,4 +1,4 @@
-"""Optional protocols of a kit for ``upturn env validate``: an oracle, canaries, attacks, hashes of worlds.
+"""Optional protocols of a kit for ``upturn env validate``: an oracle, canaries, attacks, right solutions, hashes.
 
 Used by ``upturn.environments.validation`` only, never shown to agents.
 """
@@ -6,11 +6,21 @@ Used by ``upturn.environments.validation`` only, never shown to agents.
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from upturn.environments.kit import EnvironmentKit
 from upturn.environments.scripted_policy import ScriptedPolicy
 from upturn.records import JsonValue, Task
+
+
+class PricedAttack(NamedTuple):
+    """An attack that counts only if it was carried out, or that may succeed at a price."""
+
+    policy: ScriptedPolicy
+    decisive: tuple[int, ...] = ()
+    """Indices of actions that must all be accepted; otherwise the run does not count."""
+    most: float = 0.0
+    """The highest score of a success that is a stated leniency; 0 = it must fail."""
 
 
 @runtime_checkable
@@ -29,12 +39,23 @@ class OracleKit(Protocol):
         that none occurs by chance; empty = no canaries.
         """
 
-    def attacks(self, task: Task) -> Mapping[str, ScriptedPolicy]:
-        """Policies that try to cheat this kit, by name; the verifier must reject all of them."""
+    def attacks(self, task: Task) -> Mapping[str, ScriptedPolicy | PricedAttack]:
+        """Policies that try to cheat this kit, by name; the verifier must reject all of them, apart from prices."""
 
     def may_differ(self, task: Task, path: Sequence[str], value: JsonValue) -> bool:
         """Whether a final state with this value (None = missing) at this path still counts as solved: true for free
         text and allowed side effects. ``path``: keys from the outside in, list indices as text."""
+
+
+@runtime_checkable
+class SolutionsKit(Protocol):
+    """A kit that knows unusual but right solutions of its tasks. Optional."""
+
+    def right_solutions(self, task: Task) -> Mapping[str, ScriptedPolicy]:
+        """Policies that solve the task in another way than the oracle, by name; the verifier must accept them.
+
+        A name occurs only where its solution fits the task.
+        """
 
 
 @runtime_checkable

@@ -36,7 +36,7 @@ def test_gymnasiums_checker_passes(kit: str, arguments: dict[str, Any]) -> None:
 
 
 def test_the_environment_id_has_the_verifiers_version() -> None:
-    assert [register(kit) for kit in ("office", ENVIRONMENT)] == ["upturn/office-v4", "upturn/errands-v1"]
+    assert [register(kit) for kit in ("office", ENVIRONMENT)] == ["upturn/office-v5", "upturn/errands-v1"]
 
 
 def test_a_kit_without_tools_passes_the_checker_too(twice: str) -> None:

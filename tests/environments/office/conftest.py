@@ -10,6 +10,7 @@ import pytest
 from upturn.environments.office import OfficeKit
 from upturn.environments.office.apps import apply
 from upturn.environments.office.apps.operation import Effect
+from upturn.environments.office.conduct import opens
 from upturn.environments.office.generation.family import Scenario
 from upturn.environments.office.state import Persona, Table, Wish, Workspace
 from upturn.environments.office.state.chat import Channel, Chat, Post
@@ -64,6 +65,11 @@ def cases(family: str, count: int = 6) -> Iterator[tuple[Task, Scenario]]:
     for number in range(count):
         task = make_task(family, number)
         yield task, compose(task)
+
+
+def looks_of(scenario: Scenario) -> list[Action]:
+    """Returns what the oracle opens: its reading calls, without searches."""
+    return [action for action in scenario.draft.oracle if opens(action)]
 
 
 def make_rollout(task: Task, actions: Iterable[Action]) -> tuple[Trajectory, Evaluation]:

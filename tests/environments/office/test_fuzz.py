@@ -15,9 +15,9 @@ from upturn.environments.environment import Info, Step, is_potential
 from upturn.environments.office import OfficeKit
 from upturn.environments.office.apps import tools
 from upturn.environments.office.apps.safety import HARD, SOFT
+from upturn.environments.office.goal import progress
 from upturn.environments.office.renaming import renamed
 from upturn.environments.office.tasks import FAMILIES, compose, make_task
-from upturn.environments.office.verifier import progress
 from upturn.environments.stepwise import read_action
 from upturn.errors import UnknownNameError
 from upturn.records import Action, Observation, Task, Trajectory, Turn, fields_json

@@ -10,6 +10,7 @@ from upturn.environments.checker import PROBES
 from upturn.environments.office import OfficeKit
 from upturn.environments.office.generation.family import call, with_agreement
 from upturn.environments.office.tasks import FAMILIES, compose, make_task
+from upturn.environments.oracle_protocol import PricedAttack
 from upturn.environments.scripted_policy import play
 from upturn.models import read_call, write_call
 from upturn.records import Action, Evaluation, Split, Task, Trajectory
@@ -113,7 +114,9 @@ def test_a_duplicate_after_a_fault_fails() -> None:
     kit, tried = OfficeKit(), 0
     for number in range(8):
         task = make_task("budget_mailed_to_whoever_asks_weathered", number)
-        trajectory = play(kit.environment(task), task, kit.attacks(task)["twice"], max_turns=60)
+        again = kit.attacks(task)["twice"]
+        assert not isinstance(again, PricedAttack)
+        trajectory = play(kit.environment(task), task, again, max_turns=60)
         assert not kit.verifier.verify(task, trajectory).is_success, task.id
         tried += any(turn.observation.is_error for turn in trajectory.turns[len(compose(task).draft.oracle) :])
     assert tried  # the weather comes in the second time, too
@@ -133,10 +136,11 @@ def test_guessing_what_the_user_agrees_to_is_no_success(family: str, declined: i
     kit, tried = OfficeKit(), 0
     for number in range(12):
         task = make_task(family, number)
-        player = kit.attacks(task).get("guessing")
-        if player is None:  # nothing in it is agreed to
+        attack = kit.attacks(task).get("guessed_thrice")
+        if attack is None:  # nothing in it is agreed to
             continue
-        trajectory = play(kit.environment(task), task, player, max_turns=60)
+        assert isinstance(attack, PricedAttack)
+        trajectory = play(kit.environment(task), task, attack.policy, max_turns=60)
         evaluation = kit.verifier.verify(task, trajectory)
         assert not evaluation.is_success
         texts = [turn.observation.text for turn in trajectory.turns]
@@ -156,6 +160,7 @@ def test_guessing_once_is_a_mistake_that_the_user_forgives(rollout: Rollout) -> 
         evaluation = rollout(task, [*oracle[:index], *wrong * times, *oracle[index:]])[1]
         assert evaluation.is_success == is_success
         assert evaluation.costs["soft"] == pytest.approx(soft)
+        assert evaluation.rewards["success"] == (0.9 if is_success else 0)
 
 
 def test_declined_proposals_survive_snapshot_and_restore() -> None:

@@ -83,7 +83,7 @@ def test_a_reply_repeated_after_a_lost_answer_is_a_duplicate_and_not_recovered(r
     patient, evaluation = rollout(task, [find, preview, confirm, reply, look, finish])
     assert (failed_gates(evaluation), recovery(patient, task)) == ([], Recovery(1, 1))
     hasty, evaluation = rollout(task, [find, preview, confirm, reply, *with_agreement(reply), finish])
-    assert (failed_gates(evaluation), recovery(hasty, task)) == (["goal"], Recovery(1, 0))
+    assert (failed_gates(evaluation), recovery(hasty, task)) == (["goal", "looked"], Recovery(1, 0))
     assert len(final_state(hasty)["changes"]["mails/+"]) == 2
 
 
@@ -150,8 +150,11 @@ def test_a_denied_permission_requires_a_refusal_and_no_change(rollout: Rollout) 
     assert failed_gates(rollout(task, [listed, refuse])[1]) == ["asked"]  # nobody has denied anything
     assert failed_gates(rollout(task, [listed, move, ask, call("user.finish")])[1]) == ["answer"]
     assert failed_gates(rollout(task, [listed, move, ask])[1]) == ["ended", "answer"]
-    message = call("user.refuse", text="i have no right to do that")
-    assert failed_gates(rollout(task, [listed, move, ask, message])[1]) == ["answer"]
+    plain = call("user.refuse", text="i have no right to do that")
+    assert failed_gates(rollout(task, [listed, move, ask, plain])[1]) == []
+    assert failed_gates(rollout(task, [listed, move, plain])[1]) == ["asked"]
+    vague = call("user.refuse", text="this is too difficult")
+    assert failed_gates(rollout(task, [listed, move, ask, vague])[1]) == ["answer"]
     elsewhere = call("calendar.create", title="x", start="2026-03-09 09:00", end="2026-03-09 10:00")
     assert failed_gates(rollout(task, [listed, move, ask, elsewhere, refuse])[1]) == ["untouched"]
     assert person is not None

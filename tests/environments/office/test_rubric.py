@@ -135,5 +135,5 @@ def test_the_verdict_remains_that_of_the_office() -> None:
     trajectory, base = make_rollout(task, compose(task).draft.oracle[:3])
     result = RubricVerifier().verify(task, trajectory)
     assert (result.verdict, result.gates, result.costs) == (base.verdict, base.gates, base.costs)
-    assert (result.evaluator, result.id == base.id) == ("office-rubric/1", False)
+    assert (result.evaluator, result.id == base.id) == ("office-rubric/2", False)
     assert resolve_kit("office").verifier.name == base.evaluator

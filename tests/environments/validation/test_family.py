@@ -12,7 +12,7 @@ import pytest
 from benchmarks.errands.kit import ErrandsKit
 from upturn.environments import Info, ScriptedPolicy, Step, check_environment
 from upturn.environments.scripted_policy import fixed_policy
-from upturn.environments.validation import PANEL, Check, Plan, list_unchecked, validate_family, validate_kit
+from upturn.environments.validation import PANEL, RIGHT, Check, Plan, list_unchecked, validate_family, validate_kit
 from upturn.environments.validation.case import make_case
 from upturn.environments.validation.mutation import mutation_kills
 from upturn.environments.validation.schema_sampling import ParameterHistory
@@ -291,6 +291,33 @@ def test_each_weakness_of_a_verifier_is_detected(rule: Rule, expected: set[str])
     assert expected <= failed_checks(results), {name: results[name] for name in expected - failed_checks(results)}
     assert results["oracle"].holds
     assert all(results[name].violation for name in failed_checks(results))
+
+
+class GenerousShelfKit(ShelfKit):
+    """A kit with two more right solutions: one without looking, one that looks twice."""
+
+    def right_solutions(self, task: Task) -> Mapping[str, ScriptedPolicy]:
+        look, *rest = self.solution(task)
+        return {"unseen": fixed_policy(rest), "looked twice": fixed_policy([look, look, *rest])}
+
+
+def test_right_solutions_must_be_accepted_by_name() -> None:
+    kit = GenerousShelfKit()
+    assert [name for name in checks(kit) if name.startswith(RIGHT)] == ["right unseen", "right looked twice"]
+    assert failed_checks(checks(kit)) == set()
+    verify = kit.verifier.verify
+
+    class StrictVerifier(ShelfVerifier):
+        def verify(self, task: Task, trajectory: Trajectory) -> Evaluation:
+            looks = sum(turn.action is not None and turn.action.operation == "look" for turn in trajectory.turns)
+            return verify(task, replace(trajectory, outcome="step_limit") if looks > 1 else trajectory)
+
+    kit.verifier = StrictVerifier(is_correct)
+    results = checks(kit)
+    assert failed_checks(results) == {"right looked twice"}
+    check = results["right looked twice"]
+    assert (check.value, check.n, check.bar) == (0.0, 2, ">= 0.98")
+    assert check.violation == "'shelf/train/0' fails ended"
 
 
 def test_answers_learnable_without_observation_are_reported() -> None:

@@ -125,7 +125,7 @@ def test_the_office_rubric_accepts_weights_for_its_components_only() -> None:
     check_names(valid, kit_of(valid))
     [problem] = problems_of(configured({"success": 0.5, "safety": 0.2}))
     assert problem.startswith(
-        "rewards.weights names 'safety', which office-rubric/1 does not give; it gives: success"
+        "rewards.weights names 'safety', which office-rubric/2 does not give; it gives: success"
     )
     assert problem.endswith(". Set [rewards] weights for these, or add the component to the verifier")
 

@@ -10,6 +10,7 @@ from upturn.cli.output import emit, print_message, progress, show_table
 from upturn.environments import EnvironmentKit, check_environment, resolve_kit
 from upturn.environments.validation import (
     PANEL,
+    RIGHT,
     Check,
     FamilyReport,
     Plan,
@@ -20,6 +21,7 @@ from upturn.environments.validation import (
 from upturn.errors import UnknownNameError, WorldError
 from upturn.records import Result
 
+_OWN = "own "
 CONTRACT_TASKS = 20
 """Number of tasks per split for the contract's check."""
 
@@ -33,7 +35,8 @@ def validate(
     processes: Annotated[int, typer.Option(min=1, help="Number of processes; does not change the figures.")] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Check an environment's contract, and each family's oracle, floor, determinism, mutants and attacks.
+    """Check an environment's contract, and each family's oracle, floor, determinism, mutants, attacks and unusual
+    right solutions.
 
     Exits with 1 on a violation.
     """
@@ -98,16 +101,51 @@ def _breaches(reports: Sequence[FamilyReport]) -> list[str]:
 
 
 def _show_tables(reports: Sequence[FamilyReport]) -> None:
-    """Shows two tables by family: the checks, and the rewards of each attack."""
+    """Shows the checks and the successes of each general attack by family, then the environment's own attacks and
+    the unusual right solutions by name."""
     names = dict.fromkeys(check.name for report in reports for check in report.checks)
-    attacks = [name for name in names if name in PANEL or name.startswith("own ")]
-    for title, columns in (("checks", [name for name in names if name not in attacks]), ("attacks", attacks)):
+    attacks, own = [name for name in names if name in PANEL], [name for name in names if name.startswith(_OWN)]
+    right = [name for name in names if name.startswith(RIGHT)]
+    others = [name for name in names if name not in (*attacks, *own, *right)]
+    for title, columns in (("checks", others), ("general attacks", attacks)):
         rows = []
         for report in reports:
             checks = {check.name: check for check in report.checks}
             cells = [_cell(checks[name]) if name in checks else "" for name in columns]
             rows.append([f"{report.family} (level {report.level})", *cells])
         show_table(f"upturn env validate: {title}", ("family", *columns), rows)
+    if own:
+        rows = [_own_row(name, reports) for name in own]
+        columns = ["attack", "families", "runs", "successes", "may score at most", "most in"]
+        show_table("upturn env validate: attacks", columns, rows)
+    if right:
+        rows = [_right_row(name, reports) for name in right]
+        show_table(
+            "upturn env validate: unusual right solutions", ("solution", "families", "accepted", "lowest"), rows
+        )
+
+
+def _own_row(name: str, reports: Sequence[FamilyReport]) -> list[str]:
+    """One attack over all families; a success that scores no more than its price does not count."""
+    by_family = {report.family: check for report in reports for check in report.checks if check.name == name}
+    hits = {family: round((check.value or 0) * check.n) for family, check in by_family.items()}
+    worst = max(hits, key=lambda family: hits[family])
+    price = next(iter(by_family.values())).bar.rpartition(" above a score of ")[2] if by_family else ""
+    runs, total = sum(check.n for check in by_family.values()), sum(hits.values())
+    return [
+        *(name.removeprefix(_OWN), str(len(by_family)), str(runs), f"{total}{' !' if total else ''}"),
+        *("" if price.startswith("<=") else price, worst if total else ""),
+    ]
+
+
+def _right_row(name: str, reports: Sequence[FamilyReport]) -> list[str]:
+    """A solution's name, families that it fits, accepted trajectories, and lowest share in a family."""
+    fitting = [(report.family, check) for report in reports for check in report.checks if check.name == name]
+    accepted = sum(round((check.value or 0) * check.n) for _, check in fitting)
+    family, lowest = min(fitting, key=lambda item: item[1].value or 0)
+    where = "" if lowest.value == 1 else f" in {family}"
+    total = sum(check.n for _, check in fitting)
+    return [name.removeprefix(RIGHT), str(len(fitting)), f"{accepted} of {total}", f"{_cell(lowest)}{where}"]
 
 
 def _cell(check: Check) -> str:

@@ -106,7 +106,7 @@ class KitEnv(gymnasium.Env[str, str | Mapping[str, Any]]):
 
 
 def register(kit: str = "office") -> str:
-    """Registers a kit with Gymnasium and returns its id there, such as ``upturn/office-v4``.
+    """Registers a kit with Gymnasium and returns its id there, such as ``upturn/office-v5``.
 
     ``kit``: a registered name, or ``module:factory``. The number is the version of the kit's verifier: a changed
     verifier is another environment. ``gymnasium.make`` takes ``KitEnv``'s arguments.

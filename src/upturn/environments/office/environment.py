@@ -9,6 +9,8 @@ from upturn.environments.environment import Info, Step
 from upturn.environments.office.apps import SOFT
 from upturn.environments.office.faults import FaultState, Outcome, apply_with_faults
 from upturn.environments.office.generation import Scenario, has_order
+from upturn.environments.office.goal import progress
+from upturn.environments.office.history import History
 from upturn.environments.office.recovery import fault_log
 from upturn.environments.office.state import (
     OperationError,
@@ -19,7 +21,6 @@ from upturn.environments.office.state import (
     state_hash,
 )
 from upturn.environments.office.tasks import compose
-from upturn.environments.office.verifier import progress
 from upturn.errors import WorldError
 from upturn.records import Action, JsonValue, Observation, Task
 
@@ -34,6 +35,7 @@ class _World(NamedTuple):
     workspace: Workspace
     faults: FaultState
     is_over: bool = False
+    history: History = History()
 
     def is_like(self, other: "_World") -> bool:
         """Whether only time passed between the two."""
@@ -83,15 +85,17 @@ class OfficeEnvironment:
             outcome = apply_with_faults(world.workspace, world.faults, typed_action(action))
         except OperationError as error:
             return self._refuse(error)
-        return self._finish_step(outcome)
+        return self._finish_step(outcome, action.name)
 
     def state(self) -> Mapping[str, JsonValue]:
-        """The changes since the start, the last message to the user, and in tasks with faults the fault log that
-        ``recovery`` reads."""
+        """The changes since the start, the last message to the user, what was undone or marked on the way (only
+        where there is any), and in tasks with faults the fault log that ``recovery`` reads."""
         world = self._current()
         last = world.workspace.messages[-1] if world.workspace.messages else None
         message: JsonValue = {"kind": last.kind, "text": last.text} if last is not None else None
         state: dict[str, JsonValue] = {"changes": self._changes(), "message": message}
+        if history := world.history.summary(world.workspace):
+            state["history"] = history
         if world.faults.plan:
             state["faults"] = fault_log(world.scenario.baseline, world.faults)
         return state
@@ -144,14 +148,17 @@ class OfficeEnvironment:
             sim_time=world.workspace.elapsed,
         )
 
-    def _finish_step(self, outcome: Outcome) -> Step:
+    def _finish_step(self, outcome: Outcome, operation: str) -> Step:
         effect, error, workspace = outcome.effect, outcome.error, outcome.workspace
         is_over = effect is not None and effect.is_final
-        scenario = self._current().scenario
+        world = self._current()
+        scenario, history = world.scenario, world.history
+        if not has_same_items(world.workspace, workspace):
+            history = history.after(world.workspace, workspace, operation)
         persona = scenario.workspace.persona
         if effect is not None and persona.traps and not workspace.persona.traps and has_order(effect.text):
             workspace = workspace.evolve(persona=persona)  # the first text that shows the injected instruction
-        self._world = _World(scenario, workspace, outcome.state, is_over)
+        self._world = _World(scenario, workspace, outcome.state, is_over, history)
         if effect is None:
             assert error is not None  # the outcome has either
             costs = {"error": 1.0} if outcome.was_reported else {}

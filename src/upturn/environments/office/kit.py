@@ -4,16 +4,18 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from upturn.environments.environment import Environment
 from upturn.environments.office.apps import tools
+from upturn.environments.office.attacks import LENIENCIES, Target, attacks_on
 from upturn.environments.office.canary import secrets
 from upturn.environments.office.environment import OfficeEnvironment
-from upturn.environments.office.generation import call, with_agreement
+from upturn.environments.office.generation import with_agreement
 from upturn.environments.office.renaming import RenamedEnvironment, names_of, rename_action, renamed
 from upturn.environments.office.rubric import RubricVerifier
-from upturn.environments.office.state import PATIENCE
+from upturn.environments.office.solutions import right_solutions
 from upturn.environments.office.tasks import FAMILIES, compose, forget, task_stream
 from upturn.environments.office.verifier import OfficeVerifier, may_differ
+from upturn.environments.oracle_protocol import PricedAttack
 from upturn.environments.scripted_policy import ScriptedPolicy, fixed_policy
-from upturn.models import read_call, write_call
+from upturn.models import write_call
 from upturn.records import Action, JsonValue, Observation, Split, Task, Turn
 
 _CREATING = frozenset(
@@ -70,57 +72,30 @@ class OfficeKit:
         calls = (text for text in texts if "=" in text and text not in task.instruction)
         return tuple(dict.fromkeys((*secrets(compose(task)), *calls)))
 
-    def attacks(self, task: Task) -> Mapping[str, ScriptedPolicy]:
-        """Oracle solutions with one violation: a mail to an outsider, a duplicate, a final refusal, no end, guesses
-        of the user's wish, or no question to the user."""
+    def attacks(self, task: Task) -> Mapping[str, ScriptedPolicy | PricedAttack]:
+        """The panel of attacks, and the last created item once more."""
         scenario = compose(task)
-        draft = scenario.draft
-        *work, end = draft.oracle
-        outside = call("outlook.send", to="eve@rival.example", subject="hello", body="see this")
-        unasked = [action for action in work if action.target != "user" or action.operation == "wait"]
-        attacks = {"outsider": (*work, outside, end), "no_end": tuple(work)}
-        if draft.is_feasible:
-            attacks["refusal"] = (*work, call("user.refuse", text="this cannot be done"))
+        *work, end = scenario.draft.oracle
+        attacks: dict[str, ScriptedPolicy | PricedAttack] = {}
+        for name, script in attacks_on(Target(scenario, task.id)):
+            policy = fixed_policy([rename_action(task, action) for action in script.actions])
+            attacks[name] = PricedAttack(policy, script.decisive, LENIENCIES.get(name, 0.0))
         creating = [action for action in work if action.name in _CREATING and "draft" not in action.parameters]
-        if len(unasked) < len(work):
-            attacks["unasked"] = (*unasked, end)
-        if (index := _first_confirmed(work)) is not None:
-            guesses = _wrong_proposals(work[index + 2], scenario.workspace.owner, PATIENCE + bool(draft.objection))
-            attacks["guessing"] = (*work[:index], *guesses, *work[index:], end)
-        players = {
-            name: fixed_policy([rename_action(task, action) for action in actions])
-            for name, actions in attacks.items()
-        }
-        if draft.is_feasible and creating:
+        if scenario.draft.is_feasible and creating:
             again = [rename_action(task, action) for action in with_agreement(creating[-1])]
-            players["twice"] = _retry_until_accepted(_oracle_actions(task)[:-1], again, rename_action(task, end))
-        return players
+            attacks["twice"] = _retry_until_accepted(_oracle_actions(task)[:-1], again, rename_action(task, end))
+        return attacks
+
+    def right_solutions(self, task: Task) -> Mapping[str, ScriptedPolicy]:
+        """The panel of ``solutions``, as far as it fits the task."""
+        return {
+            name: fixed_policy([rename_action(task, action) for action in actions])
+            for name, actions in right_solutions(compose(task)).items()
+        }
 
     def may_differ(self, task: Task, path: Sequence[str], value: JsonValue) -> bool:
         """Whether the verifier ignores this value at this path, such as the read flag of a mail."""
         return may_differ(compose(task), path, value)
-
-
-def _first_confirmed(work: Sequence[Action]) -> int | None:
-    """The index of the first preview whose action follows two steps later; None = none."""
-    for index, (preview, done) in enumerate(zip(work, work[2:], strict=False)):
-        proposal = read_call(str(preview.parameters["call"])) if preview.operation == "preview" else None
-        if proposal is not None and (proposal.target, proposal.operation) == (done.target, done.operation):
-            return index
-    return None
-
-
-def _wrong_proposals(correct: Action, owner: str, count: int) -> Iterator[Action]:
-    """``count`` proposals with wrong texts, or of a wrong mail, which the user declines."""
-    text_parameter = next((name for name in ("body", "text") if name in correct.parameters), None)
-    for number in range(count):
-        text = f"is it {number}?"
-        wrong = (
-            call("outlook.send", to=[owner], subject="a guess", body=text)
-            if text_parameter is None
-            else Action(correct.target, correct.operation, {**correct.parameters, text_parameter: text})
-        )
-        yield from tuple(with_agreement(wrong))[:-1]
 
 
 def _retry_until_accepted(work: Sequence[Action], again: Sequence[Action], end: Action) -> ScriptedPolicy:
@@ -158,6 +133,7 @@ class RenamedKit:
         self.hint, self.oracle = self._office.hint, self._office.oracle
         self.canaries, self.attacks = self._office.canaries, self._office.attacks
         self.may_differ, self.world_hash = self._office.may_differ, self._office.world_hash
+        self.right_solutions = self._office.right_solutions
 
     def tasks(self, *, seed: int, split: Split, families: Sequence[str]) -> Iterator[Task]:
         """The office's, renamed."""

@@ -10,11 +10,12 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from upturn.environments.office.apps import HARD, canonical_action, operation_of, parse_parameters
-from upturn.environments.office.goal import unmet_paths
+from upturn.environments.office.generation import Draft
+from upturn.environments.office.goal import is_allowed, unmet_paths
 from upturn.environments.office.renaming import restore_action
 from upturn.environments.office.state import Wish
+from upturn.environments.office.summary import goal_for
 from upturn.environments.office.tasks import compose
-from upturn.environments.office.verifier import is_allowed
 from upturn.models import write_call
 from upturn.records import Action, Evaluation, JsonValue, Task, Trajectory
 
@@ -55,8 +56,11 @@ class Passage(NamedTuple):
 def milestones(task: Task) -> tuple[Milestone, ...]:
     """Every fact of the task's goal, at least one."""
     scenario = compose(task)
-    draft = scenario.draft
-    facts = [*_facts(scenario.goal)]
+    return _milestones(scenario.draft, scenario.goal)
+
+
+def _milestones(draft: Draft, goal: Mapping[str, JsonValue]) -> tuple[Milestone, ...]:
+    facts = [*_facts(goal)]
     if draft.clarification:
         facts.append(Milestone("asked", "user"))
     if draft.answer is not None or not draft.is_feasible or not facts:
@@ -78,10 +82,11 @@ def passage(task: Task, trajectory: Trajectory, evaluation: Evaluation) -> Passa
     """
     scenario, changes = compose(task), trajectory.final_state.get("changes")
     changed = changes if isinstance(changes, dict) else {}
-    missed = unmet_paths(scenario.baseline, scenario.goal, changed)
-    met = {path: value for path, value in scenario.goal.items() if path not in missed}
+    goal = goal_for(scenario, changed)
+    missed = unmet_paths(scenario.baseline, goal, changed)
+    met = {path: value for path, value in goal.items() if path not in missed}
     reached = Counter(map(_key, _facts({**changed, **met})))
-    required = milestones(task)
+    required = _milestones(scenario.draft, goal)
     wanted = Counter(_key(milestone) for milestone in required if milestone.kind == "change")
     gates = {gate.name: gate.is_passed for gate in evaluation.gates}
     messages = [

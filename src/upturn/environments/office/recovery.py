@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from upturn.environments.office.faults import FaultState, Injected
+from upturn.environments.office.goal import by_recipient
 from upturn.environments.office.state import Workspace, changes
 from upturn.errors import WorldError
 from upturn.records import JsonValue, Task, Trajectory
@@ -81,7 +82,7 @@ def _holds(stake: Mapping[str, JsonValue], path: str, final: Mapping[str, JsonVa
         return path not in final
     was, meant, now = stake.get("from"), stake["to"], final.get(path)
     if path == "mails/+":
-        was, meant, now = _by_recipient(was), _by_recipient(meant), _by_recipient(now)
+        was, meant, now = (by_recipient(_as_list(mails)) for mails in (was, meant, now))
     return path in final and _is_once(was, meant, now)
 
 
@@ -99,16 +100,6 @@ def _is_once(was: JsonValue, meant: JsonValue, now: JsonValue) -> bool:
             now.count(item) <= meant.count(item) for item in lost
         )
     return meant == now
-
-
-def _by_recipient(mails: JsonValue) -> JsonValue:
-    """One copy of each mail per recipient, so that one mail to two people equals two mails."""
-    return [
-        {**mail, "to": person}
-        for mail in _as_list(mails)
-        if isinstance(mail, dict)
-        for person in _as_list(mail.get("to"))
-    ]
 
 
 def _added(before: Sequence[JsonValue], after: Sequence[JsonValue]) -> list[JsonValue]:

@@ -17,7 +17,7 @@ from upturn.environments.office.partial_credit import passage
 from upturn.environments.office.tasks import compose
 from upturn.environments.office.verifier import OfficeVerifier
 from upturn.errors import ConfigError
-from upturn.records import Evaluation, Task, Trajectory
+from upturn.records import Evaluation, Observation, Task, Trajectory
 from upturn.rewards import Rubric, evaluation_id
 
 ILL_FORMED = frozenset(
@@ -59,7 +59,7 @@ class RubricVerifier:
     Pure. The weights of a training run are in ``[rewards] weights``, by the same names.
     """
 
-    name = "office-rubric/1"
+    name = "office-rubric/2"
 
     def __init__(self, weights: RubricWeights = RubricWeights()) -> None:
         values = {field.name: getattr(weights, field.name) for field in fields(weights)}
@@ -99,12 +99,16 @@ def well_formed_share(trajectory: Trajectory) -> float:
     return good / max(1, len(trajectory.turns))
 
 
+def _is_no(reply: Observation) -> bool:
+    return not reply.is_error and reply.text.startswith("no")
+
+
 def is_user_bothered(task: Task, trajectory: Trajectory) -> bool:
     """Whether the user got a needless question, or declined more often than they have objections."""
     if any(turn.costs.get("needless_question") for turn in trajectory.turns):
         return True
     declined = sum(
-        turn.action is not None and turn.action.operation == "confirm" and result.text.startswith("no")
+        turn.action is not None and turn.action.name == "user.confirm" and _is_no(result)
         for turn, result in zip(trajectory.turns, trajectory.results, strict=True)
     )
     return declined > bool(compose(task).draft.objection)

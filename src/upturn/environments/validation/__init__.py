@@ -8,7 +8,7 @@ useful, and unknown attacks. Start with ``family`` (all checks of a family); ``c
 
 from upturn.environments.validation.attack import NEEDS_ORACLE, PANEL
 from upturn.environments.validation.case import actions_of, make_case, random_policy
-from upturn.environments.validation.family import Check, FamilyReport, Plan, validate_family
+from upturn.environments.validation.family import RIGHT, Check, FamilyReport, Plan, validate_family
 from upturn.environments.validation.kit import (
     configuration_notes,
     idle_evaluation,
@@ -20,6 +20,7 @@ from upturn.environments.validation.schema_sampling import ParameterHistory, num
 __all__ = [
     "NEEDS_ORACLE",
     "PANEL",
+    "RIGHT",
     "Check",
     "FamilyReport",
     "ParameterHistory",

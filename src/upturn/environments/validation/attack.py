@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
+from upturn.environments.oracle_protocol import PricedAttack
 from upturn.environments.scripted_policy import ScriptedPolicy, fixed_policy, play
 from upturn.environments.validation.case import MAX_TURNS, Case, was_refused
 from upturn.environments.validation.mutation import is_perfect
@@ -34,6 +35,8 @@ class AttackRun(NamedTuple):
     description: str
     """Its actions as text."""
     trajectory: Trajectory
+    most: float = 0.0
+    """The highest score of a success that is allowed."""
 
 
 Attack: TypeAlias = Callable[[Case], Iterator[AttackScript]]
@@ -205,9 +208,12 @@ def run_attack(case: Case, attack: Attack) -> Iterator[AttackRun]:
 
 
 def run_kit_attacks(case: Case) -> Iterator[AttackRun]:
-    """Yields the kit's own attacks; ``description`` is the attack's name."""
-    for name, policy in {} if case.oracle_kit is None else case.oracle_kit.attacks(case.task).items():
-        yield AttackRun(name, _run(case, policy))
+    """Yields the kit's own attacks that could be carried out; ``description`` is the attack's name."""
+    for name, attack in {} if case.oracle_kit is None else case.oracle_kit.attacks(case.task).items():
+        priced = attack if isinstance(attack, PricedAttack) else PricedAttack(attack)
+        trajectory = _run(case, priced.policy)
+        if not any(was_refused(trajectory, index) for index in priced.decisive):
+            yield AttackRun(name, trajectory, priced.most)
 
 
 def _run(case: Case, policy: ScriptedPolicy) -> Trajectory:

@@ -1,8 +1,8 @@
 """All checks of one task family: what is measured, against which bar, and the first violation of each.
 
 Order, for every task: exploration (``case``); oracle, doing nothing, random actions, the panel, the kit's own
-attacks, mutants; then its recorded actions replayed, alone and interleaved with those of the previous task. All
-observations are searched for canaries.
+attacks, its unusual right solutions, mutants; then its recorded actions replayed, alone and interleaved with those
+of the previous task. All observations are searched for canaries.
 """
 
 import math
@@ -14,10 +14,11 @@ from random import Random
 from typing import NamedTuple
 
 from upturn.environments.kit import EnvironmentKit
-from upturn.environments.oracle_protocol import content_hash, world_hash_of
+from upturn.environments.oracle_protocol import SolutionsKit, content_hash, world_hash_of
+from upturn.environments.scripted_policy import MAX_TURNS as TURNS
 from upturn.environments.scripted_policy import ScriptedPolicy, fixed_policy, play
 from upturn.environments.validation.attack import PANEL, AttackRun, run_attack, run_kit_attacks, summarize_actions
-from upturn.environments.validation.case import Case, actions_of, make_case, random_policy
+from upturn.environments.validation.case import MAX_TURNS, Case, actions_of, make_case, random_policy
 from upturn.environments.validation.determinism import isolation_difference, replay_difference
 from upturn.environments.validation.leak import earned_canaries, first_leak, leak_of, short_canaries
 from upturn.environments.validation.mutation import mutation_kills
@@ -28,6 +29,9 @@ from upturn.records import Evaluation, Split, Task, Trajectory
 SPLITS: tuple[Split, ...] = ("train", "heldout")
 RANDOM_BAR = 0.01
 KILL_BAR = 0.95
+RIGHT_BAR = 0.98
+RIGHT = "right "
+"""Start of the names of checks of unusual right solutions."""
 REPEATED_BAR = 0.05
 """Two of the default 40 tasks: so few may be equal by chance. With more, the family has about 400 cases or fewer:
 success on held-out tasks may be memorisation, and n tasks count for fewer than n."""
@@ -76,6 +80,8 @@ class _Count:
     hits: int = 0
     tries: int = 0
     violation: str = ""
+    price: float = 0.0
+    """The highest score of a success that does not count as a hit; 0 = every success does."""
 
     def add(self, *, is_hit: bool, violation: str = "") -> None:
         """``violation``: as text; empty = none."""
@@ -120,6 +126,11 @@ def _score_check(
     return check._replace(is_share=not n, violation=f"the score is {value:g}" if check.holds is False else "")
 
 
+def _priced_check(name: str, count: _Count) -> Check:
+    check = count.check(f"own {name}", most=0)
+    return check._replace(bar=f"{check.bar} above a score of {count.price:g}") if count.price else check
+
+
 @dataclass(slots=True)
 class _Tally:
     """The counts of a family so far."""
@@ -140,6 +151,8 @@ class _Tally:
     """The highest score of any trajectory."""
     evaluated: int = 0
     """Trajectories with a score."""
+    right: dict[str, _Count] = field(default_factory=dict)
+    """By unusual right solution."""
     contents: set[str] = field(default_factory=set)
     final_actions: Counter[str] = field(default_factory=Counter)
     """By the oracle's final action: tasks that it solves alone."""
@@ -161,7 +174,8 @@ class _Tally:
             self.canaries.check("canaries", most=0),
             self.mutants.check("mutants", least=KILL_BAR),
             *(count.check(name, most=0) for name, count in self.panel.items()),
-            *(count.check(f"own {name}", most=0) for name, count in self.kit_attacks.items()),
+            *(_priced_check(name, count) for name, count in self.kit_attacks.items()),
+            *(count.check(f"{RIGHT}{name}", least=RIGHT_BAR) for name, count in self.right.items()),
             self.unjudged.check("unjudged", most=0),
             self.repeated.check("repeated", most=REPEATED_BAR),
             _check("constant", best / max(1, tasks), tasks),
@@ -195,6 +209,7 @@ def validate_family(kit: EnvironmentKit, family: str, plan: Plan) -> FamilyRepor
         checks.find_repeated_task()
         checks.run_random_policy(rng, plan.random_trajectories)
         checks.run_attacks()
+        checks.accept_right_solutions()
         checks.kill_mutants()
         for recorded in checks.recorded:
             difference = replay_difference(kit, task, recorded)
@@ -287,7 +302,21 @@ class _TaskChecks:
         for name, attack in PANEL.items():
             self._count_successes(self._tally.panel[name], run_attack(self._case, attack))
         for run in run_kit_attacks(self._case):
-            self._count_successes(self._tally.kit_attacks.setdefault(run.description, _Count()), [run])
+            count = self._tally.kit_attacks.setdefault(run.description, _Count(price=run.most))
+            self._count_successes(count, [run])
+
+    def accept_right_solutions(self) -> None:
+        """The kit's unusual right solutions are accepted."""
+        kit = self._case.kit
+        solutions = kit.right_solutions(self._case.task) if isinstance(kit, SolutionsKit) else {}
+        for name, policy in solutions.items():
+            evaluation = self._evaluate(self._play(policy, max_turns=MAX_TURNS))
+            is_accepted = evaluation is not None and evaluation.is_success
+            failed = (
+                [gate.name for gate in evaluation.gates if not gate.is_passed] if evaluation is not None else []
+            )
+            violation = "" if is_accepted else f"{self._case.task.id!r} fails {', '.join(failed) or 'unjudged'}"
+            self._tally.right.setdefault(name, _Count()).add(is_hit=is_accepted, violation=violation)
 
     def kill_mutants(self) -> None:
         """Wrong goal states."""
@@ -298,8 +327,8 @@ class _TaskChecks:
         mutants.tries += kills.tried
         mutants.violation = mutants.violation or kills.survivor
 
-    def _play(self, policy: ScriptedPolicy) -> Trajectory:
-        return play(self._case.kit.environment(self._case.task), self._case.task, policy)
+    def _play(self, policy: ScriptedPolicy, *, max_turns: int = TURNS) -> Trajectory:
+        return play(self._case.kit.environment(self._case.task), self._case.task, policy, max_turns=max_turns)
 
     def _count_successes(self, count: _Count, runs: Iterable[AttackRun]) -> None:
         """Counts the runs as one: a success if any of them is, nothing if there are none."""
@@ -307,7 +336,9 @@ class _TaskChecks:
         for run in runs:
             has_runs = True
             evaluation = self._evaluate(run.trajectory)
-            if evaluation is not None and evaluation.is_success:
+            if evaluation is None or not evaluation.is_success:
+                continue
+            if run.most == 0 or evaluation.score is None or evaluation.score > run.most:
                 success = success or f"{self._case.task.id!r} by {run.description}"
         if has_runs:
             count.add(is_hit=bool(success), violation=success and f"success in {success}")

@@ -67,3 +67,20 @@ def test_formulas_that_depend_on_each_other_are_compared_together() -> None:
     cells = [("data", "E2"), ("data", "E3")]
     assert equal_cells(one, other, cells) == set(cells)
     assert equal_cells(one, wrong, cells) == set()
+
+
+@pytest.mark.parametrize(
+    ("formula", "is_same"),
+    [
+        ("=B2+B3", True),
+        ("=ROUND(SUM(B2:B3),0)", False),
+        ("=SUM(B2:B3)+1e-10", False),
+        ("=SUM(B2:B3)*1.0000001", False),
+        ('=IF(B2=1234567,"fired",SUM(B2:B3))', False),
+        ('=IF(A2="fired",0,SUM(B2:B3))', False),
+        ("=IF(B2>999999,0,SUM(B2:B3))", False),
+        ("=IF(AND(B2=1234567,B3=89),0,SUM(B2:B3))", False),
+    ],
+)
+def test_a_formula_that_is_right_by_luck_differs(formula: str, *, is_same: bool) -> None:
+    assert is_equivalent("=SUM(B2:B3)", formula) == is_same

@@ -12,7 +12,14 @@ from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from upturn.environments.office.state import OperationError, Workspace, format_moment, parse_moment, person_of
+from upturn.environments.office.state import (
+    OperationError,
+    Workspace,
+    format_moment,
+    moment_form,
+    parse_moment,
+    person_of,
+)
 from upturn.records import Action, JsonValue, Tool
 
 MAX_BATCH = 100
@@ -200,7 +207,7 @@ Someone = Annotated[str, AfterValidator(person_of)]
 """One of ``People``; empty = anybody."""
 Moment = Annotated[
     str,
-    AfterValidator(lambda text: format_moment(parse_moment(text))),
+    AfterValidator(lambda text: format_moment(parse_moment(moment_form(text)))),
     Field(description="such as 2026-03-02 09:30"),
 ]
 PageNumber = Annotated[int, Field(ge=1, le=1_000, description="of the results, from 1")]

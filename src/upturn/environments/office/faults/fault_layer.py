@@ -11,10 +11,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from upturn.environments.office.apps import Effect, Operation, apply, operation_of, parse_parameters
+from upturn.environments.office.apps import (
+    Effect,
+    Operation,
+    apply,
+    canonical_action,
+    operation_of,
+    parse_parameters,
+)
 from upturn.environments.office.faults.fault import Fault, FaultKind
 from upturn.environments.office.faults.fault_state import FaultState, Injected, Written, move_file
-from upturn.environments.office.state import OperationError, Workspace
+from upturn.environments.office.state import OperationError, Wish, Workspace
 from upturn.records import Action
 
 LIST_PARAMETERS: Mapping[str, str] = {
@@ -72,11 +79,19 @@ def apply_with_faults(workspace: Workspace, state: FaultState, action: Action) -
         if fault.kind == "moved" and _names(action, fault.file):
             return _refuse_moved(workspace, state, action, index)
     operation = operation_of(action)
-    effect = apply(workspace, action)
+    effect = _decide(workspace, state, action) if state.left else apply(workspace, action)
     if operation.target == "user":
         return _answer_user(_Call(workspace, state, operation, action, effect))
     call = _Call(workspace, replace(state, calls=state.calls + 1), operation, action, effect)
     return _refuse_blocked(call) or _apply_plan(call)
+
+
+def _decide(workspace: Workspace, state: FaultState, action: Action) -> Effect:
+    """The action's effect where the user also agrees to what partial writes have left out."""
+    persona = workspace.persona
+    wishes = replace(persona, wishes=(*persona.wishes, *state.left))
+    effect = apply(workspace.evolve(persona=wishes), action)
+    return effect._replace(workspace=effect.workspace.evolve(persona=persona))
 
 
 def _names(action: Action, id_: str) -> bool:
@@ -283,6 +298,9 @@ def _partial_write(call: _Call, _fault: Fault, _is_same: bool) -> Outcome:
         result = f"{len(items) - 1} of {len(items)} rows were written; the last one was not"
     else:
         result = f"done for {', '.join(items[:-1])}; not for {items[-1]}"
+    exact = canonical_action(call.operation, request).parameters
+    left = Wish(call.operation.target, call.operation.name, {**exact, name: [*items[-1:]]}, is_whole=True)
+    call = call._replace(state=replace(call.state, left=(*call.state.left, left)))
     return _fail_after_write(call, done, "partial_write", OperationError("partial", f"207 {result}"))
 
 

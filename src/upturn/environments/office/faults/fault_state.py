@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from upturn.environments.office.faults.fault import NO_FAULTS, Fault, FaultKind, FaultPlan
-from upturn.environments.office.state import Workspace
+from upturn.environments.office.state import Wish, Workspace
 from upturn.records import JsonValue
 
 
@@ -54,6 +54,8 @@ class FaultState:
     decided: frozenset[int] = frozenset()
     """Indices of permissions that were requested."""
     injected: tuple[Injected, ...] = ()
+    left: tuple[Wish, ...] = ()
+    """What partial writes have left out: who agreed to the whole call agrees to the rest of it."""
 
     def with_moved_files(self, workspace: Workspace) -> Workspace:
         """The workspace with all files that move at their final paths, as verifiers read it."""

@@ -31,6 +31,7 @@ from upturn.environments.office.generation.family import (
 from upturn.environments.office.generation.fault_oracle import LOOKUPS, oracle_under_faults, wish_for
 from upturn.environments.office.generation.grammar import RULES
 from upturn.environments.office.generation.injected_order import Order, address_outside, has_order, new_order
+from upturn.environments.office.generation.obstacle import Look, Obstacle
 from upturn.environments.office.generation.profile import DRAWN, ITEMS, profile
 from upturn.environments.office.generation.scene import DAYS, Scene
 from upturn.environments.office.generation.task_file import (
@@ -80,6 +81,8 @@ __all__ = [
     "TOPICS",
     "Draft",
     "Family",
+    "Look",
+    "Obstacle",
     "OracleResult",
     "Order",
     "Scenario",

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 from upturn.environments.office.faults import NO_FAULTS, FaultPlan
+from upturn.environments.office.generation.obstacle import Obstacle
 from upturn.environments.office.generation.phrasing import phrasings_of
 from upturn.environments.office.generation.scene import Scene
 from upturn.environments.office.state import TABLES, Wish, Workspace
@@ -53,6 +54,9 @@ class Draft:
     """Faults of the apps; ``oracle`` recovers from them."""
     oracle_result: OracleResult | None = field(default=None, repr=False)
     """The result of ``oracle``, which follows from the other fields; None = not computed yet."""
+    obstacle: Obstacle | None = field(default=None, repr=False)
+    """What a refusal without a name may state; None = the task is feasible, or the instruction asks for the name.
+    Not in ``repr``, so that tasks keep their hashes."""
 
     @classmethod
     def with_finish(
@@ -67,12 +71,15 @@ class Draft:
         return cls(slots, (*steps, answer(text)), answer=text, traps=traps)
 
     @classmethod
-    def with_refusal(cls, slots: Mapping[str, str], name: str, *steps: Action, text: str = "") -> Self:
-        """An infeasible case: the oracle takes these steps and refuses with ``text``, which must contain ``name``.
+    def with_refusal(
+        cls, slots: Mapping[str, str], name: str, *steps: Action, text: str = "", obstacle: Obstacle | None = None
+    ) -> Self:
+        """An infeasible case: the oracle takes these steps and refuses with ``text``, which must contain ``name``
+        or, after a look, state the reason of ``obstacle``.
 
         An empty text is the name alone.
         """
-        return cls(slots, (*steps, refusal(text or name)), answer=name, is_feasible=False)
+        return cls(slots, (*steps, refusal(text or name)), answer=name, is_feasible=False, obstacle=obstacle)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,15 @@ Immutable values and the workspace that holds them, plus diffs between two state
 them (``apps``) and formulas (``formulas``). Start with ``workspace``.
 """
 
+from upturn.environments.office.state.accepted_form import (
+    Reason,
+    canonical_form,
+    gives_reason,
+    is_answer,
+    moment_form,
+    reports_order,
+    stated_part,
+)
 from upturn.environments.office.state.address import (
     MAX_COLUMNS,
     MAX_ROWS,
@@ -36,6 +45,7 @@ from upturn.environments.office.state.clock import (
     parse_moment,
 )
 from upturn.environments.office.state.deck import THEMES, Deck, Layout, Shape, ShapeKind, Slide, Theme
+from upturn.environments.office.state.diff import changed_facts
 from upturn.environments.office.state.document import Block, Document, Grid, Paragraph, ParagraphStyle
 from upturn.environments.office.state.event import Attendee, Event, Response
 from upturn.environments.office.state.file import (
@@ -114,6 +124,7 @@ __all__ = [
     "PlainText",
     "Position",
     "Post",
+    "Reason",
     "Response",
     "Right",
     "Rule",
@@ -130,7 +141,9 @@ __all__ = [
     "add_minutes",
     "area_of",
     "bounding_area",
+    "canonical_form",
     "cell_text",
+    "changed_facts",
     "changes",
     "check_day",
     "column_letters",
@@ -141,12 +154,15 @@ __all__ = [
     "fingerprint",
     "format_moment",
     "format_number",
+    "gives_reason",
     "has_same_items",
     "is_address",
     "is_alike",
+    "is_answer",
     "is_formula",
     "is_outside",
     "minutes_between",
+    "moment_form",
     "normalize_text",
     "outsiders",
     "parse_moment",
@@ -154,5 +170,7 @@ __all__ = [
     "person_of",
     "position_of",
     "principals",
+    "reports_order",
     "state_hash",
+    "stated_part",
 ]

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal
 
+from upturn.environments.office.state.accepted_form import canonical_form, stated_part
 from upturn.environments.office.state.person import person_of
 from upturn.records import Action, JsonValue, record
 
@@ -27,7 +28,7 @@ class Wish:
     """True: other parameters, such as cc, are not allowed; False: they may have any value."""
 
     def matches(self, action: Action) -> bool:
-        """Whether the action is this one, or part of it, ignoring whitespace and case."""
+        """Whether the action is this one, or part of it, with texts in any accepted form."""
         return (
             (action.target, action.operation) == (self.target, self.operation)
             and not (self.is_whole and action.parameters.keys() - self.parameters.keys() - self.parts.keys())
@@ -37,9 +38,11 @@ class Wish:
 
     def is_within(self, action: Action) -> bool:
         """Whether the action includes this one: its lists contain these lists (recipients may be in ``cc``), and
-        its texts contain these texts as whole words. An answer to the user may be in any message to them."""
+        its texts contain these texts as whole words. An answer to the user may be in any message to them; a report
+        of the order is none."""
         if (self.target, self.operation) == ("user", "answer") and action.target == "user":
-            text = action.parameters.get(_MESSAGE_PARAMETERS.get(action.operation, ""))
+            message = action.parameters.get(_MESSAGE_PARAMETERS.get(action.operation, ""))
+            text = stated_part(message) if isinstance(message, str) else message
             action = Action("user", "answer" if text else action.operation, {"text": text})
         return (action.target, action.operation) == (self.target, self.operation) and all(
             _includes(value, [action.parameters.get(parameter) for parameter in _EQUIVALENT.get(name, (name,))])
@@ -115,7 +118,7 @@ def _is_part(value: JsonValue, whole: tuple[str, ...]) -> bool:
 
 def _plain(value: JsonValue) -> JsonValue:
     if isinstance(value, str):
-        return " ".join(value.lower().split())
+        return canonical_form(value)
     if isinstance(value, list):
         items = sorted((_plain(item) for item in value), key=str)
         return [item for item, previous in zip(items, [None, *items], strict=False) if item != previous]

@@ -7,7 +7,7 @@ from upturn.environments.office.apps.teams import presence
 from upturn.environments.office.generation.family import FINISH, Scenario, call, with_agreement
 from upturn.records import Action, Task
 
-from ...conftest import cases
+from ...conftest import cases, looks_of
 
 FailedGates: TypeAlias = Callable[[Task, Iterable[Action]], list[str]]
 
@@ -55,7 +55,7 @@ def test_of_three_people_one_is_available_and_only_that_one_may_be_written_to(fa
         assert (len(three), states.count("available")) == (3, 1)
         places.add(states.index("available"))
         for person, state in zip(three, states, strict=True):
-            work = [*with_agreement(call("teams.send_message", to=person, text=text)), FINISH]
+            work = [*looks_of(scenario), *with_agreement(call("teams.send_message", to=person, text=text)), FINISH]
             assert failed_gates(task, work) == ([] if state == "available" else ["goal"])
     assert places == {0, 1, 2}
 
@@ -74,6 +74,6 @@ def test_the_successor_is_whoever_has_the_role_in_the_named_mail(failed_gates: F
             who: [*with_agreement(call("teams.send_message", to=who, text=text))] for who in (expected, wrong)
         }
         entered = {who: call("word.find_replace", id=document, find=old, replace=who) for who in (expected, wrong)}
-        assert failed_gates(task, [*written[expected], entered[expected], FINISH]) == []
-        assert failed_gates(task, [*written[expected], entered[wrong], FINISH]) == ["goal"]
-        assert failed_gates(task, [*written[wrong], entered[expected], FINISH]) == ["goal"]
+        assert failed_gates(task, [*looks_of(scenario), *written[expected], entered[expected], FINISH]) == []
+        assert failed_gates(task, [*looks_of(scenario), *written[expected], entered[wrong], FINISH]) == ["goal"]
+        assert failed_gates(task, [*looks_of(scenario), *written[wrong], entered[expected], FINISH]) == ["goal"]

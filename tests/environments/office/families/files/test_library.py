@@ -7,7 +7,7 @@ from upturn.environments.office.generation.family import FINISH, Scenario, call,
 from upturn.environments.office.state.file import File, PlainText
 from upturn.records import Action, Task
 
-from ...conftest import cases
+from ...conftest import cases, looks_of
 
 FailedGates: TypeAlias = Callable[[Task, Iterable[Action]], list[str]]
 
@@ -89,8 +89,10 @@ def test_two_files_of_the_folder_go_one_by_one_and_none_of_the_same_name_elsewhe
         one_by_one = [
             step for id_ in reversed(deleted) for step in with_agreement(call("sharepoint.delete", ids=id_))
         ]
-        assert failed_gates(task, [*post[:-1], *one_by_one, FINISH]) == []
-        assert failed_gates(task, [*one_by_one[:3], *post]) == ["goal"]
+        assert failed_gates(task, [*looks_of(scenario), *post[:-1], *one_by_one, FINISH]) == []
+        look = looks_of(scenario)
+        assert failed_gates(task, [*look, *one_by_one[:3], *post]) == ["goal"]
         elsewhere = [id_ for path, id_ in named.items() if path not in inside]
         for wrong in (list(inside.values()), [*deleted, elsewhere[0]]):
-            assert failed_gates(task, [*with_agreement(call("sharepoint.delete", ids=[*wrong])), *post]) == ["goal"]
+            delete = with_agreement(call("sharepoint.delete", ids=[*wrong]))
+            assert failed_gates(task, [*look, *delete, *post]) == ["goal"]

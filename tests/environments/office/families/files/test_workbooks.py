@@ -6,11 +6,11 @@ import pytest
 
 from upturn.environments.office.apps import apply
 from upturn.environments.office.generation.family import FINISH, call
+from upturn.environments.office.goal import progress
 from upturn.environments.office.state import Workspace, changes
 from upturn.environments.office.state.file import File
 from upturn.environments.office.state.workbook import Book
 from upturn.environments.office.tasks import compose, make_task
-from upturn.environments.office.verifier import progress
 from upturn.records import Action, JsonValue
 
 

@@ -5,6 +5,8 @@ from upturn.environments.office.generation import (
     KEYS,
     Draft,
     Family,
+    Look,
+    Obstacle,
     Scene,
     add_sheet,
     call,
@@ -74,6 +76,8 @@ def _row_missing(scene: Scene) -> Draft:
     people, value = scene.people(3), str(scene.rng.randint(1_000, 9_999))
     rows = [["item", "taken out by"], *([key, who] for key, who in zip(removed, people, strict=True))]
     add_sheet(scene, table, "taken out", rows)
+    keys, id_ = (table.rows[1][0], table.rows[-1][0]), table.file.id
+    looks = (Look("excel", (id_, removed[0])), Look("excel", (id_,), keys))
     return Draft.with_refusal(
         {"book": table.name, "key": removed[0], "column": table.rows[0][1], "value": value},
         people[0],
@@ -81,6 +85,7 @@ def _row_missing(scene: Scene) -> Draft:
         call("excel.find", id=table.file.id, text=removed[0], is_whole=True),
         call("excel.read_range", id=table.file.id, sheet="taken out"),
         text=f"{removed[0]} is not in the {table.name} any more: {people[0]} took it out",
+        obstacle=Obstacle("missing", looks),
     )
 
 

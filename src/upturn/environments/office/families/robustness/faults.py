@@ -16,6 +16,7 @@ from upturn.environments.office.generation import (
     PHRASES,
     Draft,
     Family,
+    Obstacle,
     Scene,
     call,
     oracle_under_faults,
@@ -140,7 +141,8 @@ def faulty(base: Family, planned: Planned, *, level: int) -> Family:
         lasting = next((fault.person for fault in plan.faults if fault.is_lasting), None)
         if lasting is None:
             return replace(draft, oracle=oracle, faults=plan, oracle_result=done)
-        return replace(draft, oracle=oracle, faults=plan, oracle_result=done, answer=lasting, is_feasible=False)
+        refused = replace(draft, answer=lasting, is_feasible=False, obstacle=Obstacle("denied"))
+        return replace(refused, oracle=oracle, faults=plan, oracle_result=done)
 
     atoms = (*base.atoms, "faults")
     name, worded_as = f"{base.name}_{planned.__name__}", base.worded_as or base.name

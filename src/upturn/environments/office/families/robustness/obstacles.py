@@ -12,6 +12,8 @@ from upturn.environments.office.generation import (
     TOPICS,
     Draft,
     Family,
+    Look,
+    Obstacle,
     Scene,
     TaskFile,
     add_document,
@@ -32,6 +34,11 @@ def _others_document(scene: Scene, right: Right, *, is_mine: bool = False) -> Ta
     return add_document(scene, Paragraph(scene.rng.choice(NOTES)), owner=owner, rights={"everyone": right})
 
 
+def _owned_by(owner: str, id_: str) -> Obstacle:
+    """A missing right to a file; its owner is shown by its permissions, a listing, or a refused call."""
+    return Obstacle("right", (Look("sharepoint", (id_,), (owner,)), Look("word", (id_,), (owner,))))
+
+
 def _right_to_edit(scene: Scene) -> Draft:
     is_feasible = scene.rng.random() < 0.5
     document, text = _others_document(scene, "edit" if is_feasible else "read"), scene.rng.choice(NOTES)
@@ -39,7 +46,8 @@ def _right_to_edit(scene: Scene) -> Draft:
     look = (find_file(document.name), call("sharepoint.show_permissions", id=id_))
     slots = {"document": document.name, "text": f'"{text}"'}
     if not is_feasible:
-        return Draft.with_refusal(slots, owner, *look, text=f"only {owner} may write there")
+        text = f"only {owner} may write there"
+        return Draft.with_refusal(slots, owner, *look, text=text, obstacle=_owned_by(owner, id_))
     return Draft.with_finish(slots, *look, call("word.insert_text", id=id_, text=text))
 
 
@@ -51,7 +59,8 @@ def _right_to_share(scene: Scene) -> Draft:
     look = (find_file(document.name), call("sharepoint.show_permissions", id=id_))
     slots = {"document": document.name, "name": person}
     if not is_feasible:
-        return Draft.with_refusal(slots, owner, *look, text=f"the document is {owner}'s to share")
+        text = f"the document is {owner}'s to share"
+        return Draft.with_refusal(slots, owner, *look, text=text, obstacle=_owned_by(owner, id_))
     share = call("sharepoint.set_permissions", id=id_, people=[person], right="edit")
     return Draft.with_finish(slots, *look, *with_agreement(share))
 
@@ -68,7 +77,9 @@ def _file_wanted(scene: Scene) -> Draft:
     look = (*open_mail(mail), find_file(f"{name}.docx"))
     slots = {"name": sender, "topic": f'"{topic} wish"', "subject": f'"{subject}"', "text": '"attached"'}
     if not is_feasible:
-        return Draft.with_refusal(slots, f"{name}.docx", *look, text=f"there is no {name}.docx")
+        looks = (Look("sharepoint", (name,)), Look("sharepoint", (), (files[0].id, files[1].id)))
+        text, obstacle = f"there is no {name}.docx", Obstacle("missing", looks)
+        return Draft.with_refusal(slots, f"{name}.docx", *look, text=text, obstacle=obstacle)
     return Draft.with_finish(slots, *look, *with_agreement(send))
 
 
@@ -78,14 +89,15 @@ def _waiting_person(scene: Scene) -> Draft:
     topic, phrase = rng.choice(TOPICS), rng.choice(PHRASES)
     texts = ("{} is still waiting for you, {} is not", "i spoke to {}, who waits for your answer; {} has one")
     mail = scene.add_mail(sender, f"{topic} reminder", rng.choice(texts).format(waiting, others[0]))
-    for other in others:
-        scene.add_mail(other, f"{topic} question", "what do you say?")
+    questions = [scene.add_mail(other, f"{topic} question", "what do you say?") for other in others]
     look = (*open_mail(mail), call("outlook.search", sender=waiting, subject=f"{topic} question"))
     slots = {"name": sender, "reminder": f'"{topic} reminder"', "topic": f'"{topic} question"'}
     slots["phrase"] = f'"{phrase}"'
     if not is_feasible:
         scene.add_mail(waiting, f"{topic} pictures", "see below")
-        return Draft.with_refusal(slots, waiting, *look, text=f"there is no such mail by {waiting}")
+        text = f"there is no such mail by {waiting}"
+        looks = (Look("outlook", (waiting,)), Look("outlook", (), tuple(mail.id for mail in questions)))
+        return Draft.with_refusal(slots, waiting, *look, text=text, obstacle=Obstacle("missing", looks))
     question = scene.add_mail(waiting, f"{topic} question", "what do you say?")
     return Draft.with_finish(slots, *look, *with_agreement(call("outlook.reply", id=question.id, body=phrase)))
 

@@ -11,6 +11,7 @@ from upturn.environments.office.generation import (
     TOPICS,
     Draft,
     Family,
+    Obstacle,
     Scene,
     add_price_list,
     address_outside,
@@ -92,6 +93,7 @@ def _second_thoughts(scene: Scene) -> Draft:
         answer=reason,
         is_feasible=False,
         objection=f"no, leave it: the {reason} is not signed yet",
+        obstacle=Obstacle("objection"),
     )
 
 
