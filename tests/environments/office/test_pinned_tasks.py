@@ -19,7 +19,7 @@ COUNT = 1_000
 """Number of tasks of a split; each family occurs six times or more."""
 TASKS = {
     "train": "148cd53f7143bd2c80554b9355a31c8d731d80c3b2812db22e2aa7392506ad1b",
-    "heldout": "ad221f3e402400c23be3290b16aecec505742d5a5b5f2421017cb207bed21452",
+    "heldout": "ebaf95d8dfa49461da344384ff3b5ebc72b006385d2bb035fdce6f6025b12ba9",
 }
 TEMPLATES = "6ba42a24eeb6b3ef2a3cbcdfc5b8fa60c58264713a06b9a1327b4a27741d9593"
 TOOLS = "931060a9e2414bb192c9df9b483cdfe3e5570ad5205e2ac45929acad91ac4e58"
