@@ -32,7 +32,7 @@ class Scene:
     """A workspace under construction; single use. Everything random comes from ``rng``."""
 
     def __init__(self, rng: Random, seed: int = 0, *, split: Split = "train") -> None:
-        """``seed``: the task's seed, for random events in its office. ``split``: decides among which ``OFFICES``."""
+        """``seed``: the task's seed, for random events in its office. ``split``: selects among ``OFFICES``."""
         self.rng = rng
         self.words = Words(rng)
         self.workspace: Workspace = profile(rng.choice(OFFICES[split])).evolve(seed=seed)
