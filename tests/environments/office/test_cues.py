@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 
 from upturn.environments.office.apps import apply, operation_of
+from upturn.environments.office.environment import OfficeEnvironment
 from upturn.environments.office.generation import task_file
-from upturn.environments.office.kit import OfficeKit
 from upturn.environments.office.state import OperationError, Workspace
 from upturn.environments.office.tasks import FAMILIES, compose, forget, make_task
 from upturn.records import Action
@@ -96,6 +96,11 @@ def first_with(is_wanted: Callable[[str], bool]) -> Rule:
     return take
 
 
+def first_in(folder: str | None, *, is_inside: bool) -> Rule:
+    """Takes the first hit in the folder, or outside it."""
+    return first_with(lambda hit: (folder_of(hit) == folder) == is_inside)
+
+
 def date_of(hit: str) -> str | None:
     match = _DATE.search(hit)
     return match[0] if match else None
@@ -130,8 +135,8 @@ RULES: Mapping[str, Rule] = {
 def rules_for(choices: Iterable[Choice]) -> dict[str, Rule]:
     """Returns ``RULES`` and two rules for each folder of the hits: in it, and outside it."""
     folders = {folder_of(hit) for choice in choices for hit in choice.hits} - {None}
-    inside = {f"in {folder}": first_with(lambda hit, f=folder: folder_of(hit) == f) for folder in folders}
-    outside = {f"not in {folder}": first_with(lambda hit, f=folder: folder_of(hit) != f) for folder in folders}
+    inside = {f"in {folder}": first_in(folder, is_inside=True) for folder in folders}
+    outside = {f"not in {folder}": first_in(folder, is_inside=False) for folder in folders}
     return {**RULES, **inside, **outside}
 
 
@@ -203,10 +208,9 @@ def listed(workspace: Workspace, action: Action) -> list[str]:
 def choices_of(family: str, tasks: int) -> dict[str, list[Choice]]:
     """Returns the choices in the oracle's searches of the family's first training tasks, by search."""
     result: dict[str, list[Choice]] = defaultdict(list)
-    kit = OfficeKit()
     for number in range(tasks):
         task = make_task(family, number)
-        oracle, environment = compose(task).draft.oracle, kit.environment(task)
+        oracle, environment = compose(task).draft.oracle, OfficeEnvironment()
         environment.reset(task)
         known = tokens(task.instruction)
         counts: dict[str, int] = defaultdict(int)
