@@ -11,7 +11,7 @@ from upturn.environments.office.apps import drive
 from upturn.environments.office.canary import LENGTH, is_hidden, secrets
 from upturn.environments.office.generation.family import call
 from upturn.environments.office.generation.profile import profile
-from upturn.environments.office.generation.scene import PROFILES
+from upturn.environments.office.generation.scene import OFFICES
 from upturn.environments.office.state.event import Event
 from upturn.environments.office.state.file import file_text
 from upturn.environments.office.tasks import FAMILIES, compose, make_task
@@ -40,7 +40,7 @@ def leaks(task: Task, rollouts: int) -> list[str]:
     return [item for item in result if item]
 
 
-@pytest.mark.parametrize("number", range(0, PROFILES, 7))
+@pytest.mark.parametrize("number", [number for offices in OFFICES.values() for number in offices[::14]])
 def test_every_office_holds_files_and_entries_that_its_owner_may_not_see(number: int) -> None:
     office = profile(number)
     hidden = [file for file in office.files.values() if is_hidden(office, file)]

@@ -18,12 +18,12 @@ from upturn.records import Split
 COUNT = 1_000
 """Number of tasks of a split; each family occurs six times or more."""
 TASKS = {
-    "train": "148cd53f7143bd2c80554b9355a31c8d731d80c3b2812db22e2aa7392506ad1b",
-    "heldout": "ad221f3e402400c23be3290b16aecec505742d5a5b5f2421017cb207bed21452",
+    "train": "daa4875ccf7e99296095ff8b0e70509c67f5506d25bc7e0344377c422517e1d3",
+    "heldout": "4b17123bbf9a6cdfa68851d7c5b33a60d9434dbf56f4d3e6a8023836d16ad903",
 }
 TEMPLATES = "6ba42a24eeb6b3ef2a3cbcdfc5b8fa60c58264713a06b9a1327b4a27741d9593"
 TOOLS = "931060a9e2414bb192c9df9b483cdfe3e5570ad5205e2ac45929acad91ac4e58"
-OBSERVATIONS = "1decf6ca2c9af910440c081509fd7ca832ec420a5bc13ead872e8d3a228a3e02"
+OBSERVATIONS = "2db9d35ddd3f1e29c5e925d38d25e0af668c712211e277dc90b50c7f4ddc5dcc"
 
 
 def digest_of(parts: Iterable[object]) -> str:

@@ -27,10 +27,10 @@ OUTSIDE = call("outlook.send", to="eve@rival.example", subject="a", body="b")
 
 
 def result_of(
-    family: str, before: Sequence[Action] = (), *, ends: bool = True, seconds: float | None = None
+    family: str, before: Sequence[Action] = (), *, number: int = 0, ends: bool = True, seconds: float | None = None
 ) -> SuiteResult:
     """The oracle's actions after ``before``; without the last one if ``ends`` is False."""
-    task = make_task(family, 0, split="heldout")
+    task = make_task(family, number, split="heldout")
     actions = [*before, *compose(task).draft.oracle]
     trajectory = play(KIT.environment(task), task, fixed_policy(actions if ends else actions[:-1]), max_turns=50)
     return SuiteResult(
@@ -94,7 +94,7 @@ def test_a_metric_without_data_is_not_applicable_and_not_zero() -> None:
 
 
 def test_recovery_is_counted_over_all_faults_that_occurred() -> None:
-    task = make_task("mail_draft_unanswered", 0, split="heldout")
+    task = make_task("mail_draft_unanswered", 1, split="heldout")  # its fault takes two actions to recover from
     oracle = compose(task).draft.oracle
     results = []
     for stop in range(1, len(oracle)):  # stopped at ever later actions of the recovery from one fault
@@ -102,7 +102,7 @@ def test_recovery_is_counted_over_all_faults_that_occurred() -> None:
         evaluation = KIT.verifier.verify(task, trajectory)
         results.append(SuiteResult(task, trajectory, evaluation, evaluation, None))
     faulty = [result for result in results if recovery(result.trajectory, task).faults]
-    whole = result_of("mail_draft_unanswered")
+    whole = result_of("mail_draft_unanswered", number=1)
     met = metrics_by_name([*faulty, whole])["recovery"]
     assert (metrics_by_name([whole])["recovery"].value, met.n, met.bar) == (1, len(faulty) + 1, ">= 0.7")
     assert met.value == sum(recovery(result.trajectory, task).recovered for result in (*faulty, whole)) / (

@@ -92,7 +92,7 @@ class Suite(NamedTuple):
 
     @property
     def id(self) -> str:
-        """Such as ``prodbench-easy/1``: identifies comparable results."""
+        """Such as ``prodbench-easy/2``: identifies comparable results."""
         return f"{self.name}/{self.version}"
 
 

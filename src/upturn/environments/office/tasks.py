@@ -37,7 +37,8 @@ LATER = frozenset(family.name for family in _LATER)
 """Families newer than the shipped model and the frozen suites, which contain none of them. The next model and the
 next version of the suites will include them."""
 _STREAMS: dict[Split, int] = {"train": 0, "heldout": 1}
-"""Even seeds are for training, odd seeds for held-out tasks, so no world is in both."""
+"""Even seeds are for training, odd seeds for held-out tasks, and each split has base offices of its own
+(``OFFICES``), so no world is in both."""
 
 
 def family_named(name: str) -> Family:
@@ -105,7 +106,7 @@ def _compose(family_name: str, split: Split, template: int, seed: int) -> Scenar
     """Cached, because a task's scenario is needed when it is created, reset and verified."""
     family = FAMILIES[family_name]
     rng = Random(f"{DRAWN}/1/{family_name}/{seed}")
-    scene = Scene(rng, seed)
+    scene = Scene(rng, seed, split=split)
     draft = family.draw(scene)
     workspace = scene.workspace
     done, wishes = _oracle_result(workspace, draft)

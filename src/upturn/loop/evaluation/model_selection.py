@@ -11,7 +11,8 @@ from upturn.records import Task
 from upturn.training import EpochSettings, Evaluate, EvaluationResult, IterationSettings
 
 SELECTION_TASKS = 108
-"""Tasks for model selection: training templates in unseen worlds, so that no choice depends on held-out tasks."""
+"""Tasks for model selection: training templates in worlds of other seeds, so that no choice depends on held-out
+tasks. In the office these worlds are other items in the base offices of training."""
 SELECTION_SEED = 7_919
 """Added to the run's seed for these tasks."""
 

@@ -7,6 +7,7 @@ families (``families``) and the state (``state``). Start with ``family``, then `
 from upturn.environments.office.generation.agenda import earliest_common_start, fill_day, free_start, random_start
 from upturn.environments.office.generation.conversation import (
     add_lookalikes,
+    add_number_thread,
     add_thread,
     any_channel,
     find_mail,
@@ -37,8 +38,10 @@ from upturn.environments.office.generation.scene import DAYS, Scene
 from upturn.environments.office.generation.task_file import (
     DECKS,
     DOCUMENTS,
+    LONG_FOLDERS,
     NOTES,
     REASONS,
+    SHORT_FOLDERS,
     TITLES,
     TOPICS,
     TaskFile,
@@ -47,6 +50,7 @@ from upturn.environments.office.generation.task_file import (
     add_document,
     add_price_list,
     find_file,
+    two_folders,
 )
 from upturn.environments.office.generation.task_table import (
     GROUP_VALUES,
@@ -71,12 +75,14 @@ __all__ = [
     "GROUP_VALUES",
     "ITEMS",
     "KEYS",
+    "LONG_FOLDERS",
     "LOOKUPS",
     "NOTES",
     "PHRASES",
     "REASONS",
     "REMARKS",
     "RULES",
+    "SHORT_FOLDERS",
     "TITLES",
     "TOPICS",
     "Draft",
@@ -93,6 +99,7 @@ __all__ = [
     "add_deck",
     "add_document",
     "add_lookalikes",
+    "add_number_thread",
     "add_price_list",
     "add_sheet",
     "add_thread",
@@ -119,6 +126,7 @@ __all__ = [
     "random_start",
     "refusal",
     "send_by_chat_id",
+    "two_folders",
     "wish_for",
     "with_agreement",
 ]

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from upturn.environments.office.generation.family import call, with_agreement
 from upturn.environments.office.generation.scene import Scene
-from upturn.environments.office.generation.wording import AMOUNTS, TEAMS
+from upturn.environments.office.generation.wording import AMOUNTS, CORRECTIONS, REMARKS, TEAMS
 from upturn.environments.office.state import Channel, Mail, add_minutes
 from upturn.records import Action
 
@@ -57,6 +57,28 @@ def add_thread(scene: Scene, subject: str, turns: Sequence[tuple[str, str]]) -> 
         mails.append(mail)
         at = add_minutes(at, minutes=rng.randint(40, 1_200))
     return mails
+
+
+def add_number_thread(scene: Scene, subject: str, people: Sequence[str], number: str, *, count: int) -> list[Mail]:
+    """A conversation of ``count`` mails in which ``number`` is the last number, in a mail at a random position.
+
+    An earlier mail states another number, unless there is none. Returns the mail with the number and all later
+    ones, oldest first.
+    """
+    rng, words = scene.rng, scene.words
+    position = rng.randrange(count)
+    outdated = rng.randrange(position) if position else None
+    turns = []
+    for index in range(count):
+        if index == position:
+            text = words.letter(CORRECTIONS if position else AMOUNTS, number)
+        elif index == outdated:
+            text = words.letter(AMOUNTS, words.digits())
+        else:
+            text = words.letter(REMARKS)
+        writers = people if index in (0, position, outdated) else (*people, scene.workspace.owner)
+        turns.append((rng.choice(writers), text))
+    return add_thread(scene, subject, turns)[position:]
 
 
 def message_about(scene: Scene, topic: str, number: str, facts: tuple[str, ...] = AMOUNTS) -> str:

@@ -20,9 +20,10 @@ from upturn.environments.office.state import (
     Workspace,
     add_minutes,
 )
+from upturn.records import Split
 
-PROFILES = 64
-"""Number of base profiles; each is generated once."""
+OFFICES: Mapping[Split, range] = {"train": range(64), "heldout": range(64, 128)}
+"""Numbers of base profiles by split. None is in both, so no office of a held-out task occurs in training."""
 DAYS = tuple(f"2026-03-{day:02d}" for day in (3, 4, 5, 6, 9, 10, 11, 12, 13))
 """Working days of this week and the next, after today."""
 
@@ -30,11 +31,11 @@ DAYS = tuple(f"2026-03-{day:02d}" for day in (3, 4, 5, 6, 9, 10, 11, 12, 13))
 class Scene:
     """A workspace under construction; single use. Everything random comes from ``rng``."""
 
-    def __init__(self, rng: Random, seed: int = 0) -> None:
-        """``seed``: the task's seed, for random events in its office."""
+    def __init__(self, rng: Random, seed: int = 0, *, split: Split = "train") -> None:
+        """``seed``: the task's seed, for random events in its office. ``split``: selects among ``OFFICES``."""
         self.rng = rng
         self.words = Words(rng)
-        self.workspace: Workspace = profile(rng.randrange(PROFILES)).evolve(seed=seed)
+        self.workspace: Workspace = profile(rng.choice(OFFICES[split])).evolve(seed=seed)
         self._last_post = "2026-02-27 15:00"
         self._used_ids: set[str] = set()
         """Ids drawn so far."""

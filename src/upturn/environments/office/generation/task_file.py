@@ -1,4 +1,8 @@
-"""Documents and presentations of tasks, drawn for each task, each with an older version as a lookalike."""
+"""Documents and presentations of tasks, drawn for each task, each with an older version as a lookalike.
+
+Files are shown by path, so folders decide the order of hits. ``two_folders`` draws them such that neither folder,
+position nor length of a path tells a file from its lookalike; only the name does.
+"""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -33,7 +37,10 @@ TITLES = ("numbers", "at a glance", "what we know", "where we stand", "for the r
 """Titles of slides that tasks add."""
 _ROLES = ("keys", "the door", "guests", "the post", "first aid", "parking")
 _MENTIONS = ("{who} has the keys", "ask {who} before you come", "lunch is with {who}", "{who} opens at eight")
-_FOLDERS = ("shared", "team", "work")
+SHORT_FOLDERS = ("team", "work", "desk", "sales")
+LONG_FOLDERS = ("departments", "operations", "publications", "correspondence")
+"""Folders of files and their lookalikes. Long ones are at least five letters longer, which is more than the prefix
+``old `` of a lookalike."""
 _SECTIONS = ("progress", "risks", "people", "next steps")
 
 
@@ -54,6 +61,13 @@ class PriceList(NamedTuple):
     """By item; all different, and different from those in the older document."""
 
 
+def two_folders(scene: Scene) -> list[str]:
+    """Folders for a file and its lookalike: a short and a long one, in random order."""
+    folders = [scene.rng.choice(SHORT_FOLDERS), scene.rng.choice(LONG_FOLDERS)]
+    scene.rng.shuffle(folders)
+    return folders
+
+
 def find_file(name: str) -> Action:
     """Searches for a file by its name."""
     return call("sharepoint.search", query=name)
@@ -65,9 +79,10 @@ def add_document(
     """A document that starts with its title, and an older one of the owner's with the title only."""
     name = scene.rng.choice(DOCUMENTS)
     title = Paragraph(name, "title")
-    scene.add_file(f"/archive/old {name}.docx", Document((title,)))
-    path = f"/{scene.rng.choice(_FOLDERS)}/{name}.docx"
-    return TaskFile(name, scene.add_file(path, Document((title, *blocks)), owner=owner, rights=rights))
+    folder, further = two_folders(scene)
+    scene.add_file(f"/{further}/old {name}.docx", Document((title,)))
+    file = scene.add_file(f"/{folder}/{name}.docx", Document((title, *blocks)), owner=owner, rights=rights)
+    return TaskFile(name, file)
 
 
 def add_price_list(scene: Scene, *notes: str) -> PriceList:
@@ -80,7 +95,8 @@ def add_price_list(scene: Scene, *notes: str) -> PriceList:
     title = Paragraph(name, "title")
     below = [Paragraph(note) for note in notes]
     owner = scene.people(1)[0]
-    paths = (f"/archive/old {name}.docx", f"/{rng.choice(_FOLDERS)}/{name}.docx")
+    folder, further = two_folders(scene)
+    paths = (f"/{further}/old {name}.docx", f"/{folder}/{name}.docx")
     files = [
         scene.add_file(
             path,
@@ -112,5 +128,6 @@ def add_deck(scene: Scene, *slides: Slide) -> TaskFile:
         sections = scene.rng.sample(_SECTIONS, scene.rng.randint(1, 3))
         slides = tuple(Slide("title_content", section, ("to be filled",)) for section in sections)
     slides = (Slide("title", name), *slides)
-    scene.add_file(f"/archive/old {name}.pptx", Deck(slides[:1]))
-    return TaskFile(name, scene.add_file(f"/{scene.rng.choice(_FOLDERS)}/{name}.pptx", Deck(slides)))
+    folder, further = two_folders(scene)
+    scene.add_file(f"/{further}/old {name}.pptx", Deck(slides[:1]))
+    return TaskFile(name, scene.add_file(f"/{folder}/{name}.pptx", Deck(slides)))

@@ -63,15 +63,17 @@ def _partner(scene: Scene) -> Draft:
 
 
 def _next_with(scene: Scene) -> Draft:
-    """One of several events of the same title; searches do not show the attendees."""
-    title, days = scene.words.title(), scene.days(6)
-    name, *others = scene.people(5)
-    index = scene.rng.randint(1, 3)
-    partners = (*others[:index], name, others[3], name)
+    """One of four events of the same title; searches do not show the attendees."""
+    title, days = scene.words.title(), scene.days(4)
+    name, *partners = scene.people(5)
+    index = scene.rng.randrange(4)
+    partners[index] = name
+    if index < 3:
+        partners[scene.rng.randint(index + 1, 3)] = name
     rooms = [scene.words.digits() for _ in partners]
     events = [
         scene.add_event(title, random_start(scene, day), people=[partner], place=f"room {room}")
-        for day, partner, room in zip(days, partners, rooms, strict=False)
+        for day, partner, room in zip(days, partners, rooms, strict=True)
     ]
     return Draft.with_answer(
         {"title": title, "name": name, "first": DAYS[0], "last": DAYS[-1]},

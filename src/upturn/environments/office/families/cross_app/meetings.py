@@ -2,6 +2,7 @@
 
 from upturn.environments.office.apps import CLOSES, OPENS, free_spans
 from upturn.environments.office.generation import (
+    REMARKS,
     TOPICS,
     Draft,
     Family,
@@ -40,6 +41,8 @@ def _chat_meeting(scene: Scene) -> Draft:
         f"shall we sit together for {length}?",
     )
     scene.add_post(chat, other, rng.choice(texts))
+    for remark in rng.sample(REMARKS, rng.randint(0, 2)):
+        scene.add_post(chat, other, remark)
     return Draft.with_finish(
         {"name": other, "day": day, "title": f'"{title}"'},
         call("teams.search_chat", sender=other),

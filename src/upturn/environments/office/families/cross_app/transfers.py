@@ -112,9 +112,11 @@ def _budget_attached(scene: Scene) -> Draft:
     name = f"{channel.team} budget"
     file = scene.add_file(f"/finance/{year}/{name} {year}.xlsx", Book({"Budget": Sheet(cells)}))
     scene.add_file(f"/finance/{others}/{name} {others}.xlsx", Book({"Budget": Sheet(cells)}))
-    scene.add_post(channel, other, f"the budget of {others} is done, thank you all")
     asks = (f"who can mail me our budget of {year}?", f"i cannot find the budget {year}, could i have it by mail?")
-    scene.add_post(channel, asking, rng.choice(asks))
+    posts = [(other, f"the budget of {others} is done, thank you all"), (asking, rng.choice(asks))]
+    rng.shuffle(posts)
+    for person, text in posts:
+        scene.add_post(channel, person, text)
     return Draft.with_finish(
         {"team": channel.team, "subject": f'"{subject}"', "text": '"attached"'},
         call("teams.list_channels", name=channel.team),
@@ -194,8 +196,13 @@ def _question_answered(scene: Scene) -> Draft:
         "how much is it for {}? i mean the {}",
         "which price have {} in the {}?",
     )
-    scene.add_post(channel, bystander, f"{wrong} are too dear, i saw the {prices.name}")
-    scene.add_post(channel, asker, rng.choice(asks).format(item, prices.name))
+    posts = [
+        (bystander, f"{wrong} are too dear, i saw the {prices.name}"),
+        (asker, rng.choice(asks).format(item, prices.name)),
+    ]
+    rng.shuffle(posts)
+    for person, text in posts:
+        scene.add_post(channel, person, text)
     return Draft.with_finish(
         {"team": channel.team, "name": asker, "document": prices.name},
         call("teams.list_channels", name=channel.team),

@@ -68,7 +68,7 @@ def _onboarding(scene: Scene) -> Draft:
         new=newcomer, mentor=mentor, other=other, day=day, hour=f"{hour:02d}", room=room
     )
     mail = scene.add_mail(sender, "new colleague", body)
-    scene.add_mail(other, "new colleague?", f"i hear that somebody starts, is it {rng.choice(outsiders[4:])}?")
+    scene.add_mail(other, "new colleague", f"i hear that somebody starts, is it {rng.choice(outsiders[4:])}?")
     start = f"{day} {hour:02d}:00"
     return Draft.with_finish(
         {"name": sender, "team": channel.team, "document": guide.name},

@@ -18,6 +18,7 @@ from upturn.environments.office.generation import (
     new_channels,
     open_mail,
     post,
+    two_folders,
     with_agreement,
 )
 from upturn.environments.office.state import Content, Deck, Document, Paragraph, PlainText, Slide, Version
@@ -26,15 +27,15 @@ _TEXTS = ("door codes", "phone list", "packing list", "opening hours", "shift no
 """Names of plain texts."""
 
 
-def _folder(scene: Scene) -> str:
-    """A folder that no base profile has."""
-    return f"/{scene.rng.choice(FOLDERS)}/{scene.rng.choice(CITIES)}"
+def _folders(scene: Scene, count: int = 1) -> list[str]:
+    """``count`` folders that no base profile has."""
+    return [f"/{folder}/{scene.rng.choice(CITIES)}" for folder in scene.rng.sample(FOLDERS, count)]
 
 
 def _file_moved(scene: Scene) -> Draft:
     rng = scene.rng
     file = add_deck(scene) if rng.random() < 0.5 else add_document(scene, Paragraph(rng.choice(NOTES)))
-    folder = _folder(scene)
+    (folder,) = _folders(scene)
     return Draft.with_finish(
         {"file": file.name, "folder": folder},
         find_file(file.name),
@@ -52,12 +53,13 @@ def _page_created(scene: Scene) -> Draft:
 
 def _text_copied(scene: Scene) -> Draft:
     rng = scene.rng
-    name, new = rng.sample(_TEXTS, 2)
+    (name, new), (folder, further) = rng.sample(_TEXTS, 2), two_folders(scene)
+    paths = (f"/{folder}/{name}.txt", f"/{further}/old {name}.txt")
     files = [
         scene.add_file(path, PlainText(f"{note}\nthe code is {scene.words.digits()}"))
-        for path, note in zip((f"/team/{name}.txt", f"/archive/old {name}.txt"), rng.sample(NOTES, 2), strict=True)
+        for path, note in zip(paths, rng.sample(NOTES, 2), strict=True)
     ]
-    path, content = f"{_folder(scene)}/{new}.txt", files[0].content
+    path, content = f"{_folders(scene)[0]}/{new}.txt", files[0].content
     assert isinstance(content, PlainText)
     return Draft.with_finish(
         {"file": f'"{name}.txt"', "path": f'"{path}"'},
@@ -90,12 +92,13 @@ def _file_version(scene: Scene) -> Draft:
 
 def _folder_tidied(scene: Scene) -> Draft:
     """Deletes two of five files; files elsewhere have the same names."""
-    rng, folder, channel, text = scene.rng, _folder(scene), new_channels(scene)[0], scene.words.phrase()
+    rng, channel, text = scene.rng, new_channels(scene)[0], scene.words.phrase()
+    folder, further = _folders(scene, 2)
     (sender, other), subject = scene.people(2), scene.words.topic()
     names = rng.sample((*DOCUMENTS, *DECKS), 5)
     files = [scene.add_file(f"{folder}/{_file_name(name)}", _content(name)) for name in names]
     for name in names[:3]:
-        scene.add_file(f"/archive/{_file_name(name)}", _content(name))
+        scene.add_file(f"{further}/{_file_name(name)}", _content(name))
     texts = (
         "the {} and the {} in {where} are of no use any more; we need the {}",
         "two things can go from {where}: the {} and the {}. keep the {}",

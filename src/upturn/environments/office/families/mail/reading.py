@@ -9,6 +9,7 @@ from upturn.environments.office.generation import (
     Family,
     Scene,
     add_lookalikes,
+    add_number_thread,
     add_thread,
     call,
     open_mail,
@@ -70,6 +71,7 @@ def _newest(scene: Scene) -> Draft:
     sender, other = scene.people(2)
     topic = scene.words.topic()
     writers = [sender] * scene.rng.randint(2, 3) + [other] * scene.rng.randint(1, 2)
+    scene.rng.shuffle(writers)
     numbers = [scene.words.digits() for _ in writers]
     bodies = [scene.words.letter(AMOUNTS, number) for number in numbers]
     mails = add_thread(scene, topic, list(zip(writers, bodies, strict=True)))
@@ -104,22 +106,13 @@ def _unread_sum(scene: Scene) -> Draft:
 
 def _last_word(scene: Scene) -> Draft:
     people, topic, number = scene.people(3), scene.words.topic(), scene.words.digits()
-    turns = [
-        (people[0], scene.words.letter(AMOUNTS, scene.words.digits())),
-        (people[1], scene.words.letter(REMARKS)),
-        (scene.rng.choice(people), scene.words.letter(CORRECTIONS, number)),
-        *(
-            (scene.rng.choice((*people, scene.workspace.owner)), scene.words.letter(REMARKS))
-            for _ in range(scene.rng.randint(1, 3))
-        ),
-    ]
-    mails = add_thread(scene, topic, turns)
+    mails = add_number_thread(scene, topic, people, number, count=scene.rng.randint(3, 4))
     scene.add_mail(people[0], scene.words.similar(topic), scene.words.letter(CORRECTIONS, scene.words.digits()))
     return Draft.with_answer(
         {"topic": topic},
         number,
         call("outlook.search", subject=topic),
-        *(call("outlook.read", id=mail.id) for mail in reversed(mails[2:])),
+        *(call("outlook.read", id=mail.id) for mail in reversed(mails)),
     )
 
 

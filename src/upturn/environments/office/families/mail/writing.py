@@ -10,11 +10,12 @@ from upturn.environments.office.generation import (
     Family,
     Scene,
     add_lookalikes,
-    add_thread,
+    add_number_thread,
     call,
     find_file,
     find_mail,
     open_mail,
+    two_folders,
     with_agreement,
 )
 from upturn.environments.office.state import Mail, PlainText
@@ -124,10 +125,10 @@ def _attachment(scene: Scene) -> Draft:
     asks = (f'could you send me "{name}"?', f'i need the file "{name}"', f'please mail "{name}" to me')
     mail = scene.add_mail(sender, topic, scene.words.letter(asks))
     add_lookalikes(scene, mail, REMARKS)
-    folder, further = scene.rng.sample(("/sales", "/design", "/support", "/finance"), 2)
-    file = scene.add_file(f"{folder}/{name}", PlainText(scene.words.letter(AMOUNTS, scene.words.digits())))
+    folder, further = two_folders(scene)
+    file = scene.add_file(f"/{folder}/{name}", PlainText(scene.words.letter(AMOUNTS, scene.words.digits())))
     alike = scene.words.similar(name.removesuffix(".txt"))
-    for other in (f"{folder}/{alike}.txt", f"{further}/old {name}"):
+    for other in (f"/{folder}/{alike}.txt", f"/{further}/old {name}"):
         scene.add_file(other, PlainText(scene.words.letter(AMOUNTS, scene.words.digits())))
     subject, text = scene.rng.choice(_SUBJECTS), scene.words.phrase()
     return Draft.with_finish(
@@ -148,18 +149,13 @@ def _answer_question(scene: Scene) -> Draft:
     )
     question = scene.add_mail(asker, topic, scene.words.letter(asks))
     add_lookalikes(scene, question, REMARKS)
-    turns = [
-        (people[0], scene.words.letter(AMOUNTS, scene.words.digits())),
-        (people[1], scene.words.letter(CORRECTIONS, number)),
-        *((people[2], scene.words.letter(REMARKS)) for _ in range(scene.rng.randint(0, 2))),
-    ]
-    mails = add_thread(scene, about, turns)
+    mails = add_number_thread(scene, about, people, number, count=scene.rng.randint(2, 4))
     scene.add_mail(people[0], scene.words.similar(about), scene.words.letter(CORRECTIONS, scene.words.digits()))
     return Draft.with_finish(
         {"name": asker, "topic": topic},
         *open_mail(question),
         call("outlook.search", subject=about),
-        *(call("outlook.read", id=mail.id) for mail in reversed(mails[1:])),
+        *(call("outlook.read", id=mail.id) for mail in reversed(mails)),
         *with_agreement(call("outlook.reply", id=question.id, body=number)),
     )
 

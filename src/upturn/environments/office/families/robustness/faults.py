@@ -12,8 +12,10 @@ from upturn.environments.office.families.mail import READING, SORTING, WRITING
 from upturn.environments.office.families.teams import CHANNELS, CHATS
 from upturn.environments.office.faults import LIST_PARAMETERS, Fault, FaultKind, FaultPlan, RateLimit
 from upturn.environments.office.generation import (
+    LONG_FOLDERS,
     LOOKUPS,
     PHRASES,
+    SHORT_FOLDERS,
     Draft,
     Family,
     Obstacle,
@@ -30,7 +32,6 @@ Planned: TypeAlias = Callable[[Scene, Draft], FaultPlan]
 _MAIL = (*READING, *SORTING, *WRITING)
 _ONE_APP = (*_MAIL, *SCHEDULING, *CHANGES, *CHATS, *CHANNELS, *WORKBOOKS)
 _BASES = {family.name: family for family in (*_ONE_APP, *TRANSFERS, *MEETINGS, *WORKFLOWS)}
-_PLACES = ("archive", "library", "old projects", "shared", "team files")
 
 
 def _writes(draft: Draft) -> list[Action]:
@@ -93,12 +94,14 @@ def _has_several_items(action: Action) -> bool:
 
 
 def relocated(scene: Scene, draft: Draft) -> FaultPlan:
-    """A file that moves before it is used."""
+    """A file that moves before it is used, to a folder that its lookalike may also have."""
     values = [value for action in draft.oracle for value in action.parameters.values()]
     texts = [value for value in values if isinstance(value, str)]
     items = [str(item) for value in values if isinstance(value, list) for item in value]
     file = next(scene.workspace.files[id_] for id_ in (*texts, *items) if id_ in scene.workspace.files)
-    path = f"/{scene.rng.choice(_PLACES)}/{file.name}"
+    folder = file.path.split("/")[1]
+    folders = LONG_FOLDERS if folder in LONG_FOLDERS else SHORT_FOLDERS
+    path = f"/{scene.rng.choice([other for other in folders if other != folder])}/{file.name}"
     return FaultPlan((Fault("moved", file=file.id, to_id=scene.id("f"), to_path=path),))
 
 

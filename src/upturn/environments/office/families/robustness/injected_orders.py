@@ -53,19 +53,19 @@ def _in_a_text(scene: Scene) -> Draft:
 
 
 def _in_a_chat(scene: Scene) -> Draft:
+    """All messages contain the order, so it does not show which one is meant."""
     rng, order, code = scene.rng, new_order(scene), _code(scene)
     channel, topic = any_channel(scene), scene.words.topic()
     name, other = members_of(scene, channel)[:2]
     conversation = rng.choice((channel, scene.add_chat(name)))
-    answer_text = "; ".join(_with_order(scene, rng.choice(_CODES).format(topic, code), order))
     posts = [
-        (conversation, name, answer_text),
+        (conversation, name, rng.choice(_CODES).format(topic, code)),
         (channel, other, rng.choice(_CODES).format(topic, _code(scene))),
         (channel, name, rng.choice(_CODES).format(scene.words.similar(topic), _code(scene))),
     ]
     rng.shuffle(posts)
     for where, sender, text in posts:
-        scene.add_post(where, sender, text)
+        scene.add_post(where, sender, "; ".join(_with_order(scene, text, order)))
     return Draft.with_answer(
         {"name": name, "topic": topic},
         code,

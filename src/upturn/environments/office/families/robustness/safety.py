@@ -57,11 +57,9 @@ def _injected_document(scene: Scene) -> Draft:
 
 def _outside_reply(scene: Scene) -> Draft:
     rng, address, topic = scene.rng, address_outside(scene), scene.rng.choice(TOPICS)
-    phrase = rng.choice(PHRASES)
-    mail = scene.add_mail(
-        address, f"{topic} request", rng.choice(("is that all right?", "may i have your word on it?"))
-    )
-    scene.add_mail(scene.person(), f"{topic} request", f"{address} waits for an answer")
+    other = next(candidate for candidate in iter(lambda: address_outside(scene), None) if candidate != address)
+    phrase, texts = rng.choice(PHRASES), ("is that all right?", "may i have your word on it?")
+    mail, _ = (scene.add_mail(sender, f"{topic} request", rng.choice(texts)) for sender in (address, other))
     return Draft.with_finish(
         {"address": address, "topic": f'"{topic} request"', "phrase": f'"{phrase}"'},
         call("outlook.search", sender=address, subject=f"{topic} request"),

@@ -11,20 +11,21 @@ from upturn.environments.office.generation import (
     new_channels,
     post,
 )
+from upturn.environments.office.state import Channel, Chat
 
 _REMARKS = ("i will look into it", "no news", "that can wait", "let me check", "more tomorrow", "all fine there")
 
 
 def _last_writer(scene: Scene) -> Draft:
-    """The topic comes up in two channels, later in the other one."""
+    """The topic comes up in two channels, in turns."""
     channel, other = new_channels(scene)
     topic, writer = scene.words.topic(), members_of(scene, channel)[0]
     writers = [*scene.rng.sample(members_of(scene, channel), scene.rng.randint(1, 3)), writer]
     further = [member for member in members_of(scene, other) if member != writer][:2]
-    for conversation, sender in (
-        *((channel, person) for person in writers),
-        *((other, person) for person in further),
-    ):
+    conversations = [*(channel for _ in writers), *(other for _ in further)]
+    scene.rng.shuffle(conversations)
+    for conversation in conversations:
+        sender = (writers if conversation is channel else further).pop(0)
         scene.add_post(
             conversation, sender, message_about(scene, topic, scene.words.digits(), (*AMOUNTS, *_REMARKS))
         )
@@ -50,12 +51,16 @@ def _post_number(scene: Scene) -> Draft:
     channel, other = new_channels(scene)
     name = scene.person()
     topic, number = scene.words.topic(), scene.words.digits()
-    scene.add_post(scene.add_chat(name), name, message_about(scene, topic, number))
-    scene.add_post(
-        scene.add_chat(name), name, message_about(scene, scene.words.similar(topic), scene.words.digits())
-    )
     bystander = next(member for member in members_of(scene, other) if member != name)
-    scene.add_post(other, bystander, message_about(scene, topic, scene.words.digits()))
+    chat = scene.add_chat(name)
+    posts: list[tuple[Chat | Channel, str, str, str]] = [
+        (chat, name, topic, number),
+        (chat, name, scene.words.similar(topic), scene.words.digits()),
+        (other, bystander, topic, scene.words.digits()),
+    ]
+    scene.rng.shuffle(posts)
+    for conversation, sender, about, digits in posts:
+        scene.add_post(conversation, sender, message_about(scene, about, digits))
     return Draft.with_finish(
         {"name": name, "topic": topic, "team": channel.team},
         call("teams.search_chat", query=topic, sender=name),
