@@ -12,7 +12,7 @@ from upturn import __version__
 from upturn.agents.context import Budget, parameters_of
 from upturn.arbiter import AgentRegistry, DiscountedThompson, Router, RuleBasedRouting, RunKey, Tally, Uniform
 from upturn.config import AdapterSettings, AgentConfig, Config, Limits
-from upturn.environments import EnvironmentKit
+from upturn.environments import EnvironmentKit, draw_tasks
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.failure_summary import FailureProgress
 from upturn.loop.progress import Progress
@@ -99,7 +99,7 @@ class Context:
 
     def next_tasks(self, count: int) -> list[Task]:
         """The next tasks of the service's stream, a pure function of the run's seed."""
-        stream = self.kit.tasks(seed=self.seed, split="train", families=self.families)
+        stream = draw_tasks(self.kit, seed=self.seed, split="train", families=self.families)
         tasks = list(islice(stream, self.position.tasks_served, self.position.tasks_served + count))
         self.position.tasks_served += len(tasks)
         return tasks

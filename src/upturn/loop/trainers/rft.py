@@ -15,7 +15,7 @@ import numpy as np
 
 from upturn.config import AgentConfig, Config
 from upturn.deployment import RESAMPLES, Interval
-from upturn.environments import verify
+from upturn.environments import draw_tasks, verify
 from upturn.errors import ConfigError
 from upturn.loop.evaluation import HeldoutResult, evaluate_heldout
 from upturn.loop.run import Context, store_agent_version, version_of
@@ -200,7 +200,9 @@ def load_examples(context: Context) -> list[Task]:
     Raises ConfigError where the environment has too few.
     """
     count = context.config.section(RftSettings).examples
-    stream = context.kit.tasks(seed=context.seed + SEED_STEP, split="train", families=context.trained_families)
+    stream = draw_tasks(
+        context.kit, seed=context.seed + SEED_STEP, split="train", families=context.trained_families
+    )
     examples = list(islice(stream, count))
     if len(examples) < count:
         raise ConfigError(
