@@ -222,8 +222,8 @@ def test_a_make_that_raises_is_named_with_its_seed(error: BaseException) -> None
     with pytest.raises(WorldError) as caught:
         next(kit.tasks(seed=0, split="heldout", families=["cities"]))
     assert str(caught.value) == (
-        f"make of 'cities' raised {type(error).__name__}: {error} for the heldout task of family 'cities' with seed 1; "
-        "it must give a task for every seed"
+        f"make of 'cities' raised {type(error).__name__}: {error} for the heldout task of family 'cities' with "
+        "seed 1; it must give a task for every seed"
     )
     assert caught.value.__cause__ is error
 
