@@ -260,7 +260,7 @@ class _Run:
             return "finished"
         return "step_limit" if is_truncated else None
 
-    def _fail(self, outcome: Outcome, exc: Exception) -> Outcome:
+    def _fail(self, outcome: Outcome, exc: BaseException) -> Outcome:
         self.error = error_text(exc)
         return outcome
 

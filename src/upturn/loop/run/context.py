@@ -152,7 +152,10 @@ def open_run(
         (run_dir / "config.json").write_text(config.to_json())
         keys = api_keys or {}
         runtime = AgentRuntime(
-            kit, limits_of(config), {agent.name: keys.get(agent.api_key_env, "") for agent in config.agents}
+            kit,
+            limits_of(config),
+            {agent.name: keys.get(agent.api_key_env, "") for agent in config.agents},
+            progress.note,
         )
         policy = policy_of(config)
         registry = AgentRegistry()
@@ -185,6 +188,8 @@ def version_of(agent: AgentConfig) -> AgentVersion:
     parameters: dict[str, JsonValue] = {}
     if agent.kind in ("local_model", "endpoint"):
         parameters["temperature"] = agent.temperature
+    calls = {"timeout_seconds": agent.timeout_seconds, "retries": agent.retries}
+    parameters |= {name: value for name, value in calls.items() if value is not None}
     if agent.template_options:
         parameters["template_options"] = {**agent.template_options}
     if agent.weights != "float32":
