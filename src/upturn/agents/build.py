@@ -176,8 +176,10 @@ def _problems(version: AgentVersion, renderer: Renderer | None) -> list[str]:
         problems.append(f"temperature must be 0 (greedy) or more, got {temperature(version)!r}")
     if _number(version, "max_tokens", 1) < 1:
         problems.append(f"max_tokens must be 1 or more, got {version.parameters['max_tokens']!r}")
-    if _number(version, "timeout_seconds", TIMEOUT_SECONDS) <= 0 or _number(version, "retries", RETRIES) < 0:
-        problems.append("timeout_seconds must be above 0 and retries 0 or more")
+    if (seconds := _number(version, "timeout_seconds", TIMEOUT_SECONDS)) <= 0:
+        problems.append(f"timeout_seconds must be above 0, got {seconds!r}")
+    if (retries := _number(version, "retries", RETRIES)) < 0:
+        problems.append(f"retries must be 0 or more, got {retries!r}")
     if is_sampling:
         try:
             budget_of(version.parameters)

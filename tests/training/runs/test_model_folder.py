@@ -96,7 +96,10 @@ def test_damaged_versions_are_refused_by_name(tiny_model: Model, tmp_path: Path)
     with pytest.raises(ModelError, match=r"cannot load .*v1'"):
         load_version(folder)
     (folder / MARKER).write_text("{")
-    with pytest.raises(ModelError, match=r"upturn\.json' is missing or damaged"):
+    with pytest.raises(ModelError, match=r"upturn\.json' is damaged, so"):
+        load_version(folder)
+    (folder / MARKER).unlink()
+    with pytest.raises(ModelError, match=r"upturn\.json' is missing, so"):
         load_version(folder)
 
 

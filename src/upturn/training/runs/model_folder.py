@@ -79,8 +79,9 @@ def load_version(folder: Path) -> PreTrainedModel:
     """
     expected = _read_hash(folder)
     if expected is None:
+        state = "damaged" if (folder / MARKER).exists() else "missing"
         raise ModelError(
-            f"{str(folder / MARKER)!r} is missing or damaged, so the folder's weights cannot be checked; "
+            f"{str(folder / MARKER)!r} is {state}, so the folder's weights cannot be checked; "
             "train again, or restore the folder"
         )
     model = _load(folder)
