@@ -129,9 +129,7 @@ def test_time_outs_are_part_of_a_version_only_if_they_are_set() -> None:
     assert version_of(agent).parameters == {"temperature": 1.0}
     limited = version_of(replace(agent, timeout_seconds=5.0, retries=0))
     assert limited.parameters == {"temperature": 1.0, "timeout_seconds": 5.0, "retries": 0}
-    with pytest.raises(
-        ConfigError, match="timeout_seconds must be above 0, got 0; .*retries must be 0 or more, got -1"
-    ):
+    with pytest.raises(ConfigError) as caught:
         build(replace(limited, parameters={"timeout_seconds": 0, "retries": -1}), limits=LIMITS)
     assert caught.value.problems == (
         "agent 'far@base': timeout_seconds must be above 0, got 0",
