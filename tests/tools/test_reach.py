@@ -79,7 +79,9 @@ def test_the_date_replaces_the_former_one(reach: ModuleType, monkeypatch: pytest
         reach.dated("nothing", 1, 1.0)
 
 
-def test_make_runs_the_tool() -> None:
+def test_the_page_states_a_date_and_make_runs_the_tool() -> None:
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    assert re.search(r"^`make test-reach` last passed on \d{4}-\d\d-\d\d: \d+ tests in ", page, re.MULTILINE)
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert "tools/reach.py install $(REACH)" in makefile
     assert "tools/reach.py test" in makefile
