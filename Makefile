@@ -1,7 +1,8 @@
 # Everything starts here. The first target that needs it sets up .venv; later ones use it as it is.
 #   make demo         set up, then run the whole loop and write its report
 #   make test         set up, then run the tests, two processes beside each other; make test-all: the slow ones too
-#   make test-reach   set up a second environment with other frameworks and file formats, then run what needs them
+#   make test-reach   set up a second environment with file formats, Gymnasium, OpenEnv, verifiers, Ray and TRL, then
+#                     run every test that needs them (ten minutes), and write the date into docs/results.md
 #   make check        format, lint, types, import layers, size caps, generated docs
 # Settings: PYTHON=python3.12 picks the interpreter; TORCH_INDEX=https://download.pytorch.org/whl/cpu takes torch
 # from that index (a smaller build without CUDA) and everything else from where pip looks anyway.
@@ -51,13 +52,13 @@ test-all: $(READY)
 	$(VENV)/bin/python -m pytest -n 2 --dist loadfile -m "" --hypothesis-profile=search
 
 # What these bring does not go together with what is locked, so .venv only lies below it.
-$(REACH)/.ready: pyproject.toml $(READY)
+$(REACH)/.ready: requirements-reach.lock $(READY)
 	$(VENV)/bin/python -m venv $(REACH)
-	$(VENV)/bin/python tools/reach.py $(REACH)
+	$(VENV)/bin/python tools/reach.py install $(REACH)
 	@touch $@
 
 test-reach: $(REACH)/.ready
-	PYTHONPATH=src $(REACH)/bin/python -m pytest tests/environments
+	PYTHONPATH=src $(REACH)/bin/python tools/reach.py test
 
 check: $(READY)
 	$(VENV)/bin/ruff format --check src benchmarks tests tools

@@ -1,5 +1,6 @@
 """The command line: lazily loaded commands, errors as messages and exit codes."""
 
+import errno
 import json
 import os
 import re
@@ -230,6 +231,20 @@ def test_ctrl_c_in_resumable_work_prints_the_resume_command(command: ModuleType)
     command.run = stop  # type: ignore[attr-defined]
     result = run("doctor")
     assert (result.exit_code, result.stderr) == (130, "stopped; resume with: upturn demo --resume runs/7\n")
+
+
+def test_a_full_disk_in_resumable_work_prints_the_resume_command(command: ModuleType) -> None:
+    def fill() -> None:
+        with resume_hint("upturn demo --resume runs/7"):
+            raise OSError(errno.ENOSPC, "No space left on device", "runs/7/checkpoint.safetensors.partial")
+
+    command.run = fill  # type: ignore[attr-defined]
+    result = run("doctor")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "error: No space left on device: 'runs/7/checkpoint.safetensors.partial'; acknowledged work is saved. Free "
+        "some space, then resume with: upturn demo --resume runs/7\n",
+    )
 
 
 def test_a_bug_keeps_its_traceback(command: ModuleType) -> None:

@@ -40,10 +40,7 @@ def test_model_files_must_exist_and_match_the_card(tmp_path: Path) -> None:
     )
     for name in MODEL_FILES:
         (tmp_path / name).write_text("x")
-    assert (
-        "model.safetensors: cannot be compared, card.json is missing or damaged"
-        in check_model("nano", tmp_path).value
-    )
+    assert "model.safetensors: cannot be compared, card.json is missing" in check_model("nano", tmp_path).value
     digest = sha256(b"x").hexdigest()
     card = {"weights_sha256": digest, "tokenizer_sha256": digest}
     (tmp_path / "card.json").write_text(json.dumps(card))

@@ -179,8 +179,8 @@ def test_validate_names_default_weights_that_the_verifier_does_not_give(
     assert "configuration" not in run("validate", "shop_for_test:kit", "--tasks", "2", code=1)
     printed = run("validate", "shop_for_test:unweighted", "--tasks", "2", code=1)
     assert printed["configuration"] == [
-        "the default [rewards] weights name efficiency, which shop/1 does not give; it gives: success. Set [rewards] "
-        "weights for these, or add the component"
+        "the default [rewards] weights name efficiency, which shop/1 does not give; it gives: success. Set "
+        "[rewards] weights for these, or add the component"
     ]
 
 

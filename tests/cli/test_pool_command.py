@@ -85,6 +85,8 @@ def test_stats_print_the_figures(filled: Path) -> None:
     assert (figures["outcome_finished"], figures["outcome_model_error"]) == (5, 1)
     assert figures["pass^1"] == pytest.approx(2 / 3)
     assert figures["pass^3"] == 0.0
+    [agent] = printed["agents"]
+    assert agent == {"agent_version": agent["agent_version"], "trajectories": 6, "successes": 4, "missing": 0}
     assert printed["success_histograms"] == {"3": {"0": 0, "1": 0, "2": 2, "3": 0}}
     assert printed["records"] == {"tasks": 2, "decisions": 0, "trajectories": 6, "evaluations": 6, "feedback": 0}
     assert "pass^3" in run("pool", "stats", "--pool", filled).stdout

@@ -1,14 +1,17 @@
 """Resolving kits by name, and the errors for unknown names."""
 
 import sys
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from benchmarks.errands.kit import ErrandsKit
-from upturn.environments import EnvironmentKit, registered_kits, resolve_kit
-from upturn.errors import UnknownNameError
+from upturn.environments import EnvironmentKit, draw_tasks, registered_kits, resolve_kit
+from upturn.errors import UnknownNameError, WorldError
+from upturn.records import Split, Task
 
 
 @pytest.fixture
@@ -68,3 +71,23 @@ def test_a_kit_that_raises_is_an_error_with_the_cause(
     module.failing = lambda: 1 / 0  # type: ignore[attr-defined]
     with pytest.raises(UnknownNameError, match="could not be created: ZeroDivisionError: division by zero"):
         resolve_kit("my_environments:failing")
+
+
+@pytest.mark.parametrize("error", [KeyError("city"), SystemExit(1)], ids=repr)
+def test_a_kit_that_cannot_draw_tasks_is_named(error: BaseException) -> None:
+    class Broken(ErrandsKit):
+        def tasks(self, *, seed: int, split: Split, families: Sequence[str]) -> Iterator[Task]:
+            yield from islice(super().tasks(seed=seed, split=split, families=families), 2)
+            raise error
+
+    stream = draw_tasks(Broken(), seed=5, split="train", families=["mail_file"])
+    assert [next(stream).family, next(stream).family] == ["mail_file", "mail_file"]
+    with pytest.raises(WorldError) as caught:
+        next(stream)
+    assert str(caught.value).startswith("environment 'errands' cannot draw train tasks of seed 5: ")
+    assert f"{type(error).__name__}: {error}; its tasks() must not fail" in str(caught.value)
+
+
+def test_an_error_of_upturn_keeps_its_words() -> None:
+    with pytest.raises(UnknownNameError, match="knitting"):
+        next(draw_tasks(ErrandsKit(), seed=5, split="train", families=["knitting"]))

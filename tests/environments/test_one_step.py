@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from upturn.environments import Environment, EnvironmentKit, check_environment, one_step
+from upturn.environments import (
+    Environment,
+    EnvironmentKit,
+    check_environment,
+    fixed_policy,
+    one_step,
+    play,
+    verify,
+)
 from upturn.environments.one_step import OneStepKit
 from upturn.errors import UnknownNameError, WorldError
 from upturn.records import Action, Observation, Split, Task, Trajectory, Turn, from_json, to_json
@@ -203,3 +211,33 @@ def test_check_must_return_a_number_in_0_to_1(value: Any) -> None:
 def test_an_environment_needs_a_name_and_a_family(name: str, make: Any) -> None:
     with pytest.raises(WorldError, match="needs a name and a family"):
         one_step(name, make, check)
+
+
+@pytest.mark.parametrize("error", [ValueError("no such city"), SystemExit(3)], ids=repr)
+def test_a_make_that_raises_is_named_with_its_seed(error: BaseException) -> None:
+    def make(rng: Random) -> tuple[str, dict[str, Any]]:
+        raise error
+
+    kit = one_step("cities", make, check)
+    with pytest.raises(WorldError) as caught:
+        next(kit.tasks(seed=0, split="heldout", families=["cities"]))
+    assert str(caught.value) == (
+        f"make of 'cities' raised {type(error).__name__}: {error} for the heldout task of family 'cities' with "
+        "seed 1; it must give a task for every seed"
+    )
+    assert caught.value.__cause__ is error
+
+
+@pytest.mark.parametrize("status", [None, 0, 3])
+def test_an_exit_in_check_is_a_missing_evaluation(status: int | None) -> None:
+    def leave(action: Action, expected: Mapping[str, Any]) -> bool:
+        raise SystemExit(status)
+
+    kit = one_step("exit", make_sum, leave)
+    task = first_task(kit, family="exit")
+    trajectory = play(kit.environment(task), task, fixed_policy((Action("user", "answer"),)))
+    evaluation = verify(kit.verifier, task, trajectory)
+    assert (evaluation.verdict, evaluation.score) == ("missing", None)
+    assert evaluation.gates[0].detail == f"SystemExit: {status}"
+    with pytest.raises(WorldError, match=f"raised SystemExit: {status}"):
+        check_environment(kit, 2)

@@ -1,5 +1,6 @@
 """Rollouts of the agent runtime come in the order of the jobs and depend on their purpose only."""
 
+import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
@@ -10,11 +11,12 @@ import torch
 
 from benchmarks.errands import MODEL
 from benchmarks.errands.kit import ErrandsKit
-from upturn.agents import trajectory_id
+from upturn.agents import build, trajectory_id
 from upturn.agents.context import Budget, parameters_of
-from upturn.config import Limits
+from upturn.config import AgentConfig, Limits
 from upturn.errors import ConfigError, ModelError
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
+from upturn.loop.run.context import version_of
 from upturn.records import AgentVersion, Task, TokenRow
 
 NANO = AgentVersion("nano", "base", "local_model", model=MODEL, parameters={"temperature": 1.0})
@@ -98,3 +100,38 @@ def test_purpose_overrides_the_serving_temperature(one_thread: None) -> None:
     greedy = [sampled(runtime, tasks, Purpose("p", seed, temperature=0.0)) for seed in (1, 2)]
     tokens = [[row.token_ids for rows in sample for row in rows] for sample in greedy]
     assert tokens[0] == tokens[1]  # for every seed
+
+
+def test_an_endpoint_that_does_not_answer_is_noted_within_seconds(
+    desk: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own time-out and number of tries come from the configuration."""
+    monkeypatch.setattr("upturn.loop.agent_runtime.TROUBLE_SECONDS", 0.1)
+    notes: list[str] = []
+    kit = desk.kit()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        agent = AgentConfig("far", "endpoint", model="m", url=url, timeout_seconds=1.5, retries=0)
+        runtime = AgentRuntime(kit, Limits(max_turns=2), note=notes.append)
+        (task,) = islice(kit.tasks(seed=0, split="train", families=["sums"]), 1)
+        (trajectory,) = runtime.rollout([(version_of(agent), task, 0)], Purpose("p", 0))
+    assert trajectory.outcome == "model_error"
+    assert "failed 1 times, at last with no whole answer within 1.5 s" in trajectory.error
+    assert notes
+    assert notes[0].startswith(
+        f"trouble: agent 'far@base': {url}/chat/completions has not answered for 0 s, 1 calls"
+    )
+    assert len(notes) <= 6, "ever more rarely: after 0.1 s, then 0.1, 0.2, 0.4, 0.8 s later"
+
+
+def test_time_outs_are_part_of_a_version_only_if_they_are_set() -> None:
+    agent = AgentConfig("far", "endpoint", model="m", url="http://127.0.0.1:1")
+    assert version_of(agent).parameters == {"temperature": 1.0}
+    limited = version_of(replace(agent, timeout_seconds=5.0, retries=0))
+    assert limited.parameters == {"temperature": 1.0, "timeout_seconds": 5.0, "retries": 0}
+    with pytest.raises(ConfigError) as caught:
+        build(replace(limited, parameters={"timeout_seconds": 0, "retries": -1}), limits=LIMITS)
+    assert caught.value.problems == (
+        "agent 'far@base': timeout_seconds must be above 0, got 0",
+        "agent 'far@base': retries must be 0 or more, got -1",
+    )

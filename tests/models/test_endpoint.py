@@ -168,3 +168,47 @@ def test_token_counts_that_overflow_a_record_are_refused(count: Any) -> None:
         endpoint = ChatEndpoint(server.url, "m")
         with pytest.raises(ModelError, match="did not answer as a chat endpoint"):
             asyncio.run(endpoint.complete([Message("user", "hi")], temperature=0.0, max_tokens=5))
+
+
+def test_a_call_that_waits_is_trouble_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 3 s, at 12 s and after the end, by the clock of the test."""
+    now = [0.0]
+    monkeypatch.setattr("upturn.models.endpoint.monotonic", lambda: now[0])
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        endpoint = ChatEndpoint(url, "m", timeout_seconds=90, retries=0)
+
+        async def wait() -> list[str]:
+            calls = [
+                asyncio.ensure_future(endpoint.complete([Message("user", "Hi")], temperature=0.5, max_tokens=9))
+                for _ in range(2)
+            ]
+            await asyncio.sleep(0)  # the calls begin
+            seen = []
+            for now[0] in (0.0, 3.0, 12.0):
+                seen.append(endpoint.trouble(10))
+            for call in calls:
+                call.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
+            return [*seen, endpoint.trouble(10)]
+
+        none, soon, late, after = asyncio.run(wait())
+    assert (none, soon, after) == ("", "", "")
+    assert late == (
+        f"{url}/chat/completions has not answered for 12 s, 2 calls wait (90 s a try, 0 further tries: "
+        "agents.timeout_seconds, agents.retries)"
+    )
+
+
+def test_a_failed_try_is_trouble_at_once_and_an_answer_ends_it() -> None:
+    seen: list[str] = []
+
+    async def sleep(seconds: float) -> None:
+        seen.append(endpoint.trouble(10))
+
+    with serving((503, "busy", {}), (200, ANSWER, {})) as server:
+        endpoint = ChatEndpoint(server.url, "m", sleep=sleep)
+        asyncio.run(endpoint.complete([Message("user", "Hi")], temperature=0.5, max_tokens=9))
+    assert len(seen) == 1
+    assert seen[0].endswith("agents.retries); the last failed try: HTTP 503: busy")
+    assert endpoint.trouble(0) == ""

@@ -7,7 +7,7 @@ import pytest
 
 from upturn.pool import Pool, Selection
 from upturn.pool.importer import IngestOptions, ingest
-from upturn.pool.statistics import FamilyStatistics, statistics
+from upturn.pool.statistics import AgentStatistics, FamilyStatistics, statistics
 from upturn.records import Evaluation, EvaluationVerdict, Task, Trajectory
 
 MakePoint = Callable[..., tuple[Task, Trajectory, Evaluation]]
@@ -47,7 +47,19 @@ def test_small_tau_bench_file_by_hand(pool: Pool) -> None:
     assert figures.failure_turns == pytest.approx((1 + 0) / 2)
     assert figures.tool_adoption == pytest.approx(4 / 6)
     assert figures.families == (FamilyStatistics("library", 6, 4, 0),)
+    assert [(agent.trajectories, agent.successes, agent.missing) for agent in figures.agents] == [(6, 4, 0)]
     assert list(figures.outcomes.items()) == [("finished", 5), ("model_error", 1)]
+
+
+def test_work_and_success_are_counted_by_agent_version(pool: Pool, make_point: MakePoint) -> None:
+    add_group(pool, make_point, "t1", "ssfm", "nano@2")
+    add_group(pool, make_point, "t1", "fs", "nano@1")
+    add_group(pool, make_point, "t2", "m", "rules@1")
+    assert statistics(pool, tenant="default").agents == (
+        AgentStatistics("nano@1", 2, 1, 0),
+        AgentStatistics("nano@2", 4, 2, 1),
+        AgentStatistics("rules@1", 1, 0, 1),
+    )
 
 
 def test_recorded_airline_trajectories_give_the_published_figures(pool: Pool) -> None:

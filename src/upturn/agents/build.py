@@ -19,9 +19,11 @@ from upturn.records import AgentKind, AgentVersion, JsonValue
 
 DEFAULT_TEMPERATURE = 1.0
 """The temperature at which recorded log-probs are those of the sampling distribution."""
+TIMEOUT_SECONDS, RETRIES = 60.0, 2
+"""Of a call to an endpoint: seconds of one try, and further tries."""
 PARAMETERS: Mapping[AgentKind, Sequence[str]] = {
     "local_model": ("temperature", "max_tokens", *CONTEXT_PARAMETERS, "template_options", "weights"),
-    "endpoint": ("temperature", "max_tokens", *CONTEXT_PARAMETERS),
+    "endpoint": ("temperature", "max_tokens", *CONTEXT_PARAMETERS, "timeout_seconds", "retries"),
     "rule_based": (),
     "callable": (),
 }
@@ -48,7 +50,13 @@ def build(version: AgentVersion, *, limits: Limits, renderer: Renderer | None = 
         case "endpoint":
             with _named_errors(version):
                 return EndpointAgent(
-                    ChatEndpoint(version.model, version.model_name, api_key=api_key),
+                    ChatEndpoint(
+                        version.model,
+                        version.model_name,
+                        api_key=api_key,
+                        timeout_seconds=_number(version, "timeout_seconds", TIMEOUT_SECONDS),
+                        retries=int(_number(version, "retries", RETRIES)),
+                    ),
                     prompt=version.prompt,
                     temperature=temperature(version),
                     max_tokens=agent_limits.max_action_tokens,
@@ -168,6 +176,10 @@ def _problems(version: AgentVersion, renderer: Renderer | None) -> list[str]:
         problems.append(f"temperature must be 0 (greedy) or more, got {temperature(version)!r}")
     if _number(version, "max_tokens", 1) < 1:
         problems.append(f"max_tokens must be 1 or more, got {version.parameters['max_tokens']!r}")
+    if (seconds := _number(version, "timeout_seconds", TIMEOUT_SECONDS)) <= 0:
+        problems.append(f"timeout_seconds must be above 0, got {seconds!r}")
+    if (retries := _number(version, "retries", RETRIES)) < 0:
+        problems.append(f"retries must be 0 or more, got {retries!r}")
     if is_sampling:
         try:
             budget_of(version.parameters)

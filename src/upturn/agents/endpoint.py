@@ -45,6 +45,10 @@ class EndpointAgent:
             self._window = ContextWindow(context, estimated_tokens, 2 * _MESSAGE_TOKENS, max_tokens)
             check_room(self._window, self._opening(""))
 
+    def trouble(self, seconds: float) -> str:
+        """A sentence if the endpoint has not answered for so many seconds or failed; otherwise empty."""
+        return self._endpoint.trouble(seconds)
+
     async def act(self, turns: Sequence[Turn], observation: Observation, model: ModelSession) -> Reply:  # noqa: ARG002
         """One call. Raises LimitReachedError where not even the latest turn fits into the budget."""
         turns, observation = self._within_budget(turns, observation)

@@ -190,7 +190,7 @@ class _Run:
             self.observation, self.state_hash = observation, info.state_hash
             if self.request.branch_point is not None:
                 await self._enter(self.request.branch_point, environment)
-        except Exception as exc:  # noqa: BLE001 — a failed environment is recorded; other rollouts continue
+        except (Exception, SystemExit) as exc:  # noqa: BLE001  a failed environment is recorded; other rollouts continue
             return self._fail("environment_error", exc)
         limits, outcome = self.setting.limits, None
         while outcome is None:
@@ -200,7 +200,7 @@ class _Run:
             ) or await self._turn(environment, seconds)
         try:
             self.final_state = await self._call(lambda: dict(environment.state()))
-        except Exception as exc:  # noqa: BLE001 — as above
+        except (Exception, SystemExit) as exc:  # noqa: BLE001  as above
             return self._fail("environment_error", exc)
         return outcome
 
@@ -233,7 +233,7 @@ class _Run:
             reply = recordable(answer)
         except LimitReachedError:
             return "token_limit"
-        except Exception as exc:  # noqa: BLE001 — a failing agent or model is this rollout's outcome
+        except (Exception, SystemExit) as exc:  # noqa: BLE001  a failing agent or model is this rollout's outcome
             return "time_limit" if timer.expired() else self._fail("model_error", exc)
         self.external_usage = Usage(
             self.external_usage.prompt_tokens + reply.usage.prompt_tokens,
@@ -244,7 +244,7 @@ class _Run:
         turn = Turn(observation, reply.text, reply.action, state_hash=state_hash, potential=potential)
         try:
             return self._finish_turn(turn, await self._call(lambda: environment.step(action)))
-        except Exception as exc:  # noqa: BLE001 — a failed environment is recorded; other rollouts continue
+        except (Exception, SystemExit) as exc:  # noqa: BLE001  a failed environment is recorded; other rollouts continue
             self.turns.append(turn)
             self.observation = FAILED_OBSERVATION
             return self._fail("environment_error", exc)
@@ -260,7 +260,7 @@ class _Run:
             return "finished"
         return "step_limit" if is_truncated else None
 
-    def _fail(self, outcome: Outcome, exc: Exception) -> Outcome:
+    def _fail(self, outcome: Outcome, exc: BaseException) -> Outcome:
         self.error = error_text(exc)
         return outcome
 

@@ -70,7 +70,8 @@ def _file_problem(folder: Path, name: str) -> str:
     try:
         expected = json.loads((folder / "card.json").read_text())[_HASHES[name]]
     except (OSError, ValueError, KeyError, TypeError):
-        return f"{name}: cannot be compared, card.json is missing or damaged"
+        state = "damaged" if (folder / "card.json").exists() else "missing"
+        return f"{name}: cannot be compared, card.json is {state}"
     return "" if sha256(content).hexdigest() == expected else f"{name}: damaged"
 
 

@@ -4,6 +4,7 @@ With ``--json`` a command prints exactly one object on standard output. Its shap
 ``summary.json`` is the same object in a file.
 """
 
+import errno
 import json
 import math
 import os
@@ -300,10 +301,22 @@ class StoppedError(UpturnError):
     exit_code = 130  # 128 + SIGINT, the shells' convention
 
 
+_FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors of a disk, a quota or a file that cannot grow."""
+
+
 @contextmanager
 def resume_hint(resume_command: str) -> Iterator[None]:
-    """Turns Ctrl-C in the block into a message with the command to resume with."""
+    """Turns Ctrl-C and a full disk in the block into a message with the command to resume with."""
     try:
         yield
     except KeyboardInterrupt as exc:
         raise StoppedError(f"stopped; resume with: {resume_command}") from exc
+    except OSError as exc:
+        if exc.errno not in _FULL_DISK:
+            raise
+        where = "" if exc.filename is None else f": {os.fsdecode(exc.filename)!r}"
+        raise UpturnError(
+            f"{exc.strerror}{where}; acknowledged work is saved. Free some space, then resume with: "
+            f"{resume_command}"
+        ) from exc

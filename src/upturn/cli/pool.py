@@ -47,7 +47,9 @@ def stats(
     family: Families = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show statistics: trajectories, outcomes, turns, tool use, pass^k, zero-variance groups and coverage."""
+    """Show statistics: trajectories, outcomes, turns, tool use, pass^k, zero-variance groups and coverage; success
+    by agent version and family.
+    """
     scope = ALL_TENANTS if all_tenants else tenant
     with Pool.open(pool, read_only=True) as opened:
         summary = statistics(opened, tenant=scope, selection=Selection(families=tuple(family or ())))
@@ -61,6 +63,7 @@ def stats(
     details = {
         "tenant": "all" if all_tenants else tenant,
         "records": stored._asdict(),
+        "agents": [entry._asdict() for entry in summary.agents],
         "families": [entry._asdict() for entry in summary.families],
         "success_histograms": summary.histograms,
     }

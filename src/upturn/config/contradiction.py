@@ -16,7 +16,16 @@ FEWEST_HELDOUT = 30
 
 _SETTINGS_BY_KIND = {
     "local_model": {"model", "prompt", "temperature", "template_options", "weights", "context"},
-    "endpoint": {"model", "url", "prompt", "temperature", "api_key_env", "context"},
+    "endpoint": {
+        "model",
+        "url",
+        "prompt",
+        "temperature",
+        "api_key_env",
+        "context",
+        "timeout_seconds",
+        "retries",
+    },
     "callable": {"import_path"},
     "rule_based": {"import_path"},
 }

@@ -124,6 +124,10 @@ class AgentConfig(Settings):
     be trained."""
     api_key_env: str = ""
     """For endpoint: name of the environment variable with the API key. Empty = no key is sent."""
+    timeout_seconds: Positive | None = None
+    """For endpoint: seconds that one try of a call may take. Unset = 60."""
+    retries: WholeNumber | None = None
+    """For endpoint: further tries after a timeout or a transient failure. Unset = 2."""
     environments: tuple[str, ...] = ()
     """Environments that the agent can act in. Empty = any."""
     load_cap: Count | None = None

@@ -74,7 +74,7 @@ def _call(kit: EnvironmentKit, what: str, call: Callable[[], T]) -> T:
     """The call's result; raises WorldError naming the call when it raises."""
     try:
         return call()
-    except Exception as exc:
+    except (Exception, SystemExit) as exc:
         raise _violation(kit, f"{what} raised {type(exc).__name__}: {exc}") from exc
 
 

@@ -110,7 +110,7 @@ def verify(verifier: Verifier, task: Task, trajectory: Trajectory) -> Evaluation
     """
     try:
         return from_fields(Evaluation, fields_json(verifier.verify(task, trajectory)))
-    except Exception as exc:  # noqa: BLE001 — a broken verifier is recorded as missing; its siblings continue
+    except (Exception, SystemExit) as exc:  # noqa: BLE001  a broken verifier is recorded as missing; its siblings continue
         gate = GateResult("judged", False, error_text(exc))
         name, identity = verifier.name, evaluation_id(verifier.name, trajectory.id)
         return Evaluation(identity, task.id, trajectory.id, name, "missing", (gate,), {}, {}, None)

@@ -5,7 +5,7 @@ from importlib import import_module
 from typing import Protocol, runtime_checkable
 
 from upturn.environments.environment import Environment, Verifier
-from upturn.errors import UnknownNameError, error_text
+from upturn.errors import UnknownNameError, UpturnError, WorldError, error_text
 from upturn.records import Split, Task, Tool
 
 _REGISTERED = {"office": "upturn.environments.office.kit:OfficeKit"}
@@ -77,6 +77,19 @@ def verifiers_of(kit: EnvironmentKit) -> tuple[Verifier, ...]:
 def registered_kits() -> tuple[str, ...]:
     """The names that need no import path."""
     return tuple(_REGISTERED)
+
+
+def draw_tasks(kit: EnvironmentKit, *, seed: int, split: Split, families: Sequence[str]) -> Iterator[Task]:
+    """The kit's tasks; raises WorldError where the kit raises anything but an error of ours."""
+    try:
+        yield from kit.tasks(seed=seed, split=split, families=families)
+    except UpturnError:
+        raise
+    except (Exception, SystemExit) as exc:  # third-party code
+        raise WorldError(
+            f"environment {kit.name!r} cannot draw {split} tasks of seed {seed}: {error_text(exc)}; its tasks() "
+            "must not fail"
+        ) from exc
 
 
 def resolve_kit(name: str) -> EnvironmentKit:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 from upturn.environments.environment import Info, Step
 from upturn.environments.oracle_protocol import CANARY_LENGTH
 from upturn.environments.scripted_policy import ScriptedPolicy, fixed_policy
-from upturn.errors import RecordError, UnknownNameError, WorldError
+from upturn.errors import RecordError, UnknownNameError, WorldError, error_text
 from upturn.records import (
     Action,
     Evaluation,
@@ -94,7 +94,13 @@ class _Cases:
             raise UnknownNameError(f"{self.name} has no family {family!r}; it has: {', '.join(self._makes)}")
         rng = Random(f"{self.name}/{family}/{seed}")
         options = {"split": split} if self._takes_split[family] else {}
-        result = self._makes[family](rng, **options)
+        try:
+            result = self._makes[family](rng, **options)
+        except (Exception, SystemExit) as exc:  # third-party code
+            raise WorldError(
+                f"make of {self.name!r} raised {error_text(exc)} for the {split} task of family {family!r} with "
+                f"seed {seed}; it must give a task for every seed"
+            ) from exc
         match result:
             case (str() as instruction, Mapping() as expected) if instruction:
                 return _Case(instruction, expected)

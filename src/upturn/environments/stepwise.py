@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from upturn.environments.action import MALFORMED, action_text, recordable_action, recordable_text
 from upturn.environments.environment import Info, verify
-from upturn.environments.kit import EnvironmentKit
+from upturn.environments.kit import EnvironmentKit, draw_tasks
 from upturn.environments.scripted_policy import MAX_TURNS
 from upturn.errors import UnknownNameError, WorldError, error_text
 from upturn.models import JSON, read_call
@@ -40,7 +40,7 @@ class TaskSelection(NamedTuple):
             raise UnknownNameError(f"{self.family or kit.name} has no level {self.level!r}; it has: {levels}")
         if self.split not in ("train", "heldout"):
             raise UnknownNameError(f"unknown split {self.split!r}; known: train, heldout")
-        return kit.tasks(seed=seed, split=self.split, families=families)
+        return draw_tasks(kit, seed=seed, split=self.split, families=families)
 
 
 def read_action(text: str) -> Action | None:
@@ -127,7 +127,7 @@ class StepwiseEpisode:
         turn = Turn(self.observation, text, action, state_hash=before.state_hash, potential=before.potential)
         try:
             step = self.environment.step(MALFORMED if action is None else action)
-        except Exception as exc:
+        except (Exception, SystemExit) as exc:
             self.turns.append(turn)
             self.outcome, self._ends, self._error = "environment_error", (False, True), error_text(exc)
             raise

@@ -1,13 +1,14 @@
 """The agent runtime: agent versions with their engines loaded, ready for rollouts."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from upturn.agents import (
     Agent,
     BranchPoint,
+    EndpointAgent,
     Job,
     RolloutRequest,
     Setting,
@@ -24,6 +25,10 @@ from upturn.errors import ModelError
 from upturn.models import LocalModel, Model, Precision, Renderer, load_local
 from upturn.records import AgentVersion, Observation, Task, Trajectory
 
+TROUBLE_SECONDS = 10.0
+"""An endpoint that answers no call for so long is noted. Answers of large models take longer, but some come."""
+LONGEST_PAUSE_SECONDS = 60.0
+"""Between two notes."""
 SLOTS = 192
 """Maximum number of concurrent rollouts, and rows of the engine's cache."""
 DEFAULT_CONTEXT_TOKENS = 512
@@ -60,11 +65,19 @@ class _LoadedAgent:
 class AgentRuntime:
     """Builds each agent version once and runs its rollouts in one environment. Not thread-safe."""
 
-    def __init__(self, kit: EnvironmentKit, limits: Limits, api_keys: Mapping[str, str] | None = None) -> None:
-        """``api_keys``: of endpoint agents, by agent name; None = no agent needs one."""
+    def __init__(
+        self,
+        kit: EnvironmentKit,
+        limits: Limits,
+        api_keys: Mapping[str, str] | None = None,
+        note: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """``api_keys``: of endpoint agents, by agent name; None = no agent needs one. ``note`` is called with a
+        sentence about an endpoint that does not answer."""
         self.kit = kit
         self.limits = limits
         self._api_keys = dict(api_keys or {})
+        self._note = note
         self._loaded: dict[str, _LoadedAgent] = {}
         self._engines: dict[tuple[str, Precision], tuple[Engine, LocalModel]] = {}
 
@@ -89,7 +102,18 @@ class AgentRuntime:
         for engine in engines.values():
             if engine is not None:
                 engine.refresh()
-        return asyncio.run(run_rollouts(rollouts, self.kit.environment, slots=SLOTS))
+        return asyncio.run(self._watched(run_rollouts(rollouts, self.kit.environment, slots=SLOTS)))
+
+    async def _watched(self, rollouts: Coroutine[Any, Any, list[Trajectory]]) -> list[Trajectory]:
+        """The trajectories; notes endpoints that do not answer meanwhile, at first soon, then ever more rarely."""
+        work = asyncio.ensure_future(rollouts)
+        pause = TROUBLE_SECONDS / 2
+        while not (await asyncio.wait({work}, timeout=pause))[0]:
+            for name, loaded in self._loaded.items():
+                if isinstance(loaded.agent, EndpointAgent) and (text := loaded.agent.trouble(TROUBLE_SECONDS)):
+                    self._note(f"trouble: agent {name!r}: {text}")
+                    pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+        return work.result()
 
     def renderer(self, version: AgentVersion) -> Renderer:
         """The renderer of a version with a local model."""

@@ -6,7 +6,10 @@ a bearer token and never appears in an error.
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import count
+from time import monotonic
 from typing import Annotated, Literal, NamedTuple
 
 import httpx2
@@ -74,7 +77,31 @@ class ChatEndpoint:
         self._url = f"{base_of(base_url)}/chat/completions"
         self._model = model
         self._headers = bearer(api_key)
-        self._retry = RetryPolicy(timeout_seconds, retries, sleep)
+        self._retry = RetryPolicy(timeout_seconds, retries, sleep, on_failure=self._fail)
+        self._since: dict[int, float] = {}
+        """When each unanswered call began, by its number."""
+        self._calls = count()
+        self._answered = -math.inf
+        """When the last answer came."""
+        self._problem = ""
+        """Of the last failed try; empty = an answer came since."""
+
+    def trouble(self, seconds: float) -> str:
+        """A sentence if calls wait, and for so many seconds none was answered or a try failed; otherwise empty."""
+        if not self._since:
+            return ""
+        waited = monotonic() - max(self._answered, min(self._since.values()))
+        if waited < seconds and not self._problem:
+            return ""
+        policy = f"{self._retry.timeout_seconds:g} s a try, {self._retry.retries} further tries"
+        failed = f"; the last failed try: {self._problem}" if self._problem else ""
+        return (
+            f"{self._url} has not answered for {waited:.0f} s, {len(self._since)} calls wait ({policy}: "
+            f"agents.timeout_seconds, agents.retries){failed}"
+        )
+
+    def _fail(self, problem: str) -> None:
+        self._problem = problem
 
     async def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int) -> Completion:
         """The answer to a chat; raises ModelError after the last try, with the endpoint and its response."""
@@ -84,9 +111,16 @@ class ChatEndpoint:
             "temperature": temperature,
             "max_tokens": max_tokens,
         }
-        async with httpx2.AsyncClient(timeout=None, headers=self._headers) as client:
-            request = client.build_request("POST", self._url, json=payload)
-            return self._parse(await send(request, client, model=self._model, retry=self._retry))
+        number = next(self._calls)
+        self._since[number] = monotonic()
+        try:
+            async with httpx2.AsyncClient(timeout=None, headers=self._headers) as client:
+                request = client.build_request("POST", self._url, json=payload)
+                response = await send(request, client, model=self._model, retry=self._retry)
+        finally:
+            del self._since[number]
+        self._answered, self._problem = monotonic(), ""
+        return self._parse(response)
 
     def _parse(self, response: httpx2.Response) -> Completion:
         try:

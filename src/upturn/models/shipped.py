@@ -42,8 +42,8 @@ def _check_shipped(name: str) -> None:
         card = json.loads((folder / CARD).read_text())
         expected = {"model.safetensors": card["weights_sha256"], "tokenizer.json": card["tokenizer_sha256"]}
     except (OSError, ValueError, KeyError, TypeError) as exc:
-        remedy = rebuild_hint(name)
-        raise ModelError(f"model {name!r}: {str(folder / CARD)!r} is missing or damaged; {remedy}") from exc
+        state = "damaged" if (folder / CARD).exists() else "missing"
+        raise ModelError(f"model {name!r}: {str(folder / CARD)!r} is {state}; {rebuild_hint(name)}") from exc
     for file, digest in expected.items():
         actual = sha256((folder / file).read_bytes()).hexdigest()
         if actual != digest:

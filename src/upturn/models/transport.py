@@ -37,6 +37,8 @@ class RetryPolicy:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     jitter: Callable[[], float] = lambda: 0.0
     """In [0, 1): the share by which a wait is extended, so that many clients do not retry at the same moment."""
+    on_failure: Callable[[str], None] = lambda _: None
+    """Is called with the problem of every failed try."""
 
 
 async def send(
@@ -66,6 +68,7 @@ async def send(
             if response.status_code not in _RETRIED:
                 raise ModelError(f"{url} refused model {model!r}: {problem}")
             wait = _retry_after(response, wait)
+        retry.on_failure(problem)
         if tries < retry.retries:
             await retry.sleep(wait * (1 + retry.jitter()))
     raise ModelError(f"{url} failed {retry.retries + 1} times, at last with {problem}") from cause

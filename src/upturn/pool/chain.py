@@ -65,7 +65,7 @@ def _stored_chain(connection: Connection, table: Table) -> tuple[int, str] | Non
     return None if row is None else (int(row[0]), str(row[1]))
 
 
-def _link(table: Table, row: Mapping[str, Any]) -> list[str]:
+def _link(table: Table, row: Mapping[Any, Any]) -> list[str]:
     """Returns what a row adds to the chain."""
     stamp = [str(row["sequence"]), repr(float(row["recorded_at"]))]
     if table is schema.history:
@@ -142,6 +142,6 @@ def _chain_problems(connection: Connection, table: Table) -> Iterator[str]:
         yield f"{table.name} has {count} rows, {stored[0]} were written; rows were {happened}"
         return
     for row in _rows(connection, table):
-        head = digest(head, *_link(table, row._mapping))
+        head = digest(head, *_link(table, dict(row._mapping)))
     if head != stored[1]:
         yield f"{table.name} has rows that were replaced, or whose digest, order or time was changed"

@@ -49,6 +49,15 @@ class FamilyStatistics(NamedTuple):
     missing: int
 
 
+class AgentStatistics(NamedTuple):
+    """Counts of one agent version's trajectories."""
+
+    agent_version: str
+    trajectories: int
+    successes: int
+    missing: int
+
+
 class Statistics(NamedTuple):
     """Statistics of the selected trajectories."""
 
@@ -76,6 +85,8 @@ class Statistics(NamedTuple):
     failure_turns: float | None
     """Mean number of turns of failures; None = no failures."""
     families: tuple[FamilyStatistics, ...]
+    agents: tuple[AgentStatistics, ...]
+    """By agent version, in the order of the ids."""
     outcomes: Mapping[str, int]
     """Number of trajectories by outcome, the most common first."""
 
@@ -161,7 +172,8 @@ def _gather(connection: Connection, points: Subquery) -> Statistics:
         zero_variance_groups=sum(row.groups for row in comparable if row.is_flat),
         success_turns=_float(totals.success_turns),
         failure_turns=_float(totals.failure_turns),
-        families=tuple(FamilyStatistics(*row) for row in connection.execute(_families(points))),
+        families=tuple(FamilyStatistics(*row) for row in connection.execute(_by(points, "family"))),
+        agents=tuple(AgentStatistics(*row) for row in connection.execute(_by(points, "agent_version"))),
         outcomes={row.outcome: row.trajectories for row in connection.execute(_outcomes(points))},
     )
 
@@ -208,12 +220,11 @@ def _sizes(points: Subquery) -> Any:
     return select(*shape, func.count().label("groups")).group_by(*shape).order_by(*shape)
 
 
-def _families(points: Subquery) -> Any:
-    return (
-        select(points.c.family, func.count(), _number_of(points, "success"), _number_of(points, "missing"))
-        .group_by(points.c.family)
-        .order_by(points.c.family)
-    )
+def _by(points: Subquery, column: str) -> Any:
+    """Returns the number of points, successes and missing verdicts by the values of a column."""
+    key = points.c[column]
+    numbers = (func.count(), _number_of(points, "success"), _number_of(points, "missing"))
+    return select(key, *numbers).group_by(key).order_by(key)
 
 
 def _outcomes(points: Subquery) -> Any:

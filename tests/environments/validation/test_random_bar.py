@@ -1,4 +1,4 @@
-"""Random actions fail a family if the exact interval of their success is above the bar, not by one lucky success."""
+"""Random actions fail a family if the exact interval of their success is above the bar, not by one success."""
 
 import pytest
 

@@ -77,7 +77,7 @@ def test_no_hinted_groups_select_nothing() -> None:
 
 def test_mismatched_hinted_groups_are_refused(make_trajectory: Make) -> None:
     hinted = _hinted(make_trajectory, ((6,), 1.0))
-    with pytest.raises(TrainingError, match="task 'a' was sampled with a hint though a trajectory without one"):
+    with pytest.raises(TrainingError, match="task 'a' was sampled with a hint, but is not among the failed"):
         select_hinted([hinted], _failed("b"), ALL, ANSWER)
     with pytest.raises(TrainingError, match="has 1 trajectories and 0 hints"):
         select_hinted([replace(hinted, hints=())], _failed(), ALL, ANSWER)

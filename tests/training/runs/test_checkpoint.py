@@ -1,15 +1,25 @@
 """Checkpoints: whole or not there, and only for the run they belong to."""
 
+import errno
 import json
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import safetensors
 import safetensors.torch
 import torch
+from safetensors import SafetensorError
 
 from upturn.errors import TrainingError
-from upturn.training.runs.checkpoint import Checkpoint, TrainingProgress, read_checkpoint, write_checkpoint
+from upturn.training.runs.checkpoint import (
+    Checkpoint,
+    TrainingProgress,
+    disk_errors,
+    read_checkpoint,
+    write_checkpoint,
+)
 
 IDENTITY = {"algorithm": "grpo", "seed": "3"}
 PROGRESS = TrainingProgress(
@@ -109,3 +119,29 @@ def test_a_truncated_file_is_detected(tmp_path: Path, keep: int) -> None:
 def test_a_missing_file_is_an_error_with_its_path(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"none\.safetensors"):
         read_checkpoint(tmp_path / "none.safetensors", IDENTITY)
+
+
+@pytest.fixture
+def full_disk() -> Iterator[None]:
+    """No file may have more than 2,000 bytes; as with a full disk, a write then fails in the system."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_is_an_error_of_the_system_and_the_earlier_checkpoint_stays(
+    tmp_path: Path, full_disk: None
+) -> None:
+    path = _written(tmp_path)
+    large = CONTENT._replace(weights={"layer.weight": torch.zeros(10_000)})
+    with pytest.raises(OSError, match="File too large") as caught:
+        write_checkpoint(path, IDENTITY, large)
+    assert (caught.value.errno, caught.value.filename) == (errno.EFBIG, f"{path}.partial")
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+    assert torch.equal(read_checkpoint(path, IDENTITY).weights["bias"], CONTENT.weights["bias"])
+
+
+def test_another_error_of_the_format_is_not_one_of_the_system(tmp_path: Path) -> None:
+    with pytest.raises(SafetensorError, match="odd"), disk_errors(tmp_path / "x"):
+        raise SafetensorError("odd")

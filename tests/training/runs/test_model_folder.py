@@ -1,5 +1,6 @@
 """Saved versions load with plain transformers, with the weights that were saved."""
 
+import resource
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,6 +36,19 @@ def test_bfloat16_is_smaller_and_loads_as_rounded_float32(tiny_model: Model, tmp
     assert saved == weights_hash(loaded) != weights_hash(model)
     for name, tensor in weight_tensors(model).items():
         assert torch.equal(weight_tensors(loaded)[name], tensor.bfloat16().float())
+
+
+def test_a_full_disk_leaves_nothing(tiny_model: Model, tmp_path: Path) -> None:
+    """No file may have more than 2,000 bytes; as with a full disk, the write then fails in the system."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    model = tiny_model()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            save_version(model, tmp_path / "v1")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_saving_does_not_change_the_model(tiny_model: Model, tmp_path: Path) -> None:
@@ -82,7 +96,10 @@ def test_damaged_versions_are_refused_by_name(tiny_model: Model, tmp_path: Path)
     with pytest.raises(ModelError, match=r"cannot load .*v1'"):
         load_version(folder)
     (folder / MARKER).write_text("{")
-    with pytest.raises(ModelError, match=r"upturn\.json' is missing or damaged"):
+    with pytest.raises(ModelError, match=r"upturn\.json' is damaged, so"):
+        load_version(folder)
+    (folder / MARKER).unlink()
+    with pytest.raises(ModelError, match=r"upturn\.json' is missing, so"):
         load_version(folder)
 
 

@@ -68,7 +68,7 @@ def digests(kit: EnvironmentKit, families: Sequence[str], tasks: int) -> dict[st
                 for task in islice(kit.tasks(seed=seed, split=split, families=[family]), tasks):
                     for line in _records_of(kit, task, history):
                         digest.update(line.encode())
-        except Exception as exc:  # noqa: BLE001  # third-party code: a family that raises is reported separately
+        except (Exception, SystemExit) as exc:  # noqa: BLE001  third-party code: a family that raises is reported separately
             digest.update(error_text(exc).encode())
         by_family[family] = digest.hexdigest()
     return by_family

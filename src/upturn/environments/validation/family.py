@@ -351,7 +351,7 @@ class _TaskChecks:
             self._tally.canaries.add(is_hit=bool(leak), violation=leak and f"{case.task.id!r}: {leak}")
         try:
             evaluation = case.kit.verifier.verify(case.task, trajectory)
-        except Exception as exc:  # noqa: BLE001  # third-party code: counted as a violation
+        except (Exception, SystemExit) as exc:  # noqa: BLE001  third-party code: counted as a violation
             self._tally.unjudged.add(is_hit=True, violation=f"{case.task.id!r}: verify raised {error_text(exc)}")
             return None
         self._tally.unjudged.add(is_hit=False)

@@ -49,7 +49,7 @@ def validate_kit(
 def _validate(kit: EnvironmentKit, family: str, plan: Plan) -> FamilyReport:
     try:
         return validate_family(kit, family, plan)
-    except Exception as exc:  # noqa: BLE001  # third-party code: reported here
+    except (Exception, SystemExit) as exc:  # noqa: BLE001  third-party code: reported here
         failed = Check("tried", 0.0, 1, ">= 1", False, violation=f"it raised {error_text(exc)}")
         return FamilyReport(family, kit.families[family], (failed,))
 
@@ -88,7 +88,7 @@ def idle_evaluation(kit: EnvironmentKit, task: Task) -> Evaluation | None:
             final_state=environment.state(),
         )
         return kit.verifier.verify(task, idle)
-    except Exception:  # noqa: BLE001 — the verifier may still work on other trajectories; runs record its errors
+    except (Exception, SystemExit):  # noqa: BLE001  the verifier may still work on other trajectories; runs record its errors
         return None
 
 

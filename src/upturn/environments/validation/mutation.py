@@ -89,7 +89,7 @@ def is_success(case: Case, trajectory: Trajectory) -> bool:
     """The verifier's verdict; False where it raises."""
     try:
         return case.kit.verifier.verify(case.task, trajectory).is_success
-    except Exception:  # noqa: BLE001  # third-party code: an error is never a success
+    except (Exception, SystemExit):  # noqa: BLE001  third-party code: an error is never a success
         return False
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from upturn.agents import temperature
 from upturn.deployment import Pair, Validation, validate
-from upturn.environments import EnvironmentKit, verify
+from upturn.environments import EnvironmentKit, draw_tasks, verify
 from upturn.interval import Interval, bootstrap_mean, paired_bootstrap
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.run import Context
@@ -109,7 +109,7 @@ def evaluation_tasks(
 ) -> list[Task]:
     """At least ``count`` tasks, in full rounds over the families so that all have equal weight."""
     rounds = -(-count // len(families))
-    stream = kit.tasks(seed=seed + EVALUATION_SEED_OFFSET, split=split, families=families)
+    stream = draw_tasks(kit, seed=seed + EVALUATION_SEED_OFFSET, split=split, families=families)
     return list(islice(stream, rounds * len(families)))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from upturn.agents import prompt_builder_for
 from upturn.config import AdapterSettings
-from upturn.environments import EnvironmentKit, verify
+from upturn.environments import EnvironmentKit, draw_tasks, verify
 from upturn.errors import ModelError
 from upturn.loop.agent_runtime import DEFAULT_CONTEXT_TOKENS, SLOTS, AgentRuntime, Purpose, build_renderer
 from upturn.loop.rollouts.state_values import ContinuationSpec, Reward, measure_values, turn_rewards
@@ -66,7 +66,7 @@ class TaskSampler:
         return [
             task
             for family in self._families
-            for task in islice(self._kit.tasks(seed=seed, split="train", families=[family]), counts[family])
+            for task in islice(draw_tasks(self._kit, seed=seed, split="train", families=[family]), counts[family])
         ]
 
     def numbered_tasks(self, portions: Sequence[Portion]) -> list[Task]:
@@ -105,7 +105,7 @@ class TaskSampler:
         return Counter(rng.choice(self._families, size=self._count, p=self._shares).tolist())
 
     def _stream(self, family: str) -> Iterator[Task]:
-        return self._kit.tasks(seed=self._seed + TRAINING_SEED_OFFSET, split="train", families=[family])
+        return draw_tasks(self._kit, seed=self._seed + TRAINING_SEED_OFFSET, split="train", families=[family])
 
 
 @dataclass(frozen=True, slots=True)

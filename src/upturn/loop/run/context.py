@@ -12,7 +12,7 @@ from upturn import __version__
 from upturn.agents.context import Budget, parameters_of
 from upturn.arbiter import AgentRegistry, DiscountedThompson, Router, RuleBasedRouting, RunKey, Tally, Uniform
 from upturn.config import AdapterSettings, AgentConfig, Config, Limits
-from upturn.environments import EnvironmentKit
+from upturn.environments import EnvironmentKit, draw_tasks
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.failure_summary import FailureProgress
 from upturn.loop.progress import Progress
@@ -99,7 +99,7 @@ class Context:
 
     def next_tasks(self, count: int) -> list[Task]:
         """The next tasks of the service's stream, a pure function of the run's seed."""
-        stream = self.kit.tasks(seed=self.seed, split="train", families=self.families)
+        stream = draw_tasks(self.kit, seed=self.seed, split="train", families=self.families)
         tasks = list(islice(stream, self.position.tasks_served, self.position.tasks_served + count))
         self.position.tasks_served += len(tasks)
         return tasks
@@ -152,7 +152,10 @@ def open_run(
         (run_dir / "config.json").write_text(config.to_json())
         keys = api_keys or {}
         runtime = AgentRuntime(
-            kit, limits_of(config), {agent.name: keys.get(agent.api_key_env, "") for agent in config.agents}
+            kit,
+            limits_of(config),
+            {agent.name: keys.get(agent.api_key_env, "") for agent in config.agents},
+            progress.note,
         )
         policy = policy_of(config)
         registry = AgentRegistry()
@@ -185,6 +188,8 @@ def version_of(agent: AgentConfig) -> AgentVersion:
     parameters: dict[str, JsonValue] = {}
     if agent.kind in ("local_model", "endpoint"):
         parameters["temperature"] = agent.temperature
+    calls = {"timeout_seconds": agent.timeout_seconds, "retries": agent.retries}
+    parameters |= {name: value for name, value in calls.items() if value is not None}
     if agent.template_options:
         parameters["template_options"] = {**agent.template_options}
     if agent.weights != "float32":

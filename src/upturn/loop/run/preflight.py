@@ -7,9 +7,9 @@ from pathlib import Path
 
 from upturn.agents import load_function
 from upturn.config import Config, TaskConfig, overlaps
-from upturn.environments import EnvironmentKit
+from upturn.environments import EnvironmentKit, draw_tasks
 from upturn.environments.validation import idle_evaluation
-from upturn.errors import ConfigError, UnknownNameError
+from upturn.errors import ConfigError, UnknownNameError, WorldError
 from upturn.loop.run.task_source import kit_of, trained_families
 from upturn.records import Split
 from upturn.training.algorithms.grpo import GrpoSettings
@@ -54,7 +54,10 @@ def name_problems(config: Config, invalid: Collection[str]) -> list[str]:
         return [f"environment.name: {exc}", *functions]
     except ConfigError as exc:
         return [*exc.problems, *functions]
-    return [*(_names(config, kit) if has_tasks else ()), *functions]
+    try:
+        return [*(_names(config, kit) if has_tasks else ()), *functions]
+    except WorldError as exc:  # of drawing tasks
+        return [str(exc), *functions]
 
 
 def _names(config: Config, kit: EnvironmentKit) -> list[str]:
@@ -106,7 +109,7 @@ def _tasks(config: Config, kit: EnvironmentKit) -> Iterator[str]:
     families = trained_families(config, kit)
     splits: tuple[tuple[Split, str], ...] = (("train", "training"), ("heldout", "held-out"))
     for split, name in splits:
-        if next(kit.tasks(seed=config.run.seed, split=split, families=families), None) is None:
+        if next(draw_tasks(kit, seed=config.run.seed, split=split, families=families), None) is None:
             yield f"{kit.name} has no {name} task of the trained families: {', '.join(families)}"
 
 
@@ -114,7 +117,7 @@ def _rewards(config: Config, kit: EnvironmentKit) -> Iterator[str]:
     """A weight for a component that the verifier lacks would leave all trajectories without a reward, and a limit
     on such a cost would never bind."""
     families = config.tasks.families or tuple(kit.families)
-    task = next(kit.tasks(seed=config.run.seed, split="train", families=families))
+    task = next(draw_tasks(kit, seed=config.run.seed, split="train", families=families))
     evaluation = idle_evaluation(kit, task)
     if evaluation is None:
         return

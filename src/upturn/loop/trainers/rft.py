@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from upturn.config import AgentConfig, Config
-from upturn.environments import verify
+from upturn.environments import draw_tasks, verify
 from upturn.errors import ConfigError
 from upturn.interval import RESAMPLES, Interval
 from upturn.loop.evaluation import HeldoutResult, evaluate_heldout
@@ -200,7 +200,9 @@ def load_examples(context: Context) -> list[Task]:
     Raises ConfigError where the environment has too few.
     """
     count = context.config.section(RftSettings).examples
-    stream = context.kit.tasks(seed=context.seed + SEED_STEP, split="train", families=context.trained_families)
+    stream = draw_tasks(
+        context.kit, seed=context.seed + SEED_STEP, split="train", families=context.trained_families
+    )
     examples = list(islice(stream, count))
     if len(examples) < count:
         raise ConfigError(

@@ -78,8 +78,8 @@ def select_hinted(
 def _check_hints(group: ScoredGroup, hints: Sequence[Hint], failed_tasks: set[str]) -> None:
     if group.task.id not in failed_tasks:
         raise TrainingError(
-            f"task {group.task.id!r} was sampled with a hint though a trajectory without one succeeded or none was "
-            "scorable; sample the failed tasks only"
+            f"task {group.task.id!r} was sampled with a hint, but is not among the failed tasks; "
+            "sample the failed tasks only"
         )
     if len(hints) != len(group.members):
         raise TrainingError(

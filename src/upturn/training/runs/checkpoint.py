@@ -5,7 +5,10 @@ far always belong together. A checkpoint holds the identity of its run (model, s
 by any other; a digest of its tensors detects damage. Of several processes only rank 0 accesses the folder."""
 
 import os
-from collections.abc import Callable, Mapping
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
 from typing import NamedTuple
@@ -136,10 +139,30 @@ def write_checkpoint(path: Path, identity: Mapping[str, str], checkpoint: Checkp
     }
     header = to_json(_Header(identity, checkpoint.progress, digest(tensors), numbers))
     partial = path.with_name(path.name + ".partial")
-    safetensors.torch.save_file(tensors, partial, metadata={"upturn": header})
-    sync(partial)
+    with disk_errors(partial):
+        safetensors.torch.save_file(tensors, partial, metadata={"upturn": header})
+        sync(partial)
     partial.replace(path)
     sync(path.parent)
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turns errors of the operating system while ``path`` is written into OSErrors with its name, and deletes it.
+
+    safetensors has such errors, for example of a full disk, as text with their number.
+    """
+    try:
+        yield
+    except (OSError, SafetensorError) as exc:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+        number = re.search(r"\(os error (\d+)\)", str(exc))
+        if isinstance(exc, OSError) or number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from exc
 
 
 def read_checkpoint(path: Path, identity: Mapping[str, str]) -> Checkpoint:

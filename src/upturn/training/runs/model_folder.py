@@ -16,7 +16,7 @@ from upturn.models import CARD
 from upturn.models.engine import weights_hash
 from upturn.training.distributed import weight_tensors, world_of
 from upturn.training.optimisation import merge_adapter
-from upturn.training.runs.checkpoint import sync
+from upturn.training.runs.checkpoint import disk_errors, sync
 
 Stored = Literal["float32", "bfloat16"]
 MARKER = "upturn.json"
@@ -54,10 +54,10 @@ def save_version(
     whole = merge_adapter(model)
     writer: Any = whole  # save_pretrained accepts more than its types allow
     tensors = {name: tensor.to(_DTYPES[stored]) for name, tensor in weight_tensors(whole).items()}
-    with _no_progress_bars():
+    with _no_progress_bars(), disk_errors(partial):
         writer.save_pretrained(partial, state_dict=tensors)
-    if companions is not None:
-        _copy_companions(companions, partial)
+        if companions is not None:
+            _copy_companions(companions, partial)
     saved = weights_hash(_load(partial))
     if folder.exists():
         shutil.rmtree(partial)
@@ -79,8 +79,9 @@ def load_version(folder: Path) -> PreTrainedModel:
     """
     expected = _read_hash(folder)
     if expected is None:
+        state = "damaged" if (folder / MARKER).exists() else "missing"
         raise ModelError(
-            f"{str(folder / MARKER)!r} is missing or damaged, so the folder's weights cannot be checked; "
+            f"{str(folder / MARKER)!r} is {state}, so the folder's weights cannot be checked; "
             "train again, or restore the folder"
         )
     model = _load(folder)
