@@ -146,8 +146,12 @@ def by_cluster(values: FloatArray, clusters: Sequence[str] | None) -> tuple[Floa
 def _resampled_means(sums: FloatArray, sizes: FloatArray, seed: int, resamples: int) -> FloatArray:
     """Returns the means of clusters drawn with replacement, as multinomial counts of the distinct clusters."""
     rng = np.random.default_rng(seed)
-    distinct, counts = np.unique(np.column_stack([sums, sizes]), axis=0, return_counts=True)
-    distinct_sums, distinct_sizes = np.ascontiguousarray(distinct.T)
+    if (sizes == 1).all():  # much faster than by rows
+        distinct_sums, counts = np.unique(sums, return_counts=True)
+        distinct_sizes = np.ones_like(distinct_sums)
+    else:
+        distinct, counts = np.unique(np.column_stack([sums, sizes]), axis=0, return_counts=True)
+        distinct_sums, distinct_sizes = np.ascontiguousarray(distinct.T)
     chunk = max(1, _CHUNK_CELLS // counts.size)
     means = []
     for start in range(0, resamples, chunk):

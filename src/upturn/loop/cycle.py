@@ -21,7 +21,14 @@ from upturn.deployment import (
 )
 from upturn.deployment import Served as CanaryTask
 from upturn.loop.canary_traffic import ReservedTraffic
-from upturn.loop.evaluation import HeldoutResult, StageChoice, choose_stage, compare, evaluate_heldout
+from upturn.loop.evaluation import (
+    HeldoutResult,
+    StageChoice,
+    choose_stage,
+    compare,
+    evaluate_heldout,
+    warn_of_few_tasks,
+)
 from upturn.loop.rollouts import check_sampler
 from upturn.loop.run import Context
 from upturn.loop.service import Served
@@ -127,6 +134,7 @@ def train(context: Context, prefix: str) -> Trained:
     agent = context.config.improved_agent
     assert agent is not None
     incumbent = context.router.registry.served(agent.name).incumbent
+    warn_of_few_tasks(context, f"{prefix}heldout-before", incumbent)
     before = evaluate_heldout(context, f"{prefix}heldout-before", incumbent)
     candidate, snapshot, after_sft, after_grpo = incumbent, None, None, None
     stages: dict[str, tuple[AgentVersion, HeldoutResult]] = {}

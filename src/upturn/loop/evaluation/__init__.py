@@ -18,6 +18,7 @@ from upturn.loop.evaluation.evaluate import (
     heldout_tasks,
     levels_of,
 )
+from upturn.loop.evaluation.heldout_design import warn_of_few_tasks
 from upturn.loop.evaluation.model_selection import configured_evaluation, selection_evaluation, selection_tasks
 from upturn.loop.evaluation.reference_scores import Floor, measure_floor
 from upturn.loop.evaluation.reverify import Reverified, reverify
@@ -52,4 +53,5 @@ __all__ = [
     "run_tasks",
     "selection_evaluation",
     "selection_tasks",
+    "warn_of_few_tasks",
 ]
