@@ -140,7 +140,9 @@ def by_cluster(values: FloatArray, clusters: Sequence[str] | None) -> tuple[Floa
         raise ValueError(f"{values.size} values need one cluster each, got {len(clusters)}")
     index: dict[str, int] = {}
     numbers = [index.setdefault(name, len(index)) for name in clusters]
-    return np.bincount(numbers, weights=values), np.bincount(numbers).astype(np.float64)
+    sums = np.zeros(len(index))
+    np.add.at(sums, numbers, values)
+    return sums, np.bincount(numbers).astype(np.float64)
 
 
 def _resampled_means(sums: FloatArray, sizes: FloatArray, seed: int, resamples: int) -> FloatArray:
