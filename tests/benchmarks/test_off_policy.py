@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from benchmarks import off_policy
 from benchmarks.__main__ import app
 from benchmarks.off_policy import RATES, VERSIONS, Cell, estimands, make_log, measure_coverage
+from upturn.arbiter import self_normalised
 
 
 def test_propensities_of_a_log_sum_to_1_and_respect_the_floor() -> None:
@@ -33,7 +34,7 @@ def test_truths_by_hand() -> None:
 
 def test_an_interval_that_is_too_short_breaks_its_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     """Intervals of width 0 cover with a chance below 1 % each."""
-    honest = off_policy.self_normalised
+    honest = self_normalised
 
     def short(*arguments: object) -> object:
         estimate = honest(*arguments)  # type: ignore[arg-type]

@@ -1,6 +1,7 @@
 """Plans of releases: against closed forms, against the simulation that they use, and their search."""
 
 from collections import Counter
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -77,7 +78,7 @@ def test_a_search_without_an_end_is_none(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_search_stops_a_hopeless_number_of_tasks_early() -> None:
     seen = []
 
-    def events() -> list[bool]:
+    def events() -> Iterator[bool]:
         for event in (True, False, True, True):
             seen.append(event)
             yield event

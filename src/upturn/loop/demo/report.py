@@ -223,15 +223,17 @@ def _changes(before: HeldoutResult, after: HeldoutResult) -> tuple[Change, ...]:
             first, second = [old for old, _ in pairs], [new for _, new in pairs]
             bounds = (0.0, 1.0) if kind == "reward" else None
             difference = paired_bootstrap(second, first, seed=0, bounds=(-1.0, 1.0) if bounds else None)
-            old, new = _mean(first, bounds), _mean(second, bounds)
-            changes.append(Change(name, kind, old, new, _estimate(difference)))
+            means = _mean(first, bounds), _mean(second, bounds)
+            changes.append(Change(name, kind, *means, _estimate(difference)))
     efforts: tuple[tuple[str, Callable[[Mark], int]], ...] = (
         ("turns per success", lambda mark: mark.turns),
         ("written tokens per success", lambda mark: mark.written_tokens),
     )
     for name, effort in efforts:
-        efforts_of = [[effort(mark) for mark in result.marks if mark.is_success] for result in (before, after)]
-        changes.append(Change(name, "effort", *map(_mean, efforts_of)))
+        first, second = (
+            [float(effort(mark)) for mark in result.marks if mark.is_success] for result in (before, after)
+        )
+        changes.append(Change(name, "effort", _mean(first), _mean(second)))
     return tuple(changes)
 
 
