@@ -117,4 +117,5 @@ def test_the_card_has_the_choice_and_every_stage(
         f"# adder@sft\n\n{SENTENCE}\n\n| stage | success on 40 held-out tasks |\n|---|---|\n| before | 50.0 % "
     )
     assert "| SFT | 100 % (95 % interval 91.2–100 %, n = 40) |\n| GRPO | 50.0 %" in text
+    assert "| algorithm | SFT |" in text
     assert f"| weights | `abc` in `{folder}` |" in text

@@ -1,4 +1,4 @@
-"""The card of a trained version, of ``upturn train`` or the loop: its training data, its evaluation, its choice."""
+"""The card of a trained version, of ``upturn train`` or the loop: data, evaluation, choice."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -45,14 +45,15 @@ def write_stage_card(
 ) -> Path | None:
     """Writes ``card.md`` into the folder of a cycle's candidate and returns its path; None = it has no folder.
 
-    ``versions``: incumbent and candidate. ``results``: of held-out evaluations, by stage. ``choice``: None = there
-    was one stage.
+    ``versions``: incumbent and candidate. ``results``: of held-out evaluations, before training and by stage.
+    ``choice``: None = there was one stage.
     """
     incumbent, candidate = versions
     folder = Path(candidate.model)
     if not folder.is_dir():
         return None
-    count = len(next(iter(results.values())).marks)
+    count, stages = len(next(iter(results.values())).marks), list(results)[1:]
+    trained = stages[: stages.index(choice.chosen) + 1] if choice else stages
     lines = [
         f"# {candidate.id}",
         "",
@@ -61,9 +62,9 @@ def write_stage_card(
         "|---|---|",
         *(f"| {stage} | {_percent(result.interval())} |" for stage, result in results.items()),
         "",
-        "The choice does not depend on the held-out tasks. Intervals are 95 %; training had one seed.",
+        f"{'The choice does not depend on the held-out tasks. ' if choice else ''}Training had one seed.",
         "",
-        *_table(context, incumbent, candidate, "`upturn loop run`"),
+        *_table(context, incumbent, candidate, ", then ".join(trained)),
         f"| Upturn | {__version__} |",
     ]
     path = folder / FILE
