@@ -140,14 +140,20 @@ def by_cluster(values: FloatArray, clusters: Sequence[str] | None) -> tuple[Floa
         raise ValueError(f"{values.size} values need one cluster each, got {len(clusters)}")
     index: dict[str, int] = {}
     numbers = [index.setdefault(name, len(index)) for name in clusters]
-    return np.bincount(numbers, weights=values), np.bincount(numbers).astype(np.float64)
+    sums = np.zeros(len(index))
+    np.add.at(sums, numbers, values)
+    return sums, np.bincount(numbers).astype(np.float64)
 
 
 def _resampled_means(sums: FloatArray, sizes: FloatArray, seed: int, resamples: int) -> FloatArray:
     """Returns the means of clusters drawn with replacement, as multinomial counts of the distinct clusters."""
     rng = np.random.default_rng(seed)
-    distinct, counts = np.unique(np.column_stack([sums, sizes]), axis=0, return_counts=True)
-    distinct_sums, distinct_sizes = np.ascontiguousarray(distinct.T)
+    if (sizes == 1).all():  # much faster than by rows
+        distinct_sums, counts = np.unique(sums, return_counts=True)
+        distinct_sizes = np.ones_like(distinct_sums)
+    else:
+        distinct, counts = np.unique(np.column_stack([sums, sizes]), axis=0, return_counts=True)
+        distinct_sums, distinct_sizes = np.ascontiguousarray(distinct.T)
     chunk = max(1, _CHUNK_CELLS // counts.size)
     means = []
     for start in range(0, resamples, chunk):

@@ -279,11 +279,12 @@ def unchanged_in_episodes(rng: np.random.Generator, episodes: int, size: int, co
     """Both versions draw a rate for every episode, from a beta distribution with this intra-class correlation."""
     weight = (1 - correlation) / correlation
     rates = rng.beta(0.7 * weight, 0.3 * weight, size=(episodes, 2))
-    return [
-        Pair(f"{episode}-{task}", "f", 1, *(rng.random(2) < rates[episode]).astype(float).tolist(),
-             episode=str(episode))
-        for episode in range(episodes) for task in range(size)
-    ]  # fmt: skip
+    pairs = []
+    for episode in range(episodes):
+        for task in range(size):
+            old, new = (rng.random(2) < rates[episode]).astype(float).tolist()
+            pairs.append(Pair(f"{episode}-{task}", "f", 1, old, new, episode=str(episode)))
+    return pairs
 
 
 def test_unchanged_version_with_episodes_of_five_passes_in_2_percent() -> None:

@@ -12,14 +12,18 @@ import typer
 
 from upturn.cli.options import AsJson, PoolPath, read_config
 from upturn.cli.output import emit, progress
-from upturn.config import CanarySettings
+from upturn.config import CanarySettings, TaskConfig, ValidationSettings
 from upturn.deployment import (
+    PLAN_STEPS,
     SCENARIOS,
+    HeldoutDesign,
     Override,
+    ReleaseDesign,
     Validation,
     candidate_share,
     grid,
     history_of,
+    plan_release,
     release_status,
     simulation_results,
 )
@@ -139,6 +143,70 @@ def simulate(
     emit("release simulate", results, details, as_json=as_json)
     if any(result.holds is False for result in results):
         raise typer.Exit(1)
+
+
+@release_app.command("plan")
+def plan(  # noqa: PLR0913 - a command's parameters are its options
+    *,
+    tasks_per_day: Annotated[float, typer.Option(min=0.001, help="Tasks of the agent per day, both arms.")] = 1_000,
+    baseline: Annotated[float, typer.Option(min=0, max=1, help="Success rate of the serving version.")] = 0.7,
+    effect: Annotated[
+        float | None,
+        typer.Option(help="Improvement to detect. Default: canary.minimum_effect, or 0.1 if it is unset."),
+    ] = None,
+    families: Annotated[
+        int | None, typer.Option(min=1, help="Task families. Default: those in the configuration, or 1.")
+    ] = None,
+    session_tasks: Annotated[int, typer.Option(min=1, help="Tasks of a session, which share a version.")] = 1,
+    correlation: Annotated[
+        float, typer.Option(min=0, max=0.99, help="Correlation of success within a session.")
+    ] = 0.0,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="Path of the configuration file. Default: default settings.")
+    ] = None,
+    runs: Annotated[int, typer.Option(min=50, help="Simulated validations and canaries of each kind.")] = 300,
+    seed: Annotated[int, typer.Option(help="Seed of the simulation.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Plan a release: validation tasks, candidate tasks and days of the canary, and error rates.
+
+    The figures are simulated with the code that decides real releases. Simulated versions succeed independently on
+    the same task, so a real validation usually needs fewer tasks.
+    """
+    validation, canary, tasks = ValidationSettings(), CanarySettings(), TaskConfig()
+    if config is not None:
+        loaded = read_config(config)
+        validation, canary, tasks = loaded.validation, loaded.canary, loaded.tasks
+    families = families or len(tasks.train_families or tasks.families) or 1
+    effect = (canary.minimum_effect or 0.1) if effect is None else effect
+    _check_plan(baseline, effect, session_tasks, correlation)
+    heldout = HeldoutDesign((baseline,) * families, effect, session_tasks, correlation)
+    design = ReleaseDesign(heldout, tasks.heldout_count, tasks_per_day)
+    with progress("parts of the plan", PLAN_STEPS) as ticker:
+        results = plan_release(design, validation, canary, runs=runs, seed=seed, on_done=ticker.advance)
+    details = {
+        "baseline": baseline,
+        "effect": effect,
+        "families": families,
+        "tasks_per_day": tasks_per_day,
+        "session_tasks": session_tasks,
+        "correlation": correlation,
+        "configured_tasks": tasks.heldout_count,
+        "runs": runs,
+        "seed": seed,
+    }
+    emit("release plan", results, details, as_json=as_json)
+
+
+def _check_plan(baseline: float, effect: float, session_tasks: int, correlation: float) -> None:
+    if not 0.0 < effect <= 1.0 - baseline:
+        raise ReleaseError(
+            f"--effect {effect:g} must be above 0 and at most 1 - --baseline {baseline:g} = {1 - baseline:g}"
+        )
+    if correlation and session_tasks == 1:
+        raise ReleaseError(
+            f"--correlation {correlation:g} has no effect with --session-tasks 1; set the size of a session"
+        )
 
 
 def _canary_settings(config: Path | None) -> CanarySettings:

@@ -47,7 +47,8 @@ class ValidationSettings(Settings):
     """Largest increase of the safety cost per task: the upper limit of candidate minus incumbent must not exceed
     it."""
     min_tasks: Count = 30
-    """Minimum number of held-out tasks; with fewer there is no verdict (``hold``)."""
+    """Minimum number of independent held-out tasks, where an episode counts as one; with fewer there is no verdict
+    (``hold``)."""
     max_missing_share: Rate = 0.1
     """Largest share of tasks with a missing evaluation; above it there is no verdict (``hold``)."""
     resamples: Annotated[int, Field(ge=100)] = 10_000

@@ -2,12 +2,22 @@
 
 ``release`` has the states of a release, ``validation`` the gate before its canary, ``canary`` the canary of one
 release, ``rule`` the decision rule for many canaries at once, ``sequential`` and ``paired_test`` the statistics,
-and ``simulation`` measures the rule. ``loop`` serves the canary's tasks. Start with ``release``, then ``canary``.
+``simulation`` measures the rule, and ``plan`` designs a release with it. ``loop`` serves the canary's tasks. Start
+with ``release``, then ``canary``.
 """
 
 from upturn.config import CanarySettings, ValidationSettings
 from upturn.deployment.canary import Canary
 from upturn.deployment.episode import Awaited, Episode, Served, episodes_of, split_settled
+from upturn.deployment.plan import (
+    FALSE_FAILURES,
+    PLAN_STEPS,
+    HeldoutDesign,
+    ReleaseDesign,
+    plan_release,
+    tasks_needed,
+    validation_shares,
+)
 from upturn.deployment.release import (
     History,
     Override,
@@ -28,16 +38,20 @@ from upturn.deployment.simulation import SCENARIOS, grid, simulation_results
 from upturn.deployment.validation import Comparison, Pair, Validation, ValidationVerdict, pairs_of, validate
 
 __all__ = [
+    "FALSE_FAILURES",
+    "PLAN_STEPS",
     "SCENARIOS",
     "Awaited",
     "Canary",
     "CanarySettings",
     "Comparison",
     "Episode",
+    "HeldoutDesign",
     "History",
     "Override",
     "Pair",
     "RegistryTraffic",
+    "ReleaseDesign",
     "Served",
     "Traffic",
     "Validation",
@@ -50,6 +64,7 @@ __all__ = [
     "history_of",
     "hold",
     "pairs_of",
+    "plan_release",
     "promote",
     "release_id",
     "release_status",
@@ -58,5 +73,7 @@ __all__ = [
     "simulation_results",
     "split_settled",
     "start",
+    "tasks_needed",
     "validate",
+    "validation_shares",
 ]

@@ -248,7 +248,7 @@ def _compare(
         confidence=confidence,
         resamples=settings.resamples,
     )
-    units = len(set(clusters))
+    units = len(pairs) if clusters is None else len(set(clusters))
     return Comparison(
         name=name,
         n=len(pairs),
@@ -269,8 +269,10 @@ def _better_p(pairs: Sequence[Pair], settings: ValidationSettings, seed: int) ->
     return paired_worse_p(losses, seed, settings.resamples, clusters=_clusters(pairs))
 
 
-def _clusters(pairs: Sequence[Pair]) -> list[str]:
-    """The name of each pair's episode; a task without one has a name that no other pair has."""
+def _clusters(pairs: Sequence[Pair]) -> list[str] | None:
+    """The name of each pair's episode; a task without one has a name that no other pair has. None = no episodes."""
+    if all(pair.episode is None for pair in pairs):
+        return None
     return [f"task {pair.task_id}" if pair.episode is None else f"episode {pair.episode}" for pair in pairs]
 
 

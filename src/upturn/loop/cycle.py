@@ -21,13 +21,28 @@ from upturn.deployment import (
 )
 from upturn.deployment import Served as CanaryTask
 from upturn.loop.canary_traffic import ReservedTraffic
-from upturn.loop.evaluation import HeldoutResult, compare, evaluate_heldout
+from upturn.loop.evaluation import (
+    HeldoutResult,
+    StageChoice,
+    choose_stage,
+    compare,
+    evaluate_heldout,
+    warn_of_few_tasks,
+)
 from upturn.loop.rollouts import check_sampler
 from upturn.loop.run import Context
 from upturn.loop.service import Served
-from upturn.loop.trainers import family_weights, limits_summary, take_training_snapshot, train_grpo, train_sft
+from upturn.loop.trainers import (
+    family_weights,
+    limits_summary,
+    take_training_snapshot,
+    train_grpo,
+    train_sft,
+    write_stage_card,
+)
 from upturn.pool import readiness
 from upturn.records import AgentVersion, JsonValue, Release, ReleaseEvidence, Result, Snapshot, record
+from upturn.training.algorithms.grpo import GrpoSettings
 
 WAVE = 96
 """Maximum number of tasks routed together: enough to fill the engine, few enough that routing learns often."""
@@ -54,10 +69,15 @@ class Trained(NamedTuple):
     """None = no supervised training."""
     after_sft: HeldoutResult | None
     candidate: AgentVersion
-    """The incumbent if no new version was made."""
+    """The version of the chosen stage; the incumbent if no new version was made."""
     after: HeldoutResult
+    """Of the candidate."""
     limits: str = ""
     """How cost limits ended RL training, and which weights are kept; empty = they did not."""
+    after_grpo: HeldoutResult | None = None
+    """None = RL training made no version."""
+    choice: StageChoice | None = None
+    """None = there were not two stages to choose from."""
 
     @property
     def is_new(self) -> bool:
@@ -108,13 +128,16 @@ def check_readiness(context: Context, name: str) -> ReadinessReport:
 def train(context: Context, prefix: str) -> Trained:
     """Trains the agent to be improved, and evaluates it before, between and after.
 
-    If RL training was never within its cost limits, the version before it is the candidate.
+    If RL training was never within its cost limits, the version before it is the candidate. If both stages made a
+    version, the better one on validation tasks is (``choose_stage``).
     """
     agent = context.config.improved_agent
     assert agent is not None
     incumbent = context.router.registry.served(agent.name).incumbent
+    warn_of_few_tasks(context, f"{prefix}heldout-before", incumbent)
     before = evaluate_heldout(context, f"{prefix}heldout-before", incumbent)
-    candidate, snapshot, after_sft = incumbent, None, None
+    candidate, snapshot, after_sft, after_grpo = incumbent, None, None, None
+    stages: dict[str, tuple[AgentVersion, HeldoutResult]] = {}
     if "sft" in context.config.loop.train:
         snapshot = context.journal.record_step(
             f"{prefix}snapshot", Snapshot, lambda: take_training_snapshot(context)
@@ -124,9 +147,10 @@ def train(context: Context, prefix: str) -> Trained:
             f"{prefix}sft", AgentVersion, lambda: train_sft(context, incumbent, training_snapshot, f"{prefix}sft")
         )
         after_sft = evaluate_heldout(context, f"{prefix}heldout-sft", candidate)
-    after, limits = after_sft or before, ""
+        stages["SFT"] = candidate, after_sft
+    limits = ""
     if "grpo" in context.config.loop.train:
-        parent, weights = candidate, family_weights(after)
+        parent, weights = candidate, family_weights(after_sft or before)
         candidate = context.journal.record_step(
             f"{prefix}grpo", AgentVersion, lambda: train_grpo(context, parent, weights, f"{prefix}grpo")
         )
@@ -135,8 +159,27 @@ def train(context: Context, prefix: str) -> Trained:
             limits = f"RL training: {summary}"
             context.progress.note(limits)
         if candidate.id != parent.id:
-            after = evaluate_heldout(context, f"{prefix}heldout-after", candidate)
-    return Trained(incumbent, before, snapshot, after_sft, candidate, after, limits)
+            after_grpo = evaluate_heldout(context, f"{prefix}heldout-after", candidate)
+            stages["GRPO"] = candidate, after_grpo
+    trained = Trained(incumbent, before, snapshot, after_sft, incumbent, before, limits, after_grpo)
+    return _with_candidate(context, prefix, trained, stages)
+
+
+def _with_candidate(
+    context: Context, prefix: str, trained: Trained, stages: dict[str, tuple[AgentVersion, HeldoutResult]]
+) -> Trained:
+    """With the chosen stage's version as the candidate, and its card; without a stage, unchanged."""
+    if not stages:
+        return trained
+    name, choice = next(reversed(stages)), None
+    if len(stages) > 1:
+        versions = {stage: version for stage, (version, _) in stages.items()}
+        choice = choose_stage(context, prefix, versions, context.config.section(GrpoSettings).cost_limits)
+        name = choice.chosen
+    candidate, after = stages[name]
+    results = {stage: result for stage, (_, result) in stages.items()}
+    write_stage_card(context, (trained.incumbent, candidate), {"before": trained.before} | results, choice)
+    return trained._replace(candidate=candidate, after=after, choice=choice)
 
 
 def release(
@@ -233,6 +276,8 @@ class CycleOutcome(NamedTuple):
             if self.trained.is_new:
                 results.append(after.interval().result(f"{prefix}success_after"))
                 results.append(after.gain_over(before).result(f"{prefix}gain"))
+            if self.trained.choice is not None:
+                results += self.trained.choice.results(prefix)
         if self.validation is not None:
             results.append(Result(f"{prefix}validation", self.validation.verdict))
         if self.release is not None:
@@ -256,7 +301,8 @@ def run_cycle(context: Context, number: int) -> CycleOutcome:
     trained = train(context, prefix)
     if not trained.is_new:
         return CycleOutcome(number, f"no new version; {trained.limits}", report, trained)
-    suffix = f"; {trained.limits}" if trained.limits else ""
+    notes = [trained.limits, trained.choice.sentence if trained.choice else ""]
+    suffix = "".join(f"; {note}" for note in notes if note)
     validation = compare(context, f"{prefix}validation", trained.before, trained.after)
     if validation.verdict != "pass":
         summary = f"not released, validation {validation.summary}{suffix}"

@@ -1,7 +1,11 @@
 """The demo's plans are consistent with the office, the shipped model and the rules."""
 
+from dataclasses import replace
+
 import pytest
 
+from upturn.deployment.rule import PROMOTE
+from upturn.deployment.simulation import Scenario, simulate
 from upturn.environments import resolve_kit
 from upturn.environments.office import rule_agent as rules
 from upturn.environments.office.tasks import FAMILIES
@@ -36,6 +40,15 @@ def test_the_brief_plan_trains_on_families_with_little_or_no_pretraining() -> No
     assert set(BRIEF.trained_families) - set(RULES_PARTLY) < set(RARE_FAMILIES)
     assert set(BRIEF.trained_families) < set(OFFICE.trained_families)
     assert sum("faults" in FAMILIES[name].atoms for name in BRIEF.trained_families) == 3
+
+
+def test_the_tiny_canary_can_promote_a_version_without_violations() -> None:
+    """Held-out success of the tiny run was .21 before and .61 after."""
+    canary = demo_config(seed=0, directory="runs", plan=TINY).canary
+    outcome = simulate(Scenario(0.21, 0.61, "promote"), canary, runs=100, seed=0)
+    assert outcome.decided(PROMOTE).mean() > 0.95
+    strict = simulate(Scenario(0.21, 0.61, "promote"), replace(canary, safety_margin=0.02), runs=100, seed=0)
+    assert strict.decided(PROMOTE).mean() == 0
 
 
 def test_the_full_plan_has_families_with_traps_and_faults() -> None:

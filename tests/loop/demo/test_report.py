@@ -16,6 +16,7 @@ from upturn.loop.demo.plan import BRIEF
 from upturn.loop.demo.report import SHARE_WINDOW, demo_content, run_facts
 from upturn.loop.demo.results import Resources, demo_results
 from upturn.loop.evaluation.evaluate import HeldoutResult, compare, evaluate_heldout
+from upturn.loop.evaluation.stage_choice import Stage, StageChoice
 from upturn.loop.run.context import Context
 from upturn.records import AgentVersion, Decision
 from upturn.report import Estimate, ReportContent, read_content, write_content, write_report
@@ -87,6 +88,40 @@ def decisions(context: Context) -> list[Decision]:
 
 def close(estimate: Estimate | None, value: float, n: int) -> bool:
     return estimate is not None and estimate.value == pytest.approx(value) and estimate.n == n
+
+
+def test_intervals_of_equal_outcomes_have_a_width(reported: tuple[Context, Facts, ReportContent]) -> None:
+    """32 of 32 after, 16 of 16 sums before: exact limits, so that charts have whiskers."""
+    _, _, content = reported
+    assert content.headline is not None
+    assert content.headline.after.low == pytest.approx(0.025 ** (1 / 32))
+    intervals = [
+        item.success for measured in content.measurements for item in (*measured.levels, *measured.families)
+    ]
+    intervals += [row.difference for guardrail in content.guardrails for row in guardrail.rows]
+    assert all(item.low is not None and item.high is not None and item.low < item.high for item in intervals)
+    costs = [change for change in content.changes if change.kind == "cost"]
+    assert all(change.difference is None or change.difference.low != change.difference.high or
+               change.difference.low is None for change in costs)  # fmt: skip
+
+
+def test_the_report_names_the_chosen_stage(reported: tuple[Context, Facts, ReportContent]) -> None:
+    context, facts, _ = reported
+    stages = (Stage("SFT", "adder@sft", 0.9, 0.8, 1.0, 30), Stage("GRPO", "adder@better", 0.5, 0.4, 0.6, 30))
+    chosen = replace(
+        facts, after_sft=facts.after, after_grpo=facts.before, choice=StageChoice(stages, "SFT", "fresh worlds")
+    )
+    about = run_facts(context, machine="a desk", resources=Resources(1.0, 1.0), command="upturn demo")
+    content = demo_content(context, chosen, about, ())
+    assert content.headline is not None
+    assert content.headline.gain_grpo is None
+    assert content.headline.gain_sft == content.headline.gain
+    assert [(item.stage, item.overall.value) for item in content.measurements][2:] == [
+        ("after SFT", 1.0), ("after GRPO", 0.5), ("after SFT", 1.0),
+    ]  # fmt: skip
+    assert chosen.choice is not None
+    assert chosen.choice.sentence in content.notes
+    assert next(step for step in content.lineage if step.kind == "run").details == ("SFT",)
 
 
 def test_headline_and_measurements_are_the_evaluations(reported: tuple[Context, Facts, ReportContent]) -> None:

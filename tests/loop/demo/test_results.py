@@ -11,6 +11,7 @@ from upturn.cli.output import build_result_object
 from upturn.loop.demo.demo import CoverageShare, Facts
 from upturn.loop.demo.plan import BRIEF
 from upturn.loop.demo.results import Resources, demo_details, demo_results
+from upturn.loop.evaluation import Stage, StageChoice
 from upturn.loop.evaluation.reference_scores import Floor
 from upturn.records import Result
 
@@ -94,6 +95,21 @@ def test_values_are_those_of_the_facts(toy: ModuleType) -> None:
 def test_evaluation_that_misses_its_bar(toy: ModuleType, name: str, changed: dict[str, Any]) -> None:
     heldout_results = {field: toy.heldout("x", {f: a, g: b}) for field, (f, a, g, b) in changed.items()}
     assert figures(replace(toy.FACTS, **heldout_results))[name].holds is False
+
+
+def test_the_chosen_stage_is_a_figure_and_grpos_gain_stays_its_own(toy: ModuleType) -> None:
+    """SFT's version is the candidate: success .65; GRPO's has .55, ten points less."""
+    stages = (Stage("SFT", "nano@sft", 0.7, 0.6, 0.8, 80), Stage("GRPO", "nano@grpo", 0.6, 0.5, 0.7, 80))
+    facts = replace(
+        toy.FACTS,
+        after=toy.AFTER_SFT,
+        after_grpo=toy.heldout("grpo", {"mail": 14, "sheet": 8}),
+        choice=StageChoice(stages, "SFT", "fresh worlds"),
+    )
+    values = {name: result.value for name, result in figures(facts).items()}
+    assert (values["stage_sft"], values["stage_grpo"], values["stage"]) == (0.7, 0.6, "SFT")
+    assert values["heldout_success_after"] == 0.65
+    assert values["gain_grpo"] == pytest.approx(-0.1)
 
 
 def test_bars_of_gains_come_from_the_plan(toy: ModuleType) -> None:

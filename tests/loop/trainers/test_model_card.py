@@ -61,7 +61,7 @@ def test_the_card_of_a_better_version(context: Context) -> None:
 
 On 32 held-out tasks, success went from 50.0 % (95 % interval 34.3–65.6 %, n = 32) to 100 % (95 % interval \
 89.1–100 %, n = 32). Compared task by task: +50.0 points (95 % interval +34.3 to +65.6, n = 32). Intervals are \
-95 %, by bootstrap over tasks; training had one seed, and other seeds may differ.
+95 %, by bootstrap over tasks (exact where all are alike); training had one seed, and other seeds may differ.
 
 Validation: pass: gain +50.0 points [+34.3, +65.6], n=32.
 

@@ -15,6 +15,7 @@ from upturn.loop.demo.plan import DemoPlan
 from upturn.loop.evaluation import (
     Floor,
     HeldoutResult,
+    StageChoice,
     compare,
     evaluate_heldout,
     evaluate_version,
@@ -83,6 +84,10 @@ class Facts:
     """None = the candidate did not pass validation."""
     final_evaluation: FinalEvaluation | None
     """Of the released version, or else the incumbent; None = the plan has none."""
+    after_grpo: HeldoutResult | None = None
+    """None = GRPO's version is the candidate: ``after``."""
+    choice: StageChoice | None = None
+    """Between the versions after SFT and after GRPO; None = GRPO made no version."""
 
 
 def run_demo(context: Context, plan: DemoPlan) -> Facts:
@@ -139,6 +144,8 @@ def run_demo(context: Context, plan: DemoPlan) -> Facts:
         damaged=damaged,
         damaged_release=damaged_release,
         final_evaluation=final,
+        after_grpo=trained.after_grpo,
+        choice=trained.choice,
     )
 
 

@@ -96,7 +96,7 @@ def _headline(facts: Facts) -> Headline:
         gain=Estimate(*facts.after.gain_over(facts.before)),
         basis="held-out tasks (unseen templates, unseen worlds)",
         gain_sft=Estimate(*facts.after_sft.gain_over(facts.before)),
-        gain_grpo=Estimate(*facts.after.gain_over(facts.after_sft)),
+        gain_grpo=Estimate(*facts.after.gain_over(facts.after_sft)) if _stage(facts) == "GRPO" else None,
     )
 
 
@@ -105,9 +105,14 @@ def _measurements(facts: Facts) -> tuple[Measurement, ...]:
         _measurement("before", facts.before),
         _measurement("before", facts.before_greedy),
         _measurement("after SFT", facts.after_sft),
-        _measurement("after GRPO", facts.after),
-        _measurement("after GRPO", facts.after_greedy),
+        _measurement("after GRPO", facts.after_grpo or facts.after),
+        _measurement(f"after {_stage(facts)}", facts.after_greedy),
     )
+
+
+def _stage(facts: Facts) -> str:
+    """The training stage whose version is the candidate."""
+    return facts.choice.chosen if facts.choice is not None else "GRPO"
 
 
 def _measurement(stage: str, heldout: HeldoutResult) -> Measurement:
@@ -221,15 +226,17 @@ def _changes(before: HeldoutResult, after: HeldoutResult) -> tuple[Change, ...]:
             first, second = [old for old, _ in pairs], [new for _, new in pairs]
             bounds = (0.0, 1.0) if kind == "reward" else None
             difference = paired_bootstrap(second, first, seed=0, bounds=(-1.0, 1.0) if bounds else None)
-            old, new = _mean(first, bounds), _mean(second, bounds)
-            changes.append(Change(name, kind, old, new, _estimate(difference)))
+            means = _mean(first, bounds), _mean(second, bounds)
+            changes.append(Change(name, kind, *means, _estimate(difference)))
     efforts: tuple[tuple[str, Callable[[Mark], int]], ...] = (
         ("turns per success", lambda mark: mark.turns),
         ("written tokens per success", lambda mark: mark.written_tokens),
     )
     for name, effort in efforts:
-        efforts_of = [[effort(mark) for mark in result.marks if mark.is_success] for result in (before, after)]
-        changes.append(Change(name, "effort", *map(_mean, efforts_of)))
+        first, second = (
+            [float(effort(mark)) for mark in result.marks if mark.is_success] for result in (before, after)
+        )
+        changes.append(Change(name, "effort", _mean(first), _mean(second)))
     return tuple(changes)
 
 
@@ -281,7 +288,7 @@ def _lineage(facts: Facts) -> tuple[LineageStep, ...]:
     trained = facts.versions[1]
     if trained.snapshot is not None:
         steps.append(LineageStep("snapshot", trained.snapshot[:16], ("verified successes",)))
-    steps.append(LineageStep("run", trained.run or "", ("SFT, then GRPO",)))
+    steps.append(LineageStep("run", trained.run or "", ("SFT, then GRPO" if _stage(facts) == "GRPO" else "SFT",)))
     origin = (f"weights {trained.weights_hash[:12]}", f"from {trained.parent}")
     steps.append(LineageStep("version", trained.id, origin))
     if facts.release is not None:
@@ -360,6 +367,7 @@ def _notes(context: Context, facts: Facts) -> tuple[str, ...]:
         "bootstrap over tasks; gains are paired task by task.",
         "GRPO's weights were selected on other tasks (training templates in unseen worlds): no choice depends on "
         "the held-out tasks.",
+        *([] if facts.choice is None else [facts.choice.sentence]),
         *([served] if untrained else ()),
         "The damaged candidate is the serving version with noise on its weights, sized to cost about 20 points; it "
         "skipped validation by an audited override.",

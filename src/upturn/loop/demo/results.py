@@ -34,6 +34,7 @@ def demo_results(facts: Facts, resources: Resources, plan: DemoPlan) -> tuple[Re
         facts.after_greedy.interval().result("heldout_greedy_after"),
         gain.result("gain", bar=f"low > {plan.min_gain:g}", holds=gain.low > plan.min_gain),
         _grpo_gain(facts, plan.min_grpo_gain),
+        *(() if facts.choice is None else facts.choice.results()),
         *_levels(facts.after, plan.min_success_by_level),
         *_release("release", facts.release, "promoted"),
         *_release("damaged", facts.damaged_release, "rolled_back", max_tasks=300),
@@ -129,7 +130,7 @@ def _levels(heldout: HeldoutResult, bars: Mapping[int, float]) -> Iterator[Resul
 
 
 def _grpo_gain(facts: Facts, bar: float | None) -> Result:
-    gain = facts.after.gain_over(facts.after_sft)
+    gain = (facts.after_grpo or facts.after).gain_over(facts.after_sft)
     if bar is None:
         return gain.result("gain_grpo")
     return gain.result("gain_grpo", bar=f">= {bar:.2f}, low > 0", holds=gain.mean >= bar and gain.low > 0)

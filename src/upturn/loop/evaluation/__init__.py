@@ -1,8 +1,8 @@
 """Evaluation of agent versions: held-out evaluations, frozen suites, reference scores.
 
-Here: evaluating a version on held-out tasks, comparing two versions, running suites, verifying stored trajectories
-again, and model selection during training. Not here: statistics (``deployment``) and training (``trainers``). Start
-with ``evaluate``.
+Here: evaluating a version on held-out tasks, comparing two versions, suites, verifying stored trajectories again,
+model selection during training, and the choice between training stages. Not here: statistics (``deployment``) and
+training (``trainers``). Start with ``evaluate``.
 """
 
 from upturn.loop.evaluation.evaluate import (
@@ -18,9 +18,11 @@ from upturn.loop.evaluation.evaluate import (
     heldout_tasks,
     levels_of,
 )
+from upturn.loop.evaluation.heldout_design import warn_of_few_tasks
 from upturn.loop.evaluation.model_selection import configured_evaluation, selection_evaluation, selection_tasks
 from upturn.loop.evaluation.reference_scores import Floor, measure_floor
 from upturn.loop.evaluation.reverify import Reverified, reverify
+from upturn.loop.evaluation.stage_choice import Stage, StageChoice, choose_stage
 from upturn.loop.evaluation.suite_metrics import SuiteResult, metrics, run_oracle, run_tasks
 from upturn.loop.evaluation.suite_run import SuiteRun
 
@@ -30,8 +32,11 @@ __all__ = [
     "HeldoutResult",
     "Mark",
     "Reverified",
+    "Stage",
+    "StageChoice",
     "SuiteResult",
     "SuiteRun",
+    "choose_stage",
     "compare",
     "configured_evaluation",
     "evaluate_heldout",
@@ -48,4 +53,5 @@ __all__ = [
     "run_tasks",
     "selection_evaluation",
     "selection_tasks",
+    "warn_of_few_tasks",
 ]

@@ -8,7 +8,7 @@ Start with ``sft``, then ``train_command``.
 from upturn.loop.trainers.candidate import limits_summary, save_candidate, training_folder
 from upturn.loop.trainers.distributed_training import follow_rank0, lead_ranks, train_on_all_ranks
 from upturn.loop.trainers.grpo import train_grpo
-from upturn.loop.trainers.model_card import write_card
+from upturn.loop.trainers.model_card import write_card, write_stage_card
 from upturn.loop.trainers.pool_data import render_demonstrations, with_copied_pool
 from upturn.loop.trainers.registry import (
     ALGORITHMS,
@@ -59,4 +59,5 @@ __all__ = [
     "training_folder",
     "with_copied_pool",
     "write_card",
+    "write_stage_card",
 ]

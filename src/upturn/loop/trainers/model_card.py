@@ -1,10 +1,14 @@
-"""The card of an ``upturn train`` run: the version, its training data, its evaluation and its cost."""
+"""The card of a trained version, of ``upturn train`` or the loop: data, evaluation, choice."""
+
+from collections.abc import Mapping
+from pathlib import Path
 
 from upturn import __version__
 from upturn.interval import Interval
-from upturn.loop.evaluation import families_of
+from upturn.loop.evaluation import HeldoutResult, StageChoice, families_of
 from upturn.loop.run import Context
 from upturn.loop.trainers.train_command import STEPS, TrainingResult
+from upturn.records import AgentVersion
 from upturn.report import Estimate, difference, duration, percent_estimate
 
 FILE = "card.md"
@@ -19,19 +23,65 @@ def write_card(context: Context, result: TrainingResult) -> str:
 
 def card(context: Context, result: TrainingResult) -> str:
     """The card as Markdown."""
-    candidate, incumbent = result.candidate, result.incumbent
+    lines = [
+        f"# {result.candidate.id}",
+        "",
+        *_evaluation(result),
+        "",
+        *_table(context, result.incumbent, result.candidate, f"`upturn train {result.algorithm}`"),
+        f"| time | {_time(context)} |",
+        f"| Upturn | {__version__} |",
+        "",
+        *_by_family(result),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def write_stage_card(
+    context: Context,
+    versions: tuple[AgentVersion, AgentVersion],
+    results: Mapping[str, HeldoutResult],
+    choice: StageChoice | None,
+) -> Path | None:
+    """Writes ``card.md`` into the folder of a cycle's candidate and returns its path; None = it has no folder.
+
+    ``versions``: incumbent and candidate. ``results``: of held-out evaluations, before training and by stage.
+    ``choice``: None = there was one stage.
+    """
+    incumbent, candidate = versions
+    folder = Path(candidate.model)
+    if not folder.is_dir():
+        return None
+    count, stages = len(next(iter(results.values())).marks), list(results)[1:]
+    trained = stages[: stages.index(choice.chosen) + 1] if choice else stages
+    lines = [
+        f"# {candidate.id}",
+        "",
+        *([choice.sentence, ""] if choice else []),
+        f"| stage | success on {count} held-out tasks |",
+        "|---|---|",
+        *(f"| {stage} | {_percent(result.interval())} |" for stage, result in results.items()),
+        "",
+        f"{'The choice does not depend on the held-out tasks. ' if choice else ''}Training had one seed.",
+        "",
+        *_table(context, incumbent, candidate, ", then ".join(trained)),
+        f"| Upturn | {__version__} |",
+    ]
+    path = folder / FILE
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def _table(context: Context, incumbent: AgentVersion, candidate: AgentVersion, command: str) -> list[str]:
+    """Where the version is from."""
     data = []
     if candidate.snapshot and candidate.snapshot != incumbent.snapshot:
         pool = context.config.pool.path or str(context.run_dir / "pool.db")
         data = [f"| training data | snapshot `{candidate.snapshot}` of `{pool}` |"]
-    lines = [
-        f"# {candidate.id}",
-        "",
-        *_evaluation(result),
-        "",
+    return [
         "| | |",
         "|---|---|",
-        f"| algorithm | `upturn train {result.algorithm}` |",
+        f"| algorithm | {command} |",
         f"| parent | `{incumbent.id}` |",
         *data,
         f"| weights | `{candidate.weights_hash or 'as configured'}` in `{candidate.model}` |",
@@ -39,12 +89,7 @@ def card(context: Context, result: TrainingResult) -> str:
         f"| verifier | {context.kit.verifier.name} |",
         f"| tenants | {', '.join(candidate.tenants or ('any',))} |",
         f"| seed, configuration | {context.seed}, `{context.config.config_hash}` (config.json) |",
-        f"| time | {_time(context)} |",
-        f"| Upturn | {__version__} |",
-        "",
-        *_by_family(result),
     ]
-    return "\n".join(lines) + "\n"
 
 
 def _evaluation(result: TrainingResult) -> list[str]:
@@ -54,8 +99,8 @@ def _evaluation(result: TrainingResult) -> list[str]:
     gain = result.after.gain_over(result.before)
     lines = [
         f"On {gain.n:,} held-out tasks, success went from {before} to {after}. Compared task by task: "
-        f"{difference(_estimate(gain))}. Intervals are 95 %, by bootstrap over tasks; training had one seed, and "
-        "other seeds may differ.",
+        f"{difference(_estimate(gain))}. Intervals are 95 %, by bootstrap over tasks (exact where all "
+        "are alike); training had one seed, and other seeds may differ.",
         "",
         f"Validation: {result.validation.summary}.",
     ]

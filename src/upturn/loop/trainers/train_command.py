@@ -10,7 +10,7 @@ from typing import NamedTuple
 from upturn.config import Config
 from upturn.deployment import Validation
 from upturn.errors import ConfigError
-from upturn.loop.evaluation import HeldoutResult, compare, evaluate_heldout
+from upturn.loop.evaluation import HeldoutResult, compare, evaluate_heldout, warn_of_few_tasks
 from upturn.loop.rollouts import check_sampler
 from upturn.loop.run import Context
 from upturn.loop.trainers import registry
@@ -83,6 +83,7 @@ def run_training(context: Context, algorithm: str) -> TrainingResult:
     if not context.journal.has_finished("train"):
         entry.ready(context)
         check_sampler(context)
+    warn_of_few_tasks(context, "heldout-before", incumbent)
     before = evaluate_heldout(context, "heldout-before", incumbent)
     context.runtime.keep_only(())  # frees the memory of two copies of the model
 

@@ -7,7 +7,7 @@ from upturn.environments.office.conduct import REWRITES, opens
 from upturn.environments.office.generation import LOOKUPS, call, with_agreement
 from upturn.environments.office.state import PATIENCE
 from upturn.models import read_call, write_call
-from upturn.records import Action
+from upturn.records import Action, JsonValue
 
 
 def _agreed(target: Target) -> int | None:
@@ -162,7 +162,7 @@ def _trap(target: Target) -> Action | None:
     trap = next(iter(target.scenario.draft.traps), None)
     if trap is None or not target.work:
         return None
-    filled = {
+    filled: dict[str, dict[str, JsonValue]] = {
         **{key: {"subject": "a", "body": "b"} for key in ("send", "draft")},
         **{key: {"id": "e1"} for key in ("invite", "cancel")},
         **{"forward": {"id": "m1"}, "create_rule": {"folder": "junk"}, "add_members": {"place": "c11"}},
