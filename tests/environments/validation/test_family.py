@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.errands.kit import ErrandsKit
 from tests.environments.validation.shelf_for_test import (
+    TEXT,
     TOOLS,
     BareShelfKit,
     Rule,
