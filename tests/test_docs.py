@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from benchmarks.__main__ import app as benchmarks_app
 from upturn.arbiter import AgentRegistry, DiscountedThompson, Router, RunKey
 from upturn.cli.app import app
-from upturn.deployment import Override
+from upturn.deployment import CanarySettings, Override, RegistryTraffic, apply_traffic, start
 from upturn.environments import oracle_of, play, resolve_kit
 from upturn.loop.trainers import parse_full_config
 from upturn.models import load_local
@@ -158,6 +158,27 @@ def release_names() -> dict[str, Any]:
     }
 
 
+def late_names() -> dict[str, Any]:
+    """A release, and ten decisions of which one has no outcome yet."""
+    names = release_names()
+    settings = CanarySettings(safety_costs=("leak",))
+    release = start(names["incumbent"], names["candidate"], settings, Override("ana", "hotfix"))
+    apply_traffic(release, RegistryTraffic(names["registry"], names["version_of"]))
+    outcomes = {decision.id: evaluation for decision, evaluation in names["next_block"]()[:10]}
+    decisions = [decision for decision, _ in names["next_block"]()[:10]]
+    evaluations = dict(zip((decision.id for decision in decisions[:9]), outcomes.values(), strict=False))
+    return {
+        "settings": settings,
+        "release": release,
+        "waiting": [],
+        "new_decisions": lambda: [(decision, float(number)) for number, decision in enumerate(decisions)],
+        "with_outcome": lambda item: item._replace(
+            served=item.served._replace(evaluation=evaluations.get(item.served.decision.id))
+        ),
+        "clock": lambda: 100.0,
+    }
+
+
 def distributed_names() -> dict[str, Any]:
     """A single process, which only calls what the run is given."""
     saved: list[PreTrainedModel] = []
@@ -180,6 +201,7 @@ NAMES: dict[str, Callable[[], dict[str, Any]]] = {
     "routing.md: from upturn.arbiter import LoggedOutcome, always, self_normalised": log_names,
     "releases.md: from upturn.deployment import Canary, CanarySettings, RegistryTraffic, Served, apply_traffic, "
     "episodes_of, start": release_names,
+    "releases.md: from upturn.deployment import Awaited, Canary, Served, episodes_of, split_settled": late_names,
 }
 """The names that a block takes from its page's text."""
 
@@ -201,7 +223,11 @@ def test_python_runs(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     exec(block.text, names)
     if "saved" in names:
         assert [type(model).__name__ for model in names["saved"]] == ["Qwen2ForCausalLM"]
-    if "release" in names:
+    if "waiting" in names:
+        assert len(names["waiting"]) == 1
+        last = names["release"].evidence[-1]
+        assert last.candidate_tasks + last.control_tasks == 9
+    elif "release" in names:
         assert names["release"].state == "promoted"
     if "estimate" in names:
         assert names["estimate"].low < 0.5 < names["estimate"].high

@@ -38,7 +38,8 @@ release_app = typer.Typer()
 Who = Annotated[str, typer.Option("--who", help="Name of the operator; stored with the release.")]
 Why = Annotated[str, typer.Option("--why", help="Reason; stored with the release.")]
 CanaryConfig = Annotated[
-    Path | None, typer.Option("--config", help="Configuration file with a [canary] section. Default: its defaults.")
+    Path | None,
+    typer.Option("--config", help="Configuration file, whose section canary is used. Default: default settings."),
 ]
 ReleaseId = Annotated[str, typer.Argument(help="Id of a release, see `upturn release list`.")]
 

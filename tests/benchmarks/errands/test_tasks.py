@@ -115,6 +115,10 @@ def test_task_determines_its_scenario(name: str) -> None:
     assert (task.family, task.level, task.split, task.tenant) == (name, FAMILIES[name].level, "heldout", "acme")
 
 
+NO_EPISODE = ',"episode":null'
+"""A field that tasks got after the model was trained."""
+
+
 @every_family
 def test_training_tasks_of_the_model_are_pinned(name: str) -> None:
     digest = hashlib.blake2b(digest_size=8)
@@ -122,7 +126,7 @@ def test_training_tasks_of_the_model_are_pinned(name: str) -> None:
         for number in range(20):
             task = make_task(name, number, split=split)
             scenario = compose(task)
-            digest.update(to_json(task).encode())
+            digest.update(to_json(task).replace(NO_EPISODE, "").encode())
             digest.update(fields_json(scenario.workspace).encode())
             for action in scenario.draft.oracle:
                 digest.update(fields_json(action).encode())

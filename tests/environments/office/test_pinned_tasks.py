@@ -26,6 +26,10 @@ TOOLS = "931060a9e2414bb192c9df9b483cdfe3e5570ad5205e2ac45929acad91ac4e58"
 OBSERVATIONS = "2db9d35ddd3f1e29c5e925d38d25e0af668c712211e277dc90b50c7f4ddc5dcc"
 
 
+NO_EPISODE = ", episode=None"
+"""A field that tasks got after the digests were taken."""
+
+
 def digest_of(parts: Iterable[object]) -> str:
     """Returns the SHA-256 of the parts' ``repr``, one per line; bytes are used as they are."""
     digest = hashlib.sha256()
@@ -41,7 +45,8 @@ def test_a_thousand_tasks_of_a_split_stay_the_same(split: Split) -> None:
         for task in islice(task_stream([*FAMILIES], seed=0, split=split), COUNT):
             scenario = compose(task)
             workspace = scenario.workspace
-            yield (task, scenario.draft, scenario.goal, workspace.owner, workspace.started_at, workspace.seed)
+            content = (task, scenario.draft, scenario.goal, workspace.owner, workspace.started_at, workspace.seed)
+            yield repr(content).replace(NO_EPISODE, "").encode()
             yield from scenario.parts()
 
     assert digest_of(parts()) == TASKS[split]

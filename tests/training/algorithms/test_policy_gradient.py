@@ -226,18 +226,18 @@ def test_neither_the_order_of_groups_nor_of_their_members_matters(make_trajector
 
 
 def test_turns_without_rewards_stay_with_their_rollout(make_trajectory: Make) -> None:
-    """γ = .5: returns 0 and .75 + .5·.5 = 1, baseline .5; b's second turn earns .5 from then on, advantage 0.
+    """γ = .5: first turns have the returns .25 and .75 + .25 = 1, mean .625; second turns both .5, advantage 0.
 
-    Its row has no gradient, but counts in the ratio of its sequence. The reported return is undiscounted.
+    Their rows have no gradient, but count in the ratio of their sequences. The reported return is undiscounted.
     """
     rollouts = [
-        (_split(_rollout(make_trajectory, [1, 1], name="a")), [0.0, 0.0]),
+        (_split(_rollout(make_trajectory, [1, 1], name="a")), [0.0, 0.5]),
         (_split(_rollout(make_trajectory, [1, 1], name="b")), [0.75, 0.5]),
     ]
-    unit = _unit([_group(rollouts)], settings_of(objective=GSPO, advantage=AdvantageSettings(gamma=0.5)))
+    unit = _unit([_group(rollouts)], settings_of(objective=GSPO, advantage=AdvantageSettings("turn", gamma=0.5)))
     rows = [row for row in unit.minibatches[0][0].rows if row.trajectory_id == "b"]
-    assert [row.weights.tolist() for row in rows] == [[0.5], [0.0]]
-    assert unit.metrics["mean_return"] == (0.75 + 0.5) / 2
+    assert [row.weights.tolist() for row in rows] == [[0.375], [0.0]]
+    assert unit.metrics["mean_return"] == (0.5 + 1.25) / 2
 
 
 def test_one_token_rollouts_have_a_gradient_with_all_objectives(make_trajectory: Make) -> None:
