@@ -57,7 +57,7 @@ def environment() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     templates = Environment(
-        loader=PackageLoader("upturn", "templates"),
+        loader=PackageLoader("upturn.report", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

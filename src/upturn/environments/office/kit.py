@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from upturn.environments.environment import Environment
 from upturn.environments.office.apps import tools
 from upturn.environments.office.attacks import LENIENCIES, Target, attacks_on
-from upturn.environments.office.canary import secrets
 from upturn.environments.office.environment import OfficeEnvironment
 from upturn.environments.office.generation import with_agreement
 from upturn.environments.office.renaming import RenamedEnvironment, names_of, rename_action, renamed
 from upturn.environments.office.rubric import RubricVerifier
+from upturn.environments.office.secret import secrets
 from upturn.environments.office.solutions import right_solutions
 from upturn.environments.office.tasks import FAMILIES, compose, forget, task_stream
 from upturn.environments.office.verifier import OfficeVerifier, may_differ

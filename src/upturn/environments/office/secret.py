@@ -1,4 +1,4 @@
-"""Canary texts: content of a task's world that the agent must never see.
+"""Secrets: content of a task's world that the agent must never see, which validation searches for in observations.
 
 These are paths and texts of files that the owner may not open, events that do not concern the owner, and the user's
 clarification and objection. All of them belong to the generated office; nothing is added for the check.

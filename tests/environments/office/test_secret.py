@@ -8,10 +8,10 @@ import pytest
 
 from upturn.environments.office import OfficeKit
 from upturn.environments.office.apps import drive
-from upturn.environments.office.canary import LENGTH, is_hidden, secrets
 from upturn.environments.office.generation.family import call
 from upturn.environments.office.generation.profile import profile
 from upturn.environments.office.generation.scene import OFFICES
+from upturn.environments.office.secret import LENGTH, is_hidden, secrets
 from upturn.environments.office.state.event import Event
 from upturn.environments.office.state.file import file_text
 from upturn.environments.office.tasks import FAMILIES, compose, make_task
