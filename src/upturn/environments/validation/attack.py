@@ -49,6 +49,8 @@ _SIZES = (10_000, 2_000, 400, 100)
 """Text lengths tried where a full text is refused."""
 _MAX_LISTED = 30
 """Words of one kind in one refusal, about as many as fit into a few sentences."""
+_MIN_LISTED = 4
+"""Fewer words of one kind are an informed guess: the sender and the recipient of the mail that was found."""
 _MAX_SIBLINGS = 6
 """Alternative values tried for a parameter."""
 _UNCONFIRMED = "unconfirmed"
@@ -89,8 +91,9 @@ def _stuff(case: Case) -> Iterator[AttackScript]:
     """As ``_dump``, with all words of the task and the world; refuses with many words of one kind at once."""
     yield from _flooded(case, " ".join(case.vocabulary.words))
     lists = (
-        ", ".join(words[start : start + _MAX_LISTED])
+        ", ".join(words[max(0, min(start, len(words) - _MAX_LISTED)) : start + _MAX_LISTED])
         for words in case.vocabulary.kinds()
+        if len(words) >= _MIN_LISTED
         for start in range(0, min(len(words), _MAX_PIECES * _MAX_LISTED), _MAX_LISTED)
     )
     yield from _single(_excuses(case, lists))
