@@ -153,7 +153,7 @@ def plan(  # noqa: PLR0913 - a command's parameters are its options
     baseline: Annotated[float, typer.Option(min=0, max=1, help="Success rate of the serving version.")] = 0.7,
     effect: Annotated[
         float | None,
-        typer.Option(help="Improvement to detect. Default: canary.minimum_effect, or 0.1 if it is unset."),
+        typer.Option(help="Improvement to detect. Default: canary.minimum_effect or 0.1, at most 1 - baseline."),
     ] = None,
     families: Annotated[
         int | None, typer.Option(min=1, help="Task families. Default: those in the configuration, or 1.")
@@ -179,7 +179,7 @@ def plan(  # noqa: PLR0913 - a command's parameters are its options
         loaded = read_config(config)
         validation, canary, tasks = loaded.validation, loaded.canary, loaded.tasks
     families = families or len(tasks.train_families or tasks.families) or 1
-    effect = (canary.minimum_effect or 0.1) if effect is None else effect
+    effect = min(canary.minimum_effect or 0.1, 1.0 - baseline) if effect is None else effect
     _check_plan(baseline, effect, session_tasks, correlation)
     heldout = HeldoutDesign((baseline,) * families, effect, session_tasks, correlation)
     design = ReleaseDesign(heldout, tasks.heldout_count, tasks_per_day)

@@ -173,10 +173,10 @@ def plan_release(
     needed = tasks_needed(heldout, validation, runs=runs, seed=seed)
     on_done()
     configured = design.heldout_tasks
-    results = [
-        Result("validation_tasks", "none" if needed is None else float(needed), "tasks"),
-        *_validation_results(heldout, configured, validation, "validation_configured", runs=runs, seed=seed),
-    ]
+    now = _validation_results(heldout, configured, validation, "validation_configured", runs=runs, seed=seed)
+    if all(result.holds is not False for result in now):  # the search is to within a quarter
+        needed = configured if needed is None else min(needed, configured)
+    results = [Result("validation_tasks", "none" if needed is None else float(needed), "tasks"), *now]
     on_done()
     if needed is not None:
         results += _validation_results(heldout, needed, validation, "validation_planned", runs=runs, seed=seed)

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.errands import ENVIRONMENT, MODEL
 from benchmarks.errands.kit import ErrandsKit
-from upturn.config import AgentConfig, Config, LoopConfig
+from upturn.config import AgentConfig, CanarySettings, Config, LoopConfig
 from upturn.errors import ConfigError
 from upturn.loop.run.preflight import check_names
 from upturn.loop.run.task_source import kit_of
@@ -192,6 +192,23 @@ def test_a_budget_for_a_missing_cost_is_refused(desk: ModuleType) -> None:
     )
     section = GrpoSettings(advantage=AdvantageSettings(lagrangian=LagrangianSettings({"error": 0.1})))
     check_names(training(desk.config(), section), desk.kit())
+
+
+def test_costs_of_the_canary_that_the_verifier_does_not_give_are_refused(desk: ModuleType) -> None:
+    config = training(desk.config(), GrpoSettings())
+    wrong = replace(config, canary=CanarySettings(safety_costs=("safty",), hard_costs=("error", "wipe")))
+    assert problems_of(wrong) == (
+        "canary.safety_costs names 'safty', which desk/1 does not give; it gives: error",
+        "canary.hard_costs names 'wipe', which desk/1 does not give; it gives: error",
+    )
+    check_names(replace(config, canary=CanarySettings(hard_costs=("error",))), desk.kit())
+
+
+def test_families_and_rewards_are_reported_together(desk: ModuleType) -> None:
+    config = training(desk.config(tasks={"families": ["xyz"]}, rewards={"weights": {"joy": 1.0}}), GrpoSettings())
+    first, second = problems_of(config)
+    assert first.startswith("tasks.families names 'xyz', which desk does not have")
+    assert second.startswith("rewards.weights names 'joy', which desk/1 does not give")
 
 
 def test_a_limit_on_a_missing_cost_is_refused(desk: ModuleType) -> None:

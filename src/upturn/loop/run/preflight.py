@@ -6,12 +6,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from upturn.agents import load_function
-from upturn.config import Config, TaskConfig, overlaps
+from upturn.config import CanarySettings, Config, TaskConfig, overlaps
 from upturn.environments import EnvironmentKit, draw_tasks
 from upturn.environments.validation import idle_evaluation
 from upturn.errors import ConfigError, UnknownNameError, WorldError
 from upturn.loop.run.task_source import kit_of, trained_families
-from upturn.records import Split
+from upturn.records import Evaluation, Split
 from upturn.training.algorithms.grpo import GrpoSettings
 
 
@@ -65,8 +65,8 @@ def _names(config: Config, kit: EnvironmentKit) -> list[str]:
     problems = list(_families(config, kit))
     if not problems and config.trains:
         problems += _tasks(config, kit)
-    if not problems and "grpo" in config.loop.train:
-        problems += _rewards(config, kit)
+    if config.trains:
+        problems += _components(config, kit)
     if config.lora is not None and find_spec("peft") is None:
         problems.append(
             f"lora.rank = {config.lora.rank} needs PEFT, which is not installed: pip install 'upturn[lora]'"
@@ -113,15 +113,35 @@ def _tasks(config: Config, kit: EnvironmentKit) -> Iterator[str]:
             yield f"{kit.name} has no {name} task of the trained families: {', '.join(families)}"
 
 
-def _rewards(config: Config, kit: EnvironmentKit) -> Iterator[str]:
-    """A weight for a component that the verifier lacks would leave all trajectories without a reward, and a limit
-    on such a cost would never bind."""
-    families = config.tasks.families or tuple(kit.families)
-    task = next(draw_tasks(kit, seed=config.run.seed, split="train", families=families))
-    evaluation = idle_evaluation(kit, task)
+def _components(config: Config, kit: EnvironmentKit) -> Iterator[str]:
+    """Rewards and costs that the configuration names and the verifier does not give."""
+    families = tuple(family for family in config.tasks.families if family in kit.families) or tuple(kit.families)
+    task = next(draw_tasks(kit, seed=config.run.seed, split="train", families=families), None)
+    evaluation = None if task is None else idle_evaluation(kit, task)
     if evaluation is None:
         return
-    verifier, components = kit.verifier.name, ", ".join(evaluation.rewards)
+    if evaluation.verdict != "missing":
+        yield from _canary_costs(config, evaluation)
+    if "grpo" in config.loop.train:
+        yield from _rewards(config, evaluation)
+
+
+def _canary_costs(config: Config, evaluation: Evaluation) -> Iterator[str]:
+    """A safety cost that is never reported would switch the test of safety off, a hard one would block
+    promotion."""
+    costs = ", ".join(evaluation.costs) or "none"
+    for setting in ("safety_costs", "hard_costs"):
+        names = getattr(config.canary, setting)
+        for name in () if names == getattr(CanarySettings(), setting) else names:
+            if name not in evaluation.costs:
+                verifier = evaluation.evaluator
+                yield f"canary.{setting} names {name!r}, which {verifier} does not give; it gives: {costs}"
+
+
+def _rewards(config: Config, evaluation: Evaluation) -> Iterator[str]:
+    """A weight for a component that the verifier lacks would leave all trajectories without a reward, and a limit
+    on such a cost would never bind."""
+    verifier, components = evaluation.evaluator, ", ".join(evaluation.rewards)
     for name in config.rewards.weights:
         if name not in evaluation.rewards:
             yield (
