@@ -158,19 +158,23 @@ def routing(shares: Routing, width: float = canvas.WIDE) -> "Figure":
 
 
 def canary(path: Canary, width: float = canvas.WIDE) -> "Figure":
-    """Evidence that the candidate is better, and that it is worse, over the tasks it has served."""
+    """Evidence that the candidate is better, worse, and safe where that is tested, over the tasks it has served."""
     evidence = path.release.evidence
     figure = canvas.new_figure(width, 3.6)
     axes = figure.subplots()
     x = [step.candidate_tasks for step in evidence]
     better = [step.log_e_better / math.log(10) for step in evidence]
     worse = [step.log_e_worse / math.log(10) for step in evidence]
+    safe = [step.log_e_safe / math.log(10) for step in evidence] if evidence[-1].log_e_safe > 0 else [0.0]
     limit = math.log10(path.threshold)
     axes.axhline(limit, color=canvas.INK, linewidth=1.2, linestyle=(0, (5, 3)))
     axes.plot(x, better, color=canvas.GOOD, linewidth=2.4)
     axes.plot(x, worse, color=canvas.BAD, linewidth=2.4, linestyle=(0, (2, 1)))
-    low, high = min(*better, *worse, 0.0), max(*better, *worse, limit)
+    low, high = min(*better, *worse, *safe, 0.0), max(*better, *worse, limit)
     gap = high - low
+    if len(safe) > 1:
+        axes.plot(x, safe, color=canvas.MUTED, linewidth=1.6)
+        axes.text(x[-1], safe[-1] + 0.03 * gap, "safe", va="bottom", ha="right", fontsize=9.5, color=canvas.MUTED)
     axes.set_ylim(low - 0.08 * gap, high + 0.18 * gap)
     axes.set_xlim(0, max(x[-1], 1) * 1.01)
     axes.text(0.005 * x[-1], limit + 0.02 * gap, f"act at {number(path.threshold)}", va="bottom", fontsize=9.5)
