@@ -359,14 +359,14 @@ def test_the_commands_of_the_replay_run(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_the_smallest_file_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It serves: with a success rate of 22.9 % (n = 5,000), none of 32 has a probability of 2.4e-4."""
+    """It serves and solves some of its first tasks; the run's seed is fixed (22.9 % of 5,000 are solved)."""
     monkeypatch.chdir(tmp_path)
     [smallest] = [block for block in BLOCKS if (block.page, block.language) == ("configuration.md", "toml")]
-    (tmp_path / "upturn.toml").write_text("[tasks]\ncount = 32\n[loop]\ntrain = []\n" + smallest.text)
+    (tmp_path / "upturn.toml").write_text("[tasks]\ncount = 12\n[loop]\ntrain = []\n" + smallest.text)
     done = CliRunner().invoke(app, ["loop", "run", "--json"])
     assert done.exit_code == 0, (done.output, done.exception)
     run = json.loads(done.stdout)["run"]
     stats = CliRunner().invoke(app, ["pool", "stats", "--pool", f"{run}/pool.db", "--json"])
     [agent] = json.loads(stats.stdout)["agents"]
-    assert (agent["trajectories"], agent["missing"]) == (32, 0)
+    assert (agent["trajectories"], agent["missing"]) == (12, 0)
     assert agent["successes"] > 0
