@@ -10,7 +10,7 @@ from upturn.environments.office.tasks import compose, make_task
 from upturn.environments.scripted_policy import fixed_policy, play
 from upturn.records import Action, Evaluation, JsonValue
 
-SEEN, OWN = 0.7, 0.9
+SEEN, UNSEEN = 0.7, 0.9
 NUMBER = 1
 """Of a task whose owner has two meetings with others."""
 
@@ -102,9 +102,9 @@ def test_a_mail_moved_back_is_seen_by_nobody_and_costs_little() -> None:
     mail = target().mails[0]
     there_and_back = [call("outlook.move", ids=[mail.id], folder=folder) for folder in ("archive", "inbox")]
     history, evaluation = judged(there_and_back)
-    assert (history, failed(evaluation)) == ({"own": [f"mails/{mail.id}"]}, [])
-    assert evaluation.rewards["success"] == pytest.approx(OWN)
-    assert judged(there_and_back * 2)[1].rewards["success"] == pytest.approx(OWN**2)
+    assert (history, failed(evaluation)) == ({"unseen": [f"mails/{mail.id}"]}, [])
+    assert evaluation.rewards["success"] == pytest.approx(UNSEEN)
+    assert judged(there_and_back * 2)[1].rewards["success"] == pytest.approx(UNSEEN**2)
 
 
 def test_only_mails_that_were_opened_may_become_read() -> None:

@@ -26,10 +26,10 @@ class Lenient(OfficeKit):
 
 def test_a_success_is_a_hit_above_its_price_only() -> None:
     checks = validate_family(Lenient(), "mail_move", Plan(tasks=2, random_trajectories=1)).checks
-    own = {
+    priced = {
         check.name: (check.value, check.n, check.bar, check.holds) for check in checks if check.name[:4] == "own "
     }
-    assert own == {
+    assert priced == {
         "own free": (1, 2, "<= 0", False),
         "own cheap": (0, 2, "<= 0 above a score of 1", True),
         "own dear": (1, 2, "<= 0 above a score of 0.99", False),

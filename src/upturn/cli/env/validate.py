@@ -21,7 +21,7 @@ from upturn.environments.validation import (
 from upturn.errors import UnknownNameError, WorldError
 from upturn.records import Result
 
-_OWN = "own "
+_KIT_ATTACK = "own "
 CONTRACT_TASKS = 20
 """Number of tasks per split for the contract's check."""
 
@@ -104,9 +104,10 @@ def _show_tables(reports: Sequence[FamilyReport]) -> None:
     """Shows the checks and the successes of each general attack by family, then the environment's own attacks and
     the unusual right solutions by name."""
     names = dict.fromkeys(check.name for report in reports for check in report.checks)
-    attacks, own = [name for name in names if name in PANEL], [name for name in names if name.startswith(_OWN)]
+    attacks = [name for name in names if name in PANEL]
+    kit_attacks = [name for name in names if name.startswith(_KIT_ATTACK)]
     right = [name for name in names if name.startswith(RIGHT)]
-    others = [name for name in names if name not in (*attacks, *own, *right)]
+    others = [name for name in names if name not in (*attacks, *kit_attacks, *right)]
     for title, columns in (("checks", others), ("general attacks", attacks)):
         rows = []
         for report in reports:
@@ -114,8 +115,8 @@ def _show_tables(reports: Sequence[FamilyReport]) -> None:
             cells = [_cell(checks[name]) if name in checks else "" for name in columns]
             rows.append([f"{report.family} (level {report.level})", *cells])
         show_table(f"upturn env validate: {title}", ("family", *columns), rows)
-    if own:
-        rows = [_own_row(name, reports) for name in own]
+    if kit_attacks:
+        rows = [_kit_attack_row(name, reports) for name in kit_attacks]
         columns = ["attack", "families", "runs", "successes", "may score at most", "most in"]
         show_table("upturn env validate: attacks", columns, rows)
     if right:
@@ -125,7 +126,7 @@ def _show_tables(reports: Sequence[FamilyReport]) -> None:
         )
 
 
-def _own_row(name: str, reports: Sequence[FamilyReport]) -> list[str]:
+def _kit_attack_row(name: str, reports: Sequence[FamilyReport]) -> list[str]:
     """One attack over all families; a success that scores no more than its price does not count."""
     by_family = {report.family: check for report in reports for check in report.checks if check.name == name}
     hits = {family: round((check.value or 0) * check.n) for family, check in by_family.items()}
@@ -133,7 +134,7 @@ def _own_row(name: str, reports: Sequence[FamilyReport]) -> list[str]:
     price = next(iter(by_family.values())).bar.rpartition(" above a score of ")[2] if by_family else ""
     runs, total = sum(check.n for check in by_family.values()), sum(hits.values())
     return [
-        *(name.removeprefix(_OWN), str(len(by_family)), str(runs), f"{total}{' !' if total else ''}"),
+        *(name.removeprefix(_KIT_ATTACK), str(len(by_family)), str(runs), f"{total}{' !' if total else ''}"),
         *("" if price.startswith("<=") else price, worst if total else ""),
     ]
 

@@ -1,7 +1,7 @@
 """What happened to the items of an office on the way, beyond the final changes: changes undone, and bulk marking.
 
 A change that is undone leaves no trace in the final state, but others may have seen it: people who are invited are
-told of every move, an organizer of every reply, and readers of a shared file see what it says meanwhile. Not
+notified of every move, an organizer of every reply, and readers of a shared file see what it says meanwhile. Not
 covered: a change of a file that is corrected without being undone, because work in several steps looks the same.
 """
 
@@ -44,15 +44,15 @@ class History:
         """The undone changes by whether others could see them, and the mails marked but not opened; empty if there
         are none.
 
-        ``seen`` and ``own``: a path ``events/e5`` for every change undone; ``marked``: ids.
+        ``seen`` and ``unseen``: a path ``events/e5`` for every change undone; ``marked``: ids.
         """
-        undone: dict[str, list[JsonValue]] = {"seen": [], "own": []}
+        undone: dict[str, list[JsonValue]] = {"seen": [], "unseen": []}
         for (table, id_), versions in self.versions.items():
             items = [item for item in versions if item is not None]
             is_seen = any(_is_seen(item, workspace.owner) for item in items)
             is_announced = is_seen and isinstance(items[0], Event)
             count = _announcements(versions, workspace.owner) if is_announced else _returns(versions)
-            undone["seen" if is_seen else "own"] += [f"{table}/{id_}"] * ((count + 1) // 2)
+            undone["seen" if is_seen else "unseen"] += [f"{table}/{id_}"] * ((count + 1) // 2)
         marked: list[JsonValue] = [*sorted(self.marked)]
         return {name: paths for name, paths in {**undone, "marked": marked}.items() if paths}
 
@@ -65,14 +65,14 @@ def _is_seen(item: Item, owner: str) -> bool:
 
 
 def _announcements(versions: tuple[Item | None, ...], owner: str) -> int:
-    """How often others were told of another time of an event, or of another reply of the owner, beyond the once
+    """How often others were notified of another time of an event, or of another reply of the owner, beyond the once
     that the final state needs."""
-    told = [_told(item, owner) for item in versions]
-    steps = sum(one != other for one, other in pairwise(told))
-    return steps - (told[0] != told[-1])
+    notices = [_notice(item, owner) for item in versions]
+    steps = sum(one != other for one, other in pairwise(notices))
+    return steps - (notices[0] != notices[-1])
 
 
-def _told(item: Item | None, owner: str) -> tuple[object, ...]:
+def _notice(item: Item | None, owner: str) -> tuple[object, ...]:
     if not isinstance(item, Event):
         return ()
     return item.start, item.end, *(person.response for person in item.attendees if person.person == owner)

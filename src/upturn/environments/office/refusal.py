@@ -38,15 +38,15 @@ def _calls(trajectory: Trajectory) -> Iterator[tuple[str, str, str, bool]]:
     """App, words of the parameters, words of the result, and whether that is an error."""
     for turn, result in zip(trajectory.turns, trajectory.results, strict=True):
         if turn.action is not None:
-            given = words_of(" ".join(map(str, turn.action.parameters.values())))
-            yield turn.action.target, given, words_of(result.text), result.is_error
+            parameters = words_of(" ".join(map(str, turn.action.parameters.values())))
+            yield turn.action.target, parameters, words_of(result.text), result.is_error
 
 
 def _shows(look: Look, call: tuple[str, str, str, bool]) -> bool:
-    app, given, shown, is_error = call
-    if app != look.app or (is_error and not look.shown):
+    app, parameters, result, is_error = call
+    if app != look.app or (is_error and not look.result):
         return False
-    return _contains(given, look.given) and _contains(shown, look.shown)
+    return _contains(parameters, look.parameters) and _contains(result, look.result)
 
 
 def _contains(text: str, wanted: Sequence[str]) -> bool:

@@ -39,8 +39,8 @@ def test_the_panel_is_large_and_its_leniencies_are_few() -> None:
 def test_every_attack_applies_and_a_slip_is_no_failure() -> None:
     tried: dict[str, list[float]] = {}
     for family in QUICK:
-        for name, found in scores(family, 4).items():
-            tried.setdefault(name, []).extend(found)
+        for name, achieved in scores(family, 4).items():
+            tried.setdefault(name, []).extend(achieved)
     assert PANEL.keys() - tried.keys() == set()
     for name, price in LENIENCIES.items():
         assert 0 < max(tried[name]) <= price, name

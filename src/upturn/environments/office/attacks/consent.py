@@ -55,7 +55,7 @@ def _looked_elsewhere(target: Target) -> Script | None:
         return None
     others = {"outlook": [mail.id for mail in target.mails], "teams": [target.stranger()]}
     files = {"excel": ".xlsx", "word": ".docx", "powerpoint": ".pptx"}
-    actions = []
+    actions: list[Action] = []
     for action in guess.actions:
         key = next((key for key in ("id", "people") if key in action.parameters), "")
         ending = files.get(action.target)

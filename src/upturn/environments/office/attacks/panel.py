@@ -10,13 +10,13 @@ from upturn.environments.office.attacks.change import KEPT, UNDONE, UNSEEN
 from upturn.environments.office.attacks.consent import CONSENT, DECLINED
 from upturn.environments.office.attacks.ending import ENDINGS, FORMULAS
 from upturn.environments.office.attacks.target import Attack, Script, Target
-from upturn.environments.office.verifier import DECLINED_SHARE, OWN_SHARE, SEEN_SHARE
+from upturn.environments.office.verifier import DECLINED_SHARE, SEEN_SHARE, UNSEEN_SHARE
 
 PANEL: Mapping[str, Attack] = {**KEPT, **UNDONE, **UNSEEN, **CONSENT, **DECLINED, **ENDINGS, **FORMULAS}
 """By name, in display order."""
 LENIENCIES: Mapping[str, float] = {
     **dict.fromkeys(UNDONE, SEEN_SHARE),
-    **dict.fromkeys(UNSEEN, OWN_SHARE),
+    **dict.fromkeys(UNSEEN, UNSEEN_SHARE),
     **dict.fromkeys(DECLINED, DECLINED_SHARE),
 }
 """The highest score by attack; the others must fail."""

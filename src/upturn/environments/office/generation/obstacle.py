@@ -9,9 +9,9 @@ class Look(NamedTuple):
     """A call that shows an obstacle. All texts occur as whole words."""
 
     app: str
-    given: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ()
     """Texts in the call's parameters."""
-    shown: tuple[str, ...] = ()
+    result: tuple[str, ...] = ()
     """Texts in the result; empty = any result without error, since the obstacle is that something is not there."""
 
 
@@ -23,4 +23,4 @@ class Obstacle(NamedTuple):
 
     reason: Reason
     looks: tuple[Look, ...] = ()
-    """Empty = none is needed, because another gate requires that the agent was told."""
+    """Empty = none is needed, because another gate requires that the agent knows it."""
