@@ -1,9 +1,8 @@
 """The ``upturn`` command: imports a command's module when it is called; errors become messages and exit codes.
 
-``upturn --help`` therefore loads neither the database nor torch. Exit codes: 0 success; 1 failure, or a missed bar;
-2 wrong usage or configuration; 130 interrupted by Ctrl-C. With ``--json`` an error is also printed as one object on
-standard output. Only bugs of Upturn show a traceback.
-"""
+``upturn --help`` therefore loads neither the database nor torch. Exit codes: 0 success; 1 failure, or a missed bar
+of a command that checks; 2 wrong usage or configuration; 130 interrupted by Ctrl-C. With ``--json`` an error is
+also printed as one object on standard output. Only bugs of Upturn show a traceback."""
 
 import errno
 import importlib
