@@ -34,8 +34,8 @@ def cli_page() -> str:
         "",
         "`make` puts the command at `.venv/bin/upturn`. With `--json` a command prints one JSON object on standard",
         "output and nothing else; progress goes to standard error. Exit codes: 0 success, 1 failure, 2 wrong usage",
-        "or configuration, 130 stopped by Ctrl-C. A missed bar is a failure of commands that check something, such as",
-        "`env validate`, `pool ready` and `release simulate`; runs report it and end with 0.",
+        "or configuration, 130 stopped by Ctrl-C. A missed bar is a failure of commands that check something, such",
+        "as `env validate`, `pool ready` and `release simulate`; runs report it and end with 0.",
     ]
     root = as_command(app)
     context = typer.Context(root, info_name="upturn")

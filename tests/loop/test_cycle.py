@@ -1,6 +1,5 @@
 """The steps of a cycle: serving, readiness, held-out evaluation, validation, canaries, interruptions."""
 
-import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -8,8 +7,9 @@ from types import ModuleType
 
 import pytest
 
-from upturn.config import LoopConfig, ReadinessConfig
-from upturn.deployment import Override, hold, promote, rollback
+from upturn.config import Config, LoopConfig, ReadinessConfig
+from upturn.deployment import Override, hold, promote, resume, rollback
+from upturn.errors import ReleaseError
 from upturn.loop.cycle import WAVE, check_readiness, release, run_cycle, serve, wave_size
 from upturn.loop.evaluation.evaluate import compare, evaluate_heldout
 from upturn.loop.progress import NoProgress
@@ -124,23 +124,45 @@ def test_history_has_each_state_once_after_an_interruption(desk: ModuleType, tmp
         assert context.router.registry.served("adder").incumbent == desk.CANDIDATE
 
 
-@pytest.mark.parametrize(("act", "state"), [(rollback, "rolled_back"), (hold, "canary"), (promote, "promoted")])
-def test_what_an_operator_does_between_two_starts_takes_effect(
-    desk: ModuleType, tmp_path: Path, act: Callable[[Release, Override], Release], state: str
-) -> None:
-    config = desk.with_canary(desk.config(("adder", "refuser")), max_candidate_episodes=200)
-    with desk.opened(tmp_path / "run", config) as context, pytest.raises(KeyboardInterrupt):
+def interrupted_canary(desk: ModuleType, folder: Path) -> Config:
+    """Starts a canary that is interrupted after two blocks; returns the run's configuration."""
+    config: Config = desk.with_canary(desk.config(("adder", "refuser")), max_candidate_episodes=200)
+    with desk.opened(folder, config) as context, pytest.raises(KeyboardInterrupt):
         canary_of(desk, replace(context, progress=Interrupting(2)), desk.CANDIDATE)
-    with Pool.open(tmp_path / "run" / "pool.db") as pool:
+    return config
+
+
+def act_on_release(folder: Path, act: Callable[[Release, Override], Release]) -> None:
+    with Pool.open(folder / "pool.db") as pool:
         (stored,) = pool.states(Release)
         pool.append(act(stored, Override("ana", "complaints")))
+
+
+@pytest.mark.parametrize(("act", "state"), [(rollback, "rolled_back"), (promote, "promoted")])
+def test_what_an_operator_decides_between_two_starts_takes_effect(
+    desk: ModuleType, tmp_path: Path, act: Callable[[Release, Override], Release], state: str
+) -> None:
+    config = interrupted_canary(desk, tmp_path / "run")
+    act_on_release(tmp_path / "run", act)
     with desk.opened(tmp_path / "run", config) as context:
-        with contextlib.nullcontext() if state != "canary" else pytest.raises(KeyboardInterrupt):
-            canary_of(desk, replace(context, progress=Interrupting(6)), desk.CANDIDATE)
-        (release,) = context.pool.states(Release)
-    assert (release.state, release.is_held) == (state, state == "canary")
-    assert "by ana: complaints" in release.reason
-    assert len(release.evidence) > len(stored.evidence) or state != "canary"
+        decided = canary_of(desk, context, desk.CANDIDATE)
+    assert decided.state == state
+    assert "by ana: complaints" in decided.reason
+
+
+def test_a_held_release_stops_the_loop_until_it_is_resumed(desk: ModuleType, tmp_path: Path) -> None:
+    config = interrupted_canary(desk, tmp_path / "run")
+    act_on_release(tmp_path / "run", hold)
+    with (
+        desk.opened(tmp_path / "run", config) as context,
+        pytest.raises(ReleaseError, match=r"is held by an operator \(.*held by ana: complaints\); 'upturn release"),
+    ):
+        canary_of(desk, context, desk.CANDIDATE)
+    act_on_release(tmp_path / "run", resume)
+    with desk.opened(tmp_path / "run", config) as context:
+        decided = canary_of(desk, context, desk.CANDIDATE)
+    assert decided.state == "promoted"
+    assert "resumed by ana" in decided.reason
 
 
 def test_validation_is_paired(desk: ModuleType, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from upturn.deployment import (
     start,
 )
 from upturn.deployment import Served as CanaryTask
+from upturn.errors import ReleaseError
 from upturn.loop.canary_traffic import ReservedTraffic
 from upturn.loop.evaluation import (
     HeldoutResult,
@@ -185,7 +186,7 @@ def _with_candidate(
 def release(
     context: Context, name: str, versions: tuple[AgentVersion, AgentVersion], ground: Validation | Override
 ) -> Release:
-    """Runs the canary of (incumbent, candidate) on fresh tasks to its verdict."""
+    """Runs the canary of (incumbent, candidate) to its verdict on fresh tasks; ReleaseError if it is held."""
     incumbent, candidate = versions
 
     def work() -> JsonValue:
@@ -237,11 +238,17 @@ def _history(context: Context, name: str, incumbent: AgentVersion, candidate: Ag
 
 def _store(context: Context, state: Release, stored: Mapping[tuple[ReleaseEvidence, ...], Release]) -> Release:
     """The state, stored once. If the pool has a state with the same evidence, that one, with what operators changed
-    after it."""
-    if state.evidence in stored:
-        return stored[state.evidence]
-    context.pool.append(state)
-    return state
+    after it. Raises ReleaseError for a held release: the loop has the pool, so nobody could resume it."""
+    known = stored.get(state.evidence)
+    if known is None:
+        context.pool.append(state)
+        return state
+    if known.is_held:
+        raise ReleaseError(
+            f"release {known.id!r} is held by an operator ({known.reason}); 'upturn release resume', 'promote' or "
+            "'rollback' it, then resume the run"
+        )
+    return known
 
 
 def _serve_canary(context: Context, agent: str) -> list[Served]:
