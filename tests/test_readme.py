@@ -19,8 +19,8 @@ from upturn.loop.cycle import check_readiness, serve
 from upturn.loop.progress import NoProgress
 from upturn.loop.run.context import open_run
 from upturn.loop.trainers import load_full_config
+from upturn.loop.trainers.algorithms.sft import take_training_snapshot
 from upturn.loop.trainers.pool_data import load_demonstrations
-from upturn.loop.trainers.sft import take_training_snapshot
 from upturn.models import read_call
 from upturn.records import Action, Observation, Split
 

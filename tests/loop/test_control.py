@@ -16,7 +16,7 @@ from upturn.loop.progress import NoProgress
 from upturn.loop.rollouts.policy_worker import PolicyWorker
 from upturn.loop.run.context import Context, open_run
 from upturn.loop.trainers import parse_full_config
-from upturn.loop.trainers.grpo import train_grpo
+from upturn.loop.trainers.algorithms.grpo import train_grpo
 from upturn.loop.trainers.rl_training import OutcomeReward
 from upturn.models.engine import weights_hash
 from upturn.records import AgentVersion, Evaluation

@@ -10,7 +10,7 @@ from benchmarks.errands import MODEL
 from upturn.agents.context import Budget
 from upturn.config import AgentConfig, CurriculumSettings, RewardConfig, RolloutConfig
 from upturn.errors import ConfigError, TrainingError
-from upturn.loop.trainers.expert_iteration import refuse_rewritten_history
+from upturn.loop.trainers.algorithms.expert_iteration import refuse_rewritten_history
 from upturn.loop.trainers.registry import ALGORITHMS
 from upturn.loop.trainers.train_command import check_effect
 from upturn.models import Renderer

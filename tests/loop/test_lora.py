@@ -16,8 +16,8 @@ from upturn.loop.rollouts.policy_worker import PolicyWorker
 from upturn.loop.run import adapter_settings
 from upturn.loop.run.context import version_of
 from upturn.loop.run.preflight import check_names
+from upturn.loop.trainers.algorithms.grpo import train_grpo
 from upturn.loop.trainers.candidate import training_folder
-from upturn.loop.trainers.grpo import train_grpo
 from upturn.models.engine import LocalEngine, weights_hash
 from upturn.models.shipped import load_local, model_folder
 from upturn.records import Evaluation

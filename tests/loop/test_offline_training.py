@@ -16,7 +16,7 @@ from upturn.loop.evaluation.evaluate import HeldoutResult
 from upturn.loop.progress import NoProgress
 from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutSpec
 from upturn.loop.run.context import open_run, version_of
-from upturn.loop.trainers.offline import load_trajectories, train, weights_by_age
+from upturn.loop.trainers.algorithms.offline import load_trajectories, train, weights_by_age
 from upturn.loop.trainers.train_command import check
 from upturn.models import CompactRenderer, Renderer
 from upturn.models.shipped import load_local

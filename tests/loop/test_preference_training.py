@@ -16,9 +16,9 @@ from upturn.loop.evaluation.evaluate import HeldoutResult, Mark
 from upturn.loop.progress import NoProgress
 from upturn.loop.rollouts.policy_worker import PolicyWorker
 from upturn.loop.run.context import Context, open_run, version_of
-from upturn.loop.trainers import dpo, kto, mixture
-from upturn.loop.trainers.dpo import load_pairs
-from upturn.loop.trainers.kto import load_ratings
+from upturn.loop.trainers.algorithms import dpo, kto, mixture
+from upturn.loop.trainers.algorithms.dpo import load_pairs
+from upturn.loop.trainers.algorithms.kto import load_ratings
 from upturn.loop.trainers.pool_data import describe_omissions
 from upturn.loop.trainers.train_command import check
 from upturn.loop.trainers.training_plan import Plan

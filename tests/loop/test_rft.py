@@ -16,7 +16,7 @@ from upturn.interval import Interval
 from upturn.loop.evaluation.evaluate import HeldoutResult, Mark, evaluate_heldout
 from upturn.loop.rollouts.state_values import Reward
 from upturn.loop.run.context import Context
-from upturn.loop.trainers.rft import (
+from upturn.loop.trainers.algorithms.rft import (
     FIXED_RATE,
     ChanceRate,
     GainReport,

@@ -20,8 +20,9 @@ from upturn.loop.progress import NoProgress, curve_reporter
 from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutSpec, TaskSampler
 from upturn.loop.run.context import version_of
 from upturn.loop.run.journal import read_progress
+from upturn.loop.trainers.algorithms.grpo import train_grpo
+from upturn.loop.trainers.algorithms.sft import take_training_snapshot
 from upturn.loop.trainers.candidate import training_folder
-from upturn.loop.trainers.grpo import train_grpo
 from upturn.loop.trainers.pool_data import (
     load_demonstrations,
     render_demonstrations,
@@ -29,7 +30,6 @@ from upturn.loop.trainers.pool_data import (
     render_writable,
 )
 from upturn.loop.trainers.rl_training import configured_reward, family_weights, overlong_penalty, rollout_spec
-from upturn.loop.trainers.sft import take_training_snapshot
 from upturn.models import Generation, GenerationRequest
 from upturn.models.engine import LocalEngine
 from upturn.models.shipped import load_local, model_folder

@@ -13,9 +13,10 @@ from upturn.config import OptimiserSettings
 from upturn.errors import ConfigError
 from upturn.loop.evaluation.evaluate import HeldoutResult
 from upturn.loop.run.context import Context
-from upturn.loop.trainers import mixture, online_dpo, ppo, registry
+from upturn.loop.trainers import registry
+from upturn.loop.trainers.algorithms import mixture, online_dpo, ppo
+from upturn.loop.trainers.algorithms.expert_iteration import Variant
 from upturn.loop.trainers.candidate import TrainedVersion
-from upturn.loop.trainers.expert_iteration import Variant
 from upturn.loop.trainers.pool_data import check_pool, with_copied_pool
 from upturn.loop.trainers.registry import ALGORITHMS, algorithm, parse_full_config, section_name, sections
 from upturn.loop.trainers.rl_training import RlSpec

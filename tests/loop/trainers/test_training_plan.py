@@ -14,7 +14,8 @@ from upturn.errors import TrainingError
 from upturn.loop.evaluation.model_selection import SELECTION_TASKS
 from upturn.loop.rollouts.policy_worker import PolicyWorker
 from upturn.loop.run.context import Context, version_of
-from upturn.loop.trainers import online_dpo, ppo, rft, training_plan
+from upturn.loop.trainers import training_plan
+from upturn.loop.trainers.algorithms import online_dpo, ppo, rft
 from upturn.loop.trainers.rl_training import RlSpec, rollout_spec
 from upturn.loop.trainers.training_plan import (
     BACKWARD,

@@ -14,18 +14,18 @@ from upturn.loop.cycle import serve
 from upturn.loop.evaluation.evaluate import HeldoutResult
 from upturn.loop.rollouts.policy_worker import PolicyWorker
 from upturn.loop.run.context import Context, version_of
-from upturn.loop.trainers import world_model
-from upturn.loop.trainers.candidate import training_folder
-from upturn.loop.trainers.pool_data import load_demonstrations
-from upturn.loop.trainers.registry import parse_full_config
-from upturn.loop.trainers.training_plan import Plan
-from upturn.loop.trainers.world_model import (
+from upturn.loop.trainers.algorithms import world_model
+from upturn.loop.trainers.algorithms.world_model import (
     is_held_out,
     rehearsal_rows,
     split_transitions,
     take_world_snapshot,
     train,
 )
+from upturn.loop.trainers.candidate import training_folder
+from upturn.loop.trainers.pool_data import load_demonstrations
+from upturn.loop.trainers.registry import parse_full_config
+from upturn.loop.trainers.training_plan import Plan
 from upturn.models.shipped import load_local
 from upturn.report.training import TrainingReport
 from upturn.training.algorithms.sft import SftSettings

@@ -1,13 +1,20 @@
 """Trainers: what ``upturn train`` and the cycle run to train a version of an agent.
 
-One module per algorithm joins its run in ``upturn.training`` with the pool, the environment and the agents, and
-ends with its ``Algorithm``; ``registry`` lists them. Not here: losses, gradients, settings (``upturn.training``).
-Start with ``sft``, then ``train_command``.
+``registry`` lists the algorithms, whose modules are in ``algorithms``; the modules here are what they share. Not
+here: losses, gradients, settings (``upturn.training``). Start with ``train_command``.
 """
 
+from upturn.loop.trainers.algorithms import (
+    bootstrap_over_seeds,
+    iteration_tasks,
+    rehearsal_rows,
+    split_transitions,
+    take_training_snapshot,
+    train_grpo,
+    train_sft,
+)
 from upturn.loop.trainers.candidate import limits_summary, save_candidate, training_folder
 from upturn.loop.trainers.distributed_training import follow_rank0, lead_ranks, train_on_all_ranks
-from upturn.loop.trainers.grpo import train_grpo
 from upturn.loop.trainers.model_card import write_card, write_stage_card
 from upturn.loop.trainers.pool_data import render_demonstrations, with_copied_pool
 from upturn.loop.trainers.registry import (
@@ -20,12 +27,9 @@ from upturn.loop.trainers.registry import (
     section_name,
     sections,
 )
-from upturn.loop.trainers.rft import bootstrap_over_seeds, iteration_tasks
 from upturn.loop.trainers.rl_training import family_weights
-from upturn.loop.trainers.sft import take_training_snapshot, train_sft
 from upturn.loop.trainers.train_command import check, run_training, trained_incumbent
 from upturn.loop.trainers.training_plan import Plan, epoch_workload, plan_on_rows
-from upturn.loop.trainers.world_model import rehearsal_rows, split_transitions
 
 __all__ = [
     "ALGORITHMS",

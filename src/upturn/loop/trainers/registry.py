@@ -75,7 +75,7 @@ def algorithm(name: str) -> Algorithm:
     module, _, attribute = name.partition(":")
     if name in ALGORITHMS:
         attribute = section_name(name).upper()
-        module = f"upturn.loop.trainers.{_MODULES.get(name, section_name(name))}"
+        module = f"upturn.loop.trainers.algorithms.{_MODULES.get(name, section_name(name))}"
     elif not attribute:
         raise UnknownNameError(f"no algorithm {name!r}; known: {', '.join(ALGORITHMS)}, or module:NAME of your own")
     try:

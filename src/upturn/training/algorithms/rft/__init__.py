@@ -1,6 +1,6 @@
 """The settings of reinforcement fine-tuning on a few tasks, which trains with GRPO.
 
-Not here: the control rewards (``upturn.rewards``) and the runs (``upturn.loop.trainers.rft``).
+Not here: the control rewards (``upturn.rewards``) and the runs (``upturn.loop.trainers.algorithms.rft``).
 """
 
 from upturn.training.algorithms.rft.settings import RftSettings

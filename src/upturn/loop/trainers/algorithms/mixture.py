@@ -10,12 +10,12 @@ from upturn.errors import ConfigError
 from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import Context
-from upturn.loop.trainers.dpo import load_pairs
-from upturn.loop.trainers.kto import load_ratings
+from upturn.loop.trainers.algorithms.dpo import load_pairs
+from upturn.loop.trainers.algorithms.kto import load_ratings
+from upturn.loop.trainers.algorithms.sft import take_training_snapshot
 from upturn.loop.trainers.pool_data import render_demonstrations
 from upturn.loop.trainers.registry import Algorithm
 from upturn.loop.trainers.rl_training import RlSpec, RolloutSource, family_weights, rollout_spec, train_on_rollouts
-from upturn.loop.trainers.sft import take_training_snapshot
 from upturn.loop.trainers.training_plan import Plan, Workload, plan_on_rollouts, plan_on_rows, policy_overhead
 from upturn.pool import find_snapshot, take_snapshot_of
 from upturn.records import AgentVersion, PreferencePair, RatedTrajectory, Snapshot
