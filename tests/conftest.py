@@ -1,4 +1,4 @@
-"""Shared by all tests: profiles of property tests, the path of child processes, and an engine server."""
+"""Shared by all tests: profiles of property tests, devices, the path of child processes, and an engine server."""
 
 import importlib
 import os
@@ -15,6 +15,21 @@ settings.register_profile(
 )  # `make test`: the same examples every time
 settings.register_profile("search", EASY, max_examples=400)  # `make test-all`: other examples every time
 settings.load_profile("same")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skips tests marked ``gpu`` where there is no CUDA device."""
+    if item.get_closest_marker("gpu") is not None:
+        torch = pytest.importorskip("torch")
+        if not torch.cuda.is_available():
+            pytest.skip("there is no CUDA device")
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request: pytest.FixtureRequest) -> str:
+    """Runs the test on the CPU, and on a GPU where there is one."""
+    kind: str = request.param
+    return kind
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -75,11 +75,11 @@ def test_copying_is_learned_to_95_percent(
     assert entropies[-1] < entropies[0]
 
 
-def test_credit_goes_to_the_turn_that_earns_the_reward(
-    tiny_model: Model, make_trajectory: Make, tmp_path: Path
-) -> None:
-    """Two turns of one token; only what the second one writes is rewarded."""
-    model = tiny_model()
+def _train_second_turn(model: PreTrainedModel, make_trajectory: Make, folder: Path, constant: float) -> float:
+    """Two turns of one token; what the second one writes is rewarded, and every turn gets a constant.
+
+    Returns the expected reward of the second turn, without the constant.
+    """
 
     def collect(iteration: int) -> list[ScoredGroup]:
         generator = torch.Generator().manual_seed(iteration)
@@ -93,17 +93,31 @@ def test_credit_goes_to_the_turn_that_earns_the_reward(
         members = []
         for number, (row, logprobs) in enumerate(zip(tokens.tolist(), torch.cat(columns, 1).tolist(), strict=True)):
             trajectory = make_trajectory(row, ((0, 2, 3), (1, 3, 4)), name=str(number), logprobs=logprobs)
-            members.append(ScoredTrajectory(trajectory, (0.0, float(row[3] < 10))))
+            members.append(ScoredTrajectory(trajectory, (constant, constant + float(row[3] < 10))))
         return [ScoredGroup(Task("task", "", "", ""), tuple(members))]
 
     settings = replace(PLAIN, iterations=25, optimiser=OptimiserSettings(learning_rate=1e-2), minibatches=1)
-    run_grpo(model, collect, settings, RunOptions(0, tmp_path))
+    run_grpo(model, collect, settings, RunOptions(0, folder))
     with torch.no_grad():
         second = torch.stack(
             [model(torch.tensor([[1, 2, token]])).logits[0, -1].softmax(-1)[:10].sum() for token in range(20)]
         )
         first = model(torch.tensor([[1, 2]])).logits[0, -1].softmax(-1)
-    assert float((first * second).sum()) > 0.9
+    return float((first * second).sum())
+
+
+def test_credit_goes_to_the_turn_that_earns_the_reward(
+    tiny_model: Model, make_trajectory: Make, tmp_path: Path
+) -> None:
+    assert _train_second_turn(tiny_model(), make_trajectory, tmp_path, constant=0.0) > 0.9
+
+
+def test_a_reward_that_every_turn_gets_changes_no_training(
+    tiny_model: Model, make_trajectory: Make, tmp_path: Path
+) -> None:
+    plain = _train_second_turn(tiny_model(), make_trajectory, tmp_path / "plain", constant=0.0)
+    shifted = _train_second_turn(tiny_model(), make_trajectory, tmp_path / "shifted", constant=1.0)
+    assert shifted == pytest.approx(plain, abs=1e-5)
 
 
 def _updates(groups: Sequence[ScoredGroup], **changes: object) -> PolicyGradient:
