@@ -7,14 +7,13 @@ from benchmarks.against_trl import TRL
 from benchmarks.agreement import BFLOAT16_TOLERANCE, Agreement
 from benchmarks.comparison import Pair, alternate, memory_ratio, result, speedup, spread
 from benchmarks.library_update import UTILISATION
-from benchmarks.machine import find_device, nameplate_rate
+from benchmarks.machine import NO_DEVICE, find_device, nameplate_rate
 from benchmarks.measurement import Bench, Measurement, RecordedRollouts, record_rollouts
 from benchmarks.trl_baseline import DEFAULT_MICRO_BATCH, gigabytes, require_trl
 from benchmarks.worker import Worker
 from benchmarks.workloads import update_flops
 from upturn.records import JsonValue, Result
 
-NO_DEVICE = "not measured: no CUDA device"
 PRECISION = "bfloat16"
 """Of both implementations, by autocast: weights, gradients and optimiser are in float32."""
 

@@ -14,7 +14,8 @@ from typing import Literal, TypeAlias
 
 from benchmarks.async_rollouts import measure_async_rollouts
 from benchmarks.comparison import Bar, alternate, memory_ratio, result, speedup
-from benchmarks.measurement import Bench, Measurement, check_names, combine
+from benchmarks.machine import NO_DEVICE, find_device
+from benchmarks.measurement import QWEN2_HALF_BILLION, Bench, Measurement, check_names, combine
 from benchmarks.worker import TUNED_ALLOCATOR, Worker
 from benchmarks.workloads import Conversations, ModelSpec
 from upturn.errors import MeasurementError
@@ -23,7 +24,9 @@ from upturn.records import JsonValue, Result
 ENGINE = "benchmarks.implementations.engine:serve_sampling"
 GENERATE = "benchmarks.implementations.generate:serve_sampling"
 MAX_LOGPROB_GAP = 1e-4
-"""Distance of log-probs from a dense pass, in nats; observed are a few 1e-6."""
+"""Distance of log-probs from a dense pass in float32, in nats; observed are a few 1e-6."""
+MAX_MEAN_GAP = 0.2
+"""Mean distance in bfloat16, whose rounding alone moves logits as large as here by up to 0.06."""
 MAX_Z_SCORE = 5.0
 """Distance of sampled tokens from the model's expectation: exceeded by chance once in 1.7 million samples."""
 
@@ -52,7 +55,9 @@ class Case:
     bars: Mapping[Baseline, float | None]
     """By baseline, the bar of the speedup; None = only reported."""
     is_default: bool = True
-    """False = runs only when named, because it takes long."""
+    """False = runs only when named, because it takes long, or is in ``gpu``."""
+    is_on_gpu: bool = False
+    """True = on a CUDA device in bfloat16; False = on the CPU in float32."""
 
 
 _SHORT = Conversations(60, vocabulary=SMALL.vocabulary)
@@ -68,9 +73,17 @@ CASES: Mapping[str, Case] = {
     "p1000-wide-whole": Case(WIDE, _LONG_WIDE, {"whole": 8.0}, is_default=False),
     "p1000-alone": Case(SMALL, replace(_LONG, tasks=64, group_size=1), {"kept": None}),
     "p60-single": Case(SMALL, replace(_SHORT, tasks=1, group_size=1), {"kept": None}),
+    "gpu": Case(
+        QWEN2_HALF_BILLION,
+        replace(_LONG, prompt_tokens=4_000, action_tokens=(60, 60), vocabulary=QWEN2_HALF_BILLION.vocabulary),
+        {"whole": 3.0, "kept": None},
+        is_default=False,
+        is_on_gpu=True,
+    ),
 }
 """In the order in which they run. ``varied``: action lengths are drawn from 8 to 32, otherwise all are 20.
-``alone``: no two rollouts share a prompt. ``single``: one environment, so nothing is batched."""
+``alone``: no two rollouts share a prompt. ``single``: one environment, so nothing is batched. ``gpu``: half a
+billion parameters on a CUDA device."""
 
 
 def bench_rollout(bench: Bench, names: Sequence[str]) -> tuple[list[Result], dict[str, JsonValue]]:
@@ -82,7 +95,12 @@ def bench_rollout(bench: Bench, names: Sequence[str]) -> tuple[list[Result], dic
     measurements: dict[str, Measurement] = {}
     for name, case in CASES.items():
         if name in names or (not names and case.is_default):
-            measurements[name] = measure_case(bench, name, case if bench.has_bars else quick(case))
+            sized = case if bench.has_bars else quick(case)
+            device = find_device() if case.is_on_gpu else "cpu"
+            if device is None:
+                measurements[name] = Measurement((Result(f"{name}_speedup_vs_whole", NO_DEVICE),))
+            else:
+                measurements[name] = measure_case(bench, name, sized, device)
     if ASYNC_ROLLOUTS in names or not names:
         measurements[ASYNC_ROLLOUTS] = measure_async_rollouts(bench)
     return combine(measurements)
@@ -108,7 +126,7 @@ def quick(case: Case) -> Case:
     )
 
 
-def measure_case(bench: Bench, name: str, case: Case) -> Measurement:
+def measure_case(bench: Bench, name: str, case: Case, device: str) -> Measurement:
     """The engine compared with each baseline."""
     written = int(case.conversations.lengths().sum())
     results: list[Result] = []
@@ -118,11 +136,11 @@ def measure_case(bench: Bench, name: str, case: Case) -> Measurement:
         "written_tokens": written,
     }
     details["attempts"] = details.pop("group_size")
-    with _start(bench, case, ENGINE) as engine:
+    with _start(bench, case, ENGINE, device=device) as engine:
         results.append(result(f"{name}_logprob_gap", engine.prepared.number("max_logprob_gap"), "nats"))
         for baseline, limit in case.bars.items():
             bench.log(f"{name}: {bench.repetitions} pairs of steps, generate ({baseline}) and the engine")
-            with _start_fastest(bench, case, baseline) as (cache, generate):
+            with _start_fastest(bench, case, baseline, device) as (cache, generate):
                 pairs = alternate(generate.step, engine.step, bench.repetitions)
             bar = None if limit is None else Bar(limit)
             results += [
@@ -141,31 +159,38 @@ def measure_case(bench: Bench, name: str, case: Case) -> Measurement:
 
 
 @contextmanager
-def _start_fastest(bench: Bench, case: Case, baseline: Baseline) -> Iterator[tuple[str, Worker]]:
+def _start_fastest(bench: Bench, case: Case, baseline: Baseline, device: str) -> Iterator[tuple[str, Worker]]:
     """The baseline's faster kind of cache and its worker; the other worker is idle and only holds memory."""
     caches = _CACHES[baseline]
     with ExitStack() as stack:
-        workers = {cache: stack.enter_context(_start(bench, case, GENERATE, cache=cache)) for cache in caches}
+        workers = {
+            cache: stack.enter_context(_start(bench, case, GENERATE, device=device, cache=cache))
+            for cache in caches
+        }
         seconds = {cache: worker.step().seconds if len(caches) > 1 else 0.0 for cache, worker in workers.items()}
         fastest = min(caches, key=lambda cache: seconds[cache])
         yield fastest, workers[fastest]
 
 
 @contextmanager
-def _start(bench: Bench, case: Case, implementation: str, **options: JsonValue) -> Iterator[Worker]:
+def _start(bench: Bench, case: Case, implementation: str, *, device: str, **options: JsonValue) -> Iterator[Worker]:
     """A worker. Raises MeasurementError when its tokens or log-probs are not the model's."""
     settings: dict[str, JsonValue] = {
         "model": asdict(case.model),
         "conversations": case.conversations.settings(),
         "threads": bench.threads,
+        "device": device,
+        "precision": "bfloat16" if case.is_on_gpu else "float32",
         **options,
     }
     with Worker(implementation, settings, bench.threads, TUNED_ALLOCATOR) as worker:
-        gap, score = worker.prepared.number("max_logprob_gap"), worker.prepared.number("z_score")
-        if not (gap <= MAX_LOGPROB_GAP and abs(score) <= MAX_Z_SCORE):
+        measured, allowed = ("mean", MAX_MEAN_GAP) if case.is_on_gpu else ("max", MAX_LOGPROB_GAP)
+        gap = worker.prepared.number(f"{measured}_logprob_gap")
+        score = worker.prepared.number("z_score")
+        if not (gap <= allowed and abs(score) <= MAX_Z_SCORE):
             raise MeasurementError(
                 f"{implementation!r} {options or ''} does not sample from the model: its log-probs differ by "
-                f"{gap:.2g} nats from a dense pass (allowed {MAX_LOGPROB_GAP:g}), its tokens are {score:.2g} "
+                f"{gap:.2g} nats from a dense pass (allowed {allowed:g}, {measured}), its tokens are {score:.2g} "
                 f"standard deviations from the model's expectation (allowed {MAX_Z_SCORE:g}); nothing was timed"
             )
         yield worker

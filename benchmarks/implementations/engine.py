@@ -1,9 +1,9 @@
 """The library's implementation of sampling: the local engine, called by one coroutine per rollout, as by agents."""
 
 import asyncio
-import time
 
 from benchmarks.implementations.sampling import SampledRollout, prepare, score, scored_indices
+from benchmarks.machine import now
 from benchmarks.worker_process import Channel, Settings, serve_steps
 from benchmarks.workloads import Conversations
 from upturn.models import GenerationRequest
@@ -13,8 +13,9 @@ from upturn.models.engine import LocalEngine
 class EngineSampler:
     """One engine; each step reloads the weights, as in training, and starts with an empty cache."""
 
-    def __init__(self, engine: LocalEngine, conversations: Conversations) -> None:
+    def __init__(self, engine: LocalEngine, conversations: Conversations, device: str = "cpu") -> None:
         self._engine = engine
+        self._device = device
         self._conversations = conversations
         self._prompts = [tuple(row) for row in conversations.prompts().tolist()]
         self._observations = conversations.observations().tolist()
@@ -23,9 +24,9 @@ class EngineSampler:
 
     def step(self) -> dict[str, float]:
         """Seconds of all conversations from their prompts to the end of the last turn."""
-        started = time.perf_counter()
+        started = now(self._device)
         self.sample()
-        return {"seconds": time.perf_counter() - started}
+        return {"seconds": now(self._device) - started}
 
     def sample(self) -> list[SampledRollout]:
         """All rollouts."""
@@ -62,9 +63,10 @@ class EngineSampler:
 def serve_sampling(channel: Channel, settings: Settings) -> None:
     """Sends the scores of its tokens, and then timed steps."""
     model, conversations = prepare(settings)
-    channel.mark_baseline()
+    device = model.device.type
+    channel.mark_baseline(device)
     engine = LocalEngine(model, slots=conversations.rollouts, max_length=conversations.context)
-    sampler = EngineSampler(engine, conversations)
+    sampler = EngineSampler(engine, conversations, device)
     rollouts = sampler.sample()
     scores = score(model, [rollouts[index] for index in scored_indices(conversations)])
     serve_steps(channel, scores._asdict(), sampler.step)

@@ -10,7 +10,6 @@ for a batch of real agents. Tokens after a row's end are padding: masked where t
 whole history is computed again.
 """
 
-import time
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -26,6 +25,7 @@ from transformers import (
 )
 
 from benchmarks.implementations.sampling import SampledRollout, prepare, score, scored_indices
+from benchmarks.machine import now
 from benchmarks.worker_process import Channel, Settings, serve_steps
 from benchmarks.workloads import Conversations
 from upturn.training import IntArray
@@ -57,15 +57,16 @@ class GenerateSampler:
         self._cache = cache
         self._model: Any = model
         self._conversations = conversations
-        self._prompts = torch.from_numpy(conversations.prompts())
-        self._observations = torch.from_numpy(conversations.observations())
-        self._lengths = torch.from_numpy(conversations.lengths())
+        self._device = model.device
+        self._prompts = torch.from_numpy(conversations.prompts()).to(self._device)
+        self._observations = torch.from_numpy(conversations.observations()).to(self._device)
+        self._lengths = torch.from_numpy(conversations.lengths()).to(self._device)
 
     def step(self) -> dict[str, float]:
         """Seconds of all conversations from their prompts to the end of the last turn."""
-        started = time.perf_counter()
+        started = now(self._device.type)
         self._sample(has_logprobs=False)
-        return {"seconds": time.perf_counter() - started}
+        return {"seconds": now(self._device.type) - started}
 
     def sample(self) -> list[SampledRollout]:
         """All rollouts, with the log-probs of the passes that wrote them."""
@@ -77,20 +78,20 @@ class GenerateSampler:
         return self._sample_with_cache(has_logprobs)
 
     def _sample_without_cache(self, has_logprobs: bool) -> list[SampledRollout]:
-        histories = list(self._prompts.numpy())
+        histories = list(self._prompts.cpu().numpy())
+        observations = self._observations.cpu().numpy()
         positions: list[list[int]] = [[] for _ in histories]
         logprobs: list[list[float]] = [[] for _ in histories]
         for turn, lengths_E in enumerate(self._lengths):
-            ids, mask = _left_padded(histories)
+            ids, mask = (tensor.to(self._device) for tensor in _left_padded(histories))
             generation = self._generate(ids, mask, lengths_E, has_logprobs=has_logprobs)
-            new = generation.ids[:, ids.shape[1] :].numpy()
+            new = generation.ids[:, ids.shape[1] :].cpu().numpy()
             for row, count in enumerate(lengths_E.tolist()):
                 start = len(histories[row])
                 positions[row] += range(start, start + count)
                 if generation.logprobs is not None:
                     logprobs[row] += generation.logprobs[row, :count].tolist()
-                observation = self._observations[turn, row].numpy()
-                histories[row] = np.concatenate([histories[row], new[row, :count], observation])
+                histories[row] = np.concatenate([histories[row], new[row, :count], observations[turn, row]])
         return [
             SampledRollout(history.tolist(), row_positions, row_logprobs)
             for history, row_positions, row_logprobs in zip(histories, positions, logprobs, strict=True)
@@ -103,7 +104,7 @@ class GenerateSampler:
         logprobs: list[Tensor] = []
         for observation, lengths_E in zip(self._observations, self._lengths, strict=True):
             generation = self._generate(ids, mask, lengths_E, cache=cache, has_logprobs=has_logprobs)
-            steps = torch.arange(generation.ids.shape[1] - ids.shape[1])
+            steps = torch.arange(generation.ids.shape[1] - ids.shape[1], device=self._device)
             is_real = steps < lengths_E[:, None]
             ids = torch.cat([generation.ids, observation], dim=1)
             mask = torch.cat([mask, is_real.long(), torch.ones_like(observation)], dim=1)
@@ -113,6 +114,7 @@ class GenerateSampler:
         if not has_logprobs:
             return []
         recorded = torch.cat([torch.zeros_like(self._prompts, dtype=torch.float32), *logprobs], dim=1)
+        ids, mask, is_written, recorded = (tensor.cpu() for tensor in (ids, mask, is_written, recorded))
         return [
             SampledRollout(
                 row[real].tolist(), torch.nonzero(written[real])[:, 0].tolist(), row_logprobs[written].tolist()
@@ -160,7 +162,7 @@ class GenerateSampler:
         )
         if not has_logprobs:
             return _Turn(output.sequences, None)
-        logprobs = torch.stack(output.logits, dim=1).log_softmax(-1)
+        logprobs = torch.stack(output.logits, dim=1).float().log_softmax(-1)
         return _Turn(output.sequences, logprobs.gather(2, output.sequences[:, count:, None])[:, :, 0])
 
 
@@ -168,7 +170,7 @@ def serve_sampling(channel: Channel, settings: Settings) -> None:
     """Sends the scores of its tokens, and then timed steps. ``cache`` is one of the settings."""
     model, conversations = prepare(settings)
     cache: Any = settings["cache"]  # JSON from our own parent process
-    channel.mark_baseline()
+    channel.mark_baseline(model.device.type)
     sampler = GenerateSampler(model, conversations, cache)
     rollouts = sampler.sample()
     scores = score(model, [rollouts[index] for index in scored_indices(conversations)])

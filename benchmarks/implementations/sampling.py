@@ -23,6 +23,7 @@ class Scores(NamedTuple):
 
     max_logprob_gap: float
     """Largest |Δ log p| between recorded log-probs and the dense pass."""
+    mean_logprob_gap: float
     z_score: float
     """Σ (log p + entropy) in standard deviations; its mean is 0 for tokens drawn from the model."""
 
@@ -39,13 +40,14 @@ class SampledRollout(NamedTuple):
 
 
 def prepare(settings: Settings) -> tuple[PreTrainedModel, Conversations]:
-    """The model with random weights, and the conversations; sets torch's threads."""
+    """The model with random weights on its device, and the conversations; sets torch's threads."""
     values: Any = settings  # JSON from our own parent process
     torch.set_num_threads(values["threads"])
-    model = build_model(ModelSpec(**values["model"])).eval().requires_grad_(False)
+    model = build_model(ModelSpec(**values["model"]), values["device"]).eval().requires_grad_(False)
     decoder: Any = model.get_decoder()
     decoder.norm.weight.fill_(_NORM_WEIGHT)
-    return model, parse_conversations(values["conversations"])
+    typed: Any = model.to(getattr(torch, values["precision"]))
+    return typed, parse_conversations(values["conversations"])
 
 
 def scored_indices(conversations: Conversations) -> list[int]:
@@ -57,15 +59,17 @@ def scored_indices(conversations: Conversations) -> list[int]:
 @torch.inference_mode()
 def score(model: PreTrainedModel, rollouts: Sequence[SampledRollout]) -> Scores:
     """Scores by one dense forward pass over each rollout's whole history."""
-    gap, surprise, variance = 0.0, 0.0, 0.0
+    surprise, variance = 0.0, 0.0
+    gaps: list[torch.Tensor] = []
     for rollout in rollouts:
-        ids = torch.tensor([list(rollout.token_ids)])
-        positions = torch.tensor(rollout.positions)
+        ids = torch.tensor([list(rollout.token_ids)], device=model.device)
+        positions = torch.tensor(rollout.positions, device=model.device)
         logits = model(input_ids=ids, use_cache=False, logits_to_keep=positions - 1).logits[0]
         logprobs = logits.double().log_softmax(-1)
         written = logprobs.gather(1, ids[0, positions, None])[:, 0]
-        gap = max(gap, float((written - torch.tensor(rollout.logprobs, dtype=torch.float64)).abs().max()))
+        gaps.append((written.cpu() - torch.tensor(rollout.logprobs, dtype=torch.float64)).abs())
         mean = (logprobs.exp() * logprobs).sum(-1)
         surprise += float((written - mean).sum())
         variance += float(((logprobs.exp() * logprobs.square()).sum(-1) - mean.square()).sum())
-    return Scores(gap, surprise / math.sqrt(variance))
+    all_gaps = torch.cat(gaps)
+    return Scores(float(all_gaps.max()), float(all_gaps.mean()), surprise / math.sqrt(variance))

@@ -10,6 +10,8 @@ _NAMEPLATES = (
     (r"\bA100\b", 312e12),
 )
 """Dense bfloat16 operations per second in NVIDIA's data sheets; the first pattern that matches a device's name."""
+NO_DEVICE = "not measured: no CUDA device"
+"""The value of a figure that only a GPU can have."""
 PRODUCT_SIZES = (4_096, 8_192)
 _WARM_UPS, _REPEATS = 2, 8
 """Products before and during the timing; enough for the clock to rise, some 20 ms at the larger size."""

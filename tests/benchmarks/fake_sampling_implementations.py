@@ -45,5 +45,5 @@ def training(channel: Channel, settings: Settings) -> None:
 def _serve(channel: Channel, seconds: float, gap: float, score: float) -> None:
     channel.mark_baseline()
     memory = b"x" * 1_000_000
-    prepared = {"max_logprob_gap": gap, "z_score": score}
+    prepared = {"max_logprob_gap": gap, "mean_logprob_gap": gap / 2, "z_score": score}
     serve_steps(channel, prepared, lambda: {"seconds": seconds, "size": len(memory)})

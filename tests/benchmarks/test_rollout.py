@@ -108,5 +108,21 @@ def test_the_default_run_compares_on_every_workload_that_has_a_bar() -> None:
         ("p1000-varied", "kept"): 2.0,
         ("p1000-wide", "kept"): 2.0,
         ("p1000-wide-whole", "whole"): 8.0,
+        ("gpu", "whole"): 3.0,
     }
     assert [name for name, case in CASES.items() if not case.is_default] == ["p1000-wide-whole"]
+
+
+def test_without_a_gpu_its_case_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollout, "find_device", lambda: None)
+    result = run("--only", "gpu", "--quick")
+    assert figures(result)["gpu_speedup_vs_whole"]["value"] == "not measured: no CUDA device"
+
+
+@pytest.mark.slow
+def test_the_gpu_case_runs_in_bfloat16_on_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()  # the real implementations
+    monkeypatch.setattr(rollout, "find_device", lambda: "cpu")
+    rows = figures(run("--only", "gpu", "--quick", "--reps", "1"))
+    assert rows["gpu_logprob_gap"]["value"] > 1e-4, "0 would be float32 in disguise"
+    assert rows["gpu_speedup_vs_whole"]["value"] > 0

@@ -25,6 +25,8 @@ SETTINGS: dict[str, Any] = {
     "model": asdict(ModelSpec(width=64, layers=2, vocabulary=64, positions=128)),
     "conversations": TINY.settings(),
     "threads": 1,
+    "device": "cpu",
+    "precision": "float32",
 }
 CACHES: list[Cache] = ["whole", "growing", "allocated", "shared"]
 
