@@ -9,6 +9,9 @@ COMMANDS = {
     "rollout": Target(
         "benchmarks.commands.rollout:bench_rollout", "Speed of sampling, compared with transformers."
     ),
+    "attention": Target(
+        "benchmarks.commands.attention:bench_attention", "Speed of the backends of tree attention."
+    ),
     "credit": Target("benchmarks.commands.credit:bench_credit", "Accuracy of turn-credit estimators."),
     "algorithms": Target(
         "benchmarks.commands.algorithms:bench_algorithms",

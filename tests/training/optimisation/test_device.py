@@ -51,7 +51,8 @@ def _rows() -> list[TrainingRow]:
 def _plain_logprobs(model: PreTrainedModel, row: TrainingRow) -> torch.Tensor:
     logits = model(input_ids=torch.from_numpy(row.token_ids)[None]).logits[0]
     targets = torch.from_numpy(row.token_ids[row.positions])
-    return logits[row.positions - 1].log_softmax(-1).gather(1, targets[:, None])[:, 0]
+    logprobs: torch.Tensor = logits[row.positions - 1].log_softmax(-1).gather(1, targets[:, None])[:, 0]
+    return logprobs
 
 
 @pytest.mark.parametrize("tokens", [0, 1 << 20], ids=["masked", "by node"])
