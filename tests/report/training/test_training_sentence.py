@@ -6,6 +6,7 @@ import pytest
 
 from upturn.report.training import TrainingReport
 from upturn.report.training.sentence import (
+    attention_sentence,
     change,
     kept_weights_sentence,
     score_sentence,
@@ -141,6 +142,18 @@ def test_the_measure_is_named_with_its_number_of_tasks(
     without_measure = replace(finished.description, measure="")
     bare = replace(finished, description=without_measure, points=(CurvePoint(0, 0, {"score": 0.5}),))
     assert score_sentence(bare) == "The score is what the evaluation returned."
+
+
+def test_the_attention_of_the_latest_update_is_named(finished: TrainingReport) -> None:
+    mixed = {"physical_tokens": 100.0, "attention_by_node": 0.25, "attention_flex": 0.75}
+    alone = {"physical_tokens": 100.0, "attention_streamed": 1.0}
+    evaluation = CurvePoint(3, 3, {"score": 0.5})
+    points = (CurvePoint(1, 1, alone), CurvePoint(2, 2, mixed), evaluation)
+    assert attention_sentence(replace(finished, points=points)) == (
+        "Attention: flex for 75% of positions, by_node for 25% of positions."
+    )
+    assert attention_sentence(replace(finished, points=points[:1])) == "Attention: streamed."
+    assert attention_sentence(replace(finished, points=(evaluation,))) == ""
 
 
 def scored(report: TrainingReport, *scores: tuple[float, float | None, float | None]) -> TrainingReport:

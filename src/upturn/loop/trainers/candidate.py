@@ -9,6 +9,7 @@ from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import Context, store_agent_version
 from upturn.records import AgentVersion, Result, record
 from upturn.report.training import (
+    attention_sentence,
     kept_weights_sentence,
     read_training,
     score_sentence,
@@ -55,7 +56,16 @@ def training_summary(context: Context, name: str) -> str:
     if report.has_warm_up:
         warm_up = f"Supervised warm-up: {stop_sentences(read_training(folder / WARM_UP_FOLDER))} RL training:"
     return " ".join(
-        filter(None, (warm_up, stop_sentences(report), kept_weights_sentence(report), score_sentence(report)))
+        filter(
+            None,
+            (
+                warm_up,
+                stop_sentences(report),
+                kept_weights_sentence(report),
+                score_sentence(report),
+                attention_sentence(report),
+            ),
+        )
     )
 
 

@@ -6,11 +6,18 @@ with ``page``, then ``panel``.
 
 from upturn.report.training.content import TrainingReport, read_training
 from upturn.report.training.page import PAGE_FILE, render_training, write_training_report
-from upturn.report.training.sentence import kept_weights_sentence, score_sentence, start_text, stop_sentences
+from upturn.report.training.sentence import (
+    attention_sentence,
+    kept_weights_sentence,
+    score_sentence,
+    start_text,
+    stop_sentences,
+)
 
 __all__ = [
     "PAGE_FILE",
     "TrainingReport",
+    "attention_sentence",
     "kept_weights_sentence",
     "read_training",
     "render_training",

@@ -115,6 +115,20 @@ def score_sentence(report: TrainingReport) -> str:
     return f"The score is {report.description.measure or 'what the evaluation returned'}{on}."
 
 
+def attention_sentence(report: TrainingReport) -> str:
+    """The attention that computed the updates, by share of positions; empty before the first update."""
+    prefix = "attention_"
+    latest = next((point.metrics for point in reversed(report.points) if "physical_tokens" in point.metrics), {})
+    shares = {name: value for name, value in latest.items() if name.startswith(prefix) and value}
+    ordered = sorted(shares, key=lambda name: -(shares[name] or 0.0))
+    if not ordered:
+        return ""
+    if len(ordered) == 1:
+        return f"Attention: {ordered[0].removeprefix(prefix)}."
+    parts = (f"{name.removeprefix(prefix)} for {shares[name]:.0%} of positions" for name in ordered)
+    return f"Attention: {', '.join(parts)}."
+
+
 def change(report: TrainingReport) -> str:
     """The change from the first evaluation to that of the kept weights; claimed only for disjoint intervals."""
     if len(report.evaluations) < 2:

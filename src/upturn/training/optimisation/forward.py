@@ -123,6 +123,11 @@ class Forward:
         """
         return self._logprobs(batch, None if batch.tree is None else self._backend(_layout(batch)))
 
+    def attention_of(self, batch: MicroBatch) -> str:
+        """The name of the attention that computes the batch: the tree's backend, or ``padded``."""
+        backend = None if batch.tree is None else self._backend(_layout(batch))
+        return "padded" if backend is None else backend
+
     def _logprobs(self, batch: MicroBatch, backend: Backend | None) -> Tensor:
         """``backend``: None for a padded batch."""
         device = self.model.device

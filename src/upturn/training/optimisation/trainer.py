@@ -59,6 +59,8 @@ class StepMetrics(NamedTuple):
     counts: Mapping[str, float]
     """Denominators of ``sums`` by the same names: written tokens of the streams that report them, or another count
     of the objective."""
+    attention: Mapping[str, int]
+    """``physical_tokens`` by the attention that computed them: the tree's backend, or ``padded``."""
 
 
 @dataclass(slots=True)
@@ -72,6 +74,7 @@ class _Tally:
     action_tokens: int = 0
     sums: dict[str, float] = field(default_factory=dict)
     counts: dict[str, float] = field(default_factory=dict)
+    attention: dict[str, int] = field(default_factory=dict)
     maxima: dict[str, float] = field(default_factory=dict)
 
     def add(self, other: "_Tally") -> None:
@@ -86,6 +89,8 @@ class _Tally:
                 totals[name] = totals.get(name, 0.0) + value
         for name, value in other.maxima.items():
             self.maxima[name] = max(self.maxima.get(name, value), value)
+        for name, tokens in other.attention.items():
+            self.attention[name] = self.attention.get(name, 0) + tokens
 
 
 class Trainer:
@@ -169,6 +174,7 @@ class Trainer:
             tally.maxima,
             time.perf_counter() - started,
             tally.counts,
+            tally.attention,
         )
 
     @torch.no_grad()
@@ -281,6 +287,7 @@ class Trainer:
             written.targets.size,
             dict(statistics.sums),
             dict.fromkeys(statistics.sums, count),
+            {self.forward.attention_of(batch): batch.input_ids.size},
             dict(statistics.maxima),
         )
 

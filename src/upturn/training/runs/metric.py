@@ -176,6 +176,11 @@ _TABLE: Mapping[MetricGroup, tuple[tuple[str, str, str], ...]] = {
             "Tokens to compute without shared prefixes, over physical_tokens: 2 = half of the work is saved.",
         ),
         ("action_fraction", "share", "Written tokens among the logical ones."),
+        (
+            "attention_*",
+            "share",
+            "Computed positions whose attention is `streamed`, `flex` or `by_node` over a tree, or `padded`.",
+        ),
         ("fallbacks", "micro-batches", "Micro-batches computed row by row instead of with shared prefixes."),
         ("verify_gap", "nats", "Largest |Δ log π| between shared and plain computation at the last check."),
     ),

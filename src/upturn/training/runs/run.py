@@ -7,6 +7,7 @@ train one model, all execute the same units; rank 0 writes the records and the c
 
 import math
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
@@ -297,6 +298,9 @@ def summary(steps: Sequence[StepMetrics]) -> dict[str, float | None]:
     logical = sum(step.logical_tokens for step in steps)
     physical = sum(step.physical_tokens for step in steps)
     seconds = sum(step.seconds for step in steps)
+    attention = Counter[str]()
+    for step in steps:
+        attention.update(step.attention)
     return {
         "optimiser_steps": float(len(steps)),
         "loss": sum(step.loss for step in steps) / len(steps),
@@ -306,6 +310,7 @@ def summary(steps: Sequence[StepMetrics]) -> dict[str, float | None]:
         "physical_tokens": float(physical),
         "share_ratio": sum(step.needed_tokens for step in steps) / physical,
         "action_fraction": written / logical,
+        **{f"attention_{name}": tokens / physical for name, tokens in attention.items()},
         "fallbacks": float(sum(step.fallbacks for step in steps)),
         **({} if math.isnan(steps[-1].verify_gap) else {"verify_gap": steps[-1].verify_gap}),
         "update_seconds": seconds,
