@@ -318,6 +318,7 @@ def test_a_failing_backend_is_replaced_by_the_next(monkeypatch: pytest.MonkeyPat
 
 def test_backends_depend_on_the_device() -> None:
     assert backends("cpu", 10) == ("streamed", "by_node")
+    assert backends("cpu", 10, is_chain=True) == ("by_node", "streamed")
     assert backends("cuda", 2048) == ("by_node",)
     assert backends("cuda", 2049) == ("flex", "by_node")
     assert backends("cuda", 2049, is_chain=True) == ("by_node",)

@@ -278,7 +278,7 @@ def backends(device: str, tokens: int, is_chain: bool = False) -> tuple[Backend,
     ``is_chain``: the tree is one node. ``by_node`` is plain causal attention then, without a mask.
     """
     if device == "cpu":
-        return "streamed", "by_node"
+        return ("by_node", "streamed") if is_chain else ("streamed", "by_node")
     is_masked = device == "cuda" and tokens > _FLEX_FROM and not is_chain
     return ("flex", "by_node") if is_masked else ("by_node",)
 
