@@ -85,6 +85,9 @@ def _agents(config: Config) -> Iterator[Contradiction]:
         if names.count(name) > 1:
             settings = tuple(f"agents[{index}].name" for index, other in enumerate(names) if other == name)
             yield Contradiction(settings, f"{' and '.join(settings)} are both {name!r}; names must differ")
+    if all(agent.kind != "local_model" for agent in config.agents):
+        reason = "without an agent of kind 'local_model': no model runs here"
+        yield from _without_effect(config.run, "run", "agents", reason, names={"device"})
     for index, agent in enumerate(config.agents):
         yield from _agent(agent, f"agents[{index}]")
         yield from _context(agent, config.environment, f"agents[{index}]")

@@ -71,7 +71,9 @@ class LocalModel(NamedTuple):
         return ChatRenderer(self.chat, tools, options=options, stops=stops)
 
 
-def load_model(name: str, *, precision: Precision = "float32", remedy: str = _COPY_REMEDY) -> LocalModel:
+def load_model(
+    name: str, *, precision: Precision = "float32", device: str = "cpu", remedy: str = _COPY_REMEDY
+) -> LocalModel:
     """The model in a folder or of a Hugging Face name; raises ModelError with the problem and the remedy.
 
     No padding token is needed: nothing is padded with tokens. A tokenizer without an end token uses the token that
@@ -79,9 +81,9 @@ def load_model(name: str, *, precision: Precision = "float32", remedy: str = _CO
     """
     folder = find_folder(name)
     if (folder / _ADAPTER).is_file():
-        return _with_adapter(name, folder, precision)
+        return _with_adapter(name, folder, precision, device)
     check_files(name, folder, remedy=_FOLDER_REMEDY)
-    return load_folder(name, folder, precision=precision, remedy=remedy)
+    return load_folder(name, folder, precision=precision, device=device, remedy=remedy)
 
 
 def find_folder(name: str) -> Path:
@@ -125,7 +127,12 @@ def local_folder(name: str) -> Path:
 
 
 def load_folder(
-    name: str, folder: Path, *, precision: Precision = "float32", remedy: str = _COPY_REMEDY
+    name: str,
+    folder: Path,
+    *,
+    precision: Precision = "float32",
+    device: str = "cpu",
+    remedy: str = _COPY_REMEDY,
 ) -> LocalModel:
     """Loads the model from a folder whose files exist."""
     import torch
@@ -151,7 +158,7 @@ def load_folder(
             raise ValueError(f"its tokenizer has {tokens} tokens, its weights only {embeddings}")
     except Exception as exc:  # the libraries raise many types for a damaged folder
         raise ModelError(f"model {name!r} in {str(folder)!r} cannot be loaded: {exc}; {remedy}") from exc
-    return LocalModel(model.eval(), tokenizer, chat, name)
+    return LocalModel(model.eval().to(device), tokenizer, chat, name)
 
 
 def check_files(name: str, folder: Path, *, remedy: str) -> None:
@@ -186,7 +193,7 @@ def _has_template(folder: Path) -> bool:
     return settings.is_file() and bool(json.loads(settings.read_text()).get("chat_template"))
 
 
-def _with_adapter(name: str, folder: Path, precision: Precision) -> LocalModel:
+def _with_adapter(name: str, folder: Path, precision: Precision, device: str) -> LocalModel:
     """The adapter's base model with the adapter merged into its weights."""
     base = _base_of(name, folder)
     try:
@@ -203,7 +210,7 @@ def _with_adapter(name: str, folder: Path, precision: Precision) -> LocalModel:
         model = adapted.merge_and_unload(safe_merge=True)
     except Exception as exc:  # the libraries raise many types for a damaged folder
         raise ModelError(f"adapter {name!r} cannot be applied to {base!r}: {exc}; {_COPY_REMEDY}") from exc
-    return loaded._replace(model=model.eval(), name=name)
+    return loaded._replace(model=model.eval().to(device), name=name)
 
 
 def _base_of(name: str, folder: Path) -> str:

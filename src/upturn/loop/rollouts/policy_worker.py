@@ -145,7 +145,7 @@ class PolicyWorker:
         """
         from upturn.models.engine import LocalEngine
 
-        local = load_local(version.model)
+        local = load_local(version.model, device=runtime.device)
         self.adapter = adapter
         if adapter is not None:
             add_named_adapter(local.model, adapter, version.model)

@@ -142,7 +142,9 @@ def _open_source(
     from upturn.training.optimisation import torch_threads
 
     ahead = PolicyWorker(
-        AgentRuntime(context.kit, runtime.limits) if runtime is context.runtime else runtime, parent, worker.adapter
+        AgentRuntime(context.kit, runtime.limits, device=runtime.device) if runtime is context.runtime else runtime,
+        parent,
+        worker.adapter,
     )
     follow(runtime, ahead.model, parent)
 

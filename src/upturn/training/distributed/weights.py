@@ -46,7 +46,7 @@ def blend(model: nn.Module, tensors: Mapping[str, Tensor], share: float) -> None
     with torch.no_grad():
         for current, tensor in _pairs(model, tensors):
             if current.is_floating_point():
-                current.lerp_(tensor, share)
+                current.lerp_(tensor.to(current), share)
 
 
 def _pairs(model: nn.Module, tensors: Mapping[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
