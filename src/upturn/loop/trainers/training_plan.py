@@ -247,7 +247,7 @@ def measure_update(worker: PolicyWorker, rows: Sequence[TrainingRow], settings: 
         sum(len(row.token_ids) for row in sample) / len(sample),
         sum(len(row.positions) for row in sample) / len(sample),
         0.0,
-        (BACKWARD + (RECOMPUTATION if settings.gradient_checkpointing else 0.0)) * seconds,
+        (BACKWARD + (RECOMPUTATION if settings.gradient_checkpointing == "full" else 0.0)) * seconds,
         max(len(row.token_ids) for row in rows),
     )
 
@@ -268,7 +268,7 @@ def _memory(
         model_shape(worker.model),
         micro_batch_tokens=tokens,
         written_tokens=round(tokens * cost.written / max(cost.tokens, 1.0)),
-        is_checkpointed=settings.gradient_checkpointing,
+        is_checkpointed=settings.gradient_checkpointing == "full",
         copies=copies,
         cached_tokens=min(sampled, SLOTS) * cost.longest,
     )
