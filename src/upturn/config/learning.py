@@ -92,6 +92,10 @@ class AdapterSettings(Settings):
     seed: WholeNumber | None = None
     """Random seed of A. B starts at 0, so that the adapter changes nothing before the first step. Unset = the run's
     seed."""
+    base: Literal["full", "nf4"] = "full"
+    """Form of the frozen weights. ``full``: as ``optimiser.precision`` has it. ``nf4``: 4 bits for each weight of a
+    linear layer, by bitsandbytes (QLoRA, arXiv 2305.14314); needs ``optimiser.precision = "bfloat16_weights"`` and
+    ``pip install 'upturn[quantised]'``. Versions are merged in full precision."""
 
 
 @settings

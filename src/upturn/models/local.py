@@ -11,6 +11,7 @@ import json
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-Precision = Literal["float32", "bfloat16"]
+Precision = Literal["float32", "bfloat16", "nf4"]
+"""Of the weights in memory. ``nf4``: 4 bits for linear layers (arXiv 2305.14314), bfloat16 for all others."""
 _SELECTION: Any = {
     "allow_patterns": ["*.json", "*.safetensors", "*.jinja"],
     "ignore_patterns": ["original/*", "consolidated*"],  # the same weights in other formats
@@ -135,16 +137,16 @@ def load_folder(
     remedy: str = _COPY_REMEDY,
 ) -> LocalModel:
     """Loads the model from a folder whose files exist."""
-    import torch
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # progress bars would break the live view
+    storage = _storage(precision, device)
     try:
         tokenizer, chat = _tokenizers(folder)
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             folder,
-            dtype=getattr(torch, precision),
+            **storage,
             local_files_only=True,
             trust_remote_code=False,  # without it, a folder with code would prompt on the terminal
             output_loading_info=True,  # returns a pair, unlike its annotation
@@ -158,7 +160,33 @@ def load_folder(
             raise ValueError(f"its tokenizer has {tokens} tokens, its weights only {embeddings}")
     except Exception as exc:  # the libraries raise many types for a damaged folder
         raise ModelError(f"model {name!r} in {str(folder)!r} cannot be loaded: {exc}; {remedy}") from exc
-    return LocalModel(model.eval().to(device), tokenizer, chat, name)
+    if precision == "nf4":
+        for part in model.modules():
+            if hasattr(part, "support_avx512bf16_for_cpu"):
+                part.support_avx512bf16_for_cpu = False  # would repack weights for inference, without a gradient
+    placed = model if precision == "nf4" else model.to(device)
+    return LocalModel(placed.eval(), tokenizer, chat, name)
+
+
+def _storage(precision: Precision, device: str) -> dict[str, Any]:
+    """Arguments of ``from_pretrained`` for weights in this form; raises ModelError without bitsandbytes."""
+    import torch
+
+    if precision != "nf4":
+        return {"dtype": getattr(torch, precision)}
+    if find_spec("bitsandbytes") is None:
+        raise ModelError(
+            "weights in 4 bits need bitsandbytes, which is not installed: pip install 'upturn[quantised]'"
+        )
+    from transformers import BitsAndBytesConfig
+
+    form = BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=torch.bfloat16,
+    )
+    return {"dtype": torch.bfloat16, "quantization_config": form, "device_map": {"": device}}
 
 
 def check_files(name: str, folder: Path, *, remedy: str) -> None:
@@ -202,6 +230,11 @@ def _with_adapter(name: str, folder: Path, precision: Precision, device: str) ->
         raise ModelError(
             f"model {name!r} is a LoRA adapter, and PEFT is not installed: pip install 'upturn[lora]'"
         ) from exc
+    if precision == "nf4":
+        raise ModelError(
+            f"model {name!r} is a LoRA adapter, which cannot be merged into weights in 4 bits; train from its "
+            "merged version, or from its base"
+        )
     loaded = load_model(base, precision=precision)
     try:
         with warnings.catch_warnings():

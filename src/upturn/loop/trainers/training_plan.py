@@ -135,7 +135,7 @@ def plan_on_rollouts(
 ) -> Plan:
     """The plan of a run on fresh rollouts; ``passes``: how often each trajectory is trained on."""
     settings, rollouts = spec.settings, spec.rollouts
-    worker = PolicyWorker(context.runtime, parent, context.adapter)
+    worker = PolicyWorker(context.runtime, parent, context.adapter, settings.optimiser)
     sampler = TaskSampler(
         context.kit, spec.family_shares(context), settings.tasks_per_iteration, seed=rollouts.seed
     )

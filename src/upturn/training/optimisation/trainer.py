@@ -9,7 +9,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.training.distributed import all_gather, world_of
 from upturn.training.loss import TokenBatch, apply_mask
+from upturn.training.optimisation.adapter import without_adapter
 from upturn.training.optimisation.batch import MicroBatch
 from upturn.training.optimisation.forward import Forward
 from upturn.training.optimisation.load_balance import balance, smallest_batch, split_for_ranks
@@ -165,18 +166,28 @@ class Trainer:
     @torch.no_grad()
     def score(self, rows: Sequence[TrainingRow]) -> list[FloatArray]:
         """``(A,)`` for each row: log π of its written tokens under the current weights, without gradient."""
+        return self._score(rows, nullcontext())
+
+    @torch.no_grad()
+    def score_without_adapter(self, rows: Sequence[TrainingRow]) -> list[FloatArray]:
+        """As ``score``, of the model without its adapter."""
+        return self._score(rows, without_adapter(self.model))
+
+    def _score(self, rows: Sequence[TrainingRow], context: AbstractContextManager[None]) -> list[FloatArray]:
         index_of = {id(row): index for index, row in enumerate(rows)}
         local: dict[int, FloatArray] = {}
         self.model.train()  # as in ``step``; there is no dropout, and nothing else differs
-        for batch in self._local_batches(rows):
-            if batch is None:
-                self._dummy_backward(rows)
-                continue
-            with self.forward.prepare(batch):
-                logprobs = self.forward.logprobs(batch).cpu().numpy()
-            ends = np.cumsum([len(row.positions) for row in batch.rows])
-            for row, part in zip(batch.rows, np.split(logprobs, ends[:-1]), strict=True):
-                local[index_of[id(row)]] = part
+        batches = self._local_batches(rows)  # may compare gradients, which an adapter that is off lacks
+        with context:
+            for batch in batches:
+                if batch is None:
+                    self._dummy_backward(rows)
+                    continue
+                with self.forward.prepare(batch):
+                    logprobs = self.forward.logprobs(batch).cpu().numpy()
+                ends = np.cumsum([len(row.positions) for row in batch.rows])
+                for row, part in zip(batch.rows, np.split(logprobs, ends[:-1]), strict=True):
+                    local[index_of[id(row)]] = part
         scored = {index: part for share in all_gather(self.world, local) for index, part in share.items()}
         return [scored[index_of[id(row)]] for row in rows]
 
