@@ -112,7 +112,7 @@ def _start_trl(
 def _start_library(
     bench: Bench, recorded: RecordedRollouts, *, allocator: Mapping[str, str], checkpointing: bool = False
 ) -> Worker:
-    options: dict[str, JsonValue] = {"gradient_checkpointing": True} if checkpointing else {}
+    options: dict[str, JsonValue] = {"gradient_checkpointing": "full"} if checkpointing else {}
     return Worker(LIBRARY, recorded.settings("library", optimiser=options), bench.threads, allocator)
 
 

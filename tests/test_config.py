@@ -158,7 +158,7 @@ def test_all_problems_are_reported_together() -> None:
 @pytest.mark.parametrize(
     ("sections", "problem"),
     [
-        ({"run": {"sed": 1}}, "run.sed: unknown setting; did you mean 'seed'? known: seed, threads, directory"),
+        ({"run": {"sed": 1}}, "run.sed: unknown setting; did you mean 'seed'? known: seed, threads, device"),
         ({"grop": {}}, "grop: unknown section; did you mean 'grpo'? known: run, pool,"),
         ({"run": {"seed": "1"}}, "run.seed: input should be a valid integer, got '1'"),
         ({"run": {"seed": True}}, "run.seed: input should be a valid integer, got True"),

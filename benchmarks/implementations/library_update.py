@@ -60,7 +60,7 @@ class _Update:
         self.trainer = Trainer(model, optimiser)
         rows = training_rows(workload, self.task.load_model_logprobs())
         self.minibatch = [Stream(rows, self.objective, float(workload.written_tokens))]
-        self.trainer.optimiser.register_step_pre_hook(self._save_first_gradient)
+        self.trainer.optimiser.adamw[0].register_step_pre_hook(self._save_first_gradient)
 
     def step(self) -> dict[str, float]:
         """Figures of one timed step."""

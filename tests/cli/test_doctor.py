@@ -120,4 +120,4 @@ def test_a_failed_check_exits_with_1_and_advice(monkeypatch: pytest.MonkeyPatch)
 
 def test_this_machine_can_be_checked() -> None:
     names = [check.name for check in doctor_module.all_checks()]
-    assert names == ["python", "torch", "model nano", "disk", "memory", "cores", "threads"]
+    assert names == ["python", "torch", "model nano", "disk", "memory", "cores", "device", "threads"]

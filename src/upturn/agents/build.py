@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import assert_never
+from typing import Literal, assert_never
 
 from upturn.agents.agent import Agent
 from upturn.agents.context import CONTEXT_PARAMETERS, PromptBuilder, budget_of, prompt_builder
@@ -14,7 +14,7 @@ from upturn.agents.endpoint import EndpointAgent
 from upturn.agents.tool import AgentFunction, CallableAgent, ToolAgent
 from upturn.config import Limits
 from upturn.errors import ConfigError, error_text
-from upturn.models import ChatEndpoint, Precision, Renderer
+from upturn.models import ChatEndpoint, Renderer
 from upturn.records import AgentKind, AgentVersion, JsonValue
 
 DEFAULT_TEMPERATURE = 1.0
@@ -99,7 +99,7 @@ def template_options(version: AgentVersion) -> Mapping[str, JsonValue]:
     return options
 
 
-def precision(version: AgentVersion) -> Precision:
+def precision(version: AgentVersion) -> Literal["float32", "bfloat16"]:
     """The number type of the version's weights; raises ConfigError for an unsupported one."""
     match version.parameters.get("weights", "float32"):
         case "float32" | "bfloat16" as supported:

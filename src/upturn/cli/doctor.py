@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +15,7 @@ import upturn
 from upturn.cli.options import AsJson
 from upturn.cli.output import emit, memory_bytes, package_version, print_message
 from upturn.config import SHIPPED_MODELS
+from upturn.models import available_devices
 from upturn.records import Result
 from upturn.threads import WAIT_SETTINGS, cpu_quota, default_threads, usable_cores
 
@@ -91,6 +92,11 @@ def check_memory(total_gb: float) -> Check:
     return Check("memory", f"{total_gb:.1f} GB", total_gb >= MIN_MEMORY_GB, advice)
 
 
+def check_device(devices: Sequence[str]) -> Check:
+    """The devices that ``run.device`` may name; with 'auto' a run uses the first."""
+    return Check("device", f"{devices[0]} (run.device: auto, {', '.join(devices)})", True, "")
+
+
 def check_cores(cores: int) -> Check:
     """The number of cores; one is enough, but documented times are measured on two."""
     return Check("cores", str(cores) if cores > 1 else "1 (documented times are for 2)", True, "")
@@ -123,6 +129,7 @@ def all_checks() -> list[Check]:
         check_disk(shutil.disk_usage(Path.cwd()).free / 2**30),
         check_memory(memory_bytes() / 2**30),
         check_cores(cores),
+        *([check_device(available_devices())] if package_version("torch") else []),
         check_threads(os.environ, cores, cpu_quota()),
     ]
 

@@ -224,15 +224,23 @@ class _Runner:
         from upturn.loop import AgentRuntime, Purpose
         from upturn.loop.evaluation import run_oracle, run_tasks
         from upturn.loop.run import limits_of
+        from upturn.models import choose_device
 
         if self._version is None:
             return run_oracle(tasks)
         config = self._config
-        limits, keys, seed = Limits(), {}, 0
+        limits, keys, seed, device = Limits(), {}, 0, "auto"
         if config is not None:
-            seed, limits, variables = config.run.seed, limits_of(config), api_keys(config, os.environ)
+            seed, limits, device = config.run.seed, limits_of(config), config.run.device
+            variables = api_keys(config, os.environ)
             keys = {agent.name: variables.get(agent.api_key_env, "") for agent in config.agents}
-        runtime = AgentRuntime(self._kit, replace(limits, max_turns=LONG_TURNS), keys)
+        is_local = self._version.kind == "local_model"
+        runtime = AgentRuntime(
+            self._kit,
+            replace(limits, max_turns=LONG_TURNS),
+            keys,
+            device=choose_device(device) if is_local else "cpu",
+        )
         return run_tasks(runtime, self._version, tasks, Purpose(key, seed), batch_size=self._batch_size)
 
 

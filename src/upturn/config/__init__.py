@@ -17,6 +17,7 @@ from upturn.config.learning import (
     OptimiserSettings,
     Packing,
     Precision,
+    Recomputed,
     RolloutConfig,
 )
 from upturn.config.load import SHIPPED_MODELS, api_keys, load_config, overlaps, parse_config
@@ -91,6 +92,7 @@ __all__ = [
     "Rate",
     "Raw",
     "ReadinessConfig",
+    "Recomputed",
     "RewardConfig",
     "RolloutConfig",
     "RoutingConfig",

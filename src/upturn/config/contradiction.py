@@ -85,6 +85,9 @@ def _agents(config: Config) -> Iterator[Contradiction]:
         if names.count(name) > 1:
             settings = tuple(f"agents[{index}].name" for index, other in enumerate(names) if other == name)
             yield Contradiction(settings, f"{' and '.join(settings)} are both {name!r}; names must differ")
+    if all(agent.kind != "local_model" for agent in config.agents):
+        reason = "without an agent of kind 'local_model': no model runs here"
+        yield from _without_effect(config.run, "run", "agents", reason, names={"device"})
     for index, agent in enumerate(config.agents):
         yield from _agent(agent, f"agents[{index}]")
         yield from _context(agent, config.environment, f"agents[{index}]")
@@ -321,13 +324,17 @@ def _improved_agent(config: Config) -> Iterator[Contradiction]:
             ("loop.improve", "agents"),
             f"[[agents]] has several of kind 'local_model' ({', '.join(local)}); name one in loop.improve",
         )
-    elif (agent := config.improved_agent) is not None and agent.weights != "float32":
-        # Tokens are recorded with the hash of float32 weights, and small steps would be rounded off in bfloat16.
+    elif (
+        (agent := config.improved_agent) is not None
+        and agent.weights != "float32"
+        and config.optimiser.precision != "bfloat16_weights"
+    ):
+        # the trained weights would differ from the served ones
         weights = f"agents[{config.agents.index(agent)}].weights"
         yield Contradiction(
             (weights, "loop.improve", "loop.train"),
-            f"{weights} = {agent.weights!r} cannot be trained, and {agent.name!r} is to be trained; omit it "
-            "(optimiser.precision = 'bfloat16' computes in it and keeps float32 weights), or train another agent",
+            f"{weights} = {agent.weights!r} cannot be trained in float32, and {agent.name!r} is to be trained; set "
+            "optimiser.precision = 'bfloat16_weights', omit it, or train another agent",
         )
 
 

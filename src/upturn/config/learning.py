@@ -22,7 +22,8 @@ from upturn.config.settings import (
 )
 
 Packing = Literal["tree", "padded"]
-Precision = Literal["float32", "bfloat16"]
+Precision = Literal["float32", "bfloat16", "bfloat16_weights"]
+Recomputed = Literal["none", "selective", "full"]
 
 
 @settings
@@ -50,9 +51,28 @@ class OptimiserSettings(Settings):
     """Batching of rows. ``tree``: a prefix that rows share is computed once. ``padded``: each row is computed
     alone. The gradient is the same."""
     precision: Precision = "float32"
-    """Data type of the forward and backward pass (by autocast); weights and optimiser stay in float32."""
-    gradient_checkpointing: bool = False
-    """Whether the backward pass recomputes activations, which saves memory and is a third slower."""
+    """Data type of weights and of forward and backward pass. ``float32``: of both. ``bfloat16``: of the passes, by
+    autocast; weights stay in float32. ``bfloat16_weights``: of both, with steps in float32 (``rounding``)."""
+    rounding: Literal["master", "stochastic"] = "master"
+    """For bfloat16_weights: how small steps add up. ``master``: the optimiser keeps float32 weights.
+    ``stochastic``: it keeps none, which saves 4 bytes a trained weight, and rounds at random with an exact mean."""
+    moments: Literal["float32", "8bit"] = "float32"
+    """Data type of AdamW's two moments. ``8bit`` saves 6 bytes a trained weight and needs bitsandbytes
+    (``pip install 'upturn[quantised]'``)."""
+    offload: bool = False
+    """Whether gradients, moments and float32 weights of the optimiser are in the host's memory and the CPU takes
+    the steps. For models on another device."""
+    gradient_checkpointing: Recomputed = "none"
+    """Activations that the backward pass recomputes. ``none``: the fastest. ``selective``: all but the results of
+    matrix products and attention. ``full``: all but the input of each layer, with the least memory."""
+
+    def problems(self) -> Iterator[str | None]:
+        """Yields contradictions between fields."""
+        yield report_unused(
+            self.rounding != "master" and self.precision != "bfloat16_weights",
+            f"rounding={self.rounding!r}",
+            f"with precision={self.precision!r}, whose weights are in float32; set precision='bfloat16_weights'",
+        )
 
 
 @settings
@@ -72,6 +92,10 @@ class AdapterSettings(Settings):
     seed: WholeNumber | None = None
     """Random seed of A. B starts at 0, so that the adapter changes nothing before the first step. Unset = the run's
     seed."""
+    base: Literal["full", "nf4"] = "full"
+    """Form of the frozen weights. ``full``: as ``optimiser.precision`` has it. ``nf4``: 4 bits for each weight of a
+    linear layer, by bitsandbytes (QLoRA, arXiv 2305.14314); needs ``optimiser.precision = "bfloat16_weights"`` and
+    ``pip install 'upturn[quantised]'``. Versions are merged in full precision."""
 
 
 @settings

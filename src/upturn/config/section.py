@@ -35,12 +35,16 @@ def _not_empty(weights: dict[str, float]) -> dict[str, float]:
 
 @settings
 class RunConfig(Settings):
-    """Seed, threads and output folder of a run."""
+    """Seed, threads, device and output folder of a run."""
 
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Random seed of the run; all other seeds are derived from it."""
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None  # many thousands only end in a lack of memory
     """Number of threads for torch. Unset = one per usable core, at most the container's CPU quota."""
+    device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:[0-9]+)?)$")] = "auto"
+    """Device that models are trained and sampled on: ``cpu``, ``mps``, ``cuda``, or a certain card such as
+    ``cuda:1``. ``auto``: the first CUDA device, else MPS, else the CPU. Several processes that train together
+    (docs/training.md) use one CUDA device each, with ``auto`` or ``cuda``."""
     directory: FilePath = "runs"
     """Folder for the folders of runs. Relative paths in this file start at the current directory."""
 

@@ -71,11 +71,15 @@ class AgentRuntime:
         limits: Limits,
         api_keys: Mapping[str, str] | None = None,
         note: Callable[[str], None] = lambda _: None,
+        *,
+        device: str = "cpu",
     ) -> None:
         """``api_keys``: of endpoint agents, by agent name; None = no agent needs one. ``note`` is called with a
-        sentence about an endpoint that does not answer."""
+        sentence about an endpoint that does not answer. ``device``: of local models."""
         self.kit = kit
         self.limits = limits
+        self.device = device
+        """Of local models, also in training."""
         self._api_keys = dict(api_keys or {})
         self._note = note
         self._loaded: dict[str, _LoadedAgent] = {}
@@ -175,7 +179,7 @@ class AgentRuntime:
         if key not in self._engines:
             from upturn.models.engine import LocalEngine
 
-            local = load_local(version.model, precision=precision(version))
+            local = load_local(version.model, precision=precision(version), device=self.device)
             max_length = self.limits.max_tokens or DEFAULT_CONTEXT_TOKENS
             self._engines[key] = (LocalEngine(local.model, slots=SLOTS, max_length=max_length), local)
         return self._engines[key]

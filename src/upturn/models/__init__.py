@@ -9,6 +9,7 @@ from upturn.models.call import read_call, value_text, write_call
 from upturn.models.call_format import JSON
 from upturn.models.chat_template import ChatRenderer
 from upturn.models.checker import RendererReport, check_renderer
+from upturn.models.device import available_devices, choose_device, describe_device
 from upturn.models.endpoint import ChatEndpoint, Completion, Message
 from upturn.models.engine_protocol import WeightsForm
 from upturn.models.local import LocalModel, Precision, local_folder
@@ -57,7 +58,10 @@ __all__ = [
     "RerenderingRenderer",
     "ScriptedModel",
     "WeightsForm",
+    "available_devices",
     "check_renderer",
+    "choose_device",
+    "describe_device",
     "load_local",
     "local_folder",
     "model_folder",

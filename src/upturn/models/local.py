@@ -11,6 +11,7 @@ import json
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-Precision = Literal["float32", "bfloat16"]
+Precision = Literal["float32", "bfloat16", "nf4"]
+"""Of the weights in memory. ``nf4``: 4 bits for linear layers (arXiv 2305.14314), bfloat16 for all others."""
 _SELECTION: Any = {
     "allow_patterns": ["*.json", "*.safetensors", "*.jinja"],
     "ignore_patterns": ["original/*", "consolidated*"],  # the same weights in other formats
@@ -71,7 +73,9 @@ class LocalModel(NamedTuple):
         return ChatRenderer(self.chat, tools, options=options, stops=stops)
 
 
-def load_model(name: str, *, precision: Precision = "float32", remedy: str = _COPY_REMEDY) -> LocalModel:
+def load_model(
+    name: str, *, precision: Precision = "float32", device: str = "cpu", remedy: str = _COPY_REMEDY
+) -> LocalModel:
     """The model in a folder or of a Hugging Face name; raises ModelError with the problem and the remedy.
 
     No padding token is needed: nothing is padded with tokens. A tokenizer without an end token uses the token that
@@ -79,9 +83,9 @@ def load_model(name: str, *, precision: Precision = "float32", remedy: str = _CO
     """
     folder = find_folder(name)
     if (folder / _ADAPTER).is_file():
-        return _with_adapter(name, folder, precision)
+        return _with_adapter(name, folder, precision, device)
     check_files(name, folder, remedy=_FOLDER_REMEDY)
-    return load_folder(name, folder, precision=precision, remedy=remedy)
+    return load_folder(name, folder, precision=precision, device=device, remedy=remedy)
 
 
 def find_folder(name: str) -> Path:
@@ -125,19 +129,24 @@ def local_folder(name: str) -> Path:
 
 
 def load_folder(
-    name: str, folder: Path, *, precision: Precision = "float32", remedy: str = _COPY_REMEDY
+    name: str,
+    folder: Path,
+    *,
+    precision: Precision = "float32",
+    device: str = "cpu",
+    remedy: str = _COPY_REMEDY,
 ) -> LocalModel:
     """Loads the model from a folder whose files exist."""
-    import torch
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # progress bars would break the live view
+    storage = _storage(precision, device)
     try:
         tokenizer, chat = _tokenizers(folder)
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             folder,
-            dtype=getattr(torch, precision),
+            **storage,
             local_files_only=True,
             trust_remote_code=False,  # without it, a folder with code would prompt on the terminal
             output_loading_info=True,  # returns a pair, unlike its annotation
@@ -151,7 +160,33 @@ def load_folder(
             raise ValueError(f"its tokenizer has {tokens} tokens, its weights only {embeddings}")
     except Exception as exc:  # the libraries raise many types for a damaged folder
         raise ModelError(f"model {name!r} in {str(folder)!r} cannot be loaded: {exc}; {remedy}") from exc
-    return LocalModel(model.eval(), tokenizer, chat, name)
+    if precision == "nf4":
+        for part in model.modules():
+            if hasattr(part, "support_avx512bf16_for_cpu"):
+                part.support_avx512bf16_for_cpu = False  # would repack weights for inference, without a gradient
+    placed = model if precision == "nf4" else model.to(device)
+    return LocalModel(placed.eval(), tokenizer, chat, name)
+
+
+def _storage(precision: Precision, device: str) -> dict[str, Any]:
+    """Arguments of ``from_pretrained`` for weights in this form; raises ModelError without bitsandbytes."""
+    import torch
+
+    if precision != "nf4":
+        return {"dtype": getattr(torch, precision)}
+    if find_spec("bitsandbytes") is None:
+        raise ModelError(
+            "weights in 4 bits need bitsandbytes, which is not installed: pip install 'upturn[quantised]'"
+        )
+    from transformers import BitsAndBytesConfig
+
+    form = BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=torch.bfloat16,
+    )
+    return {"dtype": torch.bfloat16, "quantization_config": form, "device_map": {"": device}}
 
 
 def check_files(name: str, folder: Path, *, remedy: str) -> None:
@@ -186,7 +221,7 @@ def _has_template(folder: Path) -> bool:
     return settings.is_file() and bool(json.loads(settings.read_text()).get("chat_template"))
 
 
-def _with_adapter(name: str, folder: Path, precision: Precision) -> LocalModel:
+def _with_adapter(name: str, folder: Path, precision: Precision, device: str) -> LocalModel:
     """The adapter's base model with the adapter merged into its weights."""
     base = _base_of(name, folder)
     try:
@@ -195,6 +230,11 @@ def _with_adapter(name: str, folder: Path, precision: Precision) -> LocalModel:
         raise ModelError(
             f"model {name!r} is a LoRA adapter, and PEFT is not installed: pip install 'upturn[lora]'"
         ) from exc
+    if precision == "nf4":
+        raise ModelError(
+            f"model {name!r} is a LoRA adapter, which cannot be merged into weights in 4 bits; train from its "
+            "merged version, or from its base"
+        )
     loaded = load_model(base, precision=precision)
     try:
         with warnings.catch_warnings():
@@ -203,7 +243,7 @@ def _with_adapter(name: str, folder: Path, precision: Precision) -> LocalModel:
         model = adapted.merge_and_unload(safe_merge=True)
     except Exception as exc:  # the libraries raise many types for a damaged folder
         raise ModelError(f"adapter {name!r} cannot be applied to {base!r}: {exc}; {_COPY_REMEDY}") from exc
-    return loaded._replace(model=model.eval(), name=name)
+    return loaded._replace(model=model.eval().to(device), name=name)
 
 
 def _base_of(name: str, folder: Path) -> str:

@@ -18,13 +18,16 @@ def model_folder(name: str) -> Path:
     return SHIPPED[name] if name in SHIPPED else tokenizer_folder(name)
 
 
-def load_local(name: str, *, precision: Precision = "float32") -> LocalModel:
-    """A shipped model, one in a folder, or of a Hugging Face name; raises ModelError with problem and remedy."""
+def load_local(name: str, *, precision: Precision = "float32", device: str = "cpu") -> LocalModel:
+    """A shipped model, one in a folder, or of a Hugging Face name, on a device of ``choose_device``.
+
+    Raises ModelError with problem and remedy.
+    """
     if name not in SHIPPED:
-        return load_model(name, precision=precision)
+        return load_model(name, precision=precision, device=device)
     check_files(name, SHIPPED[name], remedy=rebuild_hint(name))
     _check_shipped(name)
-    return load_folder(name, SHIPPED[name], precision=precision, remedy=rebuild_hint(name))
+    return load_folder(name, SHIPPED[name], precision=precision, device=device, remedy=rebuild_hint(name))
 
 
 def rebuild_hint(name: str) -> str:

@@ -159,7 +159,7 @@ def test_memory_follows_the_optimisers_settings(
     assert planned() == expected(3200, 1600)  # a step has no more than 32 rows
     assert planned(micro_batch_tokens=400) == expected(400, 200)
     assert planned(micro_batch_tokens=1) == expected(120, 60)
-    assert planned(gradient_checkpointing=True) == expected(3200, 1600, is_checkpointed=True)
+    assert planned(gradient_checkpointing="full") == expected(3200, 1600, is_checkpointed=True)
 
 
 def _spec(context: Context, **changed: Any) -> RlSpec:
@@ -241,7 +241,7 @@ def test_computing_activations_again_costs_a_third(worker: PolicyWorker, monkeyp
     monkeypatch.setattr("upturn.loop.trainers.training_plan.time.perf_counter", lambda: next(ticks))
     rows = _rows(*[9] * (PROBE_ROWS + 5))
     plain = measure_update(worker, rows, OptimiserSettings())
-    checkpointed = measure_update(worker, rows, OptimiserSettings(gradient_checkpointing=True))
+    checkpointed = measure_update(worker, rows, OptimiserSettings(gradient_checkpointing="full"))
     assert plain == Cost(9.0, 2.0, 0.0, 3.0 * 1.0 / PROBE_ROWS, 9)
     assert checkpointed == plain._replace(update_seconds=4.0 / PROBE_ROWS)
 

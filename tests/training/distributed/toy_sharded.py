@@ -264,10 +264,12 @@ RUNS: dict[str, Callable[[Path, World | None], PreTrainedModel]] = {
     "clipped": lambda folder, world: sft(Case(replace(OPTIMISER, max_grad_norm=0.1)), folder, world),
     "evaluated": lambda folder, world: sft(Case(evaluated=True), folder, world),
     "bfloat16": lambda folder, world: sft(Case(replace(OPTIMISER, precision="bfloat16")), folder, world),
-    "checkpointed": lambda folder, world: sft(Case(replace(OPTIMISER, gradient_checkpointing=True)), folder, world),
+    "checkpointed": lambda folder, world: sft(
+        Case(replace(OPTIMISER, gradient_checkpointing="full")), folder, world
+    ),
     "lora": lambda folder, world: sft(Case(lora=True), folder, world),
     "lora-bfloat16-checkpointed": lambda folder, world: sft(
-        Case(replace(OPTIMISER, precision="bfloat16", gradient_checkpointing=True), lora=True), folder, world
+        Case(replace(OPTIMISER, precision="bfloat16", gradient_checkpointing="full"), lora=True), folder, world
     ),
     "grpo": lambda folder, world: grpo(PLAIN, folder, world),
     "grpo-lora": lambda folder, world: grpo(PLAIN, folder, world, lora=True),

@@ -60,7 +60,9 @@ def main(width: int, layers: int, inner: int, *, vocabulary: int, tokens: int, i
             use_cache=False,
         )
     )
-    settings = OptimiserSettings(gradient_checkpointing=is_checkpointed, micro_batch_tokens=tokens)
+    settings = OptimiserSettings(
+        gradient_checkpointing="full" if is_checkpointed else "none", micro_batch_tokens=tokens
+    )
     written = WRITTEN * len(rows)
     trainer = Trainer(model, settings)
     for _ in range(STEPS):

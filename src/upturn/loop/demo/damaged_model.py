@@ -101,7 +101,11 @@ class _Noise:
         generator = torch.Generator().manual_seed(seed)
         last = f".layers.{model.config.num_hidden_layers - 1}."
         self._parts = [
-            (tensor, tensor.detach().clone(), torch.randn(tensor.shape, generator=generator) * tensor.std().item())
+            (
+                tensor,
+                tensor.detach().clone(),
+                torch.randn(tensor.shape, generator=generator).to(tensor.device) * tensor.std().item(),
+            )
             for key, tensor in model.named_parameters()
             if tensor.dim() > 1 and last in key
         ]

@@ -39,7 +39,8 @@ def run_final_evaluation(context: Context, version: AgentVersion, count: int) ->
     )
     families = [family for family, level in context.kit.families.items() if level == HARDEST]
     hardest = extra_heldout_tasks(context.kit, families, TASKS_OF_HARDEST * len(families), seed=context.seed)
-    runtime = AgentRuntime(TimedKit(time.monotonic), replace(limits_of(context.config), max_turns=LONG_TURNS))
+    limits = replace(limits_of(context.config), max_turns=LONG_TURNS)
+    runtime = AgentRuntime(TimedKit(time.monotonic), limits, device=context.runtime.device)
     parts = (trained, traps, hardest)
     context.progress.stage("Evaluate the serving version on more held-out tasks", sum(map(len, parts)))
     on_trained, on_traps, on_hardest = (_evaluate(context, runtime, version, tasks) for tasks in parts)

@@ -65,7 +65,9 @@ class HintedRetries:
     ) -> list[ScoredTrajectory]:
         """Trajectory ``number`` of each task, evaluated like a first one."""
         worker, rollouts = self._worker, self._rollouts
-        runtime = AgentRuntime(HintedKit(worker.runtime.kit, hints), worker.runtime.limits)
+        runtime = AgentRuntime(
+            HintedKit(worker.runtime.kit, hints), worker.runtime.limits, device=worker.runtime.device
+        )
         runtime.adopt(worker.version, worker.engine, worker.renderer)
         seed = rollouts.seed * 100_003 + iteration + SECOND_SEED_STEP
         purpose = Purpose(f"{rollouts.run}/{iteration}/second", seed, temperature=1.0)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from upturn.agents import prompt_builder_for
-from upturn.config import AdapterSettings
+from upturn.config import AdapterSettings, OptimiserSettings
 from upturn.environments import EnvironmentKit, draw_tasks, verify
-from upturn.errors import ModelError
+from upturn.errors import ConfigError, ModelError
 from upturn.loop.agent_runtime import DEFAULT_CONTEXT_TOKENS, SLOTS, AgentRuntime, Purpose, build_renderer
 from upturn.loop.rollouts.state_values import ContinuationSpec, Reward, measure_values, turn_rewards
-from upturn.models import SHIPPED, load_local, local_folder
+from upturn.models import SHIPPED, Precision, load_local, local_folder
 from upturn.records import AgentVersion, Task, Trajectory, TrajectorySink
 from upturn.training import ScoredGroup, ScoredTrajectory
 from upturn.training.data import Portion
@@ -136,16 +136,21 @@ class PolicyWorker:
     """One model that is trained and sampled from in turn; single use."""
 
     def __init__(
-        self, runtime: AgentRuntime, version: AgentVersion, adapter: AdapterSettings | None = None
+        self,
+        runtime: AgentRuntime,
+        version: AgentVersion,
+        adapter: AdapterSettings | None = None,
+        optimiser: OptimiserSettings | None = None,
     ) -> None:
         """Loads the version's weights again and samples under a name of its own; serving is not affected.
 
-        ``adapter``: trained in place of the weights; None means that the weights are trained. Raises ModelError
-        where the model cannot be loaded.
+        ``adapter``: trained in place of the weights; None means that the weights are trained. ``optimiser``: of the
+        training, whose precision the weights have; None means float32. Raises ModelError where the model cannot be
+        loaded.
         """
         from upturn.models.engine import LocalEngine
 
-        local = load_local(version.model)
+        local = load_local(version.model, precision=weights_form(adapter, optimiser), device=runtime.device)
         self.adapter = adapter
         if adapter is not None:
             add_named_adapter(local.model, adapter, version.model)
@@ -161,9 +166,19 @@ class PolicyWorker:
 
     def merge(self) -> None:
         """Merges the adapter into the model; afterwards nothing may be sampled or trained."""
+        self.model = self.whole_model()
+
+    def whole_model(self) -> "PreTrainedModel":
+        """The model with its adapter merged, as a copy; the model itself where it has none.
+
+        An adapter on weights in bfloat16 or 4 bits is merged into float32 weights, which are read again.
+        """
+        from torch import float32
+
         from upturn.training.optimisation import merge_adapter
 
-        self.model = merge_adapter(self.model)
+        is_rounded = self.adapter is not None and self.model.dtype != float32
+        return merge_adapter(self.model, load_local(self.version.model).model if is_rounded else None)
 
     def serve_as(self, version: AgentVersion, runtime: AgentRuntime | None = None) -> AgentVersion:
         """Serves ``version`` with the present weights in the runtime (None: the worker's own); returns it."""
@@ -216,6 +231,22 @@ class PolicyWorker:
         return measure_values(
             self.runtime, version, groups, replace(purpose, key=f"{key}/values"), spec=spec
         ).groups
+
+
+def weights_form(adapter: AdapterSettings | None, optimiser: OptimiserSettings | None) -> Precision:
+    """The form of a model's weights in training. Raises ConfigError for a 4-bit base without bfloat16 weights."""
+    is_short = optimiser is not None and optimiser.precision == "bfloat16_weights"
+    if adapter is None or adapter.base == "full":
+        return "bfloat16" if is_short else "float32"
+    if not is_short:
+        shown = None if optimiser is None else optimiser.precision
+        raise ConfigError(
+            [
+                f"lora.base = {adapter.base!r} needs bfloat16 for all other weights, but optimiser.precision is "
+                f"{shown!r}; set optimiser.precision = 'bfloat16_weights', or remove lora.base"
+            ]
+        )
+    return "nf4"
 
 
 def add_named_adapter(model: "PreTrainedModel", adapter: AdapterSettings, name: str) -> None:

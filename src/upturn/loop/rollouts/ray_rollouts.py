@@ -25,6 +25,7 @@ from upturn.errors import ClusterError
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.rollouts.policy_worker import PolicyWorker
 from upturn.loop.rollouts.weight_sync import WeightSync
+from upturn.models import choose_device
 from upturn.records import AgentVersion, Task, Trajectory
 
 if TYPE_CHECKING:
@@ -41,12 +42,13 @@ class PolicyWorkerFactory:
     version: AgentVersion
     threads: int = 1
     """Torch threads of one worker."""
+    device: str = "auto"
+    """As in ``run.device``, of the worker's machine."""
 
     def __call__(self) -> "PolicyWorkerRuntime":
         """Called in the worker's process."""
-        return PolicyWorkerRuntime(
-            AgentRuntime(resolve_kit(self.kit), self.limits), self.version, threads=self.threads
-        )
+        runtime = AgentRuntime(resolve_kit(self.kit), self.limits, device=choose_device(self.device))
+        return PolicyWorkerRuntime(runtime, self.version, threads=self.threads)
 
 
 class PolicyWorkerRuntime:

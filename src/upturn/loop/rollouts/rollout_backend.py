@@ -39,9 +39,15 @@ def rollout_runtime(context: Context, parent: AgentVersion, name: str) -> Iterat
         case "ray":
             from upturn.agents import RayWorkerPool
 
-            factory = PolicyWorkerFactory(context.config.environment.name, limits, parent)
+            factory = PolicyWorkerFactory(
+                context.config.environment.name,
+                limits,
+                parent,
+                device="cpu" if context.config.run.device == "cpu" else "auto",  # other machines, other cards
+            )
             with RayWorkerPool(factory, _ray_settings(config)) as workers:
                 runtime = RayRuntime(context.kit, limits, workers, folder)
+                runtime.device = context.runtime.device
                 yield runtime
                 if runtime.lost_workers:
                     context.progress.note(
@@ -49,7 +55,9 @@ def rollout_runtime(context: Context, parent: AgentVersion, name: str) -> Iterat
                         f"{len(runtime.lost_workers)} workers ({runtime.lost_workers[0]})"
                     )
         case "engine":
-            yield RemoteRuntime(context.kit, limits, _engine(context), folder)
+            remote = RemoteRuntime(context.kit, limits, _engine(context), folder)
+            remote.device = context.runtime.device
+            yield remote
 
 
 def check_sampler(context: Context) -> None:

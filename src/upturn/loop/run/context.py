@@ -13,6 +13,7 @@ from upturn.agents.context import Budget, parameters_of
 from upturn.arbiter import AgentRegistry, DiscountedThompson, Router, RuleBasedRouting, RunKey, Tally, Uniform
 from upturn.config import AdapterSettings, AgentConfig, Config, Limits
 from upturn.environments import EnvironmentKit, draw_tasks
+from upturn.errors import ConfigError
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.failure_summary import FailureProgress
 from upturn.loop.progress import Progress
@@ -20,6 +21,7 @@ from upturn.loop.run.journal import Journal
 from upturn.loop.run.preflight import load_checked_kit
 from upturn.loop.run.task_source import served_families, trained_families
 from upturn.loop.service import Service
+from upturn.models import choose_device, describe_device
 from upturn.pool import Pool
 from upturn.records import AgentVersion, JsonValue, Run, Task, fields_json
 from upturn.threads import cpu_quota, default_threads, usable_cores
@@ -149,6 +151,7 @@ def open_run(
         Pool.open(config.pool.path or run_dir / "pool.db") as pool,
         configure_torch(_threads(config, world)) if needs_torch else nullcontext(),
     ):
+        device = device_of(config, world) if needs_torch else "cpu"
         (run_dir / "config.json").write_text(config.to_json())
         keys = api_keys or {}
         runtime = AgentRuntime(
@@ -156,6 +159,7 @@ def open_run(
             limits_of(config),
             {agent.name: keys.get(agent.api_key_env, "") for agent in config.agents},
             progress.note,
+            device=device,
         )
         policy = policy_of(config)
         registry = AgentRegistry()
@@ -167,9 +171,12 @@ def open_run(
         service = Service(runtime, router, pool, Purpose(f"{run_id}/service", config.run.seed))
         progress = FailureProgress(progress, service.failures)
         key = keys.get(config.rollouts.api_key_env, "")
+        world = None if world is None else replace(world, device=device)
         context = Context(
             config, run_dir, run_id, journal, pool, kit, runtime, router, policy, service, progress, world, key
         )
+        if needs_torch:
+            progress.note(f"device: {describe_device(device)}")
         context.start()
         yield context
 
@@ -221,6 +228,19 @@ def adapter_settings(config: Config, *, seed: int) -> AdapterSettings | None:
     """``[lora]``, with this seed unless it has its own; None means that whole models are trained."""
     lora = config.lora
     return replace(lora, seed=seed) if lora is not None and lora.seed is None else lora
+
+
+def device_of(config: Config, world: World | None) -> str:
+    """The device of a run's models in this process. Raises ConfigError for one that is not available."""
+    setting = config.run.device
+    if world is None:
+        return choose_device(setting)
+    device = world.device if setting == "auto" else choose_device(setting, local_rank=world.local_rank)
+    if device != "cpu" and world.device == "cpu":
+        raise ConfigError(
+            [f"run.device = {setting!r} contradicts ACCELERATE_USE_CPU=true, which connects CPUs; remove one"]
+        )
+    return device
 
 
 def limits_of(config: Config) -> Limits:

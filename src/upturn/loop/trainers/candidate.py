@@ -93,7 +93,7 @@ def save_candidate(
         write_training_report(training_folder(context, name))
     slug = name.replace("/", "-")
     folder = context.run_dir / "versions" / slug
-    digest = save_version(worker.model, folder, companions=model_folder(parent.model))
+    digest = save_version(worker.whole_model(), folder, companions=model_folder(parent.model))
     if lora_layers(worker.model):
         save_adapter(worker.model, folder / ADAPTER_FOLDER)
     version = replace(

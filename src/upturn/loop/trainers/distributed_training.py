@@ -100,7 +100,7 @@ def train_on_all_ranks(
     functions = dict[str, Callable[..., Any]]()
     sent = tuple(_to_send(value, functions) for value in arguments)
     sent_named = {name: _to_send(value, functions) for name, value in named.items()}
-    job = _Job(run, worker.version.model, worker.adapter, sent, sent_named, torch.get_num_threads())
+    job = _Job(run, worker.version.model, worker.adapter, sent, sent_named, torch.get_num_threads(), world.device)
     broadcast_first(world, lambda: job)
     progress = next((value.progress for value in arguments if isinstance(value, RunOptions)), None)
     return _run(job, world, _Rank0State(worker.model, functions, progress))
@@ -126,8 +126,9 @@ def follow_rank0(world: World) -> bool:
         with connect(world, OTHER_LIMITS):
             is_connected = True
             while (job := broadcast_first(world, _no_job)) is not None:
+                device = "cpu" if job.device == "cpu" else world.device
                 with configure_torch(job.threads):
-                    _run(job, world, None)
+                    _run(job, replace(world, device=device), None)
                 gc.collect()  # sharded models are reference cycles
     except UpturnError:
         if not is_connected:
@@ -150,6 +151,8 @@ class _Job(NamedTuple):
     arguments: tuple[object, ...]
     named: Mapping[str, object]
     threads: int
+    device: str
+    """Of rank 0."""
 
 
 class _Rank0State(NamedTuple):
@@ -211,7 +214,7 @@ def _load(job: _Job, world: World) -> "PreTrainedModel":
     from upturn.models import load_local
 
     try:
-        model = load_local(job.model).model
+        model = load_local(job.model, device=world.device).model
         if job.adapter is not None:
             add_named_adapter(model, job.adapter, job.model)
     except Exception as exc:

@@ -88,7 +88,7 @@ def train_on_rollouts(
     settings = spec.settings
     with rollout_runtime(context, parent, name) as runtime:
         adapter = adapter_settings(context.config, seed=spec.rollouts.seed)
-        worker = PolicyWorker(context.runtime if spec.staleness else runtime, parent, adapter)
+        worker = PolicyWorker(context.runtime if spec.staleness else runtime, parent, adapter, settings.optimiser)
         context.progress.stage(spec.title, settings.iterations)
         with _open_source(context, parent, worker, spec=spec, runtime=runtime) as source:
             options = run_options(context, worker, name, settings, reward="mean_return")
@@ -142,7 +142,10 @@ def _open_source(
     from upturn.training.optimisation import torch_threads
 
     ahead = PolicyWorker(
-        AgentRuntime(context.kit, runtime.limits) if runtime is context.runtime else runtime, parent, worker.adapter
+        AgentRuntime(context.kit, runtime.limits, device=runtime.device) if runtime is context.runtime else runtime,
+        parent,
+        worker.adapter,
+        spec.settings.optimiser,
     )
     follow(runtime, ahead.model, parent)
 

@@ -135,7 +135,7 @@ def plan_on_rollouts(
 ) -> Plan:
     """The plan of a run on fresh rollouts; ``passes``: how often each trajectory is trained on."""
     settings, rollouts = spec.settings, spec.rollouts
-    worker = PolicyWorker(context.runtime, parent, context.adapter)
+    worker = PolicyWorker(context.runtime, parent, context.adapter, settings.optimiser)
     sampler = TaskSampler(
         context.kit, spec.family_shares(context), settings.tasks_per_iteration, seed=rollouts.seed
     )
@@ -247,7 +247,7 @@ def measure_update(worker: PolicyWorker, rows: Sequence[TrainingRow], settings: 
         sum(len(row.token_ids) for row in sample) / len(sample),
         sum(len(row.positions) for row in sample) / len(sample),
         0.0,
-        (BACKWARD + (RECOMPUTATION if settings.gradient_checkpointing else 0.0)) * seconds,
+        (BACKWARD + (RECOMPUTATION if settings.gradient_checkpointing == "full" else 0.0)) * seconds,
         max(len(row.token_ids) for row in rows),
     )
 
@@ -268,7 +268,7 @@ def _memory(
         model_shape(worker.model),
         micro_batch_tokens=tokens,
         written_tokens=round(tokens * cost.written / max(cost.tokens, 1.0)),
-        is_checkpointed=settings.gradient_checkpointing,
+        is_checkpointed=settings.gradient_checkpointing == "full",
         copies=copies,
         cached_tokens=min(sampled, SLOTS) * cost.longest,
     )

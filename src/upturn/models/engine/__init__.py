@@ -12,12 +12,12 @@ from upturn.lazy_names import lazy_names
 from upturn.models.engine.table import Counters
 
 if TYPE_CHECKING:
-    from upturn.models.engine.adapter import full_tensor, lora_layers, unwrap, weight_of
+    from upturn.models.engine.adapter import full_tensor, is_quantised, lora_layers, unwrap, update_of, weight_of
     from upturn.models.engine.engine import LocalEngine
     from upturn.models.engine.verification import Forward
     from upturn.models.engine.weights import adapter_identity, weights_hash
 else:
-    _ADAPTER = ("full_tensor", "lora_layers", "unwrap", "weight_of")
+    _ADAPTER = ("full_tensor", "is_quantised", "lora_layers", "unwrap", "update_of", "weight_of")
     _WEIGHTS = ("adapter_identity", "weights_hash")
     __getattr__ = lazy_names(
         __name__,
@@ -32,8 +32,10 @@ __all__ = [
     "LocalEngine",
     "adapter_identity",
     "full_tensor",
+    "is_quantised",
     "lora_layers",
     "unwrap",
+    "update_of",
     "weight_of",
     "weights_hash",
 ]

@@ -13,6 +13,12 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 
+def is_quantised(layer: object) -> bool:
+    """Whether it is bitsandbytes' linear layer with a weight in 4 bits, or PEFT's adapter on one."""
+    kind = type(layer)
+    return kind.__name__ == "Linear4bit" and kind.__module__.startswith(("bitsandbytes.", "peft."))
+
+
 def lora_layers(model: nn.Module) -> dict[str, nn.Module]:
     """The layers with a LoRA adapter, by name in the base model, in the model's order; empty = no adapter.
 
@@ -33,13 +39,20 @@ def weight_of(layer: Any) -> Tensor:  # Any: torch's linear layer, or PEFT's
 
     Without an adapter, the layer's own tensor.
     """
-    base = full_tensor(layer.weight.detach())
-    if type(layer) is nn.Linear:
+    plain = layer if type(layer) is nn.Linear else layer.get_base_layer()
+    base = _dequantised(plain) if is_quantised(plain) else full_tensor(plain.weight.detach())
+    if plain is layer:
         return base
+    return base + update_of(layer).to(base.dtype)
+
+
+@torch.no_grad()
+def update_of(layer: Any) -> Tensor:  # Any: PEFT's layer
+    """``(out, in)``: what the adapter of a layer adds to its weight, in float32."""
     (name,) = layer.active_adapters
-    down, up = (full_tensor(factors[name].weight.detach()) for factors in (layer.lora_A, layer.lora_B))
+    down, up = (full_tensor(factors[name].weight.detach()).float() for factors in (layer.lora_A, layer.lora_B))
     update: Tensor = (up @ down) * layer.scaling[name]
-    return base + update.to(base.dtype)
+    return update
 
 
 def merged_state(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
@@ -75,12 +88,20 @@ def full_tensor(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
+def _dequantised(layer: Any) -> Tensor:  # Any: bitsandbytes' layer
+    from bitsandbytes.functional import dequantize_4bit
+
+    weight: Tensor = dequantize_4bit(layer.weight.data, layer.weight.quant_state)
+    return weight
+
+
 def _is_plain(layer: Any) -> bool:  # Any: PEFT's layer, of any kind
     from peft.tuners.lora.layer import Linear
 
+    base = layer.get_base_layer()
+    is_linear = type(layer) is Linear and type(base) is nn.Linear
     return (
-        type(layer) is Linear
-        and type(layer.get_base_layer()) is nn.Linear
+        (is_linear or (is_quantised(layer) and is_quantised(base)))
         and len(layer.active_adapters) == 1
         and not (layer.merged or layer.disable_adapters or layer.fan_in_fan_out or layer.lora_variant)
         and not any(layer.lora_bias.values())

@@ -28,7 +28,7 @@ class Block(NamedTuple):
 
 
 class Backend(Protocol):
-    """A causal language model over slots, with the weights it had when ``refresh`` was called."""
+    """A causal language model over slots. ``refresh`` must be called after each change of its weights."""
 
     def refresh(self) -> None:
         """Takes the model's current weights; every slot must be empty."""

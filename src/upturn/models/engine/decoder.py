@@ -1,10 +1,10 @@
 """Our own forward pass of Llama-family decoders: RMSNorm, rotary positions, grouped queries, gated MLP.
 
 Fewer and larger operations than the model's modules: one product for queries, keys and values, one for gate and up,
-norm weights folded into them, and rotation as a product of complex numbers. The weights are copied, a LoRA adapter
-is merged into the copies, and the entries of each query and key head are reordered so that rotated pairs are
-adjacent, which does not change their scalar products. Letters: N tokens, d model width, H query heads, K key-value
-heads, D head size.
+norm weights folded into them, and rotation as a product of complex numbers. Embedding and output layer are the
+model's own tensors. The other weights are copied, a LoRA adapter is merged into the copies, and the entries of each
+query and key head are reordered so that rotated pairs are adjacent, which does not change their scalar products.
+Letters: N tokens, d model width, H query heads, K key-value heads, D head size.
 """
 
 from collections.abc import Callable
@@ -156,14 +156,14 @@ class Decoder:
         return functional.linear(normed, weights.head, weights.head_bias)
 
     def _copy_weights(self) -> _Weights:
-        embedding = self._backbone.embed_tokens.weight.detach().clone()
+        embedding = self._backbone.embed_tokens.weight.detach()  # shared: nothing samples while weights change
         head: Any = self._model.get_output_embeddings()
         is_tied = head.weight.data_ptr() == self._backbone.embed_tokens.weight.data_ptr()
         return _Weights(
             embedding=embedding,
             layers=tuple(self._copy_layer(layer) for layer in self._backbone.layers),
             norm=self._backbone.norm.weight.detach().clone(),
-            head=embedding if is_tied else head.weight.detach().clone(),
+            head=embedding if is_tied else head.weight.detach(),
             head_bias=_clone(head.bias),
             rotations=self._rotations(),
         )

@@ -1,7 +1,7 @@
 """Hashes that identify a model's weights."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -10,14 +10,21 @@ from transformers import PreTrainedModel
 
 from upturn.models.engine.adapter import full_tensor, lora_layers, merged_state
 
+_FROZEN = "upturn_frozen_hash"
+
 
 def weights_hash(model: PreTrainedModel) -> str:
     """32 hex digits over names, types, shapes and bits of all parameters and buffers; equal weights, equal hash.
 
-    Independent of the device. Tied weights count once per name. A LoRA adapter is merged first. For a sharded
-    model, every process must call it.
+    Independent of the device. Tied weights count once per name. A LoRA adapter is merged first, except on a base
+    that is not in float32: then base and adapter are hashed. For a sharded model, every process must call it.
     """
-    return _hash(merged_state(model))
+    layers = lora_layers(model)
+    if not layers or model.dtype == torch.float32:
+        return _hash(merged_state(model))
+    # Merging would round the adapter off, or undo the compression of the base, which never changes.
+    base = torch.frombuffer(bytearray.fromhex(_frozen_hash(model)), dtype=torch.uint8)
+    return _hash([("frozen", base), *_adapter_tensors(layers)])
 
 
 def adapter_identity(model: nn.Module) -> dict[str, str]:
@@ -33,13 +40,25 @@ def adapter_identity(model: nn.Module) -> dict[str, str]:
     )
     ranks = " and ".join(f"of rank {rank} scaled by {scale:g}" for rank, scale in kinds)
     names = ", ".join(sorted({name.rpartition(".")[2] for name in layers}))
-    tensors = (
-        (f"{name}.{part}", full_tensor(getattr(layer, part)[kind].weight))
-        for name, layer in sorted(layers.items())
-        for kind in layer.active_adapters
-        for part in ("lora_A", "lora_B")
-    )
-    return {"adapter": f"LoRA {ranks} on {names}", "initial adapter": _hash(tensors)}
+    return {"adapter": f"LoRA {ranks} on {names}", "initial adapter": _hash(_adapter_tensors(layers))}
+
+
+def _adapter_tensors(layers: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:
+    for name, layer in sorted(layers.items()):
+        for kind in layer.active_adapters:
+            for part in ("lora_A", "lora_B"):
+                yield f"{name}.{part}", full_tensor(getattr(layer, part)[kind].weight)
+
+
+def _frozen_hash(model: PreTrainedModel) -> str:
+    """The hash of the parameters that are not trained; computed again only where one was replaced or written to."""
+    frozen = {name: value for name, value in model.named_parameters() if not value.requires_grad}
+    stamp = tuple((value.data_ptr(), 0 if value.is_inference() else value._version) for value in frozen.values())
+    known: tuple[object, str] | None = getattr(model, _FROZEN, None)
+    if known is None or known[0] != stamp:
+        known = stamp, _hash(sorted(frozen.items()))
+        setattr(model, _FROZEN, known)
+    return known[1]
 
 
 def weights_stamp(model: PreTrainedModel) -> tuple[tuple[int, int], ...]:

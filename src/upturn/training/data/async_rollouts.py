@@ -19,7 +19,7 @@ from transformers import PreTrainedModel
 from upturn.errors import TrainingError
 from upturn.models.engine import weights_hash
 from upturn.training.advantage import ScoredGroup
-from upturn.training.distributed import copy_tensors, weight_tensors, world_of
+from upturn.training.distributed import copy_tensors, trained_tensors, world_of
 from upturn.training.stream import State
 
 SampleWith: TypeAlias = Callable[[int, Mapping[str, Tensor]], Sequence[ScoredGroup]]
@@ -68,7 +68,9 @@ class AheadCollect:
         Must be called for each iteration in order, after the steps of the previous ones. Raises errors of sampling,
         and TrainingError for trajectories that were sampled with other weights.
         """
-        self._snapshots[iteration] = _Snapshot(copy_tensors(weight_tensors(self._model)), weights_hash(self._model))
+        self._snapshots[iteration] = _Snapshot(
+            copy_tensors(trained_tensors(self._model)), weights_hash(self._model)
+        )
         for ahead in range(iteration, min(iteration + self.staleness + 1, self._iterations)):
             if ahead not in self._sampled:
                 self._sampled[ahead] = self._thread.submit(self._sample, ahead, self._weights_of(ahead))

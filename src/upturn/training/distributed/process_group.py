@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from upturn.errors import TrainingError, UpturnError, error_text
+from upturn.models import choose_device
 
 ValueT = TypeVar("ValueT")
 
@@ -41,7 +42,7 @@ class World:
     local_rank: int
     """Rank of this process on its machine."""
     device: str
-    """``cpu``, or ``cuda:<local rank>``."""
+    """``cpu``, or ``cuda:<local rank>``: until a run starts, what is possible; then, the device of the run."""
 
     @property
     def is_first(self) -> bool:
@@ -65,7 +66,7 @@ def world_from_environment(environment: Mapping[str, str] | None = None) -> Worl
     """The process group set up by ``torchrun``, ``accelerate launch`` or an MPI launcher; None = a single process.
 
     ``environment``: None = that of this process. CUDA is used where there is a device, unless ACCELERATE_USE_CPU is
-    true. Raises TrainingError for contradictory variables.
+    true. Raises TrainingError for contradictory variables, ConfigError for more processes than devices.
     """
     variables = os.environ if environment is None else environment
     size = _number(variables, _SIZE)
@@ -222,16 +223,8 @@ def _number(environment: Mapping[str, str], names: Sequence[str]) -> int | None:
 
 
 def _device(environment: Mapping[str, str], local_rank: int) -> str:
-    import torch
-
-    if environment.get("ACCELERATE_USE_CPU", "").lower() == "true" or not torch.cuda.is_available():
-        return "cpu"
-    if local_rank >= torch.cuda.device_count():
-        raise TrainingError(
-            f"this process is number {local_rank} of its machine, which has {torch.cuda.device_count()} CUDA "
-            "devices; start one process a device"
-        )
-    return f"cuda:{local_rank}"
+    is_cpu = environment.get("ACCELERATE_USE_CPU", "").lower() == "true"
+    return choose_device("cpu" if is_cpu else "auto", local_rank=local_rank)
 
 
 def _broadcast(world: World, value: object) -> Any:  # torch's collective takes and returns objects

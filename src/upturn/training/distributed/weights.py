@@ -22,13 +22,22 @@ def weight_tensors(model: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach() for name, tensor in named if name in stored}
 
 
+def trained_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """The tensors that training changes, by name: the trained parameters, or all of ``weight_tensors`` where no
+    parameter is frozen. The model's own tensors, not copies."""
+    trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
+    tensors = weight_tensors(model)
+    return {name: tensor for name, tensor in tensors.items() if name in trained} if frozen else tensors
+
+
 def copy_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Copies of the tensors."""
     return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
 
 def restore_weights(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Copies ``tensors`` into the model's own, in place.
+    """Copies ``tensors``, all of the model's or all trained ones, into the model's own, in place.
 
     Raises TrainingError, with the model untouched, when names or shapes are not the model's.
     """
@@ -46,12 +55,14 @@ def blend(model: nn.Module, tensors: Mapping[str, Tensor], share: float) -> None
     with torch.no_grad():
         for current, tensor in _pairs(model, tensors):
             if current.is_floating_point():
-                current.lerp_(tensor, share)
+                current.lerp_(tensor.to(current), share)
 
 
 def _pairs(model: nn.Module, tensors: Mapping[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
     """The model's tensors, each with its counterpart; raises TrainingError."""
-    current = weight_tensors(model)
+    current = trained_tensors(model)
+    if tensors.keys() != current.keys():
+        current = weight_tensors(model)
     differing = sorted(current.keys() ^ tensors.keys()) or sorted(
         name for name, tensor in current.items() if tensor.shape != tensors[name].shape
     )

@@ -7,7 +7,8 @@ that a saved version is a full model with the adapter merged.
 import math
 import shutil
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from transformers import PreTrainedModel
 
 from upturn.config import AdapterSettings
 from upturn.errors import ModelError, TrainingError
-from upturn.models.engine import lora_layers, unwrap, weight_of
+from upturn.models.engine import full_tensor, is_quantised, lora_layers, unwrap, update_of, weight_of
 
 _ALPHA_FACTOR = 2
 """Default ``alpha`` in multiples of the rank, as in most recipes: steps are then of similar size for any rank."""
@@ -56,10 +57,12 @@ def add_adapter(model: PreTrainedModel, settings: AdapterSettings, *, base: str 
         _initialise(layer, generator)
 
 
-def merge_adapter(model: PreTrainedModel) -> PreTrainedModel:
+def merge_adapter(model: PreTrainedModel, base: PreTrainedModel | None = None) -> PreTrainedModel:
     """The model with its adapter merged into its weights, as a copy; the model itself where it has none.
 
-    Raises TrainingError for PEFT adapters other than one plain LoRA.
+    ``base``: the same model without adapter in float32, whose weights are changed in place and returned instead;
+    for a model in bfloat16 or 4 bits, whose own weights would round the merged ones. Raises TrainingError for PEFT
+    adapters other than one plain LoRA.
     """
     if not getattr(model, "peft_config", None):
         return model
@@ -69,6 +72,14 @@ def merge_adapter(model: PreTrainedModel) -> PreTrainedModel:
         raise TrainingError(
             f"the PEFT modules of this {type(model).__name__} cannot be merged here: only one LoRA adapter on "
             "linear layers below the output layer can, without variants such as DoRA. Merge it with PEFT first"
+        )
+    if base is not None:
+        return _merge_into(base, layers)
+    quantised = next((name for name, layer in layers.items() if is_quantised(layer)), None)
+    if quantised is not None:
+        raise TrainingError(
+            f"the weights of {quantised!r} are in 4 bits, which cannot hold a merged adapter: merge it into the "
+            "model's float32 weights (PolicyWorker.whole_model)"
         )
     result: Any = unwrap(deepcopy(model))
     layers = lora_layers(result)
@@ -80,6 +91,34 @@ def merge_adapter(model: PreTrainedModel) -> PreTrainedModel:
     result._hf_peft_config_loaded = False
     trainable: PreTrainedModel = result.requires_grad_(True)
     return trainable
+
+
+@torch.no_grad()
+def _merge_into(base: PreTrainedModel, layers: Mapping[str, Any]) -> PreTrainedModel:
+    for name, layer in layers.items():
+        linear: Any = base.get_submodule(name)
+        linear.weight.add_(update_of(layer).to(linear.weight))
+    return base
+
+
+@contextmanager
+def without_adapter(model: PreTrainedModel) -> Iterator[None]:
+    """Within the context the model computes as before it got its adapter. Gradients are not for use inside."""
+    layers: list[Any] = list(lora_layers(model).values())
+    for layer in layers:
+        layer._disable_adapters = True  # enable_adapters() would also change what requires a gradient
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer._disable_adapters = False
+
+
+def is_untrained(model: PreTrainedModel) -> bool:
+    """Whether the model has an adapter that changes nothing yet: every B is 0."""
+    layers: list[Any] = list(lora_layers(model).values())
+    factors = [layer.lora_B[name].weight for layer in layers for name in layer.active_adapters]
+    return bool(factors) and not any(full_tensor(factor).any() for factor in factors)
 
 
 def save_adapter(model: Any, target: Path) -> None:  # Any: transformers' class or PEFT's wrapper
@@ -106,7 +145,7 @@ def _targets(model: PreTrainedModel, settings: AdapterSettings) -> list[str]:
     available = {
         name.rpartition(".")[2]
         for name, part in model.named_modules()
-        if type(part) is nn.Linear and part is not head
+        if (type(part) is nn.Linear or is_quantised(part)) and part is not head
     }
     unknown = [name for name in settings.targets if name not in available]
     if unknown:

@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 from upturn.errors import TrainingError
 from upturn.models.engine import full_tensor
 from upturn.training.distributed import World, copy_tensors, restore_weights, weight_tensors, world_of
+from upturn.training.optimisation.adapter import is_untrained
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.row import FloatArray, TrainingRow
 from upturn.training.scorer import Scorer
@@ -69,9 +70,11 @@ class FullCopy:
 def frozen_scorer(trainer: Trainer) -> Scorer:
     """A scorer with the current weights, frozen: the reference of a KL term.
 
-    Costs one more copy of the weights. A sharded model cannot be copied: its frozen weights, also sharded, are
-    swapped in for each pass.
+    Costs one more copy of the weights, except for a model with an untrained adapter, which is switched off for each
+    pass. A sharded model cannot be copied: its frozen weights, also sharded, are swapped in for each pass.
     """
+    if trainer.world is None and is_untrained(trainer.model):
+        return trainer.score_without_adapter
     if trainer.world is None:
         return Trainer(deepcopy(trainer.model), trainer.settings).score
     frozen = copy_tensors(weight_tensors(trainer.model))

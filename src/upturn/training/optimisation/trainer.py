@@ -9,25 +9,27 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
-from upturn.models.engine import full_tensor
-from upturn.training.distributed import all_gather, shard_like, world_of
+from upturn.training.distributed import all_gather, world_of
 from upturn.training.loss import TokenBatch, apply_mask
+from upturn.training.optimisation.adapter import without_adapter
 from upturn.training.optimisation.batch import MicroBatch
 from upturn.training.optimisation.forward import Forward
 from upturn.training.optimisation.load_balance import balance, smallest_batch, split_for_ranks
 from upturn.training.optimisation.logprob_head import Read, chosen_logprobs
 from upturn.training.optimisation.model_support import refuse_random
+from upturn.training.optimisation.optimiser import WeightOptimiser
+from upturn.training.optimisation.recomputation import recompute
 from upturn.training.optimisation.schedule import warmup_factor
 from upturn.training.row import FloatArray, TrainingRow
 from upturn.training.stream import Minibatch, Stream
@@ -118,17 +120,10 @@ class Trainer:
         if not self.parameters:
             raise TrainingError("the model has no trainable parameter; unfreeze some")
         self._factor = learning_rate_factor or (lambda step: warmup_factor(step, settings.warmup_steps))
-        self.optimiser = torch.optim.AdamW(
-            self.parameters,
-            lr=settings.learning_rate,
-            betas=(settings.beta1, settings.beta2),
-            weight_decay=settings.weight_decay,
-            fused=True,
-        )
+        self.optimiser = WeightOptimiser(self.parameters, settings, self.world)
         self.forward = Forward(model, packing=settings.packing, precision=settings.precision, read=read)
         self._has_warned = False
-        if settings.gradient_checkpointing:
-            _checkpoint_activations(model)
+        recompute(model, settings.gradient_checkpointing)
 
     def step(self, minibatch: Minibatch) -> StepMetrics:
         """One optimiser step down the sum of the streams' losses.
@@ -138,27 +133,24 @@ class Trainer:
         started = time.perf_counter()
         _check_minibatch(minibatch)
         self.model.train()
-        self.optimiser.zero_grad(set_to_none=True)
         tally = _Tally()
         fallbacks = self.forward.fallbacks
-        for stream in minibatch:
-            for batch in self._local_batches(stream.rows):
-                if batch is None:
-                    self._dummy_backward(stream.rows)
-                else:
-                    tally.add(self._backward(stream, batch))
+        with self.optimiser.collect():
+            for stream in minibatch:
+                for batch in self._local_batches(stream.rows):
+                    if batch is None:
+                        self._dummy_backward(stream.rows)
+                    else:
+                        tally.add(self._backward(stream, batch))
         tally = self._sum_over_ranks(tally)
-        norm = nn.utils.clip_grad_norm_(self.parameters, self.settings.max_grad_norm)
-        grad_norm = float(full_tensor(norm))
+        grad_norm = self.optimiser.clip(self.settings.max_grad_norm)
         if not (math.isfinite(grad_norm) and math.isfinite(tally.loss)):
             raise TrainingError(
                 f"step {self.steps + 1} has loss {tally.loss!r} and gradient norm {grad_norm!r}; the weights are "
                 "unchanged. Lower the learning rate, or look for log-probs of another model in the rows"
             )
         learning_rate = self.settings.learning_rate * self._factor(self.steps)
-        for group in self.optimiser.param_groups:
-            group["lr"] = learning_rate
-        self.optimiser.step()
+        self.optimiser.step(learning_rate, self.steps)
         self.steps += 1
         return StepMetrics(
             tally.loss,
@@ -180,28 +172,34 @@ class Trainer:
     @torch.no_grad()
     def score(self, rows: Sequence[TrainingRow]) -> list[FloatArray]:
         """``(A,)`` for each row: log π of its written tokens under the current weights, without gradient."""
+        return self._score(rows, nullcontext())
+
+    @torch.no_grad()
+    def score_without_adapter(self, rows: Sequence[TrainingRow]) -> list[FloatArray]:
+        """As ``score``, of the model without its adapter."""
+        return self._score(rows, without_adapter(self.model))
+
+    def _score(self, rows: Sequence[TrainingRow], context: AbstractContextManager[None]) -> list[FloatArray]:
         index_of = {id(row): index for index, row in enumerate(rows)}
         local: dict[int, FloatArray] = {}
         self.model.train()  # as in ``step``; there is no dropout, and nothing else differs
-        for batch in self._local_batches(rows):
-            if batch is None:
-                self._dummy_backward(rows)
-                continue
-            with self.forward.prepare(batch):
-                logprobs = self.forward.logprobs(batch).cpu().numpy()
-            ends = np.cumsum([len(row.positions) for row in batch.rows])
-            for row, part in zip(batch.rows, np.split(logprobs, ends[:-1]), strict=True):
-                local[index_of[id(row)]] = part
+        batches = self._local_batches(rows)  # may compare gradients, which an adapter that is off lacks
+        with context:
+            for batch in batches:
+                if batch is None:
+                    self._dummy_backward(rows)
+                    continue
+                with self.forward.prepare(batch):
+                    logprobs = self.forward.logprobs(batch).cpu().numpy()
+                ends = np.cumsum([len(row.positions) for row in batch.rows])
+                for row, part in zip(batch.rows, np.split(logprobs, ends[:-1]), strict=True):
+                    local[index_of[id(row)]] = part
         scored = {index: part for share in all_gather(self.world, local) for index, part in share.items()}
         return [scored[index_of[id(row)]] for row in rows]
 
     def state(self) -> dict[str, Tensor]:
         """The optimiser's tensors by name, not copied; with weights and ``steps`` this is the whole state."""
-        return {
-            f"{index}.{key}": value
-            for index, entries in self.optimiser.state_dict()["state"].items()
-            for key, value in entries.items()
-        }
+        return self.optimiser.state()
 
     def parameter_of(self, name: str) -> Tensor | None:
         """The parameter with the layout of this tensor of ``state``; None = the tensor is a number."""
@@ -210,13 +208,7 @@ class Trainer:
 
     def load_state(self, tensors: Mapping[str, Tensor], steps: int) -> None:
         """Restores a state from ``state`` after ``steps`` steps; full tensors are sharded where necessary."""
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, value in tensors.items():
-            index, key = name.split(".", 1)
-            like = self.parameter_of(name)
-            state.setdefault(int(index), {})[key] = value if like is None else shard_like(value, like)
-        groups: Any = self.optimiser.state_dict()["param_groups"]
-        self.optimiser.load_state_dict({"state": state, "param_groups": groups})
+        self.optimiser.load_state(tensors)
         self.steps = steps
 
     def _local_batches(self, rows: Sequence[TrainingRow]) -> list[MicroBatch | None]:
@@ -302,13 +294,6 @@ def torch_threads(threads: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _checkpoint_activations(model: Any) -> None:  # the method's name depends on the version of transformers
-    if hasattr(model, "activation_checkpointing_enable"):
-        model.activation_checkpointing_enable({"use_reentrant": False})
-    else:
-        model.gradient_checkpointing_enable({"use_reentrant": False})
 
 
 def _check_minibatch(minibatch: Sequence[Stream]) -> None:

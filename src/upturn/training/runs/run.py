@@ -23,6 +23,7 @@ from upturn.training.distributed import (
     copy_tensors,
     refuse_different,
     restore_weights,
+    trained_tensors,
     weight_tensors,
 )
 from upturn.training.evaluation_result import Evaluate, EvaluationResult, check_result
@@ -114,7 +115,7 @@ class Run:
 
     def _start(self) -> None:
         if self.plan.cost_limits:  # the initial weights are the best until an evaluation is within the limits
-            self._best = copy_tensors(weight_tensors(self.trainer.model))
+            self._best = copy_tensors(trained_tensors(self.trainer.model))
         if (evaluate := self.options.evaluation) is not None:
             self._record(self._evaluate(evaluate))
             self._save()
@@ -124,6 +125,7 @@ class Run:
         unit = self.algorithm.unit(self._progress.units)
         collect_seconds = time.perf_counter() - started
         steps = [self.trainer.step(minibatch) for minibatch in unit.minibatches]
+        self.trainer.optimiser.free_gradients()  # before the next rollouts
         units = self._progress.units + 1
         self._progress = replace(self._progress, units=units, steps=self.trainer.steps)
         metrics: dict[str, float | None] = {**unit.metrics, **summary(steps), "collect_seconds": collect_seconds}
@@ -158,7 +160,7 @@ class Run:
                 progress, best_score=result.score, best_units=progress.units, evaluations_since_best=0
             )
             if self.plan.keep == "best":
-                self._best = copy_tensors(weight_tensors(self.trainer.model))
+                self._best = copy_tensors(trained_tensors(self.trainer.model))
         else:
             progress = replace(progress, evaluations_since_best=progress.evaluations_since_best + 1)
         self._progress = progress

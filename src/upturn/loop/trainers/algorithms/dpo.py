@@ -28,7 +28,7 @@ from upturn.training.algorithms.dpo import DpoSettings
 def plan(context: Context, parent: AgentVersion) -> Plan:
     """Estimated cost of a run."""
     settings = context.config.section(DpoSettings)
-    worker = PolicyWorker(context.runtime, parent, context.adapter)
+    worker = PolicyWorker(context.runtime, parent, context.adapter, settings.optimiser)
     pairs = load_pairs(context, worker).pairs
     rows = supervised_rows(side for pair in pairs for side in (pair.chosen, pair.rejected))
     work = Workload(
@@ -48,7 +48,7 @@ def train(context: Context, parent: AgentVersion, _before: HeldoutResult, name: 
     from upturn.training.algorithms.dpo import run_dpo
 
     settings = context.config.section(DpoSettings)
-    worker = PolicyWorker(context.runtime, parent, context.adapter)
+    worker = PolicyWorker(context.runtime, parent, context.adapter, settings.optimiser)
     pairs, snapshot = load_pairs(context, worker)
     steps = settings.epochs * -(-len(pairs) // settings.batch_pairs)
     context.progress.stage(f"Preference optimisation on {len(pairs)} pairs (DPO)", steps)

@@ -28,7 +28,7 @@ from upturn.training.algorithms.kto import KtoSettings
 def plan(context: Context, parent: AgentVersion) -> Plan:
     """Estimated cost of a run."""
     settings = context.config.section(KtoSettings)
-    worker = PolicyWorker(context.runtime, parent, context.adapter)
+    worker = PolicyWorker(context.runtime, parent, context.adapter, settings.optimiser)
     ratings = load_ratings(context, worker).ratings
     rows, description = (
         supervised_rows(rating.trajectory for rating in ratings),
@@ -44,7 +44,7 @@ def train(context: Context, parent: AgentVersion, _before: HeldoutResult, name: 
     from upturn.training.algorithms.kto import run_kto
 
     settings = context.config.section(KtoSettings)
-    worker = PolicyWorker(context.runtime, parent, context.adapter)
+    worker = PolicyWorker(context.runtime, parent, context.adapter, settings.optimiser)
     ratings, snapshot = load_ratings(context, worker)
     steps = settings.epochs * -(-len(ratings) // settings.batch_trajectories)
     context.progress.stage(f"Preference optimisation on {len(ratings)} rated trajectories (KTO)", steps)

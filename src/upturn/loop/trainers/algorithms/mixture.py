@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def plan(context: Context, parent: AgentVersion) -> Plan:
     """Estimated cost of a run: of the rollouts, and of a step with each stored part in each iteration."""
     settings, policy = context.config.section(MixtureSettings), policy_settings(context.config)
-    worker = PolicyWorker(context.runtime, parent, context.adapter)
+    worker = PolicyWorker(context.runtime, parent, context.adapter, settings.optimiser)
     stored = [
         plan_on_rows(context, worker, "mixture", part_workload(part, settings.iterations))
         for part in load_parts(context, worker)

@@ -27,7 +27,7 @@ Scored: TypeAlias = tuple[Task, ScoredTrajectory]
 def plan(context: Context, parent: AgentVersion) -> Plan:
     """Estimated cost of a run; notes which of the pool's trajectories can be trained on."""
     settings = context.config.section(OfflineSettings)
-    worker = PolicyWorker(context.runtime, parent, context.adapter)
+    worker = PolicyWorker(context.runtime, parent, context.adapter, settings.optimiser)
     trajectories = [scored.trajectory for _, scored in load_trajectories(context, worker.renderer).scored]
     rows = [row for trajectory in trajectories for row in policy_rows(trajectory, (0.0,) * len(trajectory.turns))]
     tasks = len({trajectory.task_id for trajectory in trajectories})
@@ -43,7 +43,7 @@ def train(context: Context, parent: AgentVersion, _before: HeldoutResult, name: 
     from upturn.training.algorithms.offline import run_offline
 
     settings = context.config.section(OfflineSettings)
-    worker = PolicyWorker(context.runtime, parent, context.adapter)
+    worker = PolicyWorker(context.runtime, parent, context.adapter, settings.optimiser)
     scored, snapshot = load_trajectories(context, worker.renderer)
     context.progress.stage(f"Policy optimisation on {len(scored)} stored trajectories", settings.iterations)
     options = run_options(context, worker, name, settings, reward="mean_return")

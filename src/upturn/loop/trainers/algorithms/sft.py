@@ -21,7 +21,7 @@ FAMILY_CAP = 48
 def plan(context: Context, parent: AgentVersion) -> Plan:
     """Estimated cost of a run."""
     settings = context.config.section(SftSettings)
-    worker = PolicyWorker(context.runtime, parent, context.adapter)
+    worker = PolicyWorker(context.runtime, parent, context.adapter, settings.optimiser)
     demonstrations = render_demonstrations(context, take_training_snapshot(context), worker)
     rows, description = supervised_rows(demonstrations), f"{len(demonstrations)} verified successes"
     work = epoch_workload(rows, description, epochs=settings.epochs, batch_rows=settings.batch_rows)
@@ -39,7 +39,7 @@ def train_sft(context: Context, parent: AgentVersion, snapshot: Snapshot, name: 
     from upturn.training.algorithms.sft import run_sft
 
     settings = context.config.section(SftSettings)
-    worker = PolicyWorker(context.runtime, parent, context.adapter)
+    worker = PolicyWorker(context.runtime, parent, context.adapter, settings.optimiser)
     rows = supervised_rows(render_demonstrations(context, snapshot, worker))
     steps = settings.epochs * -(-len(rows) // settings.batch_rows)
     context.progress.stage(f"Supervised training on {len(rows)} verified successes", steps)

@@ -37,7 +37,7 @@ HELD_OUT = 8
 def plan(context: Context, parent: AgentVersion) -> Plan:
     """Estimated cost of a run, with predictions as long as the trajectories and no transition omitted as common."""
     settings = context.config.section(WorldModelSettings)
-    worker = PolicyWorker(context.runtime, parent, context.adapter)
+    worker = PolicyWorker(context.runtime, parent, context.adapter, settings.optimiser)
     trajectories = load_demonstrations(context, take_world_snapshot(context))
     rows = supervised_rows(
         render_trajectory(trajectory, worker.renderer, worker.prompts) for trajectory in trajectories
@@ -82,7 +82,7 @@ def train(context: Context, parent: AgentVersion, _before: HeldoutResult, name: 
     from upturn.training.algorithms.world_model import Predictor, run_world_model
 
     settings = context.config.section(WorldModelSettings)
-    worker = PolicyWorker(context.runtime, parent, context.adapter)
+    worker = PolicyWorker(context.runtime, parent, context.adapter, settings.optimiser)
     snapshot = context.journal.record_step("snapshot", Snapshot, lambda: take_world_snapshot(context))
     trajectories = load_demonstrations(context, snapshot)
     transitions = split_transitions(trajectories, worker)

@@ -27,7 +27,7 @@ from upturn.training.data import (
     select,
     select_hinted,
 )
-from upturn.training.distributed import copy_tensors, restore_weights, weight_tensors
+from upturn.training.distributed import copy_tensors, restore_weights, trained_tensors
 from upturn.training.optimisation import Trainer, schedule
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.row import supervised_rows, written_count
@@ -113,7 +113,7 @@ class ImitationRounds:
         self._trainer = trainer
         self._rate = rate
         self._initial: Mapping[str, Tensor] = (
-            copy_tensors(weight_tensors(trainer.model)) if settings.restarts else {}
+            copy_tensors(trained_tensors(trainer.model)) if settings.restarts else {}
         )
 
     def unit(self, index: int) -> Unit:
