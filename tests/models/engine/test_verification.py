@@ -44,9 +44,9 @@ def sharpen(model: LlamaForCausalLM) -> None:
 
 def test_llama_family_models_use_the_direct_forward_pass() -> None:
     engine = LocalEngine(llama(), slots=2, max_length=30)
-    assert (engine.forward, engine.fallback) == ("direct", None)
+    assert (engine.forward, engine.forward_reason) == ("direct", None)
     requested = LocalEngine(llama(), slots=2, max_length=30, forward="modules")
-    assert (requested.forward, requested.fallback) == ("modules", None)
+    assert (requested.forward, requested.forward_reason) == ("modules", None)
 
 
 def test_other_architectures_use_their_modules_with_a_reason() -> None:
@@ -55,7 +55,7 @@ def test_other_architectures_use_their_modules_with_a_reason() -> None:
     )
     model: PreTrainedModel = GPT2LMHeadModel(config)
     engine = LocalEngine(model, slots=2, max_length=30)
-    assert (engine.forward, engine.fallback) == (
+    assert (engine.forward, engine.forward_reason) == (
         "modules",
         "its type is 'gpt2', not one of llama, mistral, qwen2, qwen3",
     )
@@ -127,7 +127,7 @@ def test_length_dependent_rotary_embeddings_are_served_up_to_the_change() -> Non
         LocalEngine(model, slots=2, max_length=65)
     engine = LocalEngine(model, slots=2, max_length=64)
     assert engine.forward == "modules"
-    assert "rotary type is 'dynamic'" in str(engine.fallback)
+    assert "rotary type is 'dynamic'" in str(engine.forward_reason)
 
 
 @pytest.mark.parametrize("max_length", [2, 3, 4, 5, 17])

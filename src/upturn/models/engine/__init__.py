@@ -1,8 +1,8 @@
 """The local engine: a causal language model of ``transformers`` behind the contract of ``Model``. Needs torch.
 
-``engine`` does continuous batching over session slots (``table``, ``batch``, ``sampler``); two backends compute the
-forward pass: ``direct`` (our own decoder) and ``modules`` (the model's); ``verification`` chooses one and compares
-it with the model. Not here: rendering text (``upturn.models``) and training. Start with ``engine``, then
+``engine`` does continuous batching over session slots (``table``, ``batch``, ``sampler``); three backends compute
+the forward pass: ``direct`` (our own decoder), ``modules`` (the model's, over our cache) and ``fallback`` (the
+model over its own cache); ``verification`` chooses one and compares it with the model. Not here: rendering text (``upturn.models``) and training. Start with ``engine``, then
 ``backend``. ``adapter`` and ``weights`` (LoRA merging, hashes) are also used by training.
 """
 

@@ -1,11 +1,14 @@
 """Chooses a model's backend and verifies that its logits equal the model's.
 
-The direct backend where possible, else the model's modules. Either is compared with the model's plain forward pass
-at construction and on some changes of weights (see ``LocalEngine.refresh``): prefill, shared prefix, decoding, and
-prefill after them.
+The direct backend where possible, else the model's modules over our cache, else the model over its own cache. Each
+is compared with the model's plain forward pass at construction and on some changes of weights (see
+``LocalEngine.refresh``): prefill, shared prefix, decoding, and prefill after them, beyond an attention window where
+that is at most 1,024 tokens.
 """
 
 import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -16,14 +19,20 @@ from upturn.errors import ModelError, error_text
 from upturn.models.engine.backend import Backend, Block
 from upturn.models.engine.decoder import STATIC_ROTATION, unsupported_reason
 from upturn.models.engine.direct import DirectModel
+from upturn.models.engine.fallback import REUSES, FallbackModel
 from upturn.models.engine.modules import ModuleModel
 
-Forward: TypeAlias = Literal["direct", "modules"]
+Forward: TypeAlias = Literal["direct", "modules", "fallback"]
+_FORWARDS: tuple[Forward, ...] = ("direct", "modules", "fallback")
+"""The fastest first."""
 
 TOLERANCE = 1e-3
 """Largest accepted |Δ logit| between cached and plain float32 forward; other types: 100 times."""
 _LENGTH = 192
 """Tokens of the comparison: three quarters of them are enough for a prefix to be shared, not copied."""
+_WIDEST_WINDOW = 1024
+"""Attention windows up to this many tokens are exceeded in the comparison; wider ones would make it slow."""
+_DIFFERS = "its logits differ"
 
 
 class OpenedBackend(NamedTuple):
@@ -32,41 +41,80 @@ class OpenedBackend(NamedTuple):
     backend: Backend
     forward: Forward
     reason: str | None
-    """Why it is not the direct one; None = it is, or ``modules`` was requested."""
+    """Why it is not a faster one; None = it is the fastest, or it was requested."""
 
 
 def open_backend(model: PreTrainedModel, slots: int, max_length: int, requested: Forward | None) -> OpenedBackend:
-    """The direct backend where it is exact, else the modules; ``requested`` fixes the choice.
+    """The fastest exact backend: ``direct``, ``modules`` or ``fallback``; ``requested`` fixes the choice.
 
-    Warns where the direct backend supports the model but its logits differ. Raises ModelError where neither backend
-    is exact, or the requested one is not.
+    Warns where a backend supports the model but its logits differ, and where the fallback is used. Raises ModelError
+    where no backend is exact, or the requested one is not.
     """
-    _refuse_partial_attention(model, max_length)
-    reason = None
-    if requested != "modules":
-        reason = unsupported_reason(model)
-        if reason is None:
-            direct = DirectModel(model, slots, max_length)
-            gap = largest_gap(direct, model, slots, max_length)
-            if gap <= allowed_gap(model):
-                return OpenedBackend(direct, "direct", None)
-            reason = f"its logits differ by {gap:.2g} from those of the model (allowed {allowed_gap(model):g})"
-            warnings.warn(
-                f"LocalEngine runs {_name(model)} through its modules: {reason}", RuntimeWarning, stacklevel=4
-            )
-        if requested == "direct":
-            raise ModelError(f"the direct forward pass cannot serve {_name(model)}: {reason}")
+    _refuse_turning_rotation(model, max_length)
+    reasons: list[str] = []
+    for forward in _FORWARDS if requested is None else (requested,):
+        backend, problem = _OPEN[forward](model, slots, max_length)
+        if backend is not None:
+            if forward == "fallback":
+                _warn(f"LocalEngine runs {_name(model)} one sequence at a time over transformers' own cache "
+                      f"(slower, same result){_because(reasons)}")
+            elif any(reason.startswith(_DIFFERS) for reason in reasons):
+                _warn(f"LocalEngine runs {_name(model)} through its modules{_because(reasons)}")
+            return OpenedBackend(backend, forward, "; ".join(reasons) or None)
+        reasons.append(problem)
+    raise ModelError(
+        f"LocalEngine cannot serve {_name(model)} exactly{_because(reasons)}; serve this model behind an "
+        "OpenAI-compatible endpoint"
+    )
+
+
+class _Attempt(NamedTuple):
+    """An exact backend, or why there is none."""
+
+    backend: Backend | None
+    problem: str
+
+
+def _open_direct(model: PreTrainedModel, slots: int, max_length: int) -> _Attempt:
+    reason = unsupported_reason(model)
+    if reason is not None:
+        return _Attempt(None, reason)
+    return _checked(lambda: DirectModel(model, slots, max_length), model, slots, max_length)
+
+
+def _open_modules(model: PreTrainedModel, slots: int, max_length: int) -> _Attempt:
+    return _checked(lambda: ModuleModel(model, slots, max_length), model, slots, max_length)
+
+
+def _open_fallback(model: PreTrainedModel, slots: int, max_length: int) -> _Attempt:
+    problems = []
+    for reuse in REUSES:
+        build = partial(FallbackModel, model, slots, reuse)
+        attempt = _checked(build, model, slots, max_length)
+        if attempt.backend is not None:
+            return attempt
+        problems.append(attempt.problem)
+    return _Attempt(None, problems[-1])
+
+
+_OPEN: Mapping[Forward, Callable[[PreTrainedModel, int, int], _Attempt]] = {
+    "direct": _open_direct,
+    "modules": _open_modules,
+    "fallback": _open_fallback,
+}
+
+
+def _checked(build: Callable[[], Backend], model: PreTrainedModel, slots: int, max_length: int) -> _Attempt:
+    """The backend, compared with the model."""
     try:
-        modules = ModuleModel(model, slots, max_length)
-        verify(modules, model, slots, max_length)
-    except ModelError:
-        raise
-    except Exception as exc:  # third-party modules may fail in any way with our cache
-        raise ModelError(
-            f"{_name(model)} cannot be run over LocalEngine's cache: {error_text(exc)}; fix that or "
-            "serve this model behind an OpenAI-compatible endpoint"
-        ) from exc
-    return OpenedBackend(modules, "modules", reason)
+        backend = build()
+        gap = largest_gap(backend, model, slots, max_length)
+    except Exception as exc:  # noqa: BLE001 — third-party modules may fail in any way with a cache
+        return _Attempt(None, f"it cannot be run: {error_text(exc, longest=300)}")
+    allowed = allowed_gap(model)
+    if not gap <= allowed:
+        return _Attempt(None, f"{_DIFFERS} by {gap:.2g} from those of the model (allowed {allowed:g})")
+    return _Attempt(backend, "")
 
 
 def verify(backend: Backend, model: PreTrainedModel, slots: int, max_length: int) -> None:
@@ -87,9 +135,9 @@ def allowed_gap(model: PreTrainedModel) -> float:
 @torch.inference_mode()
 def largest_gap(backend: Backend, model: PreTrainedModel, slots: int, max_length: int) -> float:
     """Largest |Δ logit| over the ways to fill a cache; all slots are empty before and after."""
-    length = min(_LENGTH, max_length)
-    config: Any = model.config
-    ids = np.arange(length) * 7 % config.vocab_size
+    windows = [window for window in attention_windows(model) if window <= _WIDEST_WINDOW]
+    length = min(max([_LENGTH, *(2 * window + 64 for window in windows)]), max_length)
+    ids = np.arange(length) * 7 % int(model.get_input_embeddings().num_embeddings)
     plain = _plain_logits(model, ids)
     first, second = length // 2 + length // 4, length - 1
     used = np.arange(min(2, slots))
@@ -127,22 +175,32 @@ def _plain_logits(model: PreTrainedModel, ids: np.typing.NDArray[np.int64]) -> t
     return logits
 
 
-def _refuse_partial_attention(model: PreTrainedModel, max_length: int) -> None:
-    config: Any = model.config  # attributes differ between model families
-    kinds = set(getattr(config, "layer_types", None) or ())
-    if kinds - {"full_attention"} or (not kinds and getattr(config, "sliding_window", None) is not None):
-        raise ModelError(
-            f"LocalEngine serves models with full causal attention only, got layer types {sorted(kinds)!r}; "
-            "serve this model behind an OpenAI-compatible endpoint"
-        )
+def attention_windows(model: PreTrainedModel) -> set[int]:
+    """Widths of sliding windows and chunks of attention in the model's configuration; empty = none."""
+    config: Any = model.config.get_text_config(decoder=True)  # attributes differ between model families
+    sizes = {getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size")}
+    return {size for size in sizes if isinstance(size, int) and size > 0}
+
+
+def _refuse_turning_rotation(model: PreTrainedModel, max_length: int) -> None:
+    """Raises ModelError where earlier tokens would be rotated again when the sequence becomes longer."""
     rotary = getattr(model.get_decoder(), "rotary_emb", None)
-    kind = getattr(rotary, "rope_type", "default")
+    kinds = getattr(rotary, "rope_type", "default")
     trained = getattr(rotary, "original_max_seq_len", None)
-    if kind not in STATIC_ROTATION and trained is not None and max_length > trained:
-        raise ModelError(
-            f"rotary type {kind!r} rotates differently beyond {trained} tokens, which a cache cannot follow; give "
-            f"LocalEngine a max_length of at most {trained}, got {max_length!r}"
-        )
+    for kind in kinds.values() if isinstance(kinds, dict) else (kinds,):
+        if kind not in STATIC_ROTATION and trained is not None and max_length > trained:
+            raise ModelError(
+                f"rotary type {kind!r} rotates differently beyond {trained} tokens, which a cache cannot follow; "
+                f"give LocalEngine a max_length of at most {trained}, got {max_length!r}"
+            )
+
+
+def _because(reasons: Sequence[str]) -> str:
+    return f": {'; '.join(reasons)}" if reasons else ""
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, RuntimeWarning, stacklevel=4)
 
 
 def _name(model: PreTrainedModel) -> str:
