@@ -47,7 +47,6 @@ class FallbackModel:
             raise ModelError("it takes no cache")
         self._reuse: Reuse = reuse
         self._last_only: dict[str, int] = {"logits_to_keep": 1} if "logits_to_keep" in arguments else {}
-        self._has_mask = "attention_mask" in arguments
         self._slots = [_Slot() for _ in range(slots)]
 
     def refresh(self) -> None:
@@ -93,8 +92,6 @@ class FallbackModel:
         if self._reuse != "none" and slot.cache is None:
             slot.cache = DynamicCache(config=self._model.config.get_text_config(decoder=True))
         arguments: dict[str, Any] = dict(self._last_only)
-        if self._has_mask:
-            arguments["attention_mask"] = torch.ones((1, total), dtype=torch.int64, device=self._model.device)
         if slot.cache is not None and self._cache_name is not None:
             arguments[self._cache_name] = slot.cache
         ids = torch.tensor([slot.tokens[slot.cached :]], device=self._model.device)

@@ -19,6 +19,7 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from upturn.models.engine.backend import Block, Ints
+from upturn.models.engine.head import backbone_of, head_of
 
 ATTENTION = "upturn_slots"
 """The name of the engine's attention and masks in the registries of transformers."""
@@ -91,9 +92,10 @@ class ModuleModel:
 
     def __init__(self, model: PreTrainedModel, slots: int, max_length: int) -> None:
         self._model = model
-        self._config = cast(Any, model.config)  # attributes differ between model families
-        self._backbone = cast(Any, model).get_decoder()
-        self._head = cast(Any, model).get_output_embeddings()
+        self._backbone = backbone_of(model)
+        self._config = self._backbone.config
+        with torch.inference_mode():
+            self._head = head_of(model)
         self._device = model.device
         self._columns = max_length + 1
         self._cache = SlotCache(slots, self._columns)

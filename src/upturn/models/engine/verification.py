@@ -153,9 +153,10 @@ def largest_gap(backend: Backend, model: PreTrainedModel, slots: int, max_length
         logits = backend.forward([Block(zero, zero, np.array([first]), ids[:first])])
         gaps.append((logits - plain[first - 1]).abs().max())
         backend.copy(0, used[1:].tolist(), first)
-        if first + 1 < second:
+        if first + 2 < second:
             compare(first, first + 1)
-            compare(first + 1, second)
+            compare(first + 1, first + 2)
+            compare(first + 2, second)
         elif first < second:
             compare(first, second)
     compare(second, length)
