@@ -55,6 +55,18 @@ MODELS: dict[str, Callable[[], PreTrainedModel]] = {
     "llama, llama3 rotation": lambda: LlamaForCausalLM(LlamaConfig(**SIZES, rope_parameters=LLAMA3)),
     "llama, yarn rotation": lambda: LlamaForCausalLM(LlamaConfig(**SIZES, rope_parameters=YARN)),
     "mistral": lambda: MistralForCausalLM(MistralConfig(**SIZES, num_key_value_heads=2, sliding_window=None)),
+    "mistral, windowed": lambda: MistralForCausalLM(
+        MistralConfig(**SIZES, num_key_value_heads=2, sliding_window=8)
+    ),
+    "qwen3, one windowed layer": lambda: Qwen3ForCausalLM(
+        Qwen3Config(
+            **SIZES,
+            num_key_value_heads=2,
+            use_sliding_window=True,
+            sliding_window=11,
+            layer_types=["full_attention", "sliding_attention"],
+        )
+    ),
 }
 
 

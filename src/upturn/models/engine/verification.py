@@ -16,6 +16,7 @@ import torch
 from transformers import PreTrainedModel
 
 from upturn.errors import ModelError, error_text
+from upturn.models.engine.adapter import unwrap
 from upturn.models.engine.backend import Backend, Block
 from upturn.models.engine.decoder import STATIC_ROTATION, unsupported_reason
 from upturn.models.engine.direct import DirectModel
@@ -62,6 +63,8 @@ def open_backend(model: PreTrainedModel, slots: int, max_length: int, requested:
                 _warn(f"LocalEngine runs {_name(model)} through its modules{_because(reasons)}")
             return OpenedBackend(backend, forward, "; ".join(reasons) or None)
         reasons.append(problem)
+    if requested is not None:
+        raise ModelError(f"the {requested} forward pass cannot serve {_name(model)}{_because(reasons)}")
     raise ModelError(
         f"LocalEngine cannot serve {_name(model)} exactly{_because(reasons)}; serve this model behind an "
         "OpenAI-compatible endpoint"
@@ -83,6 +86,8 @@ def _open_direct(model: PreTrainedModel, slots: int, max_length: int) -> _Attemp
 
 
 def _open_modules(model: PreTrainedModel, slots: int, max_length: int) -> _Attempt:
+    if not getattr(unwrap(model), "_supports_attention_backend", False):
+        return _Attempt(None, "its attention cannot be replaced (it is not in the registry of transformers)")
     return _checked(lambda: ModuleModel(model, slots, max_length), model, slots, max_length)
 
 
