@@ -80,6 +80,18 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 """Model type and settings, by the name that users know."""
 
+FORWARD = {name: "modules" for name in ARCHITECTURES}
+NAMED = (
+    "Gemma 3",
+    "gpt-oss",
+    "Mistral, windowed",
+    "Qwen3-Next",
+    "Granite 3",
+    "Granite 4, hybrid",
+    "DeepSeek-V3",
+)
+"""Tested in the default run; the others are slow tests."""
+
 
 def build(name: str) -> PreTrainedModel:
     """A model in evaluation mode whose every part affects the logits, also norms, biases and sinks."""
@@ -90,3 +102,4 @@ def build(name: str) -> PreTrainedModel:
         for parameter in model.parameters():
             parameter.mul_(3.0 if parameter.dim() > 1 else 1.0).add_(torch.randn_like(parameter), alpha=0.05)
     return model.float().eval()
+

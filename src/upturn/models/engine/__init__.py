@@ -3,7 +3,7 @@
 ``engine`` does continuous batching over session slots (``table``, ``batch``, ``sampler``); three backends compute
 the forward pass: ``direct`` (our own decoder), ``modules`` (the model's, over our cache) and ``fallback`` (the
 model over its own cache); ``verification`` chooses one and compares it with the model. Not here: rendering text (``upturn.models``) and training. Start with ``engine``, then
-``backend``. ``adapter`` and ``weights`` (LoRA merging, hashes) are also used by training.
+``backend``. ``adapter``, ``head`` and ``weights`` (LoRA merging, logits, hashes) are also used by training.
 """
 
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from upturn.models.engine.table import Counters
 if TYPE_CHECKING:
     from upturn.models.engine.adapter import full_tensor, lora_layers, unwrap, weight_of
     from upturn.models.engine.engine import LocalEngine
+    from upturn.models.engine.head import backbone_of, head_of
     from upturn.models.engine.verification import Forward
     from upturn.models.engine.weights import adapter_identity, weights_hash
 else:
@@ -23,6 +24,7 @@ else:
         __name__,
         {"LocalEngine": "engine", "Forward": "verification"}
         | dict.fromkeys(_ADAPTER, "adapter")
+        | dict.fromkeys(("backbone_of", "head_of"), "head")
         | dict.fromkeys(_WEIGHTS, "weights"),
     )
 
@@ -31,7 +33,9 @@ __all__ = [
     "Forward",
     "LocalEngine",
     "adapter_identity",
+    "backbone_of",
     "full_tensor",
+    "head_of",
     "lora_layers",
     "unwrap",
     "weight_of",
