@@ -3,7 +3,9 @@
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
+
+from upturn.models.engine import freeze_other_parts
 
 VOCABULARY = 97
 WINDOW = 8
@@ -39,6 +41,17 @@ MLA: dict[str, Any] = {
     "v_head_dim": 8,
     "num_key_value_heads": 4,
 }
+TEXT = BASE
+VISION: dict[str, Any] = {
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "image_size": 16,
+    "patch_size": 8,
+}
+IMAGE_TOKENS = {"image_token_index": 96, "image_token_id": 96, "boi_token_index": 95, "eoi_token_index": 94}
+MULTI_ROPE = {"rope_type": "default", "mrope_section": [1, 1, 2], "rope_theta": 10000.0}
 ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "Llama 3": ("llama", {}),
     "Mistral": ("mistral", {"sliding_window": None}),
@@ -76,6 +89,31 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "Mamba": ("mamba", {"state_size": 8}),
     "Mamba 2": ("mamba2", {"state_size": 8, "num_heads": 8, "head_dim": 8, "n_groups": 1, "chunk_size": 16}),
     "Falcon-H1": ("falcon_h1", {"mamba_d_ssm": 64, "mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 8, "mamba_n_groups": 1, "mamba_chunk_size": 16}),
+    "Gemma 3, multimodal": (
+        "gemma3",
+        {
+            "text_config": TEXT | {"head_dim": 8, "sliding_window": WINDOW, "layer_types": HYBRID},
+            "vision_config": VISION,
+            "mm_tokens_per_image": 4,
+            **IMAGE_TOKENS,
+        },
+    ),
+    "Mistral Small 3.1": (
+        "mistral3",
+        {
+            "text_config": TEXT | {"model_type": "mistral", "head_dim": 8, "sliding_window": None},
+            "vision_config": VISION | {"model_type": "pixtral"},
+            **IMAGE_TOKENS,
+        },
+    ),
+    "Qwen2.5-VL": (
+        "qwen2_5_vl",
+        {
+            "text_config": TEXT | {"rope_parameters": MULTI_ROPE, "use_sliding_window": False},
+            "vision_config": {"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "out_hidden_size": 32},
+            **IMAGE_TOKENS,
+        },
+    ),
     "RWKV": ("rwkv", {"attention_hidden_size": 32}),
 }
 """Model type and settings, by the name that users know."""
@@ -97,9 +135,13 @@ def build(name: str) -> PreTrainedModel:
     """A model in evaluation mode whose every part affects the logits, also norms, biases and sinks."""
     kind, changes = ARCHITECTURES[name]
     torch.manual_seed(1)
-    model: PreTrainedModel = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **(BASE | changes)))
+    config: Any = AutoConfig.for_model(kind, **(changes if "text_config" in changes else BASE | changes))
+    auto: Any = AutoModelForCausalLM
+    if type(config) not in auto._model_mapping:
+        auto = AutoModelForImageTextToText
+    model: PreTrainedModel = auto.from_config(config)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(3.0 if parameter.dim() > 1 else 1.0).add_(torch.randn_like(parameter), alpha=0.05)
-    return model.float().eval()
+    return freeze_other_parts(model.float().eval())
 
