@@ -1,6 +1,8 @@
 """Tiny models of the architectures that are tested, with random weights; nothing is downloaded."""
 
-from typing import Any
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
@@ -118,7 +120,6 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 """Model type and settings, by the name that users know."""
 
-FORWARD = {name: "modules" for name in ARCHITECTURES}
 NAMED = (
     "Gemma 3",
     "gpt-oss",
@@ -129,6 +130,24 @@ NAMED = (
     "DeepSeek-V3",
 )
 """Tested in the default run; the others are slow tests."""
+
+
+class Documented(NamedTuple):
+    """How an architecture runs, as docs/models.md says."""
+
+    kind: str
+    """Its model type in transformers."""
+    forward: str
+    """The local engine's forward pass."""
+    packing: str
+    """``tree``, ``padded``, or ``tree up to the window``."""
+
+
+def documented() -> dict[str, Documented]:
+    """The rows of the table of architectures in docs/models.md."""
+    page = (Path(__file__).parent.parent / "docs" / "models.md").read_text()
+    rows = re.findall(r"^\| ([^|]+) \| `([^|]+)` \| ([^|]+) \| ([^|]+) \|$", page, re.MULTILINE)
+    return {name: Documented(*row) for name, *row in rows if name in ARCHITECTURES}
 
 
 def build(name: str) -> PreTrainedModel:

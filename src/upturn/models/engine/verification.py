@@ -59,10 +59,10 @@ def open_backend(model: PreTrainedModel, slots: int, max_length: int, requested:
             if forward == "fallback":
                 _warn(f"LocalEngine runs {_name(model)} one sequence at a time over transformers' own cache "
                       f"(slower, same result){_because(reasons)}")
-            elif any(reason.startswith(_DIFFERS) for reason in reasons):
+            elif any(_DIFFERS in reason for reason in reasons):
                 _warn(f"LocalEngine runs {_name(model)} through its modules{_because(reasons)}")
             return OpenedBackend(backend, forward, "; ".join(reasons) or None)
-        reasons.append(problem)
+        reasons.append(f"{forward}: {problem}" if requested is None else problem)
     if requested is not None:
         raise ModelError(f"the {requested} forward pass cannot serve {_name(model)}{_because(reasons)}")
     raise ModelError(
@@ -139,7 +139,10 @@ def allowed_gap(model: PreTrainedModel) -> float:
 
 @torch.inference_mode()
 def largest_gap(backend: Backend, model: PreTrainedModel, slots: int, max_length: int) -> float:
-    """Largest |Δ logit| over the ways to fill a cache; all slots are empty before and after."""
+    """Largest |Δ logit| over the ways to fill a cache, divided by the largest logit where that is below 1.
+
+    All slots are empty before and after.
+    """
     windows = [window for window in attention_windows(model) if window <= _WIDEST_WINDOW]
     length = min(max([_LENGTH, *(2 * window + 64 for window in windows)]), max_length)
     ids = np.arange(length) * 7 % int(model.get_input_embeddings().num_embeddings)
@@ -167,7 +170,7 @@ def largest_gap(backend: Backend, model: PreTrainedModel, slots: int, max_length
     compare(second, length)
     for slot in used.tolist():
         backend.cut(slot, 0)
-    return float(torch.stack(gaps).max())
+    return float(torch.stack(gaps).max() / plain.abs().max().clamp(1e-6, 1.0))
 
 
 def _plain_logits(model: PreTrainedModel, ids: np.typing.NDArray[np.int64]) -> torch.Tensor:
