@@ -69,14 +69,81 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "Qwen3-MoE": ("qwen3_moe", {"num_experts": 4, "head_dim": 8, **MOE}),
     "Qwen3-Next": ("qwen3_next", {**GDN, "num_experts": 4, "shared_expert_intermediate_size": 16, **MOE}),
     "Qwen3.5": ("qwen3_5_text", GDN),
-    "Gemma 2": ("gemma2", {"sliding_window": WINDOW, "head_dim": 8, "layer_types": HYBRID, "query_pre_attn_scalar": 8}),
-    "Gemma 3": ("gemma3_text", {"sliding_window": WINDOW, "head_dim": 8, "layer_types": HYBRID, "query_pre_attn_scalar": 8, "final_logit_softcapping": 30.0}),
-    "gpt-oss": ("gpt_oss", {"sliding_window": WINDOW, "head_dim": 8, "layer_types": HYBRID, "num_local_experts": 4, "num_experts_per_tok": 2}),
-    "Granite 3": ("granite", {"logits_scaling": 8.0, "attention_multiplier": 0.2, "residual_multiplier": 0.5, "embedding_multiplier": 6.0}),
+    "Gemma 2": (
+        "gemma2",
+        {"sliding_window": WINDOW, "head_dim": 8, "layer_types": HYBRID, "query_pre_attn_scalar": 8},
+    ),
+    "Gemma 3": (
+        "gemma3_text",
+        {
+            "sliding_window": WINDOW,
+            "head_dim": 8,
+            "layer_types": HYBRID,
+            "query_pre_attn_scalar": 8,
+            "final_logit_softcapping": 30.0,
+        },
+    ),
+    "gpt-oss": (
+        "gpt_oss",
+        {
+            "sliding_window": WINDOW,
+            "head_dim": 8,
+            "layer_types": HYBRID,
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+        },
+    ),
+    "Granite 3": (
+        "granite",
+        {
+            "logits_scaling": 8.0,
+            "attention_multiplier": 0.2,
+            "residual_multiplier": 0.5,
+            "embedding_multiplier": 6.0,
+        },
+    ),
     "Granite-MoE": ("granitemoe", {"logits_scaling": 4.0, "num_local_experts": 4, "num_experts_per_tok": 2}),
-    "Granite 4, hybrid": ("granitemoehybrid", {"logits_scaling": 4.0, "num_local_experts": 4, "num_experts_per_tok": 2, "shared_intermediate_size": 16, "layer_types": ["mamba", "attention"], "mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 8, "mamba_n_groups": 1, "mamba_expand": 2}),
-    "DeepSeek-V3": ("deepseek_v3", {"first_k_dense_replace": 1, "n_routed_experts": 8, "n_group": 2, "topk_group": 1, "n_shared_experts": 1, **MOE, **MLA}),
-    "Llama 4": ("llama4_text", {"head_dim": 8, "attention_chunk_size": WINDOW, "num_local_experts": 2, "num_experts_per_tok": 1, "intermediate_size_mlp": 48, "num_hidden_layers": 2, "no_rope_layers": [1, 0], "layer_types": ["chunked_attention", "full_attention"], "interleave_moe_layer_step": 2}),
+    "Granite 4, hybrid": (
+        "granitemoehybrid",
+        {
+            "logits_scaling": 4.0,
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+            "shared_intermediate_size": 16,
+            "layer_types": ["mamba", "attention"],
+            "mamba_n_heads": 8,
+            "mamba_d_head": 8,
+            "mamba_d_state": 8,
+            "mamba_n_groups": 1,
+            "mamba_expand": 2,
+        },
+    ),
+    "DeepSeek-V3": (
+        "deepseek_v3",
+        {
+            "first_k_dense_replace": 1,
+            "n_routed_experts": 8,
+            "n_group": 2,
+            "topk_group": 1,
+            "n_shared_experts": 1,
+            **MOE,
+            **MLA,
+        },
+    ),
+    "Llama 4": (
+        "llama4_text",
+        {
+            "head_dim": 8,
+            "attention_chunk_size": WINDOW,
+            "num_local_experts": 2,
+            "num_experts_per_tok": 1,
+            "intermediate_size_mlp": 48,
+            "num_hidden_layers": 2,
+            "no_rope_layers": [1, 0],
+            "layer_types": ["chunked_attention", "full_attention"],
+            "interleave_moe_layer_step": 2,
+        },
+    ),
     "LFM2": ("lfm2", {"layer_types": ["conv", "full_attention"], "block_auto_adjust_ff_dim": False}),
     "Cohere": ("cohere", {"logit_scale": 0.25}),
     "Command R7B": ("cohere2", {"logit_scale": 0.25, "sliding_window": WINDOW, "layer_types": HYBRID}),
@@ -85,12 +152,33 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "Phi-3": ("phi3", {"sliding_window": WINDOW}),
     "SmolLM3": ("smollm3", {"no_rope_layers": [1, 0], "use_sliding_window": False}),
     "GLM-4": ("glm4", {"head_dim": 8, "partial_rotary_factor": 0.5}),
-    "GPT-2": ("gpt2", {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 256, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}),
+    "GPT-2": (
+        "gpt2",
+        {
+            "n_embd": 32,
+            "n_layer": 2,
+            "n_head": 4,
+            "n_positions": 256,
+            "resid_pdrop": 0.0,
+            "embd_pdrop": 0.0,
+            "attn_pdrop": 0.0,
+        },
+    ),
     "GPT-NeoX": ("gpt_neox", {}),
     "BLOOM": ("bloom", {"n_layer": 2, "n_head": 4, "hidden_dropout": 0.0}),
     "Mamba": ("mamba", {"state_size": 8}),
     "Mamba 2": ("mamba2", {"state_size": 8, "num_heads": 8, "head_dim": 8, "n_groups": 1, "chunk_size": 16}),
-    "Falcon-H1": ("falcon_h1", {"mamba_d_ssm": 64, "mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 8, "mamba_n_groups": 1, "mamba_chunk_size": 16}),
+    "Falcon-H1": (
+        "falcon_h1",
+        {
+            "mamba_d_ssm": 64,
+            "mamba_n_heads": 8,
+            "mamba_d_head": 8,
+            "mamba_d_state": 8,
+            "mamba_n_groups": 1,
+            "mamba_chunk_size": 16,
+        },
+    ),
     "Gemma 3, multimodal": (
         "gemma3",
         {
@@ -112,24 +200,19 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
         "qwen2_5_vl",
         {
             "text_config": TEXT | {"rope_parameters": MULTI_ROPE, "use_sliding_window": False},
-            "vision_config": {"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "out_hidden_size": 32},
+            "vision_config": {
+                "depth": 1,
+                "hidden_size": 16,
+                "intermediate_size": 16,
+                "num_heads": 2,
+                "out_hidden_size": 32,
+            },
             **IMAGE_TOKENS,
         },
     ),
     "RWKV": ("rwkv", {"attention_hidden_size": 32}),
 }
 """Model type and settings, by the name that users know."""
-
-NAMED = (
-    "Gemma 3",
-    "gpt-oss",
-    "Mistral, windowed",
-    "Qwen3-Next",
-    "Granite 3",
-    "Granite 4, hybrid",
-    "DeepSeek-V3",
-)
-"""Tested in the default run; the others are slow tests."""
 
 
 class Documented(NamedTuple):
@@ -163,4 +246,3 @@ def build(name: str) -> PreTrainedModel:
         for parameter in model.parameters():
             parameter.mul_(3.0 if parameter.dim() > 1 else 1.0).add_(torch.randn_like(parameter), alpha=0.05)
     return freeze_other_parts(model.float().eval())
-

@@ -94,7 +94,9 @@ def test_models_with_other_state_than_keys_and_values_run_over_their_own_cache(k
         "rwkv": lambda: RwkvForCausalLM(RwkvConfig(vocab_size=50, hidden_size=16, num_hidden_layers=2)),
         "bloom": lambda: BloomForCausalLM(BloomConfig(vocab_size=50, hidden_size=16, n_layer=1, n_head=2)),
     }
-    warning = rf"(?s){kind}ForCausalLM one sequence at a time .*slower, same result.*direct: .*modules: its attention"
+    warning = (
+        rf"(?s){kind}ForCausalLM one sequence at a time .*slower, same result.*direct: .*modules: its attention"
+    )
     with pytest.warns(RuntimeWarning, match=f"(?i){warning}"):
         engine = LocalEngine(models[kind]().requires_grad_(False), slots=2, max_length=30)
     assert engine.forward == "fallback"

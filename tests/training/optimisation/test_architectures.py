@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from tests.architectures import ARCHITECTURES, NAMED, VOCABULARY, WINDOW, build
+from tests.architectures import ARCHITECTURES, VOCABULARY, WINDOW, build, documented
 from upturn.config import OptimiserSettings
 from upturn.training import TrainingRow
 from upturn.training.losses import CrossEntropy
@@ -62,8 +62,17 @@ def _gradient(model: PreTrainedModel) -> Tensor:
     )
 
 
-def check(name: str) -> Trainer:
-    """Raises AssertionError where log-probs or gradients differ from plain torch's."""
+def _score(model: PreTrainedModel, rows: list[TrainingRow]) -> Trainer:
+    """A trainer that has scored the rows, padded or not."""
+    trainer = Trainer(model, NO_UPDATE)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*each row separately.*")
+        trainer.score(rows)
+    return trainer
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_logprobs_and_gradients_equal_plain_torch(name: str) -> None:
     model, rows = build(name).train(), _rows()
     expected, expected_gradient = _plain(model, rows)
     trainer = Trainer(model, NO_UPDATE)
@@ -71,20 +80,23 @@ def check(name: str) -> Trainer:
         warnings.filterwarnings("ignore", ".*each row separately.*")
         scores = trainer.score(rows)
         trainer.step([Stream(rows, CrossEntropy(), 1.0)])
-    gaps = [float((torch.from_numpy(score) - plain).abs().max()) for score, plain in zip(scores, expected, strict=True)]
+    gaps = [
+        float((torch.from_numpy(score) - plain).abs().max()) for score, plain in zip(scores, expected, strict=True)
+    ]
     assert max(gaps) <= BOUND, f"log-probs are off by {max(gaps)}"
     gap = float((_gradient(model) - expected_gradient).norm() / expected_gradient.norm())
     assert gap <= BOUND, f"the gradient is off by {gap}"
     assert float(expected_gradient.norm()) > 0.01
-    return trainer
 
 
-@pytest.mark.parametrize("name", NAMED)
-def test_logprobs_and_gradients_equal_plain_torch(name: str) -> None:
-    check(name)
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_common_prefixes_are_shared_where_the_page_says_so(name: str) -> None:
+    model = build(name)
+    within = [_row(str(seed), ids, np.array([3, 5])) for seed, ids in enumerate(_short_rows())]
+    is_shared = [_score(model, rows).forward.fallbacks == 0 for rows in (within, _rows())]
+    expected = {"tree": [True, True], "tree up to the window": [True, False], "padded": [False, False]}
+    assert is_shared == expected[documented()[name].packing]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in ARCHITECTURES if name not in NAMED])
-def test_further_architectures_equal_plain_torch(name: str) -> None:
-    check(name)
+def _short_rows() -> "np.typing.NDArray[np.int64]":
+    return np.random.default_rng(0).integers(3, VOCABULARY, (2, WINDOW - 1))

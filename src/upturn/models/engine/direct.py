@@ -24,8 +24,8 @@ about 150 tokens for each of 64 rows."""
 _DENSE = 2
 """A contiguous range of rows is read in place while it is at most this many times the needed rows."""
 _HIDDEN = -1e30
-"""Added to scores of columns outside a window. Finite: a row may see no column of a part, and then its log-sum-exp is
-so small that the other parts decide."""
+"""Added to scores of columns outside a window. Finite: a row may see no column of a part, and then its log-sum-exp
+is so small that the other parts decide."""
 
 
 class _Plan(NamedTuple):
@@ -182,7 +182,9 @@ class DirectModel:
             length,
             pad,
             flat,
-            self._read_own(self._own_row_S[slots_B], seen_B, None if low_BL is None else low_BL - shared_B[:, None]),
+            self._read_own(
+                self._own_row_S[slots_B], seen_B, None if low_BL is None else low_BL - shared_B[:, None]
+            ),
             self._read_shared(self._row_S[slots_B], shared_B, low_BL),
             None if low_BL is None else window,
         )

@@ -1,4 +1,4 @@
-"""A ``Backend`` for whatever ``transformers`` can run: the model's forward pass with the cache that ``generate`` uses.
+"""A ``Backend`` for whatever ``transformers`` can run: the model's forward pass with the cache of ``generate``.
 
 One sequence at a time, without batching, so it is slower than the others. A slot holds a cache of its own. A cache
 that cannot be cut to a shorter prefix, such as a recurrent state or a window that has moved on, is dropped, and the

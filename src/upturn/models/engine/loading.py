@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+import transformers
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
-from transformers import __version__ as _VERSION
 
 from upturn.models.engine.head import backbone_of
 
@@ -22,7 +22,7 @@ def auto_class(folder: Path) -> Any:
     if loader is None:
         raise ValueError(
             f"type {config.model_type!r} is neither a causal language model nor a vision-language model in "
-            f"transformers {_VERSION}; use the text model that it contains, saved as a model of its own"
+            f"transformers {transformers.__version__}; use the text model that it contains, saved as a model of its own"
         )
     return loader
 

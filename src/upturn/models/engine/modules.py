@@ -2,9 +2,9 @@
 
 The model makes its masks itself, one for each kind of layer, such as sliding windows and chunks: it asks the
 registry of mask functions of transformers for them, where ours evaluates the model's rule at the position of each
-row's tokens. Scores that are capped and sinks of attention are computed as the model passes them to the registry of
-attention functions. A slot is a row of the preallocated cache. Letters: S slots, C columns (one more than the longest context: the
-last column absorbs writes of padding), B rows of a call, L new tokens a row, W columns read, V vocabulary.
+row's tokens. Caps of scores and sinks are computed as the model passes them to the registry of attention functions.
+A slot is a row of the preallocated cache. Letters: S slots, C columns (one more than the longest context: the last
+column absorbs writes of padding), B rows of a call, L new tokens a row, W columns read, V vocabulary.
 """
 
 from collections.abc import Callable, Sequence

@@ -29,6 +29,8 @@ _FORWARDS: tuple[Forward, ...] = ("direct", "modules", "fallback")
 
 TOLERANCE = 1e-3
 """Largest accepted |Δ logit| between cached and plain float32 forward; other types: 100 times."""
+_USUAL_LOGIT = 10.0
+"""Models with smaller logits are compared more strictly: rounding is relative to them."""
 _LENGTH = 192
 """Tokens of the comparison: three quarters of them are enough for a prefix to be shared, not copied."""
 _WIDEST_WINDOW = 1024
@@ -48,8 +50,8 @@ class OpenedBackend(NamedTuple):
 def open_backend(model: PreTrainedModel, slots: int, max_length: int, requested: Forward | None) -> OpenedBackend:
     """The fastest exact backend: ``direct``, ``modules`` or ``fallback``; ``requested`` fixes the choice.
 
-    Warns where a backend supports the model but its logits differ, and where the fallback is used. Raises ModelError
-    where no backend is exact, or the requested one is not.
+    Warns where a backend supports the model but its logits differ, and where the fallback is used. Raises
+    ModelError where no backend is exact, or the requested one is not.
     """
     _refuse_turning_rotation(model, max_length)
     reasons: list[str] = []
@@ -57,8 +59,10 @@ def open_backend(model: PreTrainedModel, slots: int, max_length: int, requested:
         backend, problem = _OPEN[forward](model, slots, max_length)
         if backend is not None:
             if forward == "fallback":
-                _warn(f"LocalEngine runs {_name(model)} one sequence at a time over transformers' own cache "
-                      f"(slower, same result){_because(reasons)}")
+                _warn(
+                    f"LocalEngine runs {_name(model)} one sequence at a time over transformers' own cache "
+                    f"(slower, same result){_because(reasons)}"
+                )
             elif any(_DIFFERS in reason for reason in reasons):
                 _warn(f"LocalEngine runs {_name(model)} through its modules{_because(reasons)}")
             return OpenedBackend(backend, forward, "; ".join(reasons) or None)
@@ -139,7 +143,7 @@ def allowed_gap(model: PreTrainedModel) -> float:
 
 @torch.inference_mode()
 def largest_gap(backend: Backend, model: PreTrainedModel, slots: int, max_length: int) -> float:
-    """Largest |Δ logit| over the ways to fill a cache, divided by the largest logit where that is below 1.
+    """Largest |Δ logit| over the ways to fill a cache, larger where all logits are small, as at initialisation.
 
     All slots are empty before and after.
     """
@@ -170,7 +174,8 @@ def largest_gap(backend: Backend, model: PreTrainedModel, slots: int, max_length
     compare(second, length)
     for slot in used.tolist():
         backend.cut(slot, 0)
-    return float(torch.stack(gaps).max() / plain.abs().max().clamp(1e-6, 1.0))
+    usual = _USUAL_LOGIT if model.dtype == torch.float32 else 1.0  # other types round small logits, too
+    return float(torch.stack(gaps).max() / (plain.abs().max() / usual).clamp(1e-6, 1.0))
 
 
 def _plain_logits(model: PreTrainedModel, ids: np.typing.NDArray[np.int64]) -> torch.Tensor:

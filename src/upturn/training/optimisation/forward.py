@@ -2,10 +2,10 @@
 
 A critic uses the same pass and reads values instead (``logprob_head.Read``). The model is an unmodified causal
 language model of ``transformers``, adapters included: tree attention is registered in its attention registry; the
-head (its output layer, or its own code where that scales or caps logits), and the last layer's attention to earlier tokens and feed-forward part, run only at positions that
-predict a written token. The first use of each attention backend is verified against the padded pass on a few of the
-real rows; where the two differ, or the model does not support it, everything is computed padded from then on, with
-a warning and a count.
+head (its output layer, or its own code where that scales or caps logits), and the last layer's attention to earlier
+tokens and feed-forward part, run only at positions that predict a written token. The first use of each attention
+backend is verified against the padded pass on a few of the real rows; where the two differ, or the model does not
+support it, everything is computed padded from then on, with a warning and a count.
 """
 
 import warnings
@@ -38,7 +38,7 @@ _FLEX_FROM = 2048
 _HEAD_TOKENS = 16
 """Tokens on which the head is verified: all of their logits are in memory."""
 _HEAD_TOLERANCE = 1e-3
-"""Largest log-prob difference between our head and the model's that rounding explains (float32 gives about 1e-6)."""
+"""Largest log-prob difference between our head and the model's that rounding explains: float32 gives about 1e-6."""
 _TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
 """Largest |Δ log p| (or |Δ value|) between tree and padded pass that rounding explains; other types:
 ``_ROUGH_TOLERANCE``."""
@@ -195,8 +195,8 @@ class Forward:
         if problem is None:
             return chosen[0]
         warnings.warn(
-            f"the logits of {type(self.model).__name__} are computed at all positions of a row (slower, more memory, "
-            f"same result): its backbone and head cannot be run separately ({problem})",
+            f"the logits of {type(self.model).__name__} are computed at all positions of a row (slower, more "
+            f"memory, same result): its backbone and head cannot be run separately ({problem})",
             stacklevel=2,
         )
         return _Parts(None, Logits())
@@ -394,4 +394,3 @@ def _narrow_last_layer(model: PreTrainedModel, positions: Tensor) -> Iterator[No
 
 
 ALL_ATTENTION_FUNCTIONS.register(ATTENTION, _attend)
-

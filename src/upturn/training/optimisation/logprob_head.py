@@ -24,9 +24,7 @@ KEPT_NUMBERS = 1 << 26
 quarter slower."""
 
 
-def chosen_logprobs(
-    head: Any, hidden: Tensor, targets: Tensor, *, chunk_numbers: int = CHUNK_NUMBERS
-) -> Tensor:
+def chosen_logprobs(head: Any, hidden: Tensor, targets: Tensor, *, chunk_numbers: int = CHUNK_NUMBERS) -> Tensor:
     """``(U,)``: log p of each target at temperature 1, in float32, from ``(U, d)`` hidden states.
 
     A plain linear layer is computed and differentiated chunk by chunk; any other head, such as one with an adapter

@@ -1,6 +1,6 @@
 """Checks whether a model can be trained here, and whether shared prefixes can be computed once for it.
 
-Pure functions of a model's class, configuration and modules. Other properties, such as capped attention scores, are
+Pure functions of a model's class, configuration and modules. Other properties, such as a bias of positions, are
 detected by the verification against the padded pass (``upturn.training.optimisation.forward``).
 """
 
@@ -62,6 +62,9 @@ def tree_unsupported_reason(model: PreTrainedModel, longest: int) -> str | None:
         return f"{recurrent} carries information between tokens outside attention"
     if not getattr(model, "_supports_attention_backend", False):
         return "its attention cannot be replaced (it does not use the attention functions of transformers)"
+    scores = _other_scores(model)
+    if scores is not None:
+        return f"its attention has {scores}"
     window = _narrowest_window(model)
     if window is not None and window < longest:
         return f"it attends to a window of {window} tokens only, and there are rows of {longest}"
@@ -78,6 +81,13 @@ def _recurrent_part(model: PreTrainedModel) -> str | None:
         if is_convolution or isinstance(module, nn.RNNBase):
             return f"{name} ({type(module).__name__})"
     return f"{type(model).__name__}'s state" if getattr(model, "_is_stateful", False) else None
+
+
+def _other_scores(model: PreTrainedModel) -> str | None:
+    """What the model's attention adds to plain scores; None = nothing."""
+    if getattr(_text_config(model), "attn_logit_softcapping", None) is not None:
+        return "capped scores"
+    return "sinks" if any(name.endswith(".sinks") for name, _ in model.named_parameters()) else None
 
 
 def _narrowest_window(model: PreTrainedModel) -> int | None:
