@@ -19,12 +19,11 @@ from transformers.cache_utils import Cache, DynamicCache
 from upturn.errors import ModelError
 from upturn.models.engine.adapter import unwrap
 from upturn.models.engine.backend import Block
+from upturn.models.engine.modules import CACHE_NAMES
 
 Reuse: TypeAlias = Literal["any", "one", "none"]
 """What may follow a cached prefix: any number of tokens; one token, as in ``generate``; ``none`` = no cache."""
 REUSES: tuple[Reuse, ...] = ("any", "one", "none")
-_CACHE_NAMES = ("past_key_values", "cache_params")
-"""How the models of transformers name the argument for their cache."""
 
 
 @dataclass
@@ -42,7 +41,7 @@ class FallbackModel:
         """Raises ModelError for ``reuse`` other than ``none`` where the model takes no cache of transformers."""
         self._model: Any = unwrap(model)
         arguments = inspect.signature(self._model.forward).parameters
-        self._cache_name = next((name for name in _CACHE_NAMES if name in arguments), None)
+        self._cache_name = next((name for name in CACHE_NAMES if name in arguments), None)
         if reuse != "none" and (self._cache_name is None or not self._model._supports_default_dynamic_cache()):
             raise ModelError("it takes no cache")
         self._reuse: Reuse = reuse

@@ -7,6 +7,7 @@ A slot is a row of the preallocated cache. Letters: S slots, C columns (one more
 column absorbs writes of padding), B rows of a call, L new tokens a row, W columns read, V vocabulary.
 """
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -23,6 +24,8 @@ from upturn.models.engine.head import backbone_of, head_of
 
 ATTENTION = "upturn_slots"
 """The name of the engine's attention and masks in the registries of transformers."""
+CACHE_NAMES = ("past_key_values", "cache_params")
+"""How the models of transformers name the argument for their cache."""
 
 
 class SlotCache(Cache):
@@ -61,6 +64,9 @@ class SlotCache(Cache):
         """``(B, L)``: the position of each query, where the caches of transformers give the first one's only."""
         return self.columns_BL
 
+    def finish(self, live: torch.Tensor | None) -> None:
+        """Called after a pass; ``live``: the rows whose result is used, None = all."""
+
     def copy(self, source: int, targets: Sequence[int], length: int) -> None:
         """Copies the first ``length`` columns of a slot to others."""
         for tensors in self._layers.values():
@@ -90,7 +96,10 @@ class SlotCache(Cache):
 class ModuleModel:
     """See ``Backend``. Uses the model's weights without copies."""
 
-    def __init__(self, model: PreTrainedModel, slots: int, max_length: int) -> None:
+    def __init__(
+        self, model: PreTrainedModel, slots: int, max_length: int, *, cache: SlotCache | None = None
+    ) -> None:
+        """``cache``: of that many slots and one column more than the longest context; None = a new ``SlotCache``."""
         self._model = model
         self._backbone = backbone_of(model)
         self._config = self._backbone.config
@@ -98,7 +107,9 @@ class ModuleModel:
             self._head = head_of(model)
         self._device = model.device
         self._columns = max_length + 1
-        self._cache = SlotCache(slots, self._columns)
+        self._cache = cache or SlotCache(slots, self._columns)
+        arguments = inspect.signature(self._backbone.forward).parameters
+        self._cache_name = next((name for name in CACHE_NAMES if name in arguments), CACHE_NAMES[0])
 
     def refresh(self) -> None:
         """See ``Backend``: nothing is copied."""
@@ -140,8 +151,9 @@ class ModuleModel:
         columns_S[:] = self._columns - 1
         ids_S[block.slots, 0], columns_S[block.slots, 0] = block.ids, block.starts
         width = int(block.starts.max()) + 1
-        hidden = self._hidden(ids_S, columns_S, np.arange(count), width)
-        return cast(torch.Tensor, self._head(hidden[self._tensor(block.slots), 0]))
+        live = self._tensor(block.slots)
+        hidden = self._hidden(ids_S, columns_S, np.arange(count), width, live)
+        return cast(torch.Tensor, self._head(hidden[live, 0]))
 
     def _prefill(self, block: Block) -> torch.Tensor:
         count, length = len(block.slots), int(block.counts.max())
@@ -154,7 +166,9 @@ class ModuleModel:
         last = self._tensor(block.counts - 1)
         return cast(torch.Tensor, self._head(hidden_BLd[torch.arange(count, device=self._device), last]))
 
-    def _hidden(self, ids_BL: Ints, columns_BL: Ints, rows_B: Ints, width: int) -> torch.Tensor:
+    def _hidden(  # noqa: PLR0917  # one pass has that many parts
+        self, ids_BL: Ints, columns_BL: Ints, rows_B: Ints, width: int, live: torch.Tensor | None = None
+    ) -> torch.Tensor:
         cache, config = self._cache, self._config
         cache.width = width
         cache.is_leading = bool((rows_B == np.arange(len(rows_B))).all())
@@ -166,9 +180,10 @@ class ModuleModel:
             output = self._backbone(
                 input_ids=self._tensor(ids_BL),
                 position_ids=cache.columns_BL,
-                past_key_values=cache,
                 use_cache=True,
+                **{self._cache_name: cache},
             )
+            cache.finish(live)
         finally:
             config._attn_implementation = attention
         return cast(torch.Tensor, output.last_hidden_state)

@@ -6,6 +6,7 @@ is compared with the model's plain forward pass at construction and on some chan
 that is at most 1,024 tokens.
 """
 
+import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -22,6 +23,7 @@ from upturn.models.engine.decoder import STATIC_ROTATION, unsupported_reason
 from upturn.models.engine.direct import DirectModel
 from upturn.models.engine.fallback import REUSES, FallbackModel
 from upturn.models.engine.modules import ModuleModel
+from upturn.models.engine.recurrent import RecurrentModel, has_states
 
 Forward: TypeAlias = Literal["direct", "modules", "fallback"]
 _FORWARDS: tuple[Forward, ...] = ("direct", "modules", "fallback")
@@ -35,6 +37,10 @@ _LENGTH = 192
 """Tokens of the comparison: three quarters of them are enough for a prefix to be shared, not copied."""
 _WIDEST_WINDOW = 1024
 """Attention windows up to this many tokens are exceeded in the comparison; wider ones would make it slow."""
+_REGISTRY = "ALL_ATTENTION_FUNCTIONS"
+"""The name of the registry in files of models."""
+_WITHOUT_ATTENTION = frozenset({"linear_attention", "mamba", "conv"})
+"""Layer types without scores between tokens."""
 _DIFFERS = "its logits differ"
 
 
@@ -90,9 +96,20 @@ def _open_direct(model: PreTrainedModel, slots: int, max_length: int) -> _Attemp
 
 
 def _open_modules(model: PreTrainedModel, slots: int, max_length: int) -> _Attempt:
-    if not getattr(unwrap(model), "_supports_attention_backend", False):
+    if not _uses_registry(model):
         return _Attempt(None, "its attention cannot be replaced (it is not in the registry of transformers)")
-    return _checked(lambda: ModuleModel(model, slots, max_length), model, slots, max_length)
+
+    def build() -> Backend:
+        return (RecurrentModel if has_states(model) else ModuleModel)(model, slots, max_length)
+
+    return _checked(build, model, slots, max_length)
+
+
+def _uses_registry(model: PreTrainedModel) -> bool:
+    """Whether the model's code takes its attention from the registry of transformers, or has none."""
+    files = [sys.modules[kind.__module__] for kind in type(unwrap(model)).__mro__]
+    kinds = set(getattr(model.config.get_text_config(decoder=True), "layer_types", None) or ())
+    return bool(kinds) and kinds <= _WITHOUT_ATTENTION or any(hasattr(file, _REGISTRY) for file in files)
 
 
 def _open_fallback(model: PreTrainedModel, slots: int, max_length: int) -> _Attempt:
