@@ -22,7 +22,7 @@ def auto_class(folder: Path) -> Any:
     if loader is None:
         raise ValueError(
             f"type {config.model_type!r} is neither a causal language model nor a vision-language model in "
-            f"transformers {transformers.__version__}; use the text model that it contains, saved as a model of its own"
+            f"transformers {transformers.__version__}; use the text model that it contains, saved separately"
         )
     return loader
 

@@ -99,7 +99,7 @@ class ModuleModel:
     def __init__(
         self, model: PreTrainedModel, slots: int, max_length: int, *, cache: SlotCache | None = None
     ) -> None:
-        """``cache``: of that many slots and one column more than the longest context; None = a new ``SlotCache``."""
+        """``cache``: of that many slots, with one column more than the longest context; None = a ``SlotCache``."""
         self._model = model
         self._backbone = backbone_of(model)
         self._config = self._backbone.config
@@ -107,7 +107,7 @@ class ModuleModel:
             self._head = head_of(model)
         self._device = model.device
         self._columns = max_length + 1
-        self._cache = cache or SlotCache(slots, self._columns)
+        self._cache = SlotCache(slots, self._columns) if cache is None else cache
         arguments = inspect.signature(self._backbone.forward).parameters
         self._cache_name = next((name for name in CACHE_NAMES if name in arguments), CACHE_NAMES[0])
 

@@ -1,7 +1,7 @@
 """A ``Backend`` for models with recurrent layers or convolutions: their modules, with a state for each slot.
 
-The state of a layer is that after a slot's last token. It can be continued and copied, but not cut: a shorter prefix
-is computed again from the tokens, which are kept. Rows of a pass must either all start or all continue, by equally
+The state of a layer is that after a slot's last token. It can be continued and copied, but not cut: a shorter
+prefix is computed again from the tokens, which are kept. Rows of a pass must either all start or all continue, by equally
 many tokens, because padding would enter the state; other rows are computed in separate passes.
 """
 
@@ -95,7 +95,7 @@ class StateCache(SlotCache):
         """As for ``SlotCache``, and the states as they are."""
         super().copy(source, targets, length)
         for state in self._stored.values():
-            state[list(targets)] = state[source]
+            state[list(targets)] = state[source].clone()
 
     def forget(self) -> None:
         """As for ``SlotCache``."""
@@ -111,7 +111,11 @@ class StateCache(SlotCache):
 class RecurrentModel:
     """See ``Backend``. Uses the model's weights without copies."""
 
-    def __init__(self, model: PreTrainedModel, slots: int, max_length: int) -> None:
+    def __init__(
+        self, model: PreTrainedModel, slots: int, max_length: int, *, is_continued_by_many: bool = True
+    ) -> None:
+        """``is_continued_by_many``: False = the model's code continues a state by one token only, as Mamba's."""
+        self._is_continued_by_many = is_continued_by_many
         self._cache = StateCache(slots, max_length + 1)
         self._modules = ModuleModel(model, slots, max_length, cache=self._cache)
         self._ids_SC: Ints = np.zeros((slots, max_length), dtype=np.int64)
@@ -165,9 +169,9 @@ class RecurrentModel:
         return logits
 
     def _hold(self, block: Block) -> None:
-        """Records the new tokens; a state that is not after the tokens before them is dropped."""
+        """Records the new tokens; a state that is not after the tokens before them, or unusable, is dropped."""
         ends_B = np.cumsum(block.counts)
         rows = zip(block.slots.tolist(), block.starts.tolist(), block.counts.tolist(), ends_B.tolist(), strict=True)
         for slot, start, count, end in rows:
             self._ids_SC[slot, start : start + count] = block.ids[end - count : end]
-            self.cut(slot, start)
+            self.cut(slot, start if count == 1 or self._is_continued_by_many else 0)

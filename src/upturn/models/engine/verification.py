@@ -39,6 +39,7 @@ _WIDEST_WINDOW = 1024
 """Attention windows up to this many tokens are exceeded in the comparison; wider ones would make it slow."""
 _REGISTRY = "ALL_ATTENTION_FUNCTIONS"
 """The name of the registry in files of models."""
+_SHARED_FILE = "transformers.modeling_utils"
 _WITHOUT_ATTENTION = frozenset({"linear_attention", "mamba", "conv"})
 """Layer types without scores between tokens."""
 _DIFFERS = "its logits differ"
@@ -96,31 +97,37 @@ def _open_direct(model: PreTrainedModel, slots: int, max_length: int) -> _Attemp
 
 
 def _open_modules(model: PreTrainedModel, slots: int, max_length: int) -> _Attempt:
+    """The model's layers, with states where it has any."""
     if not _uses_registry(model):
         return _Attempt(None, "its attention cannot be replaced (it is not in the registry of transformers)")
-
-    def build() -> Backend:
-        return (RecurrentModel if has_states(model) else ModuleModel)(model, slots, max_length)
-
-    return _checked(build, model, slots, max_length)
+    if not has_states(model):
+        return _checked(lambda: ModuleModel(model, slots, max_length), model, slots, max_length)
+    attempt = _Attempt(None, "")
+    for by_many in (True, False):
+        build = partial(RecurrentModel, model, slots, max_length, is_continued_by_many=by_many)
+        attempt = _checked(build, model, slots, max_length)
+        if attempt.backend is not None:
+            break
+    return attempt
 
 
 def _uses_registry(model: PreTrainedModel) -> bool:
     """Whether the model's code takes its attention from the registry of transformers, or has none."""
-    files = [sys.modules[kind.__module__] for kind in type(unwrap(model)).__mro__]
+    files = [
+        sys.modules[kind.__module__] for kind in type(unwrap(model)).__mro__ if kind.__module__ != _SHARED_FILE
+    ]
     kinds = set(getattr(model.config.get_text_config(decoder=True), "layer_types", None) or ())
-    return bool(kinds) and kinds <= _WITHOUT_ATTENTION or any(hasattr(file, _REGISTRY) for file in files)
+    return (bool(kinds) and kinds <= _WITHOUT_ATTENTION) or any(hasattr(file, _REGISTRY) for file in files)
 
 
 def _open_fallback(model: PreTrainedModel, slots: int, max_length: int) -> _Attempt:
-    problems = []
+    """The way with the most use of the cache that is exact; else the last problem."""
+    attempt = _Attempt(None, "")
     for reuse in REUSES:
-        build = partial(FallbackModel, model, slots, reuse)
-        attempt = _checked(build, model, slots, max_length)
+        attempt = _checked(partial(FallbackModel, model, slots, reuse), model, slots, max_length)
         if attempt.backend is not None:
-            return attempt
-        problems.append(attempt.problem)
-    return _Attempt(None, problems[-1])
+            break
+    return attempt
 
 
 _OPEN: Mapping[Forward, Callable[[PreTrainedModel, int, int], _Attempt]] = {
@@ -166,7 +173,7 @@ def largest_gap(backend: Backend, model: PreTrainedModel, slots: int, max_length
     """
     windows = [window for window in attention_windows(model) if window <= _WIDEST_WINDOW]
     length = min(max([_LENGTH, *(2 * window + 64 for window in windows)]), max_length)
-    ids = np.arange(length) * 7 % int(model.get_input_embeddings().num_embeddings)
+    ids = np.arange(length) * 7 % _vocabulary(model)
     plain = _plain_logits(model, ids)
     first, second = length // 2 + length // 4, length - 1
     used = np.arange(min(2, slots))
@@ -193,6 +200,11 @@ def largest_gap(backend: Backend, model: PreTrainedModel, slots: int, max_length
         backend.cut(slot, 0)
     usual = _USUAL_LOGIT if model.dtype == torch.float32 else 1.0  # other types round small logits, too
     return float(torch.stack(gaps).max() / (plain.abs().max() / usual).clamp(1e-6, 1.0))
+
+
+def _vocabulary(model: PreTrainedModel) -> int:
+    embedding: Any = model.get_input_embeddings()
+    return int(embedding.num_embeddings)
 
 
 def _plain_logits(model: PreTrainedModel, ids: np.typing.NDArray[np.int64]) -> torch.Tensor:
