@@ -4,6 +4,8 @@ Order of search: a folder of that name; the local cache of the Hugging Face hub;
 model as transformers saves it, or a LoRA adapter as PEFT saves it: then its base is located in the same way, and
 the adapter is merged into it. Code that comes with a model is never run.
 
+Of a vision-language model only the language model is used and trained; requests hold text only.
+
 Not covered: slow tokenizers (without tokenizer.json), weights in other files than safetensors, quantised models.
 """
 
@@ -137,14 +139,15 @@ def load_folder(
     remedy: str = _COPY_REMEDY,
 ) -> LocalModel:
     """Loads the model from a folder whose files exist."""
-    from transformers import AutoModelForCausalLM
     from transformers.utils import logging
+
+    from upturn.models.engine import auto_class, freeze_other_parts
 
     logging.disable_progress_bar()  # progress bars would break the live view
     storage = _storage(precision, device)
     try:
         tokenizer, chat = _tokenizers(folder)
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = auto_class(folder).from_pretrained(
             folder,
             **storage,
             local_files_only=True,
@@ -155,7 +158,7 @@ def load_folder(
         # defects that load without error and fail later, or produce noise
         if missing := sorted(report["missing_keys"]):
             raise ValueError(f"{len(missing)} weights are missing, such as {missing[0]}")
-        tokens, embeddings = tokenizer.get_vocab_size(), model.config.vocab_size
+        tokens, embeddings = tokenizer.get_vocab_size(), model.get_input_embeddings().num_embeddings
         if tokens > embeddings:
             raise ValueError(f"its tokenizer has {tokens} tokens, its weights only {embeddings}")
     except Exception as exc:  # the libraries raise many types for a damaged folder
@@ -165,7 +168,7 @@ def load_folder(
             if hasattr(part, "support_avx512bf16_for_cpu"):
                 part.support_avx512bf16_for_cpu = False  # would repack weights for inference, without a gradient
     placed = model if precision == "nf4" else model.to(device)
-    return LocalModel(placed.eval(), tokenizer, chat, name)
+    return LocalModel(freeze_other_parts(placed.eval()), tokenizer, chat, name)
 
 
 def _storage(precision: Precision, device: str) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def test_adapters_that_are_not_plain_lora_are_not_merged(options: dict[str, Any]
     assert lora_layers(model) == {}
     assert any("lora_A" in name for name, _ in merged_state(model))
     engine = LocalEngine(model, slots=2, max_length=24)
-    assert engine.forward == "modules" and engine.fallback == "it has Linear in place of Linear"
+    assert engine.forward == "modules" and engine.forward_reason == "direct: it has Linear in place of Linear"
 
 
 def test_the_direct_forward_pass_applies_the_adapter() -> None:

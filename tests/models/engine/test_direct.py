@@ -18,11 +18,14 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
+from tests.architectures import build
 from upturn.models.engine.attention import attend, attend_small
 from upturn.models.engine.backend import Backend, Block
 from upturn.models.engine.decoder import unsupported_reason
 from upturn.models.engine.direct import DirectModel
+from upturn.models.engine.fallback import FallbackModel, Reuse
 from upturn.models.engine.modules import ModuleModel
+from upturn.models.engine.recurrent import RecurrentModel
 
 SIZES: dict[str, Any] = {
     "vocab_size": 61,
@@ -55,6 +58,18 @@ MODELS: dict[str, Callable[[], PreTrainedModel]] = {
     "llama, llama3 rotation": lambda: LlamaForCausalLM(LlamaConfig(**SIZES, rope_parameters=LLAMA3)),
     "llama, yarn rotation": lambda: LlamaForCausalLM(LlamaConfig(**SIZES, rope_parameters=YARN)),
     "mistral": lambda: MistralForCausalLM(MistralConfig(**SIZES, num_key_value_heads=2, sliding_window=None)),
+    "mistral, windowed": lambda: MistralForCausalLM(
+        MistralConfig(**SIZES, num_key_value_heads=2, sliding_window=8)
+    ),
+    "qwen3, one windowed layer": lambda: Qwen3ForCausalLM(
+        Qwen3Config(
+            **SIZES,
+            num_key_value_heads=2,
+            use_sliding_window=True,
+            sliding_window=11,
+            layer_types=["full_attention", "sliding_attention"],
+        )
+    ),
 }
 
 
@@ -158,11 +173,33 @@ def test_logprobs_equal_the_models_forward_pass(
     assert slots.largest_gap < 1e-5, f"log-probs are off by {slots.largest_gap}"
 
 
-def test_the_modules_backend_gives_the_same_logprobs() -> None:
-    model = build_model("qwen2, tied")
+@pytest.mark.parametrize("kind", ["qwen2, tied", "mistral, windowed"])
+def test_the_modules_backend_gives_the_same_logprobs(kind: str) -> None:
+    model = build_model(kind)
     slots = Slots(model, ModuleModel(model, 8, 100), 8)
     exercise(slots)
     assert slots.largest_gap < 1e-5, f"log-probs are off by {slots.largest_gap}"
+
+
+@pytest.mark.parametrize(
+    ("name", "by_many"), [("Qwen3-Next", True), ("LFM2", True), ("Falcon-H1", False), ("Mamba", False)]
+)
+def test_states_are_those_after_each_slots_tokens(name: str, by_many: bool) -> None:
+    model = build(name).requires_grad_(False)
+    slots = Slots(model, RecurrentModel(model, 8, 100, is_continued_by_many=by_many), 8)
+    exercise(slots)
+    assert slots.largest_gap < 1e-4, f"log-probs are off by {slots.largest_gap}"
+
+
+@pytest.mark.parametrize(
+    ("name", "reuse"),
+    [("Gemma 3", "any"), ("Qwen3-Next", "any"), ("Mamba", "one"), ("BLOOM", "any"), ("RWKV", "none")],
+)
+def test_the_fallback_gives_the_same_logprobs(name: str, reuse: Reuse) -> None:
+    model = build(name).requires_grad_(False)
+    slots = Slots(model, FallbackModel(model, 8, reuse), 8)
+    exercise(slots)
+    assert slots.largest_gap < 1e-4, f"log-probs are off by {slots.largest_gap}"
 
 
 def test_shared_keys_are_stored_once(set_min_shared: Callable[[int], None]) -> None:

@@ -334,9 +334,6 @@ def test_unusable_requests_and_models_are_refused_with_the_reason() -> None:
         run(generate_all(engine(), [request((), 0)]))
     with pytest.raises(ValueError, match="slots must be at least 1"):
         engine(slots=0)
-    sliding = Qwen2Config(use_sliding_window=True, sliding_window=4, max_window_layers=0, **cast(Any, SIZES))
-    with pytest.raises(ModelError, match="full causal attention only"):
-        LocalEngine(Qwen2ForCausalLM(sliding), slots=1, max_length=20, **ENGINE_OPTIONS)
 
 
 def test_the_model_keeps_its_mode_and_attention() -> None:

@@ -16,7 +16,6 @@ from upturn.records import TokenRow, Trajectory, WrittenSpan
 from upturn.training import TrainingRow, policy_rows, supervised_rows
 from upturn.training.distributed.weights import copy_tensors, weight_tensors
 from upturn.training.losses import ClippedPolicy, CrossEntropy
-from upturn.training.optimisation.batch import tree_batch
 from upturn.training.optimisation.trainer import Trainer, torch_threads
 from upturn.training.stream import Stream
 
@@ -114,7 +113,6 @@ def test_loss_ignores_the_logits_of_all_other_positions(tiny_model: Model, make_
     """Hidden states at positions that predict no written token get a gradient of exactly zero."""
     model = tiny_model()
     row = policy_rows(make_trajectory((1, 5, 6, 2, 9, 7, 2), ((0, 2, 4), (1, 5, 6))), (1.0, -0.5))
-    batch = tree_batch(row)
     outputs: list[Tensor] = []
 
     def record(_: nn.Module, __: object, output: Tensor) -> None:
@@ -122,6 +120,7 @@ def test_loss_ignores_the_logits_of_all_other_positions(tiny_model: Model, make_
         outputs.append(output)
 
     trainer = Trainer(model, NO_UPDATE)
+    (batch,) = trainer.forward.batches(row, 100)
     handle = model.get_decoder().norm.register_forward_hook(record)
     with trainer.forward.prepare(batch):
         trainer.forward.logprobs(batch).sum().backward()
@@ -211,18 +210,47 @@ def test_frozen_models_are_refused(tiny_model: Model) -> None:
         Trainer(tiny_model().requires_grad_(False), NO_UPDATE)
 
 
-def test_models_that_do_more_than_a_linear_head_are_refused(tiny_model: Model, make_trajectory: Make) -> None:
+def test_models_that_scale_their_logits_are_trained_on_the_scaled_ones(
+    tiny_model: Model, make_trajectory: Make
+) -> None:
     model = tiny_model()
     forward = model.forward
 
-    def capped(*args: object, **kwargs: object) -> object:
+    def scaled(*args: object, **kwargs: object) -> object:
         output = forward(*args, **kwargs)
         output.logits = 3 * output.logits
         return output
 
-    model.forward = capped
-    with pytest.raises(TrainingError, match="does more after its backbone"):
-        Trainer(model, NO_UPDATE).step([Stream(supervised_rows([make_trajectory()]), CrossEntropy(), 1.0)])
+    rows = supervised_rows([make_trajectory()])
+    model.forward = scaled
+    (scores,) = Trainer(model, NO_UPDATE).score(rows)
+    ids = torch.from_numpy(rows[0].token_ids)
+    logprobs = (3 * forward(input_ids=ids[None]).logits[0]).log_softmax(-1).detach()
+    expected = [float(logprobs[at - 1, ids[at]]) for at in rows[0].positions.tolist()]
+    assert scores.tolist() == pytest.approx(expected, abs=1e-5)
+
+
+def test_models_whose_head_cannot_be_run_alone_use_all_logits(tiny_model: Model, make_trajectory: Make) -> None:
+    """The model adds to its logits what its backbone has seen, so hidden states alone do not give them."""
+    model, rows = tiny_model(), supervised_rows([make_trajectory()])
+    forward = model.forward
+
+    def shifted(input_ids: Tensor, **kwargs: object) -> object:
+        output = forward(input_ids=input_ids, **kwargs)
+        shift = nn.functional.one_hot(input_ids, output.logits.shape[-1])
+        output.logits = output.logits + shift
+        return output
+
+    model.forward = shifted
+    trainer = Trainer(model, NO_UPDATE)
+    with pytest.warns(UserWarning, match="backbone and head cannot be run separately"):
+        (scores,) = trainer.score(rows)
+    ids = torch.from_numpy(rows[0].token_ids)
+    logprobs = shifted(ids[None]).logits[0].log_softmax(-1).detach()  # type: ignore[attr-defined]
+    expected = [float(logprobs[at - 1, ids[at]]) for at in rows[0].positions.tolist()]
+    assert scores.tolist() == pytest.approx(expected, abs=1e-5)
+    metrics = trainer.step([Stream(rows, CrossEntropy(), 1.0)])
+    assert metrics.fallbacks == 1
 
 
 def test_threads_are_set_inside_and_restored() -> None:

@@ -36,7 +36,7 @@ class Part(NamedTuple):
 
 
 class Read(NamedTuple):
-    """The columns of a store that the rows of a block attend to; the same for every new token of a row."""
+    """The columns of a store that the rows of a block attend to."""
 
     rows: slice | Tensor
     """R rows of the store."""
@@ -49,7 +49,8 @@ class Read(NamedTuple):
     scatter: Tensor | None
     """``(B,)``: each row's cell in the grid; arbitrary for rows without one. None = in order."""
     mask: Tensor | None
-    """``(R, 1, A, W)``, or with 1 for A: 0 = attended, −∞ = masked. None = nothing is masked."""
+    """``(R, 1, A, W)``, or with 1 or A·L for A: added to the scores, 0 = attended. None = nothing is masked. With
+    1 or A, all new tokens of a row attend to the same columns."""
     bias: Tensor | None
     """``(B, 1, 1)``: −∞ for rows without a cell, else 0. None = all have one."""
 
@@ -108,9 +109,18 @@ def _is_small(query: Tensor, columns: int) -> bool:
     )
 
 
-def attend_new(query: Tensor, key: Tensor, value: Tensor) -> Part:
-    """Causal attention among the new tokens: ``(B, L, H, D)`` and twice ``(B, L, K, D)``."""
-    output, lse = attend(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), is_causal=True)
+def attend_new(query: Tensor, key: Tensor, value: Tensor, *, window: int | None = None) -> Part:
+    """Causal attention among the new tokens: ``(B, L, H, D)`` and twice ``(B, L, K, D)``.
+
+    ``window``: each attends to that many, itself included; None = all earlier ones.
+    """
+    length = query.shape[1]
+    mask = None
+    if window is not None and window < length:
+        is_visible = torch.ones((length, length), dtype=torch.bool, device=query.device).tril().triu(1 - window)
+        mask = torch.where(is_visible, 0.0, -torch.inf).to(query.dtype)[None, None]
+    heads_first = (tensor.transpose(1, 2) for tensor in (query, key, value))
+    output, lse = attend(*heads_first, mask=mask, is_causal=mask is None)
     return Part(output.transpose(1, 2), lse.transpose(1, 2))
 
 
@@ -126,7 +136,7 @@ def attend_cached(query: Tensor, cached: tuple[Tensor, Tensor], read: Read) -> P
     grid = grid.view(count, read.readers, length, groups, heads // groups, size)
     mask = read.mask
     if mask is not None and mask.shape[2] > 1:
-        mask = mask.repeat_interleave(length * (heads // groups), dim=2)
+        mask = mask.repeat_interleave(read.readers * length * (heads // groups) // mask.shape[2], dim=2)
     merged = grid.permute(0, 3, 1, 2, 4, 5).reshape(count, groups, -1, size)
     output, lse = (attend_small if _is_small(merged, columns) else attend)(merged, key, value, mask=mask)
     shape = (count, groups, read.readers, length, heads // groups)

@@ -87,6 +87,14 @@ def unsupported_reason(model: PreTrainedModel) -> str | None:
     return None
 
 
+def layer_windows(model: PreTrainedModel) -> tuple[int | None, ...]:
+    """The tokens that each layer attends to, counted back from the query itself; None = all earlier ones."""
+    config: Any = model.config
+    window: int | None = getattr(config, "sliding_window", None)
+    kinds = getattr(config, "layer_types", None) or ["sliding_attention"] * config.num_hidden_layers
+    return tuple(window if kind == "sliding_attention" else None for kind in kinds)
+
+
 def _linears(layer: Any) -> list[object]:  # Any: a module of transformers
     attention, mlp = layer.self_attn, layer.mlp
     projections = [attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj]

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from upturn.models.engine.attention import Part, Read, attend_cached, attend_new, join
 from upturn.models.engine.backend import Block, Ints
-from upturn.models.engine.decoder import Decoder
+from upturn.models.engine.decoder import Decoder, layer_windows
 from upturn.models.engine.store import Store
 
 _MIN_SHARED = 128
@@ -23,10 +23,13 @@ _MIN_SHARED = 128
 about 150 tokens for each of 64 rows."""
 _DENSE = 2
 """A contiguous range of rows is read in place while it is at most this many times the needed rows."""
+_HIDDEN = -1e30
+"""Added to scores of columns outside a window. Finite: a row may see no column of a part, and then its log-sum-exp
+is so small that the other parts decide."""
 
 
 class _Plan(NamedTuple):
-    """A block with the indices that its attention needs in every layer."""
+    """A block with the indices that its attention needs in every layer with this window."""
 
     first: int
     """Index of its first token in the pass."""
@@ -41,6 +44,8 @@ class _Plan(NamedTuple):
     """Own columns to read: with L = 1 the cached ones and the new one, else the cached ones. None = there are
     none."""
     shared: Read | None
+    window: int | None
+    """None = no query of the block has earlier tokens outside the window."""
 
 
 class DirectModel:
@@ -49,6 +54,7 @@ class DirectModel:
     def __init__(self, model: PreTrainedModel, slots: int, max_length: int) -> None:
         """``decoder.unsupported_reason`` must be None for the model."""
         self._decoder = Decoder(model, max_length)
+        self._windows = layer_windows(model)
         shape, like = self._decoder.shape, self._decoder.like
         self._slots = slots
         self._own = Store(shape.layers, shape.groups, shape.size, like=like)
@@ -115,15 +121,13 @@ class DirectModel:
         self._own.reserve(self._slots, int(columns_N.max()) + 1)
         self._compact_rows(np.concatenate([block.slots for block in blocks]))
         indices = self._own.indices(self._tensor(self._own_row_S[slots_N]), self._tensor(columns_N))
-        plans: list[_Plan] = []
-        for block in blocks:
-            plans.append(self._plan(block, plans[-1].stop if plans else 0))
+        plans = {window: self._plans(blocks, window) for window in set(self._windows)}
 
         def attend(layer: int, query: Tensor, heads: Tensor) -> Tensor:
             self._own.write(layer, indices, heads)
             outputs = [
                 self._attend(plan, layer, query[plan.first : plan.stop], heads[plan.first : plan.stop])
-                for plan in plans
+                for plan in plans[self._windows[layer]]
             ]
             return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
@@ -145,14 +149,20 @@ class DirectModel:
         if plan.length > 1:
             heads = heads.unflatten(0, (-1, plan.length))
             groups = self._decoder.shape.groups
-            parts.append(attend_new(query, heads[:, :, :groups], heads[:, :, groups:]))
+            parts.append(attend_new(query, heads[:, :, :groups], heads[:, :, groups:], window=plan.window))
         for store, read in ((self._own, plan.own), (self._shared, plan.shared)):
             if read is not None:
                 parts.append(attend_cached(query, store.read(layer, read.rows, read.columns), read))
         output = join(parts).reshape(-1, query.shape[2] * query.shape[3])
         return output if plan.flat is None else output.index_select(0, plan.flat)
 
-    def _plan(self, block: Block, first: int) -> _Plan:
+    def _plans(self, blocks: Sequence[Block], window: int | None) -> list[_Plan]:
+        plans: list[_Plan] = []
+        for block in blocks:
+            plans.append(self._plan(block, plans[-1].stop if plans else 0, window))
+        return plans
+
+    def _plan(self, block: Block, first: int, window: int | None) -> _Plan:
         counts_B, slots_B = block.counts, block.slots
         length = int(counts_B.max())
         pad = flat = None
@@ -163,18 +173,27 @@ class DirectModel:
             flat = self._tensor(np.flatnonzero(np.arange(length) < counts_B[:, None]))
         shared_B = self._shared_S[slots_B]
         seen_B = block.starts - shared_B + (1 if length == 1 else 0)
+        low_BL = None
+        if window is not None and int((block.starts + counts_B).max()) > window:
+            low_BL = block.starts[:, None] + np.minimum(np.arange(length), counts_B[:, None] - 1) - window + 1
         return _Plan(
             first,
             first + int(counts_B.sum()),
             length,
             pad,
             flat,
-            self._read_own(self._own_row_S[slots_B], seen_B),
-            self._read_shared(self._row_S[slots_B], shared_B),
+            self._read_own(
+                self._own_row_S[slots_B], seen_B, None if low_BL is None else low_BL - shared_B[:, None]
+            ),
+            self._read_shared(self._row_S[slots_B], shared_B, low_BL),
+            None if low_BL is None else window,
         )
 
-    def _read_own(self, rows_B: Ints, seen_B: Ints) -> Read | None:
-        """Row b attends to the first ``seen_B`` columns of row ``rows_B`` of ``own``, which no other row reads."""
+    def _read_own(self, rows_B: Ints, seen_B: Ints, low_BL: Ints | None) -> Read | None:
+        """Row b attends to the first ``seen_B`` columns of row ``rows_B`` of ``own``, which no other row reads.
+
+        ``low_BL``: the first column in the window of each new token; None = all are.
+        """
         if not seen_B.any():
             return None
         low, count = int(rows_B.min()), int(np.ptp(rows_B)) + 1
@@ -194,12 +213,13 @@ class DirectModel:
             1,
             None if is_straight else self._tensor(gather_R),
             None if is_straight else self._tensor(line_B),
-            self._mask(seen_R[:, None], columns),
+            self._mask(seen_R[:, None], columns, None if low_BL is None else low_BL[gather_R][:, None]),
             self._bias(seen_B),
         )
 
-    def _read_shared(self, rows_B: Ints, seen_B: Ints) -> Read | None:
-        """Row b attends to the first ``seen_B`` columns of row ``rows_B`` of ``shared``; 0 = none."""
+    def _read_shared(self, rows_B: Ints, seen_B: Ints, low_BL: Ints | None) -> Read | None:
+        """Row b attends to the first ``seen_B`` columns of row ``rows_B`` of ``shared``; 0 = none. ``low_BL``: as
+        for ``_read_own``."""
         members = np.flatnonzero(seen_B)
         if len(members) == 0:
             return None
@@ -226,7 +246,7 @@ class DirectModel:
             readers,
             self._tensor(gather_RA.ravel()),
             self._tensor(scatter_B),
-            self._mask(seen_B[gather_RA], columns),
+            self._mask(seen_B[gather_RA], columns, None if low_BL is None else low_BL[gather_RA]),
             self._bias(seen_B),
         )
 
@@ -235,13 +255,22 @@ class DirectModel:
             return None
         return torch.where(self._tensor(seen_B) > 0, 0.0, -torch.inf)[:, None, None]
 
-    def _mask(self, seen_RA: Ints, columns: int) -> Tensor | None:
+    def _mask(self, seen_RA: Ints, columns: int, low_RAL: Ints | None) -> Tensor | None:
+        if low_RAL is not None and int(low_RAL.max()) > 0:
+            return self._window_mask(seen_RA, columns, low_RAL)
         if int(seen_RA.min()) == columns:
             return None
         if (seen_RA == seen_RA[:, :1]).all():
             seen_RA = seen_RA[:, :1]
         is_hidden = torch.arange(columns, device=self._decoder.device) >= self._tensor(seen_RA)[:, None, :, None]
         return torch.zeros((), device=self._decoder.device).masked_fill(is_hidden, -torch.inf)
+
+    def _window_mask(self, seen_RA: Ints, columns: int, low_RAL: Ints) -> Tensor:
+        """``(R, 1, A·L, W)``: the columns from ``low_RAL`` to ``seen_RA`` are attended."""
+        column_W = torch.arange(columns, device=self._decoder.device)
+        low, seen = self._tensor(low_RAL)[..., None], self._tensor(seen_RA)[..., None, None]
+        is_hidden = (column_W < low) | (column_W >= seen)
+        return torch.zeros((), device=self._decoder.device).masked_fill(is_hidden, _HIDDEN).flatten(1, 2)[:, None]
 
     def _compact_rows(self, slots_B: Ints) -> None:
         """Makes the rows of these slots contiguous where they are scattered: reading scattered rows copies them."""

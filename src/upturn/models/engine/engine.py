@@ -8,8 +8,8 @@ steps, rollouts with a finished request step their environments; none waits for 
 for a blocking agent or environment. Blocking ones send their next request at arbitrary times, so the requests that
 share a pass vary, and log-probs then differ by rounding.
 
-Not covered: models with sliding windows, recurrent layers or encoder inputs (refused), and weights that change
-while requests run, or without ``refresh`` (refused).
+Not covered: models with encoder inputs, images among them, and weights that change while requests run, or without
+``refresh`` (refused).
 """
 
 import asyncio
@@ -62,8 +62,8 @@ class LocalEngine:
         """``slots``: sessions cached at the same time; ``max_length``: the longest context in tokens.
 
         ``forward``: the backend; None = the direct one where its logits equal the model's, else the model's
-        modules. Raises ModelError for models that cannot be served exactly, after comparing small passes with the
-        model's own.
+        modules, else the model over its own cache, one sequence at a time (with a warning). Raises ModelError for
+        models that cannot be served exactly, after comparing small passes with the model's own.
         """
         if slots < 1 or max_length < 2:
             raise ValueError(
@@ -77,7 +77,7 @@ class LocalEngine:
         self._live: dict[int, _Call] = {}
         self._runner: asyncio.Task[None] | None = None
         self.counters = Counters()
-        self._backend, self.forward, self.fallback = open_backend(model, slots, max_length, forward)
+        self._backend, self.forward, self.forward_reason = open_backend(model, slots, max_length, forward)
         self._version, self._stamp = weights_hash(model), weights_stamp(model)
         self._updates = 1
 

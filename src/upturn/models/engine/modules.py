@@ -1,18 +1,31 @@
 """A ``Backend`` that runs the ``transformers`` modules of any causal language model over one cache for all slots.
 
-A slot is a row of the preallocated cache. Letters: S slots, C columns (one more than the longest context: the
-last column absorbs writes of padding), B rows of a call, L new tokens a row, W columns read, V vocabulary.
+The model makes its masks itself, one for each kind of layer, such as sliding windows and chunks: it asks the
+registry of mask functions of transformers for them, where ours evaluates the model's rule at the position of each
+row's tokens. Caps of scores and sinks are computed as the model passes them to the registry of attention functions.
+A slot is a row of the preallocated cache. Letters: S slots, C columns (one more than the longest context: the last
+column absorbs writes of padding), B rows of a call, L new tokens a row, W columns read, V vocabulary.
 """
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
 import torch
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from upturn.models.engine.backend import Block, Ints
+from upturn.models.engine.head import backbone_of, head_of
+
+ATTENTION = "upturn_slots"
+"""The name of the engine's attention and masks in the registries of transformers."""
+CACHE_NAMES = ("past_key_values", "cache_params")
+"""How the models of transformers name the argument for their cache."""
 
 
 class SlotCache(Cache):
@@ -21,8 +34,8 @@ class SlotCache(Cache):
     def __init__(self, slots: int, columns: int) -> None:
         super().__init__(layers=[])
         self._shape = (slots, columns)
-        self._keys: list[torch.Tensor] = []
-        self._values: list[torch.Tensor] = []
+        self._layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        """Keys and values of each layer with attention, ``(S, heads, C, dim)``."""
         self.rows_B: torch.Tensor = torch.empty(0)
         self.columns_BL: torch.Tensor = torch.empty(0)
         self.width = 0
@@ -38,23 +51,37 @@ class SlotCache(Cache):
         **_kwargs: object,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The rows' keys and values, columns 0 to W, the new ones included. Shapes (B, heads, L or W, dim)."""
-        if layer_idx == len(self._keys):
-            slots, columns = self._shape
-            shape = (slots, key_states.shape[1], columns, key_states.shape[3])
-            self._keys.append(key_states.new_zeros(shape))
-            self._values.append(value_states.new_zeros(shape))
-        key, value = self._keys[layer_idx], self._values[layer_idx]
+        if layer_idx not in self._layers:
+            self._layers[layer_idx] = (self._allocate(key_states), self._allocate(value_states))
+        key, value = self._layers[layer_idx]
         return self._write(key, key_states), self._write(value, value_states)
+
+    def get_mask_sizes(self, _query_length: int, _layer_idx: int = 0) -> tuple[int, int]:
+        """The columns that are read, from the first on."""
+        return self.width, 0
+
+    def get_query_offset(self, _layer_idx: int = 0) -> Any:
+        """``(B, L)``: the position of each query, where the caches of transformers give the first one's only."""
+        return self.columns_BL
+
+    def finish(self, live: torch.Tensor | None) -> None:
+        """Called after a pass; ``live``: the rows whose result is used, None = all."""
 
     def copy(self, source: int, targets: Sequence[int], length: int) -> None:
         """Copies the first ``length`` columns of a slot to others."""
-        for tensor in (*self._keys, *self._values):
-            tensor[list(targets), :, :length] = tensor[source, :, :length]
+        for tensors in self._layers.values():
+            for tensor in tensors:
+                tensor[list(targets), :, :length] = tensor[source, :, :length]
 
     def forget(self) -> None:
         """Overwrites everything with 0: masked values must be finite."""
-        for tensor in (*self._keys, *self._values):
-            tensor.zero_()
+        for tensors in self._layers.values():
+            for tensor in tensors:
+                tensor.zero_()
+
+    def _allocate(self, new: torch.Tensor) -> torch.Tensor:
+        slots, columns = self._shape
+        return new.new_zeros((slots, new.shape[1], columns, new.shape[3]))
 
     def _write(self, cached: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
         if new.shape[2] == 1:
@@ -69,15 +96,20 @@ class SlotCache(Cache):
 class ModuleModel:
     """See ``Backend``. Uses the model's weights without copies."""
 
-    def __init__(self, model: PreTrainedModel, slots: int, max_length: int) -> None:
+    def __init__(
+        self, model: PreTrainedModel, slots: int, max_length: int, *, cache: SlotCache | None = None
+    ) -> None:
+        """``cache``: of that many slots, with one column more than the longest context; None = a ``SlotCache``."""
         self._model = model
-        self._config = cast(Any, model.config)  # attributes differ between model families
-        self._backbone = cast(Any, model).get_decoder()
-        self._head = cast(Any, model).get_output_embeddings()
+        self._backbone = backbone_of(model)
+        self._config = self._backbone.config
+        with torch.inference_mode():
+            self._head = head_of(model)
         self._device = model.device
         self._columns = max_length + 1
-        self._cache = SlotCache(slots, self._columns)
-        self._columns_C = torch.arange(self._columns, device=self._device)
+        self._cache = SlotCache(slots, self._columns) if cache is None else cache
+        arguments = inspect.signature(self._backbone.forward).parameters
+        self._cache_name = next((name for name in CACHE_NAMES if name in arguments), CACHE_NAMES[0])
 
     def refresh(self) -> None:
         """See ``Backend``: nothing is copied."""
@@ -119,8 +151,9 @@ class ModuleModel:
         columns_S[:] = self._columns - 1
         ids_S[block.slots, 0], columns_S[block.slots, 0] = block.ids, block.starts
         width = int(block.starts.max()) + 1
-        hidden = self._hidden(ids_S, columns_S, np.arange(count), width)
-        return cast(torch.Tensor, self._head(hidden[self._tensor(block.slots), 0]))
+        live = self._tensor(block.slots)
+        hidden = self._hidden(ids_S, columns_S, np.arange(count), width, live)
+        return cast(torch.Tensor, self._head(hidden[live, 0]))
 
     def _prefill(self, block: Block) -> torch.Tensor:
         count, length = len(block.slots), int(block.counts.max())
@@ -133,26 +166,69 @@ class ModuleModel:
         last = self._tensor(block.counts - 1)
         return cast(torch.Tensor, self._head(hidden_BLd[torch.arange(count, device=self._device), last]))
 
-    def _hidden(self, ids_BL: Ints, columns_BL: Ints, rows_B: Ints, width: int) -> torch.Tensor:
+    def _hidden(  # noqa: PLR0917  # one pass has that many parts
+        self, ids_BL: Ints, columns_BL: Ints, rows_B: Ints, width: int, live: torch.Tensor | None = None
+    ) -> torch.Tensor:
         cache, config = self._cache, self._config
         cache.width = width
         cache.is_leading = bool((rows_B == np.arange(len(rows_B))).all())
         cache.rows_B = self._tensor(rows_B)
         cache.columns_BL = self._tensor(columns_BL)
-        is_visible = self._columns_C[:width] <= cache.columns_BL[:, :, None]
         attention = config._attn_implementation
-        config._attn_implementation = "sdpa"  # a trainer of the same model may set another
+        config._attn_implementation = ATTENTION
         try:
             output = self._backbone(
                 input_ids=self._tensor(ids_BL),
-                attention_mask=is_visible[:, None],
                 position_ids=cache.columns_BL,
-                past_key_values=cache,
                 use_cache=True,
+                **{self._cache_name: cache},
             )
+            cache.finish(live)
         finally:
             config._attn_implementation = attention
         return cast(torch.Tensor, output.last_hidden_state)
 
     def _tensor(self, array: Ints) -> torch.Tensor:
         return torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
+
+
+def _mask(  # the registry's signature
+    *, kv_length: int, q_offset: torch.Tensor, mask_function: Callable[..., torch.Tensor], **_arguments: object
+) -> torch.Tensor:
+    """``(B, 1, L, W)``: True = visible. ``q_offset``: see ``SlotCache.get_query_offset``."""
+    positions = q_offset.clamp(max=kv_length - 1)  # padding, too, must see a column within its window
+    rows = torch.arange(len(q_offset), device=q_offset.device)[:, None, None, None]
+    head = torch.zeros((), dtype=torch.int64, device=q_offset.device)
+    columns = torch.arange(kv_length, device=q_offset.device)
+    return mask_function(rows, head, positions[:, None, :, None], columns).expand(-1, 1, -1, kv_length)
+
+
+def _attend(  # noqa: PLR0917  # the registry's signature
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    scaling: float | None = None,
+    **arguments: Any,  # open-ended, as in transformers
+) -> tuple[torch.Tensor, None]:
+    """``(B, L, heads, dim)``. Called by the registry in every layer with attention."""
+    cap, sinks = arguments.pop("softcap", None), arguments.pop("s_aux", None)
+    if cap is None and sinks is None:
+        output, _ = sdpa_attention_forward(module, query, key, value, mask, scaling=scaling, **arguments)
+        return output, None
+    groups = query.shape[1] // key.shape[1]
+    keys, values = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+    scores = query @ keys.transpose(2, 3) * (query.shape[-1] ** -0.5 if scaling is None else scaling)
+    if cap is not None:
+        scores = torch.tanh(scores / cap) * cap
+    if mask is not None:
+        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    if sinks is not None:  # a score of each head for which there is no value (arXiv 2309.17453)
+        scores = torch.cat([scores, sinks.view(1, -1, 1, 1).expand(*scores.shape[:3], 1)], dim=-1)
+    shares = scores.softmax(-1, dtype=torch.float32).to(query.dtype)[..., : keys.shape[2]]
+    return (shares @ values).transpose(1, 2).contiguous(), None
+
+
+ALL_ATTENTION_FUNCTIONS.register(ATTENTION, _attend)
+ALL_MASK_ATTENTION_FUNCTIONS.register(ATTENTION, _mask)

@@ -1,11 +1,15 @@
 """Chooses a model's backend and verifies that its logits equal the model's.
 
-The direct backend where possible, else the model's modules. Either is compared with the model's plain forward pass
-at construction and on some changes of weights (see ``LocalEngine.refresh``): prefill, shared prefix, decoding, and
-prefill after them.
+The direct backend where possible, else the model's modules over our cache, else the model over its own cache. Each
+is compared with the model's plain forward pass at construction and on some changes of weights (see
+``LocalEngine.refresh``): prefill, shared prefix, decoding, and prefill after them, beyond an attention window where
+that is at most 1,024 tokens.
 """
 
+import sys
 import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -13,17 +17,32 @@ import torch
 from transformers import PreTrainedModel
 
 from upturn.errors import ModelError, error_text
+from upturn.models.engine.adapter import unwrap
 from upturn.models.engine.backend import Backend, Block
 from upturn.models.engine.decoder import STATIC_ROTATION, unsupported_reason
 from upturn.models.engine.direct import DirectModel
+from upturn.models.engine.fallback import REUSES, FallbackModel
 from upturn.models.engine.modules import ModuleModel
+from upturn.models.engine.recurrent import RecurrentModel, has_states
 
-Forward: TypeAlias = Literal["direct", "modules"]
+Forward: TypeAlias = Literal["direct", "modules", "fallback"]
+_FORWARDS: tuple[Forward, ...] = ("direct", "modules", "fallback")
+"""The fastest first."""
 
 TOLERANCE = 1e-3
 """Largest accepted |Δ logit| between cached and plain float32 forward; other types: 100 times."""
+_USUAL_LOGIT = 10.0
+"""Models with smaller logits are compared more strictly: rounding is relative to them."""
 _LENGTH = 192
 """Tokens of the comparison: three quarters of them are enough for a prefix to be shared, not copied."""
+_WIDEST_WINDOW = 1024
+"""Attention windows up to this many tokens are exceeded in the comparison; wider ones would make it slow."""
+_REGISTRY = "ALL_ATTENTION_FUNCTIONS"
+"""The name of the registry in files of models."""
+_SHARED_FILE = "transformers.modeling_utils"
+_WITHOUT_ATTENTION = frozenset({"linear_attention", "mamba", "conv"})
+"""Layer types without scores between tokens."""
+_DIFFERS = "its logits differ"
 
 
 class OpenedBackend(NamedTuple):
@@ -32,41 +51,103 @@ class OpenedBackend(NamedTuple):
     backend: Backend
     forward: Forward
     reason: str | None
-    """Why it is not the direct one; None = it is, or ``modules`` was requested."""
+    """Why it is not a faster one; None = it is the fastest, or it was requested."""
 
 
 def open_backend(model: PreTrainedModel, slots: int, max_length: int, requested: Forward | None) -> OpenedBackend:
-    """The direct backend where it is exact, else the modules; ``requested`` fixes the choice.
+    """The fastest exact backend: ``direct``, ``modules`` or ``fallback``; ``requested`` fixes the choice.
 
-    Warns where the direct backend supports the model but its logits differ. Raises ModelError where neither backend
-    is exact, or the requested one is not.
+    Warns where a backend supports the model but its logits differ, and where the fallback is used. Raises
+    ModelError where no backend is exact, or the requested one is not.
     """
-    _refuse_partial_attention(model, max_length)
-    reason = None
-    if requested != "modules":
-        reason = unsupported_reason(model)
-        if reason is None:
-            direct = DirectModel(model, slots, max_length)
-            gap = largest_gap(direct, model, slots, max_length)
-            if gap <= allowed_gap(model):
-                return OpenedBackend(direct, "direct", None)
-            reason = f"its logits differ by {gap:.2g} from those of the model (allowed {allowed_gap(model):g})"
-            warnings.warn(
-                f"LocalEngine runs {_name(model)} through its modules: {reason}", RuntimeWarning, stacklevel=4
-            )
-        if requested == "direct":
-            raise ModelError(f"the direct forward pass cannot serve {_name(model)}: {reason}")
+    _refuse_turning_rotation(model, max_length)
+    reasons: list[str] = []
+    for forward in _FORWARDS if requested is None else (requested,):
+        backend, problem = _OPEN[forward](model, slots, max_length)
+        if backend is not None:
+            if forward == "fallback":
+                _warn(
+                    f"LocalEngine runs {_name(model)} one sequence at a time over transformers' own cache "
+                    f"(slower, same result){_because(reasons)}"
+                )
+            elif any(_DIFFERS in reason for reason in reasons):
+                _warn(f"LocalEngine runs {_name(model)} through its modules{_because(reasons)}")
+            return OpenedBackend(backend, forward, "; ".join(reasons) or None)
+        reasons.append(f"{forward}: {problem}" if requested is None else problem)
+    if requested is not None:
+        raise ModelError(f"the {requested} forward pass cannot serve {_name(model)}{_because(reasons)}")
+    raise ModelError(
+        f"LocalEngine cannot serve {_name(model)} exactly{_because(reasons)}; serve this model behind an "
+        "OpenAI-compatible endpoint"
+    )
+
+
+class _Attempt(NamedTuple):
+    """An exact backend, or why there is none."""
+
+    backend: Backend | None
+    problem: str
+
+
+def _open_direct(model: PreTrainedModel, slots: int, max_length: int) -> _Attempt:
+    reason = unsupported_reason(model)
+    if reason is not None:
+        return _Attempt(None, reason)
+    return _checked(lambda: DirectModel(model, slots, max_length), model, slots, max_length)
+
+
+def _open_modules(model: PreTrainedModel, slots: int, max_length: int) -> _Attempt:
+    """The model's layers, with states where it has any."""
+    if not _uses_registry(model):
+        return _Attempt(None, "its attention cannot be replaced (it is not in the registry of transformers)")
+    if not has_states(model):
+        return _checked(lambda: ModuleModel(model, slots, max_length), model, slots, max_length)
+    attempt = _Attempt(None, "")
+    for by_many in (True, False):
+        build = partial(RecurrentModel, model, slots, max_length, is_continued_by_many=by_many)
+        attempt = _checked(build, model, slots, max_length)
+        if attempt.backend is not None:
+            break
+    return attempt
+
+
+def _uses_registry(model: PreTrainedModel) -> bool:
+    """Whether the model's code takes its attention from the registry of transformers, or has none."""
+    files = [
+        sys.modules[kind.__module__] for kind in type(unwrap(model)).__mro__ if kind.__module__ != _SHARED_FILE
+    ]
+    kinds = set(getattr(model.config.get_text_config(decoder=True), "layer_types", None) or ())
+    return (bool(kinds) and kinds <= _WITHOUT_ATTENTION) or any(hasattr(file, _REGISTRY) for file in files)
+
+
+def _open_fallback(model: PreTrainedModel, slots: int, max_length: int) -> _Attempt:
+    """The way with the most use of the cache that is exact; else the last problem."""
+    attempt = _Attempt(None, "")
+    for reuse in REUSES:
+        attempt = _checked(partial(FallbackModel, model, slots, reuse), model, slots, max_length)
+        if attempt.backend is not None:
+            break
+    return attempt
+
+
+_OPEN: Mapping[Forward, Callable[[PreTrainedModel, int, int], _Attempt]] = {
+    "direct": _open_direct,
+    "modules": _open_modules,
+    "fallback": _open_fallback,
+}
+
+
+def _checked(build: Callable[[], Backend], model: PreTrainedModel, slots: int, max_length: int) -> _Attempt:
+    """The backend, compared with the model."""
     try:
-        modules = ModuleModel(model, slots, max_length)
-        verify(modules, model, slots, max_length)
-    except ModelError:
-        raise
-    except Exception as exc:  # third-party modules may fail in any way with our cache
-        raise ModelError(
-            f"{_name(model)} cannot be run over LocalEngine's cache: {error_text(exc)}; fix that or "
-            "serve this model behind an OpenAI-compatible endpoint"
-        ) from exc
-    return OpenedBackend(modules, "modules", reason)
+        backend = build()
+        gap = largest_gap(backend, model, slots, max_length)
+    except Exception as exc:  # noqa: BLE001 — third-party modules may fail in any way with a cache
+        return _Attempt(None, f"it cannot be run: {error_text(exc, longest=300)}")
+    allowed = allowed_gap(model)
+    if not gap <= allowed:
+        return _Attempt(None, f"{_DIFFERS} by {gap:.2g} from those of the model (allowed {allowed:g})")
+    return _Attempt(backend, "")
 
 
 def verify(backend: Backend, model: PreTrainedModel, slots: int, max_length: int) -> None:
@@ -86,10 +167,13 @@ def allowed_gap(model: PreTrainedModel) -> float:
 
 @torch.inference_mode()
 def largest_gap(backend: Backend, model: PreTrainedModel, slots: int, max_length: int) -> float:
-    """Largest |Δ logit| over the ways to fill a cache; all slots are empty before and after."""
-    length = min(_LENGTH, max_length)
-    config: Any = model.config
-    ids = np.arange(length) * 7 % config.vocab_size
+    """Largest |Δ logit| over the ways to fill a cache, larger where all logits are small, as at initialisation.
+
+    All slots are empty before and after.
+    """
+    windows = [window for window in attention_windows(model) if window <= _WIDEST_WINDOW]
+    length = min(max([_LENGTH, *(2 * window + 64 for window in windows)]), max_length)
+    ids = np.arange(length) * 7 % _vocabulary(model)
     plain = _plain_logits(model, ids)
     first, second = length // 2 + length // 4, length - 1
     used = np.arange(min(2, slots))
@@ -105,15 +189,22 @@ def largest_gap(backend: Backend, model: PreTrainedModel, slots: int, max_length
         logits = backend.forward([Block(zero, zero, np.array([first]), ids[:first])])
         gaps.append((logits - plain[first - 1]).abs().max())
         backend.copy(0, used[1:].tolist(), first)
-        if first + 1 < second:
+        if first + 2 < second:
             compare(first, first + 1)
-            compare(first + 1, second)
+            compare(first + 1, first + 2)
+            compare(first + 2, second)
         elif first < second:
             compare(first, second)
     compare(second, length)
     for slot in used.tolist():
         backend.cut(slot, 0)
-    return float(torch.stack(gaps).max())
+    usual = _USUAL_LOGIT if model.dtype == torch.float32 else 1.0  # other types round small logits, too
+    return float(torch.stack(gaps).max() / (plain.abs().max() / usual).clamp(1e-6, 1.0))
+
+
+def _vocabulary(model: PreTrainedModel) -> int:
+    embedding: Any = model.get_input_embeddings()
+    return int(embedding.num_embeddings)
 
 
 def _plain_logits(model: PreTrainedModel, ids: np.typing.NDArray[np.int64]) -> torch.Tensor:
@@ -127,22 +218,32 @@ def _plain_logits(model: PreTrainedModel, ids: np.typing.NDArray[np.int64]) -> t
     return logits
 
 
-def _refuse_partial_attention(model: PreTrainedModel, max_length: int) -> None:
-    config: Any = model.config  # attributes differ between model families
-    kinds = set(getattr(config, "layer_types", None) or ())
-    if kinds - {"full_attention"} or (not kinds and getattr(config, "sliding_window", None) is not None):
-        raise ModelError(
-            f"LocalEngine serves models with full causal attention only, got layer types {sorted(kinds)!r}; "
-            "serve this model behind an OpenAI-compatible endpoint"
-        )
+def attention_windows(model: PreTrainedModel) -> set[int]:
+    """Widths of sliding windows and chunks of attention in the model's configuration; empty = none."""
+    config: Any = model.config.get_text_config(decoder=True)  # attributes differ between model families
+    sizes = {getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size")}
+    return {size for size in sizes if isinstance(size, int) and size > 0}
+
+
+def _refuse_turning_rotation(model: PreTrainedModel, max_length: int) -> None:
+    """Raises ModelError where earlier tokens would be rotated again when the sequence becomes longer."""
     rotary = getattr(model.get_decoder(), "rotary_emb", None)
-    kind = getattr(rotary, "rope_type", "default")
+    kinds = getattr(rotary, "rope_type", "default")
     trained = getattr(rotary, "original_max_seq_len", None)
-    if kind not in STATIC_ROTATION and trained is not None and max_length > trained:
-        raise ModelError(
-            f"rotary type {kind!r} rotates differently beyond {trained} tokens, which a cache cannot follow; give "
-            f"LocalEngine a max_length of at most {trained}, got {max_length!r}"
-        )
+    for kind in kinds.values() if isinstance(kinds, dict) else (kinds,):
+        if kind not in STATIC_ROTATION and trained is not None and max_length > trained:
+            raise ModelError(
+                f"rotary type {kind!r} rotates differently beyond {trained} tokens, which a cache cannot follow; "
+                f"give LocalEngine a max_length of at most {trained}, got {max_length!r}"
+            )
+
+
+def _because(reasons: Sequence[str]) -> str:
+    return f": {'; '.join(reasons)}" if reasons else ""
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, RuntimeWarning, stacklevel=4)
 
 
 def _name(model: PreTrainedModel) -> str:

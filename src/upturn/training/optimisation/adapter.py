@@ -5,6 +5,7 @@ that a saved version is a full model with the adapter merged.
 """
 
 import math
+import re
 import shutil
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +20,16 @@ from transformers import PreTrainedModel
 
 from upturn.config import AdapterSettings
 from upturn.errors import ModelError, TrainingError
-from upturn.models.engine import full_tensor, is_quantised, lora_layers, unwrap, update_of, weight_of
+from upturn.models.engine import (
+    full_tensor,
+    is_composite,
+    is_quantised,
+    language_part,
+    lora_layers,
+    unwrap,
+    update_of,
+    weight_of,
+)
 
 _ALPHA_FACTOR = 2
 """Default ``alpha`` in multiples of the rank, as in most recipes: steps are then of similar size for any rank."""
@@ -45,6 +55,7 @@ def add_adapter(model: PreTrainedModel, settings: AdapterSettings, *, base: str 
         r=settings.rank,
         lora_alpha=_ALPHA_FACTOR * settings.rank if settings.alpha is None else settings.alpha,
         target_modules=targets,
+        exclude_modules=_other_parts(model),
         task_type="CAUSAL_LM",
     )
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
@@ -144,7 +155,7 @@ def _targets(model: PreTrainedModel, settings: AdapterSettings) -> list[str]:
     head = model.get_output_embeddings()
     available = {
         name.rpartition(".")[2]
-        for name, part in model.named_modules()
+        for name, part in language_part(model).named_modules()
         if (type(part) is nn.Linear or is_quantised(part)) and part is not head
     }
     unknown = [name for name in settings.targets if name not in available]
@@ -156,9 +167,19 @@ def _targets(model: PreTrainedModel, settings: AdapterSettings) -> list[str]:
     return sorted(settings.targets or available)
 
 
+def _other_parts(model: PreTrainedModel) -> str | None:
+    """A pattern of the names outside a vision-language model's language model; None for other models."""
+    if not is_composite(model):
+        return None
+    used = language_part(model)
+    name = next(name for name, part in model.named_modules() if part is used)
+    return rf"(?!{re.escape(name)}\.).*"
+
+
 def _check_rank(model: PreTrainedModel, rank: int, targets: Sequence[str]) -> None:
     """Refuses a rank above the shorter side of every target: it would only cost memory."""
-    targeted = (part for name, part in model.named_modules() if name.rpartition(".")[2] in targets)
+    parts = language_part(model).named_modules()
+    targeted = (part for name, part in parts if name.rpartition(".")[2] in targets)
     longest = max(min(part.in_features, part.out_features) for part in targeted if isinstance(part, nn.Linear))
     if rank > longest:
         raise ModelError(

@@ -2,14 +2,14 @@
 
 A critic uses the same pass and reads values instead (``logprob_head.Read``). The model is an unmodified causal
 language model of ``transformers``, adapters included: tree attention is registered in its attention registry; the
-output layer, and the last layer's attention to earlier tokens and feed-forward part, run only at positions that
-predict a written token. The first use of each attention backend is verified against the padded pass on a few of the
-real rows; where the two differ, or the model does not support it, everything is computed padded from then on, with
-a warning and a count.
+head (its output layer, or its own code where that scales or caps logits), and the last layer's attention to earlier
+tokens and feed-forward part, run only at positions that predict a written token. The first use of each attention
+backend is verified against the padded pass on a few of the real rows; where the two differ, or the model does not
+support it, everything is computed padded from then on, with a warning and a count.
 """
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -22,10 +22,10 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from upturn.config import Packing, Precision
 from upturn.errors import TrainingError
-from upturn.models.engine import full_tensor
+from upturn.models.engine import backbone_of, full_tensor, head_of
 from upturn.training.distributed import as_forward_pass, broadcast_first, gradients, world_of
 from upturn.training.optimisation.batch import MicroBatch, micro_batches, padded_batch, tree_batch
-from upturn.training.optimisation.logprob_head import Read, chosen_logprobs
+from upturn.training.optimisation.logprob_head import Logits, Read, chosen_logprobs
 from upturn.training.optimisation.model_support import tree_unsupported_reason
 from upturn.training.optimisation.tree import MIN_SHARED, common_length
 from upturn.training.optimisation.tree_attention import Backend, TreeAttention, tree_attention
@@ -36,14 +36,15 @@ ATTENTION = "upturn_tree"
 _FLEX_FROM = 2048
 """Tokens from which one masked call is faster than one call per node on CUDA (KempnerForge PR 207)."""
 _HEAD_TOKENS = 16
-"""Tokens on which the output layer is verified: all of their logits are in memory."""
+"""Tokens on which the head is verified: all of their logits are in memory."""
 _HEAD_TOLERANCE = 1e-3
-"""Largest log-prob difference between our head and the model's that rounding explains (float32
-gives about 1e-6, a model with scaled or capped logits far more)."""
+"""Largest log-prob difference between our head and the model's that rounding explains: float32 gives about 1e-6."""
 _TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
 """Largest |Δ log p| (or |Δ value|) between tree and padded pass that rounding explains; other types:
 ``_ROUGH_TOLERANCE``."""
 _ROUGH_TOLERANCE = 0.1
+_OTHER_SCORES = {"softcap": "capped scores", "s_aux": "sinks", "position_bias": "a bias of positions"}
+"""Arguments in the registry with which a model asks for other scores than those of tree attention."""
 _VERIFIED_TOKENS = 4096
 """The verification prefers rows with at most this many tokens."""
 
@@ -76,7 +77,8 @@ class Forward:
         """Backends, and whether they were verified on a shared prefix."""
         self._failed: dict[Backend, str] = {}
         """The reason, by backend."""
-        self._is_head_checked = read is not chosen_logprobs  # a critic's model has no other output to compare with
+        self._parts: _Parts | None = None
+        """Chosen with the first rows."""
         self._has_warned = False
 
     def batches(self, rows: Sequence[TrainingRow], max_tokens: int) -> tuple[MicroBatch, ...]:
@@ -107,7 +109,7 @@ class Forward:
         if batch.tree is None:
             yield
             return
-        config: Any = self.model.config
+        config: Any = backbone_of(self.model).config
         before = config._attn_implementation
         config._attn_implementation = ATTENTION
         try:
@@ -136,13 +138,14 @@ class Forward:
         if batch.tree is not None and backend is not None:
             arguments[ATTENTION] = tree_attention(batch.tree, backend, device, predictors=_predictors(batch))
             arguments["position_ids"] = torch.from_numpy(batch.tree.depths)[None].to(device)
-        backbone, head = _backbone_and_head(self.model)
+        assert self._parts is not None  # ``batches`` chooses them
+        parts = self._parts
 
         def compute() -> Tensor:
             with torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
-                hidden = backbone(input_ids=input_ids, **arguments).last_hidden_state.flatten(0, 1)
+                hidden = parts.states(self.model, input_ids, arguments).flatten(0, 1)
                 chosen = hidden.index_select(0, torch.from_numpy(batch.predictors).to(device))
-                return self.read(head, chosen, torch.from_numpy(batch.targets).to(device))
+                return self.read(parts.head, chosen, torch.from_numpy(batch.targets).to(device))
 
         distinct = as_forward_pass(self.model, compute)
         return distinct.index_select(0, torch.from_numpy(batch.copies).to(device))
@@ -153,7 +156,7 @@ class Forward:
         return next((backend for backend in candidates if backend not in self._failed), None)
 
     def _check_rows(self, rows: Sequence[TrainingRow]) -> None:
-        config: Any = self.model.config  # configurations of transformers are open-ended
+        config: Any = self.model.config.get_text_config(decoder=True)  # configurations are open-ended
         context = getattr(config, "max_position_embeddings", None)
         longest = max(row.computed_length for row in rows)
         if context is not None and longest > context:
@@ -168,33 +171,45 @@ class Forward:
                 f"token ids run from {lowest} to {highest}, the model has 0 to {config.vocab_size - 1}; "
                 "the rows belong to another model"
             )
-        if not self._is_head_checked:
-            self._check_head(rows[0])
+        if self._parts is None:
+            self._parts = self._choose_parts(rows[0])
 
-    def _check_head(self, row: TrainingRow) -> None:
-        """Once: backbone and head alone must give the logits of the full model."""
+    def _choose_parts(self, row: TrainingRow) -> "_Parts":
+        """Once: backbone and head where together they give the logits of the full model, else the full model."""
+        if self.read is not chosen_logprobs:  # a critic's model has no other output to compare with
+            return _Parts(self.model.get_decoder(), self.model.get_output_embeddings())
         length = min(row.computed_length, _HEAD_TOKENS)
         input_ids = torch.from_numpy(row.token_ids[:length])[None].to(self.model.device)
-        backbone, head = _backbone_and_head(self.model)
+        arguments: dict[str, Any] = {"attention_mask": None, "use_cache": False}
+        chosen: list[_Parts] = []
 
         def compare() -> Tensor:
-            ours = head(backbone(input_ids=input_ids, attention_mask=None, use_cache=False).last_hidden_state)
-            # not by calling the model, which would gather sharded weights again within this pass
-            full = self.model.forward(input_ids=input_ids, use_cache=False).logits
+            parts = _Parts(backbone_of(self.model), head_of(self.model))
+            chosen.append(parts)
+            ours = parts.head(parts.states(self.model, input_ids, arguments)[0])
+            full = _Parts(None, Logits()).states(self.model, input_ids, arguments)[0]
             gaps: Tensor = ours.float().log_softmax(-1) - full.float().log_softmax(-1)
             return gaps.abs().max()
 
-        with torch.no_grad():
-            difference = float(as_forward_pass(self.model, compare))
-        if not difference <= _HEAD_TOLERANCE:
-            raise TrainingError(
-                f"{type(self.model).__name__} does more after its backbone than its output layer (log-probs differ "
-                f"by {difference:.2g}); models with scaled or capped logits cannot be trained here"
-            )
-        self._is_head_checked = True
+        try:
+            with torch.no_grad():
+                difference = float(as_forward_pass(self.model, compare))
+            problem = f"log-probs differ by {difference:.2g}" if not difference <= _HEAD_TOLERANCE else None
+        except (TypeError, ValueError, RuntimeError, LookupError, AttributeError) as exc:
+            problem = f"{type(exc).__name__}: {exc}"
+        if problem is None:
+            return chosen[0]
+        warnings.warn(
+            f"the logits of {type(self.model).__name__} are computed at all positions of a row (slower, more "
+            f"memory, same result): its backbone and head cannot be run separately ({problem})",
+            stacklevel=2,
+        )
+        return _Parts(None, Logits())
 
     def _tree_problem(self, rows: Sequence[TrainingRow], batches: Sequence[MicroBatch]) -> str | None:
         """Why these rows cannot be computed as trees; None = they can, with the backends for their layouts."""
+        if self._parts is not None and self._parts.backbone is None:
+            return "its backbone and head cannot be run separately"
         reason = tree_unsupported_reason(self.model, max(row.computed_length for row in rows))
         if reason is not None:
             return reason
@@ -261,6 +276,24 @@ class Forward:
         return logprobs.detach(), float(full_tensor(torch.stack(squares).sum()).sqrt())
 
 
+class _Parts(NamedTuple):
+    """How log-probs follow from tokens."""
+
+    backbone: Any
+    """None = the full model, whose logits take the place of hidden states."""
+    head: Any
+    """From states to logits, as for ``chosen_logprobs``."""
+
+    def states(self, model: Any, input_ids: Tensor, arguments: Mapping[str, Any]) -> Tensor:
+        """``(B, L, d)``: the last hidden states; without a backbone, logits ``(B, L, V)``."""
+        if self.backbone is not None:
+            hidden: Tensor = self.backbone(input_ids=input_ids, **arguments).last_hidden_state
+            return hidden
+        # not by calling the model, which would gather sharded weights again within a pass
+        logits: Tensor = model.forward(input_ids=input_ids, **arguments).logits
+        return logits
+
+
 class _Layout(NamedTuple):
     """What the choice of a backend depends on."""
 
@@ -314,6 +347,9 @@ def _attend(  # noqa: PLR0917  # the registry's signature
 ) -> tuple[Tensor, None]:
     """Called by the registry in every layer."""
     attention: TreeAttention = arguments[ATTENTION]
+    other = next((name for name in _OTHER_SCORES if arguments.get(name) is not None), None)
+    if other is not None:
+        raise ValueError(f"its attention uses {_OTHER_SCORES[other]}, which shared prefixes do not support")
     if torch.is_autocast_enabled(query.device.type):  # rotation may change the type of queries and keys
         kind = torch.get_autocast_dtype(query.device.type)
         query, key, value = query.to(kind), key.to(kind), value.to(kind)
@@ -338,7 +374,7 @@ def _narrow_last_layer(model: PreTrainedModel, positions: Tensor) -> Iterator[No
     It works token by token and is the last part, so no used number changes. A model without such a part, or with
     one that returns more than a tensor, computes it in full.
     """
-    layers = getattr(_backbone_and_head(model)[0], "layers", None)
+    layers = getattr(backbone_of(model), "layers", None)
     part: Any = getattr(layers[-1], "mlp", None) if layers else None
     if not isinstance(part, nn.Module):
         yield
@@ -363,8 +399,3 @@ def _narrow_last_layer(model: PreTrainedModel, positions: Tensor) -> Iterator[No
 
 
 ALL_ATTENTION_FUNCTIONS.register(ATTENTION, _attend)
-
-
-def _backbone_and_head(model: PreTrainedModel) -> tuple[nn.Module, nn.Module]:
-    """The backbone and the output layer."""
-    return model.get_decoder(), model.get_output_embeddings()

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-Read: TypeAlias = Callable[[nn.Module, Tensor, Tensor], Tensor]
+Read: TypeAlias = Callable[[Any, Tensor, Tensor], Tensor]
 """``(head, hidden (U, d), targets (U,))`` to ``(U,)`` in float32, with gradient: a number at each position that
 predicts a target."""
 
@@ -24,15 +24,15 @@ KEPT_NUMBERS = 1 << 26
 quarter slower."""
 
 
-def chosen_logprobs(
-    head: nn.Module, hidden: Tensor, targets: Tensor, *, chunk_numbers: int = CHUNK_NUMBERS
-) -> Tensor:
+def chosen_logprobs(head: Any, hidden: Tensor, targets: Tensor, *, chunk_numbers: int = CHUNK_NUMBERS) -> Tensor:
     """``(U,)``: log p of each target at temperature 1, in float32, from ``(U, d)`` hidden states.
 
-    A plain linear layer is computed and differentiated chunk by chunk; any other head, such as one with an adapter,
-    runs under activation checkpointing. The backward pass can be run once.
+    A plain linear layer is computed and differentiated chunk by chunk; any other head, such as one with an adapter
+    or one that scales or caps logits, runs under activation checkpointing. The backward pass can be run once.
     """
     chunks = 1 if hidden.device.type == "cpu" else _DEVICE_CHUNKS
+    if isinstance(head, Logits):
+        return _plain_logprobs(head, hidden, targets)
     weight: Any = head.weight  # every output layer of transformers has one, adapters forward it
     rows = max(1, chunks * chunk_numbers // len(weight))
     bias: Tensor | None = getattr(head, "bias", None)
@@ -46,7 +46,15 @@ def chosen_logprobs(
     return torch.cat(parts)
 
 
-def state_values(head: nn.Module, hidden: Tensor, targets: Tensor) -> Tensor:  # noqa: ARG001  # a ``Read``
+class Logits:
+    """The head of a model whose states are logits already."""
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """The logits."""
+        return logits
+
+
+def state_values(head: Any, hidden: Tensor, targets: Tensor) -> Tensor:  # noqa: ARG001  # a ``Read``
     """``(U,)``: the output of a scalar head, in float32 also under autocast (differences of values are small).
 
     Independent of the targets: a value is of the state before a token.
@@ -56,7 +64,7 @@ def state_values(head: nn.Module, hidden: Tensor, targets: Tensor) -> Tensor:  #
     return output.sum(dim=1)  # of one number; FSDP2 warns of views
 
 
-def _plain_logprobs(head: nn.Module, hidden: Tensor, targets: Tensor) -> Tensor:
+def _plain_logprobs(head: Any, hidden: Tensor, targets: Tensor) -> Tensor:
     return -nn.functional.cross_entropy(head(hidden).float(), targets, reduction="none")
 
 

@@ -105,7 +105,11 @@ class TreeAttention:
         match self.backend:
             case "streamed":
                 apply: Callable[..., Tensor] = _Streamed.apply  # untyped in torch
-                return apply(query, key, value, _Call(self, scaling, self.predictors if is_last else None))
+                size, more = value.shape[-1], key.shape[-1] - value.shape[-1]
+                if more:  # as in DeepSeek-V3; the kernels need one size
+                    value = torch.nn.functional.pad(value, (0, more))
+                output = apply(query, key, value, _Call(self, scaling, self.predictors if is_last else None))
+                return output[..., :size] if more else output
             case "flex":
                 return _flex(query, key, value, scaling=scaling, block_mask=self.block_mask)
             case "by_node":

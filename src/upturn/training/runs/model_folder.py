@@ -1,4 +1,4 @@
-"""Model folders of trained versions, which ``AutoModelForCausalLM.from_pretrained`` loads."""
+"""Model folders of trained versions, which the ``from_pretrained`` of transformers loads."""
 
 import json
 import shutil
@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from upturn.errors import ModelError, TrainingError
 from upturn.models import CARD
-from upturn.models.engine import weights_hash
+from upturn.models.engine import auto_class, freeze_other_parts, weights_hash
 from upturn.training.distributed import weight_tensors, world_of
 from upturn.training.optimisation import merge_adapter
 from upturn.training.runs.checkpoint import disk_errors, sync
@@ -96,12 +96,12 @@ def load_version(folder: Path) -> PreTrainedModel:
 def _load(folder: Path) -> PreTrainedModel:
     try:
         with _no_progress_bars():
-            model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+            model: PreTrainedModel = auto_class(folder).from_pretrained(
                 folder, dtype=torch.float32, local_files_only=True
             )
     except Exception as exc:  # a damaged folder raises many kinds of errors in the libraries
         raise ModelError(f"cannot load {str(folder)!r}: {exc}; train again, or restore the folder") from exc
-    return model
+    return freeze_other_parts(model)
 
 
 @contextmanager

@@ -1,0 +1,49 @@
+"""Loads a model's folder: a causal language model, or a vision-language model of which the text part is used."""
+
+from pathlib import Path
+from typing import Any
+
+import transformers
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
+
+from upturn.models.engine.head import backbone_of
+
+
+def auto_class(folder: Path) -> Any:
+    """The class of transformers that loads the model in a folder.
+
+    Raises ValueError for models that are neither causal language models nor vision-language models.
+    """
+    # without trust_remote_code, a folder with code would prompt on the terminal
+    config: Any = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    classes: tuple[Any, ...] = (AutoModelForCausalLM, AutoModelForImageTextToText)
+    loader = next((auto for auto in classes if type(config) in auto._model_mapping), None)
+    if loader is None:
+        raise ValueError(
+            f"type {config.model_type!r} is neither a causal language model nor a vision-language model in "
+            f"transformers {transformers.__version__}; use the text model that it contains, saved separately"
+        )
+    return loader
+
+
+def is_composite(model: PreTrainedModel) -> bool:
+    """Whether the model has parts other than its language model, such as a vision tower."""
+    return model.config.get_text_config(decoder=True) is not model.config
+
+
+def language_part(model: PreTrainedModel) -> nn.Module:
+    """The model itself; of a vision-language model the backbone of its language model."""
+    part: nn.Module = backbone_of(model) if is_composite(model) else model
+    return part
+
+
+def freeze_other_parts(model: PreTrainedModel) -> PreTrainedModel:
+    """The model; of a vision-language model only the language model can be trained afterwards."""
+    if is_composite(model):
+        model.requires_grad_(False)
+        backbone_of(model).requires_grad_(True)
+        head: Any = model.get_output_embeddings()
+        if head is not None:
+            head.requires_grad_(True)
+    return model
