@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from upturn.models.engine.adapter import full_tensor, lora_layers, unwrap, weight_of
     from upturn.models.engine.engine import LocalEngine
     from upturn.models.engine.verification import Forward
-    from upturn.models.engine.weights import adapter_identity, weights_hash
+    from upturn.models.engine.weights import adapter_identity, weights_hash, weights_stamp
 else:
     _ADAPTER = ("full_tensor", "lora_layers", "unwrap", "weight_of")
-    _WEIGHTS = ("adapter_identity", "weights_hash")
+    _WEIGHTS = ("adapter_identity", "weights_hash", "weights_stamp")
     __getattr__ = lazy_names(
         __name__,
         {"LocalEngine": "engine", "Forward": "verification"}
@@ -36,4 +36,5 @@ __all__ = [
     "unwrap",
     "weight_of",
     "weights_hash",
+    "weights_stamp",
 ]

@@ -28,7 +28,15 @@ if TYPE_CHECKING:
         shard_like,
         world_of,
     )
-    from upturn.training.distributed.weights import blend, copy_tensors, digest, restore_weights, weight_tensors
+    from upturn.training.distributed.weights import (
+        blend,
+        copy_tensors,
+        digest,
+        restore_trained,
+        restore_weights,
+        trained_tensors,
+        weight_tensors,
+    )
 else:
     _SHARDING = (
         "as_forward_pass",
@@ -39,7 +47,15 @@ else:
         "shard_like",
         "world_of",
     )
-    _WEIGHTS = ("blend", "copy_tensors", "digest", "restore_weights", "weight_tensors")
+    _WEIGHTS = (
+        "blend",
+        "copy_tensors",
+        "digest",
+        "restore_trained",
+        "restore_weights",
+        "trained_tensors",
+        "weight_tensors",
+    )
     __getattr__ = lazy_names(__name__, dict.fromkeys(_SHARDING, "sharding") | dict.fromkeys(_WEIGHTS, "weights"))
 
 __all__ = [
@@ -56,10 +72,12 @@ __all__ = [
     "gather_tensors",
     "gradients",
     "refuse_different",
+    "restore_trained",
     "restore_weights",
     "scatter_tensor",
     "shard",
     "shard_like",
+    "trained_tensors",
     "weight_tensors",
     "world_from_environment",
     "world_of",

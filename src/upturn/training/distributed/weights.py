@@ -22,6 +22,12 @@ def weight_tensors(model: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach() for name, tensor in named if name in stored}
 
 
+def trained_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """``weight_tensors`` without frozen parameters: what training may change, such as an adapter, and buffers."""
+    frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
+    return {name: tensor for name, tensor in weight_tensors(model).items() if name not in frozen}
+
+
 def copy_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Copies of the tensors."""
     return {name: tensor.detach().clone() for name, tensor in tensors.items()}
@@ -32,9 +38,12 @@ def restore_weights(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
 
     Raises TrainingError, with the model untouched, when names or shapes are not the model's.
     """
-    with torch.no_grad():
-        for current, tensor in _pairs(model, tensors):
-            current.copy_(tensor)
+    _copy_into(weight_tensors(model), tensors)
+
+
+def restore_trained(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Like ``restore_weights``, for ``trained_tensors``; frozen parameters stay."""
+    _copy_into(trained_tensors(model), tensors)
 
 
 def blend(model: nn.Module, tensors: Mapping[str, Tensor], share: float) -> None:
@@ -44,14 +53,19 @@ def blend(model: nn.Module, tensors: Mapping[str, Tensor], share: float) -> None
     2109.01903). Raises TrainingError, with the model untouched, when names or shapes are not the model's.
     """
     with torch.no_grad():
-        for current, tensor in _pairs(model, tensors):
+        for current, tensor in _pairs(weight_tensors(model), tensors):
             if current.is_floating_point():
                 current.lerp_(tensor, share)
 
 
-def _pairs(model: nn.Module, tensors: Mapping[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
-    """The model's tensors, each with its counterpart; raises TrainingError."""
-    current = weight_tensors(model)
+def _copy_into(current: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:
+    with torch.no_grad():
+        for target, tensor in _pairs(current, tensors):
+            target.copy_(tensor)
+
+
+def _pairs(current: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
+    """The model's tensors ``current``, each with its counterpart; raises TrainingError."""
     differing = sorted(current.keys() ^ tensors.keys()) or sorted(
         name for name, tensor in current.items() if tensor.shape != tensors[name].shape
     )
