@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import safetensors.torch
@@ -95,13 +96,13 @@ def killed_at(operation: int, folder: Path) -> None:
         if is_ours and next(left) <= 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def save_or_die(tensors: dict[str, torch.Tensor], path: Path) -> None:
+    def save_or_die(tensors: dict[str, torch.Tensor], path: Any) -> None:
         save_file(tensors, path)
         if next(left) <= 0:
             os.truncate(path, path.stat().st_size // 2)
             os.kill(os.getpid(), signal.SIGKILL)
 
-    safetensors.torch.save_file = save_or_die
+    setattr(safetensors.torch, "save_file", save_or_die)  # noqa: B010  # with fewer parameters
     sys.addaudithook(count_operations)
     train(folder)
 

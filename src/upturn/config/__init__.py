@@ -34,6 +34,7 @@ from upturn.config.section import (
     RoutingConfig,
     RunConfig,
     TaskConfig,
+    TrackerConfig,
 )
 from upturn.config.settings import (
     Count,
@@ -98,6 +99,7 @@ __all__ = [
     "Settings",
     "Share",
     "TaskConfig",
+    "TrackerConfig",
     "ValidationSettings",
     "WholeNumber",
     "api_keys",

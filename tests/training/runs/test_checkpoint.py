@@ -229,7 +229,7 @@ def test_a_full_disk_is_an_error_of_the_system_and_the_earlier_checkpoint_stays(
 ) -> None:
     write_checkpoint(tmp_path, IDENTITY, _after(3))
     before = _files(tmp_path)
-    large = _after(5, 5)._replace(**{part: {"layer.weight": torch.zeros(10_000)}})
+    large = _after(5, 5)._replace(**{part: {"layer.weight": torch.zeros(10_000)}})  # type: ignore[arg-type]
     with pytest.raises(OSError, match="File too large") as caught:
         write_checkpoint(tmp_path, IDENTITY, large)
     assert (caught.value.errno, caught.value.filename) == (errno.EFBIG, str(tmp_path / named))

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from torch import Tensor
@@ -42,6 +42,7 @@ from upturn.training.runs.run_folder import (
     DESCRIPTION_FILE,
     EVENTS_FOLDER,
     OUTCOME_FILE,
+    TRACKERS_FOLDER,
     RunDescription,
     RunPlan,
     read_description,
@@ -50,6 +51,7 @@ from upturn.training.runs.run_folder import (
 )
 from upturn.training.runs.run_options import RunOptions
 from upturn.training.runs.tensorboard import EventFile
+from upturn.training.runs.trackers import TrackedRun, TrackerFeed, end_of
 from upturn.training.stream import NO_STATE, Algorithm, State, Stateful, Unit, restore_state, state_of
 
 
@@ -122,7 +124,9 @@ class Run:
                 stack.enter_context(terminable())
             if world is None or world.is_first:
                 resumed_units = self._progress.units if is_resumed else None
-                self._recorder = stack.enter_context(_Recorder(folder, self.identity, self.plan, resumed_units))
+                self._recorder = stack.enter_context(
+                    _Recorder(self.options, RunDescription(self.identity, self.plan), resumed_units)
+                )
             if not is_resumed:
                 self._start()
             while (stopped := self._progress.stopped) is None:
@@ -283,12 +287,12 @@ class Run:
 
 
 class _Recorder:
-    """The description, the curve and the TensorBoard file of a run."""
+    """The description, the curve, the TensorBoard file and the trackers of a run."""
 
-    def __init__(self, folder: Path, identity: Mapping[str, str], plan: RunPlan, resumed_units: int | None) -> None:
+    def __init__(self, options: RunOptions, description: RunDescription, resumed_units: int | None) -> None:
         """``resumed_units``: units of the checkpoint; None = a new run."""
-        self._folder = folder
-        self._description = RunDescription(identity, plan)
+        self._folder = folder = options.folder
+        self._description = description
         if resumed_units is not None and (folder / DESCRIPTION_FILE).exists():
             self._description = replace(self._description, measure=read_description(folder).measure)
         remove_partial(folder)
@@ -296,6 +300,8 @@ class _Recorder:
         write_description(folder, self._description)
         self._curve = Curve(folder / CURVE_FILE, keep_units=resumed_units)
         self._events = EventFile(folder / EVENTS_FOLDER, self._curve.initial_points)
+        points = None if resumed_units is None else self._curve.initial_points
+        self._feeds = _feeds(options, description.identity, points)
 
     def describe(self, measure: str) -> None:
         """Writes what evaluations measure into the description, if it is new."""
@@ -306,6 +312,8 @@ class _Recorder:
     def append(self, point: CurvePoint) -> None:
         self._curve.append(point)
         self._events.append(point)
+        for feed in self._feeds:
+            feed.append(point)
 
     def sync(self) -> None:
         self._curve.sync()
@@ -314,9 +322,23 @@ class _Recorder:
     def __enter__(self) -> "_Recorder":
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
         self._curve.close()
         self._events.close()
+        for feed in self._feeds:
+            feed.close(end_of(kind))
+
+
+def _feeds(
+    options: RunOptions, identity: Mapping[str, str], points: Sequence[CurvePoint] | None
+) -> list[TrackerFeed]:
+    """The started feeds of a run's trackers; ``points`` as for ``TrackerFeed``."""
+    if options.tracking is None:
+        return []
+    run = TrackedRun(None, options.tracking.project, options.tracking.run, options.folder, identity)
+    return [TrackerFeed(name, run, options.folder / TRACKERS_FOLDER, points) for name in options.tracking.names]
 
 
 def _check_state(algorithm: Algorithm, state: State) -> None:

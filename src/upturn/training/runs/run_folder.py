@@ -1,7 +1,7 @@
 """The files of a training run and its plan. No torch here.
 
-``run.json`` describes the run, ``curve.jsonl`` and ``tensorboard/`` hold its learning curve, ``checkpoints/`` its
-state, and ``outcome.json`` its outcome.
+``run.json`` describes the run, ``curve.jsonl`` and ``tensorboard/`` hold its learning curve, ``trackers/`` how far
+services are that receive it, ``checkpoints/`` its state, and ``outcome.json`` its outcome.
 """
 
 from collections.abc import Mapping
@@ -23,6 +23,7 @@ WARM_UP_FOLDER = "warm-up"
 DESCRIPTION_FILE = "run.json"
 OUTCOME_FILE = "outcome.json"
 EVENTS_FOLDER = "tensorboard"
+TRACKERS_FOLDER = "trackers"
 
 UnitName = Literal["iteration", "optimiser step", "round"]
 
