@@ -32,7 +32,6 @@ if TYPE_CHECKING:
         blend,
         copy_tensors,
         digest,
-        restore_trained,
         restore_weights,
         trained_tensors,
         weight_tensors,
@@ -47,15 +46,7 @@ else:
         "shard_like",
         "world_of",
     )
-    _WEIGHTS = (
-        "blend",
-        "copy_tensors",
-        "digest",
-        "restore_trained",
-        "restore_weights",
-        "trained_tensors",
-        "weight_tensors",
-    )
+    _WEIGHTS = ("blend", "copy_tensors", "digest", "restore_weights", "trained_tensors", "weight_tensors")
     __getattr__ = lazy_names(__name__, dict.fromkeys(_SHARDING, "sharding") | dict.fromkeys(_WEIGHTS, "weights"))
 
 __all__ = [
@@ -72,7 +63,6 @@ __all__ = [
     "gather_tensors",
     "gradients",
     "refuse_different",
-    "restore_trained",
     "restore_weights",
     "scatter_tensor",
     "shard",

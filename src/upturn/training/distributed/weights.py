@@ -23,9 +23,12 @@ def weight_tensors(model: nn.Module) -> dict[str, Tensor]:
 
 
 def trained_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """``weight_tensors`` without frozen parameters: what training may change, such as an adapter, and buffers."""
+    """The tensors that training changes, by name: the trained parameters, or all of ``weight_tensors`` where no
+    parameter is frozen. The model's own tensors, not copies."""
+    trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
     frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
-    return {name: tensor for name, tensor in weight_tensors(model).items() if name not in frozen}
+    tensors = weight_tensors(model)
+    return {name: tensor for name, tensor in tensors.items() if name in trained} if frozen else tensors
 
 
 def copy_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -34,16 +37,13 @@ def copy_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def restore_weights(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Copies ``tensors`` into the model's own, in place.
+    """Copies ``tensors``, all of the model's or all trained ones, into the model's own, in place.
 
     Raises TrainingError, with the model untouched, when names or shapes are not the model's.
     """
-    _copy_into(weight_tensors(model), tensors)
-
-
-def restore_trained(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Like ``restore_weights``, for ``trained_tensors``; frozen parameters stay."""
-    _copy_into(trained_tensors(model), tensors)
+    with torch.no_grad():
+        for current, tensor in _pairs(model, tensors):
+            current.copy_(tensor)
 
 
 def blend(model: nn.Module, tensors: Mapping[str, Tensor], share: float) -> None:
@@ -53,19 +53,16 @@ def blend(model: nn.Module, tensors: Mapping[str, Tensor], share: float) -> None
     2109.01903). Raises TrainingError, with the model untouched, when names or shapes are not the model's.
     """
     with torch.no_grad():
-        for current, tensor in _pairs(weight_tensors(model), tensors):
+        for current, tensor in _pairs(model, tensors):
             if current.is_floating_point():
-                current.lerp_(tensor, share)
+                current.lerp_(tensor.to(current), share)
 
 
-def _copy_into(current: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:
-    with torch.no_grad():
-        for target, tensor in _pairs(current, tensors):
-            target.copy_(tensor)
-
-
-def _pairs(current: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
-    """The model's tensors ``current``, each with its counterpart; raises TrainingError."""
+def _pairs(model: nn.Module, tensors: Mapping[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
+    """The model's tensors, each with its counterpart; raises TrainingError."""
+    current = trained_tensors(model)
+    if tensors.keys() != current.keys():
+        current = weight_tensors(model)
     differing = sorted(current.keys() ^ tensors.keys()) or sorted(
         name for name, tensor in current.items() if tensor.shape != tensors[name].shape
     )

@@ -25,7 +25,7 @@ from upturn.training.distributed import (
     broadcast_first,
     copy_tensors,
     refuse_different,
-    restore_trained,
+    restore_weights,
     trained_tensors,
 )
 from upturn.training.evaluation_result import Evaluate, EvaluationResult, check_result
@@ -261,7 +261,7 @@ class Run:
             return False
         _check_state(self.algorithm, checkpoint.algorithm)
         restore_state(self.algorithm, checkpoint.algorithm)
-        restore_trained(self.trainer.model, checkpoint.weights)
+        restore_weights(self.trainer.model, checkpoint.weights)
         self.trainer.load_state(checkpoint.optimiser, checkpoint.progress.steps)
         self._progress, self._best = checkpoint.progress, checkpoint.best
         self._saved_units = checkpoint.progress.units
@@ -272,7 +272,7 @@ class Run:
         model.eval()
         kept_units = progress.units
         if self.plan.keep == "best" and self._best:
-            restore_trained(model, self._best)
+            restore_weights(model, self._best)
             kept_units = progress.best_units or 0
         return TrainingOutcome(
             stopped,
