@@ -1,8 +1,9 @@
 # Everything starts here. The first target that needs it sets up .venv; later ones use it as it is.
 #   make demo         set up, then run the whole loop and write its report
 #   make test         set up, then run the tests, two processes beside each other; make test-all: the slow ones too
-#   make test-reach   set up a second environment with file formats, Gymnasium, OpenEnv, verifiers, Ray and TRL, then
-#                     run every test that needs them (ten minutes), and write the date into docs/results.md
+#   make test-reach   set up a second environment with file formats, Gymnasium, OpenEnv, verifiers, Ray, TRL and
+#                     trackers, then run every test that needs them (ten minutes), and write the date into
+#                     docs/results.md
 #   make check        format, lint, types, import layers, size caps, generated docs
 # Settings: PYTHON=python3.12 picks the interpreter; TORCH_INDEX=https://download.pytorch.org/whl/cpu takes torch
 # from that index (a smaller build without CUDA) and everything else from where pip looks anyway.

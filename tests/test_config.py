@@ -312,6 +312,12 @@ def test_missing_agents_are_reported_with_the_table_to_add() -> None:
             ("lora has no effect", "loop.train = []"),
         ),
         (
+            {"loop": {"train": []}, "trackers": {"use": ["wandb"]}},
+            ("trackers.use = ('wandb',) has no effect", "loop.train = []"),
+        ),
+        ({"trackers": {"project": "mail"}}, ("trackers: project='mail'", "use=()")),
+        ({"trackers": {"use": ["mlflow", "wandb", "mlflow"]}}, ("trackers: use names 'mlflow' twice", "once")),
+        (
             {"online_dpo": {"pairs": {"by": "turn", "continuations": 8}}},
             ("online_dpo.pairs: continuations=8", "valued_by='returns'"),
         ),

@@ -24,17 +24,20 @@ from xml.etree import ElementTree as ET
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements-reach.lock"
 PAGE = ROOT / "docs" / "results.md"
-EXTRAS = ("bench", "files", "gymnasium", "openenv", "ray", "verifiers")
+EXTRAS = ("bench", "files", "gymnasium", "mlflow", "openenv", "ray", "trackio", "verifiers", "wandb")
 SHOWN = (
     "gymnasium",
     "icalendar",
+    "mlflow-skinny",
     "openenv-core",
     "openpyxl",
     "python-docx",
     "python-pptx",
     "ray",
+    "trackio",
     "trl",
     "verifiers",
+    "wandb",
 )
 """Packages whose versions are written with the date."""
 _CONDITION = re.compile(r"\b(importorskip|find_spec)\(")

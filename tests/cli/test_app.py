@@ -236,13 +236,13 @@ def test_ctrl_c_in_resumable_work_prints_the_resume_command(command: ModuleType)
 def test_a_full_disk_in_resumable_work_prints_the_resume_command(command: ModuleType) -> None:
     def fill() -> None:
         with resume_hint("upturn demo --resume runs/7"):
-            raise OSError(errno.ENOSPC, "No space left on device", "runs/7/checkpoint.safetensors.partial")
+            raise OSError(errno.ENOSPC, "No space left on device", "runs/7/checkpoints/000012.partial")
 
     command.run = fill  # type: ignore[attr-defined]
     result = run("doctor")
     assert (result.exit_code, result.stderr) == (
         1,
-        "error: No space left on device: 'runs/7/checkpoint.safetensors.partial'; acknowledged work is saved. Free "
+        "error: No space left on device: 'runs/7/checkpoints/000012.partial'; acknowledged work is saved. Free "
         "some space, then resume with: upturn demo --resume runs/7\n",
     )
 

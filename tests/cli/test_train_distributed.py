@@ -20,7 +20,7 @@ import safetensors.torch
 import torch
 
 from benchmarks.errands import ENVIRONMENT, MODEL
-from upturn.training.runs.run_folder import CHECKPOINT_FILE, CURVE_FILE
+from upturn.training.runs.run_folder import CHECKPOINTS_FOLDER, CURVE_FILE
 
 pytestmark = pytest.mark.slow
 
@@ -56,6 +56,7 @@ micro_batch_tokens = 400
 GRPO = f"""{COMMON}
 [grpo]
 iterations = 2
+checkpoint_every = 1
 tasks_per_iteration = 4
 group_size = 6
 evaluate_every = 2
@@ -126,10 +127,9 @@ class Ended(NamedTuple):
     def weights(self) -> dict[str, torch.Tensor]:
         """The weights at the end of training; the version may have earlier ones."""
         return {
-            f"{path.parent.name} {name}": tensor
-            for path in self.run.rglob(CHECKPOINT_FILE)
+            f"{path.parents[2].name} {name}": tensor
+            for path in self.run.rglob(f"{CHECKPOINTS_FOLDER}/*/weights.safetensors")
             for name, tensor in safetensors.torch.load_file(path).items()
-            if name.startswith("weights.")
         }
 
     def printed(self) -> dict[str, Any]:
@@ -202,7 +202,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Ended:
 def test_rl_training_in_two_processes_gives_the_weights_of_one(one: Ended, two: Ended) -> None:
     before = safetensors.torch.load_file(Path(MODEL) / "model.safetensors")
     name = "model.embed_tokens.weight"
-    assert not torch.equal(one.weights()[f"grpo weights.{name}"], before[name].float())
+    assert not torch.equal(one.weights()[f"grpo {name}"], before[name].float())
     _assert_same(one, two)
 
 

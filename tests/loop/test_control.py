@@ -21,7 +21,9 @@ from upturn.loop.trainers.rl_training import OutcomeReward
 from upturn.models.engine import weights_hash
 from upturn.records import AgentVersion, Evaluation
 from upturn.training.distributed.weights import restore_weights
+from upturn.training.runs.checkpoint import latest_checkpoint
 from upturn.training.runs.curve import read_curve
+from upturn.training.runs.run_folder import CHECKPOINTS_FOLDER
 
 pytestmark = pytest.mark.slow
 
@@ -73,13 +75,11 @@ def train_on_rollouts(started: Started, name: str, reward: OutcomeReward | None)
 def final_gain(started: Started, name: str) -> Interval:
     """The same for the final weights: the version has the first ones if their score is higher."""
     context, parent, before = started
-    stored = load_file(context.run_dir / "training" / name / "checkpoint.safetensors")
-    prefix = "weights."
+    latest = latest_checkpoint(context.run_dir / "training" / name / CHECKPOINTS_FOLDER)
+    assert latest is not None
     worker = PolicyWorker(context.runtime, parent)
     first = weights_hash(worker.model)
-    restore_weights(
-        worker.model, {key.removeprefix(prefix): stored[key] for key in stored if key.startswith(prefix)}
-    )
+    restore_weights(worker.model, load_file(latest / "weights.safetensors"))
     assert weights_hash(worker.model) != first
     version = worker.serve_as(replace(parent, version=f"{name}-at-the-end"))
     return evaluate_heldout(context, f"at the end of {name}", version).gain_over(before)

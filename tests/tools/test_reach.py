@@ -72,7 +72,7 @@ def test_the_date_replaces_the_former_one(reach: ModuleType, monkeypatch: pytest
     dated = reach.dated(page, 260, 629.6)
     assert re.fullmatch(
         r"before\n\n`make test-reach` last passed on \d{4}-\d\d-\d\d: 260 tests in 10 min 30 s with Python "
-        r"3\.\d+\.\d+\.\nVersions: gymnasium <gymnasium>, .* verifiers <verifiers>\.\n\nafter\n",
+        r"3\.\d+\.\d+\.\nVersions: gymnasium <gymnasium>, .* wandb <wandb>\.\n\nafter\n",
         dated,
     )
     with pytest.raises(SystemExit, match="needs one paragraph"):

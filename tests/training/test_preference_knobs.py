@@ -18,6 +18,7 @@ from upturn.training.data.pair_mining import mine_pairs
 from upturn.training.data.pair_row import add_reference, pair_rows
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.pair_settings import PairObjectiveSettings, PairSettings
+from upturn.training.run_settings import SAVING_SETTINGS
 from upturn.training.stream import Minibatch
 
 Model = Callable[..., PreTrainedModel]
@@ -39,7 +40,7 @@ PAIRS: dict[str, tuple[PairSettings, Any]] = {
     "gamma": (PairSettings(), 0.1),
 }
 KTO: dict[str, Any] = {"beta": 0.5, "desirable_weight": 2.0, "undesirable_weight": 2.0, "batch_trajectories": 1}
-OF_A_RUN = {"epochs", "optimiser", "decay", "evaluate_every", "patience", "keep", "checkpoint_every"}
+OF_A_RUN = {"epochs", "optimiser", "decay", "evaluate_every", "patience", "keep", *SAVING_SETTINGS}
 
 
 def test_all_preference_settings_are_tested() -> None:

@@ -1,7 +1,8 @@
 """A program that trains in one folder undisturbed, and in another while it is killed again and again.
 
 Each try is a child process that kills itself with SIGKILL at its n-th operation on a file, so that it dies between
-and within the writing of every file there is. Prints how often it was killed, as JSON.
+and within the writing of every file there is; files of tensors it leaves half-written. Prints as JSON how often it
+was killed, and after how many units the checkpoints were that it left.
 """
 
 import itertools
@@ -12,8 +13,10 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import safetensors.torch
 import torch
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
@@ -23,12 +26,17 @@ from upturn.training.evaluation_result import EvaluationResult
 from upturn.training.losses import CrossEntropy
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.runs import RunOptions, RunPlan
+from upturn.training.runs.checkpoint import latest_checkpoint, read_checkpoint
 from upturn.training.runs.run import Run, identity_of
+from upturn.training.runs.run_folder import CHECKPOINTS_FOLDER
 from upturn.training.stream import State, Stream, Unit
 
+OPERATIONS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"}
+MOST = 6
+"""Entries in the folder of checkpoints: two of each of a checkpoint, its best weights and a half-written one."""
 UNITS = 5
-STEP = 4
-"""File operations that each try gets further than the one before it; a unit takes about six."""
+STEP = 2
+"""File operations that each try gets further than the one before it; a unit takes about 40."""
 
 
 class Adapting:
@@ -81,22 +89,38 @@ def in_child(work: Callable[[], None]) -> int:
 
 def killed_at(operation: int, folder: Path) -> None:
     left = itertools.count(operation, -1)
+    save_file = safetensors.torch.save_file
 
     def count_operations(event: str, arguments: tuple[object, ...]) -> None:
-        is_ours = event in {"open", "os.rename", "os.remove"} and str(folder) in str(arguments[0])
+        is_ours = event in OPERATIONS and str(folder) in str(arguments[0])
         if is_ours and next(left) <= 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
+    def save_or_die(tensors: dict[str, torch.Tensor], path: Any) -> None:
+        save_file(tensors, path)
+        if next(left) <= 0:
+            os.truncate(path, path.stat().st_size // 2)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    setattr(safetensors.torch, "save_file", save_or_die)  # noqa: B010  # with fewer parameters
     sys.addaudithook(count_operations)
     train(folder)
 
 
 def main(calm: Path, shaken: Path) -> None:
     assert in_child(partial(train, calm)) == 0
-    killed = 0
+    killed, left = 0, set[int]()
     while in_child(partial(killed_at, 1 + STEP * killed, shaken)) == signal.SIGKILL:
         killed += 1
-    print(json.dumps({"killed": killed}))  # noqa: T201  # what the test reads
+        checkpoints = shaken / CHECKPOINTS_FOLDER
+        latest = latest_checkpoint(checkpoints)
+        if latest is not None:
+            left.add(int(latest.name))
+            identity = json.loads((latest / "manifest.json").read_text())["record"]["identity"]
+            read_checkpoint(latest, identity)  # raises if it is damaged
+        entries = sorted(path.name for path in checkpoints.glob("*"))
+        assert len(entries) <= MOST, f"files of killed processes accumulate: {entries}"
+    print(json.dumps({"killed": killed, "left": sorted(left)}))  # noqa: T201  # what the test reads
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ from upturn.config.section import (
     RoutingConfig,
     RunConfig,
     TaskConfig,
+    TrackerConfig,
 )
 from upturn.config.settings import (
     Count,
@@ -100,6 +101,7 @@ __all__ = [
     "Settings",
     "Share",
     "TaskConfig",
+    "TrackerConfig",
     "ValidationSettings",
     "WholeNumber",
     "api_keys",

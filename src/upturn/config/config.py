@@ -18,6 +18,7 @@ from upturn.config.section import (
     RoutingConfig,
     RunConfig,
     TaskConfig,
+    TrackerConfig,
 )
 from upturn.config.settings import AnySettings, Settings, dump_settings
 
@@ -42,6 +43,7 @@ class Config:
     rollouts: RolloutConfig
     curriculum: CurriculumSettings | None
     """None = families are sampled by their failure rate before training."""
+    trackers: TrackerConfig
     validation: ValidationSettings
     canary: CanarySettings
     loop: LoopConfig
@@ -107,6 +109,7 @@ CORE: Mapping[str, type[Settings]] = {
     "lora": AdapterSettings,
     "rollouts": RolloutConfig,
     "curriculum": CurriculumSettings,
+    "trackers": TrackerConfig,
     "validation": ValidationSettings,
     "canary": CanarySettings,
     "loop": LoopConfig,

@@ -342,6 +342,9 @@ def _without_training(config: Config) -> Iterator[Contradiction]:
     reason = "with loop.train = []: nothing is released"
     yield from _without_effect(config.validation, "validation", "loop.train", reason)
     yield from _without_effect(config.canary, "canary", "loop.train", reason)
+    yield from _without_effect(
+        config.trackers, "trackers", "loop.train", "with loop.train = []: nothing is trained"
+    )
     if config.lora is not None:
         yield Contradiction(("lora", "loop.train"), "lora has no effect with loop.train = []: nothing is trained")
     if config.loop.improve:

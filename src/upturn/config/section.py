@@ -5,6 +5,7 @@
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import field
 from typing import Annotated, Literal
 
@@ -20,6 +21,7 @@ from upturn.config.settings import (
     Settings,
     Share,
     WholeNumber,
+    report_unused,
     settings,
 )
 
@@ -47,6 +49,27 @@ class RunConfig(Settings):
     (docs/training.md) use one CUDA device each, with ``auto`` or ``cuda``."""
     directory: FilePath = "runs"
     """Folder for the folders of runs. Relative paths in this file start at the current directory."""
+
+
+@settings
+class TrackerConfig(Settings):
+    """Services that receive the metrics of training, in addition to TensorBoard's files. Keys and addresses are in
+    the environment variables of their clients."""
+
+    use: tuple[Literal["wandb", "mlflow", "trackio"], ...] = ()
+    """The services; each needs its extra, such as ``upturn[wandb]``. Empty = nothing is sent."""
+    project: Name = "upturn"
+    """Project, in MLflow the experiment, of all runs."""
+    name: str = ""
+    """First part of the names of runs; the training step follows. Empty = the name of the run's folder."""
+
+    def problems(self) -> Iterator[str | None]:
+        """Yields settings without effect, and services named twice."""
+        cure = "with use=(); name a service in use, or leave it out"
+        yield report_unused(not self.use and self.project != "upturn", f"project={self.project!r}", cure)
+        yield report_unused(not self.use and self.name != "", f"name={self.name!r}", cure)
+        twice = sorted({name for name in self.use if self.use.count(name) > 1})
+        yield f"use names {', '.join(map(repr, twice))} twice; name each service once" if twice else None
 
 
 @settings

@@ -8,11 +8,17 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import Literal
 
-from upturn.config import Count, NotNegative, OptimiserSettings, Rate, Settings, report_unused, settings
+from upturn.config import Count, NotNegative, OptimiserSettings, Positive, Rate, Settings, report_unused, settings
 
 Decay = Literal["none", "linear", "cosine"]
 Keep = Literal["best", "final"]
 """Which weights the model has at the end of a run: those of the best evaluation, or the last ones."""
+
+
+CHECKPOINT_SECONDS = 300.0
+"""What a killed run may lose; a checkpoint of a large model takes up to a minute."""
+SAVING_SETTINGS = frozenset({"checkpoint_every", "checkpoint_seconds", "checkpoints_kept"})
+"""When a run saves what; they do not affect its result, so it may be resumed with others."""
 
 
 def evaluation_problems(
@@ -54,8 +60,12 @@ class EpochSettings(Settings):
     """Consecutive evaluations without a new best after which training stops; omit for no limit."""
     keep: Keep = "final"
     """Which weights are kept: those of the best evaluation, or the last ones."""
-    checkpoint_every: Count = 20
-    """Optimiser steps between two checkpoints."""
+    checkpoint_every: Count | None = None
+    """Optimiser steps between two checkpoints; omit for checkpoints by time only."""
+    checkpoint_seconds: Positive | None = CHECKPOINT_SECONDS
+    """Seconds after which a finished optimiser step is saved. ``false`` = no checkpoints by time."""
+    checkpoints_kept: Count = 1
+    """Checkpoints that stay on disk; earlier ones are deleted."""
 
     def problems(self) -> Iterator[str | None]:
         """Yields the problems of field combinations."""
@@ -87,8 +97,12 @@ class IterationSettings(Settings):
     costs."""
     keep: Keep = "best"
     """Which weights are kept: those of the best evaluation, or the last ones."""
-    checkpoint_every: Count = 1
-    """Iterations between two checkpoints."""
+    checkpoint_every: Count | None = None
+    """Iterations between two checkpoints; omit for checkpoints by time only."""
+    checkpoint_seconds: Positive | None = CHECKPOINT_SECONDS
+    """Seconds after which a finished iteration is saved. ``false`` = no checkpoints by time."""
+    checkpoints_kept: Count = 1
+    """Checkpoints that stay on disk; earlier ones are deleted."""
 
     def problems(self) -> Iterator[str | None]:
         """Yields the problems of field combinations."""

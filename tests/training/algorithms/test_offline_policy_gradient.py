@@ -212,7 +212,10 @@ class _KilledError(Exception):
 def test_a_run_on_stored_trajectories_resumes_bitwise_and_refuses_others(
     tiny_model: Model, make_trajectory: Make, tmp_path: Path
 ) -> None:
-    stored, settings = stored_rollouts(make_trajectory), replace(PLAIN, groups=1, max_age=0, iterations=4)
+    stored, settings = (
+        stored_rollouts(make_trajectory),
+        replace(PLAIN, groups=1, max_age=0, iterations=4, checkpoint_every=1),
+    )
 
     def train(model: PreTrainedModel, folder: str, stored: Sequence[Stored] = stored, kill_at: int = 0) -> None:
         def kill(point: CurvePoint) -> None:

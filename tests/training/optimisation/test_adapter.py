@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import PreTrainedModel
 
 from upturn.config import AdapterSettings, OptimiserSettings
@@ -20,6 +21,7 @@ from upturn.training.optimisation.adapter import add_adapter, merge_adapter, sav
 from upturn.training.runs import RunOptions
 from upturn.training.runs.curve import CurvePoint
 from upturn.training.runs.model_folder import load_version, save_version
+from upturn.training.runs.run_folder import CHECKPOINTS_FOLDER
 
 peft = pytest.importorskip("peft", reason="the extra lora is not installed")
 
@@ -180,6 +182,9 @@ def test_a_run_resumes_bitwise_and_another_adapter_is_refused(
         model = tiny_model() if settings is None else _adapted(tiny_model, settings)
         with pytest.raises(TrainingError, match=message):
             _trained(model, make_trajectory, tmp_path / "stopped")
+    (checkpoint,) = (tmp_path / "stopped" / CHECKPOINTS_FOLDER).glob("0*")
+    stored = load_file(checkpoint / "weights.safetensors")
+    assert stored.keys() == {name for name in weight_tensors(uninterrupted) if ".lora_" in name}
     resumed = _trained(_adapted(tiny_model), make_trajectory, tmp_path / "stopped")
     for name, tensor in weight_tensors(uninterrupted).items():
         assert torch.equal(tensor, weight_tensors(resumed)[name])

@@ -1,5 +1,6 @@
 """A run: when it stops, what it keeps, what it leaves in its folder, and that an interruption changes nothing."""
 
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from upturn.training.runs import RunOptions, RunPlan, read_curve
 from upturn.training.runs.curve import CurvePoint, Progress
 from upturn.training.runs.metric import UNREPEATED
 from upturn.training.runs.run import Run, identity_of
-from upturn.training.runs.run_folder import CHECKPOINT_FILE, CURVE_FILE, read_description, read_outcome
+from upturn.training.runs.run_folder import CHECKPOINTS_FOLDER, CURVE_FILE, read_description, read_outcome
 from upturn.training.stream import State, Stream, Unit
 
 Model = Callable[..., PreTrainedModel]
@@ -297,7 +298,7 @@ def test_a_resumed_run_keeps_its_description_and_has_no_outcome_until_the_end(
     assert read_outcome(tmp_path) is None
     _run(tiny_model(), Forgetful(make_trajectory), tmp_path, evaluate, units=2)
     assert read_description(tmp_path).measure == "success"
-    (tmp_path / CHECKPOINT_FILE).unlink()
+    shutil.rmtree(tmp_path / CHECKPOINTS_FOLDER)
     with pytest.raises(_KilledError):  # a new start: the earlier outcome is not its own
         _run(tiny_model(), Forgetful(make_trajectory), tmp_path, evaluate, kill, units=2)
     assert read_outcome(tmp_path) is None

@@ -9,10 +9,11 @@ from upturn.agents import load_function
 from upturn.config import CanarySettings, Config, TaskConfig, overlaps
 from upturn.environments import EnvironmentKit, draw_tasks
 from upturn.environments.validation import idle_evaluation
-from upturn.errors import ConfigError, UnknownNameError, WorldError
+from upturn.errors import ConfigError, TrainingError, UnknownNameError, WorldError
 from upturn.loop.run.task_source import kit_of, trained_families
 from upturn.records import Evaluation, Split
 from upturn.training.algorithms.grpo import GrpoSettings
+from upturn.training.runs import check_tracker
 
 
 def load_checked_kit(config: Config) -> EnvironmentKit:
@@ -67,6 +68,11 @@ def _names(config: Config, kit: EnvironmentKit) -> list[str]:
         problems += _tasks(config, kit)
     if config.trains:
         problems += _components(config, kit)
+    for tracker in config.trackers.use:
+        try:
+            check_tracker(tracker)
+        except TrainingError as exc:
+            problems.append(f"trackers.use: {exc}")
     if config.lora is not None and find_spec("peft") is None:
         problems.append(
             f"lora.rank = {config.lora.rank} needs PEFT, which is not installed: pip install 'upturn[lora]'"

@@ -17,7 +17,7 @@ from upturn.report.training import (
     write_training_report,
 )
 from upturn.training import EpochSettings, IterationSettings
-from upturn.training.runs import DESCRIPTION_FILE, WARM_UP_FOLDER, RunOptions
+from upturn.training.runs import DESCRIPTION_FILE, WARM_UP_FOLDER, RunOptions, Tracking
 
 ADAPTER_FOLDER = "adapter"
 """In a version's folder."""
@@ -45,7 +45,16 @@ def run_options(
         training_folder(context, name),
         evaluate=configured_evaluation(context, worker, name, settings),
         progress=curve_reporter(context.progress, **figures),
+        tracking=configured_tracking(context, name),
     )
+
+
+def configured_tracking(context: Context, name: str) -> Tracking | None:
+    """The services that receive the curve of the training step ``name``; None means none."""
+    trackers = context.config.trackers
+    if not trackers.use:
+        return None
+    return Tracking(trackers.use, trackers.project, f"{trackers.name or context.run_id}/{name}")
 
 
 def training_summary(context: Context, name: str) -> str:

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from upturn.models.engine.head import backbone_of, head_of
     from upturn.models.engine.loading import auto_class, freeze_other_parts, is_composite, language_part
     from upturn.models.engine.verification import Forward
-    from upturn.models.engine.weights import adapter_identity, weights_hash
+    from upturn.models.engine.weights import adapter_identity, weights_hash, weights_stamp
 else:
     _ADAPTER = ("full_tensor", "is_quantised", "lora_layers", "unwrap", "update_of", "weight_of")
-    _WEIGHTS = ("adapter_identity", "weights_hash")
+    _WEIGHTS = ("adapter_identity", "weights_hash", "weights_stamp")
     __getattr__ = lazy_names(
         __name__,
         {"LocalEngine": "engine", "Forward": "verification"}
@@ -49,4 +49,5 @@ __all__ = [
     "update_of",
     "weight_of",
     "weights_hash",
+    "weights_stamp",
 ]

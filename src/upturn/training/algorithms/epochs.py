@@ -63,6 +63,8 @@ def train_epochs(
         keep=settings.keep,
         patience=settings.patience,
         unit="optimiser step",
+        checkpoint_seconds=settings.checkpoint_seconds,
+        checkpoints_kept=settings.checkpoints_kept,
     )
     identity = identity_of(trainer, name, settings, seed=options.seed, **data)
     if (evaluate := options.evaluation) is not None:

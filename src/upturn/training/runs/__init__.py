@@ -1,7 +1,8 @@
 """Training runs on disk: units in order, evaluations, checkpoints, the learning curve, resuming.
 
-Here: the run, its folder, its checkpoint, its curve (as JSON lines and for TensorBoard), the meaning of each
-metric, and trained versions as model folders. Not here: the content of a unit (``algorithms``). Start with ``run``.
+Here: the run, its folder, its checkpoints, its curve (as JSON lines, for TensorBoard, and for services in
+``trackers``), the meaning of each metric, and trained versions as model folders. Not here: the content of a unit
+(``algorithms``). Start with ``run``.
 """
 
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from upturn.training.runs.run_folder import (
     read_outcome,
 )
 from upturn.training.runs.run_options import RunOptions
+from upturn.training.runs.trackers import Tracking, check_tracker, register_tracker
 
 if TYPE_CHECKING:
     from upturn.training.runs.model_folder import load_version, save_version
@@ -50,7 +52,9 @@ __all__ = [
     "RunDescription",
     "RunOptions",
     "RunPlan",
+    "Tracking",
     "check_evaluation",
+    "check_tracker",
     "identity_of",
     "load_version",
     "metric_of",
@@ -58,6 +62,7 @@ __all__ = [
     "read_curve",
     "read_description",
     "read_outcome",
+    "register_tracker",
     "save_version",
     "seconds_of",
     "summary",

@@ -16,7 +16,7 @@ from upturn.models import CARD
 from upturn.models.engine import auto_class, freeze_other_parts, weights_hash
 from upturn.training.distributed import weight_tensors, world_of
 from upturn.training.optimisation import merge_adapter
-from upturn.training.runs.checkpoint import disk_errors, sync
+from upturn.training.runs.disk import disk_errors, sync
 
 Stored = Literal["float32", "bfloat16"]
 MARKER = "upturn.json"

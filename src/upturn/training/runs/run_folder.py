@@ -1,7 +1,7 @@
 """The files of a training run and its plan. No torch here.
 
-``run.json`` describes the run, ``curve.jsonl`` and ``tensorboard/`` hold its learning curve,
-``checkpoint.safetensors`` its state, and ``outcome.json`` its outcome.
+``run.json`` describes the run, ``curve.jsonl`` and ``tensorboard/`` hold its learning curve, ``trackers/`` how far
+services are that receive it, ``checkpoints/`` its state, and ``outcome.json`` its outcome.
 """
 
 from collections.abc import Mapping
@@ -13,15 +13,17 @@ from upturn.config import refuse
 from upturn.errors import RecordError, TrainingError
 from upturn.records import from_json, record, to_json
 from upturn.training.outcome import TrainingOutcome
-from upturn.training.run_settings import IterationSettings, Keep, evaluation_problems
+from upturn.training.run_settings import CHECKPOINT_SECONDS, IterationSettings, Keep, evaluation_problems
+from upturn.training.runs.disk import PARTIAL
 
-CHECKPOINT_FILE = "checkpoint.safetensors"
+CHECKPOINTS_FOLDER = "checkpoints"
 CURVE_FILE = "curve.jsonl"
 WARM_UP_FOLDER = "warm-up"
 """Folder of the preceding supervised run, in a run's folder."""
 DESCRIPTION_FILE = "run.json"
 OUTCOME_FILE = "outcome.json"
 EVENTS_FOLDER = "tensorboard"
+TRACKERS_FOLDER = "trackers"
 
 UnitName = Literal["iteration", "optimiser step", "round"]
 
@@ -33,7 +35,8 @@ class RunPlan:
     units: int
     evaluate_every: int | None
     """None = never."""
-    checkpoint_every: int
+    checkpoint_every: int | None
+    """None = not by the number of units."""
     keep: Keep
     target_score: float | None = None
     """None = no target."""
@@ -43,6 +46,9 @@ class RunPlan:
     """Upper limits of held-out costs. Weights that exceed one are never kept, and a run that exceeds one after an
     evaluation within all of them stops."""
     unit: UnitName = "iteration"
+    checkpoint_seconds: float | None = CHECKPOINT_SECONDS
+    """Since the last checkpoint; None = not by time."""
+    checkpoints_kept: int = 1
 
     def __post_init__(self) -> None:
         refuse(
@@ -67,6 +73,8 @@ def plan_of(settings: IterationSettings, unit: UnitName = "iteration") -> RunPla
         patience=settings.patience,
         cost_limits=settings.cost_limits,
         unit=unit,
+        checkpoint_seconds=settings.checkpoint_seconds,
+        checkpoints_kept=settings.checkpoints_kept,
     )
 
 
@@ -114,6 +122,6 @@ def read_outcome(folder: Path) -> TrainingOutcome | None:
 
 
 def _write(path: Path, text: str) -> None:
-    partial = path.with_name(path.name + ".partial")
+    partial = path.with_name(path.name + PARTIAL)
     partial.write_text(text + "\n")
     partial.replace(path)

@@ -8,6 +8,7 @@ from typing import Any
 from upturn.errors import TrainingError
 from upturn.training.evaluation_result import Evaluate
 from upturn.training.runs.curve import Progress
+from upturn.training.runs.trackers import Tracking
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,8 @@ class RunOptions:
     no evaluation, which needs ``evaluate_every=None``."""
     progress: Progress | None = None
     """Is called with every point of the curve; None = no callback."""
+    tracking: Tracking | None = None
+    """The services that receive the curve; None = none."""
 
     @property
     def evaluation(self) -> Evaluate | None:

@@ -12,7 +12,7 @@ from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.progress import curve_reporter
 from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import Context
-from upturn.loop.trainers.candidate import TrainedVersion, save_candidate, training_folder
+from upturn.loop.trainers.candidate import TrainedVersion, configured_tracking, save_candidate, training_folder
 from upturn.loop.trainers.distributed_training import rank0_predictor, train_on_all_ranks
 from upturn.loop.trainers.pool_data import load_demonstrations, render_trajectory
 from upturn.loop.trainers.registry import Algorithm
@@ -92,6 +92,7 @@ def train(context: Context, parent: AgentVersion, _before: HeldoutResult, name: 
         training_folder(context, name),
         evaluate=None if settings.evaluate_every is None else transitions.held_out,
         progress=curve_reporter(context.progress, correct="mean_return"),
+        tracking=configured_tracking(context, name),
     )
     train_on_all_ranks(
         context.world,

@@ -15,6 +15,7 @@ from upturn.training.data import Collect, Refill, StatefulCollect, attach_collec
 from upturn.training.optimisation import Trainer, frozen_scorer
 from upturn.training.policy_settings import PolicyGradientSettings
 from upturn.training.row import TrainingRow
+from upturn.training.run_settings import SAVING_SETTINGS
 from upturn.training.stream import Algorithm
 
 
@@ -73,20 +74,17 @@ def rating_part(rated: Sequence[RatedTrajectory], settings: KtoSettings, *, name
     return Part(name, lambda trainer, seed: kto.rated_steps(rated, settings, seed, trainer.score), facts=facts)
 
 
-_RUN_FIELDS = frozenset(
-    {
-        "iterations",
-        "epochs",
-        "optimiser",
-        "decay",
-        "evaluate_every",
-        "target_score",
-        "patience",
-        "cost_limits",
-        "keep",
-        "checkpoint_every",
-    }
-)
+_RUN_FIELDS = SAVING_SETTINGS | {
+    "iterations",
+    "epochs",
+    "optimiser",
+    "decay",
+    "evaluate_every",
+    "target_score",
+    "patience",
+    "cost_limits",
+    "keep",
+}
 """Settings of a run and its optimiser."""
 
 

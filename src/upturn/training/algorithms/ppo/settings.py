@@ -125,4 +125,6 @@ class PpoSettings(OnlineSettings):
             cost_limits=self.cost_limits,
             keep=self.keep,
             checkpoint_every=self.checkpoint_every,
+            checkpoint_seconds=self.checkpoint_seconds,
+            checkpoints_kept=self.checkpoints_kept,
         )
