@@ -21,6 +21,7 @@ from upturn.config.learning import (
 )
 from upturn.config.load import SHIPPED_MODELS, api_keys, load_config, overlaps, parse_config
 from upturn.config.release import CanarySettings, ValidationSettings
+from upturn.config.sampling import FULL_DISTRIBUTION, SamplingSettings
 from upturn.config.section import (
     HUB_NAME,
     AgentConfig,
@@ -63,6 +64,7 @@ __all__ = [
     "CORE",
     "DEFAULT_FLOOR",
     "DEFAULT_MIX",
+    "FULL_DISTRIBUTION",
     "HUB_NAME",
     "SHIPPED_MODELS",
     "AdapterSettings",
@@ -95,6 +97,7 @@ __all__ = [
     "RolloutConfig",
     "RoutingConfig",
     "RunConfig",
+    "SamplingSettings",
     "Settings",
     "Share",
     "TaskConfig",

@@ -15,11 +15,12 @@ from upturn.agents import (
     build,
     precision,
     run_rollouts,
+    sampling,
     temperature,
     template_options,
 )
 from upturn.agents.context import budget_of
-from upturn.config import Limits
+from upturn.config import Limits, SamplingSettings
 from upturn.environments import EnvironmentKit, tools_of
 from upturn.errors import ModelError
 from upturn.models import LocalModel, Model, Precision, Renderer, load_local
@@ -46,6 +47,15 @@ class Purpose:
     """Rollouts with equal (seed, task, number, turn) draw the same."""
     temperature: float | None = None
     """None = the version's serving temperature."""
+    sampling: SamplingSettings | None = None
+    """None = the version's options; with a ``temperature``, only its stop strings."""
+
+    def sampling_of(self, version: AgentVersion) -> tuple[float, SamplingSettings]:
+        """The temperature and the options at which the version is sampled."""
+        options = sampling(version)
+        if self.temperature is None:
+            return temperature(version), self.sampling or options
+        return self.temperature, self.sampling or SamplingSettings(stop=options.stop)
 
 
 class Engine(Model, Protocol):
@@ -59,7 +69,6 @@ class Engine(Model, Protocol):
 class _LoadedAgent:
     agent: Agent
     engine: Engine | None
-    temperature: float
 
 
 class AgentRuntime:
@@ -137,6 +146,7 @@ class AgentRuntime:
                 engine, renderer = self._engine(version)[0], self.renderer(version)
             self._load(version, engine, renderer)
         loaded = self._loaded[version.id]
+        heat, options = purpose.sampling_of(version)
         return Setting(
             key=purpose.key,
             agent=loaded.agent,
@@ -144,7 +154,8 @@ class AgentRuntime:
             model=loaded.engine,
             limits=self.limits,
             seed=purpose.seed,
-            temperature=loaded.temperature if purpose.temperature is None else purpose.temperature,
+            temperature=heat,
+            sampling=options,
         )
 
     def _load(self, version: AgentVersion, engine: Engine | None, renderer: Renderer | None) -> None:
@@ -152,7 +163,7 @@ class AgentRuntime:
             self._check_context(version, renderer)
         api_key = self._api_keys.get(version.agent, "")
         agent = build(version, limits=self.limits, renderer=renderer, api_key=api_key)
-        self._loaded[version.id] = _LoadedAgent(agent, engine, temperature(version))
+        self._loaded[version.id] = _LoadedAgent(agent, engine)
 
     def _check_context(self, version: AgentVersion, renderer: Renderer) -> None:
         """Raises ModelError if the context budget or the prompt alone exceeds the maximum context."""

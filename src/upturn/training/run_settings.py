@@ -8,11 +8,32 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import Literal
 
-from upturn.config import Count, NotNegative, OptimiserSettings, Rate, Settings, report_unused, settings
+from upturn.config import (
+    Count,
+    NotNegative,
+    OptimiserSettings,
+    Positive,
+    Rate,
+    SamplingSettings,
+    Settings,
+    report_unused,
+    settings,
+)
 
 Decay = Literal["none", "linear", "cosine"]
 Keep = Literal["best", "final"]
 """Which weights the model has at the end of a run: those of the best evaluation, or the last ones."""
+
+
+def reshaping_problem(sampling: SamplingSettings, mismatch: object) -> str | None:
+    """Returns the problem of sampling options whose difference from the policy nothing corrects; None = there is
+    none."""
+    if mismatch is not None or not sampling.is_reshaped:
+        return None
+    return (
+        f"sampling ({sampling.describe()}) draws from another distribution than the policy, which mismatch "
+        "corrects for: set mismatch with weight = 'token' and weight_cap = 2.0, or leave these options out"
+    )
 
 
 def evaluation_problems(
@@ -109,6 +130,11 @@ class OnlineSettings(IterationSettings):
     """Tasks in one iteration."""
     group_size: Count = 8
     """Trajectories per task; at least two where they are compared with each other."""
+    temperature: Positive = 1.0
+    """Temperature at which they are sampled. It defines the policy that a policy gradient trains: the model's
+    logits divided by it."""
+    sampling: SamplingSettings = SamplingSettings()
+    """Further options with which they are sampled. A policy gradient corrects for them by ``mismatch``."""
     incumbent_share: Rate = 0.0
     """Share of the serving version's weights in the candidate's; a larger share preserves more of what the serving
     version could do (WiSE-FT, arXiv 2109.01903)."""

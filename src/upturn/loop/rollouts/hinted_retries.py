@@ -68,7 +68,7 @@ class HintedRetries:
         runtime = AgentRuntime(HintedKit(worker.runtime.kit, hints), worker.runtime.limits)
         runtime.adopt(worker.version, worker.engine, worker.renderer)
         seed = rollouts.seed * 100_003 + iteration + SECOND_SEED_STEP
-        purpose = Purpose(f"{rollouts.run}/{iteration}/second", seed, temperature=1.0)
+        purpose = Purpose(f"{rollouts.run}/{iteration}/second", seed, temperature=rollouts.temperature)
         trajectories = runtime.rollout([(worker.version, task, number) for task in tasks], purpose)
         verifier = worker.runtime.kit.verifier
         return [

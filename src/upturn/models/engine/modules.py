@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
 from upturn.models.engine.backend import Block, Ints
+from upturn.models.engine.reshape import on_device
 
 
 class SlotCache(Cache):
@@ -115,25 +116,27 @@ class ModuleModel:
         count = int(block.slots.max()) + 1
         if 2 * len(block.slots) <= count:
             return self._prefill(block)
-        ids_S, columns_S = np.zeros((count, 1), dtype=np.int64), np.zeros((count, 1), dtype=np.int64)
-        columns_S[:] = self._columns - 1
-        ids_S[block.slots, 0], columns_S[block.slots, 0] = block.ids, block.starts
+        slots_B = self._tensor(block.slots)
+        ids_S = torch.zeros((count, 1), dtype=torch.int64, device=self._device)
+        ids_S[slots_B, 0] = self._ids(block)
+        columns_S = np.full((count, 1), self._columns - 1, dtype=np.int64)
+        columns_S[block.slots, 0] = block.starts
         width = int(block.starts.max()) + 1
         hidden = self._hidden(ids_S, columns_S, np.arange(count), width)
-        return cast(torch.Tensor, self._head(hidden[self._tensor(block.slots), 0]))
+        return cast(torch.Tensor, self._head(hidden[slots_B, 0]))
 
     def _prefill(self, block: Block) -> torch.Tensor:
         count, length = len(block.slots), int(block.counts.max())
         is_real = np.arange(length) < block.counts[:, None]
-        ids_BL = np.zeros((count, length), dtype=np.int64)
-        ids_BL[is_real] = block.ids
+        ids_BL = torch.zeros((count, length), dtype=torch.int64, device=self._device)
+        ids_BL.view(-1)[self._tensor(np.flatnonzero(is_real))] = self._ids(block)
         columns_BL = np.where(is_real, block.starts[:, None] + np.arange(length), self._columns - 1)
         width = int((block.starts + block.counts).max())
         hidden_BLd = self._hidden(ids_BL, columns_BL, block.slots, width)
         last = self._tensor(block.counts - 1)
         return cast(torch.Tensor, self._head(hidden_BLd[torch.arange(count, device=self._device), last]))
 
-    def _hidden(self, ids_BL: Ints, columns_BL: Ints, rows_B: Ints, width: int) -> torch.Tensor:
+    def _hidden(self, ids_BL: torch.Tensor, columns_BL: Ints, rows_B: Ints, width: int) -> torch.Tensor:
         cache, config = self._cache, self._config
         cache.width = width
         cache.is_leading = bool((rows_B == np.arange(len(rows_B))).all())
@@ -144,7 +147,7 @@ class ModuleModel:
         config._attn_implementation = "sdpa"  # a trainer of the same model may set another
         try:
             output = self._backbone(
-                input_ids=self._tensor(ids_BL),
+                input_ids=ids_BL,
                 attention_mask=is_visible[:, None],
                 position_ids=cache.columns_BL,
                 past_key_values=cache,
@@ -154,5 +157,8 @@ class ModuleModel:
             config._attn_implementation = attention
         return cast(torch.Tensor, output.last_hidden_state)
 
+    def _ids(self, block: Block) -> torch.Tensor:
+        return torch.as_tensor(block.ids, device=self._device)
+
     def _tensor(self, array: Ints) -> torch.Tensor:
-        return torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
+        return on_device(array, self._device)
