@@ -63,7 +63,7 @@ def forward(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return requested
 
 
-ENGINE_OPTIONS: dict[str, Forward] = {}
+ENGINE_OPTIONS: dict[str, Any] = {}
 
 
 def engine(slots: int = 8, max_length: int = 100, kind: str = "qwen2") -> LocalEngine:

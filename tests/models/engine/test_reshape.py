@@ -1,4 +1,4 @@
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -49,7 +49,7 @@ def by_transformers(logits: Tensor, ids: Tensor, temperature: float, options: Sa
         processors.append(TopPLogitsWarper(options.top_p))
     if options.min_p:
         processors.append(MinPLogitsWarper(options.min_p))
-    scores: Tensor = processors(ids[None], logits[None].clone())
+    scores: Tensor = processors(cast(torch.LongTensor, ids[None]), cast(torch.FloatTensor, logits[None].clone()))
     return scores[0]
 
 

@@ -168,7 +168,17 @@ class LiveRows:
 
     def _fetch(self, slots_B: Ints, counts_B: Ints, sampled: Sampled) -> _Pending:
         """Starts copying the sampled tokens to the host."""
-        host = Sampled(*(part if part is None else part.to("cpu", non_blocking=True) for part in sampled))
+
+        def copy(part: torch.Tensor) -> torch.Tensor:
+            return part.to("cpu", non_blocking=True)
+
+        sampling = sampled.sampling_logprobs
+        host = Sampled(
+            copy(sampled.ids),
+            copy(sampled.logprobs),
+            None if sampling is None else copy(sampling),
+            copy(sampled.is_finite),
+        )
         event = None
         if self._device.type != "cpu":
             event = torch.Event(self._device)

@@ -190,7 +190,7 @@ def _micro_batch(
     """``predictors``: of all written tokens, ``(N,)``."""
     written = written_tokens(rows)
     lengths = [len(row.positions) for row in rows]
-    heats, kinds = np.unique(np.float32([row.temperature for row in rows]), return_inverse=True)
+    heats, kinds = np.unique(np.array([row.temperature for row in rows], dtype=np.float32), return_inverse=True)
     queries = np.stack([predictors, written.targets, np.repeat(kinds.reshape(-1), lengths)], axis=1)
     distinct, copies = np.unique(queries, axis=0, return_inverse=True)
     return MicroBatch(
