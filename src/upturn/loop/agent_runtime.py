@@ -188,7 +188,10 @@ class AgentRuntime:
 
             local = load_local(version.model, precision=precision(version))
             max_length = self.limits.max_tokens or DEFAULT_CONTEXT_TOKENS
-            self._engines[key] = (LocalEngine(local.model, slots=SLOTS, max_length=max_length), local)
+            self._engines[key] = (
+                LocalEngine(local.model, slots=SLOTS, max_length=max_length, tokenizer=local.tokenizer),
+                local,
+            )
         return self._engines[key]
 
 

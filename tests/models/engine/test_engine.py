@@ -8,6 +8,8 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
@@ -533,3 +535,20 @@ def test_reading_tokens_late_changes_neither_tokens_nor_logprobs(lag: int) -> No
         np.testing.assert_allclose(one.sampling_logprobs, other.sampling_logprobs, atol=2e-5)
     assert late.counters.written_tokens == at_once.counters.written_tokens
     assert late.counters.reused_tokens == at_once.counters.reused_tokens
+
+
+def test_a_stop_string_ends_the_output_with_the_token_that_completes_it() -> None:
+    words = {f"w{number}": number for number in range(SIZES["vocab_size"])}
+    tokenizer = Tokenizer(WordLevel(words, unk_token="w0"))
+    plain = run(generate_all(engine(), optioned(5)))
+    texts = [tokenizer.decode(output.token_ids) for output in plain]
+    stop = " ".join(texts[0].split()[2:4])
+    local = LocalEngine(model(), slots=8, max_length=100, tokenizer=tokenizer, **ENGINE_OPTIONS)
+    requests = [replace(call, sampling=replace(call.sampling, stop=(stop,))) for call in optioned(5)]
+    stopped = run(generate_all(local, requests))
+    assert stopped[0].token_ids == plain[0].token_ids[:4] and stopped[0].finish_reason == "stop"
+    assert len(stopped[0].logprobs) == len(stopped[0].sampling_logprobs) == 4
+    for text, before, after in list(zip(texts, plain, stopped, strict=True))[1:]:
+        assert stop in text or after.token_ids == before.token_ids
+    with pytest.raises(ModelError, match="need the text of tokens: give LocalEngine the model's tokenizer"):
+        run(generate_all(engine(), requests[:1]))

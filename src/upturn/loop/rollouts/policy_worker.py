@@ -156,7 +156,10 @@ class PolicyWorker:
         self.version = in_training(version)
         self.model: PreTrainedModel = local.model
         self.engine: LocalEngine = LocalEngine(
-            local.model, slots=SLOTS, max_length=runtime.limits.max_tokens or DEFAULT_CONTEXT_TOKENS
+            local.model,
+            slots=SLOTS,
+            max_length=runtime.limits.max_tokens or DEFAULT_CONTEXT_TOKENS,
+            tokenizer=local.tokenizer,
         )
         self.renderer = build_renderer(local, version, runtime.kit)
         self.prompts = prompt_builder_for(version, runtime.limits, self.renderer)

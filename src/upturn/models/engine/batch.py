@@ -13,6 +13,7 @@ from upturn.models.engine.backend import Block, Ints
 from upturn.models.engine.options import SlotOptions
 from upturn.models.engine.reshape import on_device
 from upturn.models.engine.sampler import Sampled, sample, stream_of, uniforms
+from upturn.models.engine.stop_strings import Decode, StopStrings
 from upturn.models.model import GenerationRequest
 
 SMALL = 256
@@ -69,8 +70,16 @@ class LiveRows:
     waiting for the device. Until then a slot continues, also after its last token; what it writes then is dropped.
     """
 
-    def __init__(self, slots: int, max_length: int, *, device: torch.device | None = None, lag: int = 0) -> None:
-        """``device``: of the logits; None = the CPU."""
+    def __init__(
+        self,
+        slots: int,
+        max_length: int,
+        *,
+        device: torch.device | None = None,
+        lag: int = 0,
+        decode: Decode | None = None,
+    ) -> None:
+        """``device``: of the logits; None = the CPU. ``decode``: for stop strings; None = no request has any."""
         self.lag = lag
         self._device = device or torch.device("cpu")
         self._ids_SC: Ints = np.zeros((slots, max_length), dtype=np.int64)
@@ -92,6 +101,8 @@ class LiveRows:
         self._is_live_S: npt.NDArray[np.bool_] = np.zeros(slots, dtype=np.bool_)
         self._has_own_distribution_S: npt.NDArray[np.bool_] = np.zeros(slots, dtype=np.bool_)
         """True = tokens are drawn from another distribution than the model's at temperature 1."""
+        self._decode = decode
+        self._stop_strings: dict[int, StopStrings] = {}
         self._options = SlotOptions(slots, self._device)
         self._pending: deque[_Pending] = deque()
 
@@ -112,6 +123,10 @@ class LiveRows:
         self._is_live_S[slot] = True
         self._has_own_distribution_S[slot] = request.temperature != 0.0 and not request.is_sampled_from_model
         self._options.start(slot, request)
+        self._stop_strings.pop(slot, None)
+        if request.sampling.stop:
+            assert self._decode is not None
+            self._stop_strings[slot] = StopStrings(request.sampling.stop, self._decode)
 
     def stop(self, slot: int) -> None:
         """Stops decoding in the slot."""
@@ -206,6 +221,10 @@ class LiveRows:
         self._read_S[slots_R] = counts_R + 1
         cached_R = np.where(counts_R > 0, self._ids_SC[slots_R, counts_R - 1], -1)
         is_stopped_R = (self._stops_SK[slots_R] == ids_R[:, None]).any(axis=1)
+        if self._stop_strings:
+            for row, slot in enumerate(slots_R.tolist()):
+                if slot in self._stop_strings and self._stop_strings[slot].push(int(ids_R[row])):
+                    is_stopped_R[row] = True
         done = np.flatnonzero(is_stopped_R | (counts_R + 1 == self._budgets_S[slots_R]))
         self._is_live_S[slots_R[done]] = False
         return Read(slots_R, cached_R, [Finished(int(slots_R[row]), bool(is_stopped_R[row])) for row in done])

@@ -15,6 +15,8 @@ while requests run, or without ``refresh`` (refused).
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -28,6 +30,9 @@ from upturn.models.engine.table import Counters, SlotTable
 from upturn.models.engine.verification import Forward, open_backend, verify
 from upturn.models.engine.weights import weights_hash, weights_stamp
 from upturn.models.model import FinishReason, Generation, GenerationRequest
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 DRAIN_ROUNDS = 3
 """Passes of the event loop without a new request before a batch is composed: the agent of a finished request needs
@@ -65,13 +70,15 @@ class LocalEngine:
         max_length: int = 1024,
         forward: Forward | None = None,
         lag: int | None = None,
+        tokenizer: "Tokenizer | None" = None,
     ) -> None:
         """``slots``: sessions cached at the same time; ``max_length``: the longest context in tokens.
 
         ``forward``: the backend; None = the direct one where its logits equal the model's, else the model's
         modules. ``lag``: steps after which the host reads sampled tokens (see ``LiveRows``); it changes no token;
-        None = 0 on the CPU, 1 elsewhere. Raises ModelError for models that cannot be served exactly, after
-        comparing small passes with the model's own.
+        None = 0 on the CPU, 1 elsewhere. ``tokenizer``: for stop strings; None = requests with any are refused.
+        Raises ModelError for models that cannot be served exactly, after comparing small passes with the model's
+        own.
         """
         if slots < 1 or max_length < 2:
             raise ValueError(
@@ -82,7 +89,9 @@ class LocalEngine:
         self._table = SlotTable(slots, max_length)
         if lag is None:
             lag = 0 if model.device.type == "cpu" else 1
-        self._rows = LiveRows(slots, max_length, device=model.device, lag=lag)
+        self._tokenizer = tokenizer
+        decode = None if tokenizer is None else partial(tokenizer.decode, skip_special_tokens=False)
+        self._rows = LiveRows(slots, max_length, device=model.device, lag=lag, decode=decode)
         self._waiting: list[_Call] = []
         self._live: dict[int, _Call] = {}
         self._runner: asyncio.Task[None] | None = None
@@ -121,6 +130,11 @@ class LocalEngine:
             raise ModelError(
                 f"a request needs a prompt and max_tokens >= 1, got {len(request.prompt_ids)} prompt tokens "
                 f"and max_tokens {request.max_tokens!r}"
+            )
+        if request.sampling.stop and self._tokenizer is None:
+            raise ModelError(
+                f"stop strings {list(request.sampling.stop)!r} need the text of tokens: give LocalEngine the "
+                "model's tokenizer, or use stop_ids"
             )
         budget = min(request.max_tokens, self._max_length - len(request.prompt_ids))
         if budget < 1:
