@@ -3,7 +3,7 @@ import threading
 from collections.abc import Sequence
 
 import pytest
-from tokenizers import AddedToken, Tokenizer, models
+from tokenizers import AddedToken, Tokenizer, decoders, models
 
 from upturn.agents import CallableAgent, Recorder, Reply
 from upturn.agents.tool import AgentFunction, ToolAgent
@@ -137,6 +137,7 @@ class Stopped:
 def test_an_action_that_a_stop_string_ended_is_complete(reason: FinishReason, is_read: bool) -> None:
     tokenizer = Tokenizer(models.BPE({chr(code): code for code in range(256)}, []))
     tokenizer.add_special_tokens([AddedToken(token, special=True) for token in SPECIAL_TOKENS])
+    tokenizer.decoder = decoders.Fuse()
     renderer = CompactRenderer(tokenizer)
     written = renderer.write(Action("mail", "list", {"folder": "in"}))[:-1]
     recorder = Recorder(Stopped(written, reason), GenerationRequest((), 0, (), 1.0, "s", (0, 0), 0))
