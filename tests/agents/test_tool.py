@@ -3,10 +3,12 @@ import threading
 from collections.abc import Sequence
 
 import pytest
+from tokenizers import AddedToken, Tokenizer, decoders, models
 
 from upturn.agents import CallableAgent, Recorder, Reply
-from upturn.agents.tool import AgentFunction
-from upturn.models import GenerationRequest
+from upturn.agents.tool import AgentFunction, ToolAgent
+from upturn.config import Limits
+from upturn.models import SPECIAL_TOKENS, CompactRenderer, FinishReason, Generation, GenerationRequest
 from upturn.records import Action, Observation, Turn
 
 
@@ -116,3 +118,29 @@ def test_an_abandoned_endless_loop_is_stopped() -> None:
         asyncio.run(give_up())
     threads[0].join(60)
     assert not threads[0].is_alive()
+
+
+class Stopped:
+    """A model whose output ends with a stop string, or at its limit."""
+
+    def __init__(self, token_ids: Sequence[int], reason: FinishReason) -> None:
+        self.generation = Generation(tuple(token_ids), (0.0,) * len(token_ids), reason, "w")
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        return self.generation
+
+    def release(self, session: str) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("reason", "is_read"), [("stop", True), ("length", False)])
+def test_an_action_that_a_stop_string_ended_is_complete(reason: FinishReason, is_read: bool) -> None:
+    tokenizer = Tokenizer(models.BPE({chr(code): code for code in range(256)}, []))
+    tokenizer.add_special_tokens([AddedToken(token, special=True) for token in SPECIAL_TOKENS])
+    tokenizer.decoder = decoders.Fuse()
+    renderer = CompactRenderer(tokenizer)
+    written = renderer.write(Action("mail", "list", {"folder": "in"}))[:-1]
+    recorder = Recorder(Stopped(written, reason), GenerationRequest((), 0, (), 1.0, "s", (0, 0), 0))
+    reply = asyncio.run(ToolAgent(renderer, Limits()).act((), Observation("now"), recorder))
+    assert (reply.action == Action("mail", "list", {"folder": "in"})) is is_read
+    assert recorder.rows(1)[0].token_ids[-len(written) :] == written  # no token is added to the record

@@ -1,6 +1,7 @@
 """Rollouts through a remote engine: equal to those in this process, or refused."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 from benchmarks.errands import ENVIRONMENT, MODEL
-from upturn.config import Limits
+from upturn.config import Limits, SamplingSettings
 from upturn.environments.kit import resolve_kit
 from upturn.errors import ModelError, TrainingError
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
@@ -19,6 +20,7 @@ from upturn.loop.rollouts.remote_rollouts import RemoteRuntime
 from upturn.models.engine import weights_hash
 from upturn.models.remote import RemoteEngine, RemoteSettings
 from upturn.records import AgentVersion, Task
+from upturn.training import policy_rows
 from upturn.training.advantage import ScoredGroup
 from upturn.training.distributed.weights import restore_weights, weight_tensors
 from upturn.training.runs.model_folder import load_version
@@ -104,7 +106,7 @@ def test_an_engine_that_returns_tokens_it_did_not_sample_is_refused(
         worker.sample_groups(TASKS, 2, PRACTICE, NoSink())
 
 
-def test_nothing_is_rescored_at_other_temperatures_or_sampled_without_weights(
+def test_greedy_evaluations_are_not_rescored_and_sampling_needs_weights(
     remote: Callable[[], Any],
 ) -> None:
     _, runtime, worker = remote()
@@ -112,5 +114,24 @@ def test_nothing_is_rescored_at_other_temperatures_or_sampled_without_weights(
         worker.sample_groups(TASKS, 2, PRACTICE, NoSink())
     runtime.follow(worker.model)
     (trajectory,) = runtime.rollout([(worker.version, TASKS[0], 0)], Purpose("heldout", 1, temperature=0.0))
-    assert "at temperature 0.0 they are not the model's" in trajectory.error, "SGLang scores at its own temperature"
-    assert runtime.rescored is None
+    assert trajectory.error == "" and runtime.rescored is None
+
+
+def test_rollouts_at_another_temperature_are_rescored_at_it_and_can_be_trained_on(
+    remote: Callable[[], Any],
+) -> None:
+    _, runtime, worker = remote()
+    runtime.follow(worker.model)
+    groups = worker.sample_groups(TASKS, 2, replace(PRACTICE, temperature=0.7), NoSink())
+    assert runtime.rescored is not None and runtime.rescored.largest_gap < 1e-4
+    trajectory = groups[0].members[0].trajectory
+    assert trajectory.rows[0].logprobs == ()  # SGLang returns those at its own temperature
+    (row,) = policy_rows(trajectory, [1.0] * len(trajectory.turns))
+    assert row.temperature == 0.7 and row.old_logprobs is not None
+
+
+def test_options_that_an_engine_s_logprobs_cannot_verify_are_refused(remote: Callable[[], Any]) -> None:
+    _, runtime, worker = remote()
+    runtime.follow(worker.model)
+    with pytest.raises(TrainingError, match=r"sampled with \{'top_p': 0\.9\}.*weights cannot verify"):
+        worker.sample_groups(TASKS, 2, replace(PRACTICE, sampling=SamplingSettings(top_p=0.9)), NoSink())

@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 
+from upturn.config import SamplingSettings
 from upturn.models import Generation, GenerationRequest, Model
 
 Load = Callable[[str, str], None]
@@ -33,6 +34,8 @@ class Engine:
     """Status, text and headers of the first responses, in place of answers."""
     delays: list[float] = field(default_factory=list)
     """Delays of the first requests in seconds."""
+    is_processed: bool = False
+    """True = vLLM's dialect returns processed log-probs; SGLang's always does."""
     broken: int = 0
     """Number of first responses that end within their body."""
     url: str = ""
@@ -62,6 +65,7 @@ class Engine:
         if body["model"] not in {self.version, *self.adapters}:
             return 404, {"error": {"message": f"The model `{body['model']}` does not exist."}}
         generation = self._run(body["prompt"], body, body["max_tokens"], body["seed"], loop)
+        logprobs = (self.is_processed and generation.sampling_logprobs) or generation.logprobs
         answer = {
             "id": "cmpl-1",
             "object": "text_completion",
@@ -74,7 +78,7 @@ class Engine:
                     "stop_reason": None,
                     "logprobs": {
                         "text_offset": [0] * len(generation.token_ids),
-                        "token_logprobs": list(generation.logprobs),
+                        "token_logprobs": list(logprobs),
                         "tokens": [f"token_id:{token}" for token in generation.token_ids],
                         "top_logprobs": [{} for _ in generation.token_ids],
                     },
@@ -102,7 +106,9 @@ class Engine:
                 "weight_version": self.version,
                 "output_token_logprobs": [
                     [logprob, token, None]
-                    for token, logprob in zip(generation.token_ids, generation.logprobs, strict=True)
+                    for token, logprob in zip(
+                        generation.token_ids, generation.sampling_logprobs or generation.logprobs, strict=True
+                    )
                 ],
             },
         }
@@ -111,9 +117,23 @@ class Engine:
     def _run(
         self, prompt: list[int], sampling: dict[str, Any], budget: int, seed: int, loop: asyncio.AbstractEventLoop
     ) -> Generation:
-        stops = tuple(sampling["stop_token_ids"])
+        options = SamplingSettings(
+            top_k=max(sampling["top_k"], 0),
+            top_p=sampling["top_p"],
+            min_p=sampling["min_p"],
+            repetition_penalty=sampling["repetition_penalty"],
+            logit_bias={int(token): bias for token, bias in sampling.get("logit_bias", {}).items()},
+            stop=tuple(sampling.get("stop", ())),
+        )
         request = GenerationRequest(
-            tuple(prompt), budget, stops, sampling["temperature"], str(threading.get_ident()), (0, 0), seed
+            tuple(prompt),
+            budget,
+            tuple(sampling["stop_token_ids"]),
+            sampling["temperature"],
+            str(threading.get_ident()),
+            (0, 0),
+            seed,
+            options,
         )
         call: Awaitable[Generation] = self.model.generate(request)
         try:

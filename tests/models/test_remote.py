@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from upturn.config import SamplingSettings
 from upturn.errors import ConfigError, ModelError
 from upturn.models import Generation, GenerationRequest
 from upturn.models.remote import RemoteEngine, RemoteSettings
@@ -270,17 +271,35 @@ def test_a_full_context_sends_no_request(engine_server: ModuleType) -> None:
     assert model.requests[0].max_tokens == 1
 
 
-def test_processed_logprobs_need_temperature_1(
-    engine_server: ModuleType,
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize(
+    "change", [{"temperature": 0.7}, {"sampling": SamplingSettings(top_p=0.9)}], ids=["tempered", "truncated"]
+)
+def test_a_generation_carries_the_one_kind_of_logprobs_that_the_engine_returns(
+    engine_server: ModuleType, dialect: str, change: Any
 ) -> None:
-    warm = replace(REQUEST, temperature=0.7)
+    other = replace(REQUEST, **change)
     with engine_server.serving(engine_server.Engine(FixedModel(), "w1")) as server:
-        assert generate(remote(server, "vllm"), warm) == WRITTEN
-        assert generate(remote(server, "sglang", logprobs="raw"), warm) == WRITTEN
-        for engine in (remote(server, "sglang"), remote(server, "vllm", logprobs="processed")):
-            with pytest.raises(ModelError, match=r"at temperature 0\.7 they are not the model's.*logprobs='raw'"):
-                generate(engine, warm)
-    assert len(server.requests) == 2
+        assert generate(remote(server, dialect, logprobs="raw"), other) == WRITTEN
+        processed = remote(server, dialect, logprobs="processed")
+        assert generate(processed, other) == replace(WRITTEN, logprobs=(), sampling_logprobs=WRITTEN.logprobs)
+        assert generate(processed) == WRITTEN  # at temperature 1 without options the two are the same
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_options_are_sent_under_the_engine_s_names(engine_server: ModuleType, dialect: str) -> None:
+    options = SamplingSettings(
+        top_k=7, top_p=0.9, min_p=0.1, repetition_penalty=1.2, logit_bias={11: -3.5}, stop=("</call>",)
+    )
+    model = FixedModel()
+    with engine_server.serving(engine_server.Engine(model, "w1")) as server:
+        generate(remote(server, dialect), replace(REQUEST, sampling=options))
+    assert model.requests[0].sampling == options
+    body = server.requests[0][2]
+    sent = body if dialect == "vllm" else body["sampling_params"]
+    expected = {"top_k": 7, "top_p": 0.9, "min_p": 0.1, "repetition_penalty": 1.2, "stop": ["</call>"]}
+    assert {name: sent[name] for name in expected} == expected
+    assert sent["logit_bias"] == {"11": -3.5}
 
 
 @pytest.mark.parametrize("change", [{"prompt_ids": ()}, {"max_tokens": 0}])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from upturn.records import Task, Trajectory
+from upturn.records import Outcome, Task, Trajectory
 from upturn.training import ScoredGroup, ScoredTrajectory
 from upturn.training.advantages import AdvantageSettings
 from upturn.training.algorithms.grpo import GrpoSettings
@@ -17,6 +17,7 @@ from upturn.training.loss import TokenBatch
 from upturn.training.optimisation.batch import written_tokens
 from upturn.training.policy_settings import (
     DynamicSamplingSettings,
+    EntropySettings,
     KlSettings,
     MismatchSettings,
     ObjectiveSettings,
@@ -26,6 +27,7 @@ from upturn.training.row import FloatArray, TrainingRow
 Make = Callable[..., Trajectory]
 BASE = GrpoSettings(iterations=3, minibatches=1, evaluate_every=None, keep="final")
 KL = KlSettings(0.1)
+BONUS = EntropySettings(0.1)
 ADAPTIVE = KlSettings(0.1, target=0.01, horizon=100)
 WEIGHTED = MismatchSettings("token", 1.1)
 MASKED = MismatchSettings(mask="token", mask_low=0.9, mask_high=1.2)
@@ -57,6 +59,12 @@ KNOBS: dict[type, dict[str, Knob]] = {
             ObjectiveSettings(aggregation="constant", constant_tokens=9),
         ),
         "kl": _objective(kl=KL),
+        "entropy": _objective(entropy=BONUS),
+        "mask_truncated": _objective(mask_truncated=True),
+    },
+    EntropySettings: {
+        "coefficient": Knob(BONUS, replace(BONUS, coefficient=0.2)),
+        "floor": Knob(BONUS, replace(BONUS, floor=0.5)),  # the recorded log-probs are −1
     },
     KlSettings: {
         "coefficient": Knob(KL, replace(KL, coefficient=0.2)),
@@ -86,6 +94,8 @@ def _settings(part: Any) -> GrpoSettings:
         return replace(BASE, objective=part)
     if isinstance(part, KlSettings):
         return replace(BASE, objective=ObjectiveSettings(kl=part))
+    if isinstance(part, EntropySettings):
+        return replace(BASE, objective=ObjectiveSettings(entropy=part))
     if isinstance(part, MismatchSettings):
         return replace(BASE, mismatch=part)
     return replace(BASE, dynamic_sampling=part)
@@ -100,7 +110,8 @@ def _groups(make: Make, name: str, rewards: Sequence[float]) -> list[ScoredGroup
         trajectory = make(
             tokens, ((0, 2, 2 + length),), name=f"{name}/{index}", task=name, logprobs=[-1.0] * length
         )
-        members.append(ScoredTrajectory(trajectory, (reward,)))
+        outcome: Outcome = "step_limit" if index == 1 else "finished"
+        members.append(ScoredTrajectory(replace(trajectory, outcome=outcome), (reward,)))
     return [ScoredGroup(task, tuple(members))]
 
 
@@ -138,7 +149,8 @@ def _steps(algorithm: PolicyGradient, index: int) -> Iterator[object]:
         logprobs = torch.from_numpy(drifted).requires_grad_()
         names = ("old_logprobs", "weights", "corrections", "reference_logprobs", "sequences")
         columns = {name: torch.from_numpy(getattr(tokens, name)) for name in names}
-        batch = TokenBatch(logprobs, mask=torch.ones(len(logprobs), dtype=torch.bool), **columns)
+        mask = torch.ones(len(logprobs), dtype=torch.bool)
+        batch = TokenBatch(logprobs, mask=mask, entropies=-logprobs, **columns)
         losses = stream.objective.losses(batch) * torch.from_numpy(tokens.scales)
         (losses.sum() / stream.denominator).backward()
         assert logprobs.grad is not None

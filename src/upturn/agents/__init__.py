@@ -8,7 +8,15 @@ a task (``upturn.loop``).
 
 from upturn.agents.agent import Agent, ModelSession, Reply
 from upturn.agents.branch_point import BranchPoint, branch_points, full_trajectory
-from upturn.agents.build import build, load_function, precision, prompt_builder_for, temperature, template_options
+from upturn.agents.build import (
+    build,
+    load_function,
+    precision,
+    prompt_builder_for,
+    sampling,
+    temperature,
+    template_options,
+)
 from upturn.agents.cluster import LostWorker, WorkerPool, WorkerResults, WorkItem, run_on_workers
 from upturn.agents.endpoint import EndpointAgent
 from upturn.agents.hint import Hint, repeats_hint, without_hint
@@ -63,6 +71,7 @@ __all__ = [
     "rollout",
     "run_on_workers",
     "run_rollouts",
+    "sampling",
     "temperature",
     "template_options",
     "trajectory_id",

@@ -123,7 +123,13 @@ def _row_before(row: TokenRow, turn: int) -> TokenRow | None:
     if not spans:
         return None
     written = sum(span.stop - span.start for span in spans)
-    return TokenRow(row.token_ids[: spans[-1].stop], spans, row.logprobs[:written], row.fork_cause)
+    return TokenRow(
+        row.token_ids[: spans[-1].stop],
+        spans,
+        row.logprobs[:written],
+        row.fork_cause,
+        row.sampling_logprobs[:written],
+    )
 
 
 def _history(trajectory: Trajectory, turn: int) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from upturn.agents.agent import Agent
 from upturn.agents.context import CONTEXT_PARAMETERS, PromptBuilder, budget_of, prompt_builder
 from upturn.agents.endpoint import EndpointAgent
 from upturn.agents.tool import AgentFunction, CallableAgent, ToolAgent
-from upturn.config import Limits
+from upturn.config import Limits, SamplingSettings, parse_settings
 from upturn.errors import ConfigError, error_text
 from upturn.models import ChatEndpoint, Renderer
 from upturn.records import AgentKind, AgentVersion, JsonValue
@@ -22,7 +22,7 @@ DEFAULT_TEMPERATURE = 1.0
 TIMEOUT_SECONDS, RETRIES = 60.0, 2
 """Of a call to an endpoint: seconds of one try, and further tries."""
 PARAMETERS: Mapping[AgentKind, Sequence[str]] = {
-    "local_model": ("temperature", "max_tokens", *CONTEXT_PARAMETERS, "template_options", "weights"),
+    "local_model": ("temperature", "sampling", "max_tokens", *CONTEXT_PARAMETERS, "template_options", "weights"),
     "endpoint": ("temperature", "max_tokens", *CONTEXT_PARAMETERS, "timeout_seconds", "retries"),
     "rule_based": (),
     "callable": (),
@@ -89,6 +89,14 @@ def _named_errors(version: AgentVersion) -> Iterator[None]:
 def temperature(version: AgentVersion) -> float:
     """The version's sampling temperature."""
     return _number(version, "temperature", DEFAULT_TEMPERATURE)
+
+
+def sampling(version: AgentVersion) -> SamplingSettings:
+    """The version's sampling options; raises ConfigError with every invalid one."""
+    options = version.parameters.get("sampling", {})
+    if not isinstance(options, Mapping):
+        raise ConfigError([f"agent {version.id!r}: sampling must be a table, got {options!r}"])
+    return parse_settings(SamplingSettings, options)
 
 
 def template_options(version: AgentVersion) -> Mapping[str, JsonValue]:
@@ -174,6 +182,11 @@ def _problems(version: AgentVersion, renderer: Renderer | None) -> list[str]:
     ]
     if temperature(version) < 0:
         problems.append(f"temperature must be 0 (greedy) or more, got {temperature(version)!r}")
+    if is_sampling:
+        try:
+            sampling(version)
+        except ConfigError as exc:
+            problems += exc.problems
     if _number(version, "max_tokens", 1) < 1:
         problems.append(f"max_tokens must be 1 or more, got {version.parameters['max_tokens']!r}")
     if (seconds := _number(version, "timeout_seconds", TIMEOUT_SECONDS)) <= 0:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from upturn.agents.rollout import FAILED_OBSERVATION, RolloutRequest, Setting, rollout_id, rollout_seed
+from upturn.config import FULL_DISTRIBUTION, SamplingSettings
 from upturn.environments import Environment
 from upturn.records import Task, Trajectory, record
 
@@ -27,6 +28,7 @@ class WorkItem:
     seed: int
     """``Setting.seed``"""
     temperature: float = 1.0
+    sampling: SamplingSettings = FULL_DISTRIBUTION
 
     @property
     def id(self) -> str:
@@ -159,4 +161,5 @@ def _lost_trajectory(item: WorkItem, reason: str) -> Trajectory:
         seed=rollout_seed(item.request, item.seed),
         temperature=item.temperature,
         error=f"ClusterError: {reason}",
+        sampling=item.sampling.as_parameters(),
     )

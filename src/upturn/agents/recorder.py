@@ -38,12 +38,19 @@ class _Row:
     fork_cause: str | None
     spans: list[WrittenSpan] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
+    sampling_logprobs: list[float] = field(default_factory=list)
 
     def record(self, turns: int) -> TokenRow:
         """The row with the spans of the first ``turns`` turns."""
         spans = tuple(span for span in self.spans if span.turn < turns)
         written = sum(span.stop - span.start for span in spans)
-        return TokenRow(self.tokens, spans, tuple(self.logprobs[:written]), self.fork_cause)
+        return TokenRow(
+            self.tokens,
+            spans,
+            tuple(self.logprobs[:written]),
+            self.fork_cause,
+            tuple(self.sampling_logprobs[:written]),
+        )
 
 
 @dataclass
@@ -53,8 +60,8 @@ class Recorder:
     model: Model | None
     """None = the agent has no local model; a call raises ModelError."""
     request: GenerationRequest
-    """Temperature, session, order and seed of all calls; its prompt and stop ids are ignored. A call's seed derives
-    from this seed and the call's index."""
+    """Temperature, sampling options, session, order and seed of all calls; its prompt and stop ids are ignored. A
+    call's seed derives from this seed and the call's index."""
     max_tokens: int | None = None
     """Limit of prompt and output together; None = unlimited."""
     turn: int = 0
@@ -108,7 +115,7 @@ class Recorder:
     @property
     def written_tokens(self) -> int:
         """Output tokens of all calls."""
-        return sum(len(row.logprobs) for row in self._rows)
+        return sum(span.stop - span.start for row in self._rows for span in row.spans)
 
     @property
     def prompt_tokens(self) -> int:
@@ -120,6 +127,7 @@ class Recorder:
         row.tokens = prompt + generation.token_ids
         row.spans.append(WrittenSpan(self.turn, len(prompt), len(row.tokens)))
         row.logprobs.extend(generation.logprobs)
+        row.sampling_logprobs.extend(generation.sampling_logprobs)
         self.history = row.tokens
 
     def _row_of(self, prompt: tuple[int, ...], fork_cause: str | None) -> _Row:

@@ -24,7 +24,7 @@ from upturn.agents.agent import Agent, recordable
 from upturn.agents.branch_point import BranchPoint
 from upturn.agents.call_thread import CallThread
 from upturn.agents.recorder import LimitReachedError, Recorder, derived_seed
-from upturn.config import Limits
+from upturn.config import FULL_DISTRIBUTION, Limits, SamplingSettings
 from upturn.environments import MALFORMED, Environment, Info, Step, is_blocking, is_potential
 from upturn.errors import RecordError, WorldError, error_text
 from upturn.models import GenerationRequest, Model
@@ -66,6 +66,8 @@ class Setting:
     temperature: float = 1.0
     clock: Callable[[], float] = time.monotonic
     """Seconds."""
+    sampling: SamplingSettings = FULL_DISTRIBUTION
+    """Options besides the temperature."""
 
 
 class Job(NamedTuple):
@@ -166,6 +168,7 @@ class _Run:
             session=self.id,
             order=(request.index, request.number),
             seed=self.seed,
+            sampling=setting.sampling,
         )
         self.recorder = Recorder(setting.model, call, max_tokens=setting.limits.max_tokens)
         self.started = setting.clock()
@@ -296,6 +299,7 @@ class _Run:
                 self.setting.clock() - self.started,
             ),
             error=self.error,
+            sampling=self.setting.sampling.as_parameters() if is_sampled else {},
         )
 
 

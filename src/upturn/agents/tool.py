@@ -41,7 +41,10 @@ class ToolAgent:
             stop_ids=self._renderer.stop_ids,
             fork_cause=prompt.fork_cause,
         )
-        return Reply(*self._renderer.read(generation.token_ids))
+        output, stop_ids = generation.token_ids, self._renderer.stop_ids
+        if generation.finish_reason == "stop" and output[-1] not in stop_ids:
+            output += stop_ids[:1]  # a stop string ended the action, which is complete
+        return Reply(*self._renderer.read(output))
 
 
 class CallableAgent:

@@ -22,6 +22,7 @@ from upturn.config.learning import (
 )
 from upturn.config.load import SHIPPED_MODELS, api_keys, load_config, overlaps, parse_config
 from upturn.config.release import CanarySettings, ValidationSettings
+from upturn.config.sampling import FULL_DISTRIBUTION, SamplingSettings
 from upturn.config.section import (
     HUB_NAME,
     AgentConfig,
@@ -65,6 +66,7 @@ __all__ = [
     "CORE",
     "DEFAULT_FLOOR",
     "DEFAULT_MIX",
+    "FULL_DISTRIBUTION",
     "HUB_NAME",
     "SHIPPED_MODELS",
     "AdapterSettings",
@@ -98,6 +100,7 @@ __all__ = [
     "RolloutConfig",
     "RoutingConfig",
     "RunConfig",
+    "SamplingSettings",
     "Settings",
     "Share",
     "TaskConfig",

@@ -15,7 +15,7 @@ FEWEST_HELDOUT = 30
 """Minimum number of held-out tasks for a release, the default of ``validation.min_tasks``."""
 
 _SETTINGS_BY_KIND = {
-    "local_model": {"model", "prompt", "temperature", "template_options", "weights", "context"},
+    "local_model": {"model", "prompt", "temperature", "sampling", "template_options", "weights", "context"},
     "endpoint": {
         "model",
         "url",

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from upturn.config.sampling import SamplingSettings
 from upturn.config.settings import (
     Count,
     FilePath,
@@ -143,6 +144,8 @@ class AgentConfig(Settings):
     """For local_model and endpoint: system prompt. Empty = no system prompt."""
     temperature: Annotated[float, Field(ge=0, le=5)] = 1.0
     """For local_model and endpoint: sampling temperature while serving. 0 = greedy."""
+    sampling: SamplingSettings = SamplingSettings()
+    """For local_model: further options of sampling while serving."""
     template_options: dict[str, bool | int | float | str] = field(default_factory=dict)
     """For local_model: variables of the chat template, such as ``{ enable_thinking = false }``. Empty = the
     template's defaults."""

@@ -15,11 +15,12 @@ from upturn.agents import (
     build,
     precision,
     run_rollouts,
+    sampling,
     temperature,
     template_options,
 )
 from upturn.agents.context import budget_of
-from upturn.config import Limits
+from upturn.config import Limits, SamplingSettings
 from upturn.environments import EnvironmentKit, tools_of
 from upturn.errors import ModelError
 from upturn.models import LocalModel, Model, Precision, Renderer, load_local
@@ -46,6 +47,15 @@ class Purpose:
     """Rollouts with equal (seed, task, number, turn) draw the same."""
     temperature: float | None = None
     """None = the version's serving temperature."""
+    sampling: SamplingSettings | None = None
+    """None = the version's options; with a ``temperature``, only its stop strings."""
+
+    def sampling_of(self, version: AgentVersion) -> tuple[float, SamplingSettings]:
+        """The temperature and the options at which the version is sampled."""
+        options = sampling(version)
+        if self.temperature is None:
+            return temperature(version), self.sampling or options
+        return self.temperature, self.sampling or SamplingSettings(stop=options.stop)
 
 
 class Engine(Model, Protocol):
@@ -59,7 +69,6 @@ class Engine(Model, Protocol):
 class _LoadedAgent:
     agent: Agent
     engine: Engine | None
-    temperature: float
 
 
 class AgentRuntime:
@@ -141,6 +150,7 @@ class AgentRuntime:
                 engine, renderer = self._engine(version)[0], self.renderer(version)
             self._load(version, engine, renderer)
         loaded = self._loaded[version.id]
+        heat, options = purpose.sampling_of(version)
         return Setting(
             key=purpose.key,
             agent=loaded.agent,
@@ -148,7 +158,8 @@ class AgentRuntime:
             model=loaded.engine,
             limits=self.limits,
             seed=purpose.seed,
-            temperature=loaded.temperature if purpose.temperature is None else purpose.temperature,
+            temperature=heat,
+            sampling=options,
         )
 
     def _load(self, version: AgentVersion, engine: Engine | None, renderer: Renderer | None) -> None:
@@ -156,7 +167,7 @@ class AgentRuntime:
             self._check_context(version, renderer)
         api_key = self._api_keys.get(version.agent, "")
         agent = build(version, limits=self.limits, renderer=renderer, api_key=api_key)
-        self._loaded[version.id] = _LoadedAgent(agent, engine, temperature(version))
+        self._loaded[version.id] = _LoadedAgent(agent, engine)
 
     def _check_context(self, version: AgentVersion, renderer: Renderer) -> None:
         """Raises ModelError if the context budget or the prompt alone exceeds the maximum context."""
@@ -181,7 +192,10 @@ class AgentRuntime:
 
             local = load_local(version.model, precision=precision(version), device=self.device)
             max_length = self.limits.max_tokens or DEFAULT_CONTEXT_TOKENS
-            self._engines[key] = (LocalEngine(local.model, slots=SLOTS, max_length=max_length), local)
+            self._engines[key] = (
+                LocalEngine(local.model, slots=SLOTS, max_length=max_length, tokenizer=local.tokenizer),
+                local,
+            )
         return self._engines[key]
 
 

@@ -5,7 +5,8 @@ A dialect only builds requests and parses answers; ``remote`` validates the answ
 ``managers/tokenizer_manager.py``), as of November 2026.
 
 Every sampling parameter is sent: vLLM takes missing ones from the model's ``generation_config.json``, where top-k
-or a penalty would change the distribution. ``ignore_eos``: an end token stops generation only if it is a stop id.
+or a penalty would change the distribution. Both apply min-p before top-k and top-p (``transformers`` after them).
+``ignore_eos``: an end token stops generation only if it is a stop id.
 """
 
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
 from pydantic import Field
 
+from upturn.config import SamplingSettings
 from upturn.errors import ModelError
 from upturn.models.model import GenerationRequest
 from upturn.models.transport import WireModel
@@ -23,17 +25,27 @@ LogprobScale = Literal["raw", "processed"]
 """``raw``: log-probs of the model, before temperature; ``processed``: of the distribution sampled from."""
 WeightsForm = Literal["adapter", "checkpoint"]
 _TOKEN = "token_id:"  # vLLM's prefix for ids in place of text
-_FULL_DISTRIBUTION: Mapping[str, Any] = {
-    "ignore_eos": True,
-    "skip_special_tokens": False,
-    "top_p": 1.0,
-    "top_k": -1,
-    "min_p": 0.0,
-    "repetition_penalty": 1.0,
-    "presence_penalty": 0.0,
-    "frequency_penalty": 0.0,
-}
-"""Sampling parameters by which an engine samples from the model's own distribution and returns every token."""
+
+
+def _options(sampling: SamplingSettings) -> dict[str, Any]:
+    """The parameters with the same name in both dialects; every token is returned."""
+    options: dict[str, Any] = {
+        "ignore_eos": True,
+        "skip_special_tokens": False,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k or -1,
+        "min_p": sampling.min_p,
+        "repetition_penalty": sampling.repetition_penalty,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+    }
+    if sampling.logit_bias:
+        options["logit_bias"] = {str(token): bias for token, bias in sampling.logit_bias.items()}
+    if sampling.stop:
+        options["stop"] = list(sampling.stop)
+    return options
+
+
 _SEED_BITS = 31
 """SGLang stores seeds in 32 bits."""
 
@@ -67,8 +79,8 @@ class Dialect(Protocol):
     default_scale: LogprobScale
     form: WeightsForm
     """The form of weights that it can load at run time."""
-    raw_advice: str
-    """How to start the engine so that its log-probs are raw."""
+    processed_advice: str
+    """How to start the engine so that its log-probs are processed."""
 
     def generate(self, request: GenerationRequest, budget: int, version: str) -> Call:
         """The request for a continuation of at most ``budget`` tokens from the weights named ``version``."""
@@ -113,7 +125,7 @@ class Vllm:
 
     default_scale: LogprobScale = "raw"
     form: WeightsForm = "adapter"
-    raw_advice = "start vLLM with --logprobs-mode raw_logprobs, its default"
+    processed_advice = "start vLLM with --logprobs-mode processed_logprobs"
 
     def generate(self, request: GenerationRequest, budget: int, version: str) -> Call:
         """``return_tokens_as_token_ids`` adds the ids to the log-probs, so that the two can be compared."""
@@ -130,7 +142,7 @@ class Vllm:
                 "logprobs": 0,
                 "return_token_ids": True,
                 "return_tokens_as_token_ids": True,
-                **_FULL_DISTRIBUTION,
+                **_options(request.sampling),
                 "n": 1,
                 "stream": False,
             },
@@ -189,7 +201,7 @@ class Sglang:
 
     default_scale: LogprobScale = "processed"
     form: WeightsForm = "checkpoint"
-    raw_advice = "start SGLang with SGLANG_RETURN_ORIGINAL_LOGPROB=1 in its environment"
+    processed_advice = "start SGLang without SGLANG_RETURN_ORIGINAL_LOGPROB in its environment"
 
     def generate(self, request: GenerationRequest, budget: int, version: str) -> Call:  # noqa: ARG002  # it serves one version at a time
         """The seed takes effect only with ``--enable-deterministic-inference``."""
@@ -203,7 +215,7 @@ class Sglang:
                     "sampling_seed": request.seed % 2**_SEED_BITS,
                     "stop_token_ids": list(request.stop_ids),
                     "no_stop_trim": True,
-                    **_FULL_DISTRIBUTION,
+                    **_options(request.sampling),
                 },
                 "return_logprob": True,
                 "stream": False,

@@ -2,6 +2,7 @@
 
 from typing import Literal, Protocol
 
+from upturn.config import FULL_DISTRIBUTION, SamplingSettings
 from upturn.records import record
 
 FinishReason = Literal["stop", "length"]
@@ -28,6 +29,13 @@ class GenerationRequest:
     """(task index, rollout number): batches are sorted by it, so results do not depend on arrival order."""
     seed: int
     """Seed of this call's random numbers."""
+    sampling: SamplingSettings = FULL_DISTRIBUTION
+    """Changes of the distribution besides the temperature."""
+
+    @property
+    def is_sampled_from_model(self) -> bool:
+        """True if tokens are drawn from the model's own distribution, at temperature 1."""
+        return self.temperature == 1.0 and not self.sampling.is_reshaped
 
 
 @record
@@ -36,10 +44,14 @@ class Generation:
 
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
-    """log p of each token under the model at temperature 1, whatever the sampling temperature."""
+    """log p of each token under the model at temperature 1, whatever the sampling temperature. Empty where an
+    engine reports only ``sampling_logprobs``."""
     finish_reason: FinishReason
     model_version: str
     """Hash of the weights."""
+    sampling_logprobs: tuple[float, ...] = ()
+    """log p of each token in the distribution that it was drawn from: after temperature and options, normalised.
+    Empty where this is the model's distribution at temperature 1, and where it is not known."""
 
 
 class Model(Protocol):

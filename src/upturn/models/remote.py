@@ -7,7 +7,8 @@ ModelError, and so the trajectory's outcome.
 
 Not covered here: an engine that returns well-formed tokens that it did not sample; only the weights can reveal
 that, see ``training.optimisation.sampler_check``. An engine's tokens also differ from run to run, whatever the
-seed: its batching changes rounding.
+seed: its batching changes rounding. Stop strings are the engine's to apply: without a tokenizer it cannot be
+checked that a token completes one.
 """
 
 import asyncio
@@ -51,8 +52,10 @@ class RemoteSettings:
     """Further tries after a transient failure."""
     logprobs: LogprobScale | None = None
     """Whether the engine's log-probs are the model's own (``raw``) or those of the distribution that it sampled
-    from (``processed``); at temperature 1 they are the same. None = the engine's default: raw for vLLM, processed
-    for SGLang."""
+    from (``processed``); at temperature 1 without options they are the same. An engine returns one of the two: with
+    ``raw``, a policy gradient can use tokens at temperature 1 only; with ``processed``, the log-probs at
+    temperature 1 are unknown elsewhere, and a preference cannot use its sampler as the reference. None = the
+    engine's default: raw for vLLM, processed for SGLang."""
 
     def __post_init__(self) -> None:
         """Checks every field."""
@@ -143,12 +146,6 @@ class RemoteEngine:
                 f"a request needs a prompt and max_tokens >= 1, got {len(request.prompt_ids)} prompt tokens "
                 f"and max_tokens {request.max_tokens!r}"
             )
-        if self._scale == "processed" and request.temperature != 1.0:
-            raise ModelError(
-                f"the log-probs of {self._base} are those at the sampling temperature, so at temperature "
-                f"{request.temperature!r} they are not the model's: sample at 1.0, as rollouts for training do, or "
-                f"{self._dialect.raw_advice} and set RemoteSettings(logprobs='raw')"
-            )
         limit = self.settings.max_length
         budget = request.max_tokens if limit is None else min(request.max_tokens, limit - len(request.prompt_ids))
         if budget < 1:
@@ -161,9 +158,14 @@ class RemoteEngine:
         problems = chain(_prompt_problems(answer, request, version), _token_problems(answer, request, budget))
         if problem := next(problems, None):
             raise ModelError(f"{self._base}{call.path} cannot be trained on: {problem}")
-        reason: FinishReason = "stop" if answer.token_ids[-1] in request.stop_ids else "length"
+        is_stopped = answer.token_ids[-1] in request.stop_ids or (
+            bool(request.sampling.stop) and answer.finish_reason == "stop"
+        )
+        reason: FinishReason = "stop" if is_stopped else "length"
         logprobs = tuple(min(float(logprob or 0.0), 0.0) for logprob in answer.logprobs)
-        return Generation(answer.token_ids, logprobs, reason, version)
+        if self._scale == "raw" or request.is_sampled_from_model:
+            return Generation(answer.token_ids, logprobs, reason, version)
+        return Generation(answer.token_ids, (), reason, version, sampling_logprobs=logprobs)
 
     async def check(self) -> None:
         """Raises ModelError unless the engine answers and accepts the key. Changes nothing there."""
@@ -266,7 +268,7 @@ def _token_problems(answer: Answer, request: GenerationRequest, budget: int) -> 
         yield f"it continued after stop id {passed_stops[:1]!r}"
     if answer.finish_reason not in {"stop", "length"}:
         yield f"its finish reason is {answer.finish_reason!r}; known: 'stop', 'length'"
-    if answer.finish_reason == "stop" and ids[-1] not in stops:
+    if answer.finish_reason == "stop" and ids[-1] not in stops and not request.sampling.stop:
         yield (
             f"it stopped after token {ids[-1]!r}, which is none of the stop ids {stops!r}: it adds its own stop "
             "ids (vLLM: start it with --generation-config vllm), or removes the stop id"

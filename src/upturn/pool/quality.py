@@ -83,15 +83,22 @@ def _row_problem(row: TokenRow, trajectory: Trajectory) -> str:
         end = span.stop
     written = sum(span.stop - span.start for span in row.spans)
     expected = written if trajectory.origin == "sampled" else 0
-    if len(row.logprobs) != expected:
+    if not row.logprobs and len(row.sampling_logprobs) == expected:
+        pass  # an engine that reports these only
+    elif len(row.logprobs) != expected:
         return f"{len(row.logprobs)} log-probabilities, expected {expected}"
+    elif len(row.sampling_logprobs) not in (0, expected):
+        return f"{len(row.sampling_logprobs)} log-probabilities of the sampling distribution, expected {expected}"
     return "a token id below zero" if min(row.token_ids, default=0) < 0 else ""
 
 
 def _nonfinite(trajectory: Trajectory, evaluation: Evaluation | None) -> str:
     for row in trajectory.rows:
         # A sum is finite only if every number is; one pass in C is faster than a test of each token.
-        if not math.isfinite(sum(row.logprobs)) or max(row.logprobs, default=0.0) > _LOGPROB_SLACK:
+        if any(
+            not math.isfinite(sum(logprobs)) or max(logprobs, default=0.0) > _LOGPROB_SLACK
+            for logprobs in (row.logprobs, row.sampling_logprobs)
+        ):
             return "a log-probability is not a finite number of at most 0"
     if not all(math.isfinite(turn.reward) for turn in trajectory.turns):
         return "a turn's reward is not finite"

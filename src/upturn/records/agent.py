@@ -26,7 +26,7 @@ class AgentVersion:
     """System prompt; empty = none (the nano policy has none)."""
     parameters: Mapping[str, JsonValue] = field(default_factory=dict)
     """Inference parameters: ``temperature``, ``max_tokens``, a context's budget; for a local model also
-    ``template_options`` and ``weights``. Omitted parameters have their defaults."""
+    ``sampling``, ``template_options`` and ``weights``. Omitted parameters have their defaults."""
     capabilities: tuple[str, ...] = ()
     """Environments that the agent can act in; empty = any."""
     parent: str | None = None

@@ -85,10 +85,13 @@ class TokenRow:
     spans: tuple[WrittenSpan, ...]
     """Ascending and disjoint. Tokens outside of them have zero loss."""
     logprobs: tuple[float, ...]
-    """The sampler's log-probabilities (at temperature 1) of the written tokens, spans concatenated. Empty for
-    rendered rows."""
+    """The model's log-probabilities (at temperature 1) of the written tokens, spans concatenated. Empty for
+    rendered rows, and where the sampler reports only ``sampling_logprobs``."""
     fork_cause: str | None = None
     """Why this row does not extend the previous one; None = the trajectory's first row."""
+    sampling_logprobs: tuple[float, ...] = ()
+    """Log-probabilities of the written tokens in the distribution that they were drawn from. Empty = the same as
+    ``logprobs`` for a trajectory at temperature 1 without ``Trajectory.sampling``; otherwise not recorded."""
 
 
 @record
@@ -127,6 +130,9 @@ class Trajectory:
     usage: Usage = Usage()
     error: str = ""
     """The error message, for the outcomes ``model_error`` and ``environment_error``."""
+    sampling: Mapping[str, JsonValue] = field(default_factory=dict)
+    """The options that changed the sampled distribution besides the temperature, such as ``top_p``; empty =
+    none."""
 
     @property
     def results(self) -> tuple[Observation, ...]:

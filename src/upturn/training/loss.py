@@ -34,6 +34,9 @@ class TokenBatch(NamedTuple):
     """int64: index of the turn of each token, counted over all rollouts; None = one turn."""
     pairs: Tensor | None = None
     """int64: index of the pair of each token, −1 = in none; None = no pairs."""
+    entropies: Tensor | None = None
+    """Of the trained model's distribution where it predicted the token, in nats; carries the gradient. None = the
+    stream has no ``has_entropies``."""
 
 
 class TokenStatistics(NamedTuple):

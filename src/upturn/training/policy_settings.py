@@ -69,6 +69,19 @@ class KlSettings(Settings):
 
 
 @settings
+class EntropySettings(Settings):
+    """A bonus on the entropy of the policy's distribution at each written token, against its collapse; see
+    ``losses.entropy``."""
+
+    coefficient: Positive
+    """Factor of the entropy, in nats, that is subtracted from the loss of each token."""
+    floor: Positive | None = None
+    """Entropy in nats per token below which the bonus acts: an iteration has it only if the mean of −log π over its
+    written tokens, an estimate from before its first step, is less (the gate of Skywork-OR1, arXiv 2505.22312,
+    section 4). None = it always acts."""
+
+
+@settings
 class ObjectiveSettings(Settings):
     """The per-token policy loss and its aggregation."""
 
@@ -97,6 +110,11 @@ class ObjectiveSettings(Settings):
     """Largest number of written tokens of a rollout; for ``constant``."""
     kl: KlSettings | None = None
     """None = no KL term, and no copy of the reference weights."""
+    entropy: EntropySettings | None = None
+    """None = no entropy bonus, and no entropy is computed."""
+    mask_truncated: bool = False
+    """Whether a trajectory that a limit of turns, tokens or time ended has no loss (overlong filtering of DAPO,
+    arXiv 2503.14476, section 3.4). Its reward stays in its group's baseline; its tokens count in no denominator."""
 
     def problems(self) -> Iterator[str | None]:
         """Yields the problems of field combinations."""

@@ -31,7 +31,8 @@ class TrainingRow:
     weights: FloatArray
     """``(A,)``"""
     old_logprobs: FloatArray | None
-    """``(A,)``, the sampler's; None = not sampled by a local model: no policy gradient can use the row."""
+    """``(A,)``, the sampler's; None = not sampled by a local model: no policy gradient can use the row. They are of
+    the distribution that was sampled from, which differs from the policy's where ``is_reshaped``."""
     scales: FloatArray | None = None
     """``(A,)``, not negative: factor of each token's loss in the sum; None = 1, as in a token mean."""
     corrections: FloatArray | None = None
@@ -43,6 +44,12 @@ class TrainingRow:
     pair: str | None = None
     """The comparison that the row is one side of: rows of a pair are computed together, since their loss needs both
     sides at once. None = no comparison."""
+    temperature: float = 1.0
+    """Of the policy that is trained: its logits are those of the model divided by this number, as in TRL and
+    verl."""
+    is_reshaped: bool = False
+    """True = the tokens were drawn with options such as top-p, which the policy does not have: ``old_logprobs``
+    must be recomputed, and their difference corrected for (``MismatchSettings``)."""
 
     @property
     def rollout(self) -> tuple[str | None, str]:
@@ -67,24 +74,64 @@ def policy_rows(trajectory: Trajectory, turn_weights: Sequence[float]) -> tuple[
     """Returns the rows of a sampled trajectory for a policy gradient; each written token has the weight of its
     turn.
 
-    Rows without written tokens are omitted. Raises TrainingError for rendered trajectories, for a sampling
-    temperature other than 1 (the recorded log-probs are not the sampler's then) and for inconsistent rows."""
+    The policy is the model at the trajectory's temperature. Rows without written tokens are omitted. Raises
+    TrainingError for rendered trajectories, for those without the log-probs of the distribution that was sampled
+    from, and for inconsistent rows."""
     if trajectory.origin != "sampled":
         raise TrainingError(
             f"trajectory {trajectory.id!r} is {trajectory.origin!r}: a policy gradient needs tokens and log-probs "
             "sampled from the policy; train on it with SFT instead"
         )
-    if trajectory.temperature != 1.0:
-        raise TrainingError(
-            f"trajectory {trajectory.id!r} was sampled at temperature {trajectory.temperature!r}: its recorded "
-            "log-probs are at temperature 1, so the ratio would be wrong; sample training rollouts at 1.0"
-        )
+    if problem := sampling_problem(trajectory):
+        raise TrainingError(f"trajectory {trajectory.id!r} {problem}")
     weights = dict(enumerate(turn_weights))
     return tuple(
-        replace(_training_row(trajectory.id, row, weights), old_logprobs=_logprobs(trajectory.id, row))
+        replace(
+            _training_row(trajectory.id, row, weights),
+            old_logprobs=_logprobs(trajectory.id, row, row.sampling_logprobs or row.logprobs),
+            temperature=trajectory.temperature or 1.0,
+            is_reshaped=bool(trajectory.sampling),
+        )
         for row in trajectory.rows
         if row.spans
     )
+
+
+def sampling_problem(trajectory: Trajectory) -> str | None:
+    """Returns why a sampled trajectory has no log-probs of the distribution that it was sampled from; None = it
+    has."""
+    heat = trajectory.temperature
+    if not heat:
+        return f"was sampled at temperature {heat!r}: greedy tokens have no probability ratio; sample above 0"
+    is_recorded = all(row.sampling_logprobs for row in trajectory.rows if row.spans)
+    if (heat != 1.0 or trajectory.sampling) and not is_recorded:
+        options = "".join(f", {name} = {value!r}" for name, value in trajectory.sampling.items())
+        return (
+            f"was sampled at temperature {heat!r}{options}, but only log-probs of the model at temperature 1 were "
+            "recorded, so the ratio would be wrong; sample in process, or let the engine return processed log-probs"
+        )
+    return None
+
+
+def model_rows(trajectory: Trajectory) -> tuple[TrainingRow, ...]:
+    """Returns the rows with weight 0, and with recorded log-probs that the model alone explains: those at
+    temperature 1 where there are any, else those at the trajectory's temperature.
+
+    Raises TrainingError where only log-probs of another distribution were recorded."""
+    rows = policy_rows(replace(trajectory, sampling={}), (0.0,) * len(trajectory.turns))
+    recorded = [row for row in trajectory.rows if row.spans]
+    if all(row.logprobs for row in recorded):
+        return tuple(
+            replace(row, old_logprobs=_logprobs(trajectory.id, source, source.logprobs), temperature=1.0)
+            for row, source in zip(rows, recorded, strict=True)
+        )
+    if trajectory.sampling:
+        raise TrainingError(
+            f"trajectory {trajectory.id!r} was sampled with {dict(trajectory.sampling)!r}, and only log-probs of "
+            "that distribution were recorded, which our weights cannot verify; sample without these options, or in "
+            "process"
+        )
+    return rows
 
 
 def turn_rows(
@@ -106,7 +153,8 @@ def turn_rows(
         if row.spans:
             training_row = _training_row(trajectory.id, row, {span.turn: weight for span in row.spans})
             if is_reference:
-                training_row = replace(training_row, reference_logprobs=_logprobs(trajectory.id, row))
+                logprobs = _logprobs(trajectory.id, row, row.logprobs)
+                training_row = replace(training_row, reference_logprobs=logprobs)
             rows.append(training_row)
     return tuple(rows)
 
@@ -120,7 +168,7 @@ def _select_turns(row: TokenRow, turns: Collection[int]) -> TokenRow:
             spans.append(span)
             logprobs += row.logprobs[start:stop]
         start = stop
-    return replace(row, spans=tuple(spans), logprobs=tuple(logprobs))
+    return replace(row, spans=tuple(spans), logprobs=tuple(logprobs), sampling_logprobs=())
 
 
 def written_count(trajectory: Trajectory) -> int:
@@ -170,9 +218,9 @@ def _check_spans(trajectory_id: str, row: TokenRow) -> None:
         )
 
 
-def _logprobs(trajectory_id: str, row: TokenRow) -> FloatArray:
-    """The sampler's log-probs of the written tokens."""
-    values, written = np.asarray(row.logprobs, dtype=np.float32), _written_count(row)
+def _logprobs(trajectory_id: str, row: TokenRow, recorded: Sequence[float]) -> FloatArray:
+    """The recorded log-probs of the written tokens."""
+    values, written = np.asarray(recorded, dtype=np.float32), _written_count(row)
     if len(values) != written or not np.isfinite(values).all():
         raise TrainingError(
             f"trajectory {trajectory_id!r} has {len(values)} sampler log-probs for {written} written tokens, "

@@ -8,7 +8,17 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import Literal
 
-from upturn.config import Count, NotNegative, OptimiserSettings, Positive, Rate, Settings, report_unused, settings
+from upturn.config import (
+    Count,
+    NotNegative,
+    OptimiserSettings,
+    Positive,
+    Rate,
+    SamplingSettings,
+    Settings,
+    report_unused,
+    settings,
+)
 
 Decay = Literal["none", "linear", "cosine"]
 Keep = Literal["best", "final"]
@@ -19,6 +29,17 @@ CHECKPOINT_SECONDS = 300.0
 """What a killed run may lose; a checkpoint of a large model takes up to a minute."""
 SAVING_SETTINGS = frozenset({"checkpoint_every", "checkpoint_seconds", "checkpoints_kept"})
 """When a run saves what; they do not affect its result, so it may be resumed with others."""
+
+
+def reshaping_problem(sampling: SamplingSettings, mismatch: object) -> str | None:
+    """Returns the problem of sampling options whose difference from the policy nothing corrects; None = there is
+    none."""
+    if mismatch is not None or not sampling.is_reshaped:
+        return None
+    return (
+        f"sampling ({sampling.describe()}) draws from another distribution than the policy, which mismatch "
+        "corrects for: set mismatch with weight = 'token' and weight_cap = 2.0, or leave these options out"
+    )
 
 
 def evaluation_problems(
@@ -123,6 +144,11 @@ class OnlineSettings(IterationSettings):
     """Tasks in one iteration."""
     group_size: Count = 8
     """Trajectories per task; at least two where they are compared with each other."""
+    temperature: Positive = 1.0
+    """Temperature at which they are sampled. It defines the policy that a policy gradient trains: the model's
+    logits divided by it."""
+    sampling: SamplingSettings = SamplingSettings()
+    """Further options with which they are sampled. A policy gradient corrects for them by ``mismatch``."""
     incumbent_share: Rate = 0.0
     """Share of the serving version's weights in the candidate's; a larger share preserves more of what the serving
     version could do (WiSE-FT, arXiv 2109.01903)."""

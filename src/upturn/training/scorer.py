@@ -10,4 +10,5 @@ class Scorer(Protocol):
     """The log-probs under a set of weights; ``Trainer.score`` is one."""
 
     def __call__(self, rows: Sequence[TrainingRow], /) -> Sequence[FloatArray]:
-        """``(A,)`` for each row, in order: log π of its written tokens at temperature 1, without gradient."""
+        """``(A,)`` for each row, in order: log π of its written tokens at the row's temperature, without
+        gradient."""

@@ -24,6 +24,8 @@ class Stream:
     rows: Sequence[TrainingRow]
     objective: "Objective"
     denominator: float
+    has_entropies: bool = False
+    """True = the objective needs ``TokenBatch.entropies``, which cost time."""
 
 
 Minibatch: TypeAlias = Sequence[Stream]

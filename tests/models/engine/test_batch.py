@@ -2,7 +2,7 @@ import numpy as np
 import torch
 
 from upturn.models import GenerationRequest
-from upturn.models.engine.batch import Finished, LiveRows, group_by_length, prefill_block
+from upturn.models.engine.batch import Finished, LiveRows, Read, group_by_length, prefill_block
 
 
 def request(*, seed: int = 0, stop_ids: tuple[int, ...] = (), temperature: float = 0.0) -> GenerationRequest:
@@ -14,15 +14,19 @@ def certain(*tokens: int) -> torch.Tensor:
     return torch.nn.functional.one_hot(torch.tensor(tokens), 10).float() * 50
 
 
+def finished(reads: list[Read]) -> list[Finished]:
+    return [slot for read in reads for slot in read.finished]
+
+
 def test_slots_write_until_a_stop_token_or_their_budget() -> None:
     rows = LiveRows(4, 20)
     rows.start(3, request(stop_ids=(7, 8)), 5)
     rows.start(1, request(), 2)
     assert rows.decoding().tolist() == []
-    assert rows.write(np.array([1, 3]), certain(4, 5)) == []
+    assert finished(rows.write(np.array([1, 3]), certain(4, 5))) == []
     assert rows.decoding().tolist() == [1, 3]
     assert rows.last_ids(np.array([3, 1])).tolist() == [5, 4]
-    assert rows.write(np.array([1, 3]), certain(6, 8)) == [Finished(1, False), Finished(3, True)]
+    assert finished(rows.write(np.array([1, 3]), certain(6, 8))) == [Finished(1, False), Finished(3, True)]
     assert rows.decoding().tolist() == []
     assert (rows.written(1).token_ids, rows.written(3).token_ids) == ((4, 6), (5, 8))
     assert max(abs(logprob) for logprob in rows.written(3).logprobs) < 1e-6
@@ -33,7 +37,7 @@ def test_restarting_a_slot_clears_its_output_and_stop_tokens() -> None:
     rows.start(0, request(stop_ids=(7, 8, 9)), 5)
     rows.write(np.array([0]), certain(9))
     rows.start(0, request(), 5)
-    assert rows.write(np.array([0]), certain(9)) == []
+    assert finished(rows.write(np.array([0]), certain(9))) == []
     assert rows.written(0).token_ids == (9,)
     rows.stop(0)
     assert rows.decoding().tolist() == []

@@ -8,6 +8,8 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
@@ -18,9 +20,11 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
+from upturn.config import SamplingSettings
 from upturn.errors import ModelError
 from upturn.models import Generation, GenerationRequest
 from upturn.models.engine import Forward, LocalEngine, weights_hash
+from upturn.models.engine.reshape import reshape
 
 ResultT = TypeVar("ResultT")
 SIZES: dict[str, int] = {
@@ -61,7 +65,7 @@ def forward(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return requested
 
 
-ENGINE_OPTIONS: dict[str, Forward] = {}
+ENGINE_OPTIONS: dict[str, Any] = {}
 
 
 def engine(slots: int = 8, max_length: int = 100, kind: str = "qwen2") -> LocalEngine:
@@ -469,3 +473,79 @@ def test_a_context_that_fills_up_mid_turn_is_truncated_with_every_forward_pass()
     assert run(turns()) == [(8, "length"), (8, "length"), (8, "length"), (0, "length")]
     near = run(generate_all(engine(max_length=40), [request(prompt(3, 37), 0, max_tokens=8)]))[0]
     assert (len(near.token_ids), near.finish_reason) == (3, "length")
+
+
+OPTIONED: list[dict[str, Any]] = [
+    {"temperature": 0.7, "sampling": SamplingSettings(top_p=0.9)},
+    {"temperature": 1.0, "sampling": SamplingSettings(top_k=3, repetition_penalty=1.4)},
+    {"temperature": 1.3},
+    {"temperature": 0.0, "sampling": SamplingSettings(logit_bias={9: 5.0})},
+    {},
+]
+
+
+def optioned(count: int) -> list[GenerationRequest]:
+    return [request(prompt(k, 4 + 5 * k), k, max_tokens=8, **OPTIONED[k % len(OPTIONED)]) for k in range(count)]
+
+
+def test_both_logprobs_of_each_token_equal_a_dense_forward() -> None:
+    requests = optioned(10)
+    for call, output in zip(requests, run(generate_all(engine(), requests)), strict=True):
+        ids = call.prompt_ids + output.token_ids
+        with torch.inference_mode():
+            logits = cast(Any, model())(torch.tensor([ids])).logits[0, len(call.prompt_ids) - 1 : -1].float()
+        written = torch.tensor(output.token_ids)
+        own = logits.log_softmax(-1)[torch.arange(len(written)), written]
+        np.testing.assert_allclose(output.logprobs, own, atol=2e-5)
+        if call.is_sampled_from_model or call.temperature == 0:
+            assert output.sampling_logprobs == ()
+            continue
+        for index, logprob in enumerate(output.sampling_logprobs):
+            seen = torch.zeros(1, logits.shape[1], dtype=torch.bool)
+            seen[0, list(ids[: len(call.prompt_ids) + index])] = True
+            shaped = reshape(logits[index : index + 1], [call.sampling], [call.temperature], seen=seen)
+            expected = float(shaped.log_softmax(-1)[0, written[index]])
+            assert logprob == pytest.approx(expected, abs=5e-5) and expected > -np.inf
+
+
+@pytest.mark.parametrize("lag", [1, 3])
+def test_reading_tokens_late_changes_neither_tokens_nor_logprobs(lag: int) -> None:
+    requests = optioned(12)
+    stops = run(generate_all(engine(), requests))[0].token_ids[3:4]
+    requests = [replace(call, stop_ids=stops, sampling=call.sampling) for call in requests]
+
+    async def two_turns(local: LocalEngine) -> list[Generation]:
+        firsts = await generate_all(local, requests)
+        seconds = [
+            replace(call, prompt_ids=call.prompt_ids + first.token_ids + (5, 6), seed=call.seed + 1)
+            for call, first in zip(requests, firsts, strict=True)
+        ]
+        return firsts + await generate_all(local, seconds)
+
+    at_once, late = engine(), LocalEngine(model(), slots=8, max_length=100, lag=lag, **ENGINE_OPTIONS)
+    expected, actual = run(two_turns(at_once)), run(two_turns(late))
+    assert [output.token_ids for output in actual] == [output.token_ids for output in expected]
+    assert {output.finish_reason for output in expected} == {"stop", "length"}
+    for one, other in zip(actual, expected, strict=True):
+        assert one.finish_reason == other.finish_reason
+        np.testing.assert_allclose(one.logprobs, other.logprobs, atol=2e-5)
+        np.testing.assert_allclose(one.sampling_logprobs, other.sampling_logprobs, atol=2e-5)
+    assert late.counters.written_tokens == at_once.counters.written_tokens
+    assert late.counters.reused_tokens == at_once.counters.reused_tokens
+
+
+def test_a_stop_string_ends_the_output_with_the_token_that_completes_it() -> None:
+    words = {f"w{number}": number for number in range(SIZES["vocab_size"])}
+    tokenizer = Tokenizer(WordLevel(words, unk_token="w0"))
+    plain = run(generate_all(engine(), optioned(5)))
+    texts = [tokenizer.decode(output.token_ids) for output in plain]
+    stop = " ".join(texts[0].split()[2:4])
+    local = LocalEngine(model(), slots=8, max_length=100, tokenizer=tokenizer, **ENGINE_OPTIONS)
+    requests = [replace(call, sampling=replace(call.sampling, stop=(stop,))) for call in optioned(5)]
+    stopped = run(generate_all(local, requests))
+    assert stopped[0].token_ids == plain[0].token_ids[:4] and stopped[0].finish_reason == "stop"
+    assert len(stopped[0].logprobs) == len(stopped[0].sampling_logprobs) == 4
+    for text, before, after in list(zip(texts, plain, stopped, strict=True))[1:]:
+        assert stop in text or after.token_ids == before.token_ids
+    with pytest.raises(ModelError, match="need the text of tokens: give LocalEngine the model's tokenizer"):
+        run(generate_all(engine(), requests[:1]))

@@ -418,3 +418,21 @@ def test_missing_and_unused_inputs_are_refused(make_trajectory: Make) -> None:
             _unit(groups, PLAIN, **{name: list})
     with pytest.raises(TrainingError, match=r"leaves settings\.advantage without effect"):
         _unit(groups, settings_of(advantage=AdvantageSettings(gamma=0.5)), advantage=GroupRelative())
+
+
+def test_masked_truncated_rollouts_stay_in_the_baseline_but_in_no_denominator(make_trajectory: Make) -> None:
+    """Rewards 1, 0 and 0 of two tokens each; a limit ended the third one."""
+    group = _simple(make_trajectory, [1.0, 0.0, 0.0], task="task", length=2)
+    (*others, last) = group.members
+    group = replace(
+        group, members=(*others, replace(last, trajectory=replace(last.trajectory, outcome="token_limit")))
+    )
+    settings = settings_of(objective=ObjectiveSettings(mask_truncated=True))
+    unit = PolicyGradient(lambda _: [group], settings, 0).unit(0)
+    ((stream,),) = unit.minibatches
+    assert [row.trajectory_id for row in stream.rows] == ["task/0", "task/1"]
+    assert [float(row.weights[0]) for row in stream.rows] == pytest.approx([2 / 3, -1 / 3])
+    assert stream.denominator == 4
+    assert unit.metrics["masked_truncated"] == 1.0
+    everything = PolicyGradient(lambda _: [group], settings_of(), 0).unit(0)
+    assert everything.minibatches[0][0].denominator == 6 and "masked_truncated" not in everything.metrics

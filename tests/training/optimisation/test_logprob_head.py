@@ -1,11 +1,13 @@
 """Log-probabilities from the output layer, compared with torch's cross-entropy."""
 
+import math
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 from upturn.training.optimisation import logprob_head as head_module
-from upturn.training.optimisation.logprob_head import chosen_logprobs
+from upturn.training.optimisation.logprob_head import chosen_logprobs, logprobs_and_entropies
 
 
 def _case(bias: bool = False) -> tuple[nn.Linear, Tensor, Tensor, Tensor]:
@@ -77,3 +79,43 @@ def test_autocast_computes_in_its_type_and_returns_float32() -> None:
     assert logprobs.dtype == torch.float32
     assert head.weight.grad is not None and head.weight.grad.dtype == torch.float32
     torch.testing.assert_close(logprobs, _plain_logprobs(head, hidden, targets), rtol=0.02, atol=0.05)
+
+
+@pytest.mark.parametrize("bias", [False, True], ids=["plain", "with bias"])
+@pytest.mark.parametrize("kept", [0, 120, 10_000], ids=["recomputed", "one chunk kept", "all kept"])
+@pytest.mark.parametrize("is_tempered", [False, True], ids=["at 1", "tempered"])
+def test_entropies_and_tempered_logprobs_equal_plain_torch(
+    bias: bool, kept: int, is_tempered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head, hidden, targets, weights = _case(bias)
+    monkeypatch.setattr(head_module, "KEPT_NUMBERS", kept)
+    temperatures = torch.linspace(0.5, 1.5, 11) if is_tempered else None
+    inputs, bonus = [hidden, *head.parameters()], torch.linspace(-1, 2, 11)
+    plain = head(hidden) / (1.0 if temperatures is None else temperatures[:, None])
+    expected = torch.stack(
+        [
+            plain.log_softmax(-1).gather(1, targets[:, None])[:, 0],
+            -(plain.softmax(-1) * plain.log_softmax(-1)).sum(-1),
+        ]
+    )
+    actual = logprobs_and_entropies(head, hidden, targets, temperatures=temperatures, chunk_numbers=90)
+    torch.testing.assert_close(actual, expected)
+    alone = chosen_logprobs(head, hidden, targets, temperatures=temperatures, chunk_numbers=90)
+    torch.testing.assert_close(alone, expected[0])
+    factors = torch.stack([weights, bonus])
+    for ours, theirs in ((actual * factors, expected * factors), (alone * weights, expected[0] * weights)):
+        gradients = torch.autograd.grad(ours.sum(), inputs)
+        expected_gradients = torch.autograd.grad(theirs.sum(), inputs, retain_graph=True)
+        for gradient, expected_gradient in zip(gradients, expected_gradients, strict=True):
+            torch.testing.assert_close(gradient, expected_gradient, rtol=1e-4, atol=1e-5)
+
+
+def test_an_impossible_token_has_no_entropy_and_no_gradient_of_it() -> None:
+    head = nn.Linear(2, 3, bias=False)
+    with torch.no_grad():
+        head.weight.copy_(torch.tensor([[0.0, 0.0], [0.0, 0.0], [-1000.0, 0.0]]))
+    hidden = torch.tensor([[1.0, 0.0]], requires_grad=True)
+    _, entropies = logprobs_and_entropies(head, hidden, torch.tensor([0]))
+    assert entropies.tolist() == pytest.approx([math.log(2)])
+    (gradient,) = torch.autograd.grad(entropies.sum(), hidden)
+    assert gradient.tolist() == [[0.0, 0.0]]

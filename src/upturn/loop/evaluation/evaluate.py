@@ -5,7 +5,6 @@ from itertools import islice
 from math import fsum
 from typing import NamedTuple
 
-from upturn.agents import temperature
 from upturn.deployment import Pair, Validation, validate
 from upturn.environments import EnvironmentKit, draw_tasks, verify
 from upturn.interval import Interval, bootstrap_mean, paired_bootstrap
@@ -150,8 +149,7 @@ def evaluate_version(
         )
         for task, trajectory, evaluation in zip(tasks, trajectories, evaluations, strict=True)
     )
-    sampling = temperature(version) if purpose.temperature is None else purpose.temperature
-    return HeldoutResult(purpose.key, version.id, sampling, marks)
+    return HeldoutResult(purpose.key, version.id, purpose.sampling_of(version)[0], marks)
 
 
 def levels_of(marks: Iterable[Mark]) -> list[int]:

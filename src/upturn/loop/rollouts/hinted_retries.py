@@ -70,7 +70,7 @@ class HintedRetries:
         )
         runtime.adopt(worker.version, worker.engine, worker.renderer)
         seed = rollouts.seed * 100_003 + iteration + SECOND_SEED_STEP
-        purpose = Purpose(f"{rollouts.run}/{iteration}/second", seed, temperature=1.0)
+        purpose = Purpose(f"{rollouts.run}/{iteration}/second", seed, temperature=rollouts.temperature)
         trajectories = runtime.rollout([(worker.version, task, number) for task in tasks], purpose)
         verifier = worker.runtime.kit.verifier
         return [

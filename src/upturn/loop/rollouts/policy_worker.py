@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from upturn.agents import prompt_builder_for
-from upturn.config import AdapterSettings, OptimiserSettings
+from upturn.config import AdapterSettings, OptimiserSettings, SamplingSettings
 from upturn.environments import EnvironmentKit, draw_tasks, verify
 from upturn.errors import ConfigError, ModelError
 from upturn.loop.agent_runtime import DEFAULT_CONTEXT_TOKENS, SLOTS, AgentRuntime, Purpose, build_renderer
@@ -123,6 +123,9 @@ class RolloutSpec:
     """Continuations from each state of each trajectory, to measure the state's value; 0 means no values."""
     gamma: float = 1.0
     """Discount per turn in continuations."""
+    temperature: float = 1.0
+    sampling: SamplingSettings | None = None
+    """Options of sampling; None means only the version's stop strings."""
     refill: int = 0
     """Round of further tasks in an iteration; 0 means the iteration's own tasks."""
 
@@ -158,7 +161,10 @@ class PolicyWorker:
         self.version = in_training(version)
         self.model: PreTrainedModel = local.model
         self.engine: LocalEngine = LocalEngine(
-            local.model, slots=SLOTS, max_length=runtime.limits.max_tokens or DEFAULT_CONTEXT_TOKENS
+            local.model,
+            slots=SLOTS,
+            max_length=runtime.limits.max_tokens or DEFAULT_CONTEXT_TOKENS,
+            tokenizer=local.tokenizer,
         )
         self.renderer = build_renderer(local, version, runtime.kit)
         self.prompts = prompt_builder_for(version, runtime.limits, self.renderer)
@@ -189,7 +195,7 @@ class PolicyWorker:
     def sample_groups(
         self, tasks: Sequence[Task], iteration: int, rollouts: RolloutSpec, sink: TrajectorySink
     ) -> list[ScoredGroup]:
-        """Groups of trajectories of the tasks with the present weights, at temperature 1; all go to the sink.
+        """Groups of trajectories of the tasks with the present weights; all go to the sink.
 
         Trajectories that a model or an environment broke are missing, whatever the verifier returns: they are no
         evidence about the policy. Continuations, which measure states, are not stored. Raises WorldError where an
@@ -201,7 +207,7 @@ class PolicyWorker:
         if rollouts.refill:
             run, key = f"{run}/refill-{rollouts.refill}", f"{key}.{rollouts.refill}"
             seed += REFILL_SEED_STEP * rollouts.refill
-        purpose = Purpose(key, seed, temperature=1.0)
+        purpose = Purpose(key, seed, rollouts.temperature, rollouts.sampling)
         jobs = [(version, task, number) for task in tasks for number in range(rollouts.group_size)]
         trajectories = self.runtime.rollout(jobs, purpose)
         finished = [

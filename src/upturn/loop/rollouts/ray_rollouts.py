@@ -17,7 +17,6 @@ from upturn.agents import (
     WorkItem,
     build,
     run_on_workers,
-    temperature,
 )
 from upturn.config import Limits
 from upturn.environments import Environment, EnvironmentKit, resolve_kit
@@ -88,6 +87,7 @@ class PolicyWorkerRuntime:
             limits=self._worker.runtime.limits,
             seed=work.seed,
             temperature=work.temperature,
+            sampling=work.sampling,
         )
 
     def environment(self, task: Task) -> Environment:
@@ -143,7 +143,7 @@ class RayRuntime(AgentRuntime):
                 purpose.key,
                 version.id,
                 purpose.seed,
-                temperature(version) if purpose.temperature is None else purpose.temperature,
+                *purpose.sampling_of(version),
             )
             for (version, task, number), start in zip(jobs, starts, strict=True)
         ]

@@ -44,7 +44,7 @@ class RemoteRuntime(AgentRuntime):
         self._sync: WeightSync | None = None
         self._scorer: Scorer | None = None
         self.rescored: Rescored | None = None
-        """Result for the latest rollouts at temperature 1; None means that there were none."""
+        """Result for the latest rollouts for training; None means that there were none."""
 
     def follow(self, model: "PreTrainedModel", *, companions: Path | None = None) -> None:
         """Makes further rollouts use this model's weights, as they are when the rollouts start."""
@@ -64,13 +64,13 @@ class RemoteRuntime(AgentRuntime):
         branch_points: Sequence[BranchPoint] | None = None,
     ) -> list[Trajectory]:
         """See ``AgentRuntime.rollout``. Raises TrainingError when a sample of the tokens does not fit the weights;
-        at temperatures other than 1, which are not trained on, nothing is scored again.
+        those at a serving temperature, and greedy ones, are not trained on and not scored again.
         """
         if self._sync is None or self._scorer is None:
             raise ModelError("a remote engine needs the weights of a model: call follow() first")
         version = self._sync.push()
         trajectories = super().rollout(jobs, purpose, branch_points)
-        if purpose.temperature == 1.0:
+        if purpose.temperature:
             self.rescored = rescore(
                 trajectories, self._scorer, version=version, seed=purpose.seed, settings=self._rescoring
             )

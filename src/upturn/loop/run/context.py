@@ -195,6 +195,8 @@ def version_of(agent: AgentConfig) -> AgentVersion:
     parameters: dict[str, JsonValue] = {}
     if agent.kind in ("local_model", "endpoint"):
         parameters["temperature"] = agent.temperature
+    if options := agent.sampling.as_parameters():
+        parameters["sampling"] = options
     calls = {"timeout_seconds": agent.timeout_seconds, "retries": agent.retries}
     parameters |= {name: value for name, value in calls.items() if value is not None}
     if agent.template_options:

@@ -170,10 +170,12 @@ def rollout_spec(
     *,
     reward: OutcomeReward | None = None,
     advantage: AdvantageSettings | None = None,
+    source: OnlineSettings | None = None,
 ) -> RolloutSpec:
     """Rollouts of the training step ``name``; states are measured where ``advantage`` needs their values.
 
-    ``reward``: None means the configured rubric's score. The configured penalty on length is added to it.
+    ``source``: the settings with temperature and options; None means the model's own distribution. ``reward``: None
+    means the configured rubric's score. The configured penalty on length is added to it.
     """
     outcome_reward, penalty = reward or configured_reward(context), overlong_penalty(context.config.rewards)
 
@@ -187,6 +189,9 @@ def rollout_spec(
         group_size,
         total_reward,
     )
+    if source is not None:
+        options = source.sampling if source.sampling.changed else None
+        rollouts = replace(rollouts, temperature=source.temperature, sampling=options)
     if advantage is None:
         return rollouts
     return replace(rollouts, continuations=continuation_count(advantage), gamma=advantage.gamma)

@@ -23,8 +23,9 @@ class Block(NamedTuple):
     """``(B,)``: tokens already cached in each slot."""
     counts: Ints
     """``(B,)``: new tokens of each, at least 1."""
-    ids: Ints
-    """``(N,)``: the new tokens, row after row; N is the sum of the counts."""
+    ids: Ints | torch.Tensor
+    """``(N,)``: the new tokens, row after row; N is the sum of the counts. A tensor is on the model's device:
+    tokens that were sampled there and that the host has not read yet."""
 
 
 class Backend(Protocol):

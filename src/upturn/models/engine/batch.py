@@ -1,5 +1,6 @@
 """The requests being decoded, as arrays by slot, so that a step takes a few numpy operations."""
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
@@ -7,8 +8,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from upturn.errors import ModelError
 from upturn.models.engine.backend import Block, Ints
-from upturn.models.engine.sampler import sample, stream_of, uniforms
+from upturn.models.engine.options import SlotOptions
+from upturn.models.engine.reshape import on_device
+from upturn.models.engine.sampler import Sampled, sample, stream_of, uniforms
+from upturn.models.engine.stop_strings import Decode, StopStrings
 from upturn.models.model import GenerationRequest
 
 SMALL = 256
@@ -30,22 +35,76 @@ class Continuation(NamedTuple):
 
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
+    sampling_logprobs: tuple[float, ...]
+    """Empty where the tokens were drawn from the distribution of ``logprobs``, or greedily."""
+
+
+class Read(NamedTuple):
+    """What the host learns from one read of sampled tokens. Arrays are ``(R,)``."""
+
+    slots: Ints
+    """Slots with a new token."""
+    cached_ids: Ints
+    """The token before it, which the backend has cached since; −1 for a slot's first token."""
+    finished: list[Finished]
+
+
+class _Pending(NamedTuple):
+    """Sampled tokens on their way from the device."""
+
+    slots: Ints
+    starts: Ints
+    """``LiveRows._starts_S`` of the slots at that time: a slot that was started again ignores its earlier
+    tokens."""
+    counts: Ints
+    """Tokens written before, by slot."""
+    sampled: Sampled
+    event: torch.Event | None
+    """None = the tensors can be read."""
 
 
 class LiveRows:
-    """The slots being decoded. Arrays of slots are in ascending order."""
+    """The slots being decoded.
 
-    def __init__(self, slots: int, max_length: int) -> None:
+    The host reads sampled tokens ``lag`` steps after they were sampled: with a lag of 0 at once, otherwise without
+    waiting for the device. Until then a slot continues, also after its last token; what it writes then is dropped.
+    """
+
+    def __init__(
+        self,
+        slots: int,
+        max_length: int,
+        *,
+        device: torch.device | None = None,
+        lag: int = 0,
+        decode: Decode | None = None,
+    ) -> None:
+        """``device``: of the logits; None = the CPU. ``decode``: for stop strings; None = no request has any."""
+        self.lag = lag
+        self._device = device or torch.device("cpu")
         self._ids_SC: Ints = np.zeros((slots, max_length), dtype=np.int64)
         self._logprobs_SC = np.zeros((slots, max_length), dtype=np.float32)
+        self._sampling_logprobs_SC = np.zeros((slots, max_length), dtype=np.float32)
         self._counts_S: Ints = np.zeros(slots, dtype=np.int64)
-        """Tokens written."""
+        """Tokens sampled."""
+        self._read_S: Ints = np.zeros(slots, dtype=np.int64)
+        """Tokens read."""
+        self._starts_S: Ints = np.zeros(slots, dtype=np.int64)
+        """How often decoding started."""
+        self._prompts_S: Ints = np.zeros(slots, dtype=np.int64)
+        """Tokens of the prompt."""
         self._budgets_S: Ints = np.zeros(slots, dtype=np.int64)
         self._stops_SK: Ints = np.full((slots, 1), -1, dtype=np.int64)
         self._temperatures_S = np.zeros(slots)
         self._streams_S: npt.NDArray[np.uint64] = np.zeros(slots, dtype=np.uint64)
-        self._last_S: Ints = np.zeros(slots, dtype=np.int64)
+        self._last_S = torch.zeros(slots, dtype=torch.int64, device=self._device)
         self._is_live_S: npt.NDArray[np.bool_] = np.zeros(slots, dtype=np.bool_)
+        self._has_own_distribution_S: npt.NDArray[np.bool_] = np.zeros(slots, dtype=np.bool_)
+        """True = tokens are drawn from another distribution than the model's at temperature 1."""
+        self._decode = decode
+        self._stop_strings: dict[int, StopStrings] = {}
+        self._options = SlotOptions(slots, self._device)
+        self._pending: deque[_Pending] = deque()
 
     def start(self, slot: int, request: GenerationRequest, budget: int) -> None:
         """Starts decoding in the slot, at most ``budget`` tokens."""
@@ -55,11 +114,19 @@ class LiveRows:
             self._stops_SK = np.pad(self._stops_SK, ((0, 0), (0, more)), constant_values=-1)
         self._stops_SK[slot] = -1
         self._stops_SK[slot, : len(stops)] = stops
+        self._prompts_S[slot] = len(request.prompt_ids)
         self._budgets_S[slot] = budget
         self._temperatures_S[slot] = request.temperature
         self._streams_S[slot] = stream_of(request.seed)
-        self._counts_S[slot] = 0
+        self._counts_S[slot] = self._read_S[slot] = 0
+        self._starts_S[slot] += 1
         self._is_live_S[slot] = True
+        self._has_own_distribution_S[slot] = request.temperature != 0.0 and not request.is_sampled_from_model
+        self._options.start(slot, request)
+        self._stop_strings.pop(slot, None)
+        if request.sampling.stop:
+            assert self._decode is not None
+            self._stop_strings[slot] = StopStrings(request.sampling.stop, self._decode)
 
     def stop(self, slot: int) -> None:
         """Stops decoding in the slot."""
@@ -68,37 +135,99 @@ class LiveRows:
     def clear(self) -> None:
         """Stops decoding in every slot."""
         self._is_live_S[:] = False
+        self._pending.clear()
 
     def decoding(self) -> Ints:
-        """Live slots with at least one token written."""
-        return np.flatnonzero(self._is_live_S & (self._counts_S > 0))
+        """Live slots with at least one token sampled, and room for another one."""
+        return np.flatnonzero(self._is_live_S & (self._counts_S > 0) & (self._counts_S < self._budgets_S))
 
-    def last_ids(self, slots_B: Ints) -> Ints:
-        """The last token of each slot."""
-        return self._last_S[slots_B]
+    def last_positions(self, slots_B: Ints) -> Ints:
+        """The position of the last token of each slot in its context."""
+        return self._prompts_S[slots_B] + self._counts_S[slots_B] - 1
 
-    def write(self, slots_B: Ints, logits_BV: torch.Tensor) -> list[Finished]:
-        """Samples the next token of these live slots; returns those that finished, which are no longer live.
+    def last_ids(self, slots_B: Ints) -> torch.Tensor:
+        """The last token of each slot, on the device."""
+        return self._last_S[on_device(slots_B, self._device)]
 
-        Raises ModelError for logits that are not finite.
+    def unread(self, slot: int) -> int:
+        """Tokens of the slot that were sampled and not read."""
+        return int(self._counts_S[slot] - self._read_S[slot])
+
+    def write(self, slots_B: Ints, logits_BV: torch.Tensor) -> list[Read]:
+        """Samples the next token of these live slots; returns what was read of the tokens up to now.
+
+        Finished slots are no longer live. Raises ModelError for logits that are not finite.
         """
         counts_B = self._counts_S[slots_B]
         draws_B = uniforms(self._streams_S[slots_B], counts_B)
-        ids_B, logprobs_B = sample(logits_BV, self._temperatures_S[slots_B], draws_B)
-        self._last_S[slots_B] = ids_B
-        self._ids_SC[slots_B, counts_B] = ids_B
-        self._logprobs_SC[slots_B, counts_B] = logprobs_B
+        temperatures_B = self._temperatures_S[slots_B]
+        reshaped = self._options.reshape(slots_B, logits_BV, temperatures_B)
+        sampled = sample(logits_BV, temperatures_B, draws_B, reshaped=reshaped)
+        places_B = on_device(slots_B, self._device)
+        self._last_S[places_B] = sampled.ids
+        self._options.see(places_B, sampled.ids)
         self._counts_S[slots_B] = counts_B + 1
-        is_stopped_B = (self._stops_SK[slots_B] == ids_B[:, None]).any(axis=1)
-        done = np.flatnonzero(is_stopped_B | (counts_B + 1 == self._budgets_S[slots_B]))
-        self._is_live_S[slots_B[done]] = False
-        return [Finished(int(slots_B[row]), bool(is_stopped_B[row])) for row in done]
+        self._pending.append(self._fetch(slots_B, counts_B, sampled))
+        return self._read_until(self.lag)
+
+    def flush(self) -> list[Read]:
+        """Reads all sampled tokens."""
+        return self._read_until(0)
 
     def written(self, slot: int) -> Continuation:
-        """The tokens the slot wrote since its last start."""
-        count = self._counts_S[slot]
+        """The tokens the slot wrote since its last start, as far as they were read."""
+        count = self._read_S[slot]
         ids, logprobs = self._ids_SC[slot, :count], self._logprobs_SC[slot, :count]
-        return Continuation(tuple(ids.tolist()), tuple(logprobs.tolist()))
+        sampling = self._sampling_logprobs_SC[slot, : count if self._has_own_distribution_S[slot] else 0]
+        return Continuation(tuple(ids.tolist()), tuple(logprobs.tolist()), tuple(sampling.tolist()))
+
+    def _fetch(self, slots_B: Ints, counts_B: Ints, sampled: Sampled) -> _Pending:
+        """Starts copying the sampled tokens to the host."""
+
+        def copy(part: torch.Tensor) -> torch.Tensor:
+            return part.to("cpu", non_blocking=True)
+
+        sampling = sampled.sampling_logprobs
+        host = Sampled(
+            copy(sampled.ids),
+            copy(sampled.logprobs),
+            None if sampling is None else copy(sampling),
+            copy(sampled.is_finite),
+        )
+        event = None
+        if self._device.type != "cpu":
+            event = torch.Event(self._device)
+            event.record()
+        return _Pending(slots_B, self._starts_S[slots_B], counts_B, host, event)
+
+    def _read_until(self, remaining: int) -> list[Read]:
+        reads = []
+        while len(self._pending) > remaining:
+            reads.append(self._read(self._pending.popleft()))
+        return reads
+
+    def _read(self, pending: _Pending) -> Read:
+        if pending.event is not None:
+            pending.event.synchronize()
+        valid = np.flatnonzero(self._is_live_S[pending.slots] & (self._starts_S[pending.slots] == pending.starts))
+        slots_R, counts_R = pending.slots[valid], pending.counts[valid]
+        if not pending.sampled.is_finite.numpy()[valid].all():
+            raise ModelError("the model's logits are not finite; its weights are damaged, or training diverged")
+        ids_R = pending.sampled.ids.numpy()[valid]
+        self._ids_SC[slots_R, counts_R] = ids_R
+        self._logprobs_SC[slots_R, counts_R] = pending.sampled.logprobs.numpy()[valid]
+        if pending.sampled.sampling_logprobs is not None:
+            self._sampling_logprobs_SC[slots_R, counts_R] = pending.sampled.sampling_logprobs.numpy()[valid]
+        self._read_S[slots_R] = counts_R + 1
+        cached_R = np.where(counts_R > 0, self._ids_SC[slots_R, counts_R - 1], -1)
+        is_stopped_R = (self._stops_SK[slots_R] == ids_R[:, None]).any(axis=1)
+        if self._stop_strings:
+            for row, slot in enumerate(slots_R.tolist()):
+                if slot in self._stop_strings and self._stop_strings[slot].push(int(ids_R[row])):
+                    is_stopped_R[row] = True
+        done = np.flatnonzero(is_stopped_R | (counts_R + 1 == self._budgets_S[slots_R]))
+        self._is_live_S[slots_R[done]] = False
+        return Read(slots_R, cached_R, [Finished(int(slots_R[row]), bool(is_stopped_R[row])) for row in done])
 
 
 def group_by_length(items: Sequence[ItemT], length: Callable[[ItemT], int], limit: int) -> list[list[ItemT]]:

@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 from upturn.models.engine.attention import Part, Read, attend_cached, attend_new, join
 from upturn.models.engine.backend import Block, Ints
 from upturn.models.engine.decoder import Decoder, layer_windows
+from upturn.models.engine.reshape import on_device
 from upturn.models.engine.store import Store
 
 _MIN_SHARED = 128
@@ -131,7 +132,7 @@ class DirectModel:
             ]
             return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
-        ids_N = self._tensor(np.concatenate([block.ids for block in blocks]))
+        ids_N = torch.cat([torch.as_tensor(block.ids, device=self._decoder.device) for block in blocks])
         hidden = self._decoder.hidden(ids_N, self._tensor(positions_N), attend)
         for block in blocks:
             self._lengths_S[block.slots] = block.starts + block.counts
@@ -301,7 +302,7 @@ class DirectModel:
         self._row_S[slot], self._shared_S[slot] = row, length
 
     def _tensor(self, array: Ints) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(array)).to(self._decoder.device)
+        return on_device(array, self._decoder.device)
 
 
 def _positions(block: Block) -> Ints:

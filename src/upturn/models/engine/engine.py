@@ -15,6 +15,8 @@ Not covered: models with encoder inputs, images among them, and weights that cha
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -22,11 +24,15 @@ from transformers import PreTrainedModel
 
 from upturn.errors import ModelError
 from upturn.models.engine.backend import Block, Ints
-from upturn.models.engine.batch import LiveRows, group_by_length, prefill_block
+from upturn.models.engine.batch import LiveRows, Read, group_by_length, prefill_block
+from upturn.models.engine.reshape import on_device
 from upturn.models.engine.table import Counters, SlotTable
 from upturn.models.engine.verification import Forward, open_backend, verify
 from upturn.models.engine.weights import weights_hash, weights_stamp
 from upturn.models.model import FinishReason, Generation, GenerationRequest
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 DRAIN_ROUNDS = 3
 """Passes of the event loop without a new request before a batch is composed: the agent of a finished request needs
@@ -57,12 +63,21 @@ class LocalEngine:
     """A ``Model`` in this process, for one event loop at a time. The caller sets torch's threads."""
 
     def __init__(
-        self, model: PreTrainedModel, *, slots: int = 64, max_length: int = 1024, forward: Forward | None = None
+        self,
+        model: PreTrainedModel,
+        *,
+        slots: int = 64,
+        max_length: int = 1024,
+        forward: Forward | None = None,
+        lag: int | None = None,
+        tokenizer: "Tokenizer | None" = None,
     ) -> None:
         """``slots``: sessions cached at the same time; ``max_length``: the longest context in tokens.
 
         ``forward``: the backend; None = the direct one where its logits equal the model's, else the model's
-        modules, else the model over its own cache, one sequence at a time (with a warning). Raises ModelError for
+        modules, else the model over its own cache, one sequence at a time (with a warning). ``lag``: steps after
+        which the host reads sampled tokens (see ``LiveRows``); it changes no token; None = 0 on the CPU, 1
+        elsewhere. ``tokenizer``: for stop strings; None = requests with any are refused. Raises ModelError for
         models that cannot be served exactly, after comparing small passes with the model's own.
         """
         if slots < 1 or max_length < 2:
@@ -72,7 +87,11 @@ class LocalEngine:
         self._model = model
         self._max_length = max_length
         self._table = SlotTable(slots, max_length)
-        self._rows = LiveRows(slots, max_length)
+        if lag is None:
+            lag = 0 if model.device.type == "cpu" else 1
+        self._tokenizer = tokenizer
+        decode = None if tokenizer is None else partial(tokenizer.decode, skip_special_tokens=False)
+        self._rows = LiveRows(slots, max_length, device=model.device, lag=lag, decode=decode)
         self._waiting: list[_Call] = []
         self._live: dict[int, _Call] = {}
         self._runner: asyncio.Task[None] | None = None
@@ -111,6 +130,11 @@ class LocalEngine:
             raise ModelError(
                 f"a request needs a prompt and max_tokens >= 1, got {len(request.prompt_ids)} prompt tokens "
                 f"and max_tokens {request.max_tokens!r}"
+            )
+        if request.sampling.stop and self._tokenizer is None:
+            raise ModelError(
+                f"stop strings {list(request.sampling.stop)!r} need the text of tokens: give LocalEngine the "
+                "model's tokenizer, or use stop_ids"
             )
         budget = min(request.max_tokens, self._max_length - len(request.prompt_ids))
         if budget < 1:
@@ -245,15 +269,16 @@ class LocalEngine:
         table = self._table
         blocks: list[Block] = []
         if len(decoding):
-            last_B = self._rows.last_ids(decoding)
-            blocks.append(Block(decoding, table.lengths_S[decoding], np.ones_like(decoding), last_B))
+            starts_B, last_B = self._rows.last_positions(decoding), self._rows.last_ids(decoding)
+            blocks.append(Block(decoding, starts_B, np.ones_like(decoding), last_B))
         for groups in prefills:
             slots_B = np.array([group[0].slot for group in groups])
             blocks.append(prefill_block(slots_B, table.lengths_S[slots_B], [group[0].prompt for group in groups]))
+        if not blocks:
+            self._take(self._rows.flush())
+            return
         logits_BV = self._backend.forward(blocks)
         self.counters.forwards += 1
-        if len(decoding):
-            table.extend(decoding, last_B)
         self.counters.prefilled_tokens += sum(len(block.ids) for block in blocks) - len(decoding)
         slots, sources = decoding.tolist(), list(range(len(decoding)))
         for row, group in enumerate((group for groups in prefills for group in groups), start=len(decoding)):
@@ -261,10 +286,19 @@ class LocalEngine:
             slots += [call.slot for call in group]
             sources += [row] * len(group)
         if len(sources) > len(logits_BV):
-            logits_BV = logits_BV[torch.tensor(sources, device=logits_BV.device)]
-        self.counters.written_tokens += len(slots)
-        for finished in self._rows.write(np.array(slots), logits_BV):
-            self._finish(finished.slot, is_stopped=finished.is_stopped)
+            logits_BV = logits_BV[on_device(np.array(sources), logits_BV.device)]
+        self._take(self._rows.write(np.array(slots), logits_BV))
+
+    def _take(self, reads: Sequence[Read]) -> None:
+        """Records what was read of the sampled tokens, and finishes calls."""
+        for slots_R, cached_R, all_finished in reads:
+            self.counters.written_tokens += len(slots_R)
+            is_cached_R = cached_R >= 0
+            self._table.extend(slots_R[is_cached_R], cached_R[is_cached_R])
+            for slot, is_stopped in all_finished:
+                if self._rows.unread(slot):
+                    self._backend.cut(slot, int(self._table.lengths_S[slot]))
+                self._finish(slot, is_stopped=is_stopped)
 
     def _share(self, group: Sequence[_Call]) -> None:
         """Copies the prompt computed for the first call of the group to the others."""
@@ -284,7 +318,9 @@ class LocalEngine:
         if not call.future.done():
             reason: FinishReason = "stop" if is_stopped else "length"
             output = self._rows.written(slot)
-            call.future.set_result(Generation(output.token_ids, output.logprobs, reason, self._version))
+            call.future.set_result(
+                Generation(output.token_ids, output.logprobs, reason, self._version, output.sampling_logprobs)
+            )
 
     def _cancel(self, call: _Call) -> None:
         self._waiting = [other for other in self._waiting if other is not call]

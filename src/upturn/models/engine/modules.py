@@ -26,6 +26,7 @@ ATTENTION = "upturn_slots"
 """The name of the engine's attention and masks in the registries of transformers."""
 CACHE_NAMES = ("past_key_values", "cache_params")
 """How the models of transformers name the argument for their cache."""
+from upturn.models.engine.reshape import on_device
 
 
 class SlotCache(Cache):
@@ -147,19 +148,20 @@ class ModuleModel:
         count = int(block.slots.max()) + 1
         if 2 * len(block.slots) <= count:
             return self._prefill(block)
-        ids_S, columns_S = np.zeros((count, 1), dtype=np.int64), np.zeros((count, 1), dtype=np.int64)
-        columns_S[:] = self._columns - 1
-        ids_S[block.slots, 0], columns_S[block.slots, 0] = block.ids, block.starts
+        slots_B = self._tensor(block.slots)
+        ids_S = torch.zeros((count, 1), dtype=torch.int64, device=self._device)
+        ids_S[slots_B, 0] = self._ids(block)
+        columns_S = np.full((count, 1), self._columns - 1, dtype=np.int64)
+        columns_S[block.slots, 0] = block.starts
         width = int(block.starts.max()) + 1
-        live = self._tensor(block.slots)
-        hidden = self._hidden(ids_S, columns_S, np.arange(count), width, live)
-        return cast(torch.Tensor, self._head(hidden[live, 0]))
+        hidden = self._hidden(ids_S, columns_S, np.arange(count), width, slots_B)
+        return cast(torch.Tensor, self._head(hidden[slots_B, 0]))
 
     def _prefill(self, block: Block) -> torch.Tensor:
         count, length = len(block.slots), int(block.counts.max())
         is_real = np.arange(length) < block.counts[:, None]
-        ids_BL = np.zeros((count, length), dtype=np.int64)
-        ids_BL[is_real] = block.ids
+        ids_BL = torch.zeros((count, length), dtype=torch.int64, device=self._device)
+        ids_BL.view(-1)[self._tensor(np.flatnonzero(is_real))] = self._ids(block)
         columns_BL = np.where(is_real, block.starts[:, None] + np.arange(length), self._columns - 1)
         width = int((block.starts + block.counts).max())
         hidden_BLd = self._hidden(ids_BL, columns_BL, block.slots, width)
@@ -167,7 +169,7 @@ class ModuleModel:
         return cast(torch.Tensor, self._head(hidden_BLd[torch.arange(count, device=self._device), last]))
 
     def _hidden(  # noqa: PLR0917  # one pass has that many parts
-        self, ids_BL: Ints, columns_BL: Ints, rows_B: Ints, width: int, live: torch.Tensor | None = None
+        self, ids_BL: torch.Tensor, columns_BL: Ints, rows_B: Ints, width: int, live: torch.Tensor | None = None
     ) -> torch.Tensor:
         cache, config = self._cache, self._config
         cache.width = width
@@ -178,7 +180,7 @@ class ModuleModel:
         config._attn_implementation = ATTENTION
         try:
             output = self._backbone(
-                input_ids=self._tensor(ids_BL),
+                input_ids=ids_BL,
                 position_ids=cache.columns_BL,
                 use_cache=True,
                 **{self._cache_name: cache},
@@ -188,8 +190,11 @@ class ModuleModel:
             config._attn_implementation = attention
         return cast(torch.Tensor, output.last_hidden_state)
 
+    def _ids(self, block: Block) -> torch.Tensor:
+        return torch.as_tensor(block.ids, device=self._device)
+
     def _tensor(self, array: Ints) -> torch.Tensor:
-        return torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
+        return on_device(array, self._device)
 
 
 def _mask(  # the registry's signature

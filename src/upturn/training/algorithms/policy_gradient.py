@@ -12,7 +12,7 @@ from upturn.training.advantage import Advantage, mean_return, unscorable_count
 from upturn.training.advantages import AdvantageSettings, Constrained, Multipliers, advantage_of
 from upturn.training.algorithms.policy_update import PolicyUpdate, check_both_or_neither, rollout_rows
 from upturn.training.data import Collect, CollectedGroups, Collector, ComparedGroup, Refill
-from upturn.training.optimisation import count_sampled
+from upturn.training.optimisation import count_sampled, is_masked
 from upturn.training.policy_settings import ObjectiveSettings, PolicyGradientSettings
 from upturn.training.row import TrainingRow, policy_rows, written_count
 from upturn.training.scorer import Scorer
@@ -59,9 +59,10 @@ class PolicyGradient:
         """Returns iteration ``index``. Raises TrainingError for no trajectories, or unusable ones."""
         groups = self._collector.collect(index)
         rows = [_group_rows(compared, self.settings.objective) for compared in groups.used]
-        update = self._update.unit(index, rows, count_sampled(compared.group for compared in groups.used))
+        counts = count_sampled((compared.group for compared in groups.used), self.settings.objective)
+        update = self._update.unit(index, rows, counts)
         filtered = len(groups.sampled) - sum(compared.advantages.is_informative for compared in groups.used)
-        metrics = {**sampled_metrics(groups), "filtered_groups": float(filtered)}
+        metrics = {**sampled_metrics(groups, self.settings.objective), "filtered_groups": float(filtered)}
         if self._multipliers is not None:
             metrics |= self._multipliers.update(compared.group for compared in groups.sampled)
         return Unit(update.minibatches, {**metrics, **update.metrics})
@@ -83,11 +84,12 @@ def _group_rows(compared: ComparedGroup, settings: ObjectiveSettings) -> list[Tr
     return [
         row
         for member, turns in zip(compared.group.members, compared.advantages.turns, strict=True)
+        if not is_masked(member.trajectory, settings)
         for row in rollout_rows(policy_rows(member.trajectory, turns), settings)
     ]
 
 
-def sampled_metrics(collected: CollectedGroups) -> dict[str, float]:
+def sampled_metrics(collected: CollectedGroups, settings: ObjectiveSettings) -> dict[str, float]:
     """Returns the metrics of all sampled groups, including dropped ones."""
     groups = [compared.group for compared in collected.sampled]
     trajectories = [member.trajectory for group in groups for member in group.members]
@@ -101,4 +103,6 @@ def sampled_metrics(collected: CollectedGroups) -> dict[str, float]:
         "compactions": float(forks[COMPACTED]),
         "written_tokens": float(sum(map(written_count, trajectories))),
     }
+    if settings.mask_truncated:
+        metrics["masked_truncated"] = float(sum(is_masked(trajectory, settings) for trajectory in trajectories))
     return metrics if collected.rounds is None else {**metrics, "sampling_rounds": float(collected.rounds)}

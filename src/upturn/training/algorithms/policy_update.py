@@ -65,6 +65,12 @@ class PolicyUpdate:
         """
         rows = [row for group in groups for row in group]
         metrics = {"trained_rows": float(len(rows))}
+        reshaped = next((row for row in rows if row.is_reshaped), None)
+        if reshaped is not None and self.settings.mismatch is None:
+            raise TrainingError(
+                f"trajectory {reshaped.trajectory_id!r} was sampled with options such as top_p, so its log-probs "
+                "are not the policy's: set mismatch with weight='token' and weight_cap=2.0, or leave it out"
+            )
         if rows and self._scorer is not None and self.settings.mismatch is not None:
             rows, mismatch_metrics = _recompute(rows, self._scorer, self.settings.mismatch)
             metrics |= mismatch_metrics
@@ -75,14 +81,19 @@ class PolicyUpdate:
             if self._coefficient is not None:
                 metrics["kl_coefficient"] = self._coefficient.coefficient
                 self._coefficient.update(_divergence(rows), len({row.trajectory_id for row in rows}))
+        has_bonus = False
+        if rows and (entropy := self.settings.objective.entropy) is not None:
+            has_bonus = entropy.floor is None or _surprise(rows) < entropy.floor
+            metrics["entropy_bonus"] = float(has_bonus)
         remaining = iter(rows)
         steps = minibatches(
             [list(islice(remaining, len(group))) for group in groups if group],
-            policy_objective(self.settings.objective, coefficient),
+            policy_objective(self.settings.objective, coefficient, has_bonus=has_bonus),
             denominator(sampled, self.settings.objective),
             count=self.settings.minibatches,
             passes=self.settings.passes,
             rng=np.random.default_rng([self.seed, index]),
+            has_entropies=self.settings.objective.entropy is not None,
         )
         return Unit(steps, metrics)
 
@@ -96,8 +107,15 @@ class PolicyUpdate:
             self._coefficient.load_state({name: float(value) for name, value in state.items()})
 
 
-def minibatches(
-    groups: Groups, objective: Objective, total: float, *, count: int, passes: int, rng: np.random.Generator
+def minibatches(  # noqa: PLR0913  # each is a number of its own
+    groups: Groups,
+    objective: Objective,
+    total: float,
+    *,
+    count: int,
+    passes: int,
+    rng: np.random.Generator,
+    has_entropies: bool = False,
 ) -> list[Minibatch]:
     """Returns the groups in random order, another one in each pass, split into at most ``count`` minibatches.
 
@@ -105,7 +123,7 @@ def minibatches(
     """
     parts = min(count, max(1, len(groups)))
     return [
-        [Stream([row for index in part for row in groups[int(index)]], objective, total / count)]
+        [Stream([row for index in part for row in groups[int(index)]], objective, total / count, has_entropies)]
         for _ in range(passes)
         for part in np.array_split(rng.permutation(len(groups)), parts)
         if len(part)
@@ -115,9 +133,10 @@ def minibatches(
 def rollout_rows(rows: Sequence[TrainingRow], settings: ObjectiveSettings) -> Sequence[TrainingRow]:
     """Returns the rows of one rollout with their scales; none where they have no gradient.
 
-    A rollout is used whole or not at all, since an objective may depend on all of it. Without a KL term a rollout
-    with zero weights has no gradient."""
-    if not rows or (settings.kl is None and not any(row.weights.any() for row in rows)):
+    A rollout is used whole or not at all, since an objective may depend on all of it. Without a KL term and an
+    entropy bonus a rollout with zero weights has no gradient."""
+    is_advantage_all = settings.kl is None and settings.entropy is None
+    if not rows or (is_advantage_all and not any(row.weights.any() for row in rows)):
         return ()
     shares = token_scales([len(row.positions) for row in rows], settings)
     if shares is None:
@@ -144,6 +163,11 @@ def _recompute(
         replace(row, old_logprobs=logprobs, corrections=correction)
         for row, logprobs, correction in zip(rows, old, corrections, strict=True)
     ], result.metrics
+
+
+def _surprise(rows: Sequence[TrainingRow]) -> float:
+    """Mean of −log π_old over the written tokens: an estimate of the entropy, unbiased where π_old sampled them."""
+    return -float(np.mean(written_tokens(rows).old_logprobs, dtype=np.float64))
 
 
 def _divergence(rows: Sequence[TrainingRow]) -> float:

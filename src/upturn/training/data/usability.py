@@ -10,18 +10,18 @@ from typing import Literal, NamedTuple
 
 from upturn.records import Task, Trajectory
 from upturn.training.advantage import ScoredGroup, ScoredTrajectory, group_by_task
-from upturn.training.row import written_count
+from upturn.training.row import sampling_problem, written_count
 
 Use = Literal["sft", "dpo", "kto", "policy_gradient"]
 ExclusionReason = Literal[
-    "no_tokens", "rendered", "no_logprobs", "temperature", "stale", "unknown_weights", "alone"
+    "no_tokens", "rendered", "temperature", "no_logprobs", "stale", "unknown_weights", "alone"
 ]
 
 EXCLUSION_REASONS: Mapping[ExclusionReason, str] = {
     "no_tokens": "no written tokens are stored; render their turns first",
     "rendered": "no local model sampled them, so there are no sampler log-probs",
+    "temperature": "sampled greedily, or with another distribution than that of their log-probs",
     "no_logprobs": "sampled, but stored without sampler log-probs",
-    "temperature": "not sampled at temperature 1, which their log-probs are of",
     "stale": "sampled by weights that are too old",
     "unknown_weights": "the weights that sampled them are not among the known versions",
     "alone": "the only usable trajectory of their task, so there is nothing to compare",
@@ -87,10 +87,13 @@ def exclusion_reason(trajectory: Trajectory, freshness: Freshness | None = None)
         return "no_tokens"
     if trajectory.origin != "sampled":
         return "rendered"
-    if any(len(row.logprobs) != sum(span.stop - span.start for span in row.spans) for row in trajectory.rows):
-        return "no_logprobs"
-    if trajectory.temperature != 1.0:
+    if sampling_problem(trajectory) is not None:
         return "temperature"
+    if any(
+        len(row.sampling_logprobs or row.logprobs) != sum(span.stop - span.start for span in row.spans)
+        for row in trajectory.rows
+    ):
+        return "no_logprobs"
     return None if freshness is None else freshness.exclusion_reason(trajectory)
 
 

@@ -1,8 +1,9 @@
 """Objectives: pure functions of log-probabilities that give one loss per token. Needs torch, except for ``kl``.
 
-Policy objectives (``clipped``, ``gspo``, ``cispo``, ``sapo``) with KL terms (``divergence``) and off-policy masks,
-preference and supervised losses, and the critic's ``value`` loss. Not here: aggregation over tokens
-(``optimisation.aggregation``) and advantages. Start with ``policy``, which builds the objective of the settings.
+Policy objectives (``clipped``, ``gspo``, ``cispo``, ``sapo``) with KL terms (``divergence``), an entropy bonus
+(``entropy``) and off-policy masks, preference and supervised losses, and the critic's ``value`` loss. Not here:
+aggregation over tokens (``optimisation.aggregation``) and advantages. Start with ``policy``, which builds the
+objective of the settings.
 """
 
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from upturn.training.losses.cispo import ClippedWeights
     from upturn.training.losses.clipped import ClippedPolicy, clipped_policy_losses
     from upturn.training.losses.divergence import WithKl, kl_estimates
+    from upturn.training.losses.entropy import WithEntropy
     from upturn.training.losses.gspo import SequencePolicy
     from upturn.training.losses.off_policy import OffPolicyMasked
     from upturn.training.losses.policy import policy_objective
@@ -31,6 +33,7 @@ else:
             "clipped_policy_losses": "clipped",
             "WithKl": "divergence",
             "kl_estimates": "divergence",
+            "WithEntropy": "entropy",
             "SequencePolicy": "gspo",
             "OffPolicyMasked": "off_policy",
             "policy_objective": "policy",
@@ -57,6 +60,7 @@ __all__ = [
     "SequencePolicy",
     "SoftGated",
     "SquaredError",
+    "WithEntropy",
     "WithKl",
     "clipped_policy_losses",
     "cross_entropy_losses",

@@ -6,20 +6,26 @@ from upturn.training.loss import Objective
 from upturn.training.losses.cispo import ClippedWeights
 from upturn.training.losses.clipped import ClippedPolicy
 from upturn.training.losses.divergence import WithKl
+from upturn.training.losses.entropy import WithEntropy
 from upturn.training.losses.gspo import SequencePolicy
 from upturn.training.losses.off_policy import OffPolicyMasked
 from upturn.training.losses.sapo import SoftGated
 from upturn.training.policy_settings import ObjectiveSettings
 
 
-def policy_objective(settings: ObjectiveSettings, kl_coefficient: float | None = None) -> Objective:
+def policy_objective(
+    settings: ObjectiveSettings, kl_coefficient: float | None = None, *, has_bonus: bool = True
+) -> Objective:
     """The objective of these settings.
 
-    ``kl_coefficient``: from an adaptive controller; None = the settings' value.
+    ``kl_coefficient``: from an adaptive controller; None = the settings' value. ``has_bonus``: False = the entropy
+    is above its floor, and only reported.
     """
     objective = _surrogate(settings)
     if settings.stale_limit is not None:
         objective = OffPolicyMasked(objective, settings.stale_limit)
+    if settings.entropy is not None:
+        objective = WithEntropy(objective, settings.entropy.coefficient if has_bonus else 0.0)
     kl = settings.kl
     if kl is None:
         return objective

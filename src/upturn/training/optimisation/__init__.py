@@ -8,7 +8,13 @@ checkpoints (``runs``). Start with ``trainer``, then ``forward``.
 from typing import TYPE_CHECKING
 
 from upturn.lazy_names import lazy_names
-from upturn.training.optimisation.aggregation import SampledCounts, count_sampled, denominator, token_scales
+from upturn.training.optimisation.aggregation import (
+    SampledCounts,
+    count_sampled,
+    denominator,
+    is_masked,
+    token_scales,
+)
 from upturn.training.optimisation.batch import written_tokens
 from upturn.training.optimisation.memory_estimate import Memory, estimate_memory, model_shape
 from upturn.training.optimisation.mismatch import WrittenLogprobs, mismatch
@@ -45,6 +51,7 @@ __all__ = [
     "denominator",
     "estimate_memory",
     "frozen_scorer",
+    "is_masked",
     "merge_adapter",
     "mismatch",
     "model_shape",

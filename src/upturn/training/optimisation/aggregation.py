@@ -8,9 +8,12 @@ from typing import NamedTuple, assert_never
 
 import numpy as np
 
+from upturn.records import Outcome, Trajectory
 from upturn.training.advantage import ScoredGroup
 from upturn.training.policy_settings import ObjectiveSettings
 from upturn.training.row import FloatArray, written_count
+
+_LIMITS: frozenset[Outcome] = frozenset({"step_limit", "token_limit", "time_limit"})
 
 
 class SampledCounts(NamedTuple):
@@ -22,11 +25,21 @@ class SampledCounts(NamedTuple):
     """Written tokens."""
 
 
-def count_sampled(groups: Iterable[ScoredGroup]) -> SampledCounts:
+def count_sampled(groups: Iterable[ScoredGroup], settings: ObjectiveSettings | None = None) -> SampledCounts:
     """Counts all rollouts of the groups, including unscorable ones, as TRL does: a rollout's weight must not depend
-    on whether another one's verifier crashed."""
-    lengths = [written_count(member.trajectory) for group in groups for member in group.members]
+    on whether another one's verifier crashed. Rollouts that the settings mask do not count."""
+    lengths = [
+        written_count(member.trajectory)
+        for group in groups
+        for member in group.members
+        if settings is None or not is_masked(member.trajectory, settings)
+    ]
     return SampledCounts(sum(length > 0 for length in lengths), sum(lengths))
+
+
+def is_masked(trajectory: Trajectory, settings: ObjectiveSettings) -> bool:
+    """True for a rollout without loss because a limit ended it (``ObjectiveSettings.mask_truncated``)."""
+    return settings.mask_truncated and trajectory.outcome in _LIMITS
 
 
 def denominator(sampled: SampledCounts, settings: ObjectiveSettings) -> float:

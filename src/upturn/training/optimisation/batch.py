@@ -55,6 +55,8 @@ class MicroBatch:
     """``(U,)``, ascending: the position in the flattened ``B·T`` at which each distinct token is predicted."""
     targets: IntArray
     """``(U,)``: the distinct tokens."""
+    temperatures: FloatArray | None
+    """``(U,)``: of the policy that predicts them; None = 1."""
     copies: IntArray
     """``(N,)``: index of each written token among the U."""
     written: WrittenTokens
@@ -187,14 +189,17 @@ def _micro_batch(
 ) -> MicroBatch:
     """``predictors``: of all written tokens, ``(N,)``."""
     written = written_tokens(rows)
-    pairs = np.stack([predictors, written.targets], axis=1)
-    distinct, copies = np.unique(pairs, axis=0, return_inverse=True)
+    lengths = [len(row.positions) for row in rows]
+    heats, kinds = np.unique(np.array([row.temperature for row in rows], dtype=np.float32), return_inverse=True)
+    queries = np.stack([predictors, written.targets, np.repeat(kinds.reshape(-1), lengths)], axis=1)
+    distinct, copies = np.unique(queries, axis=0, return_inverse=True)
     return MicroBatch(
         tuple(rows),
         input_ids,
         tree,
         distinct[:, 0],
         distinct[:, 1],
+        None if heats.tolist() == [1.0] else heats[distinct[:, 2]],
         copies.reshape(-1),
         written,
         sum(len(row.token_ids) for row in rows),

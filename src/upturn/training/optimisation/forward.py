@@ -25,7 +25,7 @@ from upturn.errors import TrainingError
 from upturn.models.engine import backbone_of, full_tensor, head_of
 from upturn.training.distributed import as_forward_pass, broadcast_first, gradients, world_of
 from upturn.training.optimisation.batch import MicroBatch, micro_batches, padded_batch, tree_batch
-from upturn.training.optimisation.logprob_head import Logits, Read, chosen_logprobs
+from upturn.training.optimisation.logprob_head import Logits, Read, chosen_logprobs, logprobs_and_entropies
 from upturn.training.optimisation.model_support import tree_unsupported_reason
 from upturn.training.optimisation.tree import MIN_SHARED, common_length
 from upturn.training.optimisation.tree_attention import Backend, TreeAttention, tree_attention
@@ -119,19 +119,26 @@ class Forward:
             config._attn_implementation = before
 
     def logprobs(self, batch: MicroBatch) -> Tensor:
-        """``(N,)``: log π of the batch's written tokens at temperature 1, in float32; carries the gradient.
+        """``(N,)``: log π of the batch's written tokens at their temperatures, in float32; carries the gradient.
 
         With another ``read``, its result instead. Call and differentiate it within ``prepare(batch)``.
         """
-        return self._logprobs(batch, None if batch.tree is None else self._backend(_layout(batch)))
+        return self._logprobs(batch, self._backend_of(batch))
 
     def attention_of(self, batch: MicroBatch) -> str:
         """The name of the attention that computes the batch: the tree's backend, or ``padded``."""
-        backend = None if batch.tree is None else self._backend(_layout(batch))
-        return "padded" if backend is None else backend
+        return self._backend_of(batch) or "padded"
 
-    def _logprobs(self, batch: MicroBatch, backend: Backend | None) -> Tensor:
-        """``backend``: None for a padded batch."""
+    def logprobs_and_entropies(self, batch: MicroBatch) -> tuple[Tensor, Tensor]:
+        """The log-probs, and the entropy of π at each written token, in nats; ``(N,)`` each, as in ``logprobs``."""
+        logprobs, entropies = self._logprobs(batch, self._backend_of(batch), logprobs_and_entropies)
+        return logprobs, entropies
+
+    def _backend_of(self, batch: MicroBatch) -> Backend | None:
+        return None if batch.tree is None else self._backend(_layout(batch))
+
+    def _logprobs(self, batch: MicroBatch, backend: Backend | None, read: Read | None = None) -> Tensor:
+        """``backend``: None for a padded batch. ``read``: None = that of the model; its last axis is ``N``."""
         device = self.model.device
         input_ids = torch.from_numpy(batch.input_ids).to(device)
         arguments: dict[str, Any] = {"attention_mask": None, "use_cache": False}
@@ -145,10 +152,13 @@ class Forward:
             with torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
                 hidden = parts.states(self.model, input_ids, arguments).flatten(0, 1)
                 chosen = hidden.index_select(0, torch.from_numpy(batch.predictors).to(device))
-                return self.read(parts.head, chosen, torch.from_numpy(batch.targets).to(device))
+                targets = torch.from_numpy(batch.targets).to(device)
+                heats = batch.temperatures
+                temperatures = None if heats is None else torch.from_numpy(heats).to(device)
+                return (read or self.read)(parts.head, chosen, targets, temperatures=temperatures)
 
         distinct = as_forward_pass(self.model, compute)
-        return distinct.index_select(0, torch.from_numpy(batch.copies).to(device))
+        return distinct.index_select(-1, torch.from_numpy(batch.copies).to(device))
 
     def _backend(self, layout: "_Layout") -> Backend | None:
         """The fastest backend for the layout that has not failed verification; None = none left."""

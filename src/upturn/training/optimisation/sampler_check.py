@@ -17,7 +17,7 @@ import numpy as np
 
 from upturn.errors import ConfigError, TrainingError
 from upturn.records import Trajectory
-from upturn.training.row import FloatArray, TrainingRow, policy_rows
+from upturn.training.row import FloatArray, TrainingRow, model_rows
 from upturn.training.scorer import Scorer
 
 
@@ -67,6 +67,8 @@ def rescore(
 ) -> Rescored:
     """Compares recorded log-probs with those of ``scorer``, whose weights are named ``version``.
 
+    They are those at temperature 1, or where an engine does not return these, those at the sampling temperature.
+
     Raises TrainingError when the trajectories come from other weights, and when the gaps exceed the tolerances:
     none of the collection should then be trained on. Trajectories without rows are skipped.
     """
@@ -77,7 +79,7 @@ def rescore(
             f"trajectory {foreign.id!r} was sampled with weights {foreign.model_version!r}, but would be scored "
             f"with {version!r}; score with the weights that sampled"
         )
-    rows = [row for member in sample for row in policy_rows(member, [1.0] * len(member.turns))]
+    rows = [row for member in sample for row in model_rows(member)]
     if not rows:
         return Rescored(0, float("nan"), 0.0, 0.0)
     gaps = [_gaps(row, scored) for row, scored in zip(rows, scorer(rows), strict=True)]

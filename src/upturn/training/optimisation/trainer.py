@@ -171,7 +171,8 @@ class Trainer:
 
     @torch.no_grad()
     def score(self, rows: Sequence[TrainingRow]) -> list[FloatArray]:
-        """``(A,)`` for each row: log π of its written tokens under the current weights, without gradient."""
+        """``(A,)`` for each row: log π of its written tokens under the current weights, at the row's
+        temperature, without gradient."""
         return self._score(rows, nullcontext())
 
     @torch.no_grad()
@@ -252,7 +253,11 @@ class Trainer:
 
     def _backward(self, stream: Stream, batch: MicroBatch) -> _Tally:
         with self.forward.prepare(batch):
-            logprobs = self.forward.logprobs(batch)
+            entropies = None
+            if stream.has_entropies:
+                logprobs, entropies = self.forward.logprobs_and_entropies(batch)
+            else:
+                logprobs = self.forward.logprobs(batch)
             device, written = logprobs.device, batch.written
             weights = torch.from_numpy(written.weights).to(device)
             tokens = TokenBatch(
@@ -265,11 +270,13 @@ class Trainer:
                 torch.from_numpy(written.sequences).to(device),
                 torch.from_numpy(written.turns).to(device),
                 torch.from_numpy(written.pairs).to(device),
+                entropies,
             )
             scales = torch.from_numpy(written.scales).to(device)
             loss = (stream.objective.losses(tokens) * scales).sum() / stream.denominator
             loss.backward()
-        statistics = stream.objective.statistics(tokens._replace(logprobs=logprobs.detach()))
+        detached = None if entropies is None else entropies.detach()
+        statistics = stream.objective.statistics(tokens._replace(logprobs=logprobs.detach(), entropies=detached))
         count = float(written.targets.size) if statistics.counted is None else statistics.counted
         return _Tally(
             float(loss.detach()),

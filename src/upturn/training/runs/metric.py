@@ -60,6 +60,11 @@ _TABLE: Mapping[MetricGroup, tuple[tuple[str, str, str], ...]] = {
         ("trajectories", "trajectories", "Trajectories sampled in the iteration."),
         ("groups", "groups", "Groups of trajectories of the same task in the iteration."),
         ("filtered_groups", "groups", "Groups whose trajectories have equal rewards, and so no training signal."),
+        (
+            "masked_truncated",
+            "trajectories",
+            "Trajectories that a limit ended and that `objective.mask_truncated` leaves without a loss.",
+        ),
         ("staleness", "iterations", "Age of the weights that sampled the trajectories."),
         (
             "prediction_usual",
@@ -130,6 +135,8 @@ _TABLE: Mapping[MetricGroup, tuple[tuple[str, str, str], ...]] = {
         ("mismatch_kl", "nats a token", "KL divergence of the sampler from the trainer (k3)."),
         ("mismatch_masked", "share", "Written tokens that the mismatch mask drops."),
         ("entropy", "nats a token", "Entropy of the sampler, as the mean −log π of its written tokens."),
+        ("entropy_exact", "nats a token", "Entropy of the model's distribution at the written tokens."),
+        ("entropy_bonus", "", "1 in iterations in which the entropy bonus acts, else 0."),
         ("token_logprob", "nats a token", "Mean log π of the written tokens in supervised training."),
         ("pair_accuracy", "share", "Pairs whose chosen side gained more probability than the rejected one."),
         ("chosen_reward", "", "Mean β·log(π/π_reference) of the chosen sides of pairs."),

@@ -67,7 +67,9 @@ class Variant(NamedTuple):
     def spec(self, context: Context, name: str, weights: Mapping[str, float] | None = None) -> RlSpec:
         """The run of the training step ``name``."""
         settings = self.settings(context.config)
-        return RlSpec(self.title, settings, rollout_spec(context, name, settings.group_size), weights)
+        return RlSpec(
+            self.title, settings, rollout_spec(context, name, settings.group_size, source=settings), weights
+        )
 
 
 def refuse_rewritten_history(renderer: Renderer, prompt: str, *, budget: Budget | None = None) -> None:

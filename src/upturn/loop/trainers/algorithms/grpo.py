@@ -60,7 +60,8 @@ def _spec(
     context: Context, name: str, weights: Mapping[str, float] | None = None, *, reward: OutcomeReward | None = None
 ) -> RlSpec:
     settings = context.config.section(GrpoSettings)
-    rollouts = rollout_spec(context, name, settings.group_size, reward=reward, advantage=settings.advantage)
+    advantage = settings.advantage
+    rollouts = rollout_spec(context, name, settings.group_size, reward=reward, advantage=advantage, source=settings)
     title = "Reinforcement learning (GRPO)"
     return RlSpec(title, settings, rollouts, weights, settings.staleness, context.config.curriculum)
 

@@ -70,7 +70,7 @@ def train(context: Context, parent: AgentVersion, before: HeldoutResult, name: s
 
 def _spec(context: Context, name: str, weights: Mapping[str, float] | None = None) -> RlSpec:
     settings, advantage = context.config.section(MixtureSettings), context.config.section(GrpoSettings).advantage
-    rollouts = rollout_spec(context, name, settings.group_size, advantage=advantage)
+    rollouts = rollout_spec(context, name, settings.group_size, advantage=advantage, source=settings)
     return RlSpec("GRPO mixed with stored data", settings, rollouts, weights)
 
 

@@ -43,7 +43,9 @@ def train(context: Context, parent: AgentVersion, before: HeldoutResult, name: s
 
 def _spec(context: Context, name: str, weights: Mapping[str, float] | None = None) -> RlSpec:
     settings = configured(context.config)
-    rollouts = replace(rollout_spec(context, name, settings.group_size), gamma=settings.pairs.gamma)
+    rollouts = replace(
+        rollout_spec(context, name, settings.group_size, source=settings), gamma=settings.pairs.gamma
+    )
     if settings.pairs.valued_by == "state_values":
         rollouts = replace(rollouts, continuations=settings.pairs.continuations or CONTINUATIONS)
     title = "Preference optimisation on its own fresh trajectories (online DPO)"

@@ -31,7 +31,7 @@ def train(context: Context, parent: AgentVersion, before: HeldoutResult, name: s
 
 def _spec(context: Context, name: str, weights: Mapping[str, float] | None = None) -> RlSpec:
     settings = context.config.section(PpoSettings)
-    rollouts = rollout_spec(context, name, settings.group_size)
+    rollouts = rollout_spec(context, name, settings.group_size, source=settings)
     title = "Reinforcement learning with a critic (PPO)"
     return RlSpec(title, settings, rollouts, weights, curriculum=context.config.curriculum)
 

@@ -9,7 +9,7 @@ from upturn.config import EnvironmentConfig, Raw, dump_settings, merge_settings,
 from upturn.errors import ConfigError
 from upturn.training.algorithms.grpo.presets import PRESETS
 from upturn.training.policy_settings import PolicyGradientSettings, is_ratio_one
-from upturn.training.run_settings import OnlineSettings
+from upturn.training.run_settings import OnlineSettings, reshaping_problem
 
 PresetName = Literal[
     "grpo",
@@ -42,6 +42,7 @@ class GrpoSettings(OnlineSettings, PolicyGradientSettings):
     def problems(self) -> Iterator[str | None]:
         """Yields the problems of field combinations."""
         yield from super().problems()
+        yield reshaping_problem(self.sampling, self.mismatch)
         sampling = self.dynamic_sampling
         if self.staleness and sampling is not None:
             yield (

@@ -149,4 +149,5 @@ def _groups_digest(groups: Sequence[ScoredGroup]) -> str:
             for row in member.trajectory.rows:
                 digest.update(np.asarray(row.token_ids, dtype=np.int64).tobytes())
                 digest.update(np.asarray(row.logprobs, dtype=np.float64).tobytes())
+                digest.update(np.asarray(row.sampling_logprobs, dtype=np.float64).tobytes())
     return digest.hexdigest()

@@ -40,7 +40,14 @@ class RolloutSteps:
         is_start = self._by_row(self._is_start())
         old_values, targets = self._scatter(values), self._scatter(returns)
         return [
-            replace(row, positions=row.positions[start], old_logprobs=old[start], weights=target[start], turns=None)
+            replace(
+                row,
+                positions=row.positions[start],
+                old_logprobs=old[start],
+                weights=target[start],
+                turns=None,
+                temperature=1.0,
+            )
             for row, start, old, target in zip(self.rows, is_start, old_values, targets, strict=True)
             if start.any()
         ]

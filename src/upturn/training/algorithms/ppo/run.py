@@ -27,6 +27,7 @@ from upturn.training.optimisation import (
     Trainer,
     count_sampled,
     frozen_scorer,
+    is_masked,
     value_model,
 )
 from upturn.training.outcome import TrainingOutcome
@@ -101,9 +102,12 @@ class ProximalPolicy:
         credit = self._critic_update.credit_and_train(index, steps)
         is_alone = index < self.settings.critic.alone_iterations
         update = self._update.unit(
-            index, [] if is_alone else self._rows(groups, credit.groups), count_sampled(groups)
+            index,
+            [] if is_alone else self._rows(groups, credit.groups),
+            count_sampled(groups, self.settings.objective),
         )
-        return Unit(update.minibatches, {**sampled_metrics(collected), **credit.metrics, **update.metrics})
+        metrics = sampled_metrics(collected, self.settings.objective)
+        return Unit(update.minibatches, {**metrics, **credit.metrics, **update.metrics})
 
     def state(self) -> State:
         """Returns the states of the critic and of an adaptive KL coefficient."""
@@ -120,10 +124,17 @@ class ProximalPolicy:
     ) -> list[list[TrainingRow]]:
         """The policy's rows by group, on one scale; those of unscorable trajectories with weight 0."""
         weighted = iter(weighted_rows([credit for group in step_credits for credit in group], self.settings.credit))
+        masked = {
+            member.trajectory.id
+            for group in groups
+            for member in group.members
+            if is_masked(member.trajectory, self.settings.objective)
+        }
         return [
             [
                 row
                 for rows in (*islice(weighted, len(group_credits)), *_unscorable_rows(group))
+                if not (rows and rows[0].trajectory_id in masked)
                 for row in rollout_rows(rows, self.settings.objective)
             ]
             for group, group_credits in zip(groups, step_credits, strict=True)

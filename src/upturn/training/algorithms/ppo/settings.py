@@ -7,7 +7,7 @@ from typing import Literal
 from upturn.config import Count, OptimiserSettings, Positive, Settings, Share, WholeNumber, report_unused, settings
 from upturn.errors import ConfigError
 from upturn.training.policy_settings import MismatchSettings, ObjectiveSettings, PolicyGradientSettings
-from upturn.training.run_settings import OnlineSettings
+from upturn.training.run_settings import OnlineSettings, reshaping_problem
 
 StepKind = Literal["turn", "token"]
 _USUAL_TRACES: Mapping[StepKind, float] = {
@@ -101,6 +101,7 @@ class PpoSettings(OnlineSettings):
             _ = self.policy
         except ConfigError as exc:
             yield from exc.problems
+        yield reshaping_problem(self.sampling, self.mismatch)
         alone = self.critic.alone_iterations
         if self.iterations <= alone:
             yield (

@@ -1,0 +1,68 @@
+"""The sampling options of the slots being decoded, and the state that they need between steps."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from upturn.config import SamplingSettings
+from upturn.models.engine.backend import Ints
+from upturn.models.engine.reshape import ReshapedRows, on_device, reshape
+from upturn.models.model import GenerationRequest
+
+
+class SlotOptions:
+    """Options by slot. Slots without options cost nothing."""
+
+    def __init__(self, slots: int, device: torch.device) -> None:
+        self._slots = slots
+        self._device = device
+        self._options: dict[int, SamplingSettings] = {}
+        self._prompts: dict[int, tuple[int, ...]] = {}
+        """Prompts of slots with a repetition penalty that are not in ``_seen_SV`` yet."""
+        self._seen_SV: Tensor | None = None
+        """True = the token is in the slot's context; None = no request had a repetition penalty yet."""
+
+    def start(self, slot: int, request: GenerationRequest) -> None:
+        """Takes the options of the slot's next request."""
+        self._options.pop(slot, None)
+        self._prompts.pop(slot, None)
+        if request.sampling.is_reshaped:
+            self._options[slot] = request.sampling
+            if request.sampling.repetition_penalty != 1.0:
+                self._prompts[slot] = request.prompt_ids
+
+    def reshape(
+        self, slots_B: Ints, logits_BV: Tensor, temperatures_B: npt.NDArray[np.float64]
+    ) -> ReshapedRows | None:
+        """The rows with options; None = there are none."""
+        if not self._options:
+            return None
+        rows = [row for row, slot in enumerate(slots_B.tolist()) if slot in self._options]
+        if not rows:
+            return None
+        options = [self._options[int(slots_B[row])] for row in rows]
+        rows_R = on_device(np.array(rows), self._device)
+        seen_RV = None
+        if any(option.repetition_penalty != 1.0 for option in options):
+            seen_RV = self._seen(logits_BV.shape[1])[on_device(slots_B[rows], self._device)]
+        temperatures: Any = temperatures_B[rows].tolist()
+        logits_RV = logits_BV.index_select(0, rows_R)
+        return ReshapedRows(rows_R, reshape(logits_RV, options, temperatures, seen=seen_RV))
+
+    def see(self, slots_B: Tensor, ids_B: Tensor) -> None:
+        """Adds a token to the context of each slot."""
+        if self._seen_SV is not None:
+            self._seen_SV[slots_B, ids_B] = True
+
+    def _seen(self, vocabulary: int) -> Tensor:
+        """``(S, V)``, with the prompts of the slots that were started."""
+        if self._seen_SV is None:
+            self._seen_SV = torch.zeros((self._slots, vocabulary), dtype=torch.bool, device=self._device)
+        for slot, prompt in self._prompts.items():
+            self._seen_SV[slot] = False
+            self._seen_SV[slot, on_device(np.unique(np.array(prompt)), self._device)] = True
+        self._prompts.clear()
+        return self._seen_SV
