@@ -10,7 +10,7 @@ from upturn.agents.call_thread import CallThread
 from upturn.agents.context import Budget, prompt_builder
 from upturn.config import Limits
 from upturn.environments import MAX_ACTION_LENGTH, action_text, read_action
-from upturn.models import Renderer
+from upturn.models import ParsedOutput, Renderer, read_parts
 from upturn.records import Action, Observation, Turn
 
 Answer: TypeAlias = Action | str
@@ -30,10 +30,14 @@ class ToolAgent:
         """``context``: None = no budget. Raises ConfigError for a budget that leaves no room."""
         self._renderer = renderer
         self._max_tokens = limits.max_action_tokens
+        self._call_repairs = limits.call_repairs
         self._prompts = prompt_builder(renderer, limits, prompt, context=context)
 
     async def act(self, turns: Sequence[Turn], observation: Observation, model: ModelSession) -> Reply:
-        """One call of the model, parsed as an action."""
+        """One call of the model, parsed as an action; none where its latest output has further calls."""
+        pending = model.pending()
+        if pending is not None:
+            return pending
         prompt = self._prompts.next(model.history, turns, observation)
         generation = await model.generate(
             prompt.token_ids,
@@ -41,7 +45,18 @@ class ToolAgent:
             stop_ids=self._renderer.stop_ids,
             fork_cause=prompt.fork_cause,
         )
-        return Reply(*self._renderer.read(generation.token_ids))
+        parts = read_parts(self._renderer, generation.token_ids)
+        replies = [self._reply(part.output, index) for index, part in enumerate(parts)]
+        if len(replies) > 1:
+            model.divide(replies, [part.stop for part in parts])
+        return replies[0]
+
+    def _reply(self, output: ParsedOutput, index: int) -> Reply:
+        """The output as a reply; without an action where it was repaired and repairs are refused."""
+        if output.repairs and self._call_repairs == "refuse":
+            refusal = f"repaired: the call is written almost right ({', '.join(output.repairs)})"
+            output = ParsedOutput(output.text, None, refusal=refusal)
+        return Reply(output.text, output.action, repairs=output.repairs, refusal=output.refusal, call=index)
 
 
 class CallableAgent:

@@ -6,7 +6,7 @@ agent uses them (``upturn.agents``) and training. Start with ``model``, then ``r
 """
 
 from upturn.models.call import read_call, value_text, write_call
-from upturn.models.call_format import JSON
+from upturn.models.calls import JSON
 from upturn.models.chat_template import ChatRenderer
 from upturn.models.checker import RendererReport, check_renderer
 from upturn.models.endpoint import ChatEndpoint, Completion, Message
@@ -20,10 +20,16 @@ from upturn.models.renderer import (
     SPECIAL_TOKENS,
     CompactRenderer,
     ConversationRenderer,
+    MessageRenderer,
+    OutputPart,
     ParsedOutput,
     Renderer,
     RerenderingRenderer,
+    first_message,
+    last_message,
     next_prompt,
+    read_parts,
+    write_parts,
 )
 from upturn.models.scripted import ScriptedModel
 from upturn.models.shipped import CARD, SHIPPED, load_local, model_folder, rebuild_hint
@@ -45,8 +51,10 @@ __all__ = [
     "GenerationRequest",
     "LocalModel",
     "Message",
+    "MessageRenderer",
     "Model",
     "ObservationWriter",
+    "OutputPart",
     "ParsedOutput",
     "Precision",
     "RemoteEngine",
@@ -58,13 +66,17 @@ __all__ = [
     "ScriptedModel",
     "WeightsForm",
     "check_renderer",
+    "first_message",
+    "last_message",
     "load_local",
     "local_folder",
     "model_folder",
     "next_prompt",
     "read_call",
+    "read_parts",
     "rebuild_hint",
     "tools_prompt",
     "value_text",
     "write_call",
+    "write_parts",
 ]

@@ -15,7 +15,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from upturn.errors import RecordError
-from upturn.models.call_format import is_same_call
+from upturn.models.calls import is_same_call
 from upturn.models.renderer import ConversationRenderer, Renderer, RerenderingRenderer, next_prompt
 from upturn.records import Action, Observation, Turn
 
@@ -132,14 +132,14 @@ class _Check:
             stop_positions = [position for position, token in enumerate(ids) if token in renderer.stop_ids]
             if stop_positions != [len(ids) - 1]:
                 yield f"write({action!r}) must end in its only stop id, found at {stop_positions!r} of {len(ids)}"
-            text, parsed = renderer.read(ids)
+            text, parsed, *_ = renderer.read(ids)
             if parsed is None or not is_same_call(action, parsed):
                 yield f"{action!r} was written as {text!r} and parsed back as {parsed!r}"
         if not self._written:
             yield f"write() refuses all {len(self._actions)} actions"
         for invalid in (Action("", ""), Action("no name", "at all!")):
             try:
-                _, parsed = renderer.read(renderer.write(invalid))
+                parsed = renderer.read(renderer.write(invalid)).action
             except RecordError:
                 continue
             if parsed is None or not is_same_call(invalid, parsed):
