@@ -161,7 +161,7 @@ class _ErrandsTokenizer(PreTrainedTokenizerFast):
 
     def parse_response(self, response: Any, *_: Any, **__: Any) -> dict[str, Any]:
         """A tool call with the written text, or the text alone when it ends the task."""
-        text, action, *_ = self.renderer.read(response)
+        text, action = self.renderer.read(response)
         if action is not None and action.target == "user" and action.operation in FINAL:
             return {"role": "assistant", "content": text}
         call = {"name": "act", "arguments": {"call": text if action is not None else ""}}

@@ -10,7 +10,7 @@ from upturn.agents.call_thread import CallThread
 from upturn.agents.context import Budget, prompt_builder
 from upturn.config import Limits
 from upturn.environments import MAX_ACTION_LENGTH, action_text, read_action
-from upturn.models import ParsedOutput, Renderer, read_parts
+from upturn.models import OutputPart, Renderer, read_parts, repaired
 from upturn.records import Action, Observation, Turn
 
 Answer: TypeAlias = Action | str
@@ -46,17 +46,16 @@ class ToolAgent:
             fork_cause=prompt.fork_cause,
         )
         parts = read_parts(self._renderer, generation.token_ids)
-        replies = [self._reply(part.output, index) for index, part in enumerate(parts)]
+        replies = [self._reply(part, index) for index, part in enumerate(parts)]
         if len(replies) > 1:
             model.divide(replies, [part.stop for part in parts])
         return replies[0]
 
-    def _reply(self, output: ParsedOutput, index: int) -> Reply:
-        """The output as a reply; without an action where it was repaired and repairs are refused."""
-        if output.repairs and self._call_repairs == "refuse":
-            refusal = f"repaired: the call is written almost right ({', '.join(output.repairs)})"
-            output = ParsedOutput(output.text, None, refusal=refusal)
-        return Reply(output.text, output.action, repairs=output.repairs, refusal=output.refusal, call=index)
+    def _reply(self, part: OutputPart, index: int) -> Reply:
+        """The part as a reply; without an action where it was repaired and repairs are refused."""
+        if part.repairs and self._call_repairs == "refuse":
+            return Reply(part.output.text, None, refusal=str(repaired(part.repairs)), call=index)
+        return Reply(*part.output, repairs=part.repairs, refusal=part.refusal, call=index)
 
 
 class CallableAgent:

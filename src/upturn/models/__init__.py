@@ -6,7 +6,7 @@ agent uses them (``upturn.agents``) and training. Start with ``model``, then ``r
 """
 
 from upturn.models.call import read_call, value_text, write_call
-from upturn.models.calls import JSON
+from upturn.models.calls import JSON, repaired
 from upturn.models.chat_template import ChatRenderer
 from upturn.models.checker import RendererReport, check_renderer
 from upturn.models.endpoint import ChatEndpoint, Completion, Message
@@ -75,6 +75,7 @@ __all__ = [
     "read_call",
     "read_parts",
     "rebuild_hint",
+    "repaired",
     "tools_prompt",
     "value_text",
     "write_call",

@@ -174,7 +174,7 @@ class ChatRenderer:
             action is not None and is_same_call(written, action)
             for written, action in zip(actions, parsed, strict=True)
         )
-        if not is_right or any(part.output.repairs for part in parts):
+        if not is_right or any(part.repairs for part in parts):
             shown = actions[0] if len(actions) == 1 else tuple(actions)
             raise RecordError(
                 f"{shown!r} cannot be written as a call: {self._template.decode(ids[:-1])!r} reads as {parsed!r}; "
@@ -188,7 +188,7 @@ class ChatRenderer:
         parts = self.read_all(token_ids)
         if len(parts) == 1:
             return parts[0].output
-        return ParsedOutput(self._body(token_ids)[1], None, refusal=str(_SEVERAL))
+        return ParsedOutput(self._body(token_ids)[1], None)
 
     def read_all(self, token_ids: Sequence[int]) -> tuple[OutputPart, ...]:
         """All calls of the output, each with its part of the tokens; one part without an action where it has none."""
@@ -199,15 +199,15 @@ class ChatRenderer:
             stops = (*bounds, len(token_ids))
             if len(stops) == len(reading.calls):
                 return tuple(
-                    OutputPart(stop, self._output(self._template.decode(body[start:stop]), reading, index))
+                    self._part(stop, self._template.decode(body[start:stop]), reading, index)
                     for index, (start, stop) in enumerate(zip((0, *bounds), stops, strict=True))
                 )
             reading = _SEVERAL
         if isinstance(reading, Reading):
-            return (OutputPart(len(token_ids), self._output(text, reading, 0)),)
+            return (self._part(len(token_ids), text, reading, 0),)
         answer = self._plain_action(text) if reading.reason == "no_call" else None
         refusal = "" if answer is not None else str(reading)
-        return (OutputPart(len(token_ids), ParsedOutput(text, answer, refusal=refusal)),)
+        return (OutputPart(len(token_ids), ParsedOutput(text, answer), refusal=refusal),)
 
     def _body(self, token_ids: Sequence[int]) -> tuple[list[int], str]:
         """The ids without the stop token, and the text of the valid ones."""
@@ -222,15 +222,15 @@ class ChatRenderer:
             return Refusal("control_tokens", "the message contains tokens of a prompt")
         return self._read(text)
 
-    def _output(self, text: str, reading: Reading, index: int) -> ParsedOutput:
+    def _part(self, stop: int, text: str, reading: Reading, index: int) -> OutputPart:
         """The call with this index as an action. The text before the first call is its thought."""
         call = reading.calls[index]
-        target, operation = call.action or self.profile.names.read(call.name)
+        target, operation = self.profile.names.read(call.name)
         tool = None if self.profile.calls.has_types else self._by_action.get((target, operation))
         arguments = call.arguments if tool is None else typed_arguments(call.arguments, tool)
         thoughts = (*((reading.thought,) if index == 0 else ()), call.thought)
         action = Action(target, operation, arguments, "\n".join(filter(None, thoughts)))
-        return ParsedOutput(text, action, tuple(sorted(call.repairs)))
+        return OutputPart(stop, ParsedOutput(text, action), tuple(sorted(call.repairs)))
 
     def _bounds(self, body: list[int], reading: Reading) -> list[int]:
         """The index of the token in which each call after the first begins; empty where they share a token."""

@@ -132,7 +132,7 @@ class _Check:
             stop_positions = [position for position, token in enumerate(ids) if token in renderer.stop_ids]
             if stop_positions != [len(ids) - 1]:
                 yield f"write({action!r}) must end in its only stop id, found at {stop_positions!r} of {len(ids)}"
-            text, parsed, *_ = renderer.read(ids)
+            text, parsed = renderer.read(ids)
             if parsed is None or not is_same_call(action, parsed):
                 yield f"{action!r} was written as {text!r} and parsed back as {parsed!r}"
         if not self._written:

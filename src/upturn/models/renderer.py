@@ -31,10 +31,6 @@ class ParsedOutput(NamedTuple):
 
     text: str
     action: Action | None
-    repairs: tuple[str, ...] = ()
-    """What was repaired in the call, by name; sorted."""
-    refusal: str = ""
-    """Why there is no action, ``reason: detail``; empty = there is one, or no reason is known."""
 
 
 class Renderer(Protocol):
@@ -63,6 +59,10 @@ class OutputPart(NamedTuple):
     stop: int
     """Index after its last token; the next part begins there."""
     output: ParsedOutput
+    repairs: tuple[str, ...] = ()
+    """What was repaired in the call, by name; sorted."""
+    refusal: str = ""
+    """Why there is no action, ``reason: detail``; empty = there is one, or no reason is known."""
 
 
 @runtime_checkable

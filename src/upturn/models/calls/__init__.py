@@ -8,7 +8,7 @@
 
 from upturn.models.calls.formats import CALL_FORMATS, JSON, CallFormat
 from upturn.models.calls.names import FunctionNames, call_name
-from upturn.models.calls.reading import Call, Reading, Refusal, Repair
+from upturn.models.calls.reading import Call, Reading, Refusal, Repair, repaired
 from upturn.models.calls.schema import typed_arguments
 from upturn.models.calls.writing import checked_arguments, is_same_call, json_call
 
@@ -25,5 +25,6 @@ __all__ = [
     "checked_arguments",
     "is_same_call",
     "json_call",
+    "repaired",
     "typed_arguments",
 ]

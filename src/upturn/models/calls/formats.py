@@ -23,7 +23,7 @@ from upturn.models.calls.harmony import final_text, read_harmony
 from upturn.models.calls.names import ANY_NAME, PLAIN_NAME, PYTHON_NAME, parse_name
 from upturn.models.calls.objects import read_hermes, read_mistral, read_object
 from upturn.models.calls.pythonic import read_python
-from upturn.models.calls.reading import Reading, Refusal, RefusedError
+from upturn.models.calls.reading import Reading, Refusal, RefusedError, repaired
 from upturn.models.calls.tagged import read_glm, read_xml
 from upturn.records import Action
 
@@ -62,7 +62,7 @@ class CallFormat:
             return Refusal("bad_syntax", "a value is nested too deep")
         repairs = sorted(set[str]().union(*(call.repairs for call in reading.calls)))
         if is_strict and repairs:
-            return Refusal("repaired", f"the call is written almost right: {', '.join(repairs)}")
+            return repaired(repairs)
         return reading
 
     def read_action(self, text: str) -> Action | None:
@@ -71,7 +71,7 @@ class CallFormat:
         if isinstance(reading, Refusal) or len(reading.calls) > 1:
             return None
         call = reading.calls[0]
-        target, operation = call.action or parse_name(call.name)
+        target, operation = parse_name(call.name)
         thought = "\n".join(filter(None, (reading.thought, call.thought)))
         return Action(target, operation, call.arguments, thought)
 

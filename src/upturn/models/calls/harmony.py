@@ -8,6 +8,7 @@ https://cookbook.openai.com/articles/openai-harmony
 """
 
 import re
+from typing import NamedTuple
 
 from upturn.models.calls.json_value import read_json
 from upturn.models.calls.objects import arguments_of
@@ -25,11 +26,7 @@ _HEADER = re.compile(
 def read_harmony(text: str) -> Reading:
     """The call in the last message."""
     *before, last = _messages(text)
-    thoughts = []
-    for message in before:
-        if message.function is not None:
-            raise RefusedError("several_calls", "a message after a call")
-        thoughts.append(message.content.strip())
+    thoughts = [message.content.strip() for message in before]
     if last.function is None:
         raise RefusedError("no_call", "the message calls no function")
     part = read_json(last.content, 0)
@@ -47,36 +44,47 @@ def final_text(text: str) -> str:
         return text
 
 
-class _Message:
+class _Message(NamedTuple):
     """One message of the output."""
 
-    def __init__(self, text: str, start: int) -> None:
-        """``text``: from the header on. Raises RefusedError."""
-        header, separator, self.content = text.partition(_MESSAGE)
-        match = _HEADER.match(header)
-        if not separator or match is None:
-            raise RefusedError("bad_syntax", f"{header[:40]!r} is no header of a message")
-        recipient = match["to"] or match["first_to"]
-        channel = match["channel"] or match["second"]
-        self.start = start
-        self.function: str | None = None
-        if recipient is not None:
-            name = recipient.removeprefix("functions.")
-            if name == recipient or channel == "final" or match["type"] not in {"", "json"}:
-                raise RefusedError("bad_name", f"{recipient[:40]!r} is no function that is offered")
-            self.function = name
+    start: int
+    content: str
+    function: str | None
+    """The function that the message calls; None = it calls none."""
 
 
 def _messages(text: str) -> list[_Message]:
+    """The messages, of which only the last may be a call. Raises RefusedError."""
     messages, start = [], 0
-    for piece in text.split(_END):
-        body = piece
+    while True:
+        header, separator, rest = text[start:].partition(_MESSAGE)
         if start:
-            body = piece.removeprefix(f"{_START}assistant")
-            if body == piece:
+            body = header.removeprefix(f"{_START}assistant")
+            if body == header:
                 raise RefusedError("control_tokens", "a message of another role follows")
-        if _START in body:
+            header = body
+        match = _HEADER.match(header)
+        if not separator or match is None:
+            raise RefusedError("bad_syntax", f"{header[:40]!r} is no header of a message")
+        function = _function(match)
+        if function is not None:
+            return [*messages, _Message(start, rest, function)]
+        content, end, _ = rest.partition(_END)
+        if _START in content:
             raise RefusedError("control_tokens", "a message starts inside another")
-        messages.append(_Message(body, start))
-        start += len(piece) + len(_END)
-    return messages
+        messages.append(_Message(start, content, None))
+        start = len(text) - len(rest) + len(content) + len(end)
+        if not text[start:].strip():
+            return messages
+
+
+def _function(header: "re.Match[str]") -> str | None:
+    """The function that a message with this header calls; None = none. Raises RefusedError."""
+    recipient = header["to"] or header["first_to"]
+    if recipient is None:
+        return None
+    name = recipient.removeprefix("functions.")
+    is_final = "final" in (header["channel"], header["second"])
+    if name == recipient or is_final or header["type"] not in {"", "json"}:
+        raise RefusedError("bad_name", f"{recipient[:40]!r} is no function that is offered")
+    return str(name)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from upturn.models.calls.json_value import JsonPart, read_json, skip_blanks
+from upturn.models.calls.names import parse_name
 from upturn.models.calls.reading import Call, Reading, RefusedError, Repair, no_call, reading_of
 
 _ARGUMENTS = ("arguments", "parameters")
@@ -181,8 +182,10 @@ def _from_parts(parts: Mapping[str, Any], start: int, repairs: frozenset[Repair]
         raise RefusedError("unknown_key", f"a call has no {unknown[0][:40]!r}")
     if not isinstance(target, str) or not isinstance(operation, str) or not isinstance(reasoning, str):
         raise RefusedError("bad_name", "'target_app', 'operation' and 'reasoning' are texts")
+    if parse_name(f"{target}.{operation}") != (target, operation):
+        raise RefusedError("bad_name", f"{target[:40]!r} and {operation[:40]!r} are no app and operation")
     arguments, further = arguments_of(parts.get("parameters", {}))
-    return Call(f"{target}.{operation}", arguments, start, None, repairs | further, reasoning, (target, operation))
+    return Call(f"{target}.{operation}", arguments, start, None, repairs | further, reasoning)
 
 
 def _fenced_json(text: str, start: int, *, end_marker: str | None = None) -> _Part:

@@ -66,8 +66,6 @@ class Call(NamedTuple):
     repairs: frozenset[Repair] = frozenset()
     thought: str = ""
     """Reasoning inside the call."""
-    action: tuple[str, str] | None = None
-    """Target and operation, where the call names them separately; None = only ``name``."""
 
 
 class Refusal(NamedTuple):
@@ -88,6 +86,11 @@ class Reading(NamedTuple):
     """The text before the first call, without surrounding whitespace."""
     calls: tuple[Call, ...]
     """At least one."""
+
+
+def repaired(repairs: Iterable[str]) -> Refusal:
+    """The refusal of a call that needs these repairs."""
+    return Refusal("repaired", f"the call is written almost right: {', '.join(repairs)}")
 
 
 class RefusedError(Exception):

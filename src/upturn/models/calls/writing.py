@@ -29,8 +29,16 @@ def checked_arguments(action: Action) -> dict[str, JsonValue]:
 
 def is_same_call(first: Action, second: Action) -> bool:
     """Whether two actions make the same call, comparing values as text and ignoring thoughts."""
-    as_text = [
-        (action.target, action.operation, {key: value_text(value) for key, value in action.parameters.items()})
-        for action in (first, second)
-    ]
-    return as_text[0] == as_text[1]
+    values, others = first.parameters, second.parameters
+    return (first.target, first.operation, values.keys()) == (
+        second.target,
+        second.operation,
+        others.keys(),
+    ) and all(_is_same_value(value, others[key]) for key, value in values.items())
+
+
+def _is_same_value(first: JsonValue, second: JsonValue) -> bool:
+    """Whether the values are the same as text, or as JSON with keys in any order."""
+    if value_text(first) == value_text(second):
+        return True
+    return not isinstance(first, str) and json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)
