@@ -207,7 +207,7 @@ HERMES = f"<tool_call>\n{OBJECT}\n</tool_call>"
         ("hermes", f"<tool_call>\n```json\n{OBJECT}\n```\n</tool_call>", {"fenced"}),
         ("hermes", f"{OBJECT}\n</tool_call>", {"unmarked"}),
         ("hermes", HERMES.removesuffix("</tool_call>"), {"unclosed"}),
-        ("hermes", f"<tool_call>{OBJECT[:-1]}</tool_call>", {"unclosed"}),
+        ("hermes", f"<tool_call>{OBJECT[:-1]}", {"unclosed"}),
         ("hermes", f"{HERMES}\nI hope this helps.", {"text_after"}),
         ("hermes", HERMES.replace(ARGUMENTS, '"' + ARGUMENTS.replace('"', '\\"') + '"'), {"arguments_as_text"}),
         ("hermes", f'<tool_call>{{"type": "function", "function": {OBJECT}}}</tool_call>', {"nested_function"}),
@@ -248,6 +248,12 @@ def test_repairs_inside_values() -> None:
         ("hermes", '<tool_call>{"name": "f", "arguments": {"a": 1</tool_call>', "bad_syntax"),
         ("hermes", '<tool_call>{"name": "f", "arguments": {"a": 1', "unclosed"),
         ("hermes", '<tool_call>{"name": "f"', "unclosed"),
+        (
+            "hermes",
+            f"<tool_call>{OBJECT[:-1]}</tool_call>",
+            "bad_syntax",
+        ),  # arguments may be missing before the brace
+        ("hermes", OBJECT.replace('"a"', '"{"')[:-1], "unclosed"),
         ("hermes", '<tool_call>{"name": "f", "arguments": {"a": 1, "a": 2}}</tool_call>', "duplicate_key"),
         ("hermes", "<tool_call>{'name': 'f', 'arguments': {'a': 1, 'a': 2}}</tool_call>", "duplicate_key"),
         ("hermes", '<tool_call>{"name": "f", "arguments": [1]}</tool_call>', "bad_arguments"),
@@ -260,7 +266,8 @@ def test_repairs_inside_values() -> None:
         ("glm", "<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value>", "unclosed"),
         ("harmony", "<|channel|>final<|message|>42", "no_call"),
         ("harmony", "<|channel|>commentary to=browser.open <|message|>{}", "bad_name"),
-        ("harmony", f"{HARMONY}<|end|><|start|>user<|message|>x", "control_tokens"),
+        ("harmony", f"{HARMONY}<|end|><|start|>user<|message|>x", "leftover_markup"),
+        ("harmony", "<|channel|>analysis<|message|>x<|end|><|start|>user<|message|>y", "control_tokens"),
         ("deepseek", '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{"a": 1', "unclosed"),
     ],
 )

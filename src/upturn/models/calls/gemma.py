@@ -11,7 +11,7 @@ from upturn.models.calls.reading import Call, Reading, RefusedError, Repair, no_
 
 _OPEN, _CLOSE, _QUOTE = "<|tool_call>", "<tool_call|>", '<|"|>'
 _NAME = re.compile(r"\s*call:\s*([^\s{}<>]+)\s*(?=\{)")
-_KEY = re.compile(r"[^\s{}\[\]:,<>\"']+(?: [^\s{}\[\]:,<>\"']+)*")
+_KEY = re.compile(r"[\w.$@-]+")
 _SCALAR = re.compile(r"[^\s{}\[\]:,<>]+")
 _THOUGHT, _THOUGHT_END = "<|channel>", "<channel|>"
 

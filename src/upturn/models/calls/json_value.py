@@ -8,7 +8,7 @@ comma before a closing bracket (an item may be missing), and everything that sto
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from upturn.models.calls.reading import RefusedError, Repair
@@ -60,11 +60,10 @@ _DECODER = json.JSONDecoder(
 )
 
 
-def read_json(text: str, start: int, *, end_marker: str | None = None) -> JsonPart:
+def read_json(text: str, start: int, *, is_call: bool = False) -> JsonPart:
     """The JSON value that starts at ``start`` (after blanks).
 
-    ``end_marker``: the value is a call, whose last brace may be missing before this marker or at the end of the text;
-    empty = only there, None = it may not. Raises RefusedError.
+    ``is_call``: the value is a call, whose last brace may be missing at the end of the text. Raises RefusedError.
     """
     start = skip_blanks(text, start)
     try:
@@ -72,7 +71,7 @@ def read_json(text: str, start: int, *, end_marker: str | None = None) -> JsonPa
     except _DuplicateKeyError as exc:
         raise _duplicate(str(exc)) from exc
     except (ValueError, RecursionError):
-        parser = ValueParser(text, start, end_marker=end_marker)
+        parser = ValueParser(text, start, is_call=is_call)
         value, end = parser.value(0), parser.position
         check_unicode(value)
         return JsonPart(value, end, frozenset(parser.repairs))
@@ -109,11 +108,11 @@ def _duplicate(key: str) -> RefusedError:
 class ValueParser:
     """A recursive reader of one value; ``position`` advances behind it. Collects ``repairs``."""
 
-    def __init__(self, text: str, position: int, *, end_marker: str | None = None, is_python: bool = False) -> None:
+    def __init__(self, text: str, position: int, *, is_call: bool = False, is_python: bool = False) -> None:
         """``is_python``: quotes of both kinds, Python's constants and escapes, and line breaks in strings are right."""
         self.text, self.position = text, position
         self.repairs: set[Repair] = set()
-        self._end_marker, self._is_python = end_marker, is_python
+        self._is_call, self._is_python = is_call, is_python
         self._quote = ""
         """The quotes of all strings; empty = none was read, or both are right."""
 
@@ -193,13 +192,13 @@ class ValueParser:
     def _escape(self, quote: str) -> str:
         character = self.text[self.position : self.position + 1]
         self.position += 1
-        if character == quote or character in _ESCAPES:
+        if character == quote or (character in _ESCAPES and not (self._is_python and character == "/")):
             return _ESCAPES.get(character, character)
         digits = _HEX[character].match(self.text, self.position) if character in _HEX else None
         if digits and (character == "u" or self._is_python):
             self.position = digits.end()
             return chr(int(digits.group(), 16))
-        if self._is_python and character and character not in "xuUN01234567'\"\n":
+        if self._is_python and character and character not in "avxuUN01234567'\"\n":
             return f"\\{character}"  # as in Python, and as templates write a backslash
         raise RefusedError("bad_syntax", f"'\\{character}' is no escape in a string")
 
@@ -217,12 +216,15 @@ class ValueParser:
             put(named, key, self.value(depth + 1))
 
         def may_end() -> bool:
-            """Whether the call ends here without its brace, after complete arguments."""
-            marker = self._end_marker
-            if depth or marker is None or not isinstance(named.get("arguments", named.get("parameters")), dict):
+            """Whether the call ends here without its brace, after complete arguments.
+
+            Not with braces inside the arguments: the missing one could be among them.
+            """
+            arguments = named.get("arguments", named.get("parameters"))
+            if depth or not self._is_call or not isinstance(arguments, dict) or _has_brace(arguments.values()):
                 return False
             self.blanks()
-            if self.position < len(self.text) and not (marker and self.text.startswith(marker, self.position)):
+            if self.position < len(self.text):
                 return False
             self.repairs.add("unclosed")
             return True
@@ -248,6 +250,10 @@ class ValueParser:
             self.repairs.add("python_constants")
         self.position = constant.end()
         return _CONSTANTS[constant.group()]
+
+
+def _has_brace(values: Iterable[object]) -> bool:
+    return re.search("[{}]", json.dumps([*values])) is not None
 
 
 def read_number(text: str) -> int | float:

@@ -43,7 +43,7 @@ def read_hermes(text: str) -> Reading:
         return _read_unmarked(text)
     calls, end = list[Call](), start
     while text.startswith(_TOOL_CALL, end):
-        part = _fenced_json(text, end + len(_TOOL_CALL), end_marker=_TOOL_CALL_END)
+        part = _fenced_json(text, end + len(_TOOL_CALL), is_call=True)
         repairs, after = part.repairs, skip_blanks(text, part.end)
         if text.startswith(_TOOL_CALL_END, after):
             after += len(_TOOL_CALL_END)
@@ -64,7 +64,7 @@ def _read_unmarked(text: str) -> Reading:
         raise no_call(text, (_TOOL_CALL_END,))
     if text.count(_TOOL_CALL_END) > 1:
         raise RefusedError("leftover_markup", f"{_TOOL_CALL_END!r} occurs several times")
-    part = _fenced_json(text, 0, end_marker=_TOOL_CALL_END)
+    part = _fenced_json(text, 0, is_call=True)
     after = skip_blanks(text, part.end)
     if text.startswith(_TOOL_CALL_END, after):
         after += len(_TOOL_CALL_END)
@@ -79,7 +79,7 @@ def read_object(text: str) -> Reading:
         opening = _OPEN.search(text, start)
         if opening is None:
             raise no_call(text, ())
-        part = read_json(text, opening.start(), end_marker="")
+        part = read_json(text, opening.start(), is_call=True)
         if isinstance(part.value, dict) and not _CALL_KEYS.isdisjoint(part.value):
             break
         start = part.end
@@ -93,7 +93,7 @@ def read_object(text: str) -> Reading:
         if following is None:
             break
         begin = following.end()
-        part = read_json(text, begin, end_marker="")
+        part = read_json(text, begin, is_call=True)
         end = part.end
     if fence and text.startswith("```", skip_blanks(text, end)):
         end = skip_blanks(text, end) + 3
@@ -188,11 +188,11 @@ def _from_parts(parts: Mapping[str, Any], start: int, repairs: frozenset[Repair]
     return Call(f"{target}.{operation}", arguments, start, None, repairs | further, reasoning)
 
 
-def _fenced_json(text: str, start: int, *, end_marker: str | None = None) -> _Part:
+def _fenced_json(text: str, start: int, *, is_call: bool = False) -> _Part:
     """The JSON value at ``start``, in a code block or not; raises RefusedError."""
     start = skip_blanks(text, start)
     fence = _FENCE.match(text, start)
-    part = read_json(text, fence.end() if fence else start, end_marker=end_marker)
+    part = read_json(text, fence.end() if fence else start, is_call=is_call)
     if fence is None:
         return _Part(*part)
     end = skip_blanks(text, part.end)

@@ -11,7 +11,7 @@ from upturn.models.calls.json_value import ValueParser, check_unicode, put
 from upturn.models.calls.reading import Call, Reading, RefusedError, no_call, reading_of
 
 _OPEN, _CLOSE = "<|tool_call_start|>", "<|tool_call_end|>"
-_NAME = re.compile(r"\s*([A-Za-z_]\w*(?:\.\w+)*)\s*\(", re.ASCII)
+_NAME = re.compile(r"\s*([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\s*\(", re.ASCII)
 _KEY = re.compile(r"\s*([A-Za-z_]\w*)\s*=(?!=)")
 
 

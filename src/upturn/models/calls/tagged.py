@@ -13,7 +13,7 @@ _FUNCTION = re.compile(r"\s*<function=([^<>\n]+)>\s*")
 _PARAMETER = re.compile(r"<parameter=([^<>\n]+)>(.*?)</parameter>\s*", re.DOTALL)
 _FUNCTION_END = re.compile(r"</function>\s*")
 _GLM_NAME = re.compile(r"\s*([^\s<>]+)\s*")
-_GLM_PAIR = re.compile(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>\s*", re.DOTALL)
+_GLM_PAIR = re.compile(r"<arg_key>([^<>]*)</arg_key>\s*<arg_value>(.*?)</arg_value>\s*", re.DOTALL)
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
 _XML_MARKUP = (_OPEN, _CLOSE, "<function=", "</function>", "<parameter=", "</parameter>")
 _GLM_MARKUP = (_OPEN, _CLOSE, "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>")
@@ -44,10 +44,12 @@ def _xml_call(text: str, start: int, *, is_marked: bool) -> tuple[Call, int]:
     position = function.end()
     while match := _PARAMETER.match(text, position):
         value = match.group(2)
-        if not (value.startswith("\n") and value.endswith("\n") and len(value) > 1):
+        inner = value.removeprefix("\n").removesuffix("\n")
+        if len(inner) != len(value) - 2:
+            if "\n" in inner:
+                raise RefusedError("bad_syntax", "line breaks surround a value of several lines")
             repairs.add("inline_value")
-        inner = value.removeprefix("\n")
-        put(arguments, match.group(1), inner.removesuffix("\n"))
+        put(arguments, match.group(1), inner)
         position = match.end()
     closed = _FUNCTION_END.match(text, position)
     if closed is None:
