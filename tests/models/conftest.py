@@ -29,20 +29,65 @@ SPECIAL: Mapping[str, tuple[str, ...]] = {
         "<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[TOOL_CALLS]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]",
         "[TOOL_RESULTS]", "[/TOOL_RESULTS]",
     ),
+    "ministral": (
+        "<s>", "</s>", "[INST]", "[/INST]", "[TOOL_CALLS]", "[ARGS]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]",
+        "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]",
+    ),
+    "qwen3_coder": CHATML,
+    "gemma4": (
+        "<bos>", "<eos>", "<|turn>", "<turn|>", "<|tool>", "<tool|>", "<|tool_call>", "<tool_call|>", '<|"|>',
+        "<|tool_response>", "<tool_response|>", "<|channel>", "<channel|>", "<|think|>",
+    ),
+    "lfm2_5": ("<|startoftext|>", "<|im_start|>", "<|im_end|>", "<|tool_call_start|>", "<|tool_call_end|>"),
+    "glm4_6": (
+        "<|endoftext|>", "[gMASK]", "<sop>", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>",
+    ),
+    "gpt_oss": (
+        "<|startoftext|>", "<|endoftext|>", "<|return|>", "<|constrain|>", "<|channel|>", "<|start|>", "<|end|>",
+        "<|message|>", "<|call|>",
+    ),
+    "deepseek_v3_1": (
+        "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>", "<｜tool▁calls▁begin｜>",
+        "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁sep｜>",
+        "<｜tool▁output▁begin｜>", "<｜tool▁output▁end｜>",
+    ),
 }  # fmt: skip
 PLAIN: Mapping[str, tuple[str, ...]] = {
     "qwen2_5": ("<tool_call>", "</tool_call>"),
     "qwen3": ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>"),
+    "qwen3_coder": ("<tool_call>", "</tool_call>"),
+    "lfm2_5": ("<think>", "</think>"),
+    "glm4_6": (
+        "<think>",
+        "</think>",
+        "<tool_call>",
+        "</tool_call>",
+        "<tool_response>",
+        "</tool_response>",
+        "<arg_key>",
+        "</arg_key>",
+        "<arg_value>",
+        "</arg_value>",
+    ),
+    "deepseek_v3_1": ("<think>", "</think>"),
 }
 """Added tokens that do not count as special."""
-BEGIN = {"llama3_1": "<|begin_of_text|>", "mistral": "<s>"}
-END = {"qwen2_5": "<|im_end|>", "qwen3": "<|im_end|>", "llama3_1": "<|eot_id|>", "mistral": "</s>"}
+BEGIN = {
+    "llama3_1": "<|begin_of_text|>", "mistral": "<s>", "ministral": "<s>", "gemma4": "<bos>",
+    "lfm2_5": "<|startoftext|>", "deepseek_v3_1": "<｜begin▁of▁sentence｜>",
+}  # fmt: skip
+END = {
+    "qwen2_5": "<|im_end|>", "qwen3": "<|im_end|>", "qwen3_coder": "<|im_end|>", "lfm2_5": "<|im_end|>",
+    "llama3_1": "<|eot_id|>", "mistral": "</s>", "ministral": "</s>", "gemma4": "<turn|>",
+    "glm4_6": "<|endoftext|>", "gpt_oss": "<|return|>", "deepseek_v3_1": "<｜end▁of▁sentence｜>",
+}  # fmt: skip
+TRAINED_ON = ("llama3_1", "mistral", "qwen2_5", "qwen3")
 
 
 def _corpus() -> list[str]:
     """The tokenizers' training texts: templates, and tools of errands."""
     tools = [json.dumps(tool.properties) + tool.name + tool.description for tool in errands_tools()]
-    return [*(path.read_text() for path in sorted(TEMPLATES.iterdir())), *tools]
+    return [*((TEMPLATES / f"{family}.jinja").read_text() for family in TRAINED_ON), *tools]
 
 
 @cache
@@ -103,7 +148,7 @@ def _chat_tokenizer(family: str, **settings: Any) -> PreTrainedTokenizerFast:
 
 @pytest.fixture
 def chat_tokenizer() -> Callable[..., PreTrainedTokenizerFast]:
-    """By family: qwen2_5, qwen3, llama3_1 or mistral."""
+    """By family, as in ``END``."""
     return _chat_tokenizer
 
 

@@ -303,6 +303,7 @@ def test_output_with_role_tokens_or_unknown_ids_has_no_action(chat_tokenizer: To
     for odd in (start, len(tokenizer), 10**9, -1):
         assert renderer.read((odd, *written)).action is None
     assert renderer.read(()) == ("", None)
+    assert renderer.read_all(())[0].refusal == "truncated: the message was cut off before its end"
 
 
 def test_an_unwritable_call_is_a_record_error(chat_tokenizer: Tokenizers) -> None:

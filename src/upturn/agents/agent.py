@@ -17,6 +17,12 @@ class Reply(NamedTuple):
     """None = the text is not an action; the environment returns an error observation."""
     usage: Usage = Usage()
     """Tokens of calls outside the session (endpoints); its seconds are ignored."""
+    repairs: tuple[str, ...] = ()
+    """``Turn.repairs``"""
+    refusal: str = ""
+    """``Turn.refusal``"""
+    call: int = 0
+    """``Turn.call``"""
 
 
 def recordable(reply: Any) -> Reply:  # Any: agents are third-party code
@@ -30,7 +36,12 @@ def recordable(reply: Any) -> Reply:  # Any: agents are third-party code
         raise TypeError(f"an agent must answer with a Reply that has a text, got a {type(reply).__name__}")
     text = recordable_text(reply.text)
     action = None if reply.action is None or text != reply.text else recordable_action(reply.action)
-    return Reply(text, action, reply.usage)
+    return reply._replace(text=text, action=action, refusal=recordable_text(reply.refusal))
+
+
+def reply_of(turn: Turn) -> Reply:
+    """The reply that the turn records."""
+    return Reply(turn.text, turn.action, repairs=turn.repairs, refusal=turn.refusal, call=turn.call)
 
 
 class ModelSession(Protocol):
@@ -55,6 +66,15 @@ class ModelSession(Protocol):
 
         ``fork_cause``: why the prompt does not extend the history, where it does not; None = unknown.
         """
+
+    def divide(self, replies: Sequence[Reply], stops: Sequence[int]) -> None:
+        """Divides the latest output among turns: reply i, from this turn on, has its tokens up to ``stops[i]``.
+
+        All replies but the first are kept for the following turns.
+        """
+
+    def pending(self) -> Reply | None:
+        """The next reply of the latest output, whose turn this is; None = the model is to be called."""
 
 
 class Agent(Protocol):

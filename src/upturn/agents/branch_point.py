@@ -6,9 +6,11 @@ continuation then replays the actions in a new environment. Either way the envir
 same actions must lead to the same observations and hashes.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
-from upturn.environments import MALFORMED, Environment
+from upturn.environments import Environment, executed_action
 from upturn.errors import WorldError, error_text
 from upturn.records import Observation, Task, TokenRow, Trajectory, Turn
 
@@ -35,6 +37,9 @@ class BranchPoint:
     """The environment's snapshot; None = not supported, the actions are replayed."""
     potential: float | None = None
     """As recorded; None = the environment has no potential."""
+    pending: tuple[Turn, ...] = ()
+    """The next turns, where their message was written before this state: a continuation repeats their actions, and
+    rows and history contain the whole message."""
 
     def enter(self, environment: Environment) -> None:
         """Brings an environment, just reset to the task, into this state.
@@ -68,22 +73,30 @@ def branch_points(trajectory: Trajectory, task: Task, environment: Environment) 
         _check(observation, info.state_hash, trajectory.turns[0], trajectory.id)
     points = []
     for index, turn in enumerate(trajectory.turns):
+        pending = _rest_of_message(trajectory.turns[index:])
+        written = index + len(pending)
         points.append(
             BranchPoint(
                 trajectory.id,
                 trajectory.seed,
                 trajectory.turns[:index],
-                tuple(row for row in (_row_before(row, index) for row in trajectory.rows) if row is not None),
-                _history(trajectory, index),
+                tuple(row for row in (_row_before(row, written) for row in trajectory.rows) if row is not None),
+                _history(trajectory, written),
                 turn.observation,
                 turn.state_hash,
                 _snapshot(environment),
                 turn.potential,
+                pending,
             )
         )
         if index + 1 < len(trajectory.turns):
             _replay(environment, turn, trajectory.turns[index + 1], trajectory.id)
     return tuple(points)
+
+
+def _rest_of_message(turns: Sequence[Turn]) -> tuple[Turn, ...]:
+    """The first of the turns and those after it whose message began earlier."""
+    return tuple(takewhile(lambda turn: turn.call > 0, turns))
 
 
 def _snapshot(environment: Environment) -> object | None:
@@ -100,7 +113,7 @@ def _snapshot(environment: Environment) -> object | None:
 
 
 def _replay(environment: Environment, turn: Turn, following: Turn, source: str) -> None:
-    step = environment.step(MALFORMED if turn.action is None else turn.action)
+    step = environment.step(executed_action(turn.action, turn.refusal))
     _check(step.observation, step.info.state_hash, following, source)
 
 

@@ -9,7 +9,9 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
+from upturn.agents.agent import Reply
 from upturn.errors import ModelError
 from upturn.models import Generation, GenerationRequest, Model
 from upturn.records import TokenRow, Trajectory, WrittenSpan
@@ -70,11 +72,15 @@ class Recorder:
     history: tuple[int, ...] = ()
     _rows: list[_Row] = field(default_factory=list)
     _calls: int = 0
+    _pending: list[Reply] = field(default_factory=list)
+    _latest: _Row | None = None
+    """The row of the latest call."""
 
-    def resume(self, rows: Iterable[TokenRow], history: tuple[int, ...]) -> None:
-        """Takes rows and history of another rollout as context; call it before the first ``generate``."""
+    def resume(self, rows: Iterable[TokenRow], history: tuple[int, ...], pending: Sequence[Reply] = ()) -> None:
+        """Takes rows, history and pending replies of another rollout as context; call it before ``generate``."""
         self._rows = [_Row(row.token_ids, row.fork_cause) for row in rows]
         self.history = history
+        self._pending = list(pending)
 
     async def generate(
         self,
@@ -106,6 +112,34 @@ class Recorder:
         self._record(prompt, generation, fork_cause)
         return generation
 
+    def divide(self, replies: Sequence[Reply], stops: Sequence[int]) -> None:
+        """Divides the latest output's span among as many turns as there are replies, from the current one on.
+
+        ``stops``: ascending ends within the output's tokens, the last one its length. All replies but the first are
+        pending. Raises ValueError for other stops.
+        """
+        assert self._latest is not None  # there is an output
+        span = self._latest.spans.pop()
+        bounds = (0, *stops)
+        if len(stops) != len(replies) or stops[-1] != span.stop - span.start or sorted(set(bounds)) != list(bounds):
+            raise ValueError(
+                f"{len(replies)} replies need ascending stops up to {span.stop - span.start}, got {stops!r}"
+            )
+        self._latest.spans += [
+            WrittenSpan(span.turn + index, span.start + start, span.start + stop)
+            for index, (start, stop) in enumerate(pairwise(bounds))
+        ]
+        self._pending = list(replies[1:])
+
+    def pending(self) -> Reply | None:
+        """The next pending reply, which is then taken; None = there is none."""
+        return self._pending.pop(0) if self._pending else None
+
+    @property
+    def dropped_calls(self) -> int:
+        """Calls of the latest output that were not made, because the rollout ended."""
+        return len(self._pending)
+
     def rows(self, turns: int) -> tuple[TokenRow, ...]:
         """The rows with sampled tokens. Tokens of an incomplete turn (index ``turns`` or later), and those before a
         branch point, are not trained on.
@@ -129,6 +163,7 @@ class Recorder:
         row.logprobs.extend(generation.logprobs)
         row.sampling_logprobs.extend(generation.sampling_logprobs)
         self.history = row.tokens
+        self._latest = row
 
     def _row_of(self, prompt: tuple[int, ...], fork_cause: str | None) -> _Row:
         """The longest row that the prompt extends, or a new one."""

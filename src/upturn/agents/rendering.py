@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from upturn.agents.context import GrowingPrompt, PromptBuilder
 from upturn.agents.recorder import LimitReachedError
-from upturn.models import Renderer
+from upturn.models import Renderer, first_message, write_parts
 from upturn.records import TokenRow, Trajectory, Turn, WrittenSpan
 
 
@@ -22,8 +22,11 @@ def rendered_rows(
     rows: list[TokenRow] = []
     row = TokenRow((), (), ())
     before: list[Turn] = []
-    for number, turn in enumerate(trajectory.turns):
-        if turn.action is None:
+    number = 0
+    while number < len(trajectory.turns):
+        message = first_message(trajectory.turns[number:])
+        turn, actions = message[0], [turn.action for turn in message if turn.action is not None]
+        if len(actions) < len(message):
             break
         try:
             prompt_ids, fork_cause = prompts.next(row.token_ids, before, turn.observation)
@@ -32,12 +35,14 @@ def rendered_rows(
         if prompt_ids[: len(row.token_ids)] != row.token_ids:
             rows.append(row)
             row = TokenRow((), (), (), fork_cause or "history_changed")
-        action_ids = renderer.write(turn.action)
-        token_ids = prompt_ids + action_ids
-        span = WrittenSpan(number, len(prompt_ids), len(token_ids))
-        row = TokenRow(token_ids, (*row.spans, span), (), row.fork_cause)
-        # the recorded text may come from another renderer
-        before.append(replace(turn, text=renderer.read(action_ids).text))
+        token_ids, spans = prompt_ids, row.spans
+        for part, written in zip(message, write_parts(renderer, actions), strict=True):
+            spans = (*spans, WrittenSpan(number, len(token_ids), len(token_ids) + len(written)))
+            token_ids += written
+            # the recorded text may come from another renderer
+            before.append(replace(part, text=renderer.read(written).text))
+            number += 1
+        row = TokenRow(token_ids, spans, (), row.fork_cause)
     return (*rows, row) if row.spans else ()
 
 

@@ -20,12 +20,12 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from upturn.agents.agent import Agent, recordable
+from upturn.agents.agent import Agent, recordable, reply_of
 from upturn.agents.branch_point import BranchPoint
 from upturn.agents.call_thread import CallThread
 from upturn.agents.recorder import LimitReachedError, Recorder, derived_seed
 from upturn.config import FULL_DISTRIBUTION, Limits, SamplingSettings
-from upturn.environments import MALFORMED, Environment, Info, Step, is_blocking, is_potential
+from upturn.environments import Environment, Info, Step, executed_action, is_blocking, is_potential
 from upturn.errors import RecordError, WorldError, error_text
 from upturn.models import GenerationRequest, Model
 from upturn.records import JsonValue, Observation, Outcome, Task, Trajectory, Turn, Usage, fields_json, record
@@ -224,7 +224,7 @@ class _Run:
         self.potential = branch_point.potential
         self.turns = list(branch_point.turns)
         self.visible_turns = [_copy_turn(turn) for turn in branch_point.turns]
-        self.recorder.resume(branch_point.rows, branch_point.history)
+        self.recorder.resume(branch_point.rows, branch_point.history, list(map(reply_of, branch_point.pending)))
 
     async def _turn(self, environment: Environment, seconds: float) -> Outcome | None:
         self.recorder.turn = len(self.turns)
@@ -242,9 +242,18 @@ class _Run:
             self.external_usage.prompt_tokens + reply.usage.prompt_tokens,
             self.external_usage.written_tokens + reply.usage.written_tokens,
         )
-        action = MALFORMED if reply.action is None else reply.action
+        action = executed_action(reply.action, reply.refusal)
         observation, state_hash, potential = self.observation, self.state_hash, self.potential
-        turn = Turn(observation, reply.text, reply.action, state_hash=state_hash, potential=potential)
+        turn = Turn(
+            observation,
+            reply.text,
+            reply.action,
+            state_hash=state_hash,
+            potential=potential,
+            call=reply.call,
+            repairs=reply.repairs,
+            refusal=reply.refusal,
+        )
         try:
             return self._finish_turn(turn, await self._call(lambda: environment.step(action)))
         except (Exception, SystemExit) as exc:  # noqa: BLE001  a failed environment is recorded; other rollouts continue
@@ -298,6 +307,7 @@ class _Run:
                 self.recorder.written_tokens + self.external_usage.written_tokens,
                 self.setting.clock() - self.started,
             ),
+            dropped_calls=self.recorder.dropped_calls,
             error=self.error,
             sampling=self.setting.sampling.as_parameters() if is_sampled else {},
         )

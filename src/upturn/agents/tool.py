@@ -10,7 +10,7 @@ from upturn.agents.call_thread import CallThread
 from upturn.agents.context import Budget, prompt_builder
 from upturn.config import Limits
 from upturn.environments import MAX_ACTION_LENGTH, action_text, read_action
-from upturn.models import Renderer
+from upturn.models import OutputPart, Renderer, read_parts, repaired
 from upturn.records import Action, Observation, Turn
 
 Answer: TypeAlias = Action | str
@@ -30,10 +30,14 @@ class ToolAgent:
         """``context``: None = no budget. Raises ConfigError for a budget that leaves no room."""
         self._renderer = renderer
         self._max_tokens = limits.max_action_tokens
+        self._call_repairs = limits.call_repairs
         self._prompts = prompt_builder(renderer, limits, prompt, context=context)
 
     async def act(self, turns: Sequence[Turn], observation: Observation, model: ModelSession) -> Reply:
-        """One call of the model, parsed as an action."""
+        """One call of the model, parsed as an action; none where its latest output has further calls."""
+        pending = model.pending()
+        if pending is not None:
+            return pending
         prompt = self._prompts.next(model.history, turns, observation)
         generation = await model.generate(
             prompt.token_ids,
@@ -44,7 +48,17 @@ class ToolAgent:
         output, stop_ids = generation.token_ids, self._renderer.stop_ids
         if generation.finish_reason == "stop" and output[-1] not in stop_ids:
             output += stop_ids[:1]  # a stop string ended the action, which is complete
-        return Reply(*self._renderer.read(output))
+        parts = read_parts(self._renderer, output)
+        replies = [self._reply(part, index) for index, part in enumerate(parts)]
+        if len(replies) > 1:
+            model.divide(replies, [min(part.stop, len(generation.token_ids)) for part in parts])
+        return replies[0]
+
+    def _reply(self, part: OutputPart, index: int) -> Reply:
+        """The part as a reply; without an action where it was repaired and repairs are refused."""
+        if part.repairs and self._call_repairs == "refuse":
+            return Reply(part.output.text, None, refusal=str(repaired(part.repairs)), call=index)
+        return Reply(*part.output, repairs=part.repairs, refusal=part.refusal, call=index)
 
 
 class CallableAgent:

@@ -177,6 +177,10 @@ class Limits(Settings):
     kind local_model, whose cache it bounds, and no limit for other agents."""
     max_action_tokens: Count = 64
     """Maximum tokens in one action."""
+    call_repairs: Literal["execute", "refuse"] = "execute"
+    """For agents of kind local_model with a chat template: calls that are written almost right, such as in a code
+    block or without their closing tag. ``execute``: they are made; the repair is recorded and counted. ``refuse``:
+    they are errors, as are calls that cannot be repaired, so that training rewards the exact format only."""
     max_seconds: Positive | None = None
     """Maximum wall-clock seconds of one trajectory. At the limit it ends even during an action of the agent, whose
     turn is then not recorded; an environment's step is never interrupted. Unset = no limit."""

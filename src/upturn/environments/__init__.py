@@ -6,7 +6,15 @@ An ``EnvironmentKit`` draws tasks, makes environments and verifies trajectories.
 rewards (``upturn.rewards``).
 """
 
-from upturn.environments.action import MALFORMED, MAX_ACTION_LENGTH, action_text, recordable_action, recordable_text
+from upturn.environments.action import (
+    MALFORMED,
+    MAX_ACTION_LENGTH,
+    action_text,
+    executed_action,
+    malformed_text,
+    recordable_action,
+    recordable_text,
+)
 from upturn.environments.checker import check_environment
 from upturn.environments.environment import Environment, Info, Step, Verifier, is_blocking, is_potential, verify
 from upturn.environments.hint import HintedKit, HintingKit, add_hint, hint_of
@@ -59,10 +67,12 @@ __all__ = [
     "check_environment",
     "content_hash",
     "draw_tasks",
+    "executed_action",
     "fixed_policy",
     "hint_of",
     "is_blocking",
     "is_potential",
+    "malformed_text",
     "one_step",
     "oracle_of",
     "play",

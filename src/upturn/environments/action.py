@@ -12,11 +12,25 @@ from upturn.records import Action, JsonValue, fields_json, from_fields
 
 MALFORMED = Action(target="", operation="")
 """Sent to an environment in place of unparsable text: no environment supports it, so the result is an error."""
+_PROBLEM = "problem"
 MAX_ACTION_LENGTH = 2**20
 """Characters of a text, and of an action as JSON: far above any real action, and affordable in every turn."""
 MAX_ACTION_DEPTH = 64
 """Nesting depth of lists and objects in an action's parameters. JSON is read to 200; trajectories and states add
 levels."""
+
+
+def executed_action(action: Action | None, refusal: str = "") -> Action:
+    """What an environment gets for a turn: its action, or ``MALFORMED`` with the parser's reason if it has one."""
+    if action is not None:
+        return action
+    return Action(MALFORMED.target, MALFORMED.operation, {_PROBLEM: refusal}) if refusal else MALFORMED
+
+
+def malformed_text(action: Action, usual: str) -> str:
+    """The message about an action without an operation: why the text was no call, or ``usual`` where that is unknown."""
+    problem = action.parameters.get(_PROBLEM)
+    return f"no call was made: {problem}" if isinstance(problem, str) else usual
 
 
 def typed_action(action: object) -> Action:
@@ -47,7 +61,7 @@ def action_text(action: Action) -> str:
     try:
         return write_call(action)
     except Exception:  # noqa: BLE001  names outside the grammar, or of any type: the environment refuses them
-        return f"{action.target!s:.200}.{action.operation!s:.200}"
+        return f"{action.target!s:.200}.{action.operation!s:.200}".removeprefix(".")
 
 
 def _is_deeper(value: JsonValue | Mapping[str, JsonValue], levels: int) -> bool:

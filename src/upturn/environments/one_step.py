@@ -3,8 +3,7 @@
 For tasks that one action answers, with any targets and operations. Not for tasks of several steps or with a state
 that actions change: write an ``EnvironmentKit`` for those.
 
-Order of checks of an action: the task is still open; the action names a target and an operation; it can be
-recorded. An action that fails a check gets an error observation and costs 1 as ``error``; the first action that
+Order of checks of an action: the task is still open; the action names an operation; it can be recorded. An action that fails a check gets an error observation and costs 1 as ``error``; the first action that
 passes ends the task. Only the verifier calls ``check``; the environment never does.
 """
 
@@ -15,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
+from upturn.environments.action import malformed_text
 from upturn.environments.environment import Info, Step
 from upturn.environments.oracle_protocol import CANARY_LENGTH
 from upturn.environments.scripted_policy import ScriptedPolicy, fixed_policy
@@ -147,8 +147,9 @@ class OneStepEnvironment:
             raise WorldError(f"{self._cases.name!r} has no task yet; call reset(task) first")
         if self._action is not None:
             return self._refuse("is_over", "the task is over; reset starts another")
-        if not action.target or not action.operation:
-            return self._refuse("malformed", "write one call: target.operation name=value; name=value")
+        if not action.operation:
+            usual = "write one call: target.operation name=value; name=value"
+            return self._refuse("malformed", malformed_text(action, usual))
         try:
             fields_json(action)
         except RecordError as exc:

@@ -55,8 +55,7 @@ def read_action(text: str) -> Action | None:
     action = read_call(text.strip())
     if action is not None:
         return action
-    call = JSON.read(text)
-    return None if call is None else call.action
+    return JSON.read_action(text)
 
 
 class StepResult(NamedTuple):

@@ -6,7 +6,7 @@ agent uses them (``upturn.agents``) and training. Start with ``model``, then ``r
 """
 
 from upturn.models.call import read_call, value_text, write_call
-from upturn.models.call_format import JSON
+from upturn.models.calls import JSON, repaired
 from upturn.models.chat_template import ChatRenderer
 from upturn.models.checker import RendererReport, check_renderer
 from upturn.models.device import available_devices, choose_device, describe_device
@@ -21,10 +21,16 @@ from upturn.models.renderer import (
     SPECIAL_TOKENS,
     CompactRenderer,
     ConversationRenderer,
+    MessageRenderer,
+    OutputPart,
     ParsedOutput,
     Renderer,
     RerenderingRenderer,
+    first_message,
+    last_message,
     next_prompt,
+    read_parts,
+    write_parts,
 )
 from upturn.models.scripted import ScriptedModel
 from upturn.models.shipped import CARD, SHIPPED, load_local, model_folder, rebuild_hint
@@ -46,8 +52,10 @@ __all__ = [
     "GenerationRequest",
     "LocalModel",
     "Message",
+    "MessageRenderer",
     "Model",
     "ObservationWriter",
+    "OutputPart",
     "ParsedOutput",
     "Precision",
     "RemoteEngine",
@@ -62,13 +70,18 @@ __all__ = [
     "check_renderer",
     "choose_device",
     "describe_device",
+    "first_message",
+    "last_message",
     "load_local",
     "local_folder",
     "model_folder",
     "next_prompt",
     "read_call",
+    "read_parts",
     "rebuild_hint",
+    "repaired",
     "tools_prompt",
     "value_text",
     "write_call",
+    "write_parts",
 ]

@@ -15,10 +15,26 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from upturn.errors import ModelError, RecordError
-from upturn.models.call_format import Call, call_name, checked_arguments, is_same_call
-from upturn.models.renderer import ParsedOutput
+from upturn.models.calls import (
+    Call,
+    FunctionNames,
+    Reading,
+    Refusal,
+    checked_arguments,
+    is_same_call,
+    typed_arguments,
+)
+from upturn.models.renderer import OutputPart, ParsedOutput, first_message, last_message
 from upturn.models.template import ChatTemplate, Message, Messages, unmarked_at
-from upturn.models.template_profile import CALL_ID, PROBE, call_segment, probe_template, tool_schema
+from upturn.models.template_profile import (
+    CALL_ID,
+    OTHER_PROBE,
+    PROBE,
+    call_id,
+    call_segment,
+    probe_template,
+    tool_schema,
+)
 from upturn.records import Action, JsonValue, Observation, Tool, Turn
 
 if TYPE_CHECKING:
@@ -55,15 +71,22 @@ class ChatRenderer:
         there is no template or an unusable one.
         """
         self._template = ChatTemplate(tokenizer, options)
-        self.profile = probe_template(self._template, calls)
+        profile = probe_template(self._template, calls)
+        self.profile = replace(profile, names=FunctionNames(tools, profile.names.allowed))
         """Which messages the template supports."""
         self._tools = tuple(tools)
+        self._by_action = {(tool.target, tool.operation): tool for tool in tools}
+        self._answer_tool = next((tool for tool in tools if tool.text_parameter), None)
         self._tool_schemas = (
-            [self._template.mark(tool_schema(tool)) for tool in tools] if self.profile.lists_tools else []
+            [self._template.mark(tool_schema(tool, self.profile.names)) for tool in tools]
+            if self.profile.lists_tools
+            else []
         )
         eos = [] if self._template.eos_id is None else [self._template.eos_id]
         further = [token for token in (*eos, *stops) if token in self._template.special_ids]
-        self._stop_ids = tuple(dict.fromkeys((self.profile.end_id, *further)))
+        ends = (self.profile.call_end_id, self.profile.end_id)
+        inner = {self.profile.end_id} if self.profile.has_inner_ends else set()
+        self._stop_ids = tuple(dict.fromkeys(token for token in (*ends, *further) if token not in inner))
         trusted = {*self.profile.calls.markers, THOUGHT, THOUGHT_END}
         self._allowed = frozenset(token for token in trusted if self._template.id_of(token) is not None)
         allowed_ids = {self._template.id_of(token) for token in self._allowed}
@@ -94,7 +117,7 @@ class ChatRenderer:
 
     def extend(self, observation: Observation) -> tuple[int, ...]:
         """The ids between an action's end token and where the model writes again."""
-        return self._extension(observation, CALL_ID)
+        return self._extension((observation,), ())
 
     def next_prompt(
         self, history: tuple[int, ...], turns: Sequence[Turn], *, observation: Observation, prompt: str
@@ -102,8 +125,16 @@ class ChatRenderer:
         """The whole next prompt: the history plus the extension, or the conversation rendered again."""
         if not self.keeps_prefix(prompt):
             return self.rerender(turns, observation=observation, prompt=prompt)
-        gap = () if history[-1:] and history[-1] in self._stop_ids else (self.profile.end_id,)
-        return (*history, *gap, *self._extension(observation, self._call_id(turns[-1])))
+        profile, message = self.profile, last_message(turns)
+        is_ended = bool(history) and history[-1] in self._stop_ids
+        has_own_end = profile.call_end_id != profile.end_id
+        if is_ended and (self._is_plain(message[0]) or (has_own_end and self._is_reply(history[-1], message[0]))):
+            return (*history, *self._reply_extension(observation, history[-1]))
+        if has_own_end:
+            is_ended = is_ended and history[-1] == profile.call_end_id
+        gap = () if is_ended else (profile.call_end_id,)
+        answers = (*(turn.observation for turn in message[1:]), observation)
+        return (*history, *gap, *self._extension(answers, message))
 
     def rerender(self, turns: Sequence[Turn], *, observation: Observation, prompt: str) -> tuple[int, ...]:
         """The whole conversation as the template renders it, with calls written from the turns' actions."""
@@ -119,29 +150,124 @@ class ChatRenderer:
         Raises RecordError for what cannot be a call, or would not parse back to the same action: values with the
         format's own markers, characters that the tokenizer lacks.
         """
-        checked_arguments(action)
-        before, safe = self._opening(Observation("?"), ""), self._mark_action(action)
-        text = self._close_thought(
-            call_segment(self._template, self.profile, before, self.profile.call(safe)), safe
-        )
-        ids = (*self._template.encode(text), self.profile.end_id)
-        parsed = self.read(ids)
-        if parsed.action is None or not is_same_call(action, parsed.action):
+        return self.write_all((action,))[0]
+
+    def write_all(self, actions: Sequence[Action]) -> tuple[tuple[int, ...], ...]:
+        """One message with all the calls, as the ids of each; the end token is the last one's.
+
+        Raises RecordError as ``write``, and where the template holds one call per message.
+        """
+        if len(actions) > 1 and not self.profile.holds_several:
             raise RecordError(
-                f"{action!r} cannot be written as a call: {parsed.text!r} reads as {parsed.action!r}; the format "
-                f"{self.profile.calls.name!r} or the tokenizer cannot hold it"
+                f"{len(actions)} calls cannot be one message: the chat template holds one; write them one by one"
             )
-        return ids
+        for action in actions:
+            checked_arguments(action)
+        before, safe = self._opening(Observation("?"), ""), [self._mark_action(action) for action in actions]
+        text = self._close_thought(
+            call_segment(self._template, self.profile, before, self.profile.call(*safe)), safe[0]
+        )
+        ids = (*self._template.encode(text), self.profile.call_end_id)
+        parts = self.read_all(ids)
+        parsed = [part.output.action for part in parts]
+        is_right = len(parsed) == len(actions) and all(
+            action is not None and is_same_call(written, action)
+            for written, action in zip(actions, parsed, strict=True)
+        )
+        if not is_right or any(part.repairs for part in parts):
+            shown = actions[0] if len(actions) == 1 else tuple(actions)
+            raise RecordError(
+                f"{shown!r} cannot be written as a call: {self._template.decode(ids[:-1])!r} reads as {parsed!r}; "
+                f"the format {self.profile.calls.name!r} or the tokenizer cannot hold it"
+            )
+        starts = (0, *(part.stop for part in parts[:-1]))
+        return tuple(ids[start : part.stop] for start, part in zip(starts, parts, strict=True))
 
     def read(self, token_ids: Sequence[int]) -> ParsedOutput:
-        """The one call at the end of the output. A truncated output, or one with role tokens, has none."""
+        """The one call of the output. A truncated output, or one with role tokens, has none."""
+        parts = self.read_all(token_ids)
+        if len(parts) == 1:
+            return parts[0].output
+        return ParsedOutput(self._body(token_ids)[1], None)
+
+    def read_all(self, token_ids: Sequence[int]) -> tuple[OutputPart, ...]:
+        """All calls of the output, each with its part of the tokens; one part without an action where it has none."""
+        body, text = self._body(token_ids)
+        reading = self._reading(token_ids, body, text)
+        if isinstance(reading, Reading) and len(reading.calls) > 1:
+            bounds = self._bounds(body, reading) if self.profile.holds_several else []
+            stops = (*bounds, len(token_ids))
+            if len(stops) == len(reading.calls):
+                return tuple(
+                    self._part(stop, self._template.decode(body[start:stop]), reading, index)
+                    for index, (start, stop) in enumerate(zip((0, *bounds), stops, strict=True))
+                )
+            reading = _SEVERAL
+        if isinstance(reading, Reading):
+            return (self._part(len(token_ids), text, reading, 0),)
+        answer = self._plain_action(text) if reading.reason == "no_call" else None
+        refusal = "" if answer is not None else str(reading)
+        return (OutputPart(len(token_ids), ParsedOutput(text, answer), refusal=refusal),)
+
+    def _body(self, token_ids: Sequence[int]) -> tuple[list[int], str]:
+        """The ids without the stop token, and the text of the valid ones."""
         is_ended = bool(token_ids) and token_ids[-1] in self._stop_ids
         body = list(token_ids[:-1] if is_ended else token_ids)
-        valid = [token for token in body if 0 <= token < self._template.size]
-        text = self._template.decode(valid)
-        is_readable = is_ended and valid == body and not self._role_ids.intersection(body)
-        call = self._read(text) if is_readable else None
-        return ParsedOutput(text, None if call is None else call.action)
+        return body, self._template.decode([token for token in body if 0 <= token < self._template.size])
+
+    def _reading(self, token_ids: Sequence[int], body: list[int], text: str) -> Reading | Refusal:
+        if len(body) == len(token_ids):
+            return Refusal("truncated", "the message was cut off before its end")
+        if not all(0 <= token < self._template.size for token in body) or self._role_ids.intersection(body):
+            return Refusal("control_tokens", "the message contains tokens of a prompt")
+        return self._read(text)
+
+    def _part(self, stop: int, text: str, reading: Reading, index: int) -> OutputPart:
+        """The call with this index as an action. The text before the first call is its thought."""
+        call = reading.calls[index]
+        target, operation = self.profile.names.read(call.name)
+        tool = None if self.profile.calls.has_types else self._by_action.get((target, operation))
+        arguments = call.arguments if tool is None else typed_arguments(call.arguments, tool)
+        thoughts = (*((reading.thought,) if index == 0 else ()), call.thought)
+        action = Action(target, operation, arguments, "\n".join(filter(None, thoughts)))
+        return OutputPart(stop, ParsedOutput(text, action), tuple(sorted(call.repairs)))
+
+    def _bounds(self, body: list[int], reading: Reading) -> list[int]:
+        """The index of the token in which each call after the first begins; empty where they share a token."""
+        bounds = []
+        for call in reading.calls[1:]:
+            low, high = 0, len(body)
+            while low < high:  # the least number of tokens whose text reaches into the call
+                middle = (low + high) // 2
+                low, high = (
+                    (low, middle) if len(self._template.decode(body[:middle])) > call.start else (middle + 1, high)
+                )
+            bounds.append(low - 1)
+        is_ascending = all(
+            0 < first < second for first, second in zip(bounds, (*bounds[1:], len(body)), strict=True)
+        )
+        return bounds if is_ascending else []
+
+    def _plain_action(self, text: str) -> Action | None:
+        """A message without a call as an action, where a tool takes one; None = none does, or it is empty."""
+        tool = self._answer_tool
+        _, _, after = text.rpartition(THOUGHT_END)
+        answer = self.profile.calls.plain_text(after).strip()
+        if tool is None or not answer:
+            return None
+        return Action(tool.target, tool.operation, {tool.text_parameter: answer})
+
+    def _is_plain(self, turn: Turn) -> bool:
+        """Whether the turn's action is its message's text."""
+        return (
+            turn.action is not None
+            and self._answer_tool is not None
+            and turn.action == self._plain_action(turn.text)
+        )
+
+    def _is_reply(self, end: int, turn: Turn) -> bool:
+        """Whether a message with this end token is plain text, where calls end with another."""
+        return end != self.profile.call_end_id and turn.action is None
 
     def _encode_opening(self, observation: Observation, prompt: str) -> tuple[int, ...]:
         return tuple(self._template.encode(self._render(self._opening(observation, prompt))))
@@ -152,32 +278,62 @@ class ChatRenderer:
     def _render(self, messages: Messages) -> str:
         return self._template.render(messages, self._tool_schemas, is_open=True)
 
-    def _extension(self, observation: Observation, call_id: str) -> tuple[int, ...]:
-        answer = self._template.mark(_observation_text(observation))
-        text = self._extension_text(answer, call_id, listed=self._later_tool_schemas)
-        return tuple(self._template.encode_after(self.profile.end_id, text))
+    def _extension(self, observations: Sequence[Observation], message: Sequence[Turn]) -> tuple[int, ...]:
+        """The ids after the end of a message; ``message``: its turns, empty = one call."""
+        answers = [self._template.mark(_observation_text(observation)) for observation in observations]
+        calls = self._probes(len(answers), message if self.profile.names_results else ())
+        ids = self._call_ids(message, len(answers))
+        text = self._extension_text(answers, ids, calls=calls, listed=self._later_tool_schemas)
+        return tuple(self._template.encode_after(self.profile.call_end_id, text))
 
-    def _extension_text(self, answer: str, call_id: str, *, listed: Sequence[Message]) -> str:
-        """The template's text after the end of a call.
+    def _probes(self, count: int, message: Sequence[Turn]) -> list[Action]:
+        """Calls with the shape of the message's, and with its functions where these matter."""
+        probes = [PROBE if index == 0 else OTHER_PROBE for index in range(count)]
+        for index, turn in enumerate(message):
+            if turn.action is not None:
+                target, operation = turn.action.target, turn.action.operation
+                probes[index] = replace(probes[index], target=target, operation=operation)
+        return probes
 
-        ``answer`` is marked; ``listed``: the tools, as JSON.
+    def _extension_text(
+        self, answers: Sequence[str], ids: Sequence[str], *, calls: Sequence[Action], listed: Sequence[Message]
+    ) -> str:
+        """The template's text after the end of a message with calls.
+
+        ``answers`` are marked; ``listed``: the tools, as JSON.
         """
         profile = self.profile
         question: Message = {"role": "user", "content": "?"}
-        conversation = [question, profile.call(PROBE, call_id), profile.answer(answer, call_id)]
+        conversation = [question, profile.call(*calls, ids=ids), *profile.answers(*answers, ids=ids)]
         text = self._template.render(conversation, listed, is_open=True)
-        call_start = text.find(str(PROBE.parameters["value"]))
-        end = unmarked_at(text, profile.end_text, max(call_start, 0))
+        last_value = str(calls[-1].parameters["value"])
+        call_start = text.find(last_value)
+        end = unmarked_at(text, profile.call_end_text, max(call_start, 0))
         if call_start < 0 or end < 0:
             raise ModelError(
                 "the chat template omits the call before an answer; its conversations cannot be appended to"
             )
-        return text[end + len(profile.end_text) :]
+        return text[end + len(profile.call_end_text) :]
+
+    def _reply_extension(self, observation: Observation, end: int) -> tuple[int, ...]:
+        """The ids between the end token of a message without calls and where the model writes again."""
+        answer = self._template.mark(_observation_text(observation))
+        question: Message = {"role": "user", "content": "?"}
+        reply: Message = {"role": "assistant", "content": "Zsaid"}
+        messages = [question, reply, {"role": "user", "content": answer}]
+        _, _, rest = self._template.render(messages, self._later_tool_schemas, is_open=True).partition("Zsaid")
+        position = unmarked_at(rest, self.profile.end_text, 0)
+        if position < 0:
+            raise ModelError(
+                "the chat template omits a reply before a user's message; its conversations cannot be appended to"
+            )
+        return tuple(self._template.encode_after(end, rest[position + len(self.profile.end_text) :]))
 
     def _choose_later_schemas(self) -> Sequence[Message]:
         """The tools; none where the text after a call is the same without them, which is faster."""
         without, listed = (
-            self._extension_text("Zanswer", CALL_ID, listed=tools) for tools in ([], self._tool_schemas)
+            self._extension_text(["Zanswer"], [CALL_ID], calls=[PROBE], listed=tools)
+            for tools in ([], self._tool_schemas)
         )
         return [] if without == listed else self._tool_schemas
 
@@ -185,19 +341,22 @@ class ChatRenderer:
         """Whether rendering each turn of a test conversation extends the rendering of the turn before."""
         thought = _PROBED_THOUGHT if self._template.mentions(THOUGHT_END) else ""
         messages = self._opening(Observation("?"), prompt)
-        text = self._render(messages)
+        text, profile = self._render(messages), self.profile
         for turn in range(_PROBED_TURNS):
-            value, answer = f"Zvalue{turn}", f"Zanswer{turn}"
-            action = Action(PROBE.target, PROBE.operation, {"value": value}, thought)
-            messages = [*messages, self.profile.call(action), self.profile.answer(answer)]
+            count = 2 if profile.holds_several and turn == 1 else 1
+            values = [f"Zvalue{turn}{index}" for index in range(count)]
+            answers = [f"Zanswer{turn}{index}" for index in range(count)]
+            actions = [Action(PROBE.target, PROBE.operation, {"value": value}, thought) for value in values]
+            messages = [*messages, profile.call(*actions), *profile.answers(*answers)]
             later = self._render(messages)
-            end = unmarked_at(later, self.profile.end_text, len(text))
+            end = unmarked_at(later, profile.call_end_text, len(text))
             written = later[len(text) : end]
-            is_complete = value in written and (not thought or "Zwhy" in written)
-            extension = later[end + len(self.profile.end_text) :]
+            is_complete = all(value in written for value in values) and (not thought or "Zwhy" in written)
             if end < 0 or not later.startswith(text) or not is_complete:
                 return False
-            if extension != self._extension_text(answer, CALL_ID, listed=self._later_tool_schemas):
+            probes, ids = self._probes(count, ()), self._call_ids((), count)
+            extension = self._extension_text(answers, ids, calls=probes, listed=self._later_tool_schemas)
+            if later[end + len(profile.call_end_text) :] != extension:
                 return False
             text = later
         return True
@@ -207,17 +366,19 @@ class ChatRenderer:
         mark = self._template.mark
         messages = self._opening(turns[0].observation, prompt)
         later = [*(turn.observation for turn in turns[1:]), observation]
-        for turn, result in zip(turns, later, strict=True):
-            answer = mark(_observation_text(result))
-            if turn.action is None:
-                text = mark(turn.text, but=(THOUGHT, THOUGHT_END))
-                messages += [{"role": "assistant", "content": text}, {"role": "user", "content": answer}]
-            else:
-                call_id = self._call_id(turn)
-                messages += [
-                    self.profile.call(self._mark_action(turn.action), call_id),
-                    self.profile.answer(answer, call_id),
-                ]
+        start = 0
+        while start < len(turns):
+            message = first_message(turns[start:])
+            answers = [mark(_observation_text(result)) for result in later[start : start + len(message)]]
+            start += len(message)
+            actions = [turn.action for turn in message if turn.action is not None]
+            if not actions or self._is_plain(message[0]):
+                text = mark(message[0].text, but=(THOUGHT, THOUGHT_END))
+                messages += [{"role": "assistant", "content": text}, {"role": "user", "content": answers[0]}]
+                continue
+            ids = self._call_ids(message, len(message))
+            calls = self.profile.call(*map(self._mark_action, actions), ids=ids)
+            messages += [calls, *self.profile.answers(*answers, ids=ids)]
         return messages
 
     def _mark_action(self, action: Action) -> Action:
@@ -231,28 +392,36 @@ class ChatRenderer:
 
     def _close_thought(self, text: str, action: Action) -> str:
         """The text with the end of the thought that the template's prompt opens."""
-        is_closed = 0 <= text.find(THOUGHT_END) < text.find(call_name(action))
+        is_closed = 0 <= text.find(THOUGHT_END) < text.find(self.profile.names.write(action))
         if is_closed or not self._begins_in_thought:
             return text
         thought, end, _ = action.thought.partition(THOUGHT_END)
         inner = thought.replace(THOUGHT, "", 1).strip("\n") if end else ""
         return f"{inner}\n{THOUGHT_END}\n\n{text}"
 
-    def _call_id(self, turn: Turn) -> str:
-        """The id in the model's call; CALL_ID where it has none."""
-        call = self._read(turn.text)
-        return CALL_ID if call is None or call.id is None else call.id
+    def _call_ids(self, message: Sequence[Turn], count: int) -> list[str]:
+        """The ids in the model's calls; those without one are numbered."""
+        reading = self._read("".join(turn.text for turn in message)) if message else None
+        calls: tuple[Call | None, ...] = reading.calls if isinstance(reading, Reading) else ()
+        named = [None if call is None else call.id for call in (*calls[:count], *[None] * (count - len(calls)))]
+        return [call_id(index) if identity is None else identity for index, identity in enumerate(named)]
 
-    def _read(self, text: str) -> Call | None:
-        """The call after the thought; calls inside the thought are drafts and ignored."""
+    def _read(self, text: str) -> Reading | Refusal:
+        """The calls after the thought; calls inside the thought are drafts and ignored."""
         if not self._begins_in_thought and not text.lstrip().startswith(THOUGHT):
             return self.profile.calls.read(text)
         thought, end, rest = text.partition(THOUGHT_END)
-        call = self.profile.calls.read(rest) if end else None
-        if call is None:
-            return None
-        full_thought = f"{thought}{end}\n\n{call.action.thought}".strip()
-        return call._replace(action=replace(call.action, thought=full_thought))
+        if not end:
+            return Refusal("no_call", "the thought does not end")
+        reading = self.profile.calls.read(rest)
+        if isinstance(reading, Refusal):
+            return reading
+        offset = len(text) - len(rest)
+        calls = tuple(call._replace(start=call.start + offset) for call in reading.calls)
+        return Reading(f"{thought}{end}\n\n{reading.thought}".strip(), calls)
+
+
+_SEVERAL = Refusal("several_calls", "write one call in a message")
 
 
 def _observation_text(observation: Observation) -> str:

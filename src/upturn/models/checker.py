@@ -15,7 +15,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from upturn.errors import RecordError
-from upturn.models.call_format import is_same_call
+from upturn.models.calls import is_same_call
 from upturn.models.renderer import ConversationRenderer, Renderer, RerenderingRenderer, next_prompt
 from upturn.records import Action, Observation, Turn
 
@@ -139,7 +139,7 @@ class _Check:
             yield f"write() refuses all {len(self._actions)} actions"
         for invalid in (Action("", ""), Action("no name", "at all!")):
             try:
-                _, parsed = renderer.read(renderer.write(invalid))
+                parsed = renderer.read(renderer.write(invalid)).action
             except RecordError:
                 continue
             if parsed is None or not is_same_call(invalid, parsed):

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from tokenizers import Tokenizer
 
-from upturn.errors import ModelError
+from upturn.errors import ModelError, RecordError
 from upturn.models.call import read_call, write_call
 from upturn.records import Action, Observation, Turn
 
@@ -51,6 +51,63 @@ class Renderer(Protocol):
 
     def read(self, token_ids: Sequence[int]) -> ParsedOutput:
         """Text and action of a model's output. Never raises."""
+
+
+class OutputPart(NamedTuple):
+    """One call of a model's output."""
+
+    stop: int
+    """Index after its last token; the next part begins there."""
+    output: ParsedOutput
+    repairs: tuple[str, ...] = ()
+    """What was repaired in the call, by name; sorted."""
+    refusal: str = ""
+    """Why there is no action, ``reason: detail``; empty = there is one, or no reason is known."""
+
+
+@runtime_checkable
+class MessageRenderer(Protocol):
+    """A Renderer whose outputs may hold several calls. Each is a turn; ``Turn.call`` counts those of a message."""
+
+    def read_all(self, token_ids: Sequence[int]) -> tuple[OutputPart, ...]:
+        """All calls of the output with their parts of its tokens; one part where there is no call. Never raises."""
+
+    def write_all(self, actions: Sequence[Action]) -> tuple[tuple[int, ...], ...]:
+        """The ids of each call of one message; raises RecordError if it cannot."""
+
+
+def read_parts(renderer: Renderer, token_ids: Sequence[int]) -> tuple[OutputPart, ...]:
+    """The calls of a model's output; one part with other renderers."""
+    if isinstance(renderer, MessageRenderer):
+        return renderer.read_all(token_ids)
+    return (OutputPart(len(token_ids), renderer.read(token_ids)),)
+
+
+def write_parts(renderer: Renderer, actions: Sequence[Action]) -> tuple[tuple[int, ...], ...]:
+    """The ids of each call of one message; raises RecordError if the renderer cannot write several."""
+    if isinstance(renderer, MessageRenderer):
+        return renderer.write_all(actions)
+    if len(actions) > 1:
+        raise RecordError(
+            f"a {type(renderer).__name__} writes one call per message, got {len(actions)}; give each its own turn"
+        )
+    return (renderer.write(actions[0]),)
+
+
+def first_message(turns: Sequence[Turn]) -> Sequence[Turn]:
+    """The first turn and those that follow it in the same message."""
+    size = 1
+    while size < len(turns) and turns[size].call == turns[size - 1].call + 1:
+        size += 1
+    return turns[:size]
+
+
+def last_message(turns: Sequence[Turn]) -> Sequence[Turn]:
+    """The turns of the last message."""
+    start = len(turns) - 1
+    while start > 0 and turns[start].call > 0 and turns[start - 1].call == turns[start].call - 1:
+        start -= 1
+    return turns[start:]
 
 
 @runtime_checkable

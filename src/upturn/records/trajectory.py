@@ -20,7 +20,7 @@ class Action:
     """One action of an agent on its environment."""
 
     target: str
-    """Name of the app, or ``user``."""
+    """Name of the app, or ``user``; empty = the operation is a function's whole name."""
     operation: str
     parameters: Mapping[str, JsonValue] = field(default_factory=dict)
     thought: str = ""
@@ -28,7 +28,7 @@ class Action:
     @property
     def name(self) -> str:
         """``target.operation``, as ``Tool.name``."""
-        return f"{self.target}.{self.operation}"
+        return f"{self.target}.{self.operation}" if self.target else self.operation
 
 
 @record
@@ -63,6 +63,13 @@ class Turn:
     """Hash of the environment's state before the action; empty = the environment has no hash."""
     potential: float | None = None
     """Progress in that state, in [0, 1]. For training; agents never see it. None = not reported."""
+    call: int = 0
+    """Index of the action within its message. Above 0, the message of the turn before had further calls: the text
+    and tokens are a part of it, and the observation was not shown before this action."""
+    repairs: tuple[str, ...] = ()
+    """What the parser repaired in the call, by name."""
+    refusal: str = ""
+    """Why the text could not be parsed, ``reason: detail``; empty = it was, or the parser gives no reason."""
 
 
 @record
@@ -128,6 +135,9 @@ class Trajectory:
     final_state: Mapping[str, JsonValue] = field(default_factory=dict)
     """The environment's state after the last action, sufficient to run a verifier again."""
     usage: Usage = Usage()
+    dropped_calls: int = 0
+    """Further calls of the last message, which were not made because the trajectory ended. Their tokens are in the
+    last row, without a span."""
     error: str = ""
     """The error message, for the outcomes ``model_error`` and ``environment_error``."""
     sampling: Mapping[str, JsonValue] = field(default_factory=dict)

@@ -1,6 +1,7 @@
 """Prompt builders of local models, with or without a context budget; exact, in tokens."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
@@ -10,7 +11,7 @@ from upturn.agents.context.window import ContextWindow
 from upturn.agents.recorder import LimitReachedError
 from upturn.config import Limits
 from upturn.errors import ConfigError
-from upturn.models import ConversationRenderer, Renderer, RerenderingRenderer, next_prompt
+from upturn.models import ConversationRenderer, Renderer, RerenderingRenderer, last_message, next_prompt
 from upturn.records import Observation, Turn
 
 COMPACTED = "history_compacted"
@@ -95,7 +96,9 @@ class BudgetedPrompt:
 
     def _grow(self, history: tuple[int, ...], turns: Sequence[Turn], observation: Observation) -> Prompt:
         if self._keeps_prefix:
-            cut = self._window.truncate(observation)
+            cut, message = self._window.truncate(observation), last_message(turns)
+            shown = [replace(turn, observation=self._window.truncate(turn.observation)) for turn in message[1:]]
+            turns = (*turns[: len(turns) - len(shown)], *shown)
             return Prompt(next_prompt(self._renderer, history, turns, observation=cut, prompt=self._prompt))
         view = self._window.replay(turns, observation, opening=self._opening(turns))
         ids = self._rerendering.rerender(view.turns, observation=view.observation, prompt=self._prompt)

@@ -132,7 +132,10 @@ class ContextWindow:
         over = opening + self._history_tokens(steps, forms) + self.reserve - self.budget.tokens
         if over > 0:  # everything else is cut already: shorten the newest result
             observations[-1] = self._shorten_by(observations[-1], over)
-        turns = tuple(replace(turn, observation=before) for turn, before in zip(calls, observations, strict=False))
+        turns = _renumber(
+            [replace(turn, observation=before) for turn, before in zip(calls, observations, strict=False)],
+            [form != "dropped" for form in forms],
+        )
         return View(turns, observations[-1], forms, is_rewritten)
 
     def _shorten_by(self, observation: Observation, tokens: int) -> Observation:
@@ -141,6 +144,16 @@ class ContextWindow:
         if not text:
             raise LimitReachedError
         return replace(observation, text=text)
+
+
+def _renumber(kept: Sequence[Turn], is_kept: Sequence[bool]) -> tuple[Turn, ...]:
+    """The kept turns; one whose predecessor in its message was dropped begins a message."""
+    follows = [before for before, here in zip((False, *is_kept), is_kept, strict=False) if here]
+    turns: list[Turn] = []
+    for turn, is_next in zip(kept, follows, strict=True):
+        call = turns[-1].call + 1 if turns and is_next and turn.call > 0 else 0
+        turns.append(turn if turn.call == call else replace(turn, call=call))
+    return tuple(turns)
 
 
 def observation_text(observation: Observation) -> str:

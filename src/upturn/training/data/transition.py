@@ -16,8 +16,9 @@ from upturn.models import ObservationWriter
 from upturn.records import Trajectory, record
 from upturn.training.row import TrainingRow
 
-TransitionExclusion = Literal["unwritten", "foreign", "broken", "framed", "empty", "too_long", "repeated"]
-"""``unwritten``: no tokens were recorded for the turn. ``foreign``: another renderer recorded what follows the
+TransitionExclusion = Literal["unwritten", "shared", "foreign", "broken", "framed", "empty", "too_long", "repeated"]
+"""``unwritten``: no tokens were recorded for the turn. ``shared``: its message has several calls, so that its answer
+does not follow it alone. ``foreign``: another renderer recorded what follows the
 action. ``broken``: the environment failed and has no answer. ``framed``: the renderer puts other tokens around this
 observation than around most, as that of ``nano`` does around errors. ``empty``: there is no text to predict.
 ``too_long``: more than the maximum number of tokens. ``repeated``: the same answer after the same tokens exists."""
@@ -82,6 +83,10 @@ def _extract(
         if number not in actions:
             yield "unwritten"
             continue
+        following = trajectory.turns[number + 1].call if not is_last else trajectory.dropped_calls
+        if turn.call > 0 or following > 0:
+            yield "shared"
+            continue
         token_ids, stop = actions[number]
         try:
             prompt_ids, written_ids = (*token_ids[:stop], *prefix), observations.write(answer)
@@ -96,7 +101,7 @@ def _extract(
         elif max_tokens is not None and len(prompt_ids) + len(written_ids) > max_tokens:
             yield "too_long"
         else:
-            tool = "" if turn.action is None else f"{turn.action.target}.{turn.action.operation}"
+            tool = "" if turn.action is None else turn.action.name
             name = f"{trajectory.id}/{number}"
             yield Transition(name, trajectory.task_id, tool, prompt_ids, written_ids, text)
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from upturn.environments.action import malformed_text
 from upturn.environments.office.apps import calendar, excel, outlook, powerpoint, sharepoint, teams, user, word
 from upturn.environments.office.apps.operation import App, Effect, Operation, Parameters, parse_parameters, tool_of
 from upturn.environments.office.apps.safety import check_batch, check_traps, unconfirmed_error
@@ -39,8 +40,11 @@ def operation_of(action: Action) -> Operation[Any]:
     if not action.target and not action.operation:
         raise OperationError(
             "malformed",
-            "write one call: target.operation name=value; name=value, each name once; "
-            "in values ; = and \\ are written \\; \\= and \\\\",
+            malformed_text(
+                action,
+                "write one call: target.operation name=value; name=value, each name once; "
+                "in values ; = and \\ are written \\; \\= and \\\\",
+            ),
         )
     app = APPS.get(action.target)
     if app is None:
@@ -85,8 +89,8 @@ def tools() -> tuple[Tool, ...]:
 
 def parse_call(call: str) -> Action:
     """Parses a call written as text or as a JSON object; raises OperationError (``bad_value``) for other texts."""
-    parsed = JSON.read(call) if call.lstrip().startswith("{") else None
-    action = read_call(call) if parsed is None else parsed.action
+    parsed = JSON.read_action(call) if call.lstrip().startswith("{") else None
+    action = read_call(call) if parsed is None else parsed
     if action is None:
         raise OperationError(
             "bad_value",

@@ -1,0 +1,30 @@
+"""Tool calls in model output: how each model family writes them, one lenient reader, names of functions.
+
+``reading`` holds the result types and lists every repair and refusal; ``json_value`` reads JSON that is almost right;
+``formats`` lists the formats, whose readers are in ``objects`` (JSON), ``tagged`` (markup), ``pythonic``, ``gemma`` and
+``harmony``; ``names`` maps functions to actions; ``schema`` restores types. Not here: chat templates
+(``upturn.models.chat_template``) and the compact grammar (``upturn.models.call``). Start with ``formats``.
+"""
+
+from upturn.models.calls.formats import CALL_FORMATS, JSON, CallFormat
+from upturn.models.calls.names import FunctionNames, call_name
+from upturn.models.calls.reading import Call, Reading, Refusal, Repair, repaired
+from upturn.models.calls.schema import typed_arguments
+from upturn.models.calls.writing import checked_arguments, is_same_call, json_call
+
+__all__ = [
+    "CALL_FORMATS",
+    "JSON",
+    "Call",
+    "CallFormat",
+    "FunctionNames",
+    "Reading",
+    "Refusal",
+    "Repair",
+    "call_name",
+    "checked_arguments",
+    "is_same_call",
+    "json_call",
+    "repaired",
+    "typed_arguments",
+]
