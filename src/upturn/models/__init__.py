@@ -11,7 +11,7 @@ from upturn.models.chat_template import ChatRenderer
 from upturn.models.checker import RendererReport, check_renderer
 from upturn.models.endpoint import ChatEndpoint, Completion, Message
 from upturn.models.engine_protocol import WeightsForm
-from upturn.models.local import LocalModel, Precision, local_folder
+from upturn.models.local import LocalModel, Precision, find_folder, local_folder
 from upturn.models.model import FinishReason, Generation, GenerationRequest, Model
 from upturn.models.observation import ObservationWriter, RenderedObservations
 from upturn.models.remote import RemoteEngine, RemoteSettings
@@ -58,6 +58,7 @@ __all__ = [
     "ScriptedModel",
     "WeightsForm",
     "check_renderer",
+    "find_folder",
     "load_local",
     "local_folder",
     "model_folder",

@@ -34,6 +34,7 @@ from upturn.training.run_settings import EpochSettings, IterationSettings, Onlin
 from upturn.training.scorer import Scorer
 from upturn.training.selection_settings import HintKind, HintSettings, SelectionSettings
 from upturn.training.stream import Minibatch, State, Stream
+from upturn.training.teacher_settings import TeacherSettings
 
 if TYPE_CHECKING:
     from upturn.training.loss import TokenBatch, TokenStatistics
@@ -67,6 +68,7 @@ __all__ = [
     "State",
     "StateValue",
     "Stream",
+    "TeacherSettings",
     "TokenBatch",
     "TokenStatistics",
     "TrainingOutcome",

@@ -124,6 +124,12 @@ _TABLE: Mapping[MetricGroup, tuple[tuple[str, str, str], ...]] = {
         ("stale_fraction", "share", "Tokens with negative advantage dropped as too far from the sampler."),
         ("kl_reference", "nats a token", "KL divergence from the weights before training (k3)."),
         ("kl_coefficient", "", "β of the iteration, where it adapts."),
+        (
+            "teacher_kl",
+            "nats a token",
+            "Mean log π − log π_teacher over the written tokens that a teacher scored: the reverse KL divergence.",
+        ),
+        ("teacher_missing", "tokens", "Written tokens not trained on because the teacher's score is missing."),
         ("mismatch_weight_mean", "", "Mean of w, the trainer's probability over the sampler's."),
         ("mismatch_weight_max", "", "The largest w of any token."),
         ("mismatch_ess", "share", "Effective share of the sample under w: 1 = no mismatch."),

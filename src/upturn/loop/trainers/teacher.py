@@ -1,0 +1,139 @@
+"""The teacher of on-policy distillation: checked, loaded, and priced for a plan.
+
+Not here: what its scores count for (``training.algorithms``), and requests to a server (``models.teacher``).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from upturn.config import OptimiserSettings
+from upturn.errors import ConfigError
+from upturn.loop.run import Context
+from upturn.loop.trainers.training_plan import Overhead, Plan
+from upturn.models import find_folder, load_local, model_folder
+from upturn.records import AgentVersion
+from upturn.training import Scorer, TeacherSettings
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+_PROBES = ("Move mail 27 to the archive.", "naïve façade — 東京 🙂\n\tx = {'a': [1, 2.5]}  # done", "      \n\n<|end|>")
+"""Texts that must be encoded alike: with different merges one text can have different tokens of one vocabulary."""
+_FLOAT_BYTES = {"float32": 4, "bfloat16": 2}
+
+
+def open_teacher(
+    context: Context, parent: AgentVersion, settings: TeacherSettings, optimiser: OptimiserSettings
+) -> Scorer:
+    """The teacher of a run that trains ``parent``; ``optimiser``: how rows are batched and computed here.
+
+    Raises ConfigError for a teacher with other tokens than the parent's model, ModelError where it cannot be
+    loaded.
+    """
+    check_tokens(parent, settings)
+    from upturn.training.optimisation import Trainer
+
+    return Trainer(load_local(settings.model, precision=settings.weights).model, optimiser).score
+
+
+def check_teacher(context: Context, settings: TeacherSettings) -> None:
+    """Raises ConfigError for a teacher with other tokens than the model that will be trained."""
+    agent = context.config.improved_agent
+    assert agent is not None  # something is trained
+    check_tokens(context.router.registry.served(agent.name).incumbent, settings)
+
+
+def check_tokens(parent: AgentVersion, settings: TeacherSettings) -> None:
+    """Raises ConfigError unless the teacher's tokenizer has the same tokens, with the same ids, as the parent's.
+
+    Names prove nothing: models of one family differ, and equal vocabularies with different merges split a text
+    differently.
+    """
+    name = settings.tokenizer or settings.model
+    own, other = _tokenizer(model_folder(parent.model)), _tokenizer(model_folder(name))
+    problem = token_difference(own, other)
+    if problem is not None:
+        raise ConfigError(
+            [
+                f"teacher {name!r} has another tokenizer than {parent.model!r}, so it would score other text than was "
+                f"written: {problem}; take a teacher of the same family, or train on its successes with sft"
+            ]
+        )
+
+
+def token_difference(own: "Tokenizer", other: "Tokenizer") -> str | None:
+    """The first difference between two tokenizers, as words; None = they have the same tokens."""
+    mine, theirs = own.get_vocab(), other.get_vocab()
+    for token, number in sorted(mine.items(), key=lambda item: item[1]):
+        if theirs.get(token) != number:
+            return f"token {number} is {token!r} here and {other.id_to_token(number)!r} there"
+    if len(mine) != len(theirs):
+        return f"it has {len(theirs)} tokens, {len(mine)} are known here"
+    for text in _PROBES:
+        here, there = (tokenizer.encode(text, add_special_tokens=False).ids for tokenizer in (own, other))
+        if here != there:
+            return f"{text!r} is {here} here and {there} there"
+    return None
+
+
+def _tokenizer(folder: Path) -> "Tokenizer":
+    from tokenizers import Tokenizer
+
+    file = folder / "tokenizer.json"
+    if not file.is_file():
+        raise ConfigError([f"{str(file)!r} does not exist, so a teacher's tokens cannot be compared with it"])
+    tokenizer: Tokenizer = Tokenizer.from_file(str(file))
+    return tokenizer
+
+
+class TeacherCost(NamedTuple):
+    """The cost of a teacher in a plan."""
+
+    bytes: int
+    """Its weights in this process."""
+    scorings: float
+    """Passes forward of the trained model that scoring a row once costs."""
+
+
+NO_COST = TeacherCost(0, 0.0)
+"""Of no teacher, and of one on a server, whose cost is not known here."""
+
+
+def teacher_cost(parent: AgentVersion, settings: TeacherSettings) -> TeacherCost:
+    """The cost of this teacher for the training of ``parent``."""
+    if settings.url:
+        return NO_COST
+    own, other = count_parameters(parent.model), count_parameters(settings.model)
+    return TeacherCost(other * _FLOAT_BYTES[settings.weights], other / own)
+
+
+def with_teacher(overhead: Overhead, cost: TeacherCost, passes: int) -> Overhead:
+    """The overhead of a run whose rows are scored once for ``passes`` passes."""
+    return replace(overhead, scorings=overhead.scorings + cost.scorings / passes)
+
+
+def add_memory(plan: Plan, cost: TeacherCost) -> Plan:
+    """The plan with the teacher's weights in memory."""
+    return replace(plan, memory_bytes=plan.memory_bytes + cost.bytes)
+
+
+def count_parameters(model: str) -> int:
+    """The number of weights in a model's files, from their headers; for an adapter, its base's."""
+    from safetensors import safe_open
+
+    folder = model_folder(model)
+    files = sorted((folder if folder.is_dir() else find_folder(model)).glob("*.safetensors"))
+    total = 0
+    for file in files:
+        with safe_open(file, framework="np") as tensors:
+            total += sum(_product(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
+    return max(total, 1)
+
+
+def _product(shape: Sequence[int]) -> int:
+    result = 1
+    for size in shape:
+        result *= size
+    return result
