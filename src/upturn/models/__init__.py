@@ -27,6 +27,7 @@ from upturn.models.renderer import (
 )
 from upturn.models.scripted import ScriptedModel
 from upturn.models.shipped import CARD, SHIPPED, load_local, model_folder, rebuild_hint
+from upturn.models.teacher import RemoteTeacher, Scores, Scoring, ScoringSettings
 from upturn.models.template_profile import tools_prompt
 
 __all__ = [
@@ -51,10 +52,14 @@ __all__ = [
     "Precision",
     "RemoteEngine",
     "RemoteSettings",
+    "RemoteTeacher",
     "RenderedObservations",
     "Renderer",
     "RendererReport",
     "RerenderingRenderer",
+    "Scores",
+    "Scoring",
+    "ScoringSettings",
     "ScriptedModel",
     "WeightsForm",
     "check_renderer",

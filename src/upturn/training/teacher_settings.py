@@ -44,9 +44,13 @@ class TeacherSettings(Settings):
     def problems(self) -> Iterator[str | None]:
         """Yields the problems of field combinations."""
         if self.url:
-            yield None if self.tokenizer else (
-                f"url={self.url!r} needs tokenizer, the folder or name of the teacher's tokenizer: tokens of another "
-                "tokenizer would be scored as other text"
+            yield (
+                None
+                if self.tokenizer
+                else (
+                    f"url={self.url!r} needs tokenizer, the folder or name of the teacher's tokenizer: tokens of another "
+                    "tokenizer would be scored as other text"
+                )
             )
             yield None if self.model else f"url={self.url!r} needs model, the name that the server knows it by"
             unread = self.weights != "float32"

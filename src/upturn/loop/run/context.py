@@ -57,6 +57,8 @@ class Context:
     """The processes that train together, of which this is the first; None means a single process."""
     sampler_key: str = ""
     """API key of the engine of ``[rollouts]``; empty means none."""
+    api_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """API keys by the environment variable that holds them."""
     position: Position = field(default_factory=Position)
 
     @property
@@ -168,7 +170,20 @@ def open_run(
         progress = FailureProgress(progress, service.failures)
         key = keys.get(config.rollouts.api_key_env, "")
         context = Context(
-            config, run_dir, run_id, journal, pool, kit, runtime, router, policy, service, progress, world, key
+            config,
+            run_dir,
+            run_id,
+            journal,
+            pool,
+            kit,
+            runtime,
+            router,
+            policy,
+            service,
+            progress,
+            world,
+            key,
+            keys,
         )
         context.start()
         yield context

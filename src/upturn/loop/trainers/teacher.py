@@ -3,23 +3,30 @@
 Not here: what its scores count for (``training.algorithms``), and requests to a server (``models.teacher``).
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from upturn.config import OptimiserSettings
 from upturn.errors import ConfigError
 from upturn.loop.run import Context
 from upturn.loop.trainers.training_plan import Overhead, Plan
-from upturn.models import find_folder, load_local, model_folder
+from upturn.models import RemoteTeacher, Scoring, ScoringSettings, find_folder, load_local, model_folder
 from upturn.records import AgentVersion
-from upturn.training import Scorer, TeacherSettings
+from upturn.training import FloatArray, Scorer, TeacherSettings, TrainingRow
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-_PROBES = ("Move mail 27 to the archive.", "naïve façade — 東京 🙂\n\tx = {'a': [1, 2.5]}  # done", "      \n\n<|end|>")
+_PROBES = (
+    "Move mail 27 to the archive.",
+    "naïve façade — 東京 🙂\n\tx = {'a': [1, 2.5]}  # done",
+    "      \n\n<|end|>",
+)
 """Texts that must be encoded alike: with different merges one text can have different tokens of one vocabulary."""
 _FLOAT_BYTES = {"float32": 4, "bfloat16": 2}
 
@@ -33,16 +40,58 @@ def open_teacher(
     loaded.
     """
     check_tokens(parent, settings)
+    if settings.url:
+        remote = _remote(context, parent, settings)
+        return lambda rows: score_remotely(remote, rows)
     from upturn.training.optimisation import Trainer
 
     return Trainer(load_local(settings.model, precision=settings.weights).model, optimiser).score
 
 
 def check_teacher(context: Context, settings: TeacherSettings) -> None:
-    """Raises ConfigError for a teacher with other tokens than the model that will be trained."""
+    """Raises ConfigError for a teacher with other tokens than the model that will be trained, ModelError for a
+    server that does not score tokens.
+    """
     agent = context.config.improved_agent
     assert agent is not None  # something is trained
-    check_tokens(context.router.registry.served(agent.name).incumbent, settings)
+    parent = context.router.registry.served(agent.name).incumbent
+    check_tokens(parent, settings)
+    if settings.url:
+        probe = _tokenizer(model_folder(parent.model)).encode(_PROBES[0], add_special_tokens=False).ids
+        asyncio.run(_remote(context, parent, settings).score([Scoring(tuple(probe), 1)]))
+
+
+def score_remotely(teacher: RemoteTeacher, rows: Sequence[TrainingRow]) -> list[FloatArray]:
+    """The teacher's log-probs of the written tokens; NaN for those of requests that failed, and where it has none.
+
+    Raises ModelError where every request failed.
+    """
+    requests = [
+        Scoring(tuple(row.token_ids[: row.computed_length + 1].tolist()), int(row.positions[0])) for row in rows
+    ]
+    scores = list[FloatArray]()
+    for row, answer in zip(rows, asyncio.run(teacher.score(requests)), strict=True):
+        values = np.full(len(row.positions), np.nan, dtype=np.float32)
+        if not answer.problem:
+            values = np.asarray(answer.logprobs, dtype=np.float32)[row.positions - row.positions[0]]
+        scores.append(values)
+    return scores
+
+
+def _remote(context: Context, parent: AgentVersion, settings: TeacherSettings) -> RemoteTeacher:
+    tokenizer = _tokenizer(model_folder(parent.model))
+    server = ScoringSettings(
+        settings.url,
+        settings.model,
+        settings.dialect,
+        concurrency=settings.concurrency,
+        timeout_seconds=settings.timeout_seconds,
+    )
+    return RemoteTeacher(
+        server,
+        text_of=lambda token: tokenizer.decode([token], skip_special_tokens=False),
+        api_key=context.api_keys.get(settings.api_key_env, ""),
+    )
 
 
 def check_tokens(parent: AgentVersion, settings: TeacherSettings) -> None:

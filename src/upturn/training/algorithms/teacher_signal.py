@@ -80,7 +80,9 @@ def _discounted_sums(signal: NDArray[np.float64], discount: float) -> NDArray[np
 
 def _check_shapes(rows: Sequence[TrainingRow], scores: Sequence[FloatArray]) -> None:
     if len(scores) != len(rows):
-        raise TrainingError(f"the teacher scored {len(scores)} rows, {len(rows)} were sent; return one array for each")
+        raise TrainingError(
+            f"the teacher scored {len(scores)} rows, {len(rows)} were sent; return one array for each"
+        )
     for row, score in zip(rows, scores, strict=True):
         if np.shape(score) != row.positions.shape:
             raise TrainingError(

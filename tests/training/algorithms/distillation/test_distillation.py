@@ -75,9 +75,7 @@ def test_the_teachers_distribution_is_reached_without_rewards(
         ]
 
     before = _divergence(student, teacher)
-    run_distillation(
-        student.model, collect, _settings(), RunOptions(0, tmp_path), teacher=_score(teacher.model)
-    )
+    run_distillation(student.model, collect, _settings(), RunOptions(0, tmp_path), teacher=_score(teacher.model))
     assert before > 1.0
     assert _divergence(student, teacher) < 0.05 * before
     curve = [point.metrics for point in read_curve(tmp_path / CURVE_FILE)]
@@ -181,7 +179,10 @@ def test_a_teacher_in_the_settings_alone_or_in_the_call_alone_is_refused(
 @pytest.mark.parametrize(
     ("make", "problem"),
     [
-        (lambda: _settings(advantage=AdvantageSettings(scale="std")), "advantage would do nothing with distillation"),
+        (
+            lambda: _settings(advantage=AdvantageSettings(scale="std")),
+            "advantage would do nothing with distillation",
+        ),
         (lambda: _settings(dynamic_sampling=DynamicSamplingSettings()), "dynamic_sampling would do nothing with"),
         (
             lambda: GrpoSettings(teacher=TEACHER, dynamic_sampling=DynamicSamplingSettings()),
@@ -189,7 +190,10 @@ def test_a_teacher_in_the_settings_alone_or_in_the_call_alone_is_refused(
         ),
         (lambda: GrpoSettings(teacher=TeacherSettings()), r"teacher\.model is empty; name the teacher"),
         (lambda: TeacherSettings("t", url="http://x"), "needs tokenizer, the folder or name of the teacher's"),
-        (lambda: TeacherSettings(url="http://x", tokenizer="t"), "needs model, the name that the server knows it by"),
+        (
+            lambda: TeacherSettings(url="http://x", tokenizer="t"),
+            "needs model, the name that the server knows it by",
+        ),
         (
             lambda: TeacherSettings("t", url="http://x", tokenizer="t", weights="bfloat16"),
             "weights='bfloat16' would do nothing with url",
@@ -201,5 +205,3 @@ def test_a_teacher_in_the_settings_alone_or_in_the_call_alone_is_refused(
 def test_settings_without_effect_are_refused(make: Callable[[], object], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         make()
-
-

@@ -43,9 +43,7 @@ def train(context: Context, parent: AgentVersion, before: HeldoutResult, name: s
 def _spec(context: Context, name: str, weights: Mapping[str, float] | None = None) -> RlSpec:
     settings = context.config.section(DistillationSettings)
     rollouts = rollout_spec(context, name, settings.group_size)
-    return RlSpec(
-        "On-policy distillation", settings, rollouts, weights, curriculum=context.config.curriculum
-    )
+    return RlSpec("On-policy distillation", settings, rollouts, weights, curriculum=context.config.curriculum)
 
 
 def check(config: Config) -> None:
