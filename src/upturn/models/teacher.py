@@ -255,8 +255,8 @@ class _OpenAi:
         sent = len(request.token_ids)
         if len(echo.token_logprobs) != len(echo.tokens) or len(echo.tokens) not in {sent, sent + 1}:
             raise ValueError(
-                f"it has {len(echo.token_logprobs)} log-probs of {len(echo.tokens)} tokens, {sent} were sent: it does "
-                "not repeat the prompt, or reads it as other tokens"
+                f"it has {len(echo.token_logprobs)} log-probs of {len(echo.tokens)} tokens, {sent} were sent: it "
+                "does not repeat the prompt, or reads it as other tokens"
             )
         for token, text in zip(request.token_ids, echo.tokens, strict=False):
             _check_text(token, text, text_of(token))

@@ -22,8 +22,8 @@ class TeacherSettings(Settings):
     coefficient: Positive = 1.0
     """Factor of the teacher's advantages. They are added to those of the rewards, after these were normalised."""
     discount: Share = 0.0
-    """Weight of the next token's teacher advantage in a token's own, and so on to the end of the row. 0 = each token
-    answers for itself alone, as in the method's description; 1 = the whole rest, as in a return."""
+    """Weight of the next token's teacher advantage in a token's own, and so on to the end of the row. 0 = each
+    token answers for itself alone, as in the method's description; 1 = for the whole rest, as in a return."""
     weights: TeacherPrecision = "float32"
     """Data type of a local teacher's weights."""
     url: Annotated[str, Field(pattern=r"^(https?://.+)?$")] = ""
@@ -48,8 +48,8 @@ class TeacherSettings(Settings):
                 None
                 if self.tokenizer
                 else (
-                    f"url={self.url!r} needs tokenizer, the folder or name of the teacher's tokenizer: tokens of another "
-                    "tokenizer would be scored as other text"
+                    f"url={self.url!r} needs tokenizer, the folder or name of the teacher's tokenizer: tokens "
+                    "of another tokenizer would be scored as other text"
                 )
             )
             yield None if self.model else f"url={self.url!r} needs model, the name that the server knows it by"

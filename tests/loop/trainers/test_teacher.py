@@ -1,4 +1,4 @@
-"""The teacher of a run: compared with the model in training, computed here or on a server, priced, and trained on."""
+"""The teacher of a run: compared with the model in training, here or on a server, priced, and trained on."""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -100,7 +100,7 @@ def test_a_server_and_a_local_model_give_the_same_scores(
         expected = np.array(_logprobs(row.token_ids.tolist()))[row.positions - 1]
         assert np.abs(there - expected).max() < 1e-5
         assert np.abs(here - expected).max() < 1e-4
-    assert max(len(body.get("prompt", body.get("input_ids"))) for _, _, body in server.requests) <= 10
+    assert max(len(body.get("prompt") or body["input_ids"]) for _, _, body in server.requests) <= 10
 
 
 def test_rows_that_the_server_refuses_are_missing(desk: ModuleType, tmp_path: Path, server: ScoringEngine) -> None:
@@ -115,9 +115,11 @@ def test_rows_that_the_server_refuses_are_missing(desk: ModuleType, tmp_path: Pa
 def test_a_server_that_scores_nothing_is_refused_before_training(
     desk: ModuleType, tmp_path: Path, server: ScoringEngine
 ) -> None:
-    with desk.opened(tmp_path, parse_full_config(RUN)) as context:
-        with pytest.raises(ModelError, match="The model `other` does not exist"):
-            check_teacher(context, replace(_remote(server), model="other"))
+    with (
+        desk.opened(tmp_path, parse_full_config(RUN)) as context,
+        pytest.raises(ModelError, match="The model `other` does not exist"),
+    ):
+        check_teacher(context, replace(_remote(server), model="other"))
 
 
 def _bpe(merges: Sequence[tuple[str, str]], words: Sequence[str] = ("ab", "bc", "abc")) -> Tokenizer:
@@ -157,15 +159,16 @@ def test_a_teacher_with_other_tokens_is_refused_by_name(desk: ModuleType, tmp_pa
     tokenizer.add_tokens(["<extra>"])
     tokenizer.save(str(file))
     config = parse_full_config({**RUN, "distillation": {"teacher": {"model": str(folder)}}})
-    with desk.opened(tmp_path / "run", config) as context:
-        with pytest.raises(ConfigError) as caught:
-            distillation.ready(context)
+    with desk.opened(tmp_path / "run", config) as context, pytest.raises(ConfigError) as caught:
+        distillation.ready(context)
     (problem,) = caught.value.problems
     assert problem.startswith(f"teacher {str(folder)!r} has another tokenizer than {MODEL!r}")
     config = parse_full_config({**RUN, "grpo": {"teacher": {"model": str(tmp_path)}}})
-    with desk.opened(tmp_path / "run2", config) as context:
-        with pytest.raises(ConfigError, match=r"tokenizer\.json' does not exist, so a teacher's tokens cannot be"):
-            grpo.ready(context)
+    with (
+        desk.opened(tmp_path / "run2", config) as context,
+        pytest.raises(ConfigError, match=r"tokenizer\.json' does not exist, so a teacher's tokens cannot be"),
+    ):
+        grpo.ready(context)
 
 
 def test_a_plan_counts_a_local_teacher(desk: ModuleType, tmp_path: Path) -> None:

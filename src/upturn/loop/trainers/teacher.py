@@ -106,8 +106,8 @@ def check_tokens(parent: AgentVersion, settings: TeacherSettings) -> None:
     if problem is not None:
         raise ConfigError(
             [
-                f"teacher {name!r} has another tokenizer than {parent.model!r}, so it would score other text than was "
-                f"written: {problem}; take a teacher of the same family, or train on its successes with sft"
+                f"teacher {name!r} has another tokenizer than {parent.model!r}, so it would score other text "
+                f"than was written: {problem}; take a teacher of the same family, or train on its successes with sft"
             ]
         )
 

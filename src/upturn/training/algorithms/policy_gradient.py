@@ -38,7 +38,8 @@ class PolicyGradient:
         """``advantage``: a custom estimator; None = that of the settings.
 
         ``refill``: for dynamic sampling. ``scorer``: of the current weights, for mismatch settings. ``reference``:
-        for a KL term. ``teacher``: see ``teacher_signal``; None = rewards only. Raises TrainingError where one is missing, or has no effect."""
+        for a KL term. ``teacher``: see ``teacher_signal``; None = rewards only. Raises TrainingError where one is
+        missing, or has no effect."""
         check_both_or_neither("dynamic_sampling", settings.dynamic_sampling, "refill", refill)
         if advantage is not None and settings.advantage != AdvantageSettings():
             raise TrainingError(

@@ -12,8 +12,8 @@ from itertools import islice
 import numpy as np
 
 from upturn.errors import TrainingError
-from upturn.training.loss import Objective
 from upturn.training.algorithms.teacher_signal import Teacher, taught_rows
+from upturn.training.loss import Objective
 from upturn.training.losses import AdaptiveCoefficient, k3, policy_objective
 from upturn.training.optimisation import (
     SampledCounts,

@@ -1,4 +1,4 @@
-"""On-policy distillation reaches the teacher's distribution on a toy, with and without rewards, and resumes exactly."""
+"""On-policy distillation reaches the teacher's distribution on a toy, mixes with rewards, and resumes exactly."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

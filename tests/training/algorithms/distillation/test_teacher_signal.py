@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from upturn.records import Task, Trajectory
 from upturn.training import ScoredGroup, ScoredTrajectory, TeacherSettings, TrainingRow
 from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.algorithms.policy_gradient import PolicyGradient
-from upturn.training.algorithms.teacher_signal import Teacher, TaughtRows, WithoutRewards, taught_rows
+from upturn.training.algorithms.teacher_signal import TaughtRows, Teacher, WithoutRewards, taught_rows
 from upturn.training.losses import ClippedPolicy
 from upturn.training.optimisation import Trainer
 from upturn.training.policy_settings import KlSettings, ObjectiveSettings
@@ -40,7 +41,7 @@ def _row(weights: Sequence[float], old: Sequence[float], name: str = "a") -> Tra
     )
 
 
-def _taught(rows: Sequence[TrainingRow], scores: Sequence[Sequence[float]], **settings: float) -> TaughtRows:
+def _taught(rows: Sequence[TrainingRow], scores: Sequence[Sequence[float]], **settings: Any) -> TaughtRows:
     scorer = [np.array(score, dtype=np.float32) for score in scores]
     return taught_rows(rows, Teacher(lambda _: scorer, TeacherSettings("t", **settings)))
 
@@ -120,7 +121,7 @@ def _unit_weights(
 
 
 def test_advantages_of_rewards_and_teacher_are_added(make_trajectory: Make) -> None:
-    """Rewards 1 and 0 give ±.5; the teacher's s = (1, −1) counts half. The unscorable one has the teacher's only."""
+    """Rewards 1 and 0 give ±.5, and the teacher's s = (1, −1) counts half; the third has no reward."""
     weights, metrics = _unit_weights(_group(make_trajectory, [1.0, 0.0, None]), [-1.0, -3.0], is_rewarded=True)
     assert weights == [[1.0, 0.0], [0.0, -1.0], [0.5, -0.5]]
     assert (metrics["unscorable"], metrics["filtered_groups"], metrics["teacher_kl"]) == (1.0, 0.0, 0.0)

@@ -17,7 +17,7 @@ from upturn.training.scorer import Scorer
 from upturn.training.signature import signature
 
 
-def run_grpo(
+def run_grpo(  # noqa: PLR0913  # three optional inputs
     model: PreTrainedModel,
     collect: Collect,
     settings: PolicyGradientSettings,

@@ -56,8 +56,8 @@ class GrpoSettings(OnlineSettings, PolicyGradientSettings):
             yield "teacher.model is empty; name the teacher: a folder, a name, or 'nano'"
         if self.teacher is not None and sampling is not None:
             yield (
-                f"teacher={self.teacher.model!r} gives every group a signal, and dynamic_sampling drops groups with "
-                "equal rewards; leave one of them out (dynamic_sampling = false)"
+                f"teacher={self.teacher.model!r} gives every group a signal, and dynamic_sampling drops groups "
+                "with equal rewards; leave one of them out (dynamic_sampling = false)"
             )
         if self.group_size < 2 and self._compares:
             yield (
