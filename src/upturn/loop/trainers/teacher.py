@@ -107,7 +107,7 @@ def check_tokens(parent: AgentVersion, settings: TeacherSettings) -> None:
         raise ConfigError(
             [
                 f"teacher {name!r} has another tokenizer than {parent.model!r}, so it would score other text "
-                f"than was written: {problem}; take a teacher of the same family, or train on its successes with sft"
+                f"than was written: {problem}; take a teacher of the same family, or train on its successes (sft)"
             ]
         )
 

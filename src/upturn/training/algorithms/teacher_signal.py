@@ -1,8 +1,8 @@
 """On-policy distillation: a teacher's scores of the policy's own tokens become their advantages. No torch here.
 
 The advantage of a sampled token is s_t = log π_teacher − log π_old (Thinking Machines, "On-Policy Distillation",
-2025; the reverse KL of MiniLLM, arXiv 2306.08543, token by token). The mean of s_t·∇log π over tokens that π drew is the negative gradient of
-KL(π(·|history) ‖ π_teacher(·|history)), whatever the vocabulary's size.
+2025; MiniLLM's reverse KL, arXiv 2306.08543, token by token). The mean of s_t·∇log π over tokens that π drew is the
+negative gradient of KL(π(·|history) ‖ π_teacher(·|history)), whatever the vocabulary's size.
 """
 
 from collections.abc import Sequence
@@ -40,8 +40,8 @@ def taught_rows(rows: Sequence[TrainingRow], teacher: Teacher) -> TaughtRows:
     """Returns the rows with ``coefficient`` times the teacher's advantages added to their weights.
 
     With a discount γ, a token's teacher advantage is s_t + γ·s_{t+1} + γ²·s_{t+2} + … over the written tokens of
-    its row. A token whose sum has a missing score gets the weight 0 in all, rewards included: 0 in place of the score
-    would claim that the teacher agrees. Raises TrainingError for scores that do not fit the rows.
+    its row. A token whose sum has a missing score gets the weight 0 in all, rewards included: 0 in place of the
+    score would claim that the teacher agrees. Raises TrainingError for scores that do not fit the rows.
     """
     scores = teacher.scorer(rows)
     _check_shapes(rows, scores)

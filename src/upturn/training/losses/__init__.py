@@ -1,8 +1,9 @@
 """Objectives: pure functions of log-probabilities that give one loss per token. Needs torch, except for ``kl``.
 
-Policy objectives (``clipped``, ``gspo``, ``cispo``, ``sapo``) with KL terms (``divergence``) and off-policy masks,
-preference and supervised losses, and the critic's ``value`` loss. Not here: aggregation over tokens
-(``optimisation.aggregation``) and advantages. Start with ``policy``, which builds the objective of the settings.
+Policy objectives (``clipped``, ``gspo``, ``cispo``, ``sapo``, ``vespo``) with KL terms (``divergence``) and
+off-policy masks, preference and supervised losses, and the critic's ``value`` loss. Not here: aggregation over
+tokens (``optimisation.aggregation``) and advantages. Start with ``policy``, which builds the objective of the
+settings.
 """
 
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from upturn.training.losses.sapo import SoftGated
     from upturn.training.losses.supervised import CrossEntropy, cross_entropy_losses
     from upturn.training.losses.value import SquaredError
+    from upturn.training.losses.vespo import KernelWeighted
 else:
     __getattr__ = lazy_names(
         __name__,
@@ -43,6 +45,7 @@ else:
             "CrossEntropy": "supervised",
             "cross_entropy_losses": "supervised",
             "SquaredError": "value",
+            "KernelWeighted": "vespo",
         },
     )
 
@@ -51,6 +54,7 @@ __all__ = [
     "ClippedPolicy",
     "ClippedWeights",
     "CrossEntropy",
+    "KernelWeighted",
     "OffPolicyMasked",
     "PairedPreference",
     "RatedPreference",

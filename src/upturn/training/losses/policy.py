@@ -9,7 +9,8 @@ from upturn.training.losses.divergence import WithKl
 from upturn.training.losses.gspo import SequencePolicy
 from upturn.training.losses.off_policy import OffPolicyMasked
 from upturn.training.losses.sapo import SoftGated
-from upturn.training.policy_settings import ObjectiveSettings
+from upturn.training.losses.vespo import KernelWeighted
+from upturn.training.policy_settings import KernelSettings, ObjectiveSettings
 
 
 def policy_objective(settings: ObjectiveSettings, kl_coefficient: float | None = None) -> Objective:
@@ -40,5 +41,7 @@ def _surrogate(settings: ObjectiveSettings) -> Objective:
             return ClippedWeights(low, high)
         case "sapo":
             return SoftGated(*settings.gates)
+        case "vespo":
+            return KernelWeighted(settings.kernel or KernelSettings())
         case _:
             assert_never(settings.kind)

@@ -117,6 +117,7 @@ _TABLE: Mapping[MetricGroup, tuple[tuple[str, str, str], ...]] = {
         ("ratio", "", "Mean probability ratio of model and sampler over the written tokens."),
         ("ratio_squared", "", "Mean of its square; ratio² / ratio_squared is the effective sample share."),
         ("kl_sampler", "nats a token", "KL divergence of the model from its sampler (estimator k3)."),
+        ("kernel_weight", "", "Mean weight φ(W) of the written tokens, for `vespo`; 1 = on policy."),
         ("clip_fraction", "share", "Written tokens whose gradient the clip removes."),
         ("clip_fraction_low", "share", "Tokens at the lower clip: negative advantage, already less likely."),
         ("clip_fraction_high", "share", "Tokens at the upper clip: positive advantage, already more likely."),

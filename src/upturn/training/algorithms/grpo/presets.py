@@ -85,6 +85,16 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             "SAPO, arXiv 2511.20347: a sigmoid of each token's ratio instead of a clip, τ⁺ = 1 and τ⁻ = 1.05, mean "
             "of rollouts' token means, no KL",
         ),
+        "vespo": Preset(
+            {
+                "minibatches": 4,
+                "objective": {"kind": "vespo"},
+                "advantage": {"scale": "std"},
+            },
+            "VESPO, arXiv 2602.10693: the product of a rollout's ratios, weighed by W^k·e^{λ(1 − W)} with k = 2 "
+            "and λ = 3, for negative advantages 3 and 2; token mean, no KL, 4 minibatches (the paper has 4 to 64)",
+            ("the ratio is to the sampler's recorded log-probs, which includes the sampler's mismatch",),
+        ),
         "reinforce_pp": Preset(
             {
                 "objective": _clips(0.2, 0.2, kl={"coefficient": 0.01, "estimator": "k2"}),

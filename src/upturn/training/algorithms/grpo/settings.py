@@ -20,6 +20,7 @@ PresetName = Literal[
     "gspo",
     "cispo",
     "sapo",
+    "vespo",
     "reinforce_pp",
     "reinforce_pp_baseline",
     "lite_ppo",
