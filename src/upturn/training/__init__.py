@@ -10,7 +10,14 @@ resumes and writes curves, ``distributed`` shards a model over processes. Not he
 from typing import TYPE_CHECKING
 
 from upturn.lazy_names import lazy_names
-from upturn.training.advantage import Advantage, GroupAdvantages, ScoredGroup, ScoredTrajectory, StateValue
+from upturn.training.advantage import (
+    Advantage,
+    GroupAdvantages,
+    RewardComponent,
+    ScoredGroup,
+    ScoredTrajectory,
+    StateValue,
+)
 from upturn.training.evaluation_result import Evaluate, EvaluationResult
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.pair_settings import PairObjectiveSettings, PairSettings
@@ -61,6 +68,7 @@ __all__ = [
     "PairObjectiveSettings",
     "PairSettings",
     "PolicyGradientSettings",
+    "RewardComponent",
     "ScoredGroup",
     "ScoredTrajectory",
     "Scorer",

@@ -59,6 +59,11 @@ EXPECTED: dict[str, dict[str, object]] = {
         "objective": ObjectiveSettings("clipped", 0.2, 0.2, kl=KlSettings(0.01, "k2")),
         "advantage": AdvantageSettings(baseline="group_mean", scale="whiten"),
     },
+    # arXiv 2601.05242, eq. 4 to 6
+    "gdpo": {
+        "objective": ObjectiveSettings("clipped", 0.2, 0.2, aggregation="sequence_mean"),
+        "advantage": AdvantageSettings("components", scale="whiten"),
+    },
     # arXiv 2508.08221
     "lite_ppo": {
         "objective": ObjectiveSettings("clipped", 0.2, 0.2),

@@ -114,6 +114,19 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             "REINFORCE++-baseline, arXiv 2501.03262: the group's mean subtracted, then whitened over the batch; "
             "k2 in the loss",
         ),
+        "gdpo": Preset(
+            {
+                "objective": _clips(0.2, 0.2, aggregation="sequence_mean"),
+                "advantage": {"estimator": "components", "scale": "whiten"},
+            },
+            "GDPO, arXiv 2601.05242: each component of the reward standardised within the group, the weighted sum "
+            "whitened over the batch",
+            (
+                "the batch's mean and deviation weigh a trajectory by its written tokens, as in the authors' code; "
+                "the paper's equation counts each once",
+                "no KL, which the paper's equations leave out for clarity",
+            ),
+        ),
         "lite_ppo": Preset(
             {"objective": _clips(0.2, 0.2), "advantage": {"scale": "batch_std"}},
             "Lite PPO, arXiv 2508.08221: the group's mean, the batch's standard deviation, token mean",

@@ -23,6 +23,7 @@ PresetName = Literal[
     "vespo",
     "reinforce_pp",
     "reinforce_pp_baseline",
+    "gdpo",
     "lite_ppo",
     "scale_rl",
     "agent_recipe",
