@@ -34,6 +34,9 @@ class TokenBatch(NamedTuple):
     """int64: index of the turn of each token, counted over all rollouts; None = one turn."""
     pairs: Tensor | None = None
     """int64: index of the pair of each token, −1 = in none; None = no pairs."""
+    divergences: Tensor | None = None
+    """KL(π ‖ π_teacher) over the whole vocabulary before each token, with gradient; None = the trainer has no
+    teacher."""
 
 
 class TokenStatistics(NamedTuple):

@@ -8,6 +8,7 @@ from pydantic import Field
 from upturn.config import Count, FilePath, Positive, Settings, Share, report_unused, settings
 
 TeacherDialect = Literal["vllm", "sglang", "openai"]
+TeacherEstimator = Literal["sampled", "full"]
 TeacherPrecision = Literal["float32", "bfloat16"]
 
 
@@ -21,6 +22,10 @@ class TeacherSettings(Settings):
     Its tokenizer must have the same tokens as that of the model in training."""
     coefficient: Positive = 1.0
     """Factor of the teacher's advantages. They are added to those of the rewards, after these were normalised."""
+    estimator: TeacherEstimator = "sampled"
+    """What the teacher is asked for. ``sampled``: log π_teacher of the sampled tokens, as advantages. ``full``: its
+    whole distributions, for the exact KL divergence before each token as a term of the loss: less noise, for a local
+    teacher and a single process."""
     discount: Share = 0.0
     """Weight of the next token's teacher advantage in a token's own, and so on to the end of the row. 0 = each
     token answers for itself alone, as in the method's description; 1 = for the whole rest, as in a return."""
@@ -43,7 +48,12 @@ class TeacherSettings(Settings):
 
     def problems(self) -> Iterator[str | None]:
         """Yields the problems of field combinations."""
+        is_full = self.estimator == "full"
+        because = "with estimator='full', which is exact for each token alone; leave it out"
+        yield report_unused(is_full and self.discount != 0, f"discount={self.discount!r}", because)
         if self.url:
+            if is_full:
+                yield f"estimator='full' needs whole distributions, not to be had from url={self.url!r}; take 'sampled'"
             yield (
                 None
                 if self.tokenizer

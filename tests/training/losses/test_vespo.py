@@ -30,7 +30,7 @@ def _batch(tokens: Tokens, ratios: Sequence[Sequence[float]] = LOG_RATIOS) -> To
 def _kernel(product: float, advantage: float) -> float:
     """W^k·e^{λ(1 − W)} with the authors' constants."""
     shape, rate = (2.0, 3.0) if advantage >= 0 else (3.0, 2.0)
-    return product**shape * math.exp(rate * (1.0 - product))
+    return float(product**shape * math.exp(rate * (1.0 - product)))
 
 
 def test_losses_and_gradients_are_the_kernels(tokens: Tokens) -> None:

@@ -21,6 +21,9 @@ from upturn.training import FloatArray, Scorer, TeacherSettings, TrainingRow
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+    from transformers import PreTrainedModel
+
+    from upturn.training.optimisation import DistributionTeacher
 
 _PROBES = (
     "Move mail 27 to the archive.",
@@ -33,7 +36,7 @@ _FLOAT_BYTES = {"float32": 4, "bfloat16": 2}
 
 def open_teacher(
     context: Context, parent: AgentVersion, settings: TeacherSettings, optimiser: OptimiserSettings
-) -> Scorer:
+) -> "Scorer | DistributionTeacher":
     """The teacher of a run that trains ``parent``; ``optimiser``: how rows are batched and computed here.
 
     Raises ConfigError for a teacher with other tokens than the parent's model, ModelError where it cannot be
@@ -43,9 +46,21 @@ def open_teacher(
     if settings.url:
         remote = _remote(context, parent, settings)
         return lambda rows: score_remotely(remote, rows)
-    from upturn.training.optimisation import Trainer
+    from upturn.training.optimisation import DistributionTeacher, Trainer
 
-    return Trainer(load_local(settings.model, precision=settings.weights).model, optimiser).score
+    model = load_local(settings.model, precision=settings.weights).model
+    _freeze(model)
+    return (
+        DistributionTeacher(model, optimiser) if settings.estimator == "full" else Trainer(model, optimiser).score
+    )
+
+
+def _freeze(model: "PreTrainedModel") -> None:
+    """Leaves one vector trainable, the last one: a pass with shared prefixes is compared with a plain one on a
+    gradient too, and gradients of a whole large teacher would need as much memory as it does."""
+    vectors = [parameter for parameter in model.parameters() if parameter.dim() == 1]
+    for parameter in model.parameters():
+        parameter.requires_grad_(parameter is vectors[-1])
 
 
 def check_teacher(context: Context, settings: TeacherSettings) -> None:
@@ -156,6 +171,14 @@ def teacher_cost(parent: AgentVersion, settings: TeacherSettings) -> TeacherCost
         return NO_COST
     own, other = count_parameters(parent.model), count_parameters(settings.model)
     return TeacherCost(other * _FLOAT_BYTES[settings.weights], other / own)
+
+
+def check_one_process(settings: TeacherSettings | None) -> None:
+    """Raises ConfigError for a teacher that several processes cannot share."""
+    if settings is not None and settings.estimator == "full":
+        raise ConfigError(
+            ["teacher.estimator = 'full' needs a single process: take 'sampled', or start one process"]
+        )
 
 
 def with_teacher(overhead: Overhead, cost: TeacherCost, passes: int) -> Overhead:

@@ -14,7 +14,7 @@ import numpy as np
 from upturn.errors import TrainingError
 from upturn.training.algorithms.teacher_signal import Teacher, taught_rows
 from upturn.training.loss import Objective
-from upturn.training.losses import AdaptiveCoefficient, k3, policy_objective
+from upturn.training.losses import AdaptiveCoefficient, WithTeacher, k3, policy_objective
 from upturn.training.optimisation import (
     SampledCounts,
     WrittenLogprobs,
@@ -45,7 +45,7 @@ class PolicyUpdate:
         teacher: Teacher | None = None,
     ) -> None:
         """``scorer``: of the current weights, for mismatch settings. ``reference``: for a KL term. ``teacher``: its
-        advantages are added to the rows' weights; None = none.
+        advantages are added to the rows' weights, or its divergence to the loss; None = none.
 
         Raises TrainingError where one is missing, or has no effect.
         """
@@ -81,23 +81,31 @@ class PolicyUpdate:
             if self._coefficient is not None:
                 metrics["kl_coefficient"] = self._coefficient.coefficient
                 self._coefficient.update(_divergence(rows), len({row.trajectory_id for row in rows}))
-        if rows and self._teacher is not None:
+        is_scored = self._teacher is not None and self._teacher.scorer is not None
+        if rows and self._teacher is not None and is_scored:
             rows, teacher_metrics = taught_rows(rows, self._teacher)
             metrics |= teacher_metrics
         remaining = iter(rows)
         grouped = [list(islice(remaining, len(group))) for group in groups if group]
-        if self._teacher is not None and self.settings.objective.kl is None:
+        if is_scored and self.settings.objective.kl is None:
             grouped = [kept for group in grouped if (kept := _with_gradient(group))]
         metrics["trained_rows"] = float(sum(map(len, grouped)))
         steps = minibatches(
             grouped,
-            policy_objective(self.settings.objective, coefficient),
+            self._objective(coefficient),
             denominator(sampled, self.settings.objective),
             count=self.settings.minibatches,
             passes=self.settings.passes,
             rng=np.random.default_rng([self.seed, index]),
         )
         return Unit(steps, metrics)
+
+    def _objective(self, kl_coefficient: float | None) -> Objective:
+        """``kl_coefficient``: None = the settings' value."""
+        objective = policy_objective(self.settings.objective, kl_coefficient)
+        if self._teacher is None or self._teacher.scorer is not None:
+            return objective
+        return WithTeacher(objective, self._teacher.settings.coefficient)
 
     def state(self) -> State:
         """Returns the state other than weights and optimiser; empty without an adaptive coefficient."""

@@ -7,7 +7,7 @@ negative gradient of KL(π(·|history) ‖ π_teacher(·|history)), whatever the
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +18,43 @@ from upturn.training.row import FloatArray, TrainingRow
 from upturn.training.scorer import Scorer
 from upturn.training.teacher_settings import TeacherSettings
 
+if TYPE_CHECKING:
+    from upturn.training.optimisation import DistributionTeacher
+
 
 class Teacher(NamedTuple):
     """A frozen model that scores tokens, and what its scores count for."""
 
-    scorer: Scorer
-    """Log-probs of the written tokens of rows; NaN or −inf = missing."""
+    scorer: Scorer | None
+    """Log-probs of the written tokens of rows; NaN or −inf = missing. None = the trainer compares whole distributions
+    (``estimator="full"``), so that no token is scored here."""
     settings: TeacherSettings
+
+
+def teacher_of(teacher: "Scorer | DistributionTeacher | None", settings: TeacherSettings | None) -> Teacher | None:
+    """Returns what a policy update needs of a run's teacher; None = it has none."""
+    if teacher is None or settings is None:
+        return None
+    return Teacher(None if whole_teacher(teacher, settings) is not None else teacher, settings)
+
+
+def whole_teacher(
+    teacher: "Scorer | DistributionTeacher | None", settings: TeacherSettings | None
+) -> "DistributionTeacher | None":
+    """Returns the teacher where the trainer compares whole distributions, else None.
+
+    Raises TrainingError where the estimator and the kind of teacher do not fit.
+    """
+    if teacher is None or settings is None:
+        return None
+    from upturn.training.optimisation import DistributionTeacher
+
+    if isinstance(teacher, DistributionTeacher) != (settings.estimator == "full"):
+        raise TrainingError(
+            f"the teacher is a {type(teacher).__name__}, which does not go with estimator={settings.estimator!r}; give "
+            "a DistributionTeacher for 'full', a scorer for 'sampled'"
+        )
+    return teacher if isinstance(teacher, DistributionTeacher) else None
 
 
 class TaughtRows(NamedTuple):
@@ -43,6 +73,7 @@ def taught_rows(rows: Sequence[TrainingRow], teacher: Teacher) -> TaughtRows:
     its row. A token whose sum has a missing score gets the weight 0 in all, rewards included: 0 in place of the
     score would claim that the teacher agrees. Raises TrainingError for scores that do not fit the rows.
     """
+    assert teacher.scorer is not None
     scores = teacher.scorer(rows)
     _check_shapes(rows, scores)
     discount, coefficient = teacher.settings.discount, teacher.settings.coefficient

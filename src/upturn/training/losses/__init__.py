@@ -14,7 +14,7 @@ from upturn.training.losses.kl import AdaptiveCoefficient, k3
 if TYPE_CHECKING:
     from upturn.training.losses.cispo import ClippedWeights
     from upturn.training.losses.clipped import ClippedPolicy, clipped_policy_losses
-    from upturn.training.losses.divergence import WithKl, kl_estimates
+    from upturn.training.losses.divergence import WithKl, WithTeacher, kl_estimates
     from upturn.training.losses.gspo import SequencePolicy
     from upturn.training.losses.off_policy import OffPolicyMasked
     from upturn.training.losses.policy import policy_objective
@@ -32,6 +32,7 @@ else:
             "ClippedPolicy": "clipped",
             "clipped_policy_losses": "clipped",
             "WithKl": "divergence",
+            "WithTeacher": "divergence",
             "kl_estimates": "divergence",
             "SequencePolicy": "gspo",
             "OffPolicyMasked": "off_policy",
@@ -62,6 +63,7 @@ __all__ = [
     "SoftGated",
     "SquaredError",
     "WithKl",
+    "WithTeacher",
     "clipped_policy_losses",
     "cross_entropy_losses",
     "k3",

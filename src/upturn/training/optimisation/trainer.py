@@ -29,6 +29,7 @@ from upturn.training.optimisation.load_balance import balance, smallest_batch, s
 from upturn.training.optimisation.logprob_head import Read, chosen_logprobs
 from upturn.training.optimisation.model_support import refuse_random
 from upturn.training.optimisation.schedule import warmup_factor
+from upturn.training.optimisation.teacher_divergence import DistributionTeacher
 from upturn.training.row import FloatArray, TrainingRow
 from upturn.training.stream import Minibatch, Stream
 
@@ -98,12 +99,17 @@ class Trainer:
         learning_rate_factor: Callable[[int], float] | None = None,
         *,
         read: Read = chosen_logprobs,
+        teacher: DistributionTeacher | None = None,
     ) -> None:
         """``learning_rate_factor``: of the number of steps done; None = warm-up, then constant.
 
         ``read``: what objectives get as ``logprobs``, and what ``score`` returns: a critic reads values.
+        ``teacher``: gives objectives their ``divergences``; None = none.
         """
         refuse_random(model)
+        if teacher is not None:
+            teacher.check(model)
+        self._teacher = teacher
         self.model = model
         self.settings = settings
         self.world = world_of(model)
@@ -254,7 +260,10 @@ class Trainer:
 
     def _backward(self, stream: Stream, batch: MicroBatch) -> _Tally:
         with self.forward.prepare(batch):
-            logprobs = self.forward.logprobs(batch)
+            if self._teacher is None:
+                logprobs, divergences = self.forward.logprobs(batch), None
+            else:
+                logprobs, divergences = self._teacher.outputs(self.forward, batch)
             device, written = logprobs.device, batch.written
             weights = torch.from_numpy(written.weights).to(device)
             tokens = TokenBatch(
@@ -267,6 +276,7 @@ class Trainer:
                 torch.from_numpy(written.sequences).to(device),
                 torch.from_numpy(written.turns).to(device),
                 torch.from_numpy(written.pairs).to(device),
+                divergences,
             )
             scales = torch.from_numpy(written.scales).to(device)
             loss = (stream.objective.losses(tokens) * scales).sum() / stream.denominator

@@ -9,7 +9,14 @@ from upturn.loop.run import Context
 from upturn.loop.trainers.distributed_training import Rank0, rank0_function
 from upturn.loop.trainers.registry import Algorithm
 from upturn.loop.trainers.rl_training import RlSpec, RolloutSource, family_weights, rollout_spec, train_on_rollouts
-from upturn.loop.trainers.teacher import add_memory, check_teacher, open_teacher, teacher_cost, with_teacher
+from upturn.loop.trainers.teacher import (
+    add_memory,
+    check_one_process,
+    check_teacher,
+    open_teacher,
+    teacher_cost,
+    with_teacher,
+)
 from upturn.loop.trainers.training_plan import Plan, plan_on_rollouts, policy_overhead
 from upturn.records import AgentVersion
 from upturn.training.algorithms.distillation import DistillationSettings
@@ -57,6 +64,17 @@ def ready(context: Context) -> None:
     check_teacher(context, context.config.section(DistillationSettings).teacher)
 
 
+def check_ranks(config: Config) -> None:
+    """Raises ConfigError for a teacher's whole distributions, which need a single process."""
+    check_one_process(config.section(DistillationSettings).teacher)
+
+
 DISTILLATION = Algorithm(
-    DistillationSettings, plan, train, frozenset({"rollouts", "curriculum"}), check=check, ready=ready
+    DistillationSettings,
+    plan,
+    train,
+    frozenset({"rollouts", "curriculum"}),
+    check=check,
+    ready=ready,
+    check_ranks=check_ranks,
 )

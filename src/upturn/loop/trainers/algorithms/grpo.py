@@ -19,6 +19,7 @@ from upturn.loop.trainers.rl_training import (
 from upturn.loop.trainers.teacher import (
     NO_COST,
     add_memory,
+    check_one_process,
     check_teacher,
     open_teacher,
     teacher_cost,
@@ -102,7 +103,8 @@ def ready(context: Context) -> None:
 
 
 def check_ranks(config: Config) -> None:
-    """Raises ConfigError for sampling ahead, which needs a single process."""
+    """Raises ConfigError for sampling ahead, and a teacher's whole distributions, which need a single process."""
+    check_one_process(config.section(GrpoSettings).teacher)
     staleness = config.section(GrpoSettings).staleness
     if staleness:
         raise ConfigError(
