@@ -24,8 +24,8 @@ class TeacherSettings(Settings):
     """Factor of the teacher's advantages. They are added to those of the rewards, after these were normalised."""
     estimator: TeacherEstimator = "sampled"
     """What the teacher is asked for. ``sampled``: log π_teacher of the sampled tokens, as advantages. ``full``: its
-    whole distributions, for the exact KL divergence before each token as a term of the loss: less noise, for a local
-    teacher and a single process."""
+    whole distributions, for the exact KL divergence before each token as a term of the loss. It has less noise, and
+    needs a local teacher and a single process."""
     discount: Share = 0.0
     """Weight of the next token's teacher advantage in a token's own, and so on to the end of the row. 0 = each
     token answers for itself alone, as in the method's description; 1 = for the whole rest, as in a return."""
@@ -53,16 +53,14 @@ class TeacherSettings(Settings):
         yield report_unused(is_full and self.discount != 0, f"discount={self.discount!r}", because)
         if self.url:
             if is_full:
-                yield f"estimator='full' needs whole distributions, not to be had from url={self.url!r}; take 'sampled'"
-            yield (
-                None
-                if self.tokenizer
-                else (
-                    f"url={self.url!r} needs tokenizer, the folder or name of the teacher's tokenizer: tokens "
-                    "of another tokenizer would be scored as other text"
+                yield f"url={self.url!r} cannot give whole distributions, as estimator='full' needs; take 'sampled'"
+            if not self.tokenizer:
+                yield (
+                    f"url={self.url!r} needs tokenizer, the folder or name of the teacher's tokenizer: tokens of "
+                    "another tokenizer would be scored as other text"
                 )
-            )
-            yield None if self.model else f"url={self.url!r} needs model, the name that the server knows it by"
+            if not self.model:
+                yield f"url={self.url!r} needs model, the name that the server knows it by"
             unread = self.weights != "float32"
             yield report_unused(unread, f"weights={self.weights!r}", "with url: the server has chosen its weights")
             return

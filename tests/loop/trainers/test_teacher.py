@@ -19,13 +19,15 @@ from tests.models.engine_server import serving
 from tests.models.scoring_server import ScoringEngine, scoring_engine
 from upturn.config import OptimiserSettings
 from upturn.errors import ConfigError, ModelError
+from upturn.loop.run.context import Context
 from upturn.loop.trainers.algorithms import distillation, grpo
 from upturn.loop.trainers.registry import parse_full_config
 from upturn.loop.trainers.teacher import check_teacher, count_parameters, open_teacher, token_difference
 from upturn.loop.trainers.train_command import run_training
 from upturn.models import load_local, model_folder
 from upturn.records import AgentVersion
-from upturn.training import TeacherSettings, TrainingRow
+from upturn.training import FloatArray, TeacherSettings, TrainingRow
+from upturn.training.optimisation import DistributionTeacher
 from upturn.training.runs import read_curve
 
 NANO = AgentVersion("nano", "base", "local_model", model=MODEL)
@@ -71,6 +73,12 @@ def _remote(server: ScoringEngine, **changes: Any) -> TeacherSettings:
     return TeacherSettings("teacher", url=server.url, tokenizer=MODEL, **changes)
 
 
+def _scores(context: Context, settings: TeacherSettings, rows: Sequence[TrainingRow]) -> Sequence[FloatArray]:
+    teacher = open_teacher(context, NANO, settings, OptimiserSettings())
+    assert not isinstance(teacher, DistributionTeacher)
+    return teacher(rows)
+
+
 def _rows() -> list[TrainingRow]:
     """Written tokens with a gap, at the start, and before an unwritten end."""
     rng = np.random.default_rng(0)
@@ -92,10 +100,10 @@ def test_a_server_and_a_local_model_give_the_same_scores(
 ) -> None:
     rows = _rows()
     with desk.opened(tmp_path, parse_full_config(RUN)) as context:
-        local = open_teacher(context, NANO, TeacherSettings(MODEL), OptimiserSettings())(rows)
+        local = _scores(context, TeacherSettings(MODEL), rows)
         settings = _remote(server, dialect=dialect)
         check_teacher(context, settings)
-        remote = open_teacher(context, NANO, settings, OptimiserSettings())(rows)
+        remote = _scores(context, settings, rows)
     for row, here, there in zip(rows, local, remote, strict=True):
         expected = np.array(_logprobs(row.token_ids.tolist()))[row.positions - 1]
         assert np.abs(there - expected).max() < 1e-5
@@ -106,7 +114,7 @@ def test_a_server_and_a_local_model_give_the_same_scores(
 def test_rows_that_the_server_refuses_are_missing(desk: ModuleType, tmp_path: Path, server: ScoringEngine) -> None:
     server.refusals.append((400, "too long", {}))
     with desk.opened(tmp_path, parse_full_config(RUN)) as context:
-        scores = open_teacher(context, NANO, _remote(server, concurrency=1), OptimiserSettings())(_rows())
+        scores = _scores(context, _remote(server, concurrency=1), _rows())
     assert [bool(np.isnan(score).all()) for score in scores] == [True, False, False]
     assert [len(score) for score in scores] == [3, 1, 4]
     assert not np.isnan(scores[2]).any()
@@ -180,6 +188,28 @@ def test_a_plan_counts_a_local_teacher(desk: ModuleType, tmp_path: Path) -> None
             plans.append(grpo.plan(context, NANO))
     plain, taught = plans
     assert taught.memory_bytes - plain.memory_bytes == pytest.approx(2 * count_parameters(MODEL), rel=0.2)
+
+
+def test_whole_distributions_of_a_local_teacher_reach_the_trainer(desk: ModuleType, tmp_path: Path) -> None:
+    teacher = {"model": MODEL, "estimator": "full"}
+    config = parse_full_config({**RUN, "grpo": {**ROUND, "iterations": 1, "teacher": teacher}})
+    with pytest.raises(ConfigError, match=r"teacher\.estimator = 'full' needs a single process"):
+        grpo.check_ranks(config)
+    with desk.opened(tmp_path / "run", config) as context:
+        run_training(context, "grpo")
+    (curve,) = (tmp_path / "run").rglob("curve.jsonl")
+    (point,) = read_curve(curve)
+    assert point.metrics["teacher_kl"] == pytest.approx(0.0, abs=1e-5)  # the teacher is the model itself
+    assert point.metrics["trained_rows"] == point.metrics["trajectories"] == 4.0
+
+
+def test_a_local_teacher_has_one_trainable_vector(desk: ModuleType, tmp_path: Path) -> None:
+    """So that no gradients of its size are ever computed."""
+    with desk.opened(tmp_path, parse_full_config(RUN)) as context:
+        teacher = open_teacher(context, NANO, TeacherSettings(MODEL, estimator="full"), OptimiserSettings())
+    assert isinstance(teacher, DistributionTeacher)
+    (trained,) = [parameter for parameter in teacher.model.parameters() if parameter.requires_grad]
+    assert trained.dim() == 1
 
 
 def test_a_whole_run_learns_from_a_teacher_on_a_server(

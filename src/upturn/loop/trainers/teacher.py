@@ -14,6 +14,7 @@ import numpy as np
 from upturn.config import OptimiserSettings
 from upturn.errors import ConfigError
 from upturn.loop.run import Context
+from upturn.loop.trainers.distributed_training import Rank0, rank0_function
 from upturn.loop.trainers.training_plan import Overhead, Plan
 from upturn.models import RemoteTeacher, Scoring, ScoringSettings, find_folder, load_local, model_folder
 from upturn.records import AgentVersion
@@ -53,6 +54,18 @@ def open_teacher(
     return (
         DistributionTeacher(model, optimiser) if settings.estimator == "full" else Trainer(model, optimiser).score
     )
+
+
+def teacher_argument(
+    context: Context, parent: AgentVersion, settings: TeacherSettings, optimiser: OptimiserSettings
+) -> "Rank0 | DistributionTeacher":
+    """``open_teacher`` as an argument of a run: scores are computed on rank 0, whole distributions in the only
+    process.
+    """
+    from upturn.training.optimisation import DistributionTeacher
+
+    teacher = open_teacher(context, parent, settings, optimiser)
+    return teacher if isinstance(teacher, DistributionTeacher) else rank0_function("teacher", teacher)
 
 
 def _freeze(model: "PreTrainedModel") -> None:

@@ -26,8 +26,8 @@ class Teacher(NamedTuple):
     """A frozen model that scores tokens, and what its scores count for."""
 
     scorer: Scorer | None
-    """Log-probs of the written tokens of rows; NaN or −inf = missing. None = the trainer compares whole distributions
-    (``estimator="full"``), so that no token is scored here."""
+    """Log-probs of the written tokens of rows; NaN or −inf = missing. None = the trainer compares whole
+    distributions (``estimator="full"``), so that no token is scored here."""
     settings: TeacherSettings
 
 
@@ -35,7 +35,9 @@ def teacher_of(teacher: "Scorer | DistributionTeacher | None", settings: Teacher
     """Returns what a policy update needs of a run's teacher; None = it has none."""
     if teacher is None or settings is None:
         return None
-    return Teacher(None if whole_teacher(teacher, settings) is not None else teacher, settings)
+    from upturn.training.optimisation import DistributionTeacher
+
+    return Teacher(None if isinstance(teacher, DistributionTeacher) else teacher, settings)
 
 
 def whole_teacher(
@@ -51,8 +53,8 @@ def whole_teacher(
 
     if isinstance(teacher, DistributionTeacher) != (settings.estimator == "full"):
         raise TrainingError(
-            f"the teacher is a {type(teacher).__name__}, which does not go with estimator={settings.estimator!r}; give "
-            "a DistributionTeacher for 'full', a scorer for 'sampled'"
+            f"the teacher is a {type(teacher).__name__}, which does not go with estimator={settings.estimator!r}; "
+            "give a DistributionTeacher for 'full', a scorer for 'sampled'"
         )
     return teacher if isinstance(teacher, DistributionTeacher) else None
 

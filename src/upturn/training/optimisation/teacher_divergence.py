@@ -92,7 +92,9 @@ def _hidden_state(_head: nn.Module, hidden: Tensor, _targets: Tensor) -> Tensor:
     return hidden
 
 
-def _compare(head: nn.Module, own: Tensor, teacher_head: nn.Module, other: Tensor, targets: Tensor) -> Tensor:
+def _compare(  # noqa: PLR0917  # checkpointed, by position
+    head: nn.Module, own: Tensor, teacher_head: nn.Module, other: Tensor, targets: Tensor
+) -> Tensor:
     """``(C, 2)`` in float32: log π of the targets, and Σ_v π(v)·(log π(v) − log π_teacher(v))."""
     logprobs = head(own).float().log_softmax(-1)
     with torch.no_grad():

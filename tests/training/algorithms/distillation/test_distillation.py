@@ -1,6 +1,7 @@
 """On-policy distillation reaches the teacher's distribution on a toy, mixes with rewards, and resumes exactly."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from upturn.training.advantages import AdvantageSettings
 from upturn.training.algorithms.distillation import DistillationSettings, run_distillation
 from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
 from upturn.training.distributed import weight_tensors
-from upturn.training.optimisation import Trainer
+from upturn.training.optimisation import DistributionTeacher, Trainer
 from upturn.training.row import FloatArray
 from upturn.training.runs import RunOptions, read_curve
 from upturn.training.runs.run_folder import CURVE_FILE
@@ -62,8 +63,9 @@ def _divergence(task: Any, teacher: Any) -> float:
     return float((own * (own / other).log()).sum(1).mean())
 
 
+@pytest.mark.parametrize("estimator", ["sampled", "full"])
 def test_the_teachers_distribution_is_reached_without_rewards(
-    tiny_model: Model, copy_task: Toy, tmp_path: Path
+    tiny_model: Model, copy_task: Toy, tmp_path: Path, estimator: Any
 ) -> None:
     student, teacher = copy_task(tiny_model(), group_size=16), copy_task(_sharp(tiny_model(1)))
 
@@ -75,14 +77,21 @@ def test_the_teachers_distribution_is_reached_without_rewards(
         ]
 
     before = _divergence(student, teacher)
-    run_distillation(student.model, collect, _settings(), RunOptions(0, tmp_path), teacher=_score(teacher.model))
+    scorer = _score(teacher.model)
+    run_distillation(
+        student.model,
+        collect,
+        _settings(teacher=replace(TEACHER, estimator=estimator)),
+        RunOptions(0, tmp_path),
+        teacher=scorer if estimator == "sampled" else DistributionTeacher(teacher.model, OptimiserSettings()),
+    )
     assert before > 1.0
     assert _divergence(student, teacher) < 0.05 * before
     curve = [point.metrics for point in read_curve(tmp_path / CURVE_FILE)]
     assert curve[0]["unscorable"] == curve[0]["trajectories"] == 64.0
     first, last = curve[0]["teacher_kl"], curve[-1]["teacher_kl"]
     assert first is not None and last is not None and last < 0.2 * first
-    assert all(metrics["teacher_missing"] == 0.0 for metrics in curve)
+    assert all(metrics.get("teacher_missing", 0.0) == 0.0 for metrics in curve)
 
 
 def test_rewards_are_learned_as_well_where_they_are_mixed_in(
@@ -144,8 +153,6 @@ def test_the_signal_is_taken_to_the_trainers_log_probs_where_these_are_recompute
             return [np.asarray(score, dtype=np.float32) for score in _score(teacher.model)(rows)]
 
         def collect(iteration: int) -> list[ScoredGroup]:
-            from dataclasses import replace
-
             def shifted(member: ScoredTrajectory) -> ScoredTrajectory:
                 trajectory = member.trajectory
                 rows = tuple(
@@ -172,6 +179,14 @@ def test_a_teacher_in_the_settings_alone_or_in_the_call_alone_is_refused(
     taught = GrpoSettings(evaluate_every=None, keep="final", teacher=TEACHER)
     with pytest.raises(TrainingError, match=r"settings\.teacher without teacher does nothing"):
         run_grpo(task.model, task.collect, taught, RunOptions(0, tmp_path))
+    with pytest.raises(TrainingError, match="the teacher is a method, which does not go with estimator='full'"):
+        run_distillation(
+            task.model,
+            task.collect,
+            _settings(teacher=replace(TEACHER, estimator="full")),
+            RunOptions(0, tmp_path),
+            teacher=_score(tiny_model(1)),
+        )
     with pytest.raises(TrainingError, match=r"teacher without settings\.teacher does nothing"):
         run_grpo(task.model, task.collect, plain, RunOptions(0, tmp_path), teacher=_score(tiny_model(1)))
 
@@ -197,6 +212,14 @@ def test_a_teacher_in_the_settings_alone_or_in_the_call_alone_is_refused(
         (
             lambda: TeacherSettings("t", url="http://x", tokenizer="t", weights="bfloat16"),
             "weights='bfloat16' would do nothing with url",
+        ),
+        (
+            lambda: TeacherSettings("t", url="http://x", tokenizer="t", estimator="full"),
+            "url='http://x' cannot give whole distributions, as estimator='full' needs; take 'sampled'",
+        ),
+        (
+            lambda: TeacherSettings("t", estimator="full", discount=0.5),
+            "discount=0.5 would do nothing with estimator=",
         ),
         (lambda: TeacherSettings("t", dialect="sglang"), "dialect='sglang' would do nothing without url"),
         (lambda: TeacherSettings("t", tokenizer="nano"), "tokenizer='nano' would do nothing without url"),

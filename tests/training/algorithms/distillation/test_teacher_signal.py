@@ -18,8 +18,8 @@ from upturn.training import ScoredGroup, ScoredTrajectory, TeacherSettings, Trai
 from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.algorithms.policy_gradient import PolicyGradient
 from upturn.training.algorithms.teacher_signal import TaughtRows, Teacher, WithoutRewards, taught_rows
-from upturn.training.losses import ClippedPolicy
-from upturn.training.optimisation import Trainer
+from upturn.training.losses import ClippedPolicy, WithTeacher
+from upturn.training.optimisation import DistributionTeacher, Trainer
 from upturn.training.policy_settings import KlSettings, ObjectiveSettings
 from upturn.training.row import FloatArray
 from upturn.training.stream import Stream
@@ -184,6 +184,41 @@ def test_the_expected_gradient_is_that_of_the_reverse_kl_divergence(
     for parameter, gradient in zip(student.parameters(), gradients, strict=True):
         assert parameter.grad is not None
         assert torch.allclose(parameter.grad, gradient, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("packing", ["tree", "padded"])
+def test_the_full_gradient_needs_no_expectation_over_the_next_token(tiny_model: Model, packing: Any) -> None:
+    """Of each sequence only the histories count: 7 histories of one token, however each continues."""
+    student, teacher = tiny_model(0, vocabulary=VOCABULARY), tiny_model(1, layers=2, vocabulary=VOCABULARY)
+    sequences = list(itertools.product(range(VOCABULARY), repeat=2))
+    own, other = (_logprobs(model, sequences) for model in (student, teacher))
+    expected = _divergence(own, other.detach(), is_joint=False)
+    gradients = torch.autograd.grad(expected, list(student.parameters()))
+    chosen = [VOCABULARY * first + (3 * first) % VOCABULARY for first in range(VOCABULARY)]
+    rows = [
+        TrainingRow(
+            str(index),
+            np.array((*PROMPT, *sequences[index]), dtype=np.int64),
+            np.arange(2, 4, dtype=np.int64),
+            np.zeros(2, dtype=np.float32),
+            own[index].detach().numpy(),
+            scales=np.array([1 / VOCABULARY, float(own.detach()[index, 0].exp())], dtype=np.float32),
+        )
+        for index in chosen
+    ]
+    settings = OptimiserSettings(max_grad_norm=1e9, packing=packing, micro_batch_tokens=16)
+    trainer = Trainer(student, settings, teacher=DistributionTeacher(teacher, settings))
+    metrics = trainer.step([Stream(rows, WithTeacher(ClippedPolicy(0.2, 0.2), 1.0), 1.0)])
+    assert metrics.loss == pytest.approx(float(expected.detach()), rel=1e-5)
+    for parameter, gradient in zip(student.parameters(), gradients, strict=True):
+        assert parameter.grad is not None
+        assert torch.allclose(parameter.grad, gradient, rtol=1e-4, atol=1e-6)
+
+
+def test_a_teacher_with_more_logits_is_refused_for_whole_distributions(tiny_model: Model) -> None:
+    teacher = DistributionTeacher(tiny_model(vocabulary=21), OptimiserSettings())
+    with pytest.raises(TrainingError, match="the teacher has 21 logits, the trained model 20"):
+        Trainer(tiny_model(), OptimiserSettings(), teacher=teacher)
 
 
 def _logprobs(model: PreTrainedModel, sequences: Sequence[Sequence[int]]) -> Tensor:

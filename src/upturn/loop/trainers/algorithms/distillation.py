@@ -6,14 +6,13 @@ from upturn.config import Config
 from upturn.errors import ConfigError
 from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.run import Context
-from upturn.loop.trainers.distributed_training import Rank0, rank0_function
 from upturn.loop.trainers.registry import Algorithm
 from upturn.loop.trainers.rl_training import RlSpec, RolloutSource, family_weights, rollout_spec, train_on_rollouts
 from upturn.loop.trainers.teacher import (
     add_memory,
     check_one_process,
     check_teacher,
-    open_teacher,
+    teacher_argument,
     teacher_cost,
     with_teacher,
 )
@@ -39,9 +38,8 @@ def train(context: Context, parent: AgentVersion, before: HeldoutResult, name: s
 
     settings = context.config.section(DistillationSettings)
 
-    def extras(_: RolloutSource) -> dict[str, Rank0]:
-        teacher = open_teacher(context, parent, settings.teacher, settings.optimiser)
-        return {"teacher": rank0_function("teacher", teacher)}
+    def extras(_: RolloutSource) -> dict[str, object]:
+        return {"teacher": teacher_argument(context, parent, settings.teacher, settings.optimiser)}
 
     spec = _spec(context, name, family_weights(before))
     return train_on_rollouts(context, parent, name, spec=spec, run=run_distillation, extras=extras)

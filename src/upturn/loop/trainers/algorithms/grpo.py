@@ -6,7 +6,7 @@ from upturn.config import Config
 from upturn.errors import ConfigError
 from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.run import Context
-from upturn.loop.trainers.distributed_training import Rank0, rank0_function
+from upturn.loop.trainers.distributed_training import rank0_function
 from upturn.loop.trainers.registry import Algorithm
 from upturn.loop.trainers.rl_training import (
     OutcomeReward,
@@ -21,7 +21,7 @@ from upturn.loop.trainers.teacher import (
     add_memory,
     check_one_process,
     check_teacher,
-    open_teacher,
+    teacher_argument,
     teacher_cost,
     with_teacher,
 )
@@ -63,11 +63,11 @@ def train_grpo(
     settings = context.config.section(GrpoSettings)
     is_dynamic = settings.dynamic_sampling is not None
 
-    def extras(source: RolloutSource) -> dict[str, Rank0 | None]:
-        teacher = settings.teacher and open_teacher(context, parent, settings.teacher, settings.optimiser)
+    def extras(source: RolloutSource) -> dict[str, object]:
+        teacher = settings.teacher and teacher_argument(context, parent, settings.teacher, settings.optimiser)
         return {
             "refill": rank0_function("refill", source.refill) if is_dynamic else None,
-            "teacher": rank0_function("teacher", teacher) if teacher else None,
+            "teacher": teacher,
         }
 
     spec = _spec(context, name, weights, reward=reward)

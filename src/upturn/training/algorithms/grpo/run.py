@@ -33,8 +33,8 @@ def run_grpo(  # noqa: PLR0913  # three optional inputs
     with earlier ones, during training), and ``refill(iteration, round)`` further ones where the settings have
     dynamic sampling; checkpoints contain the state of a ``StatefulCollect``; ``advantage`` is a custom estimator
     (None = that of the settings), whose class and options are part of the run's identity; ``teacher`` returns the
-    teacher's log-probs, NaN = missing, or is the teacher itself for its estimator ``full``, where ``GrpoSettings`` have
-    one; ``evaluate(iterations)``
+    teacher's log-probs, NaN = missing, or is the teacher itself for its estimator ``full``, where ``GrpoSettings``
+    have one; ``evaluate(iterations)``
     returns the score after that many, first with 0. All may depend on their arguments, the seed and the weights
     only. When the run returns, the model has the weights of the best evaluation (``keep="best"``) or the last ones
     (``"final"``). Resuming needs the model with its initial weights, the same settings and seed. A KL term keeps a
