@@ -27,7 +27,8 @@ async def _no_sleep(_: float) -> None:
 
 
 def _score(engine: Engine, dialect: ScoringDialect, *requests: Scoring, **changes: Any) -> list[Scores]:
-    settings = ScoringSettings(engine.url, changes.pop("model", "teacher"), dialect, **changes)
+    values = {"model": "teacher", "concurrency": 16, "timeout_seconds": 5.0, **changes}
+    settings = ScoringSettings(engine.url, dialect=dialect, **values)
     teacher = RemoteTeacher(settings, text_of=str, api_key="secret", sleep=_no_sleep)
     return asyncio.run(teacher.score(requests))
 

@@ -52,10 +52,10 @@ class ScoringSettings:
     """``http://127.0.0.1:8000``, with or without ``/v1``."""
     model: str
     """The name that the server knows the model by; SGLang serves one model and reads no name."""
-    dialect: ScoringDialect = "vllm"
-    concurrency: int = 16
+    dialect: ScoringDialect
+    concurrency: int
     """Concurrent requests."""
-    timeout_seconds: float = 120.0
+    timeout_seconds: float
     """Timeout of one try of a request."""
 
     def __post_init__(self) -> None:

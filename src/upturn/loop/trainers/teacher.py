@@ -112,8 +112,8 @@ def _remote(context: Context, parent: AgentVersion, settings: TeacherSettings) -
         settings.url,
         settings.model,
         settings.dialect,
-        concurrency=settings.concurrency,
-        timeout_seconds=settings.timeout_seconds,
+        settings.concurrency,
+        settings.timeout_seconds,
     )
     return RemoteTeacher(
         server,
