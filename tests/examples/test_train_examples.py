@@ -48,6 +48,7 @@ SMALL: Mapping[str, Mapping[str, Any]] = {
     },
     "offline": {"iterations": 1, "evaluate_every": 1, "groups": 4},
     "mixture": ROUND,
+    "distillation": ROUND,
 }
 """Changes by section, for the sections that a file has."""
 

@@ -16,7 +16,7 @@ from upturn.loop.trainers.train_command import check_effect
 from upturn.models import Renderer
 
 NANO = AgentConfig(name="nano", kind="local_model", model=MODEL)
-GUIDED = {"grpo", "ppo"}
+GUIDED = {"grpo", "ppo", "distillation"}
 ON_ROLLOUTS = GUIDED | {"online-dpo", "rejection", "iterated", "star", "self-repair", "rft", "mixture"}
 
 
@@ -25,7 +25,10 @@ def test_each_algorithm_accepts_the_shared_sections_that_it_uses(desk: ModuleTyp
     sections = {
         "curriculum": (CurriculumSettings(policy="uniform"), GUIDED),
         "rollouts": (RolloutConfig(place="ray"), ON_ROLLOUTS),
-        "rewards": (RewardConfig(overlong_tokens=64, overlong_buffer=8), ON_ROLLOUTS - {"rft"} | {"offline"}),
+        "rewards": (
+            RewardConfig(overlong_tokens=64, overlong_buffer=8),
+            ON_ROLLOUTS - {"rft", "distillation"} | {"offline"},
+        ),
     }
     refused = set()
     for name, (section, _) in sections.items():

@@ -18,6 +18,7 @@ from upturn.training.optimisation.batch import written_tokens
 from upturn.training.policy_settings import (
     DynamicSamplingSettings,
     EntropySettings,
+    KernelSettings,
     KlSettings,
     MismatchSettings,
     ObjectiveSettings,
@@ -30,6 +31,7 @@ KL = KlSettings(0.1)
 BONUS = EntropySettings(0.1)
 ADAPTIVE = KlSettings(0.1, target=0.01, horizon=100)
 WEIGHTED = MismatchSettings("token", 1.1)
+VESPO = ObjectiveSettings("vespo")
 MASKED = MismatchSettings(mask="token", mask_low=0.9, mask_high=1.2)
 
 
@@ -52,6 +54,7 @@ KNOBS: dict[type, dict[str, Knob]] = {
         "dual_clip": _objective(dual_clip=1.25),
         "gate_positive": Knob(ObjectiveSettings("sapo"), ObjectiveSettings("sapo", gate_positive=3.0)),
         "gate_negative": Knob(ObjectiveSettings("sapo"), ObjectiveSettings("sapo", gate_negative=3.0)),
+        "kernel": Knob(VESPO, replace(VESPO, kernel=KernelSettings(rate_negative=4.0))),
         "stale_limit": _objective(stale_limit=0.01),
         "aggregation": _objective(aggregation="sequence_mean"),
         "constant_tokens": Knob(
@@ -65,6 +68,10 @@ KNOBS: dict[type, dict[str, Knob]] = {
     EntropySettings: {
         "coefficient": Knob(BONUS, replace(BONUS, coefficient=0.2)),
         "floor": Knob(BONUS, replace(BONUS, floor=0.5)),  # the recorded log-probs are −1
+    },
+    KernelSettings: {
+        name: Knob(KernelSettings(), KernelSettings(**{name: 4.0}))
+        for name in ("shape_positive", "rate_positive", "shape_negative", "rate_negative")
     },
     KlSettings: {
         "coefficient": Knob(KL, replace(KL, coefficient=0.2)),
@@ -92,6 +99,8 @@ ALGORITHM = ("minibatches", "passes", "objective", "advantage", "mismatch", "dyn
 def _settings(part: Any) -> GrpoSettings:
     if isinstance(part, ObjectiveSettings):
         return replace(BASE, objective=part)
+    if isinstance(part, KernelSettings):
+        return replace(BASE, objective=replace(VESPO, kernel=part))
     if isinstance(part, KlSettings):
         return replace(BASE, objective=ObjectiveSettings(kl=part))
     if isinstance(part, EntropySettings):

@@ -9,6 +9,7 @@ from upturn.training.advantages import AdvantageSettings
 from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.policy_settings import (
     DynamicSamplingSettings,
+    KernelSettings,
     KlSettings,
     MismatchSettings,
     ObjectiveSettings,
@@ -30,6 +31,19 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "clip of sapo": (
         lambda: ObjectiveSettings("sapo", clip_high=0.3),
         "clip_high=0.3 would do nothing with kind='sapo', which has no clip; leave it out",
+    ),
+    "clip of vespo": (
+        lambda: ObjectiveSettings("vespo", clip_low=0.3),
+        "clip_low=0.3 would do nothing with kind='vespo', which has no clip; leave it out",
+    ),
+    "kernel elsewhere": (
+        lambda: ObjectiveSettings("sapo", kernel=KernelSettings()),
+        "kernel would do nothing with kind='sapo'; it belongs to 'vespo'",
+    ),
+    "vespo corrected twice": (
+        lambda: GrpoSettings(objective=ObjectiveSettings("vespo"), mismatch=MismatchSettings("token", 2.0)),
+        "objective.kind='vespo' weighs a rollout by its whole ratio to the recorded log-probs, and mismatch.weight "
+        "and mask would weigh it again: leave mismatch out, or take another objective",
     ),
     "gates elsewhere": (
         lambda: ObjectiveSettings(gate_negative=1.1),

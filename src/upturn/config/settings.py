@@ -64,6 +64,10 @@ class Settings:
         """Yields (setting, model) for each setting that names a model to run on this machine."""
         yield from ()
 
+    def key_variables(self) -> Iterator[tuple[str, str]]:
+        """Yields (setting, variable) for each setting that names an environment variable with an API key."""
+        yield from ()
+
     @classmethod
     def prepare(cls, raw: Raw, _whole: Raw, /) -> Raw:
         """Returns the section's values, completed by another choice such as a preset or the environment.

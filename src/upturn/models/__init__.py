@@ -12,7 +12,7 @@ from upturn.models.checker import RendererReport, check_renderer
 from upturn.models.device import available_devices, choose_device, describe_device
 from upturn.models.endpoint import ChatEndpoint, Completion, Message
 from upturn.models.engine_protocol import WeightsForm
-from upturn.models.local import LocalModel, Precision, local_folder
+from upturn.models.local import LocalModel, Precision, find_folder, local_folder
 from upturn.models.model import FinishReason, Generation, GenerationRequest, Model
 from upturn.models.observation import ObservationWriter, RenderedObservations
 from upturn.models.remote import RemoteEngine, RemoteSettings
@@ -34,6 +34,7 @@ from upturn.models.renderer import (
 )
 from upturn.models.scripted import ScriptedModel
 from upturn.models.shipped import CARD, SHIPPED, load_local, model_folder, rebuild_hint
+from upturn.models.teacher import RemoteTeacher, Scores, Scoring, ScoringSettings
 from upturn.models.template_profile import tools_prompt
 
 __all__ = [
@@ -60,10 +61,14 @@ __all__ = [
     "Precision",
     "RemoteEngine",
     "RemoteSettings",
+    "RemoteTeacher",
     "RenderedObservations",
     "Renderer",
     "RendererReport",
     "RerenderingRenderer",
+    "Scores",
+    "Scoring",
+    "ScoringSettings",
     "ScriptedModel",
     "WeightsForm",
     "available_devices",
@@ -72,6 +77,7 @@ __all__ = [
     "describe_device",
     "first_message",
     "last_message",
+    "find_folder",
     "load_local",
     "local_folder",
     "model_folder",

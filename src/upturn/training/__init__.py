@@ -10,7 +10,14 @@ resumes and writes curves, ``distributed`` shards a model over processes. Not he
 from typing import TYPE_CHECKING
 
 from upturn.lazy_names import lazy_names
-from upturn.training.advantage import Advantage, GroupAdvantages, ScoredGroup, ScoredTrajectory, StateValue
+from upturn.training.advantage import (
+    Advantage,
+    GroupAdvantages,
+    RewardComponent,
+    ScoredGroup,
+    ScoredTrajectory,
+    StateValue,
+)
 from upturn.training.evaluation_result import Evaluate, EvaluationResult
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.pair_settings import PairObjectiveSettings, PairSettings
@@ -34,6 +41,7 @@ from upturn.training.run_settings import EpochSettings, IterationSettings, Onlin
 from upturn.training.scorer import Scorer
 from upturn.training.selection_settings import HintKind, HintSettings, SelectionSettings
 from upturn.training.stream import Minibatch, State, Stream
+from upturn.training.teacher_settings import TeacherSettings
 
 if TYPE_CHECKING:
     from upturn.training.loss import TokenBatch, TokenStatistics
@@ -60,6 +68,7 @@ __all__ = [
     "PairObjectiveSettings",
     "PairSettings",
     "PolicyGradientSettings",
+    "RewardComponent",
     "ScoredGroup",
     "ScoredTrajectory",
     "Scorer",
@@ -67,6 +76,7 @@ __all__ = [
     "State",
     "StateValue",
     "Stream",
+    "TeacherSettings",
     "TokenBatch",
     "TokenStatistics",
     "TrainingOutcome",

@@ -12,11 +12,11 @@ from typing import Literal, NamedTuple, Protocol, TypeVar
 from upturn.records import Task, Trajectory, record
 
 ItemT = TypeVar("ItemT")
-Need = Literal["state_hashes", "token_rows", "state_values", "potentials"]
+Need = Literal["state_hashes", "token_rows", "state_values", "potentials", "reward_components"]
 """Inputs of an estimator other than rewards.
 
 ``state_hashes``: of every turn, from the environment, equal for equal states. ``token_rows``: tokens as recorded.
-``state_values``, ``potentials``: the fields of ScoredTrajectory.
+``state_values``, ``potentials``, ``reward_components``: the fields of ScoredTrajectory.
 """
 
 
@@ -28,6 +28,17 @@ class StateValue:
     """NaN = not measured."""
     count: int | None
     """Number of continuations; None = exact, as after the end, where no reward follows."""
+
+
+@record
+class RewardComponent:
+    """One component of a trajectory's reward."""
+
+    name: str
+    value: float | None
+    """None = missing, which is not 0."""
+    weight: float
+    """Its share in the reward; the components' weighted sum is the trajectory's return."""
 
 
 @record
@@ -45,6 +56,8 @@ class ScoredTrajectory:
     adds nothing to the return. None = the environment has no potentials."""
     succeeded: bool | None = None
     """The verifier's decision, independent of the reward. None = unknown."""
+    components: tuple[RewardComponent, ...] | None = None
+    """What the reward consists of. None = not known."""
 
     @property
     def is_scorable(self) -> bool:

@@ -37,6 +37,9 @@ class TokenBatch(NamedTuple):
     entropies: Tensor | None = None
     """Of the trained model's distribution where it predicted the token, in nats; carries the gradient. None = the
     stream has no ``has_entropies``."""
+    divergences: Tensor | None = None
+    """KL(π ‖ π_teacher) over the whole vocabulary before each token, with gradient; None = the trainer has no
+    teacher."""
 
 
 class TokenStatistics(NamedTuple):

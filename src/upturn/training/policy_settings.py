@@ -10,7 +10,7 @@ from upturn.config import Count, Positive, Settings, report_unused, settings
 from upturn.training.advantages import AdvantageSettings
 from upturn.training.run_settings import IterationSettings
 
-ObjectiveKind = Literal["clipped", "gspo", "turn", "cispo", "sapo"]
+ObjectiveKind = Literal["clipped", "gspo", "turn", "cispo", "sapo", "vespo"]
 Aggregation = Literal["token_mean", "sequence_mean", "constant"]
 KlEstimator = Literal["k1", "k2", "k3", "abs"]
 WeightLevel = Literal["none", "token", "sequence"]
@@ -30,7 +30,9 @@ _USUAL_CLIPS = {
     "turn": Clips(0.05, 0.07),  # the token clips over √16: a mean of 16 independent log-ratios
     "cispo": Clips(1.0, 4.0),  # no lower bound and a cap of 5: ScaleRL, arXiv 2510.13786
     "sapo": Clips(1.0, math.inf),  # no bounds
+    "vespo": Clips(1.0, math.inf),
 }
+_UNCLIPPED = ("sapo", "vespo")
 _GATES = (1.0, 1.05)
 """τ⁺ and τ⁻ of SAPO, arXiv 2511.20347."""
 
@@ -82,6 +84,21 @@ class EntropySettings(Settings):
 
 
 @settings
+class KernelSettings(Settings):
+    """φ(W) = W^k·e^{λ(1 − W)}, the weight of a rollout whose ratio is W, for ``vespo``; largest at W = k/λ. The
+    defaults are those of the authors' code."""
+
+    shape_positive: Positive = 2.0
+    """k where A ≥ 0: how fast the weight fades as W falls to 0."""
+    rate_positive: Positive = 3.0
+    """λ where A ≥ 0: how fast the weight fades as W grows."""
+    shape_negative: Positive = 3.0
+    """k where A < 0."""
+    rate_negative: Positive = 2.0
+    """λ where A < 0."""
+
+
+@settings
 class ObjectiveSettings(Settings):
     """The per-token policy loss and its aggregation."""
 
@@ -89,7 +106,7 @@ class ObjectiveSettings(Settings):
     """``clipped``: PPO's surrogate per token. ``gspo``: the same with one ratio per rollout; it differs from
     ``clipped`` only once the model has left the sampler, so with several minibatches or passes. ``turn``: one ratio
     per turn. ``cispo``: a bounded ratio as constant weight of the log-prob. ``sapo``: a sigmoid of the ratio, which
-    bounds it smoothly."""
+    bounds it smoothly. ``vespo``: a kernel of the whole rollout's ratio as constant weight of the log-prob."""
     clip_low: Annotated[float, Field(gt=0, le=1)] | None = None
     """The ratio is bounded to [1 − clip_low, 1 + clip_high]; None = the usual value of the kind."""
     clip_high: Positive | None = None
@@ -101,6 +118,8 @@ class ObjectiveSettings(Settings):
     """τ⁺, for ``sapo``: how fast the gradient of tokens with A ≥ 0 fades as the ratio leaves 1; None = 1."""
     gate_negative: Positive | None = None
     """τ⁻, for ``sapo``: the same for A < 0; None = 1.05."""
+    kernel: KernelSettings | None = None
+    """For ``vespo``: the kernel; None = its defaults."""
     stale_limit: Positive | None = None
     """Mean log-prob gap to the sampler above which a sequence's tokens with A < 0 are dropped; None = no limit."""
     aggregation: Aggregation = "token_mean"
@@ -118,7 +137,7 @@ class ObjectiveSettings(Settings):
 
     def problems(self) -> Iterator[str | None]:
         """Yields the problems of field combinations."""
-        if self.clip_low == 1 and self.kind not in {"cispo", "sapo"}:
+        if self.clip_low == 1 and self.kind not in {"cispo", *_UNCLIPPED}:
             yield f"clip_low must be in (0, 1) with kind={self.kind!r}, got {self.clip_low!r}"
         if self.dual_clip is not None and self.dual_clip <= 1 + self.clips.high:
             yield f"dual_clip must be more than 1 + clip_high, got {self.dual_clip!r}"
@@ -129,12 +148,15 @@ class ObjectiveSettings(Settings):
         )
         for name in ("clip_low", "clip_high"):
             value = getattr(self, name)
-            is_unread = self.kind == "sapo" and value is not None
-            yield report_unused(is_unread, f"{name}={value!r}", "with kind='sapo', which has no clip; leave it out")
+            is_unread = self.kind in _UNCLIPPED and value is not None
+            because = f"with kind={self.kind!r}, which has no clip; leave it out"
+            yield report_unused(is_unread, f"{name}={value!r}", because)
         for name in ("gate_positive", "gate_negative"):
             value = getattr(self, name)
             is_unread = self.kind != "sapo" and value is not None
             yield report_unused(is_unread, f"{name}={value!r}", f"with kind={self.kind!r}; it belongs to 'sapo'")
+        because = f"with kind={self.kind!r}; it belongs to 'vespo'"
+        yield report_unused(self.kernel is not None and self.kind != "vespo", "kernel", because)
         if self.kind == "gspo" and self.aggregation != "sequence_mean":
             yield (
                 f"kind='gspo' is a mean over each sequence; aggregation={self.aggregation!r} would weigh its one "
@@ -159,6 +181,7 @@ class ObjectiveSettings(Settings):
             "dual_clip": self.dual_clip is not None,
             "gate_positive": self.gate_positive is not None,
             "gate_negative": self.gate_negative is not None,
+            "kernel": self.kernel is not None,
         }
         return tuple(f"{name}={getattr(self, name)!r}" for name in is_changed if is_changed[name])
 
@@ -215,6 +238,11 @@ class MismatchSettings(Settings):
             f"with mask_high={high!r} on the same level; leave it out or make it smaller",
         )
         yield from self._mask_problems()
+
+    @property
+    def corrects(self) -> bool:
+        """False when the difference is only measured."""
+        return self.weight != "none" or self.mask != "none"
 
     def _mask_problems(self) -> Iterator[str | None]:
         low, high = self.mask_low, self.mask_high
@@ -283,6 +311,12 @@ class PolicyGradientSettings(IterationSettings):
             yield (
                 f"objective.stale_limit={limit!r} measures the gap to the sampler, which recomputed log-probs "
                 "hide: leave mismatch out, or take a mismatch.mask by sequence instead"
+            )
+        mismatch = self.mismatch
+        if self.objective.kind == "vespo" and mismatch is not None and mismatch.corrects:
+            yield (
+                "objective.kind='vespo' weighs a rollout by its whole ratio to the recorded log-probs, and "
+                "mismatch.weight and mask would weigh it again: leave mismatch out, or take another objective"
             )
         yield report_unused(
             self.dynamic_sampling is not None and self.advantage.baseline == "none",

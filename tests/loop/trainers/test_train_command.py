@@ -14,7 +14,7 @@ from upturn.errors import ConfigError
 from upturn.loop.evaluation.evaluate import HeldoutResult
 from upturn.loop.run.context import Context
 from upturn.loop.trainers import registry
-from upturn.loop.trainers.algorithms import mixture, online_dpo, ppo
+from upturn.loop.trainers.algorithms import distillation, mixture, online_dpo, ppo
 from upturn.loop.trainers.algorithms.expert_iteration import Variant
 from upturn.loop.trainers.candidate import TrainedVersion
 from upturn.loop.trainers.pool_data import check_pool, with_copied_pool
@@ -90,6 +90,7 @@ SPECS: Mapping[str, Callable[[Context, str, Mapping[str, float]], RlSpec]] = {
     "ppo": ppo._spec,
     "online_dpo": online_dpo._spec,
     "mixture": mixture._spec,
+    "distillation": distillation._spec,
     "rejection": Variant("rejection", RejectionSettings, "").spec,
     "star": Variant("star", StarSettings, "").spec,
 }
@@ -174,6 +175,8 @@ def test_nothing_is_trained_where_the_loop_trains_nothing(desk: ModuleType, name
             "online_dpo.pairs: valued_by='state_values' would do nothing with monte_carlo_share=0",
         ),
         ("mixture", {"mixture": {"sft": 0.0}}, "mixture.sft, mixture.dpo and mixture.kto are all 0"),
+        ("mixture", {"grpo": {"teacher": {"model": "nano"}}}, "grpo.teacher ('nano') has no effect in a mixture"),
+        ("distillation", {}, "distillation.teacher.model is empty; name the teacher"),
         ("mixture", {"grpo": {"staleness": 1}}, "a mixture samples in plain iterations"),
         (
             "grpo",

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from upturn.records import Observation, Task, TokenRow, Trajectory, Turn, WrittenSpan
-from upturn.training import ScoredGroup, ScoredTrajectory, StateValue
+from upturn.training import RewardComponent, ScoredGroup, ScoredTrajectory, StateValue
 from upturn.training.advantages import AdvantageSettings, Estimator, advantage_of, rescaled
 
 MakeGroup = Callable[..., ScoredGroup]
@@ -36,6 +36,7 @@ SETTINGS = [
     AdvantageSettings("monte_carlo", gamma=0.5, turn_weight=1.0),
     AdvantageSettings("divergence", value_range=1000.0),
     AdvantageSettings("divergence", gamma=0.5, value_range=100.0, turn_weight=1.0),
+    AdvantageSettings("components", scale="whiten"),
 ]
 """Each estimator with each kind of option; ``scale="mean"`` divides by the returns and is meant to change."""
 
@@ -63,7 +64,8 @@ def _member(draw: st.DrawFn, name: str, length: int) -> ScoredTrajectory:
     rewards = tuple(draw(numbers) if draw(st.booleans()) else 0.0 for _ in range(length))
     potentials = (0.0, *(draw(numbers) for _ in range(length)))
     values = (*(StateValue(draw(numbers), 10**6) for _ in range(length)), StateValue(0.0, None))
-    return ScoredTrajectory(trajectory, rewards, state_values=values, potentials=potentials)
+    components = (RewardComponent("turns", sum(rewards), 1.0), RewardComponent("style", draw(numbers), 0.5))
+    return ScoredTrajectory(trajectory, rewards, state_values=values, potentials=potentials, components=components)
 
 
 def _shifted(group: ScoredGroup, shift: float, gamma: float) -> ScoredGroup:
@@ -77,7 +79,10 @@ def _shifted(group: ScoredGroup, shift: float, gamma: float) -> ScoredGroup:
             for value, count in zip(scored.state_values, remaining, strict=True)
         )
         rewards = tuple(reward + shift for reward in scored.turn_rewards)
-        return replace(scored, turn_rewards=rewards, state_values=values)
+        assert scored.components is not None
+        turns, *others = scored.components
+        changed = replace(turns, value=sum(rewards))
+        return replace(scored, turn_rewards=rewards, state_values=values, components=(changed, *others))
 
     return replace(group, members=tuple(member(scored) for scored in group.members))
 

@@ -19,6 +19,7 @@ ALL = {
     "by turn": ObjectiveSettings("turn"),
     "cispo": ObjectiveSettings("cispo"),
     "sapo": ObjectiveSettings("sapo"),
+    "vespo": ObjectiveSettings("vespo"),
     "without stale": ObjectiveSettings(stale_limit=0.1),
     "gspo without stale, with KL": ObjectiveSettings("gspo", aggregation="sequence_mean", stale_limit=0.1, kl=KL),
     "clipped with KL": ObjectiveSettings(kl=KL),

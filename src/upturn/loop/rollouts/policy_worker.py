@@ -1,7 +1,7 @@
 """A version in training: its weights, the engine that samples from them, and the groups of its rollouts."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -15,14 +15,16 @@ from upturn.errors import ConfigError, ModelError
 from upturn.loop.agent_runtime import DEFAULT_CONTEXT_TOKENS, SLOTS, AgentRuntime, Purpose, build_renderer
 from upturn.loop.rollouts.state_values import ContinuationSpec, Reward, measure_values, turn_rewards
 from upturn.models import SHIPPED, Precision, load_local, local_folder
-from upturn.records import AgentVersion, Task, Trajectory, TrajectorySink
-from upturn.training import ScoredGroup, ScoredTrajectory
+from upturn.records import AgentVersion, Evaluation, Task, Trajectory, TrajectorySink
+from upturn.training import RewardComponent, ScoredGroup, ScoredTrajectory
 from upturn.training.data import Portion
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
+Components = Callable[[Trajectory, Evaluation], tuple[RewardComponent, ...]]
+"""What the reward of a trajectory consists of."""
 TRAINING_SEED_OFFSET = 1_000_000
 """Separates the streams of training tasks from those of service and of held-out evaluations."""
 REFILL_SEED_STEP = 10_000_000
@@ -128,6 +130,8 @@ class RolloutSpec:
     """Options of sampling; None means only the version's stop strings."""
     refill: int = 0
     """Round of further tasks in an iteration; 0 means the iteration's own tasks."""
+    components: Components | None = None
+    """What that reward consists of, with the environment's; None means that no estimator compares components."""
 
 
 def in_training(version: AgentVersion) -> AgentVersion:
@@ -226,7 +230,10 @@ class PolicyWorker:
                 members.append(score_trajectory(trajectory, None))
                 continue
             succeeded = None if evaluation.verdict == "missing" else evaluation.is_success
-            members.append(score_trajectory(trajectory, rollouts.reward(trajectory, evaluation), succeeded))
+            member = score_trajectory(trajectory, rollouts.reward(trajectory, evaluation), succeeded)
+            if rollouts.components is not None:
+                member = replace(member, components=rollouts.components(trajectory, evaluation))
+            members.append(member)
         size = rollouts.group_size
         groups = [
             ScoredGroup(task, tuple(members[index * size : (index + 1) * size])) for index, task in enumerate(tasks)

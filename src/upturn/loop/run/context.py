@@ -59,6 +59,8 @@ class Context:
     """The processes that train together, of which this is the first; None means a single process."""
     sampler_key: str = ""
     """API key of the engine of ``[rollouts]``; empty means none."""
+    api_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """API keys by the environment variable that holds them."""
     position: Position = field(default_factory=Position)
 
     @property
@@ -173,7 +175,20 @@ def open_run(
         key = keys.get(config.rollouts.api_key_env, "")
         world = None if world is None else replace(world, device=device)
         context = Context(
-            config, run_dir, run_id, journal, pool, kit, runtime, router, policy, service, progress, world, key
+            config,
+            run_dir,
+            run_id,
+            journal,
+            pool,
+            kit,
+            runtime,
+            router,
+            policy,
+            service,
+            progress,
+            world,
+            key,
+            keys,
         )
         if needs_torch:
             progress.note(f"device: {describe_device(device)}")

@@ -50,6 +50,7 @@ ALGORITHMS: Mapping[str, str] = {
     "sft": "Supervised training on the verified successes in a pool.",
     "grpo": "Reinforcement learning: trajectories of a task compared with each other; grpo.preset names a variant.",
     "ppo": "Reinforcement learning with a critic, which learns state values.",
+    "distillation": "On-policy distillation: a teacher scores each token of the agent's own fresh trajectories.",
     "dpo": "DPO on pairs in a pool: two versions at the same tasks, and people's corrections.",
     "online-dpo": "DPO on pairs of the agent's own fresh trajectories.",
     "kto": "KTO on thumbs-up/down ratings in a pool.",

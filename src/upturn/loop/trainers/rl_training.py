@@ -4,9 +4,11 @@ Tasks are drawn by family, the version in training samples several trajectories 
 stored, and model selection chooses the weights that become a version.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from upturn.config import CurriculumSettings, RewardConfig
@@ -21,7 +23,7 @@ from upturn.pool import PoolSink
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
 from upturn.report.training import write_training_report
 from upturn.rewards import Rubric, soft_overlong
-from upturn.training import OnlineSettings, ScoredGroup, TrainingOutcome, written_count
+from upturn.training import OnlineSettings, RewardComponent, ScoredGroup, TrainingOutcome, written_count
 from upturn.training.advantages import AdvantageSettings
 from upturn.training.algorithms.rft import RftSettings
 from upturn.training.data import Collect, Refill
@@ -178,6 +180,7 @@ def rollout_spec(
     means the configured rubric's score. The configured penalty on length is added to it.
     """
     outcome_reward, penalty = reward or configured_reward(context), overlong_penalty(context.config.rewards)
+    has_components = advantage is not None and advantage.estimator == "components" and reward is None
 
     def total_reward(trajectory: Trajectory, evaluation: Evaluation) -> float | None:
         value = outcome_reward(evaluation)
@@ -188,6 +191,7 @@ def rollout_spec(
         context.seed + CYCLE_SEED_STEP * (context.position.cycle - 1),
         group_size,
         total_reward,
+        components=partial(reward_components, context.config.rewards) if has_components else None,
     )
     if source is not None:
         options = source.sampling if source.sampling.changed else None
@@ -206,6 +210,23 @@ def configured_reward(context: Context) -> OutcomeReward:
     """The score of the configured rubric over an evaluation's components; None where one is missing."""
     rubric = Rubric("configured", context.config.rewards.weights)
     return lambda evaluation: rubric.score(evaluation.rewards)
+
+
+def reward_components(
+    config: RewardConfig, trajectory: Trajectory, evaluation: Evaluation
+) -> tuple[RewardComponent, ...]:
+    """The parts whose weighted sum is the return of a trajectory: the components with a weight in ``[rewards]``,
+    the penalty on length where it is configured, and the environment's rewards for single turns as one."""
+    total = sum(config.weights.values())
+    components = [
+        RewardComponent(name, evaluation.rewards.get(name), weight / total)
+        for name, weight in config.weights.items()
+    ]
+    penalty = overlong_penalty(config)
+    if penalty is not None:
+        components.append(RewardComponent("overlong", penalty(trajectory), 1.0))
+    components.append(RewardComponent("turns", math.fsum(turn.reward for turn in trajectory.turns), 1.0))
+    return tuple(components)
 
 
 def overlong_penalty(config: RewardConfig) -> Callable[[Trajectory], float] | None:

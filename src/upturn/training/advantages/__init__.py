@@ -1,10 +1,12 @@
 """Advantage estimators: each maps a group's rewards to one number per turn.
 
-They compare trajectories of a task (``GroupRelative``), turns with the same index (``TurnRelative``), turns from
-one state (``StateAnchored``), trajectories with a common token history (``TreeSiblings``), or measured state values
-(``MonteCarloDelta``, ``FirstDivergence``); ``needs`` names further inputs. Not here: PPO's GAE (``algorithms.ppo``)
-and losses. Start with ``estimator``, which builds the one of the settings, then ``trajectory``."""
+They compare trajectories of a task (``GroupRelative``), each component of their rewards (``ComponentRelative``),
+turns with the same index (``TurnRelative``), turns from one state (``StateAnchored``), trajectories with a common
+token history (``TreeSiblings``), or measured state values (``MonteCarloDelta``, ``FirstDivergence``); ``needs``
+names further inputs. Not here: PPO's GAE (``algorithms.ppo``) and losses. Start with ``estimator``, which builds
+the one of the settings, then ``trajectory``."""
 
+from upturn.training.advantages.components import ComponentRelative
 from upturn.training.advantages.divergence import ERROR_PROBABILITY, FirstDivergence
 from upturn.training.advantages.estimator import Combined, advantage_of
 from upturn.training.advantages.lagrangian import Constrained, Multipliers
@@ -31,6 +33,7 @@ __all__ = [
     "Anchor",
     "Baseline",
     "Combined",
+    "ComponentRelative",
     "Constrained",
     "Estimator",
     "FirstDivergence",

@@ -3,6 +3,7 @@
 from typing import assert_never
 
 from upturn.training.advantage import Advantage, GroupAdvantages, Need, ScoredGroup
+from upturn.training.advantages.components import ComponentRelative
 from upturn.training.advantages.divergence import ERROR_PROBABILITY, FirstDivergence
 from upturn.training.advantages.monte_carlo import MonteCarloDelta
 from upturn.training.advantages.returns import group_advantages
@@ -56,6 +57,8 @@ def _estimator(settings: AdvantageSettings) -> Advantage:
         case "state":
             weight = 1.0 if settings.turn_weight is None else settings.turn_weight
             return StateAnchored(gamma=gamma, turn_weight=weight, is_scaled=is_scaled, anchor=settings.anchor)
+        case "components":
+            return ComponentRelative()
         case "tree":
             return TreeSiblings(baseline=settings.baseline)
         case "monte_carlo":

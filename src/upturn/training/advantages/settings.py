@@ -10,7 +10,7 @@ from pydantic import Field
 
 from upturn.config import Count, NotNegative, Positive, Probability, Settings, report_unused, settings
 
-Estimator = Literal["trajectory", "turn", "state", "tree", "monte_carlo", "divergence"]
+Estimator = Literal["trajectory", "turn", "state", "tree", "monte_carlo", "divergence", "components"]
 Baseline = Literal["group_mean", "leave_one_out", "none"]
 Scale = Literal["none", "std", "mean", "batch_std", "whiten"]
 Anchor = Literal["state_hash", "observation"]
@@ -24,6 +24,7 @@ _SCALES: dict[Estimator, tuple[Scale, ...]] = {
     "trajectory": ("none", "std", "mean", "batch_std", "whiten"),
     "turn": ("none", "std", "batch_std", "whiten"),
     "state": ("none", "std", "batch_std", "whiten"),
+    "components": ("none", "whiten"),
 }
 _OTHER_SCALES: tuple[Scale, ...] = ("none", "batch_std", "whiten")
 """Of the other estimators, which do not divide within a group."""
@@ -47,9 +48,11 @@ class AdvantageSettings(Settings):
     """The advantage estimator and its options; see ``upturn.training.advantages``."""
 
     estimator: Estimator = "trajectory"
-    """The estimator; ``trajectory`` compares whole trajectories of one task."""
+    """The estimator; ``trajectory`` compares whole trajectories of one task, ``components`` each component of their
+    rewards by itself (GDPO)."""
     gamma: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Discount per turn, in (0, 1]; 1 = a reward counts the same in every earlier turn. Not used by ``tree``."""
+    """Discount per turn, in (0, 1]; 1 = a reward counts the same in every earlier turn. Not used by ``tree``
+    and ``components``."""
     baseline: Baseline = "group_mean"
     """The subtracted baseline; ``none`` needs ``scale="whiten"``, which subtracts the iteration's mean, as in
     REINFORCE++."""
@@ -84,10 +87,10 @@ class AdvantageSettings(Settings):
         baselines, scales = _BASELINES.get(self.estimator), _SCALES.get(self.estimator, _OTHER_SCALES)
         yield _unknown(self.baseline, "baseline", baselines or ("group_mean",), chosen)
         yield _unknown(self.scale, "scale", scales, chosen)
-        is_unread = self.estimator == "tree" and self.gamma != 1
+        is_unread = self.estimator in ("tree", "components") and self.gamma != 1
         yield report_unused(is_unread, f"gamma={self.gamma!r}", f"{chosen}; leave it at 1")
         yield report_unused(
-            self.estimator == "trajectory" and self.turn_weight is not None,
+            self.estimator in ("trajectory", "components") and self.turn_weight is not None,
             f"turn_weight={self.turn_weight!r}",
             f"{chosen}, which has no turn credit; choose another estimator or leave it out",
         )
@@ -137,6 +140,11 @@ class AdvantageSettings(Settings):
             return (
                 f"lagrangian does not go with estimator={self.estimator!r}: no costs are subtracted from the "
                 "returns of continuations; take another estimator, or cost_limits"
+            )
+        if self.estimator == "components":
+            return (
+                "lagrangian does not go with estimator='components': costs are no component of the reward; take "
+                "another estimator, or cost_limits"
             )
         if self.scale == "mean":
             return "lagrangian does not go with scale='mean', which divides by returns that costs may make 0"

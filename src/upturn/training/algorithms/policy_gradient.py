@@ -3,7 +3,7 @@
 Order of an iteration: groups are sampled and their advantages computed (``collection``, ``advantages``), each
 written token gets its turn's advantage and its scale (``aggregation``), and the rows become optimiser steps
 (``policy_update``). Rows are dropped if their gradient is exactly 0, but still count in the denominator; with a KL
-term no row is dropped."""
+term, or a teacher (``teacher_signal``), no row is dropped for its rewards."""
 
 from upturn.agents import fork_counts
 from upturn.agents.context import COMPACTED
@@ -11,6 +11,7 @@ from upturn.errors import TrainingError
 from upturn.training.advantage import Advantage, mean_return, unscorable_count
 from upturn.training.advantages import AdvantageSettings, Constrained, Multipliers, advantage_of
 from upturn.training.algorithms.policy_update import PolicyUpdate, check_both_or_neither, rollout_rows
+from upturn.training.algorithms.teacher_signal import Teacher
 from upturn.training.data import Collect, CollectedGroups, Collector, ComparedGroup, Refill
 from upturn.training.optimisation import count_sampled, is_masked
 from upturn.training.policy_settings import ObjectiveSettings, PolicyGradientSettings
@@ -22,7 +23,7 @@ from upturn.training.stream import State, Unit
 class PolicyGradient:
     """Iterations as weight streams. Single use: one run."""
 
-    def __init__(  # noqa: PLR0913  # four optional inputs, each required by a setting
+    def __init__(  # noqa: PLR0913  # five optional inputs, each required by a setting
         self,
         collect: Collect,
         settings: PolicyGradientSettings,
@@ -32,11 +33,13 @@ class PolicyGradient:
         refill: Refill | None = None,
         scorer: Scorer | None = None,
         reference: Scorer | None = None,
+        teacher: Teacher | None = None,
     ) -> None:
         """``advantage``: a custom estimator; None = that of the settings.
 
         ``refill``: for dynamic sampling. ``scorer``: of the current weights, for mismatch settings. ``reference``:
-        for a KL term. Raises TrainingError where one is missing, or has no effect."""
+        for a KL term. ``teacher``: see ``teacher_signal``; None = rewards only. Raises TrainingError where one is
+        missing, or has no effect."""
         check_both_or_neither("dynamic_sampling", settings.dynamic_sampling, "refill", refill)
         if advantage is not None and settings.advantage != AdvantageSettings():
             raise TrainingError(
@@ -53,12 +56,13 @@ class PolicyGradient:
             sampling=settings.dynamic_sampling,
             refill=refill,
         )
-        self._update = PolicyUpdate(settings, seed, scorer=scorer, reference=reference)
+        self._is_taught = teacher is not None
+        self._update = PolicyUpdate(settings, seed, scorer=scorer, reference=reference, teacher=teacher)
 
     def unit(self, index: int) -> Unit:
         """Returns iteration ``index``. Raises TrainingError for no trajectories, or unusable ones."""
         groups = self._collector.collect(index)
-        rows = [_group_rows(compared, self.settings.objective) for compared in groups.used]
+        rows = [self._group_rows(compared) for compared in groups.used]
         counts = count_sampled((compared.group for compared in groups.used), self.settings.objective)
         update = self._update.unit(index, rows, counts)
         filtered = len(groups.sampled) - sum(compared.advantages.is_informative for compared in groups.used)
@@ -78,15 +82,16 @@ class PolicyGradient:
         if self._multipliers is not None:
             self._multipliers.load_state({name: float(value) for name, value in state.items()})
 
-
-def _group_rows(compared: ComparedGroup, settings: ObjectiveSettings) -> list[TrainingRow]:
-    """The rows of the rollouts that have a gradient."""
-    return [
-        row
-        for member, turns in zip(compared.group.members, compared.advantages.turns, strict=True)
-        if not is_masked(member.trajectory, settings)
-        for row in rollout_rows(policy_rows(member.trajectory, turns), settings)
-    ]
+    def _group_rows(self, compared: ComparedGroup) -> list[TrainingRow]:
+        """The rows of the rollouts that have a gradient."""
+        return [
+            row
+            for member, turns in zip(compared.group.members, compared.advantages.turns, strict=True)
+            if not is_masked(member.trajectory, self.settings.objective)
+            for row in rollout_rows(
+                policy_rows(member.trajectory, turns), self.settings.objective, is_taught=self._is_taught
+            )
+        ]
 
 
 def sampled_metrics(collected: CollectedGroups, settings: ObjectiveSettings) -> dict[str, float]:

@@ -1,7 +1,8 @@
 """The second half of a policy gradient: weighted rows become optimiser steps.
 
 Order of an iteration: the trainer's log-probs and the reference's are computed where the settings need them
-(``mismatch``, ``kl``), and the groups of rows are split over minibatches, once for each pass.
+(``mismatch``, ``kl``), a teacher's scores are added to the weights (``teacher_signal``), and the groups of rows are
+split over minibatches, once for each pass.
 """
 
 from collections.abc import Sequence
@@ -11,8 +12,9 @@ from itertools import islice
 import numpy as np
 
 from upturn.errors import TrainingError
+from upturn.training.algorithms.teacher_signal import Teacher, taught_rows
 from upturn.training.loss import Objective
-from upturn.training.losses import AdaptiveCoefficient, k3, policy_objective
+from upturn.training.losses import AdaptiveCoefficient, WithTeacher, k3, policy_objective
 from upturn.training.optimisation import (
     SampledCounts,
     WrittenLogprobs,
@@ -40,8 +42,10 @@ class PolicyUpdate:
         *,
         scorer: Scorer | None = None,
         reference: Scorer | None = None,
+        teacher: Teacher | None = None,
     ) -> None:
-        """``scorer``: of the current weights, for mismatch settings. ``reference``: for a KL term.
+        """``scorer``: of the current weights, for mismatch settings. ``reference``: for a KL term. ``teacher``: its
+        advantages are added to the rows' weights, or its divergence to the loss; None = none.
 
         Raises TrainingError where one is missing, or has no effect.
         """
@@ -52,6 +56,7 @@ class PolicyUpdate:
         self.seed = seed
         self._scorer = scorer
         self._reference = reference
+        self._teacher = teacher
         self._coefficient = (
             AdaptiveCoefficient(kl.coefficient, target=kl.target, horizon=kl.horizon)
             if kl is not None and kl.target is not None and kl.horizon is not None
@@ -61,10 +66,11 @@ class PolicyUpdate:
     def unit(self, index: int, groups: Groups, sampled: SampledCounts) -> Unit:
         """Returns the steps of iteration ``index``, whose loss is an average over ``sampled``.
 
-        Groups without rows are dropped. Metric ``trained_rows``, and those of mismatch and KL.
+        Groups without rows are dropped, and with a teacher rollouts that it leaves without a gradient. Metric
+        ``trained_rows``, and those of mismatch, KL and teacher.
         """
         rows = [row for group in groups for row in group]
-        metrics = {"trained_rows": float(len(rows))}
+        metrics = dict[str, float]()
         reshaped = next((row for row in rows if row.is_reshaped), None)
         if reshaped is not None and self.settings.mismatch is None:
             raise TrainingError(
@@ -85,17 +91,33 @@ class PolicyUpdate:
         if rows and (entropy := self.settings.objective.entropy) is not None:
             has_bonus = entropy.floor is None or _surprise(rows) < entropy.floor
             metrics["entropy_bonus"] = float(has_bonus)
+        is_scored = self._teacher is not None and self._teacher.scorer is not None
+        if rows and self._teacher is not None and is_scored:
+            rows, teacher_metrics = taught_rows(rows, self._teacher)
+            metrics |= teacher_metrics
         remaining = iter(rows)
+        grouped = [list(islice(remaining, len(group))) for group in groups if group]
+        objective = self.settings.objective
+        if is_scored and objective.kl is None and objective.entropy is None:
+            grouped = [kept for group in grouped if (kept := _with_gradient(group))]
+        metrics["trained_rows"] = float(sum(map(len, grouped)))
         steps = minibatches(
-            [list(islice(remaining, len(group))) for group in groups if group],
-            policy_objective(self.settings.objective, coefficient, has_bonus=has_bonus),
-            denominator(sampled, self.settings.objective),
+            grouped,
+            self._objective(coefficient, has_bonus=has_bonus),
+            denominator(sampled, objective),
             count=self.settings.minibatches,
             passes=self.settings.passes,
             rng=np.random.default_rng([self.seed, index]),
-            has_entropies=self.settings.objective.entropy is not None,
+            has_entropies=objective.entropy is not None,
         )
         return Unit(steps, metrics)
+
+    def _objective(self, kl_coefficient: float | None, *, has_bonus: bool) -> Objective:
+        """``kl_coefficient``: None = the settings' value."""
+        objective = policy_objective(self.settings.objective, kl_coefficient, has_bonus=has_bonus)
+        if self._teacher is None or self._teacher.scorer is not None:
+            return objective
+        return WithTeacher(objective, self._teacher.settings.coefficient)
 
     def state(self) -> State:
         """Returns the state other than weights and optimiser; empty without an adaptive coefficient."""
@@ -130,18 +152,27 @@ def minibatches(  # noqa: PLR0913  # each is a number of its own
     ]
 
 
-def rollout_rows(rows: Sequence[TrainingRow], settings: ObjectiveSettings) -> Sequence[TrainingRow]:
+def rollout_rows(
+    rows: Sequence[TrainingRow], settings: ObjectiveSettings, *, is_taught: bool = False
+) -> Sequence[TrainingRow]:
     """Returns the rows of one rollout with their scales; none where they have no gradient.
 
     A rollout is used whole or not at all, since an objective may depend on all of it. Without a KL term and an
-    entropy bonus a rollout with zero weights has no gradient."""
-    is_advantage_all = settings.kl is None and settings.entropy is None
-    if not rows or (is_advantage_all and not any(row.weights.any() for row in rows)):
+    entropy bonus a rollout with zero weights has no gradient; ``is_taught``: a teacher's advantages are added to
+    the weights later."""
+    has_further_term = is_taught or settings.kl is not None or settings.entropy is not None
+    if not rows or not (has_further_term or any(row.weights.any() for row in rows)):
         return ()
     shares = token_scales([len(row.positions) for row in rows], settings)
     if shares is None:
         return rows
     return [replace(row, scales=share) for row, share in zip(rows, shares, strict=True)]
+
+
+def _with_gradient(group: Sequence[TrainingRow]) -> list[TrainingRow]:
+    """The rows of the rollouts that have a weight other than 0."""
+    rollouts = {row.rollout for row in group if row.weights.any()}
+    return [row for row in group if row.rollout in rollouts]
 
 
 def check_both_or_neither(setting: str, value: object, argument: str, argument_value: object) -> None:

@@ -1,8 +1,8 @@
 """Objectives: pure functions of log-probabilities that give one loss per token. Needs torch, except for ``kl``.
 
-Policy objectives (``clipped``, ``gspo``, ``cispo``, ``sapo``) with KL terms (``divergence``), an entropy bonus
-(``entropy``) and off-policy masks, preference and supervised losses, and the critic's ``value`` loss. Not here:
-aggregation over tokens (``optimisation.aggregation``) and advantages. Start with ``policy``, which builds the
+Policy objectives (``clipped``, ``gspo``, ``cispo``, ``sapo``, ``vespo``) with KL terms (``divergence``), an entropy
+bonus (``entropy``) and off-policy masks, preference and supervised losses, and the critic's ``value`` loss. Not
+here: aggregation over tokens (``optimisation.aggregation``) and advantages. Start with ``policy``, which builds the
 objective of the settings.
 """
 
@@ -14,7 +14,7 @@ from upturn.training.losses.kl import AdaptiveCoefficient, k3
 if TYPE_CHECKING:
     from upturn.training.losses.cispo import ClippedWeights
     from upturn.training.losses.clipped import ClippedPolicy, clipped_policy_losses
-    from upturn.training.losses.divergence import WithKl, kl_estimates
+    from upturn.training.losses.divergence import WithKl, WithTeacher, kl_estimates
     from upturn.training.losses.entropy import WithEntropy
     from upturn.training.losses.gspo import SequencePolicy
     from upturn.training.losses.off_policy import OffPolicyMasked
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from upturn.training.losses.sapo import SoftGated
     from upturn.training.losses.supervised import CrossEntropy, cross_entropy_losses
     from upturn.training.losses.value import SquaredError
+    from upturn.training.losses.vespo import KernelWeighted
 else:
     __getattr__ = lazy_names(
         __name__,
@@ -32,6 +33,7 @@ else:
             "ClippedPolicy": "clipped",
             "clipped_policy_losses": "clipped",
             "WithKl": "divergence",
+            "WithTeacher": "divergence",
             "kl_estimates": "divergence",
             "WithEntropy": "entropy",
             "SequencePolicy": "gspo",
@@ -46,6 +48,7 @@ else:
             "CrossEntropy": "supervised",
             "cross_entropy_losses": "supervised",
             "SquaredError": "value",
+            "KernelWeighted": "vespo",
         },
     )
 
@@ -54,6 +57,7 @@ __all__ = [
     "ClippedPolicy",
     "ClippedWeights",
     "CrossEntropy",
+    "KernelWeighted",
     "OffPolicyMasked",
     "PairedPreference",
     "RatedPreference",
@@ -62,6 +66,7 @@ __all__ = [
     "SquaredError",
     "WithEntropy",
     "WithKl",
+    "WithTeacher",
     "clipped_policy_losses",
     "cross_entropy_losses",
     "k3",

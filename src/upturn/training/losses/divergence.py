@@ -38,6 +38,30 @@ def kl_estimates(batch: TokenBatch, estimator: KlEstimator) -> Tensor:
             assert_never(estimator)
 
 
+class WithTeacher:
+    """An objective plus ``coefficient`` times the exact KL(π ‖ π_teacher) before each token.
+
+    The histories are the sampler's: the gradient is that of the next token's distribution, not of reaching them.
+    """
+
+    def __init__(self, objective: Objective, coefficient: float) -> None:
+        self.objective = objective
+        self.coefficient = coefficient
+
+    def losses(self, batch: TokenBatch) -> Tensor:
+        """The objective's losses + coefficient·KL. Needs ``divergences``."""
+        assert batch.divergences is not None
+        return self.objective.losses(batch) + self.coefficient * apply_mask(batch.divergences, batch.mask)
+
+    def statistics(self, batch: TokenBatch) -> TokenStatistics:
+        """The objective's statistics, and ``teacher_kl``."""
+        assert batch.divergences is not None
+        inner = self.objective.statistics(batch)
+        return inner._replace(
+            sums={**inner.sums, "teacher_kl": total(apply_mask(batch.divergences.detach(), batch.mask))}
+        )
+
+
 class WithKl:
     """An objective plus ``coefficient`` times the KL divergence to the reference policy, token by token.
 

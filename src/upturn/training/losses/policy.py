@@ -10,7 +10,8 @@ from upturn.training.losses.entropy import WithEntropy
 from upturn.training.losses.gspo import SequencePolicy
 from upturn.training.losses.off_policy import OffPolicyMasked
 from upturn.training.losses.sapo import SoftGated
-from upturn.training.policy_settings import ObjectiveSettings
+from upturn.training.losses.vespo import KernelWeighted
+from upturn.training.policy_settings import KernelSettings, ObjectiveSettings
 
 
 def policy_objective(
@@ -46,5 +47,7 @@ def _surrogate(settings: ObjectiveSettings) -> Objective:
             return ClippedWeights(low, high)
         case "sapo":
             return SoftGated(*settings.gates)
+        case "vespo":
+            return KernelWeighted(settings.kernel or KernelSettings())
         case _:
             assert_never(settings.kind)

@@ -31,6 +31,18 @@ def advantages(batch: TokenBatch) -> Tensor:
 
 def sequence_means(values: Tensor, batch: TokenBatch) -> Tensor:
     """At each token, the mean of ``values`` over the unmasked tokens of its sequence (0 if there are none)."""
+    sums, sizes, sequences = _by_sequence(values, batch)
+    return (sums / sizes.clamp(min=1))[sequences].view_as(values)
+
+
+def sequence_sums(values: Tensor, batch: TokenBatch) -> Tensor:
+    """At each token, the sum of ``values`` over the unmasked tokens of its sequence."""
+    sums, _, sequences = _by_sequence(values, batch)
+    return sums[sequences].view_as(values)
+
+
+def _by_sequence(values: Tensor, batch: TokenBatch) -> tuple[Tensor, Tensor, Tensor]:
+    """Sums over unmasked tokens and their numbers, by sequence; and each token's sequence."""
     mask = batch.mask.flatten()
     if batch.sequences is None:
         sequences = torch.zeros(mask.shape, dtype=torch.int64, device=mask.device)
@@ -39,7 +51,7 @@ def sequence_means(values: Tensor, batch: TokenBatch) -> Tensor:
     count = int(sequences.max()) + 1 if sequences.numel() else 0
     sums = values.new_zeros(count).index_add(0, sequences, apply_mask(values.flatten(), mask))
     sizes = values.new_zeros(count).index_add(0, sequences, mask.to(values.dtype))
-    return (sums / sizes.clamp(min=1))[sequences].view_as(values)
+    return sums, sizes, sequences
 
 
 class Clipped(NamedTuple):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from upturn.training.optimisation.adapter import add_adapter, merge_adapter, save_adapter
     from upturn.training.optimisation.critic import Critic, value_model
     from upturn.training.optimisation.full_weights import FullCopy, frozen_scorer
+    from upturn.training.optimisation.teacher_divergence import DistributionTeacher
     from upturn.training.optimisation.trainer import StepMetrics, Trainer, torch_threads
 else:
     __getattr__ = lazy_names(
@@ -32,11 +33,13 @@ else:
         dict.fromkeys(("add_adapter", "merge_adapter", "save_adapter"), "adapter")
         | dict.fromkeys(("Critic", "value_model"), "critic")
         | dict.fromkeys(("FullCopy", "frozen_scorer"), "full_weights")
+        | {"DistributionTeacher": "teacher_divergence"}
         | dict.fromkeys(("StepMetrics", "Trainer", "torch_threads"), "trainer"),
     )
 
 __all__ = [
     "Critic",
+    "DistributionTeacher",
     "FullCopy",
     "IterationSchedule",
     "Memory",

@@ -31,6 +31,7 @@ from upturn.training.optimisation.model_support import refuse_random
 from upturn.training.optimisation.optimiser import WeightOptimiser
 from upturn.training.optimisation.recomputation import recompute
 from upturn.training.optimisation.schedule import warmup_factor
+from upturn.training.optimisation.teacher_divergence import DistributionTeacher
 from upturn.training.row import FloatArray, TrainingRow
 from upturn.training.stream import Minibatch, Stream
 
@@ -105,12 +106,17 @@ class Trainer:
         learning_rate_factor: Callable[[int], float] | None = None,
         *,
         read: Read = chosen_logprobs,
+        teacher: DistributionTeacher | None = None,
     ) -> None:
         """``learning_rate_factor``: of the number of steps done; None = warm-up, then constant.
 
         ``read``: what objectives get as ``logprobs``, and what ``score`` returns: a critic reads values.
+        ``teacher``: gives objectives their ``divergences``; None = none.
         """
         refuse_random(model)
+        if teacher is not None:
+            teacher.check(model)
+        self._teacher = teacher
         self.model = model
         self.settings = settings
         self.world = world_of(model)
@@ -253,8 +259,10 @@ class Trainer:
 
     def _backward(self, stream: Stream, batch: MicroBatch) -> _Tally:
         with self.forward.prepare(batch):
-            entropies = None
-            if stream.has_entropies:
+            entropies = divergences = None
+            if self._teacher is not None:
+                logprobs, divergences, entropies = self._teacher.outputs(self.forward, batch)
+            elif stream.has_entropies:
                 logprobs, entropies = self.forward.logprobs_and_entropies(batch)
             else:
                 logprobs = self.forward.logprobs(batch)
@@ -271,6 +279,7 @@ class Trainer:
                 torch.from_numpy(written.turns).to(device),
                 torch.from_numpy(written.pairs).to(device),
                 entropies,
+                divergences,
             )
             scales = torch.from_numpy(written.scales).to(device)
             loss = (stream.objective.losses(tokens) * scales).sum() / stream.denominator

@@ -48,6 +48,8 @@ EXPECTED: dict[str, dict[str, object]] = {
     "cispo": {"objective": ObjectiveSettings("cispo", 1.0, 4.0), "advantage": STD},
     # arXiv 2511.20347, eq. 5 to 7
     "sapo": {"objective": ObjectiveSettings("sapo", aggregation="sequence_mean"), "advantage": STD},
+    # arXiv 2602.10693 and the authors' scripts: GRPO's advantages, verl's token mean, no KL
+    "vespo": {"minibatches": 4, "objective": ObjectiveSettings("vespo"), "advantage": STD},
     # arXiv 2501.03262
     "reinforce_pp": {
         "objective": ObjectiveSettings("clipped", 0.2, 0.2, kl=KlSettings(0.01, "k2")),
@@ -56,6 +58,11 @@ EXPECTED: dict[str, dict[str, object]] = {
     "reinforce_pp_baseline": {
         "objective": ObjectiveSettings("clipped", 0.2, 0.2, kl=KlSettings(0.01, "k2")),
         "advantage": AdvantageSettings(baseline="group_mean", scale="whiten"),
+    },
+    # arXiv 2601.05242, eq. 4 to 6
+    "gdpo": {
+        "objective": ObjectiveSettings("clipped", 0.2, 0.2, aggregation="sequence_mean"),
+        "advantage": AdvantageSettings("components", scale="whiten"),
     },
     # arXiv 2508.08221
     "lite_ppo": {

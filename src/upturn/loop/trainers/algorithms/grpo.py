@@ -6,7 +6,7 @@ from upturn.config import Config
 from upturn.errors import ConfigError
 from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.run import Context
-from upturn.loop.trainers.distributed_training import Rank0, rank0_function
+from upturn.loop.trainers.distributed_training import rank0_function
 from upturn.loop.trainers.registry import Algorithm
 from upturn.loop.trainers.rl_training import (
     OutcomeReward,
@@ -15,6 +15,15 @@ from upturn.loop.trainers.rl_training import (
     family_weights,
     rollout_spec,
     train_on_rollouts,
+)
+from upturn.loop.trainers.teacher import (
+    NO_COST,
+    add_memory,
+    check_one_process,
+    check_teacher,
+    teacher_argument,
+    teacher_cost,
+    with_teacher,
 )
 from upturn.loop.trainers.training_plan import Plan, plan_on_rollouts, policy_overhead
 from upturn.records import AgentVersion
@@ -25,7 +34,11 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
     """Estimated cost of a run."""
     settings = context.config.section(GrpoSettings)
     spec, overhead = _spec(context, "grpo"), policy_overhead(settings)
-    return plan_on_rollouts(context, parent, "grpo", spec, passes=settings.passes, overhead=overhead)
+    cost = NO_COST if settings.teacher is None else teacher_cost(parent, settings.teacher)
+    overhead = with_teacher(overhead, cost, settings.passes)
+    return add_memory(
+        plan_on_rollouts(context, parent, "grpo", spec, passes=settings.passes, overhead=overhead), cost
+    )
 
 
 def train(context: Context, parent: AgentVersion, before: HeldoutResult, name: str) -> AgentVersion:
@@ -47,10 +60,15 @@ def train_grpo(
     """
     from upturn.training.algorithms.grpo import run_grpo
 
-    is_dynamic = context.config.section(GrpoSettings).dynamic_sampling is not None
+    settings = context.config.section(GrpoSettings)
+    is_dynamic = settings.dynamic_sampling is not None
 
-    def extras(source: RolloutSource) -> dict[str, Rank0 | None]:
-        return {"refill": rank0_function("refill", source.refill) if is_dynamic else None}
+    def extras(source: RolloutSource) -> dict[str, object]:
+        teacher = settings.teacher and teacher_argument(context, parent, settings.teacher, settings.optimiser)
+        return {
+            "refill": rank0_function("refill", source.refill) if is_dynamic else None,
+            "teacher": teacher,
+        }
 
     spec = _spec(context, name, weights, reward=reward)
     return train_on_rollouts(context, parent, name, spec=spec, run=run_grpo, extras=extras)
@@ -78,8 +96,16 @@ def check(config: Config) -> None:
         )
 
 
+def ready(context: Context) -> None:
+    """Raises ConfigError for a teacher with other tokens, ModelError for one that does not answer."""
+    teacher = context.config.section(GrpoSettings).teacher
+    if teacher is not None:
+        check_teacher(context, teacher)
+
+
 def check_ranks(config: Config) -> None:
-    """Raises ConfigError for sampling ahead, which needs a single process."""
+    """Raises ConfigError for sampling ahead, and a teacher's whole distributions, which need a single process."""
+    check_one_process(config.section(GrpoSettings).teacher)
     staleness = config.section(GrpoSettings).staleness
     if staleness:
         raise ConfigError(
@@ -96,5 +122,6 @@ GRPO = Algorithm(
     train,
     frozenset({"rollouts", "rewards", "curriculum"}),
     check=check,
+    ready=ready,
     check_ranks=check_ranks,
 )

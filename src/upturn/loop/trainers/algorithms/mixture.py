@@ -81,6 +81,10 @@ def check(config: Config) -> None:
         raise ConfigError(
             ["mixture.sft, mixture.dpo and mixture.kto are all 0, so nothing is mixed; set one, or train grpo"]
         )
+    if grpo.teacher is not None:
+        raise ConfigError(
+            [f"grpo.teacher ({grpo.teacher.model!r}) has no effect in a mixture; omit it, or train grpo with it"]
+        )
     if grpo.dynamic_sampling is not None or grpo.staleness or grpo.cost_limits:
         raise ConfigError(
             [

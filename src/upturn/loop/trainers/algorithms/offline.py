@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from upturn.errors import TrainingError
@@ -100,7 +101,7 @@ def load_trajectories(context: Context, renderer: Renderer) -> LoadedTrajectorie
 
 def _score_stored(context: Context, snapshot: Snapshot, selection: Selection, renderer: Renderer) -> list[Scored]:
     """All in the snapshot, in the order of arrival; those in another renderer's tokens count as rendered."""
-    reward = rollout_spec(context, "offline", 1).reward
+    spec = rollout_spec(context, "offline", 1, advantage=context.config.section(OfflineSettings).advantage)
     selected = context.pool.selected(selection, tenant=context.tenant)
     arrival = {record.trajectory_id: position for position, record in enumerate(selected)}
     stored = list(experiences_in(context.pool, snapshot.id, tenant=context.tenant))
@@ -108,9 +109,12 @@ def _score_stored(context: Context, snapshot: Snapshot, selection: Selection, re
     scored = []
     for experience in stored:
         trajectory, evaluation = experience.trajectory, experience.evaluation
-        value = None if evaluation is None else reward(trajectory, evaluation)
+        value = None if evaluation is None else spec.reward(trajectory, evaluation)
         rendered = render_trajectory(trajectory, renderer) if trajectory.rows else trajectory
-        scored.append((experience.task, score_trajectory(rendered, value)))
+        member = score_trajectory(rendered, value)
+        if spec.components is not None and evaluation is not None:
+            member = replace(member, components=spec.components(trajectory, evaluation))
+        scored.append((experience.task, member))
     return scored
 
 

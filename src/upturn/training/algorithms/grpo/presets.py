@@ -85,6 +85,16 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             "SAPO, arXiv 2511.20347: a sigmoid of each token's ratio instead of a clip, τ⁺ = 1 and τ⁻ = 1.05, mean "
             "of rollouts' token means, no KL",
         ),
+        "vespo": Preset(
+            {
+                "minibatches": 4,
+                "objective": {"kind": "vespo"},
+                "advantage": {"scale": "std"},
+            },
+            "VESPO, arXiv 2602.10693: the product of a rollout's ratios, weighed by W^k·e^{λ(1 − W)} with k = 2 "
+            "and λ = 3, for negative advantages 3 and 2; token mean, no KL, 4 minibatches (the paper has 4 to 64)",
+            ("the ratio is to the sampler's recorded log-probs, which includes the sampler's mismatch",),
+        ),
         "reinforce_pp": Preset(
             {
                 "objective": _clips(0.2, 0.2, kl={"coefficient": 0.01, "estimator": "k2"}),
@@ -103,6 +113,19 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             },
             "REINFORCE++-baseline, arXiv 2501.03262: the group's mean subtracted, then whitened over the batch; "
             "k2 in the loss",
+        ),
+        "gdpo": Preset(
+            {
+                "objective": _clips(0.2, 0.2, aggregation="sequence_mean"),
+                "advantage": {"estimator": "components", "scale": "whiten"},
+            },
+            "GDPO, arXiv 2601.05242: each component of the reward standardised within the group, the weighted sum "
+            "whitened over the batch",
+            (
+                "the batch's mean and deviation weigh a trajectory by its written tokens, as in the authors' code; "
+                "the paper's equation counts each once",
+                "no KL, which the paper's equations leave out for clarity",
+            ),
         ),
         "lite_ppo": Preset(
             {"objective": _clips(0.2, 0.2), "advantage": {"scale": "batch_std"}},

@@ -10,6 +10,7 @@ from upturn.errors import ConfigError
 from upturn.training.algorithms.grpo.presets import PRESETS
 from upturn.training.policy_settings import PolicyGradientSettings, is_ratio_one
 from upturn.training.run_settings import OnlineSettings, reshaping_problem
+from upturn.training.teacher_settings import TeacherSettings, teacher_keys, teacher_models
 
 PresetName = Literal[
     "grpo",
@@ -19,8 +20,10 @@ PresetName = Literal[
     "gspo",
     "cispo",
     "sapo",
+    "vespo",
     "reinforce_pp",
     "reinforce_pp_baseline",
+    "gdpo",
     "lite_ppo",
     "scale_rl",
     "agent_recipe",
@@ -38,6 +41,9 @@ class GrpoSettings(OnlineSettings, PolicyGradientSettings):
     """Age in iterations of the weights that sample trajectories. More than 0: the next ones are sampled while the
     weights are updated, each on half of the threads; environments are then used from two threads. 0 = sampling and
     updates take turns."""
+    teacher: TeacherSettings | None = None
+    """A teacher whose advantages are added to those of the rewards; omit for rewards alone. Without rewards:
+    ``upturn train distillation``."""
 
     def problems(self) -> Iterator[str | None]:
         """Yields the problems of field combinations."""
@@ -49,12 +55,27 @@ class GrpoSettings(OnlineSettings, PolicyGradientSettings):
                 f"staleness={self.staleness!r} samples with earlier weights, dynamic_sampling (max_rounds="
                 f"{sampling.max_rounds!r}) with the present ones; set staleness = 0 or dynamic_sampling = false"
             )
+        if self.teacher is not None and not self.teacher.model:
+            yield "teacher.model is empty; name the teacher: a folder, a name, or 'nano'"
+        if self.teacher is not None and sampling is not None:
+            yield (
+                f"teacher={self.teacher.model!r} gives every group a signal, and dynamic_sampling drops groups "
+                "with equal rewards; leave one of them out (dynamic_sampling = false)"
+            )
         if self.group_size < 2 and self._compares:
             yield (
                 f"group_size={self.group_size!r} leaves advantage.estimator={self.advantage.estimator!r} nothing "
                 "to compare, so that no trajectory would have a signal; set group_size = 2 or more, or take preset "
                 "= 'reinforce_pp', or estimator = 'monte_carlo' or 'divergence' without turn_weight"
             )
+
+    def local_models(self) -> Iterator[tuple[str, str]]:
+        """Yields the teacher, and its tokenizer."""
+        return teacher_models(self.teacher)
+
+    def key_variables(self) -> Iterator[tuple[str, str]]:
+        """Yields the variable with the teacher's API key."""
+        return teacher_keys(self.teacher)
 
     @property
     def _compares(self) -> bool:

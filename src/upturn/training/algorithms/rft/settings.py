@@ -63,6 +63,11 @@ class RftSettings(PolicyGradientSettings):
             )
         if self.dynamic_sampling is not None:
             yield "dynamic_sampling samples further tasks, and there are only the examples; leave it out"
+        if self.advantage.estimator == "components":
+            yield (
+                "advantage.estimator='components' compares the components of [rewards], and the controls' rewards "
+                "have none; take 'trajectory'"
+            )
         if self.tasks_per_iteration > self.examples:
             yield (
                 f"tasks_per_iteration = {self.tasks_per_iteration} is more than examples = {self.examples}, and an "
