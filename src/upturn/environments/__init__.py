@@ -8,7 +8,17 @@ rewards (``upturn.rewards``).
 
 from upturn.environments.action import MALFORMED, MAX_ACTION_LENGTH, action_text, recordable_action, recordable_text
 from upturn.environments.checker import check_environment
-from upturn.environments.environment import Environment, Info, Step, Verifier, is_blocking, is_potential, verify
+from upturn.environments.environment import (
+    BatchVerifier,
+    Environment,
+    Info,
+    Step,
+    Verifier,
+    is_blocking,
+    is_potential,
+    verify,
+    verify_all,
+)
 from upturn.environments.hint import HintedKit, HintingKit, add_hint, hint_of
 from upturn.environments.kit import (
     CachingKit,
@@ -39,6 +49,7 @@ __all__ = [
     "LONG_TURNS",
     "MALFORMED",
     "MAX_ACTION_LENGTH",
+    "BatchVerifier",
     "CachingKit",
     "DescribedKit",
     "Environment",
@@ -74,5 +85,6 @@ __all__ = [
     "tools_of",
     "verifiers_of",
     "verify",
+    "verify_all",
     "world_hash_of",
 ]

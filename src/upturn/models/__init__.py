@@ -11,7 +11,7 @@ from upturn.models.chat_template import ChatRenderer
 from upturn.models.checker import RendererReport, check_renderer
 from upturn.models.endpoint import ChatEndpoint, Completion, Message
 from upturn.models.engine_protocol import WeightsForm
-from upturn.models.local import LocalModel, Precision, local_folder
+from upturn.models.local import LocalModel, Precision, local_folder, with_tokenizer
 from upturn.models.model import FinishReason, Generation, GenerationRequest, Model
 from upturn.models.observation import ObservationWriter, RenderedObservations
 from upturn.models.remote import RemoteEngine, RemoteSettings
@@ -66,5 +66,6 @@ __all__ = [
     "rebuild_hint",
     "tools_prompt",
     "value_text",
+    "with_tokenizer",
     "write_call",
 ]

@@ -13,7 +13,7 @@ from upturn.lazy_names import lazy_names
 from upturn.training.advantage import Advantage, GroupAdvantages, ScoredGroup, ScoredTrajectory, StateValue
 from upturn.training.evaluation_result import Evaluate, EvaluationResult
 from upturn.training.outcome import TrainingOutcome
-from upturn.training.pair_settings import PairObjectiveSettings, PairSettings
+from upturn.training.pair_settings import PairObjectiveSettings, PairSettings, StoredPairSettings
 from upturn.training.policy_settings import (
     DynamicSamplingSettings,
     KlSettings,
@@ -25,6 +25,7 @@ from upturn.training.row import (
     FloatArray,
     IntArray,
     TrainingRow,
+    last_turn,
     policy_rows,
     supervised_rows,
     turn_rows,
@@ -66,11 +67,13 @@ __all__ = [
     "SelectionSettings",
     "State",
     "StateValue",
+    "StoredPairSettings",
     "Stream",
     "TokenBatch",
     "TokenStatistics",
     "TrainingOutcome",
     "TrainingRow",
+    "last_turn",
     "policy_rows",
     "supervised_rows",
     "turn_rows",

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from upturn.agents import temperature
 from upturn.deployment import Pair, Validation, validate
-from upturn.environments import EnvironmentKit, draw_tasks, verify
+from upturn.environments import EnvironmentKit, draw_tasks, verify_all
 from upturn.interval import Interval, bootstrap_mean, paired_bootstrap
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.run import Context
@@ -129,9 +129,7 @@ def evaluate_version(
 ) -> HeldoutResult:
     """The version's marks. Its trajectories are stored in the pool under ``purpose.key``; None = not stored."""
     trajectories = runtime.rollout([(version, task, 0) for task in tasks], purpose)
-    evaluations = [
-        verify(runtime.kit.verifier, task, trajectory) for task, trajectory in zip(tasks, trajectories, strict=True)
-    ]
+    evaluations = verify_all(runtime.kit.verifier, list(zip(tasks, trajectories, strict=True)))
     if pool is not None:
         PoolSink(pool).append(purpose.key, 0, list(zip(tasks, trajectories, evaluations, strict=True)))
     marks = tuple(

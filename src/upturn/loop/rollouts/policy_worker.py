@@ -10,7 +10,7 @@ import numpy as np
 
 from upturn.agents import prompt_builder_for
 from upturn.config import AdapterSettings
-from upturn.environments import EnvironmentKit, draw_tasks, verify
+from upturn.environments import EnvironmentKit, draw_tasks, verify_all
 from upturn.errors import ModelError
 from upturn.loop.agent_runtime import DEFAULT_CONTEXT_TOKENS, SLOTS, AgentRuntime, Purpose, build_renderer
 from upturn.loop.rollouts.state_values import ContinuationSpec, Reward, measure_values, turn_rewards
@@ -189,10 +189,9 @@ class PolicyWorker:
         purpose = Purpose(key, seed, temperature=1.0)
         jobs = [(version, task, number) for task in tasks for number in range(rollouts.group_size)]
         trajectories = self.runtime.rollout(jobs, purpose)
-        finished = [
-            (task, trajectory, verify(self.runtime.kit.verifier, task, trajectory))
-            for (_, task, _), trajectory in zip(jobs, trajectories, strict=True)
-        ]
+        judged = [(task, trajectory) for (_, task, _), trajectory in zip(jobs, trajectories, strict=True)]
+        evaluations = verify_all(self.runtime.kit.verifier, judged)
+        finished = [(*pair, evaluation) for pair, evaluation in zip(judged, evaluations, strict=True)]
         if trajectories and all(trajectory.outcome == "model_error" for trajectory in trajectories):
             raise ModelError(
                 f"the model failed in all {len(trajectories)} trajectories, in the first with: "

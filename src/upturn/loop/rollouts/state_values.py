@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import NamedTuple, TypeAlias
 
 from upturn.agents import BranchPoint, branch_points, full_trajectory
-from upturn.environments import verify
+from upturn.environments import verify_all
 from upturn.errors import WorldError
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
@@ -114,11 +114,13 @@ def sample_continuations(
     jobs = [(version, state.task, number) for state in states.values() for number in range(spec.count)]
     starts = [state.branch_point for state in states.values() for _ in range(spec.count)]
     continuations = runtime.rollout(jobs, purpose, starts)
+    whole = [full_trajectory(item, start) for item, start in zip(continuations, starts, strict=True)]
+    judged = [(task, trajectory) for (_, task, _), trajectory in zip(jobs, whole, strict=True)]
     rewards = [
         None
-        if continuation.outcome == "environment_error"  # whatever the verifier returns for it
-        else spec.reward(full_trajectory(continuation, start), verify(runtime.kit.verifier, task, continuation))
-        for (_, task, _), start, continuation in zip(jobs, starts, continuations, strict=True)
+        if trajectory.outcome == "environment_error"  # whatever the verifier returns for it
+        else spec.reward(trajectory, evaluation)
+        for trajectory, evaluation in zip(whole, verify_all(runtime.kit.verifier, judged), strict=True)
     ]
     returns: dict[_Key, Returns] = {}
     for index, (key, state) in enumerate(states.items()):

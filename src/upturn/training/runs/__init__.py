@@ -12,6 +12,7 @@ from upturn.training.runs.metric import GROUPS, METRICS, PHASES, metric_of, seco
 from upturn.training.runs.run_folder import (
     CURVE_FILE,
     DESCRIPTION_FILE,
+    MARKER,
     WARM_UP_FOLDER,
     RunDescription,
     RunPlan,
@@ -22,14 +23,18 @@ from upturn.training.runs.run_folder import (
 from upturn.training.runs.run_options import RunOptions
 
 if TYPE_CHECKING:
-    from upturn.training.runs.model_folder import load_version, save_version
+    from upturn.training.runs.model_folder import (
+        load_version,
+        no_progress_bars,
+        publish_folder,
+        save_version,
+    )
     from upturn.training.runs.run import Run, check_evaluation, identity_of, summary
 else:
     __getattr__ = lazy_names(
         __name__,
         {
-            "load_version": "model_folder",
-            "save_version": "model_folder",
+            **dict.fromkeys(("load_version", "no_progress_bars", "publish_folder", "save_version"), "model_folder"),
             "Run": "run",
             "check_evaluation": "run",
             "identity_of": "run",
@@ -41,6 +46,7 @@ __all__ = [
     "CURVE_FILE",
     "DESCRIPTION_FILE",
     "GROUPS",
+    "MARKER",
     "METRICS",
     "PHASES",
     "WARM_UP_FOLDER",
@@ -54,7 +60,9 @@ __all__ = [
     "identity_of",
     "load_version",
     "metric_of",
+    "no_progress_bars",
     "plan_of",
+    "publish_folder",
     "read_curve",
     "read_description",
     "read_outcome",
