@@ -10,7 +10,7 @@ from upturn.deployment import Pair, Validation, validate
 from upturn.environments import EnvironmentKit, draw_tasks, verify_all
 from upturn.interval import Interval, bootstrap_mean, paired_bootstrap
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
-from upturn.loop.run import Context
+from upturn.loop.run import Context, proxy_scores
 from upturn.pool import Pool, PoolSink
 from upturn.records import AgentVersion, Split, Task, record
 
@@ -83,6 +83,15 @@ class HeldoutResult:
         return {
             name: MeanCost(fsum(costs) / len(costs), len(self.marks) - len(costs)) for name, costs in values.items()
         }
+
+    def proxies(self) -> dict[str, float]:
+        """The mean score by each reward model over the marks that have it, by the name of its folder."""
+        values: dict[str, list[float]] = {}
+        for mark in self.marks:
+            for name, score in proxy_scores(mark.rewards).items():
+                if score is not None:
+                    values.setdefault(name, []).append(score)
+        return {name: fsum(scores) / len(scores) for name, scores in values.items()}
 
     def gain_over(self, before: "HeldoutResult") -> Interval:
         """Paired difference to ``before`` on the same tasks, with its 95 % interval by bootstrap over tasks."""

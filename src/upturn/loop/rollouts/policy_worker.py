@@ -14,6 +14,7 @@ from upturn.environments import EnvironmentKit, draw_tasks, verify_all
 from upturn.errors import ModelError
 from upturn.loop.agent_runtime import DEFAULT_CONTEXT_TOKENS, SLOTS, AgentRuntime, Purpose, build_renderer
 from upturn.loop.rollouts.state_values import ContinuationSpec, Reward, measure_values, turn_rewards
+from upturn.loop.run import proxy_scores
 from upturn.models import SHIPPED, load_local, local_folder
 from upturn.records import AgentVersion, Task, Trajectory, TrajectorySink
 from upturn.training import ScoredGroup, ScoredTrajectory
@@ -204,7 +205,8 @@ class PolicyWorker:
                 members.append(score_trajectory(trajectory, None))
                 continue
             succeeded = None if evaluation.verdict == "missing" else evaluation.is_success
-            members.append(score_trajectory(trajectory, rollouts.reward(trajectory, evaluation), succeeded))
+            member = score_trajectory(trajectory, rollouts.reward(trajectory, evaluation), succeeded)
+            members.append(replace(member, proxies=proxy_scores(evaluation.rewards)))
         size = rollouts.group_size
         groups = [
             ScoredGroup(task, tuple(members[index * size : (index + 1) * size])) for index, task in enumerate(tasks)

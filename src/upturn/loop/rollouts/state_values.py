@@ -55,6 +55,8 @@ class ContinuationSpec:
     continues."""
     gamma: float = 1.0
     """Discount per turn."""
+    has_turn_rewards: bool = True
+    """Whether the environment's rewards for single turns are part of a return, or ``reward`` alone."""
 
 
 class _State(NamedTuple):
@@ -127,6 +129,8 @@ def sample_continuations(
         own = slice(index * spec.count, (index + 1) * spec.count)
         returns[key] = tuple(
             _discounted_return(continuation, reward, after=len(state.branch_point.turns), gamma=spec.gamma)
+            if spec.has_turn_rewards
+            else reward
             for continuation, reward in zip(continuations[own], rewards[own], strict=True)
             if reward is not None
         )

@@ -41,6 +41,11 @@ def with_reward_models(verifier: Verifier, tools: Sequence[Tool], config: Config
             except ModelError as exc:
                 problems.append(f"rewards.weights names {name!r}: {exc}")
                 continue
+            if sum(Path(other).name == folder.name for other in models) > 1:
+                problems.append(
+                    f"rewards.weights names two reward models in folders called {folder.name!r}, which evaluations "
+                    "and curves could not tell apart; rename one folder"
+                )
             tenants = models[name].stored.description.tenants
             if config.pool.tenant not in tenants:
                 problems.append(
@@ -50,6 +55,11 @@ def with_reward_models(verifier: Verifier, tools: Sequence[Tool], config: Config
     if problems:
         raise ConfigError(problems)
     return ModelJudgedVerifier(verifier, models) if models else verifier
+
+
+def proxy_scores(rewards: Mapping[str, float | None]) -> dict[str, float | None]:
+    """The components by reward models, by the names of their folders."""
+    return {Path(name).name: value for name, value in rewards.items() if name.startswith(COMPONENT)}
 
 
 class ModelJudgedVerifier:

@@ -61,6 +61,7 @@ ALGORITHMS: Mapping[str, str] = {
     "world-model": "Learn to predict what the environment answers, from a pool.",
     "offline": "Policy optimisation on trajectories in a pool, with their sampler's log-probs.",
     "reward-model": "A model that scores trajectories, on pairs in a pool; a reward for later training.",
+    "process-reward": "A model that scores each turn by the probability of success, on a pool.",
     "mixture": "GRPO with successes, pairs or ratings from a pool in the same optimiser steps.",
 }
 """Descriptions of the registered algorithms, by the names of their commands."""

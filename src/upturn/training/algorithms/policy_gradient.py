@@ -14,6 +14,7 @@ from upturn.training.algorithms.policy_update import PolicyUpdate, check_both_or
 from upturn.training.data import Collect, CollectedGroups, Collector, ComparedGroup, Refill
 from upturn.training.optimisation import count_sampled
 from upturn.training.policy_settings import ObjectiveSettings, PolicyGradientSettings
+from upturn.training.reward_models import proxy_metrics
 from upturn.training.row import TrainingRow, policy_rows, written_count
 from upturn.training.scorer import Scorer
 from upturn.training.stream import State, Unit
@@ -100,5 +101,6 @@ def sampled_metrics(collected: CollectedGroups) -> dict[str, float]:
         "forks": float(forks.total()),
         "compactions": float(forks[COMPACTED]),
         "written_tokens": float(sum(map(written_count, trajectories))),
+        **proxy_metrics(groups),
     }
     return metrics if collected.rounds is None else {**metrics, "sampling_rounds": float(collected.rounds)}

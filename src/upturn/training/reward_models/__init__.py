@@ -14,6 +14,7 @@ from upturn.training.reward_models.description import (
     StoredDescription,
     read_description,
 )
+from upturn.training.reward_models.guard import proxy_metrics
 from upturn.training.reward_models.held_out import (
     Calibration,
     JudgedTurns,
@@ -22,6 +23,13 @@ from upturn.training.reward_models.held_out import (
     calibration,
     ranking,
     separation,
+)
+from upturn.training.reward_models.label import (
+    LabelledTrajectory,
+    LabelSource,
+    continuation_targets,
+    outcome_targets,
+    potential_targets,
 )
 
 if TYPE_CHECKING:
@@ -38,6 +46,8 @@ __all__ = [
     "Aggregation",
     "Calibration",
     "JudgedTurns",
+    "LabelSource",
+    "LabelledTrajectory",
     "RankedPair",
     "Ranking",
     "RewardKind",
@@ -46,9 +56,13 @@ __all__ = [
     "StoredDescription",
     "aggregate",
     "calibration",
+    "continuation_targets",
     "load_reward_model",
     "logistic",
     "model_outputs",
+    "outcome_targets",
+    "potential_targets",
+    "proxy_metrics",
     "ranking",
     "read_description",
     "read_rows",
