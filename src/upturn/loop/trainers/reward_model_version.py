@@ -1,9 +1,8 @@
 """What the two kinds of reward models share: held-out tasks, saving, and the figures of the card."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from upturn import __version__
 from upturn.agents import template_options
@@ -14,7 +13,7 @@ from upturn.loop.trainers.candidate import TrainedVersion, training_folder
 from upturn.models import model_folder
 from upturn.records import AgentVersion, Result
 from upturn.report.training import write_training_report
-from upturn.training.reward_models import Aggregation, RewardModelDescription
+from upturn.training.reward_models import Aggregation, RewardModelDescription, StoredDescription
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -56,20 +55,24 @@ def describe_model(
     )
 
 
+class Figures(NamedTuple):
+    """The figures of a reward model on held-out data."""
+
+    results: Sequence[Result]
+    sentences: Sequence[str]
+    """The same for people."""
+
+
 def save_trained(
     context: Context,
     parent: AgentVersion,
     name: str,
+    *,
     model: "PreTrainedModel",
     description: RewardModelDescription,
-    *,
-    results: Sequence[Result],
-    lines: Sequence[str],
+    figures: Figures,
 ) -> TrainedVersion:
-    """Saves the model and its card in the run's folder, and writes the training report.
-
-    ``results``, ``lines``: its figures on held-out data, and what they say. The agent stays as it is.
-    """
+    """The unchanged parent, after saving the model and its card in the run's folder, and the training report."""
     from upturn.training.reward_models import save_reward_model
 
     write_training_report(training_folder(context, name))
@@ -79,27 +82,28 @@ def save_trained(
         f"The reward model is `{folder}` ({description.kind}, `{stored.id}`). To train on it, weigh the component "
         f"`model:{folder}` in `[rewards] weights`."
     )
-    sentences = (usage, "", *lines)
-    _write_card(folder, description, stored.weights_hash, sentences, f"`upturn train {name}`, seed {context.seed}")
-    return TrainedVersion(parent, tuple(results), ("", *sentences), str(folder))
+    sentences = (usage, "", *figures.sentences)
+    card = _card(stored, sentences, f"`upturn train {name}`, seed {context.seed}")
+    (folder / CARD).write_text(card, encoding="utf-8")
+    return TrainedVersion(parent, tuple(figures.results), ("", *sentences), str(folder))
 
 
-def _write_card(
-    folder: Path, description: RewardModelDescription, weights_hash: str, sentences: Sequence[str], algorithm: str
-) -> None:
-    table: Mapping[str, str] = {
+def _card(stored: StoredDescription, sentences: Sequence[str], algorithm: str) -> str:
+    """The card as Markdown."""
+    description = stored.description
+    by_turn = f" after each turn; the trajectory's is the {description.aggregation}"
+    table = {
         "algorithm": algorithm,
         "trained from": f"`{description.base}`",
         "training data": f"snapshot `{description.snapshot}`",
         "tenants": ", ".join(description.tenants),
-        "weights": f"`{weights_hash}`, for `AutoModelForSequenceClassification` with one label",
-        "score": f"σ(z − ({description.offset:.6g})) of the output z"
-        + (f", by turn; the trajectory's is the {description.aggregation}" if description.aggregation else ""),
+        "weights": f"`{stored.weights_hash}`, for `AutoModelForSequenceClassification` with one label",
+        "score": f"σ(z − b) of the output z, b = {description.offset:.6g}"
+        + (by_turn if description.aggregation else ""),
         "Upturn": __version__,
     }
     rows = (f"| {key} | {value} |" for key, value in table.items())
-    lines = ["# Reward model", "", *sentences, "", "| | |", "|---|---|", *rows]
-    (folder / CARD).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return "\n".join(["# Reward model", "", *sentences, "", "| | |", "|---|---|", *rows]) + "\n"
 
 
 def one_process(config: Config) -> None:  # noqa: ARG001  # the signature of ``Algorithm.check_ranks``

@@ -1,8 +1,8 @@
 """Objectives: pure functions of log-probabilities that give one loss per token. Needs torch, except for ``kl``.
 
 Policy objectives (``clipped``, ``gspo``, ``cispo``, ``sapo``) with KL terms (``divergence``) and off-policy masks,
-preference and supervised losses, and the ``value`` losses of models with a scalar output. Not here: aggregation over tokens
-(``optimisation.aggregation``) and advantages. Start with ``policy``, which builds the objective of the settings.
+preference and supervised losses, and the ``value`` losses of models with a scalar output. Not here: aggregation
+over tokens (``optimisation.aggregation``) and advantages. Start with ``policy``, which builds the objective of the settings.
 """
 
 from typing import TYPE_CHECKING

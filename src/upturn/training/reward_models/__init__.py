@@ -1,7 +1,7 @@
 """Reward models: models with a scalar output that score trajectories, as a whole or turn by turn.
 
-Here: what a model's folder says about it, saving and loading, scores of trajectories, and measures on held-out data.
-Not here: training (``algorithms.reward_model``, ``algorithms.process_reward``) and their use in rewards
+Here: what a model's folder says about it, saving and loading, scores of trajectories, and measures on held-out
+data. Not here: training (``algorithms.reward_model``, ``algorithms.process_reward``) and their use in rewards
 (``upturn.loop``). Start with ``scoring``."""
 
 from typing import TYPE_CHECKING

@@ -15,7 +15,7 @@ RewardKind = Literal["outcome", "process"]
 """``outcome``: one score after the last turn. ``process``: the probability of success after each turn."""
 Aggregation = Literal["min", "product", "last", "mean"]
 """How the probabilities of turns become one score. ``min``: Math-Shepherd (arXiv 2312.08935, section 3.4);
-``product``: Let's Verify Step by Step (arXiv 2305.20050); ``last``: arXiv 2408.03314, appendix E."""
+``product``: Let's Verify Step by Step (arXiv 2305.20050); ``last``: arXiv 2408.03314."""
 
 
 @record

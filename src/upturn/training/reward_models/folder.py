@@ -15,7 +15,8 @@ import safetensors
 import safetensors.torch
 import torch
 from torch import nn
-from transformers import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers.models.auto.modeling_auto import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES
 from transformers.utils import logging as transformers_logging
 
 from upturn.errors import ModelError, TrainingError
@@ -43,7 +44,8 @@ def save_reward_model(
     """
     if world_of(model) is not None:
         raise TrainingError("the reward model is sharded, and each process has its own shard only: train it in one")
-    if type(model.config) not in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING:
+    classifier = MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES.get(str(model.config.model_type))
+    if classifier is None:
         raise TrainingError(
             f"transformers has no sequence classifier for {type(model.config).__name__}, so a reward model on this "
             "architecture could not be loaded again; train one on a model that has it"
@@ -61,7 +63,7 @@ def save_reward_model(
         safetensors.torch.save_file(tensors, partial / _WEIGHTS, metadata={"format": "pt"})
         config: Any = type(whole.config).from_dict(whole.config.to_dict())
         config.num_labels = 1
-        config.architectures = [MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING[type(config)].__name__]
+        config.architectures = [classifier]
         config.save_pretrained(partial)
         if whole.generation_config is not None:
             whole.generation_config.save_pretrained(partial)  # has the tokens that end a turn

@@ -1,8 +1,8 @@
 """Overoptimisation of reward models: their scores against the verifier, on the same trajectories. No torch here.
 
-A policy that is trained on a proxy raises it beyond the point where the true reward falls (arXiv 2210.10760). So both
-are on the curve: a proxy that rises while success does not, or that no longer separates successes from failures, is
-being exploited.
+A policy that is trained on a proxy raises it beyond the point where the true reward falls (arXiv 2210.10760). So
+both are on the curve: a proxy that rises while success does not, or that no longer separates successes from
+failures, is being exploited.
 """
 
 from collections.abc import Iterable

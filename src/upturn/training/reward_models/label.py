@@ -10,9 +10,9 @@ from upturn.errors import TrainingError
 from upturn.records import Trajectory, record
 
 LabelSource = Literal["outcome", "continuations", "potential"]
-"""``outcome``: the trajectory's success, for every turn. ``continuations``: the share of continuations from the state
-after the turn that succeed (Math-Shepherd, arXiv 2312.08935, eq. 4, the soft estimate). ``potential``: the progress
-that the environment reports for that state."""
+"""``outcome``: the trajectory's success, for every turn. ``continuations``: the share of continuations from the
+state after the turn that succeed (Math-Shepherd, arXiv 2312.08935, its soft estimate). ``potential``: the
+progress that the environment reports for that state."""
 Targets: TypeAlias = tuple[float | None, ...]
 
 

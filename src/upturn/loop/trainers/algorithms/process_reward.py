@@ -14,7 +14,13 @@ from upturn.loop.run import Context
 from upturn.loop.trainers.candidate import TrainedVersion, training_folder
 from upturn.loop.trainers.pool_data import render_writable, trained_selection
 from upturn.loop.trainers.registry import Algorithm
-from upturn.loop.trainers.reward_model_version import describe_model, hold_out_tasks, one_process, save_trained
+from upturn.loop.trainers.reward_model_version import (
+    Figures,
+    describe_model,
+    hold_out_tasks,
+    one_process,
+    save_trained,
+)
 from upturn.loop.trainers.rl_training import CONTINUATIONS
 from upturn.loop.trainers.training_plan import Plan, epoch_workload, plan_on_rows
 from upturn.pool import experiences_in, take_snapshot
@@ -86,8 +92,8 @@ def train(context: Context, parent: AgentVersion, _before: HeldoutResult, name: 
     description = describe_model(
         context, parent, offset=0.0, aggregation=settings.aggregation, snapshot=snapshot.id
     )
-    results, lines = calibration_results(outputs.held_out), calibration_lines(outputs.held_out, len(trained))
-    return save_trained(context, parent, name, model, description, results=results, lines=lines)
+    figures = Figures(calibration_results(outputs.held_out), calibration_sentences(outputs.held_out, len(trained)))
+    return save_trained(context, parent, name, model=model, description=description, figures=figures)
 
 
 def take_verified_snapshot(context: Context) -> Snapshot:
@@ -226,14 +232,14 @@ def calibration_results(measured: Calibration) -> list[Result]:
     return results if measured.separation is None else [*results, Result("separation", measured.separation)]
 
 
-def calibration_lines(measured: Calibration, trained: int) -> list[str]:
+def calibration_sentences(measured: Calibration, trained: int) -> list[str]:
     """The same in sentences."""
     brier = measured.brier
     lines = [
         f"Trained on {trained:,} trajectories, its Brier score on {brier.n:,} turns of other tasks is "
         f"{brier.mean:.3f} ({brier.low:.3f} to {brier.high:.3f}); always predicting the mean target would give "
-        f"{measured.base_brier:.3f}. The interval is 95 %, by bootstrap over tasks. The expected calibration error is "
-        f"{measured.calibration_error:.3f}."
+        f"{measured.base_brier:.3f}. The interval is 95 %, by bootstrap over tasks. The expected calibration error "
+        f"is {measured.calibration_error:.3f}."
     ]
     if measured.separation is not None:
         lines.append(

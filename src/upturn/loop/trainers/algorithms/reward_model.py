@@ -10,7 +10,13 @@ from upturn.loop.trainers.algorithms.dpo import LoadedPairs, load_pairs
 from upturn.loop.trainers.candidate import TrainedVersion, training_folder
 from upturn.loop.trainers.pool_data import render_writable, stored_extremes
 from upturn.loop.trainers.registry import Algorithm
-from upturn.loop.trainers.reward_model_version import describe_model, hold_out_tasks, one_process, save_trained
+from upturn.loop.trainers.reward_model_version import (
+    Figures,
+    describe_model,
+    hold_out_tasks,
+    one_process,
+    save_trained,
+)
 from upturn.loop.trainers.training_plan import Plan, Workload, plan_on_rows
 from upturn.records import AgentVersion, PreferencePair, Result
 from upturn.training import PairSettings, ScoredGroup, ScoredTrajectory, supervised_rows
@@ -65,15 +71,8 @@ def train(context: Context, parent: AgentVersion, _before: HeldoutResult, name: 
     )
     assert outputs.held_out is not None
     description = describe_model(context, parent, offset=outputs.mean, aggregation=None, snapshot=snapshot)
-    return save_trained(
-        context,
-        parent,
-        name,
-        model,
-        description,
-        results=ranking_results(outputs.held_out),
-        lines=ranking_lines(outputs.held_out, len(trained)),
-    )
+    figures = Figures(ranking_results(outputs.held_out), ranking_sentences(outputs.held_out, len(trained)))
+    return save_trained(context, parent, name, model=model, description=description, figures=figures)
 
 
 def ranking_results(measured: Ranking) -> list[Result]:
@@ -91,18 +90,18 @@ def ranking_results(measured: Ranking) -> list[Result]:
     ]
 
 
-def ranking_lines(measured: Ranking, trained: int) -> list[str]:
+def ranking_sentences(measured: Ranking, trained: int) -> list[str]:
     """The same in sentences."""
     accuracy = measured.accuracy
     lines = [
-        f"Trained on {trained:,} pairs, it ranks {100 * accuracy.mean:.1f} % ({100 * accuracy.low:.1f} to "
-        f"{100 * accuracy.high:.1f} %) of {accuracy.n:,} pairs of other tasks as they were labelled. The interval is "
-        "95 %, by bootstrap over tasks. Scores do not depend on which side comes first."
+        f"Trained on {trained:,} pairs. Accuracy on pairs of other tasks (n = {accuracy.n:,}): "
+        f"{100 * accuracy.mean:.1f} % (95 % interval {100 * accuracy.low:.1f} to {100 * accuracy.high:.1f} %, by "
+        "bootstrap over tasks). Scores do not depend on which side comes first."
     ]
     if measured.longer_preferred is not None and measured.longer_chosen is not None:
         lines.append(
-            f"Length: it prefers the longer side in {100 * measured.longer_preferred:.0f} % of the pairs of unequal "
-            f"length, the labels in {100 * measured.longer_chosen:.0f} %."
+            f"Length: it prefers the longer side in {100 * measured.longer_preferred:.0f} % of the pairs of "
+            f"unequal length, the labels in {100 * measured.longer_chosen:.0f} %."
         )
     if measured.length_correlation is not None:
         lines.append(f"Spearman's correlation of score and written tokens is {measured.length_correlation:+.2f}.")

@@ -155,8 +155,8 @@ def _check_held_out(
     for item in held_out:
         if item.trajectory.task_id in trained:
             raise TrainingError(
-                f"held-out trajectory {item.trajectory.id!r} is of task {item.trajectory.task_id!r}, which is trained "
-                "on too; hold out all trajectories of a task, or none"
+                f"held-out trajectory {item.trajectory.id!r} is of task {item.trajectory.task_id!r}, which is "
+                "trained on too; hold out all trajectories of a task, or none"
             )
 
 

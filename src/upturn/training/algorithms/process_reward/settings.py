@@ -9,16 +9,16 @@ from upturn.training.run_settings import EpochSettings
 
 @settings
 class ProcessRewardSettings(EpochSettings):
-    """``upturn train process-reward``: a model of the probability of success after each turn, trained on trajectories
-    in the pool."""
+    """``upturn train process-reward``: a model of the probability of success after each turn, trained on
+    trajectories in the pool."""
 
     evaluate_every: Count | None = 1
     """Epochs between two evaluations on the tasks that are held out; ``false`` = at the end only."""
     batch_trajectories: Count = 32
     """Trajectories in one optimiser step."""
     targets: LabelSource = "outcome"
-    """The target of a turn: the trajectory's success; the share of continuations from the state after it that succeed,
-    which the agent samples before training; or the progress that the environment reports for this state."""
+    """The target of a turn: the trajectory's success; the share of continuations from the state after it that
+    succeed, which the agent samples before training; or the progress that the environment reports for it."""
     continuations: Count | None = None
     """Continuations from each state, for ``targets = "continuations"``. Unset = 8, as in Math-Shepherd."""
     aggregation: Aggregation = "min"

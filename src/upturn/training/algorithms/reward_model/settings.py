@@ -8,9 +8,9 @@ from upturn.training.pair_settings import StoredPairSettings
 
 @settings
 class RewardModelSettings(StoredPairSettings):
-    """``upturn train reward-model``: a model that scores trajectories, trained on pairs from the pool: corrections by
-    people, trajectories of two versions for the same task, and the best with the worst trajectory of a task. One
-    epoch is the rule: further ones overfit (arXiv 2203.02155, appendix C.2)."""
+    """``upturn train reward-model``: a model that scores trajectories, trained on pairs from the pool: corrections
+    by people, trajectories of two versions for the same task, and the best with the worst trajectory of a task.
+    One epoch is the rule, as in InstructGPT (arXiv 2203.02155, appendix C.2)."""
 
     evaluate_every: Count | None = 1
     """Epochs between two evaluations on the pairs that are held out; ``false`` = at the end only."""
