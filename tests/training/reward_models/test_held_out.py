@@ -52,7 +52,7 @@ def test_swapping_all_sides_turns_accuracy_into_its_complement() -> None:
 
 
 def test_calibration_of_four_turns() -> None:
-    """Errors .1, .1, .4, .4 in three bins: .15 has no gap of its own; see the sums below."""
+    """Errors of .1, .1, .4 and .6."""
     measured = calibration(
         [
             JudgedTurns("a", [0.9, 0.1], [1.0, 0.0], 0.1, True),
