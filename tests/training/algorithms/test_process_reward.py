@@ -45,7 +45,7 @@ def _coins(make: Make, count: int, seed: int) -> list[LabelledTrajectory]:
     ]
 
 
-def _curve(folder: Path) -> list[CurvePoint]:
+def _curve(folder: Path) -> Sequence[CurvePoint]:
     return read_curve(folder / CURVE_FILE)
 
 
@@ -74,7 +74,7 @@ def test_training_equals_plain_torch(tiny_model: Model, make_trajectory: Make, t
         read = torch.stack([outputs[0][2], outputs[0][4], outputs[1][4]])  # at the last token of each turn
         targets = torch.tensor([0.75, 1.0, 0.0])
         loss = torch.nn.functional.binary_cross_entropy_with_logits(read, targets)
-        loss.backward()  # type: ignore[no-untyped-call]  # untyped in torch
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
         optimiser.step()
         losses.append(float(loss.detach()))
