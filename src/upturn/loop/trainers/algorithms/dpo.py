@@ -75,14 +75,15 @@ def load_pairs(
     """The pairs that the pool held when the run started; a resumed run trains on the same ones.
 
     Sides without tokens of the worker's renderer are rendered. ``settings``: None means those of ``[dpo]``.
-    ``further``: finds other pairs, with tokens of the worker's renderer. Raises TrainingError where the pool holds
-    no pair.
+    ``further``: finds other pairs, with tokens of the worker's renderer; those of the same sides are left out.
+    Raises TrainingError where the pool holds no pair.
     """
     chosen = context.config.section(DpoSettings) if settings is None else settings
 
     def find() -> FrozenPairs:
         found = _find(context, worker, chosen)
-        pairs = sorted((*found.pairs, *further()), key=lambda pair: pair.id)
+        by_sides = {(pair.chosen.id, pair.rejected.id): pair for pair in (*further(), *found.pairs)}
+        pairs = sorted(by_sides.values(), key=lambda pair: pair.id)
         if not pairs:
             raise _no_pairs(context, chosen, found.omissions)
         if found.omissions:
