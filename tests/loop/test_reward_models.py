@@ -14,11 +14,12 @@ import torch
 from benchmarks.errands import ENVIRONMENT, MODEL, ErrandsVerifier
 from upturn.environments import verify
 from upturn.errors import ConfigError, TrainingError
+from upturn.loop.evaluation.evaluate import HeldoutResult
 from upturn.loop.progress import NoProgress
 from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutSpec, TaskSampler
 from upturn.loop.run.context import Context, open_run, version_of
 from upturn.loop.run.reward_models import ModelJudgedVerifier
-from upturn.loop.trainers.algorithms import process_reward
+from upturn.loop.trainers.algorithms import process_reward, reward_model
 from upturn.loop.trainers.model_card import card
 from upturn.loop.trainers.registry import parse_full_config
 from upturn.loop.trainers.rl_training import configured_reward
@@ -27,10 +28,15 @@ from upturn.models.shipped import load_local, model_folder
 from upturn.pool import PoolSink
 from upturn.pool.reader import Experience
 from upturn.records import Snapshot, TokenRow
+from upturn.training.distributed.weights import weight_tensors
 from upturn.training.optimisation import value_model
 from upturn.training.reward_models import (
+    JudgedTurns,
+    RankedPair,
     RewardModelDescription,
+    calibration,
     load_reward_model,
+    ranking,
     save_reward_model,
     separation,
 )
@@ -270,3 +276,38 @@ def test_progress_that_the_environment_reports_is_a_target_and_without_any_it_is
 def test_both_need_a_pool(algorithm: str) -> None:
     with pytest.raises(ConfigError, match=r"trains on stored data, and pool\.path is empty"):
         check(parse_full_config(BASE), algorithm)
+
+
+def test_a_model_that_is_not_better_than_chance_says_so() -> None:
+    coin = ranking([RankedPair(str(index), float(index % 2), 0.5, 3, 3) for index in range(20)])
+    sure = ranking([RankedPair(str(index), 1.0, 0.0, 3, 3) for index in range(20)])
+    assert "not shown to be better than chance" in " ".join(reward_model.ranking_sentences(coin, 20))
+    assert "chance" not in " ".join(reward_model.ranking_sentences(sure, 20))
+    turns = [(0.5, float(index % 2)) for index in range(10)]
+    constant = calibration([JudgedTurns(str(index), [p], [y], p, y > 0) for index, (p, y) in enumerate(turns)])
+    assert "do not train on it" in " ".join(process_reward.calibration_sentences(constant, 10))
+    right = calibration([JudgedTurns(str(index), [y], [y], y, y > 0) for index, (_, y) in enumerate(turns)])
+    assert "do not train on it" not in " ".join(process_reward.calibration_sentences(right, 10))
+
+
+def test_an_adapter_is_trained_and_a_killed_run_goes_on(pool: Path, tmp_path: Path) -> None:
+    """The process dies after training, before the step is recorded: the folder that it wrote is kept."""
+    pytest.importorskip("peft")
+    sections: dict[str, Mapping[str, Any]] = {
+        "pool": {"path": str(pool)},
+        "lora": {"rank": 2},
+        "reward_model": {"batch_pairs": 4, "optimiser": {"learning_rate": 1e-2}},
+    }
+    with _opened(tmp_path / "run", **sections) as context:
+        incumbent = context.router.registry.served("nano").incumbent
+        first = reward_model.train(context, incumbent, HeldoutResult("", "", 1.0, ()), "reward-model")
+    marker = (Path(first.made) / "upturn.json").read_bytes()
+    with _opened(tmp_path / "run", **sections) as context:
+        again = reward_model.train(context, incumbent, HeldoutResult("", "", 1.0, ()), "reward-model")
+    assert again == first
+    assert (Path(first.made) / "upturn.json").read_bytes() == marker
+    weights = weight_tensors(load_reward_model(Path(first.made)).model)
+    base = weight_tensors(load_local(MODEL).model)
+    changed = [name for name in base if name in weights and not torch.equal(base[name], weights[name])]
+    assert changed
+    assert all("proj" in name for name in changed)  # merged: the layers with an adapter, nothing else

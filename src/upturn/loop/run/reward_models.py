@@ -75,8 +75,8 @@ class ModelJudgedVerifier:
         self._models = models
 
     def verify(self, task: Task, trajectory: Trajectory) -> Evaluation:
-        """The evaluation of one trajectory. Raises ModelError for a damaged folder."""
-        return self.verify_all([(task, trajectory)])[0]
+        """The evaluation of one trajectory. Raises what the verifier raises; ModelError for a damaged folder."""
+        return self._judge([self._verifier.verify(task, trajectory)], [trajectory])[0]
 
     def verify_all(self, finished: Sequence[tuple[Task, Trajectory]]) -> list[Evaluation]:
         """The evaluations, in order, scored in batches; a component that a model cannot compute is None.
@@ -84,9 +84,12 @@ class ModelJudgedVerifier:
         A missing evaluation has no components. Raises ModelError for a damaged folder.
         """
         evaluations = verify_all(self._verifier, finished)
+        return self._judge(evaluations, [trajectory for _, trajectory in finished])
+
+    def _judge(self, evaluations: Sequence[Evaluation], trajectories: Sequence[Trajectory]) -> list[Evaluation]:
         judged = [index for index, item in enumerate(evaluations) if item.verdict != "missing"]
-        trajectories = [finished[index][1] for index in judged]
-        components = {name: model.scores(trajectories) for name, model in self._models.items()}
+        chosen = [trajectories[index] for index in judged]
+        components = {name: model.scores(chosen) for name, model in self._models.items()}
         scores = {index: {name: components[name][at] for name in components} for at, index in enumerate(judged)}
         return [
             replace(

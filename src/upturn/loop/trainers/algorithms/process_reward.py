@@ -22,7 +22,7 @@ from upturn.loop.trainers.reward_model_version import (
     save_trained,
 )
 from upturn.loop.trainers.rl_training import CONTINUATIONS
-from upturn.loop.trainers.training_plan import Plan, epoch_workload, plan_on_rows
+from upturn.loop.trainers.training_plan import Overhead, Plan, epoch_workload, plan_on_rows
 from upturn.pool import experiences_in, take_snapshot
 from upturn.records import AgentVersion, Evaluation, Result, Snapshot, Task, Trajectory, record
 from upturn.training import ScoredGroup, ScoredTrajectory, supervised_rows
@@ -36,7 +36,7 @@ from upturn.training.reward_models import (
 )
 from upturn.training.runs import RunOptions
 
-FAMILY_CAP = 256
+FAMILY_CAP = 512
 """Maximum number of trajectories per family, so that large families do not crowd out the others."""
 
 
@@ -55,7 +55,7 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
     verified = load_verified(context, worker, take_verified_snapshot(context))
     rows, description = supervised_rows(item.trajectory for item in verified), f"{len(verified)} trajectories"
     work = epoch_workload(rows, description, epochs=settings.epochs, batch_rows=settings.batch_trajectories)
-    base = plan_on_rows(context, worker, "process-reward", work)
+    base = plan_on_rows(context, worker, "process-reward", work, overhead=Overhead(copies=1))
     if settings.targets != "continuations":
         return base
     tokens = count_tokens_after_states(context.runtime, _groups(verified))
@@ -241,6 +241,8 @@ def calibration_sentences(measured: Calibration, trained: int) -> list[str]:
         f"{measured.base_brier:.3f}. The interval is 95 %, by bootstrap over tasks. The expected calibration error "
         f"is {measured.calibration_error:.3f}."
     ]
+    if brier.mean >= measured.base_brier:
+        lines.append("It is no better than this constant; do not train on it. Use more trajectories or steps.")
     if measured.separation is not None:
         lines.append(
             f"A successful trajectory scores above a failed one with probability {measured.separation:.2f}."

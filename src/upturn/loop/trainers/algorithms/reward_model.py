@@ -17,7 +17,7 @@ from upturn.loop.trainers.reward_model_version import (
     one_process,
     save_trained,
 )
-from upturn.loop.trainers.training_plan import Plan, Workload, plan_on_rows
+from upturn.loop.trainers.training_plan import Overhead, Plan, Workload, plan_on_rows
 from upturn.records import AgentVersion, PreferencePair, Result
 from upturn.training import PairSettings, ScoredGroup, ScoredTrajectory, supervised_rows
 from upturn.training.algorithms.reward_model import RewardModelSettings
@@ -41,7 +41,7 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
         settings.epochs * len(rows),
         2 * settings.batch_pairs,
     )
-    return plan_on_rows(context, worker, "reward-model", work)
+    return plan_on_rows(context, worker, "reward-model", work, overhead=Overhead(copies=1))
 
 
 def train(context: Context, parent: AgentVersion, _before: HeldoutResult, name: str) -> TrainedVersion:
@@ -98,6 +98,8 @@ def ranking_sentences(measured: Ranking, trained: int) -> list[str]:
         f"{100 * accuracy.mean:.1f} % (95 % interval {100 * accuracy.low:.1f} to {100 * accuracy.high:.1f} %, by "
         "bootstrap over tasks). Scores do not depend on which side comes first."
     ]
+    if accuracy.low <= 0.5:
+        lines.append("The interval includes 50 %: it is not shown to be better than chance. Use more pairs.")
     if measured.longer_preferred is not None and measured.longer_chosen is not None:
         lines.append(
             f"Length: it prefers the longer side in {100 * measured.longer_preferred:.0f} % of the pairs of "
