@@ -14,7 +14,7 @@ import torch
 from benchmarks.errands import ENVIRONMENT, MODEL, ErrandsVerifier
 from upturn.environments import verify
 from upturn.errors import ConfigError, TrainingError
-from upturn.loop.evaluation.evaluate import HeldoutResult
+from upturn.loop.evaluation.evaluate import HeldoutResult, Mark
 from upturn.loop.progress import NoProgress
 from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutSpec, TaskSampler
 from upturn.loop.run.context import Context, open_run, version_of
@@ -276,6 +276,19 @@ def test_progress_that_the_environment_reports_is_a_target_and_without_any_it_is
 def test_both_need_a_pool(algorithm: str) -> None:
     with pytest.raises(ConfigError, match=r"trains on stored data, and pool\.path is empty"):
         check(parse_full_config(BASE), algorithm)
+
+
+def test_evaluations_report_the_mean_score_of_each_model_over_the_tasks_that_have_one() -> None:
+    rewards: list[dict[str, float | None]] = [
+        {"success": 1.0, "model:runs/x/judge": 0.2},
+        {"success": 0.0, "model:runs/x/judge": None},
+        {"success": 0.0, "model:runs/x/judge": 0.6},
+    ]
+    marks = tuple(
+        Mark(str(index), "toy", 1, str(index), False, False, components, 1, 1, {})
+        for index, components in enumerate(rewards)
+    )
+    assert HeldoutResult("", "", 1.0, marks).proxies() == {"judge": pytest.approx(0.4)}
 
 
 def test_a_model_that_is_not_better_than_chance_says_so() -> None:
