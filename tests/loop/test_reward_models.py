@@ -13,7 +13,7 @@ import torch
 
 from benchmarks.errands import ENVIRONMENT, MODEL, ErrandsVerifier
 from upturn.environments import verify
-from upturn.errors import ConfigError, TrainingError
+from upturn.errors import ConfigError, JournalError, TrainingError
 from upturn.loop.evaluation.evaluate import HeldoutResult, Mark
 from upturn.loop.progress import NoProgress
 from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutSpec, TaskSampler
@@ -204,6 +204,23 @@ def test_folders_that_cannot_judge_are_refused_before_any_work(judge: Path, tmp_
     twin.mkdir(parents=True)
     (twin / "upturn.json").write_bytes((judge / "upturn.json").read_bytes())
     assert "two reward models in folders called 'judge'" in problems({f"model:{judge}": 1.0, f"model:{twin}": 1.0})
+
+
+def test_a_run_does_not_go_on_with_another_model_in_the_same_folder(judge: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "judge"
+    shutil.copytree(judge, folder)
+    rewards = {"weights": {f"model:{folder}": 1.0}}
+    for _ in range(2):
+        with _opened(tmp_path / "run", rewards=rewards):
+            pass
+    marker = json.loads((folder / "upturn.json").read_text())
+    marker["reward_model"]["offset"] = 1.5
+    (folder / "upturn.json").write_text(json.dumps(marker))
+    with (
+        pytest.raises(JournalError, match=r"the run started with the rewards of 'errands/1\+judge@"),
+        _opened(tmp_path / "run", rewards=rewards),
+    ):
+        pass
 
 
 def test_a_process_model_learns_from_continuations_that_are_sampled_once(

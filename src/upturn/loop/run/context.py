@@ -18,6 +18,7 @@ from upturn.loop.failure_summary import FailureProgress
 from upturn.loop.progress import Progress
 from upturn.loop.run.journal import Journal
 from upturn.loop.run.preflight import load_checked_kit
+from upturn.loop.run.reward_models import check_same_models
 from upturn.loop.run.task_source import served_families, trained_families
 from upturn.loop.service import Service
 from upturn.pool import Pool
@@ -149,6 +150,7 @@ def open_run(
         Pool.open(config.pool.path or run_dir / "pool.db") as pool,
         configure_torch(_threads(config, world)) if needs_torch else nullcontext(),
     ):
+        check_same_models(journal, kit.verifier)
         (run_dir / "config.json").write_text(config.to_json())
         keys = api_keys or {}
         runtime = AgentRuntime(

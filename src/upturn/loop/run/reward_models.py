@@ -13,9 +13,10 @@ from upturn.agents import matches_tokenizer, render_trajectory
 from upturn.agents.context import GrowingPrompt
 from upturn.config import Config
 from upturn.environments import Verifier, verify_all
-from upturn.errors import ConfigError, ModelError
+from upturn.errors import ConfigError, JournalError, ModelError
+from upturn.loop.run.journal import Journal
 from upturn.models import Renderer, with_tokenizer
-from upturn.records import Evaluation, Task, Tool, Trajectory
+from upturn.records import Evaluation, Task, Tool, Trajectory, record
 from upturn.rewards import evaluation_id
 from upturn.training import last_turn
 
@@ -100,6 +101,26 @@ class ModelJudgedVerifier:
             )
             for index, item in enumerate(evaluations)
         ]
+
+
+@record
+class RecordedJudge:
+    """The verifier of a run, as its journal has it."""
+
+    name: str
+
+
+def check_same_models(journal: Journal, verifier: Verifier) -> None:
+    """Raises JournalError where a run goes on with other reward models than it started with: a folder may have been
+    replaced, and the configuration names folders only."""
+    if not isinstance(verifier, ModelJudgedVerifier):
+        return
+    started = journal.record_step("reward-models", RecordedJudge, lambda: RecordedJudge(verifier.name))
+    if started.name != verifier.name:
+        raise JournalError(
+            f"the run started with the rewards of {started.name!r}, and the folders in rewards.weights now give "
+            f"{verifier.name!r}; restore them, or start a new run"
+        )
 
 
 class ComponentModel:
