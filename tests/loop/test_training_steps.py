@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from benchmarks.errands import MODEL
+from upturn.agents import render_trajectory
 from upturn.config import AgentConfig, LoopConfig, OptimiserSettings, ReadinessConfig, RewardConfig
 from upturn.errors import ModelError, TrainingError
 from upturn.loop.agent_runtime import Purpose
@@ -26,7 +27,6 @@ from upturn.loop.trainers.candidate import training_folder
 from upturn.loop.trainers.pool_data import (
     load_demonstrations,
     render_demonstrations,
-    render_trajectory,
     render_writable,
 )
 from upturn.loop.trainers.rl_training import configured_reward, family_weights, overlong_penalty, rollout_spec

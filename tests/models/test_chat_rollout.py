@@ -25,10 +25,9 @@ from benchmarks.errands.kit import ErrandsKit
 from benchmarks.errands.tools import errands_tools
 from upturn.agents import Job, RolloutRequest, Setting, ToolAgent, fork_counts, rendered_rows, run_rollouts
 from upturn.agents.context import COMPACTED, Budget, GrowingPrompt, prompt_builder
-from upturn.agents.rendering import matches_tokenizer
+from upturn.agents.rendering import matches_tokenizer, render_trajectory
 from upturn.config import Limits, OptimiserSettings
 from upturn.errors import TrainingError
-from upturn.loop.trainers.pool_data import render_trajectory
 from upturn.models import ChatRenderer, Generation, GenerationRequest, Model
 from upturn.models.engine import LocalEngine
 from upturn.records import Action, Observation, Task, Trajectory

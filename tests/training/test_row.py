@@ -9,7 +9,7 @@ from hypothesis import settings
 from upturn.errors import TrainingError
 from upturn.records import TokenRow, Trajectory, WrittenSpan
 from upturn.training import policy_rows, supervised_rows
-from upturn.training.row import written_count
+from upturn.training.row import last_turn, turn_end_rows, written_count
 
 Make = Callable[..., Trajectory]
 QUICK = settings(deadline=None, max_examples=30)
@@ -96,3 +96,28 @@ def test_splitting_a_rollout_into_rows_keeps_each_written_token_and_its_weight(m
 
     assert weighted(split) == weighted(whole)
     assert written_count(split) == written_count(whole) == 4
+
+
+def test_the_end_of_a_turn_is_read_at_its_last_written_token(make_trajectory: Make) -> None:
+    """A position is the token after; at the end of the row the last token stands in for it."""
+    trajectory = make_trajectory((1, 5, 6, 2, 9, 7, 2), ((0, 2, 4), (1, 5, 7)))
+    (row,) = turn_end_rows(trajectory, {0: 0.25, 1: 1.0})
+    assert row.token_ids.tolist() == [1, 5, 6, 2, 9, 7, 2, 2]
+    assert row.positions.tolist() == [4, 7]
+    assert row.token_ids[row.positions - 1].tolist() == [2, 2]
+    assert row.weights.tolist() == [0.25, 1.0]
+    assert row.turns is not None
+    assert row.turns.tolist() == [0, 1]
+    (first,) = turn_end_rows(trajectory, {0: 0.25})
+    assert first.token_ids.tolist() == [1, 5, 6, 2, 9]  # nothing later is computed
+    assert turn_end_rows(trajectory, {}) == ()
+    assert last_turn(trajectory) == 1
+
+
+def test_a_turn_of_several_calls_ends_with_the_last_one(make_trajectory: Make) -> None:
+    whole = make_trajectory((1, 5, 6, 2), ((0, 2, 4),))
+    calls = TokenRow((1, 3, 8, 4), (WrittenSpan(0, 1, 2), WrittenSpan(1, 3, 4)), (-0.1, -0.2), "history_changed")
+    (row,) = turn_end_rows(replace(whole, rows=(*whole.rows, calls)), {0: 0.0, 1: 1.0})
+    assert row.token_ids.tolist() == [1, 3, 8, 4, 4]
+    assert row.positions.tolist() == [2, 4]
+    assert last_turn(replace(whole, rows=())) is None

@@ -22,7 +22,7 @@ from upturn.agents.endpoint import EndpointAgent
 from upturn.agents.hint import Hint, repeats_hint, without_hint
 from upturn.agents.ray_workers import RaySettings, RayWorkerPool, check_cluster
 from upturn.agents.recorder import LimitReachedError, Recorder, derived_seed, fork_counts
-from upturn.agents.rendering import matches_tokenizer, rendered_rows
+from upturn.agents.rendering import matches_tokenizer, render_trajectory, rendered_rows
 from upturn.agents.rollout import (
     EnvironmentFactory,
     Job,
@@ -66,6 +66,7 @@ __all__ = [
     "matches_tokenizer",
     "precision",
     "prompt_builder_for",
+    "render_trajectory",
     "rendered_rows",
     "repeats_hint",
     "rollout",

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from upturn.agents.context import GrowingPrompt, PromptBuilder
 from upturn.agents.recorder import LimitReachedError
+from upturn.errors import RecordError
 from upturn.models import Renderer, first_message, write_parts
 from upturn.records import TokenRow, Trajectory, Turn, WrittenSpan
 
@@ -57,3 +58,20 @@ def matches_tokenizer(trajectory: Trajectory, renderer: Renderer) -> bool:
         for span in row.spans[:1]
         if span.turn < len(trajectory.turns)
     )
+
+
+def render_trajectory(
+    trajectory: Trajectory, renderer: Renderer, prompts: PromptBuilder | None = None
+) -> Trajectory:
+    """The trajectory with token rows: its own if they are tokens of this renderer, else rendered from its actions.
+
+    A sample of a model with another tokenizer then counts as rendered: its log-probs are of other tokens. There are
+    no rows, and nothing to train on, where the renderer cannot write an action or an action could not be read.
+    """
+    if trajectory.rows and matches_tokenizer(trajectory, renderer):
+        return trajectory
+    try:
+        rows = rendered_rows(trajectory, renderer, prompts)
+    except RecordError:  # one foreign tool name must not end training on all other trajectories
+        rows = ()
+    return replace(trajectory, rows=rows, origin="rendered", temperature=None, model_version="")

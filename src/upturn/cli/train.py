@@ -118,7 +118,7 @@ def _train(algorithm: str, config_path: Path, resume: str | None, *, as_json: bo
             card = write_card(context, outcome)
             context.finish()
     results = outcome.results()
-    details = {"run": str(run_dir), "made": outcome.candidate.id, "card": card}
+    details = {"run": str(run_dir), "made": outcome.trained.made or outcome.candidate.id, "card": card}
     write_summary(run_dir, f"train {algorithm}", results, details, config_hash=config.config_hash)
     emit(f"train {algorithm}", results, details, as_json=as_json, config_hash=config.config_hash)
 

@@ -242,7 +242,8 @@ class RewardConfig(Settings):
         default_factory=lambda: {"success": 0.8, "efficiency": 0.2}
     )
     """Weight of each reward component in the score. Components without a weight are only recorded. Costs have no
-    weights: they limit which versions are released."""
+    weights: they limit which versions are released. ``model:FOLDER`` is the score, in [0, 1], of a reward model of
+    ``upturn train reward-model`` or ``process-reward`` (docs/training.md)."""
     overlong_tokens: Count | None = None
     """Number of written tokens in a trajectory from which the overlong penalty of DAPO takes 1 off its reward in
     reinforcement learning. Unset = no penalty."""

@@ -16,7 +16,17 @@ from upturn.environments.action import (
     recordable_text,
 )
 from upturn.environments.checker import check_environment
-from upturn.environments.environment import Environment, Info, Step, Verifier, is_blocking, is_potential, verify
+from upturn.environments.environment import (
+    BatchVerifier,
+    Environment,
+    Info,
+    Step,
+    Verifier,
+    is_blocking,
+    is_potential,
+    verify,
+    verify_all,
+)
 from upturn.environments.hint import HintedKit, HintingKit, add_hint, hint_of
 from upturn.environments.kit import (
     CachingKit,
@@ -47,6 +57,7 @@ __all__ = [
     "LONG_TURNS",
     "MALFORMED",
     "MAX_ACTION_LENGTH",
+    "BatchVerifier",
     "CachingKit",
     "DescribedKit",
     "Environment",
@@ -84,5 +95,6 @@ __all__ = [
     "tools_of",
     "verifiers_of",
     "verify",
+    "verify_all",
     "world_hash_of",
 ]

@@ -1,6 +1,6 @@
 """The contracts of an environment (Gymnasium's shape, typed by our records) and of its verifier."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from upturn.errors import error_text
@@ -101,6 +101,24 @@ class Verifier(Protocol):
 
     def verify(self, task: Task, trajectory: Trajectory) -> Evaluation:
         """Rebuilds the initial state from the task, reads ``trajectory.final_state`` and its turns."""
+
+
+@runtime_checkable
+class BatchVerifier(Protocol):
+    """A Verifier that is faster on many trajectories at once, such as one with a model."""
+
+    name: str
+
+    def verify_all(self, finished: Sequence[tuple[Task, Trajectory]]) -> list[Evaluation]:
+        """The evaluations, in order, each as ``verify`` gives it; those that fail are ``missing``."""
+
+
+def verify_all(verifier: Verifier, finished: Sequence[tuple[Task, Trajectory]]) -> list[Evaluation]:
+    """The evaluation of each trajectory, in order, as ``verify`` gives it; at once with a ``BatchVerifier``, whose
+    own errors are raised."""
+    if isinstance(verifier, BatchVerifier):
+        return verifier.verify_all(finished)
+    return [verify(verifier, task, trajectory) for task, trajectory in finished]
 
 
 def verify(verifier: Verifier, task: Task, trajectory: Trajectory) -> Evaluation:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from upturn.agents import trajectory_id
 from upturn.arbiter import Router, RoutingOutcome
-from upturn.environments import verify
+from upturn.environments import verify_all
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.failure_summary import FailureSummary
 from upturn.pool import Pool
@@ -66,10 +66,7 @@ class Service:
         versions = self.versions()
         jobs = [(versions[decision.chosen], task, 0) for task, decision in zip(tasks, decisions, strict=True)]
         trajectories = self.runtime.rollout(jobs, self.purpose)
-        evaluations = [
-            verify(self.runtime.kit.verifier, task, trajectory)
-            for task, trajectory in zip(tasks, trajectories, strict=True)
-        ]
+        evaluations = verify_all(self.runtime.kit.verifier, list(zip(tasks, trajectories, strict=True)))
         self.pool.append(*tasks, *decisions, *trajectories, *evaluations)
         return [Served(*parts) for parts in zip(tasks, decisions, trajectories, evaluations, strict=True)]
 

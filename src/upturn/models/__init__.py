@@ -12,7 +12,7 @@ from upturn.models.checker import RendererReport, check_renderer
 from upturn.models.device import available_devices, choose_device, describe_device
 from upturn.models.endpoint import ChatEndpoint, Completion, Message
 from upturn.models.engine_protocol import WeightsForm
-from upturn.models.local import LocalModel, Precision, find_folder, local_folder
+from upturn.models.local import LocalModel, Precision, find_folder, local_folder, with_tokenizer
 from upturn.models.model import FinishReason, Generation, GenerationRequest, Model
 from upturn.models.observation import ObservationWriter, RenderedObservations
 from upturn.models.remote import RemoteEngine, RemoteSettings
@@ -88,6 +88,7 @@ __all__ = [
     "repaired",
     "tools_prompt",
     "value_text",
+    "with_tokenizer",
     "write_call",
     "write_parts",
 ]

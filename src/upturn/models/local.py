@@ -192,6 +192,15 @@ def _storage(precision: Precision, device: str) -> dict[str, Any]:
     return {"dtype": torch.bfloat16, "quantization_config": form, "device_map": {"": device}}
 
 
+def with_tokenizer(name: str, folder: Path, model: "PreTrainedModel") -> LocalModel:
+    """A loaded model with the tokenizer of its folder; raises ModelError where that is damaged."""
+    try:
+        tokenizer, chat = _tokenizers(folder)
+    except Exception as exc:  # the libraries raise many types for a damaged folder
+        raise ModelError(f"the tokenizer in {str(folder)!r} cannot be loaded: {exc}; {_COPY_REMEDY}") from exc
+    return LocalModel(model, tokenizer, chat, name)
+
+
 def check_files(name: str, folder: Path, *, remedy: str) -> None:
     """Raises ModelError naming the first file that a folder lacks."""
     weights = "model.safetensors"

@@ -20,7 +20,7 @@ from upturn.training.advantage import (
 )
 from upturn.training.evaluation_result import Evaluate, EvaluationResult
 from upturn.training.outcome import TrainingOutcome
-from upturn.training.pair_settings import PairObjectiveSettings, PairSettings
+from upturn.training.pair_settings import PairObjectiveSettings, PairSettings, StoredPairSettings
 from upturn.training.policy_settings import (
     DynamicSamplingSettings,
     KlSettings,
@@ -32,6 +32,7 @@ from upturn.training.row import (
     FloatArray,
     IntArray,
     TrainingRow,
+    last_turn,
     policy_rows,
     supervised_rows,
     turn_rows,
@@ -75,12 +76,14 @@ __all__ = [
     "SelectionSettings",
     "State",
     "StateValue",
+    "StoredPairSettings",
     "Stream",
     "TeacherSettings",
     "TokenBatch",
     "TokenStatistics",
     "TrainingOutcome",
     "TrainingRow",
+    "last_turn",
     "policy_rows",
     "supervised_rows",
     "turn_rows",

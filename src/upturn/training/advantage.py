@@ -6,7 +6,8 @@ from every comparison and get 0, which is not the same as a reward of 0. The est
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import field
 from typing import Literal, NamedTuple, Protocol, TypeVar
 
 from upturn.records import Task, Trajectory, record
@@ -58,6 +59,9 @@ class ScoredTrajectory:
     """The verifier's decision, independent of the reward. None = unknown."""
     components: tuple[RewardComponent, ...] | None = None
     """What the reward consists of. None = not known."""
+    proxies: Mapping[str, float | None] = field(default_factory=dict)
+    """Scores by reward models, in [0, 1], by name; None = missing. Compared with ``succeeded``, not added to
+    rewards."""
 
     @property
     def is_scorable(self) -> bool:

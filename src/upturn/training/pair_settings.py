@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from upturn.config import Count, NotNegative, Positive, Settings, Share, report_unused, settings
+from upturn.training.run_settings import EpochSettings
 
 PairLoss = Literal["sigmoid", "ipo"]
 """``sigmoid``: DPO's. ``ipo``: squared distance to a fixed margin, for preferences without noise."""
@@ -43,6 +44,31 @@ class PairObjectiveSettings(Settings):
             f"label_smoothing={self.label_smoothing!r}",
             "with kind='ipo', whose margin is bounded already; leave it out, or take kind='sigmoid'",
         )
+
+
+@settings
+class StoredPairSettings(EpochSettings):
+    """Training on pairs of trajectories from the pool: those of two versions for the same task, and corrections by
+    people."""
+
+    batch_pairs: Count = 32
+    """Pairs in one optimiser step."""
+    old: str = ""
+    """Id of one of two agent versions whose trajectories of the same tasks are compared, such as ``nano@base``;
+    empty = no such pairs."""
+    new: str = ""
+    """Id of the other version."""
+    min_margin: NotNegative = 0.0
+    """Pairs from the pool whose scores differ by no more than this are dropped."""
+
+    def problems(self) -> Iterator[str | None]:
+        """Yields the problems of field combinations."""
+        yield from super().problems()
+        if bool(self.old) != bool(self.new):
+            present, missing = ("old", "new") if self.old else ("new", "old")
+            yield f"{present} has no effect without {missing}; set both, or neither"
+        if self.old and self.old == self.new:
+            yield f"old and new are both {self.old!r}; name two versions that did the same tasks"
 
 
 @settings

@@ -159,6 +159,35 @@ def turn_rows(
     return tuple(rows)
 
 
+def turn_end_rows(trajectory: Trajectory, weights: Mapping[int, float]) -> tuple[TrainingRow, ...]:
+    """Returns the rows of a model with a scalar output that reads the state after these turns, by turn; the turn's
+    weight is that of its number.
+
+    A turn's state is read at its last written token, so a row's position is the token after it; where the row ends
+    there, the last token stands in for it (no such model depends on the target). Turns without written tokens are
+    omitted. Raises TrainingError for inconsistent rows."""
+    ends: dict[int, tuple[int, int]] = {}
+    """The row and the end of each turn's last model call."""
+    for index, row in enumerate(trajectory.rows):
+        _check_spans(trajectory.id, row)
+        ends |= {span.turn: (index, span.stop) for span in row.spans if span.turn in weights}
+    rows = []
+    for index, row in enumerate(trajectory.rows):
+        turns = [turn for turn, (place, _) in ends.items() if place == index]
+        if turns:
+            positions = np.array([ends[turn][1] for turn in turns], dtype=np.int64)
+            token_ids = np.array((*row.token_ids, row.token_ids[-1])[: positions[-1] + 1], dtype=np.int64)
+            chosen = np.array([weights[turn] for turn in turns], dtype=np.float32)
+            numbers = np.array(turns, dtype=np.int64)
+            rows.append(TrainingRow(trajectory.id, token_ids, positions, chosen, None, turns=numbers))
+    return tuple(rows)
+
+
+def last_turn(trajectory: Trajectory) -> int | None:
+    """Returns the number of the last turn with written tokens; None = there is none."""
+    return max((span.turn for row in trajectory.rows for span in row.spans), default=None)
+
+
 def _select_turns(row: TokenRow, turns: Collection[int]) -> TokenRow:
     """The row with the written spans of these turns only."""
     spans, logprobs, start = [], list[float](), 0

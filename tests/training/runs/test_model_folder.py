@@ -11,7 +11,8 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from upturn.errors import ModelError, TrainingError
 from upturn.models.engine import weights_hash
 from upturn.training.distributed.weights import blend, copy_tensors, restore_weights, weight_tensors
-from upturn.training.runs.model_folder import MARKER, load_version, save_version
+from upturn.training.runs.model_folder import load_version, save_version
+from upturn.training.runs.run_folder import MARKER
 
 Model = Callable[..., PreTrainedModel]
 

@@ -6,10 +6,10 @@ from math import fsum
 from typing import NamedTuple
 
 from upturn.deployment import Pair, Validation, validate
-from upturn.environments import EnvironmentKit, draw_tasks, verify
+from upturn.environments import EnvironmentKit, draw_tasks, verify_all
 from upturn.interval import Interval, bootstrap_mean, paired_bootstrap
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
-from upturn.loop.run import Context
+from upturn.loop.run import Context, proxy_scores
 from upturn.pool import Pool, PoolSink
 from upturn.records import AgentVersion, Split, Task, record
 
@@ -83,6 +83,15 @@ class HeldoutResult:
             name: MeanCost(fsum(costs) / len(costs), len(self.marks) - len(costs)) for name, costs in values.items()
         }
 
+    def proxies(self) -> dict[str, float]:
+        """The mean score by each reward model over the marks that have it, by the name of its folder."""
+        values: dict[str, list[float]] = {}
+        for mark in self.marks:
+            for name, score in proxy_scores(mark.rewards).items():
+                if score is not None:
+                    values.setdefault(name, []).append(score)
+        return {name: fsum(scores) / len(scores) for name, scores in values.items()}
+
     def gain_over(self, before: "HeldoutResult") -> Interval:
         """Paired difference to ``before`` on the same tasks, with its 95 % interval by bootstrap over tasks."""
         assert [mark.task_id for mark in self.marks] == [mark.task_id for mark in before.marks]
@@ -128,9 +137,7 @@ def evaluate_version(
 ) -> HeldoutResult:
     """The version's marks. Its trajectories are stored in the pool under ``purpose.key``; None = not stored."""
     trajectories = runtime.rollout([(version, task, 0) for task in tasks], purpose)
-    evaluations = [
-        verify(runtime.kit.verifier, task, trajectory) for task, trajectory in zip(tasks, trajectories, strict=True)
-    ]
+    evaluations = verify_all(runtime.kit.verifier, list(zip(tasks, trajectories, strict=True)))
     if pool is not None:
         PoolSink(pool).append(purpose.key, 0, list(zip(tasks, trajectories, evaluations, strict=True)))
     marks = tuple(

@@ -75,6 +75,7 @@ def selection_evaluation(context: Context, worker: PolicyWorker, name: str) -> E
             high=interval.high,
             tasks=len(result.marks),
             measure=measure,
+            figures={f"proxy_{name}": score for name, score in result.proxies().items()},
             missing_costs={name: cost.missing for name, cost in costs.items() if cost.missing},
         )
 

@@ -7,7 +7,7 @@ on with its hint.
 from collections.abc import Mapping, Sequence
 
 from upturn.agents import Hint
-from upturn.environments import HintedKit, add_hint, hint_of, verify
+from upturn.environments import HintedKit, add_hint, hint_of, verify_all
 from upturn.errors import TrainingError
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutSpec, score_trajectory
@@ -72,10 +72,10 @@ class HintedRetries:
         seed = rollouts.seed * 100_003 + iteration + SECOND_SEED_STEP
         purpose = Purpose(f"{rollouts.run}/{iteration}/second", seed, temperature=rollouts.temperature)
         trajectories = runtime.rollout([(worker.version, task, number) for task in tasks], purpose)
-        verifier = worker.runtime.kit.verifier
+        evaluations = verify_all(worker.runtime.kit.verifier, list(zip(tasks, trajectories, strict=True)))
         return [
-            score_trajectory(trajectory, rollouts.reward(trajectory, verify(verifier, task, trajectory)))
-            for task, trajectory in zip(tasks, trajectories, strict=True)
+            score_trajectory(trajectory, rollouts.reward(trajectory, evaluation))
+            for trajectory, evaluation in zip(trajectories, evaluations, strict=True)
         ]
 
     def _hints(self, first: Trajectory, texts: Sequence[str]) -> tuple[Hint, ...]:

@@ -10,10 +10,11 @@ import numpy as np
 
 from upturn.agents import prompt_builder_for
 from upturn.config import AdapterSettings, OptimiserSettings, SamplingSettings
-from upturn.environments import EnvironmentKit, draw_tasks, verify
+from upturn.environments import EnvironmentKit, draw_tasks, verify_all
 from upturn.errors import ConfigError, ModelError
 from upturn.loop.agent_runtime import DEFAULT_CONTEXT_TOKENS, SLOTS, AgentRuntime, Purpose, build_renderer
 from upturn.loop.rollouts.state_values import ContinuationSpec, Reward, measure_values, turn_rewards
+from upturn.loop.run import proxy_scores
 from upturn.models import SHIPPED, Precision, load_local, local_folder
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory, TrajectorySink
 from upturn.training import RewardComponent, ScoredGroup, ScoredTrajectory
@@ -214,10 +215,9 @@ class PolicyWorker:
         purpose = Purpose(key, seed, rollouts.temperature, rollouts.sampling)
         jobs = [(version, task, number) for task in tasks for number in range(rollouts.group_size)]
         trajectories = self.runtime.rollout(jobs, purpose)
-        finished = [
-            (task, trajectory, verify(self.runtime.kit.verifier, task, trajectory))
-            for (_, task, _), trajectory in zip(jobs, trajectories, strict=True)
-        ]
+        judged = [(task, trajectory) for (_, task, _), trajectory in zip(jobs, trajectories, strict=True)]
+        evaluations = verify_all(self.runtime.kit.verifier, judged)
+        finished = [(*pair, evaluation) for pair, evaluation in zip(judged, evaluations, strict=True)]
         if trajectories and all(trajectory.outcome == "model_error" for trajectory in trajectories):
             raise ModelError(
                 f"the model failed in all {len(trajectories)} trajectories, in the first with: "
@@ -231,9 +231,8 @@ class PolicyWorker:
                 continue
             succeeded = None if evaluation.verdict == "missing" else evaluation.is_success
             member = score_trajectory(trajectory, rollouts.reward(trajectory, evaluation), succeeded)
-            if rollouts.components is not None:
-                member = replace(member, components=rollouts.components(trajectory, evaluation))
-            members.append(member)
+            components = None if rollouts.components is None else rollouts.components(trajectory, evaluation)
+            members.append(replace(member, components=components, proxies=proxy_scores(evaluation.rewards)))
         size = rollouts.group_size
         groups = [
             ScoredGroup(task, tuple(members[index * size : (index + 1) * size])) for index, task in enumerate(tasks)

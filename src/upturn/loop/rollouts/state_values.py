@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import NamedTuple, TypeAlias
 
 from upturn.agents import BranchPoint, branch_points, full_trajectory
-from upturn.environments import verify
+from upturn.environments import verify_all
 from upturn.errors import WorldError
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
@@ -55,6 +55,8 @@ class ContinuationSpec:
     continues."""
     gamma: float = 1.0
     """Discount per turn."""
+    has_turn_rewards: bool = True
+    """Whether the environment's rewards for single turns are part of a return, or ``reward`` alone."""
 
 
 class _State(NamedTuple):
@@ -114,17 +116,21 @@ def sample_continuations(
     jobs = [(version, state.task, number) for state in states.values() for number in range(spec.count)]
     starts = [state.branch_point for state in states.values() for _ in range(spec.count)]
     continuations = runtime.rollout(jobs, purpose, starts)
+    whole = [full_trajectory(item, start) for item, start in zip(continuations, starts, strict=True)]
+    judged = [(task, trajectory) for (_, task, _), trajectory in zip(jobs, whole, strict=True)]
     rewards = [
         None
-        if continuation.outcome == "environment_error"  # whatever the verifier returns for it
-        else spec.reward(full_trajectory(continuation, start), verify(runtime.kit.verifier, task, continuation))
-        for (_, task, _), start, continuation in zip(jobs, starts, continuations, strict=True)
+        if trajectory.outcome == "environment_error"  # whatever the verifier returns for it
+        else spec.reward(trajectory, evaluation)
+        for trajectory, evaluation in zip(whole, verify_all(runtime.kit.verifier, judged), strict=True)
     ]
     returns: dict[_Key, Returns] = {}
     for index, (key, state) in enumerate(states.items()):
         own = slice(index * spec.count, (index + 1) * spec.count)
         returns[key] = tuple(
             _discounted_return(continuation, reward, after=len(state.branch_point.turns), gamma=spec.gamma)
+            if spec.has_turn_rewards
+            else reward
             for continuation, reward in zip(continuations[own], rewards[own], strict=True)
             if reward is not None
         )

@@ -15,6 +15,7 @@ from upturn.loop.run.context import (
 )
 from upturn.loop.run.journal import read_progress
 from upturn.loop.run.preflight import name_problems
+from upturn.loop.run.reward_models import proxy_scores
 from upturn.loop.run.run_folders import choose_run, latest_run
 from upturn.loop.run.task_source import FEWEST_SET_ASIDE, SET_ASIDE, FileKit
 
@@ -30,6 +31,7 @@ __all__ = [
     "limits_of",
     "name_problems",
     "open_run",
+    "proxy_scores",
     "read_progress",
     "store_agent_version",
     "version_of",

@@ -19,6 +19,7 @@ from upturn.loop.failure_summary import FailureProgress
 from upturn.loop.progress import Progress
 from upturn.loop.run.journal import Journal
 from upturn.loop.run.preflight import load_checked_kit
+from upturn.loop.run.reward_models import check_same_models
 from upturn.loop.run.task_source import served_families, trained_families
 from upturn.loop.service import Service
 from upturn.models import choose_device, describe_device
@@ -154,6 +155,7 @@ def open_run(
         configure_torch(_threads(config, world)) if needs_torch else nullcontext(),
     ):
         device = device_of(config, world) if needs_torch else "cpu"
+        check_same_models(journal, kit.verifier)
         (run_dir / "config.json").write_text(config.to_json())
         keys = api_keys or {}
         runtime = AgentRuntime(

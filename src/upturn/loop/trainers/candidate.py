@@ -127,3 +127,5 @@ class TrainedVersion:
     results: tuple[Result, ...] = ()
     lines: tuple[str, ...] = ()
     """For the card."""
+    made: str = ""
+    """Folder of what was made instead of a version, such as a reward model; empty = a version, or nothing."""

@@ -93,6 +93,8 @@ def _table(context: Context, incumbent: AgentVersion, candidate: AgentVersion, c
 
 
 def _evaluation(result: TrainingResult) -> list[str]:
+    if result.trained.made:
+        return [f"The agent is unchanged. {result.ending}", *result.trained.lines]
     if result.validation is None:
         return [f"There is no new version. {result.ending or 'No weights were kept.'}"]
     before, after = (_percent(heldout.interval()) for heldout in (result.before, result.after))

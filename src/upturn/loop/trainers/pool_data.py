@@ -6,14 +6,12 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from upturn.agents import matches_tokenizer, rendered_rows
-from upturn.agents.context import PromptBuilder
+from upturn.agents import render_trajectory
 from upturn.config import Config
-from upturn.errors import ConfigError, RecordError, TrainingError
+from upturn.errors import ConfigError, TrainingError
 from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import Context
-from upturn.models import Renderer
-from upturn.pool import IMPORTED, Pool, Selection, experiences_in
+from upturn.pool import IMPORTED, Experience, Pool, Selection, experiences_in
 from upturn.records import Snapshot, Trajectory
 
 _OMISSIONS: Mapping[str, str] = {
@@ -78,6 +76,30 @@ def with_copied_pool(config: Config, folder: Path, *, is_read: bool) -> Config:
     return replace(config, pool=replace(config.pool, path=str(copy)))
 
 
+def stored_extremes(context: Context) -> list[list[Experience]]:
+    """The best and the worst scored trajectory of each trained task, the earlier of equal ones; by task id.
+
+    Tasks with one scored trajectory are omitted, and trajectories that a model or an environment broke.
+    """
+    selection = replace(trained_selection(context), splits=("train",))
+    tasks: dict[str, list[Experience]] = {}
+    for item in context.pool.experiences(selection, tenant=context.tenant):
+        score = None if item.evaluation is None else item.evaluation.score
+        if score is None or not item.trajectory.turns:
+            continue
+        if item.trajectory.outcome in ("model_error", "environment_error"):
+            continue
+        known = sorted([*tasks.get(item.task.id, ()), item], key=_score)
+        tasks[item.task.id] = known if len(known) < 2 else [known[0], known[-1]]
+    return [found for _, found in sorted(tasks.items()) if len(found) > 1]
+
+
+def _score(item: Experience) -> float:
+    assert item.evaluation is not None
+    assert item.evaluation.score is not None
+    return item.evaluation.score
+
+
 def load_demonstrations(context: Context, snapshot: Snapshot) -> list[Trajectory]:
     """The snapshot's trajectories by task and agent version, so that all runs of one seed have one order.
 
@@ -112,20 +134,3 @@ def render_demonstrations(context: Context, snapshot: Snapshot, worker: PolicyWo
         omitted = len(stored) - len(demonstrations)
         context.progress.note(f"omitted {omitted} successes that the agent cannot write")
     return demonstrations
-
-
-def render_trajectory(
-    trajectory: Trajectory, renderer: Renderer, prompts: PromptBuilder | None = None
-) -> Trajectory:
-    """The trajectory with token rows: its own if they are tokens of this renderer, else rendered from its actions.
-
-    A sample of a model with another tokenizer then counts as rendered: its log-probs are of other tokens. There are
-    no rows, and nothing to train on, where the renderer cannot write an action or an action could not be read.
-    """
-    if trajectory.rows and matches_tokenizer(trajectory, renderer):
-        return trajectory
-    try:
-        rows = rendered_rows(trajectory, renderer, prompts)
-    except RecordError:  # one foreign tool name must not end training on all other trajectories
-        rows = ()
-    return replace(trajectory, rows=rows, origin="rendered", temperature=None, model_version="")

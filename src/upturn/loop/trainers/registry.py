@@ -36,7 +36,7 @@ class Algorithm:
     """Estimated cost of a run; nothing is trained or stored."""
     train: "Callable[[Context, AgentVersion, HeldoutResult, str], AgentVersion | TrainedVersion]"
     """Trains a version, with its held-out result and the step's name; returns the version itself where no weights
-    were kept."""
+    were kept, or something else was made."""
     uses: frozenset[Use] = frozenset()
     check: Callable[[Config], object] = _accept
     """Raises ConfigError for contradictions between its section and others; called before anything is opened."""
@@ -61,6 +61,8 @@ ALGORITHMS: Mapping[str, str] = {
     "rft": "Reinforcement learning on ten to fifty tasks, with controls that test whether the gain is real.",
     "world-model": "Learn to predict what the environment answers, from a pool.",
     "offline": "Policy optimisation on trajectories in a pool, with their sampler's log-probs.",
+    "reward-model": "A model that scores trajectories, on pairs in a pool; a reward for later training.",
+    "process-reward": "A model that scores each turn by the probability of success, on a pool.",
     "mixture": "GRPO with successes, pairs or ratings from a pool in the same optimiser steps.",
 }
 """Descriptions of the registered algorithms, by the names of their commands."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from transformers import PreTrainedModel
 
-from upturn.training.optimisation import Trainer, schedule
+from upturn.training.optimisation import Read, Trainer, chosen_logprobs, schedule
 from upturn.training.outcome import TrainingOutcome
 from upturn.training.run_settings import EpochSettings
 from upturn.training.runs import Run, RunOptions, RunPlan, identity_of
@@ -41,11 +41,13 @@ def epoch_order(count: int, seed: int, epoch: int) -> list[int]:
     return [int(index) for index in np.random.default_rng([seed, epoch]).permutation(count)]
 
 
-def epoch_trainer(model: PreTrainedModel, settings: EpochSettings, steps_per_epoch: int) -> Trainer:
-    """Returns a trainer with the learning rate schedule of the run. Raises TrainingError for an unsupported
-    model."""
+def epoch_trainer(
+    model: PreTrainedModel, settings: EpochSettings, steps_per_epoch: int, *, read: Read = chosen_logprobs
+) -> Trainer:
+    """Returns a trainer with the learning rate schedule of the run. ``read``: as for ``Trainer``. Raises
+    TrainingError for an unsupported model."""
     total, optimiser = settings.epochs * steps_per_epoch, settings.optimiser
-    return Trainer(model, optimiser, schedule(settings.decay, total, optimiser.warmup_steps))
+    return Trainer(model, optimiser, schedule(settings.decay, total, optimiser.warmup_steps), read=read)
 
 
 def train_epochs(

@@ -15,6 +15,7 @@ from upturn.training.algorithms.teacher_signal import Teacher
 from upturn.training.data import Collect, CollectedGroups, Collector, ComparedGroup, Refill
 from upturn.training.optimisation import count_sampled, is_masked
 from upturn.training.policy_settings import ObjectiveSettings, PolicyGradientSettings
+from upturn.training.reward_models import proxy_metrics
 from upturn.training.row import TrainingRow, policy_rows, written_count
 from upturn.training.scorer import Scorer
 from upturn.training.stream import State, Unit
@@ -107,6 +108,7 @@ def sampled_metrics(collected: CollectedGroups, settings: ObjectiveSettings) -> 
         "forks": float(forks.total()),
         "compactions": float(forks[COMPACTED]),
         "written_tokens": float(sum(map(written_count, trajectories))),
+        **proxy_metrics(groups),
     }
     if settings.mask_truncated:
         metrics["masked_truncated"] = float(sum(is_masked(trajectory, settings) for trajectory in trajectories))

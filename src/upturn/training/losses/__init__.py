@@ -1,8 +1,8 @@
 """Objectives: pure functions of log-probabilities that give one loss per token. Needs torch, except for ``kl``.
 
 Policy objectives (``clipped``, ``gspo``, ``cispo``, ``sapo``, ``vespo``) with KL terms (``divergence``), an entropy
-bonus (``entropy``) and off-policy masks, preference and supervised losses, and the critic's ``value`` loss. Not
-here: aggregation over tokens (``optimisation.aggregation``) and advantages. Start with ``policy``, which builds the
+bonus (``entropy``) and off-policy masks, preference and supervised losses, and the ``value`` losses of models with
+a scalar output. Not here: aggregation over tokens (``optimisation.aggregation``) and advantages. Start with ``policy``, which builds the
 objective of the settings.
 """
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from upturn.training.losses.gspo import SequencePolicy
     from upturn.training.losses.off_policy import OffPolicyMasked
     from upturn.training.losses.policy import policy_objective
-    from upturn.training.losses.preference import PairedPreference, RatedPreference, pair_losses
+    from upturn.training.losses.preference import PairedPreference, RankedScores, RatedPreference, pair_losses
     from upturn.training.losses.ratio import log_ratios, probability_ratios
     from upturn.training.losses.sapo import SoftGated
     from upturn.training.losses.supervised import CrossEntropy, cross_entropy_losses
-    from upturn.training.losses.value import SquaredError
+    from upturn.training.losses.value import SquaredError, SuccessProbability
     from upturn.training.losses.vespo import KernelWeighted
 else:
     __getattr__ = lazy_names(
@@ -40,6 +40,7 @@ else:
             "OffPolicyMasked": "off_policy",
             "policy_objective": "policy",
             "PairedPreference": "preference",
+            "RankedScores": "preference",
             "RatedPreference": "preference",
             "pair_losses": "preference",
             "log_ratios": "ratio",
@@ -49,6 +50,7 @@ else:
             "cross_entropy_losses": "supervised",
             "SquaredError": "value",
             "KernelWeighted": "vespo",
+            "SuccessProbability": "value",
         },
     )
 
@@ -60,10 +62,12 @@ __all__ = [
     "KernelWeighted",
     "OffPolicyMasked",
     "PairedPreference",
+    "RankedScores",
     "RatedPreference",
     "SequencePolicy",
     "SoftGated",
     "SquaredError",
+    "SuccessProbability",
     "WithEntropy",
     "WithKl",
     "WithTeacher",

@@ -1,7 +1,8 @@
-"""Preference losses relative to a reference policy: DPO on pairs, KTO on rated trajectories.
+"""Preference losses: relative to a reference policy, DPO on pairs and KTO on rated trajectories; of the scores of a
+reward model, Bradley–Terry on pairs.
 
-Both use the change of a trajectory's log-probability from the reference. Sums over a trajectory are in float64,
-because the two sides of a pair nearly cancel.
+DPO and KTO use the change of a trajectory's log-probability from the reference. Sums over a trajectory are in
+float64, because the two sides of a pair nearly cancel.
 """
 
 from typing import assert_never
@@ -69,6 +70,47 @@ class PairedPreference:
             "rejected_reward": float(rejected.sum()),
         }
         return TokenStatistics(sums, {}, float(len(chosen)))
+
+
+class RankedScores:
+    """Bradley–Terry on the scores r of a reward model: −log σ(r_chosen − r_rejected − m), plus c·(r_chosen +
+    r_rejected)².
+
+    The loss of InstructGPT (arXiv 2203.02155, eq. 1), with the margin m of Llama 2 (arXiv 2307.09288, eq. 2) and
+    the centring term of arXiv 2312.09244 (eq. 2), as in TRL's ``RewardTrainer``. In its batch ``logprobs`` are
+    scores, one token per side of a pair; weights are 1 on the chosen side and −1 on the rejected one;
+    ``reference_logprobs`` are m on the chosen side and 0 on the other. Scores are defined up to a constant, which
+    centring determines.
+    """
+
+    def __init__(self, *, centring: float = 0.0) -> None:
+        """``centring``: c, 0 or more."""
+        self.centring = centring
+        self._ranking = PairedPreference("sigmoid", beta=1.0)
+
+    def losses(self, batch: TokenBatch) -> Tensor:
+        """``(N,)``; 0 for tokens in no pair."""
+        losses = self._ranking.losses(batch)
+        if not self.centring:
+            return losses
+        batch = _in_pairs(batch)
+        assert batch.pairs is not None
+        centres = _sums(apply_mask(batch.logprobs, batch.mask).double(), batch.pairs)
+        return losses + _spread(self.centring * centres.square(), batch.pairs, batch)
+
+    def statistics(self, batch: TokenBatch) -> TokenStatistics:
+        """Means over pairs: ``ranking_accuracy``, the share whose chosen side has the higher score, the difference
+        of the scores, ``ranking_margin``, and their mean, ``ranking_centre``."""
+        batch = _in_pairs(batch)
+        assert batch.pairs is not None
+        scores = apply_mask(batch.logprobs, batch.mask).detach().double()
+        margins = _sums(scores * apply_mask(batch.weights, batch.mask), batch.pairs)
+        sums = {
+            "ranking_accuracy": float((margins > 0).sum()),
+            "ranking_margin": float(margins.sum()),
+            "ranking_centre": float(scores.sum()) / 2,
+        }
+        return TokenStatistics(sums, {}, float(len(margins)))
 
 
 class RatedPreference:

@@ -1,7 +1,8 @@
-"""The squared error of values, PPO's loss of the critic. Needs torch."""
+"""Losses of models with a scalar output per state: PPO's critic, and the success model of turns. Needs torch."""
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from upturn.training.loss import TokenBatch, TokenStatistics, apply_mask, total
 
@@ -38,3 +39,23 @@ class SquaredError:
             moved = (values - apply_mask(batch.old_logprobs, batch.mask)).abs() > self.clip
             sums["value_clip_fraction"] = total((moved & (self.losses(batch).detach() > plain)).float())
         return TokenStatistics(sums, {})
+
+
+class SuccessProbability:
+    """Binary cross-entropy of σ(z) with a target y in [0, 1]: −y·log σ(z) − (1 − y)·log σ(−z).
+
+    Math-Shepherd (arXiv 2312.08935, eq. 2), where a soft y is the share of continuations that succeeded. In its
+    batch ``logprobs`` are the outputs z, one per turn, and ``weights`` the targets.
+    """
+
+    def losses(self, batch: TokenBatch) -> Tensor:
+        """``(N,)``."""
+        logits, targets = apply_mask(batch.logprobs, batch.mask), apply_mask(batch.weights, batch.mask)
+        return apply_mask(softplus(logits) - targets * logits, batch.mask)
+
+    def statistics(self, batch: TokenBatch) -> TokenStatistics:
+        """``turn_loss``, the mean loss, and ``turn_brier``, the mean of (σ(z) − y)²."""
+        logits, targets = apply_mask(batch.logprobs, batch.mask).detach(), apply_mask(batch.weights, batch.mask)
+        brier = apply_mask((torch.sigmoid(logits) - targets).square(), batch.mask)
+        losses = self.losses(batch._replace(logprobs=batch.logprobs.detach()))
+        return TokenStatistics({"turn_loss": total(losses), "turn_brier": total(brier)}, {})

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from upturn.training.optimisation.adapter import add_adapter, merge_adapter, save_adapter
     from upturn.training.optimisation.critic import Critic, value_model
     from upturn.training.optimisation.full_weights import FullCopy, frozen_scorer
+    from upturn.training.optimisation.logprob_head import Read, chosen_logprobs, state_values
     from upturn.training.optimisation.teacher_divergence import DistributionTeacher
     from upturn.training.optimisation.trainer import StepMetrics, Trainer, torch_threads
 else:
@@ -33,6 +34,7 @@ else:
         dict.fromkeys(("add_adapter", "merge_adapter", "save_adapter"), "adapter")
         | dict.fromkeys(("Critic", "value_model"), "critic")
         | dict.fromkeys(("FullCopy", "frozen_scorer"), "full_weights")
+        | dict.fromkeys(("Read", "chosen_logprobs", "state_values"), "logprob_head")
         | {"DistributionTeacher": "teacher_divergence"}
         | dict.fromkeys(("StepMetrics", "Trainer", "torch_threads"), "trainer"),
     )
@@ -43,6 +45,7 @@ __all__ = [
     "FullCopy",
     "IterationSchedule",
     "Memory",
+    "Read",
     "Rescored",
     "RescoringSettings",
     "SampledCounts",
@@ -50,6 +53,7 @@ __all__ = [
     "Trainer",
     "WrittenLogprobs",
     "add_adapter",
+    "chosen_logprobs",
     "count_sampled",
     "denominator",
     "estimate_memory",
@@ -61,6 +65,7 @@ __all__ = [
     "rescore",
     "save_adapter",
     "schedule",
+    "state_values",
     "token_scales",
     "torch_threads",
     "value_model",

@@ -13,6 +13,7 @@ from upturn.training.runs.metric import GROUPS, METRICS, PHASES, metric_of, seco
 from upturn.training.runs.run_folder import (
     CURVE_FILE,
     DESCRIPTION_FILE,
+    MARKER,
     WARM_UP_FOLDER,
     RunDescription,
     RunPlan,
@@ -24,14 +25,18 @@ from upturn.training.runs.run_options import RunOptions
 from upturn.training.runs.trackers import Tracking, check_tracker, register_tracker
 
 if TYPE_CHECKING:
-    from upturn.training.runs.model_folder import load_version, save_version
+    from upturn.training.runs.model_folder import (
+        load_version,
+        no_progress_bars,
+        publish_folder,
+        save_version,
+    )
     from upturn.training.runs.run import Run, check_evaluation, identity_of, summary
 else:
     __getattr__ = lazy_names(
         __name__,
         {
-            "load_version": "model_folder",
-            "save_version": "model_folder",
+            **dict.fromkeys(("load_version", "no_progress_bars", "publish_folder", "save_version"), "model_folder"),
             "Run": "run",
             "check_evaluation": "run",
             "identity_of": "run",
@@ -43,6 +48,7 @@ __all__ = [
     "CURVE_FILE",
     "DESCRIPTION_FILE",
     "GROUPS",
+    "MARKER",
     "METRICS",
     "PHASES",
     "WARM_UP_FOLDER",
@@ -58,7 +64,9 @@ __all__ = [
     "identity_of",
     "load_version",
     "metric_of",
+    "no_progress_bars",
     "plan_of",
+    "publish_folder",
     "read_curve",
     "read_description",
     "read_outcome",

@@ -15,7 +15,7 @@ GROUPS: Mapping[MetricGroup, str] = {
     "cost": "Costs",
     "reward": "Sampling and data",
     "policy": "The policy and its sampler",
-    "critic": "The critic",
+    "critic": "The critic and reward models",
     "update": "The optimiser",
     "tokens": "Tokens",
     "time": "Time",
@@ -46,7 +46,8 @@ _TABLE: Mapping[MetricGroup, tuple[tuple[str, str, str], ...]] = {
             "",
             "Further measurements of the evaluation, which select nothing. For a world model: `right`, the share "
             "of observations predicted correctly; `usual`, the share for which a tool's most common output is "
-            "correct; `similarity`, the mean similarity.",
+            "correct; `similarity`, the mean similarity. For a reward model see docs/training.md. `proxy_*`: the "
+            "mean score of a reward model over the evaluated trajectories.",
         ),
     ),
     "cost": (
@@ -85,6 +86,18 @@ _TABLE: Mapping[MetricGroup, tuple[tuple[str, str, str], ...]] = {
         ("stored_age", "versions", "Mean age of the weights that sampled the stored trajectories."),
         ("stored_left_out_*", "trajectories", "Stored trajectories that are not trained on, by reason."),
         ("sampling_rounds", "rounds", "Rounds of dynamic sampling, including the first."),
+        (
+            "proxy_reward_*",
+            "",
+            "Mean score, in [0, 1], of a reward model over the iteration's verified trajectories.",
+        ),
+        (
+            "proxy_success_*",
+            "share",
+            "Verified successes among the same trajectories. Where the score rises and this does not, the reward "
+            "model is overoptimised.",
+        ),
+        ("proxy_separation_*", "", "Probability that a success among them scores above a failure; 0.5 = chance."),
         (
             "unscorable",
             "trajectories",
@@ -168,6 +181,11 @@ _TABLE: Mapping[MetricGroup, tuple[tuple[str, str, str], ...]] = {
         ("advantage_std", "", "Standard deviation of the advantages before whitening."),
         ("value_loss", "", "Mean of half the squared error of the values over the critic's steps."),
         ("value_clip_fraction", "share", "Steps whose value has no gradient because of the value clip."),
+        ("ranking_accuracy", "share", "Pairs whose chosen side has the higher output of the reward model."),
+        ("ranking_margin", "", "Mean difference of the outputs of both sides."),
+        ("ranking_centre", "", "Mean output over both sides; centring pulls it to 0."),
+        ("turn_loss", "nats a turn", "Mean cross-entropy of a process model's probabilities with their targets."),
+        ("turn_brier", "", "Mean squared error of these probabilities."),
         ("critic_optimiser_steps", "steps", "Optimiser steps of the critic."),
         ("critic_grad_norm", "", "Mean 2-norm of the critic's gradient before clipping."),
         ("critic_learning_rate", "", "Learning rate of the critic's last step."),

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -17,10 +17,9 @@ from upturn.models.engine import auto_class, freeze_other_parts, weights_hash
 from upturn.training.distributed import weight_tensors, world_of
 from upturn.training.optimisation import merge_adapter
 from upturn.training.runs.disk import disk_errors, sync
+from upturn.training.runs.run_folder import MARKER
 
 Stored = Literal["float32", "bfloat16"]
-MARKER = "upturn.json"
-"""File in a version's folder with the hash of its weights."""
 _DTYPES: Mapping[Stored, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 _WEIGHT_FILES = (
     "*.safetensors",
@@ -43,6 +42,19 @@ def save_version(
     the loaded model. ``companions``: a folder whose other files (such as the tokenizer) are copied; None = no
     files. Saving the same weights again is a no-op; raises TrainingError when ``folder`` has other content, and for
     a sharded model."""
+    partial = _write_partial(model, folder, stored, companions)
+    saved = weights_hash(_load(partial))
+    if folder.exists():
+        shutil.rmtree(partial)
+        if _read_hash(folder) == saved:
+            return saved
+        raise TrainingError(f"folder {str(folder)!r} exists and holds something else; name a new folder")
+    _complete(partial, folder, {"weights_hash": saved, "stored": stored})
+    return saved
+
+
+def _write_partial(model: PreTrainedModel, folder: Path, stored: Stored, companions: Path | None) -> Path:
+    """The files of the folder in one next to it."""
     if world_of(model) is not None:
         raise TrainingError(
             "the model is sharded, and each process has its own shard only: save the model of its FullCopy, "
@@ -54,22 +66,50 @@ def save_version(
     whole = merge_adapter(model)
     writer: Any = whole  # save_pretrained accepts more than its types allow
     tensors = {name: tensor.to(_DTYPES[stored]) for name, tensor in weight_tensors(whole).items()}
-    with _no_progress_bars(), disk_errors(partial):
+    with no_progress_bars(), disk_errors(partial):
         writer.save_pretrained(partial, state_dict=tensors)
         if companions is not None:
             _copy_companions(companions, partial)
-    saved = weights_hash(_load(partial))
-    if folder.exists():
-        shutil.rmtree(partial)
-        if _read_hash(folder) == saved:
-            return saved
-        raise TrainingError(f"folder {str(folder)!r} exists and holds something else; name a new folder")
-    (partial / MARKER).write_text(json.dumps({"weights_hash": saved, "stored": stored}) + "\n")
+    return partial
+
+
+def _complete(partial: Path, folder: Path, marker: Mapping[str, Any]) -> None:
+    """Makes the partial folder the folder, durably."""
+    (partial / MARKER).write_text(json.dumps(dict(marker)) + "\n")
     for file in (*partial.iterdir(), partial):
         sync(file)
     partial.rename(folder)
     sync(folder.parent)
-    return saved
+
+
+def publish_folder(
+    folder: Path,
+    write: Callable[[Path], None],
+    *,
+    identity: Callable[[Path], str],
+    marker: Mapping[str, Any],
+    companions: Path | None,
+) -> str:
+    """Writes the new folder of a model with another head atomically; returns its ``identity``, the hash of its
+    weights as loaded.
+
+    ``marker``: stored with that hash. ``companions``: as for ``save_version``. Where the folder exists with the
+    same marker, nothing changes; raises TrainingError when it has other content."""
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    with disk_errors(partial):
+        write(partial)
+        if companions is not None:
+            _copy_companions(companions, partial)
+    whole = {"weights_hash": identity(partial), **marker}
+    if not folder.exists():
+        _complete(partial, folder, whole)
+    else:
+        shutil.rmtree(partial)
+        if not (folder / MARKER).is_file() or json.loads((folder / MARKER).read_text()) != whole:
+            raise TrainingError(f"folder {str(folder)!r} exists and holds something else; name a new folder")
+    return str(whole["weights_hash"])
 
 
 def load_version(folder: Path) -> PreTrainedModel:
@@ -95,7 +135,7 @@ def load_version(folder: Path) -> PreTrainedModel:
 
 def _load(folder: Path) -> PreTrainedModel:
     try:
-        with _no_progress_bars():
+        with no_progress_bars():
             model: PreTrainedModel = auto_class(folder).from_pretrained(
                 folder, dtype=torch.float32, local_files_only=True
             )
@@ -105,7 +145,7 @@ def _load(folder: Path) -> PreTrainedModel:
 
 
 @contextmanager
-def _no_progress_bars() -> Iterator[None]:
+def no_progress_bars() -> Iterator[None]:
     """Hides the progress bars of transformers."""
     is_shown = transformers_logging.is_progress_bar_enabled()
     transformers_logging.disable_progress_bar()

@@ -22,6 +22,8 @@ WARM_UP_FOLDER = "warm-up"
 """Folder of the preceding supervised run, in a run's folder."""
 DESCRIPTION_FILE = "run.json"
 OUTCOME_FILE = "outcome.json"
+MARKER = "upturn.json"
+"""File in a model's folder with the hash of its weights."""
 EVENTS_FOLDER = "tensorboard"
 TRACKERS_FOLDER = "trackers"
 

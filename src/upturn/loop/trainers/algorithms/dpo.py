@@ -1,10 +1,11 @@
 """DPO: preference optimisation on pairs in the pool: two versions on the same tasks, and people's corrections."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from upturn.agents import render_trajectory
 from upturn.errors import TrainingError
 from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.rollouts import PolicyWorker
@@ -13,7 +14,6 @@ from upturn.loop.trainers.candidate import run_options, save_candidate
 from upturn.loop.trainers.distributed_training import train_on_all_ranks
 from upturn.loop.trainers.pool_data import (
     describe_omissions,
-    render_trajectory,
     render_writable,
     trained_selection,
 )
@@ -21,7 +21,7 @@ from upturn.loop.trainers.registry import Algorithm
 from upturn.loop.trainers.training_plan import Overhead, Plan, Workload, plan_on_rows
 from upturn.pool import correction_pairs, deployment_pairs, take_snapshot_of
 from upturn.records import AgentVersion, PreferencePair, PreferenceSource, pair_problem, record
-from upturn.training import supervised_rows
+from upturn.training import StoredPairSettings, supervised_rows
 from upturn.training.algorithms.dpo import DpoSettings
 
 
@@ -66,12 +66,31 @@ class LoadedPairs(NamedTuple):
     """Id of the snapshot of their trajectories."""
 
 
-def load_pairs(context: Context, worker: PolicyWorker) -> LoadedPairs:
+def load_pairs(
+    context: Context,
+    worker: PolicyWorker,
+    settings: StoredPairSettings | None = None,
+    further: Callable[[], Sequence[PreferencePair]] = tuple,
+) -> LoadedPairs:
     """The pairs that the pool held when the run started; a resumed run trains on the same ones.
 
-    Sides without tokens of the worker's renderer are rendered. Raises TrainingError where the pool holds no pair.
+    Sides without tokens of the worker's renderer are rendered. ``settings``: None means those of ``[dpo]``.
+    ``further``: finds other pairs, with tokens of the worker's renderer; those of the same sides are left out.
+    Raises TrainingError where the pool holds no pair.
     """
-    frozen = context.journal.record_step("pairs", FrozenPairs, lambda: _freeze(context, _find(context, worker)))
+    chosen = context.config.section(DpoSettings) if settings is None else settings
+
+    def find() -> FrozenPairs:
+        found = _find(context, worker, chosen)
+        by_sides = {(pair.chosen.id, pair.rejected.id): pair for pair in (*further(), *found.pairs)}
+        pairs = sorted(by_sides.values(), key=lambda pair: pair.id)
+        if not pairs:
+            raise _no_pairs(context, chosen, found.omissions)
+        if found.omissions:
+            context.progress.note(f"omitted pairs: {found.omissions}")
+        return _freeze(context, pairs)
+
+    frozen = context.journal.record_step("pairs", FrozenPairs, find)
     ids = sorted({side for pair in frozen.pairs for side in (pair.chosen, pair.rejected)})
     sides = {
         stored.trajectory.id: render_trajectory(stored.trajectory, worker.renderer, worker.prompts)
@@ -111,9 +130,15 @@ def _freeze(context: Context, pairs: Sequence[PreferencePair]) -> FrozenPairs:
     return FrozenPairs(tuple(frozen), snapshot.id)
 
 
-def _find(context: Context, worker: PolicyWorker) -> list[PreferencePair]:
-    """The pairs in the pool now, by id; notes how many are omitted."""
-    settings, selection = context.config.section(DpoSettings), trained_selection(context)
+class _Found(NamedTuple):
+    pairs: list[PreferencePair]
+    omissions: str
+    """Which comparisons are no pairs, and why; empty if none."""
+
+
+def _find(context: Context, worker: PolicyWorker, settings: StoredPairSettings) -> _Found:
+    """Corrections and pairs of two versions in the pool now."""
+    selection = trained_selection(context)
     sources = [correction_pairs(context.pool, tenant=context.tenant, selection=selection)]
     if settings.old:
         sources.append(
@@ -134,22 +159,19 @@ def _find(context: Context, worker: PolicyWorker) -> list[PreferencePair]:
         for pair in stored
         if pair.chosen.id in sides and pair.rejected.id in sides
     ]
-    pairs = sorted((pair for pair in writable if pair_problem(pair) is None), key=lambda pair: pair.id)
+    pairs = [pair for pair in writable if pair_problem(pair) is None]
     counts = {"unwritable": len(stored) - len(writable), "unusable": len(writable) - len(pairs)}
-    omissions = describe_omissions(*(source.left_out for source in sources), counts)
-    if not pairs:
-        known = ", ".join(sorted(repr(version.id) for version in context.pool.agent_versions()))
-        versions = (
-            f"{settings.old!r} and {settings.new!r}" if settings.old else "no two versions (dpo.old, dpo.new)"
-        )
-        raise TrainingError(
-            f"{context.config.pool.path!r} holds no pair to train on: corrections, and trajectories of {versions} "
-            f"on the same tasks; omitted: {omissions or 'none'}. Its versions are {known}. Let two of them do the "
-            f"same tasks, or ingest corrections (tenant {context.tenant!r})"
-        )
-    if omissions:
-        context.progress.note(f"omitted pairs: {omissions}")
-    return pairs
+    return _Found(pairs, describe_omissions(*(source.left_out for source in sources), counts))
+
+
+def _no_pairs(context: Context, settings: StoredPairSettings, omissions: str) -> TrainingError:
+    known = ", ".join(sorted(repr(version.id) for version in context.pool.agent_versions()))
+    versions = f"{settings.old!r} and {settings.new!r}" if settings.old else "no two versions (old, new)"
+    return TrainingError(
+        f"{context.config.pool.path!r} holds no pair to train on: corrections, and trajectories of {versions} "
+        f"on the same tasks; omitted: {omissions or 'none'}. Its versions are {known}. Let two of them do the "
+        f"same tasks, or ingest corrections (tenant {context.tenant!r})"
+    )
 
 
 DPO = Algorithm(DpoSettings, plan, train, frozenset({"pool"}))

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
+from upturn.agents import render_trajectory
 from upturn.errors import TrainingError
 from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.rollouts import PolicyWorker, in_training, score_trajectory
 from upturn.loop.run import Context
 from upturn.loop.trainers.candidate import run_options, save_candidate
 from upturn.loop.trainers.distributed_training import train_on_all_ranks
-from upturn.loop.trainers.pool_data import render_trajectory
 from upturn.loop.trainers.registry import Algorithm
 from upturn.loop.trainers.rl_training import rollout_spec
 from upturn.loop.trainers.training_plan import Overhead, Plan, Workload, plan_on_rows

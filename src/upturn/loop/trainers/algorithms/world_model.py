@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from upturn.agents import render_trajectory
 from upturn.errors import TrainingError
 from upturn.loop.agent_runtime import DEFAULT_CONTEXT_TOKENS
 from upturn.loop.evaluation import HeldoutResult
@@ -14,7 +15,7 @@ from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import Context
 from upturn.loop.trainers.candidate import TrainedVersion, configured_tracking, save_candidate, training_folder
 from upturn.loop.trainers.distributed_training import rank0_predictor, train_on_all_ranks
-from upturn.loop.trainers.pool_data import load_demonstrations, render_trajectory
+from upturn.loop.trainers.pool_data import load_demonstrations
 from upturn.loop.trainers.registry import Algorithm
 from upturn.loop.trainers.training_plan import Plan, Workload, evaluation_count, plan_on_rows, policy_overhead
 from upturn.models import RenderedObservations
