@@ -336,7 +336,7 @@ def _attend(  # noqa: PLR0917  # the registry's signature
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    _mask: Tensor | None,
+    attention_mask: Tensor | None,  # noqa: ARG001  # some models pass it by name
     scaling: float | None = None,
     **arguments: Any,  # open-ended, as in transformers
 ) -> tuple[Tensor, None]:
