@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import BertConfig, BertLMHeadModel, PreTrainedModel
 
 from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
@@ -251,6 +251,21 @@ def test_models_whose_head_cannot_be_run_alone_use_all_logits(tiny_model: Model,
     assert scores.tolist() == pytest.approx(expected, abs=1e-5)
     metrics = trainer.step([Stream(rows, CrossEntropy(), 1.0)])
     assert metrics.fallbacks == 1
+
+
+def test_models_that_read_later_tokens_are_refused(make_trajectory: Make) -> None:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    silent = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    model = BertLMHeadModel(BertConfig(vocab_size=20, **sizes, **silent))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(10.0 if parameter.dim() > 1 else 1.0)
+    rows = supervised_rows([make_trajectory()])
+    with pytest.raises(TrainingError, match="BertLMHeadModel is not a causal language model: its log-probs change"):
+        Trainer(model, NO_UPDATE).score(rows)
+    model.config.is_decoder = True
+    Trainer(BertLMHeadModel(model.config), NO_UPDATE)
 
 
 def test_threads_are_set_inside_and_restored() -> None:

@@ -26,7 +26,7 @@ def backbone_of(model: PreTrainedModel) -> Any:
     """The part of the model up to its last hidden states; raises ValueError where there is none to be found."""
     base: Any = unwrap(model)
     decoder: Any = base.get_decoder()
-    if decoder is not base:
+    if decoder is not base and isinstance(decoder, PreTrainedModel):
         return decoder
     backbone = next((child for child in base.children() if isinstance(child, PreTrainedModel)), None)
     if backbone is None:

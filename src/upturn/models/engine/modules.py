@@ -213,22 +213,22 @@ def _attend(  # noqa: PLR0917  # the registry's signature
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    mask: torch.Tensor | None,
+    attention_mask: torch.Tensor | None,
     scaling: float | None = None,
     **arguments: Any,  # open-ended, as in transformers
 ) -> tuple[torch.Tensor, None]:
     """``(B, L, heads, dim)``. Called by the registry in every layer with attention."""
     cap, sinks = arguments.pop("softcap", None), arguments.pop("s_aux", None)
     if cap is None and sinks is None:
-        output, _ = sdpa_attention_forward(module, query, key, value, mask, scaling=scaling, **arguments)
+        output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **arguments)
         return output, None
     groups = query.shape[1] // key.shape[1]
     keys, values = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
     scores = query @ keys.transpose(2, 3) * (query.shape[-1] ** -0.5 if scaling is None else scaling)
     if cap is not None:
         scores = torch.tanh(scores / cap) * cap
-    if mask is not None:
-        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    if attention_mask is not None:
+        scores = scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)
     if sinks is not None:  # a score of each head for which there is no value (arXiv 2309.17453)
         scores = torch.cat([scores, sinks.view(1, -1, 1, 1).expand(*scores.shape[:3], 1)], dim=-1)
     shares = scores.softmax(-1, dtype=torch.float32).to(query.dtype)[..., : keys.shape[2]]

@@ -1,8 +1,8 @@
 """A ``Backend`` for models with recurrent layers or convolutions: their modules, with a state for each slot.
 
 The state of a layer is that after a slot's last token. It can be continued and copied, but not cut: a shorter
-prefix is computed again from the tokens, which are kept. Rows of a pass must either all start or all continue, by equally
-many tokens, because padding would enter the state; other rows are computed in separate passes.
+prefix is computed again from the tokens, which are kept. Rows of a pass must either all start or all continue, by
+equally many tokens, because padding would enter the state; other rows are computed in separate passes.
 """
 
 from collections.abc import Sequence

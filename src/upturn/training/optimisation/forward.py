@@ -191,20 +191,21 @@ class Forward:
         length = min(row.computed_length, _HEAD_TOKENS)
         input_ids = torch.from_numpy(row.token_ids[:length])[None].to(self.model.device)
         arguments: dict[str, Any] = {"attention_mask": None, "use_cache": False}
+        whole = _Parts(None, Logits())
+        self._refuse_later_tokens(whole, input_ids, arguments)
         chosen: list[_Parts] = []
 
         def compare() -> Tensor:
             parts = _Parts(backbone_of(self.model), head_of(self.model))
             chosen.append(parts)
             ours = parts.head(parts.states(self.model, input_ids, arguments)[0])
-            full = _Parts(None, Logits()).states(self.model, input_ids, arguments)[0]
-            gaps: Tensor = ours.float().log_softmax(-1) - full.float().log_softmax(-1)
-            return gaps.abs().max()
+            return _largest_gap(ours, whole.states(self.model, input_ids, arguments)[0])
 
         try:
             with torch.no_grad():
                 difference = float(as_forward_pass(self.model, compare))
-            problem = f"log-probs differ by {difference:.2g}" if not difference <= _HEAD_TOLERANCE else None
+            allowed = _HEAD_TOLERANCE if self.model.dtype in _TOLERANCE else _ROUGH_TOLERANCE
+            problem = f"log-probs differ by {difference:.2g}" if not difference <= allowed else None
         except (TypeError, ValueError, RuntimeError, LookupError, AttributeError) as exc:
             problem = f"{type(exc).__name__}: {exc}"
         if problem is None:
@@ -214,7 +215,23 @@ class Forward:
             f"memory, same result): its backbone and head cannot be run separately ({problem})",
             stacklevel=2,
         )
-        return _Parts(None, Logits())
+        return whole
+
+    def _refuse_later_tokens(self, whole: "_Parts", input_ids: Tensor, arguments: Mapping[str, Any]) -> None:
+        """Raises TrainingError for a model whose log-probs depend on later tokens, such as an encoder."""
+        half = -(-input_ids.shape[1] // 2)
+
+        def compare() -> Tensor:
+            first = whole.states(self.model, input_ids[:, :half], arguments)[0]
+            return _largest_gap(first, whole.states(self.model, input_ids, arguments)[0, :half])
+
+        with torch.no_grad():
+            difference = float(as_forward_pass(self.model, compare))
+        if not difference <= (_HEAD_TOLERANCE if self.model.dtype in _TOLERANCE else _ROUGH_TOLERANCE):
+            raise TrainingError(
+                f"{type(self.model).__name__} is not a causal language model: its log-probs change by "
+                f"{difference:.2g} with later tokens; load a decoder (for BERT's relatives: is_decoder = true)"
+            )
 
     def _tree_problem(self, rows: Sequence[TrainingRow], batches: Sequence[MicroBatch]) -> str | None:
         """Why these rows cannot be computed as trees; None = they can, with the backends for their layouts."""
@@ -286,6 +303,12 @@ class Forward:
         return logprobs.detach(), float(full_tensor(torch.stack(squares).sum()).sqrt())
 
 
+def _largest_gap(ours: Tensor, theirs: Tensor) -> Tensor:
+    """The largest |Δ log p| between logits ``(L, V)``."""
+    gaps: Tensor = ours.float().log_softmax(-1) - theirs.float().log_softmax(-1)
+    return gaps.abs().max()
+
+
 class _Parts(NamedTuple):
     """How log-probs follow from tokens."""
 
@@ -351,7 +374,7 @@ def _attend(  # noqa: PLR0917  # the registry's signature
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    _mask: Tensor | None,
+    attention_mask: Tensor | None,  # noqa: ARG001  # some models pass it by name
     scaling: float | None = None,
     **arguments: Any,  # open-ended, as in transformers
 ) -> tuple[Tensor, None]:
