@@ -19,7 +19,7 @@ from transformers import PreTrainedModel
 from upturn.errors import TrainingError
 from upturn.models.engine import weights_hash
 from upturn.training.advantage import ScoredGroup
-from upturn.training.distributed import copy_tensors, trained_tensors, weight_tensors, world_of
+from upturn.training.distributed import copy_tensors, trained_tensors, world_of
 from upturn.training.stream import State
 
 SampleWith: TypeAlias = Callable[[int, Mapping[str, Tensor]], Sequence[ScoredGroup]]
@@ -68,8 +68,9 @@ class AheadCollect:
         Must be called for each iteration in order, after the steps of the previous ones. Raises errors of sampling,
         and TrainingError for trajectories that were sampled with other weights.
         """
-        copied = copy_tensors(trained_tensors(self._model))
-        self._snapshots[iteration] = _Snapshot({**weight_tensors(self._model), **copied}, weights_hash(self._model))
+        self._snapshots[iteration] = _Snapshot(
+            copy_tensors(trained_tensors(self._model)), weights_hash(self._model)
+        )
         for ahead in range(iteration, min(iteration + self.staleness + 1, self._iterations)):
             if ahead not in self._sampled:
                 self._sampled[ahead] = self._thread.submit(self._sample, ahead, self._weights_of(ahead))
@@ -81,13 +82,12 @@ class AheadCollect:
         return groups
 
     def state(self) -> State:
-        """Returns the trained weights that future iterations are sampled with, except the present ones, and their
+        """Returns the weights that future iterations are sampled with, except the present ones, and their
         hashes."""
         state: dict[str, Tensor] = {}
-        trained = trained_tensors(self._model)
         for done, snapshot in self._snapshots.items():
             state[f"{done}.version"] = torch.frombuffer(bytearray.fromhex(snapshot.version), dtype=torch.uint8)
-            state |= {f"{done}.weights.{name}": snapshot.tensors[name] for name in trained}
+            state |= {f"{done}.weights.{name}": tensor for name, tensor in snapshot.tensors.items()}
         return state
 
     def load_state(self, state: State) -> None:
@@ -101,10 +101,7 @@ class AheadCollect:
                 versions[int(done)] = bytes(value.tolist()).hex()
             else:
                 tensors.setdefault(int(done), {})[rest.removeprefix("weights.")] = value
-        weights = weight_tensors(self._model)  # for the frozen ones
-        self._snapshots = {
-            done: _Snapshot({**weights, **tensors[done]}, version) for done, version in versions.items()
-        }
+        self._snapshots = {done: _Snapshot(tensors[done], version) for done, version in versions.items()}
 
     def metrics(self) -> Mapping[str, float]:
         """Returns ``staleness``: the age of the sampling weights in iterations."""
