@@ -297,6 +297,7 @@ def test_missing_agents_are_reported_with_the_table_to_add() -> None:
             {"rollouts": {"place": "ray", "url": "http://x"}},
             ("rollouts.url = 'http://x'", "rollouts.place = 'ray'"),
         ),
+        ({"rollouts": {"gpus_per_worker": 1}}, ("rollouts.gpus_per_worker = 1", "rollouts.place = 'process'")),
         ({"rollouts": {"place": "engine"}}, ("rollouts.place = 'engine'", "needs rollouts.url")),
         (
             {"rollouts": {"place": "engine", "url": "http://x", "workers": 3}},

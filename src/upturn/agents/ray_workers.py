@@ -8,9 +8,11 @@ machines: Upturn must be installed there, and folders of weights must have the s
 """
 
 import asyncio
+import math
+import os
 import re
 import socket
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -42,6 +44,8 @@ class RaySettings:
     cpus_per_worker: float = 1.0
     """CPUs that the cluster reserves per worker."""
     gpus_per_worker: float = 0.0
+    """GPUs that the cluster gives to each worker, the only ones that it sees: a part of one, or a whole number. 0 =
+    workers see none."""
     slots: int = 192
     """Concurrent rollouts in one worker."""
     start_seconds: float = 120.0
@@ -60,6 +64,11 @@ class RaySettings:
             for name in ("cpus_per_worker", "gpus_per_worker")
             if not getattr(self, name) >= 0
         ]
+        if self.gpus_per_worker > 1 and self.gpus_per_worker % 1:
+            problems.append(
+                f"gpus_per_worker must be a whole number above 1, got {self.gpus_per_worker!r}; parts of a GPU are "
+                "for values below 1"
+            )
         if problems:
             raise ConfigError(problems)
 
@@ -67,7 +76,9 @@ class RaySettings:
 class _Worker:
     """The actor, in a separate process."""
 
-    def __init__(self, open_runtime: MakeRuntime, slots: int) -> None:
+    def __init__(self, open_runtime: MakeRuntime, slots: int, *, sees_gpus: bool) -> None:
+        if not sees_gpus:  # versions of Ray differ in whether they hide GPUs that a worker did not get
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""
         self._runtime = open_runtime()
         self._slots = slots
 
@@ -104,7 +115,7 @@ class RayWorkerPool:
 
     def __init__(self, open_runtime: MakeRuntime, settings: RaySettings) -> None:
         """Starts the workers. Raises ClusterError, with the remedy, when Ray is not installed, the cluster cannot
-        be reached or workers do not start in time."""
+        be reached or lacks GPUs, or workers do not start in time."""
         self.settings = settings
         self._ray = _import_ray()
         self._owns_cluster = _connect(self._ray, settings)
@@ -116,6 +127,7 @@ class RayWorkerPool:
         self._workers: list[Any | None] = [None] * settings.workers
         """Actors; None = lost."""
         try:
+            check_gpus(settings, self._ray.nodes())
             self._start_missing()
         except BaseException:
             self.close()
@@ -202,8 +214,9 @@ class RayWorkerPool:
     def _start_missing(self) -> None:
         """Starts workers in place of lost ones."""
         missing = [index for index, worker in enumerate(self._workers) if worker is None]
-        started = {index: self._actor.remote(self._open, self.settings.slots) for index in missing}
-        seconds = self.settings.start_seconds
+        settings, seconds = self.settings, self.settings.start_seconds
+        sees_gpus = settings.gpus_per_worker > 0
+        started = {index: self._actor.remote(self._open, settings.slots, sees_gpus=sees_gpus) for index in missing}
         try:
             self._ray.get([worker.ready.remote() for worker in started.values()], timeout=seconds)
             for index, worker in started.items():
@@ -246,6 +259,26 @@ def check_cluster(settings: RaySettings) -> None:
     _import_ray()
     if settings.address is not None:
         _check_address(settings.address)
+
+
+def check_gpus(settings: RaySettings, nodes: Sequence[Mapping[str, Any]]) -> None:
+    """Raises ClusterError where the machines, as ``ray.nodes()`` lists them, have too few GPUs for the workers.
+
+    The GPUs of a worker are on one machine. GPUs that others use now are counted: the workers wait for them.
+    """
+    each = settings.gpus_per_worker
+    if not each:
+        return
+    gpus = {
+        str(node["NodeManagerAddress"]): float(node["Resources"].get("GPU", 0.0)) for node in nodes if node["Alive"]
+    }
+    room = sum(math.floor(count / each + 1e-9) for count in gpus.values())
+    if room < settings.workers:
+        machines = ", ".join(f"{address} has {count:g}" for address, count in gpus.items())
+        raise ClusterError(
+            f"the cluster has GPUs for {room} of {settings.workers} workers with gpus_per_worker = {each:g}: "
+            f"{machines}. Set a part of a GPU, or 0 for sampling on CPUs, take fewer workers, or add machines"
+        )
 
 
 def _summary(exc: BaseException) -> str:

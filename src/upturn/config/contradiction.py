@@ -42,9 +42,9 @@ _UNUSED_BY_POLICY = {
 }
 _ENGINE_SETTINGS = {"url", "dialect", "api_key_env", "timeout_seconds", "max_length"}
 _UNUSED_BY_PLACE = {
-    "process": {"workers", "address", "folder", *_ENGINE_SETTINGS},
+    "process": {"workers", "address", "gpus_per_worker", "folder", *_ENGINE_SETTINGS},
     "ray": _ENGINE_SETTINGS,
-    "engine": {"workers", "address"},
+    "engine": {"workers", "address", "gpus_per_worker"},
 }
 
 

@@ -109,6 +109,9 @@ class RolloutConfig(Settings):
     """For ray: number of workers."""
     address: str = ""
     """For ray: ``host:port`` of a running cluster, or ``auto``. Empty = a new cluster on this machine."""
+    gpus_per_worker: NotNegative = 0.0
+    """For ray: GPUs that each worker gets and samples on. Below 1, workers share a GPU: with 0.5, two of them. 0 =
+    workers sample on CPUs."""
     url: Annotated[str, Field(pattern=r"^(https?://.+)?$")] = ""
     """For engine: base URL, such as ``http://localhost:30000``."""
     dialect: Literal["vllm", "sglang"] = "sglang"

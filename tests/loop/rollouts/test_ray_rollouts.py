@@ -32,8 +32,10 @@ from upturn.models.engine import weights_hash
 from upturn.models.shipped import load_local
 from upturn.records import AgentVersion, Task, Trajectory
 from upturn.training.advantage import ScoredGroup
+from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
 from upturn.training.data.async_rollouts import AheadCollect
 from upturn.training.distributed.weights import restore_weights
+from upturn.training.runs import RunOptions
 
 LIMITS = Limits(max_turns=6, max_tokens=256, max_action_tokens=24)
 VERSION = AgentVersion("nano", "1", "local_model", model=MODEL)
@@ -227,9 +229,9 @@ def test_a_cluster_without_the_required_resources_is_reported_in_time() -> None:
     with pytest.raises(ClusterError, match="there is no Ray cluster at 'auto'"):
         RayWorkerPool(factory, RaySettings(address="auto"))
     with pytest.raises(
-        ClusterError, match=r"1 workers were not ready within 3 s.*each worker needs 1 CPUs and 1 GPUs"
+        ClusterError, match=r"1 workers were not ready within 0\.001 s.*each worker needs 1 CPUs and 0 GPUs"
     ):
-        RayWorkerPool(factory, RaySettings(1, gpus_per_worker=1.0, start_seconds=3.0))
+        RayWorkerPool(factory, RaySettings(1, start_seconds=0.001))
     with pytest.raises(ClusterError, match=r"workers cannot start: .*'no-such-kit'"):
         RayWorkerPool(replace(factory, kit="no-such-kit"), RaySettings(1))
 
@@ -318,3 +320,86 @@ def test_unfinished_rollouts_of_a_lost_ray_worker_are_repeated(
         assert found[1].id == expected[1].id
         assert len(runtime.lost_workers) == 3
     assert runtime.lost_rollouts >= len(runtime.lost_workers)
+
+
+class _Telling(PolicyWorkerRuntime):
+    """Writes the id of its process into a file when its first rollout starts."""
+
+    file = Path()
+
+    def environment(self, task: Task) -> Environment:
+        if not self.file.exists():
+            self.file.write_text(str(os.getpid()))
+        return super().environment(task)
+
+
+@dataclass(frozen=True)
+class TellingFactory:
+    folder: Path
+
+    def __call__(self) -> PolicyWorkerRuntime:
+        runtime = _Telling(AgentRuntime(resolve_kit(ENVIRONMENT), LIMITS), VERSION)
+        runtime.file = self.folder / str(os.getpid())
+        return runtime
+
+
+class Stored:
+    """A sink that keeps the ids of trajectories."""
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+
+    def append(self, run: str, iteration: int, finished: Sequence[Any]) -> None:
+        self.ids += [trajectory.id for _, trajectory, _ in finished]
+
+
+@pytest.mark.slow
+@needs_ray
+@pytest.mark.filterwarnings("ignore")  # as above
+def test_training_goes_on_when_workers_are_killed_and_no_trajectory_is_lost_or_doubled(tmp_path: Path) -> None:
+    """In each of three iterations the process of a worker gets SIGKILL from outside while it samples.
+
+    The weights at the end are those of a run whose workers live, up to the rounding that other batches have.
+    """
+    _send_by_value()
+    kit, pids = resolve_kit(ENVIRONMENT), tmp_path / "pids"
+    pids.mkdir()
+    settings = GrpoSettings(iterations=3, evaluate_every=None, keep="final", minibatches=1)
+
+    def kill_one() -> None:
+        while not (files := list(pids.iterdir())):
+            time.sleep(0.001)
+        os.kill(int(files[0].name), signal.SIGKILL)
+        killed.append(files[0].name)
+
+    killed: list[str] = []
+    stored, weights, runtimes = [Stored(), Stored()], [], []
+    for index, sink in enumerate(stored):
+        with RayWorkerPool(TellingFactory(pids), RaySettings(2)) as workers:
+            runtime = RayRuntime(kit, LIMITS, workers, tmp_path / f"weights-{index}")
+            worker = PolicyWorker(runtime, VERSION)
+            runtime.follow(worker.model)
+
+            def collect(
+                iteration: int, /, worker: PolicyWorker = worker, sink: Stored = sink, is_shaken: bool = index == 1
+            ) -> Sequence[ScoredGroup]:
+                for file in pids.iterdir():
+                    file.unlink()
+                killer = threading.Thread(target=kill_one) if is_shaken else None
+                if killer is not None:
+                    killer.start()
+                groups = worker.sample_groups(tasks(4), iteration, RolloutSpec("run", 5, 4), sink)
+                if killer is not None:
+                    killer.join()
+                return groups
+
+            run_grpo(worker.model, collect, settings, RunOptions(0, tmp_path / f"run-{index}"))
+            weights.append([parameter.detach().clone() for parameter in worker.model.parameters()])
+            runtimes.append(runtime)
+    assert len(set(killed)) == 3
+    assert len(runtimes[0].lost_workers) == 0
+    assert len(runtimes[1].lost_workers) == 3
+    assert sorted(stored[1].ids) == sorted(stored[0].ids)
+    assert len(set(stored[1].ids)) == len(stored[1].ids) == 3 * 4 * 4
+    for calm, shaken in zip(*weights, strict=True):
+        torch.testing.assert_close(shaken, calm, atol=1e-4, rtol=0)

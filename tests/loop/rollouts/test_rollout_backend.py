@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from benchmarks.errands import MODEL
+from upturn.agents import RaySettings
 from upturn.config import AgentConfig, LoopConfig, RolloutConfig
 from upturn.errors import ClusterError, ModelError
 from upturn.loop.agent_runtime import Purpose
 from upturn.loop.cycle import run_cycle
 from upturn.loop.progress import NoProgress
 from upturn.loop.rollouts.policy_worker import PolicyWorker
+from upturn.loop.rollouts.ray_rollouts import RayRuntime
 from upturn.loop.rollouts.remote_rollouts import RemoteRuntime
 from upturn.loop.rollouts.rollout_backend import check_sampler, follow, rollout_runtime
 from upturn.loop.run.context import open_run, version_of
@@ -79,6 +81,25 @@ def test_the_check_of_a_cluster_starts_none(
         else:
             with pytest.raises(ClusterError, match=f"there is no Ray cluster at '{address}'"):
                 check_sampler(context)
+
+
+def test_ray_workers_have_the_configured_settings(
+    desk: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class NoWorkers:
+        def __init__(self, _factory: object, settings: RaySettings) -> None:
+            assert settings == RaySettings(3, "127.0.0.1:9", gpus_per_worker=0.5)
+
+        def __enter__(self) -> "NoWorkers":
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+    monkeypatch.setattr("upturn.agents.RayWorkerPool", NoWorkers)
+    rollouts = {"place": "ray", "workers": 3, "address": "127.0.0.1:9", "gpus_per_worker": 0.5}
+    config = desk.config(rollouts=rollouts)
+    with desk.opened(tmp_path, config) as context, rollout_runtime(context, NANO, "train") as runtime:
+        assert isinstance(runtime, RayRuntime)
 
 
 def test_the_engine_has_the_configured_settings(

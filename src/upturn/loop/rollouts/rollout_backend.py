@@ -84,7 +84,9 @@ def follow(runtime: AgentRuntime, model: "PreTrainedModel", parent: AgentVersion
 def _ray_settings(config: RolloutConfig) -> "RaySettings":
     from upturn.agents import RaySettings
 
-    return RaySettings(workers=config.workers, address=config.address or None)
+    return RaySettings(
+        workers=config.workers, address=config.address or None, gpus_per_worker=config.gpus_per_worker
+    )
 
 
 def _engine(context: Context) -> "RemoteEngine":

@@ -82,7 +82,7 @@ class AheadCollect:
         return groups
 
     def state(self) -> State:
-        """Returns the trained weights that future iterations are sampled with, except the present ones, and their
+        """Returns the weights that future iterations are sampled with, except the present ones, and their
         hashes."""
         state: dict[str, Tensor] = {}
         for done, snapshot in self._snapshots.items():
