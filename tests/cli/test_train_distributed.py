@@ -230,6 +230,19 @@ def test_a_critic_in_two_processes_gives_the_weights_of_one(tmp_path: Path) -> N
     assert last["mean_value"] != 0.0
 
 
+def test_a_teacher_on_rank_0_gives_the_weights_of_one(one: Ended, tmp_path: Path) -> None:
+    (trained,) = (path.parent for path in one.run.rglob("model.safetensors"))
+    distillation = GRPO.replace("[grpo]", f'[distillation]\nteacher.model = "{trained}"')
+    results = [
+        _done(command, tmp_path / name, distillation, "distillation")
+        for name, command in (("one", UPTURN), ("two", _together()))
+    ]
+    _assert_same(*results)
+    (curve,) = results[1].run.rglob(CURVE_FILE)
+    last = json.loads(curve.read_text().splitlines()[-1])
+    assert last["teacher_missing"] == 0.0 and last["steps"] == 2
+
+
 def test_demonstrations_in_two_processes_give_the_weights_of_one(one: Ended, tmp_path: Path) -> None:
     results = []
     for name, command in (("one", UPTURN), ("two", _together())):

@@ -22,7 +22,14 @@ from upturn.errors import ConfigError, ModelError
 from upturn.loop.run.context import Context
 from upturn.loop.trainers.algorithms import distillation, grpo
 from upturn.loop.trainers.registry import parse_full_config
-from upturn.loop.trainers.teacher import check_teacher, count_parameters, open_teacher, token_difference
+from upturn.loop.trainers.teacher import (
+    NO_COST,
+    check_teacher,
+    count_parameters,
+    open_teacher,
+    teacher_cost,
+    token_difference,
+)
 from upturn.loop.trainers.train_command import run_training
 from upturn.models import load_local, model_folder
 from upturn.records import AgentVersion
@@ -187,6 +194,12 @@ def test_a_plan_counts_a_local_teacher(desk: ModuleType, tmp_path: Path) -> None
         with desk.opened(tmp_path / name, config) as context:
             plans.append(grpo.plan(context, NANO))
     plain, taught = plans
+    settings = TeacherSettings(MODEL)
+    costs = [
+        teacher_cost(NANO, replace(settings, estimator=kind), passes=3).scorings for kind in ("sampled", "full")
+    ]
+    assert costs == [1.0, 3.0]
+    assert teacher_cost(NANO, TeacherSettings("t", url="http://x", tokenizer=MODEL), 3) == NO_COST
     assert taught.memory_bytes - plain.memory_bytes == pytest.approx(2 * count_parameters(MODEL), rel=0.2)
 
 

@@ -171,19 +171,24 @@ class TeacherCost(NamedTuple):
     bytes: int
     """Its weights in this process."""
     scorings: float
-    """Passes forward of the trained model that scoring a row once costs."""
+    """Its passes over a row, in passes forward of the trained model."""
 
 
 NO_COST = TeacherCost(0, 0.0)
 """Of no teacher, and of one on a server, whose cost is not known here."""
 
 
-def teacher_cost(parent: AgentVersion, settings: TeacherSettings) -> TeacherCost:
-    """The cost of this teacher for the training of ``parent``."""
-    if settings.url:
+def teacher_cost(parent: AgentVersion, settings: TeacherSettings | None, passes: int) -> TeacherCost:
+    """The cost of this teacher for the training of ``parent``, on each trajectory ``passes`` times.
+
+    Whole distributions are computed in each pass, scores once.
+    """
+    if settings is None or settings.url:
         return NO_COST
     own, other = count_parameters(parent.model), count_parameters(settings.model)
-    return TeacherCost(other * _FLOAT_BYTES[settings.weights], other / own)
+    return TeacherCost(
+        other * _FLOAT_BYTES[settings.weights], other / own * (passes if settings.estimator == "full" else 1)
+    )
 
 
 def check_one_process(settings: TeacherSettings | None) -> None:
@@ -194,9 +199,9 @@ def check_one_process(settings: TeacherSettings | None) -> None:
         )
 
 
-def with_teacher(overhead: Overhead, cost: TeacherCost, passes: int) -> Overhead:
-    """The overhead of a run whose rows are scored once for ``passes`` passes."""
-    return replace(overhead, scorings=overhead.scorings + cost.scorings / passes)
+def with_teacher(overhead: Overhead, cost: TeacherCost) -> Overhead:
+    """The overhead of a run with this teacher."""
+    return replace(overhead, scorings=overhead.scorings + cost.scorings)
 
 
 def add_memory(plan: Plan, cost: TeacherCost) -> Plan:

@@ -24,8 +24,9 @@ from upturn.training.algorithms.distillation import DistillationSettings
 def plan(context: Context, parent: AgentVersion) -> Plan:
     """Estimated cost of a run."""
     settings = context.config.section(DistillationSettings)
-    cost, passes = teacher_cost(parent, settings.teacher), settings.passes
-    overhead = with_teacher(policy_overhead(settings), cost, passes)
+    passes = settings.passes
+    cost = teacher_cost(parent, settings.teacher, passes)
+    overhead = with_teacher(policy_overhead(settings), cost)
     spec = _spec(context, "distillation")
     return add_memory(
         plan_on_rollouts(context, parent, "distillation", spec, passes=passes, overhead=overhead), cost

@@ -17,7 +17,6 @@ from upturn.loop.trainers.rl_training import (
     train_on_rollouts,
 )
 from upturn.loop.trainers.teacher import (
-    NO_COST,
     add_memory,
     check_one_process,
     check_teacher,
@@ -34,8 +33,8 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
     """Estimated cost of a run."""
     settings = context.config.section(GrpoSettings)
     spec, overhead = _spec(context, "grpo"), policy_overhead(settings)
-    cost = NO_COST if settings.teacher is None else teacher_cost(parent, settings.teacher)
-    overhead = with_teacher(overhead, cost, settings.passes)
+    cost = teacher_cost(parent, settings.teacher, settings.passes)
+    overhead = with_teacher(overhead, cost)
     return add_memory(
         plan_on_rollouts(context, parent, "grpo", spec, passes=settings.passes, overhead=overhead), cost
     )
