@@ -251,10 +251,11 @@ def test_a_process_model_learns_from_continuations_that_are_sampled_once(
 def test_a_process_model_is_trained_and_its_smallest_turn_is_the_score(pool: Path, tmp_path: Path) -> None:
     settings = {"batch_trajectories": 16, "optimiser": {"learning_rate": 1e-3}}
     with _opened(tmp_path / "run", pool={"path": str(pool)}, process_reward=settings) as context:
-        result = run_training(context, "process-reward")
+        incumbent = context.router.registry.served("nano").incumbent
+        trained = process_reward.train(context, incumbent, HeldoutResult("", "", 1.0, ()), "process-reward")
         trajectories = [item.trajectory for item in _experiences(context)[:4]]
-    assert {"brier", "base_brier", "calibration_error"} <= {item.name for item in result.trained.results}
-    model = load_reward_model(Path(result.trained.made))
+    assert {"brier", "base_brier", "calibration_error"} <= {item.name for item in trained.results}
+    model = load_reward_model(Path(trained.made))
     assert model.description.aggregation == "min"
     scores = model.scores(trajectories)
     model.description = replace(model.description, aggregation="mean")
