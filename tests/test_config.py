@@ -303,9 +303,13 @@ def test_missing_agents_are_reported_with_the_table_to_add() -> None:
             ("rollouts.workers = 3", "rollouts.place = 'engine'"),
         ),
         (
-            {"rollouts": {"place": "engine", "url": "http://x", "dialect": "vllm"}},
-            ("rollouts.dialect = 'vllm'", "without [lora]", "let SGLang sample"),
+            {
+                "rollouts": {"place": "engine", "url": "http://x", "dialect": "vllm", "weights": "bfloat16"},
+                "lora": {"rank": 8},
+            },
+            ("rollouts.weights = 'bfloat16'", "rollouts.dialect = 'vllm' and [lora]"),
         ),
+        ({"rollouts": {"weights": "bfloat16"}}, ("rollouts.weights = 'bfloat16'", "rollouts.place = 'process'")),
         ({"lora": {"alpha": 16}}, ("lora.rank: missing", "set it")),
         (
             {"loop": {"train": []}, "lora": {"rank": 8}},

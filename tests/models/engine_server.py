@@ -1,5 +1,8 @@
 """An engine server for tests: any ``Model`` behind vLLM's or SGLang's dialect, with faults to inject.
 
+Paths and fields as named in ``upturn.models.engine_protocol``; vLLM's ``/collective_rpc`` as in its
+``entrypoints/serve/rpc/api_router.py`` (v0.16).
+
 Requests are handled in threads and generated on one event loop, so that concurrent ones are batched.
 """
 
@@ -35,6 +38,8 @@ class Engine:
     """Delays of the first requests in seconds."""
     broken: int = 0
     """Number of first responses that end within their body."""
+    root: str = ""
+    """Path or name of the weights that it was started with."""
     url: str = ""
     requests: list[tuple[str, dict[str, str], dict[str, Any]]] = field(default_factory=list)
     adapters: set[str] = field(default_factory=set)
@@ -46,7 +51,13 @@ class Engine:
             case "/v1/completions":
                 return self._completions(body, loop)
             case "/v1/models":
-                return 200, {"object": "list", "data": [{"id": self.version, "object": "model"}]}
+                listed = [{"id": self.version, "object": "model", "root": self.root, "parent": None}]
+                listed += [{"id": name, "object": "model", "parent": self.version} for name in self.adapters]
+                return 200, {"object": "list", "data": listed}
+            case "/collective_rpc":
+                return self._reload(body)
+            case "/reset_prefix_cache":
+                return 200, None
             case "/generate":
                 return self._generate(body, loop)
             case "/v1/load_lora_adapter":
@@ -135,6 +146,13 @@ class Engine:
             return 404, {"error": {"message": problem}}
         self.adapters.add(name)
         return 200, f"Success: LoRA adapter '{name}' added successfully."
+
+    def _reload(self, body: dict[str, Any]) -> tuple[int, Any]:
+        """vLLM in development mode: answers one result per worker, and a failure with status 500."""
+        if body["method"] != "reload_weights":
+            return 500, {"error": {"message": f"no method {body['method']}"}}
+        problem = self._load("", body["kwargs"]["weights_path"])
+        return (500, {"error": {"message": problem}}) if problem else (200, {"results": [None]})
 
     def _update(self, body: dict[str, Any]) -> tuple[int, Any]:
         problem = self._load(body["weight_version"], body["model_path"])

@@ -51,8 +51,12 @@ class Purpose:
 class Engine(Model, Protocol):
     """A model with caches."""
 
+    @property
+    def version(self) -> str:
+        """Hash of the weights; empty = unknown."""
+
     def refresh(self) -> None:
-        """Clears all caches."""
+        """Takes the present weights, and clears all caches; no requests may run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +127,17 @@ class AgentRuntime:
         """Serves ``version`` from an existing engine, such as that of a model in training."""
         self._load(version, engine, renderer)
 
+    def sibling(self, kit: EnvironmentKit | None = None) -> "AgentRuntime":
+        """Another runtime with the same limits, for another thread or another kit (None: the same)."""
+        return type(self)(kit or self.kit, self.limits, note=self._note)
+
+    def engine_for(self, local: LocalModel) -> Engine:
+        """An engine that samples from the model's weights, as they are at each ``refresh``."""
+        from upturn.models.engine import LocalEngine
+
+        max_length = self.limits.max_tokens or DEFAULT_CONTEXT_TOKENS
+        return LocalEngine(local.model, slots=SLOTS, max_length=max_length)
+
     def keep_only(self, versions: Iterable[AgentVersion]) -> None:
         """Unloads all other versions and their engines; they are loaded again on demand."""
         kept = list(versions)
@@ -173,11 +188,8 @@ class AgentRuntime:
     def _engine(self, version: AgentVersion) -> tuple[Engine, LocalModel]:
         key = version.model, precision(version)
         if key not in self._engines:
-            from upturn.models.engine import LocalEngine
-
             local = load_local(version.model, precision=precision(version))
-            max_length = self.limits.max_tokens or DEFAULT_CONTEXT_TOKENS
-            self._engines[key] = (LocalEngine(local.model, slots=SLOTS, max_length=max_length), local)
+            self._engines[key] = (self.engine_for(local), local)
         return self._engines[key]
 
 

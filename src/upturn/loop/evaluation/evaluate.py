@@ -10,6 +10,7 @@ from upturn.deployment import Pair, Validation, validate
 from upturn.environments import EnvironmentKit, draw_tasks, verify
 from upturn.interval import Interval, bootstrap_mean, paired_bootstrap
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
+from upturn.loop.rollouts import rollout_runtime
 from upturn.loop.run import Context
 from upturn.pool import Pool, PoolSink
 from upturn.records import AgentVersion, Split, Task, record
@@ -173,9 +174,10 @@ def evaluate_heldout(
     def work() -> HeldoutResult:
         tasks = heldout_tasks(context)
         context.progress.stage(f"Evaluate {version.id} on {len(tasks)} held-out tasks", len(tasks))
-        result = evaluate_version(
-            context.runtime, version, tasks, context.purpose(name, temperature), pool=context.pool
-        )
+        with rollout_runtime(context, version, name) as runtime:
+            result = evaluate_version(
+                runtime, version, tasks, context.purpose(name, temperature), pool=context.pool
+            )
         context.progress.advance(len(tasks), success=result.rate())
         return result
 

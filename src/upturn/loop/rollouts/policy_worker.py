@@ -12,7 +12,7 @@ from upturn.agents import prompt_builder_for
 from upturn.config import AdapterSettings
 from upturn.environments import EnvironmentKit, draw_tasks, verify
 from upturn.errors import ModelError
-from upturn.loop.agent_runtime import DEFAULT_CONTEXT_TOKENS, SLOTS, AgentRuntime, Purpose, build_renderer
+from upturn.loop.agent_runtime import AgentRuntime, Engine, Purpose, build_renderer
 from upturn.loop.rollouts.state_values import ContinuationSpec, Reward, measure_values, turn_rewards
 from upturn.models import SHIPPED, load_local, local_folder
 from upturn.records import AgentVersion, Task, Trajectory, TrajectorySink
@@ -143,8 +143,6 @@ class PolicyWorker:
         ``adapter``: trained in place of the weights; None means that the weights are trained. Raises ModelError
         where the model cannot be loaded.
         """
-        from upturn.models.engine import LocalEngine
-
         local = load_local(version.model)
         self.adapter = adapter
         if adapter is not None:
@@ -152,9 +150,8 @@ class PolicyWorker:
         self.runtime = runtime
         self.version = in_training(version)
         self.model: PreTrainedModel = local.model
-        self.engine: LocalEngine = LocalEngine(
-            local.model, slots=SLOTS, max_length=runtime.limits.max_tokens or DEFAULT_CONTEXT_TOKENS
-        )
+        self.engine: Engine = runtime.engine_for(local)
+        """Where the runtime samples elsewhere, it hands the present weights over."""
         self.renderer = build_renderer(local, version, runtime.kit)
         self.prompts = prompt_builder_for(version, runtime.limits, self.renderer)
         """Builds the prompts of the version's agent."""
@@ -165,10 +162,9 @@ class PolicyWorker:
 
         self.model = merge_adapter(self.model)
 
-    def serve_as(self, version: AgentVersion, runtime: AgentRuntime | None = None) -> AgentVersion:
-        """Serves ``version`` with the present weights in the runtime (None: the worker's own); returns it."""
-        self.engine.refresh()
-        (runtime or self.runtime).adopt(version, self.engine, self.renderer)
+    def serve_as(self, version: AgentVersion) -> AgentVersion:
+        """Serves ``version`` with the present weights in the worker's runtime; returns it."""
+        self.runtime.adopt(version, self.engine, self.renderer)
         return version
 
     def sample_groups(

@@ -11,6 +11,7 @@ from upturn.loop.run.context import (
     limits_of,
     open_run,
     store_agent_version,
+    transfer_folder,
     version_of,
 )
 from upturn.loop.run.journal import read_progress
@@ -32,5 +33,6 @@ __all__ = [
     "open_run",
     "read_progress",
     "store_agent_version",
+    "transfer_folder",
     "version_of",
 ]

@@ -25,6 +25,8 @@ from upturn.records import AgentVersion, JsonValue, Run, Task, fields_json
 from upturn.threads import cpu_quota, default_threads, usable_cores
 from upturn.training.distributed import World
 
+_UNNAMED = "default"
+"""SGLang's name for weights without a name."""
 LearnedPolicy = DiscountedThompson | RuleBasedRouting | Uniform
 
 
@@ -55,8 +57,6 @@ class Context:
     progress: Progress
     world: World | None = None
     """The processes that train together, of which this is the first; None means a single process."""
-    sampler_key: str = ""
-    """API key of the engine of ``[rollouts]``; empty means none."""
     position: Position = field(default_factory=Position)
 
     @property
@@ -83,6 +83,11 @@ class Context:
     def trained_families(self) -> list[str]:
         """Families for training and held-out evaluation."""
         return trained_families(self.config, self.kit)
+
+    def is_trained_agent(self, version: AgentVersion) -> bool:
+        """Whether the version is of a local model that no other configured agent serves."""
+        others = {member.name for member in self.config.agents if member is not self.config.improved_agent}
+        return version.kind == "local_model" and version.agent not in others
 
     def finish(self) -> None:
         """Marks the run as done in the pool."""
@@ -144,19 +149,14 @@ def open_run(
     """
     kit = load_checked_kit(config)
     needs_torch = any(agent.kind == "local_model" for agent in config.agents)
+    keys = api_keys or {}
     with (
         Journal.open(run_dir, config_hash=config.config_hash, version=__version__, command=command) as journal,
         Pool.open(config.pool.path or run_dir / "pool.db") as pool,
         configure_torch(_threads(config, world)) if needs_torch else nullcontext(),
+        _open_runtime(config, kit, run_dir, keys=keys, progress=progress) as runtime,
     ):
         (run_dir / "config.json").write_text(config.to_json())
-        keys = api_keys or {}
-        runtime = AgentRuntime(
-            kit,
-            limits_of(config),
-            {agent.name: keys.get(agent.api_key_env, "") for agent in config.agents},
-            progress.note,
-        )
         policy = policy_of(config)
         registry = AgentRegistry()
         for agent in config.agents:
@@ -166,12 +166,47 @@ def open_run(
         router = Router(registry, policy, RunKey(run_id, config.run.seed))
         service = Service(runtime, router, pool, Purpose(f"{run_id}/service", config.run.seed))
         progress = FailureProgress(progress, service.failures)
-        key = keys.get(config.rollouts.api_key_env, "")
         context = Context(
-            config, run_dir, run_id, journal, pool, kit, runtime, router, policy, service, progress, world, key
+            config, run_dir, run_id, journal, pool, kit, runtime, router, policy, service, progress, world
         )
         context.start()
         yield context
+
+
+@contextmanager
+def _open_runtime(
+    config: Config, kit: EnvironmentKit, run_dir: Path, *, keys: Mapping[str, str], progress: Progress
+) -> Iterator[AgentRuntime]:
+    """The runtime of the configured agents; with an engine at a URL, it samples the trained agent there."""
+    limits, rollouts = limits_of(config), config.rollouts
+    agent_keys = {member.name: keys.get(member.api_key_env, "") for member in config.agents}
+    if rollouts.place != "engine":
+        yield AgentRuntime(kit, limits, agent_keys, progress.note)
+        return
+    from upturn.loop.engine_runtime import EngineHost, EngineRuntime
+    from upturn.models import RemoteEngine, RemoteSettings
+
+    settings = RemoteSettings(
+        rollouts.url,
+        rollouts.dialect,
+        max_length=rollouts.max_length,
+        timeout_seconds=rollouts.timeout_seconds,
+        form="adapter" if rollouts.dialect == "vllm" and config.lora is not None else "checkpoint",
+    )
+    remote = RemoteEngine(settings, _UNNAMED, api_key=keys.get(rollouts.api_key_env, ""))
+    stored = None if rollouts.weights == "auto" else rollouts.weights
+    host = EngineHost(remote, transfer_folder(config, run_dir), stored=stored)
+    try:
+        here = frozenset(member.name for member in config.agents if member is not config.improved_agent)
+        yield EngineRuntime(kit, limits, host, served_here=here, api_keys=agent_keys, note=progress.note)
+    finally:
+        host.close()
+
+
+def transfer_folder(config: Config, run_dir: Path) -> Path:
+    """The folder through which a run hands weights over to samplers."""
+    folder = config.rollouts.folder
+    return Path(folder) / run_dir.name if folder else run_dir / "handed-over"
 
 
 def store_agent_version(pool: Pool, version: AgentVersion) -> AgentVersion:

@@ -10,9 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from upturn.config import CurriculumSettings, RewardConfig
-from upturn.loop.agent_runtime import AgentRuntime
 from upturn.loop.evaluation import HeldoutResult
-from upturn.loop.rollouts import PolicyWorker, RolloutSpec, TaskSampler, curriculum_collect, follow, rollout_runtime
+from upturn.loop.rollouts import PolicyWorker, RolloutSpec, TaskSampler, curriculum_collect, rollout_runtime
 from upturn.loop.run import Context, adapter_settings
 from upturn.loop.trainers.candidate import run_options, save_candidate, training_folder
 from upturn.loop.trainers.distributed_training import rank0_collect, train_on_all_ranks
@@ -88,9 +87,9 @@ def train_on_rollouts(
     settings = spec.settings
     with rollout_runtime(context, parent, name) as runtime:
         adapter = adapter_settings(context.config, seed=spec.rollouts.seed)
-        worker = PolicyWorker(context.runtime if spec.staleness else runtime, parent, adapter)
+        worker = PolicyWorker(runtime, parent, adapter)
         context.progress.stage(spec.title, settings.iterations)
-        with _open_source(context, parent, worker, spec=spec, runtime=runtime) as source:
+        with _open_source(context, parent, worker, spec=spec) as source:
             options = run_options(context, worker, name, settings, reward="mean_return")
             if spec.seed is not None:
                 options = replace(options, seed=spec.seed)
@@ -108,7 +107,7 @@ def train_on_rollouts(
 
 @contextmanager
 def _open_source(
-    context: Context, parent: AgentVersion, worker: PolicyWorker, *, spec: RlSpec, runtime: AgentRuntime
+    context: Context, parent: AgentVersion, worker: PolicyWorker, *, spec: RlSpec
 ) -> Iterator[RolloutSource]:
     """Groups that the worker samples, or with staleness a second worker while the first one is trained.
 
@@ -124,7 +123,6 @@ def _open_source(
         return worker.sample_groups(further, iteration, replace(rollouts, refill=number), sink)
 
     if not spec.staleness:
-        follow(runtime, worker.model, parent)
         if spec.curriculum is None:
             yield RolloutSource(
                 worker, lambda iteration: worker.sample_groups(tasks(iteration), iteration, rollouts, sink), refill
@@ -141,10 +139,7 @@ def _open_source(
     from upturn.training.distributed import restore_weights
     from upturn.training.optimisation import torch_threads
 
-    ahead = PolicyWorker(
-        AgentRuntime(context.kit, runtime.limits) if runtime is context.runtime else runtime, parent, worker.adapter
-    )
-    follow(runtime, ahead.model, parent)
+    ahead = PolicyWorker(worker.runtime.sibling(), parent, worker.adapter)
 
     def sample(iteration: int, weights: Mapping[str, "Tensor"]) -> list[ScoredGroup]:
         torch.set_flush_denormal(True)  # a setting of the thread

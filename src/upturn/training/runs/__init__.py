@@ -22,14 +22,17 @@ from upturn.training.runs.run_folder import (
 from upturn.training.runs.run_options import RunOptions
 
 if TYPE_CHECKING:
-    from upturn.training.runs.model_folder import load_version, save_version
+    from upturn.training.runs.model_folder import Stored, load_version, save_version, stored_type, write_model
     from upturn.training.runs.run import Run, check_evaluation, identity_of, summary
 else:
     __getattr__ = lazy_names(
         __name__,
         {
+            "Stored": "model_folder",
             "load_version": "model_folder",
             "save_version": "model_folder",
+            "stored_type": "model_folder",
+            "write_model": "model_folder",
             "Run": "run",
             "check_evaluation": "run",
             "identity_of": "run",
@@ -50,6 +53,7 @@ __all__ = [
     "RunDescription",
     "RunOptions",
     "RunPlan",
+    "Stored",
     "check_evaluation",
     "identity_of",
     "load_version",
@@ -60,5 +64,7 @@ __all__ = [
     "read_outcome",
     "save_version",
     "seconds_of",
+    "stored_type",
     "summary",
+    "write_model",
 ]

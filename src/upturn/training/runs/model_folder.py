@@ -43,6 +43,30 @@ def save_version(
     the loaded model. ``companions``: a folder whose other files (such as the tokenizer) are copied; None = no
     files. Saving the same weights again is a no-op; raises TrainingError when ``folder`` has other content, and for
     a sharded model."""
+    partial = _write_partial(model, folder, stored, companions)
+    saved = weights_hash(_load(partial))
+    if folder.exists():
+        shutil.rmtree(partial)
+        if _read_hash(folder) == saved:
+            return saved
+        raise TrainingError(f"folder {str(folder)!r} exists and holds something else; name a new folder")
+    _complete(partial, folder, {"weights_hash": saved, "stored": stored})
+    return saved
+
+
+def write_model(model: PreTrainedModel, folder: Path, *, stored: Stored, companions: Path | None = None) -> None:
+    """Writes the model as a folder, atomically, for a sampler that loads it at once; replaces what is there.
+
+    As ``save_version``, but the files are not loaded again to hash them: the caller names the weights by their hash
+    before they are rounded to ``stored``.
+    """
+    partial = _write_partial(model, folder, stored, companions)
+    shutil.rmtree(folder, ignore_errors=True)
+    _complete(partial, folder, {"stored": stored})
+
+
+def _write_partial(model: PreTrainedModel, folder: Path, stored: Stored, companions: Path | None) -> Path:
+    """The files of the folder in one next to it."""
     if world_of(model) is not None:
         raise TrainingError(
             "the model is sharded, and each process has its own shard only: save the model of its FullCopy, "
@@ -58,18 +82,26 @@ def save_version(
         writer.save_pretrained(partial, state_dict=tensors)
         if companions is not None:
             _copy_companions(companions, partial)
-    saved = weights_hash(_load(partial))
-    if folder.exists():
-        shutil.rmtree(partial)
-        if _read_hash(folder) == saved:
-            return saved
-        raise TrainingError(f"folder {str(folder)!r} exists and holds something else; name a new folder")
-    (partial / MARKER).write_text(json.dumps({"weights_hash": saved, "stored": stored}) + "\n")
+    return partial
+
+
+def _complete(partial: Path, folder: Path, marker: Mapping[str, str]) -> None:
+    """Makes the partial folder the folder, durably."""
+    (partial / MARKER).write_text(json.dumps(dict(marker)) + "\n")
     for file in (*partial.iterdir(), partial):
         sync(file)
     partial.rename(folder)
     sync(folder.parent)
-    return saved
+
+
+def stored_type(folder: Path) -> Stored:
+    """The data type of a model folder's weights by its ``config.json``; float32 where it names neither."""
+    try:
+        config = json.loads((folder / "config.json").read_text())
+    except (OSError, ValueError):
+        return "float32"
+    name = config.get("dtype") or config.get("torch_dtype")
+    return "bfloat16" if name == "bfloat16" else "float32"
 
 
 def load_version(folder: Path) -> PreTrainedModel:
