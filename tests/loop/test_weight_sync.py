@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
@@ -266,6 +267,35 @@ def test_weights_that_would_load_differently_are_refused(tmp_path: Path) -> None
     model: Any = tiny()
     with pytest.raises(TrainingError, match="only float32 weights can be handed over"):
         WeightSync(load, tmp_path).push(model.to(torch.bfloat16))
+
+
+def test_what_a_killed_run_left_is_removed_from_folder_and_sampler(tmp_path: Path) -> None:
+    loaded, unloaded = list[str](), list[str]()
+    left, partial = tmp_path / ("a" * 32), tmp_path / f".{'b' * 32}.partial"
+    for folder in (left, partial, tmp_path / "other"):
+        folder.mkdir()
+    sync = WeightSync(lambda _, version: loaded.append(version), tmp_path, stored="float32", unload=unloaded.append)
+    version = sync.push(tiny(1))
+    assert loaded == [version] and unloaded == [left.name]
+    assert {path.name for path in tmp_path.iterdir()} == {version, "other"}
+    sync.push(sharper(tiny(1)))
+    assert len(loaded) == 2 and len(list(tmp_path.iterdir())) == 2, "one folder of weights at a time"
+    sync.close()
+    assert unloaded == [left.name, loaded[1]]
+    assert [path.name for path in tmp_path.iterdir()] == ["other"]
+
+
+def test_rounded_weights_have_the_name_of_those_in_training(tmp_path: Path) -> None:
+    loaded: list[tuple[Path, str]] = []
+    model = tiny(1)
+    sync = WeightSync(lambda *arguments: loaded.append(arguments), tmp_path, stored="bfloat16")
+    assert sync.push(model) == weights_hash(model)
+    ((folder, version),) = loaded
+    tensors = load_file(folder / "model.safetensors")
+    assert version == weights_hash(model) and {tensor.dtype for tensor in tensors.values()} == {torch.bfloat16}
+    for name, tensor in weight_tensors(model).items():
+        assert name not in tensors or torch.equal(tensors[name], tensor.to(torch.bfloat16))
+    assert len(tensors) >= 10
 
 
 def test_a_failed_push_is_reported_and_repeated_next_time(engine_server: ModuleType, tmp_path: Path) -> None:

@@ -305,6 +305,8 @@ def test_all_invalid_settings_are_reported_together() -> None:
             logprobs="both",  # type: ignore[arg-type]
         )
     assert len(caught.value.problems) == 6, "an unknown dialect is reported only for a valid URL"
+    with pytest.raises(ConfigError, match="form must be one of checkpoint for 'sglang', got 'adapter'"):
+        RemoteSettings("http://a", "sglang", form="adapter")
     with pytest.raises(ConfigError, match="unknown dialect 'tgi'; known: vllm, sglang"):
         RemoteSettings("http://a", "tgi")  # type: ignore[arg-type]
 
@@ -328,6 +330,28 @@ def test_vllm_loads_an_adapter_by_name_and_unloads_the_previous_one(
         assert second.version == "h2", "weights of that name are already loaded"
 
 
+def test_vllm_loads_a_full_model_in_place_under_its_own_name(engine_server: ModuleType, tmp_path: Path) -> None:
+    """Its answers name the served model, whatever its weights: the version is the one that was loaded."""
+    loaded: list[tuple[str, str]] = []
+    fake = engine_server.Engine(FixedModel(), "served", load=lambda *arguments: loaded.append(arguments))
+    fake.adapters.add("other")
+    with engine_server.serving(fake) as server:
+        engine = RemoteEngine(RemoteSettings(server.url, form="checkpoint"), "start")
+        for name in ("h1", "h1", "h2"):
+            asyncio.run(engine.load_weights(tmp_path / name, name))
+            assert generate(engine).model_version == engine.version == name
+    assert loaded == [("", str(tmp_path / "h1")), ("", str(tmp_path / "h2"))]
+    assert [(path, body) for path, _, body in server.requests if path not in {"/v1/completions", "/v1/models"}] == [
+        (path, body)
+        for name in ("h1", "h2")
+        for path, body in (
+            ("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(tmp_path / name)}}),
+            ("/reset_prefix_cache", {}),
+        )
+    ]
+    assert {body["model"] for path, _, body in server.requests if path == "/v1/completions"} == {"served"}
+
+
 def test_sglang_loads_a_full_model(engine_server: ModuleType, tmp_path: Path) -> None:
     with engine_server.serving(engine_server.Engine(FixedModel(), "w1")) as server:
         engine = remote(server, "sglang")
@@ -339,14 +363,18 @@ def test_sglang_loads_a_full_model(engine_server: ModuleType, tmp_path: Path) ->
             generate(engine)
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_failed_weight_load_keeps_the_version(engine_server: ModuleType, dialect: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("dialect", "form"), [*((dialect, None) for dialect in DIALECTS), ("vllm", "checkpoint")])
+def test_a_failed_weight_load_keeps_the_version(
+    engine_server: ModuleType, dialect: str, form: Any, tmp_path: Path
+) -> None:
     def load(name: str, folder: str) -> None:
         raise OSError(f"{folder} is missing")
 
     with engine_server.serving(engine_server.Engine(FixedModel(), "w1", load=load)) as server:
-        engine = remote(server, dialect)
-        with pytest.raises(ModelError, match=r"refused model .* is missing.*able to read the folder"):
+        engine = remote(server, dialect, form=form)
+        with pytest.raises(
+            ModelError, match=r"(refused model|failed 1 times).* is missing.*able to read the folder"
+        ):
             asyncio.run(engine.load_weights(tmp_path / "gone", "w2"))
         assert engine.version == "w1" and generate(engine) == WRITTEN
 

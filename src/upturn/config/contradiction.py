@@ -240,12 +240,6 @@ def _engine(config: Config, agent: AgentConfig) -> Iterator[Contradiction]:
             f"agent {agent.name!r} serves at temperature = {agent.temperature}, where SGLang's log-probs are not "
             "the model's, so its answers would be refused in evaluations; set temperature = 1, or let vLLM sample",
         )
-    if agent.weights != "float32":
-        yield Contradiction(
-            (f"{name}.weights", "rollouts.place"),
-            f"{name}.weights = {agent.weights!r} has no effect on agent {agent.name!r}, which the engine samples "
-            "(rollouts.place = 'engine'); set rollouts.weights instead",
-        )
     if rollouts.dialect == "vllm" and config.lora is not None and rollouts.weights != "auto":
         yield Contradiction(
             ("rollouts.weights", "lora"),
