@@ -1,7 +1,8 @@
 """An engine server for tests: any ``Model`` behind vLLM's or SGLang's dialect, with faults to inject.
 
 Paths and fields as named in ``upturn.models.engine_protocol``; vLLM's ``/collective_rpc`` as in its
-``entrypoints/serve/rpc/api_router.py`` (v0.16).
+``entrypoints/serve/rpc/api_router.py`` (v0.16), ``/pause`` and ``/resume`` as in ``entrypoints/serve/rlhf/api_router.py``.
+SGLang's ``/pause_generation`` as ``PauseGenerationReqInput`` in its ``managers/io_struct.py`` (v0.5).
 
 Requests are handled in threads and generated on one event loop, so that concurrent ones are batched.
 """
@@ -21,6 +22,8 @@ from upturn.models import Generation, GenerationRequest, Model
 
 Load = Callable[[str, str], None]
 """``(name, folder)``: loads weights; raises OSError where it cannot."""
+_ABORT = {"interrupted": "abort"}
+"""Both engines' finish reason of requests that they end early."""
 
 
 @dataclass
@@ -56,7 +59,10 @@ class Engine:
                 return 200, {"object": "list", "data": listed}
             case "/collective_rpc":
                 return self._reload(body)
-            case "/reset_prefix_cache":
+            case "/reset_prefix_cache" | "/resume" | "/continue_generation":
+                return 200, None
+            case "/pause?mode=abort" | "/pause_generation":
+                asyncio.run_coroutine_threadsafe(self.model.interrupt(), loop).result()  # type: ignore[attr-defined]
                 return 200, None
             case "/generate":
                 return self._generate(body, loop)
@@ -81,7 +87,7 @@ class Engine:
                 {
                     "index": 0,
                     "text": "",
-                    "finish_reason": generation.finish_reason,
+                    "finish_reason": _ABORT.get(generation.finish_reason, generation.finish_reason),
                     "stop_reason": None,
                     "logprobs": {
                         "text_offset": [0] * len(generation.token_ids),
@@ -107,7 +113,7 @@ class Engine:
             "output_ids": list(generation.token_ids),
             "meta_info": {
                 "id": "1",
-                "finish_reason": {"type": generation.finish_reason},
+                "finish_reason": {"type": _ABORT.get(generation.finish_reason, generation.finish_reason)},
                 "prompt_tokens": len(body["input_ids"]),
                 "completion_tokens": len(generation.token_ids),
                 "weight_version": self.version,

@@ -12,6 +12,7 @@ from upturn.agents.build import build, load_function, precision, prompt_builder_
 from upturn.agents.cluster import LostWorker, WorkerPool, WorkerResults, WorkItem, run_on_workers
 from upturn.agents.endpoint import EndpointAgent
 from upturn.agents.hint import Hint, repeats_hint, without_hint
+from upturn.agents.paused import PausedRollout
 from upturn.agents.ray_workers import RaySettings, RayWorkerPool, check_cluster
 from upturn.agents.recorder import LimitReachedError, Recorder, derived_seed, fork_counts
 from upturn.agents.rendering import matches_tokenizer, rendered_rows
@@ -22,6 +23,7 @@ from upturn.agents.rollout import (
     Setting,
     rollout,
     run_rollouts,
+    run_until,
     trajectory_id,
 )
 from upturn.agents.tool import AgentFunction, CallableAgent, ToolAgent
@@ -38,6 +40,7 @@ __all__ = [
     "LimitReachedError",
     "LostWorker",
     "ModelSession",
+    "PausedRollout",
     "RaySettings",
     "RayWorkerPool",
     "Recorder",
@@ -63,6 +66,7 @@ __all__ = [
     "rollout",
     "run_on_workers",
     "run_rollouts",
+    "run_until",
     "temperature",
     "template_options",
     "trajectory_id",

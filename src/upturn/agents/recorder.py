@@ -46,6 +46,11 @@ class _Row:
         return TokenRow(self.tokens, spans, tuple(self.logprobs[:written]), self.fork_cause)
 
 
+def recorded_row(row: TokenRow) -> _Row:
+    """The row as it was while it was recorded."""
+    return _Row(row.token_ids, row.fork_cause, list(row.spans), list(row.logprobs))
+
+
 @dataclass
 class Recorder:
     """A ModelSession for one rollout; single use."""
@@ -58,11 +63,16 @@ class Recorder:
     max_tokens: int | None = None
     """Limit of prompt and output together; None = unlimited."""
     turn: int = 0
-    """Index of the turn that the next tokens are written in; set by the rollout."""
+    """Index of the turn that the next tokens are written in."""
     model_version: str = ""
     history: tuple[int, ...] = ()
+    calls: int = 0
+    """Number of calls so far."""
     _rows: list[_Row] = field(default_factory=list)
-    _calls: int = 0
+
+    def start_turn(self, turn: int) -> None:
+        """The next tokens are written in the turn with this index."""
+        self.turn = turn
 
     def resume(self, rows: Iterable[TokenRow], history: tuple[int, ...]) -> None:
         """Takes rows and history of another rollout as context; call it before the first ``generate``."""
@@ -78,25 +88,31 @@ class Recorder:
         fork_cause: str | None = None,
     ) -> Generation:
         """The model's continuation, recorded; raises LimitReachedError when the context has no room for a token."""
+        request = replace(self.request, prompt_ids=tuple(prompt_ids), max_tokens=max_tokens, stop_ids=stop_ids)
+        return await self.call(request, fork_cause)
+
+    async def call(self, request: GenerationRequest, fork_cause: str | None) -> Generation:
+        """As ``generate``, for a request without its seed."""
         if self.model is None:
             raise ModelError("this agent calls a model, but its rollout has none; pass a model in the setting")
-        prompt = tuple(prompt_ids)
+        prompt, max_tokens = request.prompt_ids, request.max_tokens
         room = max_tokens if self.max_tokens is None else min(max_tokens, self.max_tokens - len(prompt))
         if room <= 0:
             raise LimitReachedError
-        seed = derived_seed(self.request.seed, self._calls)
-        self._calls += 1
-        request = replace(self.request, prompt_ids=prompt, max_tokens=room, stop_ids=stop_ids, seed=seed)
-        generation = await self.model.generate(request)
+        seed = derived_seed(self.request.seed, self.calls)
+        self.calls += 1
+        generation = await self.model.generate(replace(request, max_tokens=room, seed=seed))
         if self.model_version not in {"", generation.model_version}:
             raise ModelError(
                 f"the model changed from {self.model_version!r} to {generation.model_version!r} within one "
                 "rollout; update weights only while no rollout runs"
             )
-        self.model_version = generation.model_version
-        if not generation.token_ids:
+        if generation.token_ids or generation.finish_reason != "interrupted":
+            self.model_version = generation.model_version
+        if generation.token_ids:
+            self._record(prompt, generation, fork_cause)
+        elif generation.finish_reason != "interrupted":
             raise LimitReachedError
-        self._record(prompt, generation, fork_cause)
         return generation
 
     def rows(self, turns: int) -> tuple[TokenRow, ...]:
@@ -104,6 +120,11 @@ class Recorder:
         branch point, are not trained on.
         """
         return tuple(row.record(turns) for row in self._rows if row.spans)
+
+    @property
+    def version(self) -> str:
+        """Hash of the weights that wrote the latest token; empty = there is none."""
+        return self.model_version
 
     @property
     def written_tokens(self) -> int:

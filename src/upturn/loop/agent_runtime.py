@@ -10,11 +10,13 @@ from upturn.agents import (
     BranchPoint,
     EndpointAgent,
     Job,
+    PausedRollout,
     RolloutRequest,
     Setting,
     build,
     precision,
     run_rollouts,
+    run_until,
     temperature,
     template_options,
 )
@@ -101,12 +103,31 @@ class AgentRuntime:
         for (version, task, number), start in zip(jobs, starts, strict=True):
             index = indices.setdefault(task.id, len(indices))
             rollouts.append(Job(RolloutRequest(task, number, index, start), self._setting(version, purpose)))
-        # Cached state changes the last digits of log-probs, and a resumed process starts with empty caches.
+        self._refresh(rollouts)
+        return asyncio.run(self._watched(run_rollouts(rollouts, self.kit.environment, slots=SLOTS)))
+
+    def rollout_until(
+        self,
+        version: AgentVersion,
+        requests: Sequence[RolloutRequest],
+        purpose: Purpose,
+        *,
+        is_enough: Callable[[Trajectory], bool],
+    ) -> list[Trajectory | PausedRollout]:
+        """Rollouts of one version until ``is_enough`` is True for a finished one, in order; the others are paused.
+
+        A request may continue a rollout that was paused, also one that other weights started.
+        """
+        rollouts = [Job(request, self._setting(version, purpose)) for request in requests]
+        self._refresh(rollouts)
+        return asyncio.run(run_until(rollouts, self.kit.environment, slots=SLOTS, is_enough=is_enough))
+
+    def _refresh(self, rollouts: Sequence[Job]) -> None:
+        """Cached state changes the last digits of log-probs, and a resumed process starts with empty caches."""
         engines = {id(job.setting.model): self._loaded[job.setting.agent_version].engine for job in rollouts}
         for engine in engines.values():
             if engine is not None:
                 engine.refresh()
-        return asyncio.run(self._watched(run_rollouts(rollouts, self.kit.environment, slots=SLOTS)))
 
     async def _watched(self, rollouts: Coroutine[Any, Any, list[Trajectory]]) -> list[Trajectory]:
         """The trajectories; notes endpoints that do not answer meanwhile, at first soon, then ever more rarely."""

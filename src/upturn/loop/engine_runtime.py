@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from upturn.agents import BranchPoint
+from upturn.agents import BranchPoint, PausedRollout, RolloutRequest
 from upturn.config import Limits, OptimiserSettings
 from upturn.environments import EnvironmentKit
 from upturn.errors import ModelError
@@ -124,6 +124,10 @@ class HostedModel:
         """The engine's continuation."""
         return await self._host.remote.generate(request)
 
+    async def interrupt(self) -> None:
+        """Ends all requests early."""
+        await self._host.remote.interrupt()
+
     def release(self, session: str) -> None:
         """Frees a session's cache."""
         self._host.remote.release(session)
@@ -198,6 +202,22 @@ class EngineRuntime(AgentRuntime):
             trajectories |= dict(zip(indices, rolled_out, strict=True))
         return [trajectories[index] for index in range(len(jobs))]
 
+    def rollout_until(
+        self,
+        version: AgentVersion,
+        requests: Sequence[RolloutRequest],
+        purpose: Purpose,
+        *,
+        is_enough: Callable[[Trajectory], bool],
+    ) -> list[Trajectory | PausedRollout]:
+        """See ``AgentRuntime.rollout_until``; finished ones are scored again as in ``rollout``."""
+        with self.host.lock:
+            results = super().rollout_until(version, requests, purpose, is_enough=is_enough)
+        hosted = self._hosted(version, purpose)
+        if hosted is not None:
+            self._rescore(hosted, [result for result in results if isinstance(result, Trajectory)], purpose)
+        return results
+
     def _hosted(self, version: AgentVersion, purpose: Purpose) -> HostedModel | None:
         """None means that the engine does not sample the version."""
         model = self._setting(version, purpose).model
@@ -212,10 +232,12 @@ class EngineRuntime(AgentRuntime):
     ) -> list[Trajectory]:
         with self.host.lock:
             trajectories = super().rollout(jobs, purpose, branch_points)
-            version = hosted.version
-        if purpose.temperature == 1.0:
-            self.rescored = rescore(trajectories, hosted.scorer, version=version, seed=purpose.seed)
+        self._rescore(hosted, trajectories, purpose)
         return trajectories
+
+    def _rescore(self, hosted: HostedModel, trajectories: Sequence[Trajectory], purpose: Purpose) -> None:
+        if purpose.temperature == 1.0:
+            self.rescored = rescore(trajectories, hosted.scorer, version=hosted.version, seed=purpose.seed)
 
     def _engine(self, version: AgentVersion) -> tuple[Engine, LocalModel]:
         if version.agent in self._served_here:

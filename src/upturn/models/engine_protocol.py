@@ -94,6 +94,10 @@ class Dialect(Protocol):
     def unload(self, version: str, form: WeightsForm) -> Call | None:
         """The request to unload weights; None = none is needed."""
 
+    def interrupt(self) -> tuple[Call, ...]:
+        """The requests, in order, that end all generations early, with finish reason ``abort``, and admit new
+        ones."""
+
 
 _Id = Annotated[int, Field(ge=0)]
 
@@ -184,6 +188,10 @@ class Vllm:
         """Frees one of the engine's adapter slots."""
         return Call("/v1/unload_lora_adapter", {"lora_name": version}) if form == "adapter" else None
 
+    def interrupt(self) -> tuple[Call, ...]:
+        """vLLM must have been started with ``VLLM_SERVER_DEV_MODE=1``."""
+        return Call("/pause?mode=abort", {}), Call("/resume", {})
+
 
 class _Finish(WireModel):
     type: str = ""
@@ -253,6 +261,10 @@ class Sglang:
     def unload(self, version: str, form: WeightsForm) -> Call | None:  # noqa: ARG002
         """The next weights replace these."""
         return None
+
+    def interrupt(self) -> tuple[Call, ...]:
+        """Generations return what they have."""
+        return Call("/pause_generation", {"mode": "abort"}), Call("/continue_generation", {})
 
 
 class _Listed(WireModel):

@@ -4,7 +4,8 @@ from typing import Literal, Protocol
 
 from upturn.records import record
 
-FinishReason = Literal["stop", "length"]
+FinishReason = Literal["stop", "length", "interrupted"]
+"""``interrupted``: the caller ended it early, and may continue after the tokens so far."""
 
 
 @record
@@ -28,6 +29,9 @@ class GenerationRequest:
     """(task index, rollout number): batches are sorted by it, so results do not depend on arrival order."""
     seed: int
     """Seed of this call's random numbers."""
+    drawn: int = 0
+    """Tokens at the end of the prompt that an interrupted call with this seed wrote: an engine in this process goes
+    on with that call's random numbers."""
 
 
 @record

@@ -38,6 +38,8 @@ from upturn.models.transport import RetryPolicy, base_of, bearer, send
 
 _ROUNDING = 1e-3
 """Nats by which rounding may raise a log-prob above 0."""
+_SEED_STEP = 1_000_003
+"""Between the seeds of the parts of an interrupted call."""
 _CHECK_SECONDS = 10.0
 """Timeout of one availability check."""
 
@@ -133,6 +135,7 @@ class RemoteEngine:
         """Weights loaded through this object; None = those that the engine was started with."""
         self._connection: _Connection | None = None
         self._users = 0
+        self._interruptions = 0
 
     @property
     def version(self) -> str:
@@ -174,17 +177,36 @@ class RemoteEngine:
         budget = request.max_tokens if limit is None else min(request.max_tokens, limit - len(request.prompt_ids))
         if budget < 1:
             return Generation((), (), "length", self._version)
-        version, name = self._version, self._name
+        version, name, interruptions = self._version, self._name, self._interruptions
+        if request.drawn:  # the engine would repeat the random numbers of the interrupted call
+            request = replace(request, seed=(request.seed + _SEED_STEP * request.drawn) % 2**63)
         call = self._dialect.generate(request, budget, name)
         async with self._connected() as connection, connection.semaphore:
             response = await self._post(connection, call)
         answer = self._parse(call, response)
+        is_interrupted = answer.finish_reason == "abort" and self._interruptions > interruptions
+        if is_interrupted and not answer.token_ids:
+            return Generation((), (), "interrupted", version)
+        if is_interrupted:
+            answer = answer._replace(finish_reason="length")
         problems = chain(_prompt_problems(answer, request, name), _token_problems(answer, request, budget))
         if problem := next(problems, None):
             raise ModelError(f"{self._base}{call.path} cannot be trained on: {problem}")
-        reason: FinishReason = "stop" if answer.token_ids[-1] in request.stop_ids else "length"
+        reason: FinishReason = "interrupted" if is_interrupted else "length"
+        if answer.token_ids[-1] in request.stop_ids:
+            reason = "stop"
         logprobs = tuple(min(float(logprob or 0.0), 0.0) for logprob in answer.logprobs)
         return Generation(answer.token_ids, logprobs, reason, version)
+
+    async def interrupt(self) -> None:
+        """Makes the engine end all requests early: they return ``interrupted`` with the tokens so far.
+
+        Raises ModelError when it does not support that.
+        """
+        self._interruptions += 1
+        async with self._connected() as connection:
+            for call in self._dialect.interrupt():
+                await self._post(connection, call)
 
     async def check(self) -> None:
         """Raises ModelError unless the engine answers and accepts the key. Changes nothing there."""

@@ -72,6 +72,8 @@ class WrittenSpan:
     turn: int
     start: int
     stop: int
+    model_version: str = ""
+    """Hash of the weights that wrote it; empty = the trajectory's ``model_version``."""
 
 
 @record
@@ -121,12 +123,18 @@ class Trajectory:
     temperature: float | None = None
     """None = not sampled by Upturn."""
     model_version: str = ""
-    """Hash of the weights that sampled the tokens; empty = not sampled by Upturn."""
+    """Hash of the weights that sampled the tokens, the last ones if several did; empty = not sampled by Upturn."""
     final_state: Mapping[str, JsonValue] = field(default_factory=dict)
     """The environment's state after the last action, sufficient to run a verifier again."""
     usage: Usage = Usage()
     error: str = ""
     """The error message, for the outcomes ``model_error`` and ``environment_error``."""
+
+    @property
+    def model_versions(self) -> frozenset[str]:
+        """Hashes of all weights that wrote its tokens; the trajectory's own where it has no tokens."""
+        versions = {span.model_version or self.model_version for row in self.rows for span in row.spans}
+        return frozenset(versions or {self.model_version})
 
     @property
     def results(self) -> tuple[Observation, ...]:

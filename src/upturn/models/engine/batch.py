@@ -44,6 +44,8 @@ class LiveRows:
         self._stops_SK: Ints = np.full((slots, 1), -1, dtype=np.int64)
         self._temperatures_S = np.zeros(slots)
         self._streams_S: npt.NDArray[np.uint64] = np.zeros(slots, dtype=np.uint64)
+        self._drawn_S: Ints = np.zeros(slots, dtype=np.int64)
+        """Random numbers used before the start, by an interrupted call."""
         self._last_S: Ints = np.zeros(slots, dtype=np.int64)
         self._is_live_S: npt.NDArray[np.bool_] = np.zeros(slots, dtype=np.bool_)
 
@@ -58,6 +60,7 @@ class LiveRows:
         self._budgets_S[slot] = budget
         self._temperatures_S[slot] = request.temperature
         self._streams_S[slot] = stream_of(request.seed)
+        self._drawn_S[slot] = request.drawn
         self._counts_S[slot] = 0
         self._is_live_S[slot] = True
 
@@ -83,7 +86,7 @@ class LiveRows:
         Raises ModelError for logits that are not finite.
         """
         counts_B = self._counts_S[slots_B]
-        draws_B = uniforms(self._streams_S[slots_B], counts_B)
+        draws_B = uniforms(self._streams_S[slots_B], counts_B + self._drawn_S[slots_B])
         ids_B, logprobs_B = sample(logits_BV, self._temperatures_S[slots_B], draws_B)
         self._last_S[slots_B] = ids_B
         self._ids_SC[slots_B, counts_B] = ids_B

@@ -17,7 +17,7 @@ import numpy as np
 
 from upturn.errors import ConfigError, TrainingError
 from upturn.records import Trajectory
-from upturn.training.row import FloatArray, TrainingRow, policy_rows
+from upturn.training.row import FloatArray, TrainingRow, policy_rows, written_by
 from upturn.training.scorer import Scorer
 
 
@@ -68,7 +68,8 @@ def rescore(
     """Compares recorded log-probs with those of ``scorer``, whose weights are named ``version``.
 
     Raises TrainingError when the trajectories come from other weights, and when the gaps exceed the tolerances:
-    none of the collection should then be trained on. Trajectories without rows are skipped.
+    none of the collection should then be trained on. Trajectories without rows, and tokens that earlier weights
+    wrote before a pause, are skipped.
     """
     sample = _sample([trajectory for trajectory in trajectories if trajectory.rows], settings.trajectories, seed)
     foreign = next((trajectory for trajectory in sample if trajectory.model_version != version), None)
@@ -77,7 +78,9 @@ def rescore(
             f"trajectory {foreign.id!r} was sampled with weights {foreign.model_version!r}, but would be scored "
             f"with {version!r}; score with the weights that sampled"
         )
-    rows = [row for member in sample for row in policy_rows(member, [1.0] * len(member.turns))]
+    rows = [
+        row for member in sample for row in policy_rows(written_by(member, {version}), [1.0] * len(member.turns))
+    ]
     if not rows:
         return Rescored(0, float("nan"), 0.0, 0.0)
     gaps = [_gaps(row, scored) for row, scored in zip(rows, scorer(rows), strict=True)]
