@@ -1,7 +1,7 @@
 """An engine server for tests: any ``Model`` behind vLLM's or SGLang's dialect, with faults to inject.
 
 Paths and fields as named in ``upturn.models.engine_protocol``; vLLM's ``/collective_rpc`` as in its
-``entrypoints/serve/rpc/api_router.py`` (v0.16), ``/pause`` and ``/resume`` as in ``entrypoints/serve/rlhf/api_router.py``.
+``entrypoints/serve/rpc/api_router.py`` (v0.16), ``/pause`` and ``/resume`` as in ``entrypoints/serve/rlhf``,
 SGLang's ``/pause_generation`` as ``PauseGenerationReqInput`` in its ``managers/io_struct.py`` (v0.5).
 
 Requests are handled in threads and generated on one event loop, so that concurrent ones are batched.

@@ -60,7 +60,7 @@ class PausedRollout:
     rows: tuple[TokenRow, ...]
     """All tokens so far; every span names the weights that wrote it."""
     history: tuple[int, ...]
-    """Prompt and output of the latest call."""
+    """Prompt and output of the last call before the unfinished turn."""
     finished_calls: int
     """Calls of all turns so far that are complete; seeds further calls."""
     calls: tuple[PausedCall, ...]
@@ -76,6 +76,8 @@ class PausableRecorder(Recorder):
     """A recorder whose rollout may pause, also within a call."""
 
     pause: Pause = field(default_factory=Pause)
+    turn_history: tuple[int, ...] = ()
+    """The history before the present turn."""
     _earlier_version: str = ""
     """Weights of the latest token before the pause."""
     _done: list[PausedCall] = field(default_factory=list)
@@ -91,7 +93,7 @@ class PausableRecorder(Recorder):
     def start_turn(self, turn: int) -> None:
         """See ``Recorder.start_turn``."""
         super().start_turn(turn)
-        self._done = []
+        self.turn_history, self._done = self.history, []
 
     def restore(self, paused: PausedRollout) -> None:
         """Continues a paused rollout; call it before the first ``generate``."""
@@ -126,12 +128,13 @@ class PausableRecorder(Recorder):
         prompt, begun = tuple(prompt_ids), self._recorded[0] if self._recorded else None
         if begun is not None and begun.prompt_ids != prompt:
             raise ModelError(
-                f"the agent calls its model differently after a pause: at the same turn its prompt has {len(prompt)} "
-                f"tokens that are not the {len(begun.prompt_ids)} from before; make the agent deterministic, or "
-                "sample without partial rollouts"
+                "the agent calls its model differently after a pause: in the same turn its prompt of "
+                f"{len(prompt)} tokens is not the one of {len(begun.prompt_ids)} from before; make the agent "
+                "deterministic, or sample without partial rollouts"
             )
         if begun is not None and begun.is_complete:
             self._done.append(self._recorded.pop(0))
+            self.history = prompt + begun.token_ids
             return _generation(begun)
         if self.pause.is_set:
             raise RolloutPausedError

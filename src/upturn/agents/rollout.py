@@ -252,6 +252,8 @@ class _Run:
         self.potential: float | None = None
         self.final_state: dict[str, JsonValue] = {}
         self.external_usage = Usage()
+        self.is_continued = False
+        """Whether the state of the paused rollout has been restored."""
         self.error = ""
         self.thread: CallThread | None = None
         """Calls a blocking environment; None = it is called on the event loop."""
@@ -309,7 +311,8 @@ class _Run:
     async def _continue(self, paused: PausedRollout, environment: Environment) -> None:
         """Repeats the actions in the new environment; raises WorldError where they lead to another state."""
         assert isinstance(self.recorder, PausableRecorder)
-        if not paused.turns and not paused.history:
+        self.is_continued = True
+        if not paused.turns and not paused.calls:
             return  # it was paused before its first token
         start = BranchPoint(
             paused.id,
@@ -331,7 +334,7 @@ class _Run:
 
     def paused(self) -> PausedRollout:
         """The state of a rollout that was paused."""
-        if self.request.paused is not None and not self.turns and not self.recorder.history:
+        if self.request.paused is not None and not self.is_continued:
             return self.request.paused
         recorder, usage = self.recorder, self.external_usage
         assert isinstance(recorder, PausableRecorder)
@@ -345,7 +348,7 @@ class _Run:
             self.state_hash,
             self.potential,
             recorder.stamped_rows(),
-            recorder.history,
+            recorder.turn_history,
             recorder.calls,
             recorder.unfinished_calls(),
             replace(usage, seconds=self.setting.clock() - self.started),
@@ -353,9 +356,9 @@ class _Run:
         )
 
     async def _turn(self, environment: Environment, seconds: float) -> Outcome | None:
+        self.recorder.start_turn(len(self.turns))
         if self._is_paused():
             raise RolloutPausedError
-        self.recorder.start_turn(len(self.turns))
         limit = self.setting.limits.max_seconds
         timer = asyncio.timeout(None if limit is None else limit - seconds)
         try:

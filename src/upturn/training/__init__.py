@@ -19,6 +19,7 @@ from upturn.training.policy_settings import (
     KlSettings,
     MismatchSettings,
     ObjectiveSettings,
+    PartialSettings,
     PolicyGradientSettings,
 )
 from upturn.training.row import (
@@ -28,6 +29,7 @@ from upturn.training.row import (
     policy_rows,
     supervised_rows,
     turn_rows,
+    written_by,
     written_count,
 )
 from upturn.training.run_settings import EpochSettings, IterationSettings, OnlineSettings
@@ -59,6 +61,7 @@ __all__ = [
     "OnlineSettings",
     "PairObjectiveSettings",
     "PairSettings",
+    "PartialSettings",
     "PolicyGradientSettings",
     "ScoredGroup",
     "ScoredTrajectory",
@@ -74,5 +77,6 @@ __all__ = [
     "policy_rows",
     "supervised_rows",
     "turn_rows",
+    "written_by",
     "written_count",
 ]

@@ -7,6 +7,7 @@ by an engine at a URL (``engine_runtime``), training on rollouts (``trainers``).
 
 from upturn.loop.rollouts.curriculum import curriculum_collect
 from upturn.loop.rollouts.hinted_retries import HintedRetries
+from upturn.loop.rollouts.partial_rollouts import PartialRollouts
 from upturn.loop.rollouts.policy_worker import (
     PolicyWorker,
     RolloutSpec,
@@ -29,6 +30,7 @@ __all__ = [
     "ContinuationReturns",
     "ContinuationSpec",
     "HintedRetries",
+    "PartialRollouts",
     "PolicyWorker",
     "PolicyWorkerFactory",
     "RayRuntime",

@@ -15,7 +15,7 @@ from upturn.errors import ModelError
 from upturn.loop.agent_runtime import AgentRuntime, Engine, Purpose, build_renderer
 from upturn.loop.rollouts.state_values import ContinuationSpec, Reward, measure_values, turn_rewards
 from upturn.models import SHIPPED, load_local, local_folder
-from upturn.records import AgentVersion, Task, Trajectory, TrajectorySink
+from upturn.records import AgentVersion, Evaluation, Task, Trajectory, TrajectorySink
 from upturn.training import ScoredGroup, ScoredTrajectory
 from upturn.training.data import Portion
 
@@ -189,19 +189,9 @@ class PolicyWorker:
             (task, trajectory, verify(self.runtime.kit.verifier, task, trajectory))
             for (_, task, _), trajectory in zip(jobs, trajectories, strict=True)
         ]
-        if trajectories and all(trajectory.outcome == "model_error" for trajectory in trajectories):
-            raise ModelError(
-                f"the model failed in all {len(trajectories)} trajectories, in the first with: "
-                f"{trajectories[0].error}; check the model or its engine, then resume"
-            )
+        self.check_model(trajectories)
         sink.append(run, iteration, finished)
-        members: list[ScoredTrajectory] = []
-        for _, trajectory, evaluation in finished:
-            if trajectory.outcome in ("model_error", "environment_error"):
-                members.append(score_trajectory(trajectory, None))
-                continue
-            succeeded = None if evaluation.verdict == "missing" else evaluation.is_success
-            members.append(score_trajectory(trajectory, rollouts.reward(trajectory, evaluation), succeeded))
+        members = [self.scored(rollouts, trajectory, evaluation) for _, trajectory, evaluation in finished]
         size = rollouts.group_size
         groups = [
             ScoredGroup(task, tuple(members[index * size : (index + 1) * size])) for index, task in enumerate(tasks)
@@ -212,6 +202,21 @@ class PolicyWorker:
         return measure_values(
             self.runtime, version, groups, replace(purpose, key=f"{key}/values"), spec=spec
         ).groups
+
+    def check_model(self, trajectories: Sequence[Trajectory]) -> None:
+        """Raises ModelError where the model broke every trajectory."""
+        if trajectories and all(trajectory.outcome == "model_error" for trajectory in trajectories):
+            raise ModelError(
+                f"the model failed in all {len(trajectories)} trajectories, in the first with: "
+                f"{trajectories[0].error}; check the model or its engine, then resume"
+            )
+
+    def scored(self, rollouts: RolloutSpec, trajectory: Trajectory, evaluation: Evaluation) -> ScoredTrajectory:
+        """The trajectory with its rewards; missing where a model or an environment broke it."""
+        if trajectory.outcome in ("model_error", "environment_error"):
+            return score_trajectory(trajectory, None)
+        succeeded = None if evaluation.verdict == "missing" else evaluation.is_success
+        return score_trajectory(trajectory, rollouts.reward(trajectory, evaluation), succeeded)
 
 
 def add_named_adapter(model: "PreTrainedModel", adapter: AdapterSettings, name: str) -> None:

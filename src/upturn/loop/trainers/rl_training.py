@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from upturn.config import CurriculumSettings, RewardConfig
 from upturn.loop.evaluation import HeldoutResult
-from upturn.loop.rollouts import PolicyWorker, RolloutSpec, TaskSampler, curriculum_collect, rollout_runtime
+from upturn.loop.rollouts import (
+    PartialRollouts,
+    PolicyWorker,
+    RolloutSpec,
+    TaskSampler,
+    curriculum_collect,
+    rollout_runtime,
+)
 from upturn.loop.run import Context, adapter_settings
 from upturn.loop.trainers.candidate import run_options, save_candidate, training_folder
 from upturn.loop.trainers.distributed_training import rank0_collect, train_on_all_ranks
@@ -20,7 +27,7 @@ from upturn.pool import PoolSink
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
 from upturn.report.training import write_training_report
 from upturn.rewards import Rubric, soft_overlong
-from upturn.training import OnlineSettings, ScoredGroup, TrainingOutcome, written_count
+from upturn.training import OnlineSettings, PartialSettings, ScoredGroup, TrainingOutcome, written_count
 from upturn.training.advantages import AdvantageSettings
 from upturn.training.algorithms.rft import RftSettings
 from upturn.training.data import Collect, Refill
@@ -49,6 +56,8 @@ class RlSpec(NamedTuple):
     """Maximum age, in iterations, of the weights that sample; 0 means that sampling and updates take turns."""
     curriculum: CurriculumSettings | None = None
     """None means that ``weights`` hold throughout the run."""
+    partial: PartialSettings | None = None
+    """None means that trajectories are finished in the iteration that starts them."""
     tasks: Callable[[int], Sequence[Task]] | None = None
     """The tasks of an iteration; None means tasks of the run's kit, with families drawn by weight."""
     seed: int | None = None
@@ -122,6 +131,11 @@ def _open_source(
         further = sampler.further_tasks(iteration, number)
         return worker.sample_groups(further, iteration, replace(rollouts, refill=number), sink)
 
+    if spec.partial is not None:
+        yield RolloutSource(
+            worker, PartialRollouts(worker, sampler, rollouts, sink, tasks=count, settings=spec.partial), refill
+        )
+        return
     if not spec.staleness:
         if spec.curriculum is None:
             yield RolloutSource(

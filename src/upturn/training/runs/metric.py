@@ -61,6 +61,9 @@ _TABLE: Mapping[MetricGroup, tuple[tuple[str, str, str], ...]] = {
         ("groups", "groups", "Groups of trajectories of the same task in the iteration."),
         ("filtered_groups", "groups", "Groups whose trajectories have equal rewards, and so no training signal."),
         ("staleness", "iterations", "Age of the weights that sampled the trajectories."),
+        ("partial_open", "tasks", "Tasks whose trajectories continue in the next iteration."),
+        ("partial_age", "iterations", "Mean number of iterations since the finished tasks were started."),
+        ("partial_masked", "share", "Written tokens that are not trained on, because their weights are too old."),
         (
             "prediction_usual",
             "share",

@@ -1,6 +1,6 @@
 """GRPO: RL training that compares trajectories of one task with each other."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from upturn.config import Config
 from upturn.errors import ConfigError
@@ -62,18 +62,47 @@ def _spec(
     settings = context.config.section(GrpoSettings)
     rollouts = rollout_spec(context, name, settings.group_size, reward=reward, advantage=settings.advantage)
     title = "Reinforcement learning (GRPO)"
-    return RlSpec(title, settings, rollouts, weights, settings.staleness, context.config.curriculum)
+    return RlSpec(
+        title,
+        settings,
+        rollouts,
+        weights,
+        settings.staleness,
+        context.config.curriculum,
+        partial=settings.partial,
+    )
 
 
 def check(config: Config) -> None:
-    """Raises ConfigError for a curriculum together with sampling ahead."""
+    """Raises ConfigError for a curriculum together with sampling ahead, and for partial rollouts that are not
+    possible."""
     curriculum, staleness = config.curriculum, config.section(GrpoSettings).staleness
+    if config.section(GrpoSettings).partial is not None and (problems := list(_partial_problems(config))):
+        raise ConfigError(problems)
     if curriculum is not None and staleness:
         raise ConfigError(
             [
                 f"curriculum.policy = {curriculum.policy!r} chooses tasks by the last iteration's results, which "
                 f"sampling ahead (grpo.staleness = {staleness}) does not have yet; omit one of them"
             ]
+        )
+
+
+def _partial_problems(config: Config) -> Iterator[str]:
+    if config.curriculum is not None:
+        yield (
+            f"curriculum.policy = {config.curriculum.policy!r} chooses an iteration's tasks by the results of the "
+            "last one, which grpo.partial leaves incomplete; omit one of them"
+        )
+    if config.rollouts.place == "ray":
+        yield (
+            "rollouts.place = 'ray' runs whole rollouts on workers, which cannot pause them for grpo.partial; omit "
+            "one of them"
+        )
+    if config.environment.max_seconds is not None:
+        yield (
+            f"environment.max_seconds = {config.environment.max_seconds} ends trajectories by the clock, which "
+            "goes on while grpo.partial pauses them; limit max_turns or max_tokens instead"
         )
 
 

@@ -81,11 +81,11 @@ def check(config: Config) -> None:
         raise ConfigError(
             ["mixture.sft, mixture.dpo and mixture.kto are all 0, so nothing is mixed; set one, or train grpo"]
         )
-    if grpo.dynamic_sampling is not None or grpo.staleness or grpo.cost_limits:
+    if grpo.dynamic_sampling is not None or grpo.staleness or grpo.partial is not None or grpo.cost_limits:
         raise ConfigError(
             [
-                "a mixture samples in plain iterations: omit grpo.dynamic_sampling, staleness and cost_limits, and "
-                "presets that set them"
+                "a mixture samples in plain iterations: omit grpo.dynamic_sampling, staleness, partial and "
+                "cost_limits, and presets that set them"
             ]
         )
 

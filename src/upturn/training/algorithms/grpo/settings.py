@@ -8,7 +8,7 @@ from pydantic import Field
 from upturn.config import EnvironmentConfig, Raw, dump_settings, merge_settings, parse_settings, settings
 from upturn.errors import ConfigError
 from upturn.training.algorithms.grpo.presets import PRESETS
-from upturn.training.policy_settings import PolicyGradientSettings, is_ratio_one
+from upturn.training.policy_settings import PartialSettings, PolicyGradientSettings, is_ratio_one
 from upturn.training.run_settings import OnlineSettings
 
 PresetName = Literal[
@@ -39,10 +39,16 @@ class GrpoSettings(OnlineSettings, PolicyGradientSettings):
     weights are updated, each on half of the threads; environments are then used from two threads. 0 = sampling and
     updates take turns."""
 
+    partial: PartialSettings | None = None
+    """Trajectories that take several iterations, so that long ones delay no iteration; omit to finish all of them
+    in the iteration that starts them."""
+
     def problems(self) -> Iterator[str | None]:
         """Yields the problems of field combinations."""
         yield from super().problems()
         sampling = self.dynamic_sampling
+        if self.partial is not None:
+            yield from self._partial_problems(self.partial)
         if self.staleness and sampling is not None:
             yield (
                 f"staleness={self.staleness!r} samples with earlier weights, dynamic_sampling (max_rounds="
@@ -53,6 +59,24 @@ class GrpoSettings(OnlineSettings, PolicyGradientSettings):
                 f"group_size={self.group_size!r} leaves advantage.estimator={self.advantage.estimator!r} nothing "
                 "to compare, so that no trajectory would have a signal; set group_size = 2 or more, or take preset "
                 "= 'reinforce_pp', or estimator = 'monte_carlo' or 'divergence' without turn_weight"
+            )
+
+    def _partial_problems(self, partial: PartialSettings) -> Iterator[str | None]:
+        text = f"partial (extra_tasks={partial.extra_tasks!r})"
+        if self.staleness:
+            yield (
+                f"{text} continues trajectories with the present weights, staleness={self.staleness!r} samples "
+                "with earlier ones while they are trained: omit one of them"
+            )
+        if self.dynamic_sampling is not None:
+            yield (
+                f"{text} ends an iteration at its first finished tasks, dynamic_sampling (max_rounds="
+                f"{self.dynamic_sampling.max_rounds!r}) samples further ones after them: omit one of them"
+            )
+        if self.advantage.measures:
+            yield (
+                f"{text} has no state values, which advantage.estimator={self.advantage.estimator!r} measures by "
+                "continuations in the same iteration: omit one of them"
             )
 
     @property
