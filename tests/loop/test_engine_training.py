@@ -16,12 +16,20 @@ from upturn.config import AdapterSettings, AgentConfig, LoopConfig, OptimiserSet
 from upturn.errors import ModelError
 from upturn.loop.agent_runtime import DEFAULT_CONTEXT_TOKENS
 from upturn.loop.cycle import serve
+from upturn.loop.trainers.candidate import training_folder
 from upturn.loop.trainers.train_command import run_training
 from upturn.models import load_local, model_folder
 from upturn.models.engine import LocalEngine, weights_hash
+from upturn.training import PartialSettings
 from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.distributed.weights import restore_weights, weight_tensors
+from upturn.training.runs.curve import read_curve
+from upturn.training.runs.run_folder import CURVE_FILE
 
+_PAUSES = {
+    "sglang": ("/pause_generation", "/continue_generation"),
+    "vllm": ("/pause?mode=abort", "/resume"),
+}
 NANO = AgentConfig(name="nano", kind="local_model", model=MODEL)
 GRPO = GrpoSettings(
     iterations=2,
@@ -147,6 +155,25 @@ def test_adapters_of_vllm_serve_the_base_and_the_trained_version(
     names = [body["model"] for path, _, body in served.server.requests if path == "/v1/completions"]
     assert errors == {""} and names[0] == "default" and names[-1] == result.candidate.weights_hash
     assert served.server.adapters == set(), "unloaded when the run is closed"
+
+
+@pytest.mark.parametrize("dialect", ["sglang", pytest.param("vllm", marks=pytest.mark.slow)])
+def test_unfinished_trajectories_continue_with_newer_weights(
+    desk: ModuleType, served: Served, tmp_path: Path, dialect: str
+) -> None:
+    """The engine ends its requests early, and tokens are scored with the weights that wrote them. How many requests
+    are still open then depends on the time."""
+    rollouts = RolloutConfig(place="engine", url=served.server.url, dialect=dialect)  # type: ignore[arg-type]
+    grpo = replace(GRPO, iterations=3, evaluate_every=None, partial=PartialSettings(extra_tasks=2))
+    with opened(desk, tmp_path, grpo, rollouts=rollouts) as context:
+        run_training(context, "grpo")
+        stored = list(context.pool.trajectories(tenant="default"))
+        curve = read_curve(training_folder(context, "grpo") / CURVE_FILE)
+    paths = [path for path, _, _ in served.server.requests]
+    pause, resume = _PAUSES[dialect]
+    assert paths.count(pause) == paths.count(resume) == 3
+    assert {item.error for item in stored} == {""}
+    assert all(0 <= (point.metrics["partial_open"] or 0.0) <= 2 for point in curve) and len(curve) == 3
 
 
 def test_tasks_are_served_by_the_engine_too(desk: ModuleType, served: Served, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ import json
 import math
 import random
 import socket
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -378,6 +379,53 @@ def test_a_failed_weight_load_keeps_the_version(
         ):
             asyncio.run(engine.load_weights(tmp_path / "gone", "w2"))
         assert engine.version == "w1" and generate(engine) == WRITTEN
+
+
+class WaitingModel(FixedModel):
+    """Writes two tokens and waits until it is interrupted; the next call writes the rest."""
+
+    def __init__(self) -> None:
+        super().__init__(Generation((2,), (-0.0625,), "stop", "w1"))
+        self.started, self.interrupted = threading.Event(), asyncio.Event()
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        if self.requests:
+            return await super().generate(request)
+        self.requests.append(request)
+        self.started.set()
+        await self.interrupted.wait()
+        return Generation((11, 12), (-0.5, -1.25), "interrupted", "w1")
+
+    async def interrupt(self) -> None:
+        self.interrupted.set()
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_interrupted_request_returns_its_tokens_and_goes_on_with_other_random_numbers(
+    engine_server: ModuleType, dialect: str
+) -> None:
+    model = WaitingModel()
+
+    async def run(engine: RemoteEngine) -> tuple[Generation, Generation]:
+        call = asyncio.create_task(engine.generate(REQUEST))
+        await asyncio.to_thread(model.started.wait)
+        await engine.interrupt()
+        first = await call
+        rest = replace(REQUEST, prompt_ids=REQUEST.prompt_ids + first.token_ids, max_tokens=2, drawn=2)
+        return first, await engine.generate(rest)
+
+    with engine_server.serving(engine_server.Engine(model, "w1")) as server:
+        first, second = asyncio.run(run(remote(server, dialect)))
+    assert first == Generation((11, 12), (-0.5, -1.25), "interrupted", "w1")
+    assert second == Generation((2,), (-0.0625,), "stop", "w1")
+    assert model.requests[0].seed != model.requests[1].seed
+
+
+def test_a_request_that_somebody_else_interrupted_is_refused(engine_server: ModuleType) -> None:
+    aborted = FixedModel(Generation((11,), (-0.5,), "interrupted", "w1"))
+    with engine_server.serving(engine_server.Engine(aborted, "w1")) as server:
+        with pytest.raises(ModelError, match="its finish reason is 'abort'; known: 'stop', 'length'"):
+            generate(remote(server))
 
 
 def test_weights_are_not_loaded_while_requests_run(engine_server: ModuleType, tmp_path: Path) -> None:
