@@ -409,13 +409,16 @@ def test_an_interrupted_request_returns_its_tokens_and_goes_on_with_other_random
     async def run(engine: RemoteEngine) -> tuple[Generation, Generation]:
         call = asyncio.create_task(engine.generate(REQUEST))
         await asyncio.to_thread(model.started.wait)
+        waiting = asyncio.create_task(engine.generate(REQUEST))
+        await asyncio.sleep(0)
         await engine.interrupt()
         first = await call
+        assert await waiting == Generation((), (), "interrupted", "w1"), "it was not sent any more"
         rest = replace(REQUEST, prompt_ids=REQUEST.prompt_ids + first.token_ids, max_tokens=2, drawn=2)
         return first, await engine.generate(rest)
 
     with engine_server.serving(engine_server.Engine(model, "w1")) as server:
-        first, second = asyncio.run(run(remote(server, dialect)))
+        first, second = asyncio.run(run(remote(server, dialect, concurrency=1)))
     assert first == Generation((11, 12), (-0.5, -1.25), "interrupted", "w1")
     assert second == Generation((2,), (-0.0625,), "stop", "w1")
     assert model.requests[0].seed != model.requests[1].seed
@@ -423,9 +426,11 @@ def test_an_interrupted_request_returns_its_tokens_and_goes_on_with_other_random
 
 def test_a_request_that_somebody_else_interrupted_is_refused(engine_server: ModuleType) -> None:
     aborted = FixedModel(Generation((11,), (-0.5,), "interrupted", "w1"))
-    with engine_server.serving(engine_server.Engine(aborted, "w1")) as server:
-        with pytest.raises(ModelError, match="its finish reason is 'abort'; known: 'stop', 'length'"):
-            generate(remote(server))
+    with (
+        engine_server.serving(engine_server.Engine(aborted, "w1")) as server,
+        pytest.raises(ModelError, match="its finish reason is 'abort'; known: 'stop', 'length'"),
+    ):
+        generate(remote(server))
 
 
 def test_weights_are_not_loaded_while_requests_run(engine_server: ModuleType, tmp_path: Path) -> None:

@@ -182,6 +182,8 @@ class RemoteEngine:
             request = replace(request, seed=(request.seed + _SEED_STEP * request.drawn) % 2**63)
         call = self._dialect.generate(request, budget, name)
         async with self._connected() as connection, connection.semaphore:
+            if self._interruptions > interruptions:  # while it waited here
+                return Generation((), (), "interrupted", version)
             response = await self._post(connection, call)
         answer = self._parse(call, response)
         is_interrupted = answer.finish_reason == "abort" and self._interruptions > interruptions
