@@ -17,7 +17,7 @@ from upturn.loop.rollouts.policy_worker import (
     score_trajectory,
 )
 from upturn.loop.rollouts.ray_rollouts import PolicyWorkerFactory, RayRuntime
-from upturn.loop.rollouts.rollout_backend import check_sampler, rollout_runtime
+from upturn.loop.rollouts.rollout_backend import check_sampler, rollout_runtime, sampling_here
 from upturn.loop.rollouts.state_values import (
     ContinuationReturns,
     ContinuationSpec,
@@ -44,5 +44,6 @@ __all__ = [
     "measure_values",
     "rollout_runtime",
     "sample_continuations",
+    "sampling_here",
     "score_trajectory",
 ]

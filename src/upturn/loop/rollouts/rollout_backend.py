@@ -6,6 +6,7 @@ With an engine at a URL, the run's own runtime samples there (``engine_runtime``
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from upturn.agents import precision
@@ -61,6 +62,11 @@ def check_sampler(context: Context) -> None:
         check_cluster(_ray_settings(context.config.rollouts))
     elif isinstance(context.runtime, EngineRuntime):
         asyncio.run(context.runtime.host.remote.check())
+
+
+def sampling_here(context: Context) -> Context:
+    """The context with a runtime that samples in this process, for estimates where the sampler is not available."""
+    return replace(context, runtime=AgentRuntime(context.kit, context.runtime.limits))
 
 
 def _ray_settings(config: RolloutConfig) -> "RaySettings":
