@@ -137,6 +137,9 @@ def test_every_span_has_the_log_probs_of_the_weights_that_it_names() -> None:
     assert max(len(item.model_versions) for item in trajectories) == 3
     for item in trajectories:
         stamps = {span.model_version for row in item.rows for span in row.spans}
+        assert [hashes.index(version) for version in item.model_versions] == sorted(
+            map(hashes.index, item.model_versions)
+        ), "the oldest first"
         assert stamps == {version for version in item.model_versions if version != item.model_version} | {""}
     for model, version in zip(models, hashes, strict=True):
         parts = [written_by(item, {version}) for item in trajectories]

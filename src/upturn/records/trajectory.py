@@ -131,10 +131,12 @@ class Trajectory:
     """The error message, for the outcomes ``model_error`` and ``environment_error``."""
 
     @property
-    def model_versions(self) -> frozenset[str]:
-        """Hashes of all weights that wrote its tokens; the trajectory's own where it has no tokens."""
-        versions = {span.model_version or self.model_version for row in self.rows for span in row.spans}
-        return frozenset(versions or {self.model_version})
+    def model_versions(self) -> tuple[str, ...]:
+        """Hashes of all weights that wrote its tokens, the oldest first; the trajectory's own where it has none."""
+        spans = sorted((span for row in self.rows for span in row.spans), key=lambda span: span.turn)
+        return tuple(dict.fromkeys(span.model_version or self.model_version for span in spans)) or (
+            self.model_version,
+        )
 
     @property
     def results(self) -> tuple[Observation, ...]:

@@ -104,7 +104,7 @@ def test_tokens_of_weights_that_are_too_old_become_context() -> None:
         ]
         for one, other in zip(trajectories(left), trajectories(right), strict=True):
             assert [row.token_ids for row in one.rows] == [row.token_ids for row in other.rows]
-            assert not written_count(one) or one.model_versions == {versions[iteration]}
+            assert not written_count(one) or one.model_versions == (versions[iteration],)
     written = [sum(map(written_count, trajectories(found))) for found in whole]
     left_over = [sum(map(written_count, trajectories(found))) for found in masked]
     assert left_over[0] == written[0] and left_over[3] < written[3]

@@ -41,13 +41,13 @@ class Freshness(NamedTuple):
     """A limit on the age of the weights that sampled stored trajectories."""
 
     versions: Sequence[str]
-    """Hashes of weights (``Trajectory.model_version``), the newest last."""
+    """Hashes of weights (``Trajectory.model_versions``), the newest last."""
     max_age: int
     """In versions; 0 = the newest only."""
 
     def exclusion_reason(self, trajectory: Trajectory) -> ExclusionReason | None:
         """Returns why the trajectory is too old; None = fresh enough."""
-        if not trajectory.model_versions <= set(self.versions):
+        if not set(trajectory.model_versions) <= set(self.versions):
             return "unknown_weights"
         return "stale" if self.age(trajectory) > self.max_age else None
 
