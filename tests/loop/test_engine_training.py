@@ -1,6 +1,7 @@
 """Runs of a model that the local engine refuses: the engine at a URL samples training and all evaluations."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,14 +13,20 @@ import torch
 from safetensors.torch import load_file
 
 from benchmarks.errands import MODEL
+from upturn.agents import Job, Setting, WorkItem, build, run_rollouts
 from upturn.config import AdapterSettings, AgentConfig, LoopConfig, OptimiserSettings, RolloutConfig
+from upturn.environments import tools_of
 from upturn.errors import ModelError
 from upturn.loop.agent_runtime import DEFAULT_CONTEXT_TOKENS
 from upturn.loop.cycle import serve
+from upturn.loop.engine_runtime import EngineHost
+from upturn.loop.rollouts import PolicyWorkerFactory
 from upturn.loop.trainers.candidate import training_folder
 from upturn.loop.trainers.train_command import run_training
 from upturn.models import load_local, model_folder
 from upturn.models.engine import LocalEngine, weights_hash
+from upturn.models.remote import RemoteEngine, RemoteSettings
+from upturn.records import Trajectory
 from upturn.training import PartialSettings
 from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.distributed.weights import restore_weights, weight_tensors
@@ -128,6 +135,7 @@ def test_a_model_that_the_local_engine_refuses_is_trained_and_evaluated(
     assert not any(folder.exists() for folder in served.folders), "the run is closed"
 
 
+@pytest.mark.slow
 def test_whole_models_are_handed_over_in_the_configured_type(
     desk: ModuleType, served: Served, tmp_path: Path
 ) -> None:
@@ -174,6 +182,68 @@ def test_unfinished_trajectories_continue_with_newer_weights(
     assert paths.count(pause) == paths.count(resume) == 3
     assert {item.error for item in stored} == {""}
     assert all(0 <= (point.metrics["partial_open"] or 0.0) <= 2 for point in curve) and len(curve) == 3
+
+
+def test_a_version_that_is_no_adapter_of_the_served_base_is_named(served: Served, tmp_path: Path) -> None:
+    served.server.root = "other/base"
+    remote = RemoteEngine(RemoteSettings(served.server.url), "default")
+    with pytest.raises(ModelError, match=f"the engine serves 'other/base'.*'{MODEL}' is neither this model"):
+        EngineHost(remote, tmp_path).push_version(load_local(MODEL), "w1")
+
+
+@pytest.mark.slow
+def test_ray_workers_run_training_and_evaluations(
+    desk: ModuleType, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The only engine is the worker's, which was built before all others are refused."""
+    loaded: list[str] = []
+
+    class Worker:
+        """A pool of one worker, in this process, with the served model."""
+
+        size = 1
+
+        def __init__(self, factory: PolicyWorkerFactory, _: object) -> None:
+            self.limits = factory.limits
+            renderer = load_local(MODEL).renderer(tools_of(desk.kit()))
+            self.agent = build(factory.version, limits=factory.limits, renderer=renderer)
+
+        def __enter__(self) -> "Worker":
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def load_weights(self, folder: str, version: str) -> None:
+            served.server.load(version, folder)
+            assert served.loaded[-1] == version
+            loaded.append(version)
+
+        def run(self, parts: Sequence[Sequence[WorkItem]]) -> Iterator[Trajectory]:
+            jobs = [
+                Job(
+                    work.request,
+                    Setting(
+                        work.key,
+                        self.agent,
+                        work.agent_version,
+                        served.server.model,
+                        self.limits,
+                        work.seed,
+                        work.temperature,
+                    ),
+                )
+                for work in parts[0]
+            ]
+            yield from asyncio.run(run_rollouts(jobs, desk.kit().environment))
+
+    monkeypatch.setattr("upturn.agents.RayWorkerPool", Worker)
+    monkeypatch.setattr("upturn.agents.check_cluster", lambda _: None)
+    with opened(desk, tmp_path, rollouts=RolloutConfig(place="ray")) as context:
+        result = run_training(context, "grpo")
+        errors = {item.error for item in context.pool.trajectories(tenant="default")}
+    assert errors == {""} and loaded[0] == weights_hash(load_local(MODEL).model)
+    assert loaded[-1] == result.candidate.weights_hash != loaded[0]
+    assert not list((tmp_path / "run" / "handed-over").rglob("*.safetensors"))
 
 
 def test_tasks_are_served_by_the_engine_too(desk: ModuleType, served: Served, tmp_path: Path) -> None:

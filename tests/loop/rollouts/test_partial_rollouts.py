@@ -1,6 +1,7 @@
 """Iterations that end at their first finished tasks, and go on with the others."""
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import pytest
@@ -59,6 +60,7 @@ def rows(groups: Sequence[ScoredGroup]) -> list[Any]:
     return [(item.id, item.rows, item.model_version) for item in trajectories(groups)]
 
 
+@cache
 def run(
     iterations: int, *, restart: bool = False, **settings: int
 ) -> tuple[list[Any], list[dict[str, float]], Sink]:
