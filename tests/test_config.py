@@ -304,9 +304,17 @@ def test_missing_agents_are_reported_with_the_table_to_add() -> None:
             ("rollouts.workers = 3", "rollouts.place = 'engine'"),
         ),
         (
-            {"rollouts": {"place": "engine", "url": "http://x", "dialect": "vllm"}},
-            ("rollouts.dialect = 'vllm'", "without [lora]", "let SGLang sample"),
+            {
+                "rollouts": {"place": "engine", "url": "http://x", "dialect": "vllm", "weights": "bfloat16"},
+                "lora": {"rank": 8},
+            },
+            ("rollouts.weights = 'bfloat16'", "rollouts.dialect = 'vllm' and [lora]"),
         ),
+        (
+            {"agents": [{**NANO, "temperature": 0.5}], "rollouts": {"place": "engine", "url": "http://x"}},
+            ("agent 'nano' serves at temperature = 0.5", "SGLang's log-probs", "let vLLM sample"),
+        ),
+        ({"rollouts": {"weights": "bfloat16"}}, ("rollouts.weights = 'bfloat16'", "rollouts.place = 'process'")),
         ({"lora": {"alpha": 16}}, ("lora.rank: missing", "set it")),
         (
             {"loop": {"train": []}, "lora": {"rank": 8}},
@@ -377,6 +385,7 @@ def test_contradiction_names_both_sides(raw: dict[str, Any], sides: tuple[str, .
         {"rollouts": {"place": "ray", "workers": 3, "folder": "x"}},
         {"rollouts": {"place": "engine", "url": "http://localhost:30000", "folder": "x"}},
         {"rollouts": {"place": "engine", "url": "http://localhost:8000", "dialect": "vllm"}, "lora": {"rank": 8}},
+        {"rollouts": {"place": "engine", "url": "http://x", "dialect": "vllm", "weights": "bfloat16"}},
         {"rollouts": {"place": "ray"}, "lora": {"rank": 8, "alpha": 8, "targets": ["q_proj"]}},
         {"world_model": {"warm_up": False}},
         {"rejection": {"group_size": 4}},

@@ -84,7 +84,6 @@ def measure_workers(
         worker = PolicyWorker(AgentRuntime(kit, _LIMITS), _VERSION)
         worker.serve_as(_VERSION)
         runtime = RayRuntime(kit, _LIMITS, workers, Path(folder))
-        runtime.follow(worker.model)
         warm_up = Purpose("workers/first", settings.repetitions, temperature=1.0)
         runtime.rollout(jobs, warm_up)  # sends the weights, once
         worker.runtime.rollout(jobs, warm_up)

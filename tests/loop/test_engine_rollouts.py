@@ -13,17 +13,17 @@ import torch
 from benchmarks.errands import ENVIRONMENT, MODEL
 from upturn.config import Limits, SamplingSettings
 from upturn.environments.kit import resolve_kit
-from upturn.errors import ModelError, TrainingError
+from upturn.errors import TrainingError
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
+from upturn.loop.engine_runtime import EngineHost, EngineRuntime
 from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutSpec
-from upturn.loop.rollouts.remote_rollouts import RemoteRuntime
+from upturn.models import load_local
 from upturn.models.engine import weights_hash
 from upturn.models.remote import RemoteEngine, RemoteSettings
 from upturn.records import AgentVersion, Task
 from upturn.training import policy_rows
 from upturn.training.advantage import ScoredGroup
 from upturn.training.distributed.weights import restore_weights, weight_tensors
-from upturn.training.runs.model_folder import load_version
 
 KIT = resolve_kit(ENVIRONMENT)
 LIMITS = Limits(max_turns=4, max_tokens=200, max_action_tokens=24)
@@ -47,21 +47,21 @@ class Served:
         self.engine = server.Engine(self.worker.engine, "start", load=self.load)
 
     def load(self, name: str, folder: str) -> None:
-        restore_weights(self.worker.model, weight_tensors(load_version(Path(folder))))
+        restore_weights(self.worker.model, weight_tensors(load_local(folder).model))
         self.worker.engine.refresh()
 
 
 @pytest.fixture
 def remote(
     engine_server: ModuleType, tmp_path: Path
-) -> Iterator[Callable[[], tuple[Any, RemoteRuntime, PolicyWorker]]]:
+) -> Iterator[Callable[[], tuple[Any, EngineRuntime, PolicyWorker]]]:
     """The engine, a runtime that samples from it, and a worker with weights that differ from the engine's."""
     served = Served(engine_server)
     with engine_server.serving(served.engine):
 
-        def start() -> tuple[Any, RemoteRuntime, PolicyWorker]:
+        def start() -> tuple[Any, EngineRuntime, PolicyWorker]:
             client = RemoteEngine(RemoteSettings(served.engine.url, "sglang", max_length=200, retries=0), "start")
-            runtime = RemoteRuntime(KIT, LIMITS, client, tmp_path)
+            runtime = EngineRuntime(KIT, LIMITS, EngineHost(client, tmp_path))
             worker = PolicyWorker(runtime, VERSION)
             with torch.no_grad():
                 next(iter(worker.model.parameters())).mul_(1.01)
@@ -77,7 +77,6 @@ def tokens(groups: Sequence[ScoredGroup]) -> list[list[tuple[int, ...]]]:
 def test_rollouts_through_an_engine_have_the_worker_s_weights(remote: Callable[[], Any]) -> None:
     """SGLang's seeds have 31 bits, Upturn's 63, so tokens differ, but they come from the same weights."""
     _, runtime, worker = remote()
-    runtime.follow(worker.model)
     groups = worker.sample_groups(TASKS, 2, PRACTICE, NoSink())
     trajectories = [member.trajectory for group in groups for member in group.members]
     assert len(trajectories) == 9 and {trajectory.error for trajectory in trajectories} == {""}
@@ -99,20 +98,15 @@ def test_an_engine_that_returns_tokens_it_did_not_sample_is_refused(
         answer["meta_info"]["output_token_logprobs"][0][1] = answer["output_ids"][0]
         return answer
 
-    engine, runtime, worker = remote()
-    runtime.follow(worker.model)
+    engine, _, worker = remote()
     engine.faults.append(other)
     with pytest.raises(TrainingError, match="the engine returns other tokens than it sampled"):
         worker.sample_groups(TASKS, 2, PRACTICE, NoSink())
 
 
-def test_greedy_evaluations_are_not_rescored_and_sampling_needs_weights(
-    remote: Callable[[], Any],
-) -> None:
+def test_greedy_evaluations_are_not_rescored(remote: Callable[[], Any]) -> None:
     _, runtime, worker = remote()
-    with pytest.raises(ModelError, match=r"call follow\(\) first"):
-        worker.sample_groups(TASKS, 2, PRACTICE, NoSink())
-    runtime.follow(worker.model)
+    worker.serve_as(worker.version)
     (trajectory,) = runtime.rollout([(worker.version, TASKS[0], 0)], Purpose("heldout", 1, temperature=0.0))
     assert trajectory.error == "" and runtime.rescored is None
 
@@ -121,7 +115,6 @@ def test_rollouts_at_another_temperature_are_rescored_at_it_and_can_be_trained_o
     remote: Callable[[], Any],
 ) -> None:
     _, runtime, worker = remote()
-    runtime.follow(worker.model)
     groups = worker.sample_groups(TASKS, 2, replace(PRACTICE, temperature=0.7), NoSink())
     assert runtime.rescored is not None and runtime.rescored.largest_gap < 1e-4
     trajectory = groups[0].members[0].trajectory
@@ -131,7 +124,6 @@ def test_rollouts_at_another_temperature_are_rescored_at_it_and_can_be_trained_o
 
 
 def test_options_that_an_engine_s_logprobs_cannot_verify_are_refused(remote: Callable[[], Any]) -> None:
-    _, runtime, worker = remote()
-    runtime.follow(worker.model)
+    _, _, worker = remote()
     with pytest.raises(TrainingError, match=r"sampled with \{'top_p': 0\.9\}.*weights cannot verify"):
         worker.sample_groups(TASKS, 2, replace(PRACTICE, sampling=SamplingSettings(top_p=0.9)), NoSink())

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ from benchmarks.errands import MODEL
 from upturn.agents import render_trajectory
 from upturn.config import AgentConfig, LoopConfig, OptimiserSettings, ReadinessConfig, RewardConfig
 from upturn.errors import ModelError, TrainingError
-from upturn.loop.agent_runtime import Purpose
+from upturn.loop.agent_runtime import Engine, Purpose
 from upturn.loop.cycle import run_cycle, serve, train
 from upturn.loop.evaluation.evaluate import evaluate_version, evaluation_tasks
 from upturn.loop.progress import NoProgress, curve_reporter
@@ -31,7 +31,6 @@ from upturn.loop.trainers.pool_data import (
 )
 from upturn.loop.trainers.rl_training import configured_reward, family_weights, overlong_penalty, rollout_spec
 from upturn.models import Generation, GenerationRequest
-from upturn.models.engine import LocalEngine
 from upturn.models.shipped import load_local, model_folder
 from upturn.pool import PoolSink, Selection
 from upturn.records import Action, Evaluation
@@ -99,8 +98,9 @@ def test_further_rounds_are_sampled_anew_and_kept_beside_the_iterations_own(
 class _DyingEngine:
     """Serves so many calls, then none."""
 
-    def __init__(self, engine: LocalEngine, calls: int) -> None:
+    def __init__(self, engine: Engine, calls: int) -> None:
         self._engine, self._calls = engine, calls
+        self.version = ""
 
     async def generate(self, request: GenerationRequest) -> Generation:
         self._calls -= 1
@@ -121,11 +121,11 @@ def test_attempts_that_an_engine_broke_are_missing_and_an_engine_that_breaks_all
     with desk.opened(tmp_path, desk.config(environment={"max_turns": 1, "max_tokens": 64})) as context:
         worker = PolicyWorker(context.runtime, version_of(NANO))
         engine, tasks = worker.engine, context.next_tasks(2)
-        worker.engine = cast(LocalEngine, _DyingEngine(engine, 3))
+        worker.engine = _DyingEngine(engine, 3)
         groups = worker.sample_groups(
             tasks, 0, RolloutSpec("run/some", 0, 2, lambda *_: 0.0), PoolSink(context.pool)
         )
-        worker.engine = cast(LocalEngine, _DyingEngine(engine, 0))
+        worker.engine = _DyingEngine(engine, 0)
         with pytest.raises(ModelError, match=r"the model failed in all 4 trajectories.*nobody answers at http"):
             worker.sample_groups(tasks, 1, RolloutSpec("run/none", 0, 2, lambda *_: 0.0), PoolSink(context.pool))
     members = [member for group in groups for member in group.members]

@@ -1,5 +1,9 @@
 """An engine server for tests: any ``Model`` behind vLLM's or SGLang's dialect, with faults to inject.
 
+Paths and fields as named in ``upturn.models.engine_protocol``; vLLM's ``/collective_rpc`` as in its
+``entrypoints/serve/rpc/api_router.py`` (v0.16), ``/pause`` and ``/resume`` as in ``entrypoints/serve/rlhf``,
+SGLang's ``/pause_generation`` as ``PauseGenerationReqInput`` in its ``managers/io_struct.py`` (v0.5).
+
 Requests are handled in threads and generated on one event loop, so that concurrent ones are batched.
 """
 
@@ -19,6 +23,8 @@ from upturn.models import Generation, GenerationRequest, Model
 
 Load = Callable[[str, str], None]
 """``(name, folder)``: loads weights; raises OSError where it cannot."""
+_ABORT = {"interrupted": "abort"}
+"""Both engines' finish reason of requests that they end early."""
 
 
 @dataclass
@@ -38,6 +44,8 @@ class Engine:
     """True = vLLM's dialect returns processed log-probs; SGLang's always does."""
     broken: int = 0
     """Number of first responses that end within their body."""
+    root: str = ""
+    """Path or name of the weights that it was started with."""
     url: str = ""
     requests: list[tuple[str, dict[str, str], dict[str, Any]]] = field(default_factory=list)
     adapters: set[str] = field(default_factory=set)
@@ -49,7 +57,16 @@ class Engine:
             case "/v1/completions":
                 return self._completions(body, loop)
             case "/v1/models":
-                return 200, {"object": "list", "data": [{"id": self.version, "object": "model"}]}
+                listed = [{"id": self.version, "object": "model", "root": self.root, "parent": None}]
+                listed += [{"id": name, "object": "model", "parent": self.version} for name in self.adapters]
+                return 200, {"object": "list", "data": listed}
+            case "/collective_rpc":
+                return self._reload(body)
+            case "/reset_prefix_cache" | "/resume" | "/continue_generation":
+                return 200, None
+            case "/pause?mode=abort" | "/pause_generation":
+                asyncio.run_coroutine_threadsafe(self.model.interrupt(), loop).result()  # type: ignore[attr-defined]
+                return 200, None
             case "/generate":
                 return self._generate(body, loop)
             case "/v1/load_lora_adapter":
@@ -74,7 +91,7 @@ class Engine:
                 {
                     "index": 0,
                     "text": "",
-                    "finish_reason": generation.finish_reason,
+                    "finish_reason": _ABORT.get(generation.finish_reason, generation.finish_reason),
                     "stop_reason": None,
                     "logprobs": {
                         "text_offset": [0] * len(generation.token_ids),
@@ -100,7 +117,7 @@ class Engine:
             "output_ids": list(generation.token_ids),
             "meta_info": {
                 "id": "1",
-                "finish_reason": {"type": generation.finish_reason},
+                "finish_reason": {"type": _ABORT.get(generation.finish_reason, generation.finish_reason)},
                 "prompt_tokens": len(body["input_ids"]),
                 "completion_tokens": len(generation.token_ids),
                 "weight_version": self.version,
@@ -155,6 +172,13 @@ class Engine:
             return 404, {"error": {"message": problem}}
         self.adapters.add(name)
         return 200, f"Success: LoRA adapter '{name}' added successfully."
+
+    def _reload(self, body: dict[str, Any]) -> tuple[int, Any]:
+        """vLLM in development mode: answers one result per worker, and a failure with status 500."""
+        if body["method"] != "reload_weights":
+            return 500, {"error": {"message": f"no method {body['method']}"}}
+        problem = self._load("", body["kwargs"]["weights_path"])
+        return (500, {"error": {"message": problem}}) if problem else (200, {"results": [None]})
 
     def _update(self, body: dict[str, Any]) -> tuple[int, Any]:
         problem = self._load(body["weight_version"], body["model_path"])

@@ -3,6 +3,7 @@ import json
 import math
 import random
 import socket
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -324,6 +325,8 @@ def test_all_invalid_settings_are_reported_together() -> None:
             logprobs="both",  # type: ignore[arg-type]
         )
     assert len(caught.value.problems) == 6, "an unknown dialect is reported only for a valid URL"
+    with pytest.raises(ConfigError, match="form must be one of checkpoint for 'sglang', got 'adapter'"):
+        RemoteSettings("http://a", "sglang", form="adapter")
     with pytest.raises(ConfigError, match="unknown dialect 'tgi'; known: vllm, sglang"):
         RemoteSettings("http://a", "tgi")  # type: ignore[arg-type]
 
@@ -347,6 +350,29 @@ def test_vllm_loads_an_adapter_by_name_and_unloads_the_previous_one(
         assert second.version == "h2", "weights of that name are already loaded"
 
 
+def test_vllm_loads_a_full_model_in_place_under_its_own_name(engine_server: ModuleType, tmp_path: Path) -> None:
+    """Its answers name the served model, whatever its weights: the version is the one that was loaded."""
+    loaded: list[tuple[str, str]] = []
+    fake = engine_server.Engine(FixedModel(), "served", load=lambda *arguments: loaded.append(arguments))
+    fake.adapters.add("other")
+    with engine_server.serving(fake) as server:
+        engine = RemoteEngine(RemoteSettings(server.url, form="checkpoint"), "start")
+        for name in ("h1", "h1", "h2"):
+            asyncio.run(engine.load_weights(tmp_path / name, name))
+            assert generate(engine).model_version == engine.version == name
+    assert loaded == [("", str(tmp_path / "h1")), ("", str(tmp_path / "h2"))]
+    updates = [(path, body) for path, _, body in server.requests if not path.startswith("/v1/")]
+    assert updates == [
+        (path, body)
+        for name in ("h1", "h2")
+        for path, body in (
+            ("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(tmp_path / name)}}),
+            ("/reset_prefix_cache", {}),
+        )
+    ]
+    assert {body["model"] for path, _, body in server.requests if path == "/v1/completions"} == {"served"}
+
+
 def test_sglang_loads_a_full_model(engine_server: ModuleType, tmp_path: Path) -> None:
     with engine_server.serving(engine_server.Engine(FixedModel(), "w1")) as server:
         engine = remote(server, "sglang")
@@ -358,16 +384,72 @@ def test_sglang_loads_a_full_model(engine_server: ModuleType, tmp_path: Path) ->
             generate(engine)
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_failed_weight_load_keeps_the_version(engine_server: ModuleType, dialect: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("dialect", "form"), [*((dialect, None) for dialect in DIALECTS), ("vllm", "checkpoint")])
+def test_a_failed_weight_load_keeps_the_version(
+    engine_server: ModuleType, dialect: str, form: Any, tmp_path: Path
+) -> None:
     def load(name: str, folder: str) -> None:
         raise OSError(f"{folder} is missing")
 
     with engine_server.serving(engine_server.Engine(FixedModel(), "w1", load=load)) as server:
-        engine = remote(server, dialect)
-        with pytest.raises(ModelError, match=r"refused model .* is missing.*able to read the folder"):
+        engine = remote(server, dialect, form=form)
+        with pytest.raises(
+            ModelError, match=r"(refused model|failed 1 times).* is missing.*able to read the folder"
+        ):
             asyncio.run(engine.load_weights(tmp_path / "gone", "w2"))
         assert engine.version == "w1" and generate(engine) == WRITTEN
+
+
+class WaitingModel(FixedModel):
+    """Writes two tokens and waits until it is interrupted; the next call writes the rest."""
+
+    def __init__(self) -> None:
+        super().__init__(Generation((2,), (-0.0625,), "stop", "w1"))
+        self.started, self.interrupted = threading.Event(), asyncio.Event()
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        if self.requests:
+            return await super().generate(request)
+        self.requests.append(request)
+        self.started.set()
+        await self.interrupted.wait()
+        return Generation((11, 12), (-0.5, -1.25), "interrupted", "w1")
+
+    async def interrupt(self) -> None:
+        self.interrupted.set()
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_interrupted_request_returns_its_tokens_and_goes_on_with_other_random_numbers(
+    engine_server: ModuleType, dialect: str
+) -> None:
+    model = WaitingModel()
+
+    async def run(engine: RemoteEngine) -> tuple[Generation, Generation]:
+        call = asyncio.create_task(engine.generate(REQUEST))
+        await asyncio.to_thread(model.started.wait)
+        waiting = asyncio.create_task(engine.generate(REQUEST))
+        await asyncio.sleep(0)
+        await engine.interrupt()
+        first = await call
+        assert await waiting == Generation((), (), "interrupted", "w1"), "it was not sent any more"
+        rest = replace(REQUEST, prompt_ids=REQUEST.prompt_ids + first.token_ids, max_tokens=2, drawn=2)
+        return first, await engine.generate(rest)
+
+    with engine_server.serving(engine_server.Engine(model, "w1")) as server:
+        first, second = asyncio.run(run(remote(server, dialect, concurrency=1)))
+    assert first == Generation((11, 12), (-0.5, -1.25), "interrupted", "w1")
+    assert second == Generation((2,), (-0.0625,), "stop", "w1")
+    assert model.requests[0].seed != model.requests[1].seed
+
+
+def test_a_request_that_somebody_else_interrupted_is_refused(engine_server: ModuleType) -> None:
+    aborted = FixedModel(Generation((11,), (-0.5,), "interrupted", "w1"))
+    with (
+        engine_server.serving(engine_server.Engine(aborted, "w1")) as server,
+        pytest.raises(ModelError, match="its finish reason is 'abort'; known: 'stop', 'length'"),
+    ):
+        generate(remote(server))
 
 
 def test_weights_are_not_loaded_while_requests_run(engine_server: ModuleType, tmp_path: Path) -> None:

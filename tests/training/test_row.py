@@ -9,7 +9,7 @@ from hypothesis import settings
 from upturn.errors import TrainingError
 from upturn.records import TokenRow, Trajectory, WrittenSpan
 from upturn.training import policy_rows, supervised_rows
-from upturn.training.row import last_turn, turn_end_rows, written_count
+from upturn.training.row import last_turn, turn_end_rows, written_by, written_count
 
 Make = Callable[..., Trajectory]
 QUICK = settings(deadline=None, max_examples=30)
@@ -23,6 +23,23 @@ def test_written_tokens_have_the_weight_of_their_turn(make_trajectory: Make) -> 
     assert row.old_logprobs is not None
     assert row.old_logprobs.tolist() == pytest.approx([-0.1, -0.2, -0.3, -0.4])
     assert row.token_ids.tolist() == [1, 5, 6, 2, 9, 7, 2]
+
+
+def test_tokens_of_other_weights_become_context(make_trajectory: Make) -> None:
+    """Two of four tokens were written by w1 before a pause, the rest by w2."""
+    row = TokenRow(
+        (1, 5, 6, 2, 9, 7, 2),
+        (WrittenSpan(0, 2, 3, "w1"), WrittenSpan(0, 3, 4), WrittenSpan(1, 5, 6, "w1"), WrittenSpan(1, 6, 7)),
+        (-0.1, -0.2, -0.3, -0.4),
+    )
+    trajectory = replace(make_trajectory(turns=2), rows=(row,), model_version="w2")
+    assert trajectory.model_versions == ("w1", "w2")
+    assert written_by(trajectory, {"w1", "w2"}) == trajectory
+    (left,) = policy_rows(written_by(trajectory, {"w2"}), (0.5, -2.0))
+    assert left.token_ids.tolist() == [1, 5, 6, 2, 9, 7, 2]
+    assert (left.positions.tolist(), left.weights.tolist()) == ([3, 6], [0.5, -2.0])
+    assert left.old_logprobs is not None and left.old_logprobs.tolist() == pytest.approx([-0.2, -0.4])
+    assert policy_rows(written_by(trajectory, {"w3"}), (0.5, -2.0)) == ()
 
 
 def test_policy_rows_refuse_rendered_trajectories_and_supervised_rows_accept_them(make_trajectory: Make) -> None:

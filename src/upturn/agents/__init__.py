@@ -20,6 +20,7 @@ from upturn.agents.build import (
 from upturn.agents.cluster import LostWorker, WorkerPool, WorkerResults, WorkItem, run_on_workers
 from upturn.agents.endpoint import EndpointAgent
 from upturn.agents.hint import Hint, repeats_hint, without_hint
+from upturn.agents.paused import PausedRollout
 from upturn.agents.ray_workers import RaySettings, RayWorkerPool, check_cluster
 from upturn.agents.recorder import LimitReachedError, Recorder, derived_seed, fork_counts
 from upturn.agents.rendering import matches_tokenizer, render_trajectory, rendered_rows
@@ -30,6 +31,7 @@ from upturn.agents.rollout import (
     Setting,
     rollout,
     run_rollouts,
+    run_until,
     trajectory_id,
 )
 from upturn.agents.tool import AgentFunction, CallableAgent, ToolAgent
@@ -46,6 +48,7 @@ __all__ = [
     "LimitReachedError",
     "LostWorker",
     "ModelSession",
+    "PausedRollout",
     "RaySettings",
     "RayWorkerPool",
     "Recorder",
@@ -72,6 +75,7 @@ __all__ = [
     "rollout",
     "run_on_workers",
     "run_rollouts",
+    "run_until",
     "sampling",
     "temperature",
     "template_options",

@@ -55,6 +55,11 @@ class _Row:
         )
 
 
+def recorded_row(row: TokenRow) -> _Row:
+    """The row as it was while it was recorded."""
+    return _Row(row.token_ids, row.fork_cause, list(row.spans), list(row.logprobs), list(row.sampling_logprobs))
+
+
 @dataclass
 class Recorder:
     """A ModelSession for one rollout; single use."""
@@ -67,14 +72,19 @@ class Recorder:
     max_tokens: int | None = None
     """Limit of prompt and output together; None = unlimited."""
     turn: int = 0
-    """Index of the turn that the next tokens are written in; set by the rollout."""
+    """Index of the turn that the next tokens are written in."""
     model_version: str = ""
     history: tuple[int, ...] = ()
+    calls: int = 0
+    """Number of calls so far."""
     _rows: list[_Row] = field(default_factory=list)
-    _calls: int = 0
     _pending: list[Reply] = field(default_factory=list)
     _latest: _Row | None = None
     """The row of the latest call."""
+
+    def start_turn(self, turn: int) -> None:
+        """The next tokens are written in the turn with this index."""
+        self.turn = turn
 
     def resume(self, rows: Iterable[TokenRow], history: tuple[int, ...], pending: Sequence[Reply] = ()) -> None:
         """Takes rows, history and pending replies of another rollout as context; call it before ``generate``."""
@@ -91,43 +101,53 @@ class Recorder:
         fork_cause: str | None = None,
     ) -> Generation:
         """The model's continuation, recorded; raises LimitReachedError when the context has no room for a token."""
+        request = replace(self.request, prompt_ids=tuple(prompt_ids), max_tokens=max_tokens, stop_ids=stop_ids)
+        return await self.call(request, fork_cause)
+
+    async def call(self, request: GenerationRequest, fork_cause: str | None) -> Generation:
+        """As ``generate``, for a request without its seed."""
         if self.model is None:
             raise ModelError("this agent calls a model, but its rollout has none; pass a model in the setting")
-        prompt = tuple(prompt_ids)
+        prompt, max_tokens = request.prompt_ids, request.max_tokens
         room = max_tokens if self.max_tokens is None else min(max_tokens, self.max_tokens - len(prompt))
         if room <= 0:
             raise LimitReachedError
-        seed = derived_seed(self.request.seed, self._calls)
-        self._calls += 1
-        request = replace(self.request, prompt_ids=prompt, max_tokens=room, stop_ids=stop_ids, seed=seed)
-        generation = await self.model.generate(request)
+        seed = derived_seed(self.request.seed, self.calls)
+        self.calls += 1
+        generation = await self.model.generate(replace(request, max_tokens=room, seed=seed))
         if self.model_version not in {"", generation.model_version}:
             raise ModelError(
                 f"the model changed from {self.model_version!r} to {generation.model_version!r} within one "
                 "rollout; update weights only while no rollout runs"
             )
-        self.model_version = generation.model_version
-        if not generation.token_ids:
+        if generation.token_ids or generation.finish_reason != "interrupted":
+            self.model_version = generation.model_version
+        if generation.token_ids:
+            self._record(prompt, generation, fork_cause)
+        elif generation.finish_reason != "interrupted":
             raise LimitReachedError
-        self._record(prompt, generation, fork_cause)
         return generation
 
     def divide(self, replies: Sequence[Reply], stops: Sequence[int]) -> None:
-        """Divides the latest output's span among as many turns as there are replies, from the current one on.
+        """Divides the latest output among as many turns as there are replies, from the current one on.
 
         ``stops``: ascending ends within the output's tokens, the last one its length. All replies but the first are
         pending. Raises ValueError for other stops.
         """
         assert self._latest is not None  # there is an output
-        span = self._latest.spans.pop()
-        bounds = (0, *stops)
-        if len(stops) != len(replies) or stops[-1] != span.stop - span.start or sorted(set(bounds)) != list(bounds):
-            raise ValueError(
-                f"{len(replies)} replies need ascending stops up to {span.stop - span.start}, got {stops!r}"
+        spans, end = self._latest.spans, len(self._latest.tokens)
+        first = next(index for index, span in enumerate(spans) if span.turn == self.turn)
+        length, bounds = end - spans[first].start, (0, *stops)
+        if len(stops) != len(replies) or stops[-1] > length or sorted(set(bounds)) != list(bounds):
+            raise ValueError(f"{len(replies)} replies need ascending stops up to {length}, got {stops!r}")
+        start = end - stops[-1]
+        self._latest.spans = [span for span in spans if span.stop <= start] + [
+            replace(
+                span, turn=self.turn + index, start=max(span.start, start + low), stop=min(span.stop, start + high)
             )
-        self._latest.spans += [
-            WrittenSpan(span.turn + index, span.start + start, span.start + stop)
-            for index, (start, stop) in enumerate(pairwise(bounds))
+            for index, (low, high) in enumerate(pairwise(bounds))
+            for span in spans  # several where other weights continued the output
+            if span.start < start + high and start + low < span.stop
         ]
         self._pending = list(replies[1:])
 
@@ -145,6 +165,11 @@ class Recorder:
         branch point, are not trained on.
         """
         return tuple(row.record(turns) for row in self._rows if row.spans)
+
+    @property
+    def version(self) -> str:
+        """Hash of the weights that wrote the latest token; empty = there is none."""
+        return self.model_version
 
     @property
     def written_tokens(self) -> int:

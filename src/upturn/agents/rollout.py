@@ -15,18 +15,19 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from upturn.agents.agent import Agent, recordable, reply_of
 from upturn.agents.branch_point import BranchPoint
 from upturn.agents.call_thread import CallThread
+from upturn.agents.paused import PausableRecorder, Pause, PausedRollout, RolloutPausedError
 from upturn.agents.recorder import LimitReachedError, Recorder, derived_seed
 from upturn.config import FULL_DISTRIBUTION, Limits, SamplingSettings
 from upturn.environments import Environment, Info, Step, executed_action, is_blocking, is_potential
-from upturn.errors import RecordError, WorldError, error_text
+from upturn.errors import ModelError, RecordError, WorldError, error_text
 from upturn.models import GenerationRequest, Model
 from upturn.records import JsonValue, Observation, Outcome, Task, Trajectory, Turn, Usage, fields_json, record
 
@@ -47,6 +48,8 @@ class RolloutRequest:
     branch_point: BranchPoint | None = None
     """The state of another trajectory to continue from: its turns come first in the trajectory, its tokens are
     context. Rollouts from one state need different numbers. None = from the start of the task."""
+    paused: PausedRollout | None = None
+    """The rollout that continues, under its id and seed; it has no branch point. None = it starts."""
 
 
 @dataclass(frozen=True)
@@ -90,35 +93,98 @@ async def run_rollouts(
     clock would decide the composition of a model's batches. ``on_finish`` is called with each trajectory as it
     finishes.
     """
+    results = await _run_all(jobs, environments, slots=slots, on_finish=on_finish)
+    return [result for result in results if isinstance(result, Trajectory)]
+
+
+async def run_until(
+    jobs: Sequence[Job],
+    environments: EnvironmentFactory,
+    *,
+    slots: int = 64,
+    is_enough: Callable[[Trajectory], bool],
+) -> list[Trajectory | PausedRollout]:
+    """As ``run_rollouts``, until ``is_enough`` is True for a finished trajectory; all others are then paused.
+
+    Their models are interrupted between two tokens, and agents without a model after their turn. With a local
+    engine, environments and agents that do not block, where they pause depends on the jobs only.
+    """
+    pause, models = Pause(), {id(job.setting.model): job.setting.model for job in jobs}
+
+    async def check(trajectory: Trajectory) -> None:
+        if is_enough(trajectory) and not pause.is_set:
+            pause.is_set = True
+            for model in models.values():
+                if model is not None:
+                    await _interruptible(model).interrupt()
+
+    return await _run_all(jobs, environments, slots=slots, after=check, pause=pause)
+
+
+class Interruptible(Protocol):
+    """A model whose requests can be ended early."""
+
+    async def interrupt(self) -> None:
+        """Ends all requests with the tokens that they have so far, with ``interrupted``."""
+
+
+def _interruptible(model: Model) -> Interruptible:
+    """Raises ModelError for a model that cannot be interrupted."""
+    if not callable(getattr(model, "interrupt", None)):
+        raise ModelError(f"a {type(model).__name__} cannot be interrupted: sample without partial rollouts")
+    return cast(Interruptible, model)
+
+
+async def _run_all(
+    jobs: Sequence[Job],
+    environments: EnvironmentFactory,
+    *,
+    slots: int,
+    on_finish: Callable[[Trajectory], None] | None = None,
+    after: Callable[[Trajectory], Awaitable[None]] | None = None,
+    pause: Pause | None = None,
+) -> list[Trajectory | PausedRollout]:
     if slots < 1:
         raise ValueError(f"slots must be at least 1, got {slots!r}")
-    finished: list[Trajectory | None] = [None] * len(jobs)
+    finished: list[Trajectory | PausedRollout | None] = [None] * len(jobs)
     with_model = [(index, job) for index, job in enumerate(jobs) if job.setting.model is not None]
     without = [(index, job) for index, job in enumerate(jobs) if job.setting.model is None]
 
     async def work(queue: Iterator[tuple[int, Job]]) -> None:
         for index, job in queue:
-            trajectory = await rollout(job.request, environments, job.setting)
-            finished[index] = trajectory
+            result = await _rollout(job.request, environments, job.setting, pause)
+            finished[index] = result
+            if isinstance(result, PausedRollout):
+                continue
             if on_finish is not None:
-                on_finish(trajectory)
+                on_finish(result)
+            if after is not None:
+                await after(result)
 
     async with asyncio.TaskGroup() as group:
         for part in (with_model, without):
             pending = iter(part)
             for _ in range(min(slots, len(part))):
                 group.create_task(work(pending))
-    return [trajectory for trajectory in finished if trajectory is not None]
+    return [result for result in finished if result is not None]
 
 
 async def rollout(request: RolloutRequest, environments: EnvironmentFactory, setting: Setting) -> Trajectory:
     """One rollout in a new environment. Raises only when it is cancelled."""
-    run = _Run(request, setting)
+    result = await _rollout(request, environments, setting, None)
+    assert isinstance(result, Trajectory)
+    return result
+
+
+async def _rollout(
+    request: RolloutRequest, environments: EnvironmentFactory, setting: Setting, pause: Pause | None
+) -> Trajectory | PausedRollout:
+    run = _Run(request, setting, pause)
     try:
         outcome = await run.run(environments)
     finally:
         run.close()
-    return run.trajectory(outcome)
+    return run.paused() if outcome is None else run.trajectory(outcome)
 
 
 def trajectory_id(
@@ -156,10 +222,14 @@ def limit_reached(limits: Limits, *, turns: int, tokens: int, seconds: float) ->
 class _Run:
     """The mutable state of one rollout."""
 
-    def __init__(self, request: RolloutRequest, setting: Setting) -> None:
-        self.request, self.setting = request, setting
-        self.id = rollout_id(request, setting.key, setting.agent_version)
-        self.seed = rollout_seed(request, setting.seed)
+    def __init__(self, request: RolloutRequest, setting: Setting, pause: Pause | None = None) -> None:
+        self.request, self.setting, self.pause = request, setting, pause
+        earlier = request.paused
+        if earlier is None:
+            self.id = rollout_id(request, setting.key, setting.agent_version)
+            self.seed = rollout_seed(request, setting.seed)
+        else:
+            self.id, self.seed = earlier.id, earlier.seed
         call = GenerationRequest(
             prompt_ids=(),
             max_tokens=0,
@@ -170,8 +240,13 @@ class _Run:
             seed=self.seed,
             sampling=setting.sampling,
         )
-        self.recorder = Recorder(setting.model, call, max_tokens=setting.limits.max_tokens)
-        self.started = setting.clock()
+        if pause is None and earlier is None:
+            self.recorder = Recorder(setting.model, call, max_tokens=setting.limits.max_tokens)
+        else:
+            self.recorder = PausableRecorder(
+                setting.model, call, max_tokens=setting.limits.max_tokens, pause=pause or Pause()
+            )
+        self.started = setting.clock() - (0.0 if earlier is None else earlier.usage.seconds)
         self.turns: list[Turn] = []
         self.visible_turns: list[Turn] = []
         """Copies of ``turns`` for the agent, without potentials, which agents never see."""
@@ -180,11 +255,16 @@ class _Run:
         self.potential: float | None = None
         self.final_state: dict[str, JsonValue] = {}
         self.external_usage = Usage()
+        self.is_continued = False
+        """Whether the state of the paused rollout has been restored."""
         self.error = ""
         self.thread: CallThread | None = None
         """Calls a blocking environment; None = it is called on the event loop."""
 
-    async def run(self, environments: EnvironmentFactory) -> Outcome:
+    async def run(self, environments: EnvironmentFactory) -> Outcome | None:
+        """The outcome; None = the rollout is paused."""
+        if self._is_paused():
+            return None
         try:
             environment = environments(self.request.task)
             self.thread = CallThread("upturn-environment") if is_blocking(environment) else None
@@ -193,14 +273,19 @@ class _Run:
             self.observation, self.state_hash = observation, info.state_hash
             if self.request.branch_point is not None:
                 await self._enter(self.request.branch_point, environment)
+            if self.request.paused is not None:
+                await self._continue(self.request.paused, environment)
         except (Exception, SystemExit) as exc:  # noqa: BLE001  a failed environment is recorded; other rollouts continue
             return self._fail("environment_error", exc)
         limits, outcome = self.setting.limits, None
         while outcome is None:
             seconds = self.setting.clock() - self.started
-            outcome = limit_reached(
-                limits, turns=len(self.turns), tokens=len(self.recorder.history), seconds=seconds
-            ) or await self._turn(environment, seconds)
+            try:
+                outcome = limit_reached(
+                    limits, turns=len(self.turns), tokens=len(self.recorder.history), seconds=seconds
+                ) or await self._turn(environment, seconds)
+            except RolloutPausedError:
+                return None
         try:
             self.final_state = await self._call(lambda: dict(environment.state()))
         except (Exception, SystemExit) as exc:  # noqa: BLE001  as above
@@ -226,8 +311,57 @@ class _Run:
         self.visible_turns = [_copy_turn(turn) for turn in branch_point.turns]
         self.recorder.resume(branch_point.rows, branch_point.history, list(map(reply_of, branch_point.pending)))
 
+    async def _continue(self, paused: PausedRollout, environment: Environment) -> None:
+        """Repeats the actions in the new environment; raises WorldError where they lead to another state."""
+        assert isinstance(self.recorder, PausableRecorder)
+        self.is_continued = True
+        if not paused.turns and not paused.calls:
+            return  # it was paused before its first token
+        start = BranchPoint(
+            paused.id,
+            paused.seed,
+            paused.turns,
+            (),
+            (),
+            paused.observation,
+            paused.state_hash,
+            None,
+            paused.potential,
+        )
+        await self._enter(start, environment)
+        self.recorder.restore(paused)
+        self.external_usage = replace(paused.usage, seconds=0.0)
+
+    def _is_paused(self) -> bool:
+        return self.pause is not None and self.pause.is_set
+
+    def paused(self) -> PausedRollout:
+        """The state of a rollout that was paused."""
+        if self.request.paused is not None and not self.is_continued:
+            return self.request.paused
+        recorder, usage = self.recorder, self.external_usage
+        assert isinstance(recorder, PausableRecorder)
+        return PausedRollout(
+            self.id,
+            self.request.task,
+            self.request.number,
+            self.seed,
+            tuple(self.turns),
+            self.observation,
+            self.state_hash,
+            self.potential,
+            recorder.stamped_rows(),
+            recorder.turn_history,
+            recorder.calls,
+            recorder.unfinished_calls(),
+            replace(usage, seconds=self.setting.clock() - self.started),
+            recorder.version,
+        )
+
     async def _turn(self, environment: Environment, seconds: float) -> Outcome | None:
-        self.recorder.turn = len(self.turns)
+        self.recorder.start_turn(len(self.turns))
+        if self._is_paused() and not self.recorder.dropped_calls:  # pending calls need no model
+            raise RolloutPausedError
         limit = self.setting.limits.max_seconds
         timer = asyncio.timeout(None if limit is None else limit - seconds)
         try:
@@ -236,6 +370,8 @@ class _Run:
             reply = recordable(answer)
         except LimitReachedError:
             return "token_limit"
+        except RolloutPausedError:
+            raise
         except (Exception, SystemExit) as exc:  # noqa: BLE001  a failing agent or model is this rollout's outcome
             return "time_limit" if timer.expired() else self._fail("model_error", exc)
         self.external_usage = Usage(
@@ -300,7 +436,7 @@ class _Run:
             attempt=self.request.number,
             seed=self.seed,
             temperature=self.setting.temperature if is_sampled else None,
-            model_version=self.recorder.model_version,
+            model_version=self.recorder.version,
             final_state=self.final_state,
             usage=Usage(
                 self.recorder.prompt_tokens + self.external_usage.prompt_tokens,

@@ -71,7 +71,7 @@ def _plan(algorithm: str, config_path: Path, *, as_json: bool) -> None:
 
     config = read_config(config_path, *([algorithm] if ":" in algorithm else []))
     with LiveView(f"Upturn train {algorithm}: plan") as view, TemporaryDirectory() as folder:
-        from upturn.loop.rollouts import check_sampler
+        from upturn.loop.rollouts import check_sampler, sampling_here
         from upturn.loop.run import open_run
         from upturn.loop.trainers import algorithm as algorithm_of
         from upturn.loop.trainers import check, trained_incumbent, with_copied_pool
@@ -86,6 +86,7 @@ def _plan(algorithm: str, config_path: Path, *, as_json: bool) -> None:
                 check_sampler(context)
             except (ClusterError, ModelError) as exc:
                 view.note(f"a run could not start now: {exc}")
+                context = sampling_here(context)
             plan = entry.plan(context, trained_incumbent(context))
     details: dict[str, object] = {"algorithm": algorithm, "learns_from": plan.learns_from, "basis": plan.basis}
     details |= {"settings": config.to_dict()} if as_json else {}

@@ -40,7 +40,7 @@ _UNUSED_BY_POLICY = {
     "rule_based": {"discount"},
     "uniform": {"floor", "discount", "default_agent", "rules"},
 }
-_ENGINE_SETTINGS = {"url", "dialect", "api_key_env", "timeout_seconds", "max_length"}
+_ENGINE_SETTINGS = {"url", "dialect", "weights", "api_key_env", "timeout_seconds", "max_length"}
 _UNUSED_BY_PLACE = {
     "process": {"workers", "address", "gpus_per_worker", "folder", *_ENGINE_SETTINGS},
     "ray": _ENGINE_SETTINGS,
@@ -230,11 +230,24 @@ def _rollouts(config: Config) -> Iterator[Contradiction]:
     yield from _without_effect(rollouts, "rollouts", "rollouts.place", f"with {place}", names=unused)
     if rollouts.place == "engine" and not rollouts.url:
         yield Contradiction(("rollouts.url", "rollouts.place"), f"{place} needs rollouts.url; set it")
-    if rollouts.place == "engine" and rollouts.dialect == "vllm" and config.lora is None:
+    if rollouts.place == "engine" and config.improved_agent is not None:
+        yield from _engine(config, config.improved_agent)
+
+
+def _engine(config: Config, agent: AgentConfig) -> Iterator[Contradiction]:
+    """Settings of the trained agent, or of the form of its weights, that an engine at a URL cannot follow."""
+    rollouts, name = config.rollouts, f"agents[{config.agents.index(agent)}]"
+    if rollouts.dialect == "sglang" and agent.temperature != 1.0:
         yield Contradiction(
-            ("rollouts.dialect", "lora"),
-            "rollouts.dialect = 'vllm' can only load adapters while it runs, and without [lora] the whole model is "
-            "trained; set lora.rank, or let SGLang sample",
+            (f"{name}.temperature", "rollouts.dialect"),
+            f"agent {agent.name!r} serves at temperature = {agent.temperature}, where SGLang's log-probs are not "
+            "the model's, so its answers would be refused in evaluations; set temperature = 1, or let vLLM sample",
+        )
+    if rollouts.dialect == "vllm" and config.lora is not None and rollouts.weights != "auto":
+        yield Contradiction(
+            ("rollouts.weights", "lora"),
+            f"rollouts.weights = {rollouts.weights!r} has no effect with rollouts.dialect = 'vllm' and [lora]: "
+            "only the adapter is handed over; omit it",
         )
 
 

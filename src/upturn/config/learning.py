@@ -115,8 +115,10 @@ class RolloutConfig(Settings):
     url: Annotated[str, Field(pattern=r"^(https?://.+)?$")] = ""
     """For engine: base URL, such as ``http://localhost:30000``."""
     dialect: Literal["vllm", "sglang"] = "sglang"
-    """For engine: its API. A running SGLang server can load whole models; a running vLLM server only adapters,
-    which need ``[lora]``."""
+    """For engine: its API. SGLang loads whole models. vLLM loads the adapter if ``[lora]`` trains one, else whole
+    models, which needs ``VLLM_SERVER_DEV_MODE=1``."""
+    weights: Literal["auto", "float32", "bfloat16"] = "auto"
+    """For engine: data type of whole models' files that it loads. ``auto``: that of the agent's model folder."""
     api_key_env: str = ""
     """For engine: name of the environment variable with the API key. Empty = no key is sent."""
     timeout_seconds: Positive = 120.0
@@ -126,7 +128,7 @@ class RolloutConfig(Settings):
     = unknown, and the engine rejects longer contexts."""
     folder: FilePath = ""
     """For ray and engine: folder through which weights are transferred; the sampler must see it at the same path.
-    Empty = the run's folder."""
+    It holds the weights that the sampler has, and is emptied at the end. Empty = the run's folder."""
 
 
 CurriculumPolicy = Literal["uniform", "failure_weighted", "levels"]

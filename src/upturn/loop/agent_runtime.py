@@ -10,11 +10,13 @@ from upturn.agents import (
     BranchPoint,
     EndpointAgent,
     Job,
+    PausedRollout,
     RolloutRequest,
     Setting,
     build,
     precision,
     run_rollouts,
+    run_until,
     sampling,
     temperature,
     template_options,
@@ -61,8 +63,12 @@ class Purpose:
 class Engine(Model, Protocol):
     """A model with caches."""
 
+    @property
+    def version(self) -> str:
+        """Hash of the weights; empty = unknown."""
+
     def refresh(self) -> None:
-        """Clears all caches."""
+        """Takes the present weights, and clears all caches; no requests may run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +116,31 @@ class AgentRuntime:
         for (version, task, number), start in zip(jobs, starts, strict=True):
             index = indices.setdefault(task.id, len(indices))
             rollouts.append(Job(RolloutRequest(task, number, index, start), self._setting(version, purpose)))
-        # Cached state changes the last digits of log-probs, and a resumed process starts with empty caches.
+        self._refresh(rollouts)
+        return asyncio.run(self._watched(run_rollouts(rollouts, self.kit.environment, slots=SLOTS)))
+
+    def rollout_until(
+        self,
+        version: AgentVersion,
+        requests: Sequence[RolloutRequest],
+        purpose: Purpose,
+        *,
+        is_enough: Callable[[Trajectory], bool],
+    ) -> list[Trajectory | PausedRollout]:
+        """Rollouts of one version until ``is_enough`` is True for a finished one, in order; the others are paused.
+
+        A request may continue a rollout that was paused, also one that other weights started.
+        """
+        rollouts = [Job(request, self._setting(version, purpose)) for request in requests]
+        self._refresh(rollouts)
+        return asyncio.run(run_until(rollouts, self.kit.environment, slots=SLOTS, is_enough=is_enough))
+
+    def _refresh(self, rollouts: Sequence[Job]) -> None:
+        """Cached state changes the last digits of log-probs, and a resumed process starts with empty caches."""
         engines = {id(job.setting.model): self._loaded[job.setting.agent_version].engine for job in rollouts}
         for engine in engines.values():
             if engine is not None:
                 engine.refresh()
-        return asyncio.run(self._watched(run_rollouts(rollouts, self.kit.environment, slots=SLOTS)))
 
     async def _watched(self, rollouts: Coroutine[Any, Any, list[Trajectory]]) -> list[Trajectory]:
         """The trajectories; notes endpoints that do not answer meanwhile, at first soon, then ever more rarely."""
@@ -135,6 +160,17 @@ class AgentRuntime:
     def adopt(self, version: AgentVersion, engine: Engine, renderer: Renderer) -> None:
         """Serves ``version`` from an existing engine, such as that of a model in training."""
         self._load(version, engine, renderer)
+
+    def sibling(self, kit: EnvironmentKit | None = None) -> "AgentRuntime":
+        """Another runtime with the same limits, for another thread or another kit (None: the same)."""
+        return type(self)(kit or self.kit, self.limits, note=self._note, device=self.device)
+
+    def engine_for(self, local: LocalModel) -> Engine:
+        """An engine that samples from the model's weights, as they are at each ``refresh``."""
+        from upturn.models.engine import LocalEngine
+
+        max_length = self.limits.max_tokens or DEFAULT_CONTEXT_TOKENS
+        return LocalEngine(local.model, slots=SLOTS, max_length=max_length, tokenizer=local.tokenizer)
 
     def keep_only(self, versions: Iterable[AgentVersion]) -> None:
         """Unloads all other versions and their engines; they are loaded again on demand."""
@@ -188,14 +224,8 @@ class AgentRuntime:
     def _engine(self, version: AgentVersion) -> tuple[Engine, LocalModel]:
         key = version.model, precision(version)
         if key not in self._engines:
-            from upturn.models.engine import LocalEngine
-
             local = load_local(version.model, precision=precision(version), device=self.device)
-            max_length = self.limits.max_tokens or DEFAULT_CONTEXT_TOKENS
-            self._engines[key] = (
-                LocalEngine(local.model, slots=SLOTS, max_length=max_length, tokenizer=local.tokenizer),
-                local,
-            )
+            self._engines[key] = (self.engine_for(local), local)
         return self._engines[key]
 
 

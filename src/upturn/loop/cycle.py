@@ -34,6 +34,7 @@ from upturn.loop.rollouts import check_sampler
 from upturn.loop.run import Context
 from upturn.loop.service import Served
 from upturn.loop.trainers import (
+    algorithm,
     family_weights,
     limits_summary,
     take_training_snapshot,
@@ -297,6 +298,7 @@ def run_cycle(context: Context, number: int) -> CycleOutcome:
     prefix = f"cycle-{number}/"
     context.position.cycle = number
     if "grpo" in context.config.loop.train and not context.journal.has_finished(f"{prefix}grpo"):
+        algorithm("grpo").check(context.config)
         check_sampler(context)
     context.runtime.keep_only(context.service.versions().values())  # engines of earlier cycles' trials are large
     serve(context, f"{prefix}serve", context.config.tasks.count)

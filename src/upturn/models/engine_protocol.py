@@ -1,8 +1,9 @@
 """Wire formats of engines that return token ids: vLLM's completions and SGLang's ``/generate``.
 
 A dialect only builds requests and parses answers; ``remote`` validates the answers. Field names as in vLLM
-(``entrypoints/openai/completion/protocol.py``, ``entrypoints/serve/lora``) and SGLang (``managers/io_struct.py``,
-``managers/tokenizer_manager.py``), as of November 2026.
+(``entrypoints/openai/completion/protocol.py``, ``entrypoints/serve/lora``, ``entrypoints/serve/rpc`` for
+``/collective_rpc``, whose method ``reload_weights`` takes ``weights_path`` by "Layerwise Weight Reloading" of its
+documentation) and SGLang (``managers/io_struct.py``, ``managers/tokenizer_manager.py``), as of November 2026.
 
 Every sampling parameter is sent: vLLM takes missing ones from the model's ``generation_config.json``, where top-k
 or a penalty would change the distribution. Both apply min-p before top-k and top-p (``transformers`` after them).
@@ -50,6 +51,15 @@ _SEED_BITS = 31
 """SGLang stores seeds in 32 bits."""
 
 
+class ServedModel(NamedTuple):
+    """A model that an engine lists."""
+
+    name: str
+    """In requests."""
+    root: str
+    """Path or name of its weights; empty = not reported."""
+
+
 class Call(NamedTuple):
     """An HTTP request: path and JSON body."""
 
@@ -77,8 +87,10 @@ class Dialect(Protocol):
     """The wire format of one kind of engine."""
 
     default_scale: LogprobScale
-    form: WeightsForm
-    """The form of weights that it can load at run time."""
+    forms: tuple[WeightsForm, ...]
+    """The forms of weights that it can load at run time, the default first."""
+    weights_have_names: bool
+    """Whether full models that it loads have names, which its answers report."""
     processed_advice: str
     """How to start the engine so that its log-probs are processed."""
 
@@ -88,11 +100,15 @@ class Dialect(Protocol):
     def parse(self, content: bytes) -> Answer:
         """Raises ValueError for content that is not an answer of this engine."""
 
-    def load(self, folder: Path, version: str) -> Call:
-        """The request to load the weights in a folder that the engine can read, under a name."""
+    def load(self, folder: Path, version: str, form: WeightsForm) -> tuple[Call, ...]:
+        """The requests, in order, to load the weights in a folder that the engine can read, under a name."""
 
-    def unload(self, version: str) -> Call | None:
+    def unload(self, version: str, form: WeightsForm) -> Call | None:
         """The request to unload weights; None = none is needed."""
+
+    def interrupt(self) -> tuple[Call, ...]:
+        """The requests, in order, that end all generations early, with finish reason ``abort``, and admit new
+        ones."""
 
 
 _Id = Annotated[int, Field(ge=0)]
@@ -121,10 +137,11 @@ class _Completion(WireModel):
 
 
 class Vllm:
-    """vLLM's ``/v1/completions`` and compatible servers. Weights change by loading named adapters."""
+    """vLLM's ``/v1/completions`` and compatible servers: loads named adapters, or full models in place."""
 
     default_scale: LogprobScale = "raw"
-    form: WeightsForm = "adapter"
+    forms: tuple[WeightsForm, ...] = ("adapter", "checkpoint")
+    weights_have_names = False
     processed_advice = "start vLLM with --logprobs-mode processed_logprobs"
 
     def generate(self, request: GenerationRequest, budget: int, version: str) -> Call:
@@ -171,13 +188,21 @@ class Vllm:
             None if body.usage is None else body.usage.prompt_tokens,
         )
 
-    def load(self, folder: Path, version: str) -> Call:
-        """vLLM must have been started with ``--enable-lora`` and ``VLLM_ALLOW_RUNTIME_LORA_UPDATING=True``."""
-        return Call("/v1/load_lora_adapter", {"lora_name": version, "lora_path": str(folder)})
+    def load(self, folder: Path, version: str, form: WeightsForm) -> tuple[Call, ...]:
+        """vLLM must have been started with ``--enable-lora`` and ``VLLM_ALLOW_RUNTIME_LORA_UPDATING=True``, or for
+        full models with ``VLLM_SERVER_DEV_MODE=1``. Prefixes cached with earlier weights are dropped."""
+        if form == "adapter":
+            return (Call("/v1/load_lora_adapter", {"lora_name": version, "lora_path": str(folder)}),)
+        reload = {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}}
+        return Call("/collective_rpc", reload), Call("/reset_prefix_cache", {})
 
-    def unload(self, version: str) -> Call | None:
+    def unload(self, version: str, form: WeightsForm) -> Call | None:
         """Frees one of the engine's adapter slots."""
-        return Call("/v1/unload_lora_adapter", {"lora_name": version})
+        return Call("/v1/unload_lora_adapter", {"lora_name": version}) if form == "adapter" else None
+
+    def interrupt(self) -> tuple[Call, ...]:
+        """vLLM must have been started with ``VLLM_SERVER_DEV_MODE=1``."""
+        return Call("/pause?mode=abort", {}), Call("/resume", {})
 
 
 class _Finish(WireModel):
@@ -200,7 +225,8 @@ class Sglang:
     """SGLang's ``/generate``. Weights change by full checkpoints; each answer names their version."""
 
     default_scale: LogprobScale = "processed"
-    form: WeightsForm = "checkpoint"
+    forms: tuple[WeightsForm, ...] = ("checkpoint",)
+    weights_have_names = True
     processed_advice = "start SGLang without SGLANG_RETURN_ORIGINAL_LOGPROB in its environment"
 
     def generate(self, request: GenerationRequest, budget: int, version: str) -> Call:  # noqa: ARG002  # it serves one version at a time
@@ -239,13 +265,35 @@ class Sglang:
             meta.prompt_tokens,
         )
 
-    def load(self, folder: Path, version: str) -> Call:
-        """This also clears its caches."""
-        return Call("/update_weights_from_disk", {"model_path": str(folder), "weight_version": version})
+    def load(self, folder: Path, version: str, form: WeightsForm) -> tuple[Call, ...]:  # noqa: ARG002
+        """Its caches are dropped too."""
+        body = {"model_path": str(folder), "weight_version": version, "flush_cache": True}
+        return (Call("/update_weights_from_disk", body),)
 
-    def unload(self, version: str) -> Call | None:  # noqa: ARG002
+    def unload(self, version: str, form: WeightsForm) -> Call | None:  # noqa: ARG002
         """The next weights replace these."""
         return None
+
+    def interrupt(self) -> tuple[Call, ...]:
+        """Generations return what they have."""
+        return Call("/pause_generation", {"mode": "abort"}), Call("/continue_generation", {})
+
+
+class _Listed(WireModel):
+    id: str
+    root: str | None = None
+    parent: str | None = None
+
+
+class _Listing(WireModel):
+    data: list[_Listed] = Field(min_length=1)
+
+
+def parse_base_model(content: bytes) -> ServedModel:
+    """The model of ``/v1/models`` that is no adapter; raises ValueError for other content."""
+    listed = _Listing.model_validate_json(content).data
+    base = next((model for model in listed if model.parent is None), listed[0])
+    return ServedModel(base.id, base.root or "")
 
 
 def dialect_of(name: DialectName) -> Dialect:

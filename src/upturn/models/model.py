@@ -5,7 +5,8 @@ from typing import Literal, Protocol
 from upturn.config import FULL_DISTRIBUTION, SamplingSettings
 from upturn.records import record
 
-FinishReason = Literal["stop", "length"]
+FinishReason = Literal["stop", "length", "interrupted"]
+"""``interrupted``: the caller ended it early, and may continue after the tokens so far."""
 
 
 @record
@@ -31,6 +32,9 @@ class GenerationRequest:
     """Seed of this call's random numbers."""
     sampling: SamplingSettings = FULL_DISTRIBUTION
     """Changes of the distribution besides the temperature."""
+    drawn: int = 0
+    """Tokens at the end of the prompt that an interrupted call with this seed wrote: an engine in this process goes
+    on with that call's random numbers."""
 
     @property
     def is_sampled_from_model(self) -> bool:

@@ -24,12 +24,23 @@ from typing import Any, NamedTuple
 import httpx2
 
 from upturn.errors import ConfigError, ModelError
-from upturn.models.engine_protocol import Answer, Call, DialectName, LogprobScale, WeightsForm, dialect_of
+from upturn.models.engine_protocol import (
+    Answer,
+    Call,
+    DialectName,
+    LogprobScale,
+    ServedModel,
+    WeightsForm,
+    dialect_of,
+    parse_base_model,
+)
 from upturn.models.model import FinishReason, Generation, GenerationRequest
 from upturn.models.transport import RetryPolicy, base_of, bearer, send
 
 _ROUNDING = 1e-3
 """Nats by which rounding may raise a log-prob above 0."""
+_SEED_STEP = 1_000_003
+"""Between the seeds of the parts of an interrupted call."""
 _CHECK_SECONDS = 10.0
 """Timeout of one availability check."""
 
@@ -56,6 +67,9 @@ class RemoteSettings:
     ``raw``, a policy gradient can use tokens at temperature 1 only; with ``processed``, the log-probs at
     temperature 1 are unknown elsewhere, and a preference cannot use its sampler as the reference. None = the
     engine's default: raw for vLLM, processed for SGLang."""
+    form: WeightsForm | None = None
+    """Form of the weights that it is to load: adapters, or full models. None = adapters for vLLM, full models for
+    SGLang, which loads no others here."""
 
     def __post_init__(self) -> None:
         """Checks every field."""
@@ -70,7 +84,9 @@ class RemoteSettings:
             problems.append(f"retries must be 0 or more, got {self.retries!r}")
         try:
             base_of(self.base_url)
-            dialect_of(self.dialect)
+            forms = dialect_of(self.dialect).forms
+            if self.form not in {None, *forms}:
+                problems.append(f"form must be one of {', '.join(forms)} for {self.dialect!r}, got {self.form!r}")
         except ModelError as exc:
             problems.append(str(exc))
         if self.logprobs not in {None, "raw", "processed"}:
@@ -115,10 +131,14 @@ class RemoteEngine:
         jitter = (rng or random.Random()).random
         self._retry = RetryPolicy(settings.timeout_seconds, settings.retries, sleep, jitter)
         self._version = version
+        self._name = version
+        """Name of the weights in requests and answers; differs from the version where the engine names none."""
+        self._form = settings.form or self._dialect.forms[0]
         self._loaded: str | None = None
         """Weights loaded through this object; None = those that the engine was started with."""
         self._connection: _Connection | None = None
         self._users = 0
+        self._interruptions = 0
 
     @property
     def version(self) -> str:
@@ -128,7 +148,11 @@ class RemoteEngine:
     @property
     def form(self) -> WeightsForm:
         """The form of weights that ``load_weights`` loads: an adapter, or a full model."""
-        return self._dialect.form
+        return self._form
+
+    def use(self, name: str, version: str) -> None:
+        """Samples from weights that the engine has already, which it calls ``name``; their hash is ``version``."""
+        self._name, self._version = name, version
 
     def refresh(self) -> None:
         """Nothing is cached here; the engine clears its own caches with the weights."""
@@ -150,22 +174,41 @@ class RemoteEngine:
         budget = request.max_tokens if limit is None else min(request.max_tokens, limit - len(request.prompt_ids))
         if budget < 1:
             return Generation((), (), "length", self._version)
-        version = self._version
-        call = self._dialect.generate(request, budget, version)
+        version, name, interruptions = self._version, self._name, self._interruptions
+        if request.drawn:  # the engine would repeat the random numbers of the interrupted call
+            request = replace(request, seed=(request.seed + _SEED_STEP * request.drawn) % 2**63)
+        call = self._dialect.generate(request, budget, name)
         async with self._connected() as connection, connection.semaphore:
+            if self._interruptions > interruptions:  # while it waited here
+                return Generation((), (), "interrupted", version)
             response = await self._post(connection, call)
         answer = self._parse(call, response)
-        problems = chain(_prompt_problems(answer, request, version), _token_problems(answer, request, budget))
+        is_interrupted = answer.finish_reason == "abort" and self._interruptions > interruptions
+        if is_interrupted and not answer.token_ids:
+            return Generation((), (), "interrupted", version)
+        if is_interrupted:
+            answer = answer._replace(finish_reason="length")
+        problems = chain(_prompt_problems(answer, request, name), _token_problems(answer, request, budget))
         if problem := next(problems, None):
             raise ModelError(f"{self._base}{call.path} cannot be trained on: {problem}")
         is_stopped = answer.token_ids[-1] in request.stop_ids or (
             bool(request.sampling.stop) and answer.finish_reason == "stop"
         )
-        reason: FinishReason = "stop" if is_stopped else "length"
+        reason: FinishReason = "stop" if is_stopped else "interrupted" if is_interrupted else "length"
         logprobs = tuple(min(float(logprob or 0.0), 0.0) for logprob in answer.logprobs)
         if self._scale == "raw" or request.is_sampled_from_model:
             return Generation(answer.token_ids, logprobs, reason, version)
         return Generation(answer.token_ids, (), reason, version, sampling_logprobs=logprobs)
+
+    async def interrupt(self) -> None:
+        """Makes the engine end all requests early: they return ``interrupted`` with the tokens so far.
+
+        Raises ModelError when it does not support that.
+        """
+        self._interruptions += 1
+        async with self._connected() as connection:
+            for call in self._dialect.interrupt():
+                await self._post(connection, call)
 
     async def check(self) -> None:
         """Raises ModelError unless the engine answers and accepts the key. Changes nothing there."""
@@ -175,30 +218,56 @@ class RemoteEngine:
             query = connection.client.build_request("GET", f"{self._base}/v1/models")
             await send(query, connection.client, model=self._version, retry=retry)
 
+    async def base(self) -> ServedModel:
+        """The model that the engine was started with. Raises ModelError where it does not list it."""
+        async with self._connected() as connection:
+            query = connection.client.build_request("GET", f"{self._base}/v1/models")
+            response = await send(query, connection.client, model=self._version, retry=self._retry)
+        try:
+            return parse_base_model(response.content)
+        except ValueError as exc:
+            raise ModelError(f"{self._base}/v1/models does not list a model: {exc}") from exc
+
     async def load_weights(self, folder: Path, version: str) -> None:
         """Makes the engine load the weights in ``folder``, which it must be able to read, and sample from them.
 
-        ``version`` names them; vLLM loads adapters, SGLang full models (``form``). Weights loaded earlier are
-        unloaded. Raises ModelError while requests are running, and when the engine does not load them.
+        ``version`` names them; ``form`` is theirs. Weights loaded earlier are unloaded. Raises ModelError while
+        requests are running, and when the engine does not load them.
         """
         if self._users:
             raise ModelError("weights cannot be loaded while requests are running; finish all rollouts first")
+        has_name = self._form == "adapter" or self._dialect.weights_have_names
         if version == self._loaded:
+            self.use(version if has_name else self._name, version)
             return
+        name = version if has_name else (await self.base()).name
         async with self._connected() as connection:
             try:
-                await self._post(connection, self._dialect.load(folder, version))
+                for call in self._dialect.load(folder, version, self._form):
+                    await self._post(connection, call)
             except ModelError as exc:
                 # A timed-out try may have succeeded; the name is the weights' hash, so these are the same weights.
                 if "already been loaded" not in str(exc):
                     raise ModelError(
                         f"{exc}. The engine must be able to read the folder under the same path, and must allow "
-                        "weight updates (vLLM: --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True)"
+                        "weight updates (vLLM: --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True for "
+                        "adapters, VLLM_SERVER_DEV_MODE=1 for full models)"
                     ) from exc
-            previous, self._version, self._loaded = self._loaded, version, version
-            unload = None if previous is None else self._dialect.unload(previous)
-            if unload is not None:
-                await self._post(connection, unload)
+            previous, self._loaded = self._loaded, version
+            self.use(name, version)
+            if previous is not None:
+                await self._unload(connection, previous)
+
+    async def unload_weights(self, version: str) -> None:
+        """Makes the engine unload weights that it has by name. Raises ModelError when it does not."""
+        self._loaded = None if self._loaded == version else self._loaded
+        async with self._connected() as connection:
+            await self._unload(connection, version)
+
+    async def _unload(self, connection: _Connection, version: str) -> None:
+        call = self._dialect.unload(version, self._form)
+        if call is not None:
+            await self._post(connection, call)
 
     async def _post(self, connection: _Connection, call: Call) -> httpx2.Response:
         request = connection.client.build_request("POST", f"{self._base}{call.path}", json=call.payload)

@@ -79,6 +79,8 @@ class WrittenSpan:
     turn: int
     start: int
     stop: int
+    model_version: str = ""
+    """Hash of the weights that wrote it; empty = the trajectory's ``model_version``."""
 
 
 @record
@@ -131,7 +133,7 @@ class Trajectory:
     temperature: float | None = None
     """None = not sampled by Upturn."""
     model_version: str = ""
-    """Hash of the weights that sampled the tokens; empty = not sampled by Upturn."""
+    """Hash of the weights that sampled the tokens, the last ones if several did; empty = not sampled by Upturn."""
     final_state: Mapping[str, JsonValue] = field(default_factory=dict)
     """The environment's state after the last action, sufficient to run a verifier again."""
     usage: Usage = Usage()
@@ -143,6 +145,14 @@ class Trajectory:
     sampling: Mapping[str, JsonValue] = field(default_factory=dict)
     """The options that changed the sampled distribution besides the temperature, such as ``top_p``; empty =
     none."""
+
+    @property
+    def model_versions(self) -> tuple[str, ...]:
+        """Hashes of all weights that wrote its tokens, the oldest first; the trajectory's own where it has none."""
+        spans = sorted((span for row in self.rows for span in row.spans), key=lambda span: span.turn)
+        return tuple(dict.fromkeys(span.model_version or self.model_version for span in spans)) or (
+            self.model_version,
+        )
 
     @property
     def results(self) -> tuple[Observation, ...]:

@@ -26,6 +26,7 @@ from upturn.training.policy_settings import (
     KlSettings,
     MismatchSettings,
     ObjectiveSettings,
+    PartialSettings,
     PolicyGradientSettings,
 )
 from upturn.training.row import (
@@ -36,6 +37,7 @@ from upturn.training.row import (
     policy_rows,
     supervised_rows,
     turn_rows,
+    written_by,
     written_count,
 )
 from upturn.training.run_settings import EpochSettings, IterationSettings, OnlineSettings
@@ -68,6 +70,7 @@ __all__ = [
     "OnlineSettings",
     "PairObjectiveSettings",
     "PairSettings",
+    "PartialSettings",
     "PolicyGradientSettings",
     "RewardComponent",
     "ScoredGroup",
@@ -87,5 +90,6 @@ __all__ = [
     "policy_rows",
     "supervised_rows",
     "turn_rows",
+    "written_by",
     "written_count",
 ]

@@ -275,6 +275,18 @@ class DynamicSamplingSettings(Settings):
     """Sampling rounds in one iteration, including the first; the groups collected by then are trained on."""
 
 
+@settings
+class PartialSettings(Settings):
+    """Partial rollouts: an iteration ends when ``tasks_per_iteration`` tasks are finished. Trajectories of the
+    other tasks in progress are paused between two tokens and go on in the next iteration, with newer weights."""
+
+    extra_tasks: Count = 8
+    """Tasks in progress in addition to ``tasks_per_iteration``."""
+    max_age: Annotated[int, Field(ge=0, le=99)] = 4
+    """Maximum age, in iterations, of the weights whose tokens are trained on. Older tokens are context without
+    loss; younger ones are corrected by their recorded log-probs. 0 = only tokens of the present weights."""
+
+
 def is_ratio_one(minibatches: int, passes: int, mismatch: object) -> bool:
     """True when an iteration's only step starts from the weights that its old log-probs are recomputed with.
 

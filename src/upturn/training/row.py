@@ -4,7 +4,7 @@ Rows have token ids exactly as recorded. Only written tokens appear in ``positio
 other. A row has one weight per written token: its turn's advantage, or 1 in supervised training; because the weight
 belongs to the token, splitting a rollout into several rows changes nothing. No torch here."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeAlias
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from upturn.errors import TrainingError
-from upturn.records import TokenRow, Trajectory
+from upturn.records import TokenRow, Trajectory, WrittenSpan
 
 IntArray: TypeAlias = NDArray[np.int64]
 FloatArray: TypeAlias = NDArray[np.float32]
@@ -149,7 +149,7 @@ def turn_rows(
         )
     rows = []
     for recorded in trajectory.rows:
-        row = recorded if turns is None else _select_turns(recorded, turns)
+        row = recorded if turns is None else _select_spans(recorded, lambda span: span.turn in turns)
         if row.spans:
             training_row = _training_row(trajectory.id, row, {span.turn: weight for span in row.spans})
             if is_reference:
@@ -188,16 +188,27 @@ def last_turn(trajectory: Trajectory) -> int | None:
     return max((span.turn for row in trajectory.rows for span in row.spans), default=None)
 
 
-def _select_turns(row: TokenRow, turns: Collection[int]) -> TokenRow:
-    """The row with the written spans of these turns only."""
-    spans, logprobs, start = [], list[float](), 0
+def written_by(trajectory: Trajectory, versions: Collection[str]) -> Trajectory:
+    """Returns the trajectory with only those written tokens that weights of these versions wrote; all others become
+    context, without loss."""
+
+    def is_theirs(span: WrittenSpan) -> bool:
+        return (span.model_version or trajectory.model_version) in versions
+
+    return replace(trajectory, rows=tuple(_select_spans(row, is_theirs) for row in trajectory.rows))
+
+
+def _select_spans(row: TokenRow, is_selected: Callable[[WrittenSpan], bool]) -> TokenRow:
+    """The row with some of its written spans only."""
+    spans, logprobs, sampling, start = [], list[float](), list[float](), 0
     for span in row.spans:
         stop = start + span.stop - span.start
-        if span.turn in turns:
+        if is_selected(span):
             spans.append(span)
             logprobs += row.logprobs[start:stop]
+            sampling += row.sampling_logprobs[start:stop]
         start = stop
-    return replace(row, spans=tuple(spans), logprobs=tuple(logprobs), sampling_logprobs=())
+    return replace(row, spans=tuple(spans), logprobs=tuple(logprobs), sampling_logprobs=tuple(sampling))
 
 
 def written_count(trajectory: Trajectory) -> int:

@@ -95,6 +95,12 @@ class NoSink:
         pass
 
 
+def follow(runtime: RayRuntime, worker: PolicyWorker) -> None:
+    """Makes ``VERSION`` sample with the weights of another runtime's worker."""
+    local = load_local(MODEL)._replace(model=worker.model)
+    runtime.adopt(VERSION, runtime.engine_for(local), worker.renderer)
+
+
 @pytest.fixture
 def flushing() -> Iterator[None]:
     """Restores the torch settings that a worker's runtime changes."""
@@ -120,7 +126,7 @@ def test_workers_sample_what_one_process_samples_with_the_present_weights(
     with torch.no_grad():
         trained[1].add_(0.01)  # other weights than the workers have; an adapter's second matrix is its first B
     worker.serve_as(VERSION)
-    runtime.follow(worker.model)
+    follow(runtime, worker)
     found, expected = runtime.rollout(jobs(), PURPOSE), worker.runtime.rollout(jobs(), PURPOSE)
     assert_same(found, expected)
     assert {item.model_version for item in found} == {weights_hash(worker.model)} == set(workers.loaded)
@@ -148,7 +154,6 @@ def test_groups_sampled_by_workers_are_those_of_one_process(tmp_path: Path, flus
     kit = resolve_kit(ENVIRONMENT)
     runtime = RayRuntime(kit, LIMITS, InProcess(PolicyWorkerFactory(ENVIRONMENT, LIMITS, VERSION)), tmp_path)
     worker = PolicyWorker(runtime, VERSION)
-    runtime.follow(worker.model)
     local = PolicyWorker(AgentRuntime(kit, LIMITS), VERSION)
     rollouts = RolloutSpec("run", 5, 3)
     found, expected = (item.sample_groups(tasks(3), 2, rollouts, NoSink()) for item in (worker, local))
@@ -166,7 +171,6 @@ def test_sampling_ahead_with_workers_uses_the_promised_weights(tmp_path: Path, f
     kit = resolve_kit(ENVIRONMENT)
     runtime = RayRuntime(kit, LIMITS, InProcess(PolicyWorkerFactory(ENVIRONMENT, LIMITS, VERSION), 1), tmp_path)
     ahead, model = PolicyWorker(runtime, VERSION), load_local(MODEL).model
-    runtime.follow(ahead.model)
 
     def sample(iteration: int, weights: Mapping[str, torch.Tensor]) -> list[ScoredGroup]:
         restore_weights(ahead.model, weights)
@@ -182,7 +186,7 @@ def test_sampling_ahead_with_workers_uses_the_promised_weights(tmp_path: Path, f
     assert versions[0] == versions[1] != versions[2]
 
 
-def test_workers_sample_only_the_version_that_they_follow(tmp_path: Path) -> None:
+def test_workers_sample_one_version_at_a_time(tmp_path: Path) -> None:
     class NoWorkers:
         size = 1
 
@@ -192,8 +196,9 @@ def test_workers_sample_only_the_version_that_they_follow(tmp_path: Path) -> Non
             yield from ()
 
     runtime = RayRuntime(resolve_kit(ENVIRONMENT), LIMITS, NoWorkers(), tmp_path)
-    with pytest.raises(ClusterError, match=r"got \['nano@1'\]"):
-        runtime.rollout(jobs(1, 1), PURPOSE)
+    ((version, task, number),) = jobs(1, 1)
+    with pytest.raises(ClusterError, match=r"got \['nano@1', 'nano@2'\]"):
+        runtime.rollout([(version, task, number), (replace(version, version="2"), task, number)], PURPOSE)
 
 
 def test_invalid_settings_are_reported_together() -> None:
@@ -278,7 +283,7 @@ def test_two_ray_workers_sample_what_one_process_samples_and_load_weights(tmp_pa
     worker = PolicyWorker(AgentRuntime(kit, LIMITS), VERSION)
     with RayWorkerPool(PolicyWorkerFactory(ENVIRONMENT, LIMITS, VERSION), RaySettings(2)) as workers:
         runtime = RayRuntime(kit, LIMITS, workers, tmp_path)
-        runtime.follow(worker.model)
+        follow(runtime, worker)
         for factor in (1.0, 1.01):
             with torch.no_grad():
                 next(iter(worker.model.parameters())).mul_(factor)
@@ -309,7 +314,7 @@ def test_unfinished_rollouts_of_a_lost_ray_worker_are_repeated(
     settings = RaySettings(2, silence_seconds=10.0 if is_silent else 600.0)
     with RayWorkerPool(FragileFactory(deadly, tmp_path / "lives", is_silent), settings) as workers:
         runtime = RayRuntime(kit, LIMITS, workers, tmp_path / "weights")
-        runtime.follow(worker.model)
+        follow(runtime, worker)
         found = runtime.rollout(chosen, PURPOSE)
     if deaths == 1:
         assert_same(found, expected)

@@ -14,11 +14,11 @@ from upturn.config import AgentConfig, LoopConfig, RolloutConfig
 from upturn.errors import ClusterError, ModelError
 from upturn.loop.agent_runtime import Purpose
 from upturn.loop.cycle import run_cycle
+from upturn.loop.engine_runtime import EngineRuntime
 from upturn.loop.progress import NoProgress
 from upturn.loop.rollouts.policy_worker import PolicyWorker
 from upturn.loop.rollouts.ray_rollouts import RayRuntime
-from upturn.loop.rollouts.remote_rollouts import RemoteRuntime
-from upturn.loop.rollouts.rollout_backend import check_sampler, follow, rollout_runtime
+from upturn.loop.rollouts.rollout_backend import check_sampler, rollout_runtime
 from upturn.loop.run.context import open_run, version_of
 from upturn.loop.trainers.train_command import run_training
 from upturn.models.remote import RemoteSettings
@@ -33,8 +33,7 @@ UNUSED_URL = "http://127.0.0.1:9"
 def test_by_default_the_runs_own_runtime_samples(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path, desk.config()) as context, rollout_runtime(context, NANO, "train") as runtime:
         assert runtime is context.runtime
-        worker = PolicyWorker(runtime, NANO)
-        follow(runtime, worker.model, NANO)  # does nothing
+        PolicyWorker(runtime, NANO)
         assert not (context.run_dir / "handed-over").exists()
 
 
@@ -121,8 +120,8 @@ def test_the_engine_has_the_configured_settings(
         with open_run(config, tmp_path, "toy", NoProgress(), api_keys={"ITS_KEY": "secret"}) as context:
             check_sampler(context)
             with rollout_runtime(context, NANO, "train") as runtime:
-                assert isinstance(runtime, RemoteRuntime)
-    assert created == [RemoteSettings(server.url, "sglang", max_length=99, timeout_seconds=7.0)] * 2
+                assert isinstance(runtime, EngineRuntime)
+    assert created == [RemoteSettings(server.url, "sglang", max_length=99, timeout_seconds=7.0, form="checkpoint")]
     ((path, headers, _),) = server.requests
     assert (path, headers["authorization"]) == ("/v1/models", "Bearer secret")
 
@@ -137,12 +136,11 @@ def test_an_unavailable_engine_is_reported_with_the_remedy(
         desk.opened(tmp_path / "run", desk.config(environment=SHORT, rollouts=engine)) as context,
         rollout_runtime(context, NANO, "train") as runtime,
     ):
-        assert isinstance(runtime, RemoteRuntime)
+        assert isinstance(runtime, EngineRuntime)
         assert runtime.kit is context.kit and runtime.limits == context.runtime.limits
         worker = PolicyWorker(runtime, NANO)
-        follow(runtime, worker.model, NANO)
         version = worker.serve_as(worker.version)
         with pytest.raises(ModelError, match=rf"{UNUSED_URL}/update_weights_from_disk failed .* correct its URL"):
             runtime.rollout([(version, context.next_tasks(1)[0], 0)], Purpose("x", 0, temperature=1.0))
         assert not (context.run_dir / "handed-over").exists()
-    assert (tmp_path / "handed" / "run" / "train").is_dir()
+    assert not list((tmp_path / "handed").rglob("*.safetensors")), "removed when the run is closed"

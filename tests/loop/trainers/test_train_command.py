@@ -179,6 +179,22 @@ def test_nothing_is_trained_where_the_loop_trains_nothing(desk: ModuleType, name
         ("mixture", {"grpo": {"teacher": {"model": "nano"}}}, "grpo.teacher ('nano') has no effect in a mixture"),
         ("distillation", {}, "distillation.teacher.model is empty; name the teacher"),
         ("mixture", {"grpo": {"staleness": 1}}, "a mixture samples in plain iterations"),
+        ("mixture", {"grpo": {"partial": {}}}, "a mixture samples in plain iterations"),
+        (
+            "grpo",
+            {"grpo": {"partial": {}}, "rollouts": {"place": "ray"}},
+            "rollouts.place = 'ray' runs whole rollouts",
+        ),
+        (
+            "grpo",
+            {"grpo": {"partial": {}}, "curriculum": {"policy": "uniform"}},
+            "curriculum.policy = 'uniform' chooses an iteration's tasks by the results",
+        ),
+        (
+            "grpo",
+            {"grpo": {"partial": {}}, "environment": {"max_seconds": 9.0}},
+            "environment.max_seconds = 9.0 ends",
+        ),
         (
             "grpo",
             {"grpo": {"staleness": 1}, "curriculum": {"policy": "uniform"}},

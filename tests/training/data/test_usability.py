@@ -103,6 +103,17 @@ def test_ages_are_counted_in_versions(make_trajectory: Make, version: str, age: 
     assert Freshness(("v0", "v1", "v2"), 0).age(replace(make_trajectory(), model_version=version)) == age
 
 
+def test_the_oldest_tokens_decide_the_age(make_trajectory: Make) -> None:
+    trajectory = make_trajectory(spans=((0, 1, 2), (0, 3, 4)))
+    (row,) = trajectory.rows
+    spans = (replace(row.spans[0], model_version="v1"), row.spans[1])
+    mixed = replace(trajectory, rows=(replace(row, spans=spans),), model_version="v2")
+    limit = Freshness(("v0", "v1", "v2"), 0)
+    assert limit.age(mixed) == 1 and limit.exclusion_reason(mixed) == "stale"
+    assert limit._replace(max_age=1).exclusion_reason(mixed) is None
+    assert limit._replace(versions=("v2",)).exclusion_reason(mixed) == "unknown_weights"
+
+
 def test_selecting_tasks_and_trajectories_loads_no_torch() -> None:
     """Commands that only estimate a training start fast."""
     light = (

@@ -63,6 +63,17 @@ def test_tokens_with_the_models_own_logprobs_pass(tiny_model: Model, make_trajec
     assert result.mean_gap <= result.largest_gap < 1e-5 and result.far_share == 0.0
 
 
+def test_tokens_of_earlier_weights_are_not_scored(tiny_model: Model, make_trajectory: Make) -> None:
+    """The first two of four tokens were written before a pause; their log-probs are those of other weights."""
+    model = tiny_model()
+    (rollout,) = sample_rollouts(model, make_trajectory, 1)
+    (row,) = rollout.rows
+    earlier, later = replace(row.spans[0], stop=5, model_version="w0"), replace(row.spans[0], start=5)
+    mixed = with_row(rollout, spans=(earlier, later), logprobs=(-9.0, -9.0, *row.logprobs[2:]))
+    result = rescore_rollouts(model, [mixed])
+    assert result.tokens == 2 and result.largest_gap < 1e-5
+
+
 def test_retokenised_ids_are_refused_by_name(tiny_model: Model, make_trajectory: Make) -> None:
     model = tiny_model()
     sharpen(model, 40)  # makes any other id unlikely

@@ -9,6 +9,7 @@ from upturn.deployment import Pair, Validation, validate
 from upturn.environments import EnvironmentKit, draw_tasks, verify_all
 from upturn.interval import Interval, bootstrap_mean, paired_bootstrap
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
+from upturn.loop.rollouts import rollout_runtime
 from upturn.loop.run import Context, proxy_scores
 from upturn.pool import Pool, PoolSink
 from upturn.records import AgentVersion, Split, Task, record
@@ -178,9 +179,10 @@ def evaluate_heldout(
     def work() -> HeldoutResult:
         tasks = heldout_tasks(context)
         context.progress.stage(f"Evaluate {version.id} on {len(tasks)} held-out tasks", len(tasks))
-        result = evaluate_version(
-            context.runtime, version, tasks, context.purpose(name, temperature), pool=context.pool
-        )
+        with rollout_runtime(context, version, name) as runtime:
+            result = evaluate_version(
+                runtime, version, tasks, context.purpose(name, temperature), pool=context.pool
+            )
         context.progress.advance(len(tasks), success=result.rate())
         return result
 

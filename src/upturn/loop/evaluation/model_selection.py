@@ -64,8 +64,8 @@ def selection_evaluation(context: Context, worker: PolicyWorker, name: str) -> E
         )
 
     def evaluate(_iterations: int) -> EvaluationResult:
-        version = worker.serve_as(worker.version, context.runtime)  # in this process, wherever training samples
-        result = evaluate_version(context.runtime, version, tasks, context.purpose(f"{name}/watch"), pool=None)
+        version = worker.serve_as(worker.version)  # sampled where training samples
+        result = evaluate_version(worker.runtime, version, tasks, context.purpose(f"{name}/watch"), pool=None)
         context.progress.figure("unseen worlds" if is_unseen else "training tasks", result.rate())
         interval, costs = result.interval(), result.costs()
         return EvaluationResult(

@@ -10,6 +10,7 @@ from itertools import islice
 
 from upturn.loop.evaluation.evaluate import HeldoutResult, evaluate_version, evaluation_tasks
 from upturn.loop.evaluation.model_selection import SelectionTasks, selection_tasks
+from upturn.loop.rollouts import rollout_runtime
 from upturn.loop.run import FEWEST_SET_ASIDE, Context, FileKit
 from upturn.records import AgentVersion, Result, Task, record
 
@@ -111,7 +112,8 @@ def stage_tasks(context: Context) -> SelectionTasks:
 def _evaluate(context: Context, step: str, version: AgentVersion, tasks: Sequence[Task]) -> HeldoutResult:
     def work() -> HeldoutResult:
         context.progress.stage(f"Evaluate {version.id} on {len(tasks)} validation tasks", len(tasks))
-        result = evaluate_version(context.runtime, version, tasks, context.purpose(step), pool=None)
+        with rollout_runtime(context, version, step) as runtime:
+            result = evaluate_version(runtime, version, tasks, context.purpose(step), pool=None)
         context.progress.advance(len(tasks), success=result.rate())
         return result
 

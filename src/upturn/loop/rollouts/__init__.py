@@ -1,12 +1,13 @@
 """Rollouts for training: the version under training, the runtimes that sample from it, and what they return.
 
-Here: rollouts in this process, in Ray workers or by an engine at a URL, weight hand-over, hinted retries and
-measured state values. Not here: training on rollouts (``trainers``). Start with ``policy_worker``, then
+Here: rollouts by the run's runtime or in Ray workers, hinted retries and measured state values. Not here: sampling
+by an engine at a URL (``engine_runtime``), training on rollouts (``trainers``). Start with ``policy_worker``, then
 ``rollout_backend``.
 """
 
 from upturn.loop.rollouts.curriculum import curriculum_collect
 from upturn.loop.rollouts.hinted_retries import HintedRetries
+from upturn.loop.rollouts.partial_rollouts import PartialRollouts
 from upturn.loop.rollouts.policy_worker import (
     PolicyWorker,
     RolloutSpec,
@@ -16,7 +17,7 @@ from upturn.loop.rollouts.policy_worker import (
     score_trajectory,
 )
 from upturn.loop.rollouts.ray_rollouts import PolicyWorkerFactory, RayRuntime
-from upturn.loop.rollouts.rollout_backend import check_sampler, follow, rollout_runtime
+from upturn.loop.rollouts.rollout_backend import check_sampler, rollout_runtime, sampling_here
 from upturn.loop.rollouts.state_values import (
     ContinuationReturns,
     ContinuationSpec,
@@ -29,6 +30,7 @@ __all__ = [
     "ContinuationReturns",
     "ContinuationSpec",
     "HintedRetries",
+    "PartialRollouts",
     "PolicyWorker",
     "PolicyWorkerFactory",
     "RayRuntime",
@@ -38,10 +40,10 @@ __all__ = [
     "check_sampler",
     "count_tokens_after_states",
     "curriculum_collect",
-    "follow",
     "in_training",
     "measure_values",
     "rollout_runtime",
     "sample_continuations",
+    "sampling_here",
     "score_trajectory",
 ]

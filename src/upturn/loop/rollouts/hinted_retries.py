@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from upturn.agents import Hint
 from upturn.environments import HintedKit, add_hint, hint_of, verify_all
 from upturn.errors import TrainingError
-from upturn.loop.agent_runtime import AgentRuntime, Purpose
+from upturn.loop.agent_runtime import Purpose
 from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutSpec, score_trajectory
 from upturn.records import Task, Trajectory
 from upturn.training import HintKind, ScoredGroup, ScoredTrajectory
@@ -65,9 +65,7 @@ class HintedRetries:
     ) -> list[ScoredTrajectory]:
         """Trajectory ``number`` of each task, evaluated like a first one."""
         worker, rollouts = self._worker, self._rollouts
-        runtime = AgentRuntime(
-            HintedKit(worker.runtime.kit, hints), worker.runtime.limits, device=worker.runtime.device
-        )
+        runtime = worker.runtime.sibling(HintedKit(worker.runtime.kit, hints))
         runtime.adopt(worker.version, worker.engine, worker.renderer)
         seed = rollouts.seed * 100_003 + iteration + SECOND_SEED_STEP
         purpose = Purpose(f"{rollouts.run}/{iteration}/second", seed, temperature=rollouts.temperature)

@@ -12,7 +12,7 @@ from upturn.agents import prompt_builder_for
 from upturn.config import AdapterSettings, OptimiserSettings, SamplingSettings
 from upturn.environments import EnvironmentKit, draw_tasks, verify_all
 from upturn.errors import ConfigError, ModelError
-from upturn.loop.agent_runtime import DEFAULT_CONTEXT_TOKENS, SLOTS, AgentRuntime, Purpose, build_renderer
+from upturn.loop.agent_runtime import AgentRuntime, Engine, Purpose, build_renderer
 from upturn.loop.rollouts.state_values import ContinuationSpec, Reward, measure_values, turn_rewards
 from upturn.loop.run import proxy_scores
 from upturn.models import SHIPPED, Precision, load_local, local_folder
@@ -156,8 +156,6 @@ class PolicyWorker:
         training, whose precision the weights have; None means float32. Raises ModelError where the model cannot be
         loaded.
         """
-        from upturn.models.engine import LocalEngine
-
         local = load_local(version.model, precision=weights_form(adapter, optimiser), device=runtime.device)
         self.adapter = adapter
         if adapter is not None:
@@ -165,12 +163,8 @@ class PolicyWorker:
         self.runtime = runtime
         self.version = in_training(version)
         self.model: PreTrainedModel = local.model
-        self.engine: LocalEngine = LocalEngine(
-            local.model,
-            slots=SLOTS,
-            max_length=runtime.limits.max_tokens or DEFAULT_CONTEXT_TOKENS,
-            tokenizer=local.tokenizer,
-        )
+        self.engine: Engine = runtime.engine_for(local)
+        """Where the runtime samples elsewhere, it hands the present weights over."""
         self.renderer = build_renderer(local, version, runtime.kit)
         self.prompts = prompt_builder_for(version, runtime.limits, self.renderer)
         """Builds the prompts of the version's agent."""
@@ -191,10 +185,9 @@ class PolicyWorker:
         is_rounded = self.adapter is not None and self.model.dtype != float32
         return merge_adapter(self.model, load_local(self.version.model).model if is_rounded else None)
 
-    def serve_as(self, version: AgentVersion, runtime: AgentRuntime | None = None) -> AgentVersion:
-        """Serves ``version`` with the present weights in the runtime (None: the worker's own); returns it."""
-        self.engine.refresh()
-        (runtime or self.runtime).adopt(version, self.engine, self.renderer)
+    def serve_as(self, version: AgentVersion) -> AgentVersion:
+        """Serves ``version`` with the present weights in the worker's runtime; returns it."""
+        self.runtime.adopt(version, self.engine, self.renderer)
         return version
 
     def sample_groups(
@@ -218,21 +211,9 @@ class PolicyWorker:
         judged = [(task, trajectory) for (_, task, _), trajectory in zip(jobs, trajectories, strict=True)]
         evaluations = verify_all(self.runtime.kit.verifier, judged)
         finished = [(*pair, evaluation) for pair, evaluation in zip(judged, evaluations, strict=True)]
-        if trajectories and all(trajectory.outcome == "model_error" for trajectory in trajectories):
-            raise ModelError(
-                f"the model failed in all {len(trajectories)} trajectories, in the first with: "
-                f"{trajectories[0].error}; check the model or its engine, then resume"
-            )
+        self.check_model(trajectories)
         sink.append(run, iteration, finished)
-        members: list[ScoredTrajectory] = []
-        for _, trajectory, evaluation in finished:
-            if trajectory.outcome in ("model_error", "environment_error"):
-                members.append(score_trajectory(trajectory, None))
-                continue
-            succeeded = None if evaluation.verdict == "missing" else evaluation.is_success
-            member = score_trajectory(trajectory, rollouts.reward(trajectory, evaluation), succeeded)
-            components = None if rollouts.components is None else rollouts.components(trajectory, evaluation)
-            members.append(replace(member, components=components, proxies=proxy_scores(evaluation.rewards)))
+        members = [self.scored(rollouts, trajectory, evaluation) for _, trajectory, evaluation in finished]
         size = rollouts.group_size
         groups = [
             ScoredGroup(task, tuple(members[index * size : (index + 1) * size])) for index, task in enumerate(tasks)
@@ -243,6 +224,23 @@ class PolicyWorker:
         return measure_values(
             self.runtime, version, groups, replace(purpose, key=f"{key}/values"), spec=spec
         ).groups
+
+    def check_model(self, trajectories: Sequence[Trajectory]) -> None:
+        """Raises ModelError where the model broke every trajectory."""
+        if trajectories and all(trajectory.outcome == "model_error" for trajectory in trajectories):
+            raise ModelError(
+                f"the model failed in all {len(trajectories)} trajectories, in the first with: "
+                f"{trajectories[0].error}; check the model or its engine, then resume"
+            )
+
+    def scored(self, rollouts: RolloutSpec, trajectory: Trajectory, evaluation: Evaluation) -> ScoredTrajectory:
+        """The trajectory with its rewards; missing where a model or an environment broke it."""
+        if trajectory.outcome in ("model_error", "environment_error"):
+            return score_trajectory(trajectory, None)
+        succeeded = None if evaluation.verdict == "missing" else evaluation.is_success
+        member = score_trajectory(trajectory, rollouts.reward(trajectory, evaluation), succeeded)
+        components = None if rollouts.components is None else rollouts.components(trajectory, evaluation)
+        return replace(member, components=components, proxies=proxy_scores(evaluation.rewards))
 
 
 def weights_form(adapter: AdapterSettings | None, optimiser: OptimiserSettings | None) -> Precision:

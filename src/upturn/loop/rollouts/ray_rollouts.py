@@ -4,10 +4,11 @@
 replaces an ``AgentRuntime``: it hands over the present weights, then distributes its rollouts over the workers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import Lock
+from typing import Any
 
 from upturn.agents import (
     BranchPoint,
@@ -21,14 +22,14 @@ from upturn.agents import (
 from upturn.config import Limits
 from upturn.environments import Environment, EnvironmentKit, resolve_kit
 from upturn.errors import ClusterError
-from upturn.loop.agent_runtime import AgentRuntime, Purpose
+from upturn.loop.agent_runtime import AgentRuntime, Engine, Purpose
 from upturn.loop.rollouts.policy_worker import PolicyWorker
-from upturn.loop.rollouts.weight_sync import WeightSync
-from upturn.models import choose_device
+from upturn.loop.weight_sync import WeightSync
+from upturn.models import Generation, GenerationRequest, LocalModel, choose_device, model_folder
 from upturn.records import AgentVersion, Task, Trajectory
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+_RETAINED = 2
+"""Folders of weights: a replacement worker may still load from the last but one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,31 +96,94 @@ class PolicyWorkerRuntime:
         return self._worker.runtime.kit.environment(task)
 
 
+class WorkersModel:
+    """Stands for the workers' engines: ``refresh`` hands one model's present weights over to all of them.
+
+    Builds an engine in this process where it is asked to generate: hinted retries run here, since workers do not
+    have their kit.
+    """
+
+    def __init__(self, sync: WeightSync, local: LocalModel, build_engine: Callable[[LocalModel], Engine]) -> None:
+        self._sync = sync
+        self._local = local
+        self._build_engine = build_engine
+        self._engine: Engine | None = None
+        self._version = ""
+
+    @property
+    def version(self) -> str:
+        """Hash of the weights of the latest ``refresh``; empty = there was none."""
+        return self._version
+
+    def refresh(self) -> None:
+        """Hands over the present weights; no rollouts may run."""
+        self._version = self._sync.push(self._local.model, companions=model_folder(self._local.name))
+        if self._engine is not None:
+            self._engine.refresh()
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        """The continuation by an engine in this process."""
+        if self._engine is None:
+            self._engine = self._build_engine(self._local)
+        return await self._engine.generate(request)
+
+    def release(self, session: str) -> None:
+        """Frees a session's cache in this process."""
+        if self._engine is not None:
+            self._engine.release(session)
+
+
 class RayRuntime(AgentRuntime):
-    """A runtime whose rollouts run on workers, for one version in training. Not thread-safe."""
+    """A runtime whose rollouts run on workers, for one agent's versions. Not thread-safe: see ``sibling``."""
 
     def __init__(
-        self, kit: EnvironmentKit, limits: Limits, workers: WorkerPool, folder: Path, *, retries: int = 2
+        self,
+        kit: EnvironmentKit,
+        limits: Limits,
+        workers: WorkerPool,
+        folder: Path,
+        *,
+        retries: int = 2,
+        parent: "RayRuntime | None" = None,
     ) -> None:
         """``folder``: of the weights that are handed over, see ``WeightSync``. ``retries``: see
-        ``run_on_workers``."""
+        ``run_on_workers``. ``parent``: a runtime on the same workers; None means that there is none."""
         super().__init__(kit, limits)
         self._workers = workers
         self._folder = folder
         self._retries = retries
-        self._sync: WeightSync | None = None
-        self.lost_rollouts = 0
-        """Rollouts lost with their worker so far, counted once per loss."""
-        self.lost_workers: list[str] = []
-        """Reasons of the losses of workers so far."""
-
-    def follow(self, model: "PreTrainedModel", *, companions: Path | None = None) -> None:
-        """Makes further rollouts use this model's weights, as they are when the rollouts start."""
 
         def load(path: Path, version: str) -> None:
-            self._workers.load_weights(str(path), version)
+            workers.load_weights(str(path), version)
 
-        self._sync = WeightSync(model, load, self._folder, companions=companions)
+        own = WeightSync(load, folder, retained=_RETAINED)
+        self._sync: WeightSync = own if parent is None else parent._sync
+        self._lock: Any = Lock() if parent is None else parent._lock
+        """Held while weights are handed over and sampled from."""
+        self.lost_workers: list[str] = [] if parent is None else parent.lost_workers
+        """Reasons of the losses of workers so far."""
+        self._lost_rollouts: list[int] = [] if parent is None else parent._lost_rollouts
+
+    @property
+    def lost_rollouts(self) -> int:
+        """Rollouts lost with their worker so far, counted once per loss."""
+        return sum(self._lost_rollouts)
+
+    def sibling(self, kit: EnvironmentKit | None = None) -> AgentRuntime:
+        """Another runtime on the same workers; one in this process for a kit that workers do not have."""
+        if kit is not None:
+            return AgentRuntime(kit, self.limits, device=self.device)
+        runtime = RayRuntime(self.kit, self.limits, self._workers, self._folder, retries=self._retries, parent=self)
+        runtime.device = self.device
+        return runtime
+
+    def close(self) -> None:
+        """Removes the folders of weights."""
+        self._sync.close()
+
+    def engine_for(self, local: LocalModel) -> Engine:
+        """Hands the model's present weights over to the workers, without building an engine here."""
+        return WorkersModel(self._sync, local, super().engine_for)
 
     def rollout(
         self,
@@ -127,14 +191,10 @@ class RayRuntime(AgentRuntime):
         purpose: Purpose,
         branch_points: Sequence[BranchPoint] | None = None,
     ) -> list[Trajectory]:
-        """See ``AgentRuntime.rollout``. Raises ClusterError for several versions: workers have one."""
-        versions = {version.id for version, _, _ in jobs}
-        if self._sync is None or len(versions) > 1:
-            raise ClusterError(
-                f"workers sample one version in training, the one that follow() was called for; got "
-                f"{sorted(versions)!r}: use an AgentRuntime for other versions"
-            )
-        weights_hash = self._sync.push()
+        """See ``AgentRuntime.rollout``. Raises ClusterError for several versions: workers have one at a time."""
+        versions = {version.id: version for version, _, _ in jobs}
+        if len(versions) > 1:
+            raise ClusterError(f"workers sample one version at a time, got {sorted(versions)!r}")
         indices: dict[str, int] = {}
         starts = [None] * len(jobs) if branch_points is None else branch_points
         works = [
@@ -147,8 +207,10 @@ class RayRuntime(AgentRuntime):
             )
             for (version, task, number), start in zip(jobs, starts, strict=True)
         ]
-        results = run_on_workers(works, self._workers, retries=self._retries)
-        self.lost_rollouts += sum(results.losses.values())
+        with self._lock:
+            weights_hash = self._hand_over(next(iter(versions.values())), purpose) if versions else ""
+            results = run_on_workers(works, self._workers, retries=self._retries)
+        self._lost_rollouts.append(sum(results.losses.values()))
         self.lost_workers += results.reasons
         for trajectory in results.trajectories:
             if trajectory.model_version not in ("", weights_hash):
@@ -157,3 +219,10 @@ class RayRuntime(AgentRuntime):
                     f"{weights_hash!r}"
                 )
         return results.trajectories
+
+    def _hand_over(self, version: AgentVersion, purpose: Purpose) -> str:
+        """Hands the version's weights over; returns their hash."""
+        engine = self._setting(version, purpose).model
+        assert isinstance(engine, WorkersModel)
+        engine.refresh()
+        return engine.version

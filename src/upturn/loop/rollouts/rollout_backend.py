@@ -1,63 +1,59 @@
-"""The runtime that samples rollouts for training: this process, workers of a Ray cluster, or an engine at a URL."""
+"""The runtime that samples a trained agent: the run's own, or workers of a Ray cluster.
+
+With an engine at a URL, the run's own runtime samples there (``engine_runtime``).
+"""
 
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from upturn.agents import precision
 from upturn.config import RolloutConfig
 from upturn.loop.agent_runtime import AgentRuntime
+from upturn.loop.engine_runtime import EngineRuntime
 from upturn.loop.rollouts.ray_rollouts import PolicyWorkerFactory, RayRuntime
-from upturn.loop.rollouts.remote_rollouts import RemoteRuntime
-from upturn.loop.run import Context
-from upturn.models import model_folder
+from upturn.loop.run import Context, transfer_folder
 from upturn.records import AgentVersion
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
     from upturn.agents import RaySettings
-    from upturn.models import RemoteEngine
-
-_UNNAMED = "default"
-"""SGLang's name for weights without a name."""
 
 
 @contextmanager
-def rollout_runtime(context: Context, parent: AgentVersion, name: str) -> Iterator[AgentRuntime]:
-    """The runtime for the training step ``name``, by ``[rollouts]``; by default the run's own.
+def rollout_runtime(context: Context, version: AgentVersion, name: str) -> Iterator[AgentRuntime]:
+    """The runtime that samples ``version`` in the step ``name``, by ``[rollouts]``; by default the run's own.
 
-    Raises ClusterError when workers are not available, ModelError for an engine that does not answer.
+    Other agents than the trained one, and weights of another data type than workers have, are sampled by the run's
+    own runtime. Raises ClusterError when workers are not available.
     """
-    config, limits = context.config.rollouts, context.runtime.limits
-    base = Path(config.folder) / context.run_id if config.folder else context.run_dir / "handed-over"
-    folder = base / name
-    match config.place:
-        case "process":
-            yield context.runtime
-        case "ray":
-            from upturn.agents import RayWorkerPool
+    config = context.config.rollouts
+    if config.place != "ray" or not context.is_trained_agent(version) or precision(version) != "float32":
+        yield context.runtime
+        return
+    from upturn.agents import RayWorkerPool
 
-            factory = PolicyWorkerFactory(
-                context.config.environment.name,
-                limits,
-                parent,
-                device="cpu" if context.config.run.device == "cpu" else "auto",  # other machines, other cards
+    limits = context.runtime.limits
+    factory = PolicyWorkerFactory(
+        context.config.environment.name,
+        limits,
+        version,
+        device="cpu" if context.config.run.device == "cpu" else "auto",  # other machines, other cards
+    )
+    folder = transfer_folder(context.config, context.run_dir) / name
+    with RayWorkerPool(factory, _ray_settings(config)) as workers:
+        runtime = RayRuntime(context.kit, limits, workers, folder)
+        runtime.device = context.runtime.device
+        try:
+            yield runtime
+        finally:
+            runtime.close()
+        if runtime.lost_workers:
+            context.progress.note(
+                f"repeated {runtime.lost_rollouts} rollouts that were lost with "
+                f"{len(runtime.lost_workers)} workers ({runtime.lost_workers[0]})"
             )
-            with RayWorkerPool(factory, _ray_settings(config)) as workers:
-                runtime = RayRuntime(context.kit, limits, workers, folder)
-                runtime.device = context.runtime.device
-                yield runtime
-                if runtime.lost_workers:
-                    context.progress.note(
-                        f"repeated {runtime.lost_rollouts} rollouts that were lost with "
-                        f"{len(runtime.lost_workers)} workers ({runtime.lost_workers[0]})"
-                    )
-        case "engine":
-            remote = RemoteRuntime(context.kit, limits, _engine(context), folder)
-            remote.device = context.runtime.device
-            yield remote
 
 
 def check_sampler(context: Context) -> None:
@@ -66,19 +62,17 @@ def check_sampler(context: Context) -> None:
     Raises ClusterError when Ray is not installed or nothing listens at its address, ModelError for an engine that
     does not answer.
     """
-    config = context.config.rollouts
-    if config.place == "ray":
+    if context.config.rollouts.place == "ray":
         from upturn.agents import check_cluster
 
-        check_cluster(_ray_settings(config))
-    elif config.place == "engine":
-        asyncio.run(_engine(context).check())
+        check_cluster(_ray_settings(context.config.rollouts))
+    elif isinstance(context.runtime, EngineRuntime):
+        asyncio.run(context.runtime.host.remote.check())
 
 
-def follow(runtime: AgentRuntime, model: "PreTrainedModel", parent: AgentVersion) -> None:
-    """Makes a runtime that samples elsewhere use this model's weights from now on."""
-    if isinstance(runtime, RayRuntime | RemoteRuntime):
-        runtime.follow(model, companions=model_folder(parent.model))
+def sampling_here(context: Context) -> Context:
+    """The context with a runtime that samples in this process, for estimates where the sampler is not available."""
+    return replace(context, runtime=AgentRuntime(context.kit, context.runtime.limits))
 
 
 def _ray_settings(config: RolloutConfig) -> "RaySettings":
@@ -87,13 +81,3 @@ def _ray_settings(config: RolloutConfig) -> "RaySettings":
     return RaySettings(
         workers=config.workers, address=config.address or None, gpus_per_worker=config.gpus_per_worker
     )
-
-
-def _engine(context: Context) -> "RemoteEngine":
-    from upturn.models import RemoteEngine, RemoteSettings
-
-    config = context.config.rollouts
-    settings = RemoteSettings(
-        config.url, config.dialect, max_length=config.max_length, timeout_seconds=config.timeout_seconds
-    )
-    return RemoteEngine(settings, _UNNAMED, api_key=context.sampler_key)

@@ -11,6 +11,7 @@ from upturn.loop.run.context import (
     limits_of,
     open_run,
     store_agent_version,
+    transfer_folder,
     version_of,
 )
 from upturn.loop.run.journal import read_progress
@@ -34,5 +35,6 @@ __all__ = [
     "proxy_scores",
     "read_progress",
     "store_agent_version",
+    "transfer_folder",
     "version_of",
 ]

@@ -28,6 +28,8 @@ from upturn.records import AgentVersion, JsonValue, Run, Task, fields_json
 from upturn.threads import cpu_quota, default_threads, usable_cores
 from upturn.training.distributed import World
 
+_UNNAMED = "default"
+"""SGLang's name for weights without a name."""
 LearnedPolicy = DiscountedThompson | RuleBasedRouting | Uniform
 
 
@@ -58,8 +60,6 @@ class Context:
     progress: Progress
     world: World | None = None
     """The processes that train together, of which this is the first; None means a single process."""
-    sampler_key: str = ""
-    """API key of the engine of ``[rollouts]``; empty means none."""
     api_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     """API keys by the environment variable that holds them."""
     position: Position = field(default_factory=Position)
@@ -88,6 +88,11 @@ class Context:
     def trained_families(self) -> list[str]:
         """Families for training and held-out evaluation."""
         return trained_families(self.config, self.kit)
+
+    def is_trained_agent(self, version: AgentVersion) -> bool:
+        """Whether the version is of a local model that no other configured agent serves."""
+        others = {member.name for member in self.config.agents if member is not self.config.improved_agent}
+        return version.kind == "local_model" and version.agent not in others
 
     def finish(self) -> None:
         """Marks the run as done in the pool."""
@@ -149,22 +154,16 @@ def open_run(
     """
     kit = load_checked_kit(config)
     needs_torch = any(agent.kind == "local_model" for agent in config.agents)
+    keys = api_keys or {}
+    device = device_of(config, world) if needs_torch else "cpu"
     with (
         Journal.open(run_dir, config_hash=config.config_hash, version=__version__, command=command) as journal,
         Pool.open(config.pool.path or run_dir / "pool.db") as pool,
         configure_torch(_threads(config, world)) if needs_torch else nullcontext(),
+        _open_runtime(config, kit, run_dir, keys=keys, progress=progress, device=device) as runtime,
     ):
-        device = device_of(config, world) if needs_torch else "cpu"
         check_same_models(journal, kit.verifier)
         (run_dir / "config.json").write_text(config.to_json())
-        keys = api_keys or {}
-        runtime = AgentRuntime(
-            kit,
-            limits_of(config),
-            {agent.name: keys.get(agent.api_key_env, "") for agent in config.agents},
-            progress.note,
-            device=device,
-        )
         policy = policy_of(config)
         registry = AgentRegistry()
         for agent in config.agents:
@@ -174,7 +173,6 @@ def open_run(
         router = Router(registry, policy, RunKey(run_id, config.run.seed))
         service = Service(runtime, router, pool, Purpose(f"{run_id}/service", config.run.seed))
         progress = FailureProgress(progress, service.failures)
-        key = keys.get(config.rollouts.api_key_env, "")
         world = None if world is None else replace(world, device=device)
         context = Context(
             config,
@@ -189,13 +187,50 @@ def open_run(
             service,
             progress,
             world,
-            key,
             keys,
         )
         if needs_torch:
             progress.note(f"device: {describe_device(device)}")
         context.start()
         yield context
+
+
+@contextmanager
+def _open_runtime(
+    config: Config, kit: EnvironmentKit, run_dir: Path, *, keys: Mapping[str, str], progress: Progress, device: str
+) -> Iterator[AgentRuntime]:
+    """The runtime of the configured agents; with an engine at a URL, it samples the trained agent there."""
+    limits, rollouts = limits_of(config), config.rollouts
+    agent_keys = {member.name: keys.get(member.api_key_env, "") for member in config.agents}
+    if rollouts.place != "engine":
+        yield AgentRuntime(kit, limits, agent_keys, progress.note, device=device)
+        return
+    from upturn.loop.engine_runtime import EngineHost, EngineRuntime
+    from upturn.models import RemoteEngine, RemoteSettings
+
+    settings = RemoteSettings(
+        rollouts.url,
+        rollouts.dialect,
+        max_length=rollouts.max_length,
+        timeout_seconds=rollouts.timeout_seconds,
+        form="adapter" if rollouts.dialect == "vllm" and config.lora is not None else "checkpoint",
+    )
+    remote = RemoteEngine(settings, _UNNAMED, api_key=keys.get(rollouts.api_key_env, ""))
+    stored = None if rollouts.weights == "auto" else rollouts.weights
+    host = EngineHost(remote, transfer_folder(config, run_dir), stored=stored)
+    try:
+        here = frozenset(member.name for member in config.agents if member is not config.improved_agent)
+        runtime = EngineRuntime(kit, limits, host, served_here=here, api_keys=agent_keys, note=progress.note)
+        runtime.device = device
+        yield runtime
+    finally:
+        host.close()
+
+
+def transfer_folder(config: Config, run_dir: Path) -> Path:
+    """The folder through which a run hands weights over to samplers."""
+    folder = config.rollouts.folder
+    return Path(folder) / run_dir.name if folder else run_dir / "handed-over"
 
 
 def store_agent_version(pool: Pool, version: AgentVersion) -> AgentVersion:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+from upturn.loop.engine_runtime import ADAPTER_FOLDER
 from upturn.loop.evaluation import configured_evaluation
 from upturn.loop.progress import curve_reporter
 from upturn.loop.rollouts import PolicyWorker
@@ -18,9 +19,6 @@ from upturn.report.training import (
 )
 from upturn.training import EpochSettings, IterationSettings
 from upturn.training.runs import DESCRIPTION_FILE, WARM_UP_FOLDER, RunOptions, Tracking
-
-ADAPTER_FOLDER = "adapter"
-"""In a version's folder."""
 
 
 def training_folder(context: Context, name: str) -> Path:

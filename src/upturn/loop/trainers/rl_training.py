@@ -12,9 +12,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from upturn.config import CurriculumSettings, RewardConfig
-from upturn.loop.agent_runtime import AgentRuntime
 from upturn.loop.evaluation import HeldoutResult
-from upturn.loop.rollouts import PolicyWorker, RolloutSpec, TaskSampler, curriculum_collect, follow, rollout_runtime
+from upturn.loop.rollouts import (
+    PartialRollouts,
+    PolicyWorker,
+    RolloutSpec,
+    TaskSampler,
+    curriculum_collect,
+    rollout_runtime,
+)
 from upturn.loop.run import Context, adapter_settings
 from upturn.loop.trainers.candidate import run_options, save_candidate, training_folder
 from upturn.loop.trainers.distributed_training import rank0_collect, train_on_all_ranks
@@ -23,7 +29,14 @@ from upturn.pool import PoolSink
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
 from upturn.report.training import write_training_report
 from upturn.rewards import Rubric, soft_overlong
-from upturn.training import OnlineSettings, RewardComponent, ScoredGroup, TrainingOutcome, written_count
+from upturn.training import (
+    OnlineSettings,
+    PartialSettings,
+    RewardComponent,
+    ScoredGroup,
+    TrainingOutcome,
+    written_count,
+)
 from upturn.training.advantages import AdvantageSettings
 from upturn.training.algorithms.rft import RftSettings
 from upturn.training.data import Collect, Refill
@@ -52,6 +65,8 @@ class RlSpec(NamedTuple):
     """Maximum age, in iterations, of the weights that sample; 0 means that sampling and updates take turns."""
     curriculum: CurriculumSettings | None = None
     """None means that ``weights`` hold throughout the run."""
+    partial: PartialSettings | None = None
+    """None means that trajectories are finished in the iteration that starts them."""
     tasks: Callable[[int], Sequence[Task]] | None = None
     """The tasks of an iteration; None means tasks of the run's kit, with families drawn by weight."""
     seed: int | None = None
@@ -90,9 +105,9 @@ def train_on_rollouts(
     settings = spec.settings
     with rollout_runtime(context, parent, name) as runtime:
         adapter = adapter_settings(context.config, seed=spec.rollouts.seed)
-        worker = PolicyWorker(context.runtime if spec.staleness else runtime, parent, adapter, settings.optimiser)
+        worker = PolicyWorker(runtime, parent, adapter, settings.optimiser)
         context.progress.stage(spec.title, settings.iterations)
-        with _open_source(context, parent, worker, spec=spec, runtime=runtime) as source:
+        with _open_source(context, parent, worker, spec=spec) as source:
             options = run_options(context, worker, name, settings, reward="mean_return")
             if spec.seed is not None:
                 options = replace(options, seed=spec.seed)
@@ -110,7 +125,7 @@ def train_on_rollouts(
 
 @contextmanager
 def _open_source(
-    context: Context, parent: AgentVersion, worker: PolicyWorker, *, spec: RlSpec, runtime: AgentRuntime
+    context: Context, parent: AgentVersion, worker: PolicyWorker, *, spec: RlSpec
 ) -> Iterator[RolloutSource]:
     """Groups that the worker samples, or with staleness a second worker while the first one is trained.
 
@@ -125,8 +140,12 @@ def _open_source(
         further = sampler.further_tasks(iteration, number)
         return worker.sample_groups(further, iteration, replace(rollouts, refill=number), sink)
 
+    if spec.partial is not None:
+        yield RolloutSource(
+            worker, PartialRollouts(worker, sampler, rollouts, sink, tasks=count, settings=spec.partial), refill
+        )
+        return
     if not spec.staleness:
-        follow(runtime, worker.model, parent)
         if spec.curriculum is None:
             yield RolloutSource(
                 worker, lambda iteration: worker.sample_groups(tasks(iteration), iteration, rollouts, sink), refill
@@ -143,13 +162,7 @@ def _open_source(
     from upturn.training.distributed import restore_weights
     from upturn.training.optimisation import torch_threads
 
-    ahead = PolicyWorker(
-        AgentRuntime(context.kit, runtime.limits, device=runtime.device) if runtime is context.runtime else runtime,
-        parent,
-        worker.adapter,
-        spec.settings.optimiser,
-    )
-    follow(runtime, ahead.model, parent)
+    ahead = PolicyWorker(worker.runtime.sibling(), parent, worker.adapter, spec.settings.optimiser)
 
     def sample(iteration: int, weights: Mapping[str, "Tensor"]) -> list[ScoredGroup]:
         torch.set_flush_denormal(True)  # a setting of the thread

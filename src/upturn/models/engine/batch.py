@@ -97,6 +97,8 @@ class LiveRows:
         self._stops_SK: Ints = np.full((slots, 1), -1, dtype=np.int64)
         self._temperatures_S = np.zeros(slots)
         self._streams_S: npt.NDArray[np.uint64] = np.zeros(slots, dtype=np.uint64)
+        self._drawn_S: Ints = np.zeros(slots, dtype=np.int64)
+        """Random numbers used before the start, by an interrupted call."""
         self._last_S = torch.zeros(slots, dtype=torch.int64, device=self._device)
         self._is_live_S: npt.NDArray[np.bool_] = np.zeros(slots, dtype=np.bool_)
         self._has_own_distribution_S: npt.NDArray[np.bool_] = np.zeros(slots, dtype=np.bool_)
@@ -118,6 +120,7 @@ class LiveRows:
         self._budgets_S[slot] = budget
         self._temperatures_S[slot] = request.temperature
         self._streams_S[slot] = stream_of(request.seed)
+        self._drawn_S[slot] = request.drawn
         self._counts_S[slot] = self._read_S[slot] = 0
         self._starts_S[slot] += 1
         self._is_live_S[slot] = True
@@ -127,6 +130,8 @@ class LiveRows:
         if request.sampling.stop:
             assert self._decode is not None
             self._stop_strings[slot] = StopStrings(request.sampling.stop, self._decode)
+            for token in request.prompt_ids[len(request.prompt_ids) - request.drawn :]:
+                self._stop_strings[slot].push(token)  # of the interrupted call, in which a stop string may begin
 
     def stop(self, slot: int) -> None:
         """Stops decoding in the slot."""
@@ -159,7 +164,7 @@ class LiveRows:
         Finished slots are no longer live. Raises ModelError for logits that are not finite.
         """
         counts_B = self._counts_S[slots_B]
-        draws_B = uniforms(self._streams_S[slots_B], counts_B)
+        draws_B = uniforms(self._streams_S[slots_B], counts_B + self._drawn_S[slots_B])
         temperatures_B = self._temperatures_S[slots_B]
         reshaped = self._options.reshape(slots_B, logits_BV, temperatures_B)
         sampled = sample(logits_BV, temperatures_B, draws_B, reshaped=reshaped)

@@ -24,7 +24,7 @@ from transformers import PreTrainedModel
 
 from upturn.errors import ModelError
 from upturn.models.engine.backend import Block, Ints
-from upturn.models.engine.batch import LiveRows, Read, group_by_length, prefill_block
+from upturn.models.engine.batch import Continuation, LiveRows, Read, group_by_length, prefill_block
 from upturn.models.engine.reshape import on_device
 from upturn.models.engine.table import Counters, SlotTable
 from upturn.models.engine.verification import Forward, open_backend, verify
@@ -149,6 +149,16 @@ class LocalEngine:
         except asyncio.CancelledError:
             self._cancel(call)
             raise
+
+    async def interrupt(self) -> None:
+        """Ends all requests between two steps, with the tokens that they have so far."""
+        ended = [(call, Continuation((), ())) for call in self._waiting]
+        ended += [(call, self._rows.written(slot)) for slot, call in sorted(self._live.items())]
+        self._waiting, self._live = [], {}
+        self._rows.clear()
+        for call, output in ended:
+            if not call.future.done():
+                call.future.set_result(Generation(output.token_ids, output.logprobs, "interrupted", self._version))
 
     def release(self, session: str) -> None:
         """Frees the session's slot. Its tokens remain available for sharing until the slot is reused."""

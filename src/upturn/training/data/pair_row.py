@@ -47,8 +47,8 @@ def pair_rows(
 
 
 def _reference_problem(pair: PreferencePair, reference: Reference) -> str | None:
-    versions = pair.chosen.model_version, pair.rejected.model_version
-    if reference == "recorded" and versions[0] != versions[1]:
+    versions = list(dict.fromkeys((*pair.chosen.model_versions, *pair.rejected.model_versions)))
+    if reference == "recorded" and len(versions) > 1:
         return (
             f"the sides of pair {pair.id!r} were sampled with other weights, {versions[0]!r} and {versions[1]!r}: "
             "their samplers are two policies and cannot be one reference; set reference='initial'"

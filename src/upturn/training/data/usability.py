@@ -41,19 +41,20 @@ class Freshness(NamedTuple):
     """A limit on the age of the weights that sampled stored trajectories."""
 
     versions: Sequence[str]
-    """Hashes of weights (``Trajectory.model_version``), the newest last."""
+    """Hashes of weights (``Trajectory.model_versions``), the newest last."""
     max_age: int
     """In versions; 0 = the newest only."""
 
     def exclusion_reason(self, trajectory: Trajectory) -> ExclusionReason | None:
         """Returns why the trajectory is too old; None = fresh enough."""
-        if trajectory.model_version not in self.versions:
+        if not set(trajectory.model_versions) <= set(self.versions):
             return "unknown_weights"
         return "stale" if self.age(trajectory) > self.max_age else None
 
     def age(self, trajectory: Trajectory) -> int:
-        """Returns the age in versions; the weights must be known."""
-        return len(self.versions) - 1 - list(self.versions).index(trajectory.model_version)
+        """Returns the age of the oldest tokens in versions; the weights must be known."""
+        oldest = min(map(list(self.versions).index, trajectory.model_versions))
+        return len(self.versions) - 1 - oldest
 
 
 def count_usable(trajectories: Sequence[Trajectory], *, freshness: Freshness | None = None) -> dict[Use, Usability]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from upturn.errors import ConfigError, TrainingError
 from upturn.records import Trajectory
-from upturn.training.row import FloatArray, TrainingRow, model_rows
+from upturn.training.row import FloatArray, TrainingRow, model_rows, written_by
 from upturn.training.scorer import Scorer
 
 
@@ -70,7 +70,8 @@ def rescore(
     They are those at temperature 1, or where an engine does not return these, those at the sampling temperature.
 
     Raises TrainingError when the trajectories come from other weights, and when the gaps exceed the tolerances:
-    none of the collection should then be trained on. Trajectories without rows are skipped.
+    none of the collection should then be trained on. Trajectories without rows, and tokens that earlier weights
+    wrote before a pause, are skipped.
     """
     sample = _sample([trajectory for trajectory in trajectories if trajectory.rows], settings.trajectories, seed)
     foreign = next((trajectory for trajectory in sample if trajectory.model_version != version), None)
@@ -79,7 +80,7 @@ def rescore(
             f"trajectory {foreign.id!r} was sampled with weights {foreign.model_version!r}, but would be scored "
             f"with {version!r}; score with the weights that sampled"
         )
-    rows = [row for member in sample for row in model_rows(member)]
+    rows = [row for member in sample for row in model_rows(written_by(member, {version}))]
     if not rows:
         return Rescored(0, float("nan"), 0.0, 0.0)
     gaps = [_gaps(row, scored) for row, scored in zip(rows, scorer(rows), strict=True)]

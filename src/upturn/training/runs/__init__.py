@@ -26,17 +26,26 @@ from upturn.training.runs.trackers import Tracking, check_tracker, register_trac
 
 if TYPE_CHECKING:
     from upturn.training.runs.model_folder import (
+        Stored,
         load_version,
         no_progress_bars,
         publish_folder,
         save_version,
+        stored_type,
+        write_model,
     )
     from upturn.training.runs.run import Run, check_evaluation, identity_of, summary
 else:
     __getattr__ = lazy_names(
         __name__,
         {
-            **dict.fromkeys(("load_version", "no_progress_bars", "publish_folder", "save_version"), "model_folder"),
+            "Stored": "model_folder",
+            "load_version": "model_folder",
+            "no_progress_bars": "model_folder",
+            "publish_folder": "model_folder",
+            "save_version": "model_folder",
+            "stored_type": "model_folder",
+            "write_model": "model_folder",
             "Run": "run",
             "check_evaluation": "run",
             "identity_of": "run",
@@ -58,6 +67,7 @@ __all__ = [
     "RunDescription",
     "RunOptions",
     "RunPlan",
+    "Stored",
     "Tracking",
     "check_evaluation",
     "check_tracker",
@@ -73,5 +83,7 @@ __all__ = [
     "register_tracker",
     "save_version",
     "seconds_of",
+    "stored_type",
     "summary",
+    "write_model",
 ]

@@ -67,6 +67,9 @@ _TABLE: Mapping[MetricGroup, tuple[tuple[str, str, str], ...]] = {
             "Trajectories that a limit ended and that `objective.mask_truncated` leaves without a loss.",
         ),
         ("staleness", "iterations", "Age of the weights that sampled the trajectories."),
+        ("partial_open", "tasks", "Tasks whose trajectories continue in the next iteration."),
+        ("partial_age", "iterations", "Mean number of iterations since the finished tasks were started."),
+        ("partial_masked", "share", "Written tokens that are not trained on, because their weights are too old."),
         (
             "prediction_usual",
             "share",

@@ -53,6 +53,17 @@ def save_version(
     return saved
 
 
+def write_model(model: PreTrainedModel, folder: Path, *, stored: Stored, companions: Path | None = None) -> None:
+    """Writes the model as a folder, atomically, for a sampler that loads it at once; replaces what is there.
+
+    As ``save_version``, but the files are not loaded again to hash them: the caller names the weights by their hash
+    before they are rounded to ``stored``.
+    """
+    partial = _write_partial(model, folder, stored, companions)
+    shutil.rmtree(folder, ignore_errors=True)
+    _complete(partial, folder, {"stored": stored})
+
+
 def _write_partial(model: PreTrainedModel, folder: Path, stored: Stored, companions: Path | None) -> Path:
     """The files of the folder in one next to it."""
     if world_of(model) is not None:
@@ -110,6 +121,16 @@ def publish_folder(
         if not (folder / MARKER).is_file() or json.loads((folder / MARKER).read_text()) != whole:
             raise TrainingError(f"folder {str(folder)!r} exists and holds something else; name a new folder")
     return str(whole["weights_hash"])
+
+
+def stored_type(folder: Path) -> Stored:
+    """The data type of a model folder's weights by its ``config.json``; float32 where it names neither."""
+    try:
+        config = json.loads((folder / "config.json").read_text())
+    except (OSError, ValueError):
+        return "float32"
+    name = config.get("dtype") or config.get("torch_dtype")
+    return "bfloat16" if name == "bfloat16" else "float32"
 
 
 def load_version(folder: Path) -> PreTrainedModel:

@@ -17,6 +17,7 @@ from upturn.training.policy_settings import (
     KlSettings,
     MismatchSettings,
     ObjectiveSettings,
+    PartialSettings,
 )
 
 NANO: dict[str, Any] = {"name": "nano", "kind": "local_model", "model": "nano"}
@@ -125,6 +126,20 @@ def test_the_cost_limits_of_a_preset_can_be_changed_and_left_out() -> None:
 def test_overriding_the_aggregation_of_a_preset_drops_its_constant() -> None:
     settings = settings_of(preset="dr_grpo", objective={"aggregation": "token_mean"})
     assert settings.objective.constant_tokens is None
+
+
+@pytest.mark.parametrize(
+    ("change", "side"),
+    [
+        ({"staleness": 2}, "staleness=2 samples with earlier ones"),
+        ({"dynamic_sampling": {"max_rounds": 3}}, "dynamic_sampling (max_rounds=3) samples further ones"),
+        ({"advantage": {"estimator": "monte_carlo"}}, "advantage.estimator='monte_carlo' measures"),
+    ],
+)
+def test_partial_rollouts_exclude_what_needs_whole_iterations(change: dict[str, Any], side: str) -> None:
+    (problem,) = problems_of(partial={"extra_tasks": 3}, **change)
+    assert problem.startswith("grpo: partial (extra_tasks=3)") and side in problem
+    assert settings_of(partial={"extra_tasks": 3}).partial == PartialSettings(3, 4)
 
 
 def test_staleness_and_dynamic_sampling_exclude_each_other() -> None:

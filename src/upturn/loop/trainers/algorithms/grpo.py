@@ -1,6 +1,6 @@
 """GRPO: RL training that compares trajectories of one task with each other."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from upturn.config import Config
 from upturn.errors import ConfigError
@@ -80,12 +80,23 @@ def _spec(
     advantage = settings.advantage
     rollouts = rollout_spec(context, name, settings.group_size, reward=reward, advantage=advantage, source=settings)
     title = "Reinforcement learning (GRPO)"
-    return RlSpec(title, settings, rollouts, weights, settings.staleness, context.config.curriculum)
+    return RlSpec(
+        title,
+        settings,
+        rollouts,
+        weights,
+        settings.staleness,
+        context.config.curriculum,
+        partial=settings.partial,
+    )
 
 
 def check(config: Config) -> None:
-    """Raises ConfigError for a curriculum together with sampling ahead."""
+    """Raises ConfigError for a curriculum together with sampling ahead, and for partial rollouts that are not
+    possible."""
     curriculum, staleness = config.curriculum, config.section(GrpoSettings).staleness
+    if config.section(GrpoSettings).partial is not None and (problems := list(_partial_problems(config))):
+        raise ConfigError(problems)
     if curriculum is not None and staleness:
         raise ConfigError(
             [
@@ -100,6 +111,24 @@ def ready(context: Context) -> None:
     teacher = context.config.section(GrpoSettings).teacher
     if teacher is not None:
         check_teacher(context, teacher)
+
+
+def _partial_problems(config: Config) -> Iterator[str]:
+    if config.curriculum is not None:
+        yield (
+            f"curriculum.policy = {config.curriculum.policy!r} chooses an iteration's tasks by the results of the "
+            "last one, which grpo.partial leaves incomplete; omit one of them"
+        )
+    if config.rollouts.place == "ray":
+        yield (
+            "rollouts.place = 'ray' runs whole rollouts on workers, which cannot pause them for grpo.partial; omit "
+            "one of them"
+        )
+    if config.environment.max_seconds is not None:
+        yield (
+            f"environment.max_seconds = {config.environment.max_seconds} ends trajectories by the clock, which "
+            "goes on while grpo.partial pauses them; limit max_turns or max_tokens instead"
+        )
 
 
 def check_ranks(config: Config) -> None:

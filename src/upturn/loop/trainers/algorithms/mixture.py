@@ -85,11 +85,11 @@ def check(config: Config) -> None:
         raise ConfigError(
             [f"grpo.teacher ({grpo.teacher.model!r}) has no effect in a mixture; omit it, or train grpo with it"]
         )
-    if grpo.dynamic_sampling is not None or grpo.staleness or grpo.cost_limits:
+    if grpo.dynamic_sampling is not None or grpo.staleness or grpo.partial is not None or grpo.cost_limits:
         raise ConfigError(
             [
-                "a mixture samples in plain iterations: omit grpo.dynamic_sampling, staleness and cost_limits, and "
-                "presets that set them"
+                "a mixture samples in plain iterations: omit grpo.dynamic_sampling, staleness, partial and "
+                "cost_limits, and presets that set them"
             ]
         )
 

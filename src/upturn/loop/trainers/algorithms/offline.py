@@ -125,7 +125,7 @@ def weights_by_age(agent: str, versions: Iterable[AgentVersion], scored: Sequenc
     """
     ids = {name.id for version in versions if version.agent == agent for name in (version, in_training(version))}
     trajectories = [member.trajectory for _, member in scored if member.trajectory.agent_version in ids]
-    return tuple(dict.fromkeys(trajectory.model_version for trajectory in trajectories))
+    return tuple(dict.fromkeys(version for trajectory in trajectories for version in trajectory.model_versions))
 
 
 OFFLINE = Algorithm(OfflineSettings, plan, train, frozenset({"pool", "rewards"}))

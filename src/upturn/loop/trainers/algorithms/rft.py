@@ -18,6 +18,7 @@ from upturn.environments import draw_tasks, verify
 from upturn.errors import ConfigError
 from upturn.interval import RESAMPLES, Interval
 from upturn.loop.evaluation import HeldoutResult, evaluate_heldout
+from upturn.loop.rollouts import rollout_runtime
 from upturn.loop.run import Context, store_agent_version, version_of
 from upturn.loop.trainers.candidate import TrainedVersion
 from upturn.loop.trainers.registry import Algorithm
@@ -130,7 +131,8 @@ def measure_chance(context: Context, base: AgentVersion) -> ChanceRate:
 
     def measure() -> ChanceRate:
         jobs = [(base, task, number) for task in load_examples(context) for number in range(group_size)]
-        trajectories = context.runtime.rollout(jobs, context.purpose(name, temperature=1.0))
+        with rollout_runtime(context, base, name) as runtime:
+            trajectories = runtime.rollout(jobs, context.purpose(name, temperature=1.0))
         evaluations = [
             verify(context.kit.verifier, task, trajectory)
             for (_, task, _), trajectory in zip(jobs, trajectories, strict=True)

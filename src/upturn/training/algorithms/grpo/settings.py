@@ -8,7 +8,7 @@ from pydantic import Field
 from upturn.config import EnvironmentConfig, Raw, dump_settings, merge_settings, parse_settings, settings
 from upturn.errors import ConfigError
 from upturn.training.algorithms.grpo.presets import PRESETS
-from upturn.training.policy_settings import PolicyGradientSettings, is_ratio_one
+from upturn.training.policy_settings import PartialSettings, PolicyGradientSettings, is_ratio_one
 from upturn.training.run_settings import OnlineSettings, reshaping_problem
 from upturn.training.teacher_settings import TeacherSettings, teacher_keys, teacher_models
 
@@ -44,12 +44,17 @@ class GrpoSettings(OnlineSettings, PolicyGradientSettings):
     teacher: TeacherSettings | None = None
     """A teacher whose advantages are added to those of the rewards; omit for rewards alone. Without rewards:
     ``upturn train distillation``."""
+    partial: PartialSettings | None = None
+    """Trajectories that take several iterations, so that long ones delay no iteration; omit to finish all of them
+    in the iteration that starts them."""
 
     def problems(self) -> Iterator[str | None]:
         """Yields the problems of field combinations."""
         yield from super().problems()
         yield reshaping_problem(self.sampling, self.mismatch)
         sampling = self.dynamic_sampling
+        if self.partial is not None:
+            yield from self._partial_problems(self.partial)
         if self.staleness and sampling is not None:
             yield (
                 f"staleness={self.staleness!r} samples with earlier weights, dynamic_sampling (max_rounds="
@@ -76,6 +81,24 @@ class GrpoSettings(OnlineSettings, PolicyGradientSettings):
     def key_variables(self) -> Iterator[tuple[str, str]]:
         """Yields the variable with the teacher's API key."""
         return teacher_keys(self.teacher)
+
+    def _partial_problems(self, partial: PartialSettings) -> Iterator[str | None]:
+        text = f"partial (extra_tasks={partial.extra_tasks!r})"
+        if self.staleness:
+            yield (
+                f"{text} continues trajectories with the present weights, staleness={self.staleness!r} samples "
+                "with earlier ones while they are trained: omit one of them"
+            )
+        if self.dynamic_sampling is not None:
+            yield (
+                f"{text} ends an iteration at its first finished tasks, dynamic_sampling (max_rounds="
+                f"{self.dynamic_sampling.max_rounds!r}) samples further ones after them: omit one of them"
+            )
+        if self.advantage.measures:
+            yield (
+                f"{text} has no state values, which advantage.estimator={self.advantage.estimator!r} measures by "
+                "continuations in the same iteration: omit one of them"
+            )
 
     @property
     def _compares(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
@@ -16,7 +17,7 @@ from upturn.agents import Job, ModelSession, Reply, RolloutRequest, Setting, run
 from upturn.config import OptimiserSettings
 from upturn.environments import Info, Step
 from upturn.errors import ModelError, TrainingError
-from upturn.loop.rollouts.weight_sync import WeightSync, sync_with_engine
+from upturn.loop.weight_sync import WeightSync, sync_with_engine
 from upturn.models.engine import LocalEngine, weights_hash
 from upturn.models.remote import RemoteEngine, RemoteSettings
 from upturn.records import Action, Observation, Task, Trajectory, Turn
@@ -135,8 +136,8 @@ def test_pushed_weights_sample_under_their_hash_and_score_the_same(
     model, served = tiny(1), Served(engine_server, tiny(2))
     with engine_server.serving(served.engine):
         engine = sglang(served)
-        sync = sync_with_engine(model, engine, tmp_path / "weights")
-        assert sync.push() == weights_hash(model) == engine.version
+        sync = sync_with_engine(engine, tmp_path / "weights")
+        assert sync.push(model) == weights_hash(model) == engine.version
         found = trajectories(sample_groups(engine, 0))
         assert {item.model_version for item in found} == {weights_hash(model)}
         scored = rescore(
@@ -146,7 +147,7 @@ def test_pushed_weights_sample_under_their_hash_and_score_the_same(
             seed=0,
         )
         assert scored.tokens == 8 and scored.largest_gap < 1e-5
-        assert sync.push() == engine.version
+        assert sync.push(model) == engine.version
         assert len(served.folders) == 1, "the same weights are not handed over twice"
 
 
@@ -170,7 +171,7 @@ def test_an_engine_that_did_not_load_the_weights_is_detected_by_rescoring(
     served.engine.load = None  # reports success all the same
     with engine_server.serving(served.engine):
         engine = sglang(served)
-        version = sync_with_engine(model, engine, tmp_path).push()
+        version = sync_with_engine(engine, tmp_path).push(model)
         found = trajectories(sample_groups(engine, 0))
         score = Trainer(model, OptimiserSettings(learning_rate=1e-3)).score
         with pytest.raises(TrainingError, match="other tokens than it sampled, or log-probs of other weights"):
@@ -184,12 +185,13 @@ def test_sampling_ahead_with_a_remote_engine_uses_the_promised_weights(
     model, served = tiny(1), Served(engine_server, tiny(2))
     seen: list[set[str]] = []
     with engine_server.serving(served.engine):
-        engine = sglang(served)
-        sync = sync_with_engine(tiny(3), engine, tmp_path / "weights")
+        engine, sampler = sglang(served), tiny(3)
+        sync = sync_with_engine(engine, tmp_path / "weights")
         (tmp_path / "weights" / "other").mkdir(parents=True)
 
         def sample(iteration: int, weights: Mapping[str, Tensor]) -> list[ScoredGroup]:
-            sync.push(weights)
+            restore_weights(sampler, weights)
+            sync.push(sampler)
             groups = sample_groups(engine, iteration)
             seen.append({trajectory.model_version for trajectory in trajectories(groups)})
             return groups
@@ -201,14 +203,14 @@ def test_sampling_ahead_with_a_remote_engine_uses_the_promised_weights(
             run_grpo(model, collect, settings, RunOptions(1, tmp_path / "run"))
     assert all(len(versions) == 1 for versions in seen)
     assert len(set.union(*seen)) == 3, "the first two iterations share the weights from before training"
-    assert len(list((tmp_path / "weights").iterdir())) == 2 + 1, "older folders are removed, nothing else"
+    assert len(list((tmp_path / "weights").iterdir())) == 1 + 1, "older folders are removed, nothing else"
 
 
 def test_an_engine_without_the_promised_weights_is_refused(engine_server: ModuleType, tmp_path: Path) -> None:
     model, served = tiny(1), Served(engine_server, tiny(2))
     with engine_server.serving(served.engine):
         engine = sglang(served)
-        sync_with_engine(tiny(3), engine, tmp_path).push()
+        sync_with_engine(engine, tmp_path).push(tiny(3))
         with (
             AheadCollect(model, lambda i, _: sample_groups(engine, i), staleness=1, iterations=2) as collect,
             pytest.raises(TrainingError, match="must be that of the weights after 0 iterations"),
@@ -234,7 +236,7 @@ def test_vllm_receives_an_adapter_as_a_folder_and_its_tokens_score_the_same(
 
     with engine_server.serving(engine_server.Engine(local, "base", load=load)) as server:
         engine = RemoteEngine(RemoteSettings(server.url, retries=0), "base")
-        version = sync_with_engine(model, engine, tmp_path).push()
+        version = sync_with_engine(engine, tmp_path).push(model)
         assert server.adapters == {version}
         found = trajectories(sample_groups(engine, 0))
         assert {item.model_version for item in found} == {version}
@@ -243,9 +245,10 @@ def test_vllm_receives_an_adapter_as_a_folder_and_its_tokens_score_the_same(
         before = copy_tensors(weight_tensors(model))
         with torch.no_grad():
             next(each for name, each in model.named_parameters() if "lora_B" in name).add_(0.1)
-        sync = sync_with_engine(model, engine, tmp_path)
-        changed = sync.push()
-        assert changed != version and sync.push(before) == version and server.adapters == {version}
+        sync = sync_with_engine(engine, tmp_path)
+        changed = sync.push(model)
+        restore_weights(model, before)
+        assert changed != version and sync.push(model) == version and server.adapters == {version}
 
 
 def test_an_unsupported_form_is_refused_before_anything_is_saved(engine_server: ModuleType, tmp_path: Path) -> None:
@@ -253,7 +256,7 @@ def test_an_unsupported_form_is_refused_before_anything_is_saved(engine_server: 
     with pytest.raises(
         TrainingError, match="takes adapters while it runs, Qwen2ForCausalLM has no adapter: train with"
     ):
-        sync_with_engine(tiny(), vllm, tmp_path)
+        sync_with_engine(vllm, tmp_path).push(tiny())
     assert list(tmp_path.iterdir()) == []
 
 
@@ -263,7 +266,36 @@ def test_weights_that_would_load_differently_are_refused(tmp_path: Path) -> None
 
     model: Any = tiny()
     with pytest.raises(TrainingError, match="only float32 weights can be handed over"):
-        WeightSync(model.to(torch.bfloat16), load, tmp_path).push()
+        WeightSync(load, tmp_path).push(model.to(torch.bfloat16))
+
+
+def test_what_a_killed_run_left_is_removed_from_folder_and_sampler(tmp_path: Path) -> None:
+    loaded, unloaded = list[str](), list[str]()
+    left, partial = tmp_path / ("a" * 32), tmp_path / f".{'b' * 32}.partial"
+    for folder in (left, partial, tmp_path / "other"):
+        folder.mkdir()
+    sync = WeightSync(lambda _, version: loaded.append(version), tmp_path, stored="float32", unload=unloaded.append)
+    version = sync.push(tiny(1))
+    assert loaded == [version] and unloaded == [left.name]
+    assert {path.name for path in tmp_path.iterdir()} == {version, "other"}
+    sync.push(sharper(tiny(1)))
+    assert len(loaded) == 2 and len(list(tmp_path.iterdir())) == 2, "one folder of weights at a time"
+    sync.close()
+    assert unloaded == [left.name, loaded[1]]
+    assert [path.name for path in tmp_path.iterdir()] == ["other"]
+
+
+def test_rounded_weights_have_the_name_of_those_in_training(tmp_path: Path) -> None:
+    loaded: list[tuple[Path, str]] = []
+    model = tiny(1)
+    sync = WeightSync(lambda *arguments: loaded.append(arguments), tmp_path, stored="bfloat16")
+    assert sync.push(model) == weights_hash(model)
+    ((folder, version),) = loaded
+    tensors = load_file(folder / "model.safetensors")
+    assert version == weights_hash(model) and {tensor.dtype for tensor in tensors.values()} == {torch.bfloat16}
+    for name, tensor in weight_tensors(model).items():
+        assert name not in tensors or torch.equal(tensors[name], tensor.to(torch.bfloat16))
+    assert len(tensors) >= 10
 
 
 def test_a_failed_push_is_reported_and_repeated_next_time(engine_server: ModuleType, tmp_path: Path) -> None:
@@ -275,8 +307,8 @@ def test_a_failed_push_is_reported_and_repeated_next_time(engine_server: ModuleT
 
     served.engine.load = load
     with engine_server.serving(served.engine):
-        sync = sync_with_engine(tiny(1), sglang(served), tmp_path)
+        sync = sync_with_engine(sglang(served), tmp_path)
         with pytest.raises(ModelError, match="no such folder here"):
-            sync.push()
+            sync.push(tiny(1))
         served.engine.load = working
-        assert sync.push() == weights_hash(served.model)
+        assert sync.push(tiny(1)) == weights_hash(served.model)
