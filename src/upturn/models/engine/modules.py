@@ -26,6 +26,8 @@ class SlotCache(Cache):
         self.rows_B: torch.Tensor = torch.empty(0)
         self.columns_BL: torch.Tensor = torch.empty(0)
         self.width = 0
+        self.rows = 0
+        """Slots that hold memory: up to the highest one used so far."""
         self.is_leading = False
         """True = the rows are slots 0 to B-1, which are read without copying."""
 
@@ -39,17 +41,32 @@ class SlotCache(Cache):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The rows' keys and values, columns 0 to W, the new ones included. Shapes (B, heads, L or W, dim)."""
         if layer_idx == len(self._keys):
-            slots, columns = self._shape
-            shape = (slots, key_states.shape[1], columns, key_states.shape[3])
+            shape = (0, key_states.shape[1], self._shape[1], key_states.shape[3])
             self._keys.append(key_states.new_zeros(shape))
             self._values.append(value_states.new_zeros(shape))
+        if len(self._keys[layer_idx]) < self.rows:
+            self._grow(layer_idx)
         key, value = self._keys[layer_idx], self._values[layer_idx]
         return self._write(key, key_states), self._write(value, value_states)
 
     def copy(self, source: int, targets: Sequence[int], length: int) -> None:
         """Copies the first ``length`` columns of a slot to others."""
+        self.reserve(max(targets) + 1)
+        for layer, keys in enumerate(self._keys):
+            if len(keys) < self.rows:
+                self._grow(layer)
         for tensor in (*self._keys, *self._values):
             tensor[list(targets), :, :length] = tensor[source, :, :length]
+
+    def reserve(self, rows: int) -> None:
+        """Makes room for that many slots, at least doubled each time, when they are next written."""
+        if rows > self.rows:
+            self.rows = min(self._shape[0], max(rows, 2 * self.rows))
+
+    def _grow(self, layer: int) -> None:
+        for tensors in (self._keys, self._values):
+            old = tensors[layer]
+            tensors[layer] = torch.cat([old, old.new_zeros((self.rows - len(old), *old.shape[1:]))])
 
     def forget(self) -> None:
         """Overwrites everything with 0: masked values must be finite."""
@@ -136,6 +153,7 @@ class ModuleModel:
     def _hidden(self, ids_BL: Ints, columns_BL: Ints, rows_B: Ints, width: int) -> torch.Tensor:
         cache, config = self._cache, self._config
         cache.width = width
+        cache.reserve(int(rows_B.max()) + 1)
         cache.is_leading = bool((rows_B == np.arange(len(rows_B))).all())
         cache.rows_B = self._tensor(rows_B)
         cache.columns_BL = self._tensor(columns_BL)

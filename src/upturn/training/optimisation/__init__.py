@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 from upturn.lazy_names import lazy_names
 from upturn.training.optimisation.aggregation import SampledCounts, count_sampled, denominator, token_scales
 from upturn.training.optimisation.batch import written_tokens
-from upturn.training.optimisation.memory_estimate import Memory, estimate_memory, model_shape
+from upturn.training.optimisation.memory_estimate import (
+    DEFAULT_RANK,
+    Load,
+    Memory,
+    configured_shape,
+    estimate_memory,
+    memory_choices,
+    model_shape,
+)
 from upturn.training.optimisation.mismatch import WrittenLogprobs, mismatch
 from upturn.training.optimisation.sampler_check import Rescored, RescoringSettings, rescore
 from upturn.training.optimisation.schedule import IterationSchedule, schedule
@@ -30,9 +38,11 @@ else:
     )
 
 __all__ = [
+    "DEFAULT_RANK",
     "Critic",
     "FullCopy",
     "IterationSchedule",
+    "Load",
     "Memory",
     "Rescored",
     "RescoringSettings",
@@ -41,10 +51,12 @@ __all__ = [
     "Trainer",
     "WrittenLogprobs",
     "add_adapter",
+    "configured_shape",
     "count_sampled",
     "denominator",
     "estimate_memory",
     "frozen_scorer",
+    "memory_choices",
     "merge_adapter",
     "mismatch",
     "model_shape",
