@@ -1,23 +1,86 @@
-"""Measured and estimated memory of real steps; a program that ``test_memory_estimate.py`` runs."""
-
-import json
-import sys
+"""Models and real steps whose memory is measured."""
 
 import numpy as np
 import torch
-from transformers import Qwen2Config, Qwen2ForCausalLM
+from torch import nn
+from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
-from benchmarks.machine.memory import peak_bytes, reset_peak, resident_bytes
-from upturn.config import OptimiserSettings
+from benchmarks.machine.allocation import peak_allocation
+from upturn.config import AdapterSettings, OptimiserSettings
 from upturn.records import Observation, TokenRow, Trajectory, Turn, WrittenSpan
 from upturn.training.losses import CrossEntropy
-from upturn.training.optimisation.memory_estimate import estimate_memory, model_shape
+from upturn.training.optimisation.adapter import add_adapter
 from upturn.training.optimisation.trainer import Trainer
 from upturn.training.row import TrainingRow, supervised_rows
 from upturn.training.stream import Stream
 
-LONG, WRITTEN, STEPS = 256, 64, 2
-"""Tokens of a row, written tokens at its end, and steps; in the second, AdamW has its state."""
+LONG, WRITTEN = 256, 64
+"""Tokens of a row, and written tokens at its end."""
+
+
+def build(
+    width: int,
+    layers: int,
+    inner: int,
+    vocabulary: int,
+    *,
+    dtype: torch.dtype = torch.float32,
+    rank: int = 0,
+    is_quantised: bool = False,
+) -> PreTrainedModel:
+    """A random model with tied embeddings; ``rank``: of an adapter, 0 = none."""
+    model = Qwen2ForCausalLM(
+        Qwen2Config(
+            vocab_size=vocabulary,
+            hidden_size=width,
+            num_hidden_layers=layers,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            intermediate_size=inner,
+            max_position_embeddings=512,
+            tie_word_embeddings=True,
+            use_cache=False,
+        )
+    ).to(dtype)
+    if is_quantised:
+        _quantise(model)
+    if rank:
+        add_adapter(model, AdapterSettings(rank=rank, seed=0))
+    return model
+
+
+def step_peak(tokens: int, settings: OptimiserSettings, **model: object) -> int:
+    """Peak bytes of building a model and taking two steps; in the second, AdamW has its state."""
+
+    def run() -> object:
+        built = build(**model)  # type: ignore[arg-type]  # of the caller
+        rows = [_row(number, built.config.vocab_size) for number in range(tokens // LONG)]
+        trainer = Trainer(built, settings)
+        for _ in range(2):
+            trainer.step([Stream(rows, CrossEntropy(), float(WRITTEN * len(rows)))])
+            trainer.optimiser.free_gradients()
+        return trainer
+
+    return peak_allocation(run)
+
+
+def _quantise(model: nn.Module) -> None:
+    """As ``transformers`` does when it loads a model."""
+    from bitsandbytes.nn import Linear4bit, Params4bit
+
+    for name, part in list(model.named_modules()):
+        if type(part) is nn.Linear and name != "lm_head":
+            four = Linear4bit(
+                part.in_features,
+                part.out_features,
+                bias=part.bias is not None,
+                compute_dtype=torch.bfloat16,
+                quant_type="nf4",
+            )
+            four.weight = Params4bit(part.weight.data, requires_grad=False, quant_type="nf4")
+            four.bias = part.bias
+            four.support_avx512bf16_for_cpu = False
+            model.set_submodule(name, four.to("cpu"))
 
 
 def _row(number: int, vocabulary: int) -> TrainingRow:
@@ -39,40 +102,3 @@ def _row(number: int, vocabulary: int) -> TrainingRow:
             )
         ]
     )[0]
-
-
-def main(width: int, layers: int, inner: int, *, vocabulary: int, tokens: int, is_checkpointed: bool) -> None:
-    """Prints both figures in bytes; the measured one includes the model but not libraries."""
-    torch.set_num_threads(1)
-    rows = [_row(number, vocabulary) for number in range(tokens // LONG)]
-    reset_peak()
-    before = resident_bytes()
-    model = Qwen2ForCausalLM(
-        Qwen2Config(
-            vocab_size=vocabulary,
-            hidden_size=width,
-            num_hidden_layers=layers,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            intermediate_size=inner,
-            max_position_embeddings=512,
-            tie_word_embeddings=True,
-            use_cache=False,
-        )
-    )
-    settings = OptimiserSettings(
-        gradient_checkpointing="full" if is_checkpointed else "none", micro_batch_tokens=tokens
-    )
-    written = WRITTEN * len(rows)
-    trainer = Trainer(model, settings)
-    for _ in range(STEPS):
-        trainer.step([Stream(rows, CrossEntropy(), float(written))])
-    estimated = estimate_memory(
-        model_shape(model), micro_batch_tokens=tokens, written_tokens=written, is_checkpointed=is_checkpointed
-    )
-    sys.stdout.write(json.dumps({"measured": peak_bytes() - before, "estimated": estimated.total}))
-
-
-if __name__ == "__main__":
-    sizes = [int(size) for size in sys.argv[1:]]
-    main(*sizes[:3], vocabulary=sizes[3], tokens=sizes[4], is_checkpointed=bool(sizes[5]))

@@ -5,27 +5,27 @@ forward and back takes about three times as long. Figures hold for this machine 
 """
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from upturn.config import OptimiserSettings
 from upturn.errors import TrainingError
-from upturn.loop.agent_runtime import SLOTS
+from upturn.loop.agent_runtime import DEFAULT_CONTEXT_TOKENS, SLOTS
 from upturn.loop.evaluation import heldout_tasks, selection_tasks
 from upturn.loop.rollouts import PolicyWorker, RolloutSpec, TaskSampler, count_tokens_after_states
 from upturn.loop.run import Context
 from upturn.loop.trainers.rl_training import RlSpec
 from upturn.records import AgentVersion, Evaluation, Result, Task, Trajectory, record
 from upturn.training import IterationSettings, PolicyGradientSettings, TrainingRow, policy_rows, written_count
-from upturn.training.optimisation import Memory, estimate_memory, model_shape
+from upturn.training.optimisation import DEFAULT_RANK, Load, Memory, estimate_memory, memory_choices, model_shape
 
 PROBE_TRAJECTORIES = 48
 """Maximum number of trajectories in a probe."""
 BACKWARD = 3.0
 """Cost of a step forward and back, in passes forward."""
-RECOMPUTATION = 1.0
-"""Added to it with gradient checkpointing, which computes activations again."""
+RECOMPUTATION = {"none": 0.0, "half": 0.5, "full": 1.0}
+"""Added to it by gradient checkpointing, which computes activations again."""
 PROBE_ROWS = 64
 """Rows that are scored to measure the time of a step."""
 
@@ -49,6 +49,8 @@ class Plan:
     """Description of how the figures were obtained."""
     continued_tokens: int = 0
     """Written by continuations that measure states, in addition to ``tokens``; 0 means that none are measured."""
+    memory_choices: Mapping[str, int] = field(default_factory=dict)
+    """``memory_bytes`` with other settings of weights, optimiser and adapter, by their names."""
 
     def results(self) -> list[Result]:
         """The figures that a command prints."""
@@ -60,6 +62,7 @@ class Plan:
             *continued,
             Result("memory", self.memory_bytes / 1e9, "GB"),
             Result("time", self.seconds, "s"),
+            *(Result(f"memory {name}", size / 1e9, "GB") for name, size in self.memory_choices.items()),
         ]
 
 
@@ -83,8 +86,10 @@ class Overhead:
     """What a run holds in memory and computes in addition to the updates of its model."""
 
     copies: int = 0
-    """Untrained copies of the model: a reference, or the initial weights. The best weights of a run on rollouts and
-    the engine's copy are counted anyway."""
+    """Untrained copies of the model: a reference, or the initial weights. With an adapter they cost nothing. The
+    engine's copy is counted anyway."""
+    has_best: bool = False
+    """Whether the best weights are kept; counted anyway in a run on rollouts with evaluations."""
     critics: int = 0
     """Trained copies of the model."""
     scorings: float = 0.0
@@ -148,9 +153,10 @@ def plan_on_rollouts(
     evaluated = overhead.heldout_evaluations * len(heldout_tasks(context))
     if settings.evaluate_every is not None:
         evaluated += overhead.trainings * evaluation_count(settings) * len(selection_tasks(context).tasks)
-        overhead = replace(overhead, copies=overhead.copies + 1)
+        overhead = replace(overhead, has_best=True)
     sampled = rows + continued / max(cost.written, 1.0) + evaluated + overhead.rollouts
     steps = passes * (1 + overhead.critics) + overhead.scorings / BACKWARD
+    memory = _memory(worker, cost, settings.optimiser, overhead=overhead, batch_rows=concurrent, sampled=concurrent)
     return Plan(
         algorithm,
         f"{rollouts.group_size} fresh trajector{'ies' if rollouts.group_size > 1 else 'y'} of each of "
@@ -159,12 +165,11 @@ def plan_on_rollouts(
         "iteration",
         rows,
         round(rows * cost.tokens),
-        _memory(
-            worker, cost, settings.optimiser, overhead=overhead, batch_rows=concurrent, sampled=concurrent
-        ).total,
+        memory.total,
         sampled * cost.sampling_seconds + rows * cost.update_seconds * steps,
         f"a probe of {len(tasks) * group_size} trajectories on this machine under its present load",
         round(continued),
+        memory.choices,
     )
 
 
@@ -187,6 +192,7 @@ def plan_on_rows(
     """The plan of a run on existing rows, without its evaluations."""
     settings = context.config.optimiser
     cost = measure_update(worker, work.rows, settings)
+    memory = _memory(worker, cost, settings, overhead=overhead, batch_rows=work.batch_rows)
     mean = sum(len(row.token_ids) for row in work.rows) / len(work.rows)
     return Plan(
         algorithm,
@@ -195,9 +201,10 @@ def plan_on_rows(
         work.unit,
         work.trained_rows,
         round(work.trained_rows * mean),
-        _memory(worker, cost, settings, overhead=overhead, batch_rows=work.batch_rows).total,
+        memory.total,
         work.trained_rows * cost.update_seconds * (1 + overhead.scorings / BACKWARD),
         "the rows, and a probe of the time of a pass over some of them on this machine; without evaluations",
+        memory_choices=memory.choices,
     )
 
 
@@ -247,9 +254,15 @@ def measure_update(worker: PolicyWorker, rows: Sequence[TrainingRow], settings: 
         sum(len(row.token_ids) for row in sample) / len(sample),
         sum(len(row.positions) for row in sample) / len(sample),
         0.0,
-        (BACKWARD + (RECOMPUTATION if settings.gradient_checkpointing == "full" else 0.0)) * seconds,
+        (BACKWARD + RECOMPUTATION[settings.gradient_checkpointing]) * seconds,
         max(len(row.token_ids) for row in rows),
     )
+
+
+class _PlannedMemory(NamedTuple):
+    total: int
+    """With the run's settings."""
+    choices: Mapping[str, int]
 
 
 def _memory(
@@ -260,20 +273,30 @@ def _memory(
     overhead: Overhead,
     batch_rows: int,
     sampled: int = 0,
-) -> Memory:
+) -> _PlannedMemory:
     """Upper bound: shared prefixes are computed once and take less. ``sampled``: concurrent rollouts."""
-    copies = overhead.copies + 1
     tokens = max(cost.longest, min(settings.micro_batch_tokens, round(batch_rows * cost.tokens)))
-    policy = estimate_memory(
-        model_shape(worker.model),
-        micro_batch_tokens=tokens,
-        written_tokens=round(tokens * cost.written / max(cost.tokens, 1.0)),
-        is_checkpointed=settings.gradient_checkpointing == "full",
-        copies=copies,
+    context = worker.runtime.limits.max_tokens or DEFAULT_CONTEXT_TOKENS
+    load = Load(
+        round(tokens * cost.written / max(cost.tokens, 1.0)),
+        references=overhead.copies,
+        has_best=overhead.has_best,
+        is_sampled=True,
         cached_tokens=min(sampled, SLOTS) * cost.longest,
+        reserved_tokens=min(sampled, SLOTS) * (context + 1),
+        is_cpu=worker.model.device.type == "cpu",
     )
-    critics = overhead.critics * (policy.optimiser + policy.weights // (1 + copies))
-    return replace(policy, optimiser=policy.optimiser + critics)
+    shape, stepped = model_shape(worker.model), replace(settings, micro_batch_tokens=tokens)
+    base = "full" if worker.adapter is None else worker.adapter.base
+
+    def with_critics(policy: Memory) -> int:
+        return policy.total + overhead.critics * (policy.optimiser + policy.weights)
+
+    choices = memory_choices(shape, stepped, load, rank=shape.rank or DEFAULT_RANK)
+    return _PlannedMemory(
+        with_critics(estimate_memory(shape, stepped, load, base=base)),
+        {name: with_critics(memory) for name, memory in choices.items()},
+    )
 
 
 class _NullSink:

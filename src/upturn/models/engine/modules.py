@@ -40,6 +40,8 @@ class SlotCache(Cache):
         self.rows_B: torch.Tensor = torch.empty(0)
         self.columns_BL: torch.Tensor = torch.empty(0)
         self.width = 0
+        self.rows = 0
+        """Slots that hold memory: up to the highest one used so far."""
         self.is_leading = False
         """True = the rows are slots 0 to B-1, which are read without copying."""
 
@@ -53,7 +55,9 @@ class SlotCache(Cache):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The rows' keys and values, columns 0 to W, the new ones included. Shapes (B, heads, L or W, dim)."""
         if layer_idx not in self._layers:
-            self._layers[layer_idx] = (self._allocate(key_states), self._allocate(value_states))
+            self._layers[layer_idx] = (self._empty(key_states), self._empty(value_states))
+        if len(self._layers[layer_idx][0]) < self.rows:
+            self._grow(layer_idx)
         key, value = self._layers[layer_idx]
         return self._write(key, key_states), self._write(value, value_states)
 
@@ -70,9 +74,23 @@ class SlotCache(Cache):
 
     def copy(self, source: int, targets: Sequence[int], length: int) -> None:
         """Copies the first ``length`` columns of a slot to others."""
-        for tensors in self._layers.values():
-            for tensor in tensors:
+        self.reserve(max(targets) + 1)
+        for layer, tensors in self._layers.items():
+            if len(tensors[0]) < self.rows:
+                self._grow(layer)
+            for tensor in self._layers[layer]:
                 tensor[list(targets), :, :length] = tensor[source, :, :length]
+
+    def reserve(self, rows: int) -> None:
+        """Makes room for that many slots, at least doubled each time, when they are next written."""
+        if rows > self.rows:
+            self.rows = min(self._shape[0], max(rows, 2 * self.rows))
+
+    def _grow(self, layer: int) -> None:
+        key, value = (
+            torch.cat([old, old.new_zeros((self.rows - len(old), *old.shape[1:]))]) for old in self._layers[layer]
+        )
+        self._layers[layer] = (key, value)
 
     def forget(self) -> None:
         """Overwrites everything with 0: masked values must be finite."""
@@ -80,9 +98,8 @@ class SlotCache(Cache):
             for tensor in tensors:
                 tensor.zero_()
 
-    def _allocate(self, new: torch.Tensor) -> torch.Tensor:
-        slots, columns = self._shape
-        return new.new_zeros((slots, new.shape[1], columns, new.shape[3]))
+    def _empty(self, new: torch.Tensor) -> torch.Tensor:
+        return new.new_zeros((0, new.shape[1], self._shape[1], new.shape[3]))
 
     def _write(self, cached: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
         if new.shape[2] == 1:
@@ -173,6 +190,7 @@ class ModuleModel:
     ) -> torch.Tensor:
         cache, config = self._cache, self._config
         cache.width = width
+        cache.reserve(int(rows_B.max()) + 1)
         cache.is_leading = bool((rows_B == np.arange(len(rows_B))).all())
         cache.rows_B = self._tensor(rows_B)
         cache.columns_BL = self._tensor(columns_BL)

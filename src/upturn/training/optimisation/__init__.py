@@ -16,7 +16,15 @@ from upturn.training.optimisation.aggregation import (
     token_scales,
 )
 from upturn.training.optimisation.batch import written_tokens
-from upturn.training.optimisation.memory_estimate import Memory, estimate_memory, model_shape
+from upturn.training.optimisation.memory_estimate import (
+    DEFAULT_RANK,
+    Load,
+    Memory,
+    configured_shape,
+    estimate_memory,
+    memory_choices,
+    model_shape,
+)
 from upturn.training.optimisation.mismatch import WrittenLogprobs, mismatch
 from upturn.training.optimisation.sampler_check import Rescored, RescoringSettings, rescore
 from upturn.training.optimisation.schedule import IterationSchedule, schedule
@@ -40,10 +48,12 @@ else:
     )
 
 __all__ = [
+    "DEFAULT_RANK",
     "Critic",
     "DistributionTeacher",
     "FullCopy",
     "IterationSchedule",
+    "Load",
     "Memory",
     "Read",
     "Rescored",
@@ -54,11 +64,13 @@ __all__ = [
     "WrittenLogprobs",
     "add_adapter",
     "chosen_logprobs",
+    "configured_shape",
     "count_sampled",
     "denominator",
     "estimate_memory",
     "frozen_scorer",
     "is_masked",
+    "memory_choices",
     "merge_adapter",
     "mismatch",
     "model_shape",
