@@ -10,28 +10,39 @@ from itertools import islice
 from pathlib import Path
 
 import huggingface_hub
+import numpy as np
 import pytest
 import torch
 from huggingface_hub import constants
 from huggingface_hub.errors import LocalEntryNotFoundError
 from safetensors.torch import load_file
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import (
+    AutoConfig,
+    AutoModelForImageTextToText,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+    T5Config,
+)
 
 from benchmarks.errands import MODEL
 from benchmarks.errands.kit import ErrandsKit
+from tests.architectures import ARCHITECTURES
 from upturn.agents import fork_counts
-from upturn.config import Limits, OptimiserSettings
+from upturn.config import AdapterSettings, Limits, OptimiserSettings
 from upturn.errors import ConfigError, ModelError
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.rollouts.policy_worker import PolicyWorker, RolloutSpec
 from upturn.models import SPECIAL_TOKENS, ChatRenderer, CompactRenderer
+from upturn.models.engine import lora_layers, weights_hash
 from upturn.models.local import find_folder, load_model
 from upturn.models.shipped import load_local, model_folder
 from upturn.records import Action, AgentVersion, Observation
-from upturn.training import policy_rows
+from upturn.training import TrainingRow, policy_rows
 from upturn.training.losses import CrossEntropy
+from upturn.training.optimisation.adapter import add_adapter
 from upturn.training.optimisation.trainer import Trainer
-from upturn.training.runs.model_folder import save_version
+from upturn.training.runs.model_folder import load_version, save_version
 from upturn.training.stream import Stream
 
 Tokenizers = Callable[..., PreTrainedTokenizerFast]
@@ -70,6 +81,47 @@ def test_a_folder_with_a_chat_template_uses_it(folder: Path) -> None:
     assert load_local(str(folder), precision="bfloat16").model.dtype == torch.bfloat16
     assert load_local(MODEL).chat is None
     assert isinstance(load_local(MODEL).renderer(), CompactRenderer)
+
+
+@pytest.fixture
+def vision_folder(tmp_path: Path, chat_tokenizer: Tokenizers) -> Path:
+    """A tiny vision-language model whose type ``AutoModelForCausalLM`` does not load, with its tokenizer."""
+    tokenizer = chat_tokenizer("llama3_1")
+    folder = tmp_path / "vision"
+    kind, settings = ARCHITECTURES["Mistral Small 3.1"]
+    settings = settings | {"text_config": settings["text_config"] | {"vocab_size": len(tokenizer)}}
+    torch.manual_seed(0)
+    AutoModelForImageTextToText.from_config(AutoConfig.for_model(kind, **settings)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_of_a_vision_language_model_the_language_model_is_trained(vision_folder: Path, tmp_path: Path) -> None:
+    local = load_local(str(vision_folder))
+    assert isinstance(local.renderer(), ChatRenderer)
+    before = {name: parameter.clone() for name, parameter in local.model.named_parameters()}
+    row = TrainingRow("a", np.arange(5, 15), np.arange(4, 10), np.ones(6, dtype=np.float32), None)
+    Trainer(local.model, OptimiserSettings(learning_rate=0.01)).step([Stream([row], CrossEntropy(), 1.0)])
+    changed = {name for name, old in before.items() if not torch.equal(old, local.model.get_parameter(name))}
+    assert changed and all(name.startswith("model.language_model.") or name == "lm_head.weight" for name in changed)
+    saved = save_version(local.model, tmp_path / "version", companions=vision_folder)
+    assert weights_hash(load_version(tmp_path / "version")) == saved
+    assert weights_hash(load_model(str(tmp_path / "version")).model) == saved
+
+
+def test_an_adapter_of_a_vision_language_model_is_on_its_language_model_only(vision_folder: Path) -> None:
+    model = load_local(str(vision_folder)).model
+    add_adapter(model, AdapterSettings(rank=2))
+    assert lora_layers(model)
+    assert all(name.startswith("model.language_model.") for name in lora_layers(model))
+
+
+def test_models_of_other_kinds_are_refused_by_name(folder: Path) -> None:
+    T5Config(d_model=16, num_layers=1).save_pretrained(folder)
+    with pytest.raises(
+        ModelError, match="type 't5' is neither a causal language model nor a vision-language model"
+    ):
+        load_local(str(folder))
 
 
 def test_our_special_tokens_take_precedence_over_a_chat_template(

@@ -255,17 +255,25 @@ def test_models_whose_head_cannot_be_run_alone_use_all_logits(tiny_model: Model,
 
 def test_models_that_read_later_tokens_are_refused(make_trajectory: Make) -> None:
     torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-    silent = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    model = BertLMHeadModel(BertConfig(vocab_size=20, **sizes, **silent))
+    config = BertConfig(
+        vocab_size=20,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    model = BertLMHeadModel(config)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(10.0 if parameter.dim() > 1 else 1.0)
     rows = supervised_rows([make_trajectory()])
     with pytest.raises(TrainingError, match="BertLMHeadModel is not a causal language model: its log-probs change"):
         Trainer(model, NO_UPDATE).score(rows)
-    model.config.is_decoder = True
-    Trainer(BertLMHeadModel(model.config), NO_UPDATE)
+    config.is_decoder = True
+    (scores,) = Trainer(BertLMHeadModel(config), replace(NO_UPDATE, packing="padded")).score(rows)
+    assert np.isfinite(scores).all()
 
 
 def test_threads_are_set_inside_and_restored() -> None:

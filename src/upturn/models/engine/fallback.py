@@ -10,7 +10,7 @@ import copy
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import torch
 from transformers import PreTrainedModel
@@ -39,7 +39,7 @@ class FallbackModel:
 
     def __init__(self, model: PreTrainedModel, slots: int, reuse: Reuse) -> None:
         """Raises ModelError for ``reuse`` other than ``none`` where the model takes no cache of transformers."""
-        self._model: Any = unwrap(model)
+        self._model = cast(Any, unwrap(model))
         arguments = inspect.signature(self._model.forward).parameters
         self._cache_name = next((name for name in CACHE_NAMES if name in arguments), None)
         if reuse != "none" and (self._cache_name is None or not self._model._supports_default_dynamic_cache()):

@@ -24,7 +24,7 @@ _TOLERANCE = 1e-3
 
 def backbone_of(model: PreTrainedModel) -> Any:
     """The part of the model up to its last hidden states; raises ValueError where there is none to be found."""
-    base: Any = unwrap(model)
+    base: Any = unwrap(model)  # nn.Module does not know the methods of PreTrainedModel
     decoder: Any = base.get_decoder()
     if decoder is not base and isinstance(decoder, PreTrainedModel):
         return decoder
@@ -39,7 +39,8 @@ def head_of(model: PreTrainedModel) -> Any:
 
     Decided on a few large random hidden states. For a sharded model, call it within a forward pass.
     """
-    output_layer: Any = unwrap(model).get_output_embeddings()
+    base: Any = unwrap(model)
+    output_layer: Any = base.get_output_embeddings()
     own = OwnHead(model)
     return output_layer if output_layer is not None and _is_plain(output_layer, own) else own
 

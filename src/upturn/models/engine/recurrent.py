@@ -6,7 +6,7 @@ equally many tokens, because padding would enter the state; other rows are compu
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -155,7 +155,7 @@ class RecurrentModel:
             self._hold(block)
         starts_N = self._lengths_S[slots_N]
         passes = np.stack([starts_N > 0, stops_N - starts_N], axis=1)
-        logits: Any = None
+        logits: Tensor | None = None
         for is_continued, count in np.unique(passes, axis=0).tolist():
             rows = np.flatnonzero((passes == (is_continued, count)).all(axis=1))
             slots_B, starts_B = slots_N[rows], starts_N[rows]
@@ -165,6 +165,7 @@ class RecurrentModel:
             if logits is None:
                 logits = part.new_empty((len(slots_N), part.shape[1]))
             logits[torch.from_numpy(rows).to(part.device)] = part
+        assert logits is not None  # a pass has rows
         self._lengths_S[slots_N] = stops_N
         return logits
 

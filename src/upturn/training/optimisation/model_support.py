@@ -109,4 +109,5 @@ def _text_config(model: PreTrainedModel) -> Any:
 
 def _used_modules(model: PreTrainedModel) -> Iterable[tuple[str, nn.Module]]:
     """The modules by name; of a vision-language model those of its language model."""
-    return language_part(model).named_modules()
+    modules: Iterable[tuple[str, nn.Module]] = language_part(model).named_modules()
+    return modules
