@@ -1,5 +1,6 @@
 """When a run is saved: by count, by time, before an error ends it, and when it is interrupted."""
 
+import asyncio
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -273,6 +274,28 @@ def test_handlers_are_restored_and_others_are_respected(handlers: None) -> None:
     finally:
         signal.signal(signal.SIGTERM, before)
     assert seen == [signal.SIGTERM]
+
+
+def test_sigterm_cancels_tasks_as_ctrl_c_does_and_works_where_that_is_ignored(handlers: None) -> None:
+    ends: list[str] = []
+
+    async def sample() -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+            await asyncio.sleep(30)
+        except BaseException as exc:
+            ends.append(type(exc).__name__)
+            raise
+
+    with pytest.raises(KeyboardInterrupt), terminable():
+        asyncio.run(sample())
+    assert ends == ["CancelledError"]
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in a background job of a shell
+    try:
+        with pytest.raises(KeyboardInterrupt), terminable():
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_frozen_weights_are_not_stored(tiny_model: Model, tmp_path: Path) -> None:

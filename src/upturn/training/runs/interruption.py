@@ -20,17 +20,17 @@ class Deferral:
 
     is_asked: bool = False
 
-    def remember(self, number: int, frame: FrameType | None) -> None:
+    def remember(self, _number: int, _frame: FrameType | None) -> None:
         """The handler of a signal: the first one is remembered, another one raises KeyboardInterrupt."""
         if self.is_asked:
-            _raise(number, frame)
+            raise KeyboardInterrupt
         self.is_asked = True
 
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """In the block SIGTERM raises KeyboardInterrupt; otherwise it ends the process at once."""
-    with _handled(signal.SIGTERM, signal.SIG_DFL, _raise):
+    """In the block SIGTERM acts as Ctrl-C; otherwise it ends the process at once."""
+    with _handled(signal.SIGTERM, signal.SIG_DFL, _interrupt):
         yield
 
 
@@ -42,7 +42,7 @@ def deferred() -> Iterator[Deferral]:
     deferral = Deferral()
     with (
         _handled(signal.SIGINT, signal.default_int_handler, deferral.remember),
-        _handled(signal.SIGTERM, _raise, deferral.remember),
+        _handled(signal.SIGTERM, _interrupt, deferral.remember),
     ):
         yield deferral
 
@@ -61,5 +61,10 @@ def _handled(number: signal.Signals, expected: object, handler: _Handler) -> Ite
         signal.signal(number, before)
 
 
-def _raise(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+def _interrupt(_number: int, frame: FrameType | None) -> None:
+    """Acts as Ctrl-C, also in ``asyncio.run``, which cancels its tasks then."""
+    handler = signal.getsignal(signal.SIGINT)
+    if callable(handler):
+        handler(signal.SIGINT, frame)
+    else:  # ignored, as in a background job of a shell
+        raise KeyboardInterrupt
