@@ -10,7 +10,7 @@ from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 from upturn.config import OptimiserSettings
 from upturn.records import Observation, Origin, Task, TokenRow, Trajectory, Turn, WrittenSpan
-from upturn.training import ScoredGroup, ScoredTrajectory
+from upturn.training import RewardComponent, ScoredGroup, ScoredTrajectory
 
 
 @pytest.fixture(autouse=True)
@@ -128,6 +128,7 @@ class CopyTask:
                     logprobs=(float(probabilities[token].log()),),
                 ),
                 (float(token == symbol),),
+                components=(RewardComponent("copied", float(token == symbol), 1.0),),
             )
             for number, token in enumerate(drawn)
         ]
