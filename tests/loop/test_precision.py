@@ -15,7 +15,7 @@ from upturn.loop.rollouts.policy_worker import PolicyWorker, weights_form
 from upturn.loop.run.context import version_of
 from upturn.loop.trainers.algorithms.grpo import train_grpo
 from upturn.loop.trainers.candidate import training_folder
-from upturn.models.engine import weights_hash
+from upturn.models.engine import LocalEngine, weights_hash
 from upturn.models.shipped import load_local
 from upturn.records import Evaluation
 from upturn.training.algorithms.grpo import GrpoSettings
@@ -126,4 +126,4 @@ def test_a_four_bit_base_takes_a_third_of_the_memory_of_its_linear_layers(desk: 
     part = "model.layers.0.mlp.gate_proj"
     four, sixteen = worker.model.get_submodule(part).weight, whole.get_submodule(part).weight
     assert four.numel() * four.element_size() * 4 == sixteen.numel() * sixteen.element_size()
-    assert worker.engine.forward == "modules"
+    assert isinstance(worker.engine, LocalEngine) and worker.engine.forward == "modules"

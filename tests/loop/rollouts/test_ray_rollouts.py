@@ -383,7 +383,6 @@ def test_training_goes_on_when_workers_are_killed_and_no_trajectory_is_lost_or_d
         with RayWorkerPool(TellingFactory(pids), RaySettings(2)) as workers:
             runtime = RayRuntime(kit, LIMITS, workers, tmp_path / f"weights-{index}")
             worker = PolicyWorker(runtime, VERSION)
-            runtime.follow(worker.model)
 
             def collect(
                 iteration: int, /, worker: PolicyWorker = worker, sink: Stored = sink, is_shaken: bool = index == 1

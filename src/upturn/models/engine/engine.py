@@ -152,13 +152,13 @@ class LocalEngine:
 
     async def interrupt(self) -> None:
         """Ends all requests between two steps, with the tokens that they have so far."""
-        ended = [(call, Continuation((), ())) for call in self._waiting]
+        ended = [(call, Continuation((), (), ())) for call in self._waiting]
         ended += [(call, self._rows.written(slot)) for slot, call in sorted(self._live.items())]
         self._waiting, self._live = [], {}
         self._rows.clear()
-        for call, output in ended:
+        for call, (token_ids, logprobs, sampling) in ended:
             if not call.future.done():
-                call.future.set_result(Generation(output.token_ids, output.logprobs, "interrupted", self._version))
+                call.future.set_result(Generation(token_ids, logprobs, "interrupted", self._version, sampling))
 
     def release(self, session: str) -> None:
         """Frees the session's slot. Its tokens remain available for sharing until the slot is reused."""

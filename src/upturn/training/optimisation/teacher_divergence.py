@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
@@ -28,7 +28,8 @@ class DistributionTeacher:
     def __init__(self, model: PreTrainedModel, settings: OptimiserSettings) -> None:
         """``settings``: packing, precision and size of its passes."""
         self.model = model
-        self._head: nn.Module = model.get_output_embeddings()
+        self._head: Any = None
+        """From its states to logits; known after its first pass."""
         self._forward = Forward(model, packing=settings.packing, precision=settings.precision)
         self._budget = settings.micro_batch_tokens
 
@@ -82,15 +83,22 @@ class DistributionTeacher:
         states: list[Tensor] = [torch.empty(0)] * len(rows)
         self.model.train()  # as the trained model; there is no dropout
         for batch in self._forward.batches(rows, self._budget):
-            with self._forward.prepare(batch), _reading(self._forward, _hidden_state):
+            with self._forward.prepare(batch), _reading(self._forward, self._take_states):
                 output = self._forward.logprobs(batch).transpose(0, 1)
             for row, part in zip(batch.rows, output.split([len(row.positions) for row in batch.rows]), strict=True):
                 states[index_of[id(row)]] = part
         return states
 
-
-def _hidden_state(_head: Any, hidden: Tensor, _targets: Tensor, *, temperatures: Tensor | None = None) -> Tensor:  # noqa: ARG001  # a ``Read``
-    return hidden.transpose(0, 1)
+    def _take_states(
+        self,
+        head: Any,
+        hidden: Tensor,
+        targets: Tensor,  # noqa: ARG002  # a ``Read``
+        *,
+        temperatures: Tensor | None = None,  # noqa: ARG002  # as above
+    ) -> Tensor:
+        self._head = head
+        return hidden.transpose(0, 1)
 
 
 def _compare(  # noqa: PLR0917  # checkpointed, by position
