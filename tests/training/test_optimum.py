@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from upturn.records import Task, Trajectory
-from upturn.training import ScoredGroup, ScoredTrajectory
+from upturn.training import RewardComponent, ScoredGroup, ScoredTrajectory
 from upturn.training.algorithms.grpo import PRESETS, GrpoSettings, preset
 from upturn.training.algorithms.policy_gradient import PolicyGradient
 from upturn.training.loss import TokenBatch
@@ -106,7 +106,10 @@ class Table:
             if state == NOTHING:
                 break
         spans = [(turn, 2 * turn + 1, 2 * turn + 2) for turn in range(len(rewards))]
-        return ScoredTrajectory(self.make(tokens, spans, name=name, logprobs=chosen), tuple(rewards))
+        trajectory = self.make(tokens, spans, name=name, logprobs=chosen)
+        return ScoredTrajectory(
+            trajectory, tuple(rewards), components=(RewardComponent("reward", sum(rewards), 1.0),)
+        )
 
     def uniform(self, rows: Sequence[TrainingRow]) -> list[FloatArray]:
         """The policy before training."""
