@@ -17,9 +17,10 @@ from upturn.agents import Job, Setting, WorkItem, build, run_rollouts
 from upturn.config import AdapterSettings, AgentConfig, LoopConfig, OptimiserSettings, RolloutConfig
 from upturn.environments import tools_of
 from upturn.errors import ModelError
-from upturn.loop.agent_runtime import DEFAULT_CONTEXT_TOKENS
+from upturn.loop.agent_runtime import DEFAULT_CONTEXT_TOKENS, Purpose
 from upturn.loop.cycle import serve
 from upturn.loop.engine_runtime import EngineHost
+from upturn.loop.evaluation.evaluate import evaluate_version
 from upturn.loop.rollouts import PolicyWorkerFactory
 from upturn.loop.trainers.candidate import training_folder
 from upturn.loop.trainers.train_command import run_training
@@ -160,6 +161,13 @@ def test_adapters_of_vllm_serve_the_base_and_the_trained_version(
     with opened(desk, tmp_path, rollouts=rollouts, lora=lora) as context:
         result = run_training(context, "grpo")
         errors = {item.error for item in context.pool.trajectories(tenant="default")}
+        loads = len(served.loaded)
+        for version in (result.candidate, result.incumbent, result.candidate):
+            evaluated = evaluate_version(
+                context.runtime, version, context.next_tasks(1), Purpose(f"again {version.id}", 0, 1.0), pool=None
+            )
+            assert not any(mark.is_missing for mark in evaluated.marks)
+        assert len(served.loaded) == loads, "the adapter is still loaded after the base was sampled"
     names = [body["model"] for path, _, body in served.server.requests if path == "/v1/completions"]
     assert errors == {""} and names[0] == "default" and names[-1] == result.candidate.weights_hash
     assert served.server.adapters == set(), "unloaded when the run is closed"

@@ -52,7 +52,9 @@ class EngineHost:
 
         companions = model_folder(name)
         self._sync.stored = self._stored or stored_type(companions)
-        return self._sync.push(model, version=version, companions=companions)
+        pushed = self._sync.push(model, version=version, companions=companions)
+        self.remote.use_loaded()  # after the base of an adapter
+        return pushed
 
     def push_version(self, local: LocalModel, version: str) -> str:
         """Hands over a stored version in the engine's form. Raises ModelError where it has no such form."""
@@ -70,7 +72,9 @@ class EngineHost:
                 f"model nor saved with an adapter of it (in {str(adapter)!r}); start vLLM with {local.name!r}, or "
                 "train without [lora], so that whole models are loaded"
             )
-        return self._sync.push_folder(adapter, version)
+        pushed = self._sync.push_folder(adapter, version)
+        self.remote.use_loaded()
+        return pushed
 
     def close(self) -> None:
         """Removes the folders of weights, and adapters from the engine."""

@@ -134,6 +134,7 @@ class RemoteEngine:
         self._name = version
         """Name of the weights in requests and answers; differs from the version where the engine names none."""
         self._form = settings.form or self._dialect.forms[0]
+        self._loaded_name = ""
         self._loaded: str | None = None
         """Weights loaded through this object; None = those that the engine was started with."""
         self._connection: _Connection | None = None
@@ -153,6 +154,11 @@ class RemoteEngine:
     def use(self, name: str, version: str) -> None:
         """Samples from weights that the engine has already, which it calls ``name``; their hash is ``version``."""
         self._name, self._version = name, version
+
+    def use_loaded(self) -> None:
+        """Samples from the weights that were loaded last through this object, if any."""
+        if self._loaded is not None:
+            self.use(self._loaded_name, self._loaded)
 
     def refresh(self) -> None:
         """Nothing is cached here; the engine clears its own caches with the weights."""
@@ -238,7 +244,7 @@ class RemoteEngine:
             raise ModelError("weights cannot be loaded while requests are running; finish all rollouts first")
         has_name = self._form == "adapter" or self._dialect.weights_have_names
         if version == self._loaded:
-            self.use(version if has_name else self._name, version)
+            self.use_loaded()
             return
         name = version if has_name else (await self.base()).name
         async with self._connected() as connection:
@@ -253,8 +259,8 @@ class RemoteEngine:
                         "weight updates (vLLM: --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True for "
                         "adapters, VLLM_SERVER_DEV_MODE=1 for full models)"
                     ) from exc
-            previous, self._loaded = self._loaded, version
-            self.use(name, version)
+            previous, self._loaded, self._loaded_name = self._loaded, version, name
+            self.use_loaded()
             if previous is not None:
                 await self._unload(connection, previous)
 
