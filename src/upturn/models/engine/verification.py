@@ -17,11 +17,11 @@ import torch
 from transformers import PreTrainedModel
 
 from upturn.errors import ModelError, error_text
-from upturn.models.engine.adapter import unwrap
 from upturn.models.engine.backend import Backend, Block
 from upturn.models.engine.decoder import STATIC_ROTATION, unsupported_reason
 from upturn.models.engine.direct import DirectModel
 from upturn.models.engine.fallback import REUSES, FallbackModel
+from upturn.models.engine.head import backbone_of
 from upturn.models.engine.modules import ModuleModel
 from upturn.models.engine.recurrent import RecurrentModel, has_states
 
@@ -98,9 +98,13 @@ def _open_direct(model: PreTrainedModel, slots: int, max_length: int) -> _Attemp
 
 def _open_modules(model: PreTrainedModel, slots: int, max_length: int) -> _Attempt:
     """The model's layers, with states where it has any."""
-    if not _uses_registry(model):
+    try:
+        uses_registry, is_recurrent = _uses_registry(model), has_states(model)
+    except (ValueError, LookupError, AttributeError, TypeError) as exc:  # a configuration of its own kind
+        return _Attempt(None, f"its layers are unknown: {error_text(exc, longest=300)}")
+    if not uses_registry:
         return _Attempt(None, "its attention cannot be replaced (it is not in the registry of transformers)")
-    if not has_states(model):
+    if not is_recurrent:
         return _checked(lambda: ModuleModel(model, slots, max_length), model, slots, max_length)
     attempt = _Attempt(None, "")
     for by_many in (True, False):
@@ -114,7 +118,7 @@ def _open_modules(model: PreTrainedModel, slots: int, max_length: int) -> _Attem
 def _uses_registry(model: PreTrainedModel) -> bool:
     """Whether the model's code takes its attention from the registry of transformers, or has none."""
     files = [
-        sys.modules[kind.__module__] for kind in type(unwrap(model)).__mro__ if kind.__module__ != _SHARED_FILE
+        sys.modules[kind.__module__] for kind in type(backbone_of(model)).__mro__ if kind.__module__ != _SHARED_FILE
     ]
     kinds = set(getattr(model.config.get_text_config(decoder=True), "layer_types", None) or ())
     return (bool(kinds) and kinds <= _WITHOUT_ATTENTION) or any(hasattr(file, _REGISTRY) for file in files)
