@@ -9,6 +9,9 @@ COMMANDS = {
     "rollout": Target(
         "benchmarks.commands.rollout:bench_rollout", "Speed of sampling, compared with transformers."
     ),
+    "memory": Target(
+        "benchmarks.commands.memory:bench_memory", "Peak memory of a GRPO step, by form of the weights."
+    ),
     "credit": Target("benchmarks.commands.credit:bench_credit", "Accuracy of turn-credit estimators."),
     "algorithms": Target(
         "benchmarks.commands.algorithms:bench_algorithms",

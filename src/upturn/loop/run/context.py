@@ -152,6 +152,7 @@ def open_run(
         configure_torch(_threads(config, world)) if needs_torch else nullcontext(),
     ):
         device = device_of(config, world) if needs_torch else "cpu"
+        check_optimisers(config, device)
         (run_dir / "config.json").write_text(config.to_json())
         keys = api_keys or {}
         runtime = AgentRuntime(
@@ -241,6 +242,23 @@ def device_of(config: Config, world: World | None) -> str:
             [f"run.device = {setting!r} contradicts ACCELERATE_USE_CPU=true, which connects CPUs; remove one"]
         )
     return device
+
+
+def check_optimisers(config: Config, device: str) -> None:
+    """Raises ConfigError for an optimiser that would be offloaded to the memory that it is in anyway."""
+    shared = ["optimiser"] if config.optimiser.offload else []
+    sections = [
+        f"{name}.optimiser"
+        for name, section in config.algorithms.items()
+        if getattr(section, "optimiser", config.optimiser).offload
+    ]
+    if device == "cpu" and (names := shared or sections):
+        raise ConfigError(
+            [
+                f"{names[0]}.offload = true has no effect on the device 'cpu', whose memory is the host's; remove it, "
+                "or set run.device to another device"
+            ]
+        )
 
 
 def limits_of(config: Config) -> Limits:

@@ -51,7 +51,7 @@ class SlotCache(Cache):
 
     def copy(self, source: int, targets: Sequence[int], length: int) -> None:
         """Copies the first ``length`` columns of a slot to others."""
-        self.reserve(max(targets) + 1)
+        self.reserve(max(targets, default=0) + 1)
         for layer, keys in enumerate(self._keys):
             if len(keys) < self.rows:
                 self._grow(layer)
