@@ -210,7 +210,10 @@ def test_missing_agents_are_reported_with_the_table_to_add() -> None:
             {"rollouts": {"place": "ray"}, "optimiser": {"precision": "bfloat16_weights"}},
             ("rollouts.place = 'ray'", "optimiser.precision = 'bfloat16_weights'"),
         ),
-        ({"agents": [FAR], "run": {"device": "cuda"}}, ("run.device = 'cuda' has no effect", "'local_model'")),
+        (
+            {"agents": [FAR], "loop": {"train": []}, "run": {"device": "cuda"}},
+            ("run.device = 'cuda' has no effect", "'local_model'"),
+        ),
         ({"agents": [{**NANO, "api_key_env": "KEY"}]}, ("agents[0].api_key_env = 'KEY'", "'local_model'")),
         (
             {"agents": [{**NANO, "context": {"low_mark": 0.5}}]},

@@ -250,8 +250,8 @@ def _precision(config: Config) -> Iterator[Contradiction]:
     if config.rollouts.place == "ray" and precision == "bfloat16_weights":
         yield Contradiction(
             ("rollouts.place", "optimiser.precision"),
-            "rollouts.place = 'ray' samples with float32 weights, which optimiser.precision = 'bfloat16_weights' does "
-            "not train; sample in the process or with an engine, or set another precision",
+            "rollouts.place = 'ray' samples with float32 weights, but optimiser.precision = 'bfloat16_weights' "
+            "trains others; sample in the process or with an engine, or set another precision",
         )
 
 

@@ -255,8 +255,8 @@ def check_optimisers(config: Config, device: str) -> None:
     if device == "cpu" and (names := shared or sections):
         raise ConfigError(
             [
-                f"{names[0]}.offload = true has no effect on the device 'cpu', whose memory is the host's; remove it, "
-                "or set run.device to another device"
+                f"{names[0]}.offload = true has no effect on the device 'cpu', whose memory is the host's; remove "
+                "it, or set run.device to another device"
             ]
         )
 
