@@ -12,6 +12,9 @@ COMMANDS = {
     "attention": Target(
         "benchmarks.commands.attention:bench_attention", "Speed of the backends of tree attention."
     ),
+    "memory": Target(
+        "benchmarks.commands.memory:bench_memory", "Peak memory of a GRPO step, by form of the weights."
+    ),
     "credit": Target("benchmarks.commands.credit:bench_credit", "Accuracy of turn-credit estimators."),
     "algorithms": Target(
         "benchmarks.commands.algorithms:bench_algorithms",

@@ -202,6 +202,18 @@ def test_missing_agents_are_reported_with_the_table_to_add() -> None:
             {"agents": [{**NANO, "weights": "bfloat16"}]},
             ("agents[0].weights = 'bfloat16' cannot be trained", "optimiser.precision"),
         ),
+        (
+            {"lora": {"rank": 4, "base": "nf4"}},
+            ("lora.base = 'nf4' needs bfloat16", "optimiser.precision is 'float32'"),
+        ),
+        (
+            {"rollouts": {"place": "ray"}, "optimiser": {"precision": "bfloat16_weights"}},
+            ("rollouts.place = 'ray'", "optimiser.precision = 'bfloat16_weights'"),
+        ),
+        (
+            {"agents": [FAR], "loop": {"train": []}, "run": {"device": "cuda"}},
+            ("run.device = 'cuda' has no effect", "'local_model'"),
+        ),
         ({"agents": [{**NANO, "api_key_env": "KEY"}]}, ("agents[0].api_key_env = 'KEY'", "'local_model'")),
         (
             {"agents": [{**NANO, "context": {"low_mark": 0.5}}]},

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from upturn.errors import ConfigError
+from upturn.loop.run.context import check_optimisers
 from upturn.loop.trainers.registry import parse_full_config
 from upturn.models import available_devices, choose_device, describe_device, load_local
 
@@ -75,3 +76,14 @@ def test_this_machine_has_a_cpu_and_describes_its_devices() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_model_is_loaded_on_the_card() -> None:
     assert load_local("nano", device=choose_device("cuda")).model.device == torch.device("cuda:0")
+
+
+def test_an_optimiser_in_the_same_memory_cannot_be_offloaded() -> None:
+    agents = [{"name": "nano", "kind": "local_model", "model": "nano"}]
+    config = parse_full_config({"optimiser": {"offload": True}, "agents": agents})
+    check_optimisers(config, "cuda:0")
+    with pytest.raises(ConfigError, match=r"optimiser\.offload = true has no effect on the device 'cpu'"):
+        check_optimisers(config, "cpu")
+    own = parse_full_config({"sft": {"optimiser": {"offload": True}}, "agents": agents})
+    with pytest.raises(ConfigError, match=r"sft\.optimiser\.offload = true"):
+        check_optimisers(own, "cpu")

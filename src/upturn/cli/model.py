@@ -76,3 +76,33 @@ def _folder(name: str) -> Path:
     if name not in SHIPPED:
         raise UnknownNameError(f"no model {name!r} ships with Upturn; known: {', '.join(SHIPPED)}")
     return SHIPPED[name]
+
+
+@model_app.command("memory")
+def memory(  # noqa: PLR0917  # one parameter per option
+    model: Annotated[str, typer.Argument(help="Folder or Hugging Face name; only its config.json is read.")],
+    tokens: Annotated[
+        int, typer.Option(min=1, help="Tokens of a micro-batch; a quarter of them is written.")
+    ] = 4096,
+    context: Annotated[int, typer.Option(min=1, help="Maximum tokens of a trajectory.")] = 1024,
+    rollouts: Annotated[int, typer.Option(min=0, help="Concurrent rollouts in this process; 0 = none.")] = 64,
+    rank: Annotated[int, typer.Option(min=1, help="Rank of an adapter on all linear layers.")] = 16,
+    as_json: AsJson = False,
+) -> None:
+    """Estimate the memory of training a model on one GPU, for each form of its weights, without loading it."""
+    from transformers import AutoConfig
+
+    from upturn.config import OptimiserSettings
+    from upturn.training.optimisation import Load, configured_shape, memory_choices
+
+    try:
+        config = AutoConfig.from_pretrained(model, trust_remote_code=False)
+    except (OSError, ValueError) as exc:  # transformers' errors for a missing or unknown configuration
+        raise ModelError(f"model {model!r} has no readable config.json: {str(exc).splitlines()[0]}") from exc
+    shape, cached = configured_shape(config), rollouts * (context + 1)
+    load = Load(tokens // 4, has_best=True, is_sampled=rollouts > 0, cached_tokens=cached, reserved_tokens=cached)
+    settings = OptimiserSettings(micro_batch_tokens=tokens)
+    results = [Result("parameters", float(shape.parameters))]
+    for name, estimate in memory_choices(shape, settings, load, rank=rank).items():
+        results.append(Result(f"memory {name}", estimate.total / 1e9, "GB"))
+    emit("model memory", results, {"model": model}, as_json=as_json)

@@ -64,6 +64,7 @@ def contradictions(config: Config) -> list[Contradiction]:
         *_tasks(config),
         *_routing(config),
         *_training(config),
+        *_precision(config),
     ]
 
 
@@ -248,6 +249,22 @@ def _engine(config: Config, agent: AgentConfig) -> Iterator[Contradiction]:
             ("rollouts.weights", "lora"),
             f"rollouts.weights = {rollouts.weights!r} has no effect with rollouts.dialect = 'vllm' and [lora]: "
             "only the adapter is handed over; omit it",
+        )
+
+
+def _precision(config: Config) -> Iterator[Contradiction]:
+    precision = config.optimiser.precision
+    if config.lora is not None and config.lora.base != "full" and precision != "bfloat16_weights":
+        yield Contradiction(
+            ("lora.base", "optimiser.precision"),
+            f"lora.base = {config.lora.base!r} needs bfloat16 for all other weights, but optimiser.precision is "
+            f"{precision!r}; set optimiser.precision = 'bfloat16_weights', or remove lora.base",
+        )
+    if config.rollouts.place == "ray" and precision == "bfloat16_weights":
+        yield Contradiction(
+            ("rollouts.place", "optimiser.precision"),
+            "rollouts.place = 'ray' samples with float32 weights, but optimiser.precision = 'bfloat16_weights' "
+            "trains others; sample in the process or with an engine, or set another precision",
         )
 
 

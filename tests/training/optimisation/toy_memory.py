@@ -2,9 +2,9 @@
 
 import numpy as np
 import torch
-from torch import nn
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
+from benchmarks.grpo_memory import quantise
 from benchmarks.machine.allocation import peak_allocation
 from upturn.config import AdapterSettings, OptimiserSettings
 from upturn.records import Observation, TokenRow, Trajectory, Turn, WrittenSpan
@@ -43,7 +43,7 @@ def build(
         )
     ).to(dtype)
     if is_quantised:
-        _quantise(model)
+        quantise(model)
     if rank:
         add_adapter(model, AdapterSettings(rank=rank, seed=0))
     return model
@@ -62,25 +62,6 @@ def step_peak(tokens: int, settings: OptimiserSettings, **model: object) -> int:
         return trainer
 
     return peak_allocation(run)
-
-
-def _quantise(model: nn.Module) -> None:
-    """As ``transformers`` does when it loads a model."""
-    from bitsandbytes.nn import Linear4bit, Params4bit
-
-    for name, part in list(model.named_modules()):
-        if type(part) is nn.Linear and name != "lm_head":
-            four = Linear4bit(
-                part.in_features,
-                part.out_features,
-                bias=part.bias is not None,
-                compute_dtype=torch.bfloat16,
-                quant_type="nf4",
-            )
-            four.weight = Params4bit(part.weight.data, requires_grad=False, quant_type="nf4")
-            four.bias = part.bias
-            four.support_avx512bf16_for_cpu = False
-            model.set_submodule(name, four.to("cpu"))
 
 
 def _row(number: int, vocabulary: int) -> TrainingRow:

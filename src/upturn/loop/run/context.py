@@ -156,6 +156,7 @@ def open_run(
     needs_torch = any(agent.kind == "local_model" for agent in config.agents)
     keys = api_keys or {}
     device = device_of(config, world) if needs_torch else "cpu"
+    check_optimisers(config, device)
     with (
         Journal.open(run_dir, config_hash=config.config_hash, version=__version__, command=command) as journal,
         Pool.open(config.pool.path or run_dir / "pool.db") as pool,
@@ -295,6 +296,23 @@ def device_of(config: Config, world: World | None) -> str:
             [f"run.device = {setting!r} contradicts ACCELERATE_USE_CPU=true, which connects CPUs; remove one"]
         )
     return device
+
+
+def check_optimisers(config: Config, device: str) -> None:
+    """Raises ConfigError for an optimiser that would be offloaded to the memory that it is in anyway."""
+    shared = ["optimiser"] if config.optimiser.offload else []
+    sections = [
+        f"{name}.optimiser"
+        for name, section in config.algorithms.items()
+        if getattr(section, "optimiser", config.optimiser).offload
+    ]
+    if device == "cpu" and (names := shared or sections):
+        raise ConfigError(
+            [
+                f"{names[0]}.offload = true has no effect on the device 'cpu', whose memory is the host's; remove "
+                "it, or set run.device to another device"
+            ]
+        )
 
 
 def limits_of(config: Config) -> Limits:

@@ -74,7 +74,7 @@ class SlotCache(Cache):
 
     def copy(self, source: int, targets: Sequence[int], length: int) -> None:
         """Copies the first ``length`` columns of a slot to others."""
-        self.reserve(max(targets) + 1)
+        self.reserve(max(targets, default=0) + 1)
         for layer, tensors in self._layers.items():
             if len(tensors[0]) < self.rows:
                 self._grow(layer)
