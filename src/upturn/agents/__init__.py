@@ -13,7 +13,7 @@ from upturn.agents.cluster import LostWorker, WorkerPool, WorkerResults, WorkIte
 from upturn.agents.endpoint import EndpointAgent
 from upturn.agents.hint import Hint, repeats_hint, without_hint
 from upturn.agents.ray_workers import RaySettings, RayWorkerPool, check_cluster
-from upturn.agents.recorder import LimitReachedError, Recorder, derived_seed, fork_counts
+from upturn.agents.recorder import LimitReachedError, Recorder, call_counts, derived_seed, fork_counts
 from upturn.agents.rendering import matches_tokenizer, rendered_rows
 from upturn.agents.rollout import (
     EnvironmentFactory,
@@ -50,6 +50,7 @@ __all__ = [
     "WorkerResults",
     "branch_points",
     "build",
+    "call_counts",
     "check_cluster",
     "derived_seed",
     "fork_counts",
