@@ -47,9 +47,9 @@ SPECIAL: Mapping[str, tuple[str, ...]] = {
         "<|message|>", "<|call|>",
     ),
     "deepseek_v3_1": (
-        "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>", "<｜tool▁calls▁begin｜>",
-        "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁sep｜>",
-        "<｜tool▁output▁begin｜>", "<｜tool▁output▁end｜>",
+        "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>",
+        "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>",
+        "<｜tool▁call▁end｜>", "<｜tool▁sep｜>", "<｜tool▁output▁begin｜>", "<｜tool▁output▁end｜>",
     ),
 }  # fmt: skip
 PLAIN: Mapping[str, tuple[str, ...]] = {

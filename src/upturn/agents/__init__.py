@@ -22,7 +22,7 @@ from upturn.agents.endpoint import EndpointAgent
 from upturn.agents.hint import Hint, repeats_hint, without_hint
 from upturn.agents.paused import PausedRollout
 from upturn.agents.ray_workers import RaySettings, RayWorkerPool, check_cluster
-from upturn.agents.recorder import LimitReachedError, Recorder, derived_seed, fork_counts
+from upturn.agents.recorder import LimitReachedError, Recorder, call_counts, derived_seed, fork_counts
 from upturn.agents.rendering import matches_tokenizer, render_trajectory, rendered_rows
 from upturn.agents.rollout import (
     EnvironmentFactory,
@@ -61,6 +61,7 @@ __all__ = [
     "WorkerResults",
     "branch_points",
     "build",
+    "call_counts",
     "check_cluster",
     "derived_seed",
     "fork_counts",

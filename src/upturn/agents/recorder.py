@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 from upturn.agents.agent import Reply
 from upturn.errors import ModelError
@@ -32,6 +33,27 @@ def fork_counts(trajectories: Iterable[Trajectory]) -> Counter[str]:
     return Counter(
         row.fork_cause for trajectory in trajectories for row in trajectory.rows if row.fork_cause is not None
     )
+
+
+class CallCounts(NamedTuple):
+    """Counts over trajectories."""
+
+    refused: int
+    """Turns without an action: the text was no call, or was refused."""
+    repaired: int
+    """Turns whose call was written almost right."""
+    dropped: int
+    """Calls that were not made because the trajectory ended with an earlier one of their message."""
+
+
+def call_counts(trajectories: Iterable[Trajectory]) -> CallCounts:
+    """Returns how well the trajectories' calls were written."""
+    refused = repaired = dropped = 0
+    for trajectory in trajectories:
+        refused += sum(turn.action is None for turn in trajectory.turns)
+        repaired += sum(bool(turn.repairs) for turn in trajectory.turns)
+        dropped += trajectory.dropped_calls
+    return CallCounts(refused, repaired, dropped)
 
 
 @dataclass

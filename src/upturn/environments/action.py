@@ -28,7 +28,8 @@ def executed_action(action: Action | None, refusal: str = "") -> Action:
 
 
 def malformed_text(action: Action, usual: str) -> str:
-    """The message about an action without an operation: why the text was no call, or ``usual`` where that is unknown."""
+    """The message about an action without an operation: why the text was no call, or ``usual`` where that is
+    unknown."""
     problem = action.parameters.get(_PROBLEM)
     return f"no call was made: {problem}" if isinstance(problem, str) else usual
 

@@ -3,8 +3,9 @@
 For tasks that one action answers, with any targets and operations. Not for tasks of several steps or with a state
 that actions change: write an ``EnvironmentKit`` for those.
 
-Order of checks of an action: the task is still open; the action names an operation; it can be recorded. An action that fails a check gets an error observation and costs 1 as ``error``; the first action that
-passes ends the task. Only the verifier calls ``check``; the environment never does.
+Order of checks of an action: the task is still open; the action names an operation; it can be recorded. An action
+that fails a check gets an error observation and costs 1 as ``error``; the first action that passes ends the task.
+Only the verifier calls ``check``; the environment never does.
 """
 
 import hashlib
@@ -27,6 +28,7 @@ from upturn.records import (
     Observation,
     Split,
     Task,
+    Tool,
     Trajectory,
     fields_json,
     from_fields,
@@ -57,18 +59,22 @@ def one_step(  # noqa: PLR0913  # the parts of a kit, each a separate option
     level: int = 1,
     hint: WriteHint | None = None,
     oracle: Solve | None = None,
+    tools: Sequence[Tool] = (),
 ) -> "OneStepKit":
     """A kit of tasks that one action answers; name it as ``module:name`` in ``upturn.toml``.
 
     ``make`` is one function, for a family called ``name``, or several by family. A ``make`` with an argument
     ``split`` gets ``"train"`` or ``"heldout"`` and can reserve phrasings for the latter; without it held-out tasks
     differ from training tasks by their seed only. ``version`` is the verifier's: raise it when ``check`` changes.
-    ``hint``: None = no hints. ``oracle``: None = no known solution, and less can be validated.
+    ``hint``: None = no hints. ``oracle``: None = no known solution, and less can be validated. ``tools``: described
+    to models with a chat template; one with a ``text_parameter`` takes a plain answer. Empty = none are described.
     """
     makes = dict(make) if isinstance(make, Mapping) else {name: make}
     if not name or not makes:
         raise WorldError(f"an environment needs a name and a family, got {name!r} with {list(makes)!r}")
-    return OneStepKit(_Cases(name, makes, check), version=version, level=level, write_hint=hint, solve=oracle)
+    return OneStepKit(
+        _Cases(name, makes, check), version=version, level=level, write_hint=hint, solve=oracle, tools=tools
+    )
 
 
 class _Case(NamedTuple):
@@ -211,10 +217,12 @@ class OneStepKit:
         level: int,
         write_hint: WriteHint | None = None,
         solve: Solve | None = None,
+        tools: Sequence[Tool] = (),
     ) -> None:
         self.name = cases.name
         self.families: Mapping[str, int] = dict.fromkeys(cases.families, level)
         self.verifier = OneStepVerifier(cases, version=version)
+        self.tools = tuple(tools)
         self._cases = cases
         self._write_hint = write_hint
         self._solve = solve

@@ -191,7 +191,8 @@ class ChatRenderer:
         return ParsedOutput(self._body(token_ids)[1], None)
 
     def read_all(self, token_ids: Sequence[int]) -> tuple[OutputPart, ...]:
-        """All calls of the output, each with its part of the tokens; one part without an action where it has none."""
+        """All calls of the output, each with its part of the tokens; one part without an action where it has
+        none."""
         body, text = self._body(token_ids)
         reading = self._reading(token_ids, body, text)
         if isinstance(reading, Reading) and len(reading.calls) > 1:

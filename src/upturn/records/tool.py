@@ -22,8 +22,8 @@ class Tool:
     required: tuple[str, ...] = ()
     """Names of the required parameters."""
     text_parameter: str = ""
-    """A message without a call is a call of this operation, with the message's text as this parameter. Empty = it is
-    an error."""
+    """A message without a call is a call of this operation, with the message's text as this parameter. Empty = it
+    is an error."""
 
     @property
     def name(self) -> str:

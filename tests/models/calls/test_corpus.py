@@ -1,7 +1,8 @@
 """What twelve template families write, changed in a thousand ways: the right call, or none with a reason.
 
-A changed text may be a call of its own: a change inside a value is another value. So a reading is right if it is the
-original calls, the first of them where the text was cut, or what an independent reader finds in the changed text.
+A changed text may be a call of its own: a change inside a value is another value. So a reading is right if it is
+the original calls, the first of them where the text was cut, or what an independent reader finds in the changed
+text.
 """
 
 import ast
@@ -344,7 +345,7 @@ def python(text: str) -> Iterator[Calls]:
 def named_json(text: str, opening: str, separator: str) -> Iterator[Calls]:
     """``opening`` name ``separator`` JSON, once."""
     name, found, body = text.partition(separator)
-    name = name.rpartition("]" if not opening else opening)[2].strip()
+    name = name.rpartition(opening or "]")[2].strip()
     if found:
         for end in [match.end() for match in re.finditer(r"\}", body)][-4:]:
             yield from attempts(lambda end=end: [(re.split(r"[\s<]", name)[0], loads(body[:end]))])  # type: ignore[misc]

@@ -124,7 +124,7 @@ def test_xml_calls_have_text_values() -> None:
     assert only("xml", once.removesuffix("</tool_call>")).repairs == {"unclosed"}
     for inline in (once.replace("\nm2\n", "m2"), once.replace("\nm2", "m2"), once.replace("m2\n", "m2")):
         repaired = only("xml", inline)
-        assert (repaired.arguments, repaired.repairs) == ({"id": "m2"}, {"inline_value"})
+        assert repaired.arguments == {"id": "m2"} and repaired.repairs == {"inline_value"}
 
 
 def test_a_python_tag_in_a_value_is_kept() -> None:
@@ -238,7 +238,7 @@ def test_repairs_inside_values() -> None:
             assert isinstance(reading, Refusal) and reading.reason == "bad_syntax"  # an argument may be missing
         else:
             assert isinstance(reading, Reading)
-            assert (reading.calls[0].arguments, reading.calls[0].repairs) == ({"x": value}, repairs)
+            assert reading.calls[0].arguments == {"x": value} and reading.calls[0].repairs == repairs
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """Tool calls in model output: how each model family writes them, one lenient reader, names of functions.
 
-``reading`` holds the result types and lists every repair and refusal; ``json_value`` reads JSON that is almost right;
-``formats`` lists the formats, whose readers are in ``objects`` (JSON), ``tagged`` (markup), ``pythonic``, ``gemma`` and
-``harmony``; ``names`` maps functions to actions; ``schema`` restores types. Not here: chat templates
+``reading`` holds the result types and lists every repair and refusal; ``json_value`` reads JSON that is almost
+right; ``formats`` lists the formats, whose readers are in ``objects`` (JSON), ``tagged`` (markup), ``pythonic``,
+``gemma`` and ``harmony``; ``names`` maps functions to actions; ``schema`` restores types. Not here: chat templates
 (``upturn.models.chat_template``) and the compact grammar (``upturn.models.call``). Start with ``formats``.
 """
 

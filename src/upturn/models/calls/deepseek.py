@@ -1,7 +1,7 @@
 """The reader of DeepSeek V3.1's calls, and of V3's, which have the type ``function`` and a code block.
 
-``<｜tool▁calls▁begin｜>``, then for each call ``<｜tool▁call▁begin｜>name<｜tool▁sep｜>{…}<｜tool▁call▁end｜>``, then
-``<｜tool▁calls▁end｜>``.
+``<｜tool▁calls▁begin｜>``, then for each call ``<｜tool▁call▁begin｜>name<｜tool▁sep｜>{…}<｜tool▁call▁end｜>``,
+then ``<｜tool▁calls▁end｜>``.
 """
 
 import re
@@ -30,7 +30,7 @@ def read_deepseek(text: str) -> Reading:
         end += len(_END)
     else:
         calls[-1] = calls[-1]._replace(repairs=calls[-1].repairs | {"unclosed"})
-    return reading_of(text, start, end, calls, (_BEGIN, _END, _CALL, _CALL_END, "<｜tool▁sep｜>"))
+    return reading_of(text, start, end, calls, markup=(_BEGIN, _END, _CALL, _CALL_END, "<｜tool▁sep｜>"))
 
 
 def _call(text: str, position: int, start: int) -> tuple[Call, int]:

@@ -4,11 +4,11 @@
 breaks between: ``<tool_call><function=name><parameter=key>value</parameter>…</function></tool_call>`` (Qwen3-Coder,
 Qwen3.5 and later). ``glm``: ``<tool_call>name<arg_key>key</arg_key><arg_value>value</arg_value>…</tool_call>``
 (GLM-4.5 and later). ``mistral``: ``[TOOL_CALLS] [{"name": …, "arguments": {…}, "id": …}]``, or
-``[TOOL_CALLS]name[ARGS]{…}`` since tokenizer v11. ``gemma``: ``<|tool_call>call:name{key:value}<tool_call|>`` (Gemma 4).
-``python``: ``<|tool_call_start|>[name(key=value)]<|tool_call_end|>`` (LFM2, LFM2.5). ``harmony``: a message to
-``functions.name`` (gpt-oss). ``deepseek``: ``<｜tool▁call▁begin｜>name<｜tool▁sep｜>{…}<｜tool▁call▁end｜>`` (V3.1).
-``llama``: the bare object ``{"name": …, "parameters": {…}}`` (Llama 3.1 and later). ``json``: our own, for templates
-without tool support, ``{"name": …, "arguments": {…}}``.
+``[TOOL_CALLS]name[ARGS]{…}`` since tokenizer v11. ``gemma``: ``<|tool_call>call:name{key:value}<tool_call|>``
+(Gemma 4). ``python``: ``<|tool_call_start|>[name(key=value)]<|tool_call_end|>`` (LFM2, LFM2.5). ``harmony``: a
+message to ``functions.name`` (gpt-oss). ``deepseek``: ``<｜tool▁call▁begin｜>name<｜tool▁sep｜>{…}`` and its
+closing marker (V3.1). ``llama``: the bare object ``{"name": …, "parameters": {…}}`` (Llama 3.1 and later).
+``json``: our own, for templates without tool support, ``{"name": …, "arguments": {…}}``.
 
 Text before the calls is the thought of the first. Not covered: calls as Python in Llama 4, and other markup.
 """

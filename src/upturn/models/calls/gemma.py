@@ -36,7 +36,7 @@ def read_gemma(text: str) -> Reading:
         end = parser.position
         if text.startswith(_OPEN, skip_blanks(text, end)):
             end = skip_blanks(text, end)
-    reading = reading_of(text, start, end, calls, (_OPEN, _CLOSE, _QUOTE))
+    reading = reading_of(text, start, end, calls, markup=(_OPEN, _CLOSE, _QUOTE))
     return reading._replace(thought=_thought(reading.thought))
 
 

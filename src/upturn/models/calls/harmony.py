@@ -1,8 +1,8 @@
 """The reader of gpt-oss's messages (harmony), after the prompt's ``<|start|>assistant``.
 
 A call is ``<|channel|>commentary to=functions.name <|constrain|>json<|message|>{…}``, as the models write it, or
-``to=functions.name<|channel|>commentary json<|message|>{…}``, as their template does. ``analysis`` messages before it
-are its thought; a ``final`` message is an answer without a call.
+``to=functions.name<|channel|>commentary json<|message|>{…}``, as their template does. ``analysis`` messages before
+it are its thought; a ``final`` message is an answer without a call.
 
 https://cookbook.openai.com/articles/openai-harmony
 """
@@ -17,8 +17,9 @@ from upturn.models.calls.reading import Call, Reading, RefusedError, check_aroun
 _START, _MESSAGE, _END = "<|start|>", "<|message|>", "<|end|>"
 _MARKUP = (_START, _MESSAGE, _END, "<|channel|>", "<|constrain|>", "to=functions.")
 _CHANNEL = r"<\|channel\|>(?P<channel>analysis|commentary|final)"
+_SECOND = _CHANNEL.replace("P<channel>", "P<second>")
 _HEADER = re.compile(
-    rf"\s*(?:{_CHANNEL}\s*(?:to=(?P<to>\S+?))?|to=(?P<first_to>[^\s<]+)\s*{_CHANNEL.replace('P<channel>', 'P<second>')})"
+    rf"\s*(?:{_CHANNEL}\s*(?:to=(?P<to>\S+?))?|to=(?P<first_to>[^\s<]+)\s*{_SECOND})"
     r"\s*(?:<\|constrain\|>)?\s*(?P<type>[A-Za-z]*)\s*\Z"
 )
 
@@ -55,7 +56,7 @@ class _Message(NamedTuple):
 
 def _messages(text: str) -> list[_Message]:
     """The messages, of which only the last may be a call. Raises RefusedError."""
-    messages, start = [], 0
+    messages, start = list[_Message](), 0
     while True:
         header, separator, rest = text[start:].partition(_MESSAGE)
         if start:

@@ -109,7 +109,8 @@ class ValueParser:
     """A recursive reader of one value; ``position`` advances behind it. Collects ``repairs``."""
 
     def __init__(self, text: str, position: int, *, is_call: bool = False, is_python: bool = False) -> None:
-        """``is_python``: quotes of both kinds, Python's constants and escapes, and line breaks in strings are right."""
+        """``is_python``: quotes of both kinds, Python's constants and escapes, and line breaks in strings are
+        right."""
         self.text, self.position = text, position
         self.repairs: set[Repair] = set()
         self._is_call, self._is_python = is_call, is_python

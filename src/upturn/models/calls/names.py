@@ -1,8 +1,8 @@
 """Names of functions: ``target.operation``, or any name without a target, and back.
 
-An action without a target is called by its operation: ``get_weather``, ``mcp__server__tool``. A name is read as that
-of the offered tool that has it. Otherwise one with a single dot between identifiers is ``target.operation``, and
-every other name is an operation without a target. Some formats allow fewer characters (OpenAI's:
+An action without a target is called by its operation: ``get_weather``, ``mcp__server__tool``. A name is read as
+that of the offered tool that has it. Otherwise one with a single dot between identifiers is ``target.operation``,
+and every other name is an operation without a target. Some formats allow fewer characters (OpenAI's:
 ``[a-zA-Z0-9_-]{1,64}``): there a tool has another name, its own with ``__`` for each character that is not allowed,
 and no two tools may share one.
 """
@@ -47,7 +47,8 @@ class FunctionNames:
     """Names of the offered tools and of other actions, for one call format. Reversible."""
 
     def __init__(self, tools: Iterable[Tool] = (), allowed: "re.Pattern[str]" = ANY_NAME) -> None:
-        """``allowed``: matches the names that the format can hold. Raises ModelError for tools that share a name."""
+        """``allowed``: matches the names that the format can hold. Raises ModelError for tools that share a
+        name."""
         self.allowed = allowed
         self._by_name: dict[str, tuple[str, str]] = {}
         self._by_action: dict[tuple[str, str], str] = {}
@@ -57,8 +58,8 @@ class FunctionNames:
             other = self._by_name.setdefault(name, action)
             if other != action or action in self._by_action:
                 raise ModelError(
-                    f"two tools have the name {name!r} ({_shown(other)} and {_shown(action)}), so a call of it would "
-                    "be ambiguous; rename one of them"
+                    f"two tools have the name {name!r} ({_shown(other)} and {_shown(action)}), so a call of it "
+                    "would be ambiguous; rename one of them"
                 )
             self._by_action[action] = name
 

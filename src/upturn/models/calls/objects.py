@@ -53,7 +53,7 @@ def read_hermes(text: str) -> Reading:
         end = after
         if text.startswith(_TOOL_CALL, skip_blanks(text, after)):
             end = skip_blanks(text, after)
-    return reading_of(text, start, end, calls, (_TOOL_CALL, _TOOL_CALL_END, *_MARKUP))
+    return reading_of(text, start, end, calls, markup=(_TOOL_CALL, _TOOL_CALL_END, *_MARKUP))
 
 
 def _read_unmarked(text: str) -> Reading:
@@ -69,7 +69,7 @@ def _read_unmarked(text: str) -> Reading:
     if text.startswith(_TOOL_CALL_END, after):
         after += len(_TOOL_CALL_END)
     call = call_of_object(part.value, 0, part.repairs | {"unmarked"})
-    return reading_of(text, 0, after, [call], (_TOOL_CALL_END, *_MARKUP))
+    return reading_of(text, 0, after, [call], markup=(_TOOL_CALL_END, *_MARKUP))
 
 
 def read_object(text: str) -> Reading:
@@ -87,7 +87,7 @@ def read_object(text: str) -> Reading:
     first = opening.start() if fence is None else fence.start()
     calls, begin, end = list[Call](), opening.start(), part.end
     while True:
-        repairs = part.repairs | ({"fenced"} if fence else frozenset[Repair]())
+        repairs = part.repairs | _fenced(is_fenced=fence is not None)
         calls.append(call_of_object(part.value, begin, repairs))
         following = _NEXT_OBJECT.match(text, end)
         if following is None:
@@ -97,7 +97,7 @@ def read_object(text: str) -> Reading:
         end = part.end
     if fence and text.startswith("```", skip_blanks(text, end)):
         end = skip_blanks(text, end) + 3
-    reading = reading_of(text, first, end, calls, _MARKUP)
+    reading = reading_of(text, first, end, calls, markup=_MARKUP)
     if "text_after" in reading.calls[-1].repairs and text[end:].lstrip()[0] in "}]{[":
         raise RefusedError("leftover_markup", "brackets follow the call")
     return reading._replace(thought=reading.thought.replace("<|python_tag|>", "").strip())
@@ -117,7 +117,7 @@ def read_mistral(text: str) -> Reading:
         starts = _item_starts(text, skip_blanks(text, position) + 1, len(values.value))
         items = zip(values.value, [start, *starts[1:]], strict=True)
         calls = [call_of_object(value, begin, values.repairs) for value, begin in items]
-        return reading_of(text, start, values.end, calls, markup)
+        return reading_of(text, start, values.end, calls, markup=markup)
     calls, end = [], start
     while text.startswith("[TOOL_CALLS]", end) and (named := _ARGS_CALL.match(text, end + len("[TOOL_CALLS]"))):
         part = _fenced_json(text, named.end())
@@ -126,7 +126,7 @@ def read_mistral(text: str) -> Reading:
         end = part.end
         if text.startswith("[TOOL_CALLS]", skip_blanks(text, end)):
             end = skip_blanks(text, end)
-    return reading_of(text, start, end, calls, markup)
+    return reading_of(text, start, end, calls, markup=markup)
 
 
 def _item_starts(text: str, position: int, count: int) -> list[int]:
@@ -186,6 +186,10 @@ def _from_parts(parts: Mapping[str, Any], start: int, repairs: frozenset[Repair]
         raise RefusedError("bad_name", f"{target[:40]!r} and {operation[:40]!r} are no app and operation")
     arguments, further = arguments_of(parts.get("parameters", {}))
     return Call(f"{target}.{operation}", arguments, start, None, repairs | further, reasoning)
+
+
+def _fenced(*, is_fenced: bool) -> frozenset[Repair]:
+    return frozenset({"fenced"} if is_fenced else ())
 
 
 def _fenced_json(text: str, start: int, *, is_call: bool = False) -> _Part:

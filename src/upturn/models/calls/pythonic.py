@@ -1,7 +1,7 @@
 """The reader of calls as Python: ``<|tool_call_start|>[name(key=value, …), …]<|tool_call_end|>`` (LFM2, LFM2.5).
 
-Values are Python literals; JSON's constants, line breaks in strings, and a backslash that begins no escape are right
-too, because the models' templates write them.
+Values are Python literals; JSON's constants, line breaks in strings, and a backslash that begins no escape are
+right too, because the models' templates write them.
 """
 
 import re
@@ -31,7 +31,7 @@ def read_python(text: str) -> Reading:
         calls[-1] = calls[-1]._replace(repairs=calls[-1].repairs | {"unclosed"})
     for call in calls:
         check_unicode(call.arguments)
-    return reading_of(text, start, parser.position, calls, (_OPEN, _CLOSE))
+    return reading_of(text, start, parser.position, calls, markup=(_OPEN, _CLOSE))
 
 
 def _call(parser: ValueParser, start: int | None) -> Call:

@@ -45,12 +45,12 @@ RefusalReason = Literal[
     "several_calls",
     "repaired",
 ]
-"""``no_call``: plain text. ``truncated``: the output did not end. ``control_tokens``: it contains tokens of a prompt.
-``bad_syntax``: what follows a call's beginning is no call. ``unclosed``: it stops before the arguments are complete.
-``duplicate_key``: an argument occurs twice. ``bad_name``: the name cannot be a function's. ``bad_arguments``: they are
-no object with text keys. ``unknown_key``: the call has a part that its format lacks. ``leftover_markup``: parts of
-another call are before or after it. ``several_calls``: the template holds one call per message. ``repaired``: it needs
-a repair, and repairs are refused."""
+"""``no_call``: plain text. ``truncated``: the output did not end. ``control_tokens``: it contains tokens of a
+prompt. ``bad_syntax``: what follows a call's beginning is no call. ``unclosed``: it stops before the arguments are
+complete. ``duplicate_key``: an argument occurs twice. ``bad_name``: the name cannot be a function's.
+``bad_arguments``: they are no object with text keys. ``unknown_key``: the call has a part that its format lacks.
+``leftover_markup``: parts of another call are before or after it. ``several_calls``: the template holds one call
+per message. ``repaired``: it needs a repair, and repairs are refused."""
 
 
 class Call(NamedTuple):
@@ -102,7 +102,8 @@ class RefusedError(Exception):
 
 
 def check_around(text: str, start: int, end: int, markup: Iterable[str]) -> frozenset[Repair]:
-    """Checks the text before ``start`` and after ``end``, where the calls are. Returns ``text_after`` if there is any.
+    """Checks the text before ``start`` and after ``end``, where the calls are. Returns ``text_after`` if there is
+    any.
 
     Raises RefusedError where either contains ``markup``: a piece of another call, or of these calls' beginning.
     """
@@ -130,7 +131,7 @@ def unclosed(text: str, position: int, expected: str) -> RefusedError:
     return RefusedError("unclosed", f"the call stops where {expected} should follow")
 
 
-def reading_of(text: str, start: int, end: int, calls: list[Call], markup: Iterable[str]) -> Reading:
+def reading_of(text: str, start: int, end: int, calls: list[Call], *, markup: Iterable[str]) -> Reading:
     """The calls between ``start`` and ``end``; raises RefusedError for pieces of calls around them."""
     further = check_around(text, start, end, markup)
     calls[-1] = calls[-1]._replace(repairs=calls[-1].repairs | further)

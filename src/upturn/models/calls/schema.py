@@ -16,7 +16,8 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 def typed_arguments(arguments: Mapping[str, JsonValue], tool: Tool) -> dict[str, JsonValue]:
-    """The arguments with texts converted where the tool's schema has one type for them and the text is such a value.
+    """The arguments with texts converted where the tool's schema has one type for them and the text is such a
+    value.
 
     Everything else stays text: the environment converts or refuses it.
     """

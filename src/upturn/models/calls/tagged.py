@@ -31,7 +31,7 @@ def read_xml(text: str) -> Reading:
     while text.startswith(_OPEN if is_marked else "<function=", end):
         call, end = _xml_call(text, end, is_marked=is_marked)
         calls.append(call)
-    return reading_of(text, start, end, calls, _XML_MARKUP)
+    return reading_of(text, start, end, calls, markup=_XML_MARKUP)
 
 
 def _xml_call(text: str, start: int, *, is_marked: bool) -> tuple[Call, int]:
@@ -85,7 +85,7 @@ def read_glm(text: str) -> Reading:
         calls.append(Call(name.group(1), dict(arguments), end))
         _check_values(calls[-1], ("<arg_key>", "</arg_key>", "<arg_value>"))
         end = skip_blanks(text, position + len(_CLOSE))
-    return reading_of(text, start, end, calls, _GLM_MARKUP)
+    return reading_of(text, start, end, calls, markup=_GLM_MARKUP)
 
 
 def _check_values(call: Call, markup: tuple[str, ...]) -> None:

@@ -214,6 +214,7 @@ _FIXED = (
             Line("unscorable", "trajectories without reward"),
             Line("forks", "forked rows"),
             Line("compactions", "of these for a context budget"),
+            Line("repaired_calls", "repaired calls"),
             Line("curriculum_missing", "trajectories without a verdict"),
         ),
         ideal=0.0,

@@ -5,7 +5,7 @@ written token gets its turn's advantage and its scale (``aggregation``), and the
 (``policy_update``). Rows are dropped if their gradient is exactly 0, but still count in the denominator; with a KL
 term, or a teacher (``teacher_signal``), no row is dropped for its rewards."""
 
-from upturn.agents import fork_counts
+from upturn.agents import call_counts, fork_counts
 from upturn.agents.context import COMPACTED
 from upturn.errors import TrainingError
 from upturn.training.advantage import Advantage, mean_return, unscorable_count
@@ -99,7 +99,7 @@ def sampled_metrics(collected: CollectedGroups, settings: ObjectiveSettings) -> 
     """Returns the metrics of all sampled groups, including dropped ones."""
     groups = [compared.group for compared in collected.sampled]
     trajectories = [member.trajectory for group in groups for member in group.members]
-    forks = fork_counts(trajectories)
+    forks, calls = fork_counts(trajectories), call_counts(trajectories)
     metrics = {
         "trajectories": float(len(trajectories)),
         "mean_return": mean_return(groups),
@@ -107,6 +107,9 @@ def sampled_metrics(collected: CollectedGroups, settings: ObjectiveSettings) -> 
         "unscorable": float(unscorable_count(groups)),
         "forks": float(forks.total()),
         "compactions": float(forks[COMPACTED]),
+        "refused_outputs": float(calls.refused),
+        "repaired_calls": float(calls.repaired),
+        "dropped_calls": float(calls.dropped),
         "written_tokens": float(sum(map(written_count, trajectories))),
         **proxy_metrics(groups),
     }

@@ -17,8 +17,8 @@ from upturn.records import Trajectory, record
 from upturn.training.row import TrainingRow
 
 TransitionExclusion = Literal["unwritten", "shared", "foreign", "broken", "framed", "empty", "too_long", "repeated"]
-"""``unwritten``: no tokens were recorded for the turn. ``shared``: its message has several calls, so that its answer
-does not follow it alone. ``foreign``: another renderer recorded what follows the
+"""``unwritten``: no tokens were recorded for the turn. ``shared``: its message has several calls, so that its
+answer does not follow it alone. ``foreign``: another renderer recorded what follows the
 action. ``broken``: the environment failed and has no answer. ``framed``: the renderer puts other tokens around this
 observation than around most, as that of ``nano`` does around errors. ``empty``: there is no text to predict.
 ``too_long``: more than the maximum number of tokens. ``repeated``: the same answer after the same tokens exists."""

@@ -108,6 +108,13 @@ _TABLE: Mapping[MetricGroup, tuple[tuple[str, str, str], ...]] = {
         ),
         ("forks", "rows", "Rows started because a prompt did not extend the previous tokens."),
         ("compactions", "rows", "Forks caused by rewriting the history to fit a context budget."),
+        ("refused_outputs", "turns", "Turns whose text was no call, or one that was refused."),
+        ("repaired_calls", "turns", "Turns whose call was written almost right and was made."),
+        (
+            "dropped_calls",
+            "calls",
+            "Calls that were not made because an earlier one of their message was the last.",
+        ),
         ("failed", "trajectories", "Trajectories with a reward below the success threshold."),
         ("duplicates", "trajectories", "Successes with the same written tokens as another of the same task."),
         ("surplus", "trajectories", "Successes beyond the limit per task."),
