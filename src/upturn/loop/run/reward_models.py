@@ -15,7 +15,7 @@ from upturn.config import Config
 from upturn.environments import Verifier, verify_all
 from upturn.errors import ConfigError, JournalError, ModelError
 from upturn.loop.run.journal import Journal
-from upturn.models import Renderer, with_tokenizer
+from upturn.models import Renderer, choose_device, with_tokenizer
 from upturn.records import Evaluation, Task, Tool, Trajectory, record
 from upturn.rewards import evaluation_id
 from upturn.training import last_turn
@@ -38,7 +38,7 @@ def with_reward_models(verifier: Verifier, tools: Sequence[Tool], config: Config
         if name.startswith(COMPONENT):
             folder = Path(name.removeprefix(COMPONENT))
             try:
-                models[name] = ComponentModel(folder, tools)
+                models[name] = ComponentModel(folder, tools, device=config.run.device)
             except ModelError as exc:
                 problems.append(f"rewards.weights names {name!r}: {exc}")
                 continue
@@ -126,14 +126,15 @@ def check_same_models(journal: Journal, verifier: Verifier) -> None:
 class ComponentModel:
     """A reward model with its renderer; loaded when it scores for the first time."""
 
-    def __init__(self, folder: Path, tools: Sequence[Tool]) -> None:
-        """Raises ModelError for a folder that is not a reward model's."""
+    def __init__(self, folder: Path, tools: Sequence[Tool], *, device: str = "auto") -> None:
+        """``device``: as in ``run.device``. Raises ModelError for a folder that is not a reward model's."""
         from upturn.training.reward_models import read_description
 
         self.stored: StoredDescription = read_description(folder)
         self.name = f"{folder.name}@{self.stored.id}"
         self._folder = folder
         self._tools = tuple(tools)
+        self._device = device
         self._loaded: _Loaded | None = None
 
     def scores(self, trajectories: Sequence[Trajectory]) -> list[float | None]:
@@ -159,7 +160,7 @@ class ComponentModel:
         if self._loaded is None:
             from upturn.training.reward_models import load_reward_model
 
-            model = load_reward_model(self._folder)
+            model = load_reward_model(self._folder, device=choose_device(self._device))
             local = with_tokenizer(self.name, self._folder, model.model)
             options = self.stored.description.template_options
             self._loaded = _Loaded(model, local.renderer(self._tools, options=options))

@@ -49,7 +49,7 @@ def open_teacher(
         return lambda rows: score_remotely(remote, rows)
     from upturn.training.optimisation import DistributionTeacher, Trainer
 
-    model = load_local(settings.model, precision=settings.weights).model
+    model = load_local(settings.model, precision=settings.weights, device=context.runtime.device).model
     _freeze(model)
     return (
         DistributionTeacher(model, optimiser) if settings.estimator == "full" else Trainer(model, optimiser).score

@@ -75,7 +75,7 @@ def save_reward_model(
     return StoredDescription(description, saved)
 
 
-def load_reward_model(folder: Path) -> RewardModel:
+def load_reward_model(folder: Path, *, device: str = "cpu") -> RewardModel:
     """Returns the reward model of a folder, in float32.
 
     Raises ModelError when files are missing or damaged, or the weights are not the saved ones.
@@ -88,7 +88,8 @@ def load_reward_model(folder: Path) -> RewardModel:
             f"the weights in {str(folder)!r} have hash {actual}, saved was {stored.weights_hash}; train again, or "
             "restore it"
         )
-    return RewardModel(model, stored.description)
+    placed: Any = model  # type checkers cannot follow the decorator of ``to``
+    return RewardModel(placed.to(device), stored.description)
 
 
 def _load(folder: Path) -> PreTrainedModel:
