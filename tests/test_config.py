@@ -322,10 +322,6 @@ def test_missing_agents_are_reported_with_the_table_to_add() -> None:
             },
             ("rollouts.weights = 'bfloat16'", "rollouts.dialect = 'vllm' and [lora]"),
         ),
-        (
-            {"agents": [{**NANO, "temperature": 0.5}], "rollouts": {"place": "engine", "url": "http://x"}},
-            ("agent 'nano' serves at temperature = 0.5", "SGLang's log-probs", "let vLLM sample"),
-        ),
         ({"rollouts": {"weights": "bfloat16"}}, ("rollouts.weights = 'bfloat16'", "rollouts.place = 'process'")),
         ({"lora": {"alpha": 16}}, ("lora.rank: missing", "set it")),
         (

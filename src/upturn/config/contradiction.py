@@ -231,20 +231,8 @@ def _rollouts(config: Config) -> Iterator[Contradiction]:
     yield from _without_effect(rollouts, "rollouts", "rollouts.place", f"with {place}", names=unused)
     if rollouts.place == "engine" and not rollouts.url:
         yield Contradiction(("rollouts.url", "rollouts.place"), f"{place} needs rollouts.url; set it")
-    if rollouts.place == "engine" and config.improved_agent is not None:
-        yield from _engine(config, config.improved_agent)
-
-
-def _engine(config: Config, agent: AgentConfig) -> Iterator[Contradiction]:
-    """Settings of the trained agent, or of the form of its weights, that an engine at a URL cannot follow."""
-    rollouts, name = config.rollouts, f"agents[{config.agents.index(agent)}]"
-    if rollouts.dialect == "sglang" and agent.temperature != 1.0:
-        yield Contradiction(
-            (f"{name}.temperature", "rollouts.dialect"),
-            f"agent {agent.name!r} serves at temperature = {agent.temperature}, where SGLang's log-probs are not "
-            "the model's, so its answers would be refused in evaluations; set temperature = 1, or let vLLM sample",
-        )
-    if rollouts.dialect == "vllm" and config.lora is not None and rollouts.weights != "auto":
+    is_adapter = rollouts.place == "engine" and rollouts.dialect == "vllm" and config.lora is not None
+    if is_adapter and rollouts.weights != "auto":
         yield Contradiction(
             ("rollouts.weights", "lora"),
             f"rollouts.weights = {rollouts.weights!r} has no effect with rollouts.dialect = 'vllm' and [lora]: "
