@@ -13,12 +13,22 @@ from transformers import PreTrainedModel
 from benchmarks.errands import ENVIRONMENT, MODEL
 from upturn.agents import Job, PausedRollout, RolloutRequest, Setting, ToolAgent, run_rollouts, run_until
 from upturn.agents.agent import ModelSession, Reply
+from upturn.agents.paused import PausableRecorder, PausedCall, RolloutPausedError
 from upturn.config import Limits, OptimiserSettings
 from upturn.environments import tools_of
 from upturn.environments.kit import resolve_kit
-from upturn.models import ScriptedModel, load_local
+from upturn.models import Generation, GenerationRequest, ScriptedModel, load_local
 from upturn.models.engine import LocalEngine, weights_hash
-from upturn.records import Observation, Trajectory, Turn, fields_json, from_fields
+from upturn.records import (
+    Observation,
+    TokenRow,
+    Trajectory,
+    Turn,
+    Usage,
+    WrittenSpan,
+    fields_json,
+    from_fields,
+)
 from upturn.training.optimisation import Trainer
 from upturn.training.row import policy_rows, written_by, written_count
 
@@ -151,6 +161,58 @@ def test_every_span_has_the_log_probs_of_the_weights_that_it_names() -> None:
             np.testing.assert_allclose(row.old_logprobs, logprobs, atol=1e-5)
     assert sum(written_count(written_by(item, {version})) for item in trajectories for version in hashes) == sum(
         map(written_count, trajectories)
+    )
+
+
+class Interrupted:
+    """A model that writes two tokens, is interrupted, and writes three with other weights."""
+
+    def __init__(self) -> None:
+        self._generations = [
+            Generation((5, 6), (-0.5, -0.6), "interrupted", "old", sampling_logprobs=(-0.1, -0.2)),
+            Generation((7, 8, 9), (-0.7, -0.8, -0.9), "stop", "new", sampling_logprobs=(-0.3, -0.4, -0.5)),
+        ]
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        assert request.drawn == len(request.prompt_ids) - 3
+        return self._generations.pop(0)
+
+    def release(self, session: str) -> None:
+        pass
+
+
+def test_a_message_that_two_versions_wrote_is_divided_at_its_calls() -> None:
+    """The first call ends within the newer weights' tokens; every span names its weights and its turn."""
+    request = GenerationRequest((), 0, (9,), 1.0, "session", (0, 0), seed=1)
+
+    async def scenario() -> PausableRecorder:
+        model, prompt = Interrupted(), (1, 2, 3)
+        before = PausableRecorder(model, request)
+        before.start_turn(0)
+        with pytest.raises(RolloutPausedError):
+            await before.generate(prompt, max_tokens=8, stop_ids=(9,))
+        after = PausableRecorder(model, request)
+        (call,) = before.unfinished_calls()
+        after.restore(_paused(before.stamped_rows(), call))
+        after.start_turn(0)
+        output = await after.generate(prompt, max_tokens=8, stop_ids=(9,))
+        assert output.token_ids == (5, 6, 7, 8, 9)
+        assert output.sampling_logprobs == (-0.1, -0.2, -0.3, -0.4, -0.5)
+        after.divide([Reply("first", None), Reply("second", None)], [3, 5])
+        return after
+
+    recorder = asyncio.run(scenario())
+    assert recorder.dropped_calls == 1
+    (row,) = recorder.rows(2)
+    assert row.spans == (WrittenSpan(0, 3, 5, "old"), WrittenSpan(0, 5, 6), WrittenSpan(1, 6, 8))
+    assert row.logprobs == (-0.5, -0.6, -0.7, -0.8, -0.9)
+    assert row.sampling_logprobs == (-0.1, -0.2, -0.3, -0.4, -0.5)
+
+
+def _paused(rows: tuple[TokenRow, ...], call: PausedCall) -> PausedRollout:
+    """Before its first turn was finished."""
+    return PausedRollout(
+        "id", TASKS[0], 0, 1, (), Observation(""), "", None, rows, (), 0, (call,), Usage(), call.model_version
     )
 
 

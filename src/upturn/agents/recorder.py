@@ -103,6 +103,8 @@ class Recorder:
     _pending: list[Reply] = field(default_factory=list)
     _latest: _Row | None = None
     """The row of the latest call."""
+    _output_start: int = 0
+    """Where the latest call's output begins in it."""
 
     def start_turn(self, turn: int) -> None:
         """The next tokens are written in the turn with this index."""
@@ -145,6 +147,7 @@ class Recorder:
         if generation.token_ids or generation.finish_reason != "interrupted":
             self.model_version = generation.model_version
         if generation.token_ids:
+            self._output_start = len(prompt) - request.drawn
             self._record(prompt, generation, fork_cause)
         elif generation.finish_reason != "interrupted":
             raise LimitReachedError
@@ -157,18 +160,16 @@ class Recorder:
         pending. Raises ValueError for other stops.
         """
         assert self._latest is not None  # there is an output
-        spans, end = self._latest.spans, len(self._latest.tokens)
-        first = next(index for index, span in enumerate(spans) if span.turn == self.turn)
-        length, bounds = end - spans[first].start, (0, *stops)
-        if len(stops) != len(replies) or stops[-1] > length or sorted(set(bounds)) != list(bounds):
+        spans, start = self._latest.spans, self._output_start
+        length, bounds = len(self._latest.tokens) - start, (0, *stops)
+        if len(stops) != len(replies) or stops[-1] != length or sorted(set(bounds)) != list(bounds):
             raise ValueError(f"{len(replies)} replies need ascending stops up to {length}, got {stops!r}")
-        start = end - stops[-1]
         self._latest.spans = [span for span in spans if span.stop <= start] + [
             replace(
                 span, turn=self.turn + index, start=max(span.start, start + low), stop=min(span.stop, start + high)
             )
             for index, (low, high) in enumerate(pairwise(bounds))
-            for span in spans  # several where other weights continued the output
+            for span in spans  # several where newer weights continued the output
             if span.start < start + high and start + low < span.stop
         ]
         self._pending = list(replies[1:])
