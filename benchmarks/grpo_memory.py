@@ -56,8 +56,8 @@ def measure_memory(size: Size, *, has_bars: bool = True) -> list[Result]:
     for name, peak in peaks.items():
         ratio = peak / whole
         results.append(Result(name, peak / 1e6, "MB"))
-        bar = {"bar": f"<= {BAR}", "holds": ratio <= BAR} if has_bars else {}
-        results.append(Result(f"{name}, ratio", ratio, **bar))
+        bar, holds = (f"<= {BAR}", ratio <= BAR) if has_bars else (None, None)
+        results.append(Result(f"{name}, ratio", ratio, bar=bar, holds=holds))
     return results
 
 
@@ -75,7 +75,9 @@ def random_model(size: Size, dtype: torch.dtype = torch.float32) -> PreTrainedMo
         tie_word_embeddings=True,
         use_cache=False,
     )
-    return Qwen2ForCausalLM(config).to(dtype).eval()
+    model: Any = Qwen2ForCausalLM(config)  # ``to`` is typed for modules only
+    typed: PreTrainedModel = model.to(dtype).eval()
+    return typed
 
 
 def quantise(model: nn.Module) -> None:

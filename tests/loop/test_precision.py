@@ -122,8 +122,9 @@ def test_a_four_bit_base_takes_a_third_of_the_memory_of_its_linear_layers(desk: 
     from upturn.loop.agent_runtime import AgentRuntime
 
     worker = PolicyWorker(AgentRuntime(desk.kit(), Limits()), BASE, replace(LORA, base="nf4"), SHORT)
-    whole = load_local(MODEL, precision="bfloat16").model
+    whole: Any = load_local(MODEL, precision="bfloat16").model
     part = "model.layers.0.mlp.gate_proj"
-    four, sixteen = worker.model.get_submodule(part).weight, whole.get_submodule(part).weight
+    adapted: Any = worker.model
+    four, sixteen = adapted.get_submodule(part).weight, whole.get_submodule(part).weight
     assert four.numel() * four.element_size() * 4 == sixteen.numel() * sixteen.element_size()
     assert isinstance(worker.engine, LocalEngine) and worker.engine.forward == "modules"

@@ -247,7 +247,7 @@ def test_scattered_rows_are_gathered_and_keep_their_contents() -> None:
 
 def test_copied_weights_do_not_change_until_refresh() -> None:
     """Those of the layers; embedding and output layer are the model's own tensors."""
-    model = build_model("qwen3, wide heads")
+    model: Any = build_model("qwen3, wide heads")
     direct = DirectModel(model, 2, 50)
     slots = Slots(model, direct, 2)
     prompt = Block(np.array([0]), np.array([0]), np.array([9]), np.array(ids(0, 9)))

@@ -1,5 +1,7 @@
 """Models and real steps whose memory is measured."""
 
+from typing import Any
+
 import numpy as np
 import torch
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
@@ -29,7 +31,7 @@ def build(
     is_quantised: bool = False,
 ) -> PreTrainedModel:
     """A random model with tied embeddings; ``rank``: of an adapter, 0 = none."""
-    model = Qwen2ForCausalLM(
+    model: Any = Qwen2ForCausalLM(
         Qwen2Config(
             vocab_size=vocabulary,
             hidden_size=width,
@@ -41,12 +43,14 @@ def build(
             tie_word_embeddings=True,
             use_cache=False,
         )
-    ).to(dtype)
+    )
+    model = model.to(dtype)
     if is_quantised:
         quantise(model)
     if rank:
         add_adapter(model, AdapterSettings(rank=rank, seed=0))
-    return model
+    built: PreTrainedModel = model
+    return built
 
 
 def step_peak(tokens: int, settings: OptimiserSettings, **model: object) -> int:

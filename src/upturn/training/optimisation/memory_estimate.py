@@ -278,7 +278,7 @@ def _activations(
     if not recomputed:
         return round(tokens * ((stored - 1) * layer + last + start) + fixed)
     backward = 8 * shape.width + kept.key_value * shape.key_value + kept.inner_backward * shape.inner
-    peak = max(layer, backward + kept.rank * shape.rank)
+    peak: float = max(layer, backward + kept.rank * shape.rank)
     if stored:  # the last layer is stored, and freed before another one is recomputed
         peak = max(peak, last + start) - layer
     return round(tokens * (stored * layer + recomputed * residual + peak) + fixed)

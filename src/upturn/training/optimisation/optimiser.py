@@ -113,8 +113,8 @@ class WeightOptimiser:
         """Restores a state from ``state``; an empty one is that of a new optimiser. Weights must be restored."""
         entries: dict[int, dict[str, Tensor]] = {}
         for name, value in tensors.items():
-            index, key = name.split(".", 1)
-            entries.setdefault(int(index), {})[key] = value
+            number, key = name.split(".", 1)
+            entries.setdefault(int(number), {})[key] = value
         for index, (adamw, target) in enumerate(self._owners()):
             adamw.state.pop(target, None)
             known = entries.get(index, {})
