@@ -13,6 +13,19 @@ from upturn.models import Generation, GenerationRequest
 from upturn.models.engine import LocalEngine
 
 TOKENS = 6
+QUICK = (
+    "Mistral, windowed",
+    "Qwen3-Next",
+    "Gemma 3",
+    "gpt-oss",
+    "Granite 3",
+    "Granite 4, hybrid",
+    "DeepSeek-V3",
+    "LFM2",
+    "BLOOM",
+    "Gemma 3, multimodal",
+)
+"""Compared with ``generate`` in the default run; one for each way to run, and the others in the slow tests."""
 
 
 def ids(seed: int, count: int) -> tuple[int, ...]:
@@ -65,10 +78,18 @@ def test_the_page_lists_every_tested_architecture() -> None:
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
+def test_each_runs_as_the_page_says(name: str) -> None:
+    """Opening an engine compares its logits with the model's."""
+    engine = Sessions(build(name), slots=2).engine
+    assert engine.forward == documented()[name].forward, engine.forward_reason
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in ARCHITECTURES]
+)
 def test_greedy_tokens_equal_those_of_generate(name: str) -> None:
     """Prompts of several lengths, continued, shared, cut and evicted sessions; most are longer than the window."""
     sessions = Sessions(build(name), slots=5)
-    assert sessions.engine.forward == documented()[name].forward, sessions.engine.forward_reason
     prompts = {"short": ids(0, 3), "a": ids(1, WINDOW + 1), "b": ids(2, 30)}
     first = sessions.ask(prompts | {"same": prompts["b"]})  # computed once, copied
     counters = sessions.engine.counters

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
-from tests.architectures import ARCHITECTURES, VOCABULARY, WINDOW, build, documented
+from tests.architectures import ARCHITECTURES, BASE, MLA, MOE, VOCABULARY, WINDOW, build, documented
 from upturn.config import OptimiserSettings
+from upturn.errors import TrainingError
 from upturn.training import TrainingRow
 from upturn.training.losses import CrossEntropy
 from upturn.training.optimisation.trainer import Trainer
@@ -100,3 +101,14 @@ def test_common_prefixes_are_shared_where_the_page_says_so(name: str) -> None:
 
 def _short_rows() -> "np.typing.NDArray[np.int64]":
     return np.random.default_rng(0).integers(3, VOCABULARY, (2, WINDOW - 1))
+
+
+def test_rows_longer_than_a_learned_selection_of_tokens_are_refused() -> None:
+    sizes = {"index_topk": 16, "index_n_heads": 2, "index_head_dim": 8, "first_k_dense_replace": 1}
+    experts = {"n_routed_experts": 4, "n_group": 1, "topk_group": 1, "n_shared_experts": 1}
+    torch.manual_seed(1)
+    config = AutoConfig.for_model("deepseek_v32", **(BASE | MLA | MOE | sizes | experts))
+    model = AutoModelForCausalLM.from_config(config).float()
+    with pytest.raises(TrainingError, match="a row has 31 tokens, and each attends to a learned selection of 16"):
+        _score(model, _rows())
+    assert _score(model, _rows()[-1:]).forward.model is model

@@ -174,6 +174,12 @@ class Forward:
                 f"a row needs {longest} tokens of context, the model has {context}; "
                 "limit the rollout's tokens or skip the row"
             )
+        selected = getattr(config, "index_topk", None)
+        if selected is not None and longest > selected:
+            raise TrainingError(
+                f"a row has {longest} tokens, and each attends to a learned selection of {selected}, which depends "
+                "on later tokens in transformers; limit the rollout's tokens to that many, or train another model"
+            )
         ids = np.concatenate([row.token_ids[: row.computed_length + 1] for row in rows])
         lowest, highest = int(ids.min()), int(ids.max())
         if lowest < 0 or highest >= config.vocab_size:
