@@ -5,6 +5,7 @@ import os
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ def _run_twice(name: str, folder: Path) -> str:
     for point in _points(range(4)):
         first.append(point)
     first.close("interrupted")
+    if name == "wandb":
+        time.sleep(1.1)  # it names a folder by the second and the run
     resumed = TrackerFeed(name, run, folder / "trackers", _points(range(3)))
     for point in _points(range(3, 6)):
         resumed.append(point)
