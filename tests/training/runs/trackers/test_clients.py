@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import upturn
 from upturn.training.runs.curve import CurvePoint
 from upturn.training.runs.trackers import TrackedRun, TrackerFeed
 
@@ -66,7 +67,7 @@ def _in_child(program: str, folder: Path, **environment: str) -> Any:
         capture_output=True,
         text=True,
         check=False,
-        env=dict(os.environ, **environment),
+        env=dict(os.environ, PYTHONPATH=str(Path(upturn.__file__).parents[1]), **environment),
         cwd=folder,
     )
     assert done.returncode == 0, done.stderr
@@ -129,8 +130,8 @@ for path in sorted(folder.glob("wandb/offline-run-*/*.wandb")):
 print(json.dumps([run_id, ids, rows]))
 """
     run_id, ids, rows = _in_child(program, tmp_path, WANDB_MODE="offline", WANDB_ERROR_REPORTING="false")
-    assert ids == [[run_id, "demo/grpo", "tests"]] * 2
     _check_rows(rows, "_step")
+    assert ids == [[run_id, "demo/grpo", "tests"]] * 2
 
 
 def test_wandb_without_a_key_does_not_ask_for_one(tmp_path: Path) -> None:
