@@ -5,12 +5,14 @@ import os
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import upturn
 from upturn.training.runs.curve import CurvePoint
 from upturn.training.runs.trackers import TrackedRun, TrackerFeed
 
@@ -28,6 +30,8 @@ def _run_twice(name: str, folder: Path) -> str:
     for point in _points(range(4)):
         first.append(point)
     first.close("interrupted")
+    if name == "wandb":
+        time.sleep(1.1)  # it names a folder by the second and the run
     resumed = TrackerFeed(name, run, folder / "trackers", _points(range(3)))
     for point in _points(range(3, 6)):
         resumed.append(point)
@@ -63,7 +67,7 @@ def _in_child(program: str, folder: Path, **environment: str) -> Any:
         capture_output=True,
         text=True,
         check=False,
-        env=dict(os.environ, **environment),
+        env=dict(os.environ, PYTHONPATH=str(Path(upturn.__file__).parents[1]), **environment),
         cwd=folder,
     )
     assert done.returncode == 0, done.stderr
@@ -126,8 +130,8 @@ for path in sorted(folder.glob("wandb/offline-run-*/*.wandb")):
 print(json.dumps([run_id, ids, rows]))
 """
     run_id, ids, rows = _in_child(program, tmp_path, WANDB_MODE="offline", WANDB_ERROR_REPORTING="false")
-    assert ids == [[run_id, "demo/grpo", "tests"]] * 2
     _check_rows(rows, "_step")
+    assert ids == [[run_id, "demo/grpo", "tests"]] * 2
 
 
 def test_wandb_without_a_key_does_not_ask_for_one(tmp_path: Path) -> None:
