@@ -20,7 +20,7 @@ from upturn.agents.branch_point import BranchPoint
 from upturn.agents.context import Budget, GrowingPrompt
 from upturn.agents.rendering import matches_tokenizer
 from upturn.config import Limits
-from upturn.environments import Info, Step, malformed_text
+from upturn.environments import Info, Step, malformed_text, one_step, tools_of
 from upturn.errors import RecordError
 from upturn.models import ChatRenderer, RenderedObservations, ScriptedModel
 from upturn.records import Action, JsonValue, Observation, Task, Tool, Trajectory, from_json, to_json
@@ -263,3 +263,23 @@ def test_a_renderer_of_one_call_is_used_as_before() -> None:
 
     (part,) = read_parts(One(), (1, 2, 0))  # type: ignore[arg-type]
     assert (part.stop, part.output, part.repairs, part.refusal) == (3, ("x", STOP), (), "")
+
+
+def test_a_plain_answer_ends_a_one_step_task_whose_tool_takes_it(chat_tokenizer: Tokenizers) -> None:
+    answer = Tool("user", "answer", "Answers.", {"text": {"type": "string"}}, ("text",), text_parameter="text")
+    kit = one_step(
+        "sums",
+        lambda rng: (f"What is {(number := rng.randint(1, 9))} + 1?", {"text": str(number + 1)}),
+        lambda action, expected: action.name == "user.answer" and action.parameters.get("text") == expected["text"],
+        tools=(answer,),
+    )
+    task = next(iter(kit.tasks(seed=0, split="train", families=["sums"])))
+    right = str(int(task.instruction.split()[2]) + 1)
+    for tools, verdict, outcome in ((tools_of(kit), "success", "finished"), ((), "failure", "step_limit")):
+        renderer = ChatRenderer(chat_tokenizer("qwen2_5"), tools)
+        limits = Limits(max_turns=2)
+        setting = Setting("run", ToolAgent(renderer, limits), "a@1", scripted(renderer, right), limits)
+        (trajectory,) = asyncio.run(run_rollouts([Job(RolloutRequest(task, 0, 0), setting)], kit.environment))
+        assert trajectory.outcome == outcome
+        assert kit.verifier.verify(task, trajectory).verdict == verdict
+    assert trajectory.final_observation.text == "no call was made: no_call: the message calls no function"

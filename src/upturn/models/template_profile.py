@@ -201,8 +201,9 @@ def _end(template: ChatTemplate, messages: Messages) -> tuple[str, int]:
         _, _, rest = template.render([*messages, *later], [], is_open=False).rpartition(_REPLY)
         ids = template.encode(rest)
         ends.append(next((token for token in ids if token in template.special_ids), None))
-    # where nothing ends the last message, a turn ends with the token that begins the next one, as in GLM
-    end = ends[1] if ends[0] is None else ends[0]
+    # where nothing ends the last message, a turn ends with the token that begins the next one, as in GLM; gpt-oss
+    # ends the last message with the tokenizer's own end token, earlier ones with another
+    end = ends[1] if ends[0] in (None, template.eos_id) else ends[0]
     if end is None or ends[1] != end:
         raise ModelError(
             "the chat template ends an assistant's turn without a special token, so generation would not stop; add "
@@ -282,7 +283,10 @@ def _with_thought(template: ChatTemplate, profile: TemplateProfile, before: Mess
     keys: tuple[ThoughtKey, ...] = ("content", "reasoning_content")
     for key in keys:
         candidate = replace(profile, thought_key=key)
-        if _WHY in call_segment(template, candidate, before, candidate.call(thinking)):
+        thought, value, _ = call_segment(template, candidate, before, candidate.call(thinking)).partition(
+            str(PROBE.parameters["value"])
+        )
+        if value and _WHY in thought:
             return candidate
     return replace(profile, thought_key="none")
 
