@@ -16,8 +16,16 @@ from typing import Literal
 
 from upturn.errors import ModelError
 from upturn.models.call import value_text
-from upturn.models.calls import CALL_FORMATS, JSON, CallFormat, FunctionNames, Reading, json_call
-from upturn.models.calls.names import ANY_NAME, PLAIN_NAME
+from upturn.models.calls import (
+    ANY_NAME,
+    CALL_FORMATS,
+    JSON,
+    PLAIN_NAME,
+    CallFormat,
+    FunctionNames,
+    Reading,
+    json_call,
+)
 from upturn.models.template import ChatTemplate, Message, Messages, unmarked_at
 from upturn.records import Action, Tool
 

@@ -28,6 +28,8 @@ OBSERVATIONS = "2db9d35ddd3f1e29c5e925d38d25e0af668c712211e277dc90b50c7f4ddc5dcc
 
 NO_EPISODE = ", episode=None"
 """A field that tasks got after the digests were taken."""
+NO_TEXT_PARAMETER = ", text_parameter=''"
+"""The same for tools."""
 
 
 def digest_of(parts: Iterable[object]) -> str:
@@ -58,7 +60,7 @@ def test_all_templates_and_their_order_stay_the_same() -> None:
 
 
 def test_tool_descriptions_stay_the_same() -> None:
-    assert digest_of(OfficeKit().tools) == TOOLS
+    assert digest_of(repr(tool).replace(NO_TEXT_PARAMETER, "").encode() for tool in OfficeKit().tools) == TOOLS
 
 
 def test_observations_of_the_oracle_stay_the_same() -> None:

@@ -7,14 +7,16 @@ right; ``formats`` lists the formats, whose readers are in ``objects`` (JSON), `
 """
 
 from upturn.models.calls.formats import CALL_FORMATS, JSON, CallFormat
-from upturn.models.calls.names import FunctionNames, call_name
+from upturn.models.calls.names import ANY_NAME, PLAIN_NAME, FunctionNames, call_name
 from upturn.models.calls.reading import Call, Reading, Refusal, Repair, repaired
 from upturn.models.calls.schema import typed_arguments
 from upturn.models.calls.writing import checked_arguments, is_same_call, json_call
 
 __all__ = [
+    "ANY_NAME",
     "CALL_FORMATS",
     "JSON",
+    "PLAIN_NAME",
     "Call",
     "CallFormat",
     "FunctionNames",
