@@ -2,8 +2,8 @@
 
 Policy objectives (``clipped``, ``gspo``, ``cispo``, ``sapo``, ``vespo``) with KL terms (``divergence``), an entropy
 bonus (``entropy``) and off-policy masks, preference and supervised losses, and the ``value`` losses of models with
-a scalar output. Not here: aggregation over tokens (``optimisation.aggregation``) and advantages. Start with ``policy``, which builds the
-objective of the settings.
+a scalar output. Not here: aggregation over tokens (``optimisation.aggregation``) and advantages. Start with
+``policy``, which builds the objective of the settings.
 """
 
 from typing import TYPE_CHECKING
