@@ -26,6 +26,9 @@ FILES: Mapping[str, tuple[str, ...]] = {
     "world_model": ("algorithms/world_model/run",),
     "offline": ("algorithms/offline/run",),
     "mixture": ("algorithms/mixture/run",),
+    "distillation": ("algorithms/distillation/run",),
+    "reward_model": ("algorithms/reward_model/run",),
+    "process_reward": ("algorithms/process_reward/run",),
 }
 """By algorithm, its files in ``upturn.training``; hinted groups are what STaR adds to expert iteration."""
 SHARED = (

@@ -44,8 +44,8 @@ class Notes(NoProgress):
 
 
 def _pool(desk: ModuleType, folder: Path, *, has_rollouts: bool) -> str:
-    """Four tasks served by a rule; with rollouts also two tasks that nano sampled twice each, and one trajectory at
-    another temperature."""
+    """Four tasks served by a rule; with rollouts also two tasks that nano sampled twice each, and one greedy
+    trajectory."""
     with desk.opened(folder, desk.config(("solver",), environment=SHORT)) as context:
         serve(context, "serve", 4)
         if has_rollouts:
@@ -53,10 +53,9 @@ def _pool(desk: ModuleType, folder: Path, *, has_rollouts: bool) -> str:
             tasks = context.next_tasks(2)
             worker.sample_groups(tasks, 0, RolloutSpec("run/practice", 0, 2), PoolSink(context.pool))
             version = worker.serve_as(worker.version)
-            hot = context.runtime.rollout([(version, tasks[0], 7)], Purpose("hot", 0, temperature=0.5))
-            PoolSink(context.pool).append(
-                "run/hot", 0, [(tasks[0], hot[0], context.runtime.kit.verifier.verify(tasks[0], hot[0]))]
-            )
+            (greedy,) = context.runtime.rollout([(version, tasks[0], 7)], Purpose("greedy", 0, temperature=0.0))
+            evaluation = context.runtime.kit.verifier.verify(tasks[0], greedy)
+            PoolSink(context.pool).append("run/greedy", 0, [(tasks[0], greedy, evaluation)])
     return str(folder / "pool.db")
 
 

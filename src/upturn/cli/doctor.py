@@ -97,6 +97,18 @@ def check_device(devices: Sequence[str]) -> Check:
     return Check("device", f"{devices[0]} (run.device: auto, {', '.join(devices)})", True, "")
 
 
+def find_devices() -> Check | None:
+    """``check_device`` of this machine; None = torch is not installed. Fails if torch cannot be imported."""
+    if not package_version("torch"):
+        return None
+    try:
+        return check_device(available_devices())
+    except (ImportError, OSError) as exc:  # OSError: a shared library of torch is missing
+        return Check(
+            "device", f"torch cannot be imported: {exc}", False, "install the build of torch for this machine"
+        )
+
+
 def check_cores(cores: int) -> Check:
     """The number of cores; one is enough, but documented times are measured on two."""
     return Check("cores", str(cores) if cores > 1 else "1 (documented times are for 2)", True, "")
@@ -121,7 +133,7 @@ def check_threads(environ: Mapping[str, str], cores: int, quota: float | None) -
 def all_checks() -> list[Check]:
     """All checks of this machine, in printed order."""
     cores = usable_cores()
-    models = Path(upturn.__file__).parent / "models"
+    models, device = Path(upturn.__file__).parent / "models", find_devices()
     return [
         check_python(sys.version_info[:2]),
         check_torch(package_version("torch")),
@@ -129,7 +141,7 @@ def all_checks() -> list[Check]:
         check_disk(shutil.disk_usage(Path.cwd()).free / 2**30),
         check_memory(memory_bytes() / 2**30),
         check_cores(cores),
-        *([check_device(available_devices())] if package_version("torch") else []),
+        *([] if device is None else [device]),
         check_threads(os.environ, cores, cpu_quota()),
     ]
 

@@ -155,6 +155,9 @@ def test_filtered_groups_are_not_trained_on_but_count_in_the_denominator(make_tr
         "unscorable": 1.0,
         "forks": 0.0,
         "compactions": 0.0,
+        "refused_outputs": 7.0,  # the turns have no action
+        "repaired_calls": 0.0,
+        "dropped_calls": 0.0,
         "written_tokens": 18.0,
         "trained_rows": 2.0,
     }

@@ -157,7 +157,7 @@ def test_single_trajectories_are_excluded_where_trajectories_are_compared(make_t
     ("change", "reason"),
     [
         ({"origin": "rendered"}, "no local model sampled them, so there are no sampler log-probs"),
-        ({"temperature": 0.5}, "not sampled at temperature 1"),
+        ({"temperature": 0.0}, "sampled greedily"),
         ({"rows": ()}, "no written tokens are stored"),
     ],
 )
