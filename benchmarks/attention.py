@@ -21,8 +21,8 @@ from upturn.records import JsonValue, Result
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from upturn.training.optimisation.attention import Backend
     from upturn.training.optimisation.tree import TokenTree
-    from upturn.training.optimisation.tree_attention import Backend
 
 HEADS, GROUPS, SIZE = 14, 2, 64
 """Of Qwen2-0.5B: query heads, key-value heads and their size."""
@@ -94,7 +94,7 @@ def _attention_pass(tree: "TokenTree", backend: "Backend", device: str) -> "Call
     """A function that returns the output and the gradients of queries, keys and values."""
     import torch
 
-    from upturn.training.optimisation.tree_attention import tree_attention
+    from upturn.training.optimisation.attention import tree_attention
 
     generator, count = torch.Generator().manual_seed(0), len(tree.token_ids)
     dtype = torch.float32 if device == "cpu" else torch.bfloat16
@@ -120,7 +120,7 @@ def _mask_memory(bench: Bench, tokens: int) -> Result:
     """Peak memory while the mask of a group is built, which includes the mask: its tensors share numpy's memory."""
     import torch
 
-    from upturn.training.optimisation.tree_attention import tree_attention
+    from upturn.training.optimisation.attention import tree_attention
 
     tree = _group_tree(tokens)
     tracemalloc.start()

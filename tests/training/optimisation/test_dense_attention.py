@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from upturn.training.optimisation import dense_attention as dense_attention_module
-from upturn.training.optimisation.dense_attention import Attention, dense, dense_gradient
+from upturn.training.optimisation.attention.dense_attention import Attention, dense, dense_gradient
 
 SCALING = 0.3
 

@@ -29,10 +29,10 @@ from upturn.config import OptimiserSettings, Packing
 from upturn.errors import TrainingError
 from upturn.training import TrainingRow
 from upturn.training.losses import ClippedPolicy
+from upturn.training.optimisation.attention.tree_attention import Backend
 from upturn.training.optimisation.batch import micro_batches
 from upturn.training.optimisation.forward import ATTENTION, backends
 from upturn.training.optimisation.trainer import StepMetrics, Trainer
-from upturn.training.optimisation.tree_attention import Backend
 from upturn.training.stream import Stream
 
 NO_UPDATE = OptimiserSettings(learning_rate=1e-30, max_grad_norm=1e30)

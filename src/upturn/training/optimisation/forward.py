@@ -24,11 +24,11 @@ from upturn.config import Packing, Precision
 from upturn.errors import TrainingError
 from upturn.models.engine import backbone_of, full_tensor, head_of
 from upturn.training.distributed import as_forward_pass, broadcast_first, gradients, world_of
+from upturn.training.optimisation.attention import Backend, TreeAttention, tree_attention
 from upturn.training.optimisation.batch import MicroBatch, micro_batches, padded_batch, tree_batch
 from upturn.training.optimisation.logprob_head import Logits, Read, chosen_logprobs, logprobs_and_entropies
 from upturn.training.optimisation.model_support import tree_unsupported_reason
 from upturn.training.optimisation.tree import MIN_SHARED, common_length
-from upturn.training.optimisation.tree_attention import Backend, TreeAttention, tree_attention
 from upturn.training.row import IntArray, TrainingRow
 
 ATTENTION = "upturn_tree"
