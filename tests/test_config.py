@@ -310,6 +310,10 @@ def test_missing_agents_are_reported_with_the_table_to_add() -> None:
             ("rollouts.url = 'http://x'", "rollouts.place = 'ray'"),
         ),
         ({"rollouts": {"gpus_per_worker": 1}}, ("rollouts.gpus_per_worker = 1", "rollouts.place = 'process'")),
+        (
+            {"rollouts": {"place": "ray", "gpus_per_worker": 1}, "run": {"device": "cpu"}},
+            ("rollouts.gpus_per_worker = 1", "run.device = 'cpu'"),
+        ),
         ({"rollouts": {"place": "engine"}}, ("rollouts.place = 'engine'", "needs rollouts.url")),
         (
             {"rollouts": {"place": "engine", "url": "http://x", "workers": 3}},

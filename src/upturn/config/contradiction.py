@@ -229,6 +229,12 @@ def _rollouts(config: Config) -> Iterator[Contradiction]:
     place = f"rollouts.place = {rollouts.place!r}"
     unused = _UNUSED_BY_PLACE[rollouts.place]
     yield from _without_effect(rollouts, "rollouts", "rollouts.place", f"with {place}", names=unused)
+    if rollouts.gpus_per_worker and config.run.device == "cpu":
+        yield Contradiction(
+            ("rollouts.gpus_per_worker", "run.device"),
+            f"rollouts.gpus_per_worker = {rollouts.gpus_per_worker} reserves GPUs that run.device = 'cpu' does not "
+            "use; set run.device = 'auto', or omit it",
+        )
     if rollouts.place == "engine" and not rollouts.url:
         yield Contradiction(("rollouts.url", "rollouts.place"), f"{place} needs rollouts.url; set it")
     is_adapter = rollouts.place == "engine" and rollouts.dialect == "vllm" and config.lora is not None
