@@ -224,12 +224,17 @@ class Forward:
         return whole
 
     def _refuse_later_tokens(self, whole: "_Parts", input_ids: Tensor, arguments: Mapping[str, Any]) -> None:
-        """Raises TrainingError for a model whose log-probs depend on later tokens, such as an encoder."""
-        half = -(-input_ids.shape[1] // 2)
+        """Raises TrainingError for a model whose log-probs depend on later tokens, such as an encoder.
+
+        Compared are two rows of equal length: rounding in bfloat16 differs between lengths.
+        """
+        half, config = -(-input_ids.shape[1] // 2), self.model.config.get_text_config()
+        changed = input_ids.clone()
+        changed[:, half:] = (changed[:, half:] + 1) % config.vocab_size
 
         def compare() -> Tensor:
-            first = whole.states(self.model, input_ids[:, :half], arguments)[0]
-            return _largest_gap(first, whole.states(self.model, input_ids, arguments)[0, :half])
+            first, second = (whole.states(self.model, ids, arguments)[0, :half] for ids in (input_ids, changed))
+            return _largest_gap(first, second)
 
         with torch.no_grad():
             difference = float(as_forward_pass(self.model, compare))
