@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from upturn.training.optimisation import dense_attention as dense_attention_module
-from upturn.training.optimisation.attention.dense_attention import Attention, dense, dense_gradient
+from upturn.training.optimisation.attention import dense as dense_attention_module
+from upturn.training.optimisation.attention.dense import Attention, dense, dense_gradient
 
 SCALING = 0.3
 

@@ -29,7 +29,7 @@ from upturn.config import OptimiserSettings, Packing
 from upturn.errors import TrainingError
 from upturn.training import TrainingRow
 from upturn.training.losses import ClippedPolicy
-from upturn.training.optimisation.attention.tree_attention import Backend
+from upturn.training.optimisation.attention.tree_backends import Backend
 from upturn.training.optimisation.batch import micro_batches
 from upturn.training.optimisation.forward import ATTENTION, backends
 from upturn.training.optimisation.trainer import StepMetrics, Trainer

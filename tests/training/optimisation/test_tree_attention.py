@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from upturn.training.optimisation.attention.tree_attention import (
+from upturn.training.optimisation.attention.tree_backends import (
     Backend,
     tree_attention,
     visible_blocks,
@@ -122,7 +122,7 @@ def test_branches_do_not_attend_to_each_other(backend: Backend) -> None:
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 100])
 def test_long_nodes_are_split_into_chains(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
-    monkeypatch.setattr("upturn.training.optimisation.attention.tree_attention.CHUNK", chunk)
+    monkeypatch.setattr("upturn.training.optimisation.attention.tree_backends.CHUNK", chunk)
     tree, paths = _tree([[1, 2, 3, 4, 5, 6, 7], [1, 2, 3, 4, 8, 9], [1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4]])
     inputs = _inputs(len(tree.token_ids))
     output, expected = (
@@ -195,7 +195,7 @@ def test_visible_blocks_are_those_of_the_definition(rows: list[list[int]], block
     blocks = is_visible.reshape(padded // block, block, padded // block, block)
     is_any, is_all = blocks.any(axis=(1, 3)), blocks.all(axis=(1, 3))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("upturn.training.optimisation.attention.tree_attention.BLOCK", block)
+        patched.setattr("upturn.training.optimisation.attention.tree_backends.BLOCK", block)
         partial, full = visible_blocks(reach)
     assert (full == is_all).all()
     assert (partial == (is_any & ~is_all)).all()

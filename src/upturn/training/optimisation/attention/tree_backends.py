@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from upturn.training.optimisation.attention.dense_attention import (
+from upturn.training.optimisation.attention.dense import (
     FUSED,
     FUSED_GRADIENT,
     Attention,
