@@ -27,7 +27,7 @@ from upturn.agents.recorder import LimitReachedError, Recorder, derived_seed
 from upturn.config import FULL_DISTRIBUTION, Limits, SamplingSettings
 from upturn.environments import MALFORMED, Environment, Info, Step, is_blocking, is_potential
 from upturn.errors import RecordError, WorldError, error_text
-from upturn.models import GenerationRequest, Model
+from upturn.models import CallSchema, GenerationRequest, Model
 from upturn.records import JsonValue, Observation, Outcome, Task, Trajectory, Turn, Usage, fields_json, record
 
 EnvironmentFactory: TypeAlias = Callable[[Task], Environment]
@@ -68,6 +68,8 @@ class Setting:
     """Seconds."""
     sampling: SamplingSettings = FULL_DISTRIBUTION
     """Options besides the temperature."""
+    calls: CallSchema | None = None
+    """For ``sampling.calls_only``."""
 
 
 class Job(NamedTuple):
@@ -169,6 +171,7 @@ class _Run:
             order=(request.index, request.number),
             seed=self.seed,
             sampling=setting.sampling,
+            calls=setting.calls,
         )
         self.recorder = Recorder(setting.model, call, max_tokens=setting.limits.max_tokens)
         self.started = setting.clock()

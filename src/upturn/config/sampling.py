@@ -34,6 +34,10 @@ class SamplingSettings(Settings):
     """Strings that end an action. Their tokens belong to the action. Empty = only the model's stop tokens end
     it."""
 
+    calls_only: bool = False
+    """Whether an output can only be a call of one of the environment's tools with arguments that fit its schema.
+    Needs a chat template, and in process ``upturn[grammar]``."""
+
     @property
     def is_reshaped(self) -> bool:
         """True if tokens are drawn from another distribution than the model's at the sampling temperature."""

@@ -7,6 +7,7 @@ agent uses them (``upturn.agents``) and training. Start with ``model``, then ``r
 
 from upturn.models.call import read_call, value_text, write_call
 from upturn.models.call_format import JSON
+from upturn.models.call_schema import CallSchema
 from upturn.models.chat_template import ChatRenderer
 from upturn.models.checker import RendererReport, check_renderer
 from upturn.models.endpoint import ChatEndpoint, Completion, Message
@@ -35,6 +36,7 @@ __all__ = [
     "JSON",
     "SHIPPED",
     "SPECIAL_TOKENS",
+    "CallSchema",
     "ChatEndpoint",
     "ChatRenderer",
     "CompactRenderer",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 from upturn.errors import ModelError, RecordError
 from upturn.models.call_format import Call, call_name, checked_arguments, is_same_call
+from upturn.models.call_schema import CallSchema, call_schema
 from upturn.models.renderer import ParsedOutput
 from upturn.models.template import ChatTemplate, Message, Messages, unmarked_at
 from upturn.models.template_profile import CALL_ID, PROBE, call_segment, probe_template, tool_schema
@@ -80,6 +81,10 @@ class ChatRenderer:
     def stop_ids(self) -> tuple[int, ...]:
         """The token that ends an assistant's turn, then the tokenizer's own end token and further ones."""
         return self._stop_ids
+
+    def call_schema(self) -> CallSchema:
+        """What an output must be to call a tool; raises ModelError where there is no schema for it."""
+        return call_schema(self.profile.calls, self._tools)
 
     def keeps_prefix(self, prompt: str) -> bool:
         """Whether conversations with (or without) a system prompt are appended to.

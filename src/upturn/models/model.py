@@ -3,6 +3,7 @@
 from typing import Literal, Protocol
 
 from upturn.config import FULL_DISTRIBUTION, SamplingSettings
+from upturn.models.call_schema import CallSchema
 from upturn.records import record
 
 FinishReason = Literal["stop", "length"]
@@ -31,11 +32,13 @@ class GenerationRequest:
     """Seed of this call's random numbers."""
     sampling: SamplingSettings = FULL_DISTRIBUTION
     """Changes of the distribution besides the temperature."""
+    calls: CallSchema | None = None
+    """The calls that the output must be one of, for ``sampling.calls_only``; None = it may be any text."""
 
     @property
     def is_sampled_from_model(self) -> bool:
         """True if tokens are drawn from the model's own distribution, at temperature 1."""
-        return self.temperature == 1.0 and not self.sampling.is_reshaped
+        return self.temperature == 1.0 and not self.sampling.is_reshaped and self.calls is None
 
 
 @record

@@ -21,7 +21,7 @@ from upturn.agents import (
 from upturn.config import Limits
 from upturn.environments import Environment, EnvironmentKit, resolve_kit
 from upturn.errors import ClusterError
-from upturn.loop.agent_runtime import AgentRuntime, Purpose
+from upturn.loop.agent_runtime import AgentRuntime, Purpose, calls_of
 from upturn.loop.rollouts.policy_worker import PolicyWorker
 from upturn.loop.rollouts.weight_sync import WeightSync
 from upturn.records import AgentVersion, Task, Trajectory
@@ -86,6 +86,7 @@ class PolicyWorkerRuntime:
             seed=work.seed,
             temperature=work.temperature,
             sampling=work.sampling,
+            calls=calls_of(work.sampling, self._worker.renderer),
         )
 
     def environment(self, task: Task) -> Environment:
