@@ -28,7 +28,7 @@ from upturn.agents.recorder import LimitReachedError, Recorder, derived_seed
 from upturn.config import FULL_DISTRIBUTION, Limits, SamplingSettings
 from upturn.environments import Environment, Info, Step, executed_action, is_blocking, is_potential
 from upturn.errors import ModelError, RecordError, WorldError, error_text
-from upturn.models import GenerationRequest, Model
+from upturn.models import CallSchema, GenerationRequest, Model
 from upturn.records import JsonValue, Observation, Outcome, Task, Trajectory, Turn, Usage, fields_json, record
 
 EnvironmentFactory: TypeAlias = Callable[[Task], Environment]
@@ -71,6 +71,8 @@ class Setting:
     """Seconds."""
     sampling: SamplingSettings = FULL_DISTRIBUTION
     """Options besides the temperature."""
+    calls: CallSchema | None = None
+    """For ``sampling.calls_only``."""
 
 
 class Job(NamedTuple):
@@ -239,6 +241,7 @@ class _Run:
             order=(request.index, request.number),
             seed=self.seed,
             sampling=setting.sampling,
+            calls=setting.calls,
         )
         if pause is None and earlier is None:
             self.recorder = Recorder(setting.model, call, max_tokens=setting.limits.max_tokens)

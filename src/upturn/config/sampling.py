@@ -33,6 +33,9 @@ class SamplingSettings(Settings):
     stop: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     """Strings that end an action. Their tokens belong to the action. Empty = only the model's stop tokens end
     it."""
+    calls_only: bool = False
+    """Whether an output can only be a call of one of the environment's tools with arguments that fit its schema.
+    Needs a chat template, and in process ``upturn[grammar]``."""
 
     @property
     def is_reshaped(self) -> bool:
@@ -42,7 +45,7 @@ class SamplingSettings(Settings):
     @property
     def is_truncated(self) -> bool:
         """True if a token may be impossible that the temperature alone leaves possible."""
-        return bool(self.changed & {"top_k", "top_p", "min_p"})
+        return bool(self.changed & {"top_k", "top_p", "min_p", "calls_only"})
 
     def as_parameters(self) -> dict[str, Any]:
         """Returns the options that are not at their defaults, as JSON data; ``parse_settings`` reads it back."""

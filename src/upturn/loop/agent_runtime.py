@@ -25,7 +25,7 @@ from upturn.agents.context import budget_of
 from upturn.config import Limits, SamplingSettings
 from upturn.environments import EnvironmentKit, tools_of
 from upturn.errors import ModelError
-from upturn.models import LocalModel, Model, Precision, Renderer, load_local
+from upturn.models import CallSchema, ChatRenderer, LocalModel, Model, Precision, Renderer, load_local
 from upturn.records import AgentVersion, Observation, Task, Trajectory
 
 TROUBLE_SECONDS = 10.0
@@ -75,6 +75,7 @@ class Engine(Model, Protocol):
 class _LoadedAgent:
     agent: Agent
     engine: Engine | None
+    renderer: Renderer | None
 
 
 class AgentRuntime:
@@ -196,6 +197,7 @@ class AgentRuntime:
             seed=purpose.seed,
             temperature=heat,
             sampling=options,
+            calls=calls_of(options, loaded.renderer),
         )
 
     def _load(self, version: AgentVersion, engine: Engine | None, renderer: Renderer | None) -> None:
@@ -203,7 +205,7 @@ class AgentRuntime:
             self._check_context(version, renderer)
         api_key = self._api_keys.get(version.agent, "")
         agent = build(version, limits=self.limits, renderer=renderer, api_key=api_key)
-        self._loaded[version.id] = _LoadedAgent(agent, engine)
+        self._loaded[version.id] = _LoadedAgent(agent, engine, renderer)
 
     def _check_context(self, version: AgentVersion, renderer: Renderer) -> None:
         """Raises ModelError if the context budget or the prompt alone exceeds the maximum context."""
@@ -227,6 +229,21 @@ class AgentRuntime:
             local = load_local(version.model, precision=precision(version), device=self.device)
             self._engines[key] = (self.engine_for(local), local)
         return self._engines[key]
+
+
+def calls_of(options: SamplingSettings, renderer: Renderer | None) -> CallSchema | None:
+    """The calls that an output must be one of; None where ``calls_only`` is off.
+
+    Raises ModelError for a renderer without them.
+    """
+    if not options.calls_only or renderer is None:
+        return None
+    if not isinstance(renderer, ChatRenderer):
+        raise ModelError(
+            "sampling.calls_only needs a model with a chat template, which lists the tools; the compact grammar of "
+            "nano has no schema: leave it out"
+        )
+    return renderer.call_schema()
 
 
 def build_renderer(local: LocalModel, version: AgentVersion, kit: EnvironmentKit) -> Renderer:

@@ -6,7 +6,7 @@ agent uses them (``upturn.agents``) and training. Start with ``model``, then ``r
 """
 
 from upturn.models.call import read_call, value_text, write_call
-from upturn.models.calls import JSON, repaired
+from upturn.models.calls import JSON, CallSchema, repaired
 from upturn.models.chat_template import ChatRenderer
 from upturn.models.checker import RendererReport, check_renderer
 from upturn.models.device import available_devices, choose_device, describe_device
@@ -43,6 +43,7 @@ __all__ = [
     "JSON",
     "SHIPPED",
     "SPECIAL_TOKENS",
+    "CallSchema",
     "ChatEndpoint",
     "ChatRenderer",
     "CompactRenderer",

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Literal
 from upturn.errors import ModelError, RecordError
 from upturn.models.calls import (
     Call,
+    CallSchema,
     FunctionNames,
     Reading,
     Refusal,
+    call_schema,
     checked_arguments,
     is_same_call,
     typed_arguments,
@@ -103,6 +105,10 @@ class ChatRenderer:
     def stop_ids(self) -> tuple[int, ...]:
         """The token that ends an assistant's turn, then the tokenizer's own end token and further ones."""
         return self._stop_ids
+
+    def call_schema(self) -> CallSchema:
+        """What an output must be to call a tool; raises ModelError where there is no schema for it."""
+        return call_schema(self.profile.calls, self._tools, self.profile.names)
 
     def keeps_prefix(self, prompt: str) -> bool:
         """Whether conversations with (or without) a system prompt are appended to.

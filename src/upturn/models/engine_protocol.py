@@ -10,6 +10,7 @@ or a penalty would change the distribution. Both apply min-p before top-k and to
 ``ignore_eos``: an end token stops generation only if it is a stop id.
 """
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Protocol
@@ -18,6 +19,7 @@ from pydantic import Field
 
 from upturn.config import SamplingSettings
 from upturn.errors import ModelError
+from upturn.models.calls import CallSchema, structural_tag
 from upturn.models.model import GenerationRequest
 from upturn.models.transport import WireModel
 
@@ -45,6 +47,22 @@ def _options(sampling: SamplingSettings) -> dict[str, Any]:
     if sampling.stop:
         options["stop"] = list(sampling.stop)
     return options
+
+
+def _structured(calls: CallSchema | None) -> dict[str, Any]:
+    """vLLM's ``structured_outputs`` (0.12 and later)."""
+    if calls is None:
+        return {}
+    if not calls.opening:
+        return {"structured_outputs": {"json": json.loads(calls.schema)}}
+    return {"structured_outputs": {"structural_tag": structural_tag(calls)}}
+
+
+def _constraint(calls: CallSchema | None) -> dict[str, Any]:
+    """SGLang's: one of its sampling parameters."""
+    if calls is None:
+        return {}
+    return {"structural_tag": structural_tag(calls)} if calls.opening else {"json_schema": calls.schema}
 
 
 _SEED_BITS = 31
@@ -160,6 +178,7 @@ class Vllm:
                 "return_token_ids": True,
                 "return_tokens_as_token_ids": True,
                 **_options(request.sampling),
+                **_structured(request.calls),
                 "n": 1,
                 "stream": False,
             },
@@ -242,6 +261,7 @@ class Sglang:
                     "stop_token_ids": list(request.stop_ids),
                     "no_stop_trim": True,
                     **_options(request.sampling),
+                    **_constraint(request.calls),
                 },
                 "return_logprob": True,
                 "stream": False,

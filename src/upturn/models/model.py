@@ -3,6 +3,7 @@
 from typing import Literal, Protocol
 
 from upturn.config import FULL_DISTRIBUTION, SamplingSettings
+from upturn.models.calls import CallSchema
 from upturn.records import record
 
 FinishReason = Literal["stop", "length", "interrupted"]
@@ -32,6 +33,8 @@ class GenerationRequest:
     """Seed of this call's random numbers."""
     sampling: SamplingSettings = FULL_DISTRIBUTION
     """Changes of the distribution besides the temperature."""
+    calls: CallSchema | None = None
+    """The calls that the output must be one of, for ``sampling.calls_only``; None = it may be any text."""
     drawn: int = 0
     """Tokens at the end of the prompt that an interrupted call with this seed wrote: an engine in this process goes
     on with that call's random numbers."""
@@ -39,7 +42,7 @@ class GenerationRequest:
     @property
     def is_sampled_from_model(self) -> bool:
         """True if tokens are drawn from the model's own distribution, at temperature 1."""
-        return self.temperature == 1.0 and not self.sampling.is_reshaped
+        return self.temperature == 1.0 and not self.sampling.is_reshaped and self.calls is None
 
 
 @record

@@ -22,7 +22,7 @@ from upturn.agents import (
 from upturn.config import Limits
 from upturn.environments import Environment, EnvironmentKit, resolve_kit
 from upturn.errors import ClusterError
-from upturn.loop.agent_runtime import AgentRuntime, Engine, Purpose
+from upturn.loop.agent_runtime import AgentRuntime, Engine, Purpose, calls_of
 from upturn.loop.rollouts.policy_worker import PolicyWorker
 from upturn.loop.weight_sync import WeightSync
 from upturn.models import Generation, GenerationRequest, LocalModel, choose_device, model_folder
@@ -89,6 +89,7 @@ class PolicyWorkerRuntime:
             seed=work.seed,
             temperature=work.temperature,
             sampling=work.sampling,
+            calls=calls_of(work.sampling, self._worker.renderer),
         )
 
     def environment(self, task: Task) -> Environment:

@@ -10,6 +10,7 @@ import torch
 
 from upturn.errors import ModelError
 from upturn.models.engine.backend import Block, Ints
+from upturn.models.engine.grammar import Grammars
 from upturn.models.engine.options import SlotOptions
 from upturn.models.engine.reshape import on_device
 from upturn.models.engine.sampler import Sampled, sample, stream_of, uniforms
@@ -78,8 +79,10 @@ class LiveRows:
         device: torch.device | None = None,
         lag: int = 0,
         decode: Decode | None = None,
+        grammars: Grammars | None = None,
     ) -> None:
-        """``device``: of the logits; None = the CPU. ``decode``: for stop strings; None = no request has any."""
+        """``device``: of the logits; None = the CPU. ``decode``: for stop strings; ``grammars``: for calls; None =
+        no request has any."""
         self.lag = lag
         self._device = device or torch.device("cpu")
         self._ids_SC: Ints = np.zeros((slots, max_length), dtype=np.int64)
@@ -105,7 +108,7 @@ class LiveRows:
         """True = tokens are drawn from another distribution than the model's at temperature 1."""
         self._decode = decode
         self._stop_strings: dict[int, StopStrings] = {}
-        self._options = SlotOptions(slots, self._device)
+        self._options = SlotOptions(slots, self._device, grammars)
         self._pending: deque[_Pending] = deque()
 
     def start(self, slot: int, request: GenerationRequest, budget: int) -> None:
@@ -136,6 +139,7 @@ class LiveRows:
     def stop(self, slot: int) -> None:
         """Stops decoding in the slot."""
         self._is_live_S[slot] = False
+        self._options.stop(slot)
 
     def clear(self) -> None:
         """Stops decoding in every slot."""
@@ -173,7 +177,7 @@ class LiveRows:
         self._options.see(places_B, sampled.ids)
         self._counts_S[slots_B] = counts_B + 1
         self._pending.append(self._fetch(slots_B, counts_B, sampled))
-        return self._read_until(self.lag)
+        return self._read_until(0 if self._options.needs_tokens else self.lag)
 
     def flush(self) -> list[Read]:
         """Reads all sampled tokens."""
@@ -226,12 +230,16 @@ class LiveRows:
         self._read_S[slots_R] = counts_R + 1
         cached_R = np.where(counts_R > 0, self._ids_SC[slots_R, counts_R - 1], -1)
         is_stopped_R = (self._stops_SK[slots_R] == ids_R[:, None]).any(axis=1)
+        if self._options.needs_tokens:
+            for slot, token in zip(slots_R.tolist(), ids_R.tolist(), strict=True):
+                self._options.take(slot, token)
         if self._stop_strings:
             for row, slot in enumerate(slots_R.tolist()):
                 if slot in self._stop_strings and self._stop_strings[slot].push(int(ids_R[row])):
                     is_stopped_R[row] = True
         done = np.flatnonzero(is_stopped_R | (counts_R + 1 == self._budgets_S[slots_R]))
-        self._is_live_S[slots_R[done]] = False
+        for slot in slots_R[done].tolist():
+            self.stop(slot)
         return Read(slots_R, cached_R, [Finished(int(slots_R[row]), bool(is_stopped_R[row])) for row in done])
 
 

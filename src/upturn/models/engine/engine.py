@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from transformers import PreTrainedModel
 from upturn.errors import ModelError
 from upturn.models.engine.backend import Block, Ints
 from upturn.models.engine.batch import Continuation, LiveRows, Read, group_by_length, prefill_block
+from upturn.models.engine.grammar import Grammars
 from upturn.models.engine.reshape import on_device
 from upturn.models.engine.table import Counters, SlotTable
 from upturn.models.engine.verification import Forward, open_backend, verify
@@ -77,8 +78,8 @@ class LocalEngine:
         ``forward``: the backend; None = the direct one where its logits equal the model's, else the model's
         modules, else the model over its own cache, one sequence at a time (with a warning). ``lag``: steps after
         which the host reads sampled tokens (see ``LiveRows``); it changes no token; None = 0 on the CPU, 1
-        elsewhere. ``tokenizer``: for stop strings; None = requests with any are refused. Raises ModelError for
-        models that cannot be served exactly, after comparing small passes with the model's own.
+        elsewhere. ``tokenizer``: for stop strings and grammars; None = requests with any are refused. Raises
+        ModelError for models that cannot be served exactly, after comparing small passes with the model's own.
         """
         if slots < 1 or max_length < 2:
             raise ValueError(
@@ -91,7 +92,11 @@ class LocalEngine:
             lag = 0 if model.device.type == "cpu" else 1
         self._tokenizer = tokenizer
         decode = None if tokenizer is None else partial(tokenizer.decode, skip_special_tokens=False)
-        self._rows = LiveRows(slots, max_length, device=model.device, lag=lag, decode=decode)
+        vocabulary: int = cast(Any, model.config).vocab_size  # attributes differ between model families
+        self._grammars = None if tokenizer is None else Grammars(tokenizer, vocabulary)
+        self._rows = LiveRows(
+            slots, max_length, device=model.device, lag=lag, decode=decode, grammars=self._grammars
+        )
         self._waiting: list[_Call] = []
         self._live: dict[int, _Call] = {}
         self._runner: asyncio.Task[None] | None = None
@@ -131,11 +136,14 @@ class LocalEngine:
                 f"a request needs a prompt and max_tokens >= 1, got {len(request.prompt_ids)} prompt tokens "
                 f"and max_tokens {request.max_tokens!r}"
             )
-        if request.sampling.stop and self._tokenizer is None:
+        if (request.sampling.stop or request.calls) and self._tokenizer is None:
+            what = "calls_only" if request.calls else f"stop strings {list(request.sampling.stop)!r}"
             raise ModelError(
-                f"stop strings {list(request.sampling.stop)!r} need the text of tokens: give LocalEngine the "
-                "model's tokenizer, or use stop_ids"
+                f"{what} need the text of tokens: give LocalEngine the model's tokenizer, or use stop_ids"
             )
+        if request.calls is not None:
+            assert self._grammars is not None
+            self._grammars.prepare(request.calls, request.stop_ids)
         budget = min(request.max_tokens, self._max_length - len(request.prompt_ids))
         if budget < 1:
             return Generation((), (), "length", self._version)
