@@ -31,6 +31,8 @@ EXCEPTIONS: Mapping[str, str] = {
     "src/upturn/cli/suites.py:run_suites": "a command's parameters are its options",
     "src/upturn/training/algorithms/policy_gradient.py:PolicyGradient.__init__": "settings need five sources",
     "src/upturn/training/algorithms/grpo/run.py:run_grpo": "as PolicyGradient, three inputs are optional",
+    "src/upturn/training/algorithms/policy_update.py:minibatches": "each is a number of its own",
+    "src/upturn/training/optimisation/logprob_head.py:_ChosenLogprobs.forward": "autograd passes them by position",
     "src/upturn/environments/one_step.py:one_step": "the independent options of a kit",
     "tests/report/conftest.py:build": "one literal: the content of a whole report",
 }

@@ -24,7 +24,19 @@ from xml.etree import ElementTree as ET
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements-reach.lock"
 PAGE = ROOT / "docs" / "results.md"
-EXTRAS = ("bench", "files", "gymnasium", "mlflow", "openenv", "quantised", "ray", "trackio", "verifiers", "wandb")
+EXTRAS = (
+    "bench",
+    "files",
+    "grammar",
+    "gymnasium",
+    "mlflow",
+    "openenv",
+    "quantised",
+    "ray",
+    "trackio",
+    "verifiers",
+    "wandb",
+)
 SHOWN = (
     "gymnasium",
     "icalendar",

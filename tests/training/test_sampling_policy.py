@@ -20,7 +20,7 @@ from upturn.config import FULL_DISTRIBUTION, OptimiserSettings, SamplingSettings
 from upturn.errors import ConfigError, TrainingError
 from upturn.models import Generation, GenerationRequest
 from upturn.models.engine import LocalEngine
-from upturn.models.engine.reshape import reshape
+from upturn.models.engine.sampling.reshape import reshape
 from upturn.records import Task, TokenRow, Trajectory, WrittenSpan
 from upturn.training import ScoredGroup, ScoredTrajectory, policy_rows
 from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
@@ -79,7 +79,8 @@ def log_mass(model: PreTrainedModel, trajectory: Trajectory) -> Tensor:
     with torch.no_grad():
         logits = model(torch.tensor([row.token_ids])).logits[0, len(PROMPT) - 1 : -1]
     kept = reshape(logits, [TRUNCATED] * len(logits), [HEAT] * len(logits)).isfinite()
-    return (logits / HEAT).log_softmax(-1).where(kept, torch.tensor(-torch.inf)).logsumexp(-1)
+    masses: Tensor = (logits / HEAT).log_softmax(-1).where(kept, torch.tensor(-torch.inf)).logsumexp(-1)
+    return masses
 
 
 @pytest.mark.parametrize("packing", ["tree", "padded"])

@@ -24,7 +24,7 @@ from upturn.config import SamplingSettings
 from upturn.errors import ModelError
 from upturn.models import Generation, GenerationRequest
 from upturn.models.engine import Forward, LocalEngine, weights_hash
-from upturn.models.engine.reshape import reshape
+from upturn.models.engine.sampling.reshape import reshape
 
 ResultT = TypeVar("ResultT")
 SIZES: dict[str, int] = {

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 from upturn.config import SamplingSettings
 from upturn.errors import ModelError
 from upturn.models import Generation, GenerationRequest
-from upturn.models.calls import CALL_FORMATS, CallSchema, FunctionNames, structural_tag
+from upturn.models.calls import CALL_FORMATS, CallSchema, FunctionNames, Reading, structural_tag
 from upturn.models.calls import call_schema as schema_of
 from upturn.models.engine import LocalEngine
 from upturn.records import Tool
@@ -87,7 +87,9 @@ def test_every_output_is_a_call_of_an_offered_tool(name: str, lag: int) -> None:
     assert len(finished) >= 7
     for output in finished:
         text = tokenizer().decode(output.token_ids[:-1], skip_special_tokens=False)
-        (call,) = CALL_FORMATS[name].read(text, is_strict=True).calls
+        reading = CALL_FORMATS[name].read(text, is_strict=True)
+        assert isinstance(reading, Reading)
+        (call,) = reading.calls
         assert call.name in {"mail.list", "mail.move"}
         folder, number = call.arguments.get("folder"), call.arguments.get("id")
         assert folder in {"inbox", "archive"} or number in range(10)

@@ -15,8 +15,8 @@ from transformers import (
 )
 
 from upturn.config import SamplingSettings
-from upturn.models.engine.reshape import ReshapedRows, reshape
-from upturn.models.engine.sampler import sample
+from upturn.models.engine.sampling.reshape import ReshapedRows, reshape
+from upturn.models.engine.sampling.sampler import sample
 
 VOCABULARY = 97
 OPTIONS: list[dict[str, Any]] = [

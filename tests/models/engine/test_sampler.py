@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from upturn.models.engine.sampler import sample, stream_of, uniforms
+from upturn.models.engine.sampling.sampler import sample, stream_of, uniforms
 
 
 def test_a_uniform_number_selects_the_token_by_inverse_cdf() -> None:

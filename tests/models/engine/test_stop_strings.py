@@ -2,7 +2,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from upturn.models.engine.stop_strings import StopStrings
+from upturn.models.engine.sampling.stop_strings import StopStrings
 
 
 def by_bytes(ids: Sequence[int]) -> str:

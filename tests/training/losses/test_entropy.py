@@ -80,7 +80,8 @@ def test_a_floor_keeps_a_policy_from_collapsing(tiny_model: Model, make_trajecto
 
     def distribution(model: PreTrainedModel) -> torch.Tensor:
         with torch.no_grad():
-            return model(torch.tensor([[1, 2]])).logits[0, -1].log_softmax(-1)
+            logprobs: torch.Tensor = model(torch.tensor([[1, 2]])).logits[0, -1].log_softmax(-1)
+        return logprobs
 
     def entropy_after(objective: ObjectiveSettings) -> tuple[float, float]:
         model = tiny_model()

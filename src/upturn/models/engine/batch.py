@@ -10,11 +10,17 @@ import torch
 
 from upturn.errors import ModelError
 from upturn.models.engine.backend import Block, Ints
-from upturn.models.engine.grammar import Grammars
-from upturn.models.engine.options import SlotOptions
-from upturn.models.engine.reshape import on_device
-from upturn.models.engine.sampler import Sampled, sample, stream_of, uniforms
-from upturn.models.engine.stop_strings import Decode, StopStrings
+from upturn.models.engine.sampling import (
+    Decode,
+    Grammars,
+    Sampled,
+    SlotOptions,
+    StopStrings,
+    on_device,
+    sample,
+    stream_of,
+    uniforms,
+)
 from upturn.models.model import GenerationRequest
 
 SMALL = 256

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from upturn.models.engine.attention import Part, Read, attend_cached, attend_new, join
 from upturn.models.engine.backend import Block, Ints
 from upturn.models.engine.decoder import Decoder, layer_windows
-from upturn.models.engine.reshape import on_device
+from upturn.models.engine.sampling import on_device
 from upturn.models.engine.store import Store
 
 _MIN_SHARED = 128

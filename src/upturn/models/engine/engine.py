@@ -25,8 +25,7 @@ from transformers import PreTrainedModel
 from upturn.errors import ModelError
 from upturn.models.engine.backend import Block, Ints
 from upturn.models.engine.batch import Continuation, LiveRows, Read, group_by_length, prefill_block
-from upturn.models.engine.grammar import Grammars
-from upturn.models.engine.reshape import on_device
+from upturn.models.engine.sampling import Grammars, on_device
 from upturn.models.engine.table import Counters, SlotTable
 from upturn.models.engine.verification import Forward, open_backend, verify
 from upturn.models.engine.weights import weights_hash, weights_stamp

@@ -21,7 +21,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from upturn.models.engine.backend import Block, Ints
 from upturn.models.engine.head import backbone_of, head_of
-from upturn.models.engine.reshape import on_device
+from upturn.models.engine.sampling import on_device
 
 ATTENTION = "upturn_slots"
 """The name of the engine's attention and masks in the registries of transformers."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from upturn.models.engine.reshape import ReshapedRows, on_device
+from upturn.models.engine.sampling.reshape import ReshapedRows, on_device
 
 _CHUNK = 64
 """Tokens per partial sum: the cumulative sum over chunks is then short enough for float64, and only one chunk is

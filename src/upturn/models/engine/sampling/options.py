@@ -9,8 +9,8 @@ from torch import Tensor
 
 from upturn.config import SamplingSettings
 from upturn.models.engine.backend import Ints
-from upturn.models.engine.grammar import Grammars, Matcher
-from upturn.models.engine.reshape import ReshapedRows, on_device, reshape
+from upturn.models.engine.sampling.grammar import Grammars, Matcher
+from upturn.models.engine.sampling.reshape import ReshapedRows, on_device, reshape
 from upturn.models.model import GenerationRequest
 
 
