@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -91,8 +91,8 @@ class LocalEngine:
             lag = 0 if model.device.type == "cpu" else 1
         self._tokenizer = tokenizer
         decode = None if tokenizer is None else partial(tokenizer.decode, skip_special_tokens=False)
-        vocabulary: int = cast(Any, model.config).vocab_size  # attributes differ between model families
-        self._grammars = None if tokenizer is None else Grammars(tokenizer, vocabulary)
+        config: Any = model.config.get_text_config(decoder=True)  # attributes differ between model families
+        self._grammars = None if tokenizer is None else Grammars(tokenizer, config.vocab_size)
         self._rows = LiveRows(
             slots, max_length, device=model.device, lag=lag, decode=decode, grammars=self._grammars
         )

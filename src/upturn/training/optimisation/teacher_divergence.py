@@ -35,8 +35,8 @@ class DistributionTeacher:
 
     def check(self, model: PreTrainedModel) -> None:
         """Raises TrainingError where the trained model has another number of logits."""
-        own: Any = model.config
-        other: Any = self.model.config
+        own: Any = model.config.get_text_config(decoder=True)
+        other: Any = self.model.config.get_text_config(decoder=True)
         if own.vocab_size != other.vocab_size:
             raise TrainingError(
                 f"the teacher has {other.vocab_size} logits, the trained model {own.vocab_size}: their whole "
@@ -72,7 +72,7 @@ class DistributionTeacher:
 
     @property
     def _vocabulary(self) -> int:
-        config: Any = self.model.config
+        config: Any = self.model.config.get_text_config(decoder=True)
         size: int = config.vocab_size
         return size
 

@@ -40,7 +40,7 @@ class RewardModel:
         ]
 
     def _can_read(self, rows: Sequence[TrainingRow]) -> bool:
-        config: Any = self.model.config  # configurations of transformers are open-ended
+        config: Any = self.model.config.get_text_config()  # configurations of transformers are open-ended
         context = getattr(config, "max_position_embeddings", None)
         return all(
             (context is None or row.computed_length <= context)
