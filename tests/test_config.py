@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import upturn
-from upturn.config import CORE, AgentConfig, Settings, ValidationSettings, api_keys, default_value, nested_settings
+from upturn.config import CORE, Settings, ValidationSettings, api_keys, default_value, nested_settings
 from upturn.config.contradiction import FEWEST_HELDOUT
 from upturn.errors import ConfigError
 from upturn.loop.trainers.registry import load_full_config, parse_full_config, sections
@@ -58,11 +58,11 @@ def every_section() -> Iterator[type[Settings]]:
 
 
 def test_sections_stay_small() -> None:
-    """At most 15 fields besides those of the bases; an agent has one more, since its four kinds share a table."""
+    """At most 15 fields besides those of the bases."""
     for kind in every_section():
         inherited = {member.name for base in kind.__bases__ if is_dataclass(base) for member in fields(base)}
         added = [member.name for member in fields(kind) if member.name not in inherited]
-        assert len(added) <= (16 if kind is AgentConfig else 15), kind.__name__
+        assert len(added) <= 15, kind.__name__
 
 
 def test_every_setting_is_read_somewhere() -> None:

@@ -125,8 +125,8 @@ class ContextConfig(Settings):
 
 
 @settings
-class AgentConfig(Settings):
-    """An agent that tasks can be routed to; one ``[[agents]]`` table per agent."""
+class AgentSource(Settings):
+    """Where an agent comes from."""
 
     name: Name
     """Name of the agent in decisions and reports."""
@@ -140,6 +140,12 @@ class AgentConfig(Settings):
     """For endpoint: base URL, such as ``http://localhost:8000/v1``."""
     import_path: ImportPath = ""
     """For rule_based and callable: ``module:attribute`` of the Python function."""
+
+
+@settings
+class AgentConfig(AgentSource):
+    """An agent that tasks can be routed to; one ``[[agents]]`` table per agent."""
+
     prompt: str = ""
     """For local_model and endpoint: system prompt. Empty = no system prompt."""
     temperature: Annotated[float, Field(ge=0, le=5)] = 1.0

@@ -153,16 +153,16 @@ def open_run(
     StoreBusyError when its pool is in use.
     """
     kit = load_checked_kit(config)
-    needs_torch = any(agent.kind == "local_model" for agent in config.agents)
+    needs_torch = _needs_torch(config)
     keys = api_keys or {}
-    device = device_of(config, world) if needs_torch else "cpu"
-    check_optimisers(config, device)
     with (
         Journal.open(run_dir, config_hash=config.config_hash, version=__version__, command=command) as journal,
         Pool.open(config.pool.path or run_dir / "pool.db") as pool,
         configure_torch(_threads(config, world)) if needs_torch else nullcontext(),
-        _open_runtime(config, kit, run_dir, keys=keys, progress=progress, device=device) as runtime,
+        _open_runtime(config, kit, run_dir, keys=keys, progress=progress, world=world) as runtime,
     ):
+        device = runtime.device
+        check_optimisers(config, device)
         check_same_models(journal, kit.verifier)
         (run_dir / "config.json").write_text(config.to_json())
         policy = policy_of(config)
@@ -198,9 +198,19 @@ def open_run(
 
 @contextmanager
 def _open_runtime(
-    config: Config, kit: EnvironmentKit, run_dir: Path, *, keys: Mapping[str, str], progress: Progress, device: str
+    config: Config,
+    kit: EnvironmentKit,
+    run_dir: Path,
+    *,
+    keys: Mapping[str, str],
+    progress: Progress,
+    world: World | None,
 ) -> Iterator[AgentRuntime]:
-    """The runtime of the configured agents; with an engine at a URL, it samples the trained agent there."""
+    """The runtime of the configured agents; with an engine at a URL, it samples the trained agent there.
+
+    Opened after the journal: a run that cannot resume is refused before torch is loaded.
+    """
+    device = device_of(config, world) if _needs_torch(config) else "cpu"
     limits, rollouts = limits_of(config), config.rollouts
     agent_keys = {member.name: keys.get(member.api_key_env, "") for member in config.agents}
     if rollouts.place != "engine":
@@ -283,6 +293,10 @@ def adapter_settings(config: Config, *, seed: int) -> AdapterSettings | None:
     """``[lora]``, with this seed unless it has its own; None means that whole models are trained."""
     lora = config.lora
     return replace(lora, seed=seed) if lora is not None and lora.seed is None else lora
+
+
+def _needs_torch(config: Config) -> bool:
+    return any(agent.kind == "local_model" for agent in config.agents)
 
 
 def device_of(config: Config, world: World | None) -> str:
