@@ -1,6 +1,7 @@
 """The contract of a dialect, its errors, and the base of its wire models."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, TypeVar
 
@@ -12,6 +13,8 @@ from upturn.records import JsonValue
 
 Json = dict[str, JsonValue]
 WireT = TypeVar("WireT", bound="Wire")
+_ALTERNATIVE = re.compile(r"str|int|float|bool|(list|dict|literal)\[.*|_?[A-Z]\w*|function-.*")
+"""Names of a union's alternatives in the place of a pydantic error; fields are in lower case."""
 
 
 class RequestError(UpturnError, ValueError):
@@ -89,8 +92,9 @@ def parse(kind: type[WireT], body: bytes) -> WireT:
     try:
         return kind.model_validate_json(body)
     except ValidationError as exc:
-        first = exc.errors(include_url=False)[0]
-        field = ".".join(str(part) for part in first["loc"] if not str(part).startswith(("function-", "list[")))
+        # of a union's alternatives, the one that fits furthest
+        first = max(exc.errors(include_url=False), key=lambda error: len(error["loc"]))
+        field = ".".join(str(part) for part in first["loc"] if not _ALTERNATIVE.fullmatch(str(part)))
         if first["type"] == "json_invalid":
             raise RequestError(f"the body is not JSON: {first['msg']}", code="invalid_json") from exc
         where = field or "the body"
